@@ -1,0 +1,60 @@
+# make serve    a running server on http://127.0.0.1:5984, data in ./data
+# make test     everything that CI runs: formatting, clippy, cargo's tests, the black-box tests
+# make lint     formatting and clippy
+# make bench    how fast this machine serves it (BENCH_ARGS="--url http://…" for another server)
+# make soak     the black-box tests at full length (about an hour)
+# make build    the binary alone
+#
+# There is one profile, release, for all of them: RocksDB is compiled once per machine, into
+# CARGO_TARGET_DIR (default ~/.cache/settee/target), which outlives the checkout.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := serve
+.PHONY: serve build test lint unit blackbox bench soak setup setup-test
+
+BIND ?= 127.0.0.1
+PORT ?= 5984
+DATA ?= data
+SUITES ?=
+BENCH_ARGS ?=
+
+env := . scripts/env.sh;
+settee = "$$CARGO_TARGET_DIR/release/settee"
+
+setup:
+	@bash scripts/setup.sh serve
+
+setup-test:
+	@bash scripts/setup.sh test
+
+build: setup
+	@$(env) cargo build --release --bin settee
+
+# The first start makes a random admin password, keeps it in $(DATA)/admin-password and prints it.
+serve: build
+	@$(env) exec $(settee) serve --data $(DATA) --bind $(BIND) --port $(PORT) --generate-admin
+
+lint: setup-test
+	@$(env) cargo fmt --all --check
+	@$(env) cargo clippy --release --workspace --all-targets -- -D warnings
+
+unit: setup-test
+	@$(env) cargo test --release --workspace
+
+# One or more suites: make blackbox SUITES="vectors fuzz"
+blackbox: setup-test
+	@$(env) cargo build --release --bin settee
+	@$(env) python3 tests/run.py $(SUITES)
+
+test: setup-test
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory blackbox
+
+soak: setup-test
+	@$(env) cargo build --release --bin settee
+	@$(env) python3 tests/run.py --soak $(SUITES)
+
+bench: build
+	@$(env) $(settee) bench $(BENCH_ARGS)

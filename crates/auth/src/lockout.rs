@@ -1,0 +1,156 @@
+//! Refusing a client that keeps giving wrong passwords for a name.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use config::{Config, ConfigError};
+
+/// The settings of `[chttpd_auth_lockout]`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LockoutSettings {
+    enforced: bool,
+    failures_max: u64,
+    life: Duration,
+    entries_max: usize,
+}
+
+impl LockoutSettings {
+    pub(crate) fn read(config: &Config) -> Result<LockoutSettings, ConfigError> {
+        let number = |key| config.get_u64("chttpd_auth_lockout", key);
+        Ok(LockoutSettings {
+            enforced: config.get_str("chttpd_auth_lockout", "mode")? == "enforce",
+            failures_max: number("threshold")?,
+            life: Duration::from_millis(number("max_lifetime")?),
+            entries_max: usize::try_from(number("max_objects")?).unwrap_or(usize::MAX),
+        })
+    }
+}
+
+/// Wrong passwords are counted by address, name and salt: a new password starts anew.
+type Key = (IpAddr, String, String);
+
+#[derive(Default)]
+pub(crate) struct Lockout {
+    failures: Mutex<HashMap<Key, Failures>>,
+}
+
+struct Failures {
+    count: u64,
+    since: Instant,
+}
+
+impl Lockout {
+    pub(crate) fn is_locked(&self, settings: &LockoutSettings, key: &Key, now: Instant) -> bool {
+        let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = failures
+            .get(key)
+            .filter(|f| f.lives(settings, now))
+            .map_or(0, |f| f.count);
+        settings.enforced && count >= settings.failures_max
+    }
+
+    pub(crate) fn failed(&self, settings: &LockoutSettings, key: Key, now: Instant) {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        if failures.len() >= settings.entries_max && !failures.contains_key(&key) {
+            make_room(&mut failures, settings, now);
+        }
+        let entry = failures.entry(key).or_insert(Failures {
+            count: 0,
+            since: now,
+        });
+        if !entry.lives(settings, now) {
+            *entry = Failures {
+                count: 0,
+                since: now,
+            };
+        }
+        entry.count += 1;
+    }
+}
+
+impl Failures {
+    fn lives(&self, settings: &LockoutSettings, now: Instant) -> bool {
+        now.saturating_duration_since(self.since) < settings.life
+    }
+}
+
+/// Drops what is over, and the oldest if that is not enough. A scan is cheap beside the password check before it.
+fn make_room(failures: &mut HashMap<Key, Failures>, settings: &LockoutSettings, now: Instant) {
+    failures.retain(|_, entry| entry.lives(settings, now));
+    while failures.len() >= settings.entries_max {
+        let Some(oldest) = failures
+            .iter()
+            .min_by_key(|(_, entry)| entry.since)
+            .map(|(key, _)| key.clone())
+        else {
+            break;
+        };
+        failures.remove(&oldest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETTINGS: LockoutSettings = LockoutSettings {
+        enforced: true,
+        failures_max: 5,
+        life: Duration::from_secs(300),
+        entries_max: 3,
+    };
+
+    fn key(name: &str) -> Key {
+        (
+            IpAddr::from([127, 0, 0, 1]),
+            name.to_owned(),
+            "salt".to_owned(),
+        )
+    }
+
+    fn fail(lockout: &Lockout, name: &str, times: usize, now: Instant) {
+        (0..times).for_each(|_| lockout.failed(&SETTINGS, key(name), now));
+    }
+
+    #[test]
+    fn five_failures_lock_one_name_until_their_time_is_over() {
+        let (lockout, now) = (Lockout::default(), Instant::now());
+        fail(&lockout, "a", 4, now);
+        assert!(!lockout.is_locked(&SETTINGS, &key("a"), now));
+        fail(&lockout, "a", 1, now);
+        assert!(lockout.is_locked(&SETTINGS, &key("a"), now));
+        assert!(!lockout.is_locked(&SETTINGS, &key("b"), now));
+        assert!(!lockout.is_locked(
+            &LockoutSettings {
+                enforced: false,
+                ..SETTINGS
+            },
+            &key("a"),
+            now
+        ));
+        let later = now + SETTINGS.life;
+        assert!(!lockout.is_locked(&SETTINGS, &key("a"), later));
+        fail(&lockout, "a", 1, later);
+        assert!(!lockout.is_locked(&SETTINGS, &key("a"), later));
+    }
+
+    #[test]
+    fn the_number_of_names_is_bounded_and_the_oldest_goes_first() {
+        let (lockout, now) = (Lockout::default(), Instant::now());
+        fail(&lockout, "old", 5, now);
+        for n in 0..3 {
+            fail(
+                &lockout,
+                &n.to_string(),
+                5,
+                now + Duration::from_secs(n + 1),
+            );
+        }
+        let then = now + Duration::from_secs(9);
+        assert!(!lockout.is_locked(&SETTINGS, &key("old"), then));
+        assert!(lockout.is_locked(&SETTINGS, &key("2"), then));
+        assert_eq!(lockout.failures.lock().expect("lock").len(), 3);
+    }
+}

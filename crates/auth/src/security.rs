@@ -1,0 +1,303 @@
+//! A database's security object: who may read and write it, and who may change its design.
+
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+use crate::user::UserCtx;
+
+/// Why a text is no security object.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum SecurityError {
+    /// Not JSON, or nested too deep.
+    #[error("invalid UTF-8 JSON")]
+    Json,
+    /// JSON, but not an object.
+    #[error("security object must be a JSON object")]
+    NotAnObject,
+    /// A group (`admins`, `members` or `readers`) is not an object.
+    #[error("{0} must be a JSON object")]
+    GroupNotAnObject(&'static str),
+    /// `names` or `roles` of a group is not a list of strings.
+    #[error("{1} of {0} must be a JSON list of strings")]
+    NotStrings(&'static str, &'static str),
+}
+
+/// What a database without a security object of its own has: `[couchdb] default_security`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DefaultSecurity {
+    /// Only server administrators.
+    #[default]
+    AdminOnly,
+    /// Everyone. CouchDB's `admin_local` means this too, for databases that are asked for by their name.
+    Everyone,
+}
+
+impl DefaultSecurity {
+    /// From the value of `[couchdb] default_security`; what is not known is the safe one.
+    pub fn from_setting(value: &str) -> DefaultSecurity {
+        match value {
+            "everyone" | "admin_local" => DefaultSecurity::Everyone,
+            _ => DefaultSecurity::AdminOnly,
+        }
+    }
+
+    /// The security object in JSON, as CouchDB writes it.
+    pub fn json(self) -> &'static str {
+        match self {
+            DefaultSecurity::AdminOnly => {
+                r#"{"members":{"roles":["_admin"]},"admins":{"roles":["_admin"]}}"#
+            }
+            DefaultSecurity::Everyone => "{}",
+        }
+    }
+}
+
+/// A valid security object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Security {
+    json: Box<str>,
+    admins: Group,
+    members: Group,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Group {
+    names: Vec<String>,
+    roles: Vec<String>,
+}
+
+impl Security {
+    /// Reads a security object. `readers` is the older name of `members`, and counts when that is missing. Other
+    /// members may be anything.
+    ///
+    /// # Errors
+    /// [`SecurityError`].
+    pub fn parse(json: &str) -> Result<Security, SecurityError> {
+        let value: Value = serde_json::from_str(json).map_err(|_| SecurityError::Json)?;
+        let Value::Object(object) = value else {
+            return Err(SecurityError::NotAnObject);
+        };
+        let admins = Group::parse(&object, "admins")?.unwrap_or_default();
+        let members = match Group::parse(&object, "members")? {
+            Some(members) => members,
+            None => Group::parse(&object, "readers")?.unwrap_or_default(),
+        };
+        Ok(Security {
+            json: json.trim().into(),
+            admins,
+            members,
+        })
+    }
+
+    /// The one of databases that have none of their own.
+    pub fn default_of(default: DefaultSecurity) -> Security {
+        let admins = Group {
+            names: Vec::new(),
+            roles: vec!["_admin".to_owned()],
+        };
+        match default {
+            DefaultSecurity::AdminOnly => Security {
+                json: default.json().into(),
+                admins: admins.clone(),
+                members: admins,
+            },
+            DefaultSecurity::Everyone => Security {
+                json: default.json().into(),
+                admins: Group::default(),
+                members: Group::default(),
+            },
+        }
+    }
+
+    /// The text that was parsed, white space around it removed.
+    pub fn json(&self) -> &str {
+        &self.json
+    }
+
+    /// Whether anybody may read and write: no member has a name or role.
+    pub fn is_public(&self) -> bool {
+        self.members.names.is_empty() && self.members.roles.is_empty()
+    }
+
+    /// Whether this user may read the database and write documents other than design documents.
+    pub fn is_member(&self, user: &UserCtx) -> bool {
+        self.is_public() || self.members.has(user) || self.is_db_admin(user)
+    }
+
+    /// Whether this user may change design documents and the database's properties.
+    pub fn is_db_admin(&self, user: &UserCtx) -> bool {
+        user.is_admin() || self.admins.has(user)
+    }
+}
+
+impl Group {
+    fn parse(
+        object: &Map<String, Value>,
+        name: &'static str,
+    ) -> Result<Option<Group>, SecurityError> {
+        let Some(value) = object.get(name) else {
+            return Ok(None);
+        };
+        let Value::Object(group) = value else {
+            return Err(SecurityError::GroupNotAnObject(name));
+        };
+        let list =
+            |key: &'static str| strings(group.get(key)).ok_or(SecurityError::NotStrings(name, key));
+        Ok(Some(Group {
+            names: list("names")?,
+            roles: list("roles")?,
+        }))
+    }
+
+    fn has(&self, user: &UserCtx) -> bool {
+        let by_name = user
+            .name
+            .as_ref()
+            .is_some_and(|name| self.names.contains(name));
+        by_name || user.roles.iter().any(|role| self.roles.contains(role))
+    }
+}
+
+/// The strings of a list; none when there is no list.
+fn strings(value: Option<&Value>) -> Option<Vec<String>> {
+    match value {
+        None => Some(Vec::new()),
+        Some(Value::Array(items)) => items
+            .iter()
+            .map(|item| item.as_str().map(str::to_owned))
+            .collect(),
+        Some(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn security(json: &str) -> Security {
+        Security::parse(json).expect(json)
+    }
+
+    fn user(name: &str, roles: &[&str]) -> UserCtx {
+        UserCtx {
+            name: Some(name.to_owned()),
+            roles: roles.iter().map(|r| r.to_string()).collect(),
+        }
+    }
+
+    #[test]
+    fn the_default_lets_only_administrators_in() {
+        let default = Security::default_of(DefaultSecurity::AdminOnly);
+        assert_eq!(default, security(default.json()));
+        assert!(
+            default.is_member(&UserCtx::admin("a")) && default.is_db_admin(&UserCtx::admin("a"))
+        );
+        assert!(
+            !default.is_member(&UserCtx::anonymous()) && !default.is_member(&user("a", &["r"]))
+        );
+    }
+
+    #[test]
+    fn a_database_without_members_is_open_to_all_but_its_design_is_not() {
+        for json in [
+            "{}",
+            r#"{"admins":{"names":["u"]}}"#,
+            r#"{"members":{"names":[],"roles":[]}}"#,
+        ] {
+            let security = security(json);
+            assert!(security.is_member(&UserCtx::anonymous()), "{json}");
+            assert!(!security.is_db_admin(&UserCtx::anonymous()), "{json}");
+        }
+        assert_eq!(
+            security("{}"),
+            Security::default_of(DefaultSecurity::from_setting("everyone"))
+        );
+    }
+
+    #[test]
+    fn names_and_roles_let_members_and_admins_in() {
+        let security = security(
+            r#"{"admins":{"names":["boss"],"roles":["chiefs"]},"members":{"names":["m"],"roles":["r"]}}"#,
+        );
+        for member in [
+            user("m", &[]),
+            user("x", &["r"]),
+            user("boss", &[]),
+            user("x", &["chiefs"]),
+        ] {
+            assert!(security.is_member(&member), "{member:?}");
+        }
+        for outsider in [UserCtx::anonymous(), user("r", &["m"]), user("M", &[])] {
+            assert!(!security.is_member(&outsider), "{outsider:?}");
+        }
+        assert!(
+            security.is_db_admin(&user("boss", &[]))
+                && security.is_db_admin(&user("x", &["chiefs"]))
+        );
+        assert!(!security.is_db_admin(&user("m", &["r"])));
+    }
+
+    #[test]
+    fn readers_is_the_older_name_of_members() {
+        assert!(
+            !security(r#"{"readers":{"names":["x"],"roles":[]}}"#).is_member(&UserCtx::anonymous())
+        );
+        assert!(security(r#"{"readers":{"names":["x"]},"members":{}}"#).is_public());
+    }
+
+    #[test]
+    fn the_text_comes_back_unchanged() {
+        let json = r#"{"admins":{"names":["a"],"roles":["r"]}, "extra":1.0,"x":{"b":1,"a":2}}"#;
+        assert_eq!(security(&format!("  {json}\n")).json(), json);
+    }
+
+    #[test]
+    fn what_is_no_security_object_is_refused() {
+        let cases = [
+            ("[]", SecurityError::NotAnObject),
+            ("\"x\"", SecurityError::NotAnObject),
+            ("", SecurityError::Json),
+            ("{", SecurityError::Json),
+            (
+                r#"{"admins":[]}"#,
+                SecurityError::GroupNotAnObject("admins"),
+            ),
+            (
+                r#"{"members":null}"#,
+                SecurityError::GroupNotAnObject("members"),
+            ),
+            (
+                r#"{"admins":{"names":"a"}}"#,
+                SecurityError::NotStrings("admins", "names"),
+            ),
+            (
+                r#"{"admins":{"names":null}}"#,
+                SecurityError::NotStrings("admins", "names"),
+            ),
+            (
+                r#"{"members":{"roles":{}}}"#,
+                SecurityError::NotStrings("members", "roles"),
+            ),
+            (
+                r#"{"members":{"roles":[3]}}"#,
+                SecurityError::NotStrings("members", "roles"),
+            ),
+        ];
+        for (json, error) in cases {
+            assert_eq!(Security::parse(json), Err(error), "{json}");
+        }
+        let deep = "[".repeat(100_000);
+        assert_eq!(
+            Security::parse(&format!("{{\"x\":{deep}")),
+            Err(SecurityError::Json)
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in r#"[{}\[\]",:a-z0-9 ]{0,40}|\PC{0,40}"#) {
+            let _ = Security::parse(&text);
+        }
+    }
+}

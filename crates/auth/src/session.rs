@@ -1,0 +1,335 @@
+//! Session cookies, as CouchDB makes them.
+//!
+//! The cookie is base64url without padding of `name:time:mac`: `time` is when it was issued, in seconds since 1970 in
+//! hex; `mac` is the raw HMAC of `name:time` with `[chttpd_auth] secret` followed by the salt of the user's password
+//! hash as key.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use config::{Config, ConfigError};
+use subtle::ConstantTimeEq;
+
+use crate::error::AuthError;
+use crate::password::Hash;
+use crate::user::UserCtx;
+
+const COOKIE: &str = "AuthSession";
+
+/// A session that is in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Session {
+    /// Whose it is.
+    pub user: Arc<UserCtx>,
+    /// Whether more than a tenth of its life has passed, so that the response should carry a new cookie.
+    pub needs_refresh: bool,
+}
+
+/// The settings that cookies depend on.
+#[derive(Clone)]
+pub(crate) struct SessionSettings {
+    secret: String,
+    timeout_secs: u64,
+    /// The first signs; each may verify. Never empty.
+    algorithms: Vec<Hash>,
+    persistent: bool,
+    same_site: Option<String>,
+    domain: Option<String>,
+}
+
+/// What a cookie says, not yet believed.
+pub(crate) struct Claim {
+    pub(crate) name: String,
+    message: Vec<u8>,
+    mac: Vec<u8>,
+    issued_secs: u64,
+}
+
+/// How a claim turned out.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Refused,
+    Valid { needs_refresh: bool },
+}
+
+impl SessionSettings {
+    pub(crate) fn read(config: &Config) -> Result<SessionSettings, ConfigError> {
+        let algorithms = config.get_str("chttpd_auth", "hash_algorithms")?;
+        let mut algorithms: Vec<Hash> = algorithms
+            .split(',')
+            .filter_map(|name| Hash::from_name(name.trim()))
+            .collect();
+        if algorithms.is_empty() {
+            algorithms = vec![Hash::Sha256, Hash::Sha1];
+        }
+        Ok(SessionSettings {
+            secret: config.get_str("chttpd_auth", "secret")?,
+            timeout_secs: config.get_u64("chttpd_auth", "timeout")?,
+            algorithms,
+            persistent: config.get_bool("chttpd_auth", "allow_persistent_cookies")?,
+            same_site: config.find("chttpd_auth", "same_site"),
+            domain: config.find("chttpd_auth", "cookie_domain"),
+        })
+    }
+
+    /// The value of a new cookie.
+    pub(crate) fn issue(&self, name: &str, salt: &str, now_secs: u64) -> String {
+        let mut cookie = format!("{name}:{now_secs:X}").into_bytes();
+        let mac = self.algorithms[0].hmac(&self.key(salt), &cookie);
+        cookie.push(b':');
+        cookie.extend(mac);
+        BASE64_URL_SAFE_NO_PAD.encode(cookie)
+    }
+
+    /// Whether a claim is true, given the salt of the user that it names.
+    pub(crate) fn judge(&self, claim: &Claim, salt: &str, now_secs: u64) -> Verdict {
+        let end_secs = claim.issued_secs.saturating_add(self.timeout_secs);
+        let key = self.key(salt);
+        let fitting = self
+            .algorithms
+            .iter()
+            .filter(|hash| hash.size() == claim.mac.len());
+        let signed = fitting.fold(false, |signed, hash| {
+            signed | bool::from(hash.hmac(&key, &claim.message).ct_eq(&claim.mac))
+        });
+        if !signed || now_secs >= end_secs {
+            return Verdict::Refused;
+        }
+        let left_secs = end_secs - now_secs;
+        Verdict::Valid {
+            needs_refresh: u128::from(left_secs) * 10 < u128::from(self.timeout_secs) * 9,
+        }
+    }
+
+    /// The `Set-Cookie` header that gives the browser this value.
+    pub(crate) fn set_cookie(&self, value: &str, now: SystemTime, https: bool) -> String {
+        let life = Duration::from_secs(self.timeout_secs);
+        let lasting = self.persistent.then(|| {
+            // A timeout beyond the end of time is as good as the longest that a date can say.
+            let end = now
+                .checked_add(life)
+                .filter(|end| *end < date_max())
+                .unwrap_or_else(date_max);
+            format!(
+                "; Expires={}; Max-Age={}",
+                httpdate::fmt_http_date(end),
+                life.as_secs()
+            )
+        });
+        self.header(value, &lasting.unwrap_or_default(), https)
+    }
+
+    /// The `Set-Cookie` header that makes the browser forget its cookie.
+    pub(crate) fn clear_cookie(&self, https: bool) -> String {
+        let past = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH);
+        self.header("", &format!("; Expires={past}; Max-Age=0"), https)
+    }
+
+    fn header(&self, value: &str, lasting: &str, https: bool) -> String {
+        let secure = if https { "; Secure" } else { "" };
+        let optional = |name: &str, value: &Option<String>| {
+            value
+                .as_ref()
+                .map(|value| format!("; {name}={value}"))
+                .unwrap_or_default()
+        };
+        let domain = optional("Domain", &self.domain);
+        let same_site = optional("SameSite", &self.same_site.as_deref().map(capitalised));
+        format!("{COOKIE}={value}; Version=1{lasting}{secure}{domain}; Path=/; HttpOnly{same_site}")
+    }
+
+    fn key(&self, salt: &str) -> Vec<u8> {
+        [self.secret.as_bytes(), salt.as_bytes()].concat()
+    }
+}
+
+impl Claim {
+    /// Reads the value of a cookie.
+    pub(crate) fn parse(value: &str) -> Result<Claim, AuthError> {
+        let bytes = BASE64_URL_SAFE_NO_PAD
+            .decode(value.trim_end_matches('='))
+            .map_err(|_| AuthError::MalformedCookie)?;
+        let mut parts = bytes.splitn(3, |byte| *byte == b':');
+        let (Some(name), Some(time), Some(mac)) = (parts.next(), parts.next(), parts.next()) else {
+            return Err(AuthError::MalformedCookie);
+        };
+        Ok(Claim {
+            // A name that is not UTF-8 is nobody's; its signature is checked like any other.
+            name: String::from_utf8_lossy(name).into_owned(),
+            message: bytes[..name.len() + 1 + time.len()].to_vec(),
+            mac: mac.to_vec(),
+            // A time that is no number is as good as expired.
+            issued_secs: hex_secs(time).unwrap_or(0),
+        })
+    }
+}
+
+fn hex_secs(text: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(text)
+        .ok()
+        .filter(|text| text.bytes().all(|c| c.is_ascii_hexdigit()))?;
+    u64::from_str_radix(text, 16).ok()
+}
+
+/// The end of the year 9999, the last that an HTTP date can say.
+fn date_max() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799)
+}
+
+fn capitalised(word: &str) -> String {
+    let (first, rest) = word.split_at(word.chars().next().map_or(0, char::len_utf8));
+    first.to_uppercase() + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn settings() -> SessionSettings {
+        SessionSettings {
+            secret: "92de07df7e7a3fe14808cef90a7cc0d91".to_owned(),
+            timeout_secs: 600,
+            algorithms: vec![Hash::Sha256, Hash::Sha1],
+            persistent: true,
+            same_site: None,
+            domain: None,
+        }
+    }
+
+    fn judge(settings: &SessionSettings, cookie: &str, salt: &str, now_secs: u64) -> Verdict {
+        Claim::parse(cookie).map_or(Verdict::Refused, |claim| {
+            settings.judge(&claim, salt, now_secs)
+        })
+    }
+
+    const FRESH: Verdict = Verdict::Valid {
+        needs_refresh: false,
+    };
+
+    #[test]
+    fn a_cookie_lives_as_long_as_the_timeout_and_asks_for_refresh_after_a_tenth_of_it() {
+        let settings = settings();
+        let cookie = settings.issue("admin", "salt", 1000);
+        assert_eq!(judge(&settings, &cookie, "salt", 1000), FRESH);
+        assert_eq!(judge(&settings, &cookie, "salt", 1060), FRESH);
+        assert_eq!(
+            judge(&settings, &cookie, "salt", 1061),
+            Verdict::Valid {
+                needs_refresh: true
+            }
+        );
+        assert_eq!(
+            judge(&settings, &cookie, "salt", 1599),
+            Verdict::Valid {
+                needs_refresh: true
+            }
+        );
+        assert_eq!(judge(&settings, &cookie, "salt", 1600), Verdict::Refused);
+    }
+
+    #[test]
+    fn another_salt_secret_or_algorithm_refuses() {
+        let cookie = settings().issue("admin", "salt", 1000);
+        assert_eq!(judge(&settings(), &cookie, "other", 1000), Verdict::Refused);
+        let other = SessionSettings {
+            secret: "x".to_owned(),
+            ..settings()
+        };
+        assert_eq!(judge(&other, &cookie, "salt", 1000), Verdict::Refused);
+        let other = SessionSettings {
+            algorithms: vec![Hash::Sha512],
+            ..settings()
+        };
+        assert_eq!(judge(&other, &cookie, "salt", 1000), Verdict::Refused);
+    }
+
+    #[test]
+    fn a_cookie_of_any_listed_algorithm_is_accepted() {
+        let old = SessionSettings {
+            algorithms: vec![Hash::Sha1],
+            ..settings()
+        };
+        assert_eq!(
+            judge(&settings(), &old.issue("admin", "salt", 1000), "salt", 1000),
+            FRESH
+        );
+    }
+
+    #[test]
+    fn the_format_is_couchdbs() {
+        let bytes = BASE64_URL_SAFE_NO_PAD
+            .decode(settings().issue("admin", "salt", 0x5E_0BE1))
+            .expect("base64");
+        assert!(bytes.starts_with(b"admin:5E0BE1:"));
+        assert_eq!(bytes.len(), "admin:5E0BE1:".len() + 32);
+    }
+
+    #[test]
+    fn what_has_not_three_parts_is_malformed() {
+        for value in ["garbage", "YWRtaW46NUU", "!", "", "a", "é"] {
+            assert!(
+                matches!(Claim::parse(value), Err(AuthError::MalformedCookie)),
+                "{value}"
+            );
+        }
+    }
+
+    #[test]
+    fn attributes_follow_the_settings() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+        let header = settings().set_cookie("v", now, false);
+        let expected = "AuthSession=v; Version=1; Expires=Sun, 06 Nov 1994 08:59:37 GMT; Max-Age=600; Path=/; HttpOnly";
+        assert_eq!(header, expected);
+        let other = SessionSettings {
+            persistent: false,
+            same_site: Some("strict".to_owned()),
+            domain: Some("example.com".to_owned()),
+            ..settings()
+        };
+        let expected = "AuthSession=v; Version=1; Secure; Domain=example.com; Path=/; HttpOnly; SameSite=Strict";
+        assert_eq!(other.set_cookie("v", now, true), expected);
+        assert!(
+            other
+                .clear_cookie(false)
+                .starts_with("AuthSession=; Version=1; Expires=Thu, 01 Jan 1970")
+        );
+        let forever = SessionSettings {
+            timeout_secs: u64::MAX,
+            ..settings()
+        };
+        assert!(forever.set_cookie("v", now, false).contains("9999"));
+        assert_eq!(
+            judge(&forever, &forever.issue("a", "s", 1), "s", u64::MAX - 1),
+            Verdict::Valid {
+                needs_refresh: true
+            }
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn a_cookie_with_any_byte_changed_is_refused(at in 0usize..100, to in any::<u8>(), now in 1000u64..1600) {
+            let cookie = settings().issue("admin", "salt", 1000).into_bytes();
+            let mut forged = cookie.clone();
+            let at = at % forged.len();
+            forged[at] = to;
+            prop_assume!(forged != cookie);
+            let forged = String::from_utf8_lossy(&forged).into_owned();
+            // Padding says nothing: a cookie whose last character became "=" is shorter, and refused too.
+            prop_assert_eq!(judge(&settings(), &forged, "salt", now), Verdict::Refused);
+        }
+
+        #[test]
+        fn no_cookie_panics(value in "[A-Za-z0-9_=-]{0,80}|\\PC{0,40}", now: u64) {
+            prop_assert_eq!(judge(&settings(), &value, "salt", now), Verdict::Refused);
+        }
+
+        #[test]
+        fn any_three_parts_are_judged_without_panic(parts in prop::collection::vec(any::<u8>(), 0..60), now: u64) {
+            prop_assert_eq!(judge(&settings(), &BASE64_URL_SAFE_NO_PAD.encode(parts), "salt", now), Verdict::Refused);
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Who a request is from.
+
+/// The role of server administrators.
+pub(crate) const ADMIN_ROLE: &str = "_admin";
+
+/// Who a request is from: CouchDB's user context.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UserCtx {
+    /// Name; `None` for an anonymous request.
+    pub name: Option<String>,
+    /// Roles.
+    pub roles: Vec<String>,
+}
+
+impl UserCtx {
+    /// Nobody.
+    pub fn anonymous() -> UserCtx {
+        UserCtx::default()
+    }
+
+    /// The server administrator of this name.
+    pub fn admin(name: &str) -> UserCtx {
+        UserCtx {
+            name: Some(name.to_owned()),
+            roles: vec![ADMIN_ROLE.to_owned()],
+        }
+    }
+
+    /// Whether this is a server administrator.
+    pub fn is_admin(&self) -> bool {
+        self.roles.iter().any(|role| role == ADMIN_ROLE)
+    }
+}

@@ -1,0 +1,175 @@
+//! The documents that the workloads write, and their ids.
+
+use std::cell::Cell;
+use std::io::Write as _;
+use std::rc::Rc;
+
+/// A document's body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Shape {
+    /// `{"foo":"bar"}`, as in the CouchDB guide's chapter on performance.
+    Foo,
+    /// About 75 bytes with the id: a number and a short text.
+    Bytes75,
+    /// About 300 bytes with the id: texts, numbers, a list and a nested object.
+    Bytes300,
+}
+
+/// How ids follow one another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Order {
+    /// 32 hexadecimal digits that only grow, like CouchDB's `sequential` uuids.
+    Sequential,
+    /// 32 random hexadecimal digits.
+    Random,
+}
+
+/// A source of ids that all clients of a loop share.
+#[derive(Debug, Clone)]
+pub(crate) struct Ids {
+    order: Order,
+    prefix: u64,
+    next: Rc<Cell<u64>>,
+}
+
+impl Ids {
+    pub(crate) fn new(order: Order) -> Self {
+        Self {
+            order,
+            prefix: fastrand::u64(..),
+            next: Rc::new(Cell::new(0)),
+        }
+    }
+
+    /// How many ids have been taken.
+    pub(crate) fn taken(&self) -> u64 {
+        self.next.get()
+    }
+
+    /// Appends the next id; returns its number, from 0.
+    pub(crate) fn push_next(&self, out: &mut Vec<u8>) -> u64 {
+        let number = self.next.replace(self.next.get() + 1);
+        match self.order {
+            Order::Sequential => self.push_nth(out, number),
+            Order::Random => {
+                push_hex(out, fastrand::u64(..));
+                push_hex(out, fastrand::u64(..));
+            }
+        }
+        number
+    }
+
+    /// Appends the id of that number of a sequential source.
+    pub(crate) fn push_nth(&self, out: &mut Vec<u8>, number: u64) {
+        push_hex(out, self.prefix);
+        push_hex(out, number);
+    }
+
+    /// The next id as text.
+    pub(crate) fn next_text(&self) -> String {
+        let mut id = Vec::with_capacity(32);
+        self.push_next(&mut id);
+        String::from_utf8_lossy(&id).into_owned()
+    }
+}
+
+fn push_hex(out: &mut Vec<u8>, value: u64) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |at: usize| DIGITS[(value >> (60 - 4 * at) & 15) as usize];
+    out.extend_from_slice(&std::array::from_fn::<u8, 16, _>(digit));
+}
+
+impl Shape {
+    /// Appends a body without `_id`: what a PUT to the document's path sends.
+    pub(crate) fn push_body(self, out: &mut Vec<u8>, number: u64) {
+        out.push(b'{');
+        self.push_members(out, number);
+        out.push(b'}');
+    }
+
+    fn push_members(self, out: &mut Vec<u8>, number: u64) {
+        match self {
+            Self::Foo => out.extend_from_slice(br#""foo":"bar""#),
+            Self::Bytes75 => push(out, format_args!(r#""n":{number},"name":"document""#)),
+            Self::Bytes300 => push(
+                out,
+                format_args!(
+                    r#""type":"order","number":{number},"customer":"customer-{}","amount":{}.25,"#,
+                    number % 1_000,
+                    number % 997
+                ),
+            ),
+        }
+        if self == Self::Bytes300 {
+            out.extend_from_slice(
+                br#""tags":["red","green","blue"],"address":{"street":"1 Sofa Lane","city":"Upholstery","zip":"12345"},"text":"Lorem ipsum dolor sit amet, consectetur adipiscing elit, sed do eiusmod.""#,
+            );
+        }
+    }
+
+    /// Appends `{"docs":[…]}` with `count` new documents.
+    pub(crate) fn push_bulk(self, out: &mut Vec<u8>, ids: &Ids, count: u64) {
+        out.extend_from_slice(br#"{"docs":["#);
+        for at in 0..count {
+            if at > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(br#"{"_id":""#);
+            let number = ids.push_next(out);
+            out.extend_from_slice(br#"","#);
+            self.push_members(out, number);
+            out.push(b'}');
+        }
+        out.extend_from_slice(b"]}");
+    }
+}
+
+fn push(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+    // Writing to a Vec cannot fail.
+    let _ = out.write_fmt(text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    fn bulk(shape: Shape, order: Order, count: u64) -> Vec<Value> {
+        let mut text = Vec::new();
+        shape.push_bulk(&mut text, &Ids::new(order), count);
+        let parsed: Value = serde_json::from_slice(&text).unwrap();
+        parsed["docs"].as_array().unwrap().clone()
+    }
+
+    #[test]
+    fn sequential_ids_are_32_digits_and_only_grow() {
+        let docs = bulk(Shape::Foo, Order::Sequential, 300);
+        let ids: Vec<&str> = docs
+            .iter()
+            .map(|doc| doc["_id"].as_str().unwrap())
+            .collect();
+        assert!(ids.iter().all(|id| id.len() == 32));
+        assert!(ids.is_sorted() && ids.len() == 300);
+        assert_eq!(docs[0]["foo"], "bar");
+    }
+
+    #[test]
+    fn random_ids_are_in_no_order() {
+        let docs = bulk(Shape::Foo, Order::Random, 300);
+        assert!(
+            !docs
+                .iter()
+                .map(|doc| doc["_id"].as_str().unwrap())
+                .is_sorted()
+        );
+    }
+
+    #[test]
+    fn documents_have_the_size_that_their_name_says() {
+        for (shape, bytes) in [(Shape::Bytes75, 75), (Shape::Bytes300, 300)] {
+            let docs = bulk(shape, Order::Sequential, 200_000);
+            let size = serde_json::to_vec(&docs[123_456]).unwrap().len();
+            assert!(size.abs_diff(bytes) <= bytes / 10, "{shape:?}: {size}");
+        }
+    }
+}

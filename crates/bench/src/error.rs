@@ -1,0 +1,76 @@
+//! What can go wrong in a measurement.
+
+use std::io;
+
+/// Why a benchmark could not be run, or had to stop.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// The options contradict each other or are out of range.
+    #[error("{0}")]
+    Options(String),
+    /// A `--url` that cannot be used.
+    #[error("{url}: {reason}")]
+    Url {
+        /// The URL as given, without its password.
+        url: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A workload that does not exist was asked for.
+    #[error("there is no workload {name:?}; the workloads are: {known}")]
+    UnknownWorkload {
+        /// The name that was asked for.
+        name: String,
+        /// All names, separated by commas.
+        known: String,
+    },
+    /// No connection to the server could be made.
+    #[error("cannot connect to {address}: {source}")]
+    Connect {
+        /// Host and port.
+        address: String,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+    /// The server refused a request that the workload cannot do without.
+    #[error("{what}: the server answered {status}: {body}")]
+    Refused {
+        /// Method and path.
+        what: String,
+        /// HTTP status.
+        status: u16,
+        /// The beginning of the body.
+        body: String,
+    },
+    /// A request that the workload cannot do without got no usable reply.
+    #[error("{what}: {source}")]
+    Exchange {
+        /// Method and path.
+        what: String,
+        /// What happened to the connection.
+        source: ClientError,
+    },
+    /// The embedded database reported an error.
+    #[error("embedded database: {0}")]
+    Embedded(String),
+    /// Ctrl-C or SIGTERM; the databases of the run have been deleted.
+    #[error("interrupted")]
+    Interrupted,
+    /// The report could not be written, or a local file could not be used.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Why an exchange over a connection of the load client failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The socket failed.
+    #[error("connection: {0}")]
+    Io(#[from] io::Error),
+    /// The server closed the connection in the middle of a reply.
+    #[error("the server closed the connection before the reply was complete")]
+    Closed,
+    /// The reply is not HTTP/1.
+    #[error("malformed HTTP reply: {0}")]
+    Malformed(String),
+}

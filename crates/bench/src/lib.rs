@@ -1,0 +1,29 @@
+//! Measuring a CouchDB-compatible server, and loading documents into one.
+//!
+//! [`run`] is `settee bench`: workloads over HTTP against one server, or two of them interleaved, and the
+//! embedded API without HTTP through [`Embedded`]. [`load`] is `settee load`: files, folders and URLs of JSON
+//! into a database by `_bulk_docs`. Both speak HTTP only, and know nothing of how the server works.
+
+mod client;
+mod documents;
+mod error;
+mod load;
+mod procfs;
+mod progress;
+mod quoted;
+mod report;
+mod run;
+mod side;
+mod slice;
+mod table;
+mod target;
+mod workload;
+
+pub use error::{BenchError, ClientError};
+pub use load::{
+    InputError, LoadCause, LoadError, LoadOptions, LoadReport, Position, Refusal, load,
+};
+pub use quoted::Quoted;
+pub use report::{Failure, Figure, Line, Measured, Ratio, Report, Server, Spread};
+pub use run::{BenchOptions, Embedded, run};
+pub use workload::{Description, workloads};

@@ -1,0 +1,161 @@
+//! Loading documents from files, folders and URLs into a database by `_bulk_docs`.
+//!
+//! One thread reads, splits and batches the input; a few requests are under way at a time. Memory holds at most a few
+//! batches, whatever the size of the input.
+
+mod batch;
+mod document;
+mod format;
+mod report;
+mod scanner;
+mod source;
+mod writer;
+
+use std::time::Instant;
+
+use indicatif::ProgressBar;
+use reqwest::{Client, Url};
+use tokio::sync::mpsc;
+
+pub use report::{LoadCause, LoadError, LoadReport, Refusal};
+pub use scanner::{InputError, Position};
+
+use crate::progress;
+use crate::target::without_credentials;
+use batch::{Batcher, Message};
+use source::Input;
+use writer::Writer;
+
+/// What to load, and where to.
+#[derive(Debug, Clone)]
+pub struct LoadOptions {
+    /// A file, a folder, an http(s) URL of a file or of a CouchDB database, or `-` for standard input.
+    pub source: String,
+    /// The server, with credentials.
+    pub url: String,
+    /// The database.
+    pub db: String,
+    /// Documents in one request.
+    pub batch_docs: usize,
+    /// Bytes of documents in one request; a single larger document is sent alone.
+    pub batch_bytes: usize,
+    /// Requests under way at a time.
+    pub parallel: usize,
+    /// The member whose value (a string or a number) becomes `_id` of documents that have none.
+    pub id_field: Option<String>,
+    /// The input is one object, each member of which is a document whose id is the member's name.
+    pub id_from_key: bool,
+    /// Create the database if it does not exist.
+    pub create: bool,
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        Self {
+            source: "-".to_owned(),
+            url: String::new(),
+            db: String::new(),
+            batch_docs: 1_000,
+            batch_bytes: 4 << 20,
+            parallel: 4,
+            id_field: None,
+            id_from_key: false,
+            create: true,
+        }
+    }
+}
+
+/// Reads all documents of the source and writes them to the database. Progress goes to standard error.
+///
+/// The format is told from the content: a JSON array of objects; JSON objects one after the other (JSON Lines); one
+/// object; what `_all_docs?include_docs=true`, `_changes?include_docs=true` or `_bulk_docs` (`{"docs": […]}`) have;
+/// couchbackup's lines of arrays; any of these compressed with gzip. Documents that have a `_rev` keep it: they are
+/// written with `new_edits=false`, as by a replication.
+///
+/// # Errors
+/// [`LoadError`] when the input is no JSON or ends early, or when the server stops answering or refuses a whole request.
+/// What had been read before that is written, and reported in it. Single documents that are refused are not errors:
+/// see [`LoadReport::refused`].
+pub async fn load(options: LoadOptions) -> Result<LoadReport, LoadError> {
+    let start = Instant::now();
+    let mut report = LoadReport::default();
+    let result = load_into(&options, &mut report).await;
+    report.seconds = start.elapsed().as_secs_f64();
+    match result {
+        Ok(()) => Ok(report),
+        Err(cause) => Err(LoadError {
+            cause,
+            report: Box::new(report),
+        }),
+    }
+}
+
+async fn load_into(options: &LoadOptions, report: &mut LoadReport) -> Result<(), LoadCause> {
+    check(options)?;
+    let client = http_client()?;
+    let database = database_url(options)?;
+    report.database_created = writer::prepare(&client, &database, options.create).await?;
+    let input = source::open(&client, &options.source).await?;
+    let bar = progress::bytes_bar(input.bytes());
+    let (sender, messages) = mpsc::channel(options.parallel);
+    let reader = read_on_own_thread(input, options.clone(), sender, bar.clone())?;
+    let written = Writer::new(client, database, options.parallel)
+        .write(messages, report, &bar)
+        .await;
+    bar.finish_and_clear();
+    // When writing failed, the reader has noticed that nobody takes its batches, and has stopped.
+    let read = reader
+        .join()
+        .map_err(|_| LoadCause::Options("the reading thread has failed".to_owned()))?;
+    written.and(read.map_err(LoadCause::Input))
+}
+
+fn check(options: &LoadOptions) -> Result<(), LoadCause> {
+    let refuse = |reason: &str| Err(LoadCause::Options(reason.to_owned()));
+    match options {
+        options if options.db.is_empty() => refuse("give the name of the database"),
+        options if options.batch_docs == 0 || options.batch_bytes == 0 => {
+            refuse("a batch must hold at least one document and one byte")
+        }
+        options if options.parallel == 0 => refuse("at least one request must be under way"),
+        _ => Ok(()),
+    }
+}
+
+fn http_client() -> Result<Client, LoadCause> {
+    // Fails when a provider is installed already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Client::builder().build().map_err(|source| LoadCause::Http {
+        what: "setting up HTTP".to_owned(),
+        source,
+    })
+}
+
+fn database_url(options: &LoadOptions) -> Result<Url, LoadCause> {
+    let mut url = Url::parse(&options.url)
+        .map_err(|error| LoadCause::Options(format!("the server's URL: {error}")))?;
+    let shown = without_credentials(&url);
+    url.path_segments_mut()
+        .map_err(|()| LoadCause::Options(format!("{shown} is no URL of a server")))?
+        .pop_if_empty()
+        .push(&options.db);
+    Ok(url)
+}
+
+fn read_on_own_thread(
+    input: Input,
+    options: LoadOptions,
+    sender: mpsc::Sender<Message>,
+    bar: ProgressBar,
+) -> Result<std::thread::JoinHandle<Result<(), InputError>>, LoadCause> {
+    std::thread::Builder::new()
+        .name("load-reader".to_owned())
+        .spawn(move || {
+            let mut batcher = Batcher::new(options.batch_docs, options.batch_bytes, sender);
+            let result = input.read(&options, &bar, &mut batcher);
+            // What was complete before an error is written all the same.
+            batcher.flush();
+            result
+        })
+        .map_err(|error| LoadCause::Options(format!("no thread for reading: {error}")))
+}

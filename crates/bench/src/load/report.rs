@@ -1,0 +1,186 @@
+//! What loading did, and why it stopped.
+
+use serde::Serialize;
+
+use super::scanner::InputError;
+
+/// Ids kept as examples of a refusal.
+const EXAMPLES_MAX: usize = 3;
+/// Different refusals kept apart; servers that put the id into the reason would otherwise fill the memory.
+const REFUSALS_MAX: usize = 200;
+
+/// What was loaded.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct LoadReport {
+    /// Documents found in the input.
+    pub read: u64,
+    /// Documents that the server accepted.
+    pub written: u64,
+    /// Documents that were not written, grouped by reason, in the order in which the reasons first came.
+    pub refused: Vec<Refusal>,
+    /// Bytes of JSON in the documents that were read.
+    pub bytes: u64,
+    /// Was the database made by this load?
+    pub database_created: bool,
+    /// Time from start to end.
+    pub seconds: f64,
+}
+
+/// Documents refused for one reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Refusal {
+    /// CouchDB's `error`, or `load` when the document was not sent.
+    pub error: String,
+    /// CouchDB's `reason`.
+    pub reason: String,
+    /// How many documents.
+    pub count: u64,
+    /// The first three of them: ids, or the place in the input where there is no id.
+    pub first_ids: Vec<String>,
+}
+
+impl LoadReport {
+    /// Documents that were not written.
+    pub fn refused_count(&self) -> u64 {
+        self.refused.iter().map(|refusal| refusal.count).sum()
+    }
+
+    /// Documents written a second.
+    pub fn rate(&self) -> f64 {
+        if self.seconds > 0.0 {
+            self.written as f64 / self.seconds
+        } else {
+            0.0
+        }
+    }
+
+    pub(crate) fn refuse(&mut self, error: &str, reason: &str, id: &str) {
+        let same = |refusal: &Refusal| refusal.error == error && refusal.reason == reason;
+        let at = self.refused.iter().position(same).unwrap_or_else(|| {
+            if self.refused.len() < REFUSALS_MAX {
+                self.refused.push(Refusal {
+                    error: error.to_owned(),
+                    reason: reason.to_owned(),
+                    count: 0,
+                    first_ids: Vec::new(),
+                });
+            }
+            // Past the limit, further reasons are counted with the last one, which is renamed to say so.
+            self.refused.len() - 1
+        });
+        let refusal = &mut self.refused[at];
+        if !same(refusal) {
+            "further reasons".clone_into(&mut refusal.reason);
+        }
+        refusal.count += 1;
+        if refusal.first_ids.len() < EXAMPLES_MAX {
+            refusal.first_ids.push(id.to_owned());
+        }
+    }
+}
+
+impl std::fmt::Display for LoadReport {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            out,
+            "{} documents read, {} written, {} refused, {:.1} MB in {:.1} s ({:.0} docs/s)",
+            self.read,
+            self.written,
+            self.refused_count(),
+            self.bytes as f64 / 1e6,
+            self.seconds,
+            self.rate()
+        )?;
+        for refusal in &self.refused {
+            write!(
+                out,
+                "\n  {} refused: {}: {} (first: {})",
+                refusal.count,
+                refusal.error,
+                refusal.reason,
+                refusal.first_ids.join(", ")
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Loading stopped before the end of the input.
+#[derive(Debug, thiserror::Error)]
+#[error("{cause}")]
+pub struct LoadError {
+    /// Why.
+    #[source]
+    pub cause: LoadCause,
+    /// What had been loaded until then.
+    pub report: Box<LoadReport>,
+}
+
+/// Why loading stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadCause {
+    /// Options or names that cannot be used.
+    #[error("{0}")]
+    Options(String),
+    /// The input cannot be read, or is no JSON.
+    #[error(transparent)]
+    Input(InputError),
+    /// The server refused a whole request.
+    #[error("{what}: the server answered {status}: {body}")]
+    Refused {
+        /// Method and URL.
+        what: String,
+        /// HTTP status.
+        status: u16,
+        /// The beginning of the body.
+        body: String,
+    },
+    /// No usable reply.
+    #[error("{what}: {}", with_sources(source))]
+    Http {
+        /// Method and URL.
+        what: String,
+        /// What happened.
+        source: reqwest::Error,
+    },
+}
+
+/// reqwest says only "error sending request": the reason is in the chain of sources.
+fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_grouped_with_the_first_three_ids() {
+        let mut report = LoadReport::default();
+        for id in ["a", "b", "c", "d"] {
+            report.refuse("conflict", "Document update conflict.", id);
+        }
+        report.refuse("forbidden", "no", "e");
+        assert_eq!(report.refused.len(), 2);
+        assert_eq!(report.refused[0].count, 4);
+        assert_eq!(report.refused[0].first_ids, ["a", "b", "c"]);
+        assert!(report.to_string().contains("5 refused"));
+    }
+
+    #[test]
+    fn reasons_without_end_take_bounded_memory() {
+        let mut report = LoadReport::default();
+        for number in 0..10_000 {
+            report.refuse("bad_request", &format!("reason {number}"), "a");
+        }
+        assert_eq!(report.refused.len(), REFUSALS_MAX);
+        assert_eq!(report.refused_count(), 10_000);
+    }
+}

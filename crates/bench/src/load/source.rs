@@ -1,0 +1,431 @@
+//! Where documents come from: standard input, a file, a folder, a URL of a file, or another CouchDB database.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use flate2::bufread::MultiGzDecoder;
+use indicatif::ProgressBar;
+use reqwest::{Client, Response, Url};
+use serde::Deserialize;
+use tokio::sync::mpsc;
+
+use super::LoadOptions;
+use super::format::{self, Collector, Rules};
+use super::report::LoadCause;
+use super::scanner::{InputError, Scanner};
+use crate::target::without_credentials;
+
+const BUFFER_BYTES: usize = 256 * 1024;
+const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
+const EXTENSIONS: [&str; 6] = [
+    ".json",
+    ".jsonl",
+    ".ndjson",
+    ".json.gz",
+    ".jsonl.gz",
+    ".ndjson.gz",
+];
+/// A reply shorter than this may be the information about a database.
+const DATABASE_INFO_BYTES_MAX: usize = 16 * 1024;
+/// Documents a page of another database: pages come with attachments, so they are small.
+const PAGE_DOCS: usize = 500;
+/// Pieces of a download that wait for the reading thread.
+const PIECES_WAITING: usize = 16;
+
+/// An opened source.
+pub(crate) enum Input {
+    /// One stream of documents.
+    Stream {
+        name: String,
+        reader: Box<dyn Read + Send>,
+        bytes: Option<u64>,
+        /// It consists of pages of a dump.
+        pages: bool,
+    },
+    /// Files below a folder, with their paths relative to it.
+    Folder {
+        files: Vec<(PathBuf, String)>,
+        bytes: u64,
+    },
+}
+
+/// Opens a source. What is read from URLs is fetched by tasks of the present runtime.
+pub(crate) async fn open(client: &Client, source: &str) -> Result<Input, LoadCause> {
+    if source == "-" {
+        return Ok(Input::Stream {
+            name: "standard input".to_owned(),
+            reader: Box::new(io::stdin()),
+            bytes: None,
+            pages: false,
+        });
+    }
+    if source.starts_with("http://") || source.starts_with("https://") {
+        return fetch(client, source).await;
+    }
+    open_path(Path::new(source)).map_err(|error| {
+        LoadCause::Input(InputError::Read {
+            name: source.to_owned(),
+            source: error,
+        })
+    })
+}
+
+fn open_path(path: &Path) -> io::Result<Input> {
+    let metadata = fs::metadata(path)?;
+    if metadata.is_dir() {
+        return folder(path);
+    }
+    Ok(Input::Stream {
+        name: path.display().to_string(),
+        reader: Box::new(File::open(path)?),
+        bytes: metadata.is_file().then_some(metadata.len()),
+        pages: false,
+    })
+}
+
+fn folder(root: &Path) -> io::Result<Input> {
+    let mut files = Vec::new();
+    let mut bytes = 0;
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            let path = entry.path();
+            // A link to a folder is not followed: it may lead back.
+            if entry.file_type()?.is_dir() {
+                folders.push(path);
+            } else if has_extension(&path) && path.is_file() {
+                bytes += fs::metadata(&path)?.len();
+                let relative = path.strip_prefix(root).unwrap_or(&path);
+                let id = relative.to_string_lossy().into_owned();
+                files.push((path, id));
+            }
+        }
+    }
+    files.sort_by(|(_, a), (_, b)| a.cmp(b));
+    Ok(Input::Folder { files, bytes })
+}
+
+fn has_extension(path: &Path) -> bool {
+    let name = path
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .to_lowercase();
+    EXTENSIONS.iter().any(|extension| name.ends_with(extension))
+}
+
+impl Input {
+    /// Its size as stored, where that is known.
+    pub(crate) fn bytes(&self) -> Option<u64> {
+        match self {
+            Self::Stream { bytes, .. } => *bytes,
+            Self::Folder { bytes, .. } => Some(*bytes),
+        }
+    }
+
+    /// Reads all documents. Blocks, so it belongs on a thread of its own.
+    pub(crate) fn read(
+        self,
+        options: &LoadOptions,
+        bar: &ProgressBar,
+        collector: &mut dyn Collector,
+    ) -> Result<(), InputError> {
+        let rules = Rules {
+            id_field: options.id_field.as_deref(),
+            id_from_key: options.id_from_key,
+            file_id: None,
+            pages: false,
+        };
+        match self {
+            Self::Stream {
+                name,
+                reader,
+                pages,
+                ..
+            } => {
+                let rules = if pages {
+                    Rules {
+                        pages,
+                        id_from_key: false,
+                        ..rules
+                    }
+                } else {
+                    rules
+                };
+                read_stream(name, reader, rules, bar, collector)
+            }
+            Self::Folder { files, .. } => files.into_iter().try_for_each(|(path, id)| {
+                let name = path.display().to_string();
+                let file = File::open(&path).map_err(|source| InputError::Read {
+                    name: name.clone(),
+                    source,
+                })?;
+                let rules = Rules {
+                    file_id: Some(&id),
+                    ..rules
+                };
+                read_stream(name, Box::new(file), rules, bar, collector)
+            }),
+        }
+    }
+}
+
+fn read_stream(
+    name: String,
+    reader: Box<dyn Read + Send>,
+    rules: Rules<'_>,
+    bar: &ProgressBar,
+    collector: &mut dyn Collector,
+) -> Result<(), InputError> {
+    let mut raw = BufReader::with_capacity(BUFFER_BYTES, bar.wrap_read(reader));
+    let compressed = raw
+        .fill_buf()
+        .map(|start| start.starts_with(GZIP_MAGIC))
+        .map_err(|source| InputError::Read {
+            name: name.clone(),
+            source,
+        })?;
+    if compressed {
+        let plain = BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(raw));
+        format::documents(Scanner::new(plain, name)?, rules, collector)
+    } else {
+        format::documents(Scanner::new(raw, name)?, rules, collector)
+    }
+}
+
+async fn fetch(client: &Client, source: &str) -> Result<Input, LoadCause> {
+    let url =
+        Url::parse(source).map_err(|error| LoadCause::Options(format!("the source: {error}")))?;
+    let name = without_credentials(&url);
+    let mut response = get(client, url.clone(), &name).await?;
+    let bytes = response.content_length();
+    let (beginning, ended) = beginning(&mut response, &name).await?;
+    let (sender, receiver) = mpsc::channel(PIECES_WAITING);
+    let pages = ended && is_database_info(&beginning);
+    if pages {
+        let pager = Pager {
+            client: client.clone(),
+            database: url,
+            sender,
+        };
+        tokio::spawn(pager.run());
+    } else {
+        tokio::spawn(download(response, beginning, sender));
+    }
+    Ok(Input::Stream {
+        name,
+        reader: Box::new(Pieces {
+            receiver,
+            piece: Bytes::new(),
+        }),
+        bytes: bytes.filter(|_| !pages),
+        pages,
+    })
+}
+
+async fn get(client: &Client, url: Url, name: &str) -> Result<Response, LoadCause> {
+    let what = || format!("GET {name}");
+    let response = client
+        .get(url)
+        .send()
+        .await
+        .map_err(|source| LoadCause::Http {
+            what: what(),
+            source,
+        })?;
+    let status = response.status();
+    if status.is_success() {
+        return Ok(response);
+    }
+    Err(LoadCause::Refused {
+        what: what(),
+        status: status.as_u16(),
+        body: response.text().await.unwrap_or_default(),
+    })
+}
+
+/// The first pieces of the body, and whether they are all of it.
+async fn beginning(response: &mut Response, name: &str) -> Result<(Vec<Bytes>, bool), LoadCause> {
+    let mut pieces = Vec::new();
+    let mut bytes = 0;
+    while bytes <= DATABASE_INFO_BYTES_MAX {
+        let piece = response.chunk().await.map_err(|source| LoadCause::Http {
+            what: format!("GET {name}"),
+            source,
+        })?;
+        let Some(piece) = piece else {
+            return Ok((pieces, true));
+        };
+        bytes += piece.len();
+        pieces.push(piece);
+    }
+    Ok((pieces, false))
+}
+
+fn is_database_info(pieces: &[Bytes]) -> bool {
+    #[derive(Deserialize)]
+    struct Info {
+        #[serde(rename = "db_name")]
+        _db_name: String,
+        #[serde(rename = "doc_count")]
+        _doc_count: u64,
+    }
+    serde_json::from_slice::<Info>(&pieces.concat()).is_ok()
+}
+
+type Piece = io::Result<Bytes>;
+
+/// The bytes that a task fetches, for the reading thread.
+struct Pieces {
+    receiver: mpsc::Receiver<Piece>,
+    piece: Bytes,
+}
+
+impl Read for Pieces {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        while self.piece.is_empty() {
+            match self.receiver.blocking_recv() {
+                Some(piece) => self.piece = piece?,
+                None => return Ok(0),
+            }
+        }
+        let bytes = out.len().min(self.piece.len());
+        out[..bytes].copy_from_slice(&self.piece.split_to(bytes));
+        Ok(bytes)
+    }
+}
+
+async fn download(mut response: Response, beginning: Vec<Bytes>, sender: mpsc::Sender<Piece>) {
+    for piece in beginning {
+        if sender.send(Ok(piece)).await.is_err() {
+            return;
+        }
+    }
+    while let Some(piece) = response.chunk().await.map_err(io::Error::other).transpose() {
+        let failed = piece.is_err();
+        if sender.send(piece).await.is_err() || failed {
+            return;
+        }
+    }
+}
+
+/// Reads another database page by page, so that each page is a short request.
+struct Pager {
+    client: Client,
+    database: Url,
+    sender: mpsc::Sender<Piece>,
+}
+
+#[derive(Deserialize)]
+struct Page {
+    rows: Vec<PageRow>,
+}
+
+#[derive(Deserialize)]
+struct PageRow {
+    id: String,
+}
+
+impl Pager {
+    async fn run(self) {
+        if let Err(error) = self.pages().await {
+            // The reader may have stopped before; then nobody has to know.
+            let _ = self
+                .sender
+                .send(Err(io::Error::other(error.to_string())))
+                .await;
+        }
+    }
+
+    async fn pages(&self) -> Result<(), LoadCause> {
+        let mut after: Option<String> = None;
+        loop {
+            let url = self.page_url(after.as_deref())?;
+            let what = without_credentials(&url);
+            let response = get(&self.client, url, &what).await?;
+            let body = response.bytes().await.map_err(|source| LoadCause::Http {
+                what: format!("GET {what}"),
+                source,
+            })?;
+            let page: Page = serde_json::from_slice(&body)
+                .map_err(|error| LoadCause::Options(format!("{what}: {error}")))?;
+            let Some(last) = page.rows.last() else {
+                return Ok(());
+            };
+            after = Some(last.id.clone());
+            let ended = page.rows.len() < PAGE_DOCS;
+            if self.sender.send(Ok(body)).await.is_err() || ended {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Pages go on at the last id itself, which is then skipped. Should that document be deleted in between, its
+    /// successor is skipped: a load reads a database that changes no better than that.
+    fn page_url(&self, after: Option<&str>) -> Result<Url, LoadCause> {
+        let mut url = self.database.clone();
+        url.path_segments_mut()
+            .map_err(|()| LoadCause::Options("the source is no URL of a database".to_owned()))?
+            .pop_if_empty()
+            .push("_all_docs");
+        url.query_pairs_mut()
+            .clear()
+            .append_pair("include_docs", "true")
+            .append_pair("attachments", "true")
+            .append_pair("limit", &PAGE_DOCS.to_string());
+        if let Some(id) = after {
+            let key = serde_json::Value::from(id).to_string();
+            url.query_pairs_mut()
+                .append_pair("startkey", &key)
+                .append_pair("skip", "1");
+        }
+        Ok(url)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_go_on_behind_an_id_of_any_characters() {
+        let (sender, _pieces) = mpsc::channel(1);
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let pager = Pager {
+            client: Client::new(),
+            database: Url::parse("http://a:b@127.0.0.1:5984/db/").unwrap(),
+            sender,
+        };
+        let url = pager.page_url(Some("a\"ü")).unwrap();
+        assert_eq!(url.path(), "/db/_all_docs");
+        let key = url
+            .query_pairs()
+            .find(|(name, _)| name == "startkey")
+            .unwrap()
+            .1;
+        assert_eq!(key, r#""a\"ü""#);
+    }
+
+    #[test]
+    fn a_database_is_told_from_a_file() {
+        let info = |text: &'static str| is_database_info(&[Bytes::from_static(text.as_bytes())]);
+        assert!(info(r#"{"db_name":"a","doc_count":3,"sizes":{}}"#));
+        assert!(!info(r#"{"_id":"a","doc_count":3}"#));
+        assert!(!info("[]"));
+    }
+
+    #[test]
+    fn only_json_files_of_a_folder_are_taken() {
+        for (name, taken) in [
+            ("a.json", true),
+            ("b.JSONL.gz", true),
+            ("c.txt", false),
+            ("json", false),
+        ] {
+            assert_eq!(has_extension(Path::new(name)), taken, "{name}");
+        }
+    }
+}

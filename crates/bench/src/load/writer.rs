@@ -1,0 +1,230 @@
+//! Batches written to the database, a few requests at a time, and what the server said of each document.
+
+use indicatif::ProgressBar;
+use reqwest::header::CONTENT_TYPE;
+use reqwest::{Client, StatusCode, Url};
+use serde::Deserialize;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::batch::{Batch, Message};
+use super::document::Document;
+use super::report::{LoadCause, LoadReport};
+use crate::target::without_credentials;
+
+/// `error` of documents that are refused before they are sent.
+const NOT_SENT: &str = "load";
+
+/// Makes sure that the database is there. Returns whether it was created.
+pub(crate) async fn prepare(
+    client: &Client,
+    database: &Url,
+    create: bool,
+) -> Result<bool, LoadCause> {
+    let (method, request) = if create {
+        ("PUT", client.put(database.clone()))
+    } else {
+        ("GET", client.get(database.clone()))
+    };
+    let what = format!("{method} {}", without_credentials(database));
+    let response = request.send().await.map_err(|source| LoadCause::Http {
+        what: what.clone(),
+        source,
+    })?;
+    let status = response.status();
+    if status.is_success() {
+        return Ok(create);
+    }
+    // file_exists
+    if create && status == StatusCode::PRECONDITION_FAILED {
+        return Ok(false);
+    }
+    Err(LoadCause::Refused {
+        what,
+        status: status.as_u16(),
+        body: response.text().await.unwrap_or_default(),
+    })
+}
+
+/// Writes batches as they come.
+pub(crate) struct Writer {
+    client: Client,
+    bulk_docs: Url,
+    parallel: usize,
+}
+
+/// What the server said of a batch.
+#[derive(Debug, Default)]
+struct Written {
+    written: u64,
+    refused: Vec<RefusedDocument>,
+}
+
+/// One document of a reply that was not written.
+#[derive(Debug, Deserialize)]
+struct RefusedDocument {
+    #[serde(default)]
+    id: String,
+    #[serde(default)]
+    error: Option<String>,
+    #[serde(default)]
+    reason: Option<String>,
+}
+
+impl Writer {
+    pub(crate) fn new(client: Client, database: Url, parallel: usize) -> Self {
+        let mut bulk_docs = database;
+        if let Ok(mut path) = bulk_docs.path_segments_mut() {
+            path.push("_bulk_docs");
+        }
+        Self {
+            client,
+            bulk_docs,
+            parallel,
+        }
+    }
+
+    /// Writes until no more messages come, or the server refuses a whole request.
+    pub(crate) async fn write(
+        self,
+        mut messages: mpsc::Receiver<Message>,
+        report: &mut LoadReport,
+        bar: &ProgressBar,
+    ) -> Result<(), LoadCause> {
+        let mut requests = JoinSet::new();
+        while let Some(message) = messages.recv().await {
+            match message {
+                Message::Refused { label, reason } => {
+                    report.read += 1;
+                    report.refuse(NOT_SENT, &reason, &label);
+                }
+                Message::Batch(batch) => {
+                    report.read += batch.documents.len() as u64;
+                    report.bytes += batch.bytes as u64;
+                    if requests.len() >= self.parallel {
+                        self.join_one(&mut requests, report, bar).await?;
+                    }
+                    let (client, url) = (self.client.clone(), self.bulk_docs.clone());
+                    requests.spawn(write_batch(client, url, batch));
+                }
+            }
+        }
+        while !requests.is_empty() {
+            self.join_one(&mut requests, report, bar).await?;
+        }
+        Ok(())
+    }
+
+    async fn join_one(
+        &self,
+        requests: &mut JoinSet<Result<Written, LoadCause>>,
+        report: &mut LoadReport,
+        bar: &ProgressBar,
+    ) -> Result<(), LoadCause> {
+        let Some(joined) = requests.join_next().await else {
+            return Ok(());
+        };
+        let written = joined
+            .map_err(|error| LoadCause::Options(format!("a writing task has failed: {error}")))??;
+        report.written += written.written;
+        for document in written.refused {
+            let error = document.error.unwrap_or_default();
+            report.refuse(&error, &document.reason.unwrap_or_default(), &document.id);
+        }
+        let seconds = bar.elapsed().as_secs_f64().max(0.001);
+        bar.set_message(format!(
+            "{} docs ({:.0}/s), {} refused",
+            report.written,
+            report.written as f64 / seconds,
+            report.refused_count()
+        ));
+        Ok(())
+    }
+}
+
+/// Writes a batch. One that the server refuses as a whole because of what is in it is halved until the documents that
+/// are to blame have been found.
+async fn write_batch(client: Client, url: Url, batch: Batch) -> Result<Written, LoadCause> {
+    let mut written = Written::default();
+    let mut waiting: Vec<&[Document]> = vec![&batch.documents];
+    while let Some(documents) = waiting.pop() {
+        match send(&client, &url, documents, batch.with_revs).await? {
+            Reply::Documents(refused) => {
+                written.written += (documents.len() - refused.len().min(documents.len())) as u64;
+                written.refused.extend(refused);
+            }
+            Reply::Whole { error, reason } => match documents {
+                [document] => written.refused.push(RefusedDocument {
+                    id: document.label.clone(),
+                    error: Some(error),
+                    reason: Some(reason),
+                }),
+                documents => {
+                    let (first, second) = documents.split_at(documents.len() / 2);
+                    waiting.extend([second, first]);
+                }
+            },
+        }
+    }
+    Ok(written)
+}
+
+enum Reply {
+    /// Those documents were refused; the others are written.
+    Documents(Vec<RefusedDocument>),
+    /// Nothing was written because of some document's content or the request's size.
+    Whole { error: String, reason: String },
+}
+
+async fn send(
+    client: &Client,
+    url: &Url,
+    documents: &[Document],
+    with_revs: bool,
+) -> Result<Reply, LoadCause> {
+    let what = || format!("POST {}", without_credentials(url));
+    let http = |source| LoadCause::Http {
+        what: what(),
+        source,
+    };
+    let response = client
+        .post(url.clone())
+        .header(CONTENT_TYPE, "application/json")
+        .body(Batch::body(documents, with_revs))
+        .send()
+        .await
+        .map_err(http)?;
+    let status = response.status();
+    let body = response.bytes().await.map_err(http)?;
+    if status.is_success() {
+        let rows: Vec<RefusedDocument> =
+            serde_json::from_slice(&body).map_err(|error| LoadCause::Refused {
+                what: what(),
+                status: status.as_u16(),
+                body: format!("the reply is no list of documents: {error}"),
+            })?;
+        let refused = rows.into_iter().filter(|row| row.error.is_some()).collect();
+        return Ok(Reply::Documents(refused));
+    }
+    if matches!(
+        status,
+        StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE
+    ) {
+        let said: RefusedDocument = serde_json::from_slice(&body).unwrap_or(RefusedDocument {
+            id: String::new(),
+            error: None,
+            reason: None,
+        });
+        return Ok(Reply::Whole {
+            error: said.error.unwrap_or_else(|| status.as_u16().to_string()),
+            reason: said
+                .reason
+                .unwrap_or_else(|| String::from_utf8_lossy(&body).into_owned()),
+        });
+    }
+    Err(LoadCause::Refused {
+        what: what(),
+        status: status.as_u16(),
+        body: String::from_utf8_lossy(&body).trim_end().to_owned(),
+    })
+}

@@ -1,0 +1,119 @@
+//! What `/proc` tells of a local server: which process it is, its CPU time and memory.
+
+use std::fs;
+use std::path::Path;
+
+/// State of a listening socket in `/proc/net/tcp` (`TCP_LISTEN` in the kernel's headers).
+const LISTEN: &str = "0A";
+
+/// The process that listens on a port of this machine, when `/proc` shows it to us.
+pub(crate) fn listener(port: u16) -> Option<u32> {
+    let inode = ["/proc/net/tcp", "/proc/net/tcp6"]
+        .iter()
+        .filter_map(|path| fs::read_to_string(path).ok())
+        .find_map(|table| listening_inode(&table, port))?;
+    let link = format!("socket:[{inode}]");
+    fs::read_dir("/proc")
+        .ok()?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
+        .find(|pid| holds(*pid, &link))
+}
+
+fn listening_inode(table: &str, port: u16) -> Option<u64> {
+    table.lines().skip(1).find_map(|line| {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        let local_port = u16::from_str_radix(fields.get(1)?.rsplit(':').next()?, 16).ok()?;
+        (*fields.get(3)? == LISTEN && local_port == port).then_some(())?;
+        fields.get(9)?.parse().ok()
+    })
+}
+
+fn holds(pid: u32, link: &str) -> bool {
+    let Ok(files) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+        return false;
+    };
+    files
+        .flatten()
+        .any(|file| fs::read_link(file.path()).is_ok_and(|path| path == Path::new(link)))
+}
+
+/// User and system CPU time of a process since it started, in seconds.
+pub(crate) fn cpu_seconds(pid: u32) -> Option<f64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let ticks = cpu_ticks(&stat)?;
+    Some(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+fn cpu_ticks(stat: &str) -> Option<u64> {
+    // The command's name is in parentheses and may hold spaces; utime and stime are fields 14 and 15 (proc(5)).
+    let after_name = stat.rsplit_once(')')?.1;
+    let mut fields = after_name.split_ascii_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some(user + system)
+}
+
+/// Resident memory of a process now, in bytes.
+pub(crate) fn resident_bytes(pid: u32) -> Option<u64> {
+    status_bytes(pid, "VmRSS:")
+}
+
+/// The highest resident memory since [`reset_peak`], or since the process started when that was not allowed.
+pub(crate) fn peak_resident_bytes(pid: u32) -> Option<u64> {
+    status_bytes(pid, "VmHWM:")
+}
+
+/// Makes the peak count from now on (proc(5), `clear_refs`, value 5). Needs the process's own user.
+pub(crate) fn reset_peak(pid: u32) -> bool {
+    fs::write(format!("/proc/{pid}/clear_refs"), "5").is_ok()
+}
+
+fn status_bytes(pid: u32, name: &str) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status_field_bytes(&status, name)
+}
+
+fn status_field_bytes(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find(|line| line.starts_with(name))?;
+    let kibibytes: u64 = line.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_listener_of_a_port_is_found_among_connections_to_it() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
+             0: 0100007F:1760 0100007F:9C40 01 00000000:00000000 00:00000000 00000000  1000        0 111 1\n\
+             1: 0100007F:1760 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 222 1\n";
+        assert_eq!(listening_inode(table, 5984), Some(222));
+        assert_eq!(listening_inode(table, 5985), None);
+    }
+
+    #[test]
+    fn this_process_is_found_by_its_own_port() {
+        let listener_socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener_socket.local_addr().unwrap().port();
+        assert_eq!(listener(port), Some(std::process::id()));
+    }
+
+    #[test]
+    fn cpu_time_is_read_behind_a_name_with_spaces_and_parentheses() {
+        let stat = "7 (a b) c)) S 1 7 7 0 -1 4194560 1 0 0 0 30 12 0 0 20 0 1 0 5 1 1";
+        assert_eq!(cpu_ticks(stat), Some(42));
+    }
+
+    #[test]
+    fn the_peak_is_at_least_what_is_resident() {
+        let pid = std::process::id();
+        let resident = resident_bytes(pid).unwrap();
+        assert!(peak_resident_bytes(pid).unwrap() >= resident / 2);
+        assert!(cpu_seconds(pid).is_some());
+        assert_eq!(
+            status_field_bytes("VmRSS:\t  12 kB\n", "VmRSS:"),
+            Some(12_288)
+        );
+    }
+}

@@ -1,0 +1,41 @@
+//! CouchDB's figures from the project's `peer.md`: quoted beside what a run measures, never measured by it.
+//!
+//! Source: Apache CouchDB 3.5.0 (release build, Erlang 25.2, one node, default configuration, q=2) on a quiet 2-core
+//! machine, the client on the same cores, Basic auth and keep-alive.
+
+use serde::Serialize;
+
+/// A figure of CouchDB 3.5.0 that somebody measured elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Quoted {
+    /// In the unit of the line that it stands beside.
+    pub value: f64,
+    /// What differs from this run's workload, or what else was noted.
+    pub remark: &'static str,
+    /// The same work at full scale, so that a multiple of it means something.
+    pub comparable: bool,
+}
+
+/// The figure for a line, when peer.md has one.
+pub(crate) fn figure(line: &str) -> Option<Quoted> {
+    let (value, remark) = match line {
+        "single" => (345.0, "p50 2.7 ms, p99 5.8 ms"),
+        "bulk_doc_1000" => (17_400.0, "best run 22,700"),
+        "bulk_parallel" => (32_000.0, "10 clients"),
+        "bulk_300" => (20_700.0, ""),
+        "get" => (2_016.0, "64 connections, p50 28 ms, p99 72 ms"),
+        "changes" => (60_000.0, ""),
+        "changes_include_docs" => (25_500.0, ""),
+        "all_docs" => (163_000.0, ""),
+        "ids_sequential" => (13_200.0, "100,000 documents, bulks of 100"),
+        "ids_random" => (3_270.0, "100,000 documents, bulks of 100"),
+        "ids_sequential bytes on disk" => (24.6e6, "100,000 documents"),
+        "ids_random bytes on disk" => (185e6, "100,000 documents, 114 MB after compaction"),
+        _ => return None,
+    };
+    Some(Quoted {
+        value,
+        remark,
+        comparable: !line.starts_with("ids_"),
+    })
+}

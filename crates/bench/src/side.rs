@@ -1,0 +1,347 @@
+//! One server of a run: its databases, its populated data sets and its process.
+
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
+use std::future::Future;
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::client::Connection;
+use crate::documents::{Ids, Order, Shape};
+use crate::error::BenchError;
+use crate::procfs;
+use crate::progress;
+use crate::slice::{Check, ClosedLoop, Requests, Slice};
+use crate::target::Target;
+
+/// Documents in one `_bulk_docs` request unless a workload says otherwise.
+pub(crate) const BULK_DOCS: u64 = 1_000;
+const POPULATE_CLIENTS: usize = 2;
+const CLEANUP_CLIENTS: usize = 8;
+const COMPACTION_POLL: Duration = Duration::from_millis(200);
+const COMPACTION_POLLS_MAX: u32 = 3_000;
+
+/// A measured part of a workload: one line of the table.
+pub(crate) struct Part {
+    pub(crate) name: &'static str,
+    pub(crate) unit: &'static str,
+    pub(crate) slice: Slice,
+    pub(crate) cpu_seconds: Option<f64>,
+    pub(crate) peak_resident_bytes: Option<u64>,
+}
+
+/// A database that has been filled once for all workloads that read it.
+#[derive(Clone)]
+pub(crate) struct Populated {
+    pub(crate) database: String,
+    pub(crate) documents: u64,
+    pub(crate) ids: Ids,
+}
+
+/// A server and what this run has made on it.
+pub(crate) struct Side {
+    pub(crate) target: Rc<Target>,
+    /// The server's process, when it is on this machine.
+    pub(crate) pid: Option<u32>,
+    /// Random part of all database names of this run.
+    run: String,
+    databases: RefCell<BTreeSet<String>>,
+    populated: RefCell<HashMap<(Shape, u64), Populated>>,
+}
+
+impl Side {
+    pub(crate) fn new(target: Target, pid: Option<u32>) -> Self {
+        Self {
+            target: Rc::new(target),
+            pid,
+            run: format!("{:08x}", fastrand::u32(..)),
+            databases: RefCell::default(),
+            populated: RefCell::default(),
+        }
+    }
+
+    /// Sends one request on a connection of its own; any status is returned.
+    pub(crate) async fn call(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&[u8]>,
+    ) -> Result<(u16, Vec<u8>), BenchError> {
+        let mut connection = Connection::open(&self.target).await?;
+        let request = self.target.request(method, path, body);
+        let mut reply = Vec::new();
+        let status = connection
+            .exchange(&request, &mut reply)
+            .await
+            .map_err(|source| BenchError::Exchange {
+                what: format!("{method} {path}"),
+                source,
+            })?;
+        if !(200..300).contains(&status) {
+            reply = connection.refusal().into_bytes();
+        }
+        Ok((status, reply))
+    }
+
+    /// Sends one request that must succeed, and returns its body.
+    pub(crate) async fn require(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&[u8]>,
+    ) -> Result<Vec<u8>, BenchError> {
+        let (status, reply) = self.call(method, path, body).await?;
+        if (200..300).contains(&status) {
+            return Ok(reply);
+        }
+        Err(BenchError::Refused {
+            what: format!("{method} {path}"),
+            status,
+            body: String::from_utf8_lossy(&reply).into_owned(),
+        })
+    }
+
+    /// Like [`Side::require`], with the body as JSON; a body that is no JSON is null.
+    pub(crate) async fn json(&self, method: &str, path: &str) -> Result<Value, BenchError> {
+        let reply = self.require(method, path, None).await?;
+        Ok(serde_json::from_slice(&reply).unwrap_or_default())
+    }
+
+    /// The name of a database of this run, noted so that [`Side::clean_up`] deletes it.
+    pub(crate) fn claim(&self, workload: &str) -> String {
+        let name = format!("settee-bench-{}-{}", self.run, workload.replace('_', "-"));
+        self.databases.borrow_mut().insert(name.clone());
+        name
+    }
+
+    /// Creates an empty database, deleting the one that an earlier round left.
+    pub(crate) async fn create(&self, workload: &str) -> Result<String, BenchError> {
+        let name = self.claim(workload);
+        let path = format!("/{name}");
+        if self.call("PUT", &path, None).await?.0 == 412 {
+            self.require("DELETE", &path, None).await?;
+            self.require("PUT", &path, None).await?;
+        } else {
+            // The first status may have been an error; asking again tells which.
+            self.require("GET", &path, None).await?;
+        }
+        Ok(name)
+    }
+
+    /// A database of that many documents with sequential ids, filled on the first call.
+    pub(crate) async fn populated(
+        &self,
+        shape: Shape,
+        documents: u64,
+    ) -> Result<Populated, BenchError> {
+        let known = self.populated.borrow().get(&(shape, documents)).cloned();
+        if let Some(populated) = known {
+            return Ok(populated);
+        }
+        let name = format!("{shape:?}-{documents}").to_lowercase();
+        let database = self.create(&name).await?;
+        let ids = Ids::new(Order::Sequential);
+        let fill = Fill {
+            database: &database,
+            shape,
+            ids: &ids,
+            documents,
+            bulk: BULK_DOCS,
+            clients: POPULATE_CLIENTS,
+        };
+        let slice = self.fill(fill).await?;
+        if slice.errors.count > 0 {
+            return Err(BenchError::Refused {
+                what: format!("POST /{database}/_bulk_docs"),
+                status: 0,
+                body: slice.errors.first.unwrap_or_default(),
+            });
+        }
+        Ok(self.remember(shape, documents, database, ids))
+    }
+
+    /// Lets later workloads read a database that is full already.
+    pub(crate) fn remember(
+        &self,
+        shape: Shape,
+        documents: u64,
+        database: String,
+        ids: Ids,
+    ) -> Populated {
+        let populated = Populated {
+            database,
+            documents,
+            ids,
+        };
+        self.populated
+            .borrow_mut()
+            .insert((shape, documents), populated.clone());
+        populated
+    }
+
+    /// Writes documents by `_bulk_docs` until there are enough of them.
+    pub(crate) async fn fill(&self, fill: Fill<'_>) -> Result<Slice, BenchError> {
+        let bar = progress::bar(fill.documents, format!("filling {}", fill.database));
+        let path = format!("/{}/_bulk_docs", fill.database);
+        let requests = |_| -> Requests {
+            let (target, ids, path, bar) = (
+                Rc::clone(&self.target),
+                fill.ids.clone(),
+                path.clone(),
+                bar.clone(),
+            );
+            let (shape, documents, bulk) = (fill.shape, fill.documents, fill.bulk);
+            let mut body = Vec::new();
+            Box::new(move |request| {
+                let count = bulk.min(documents.saturating_sub(ids.taken()));
+                (count > 0).then_some(())?;
+                body.clear();
+                shape.push_bulk(&mut body, &ids, count);
+                target.write_request(request, "POST", &path, "", Some(&body));
+                bar.set_position(ids.taken());
+                Some(count)
+            })
+        };
+        let filling = ClosedLoop::exhaustive(&self.target, Check::Bulk);
+        let slice = filling.run(fill.clients, requests).await;
+        bar.finish_and_clear();
+        slice
+    }
+
+    /// Measures a part of a workload together with what it cost the server's process.
+    pub(crate) async fn part(
+        &self,
+        name: &'static str,
+        unit: &'static str,
+        measuring: impl Future<Output = Result<Slice, BenchError>>,
+    ) -> Result<Part, BenchError> {
+        let watch = Watch::start(self.pid);
+        let slice = measuring.await?;
+        Ok(watch.part(name, unit, slice))
+    }
+
+    /// `sizes.file` and `sizes.active` of a database, in bytes.
+    pub(crate) async fn sizes(
+        &self,
+        database: &str,
+    ) -> Result<(Option<f64>, Option<f64>), BenchError> {
+        let info = self.json("GET", &format!("/{database}")).await?;
+        let size = |name: &str| info["sizes"][name].as_f64();
+        Ok((size("file"), size("active")))
+    }
+
+    /// Compacts a database and waits until that is done.
+    pub(crate) async fn compact(&self, database: &str) -> Result<(), BenchError> {
+        self.require("POST", &format!("/{database}/_compact"), Some(b"{}"))
+            .await?;
+        for _ in 0..COMPACTION_POLLS_MAX {
+            let info = self.json("GET", &format!("/{database}")).await?;
+            if info["compact_running"] != Value::Bool(true) {
+                return Ok(());
+            }
+            tokio::time::sleep(COMPACTION_POLL).await;
+        }
+        Err(BenchError::Options(format!(
+            "the compaction of {database} did not end within ten minutes"
+        )))
+    }
+
+    /// Deletes the databases of this run that no later workload reads.
+    pub(crate) async fn clean_up_unshared(&self) {
+        let shared: BTreeSet<String> = self
+            .populated
+            .borrow()
+            .values()
+            .map(|populated| populated.database.clone())
+            .collect();
+        let doomed = self
+            .databases
+            .borrow()
+            .difference(&shared)
+            .cloned()
+            .collect();
+        self.delete(doomed).await;
+    }
+
+    /// Deletes every database of this run, and returns the names of those that are still there.
+    pub(crate) async fn clean_up(&self) -> Result<Vec<String>, BenchError> {
+        self.populated.borrow_mut().clear();
+        let doomed = self.databases.borrow().iter().cloned().collect();
+        self.delete(doomed).await;
+        let prefix = format!("settee-bench-{}-", self.run);
+        let all = self.json("GET", "/_all_dbs").await?;
+        let names = all.as_array().into_iter().flatten();
+        Ok(names
+            .filter_map(|name| name.as_str())
+            .filter(|name| name.starts_with(&prefix))
+            .map(str::to_owned)
+            .collect())
+    }
+
+    async fn delete(&self, doomed: Vec<String>) {
+        let clients = CLEANUP_CLIENTS.min(doomed.len());
+        let queue = Rc::new(RefCell::new(doomed.clone()));
+        let requests = |_| -> Requests {
+            let (target, queue) = (Rc::clone(&self.target), Rc::clone(&queue));
+            Box::new(move |request| {
+                let name = queue.borrow_mut().pop()?;
+                target.write_request(request, "DELETE", &format!("/{name}"), "", None);
+                Some(1)
+            })
+        };
+        let deleting = ClosedLoop::exhaustive(&self.target, Check::Gone);
+        // Whether they are gone is asked at the end of the run, whatever was answered here.
+        if deleting.run(clients, requests).await.is_ok() {
+            let mut databases = self.databases.borrow_mut();
+            for name in &doomed {
+                databases.remove(name);
+            }
+        }
+    }
+}
+
+/// What [`Side::fill`] writes.
+pub(crate) struct Fill<'a> {
+    pub(crate) database: &'a str,
+    pub(crate) shape: Shape,
+    pub(crate) ids: &'a Ids,
+    pub(crate) documents: u64,
+    /// Documents in one request.
+    pub(crate) bulk: u64,
+    pub(crate) clients: usize,
+}
+
+/// CPU and memory of a process from a moment on.
+pub(crate) struct Watch {
+    pid: Option<u32>,
+    cpu_seconds: Option<f64>,
+}
+
+impl Watch {
+    pub(crate) fn start(pid: Option<u32>) -> Self {
+        if let Some(pid) = pid {
+            procfs::reset_peak(pid);
+        }
+        Self {
+            pid,
+            cpu_seconds: pid.and_then(procfs::cpu_seconds),
+        }
+    }
+
+    pub(crate) fn part(self, name: &'static str, unit: &'static str, slice: Slice) -> Part {
+        let cpu_seconds = self
+            .pid
+            .and_then(procfs::cpu_seconds)
+            .zip(self.cpu_seconds)
+            .map(|(after, before)| after - before);
+        Part {
+            name,
+            unit,
+            slice,
+            cpu_seconds,
+            peak_resident_bytes: self.pid.and_then(procfs::peak_resident_bytes),
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! A closed loop of clients over a stretch of time, and what it measured.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+
+use crate::client::{Connection, Discard, Occurrences};
+use crate::error::{BenchError, ClientError};
+use crate::target::Target;
+
+/// Latencies are kept with this many significant digits.
+const SIGNIFICANT_DIGITS: u8 = 3;
+const LATENCY_US_MAX: u64 = 3_600_000_000;
+/// A client whose requests fail so often in a row gives up.
+const FAILURES_IN_A_ROW_MAX: u32 = 100;
+
+/// What went wrong, and how often.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Errors {
+    pub(crate) count: u64,
+    pub(crate) first: Option<String>,
+}
+
+impl Errors {
+    pub(crate) fn add(&mut self, count: u64, what: impl FnOnce() -> String) {
+        self.count += count;
+        if self.first.is_none() && count > 0 {
+            self.first = Some(what());
+        }
+    }
+
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.count += other.count;
+        self.first = self.first.take().or(other.first);
+    }
+}
+
+/// The measurement of one stretch of a workload.
+#[derive(Debug, Clone)]
+pub(crate) struct Slice {
+    /// Documents, requests or rows that succeeded.
+    pub(crate) count: u64,
+    pub(crate) seconds: f64,
+    /// One entry a request that succeeded, in microseconds.
+    pub(crate) latencies_us: Histogram<u64>,
+    pub(crate) errors: Errors,
+}
+
+impl Slice {
+    pub(crate) fn new() -> Self {
+        Self {
+            count: 0,
+            seconds: 0.0,
+            latencies_us: new_histogram(),
+            errors: Errors::default(),
+        }
+    }
+
+    /// Records one request of that many units.
+    pub(crate) fn record(&mut self, units: u64, latency: Duration) {
+        self.count += units;
+        let us = u64::try_from(latency.as_micros()).unwrap_or(LATENCY_US_MAX);
+        self.latencies_us.saturating_record(us.max(1));
+    }
+
+    /// Units a second.
+    pub(crate) fn rate(&self) -> f64 {
+        if self.seconds > 0.0 {
+            self.count as f64 / self.seconds
+        } else {
+            0.0
+        }
+    }
+
+    /// Takes in what another client, or another round, measured. Seconds are left alone.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.count += other.count;
+        self.errors.merge(other.errors);
+        // Both have the same bounds, so that nothing can be out of range.
+        let _ = self.latencies_us.add(&other.latencies_us);
+    }
+}
+
+pub(crate) fn new_histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LATENCY_US_MAX, SIGNIFICANT_DIGITS)
+        .expect("the bounds and the digits are constants that hdrhistogram accepts")
+}
+
+/// How a reply is judged and counted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Check {
+    /// 2xx is a success of as many units as the request has.
+    Status,
+    /// 2xx is a success, and so is 404: what was to be deleted is not there.
+    Gone,
+    /// A reply of `_bulk_docs`: documents with an `error` were refused.
+    Bulk,
+    /// The units are the occurrences of this text, of which there must be as many as the request expects.
+    Rows(&'static [u8]),
+}
+
+/// Writes the next request into the empty buffer and says how many units it carries; `None` ends the client.
+pub(crate) type Requests = Box<dyn FnMut(&mut Vec<u8>) -> Option<u64>>;
+
+/// Clients that each send a request when the reply to the former one has come.
+pub(crate) struct ClosedLoop {
+    pub(crate) target: Rc<Target>,
+    /// The loop ends after this time, or when the requests run out.
+    pub(crate) length: Option<Duration>,
+    pub(crate) check: Check,
+    /// Sent after every request; both together are one operation.
+    pub(crate) follow_up: Option<Rc<Vec<u8>>>,
+}
+
+impl ClosedLoop {
+    /// A loop that ends after `length`.
+    pub(crate) fn timed(target: &Rc<Target>, length: Duration, check: Check) -> Self {
+        Self {
+            target: Rc::clone(target),
+            length: Some(length),
+            check,
+            follow_up: None,
+        }
+    }
+
+    /// A loop that ends when its requests do.
+    pub(crate) fn exhaustive(target: &Rc<Target>, check: Check) -> Self {
+        Self {
+            target: Rc::clone(target),
+            length: None,
+            check,
+            follow_up: None,
+        }
+    }
+
+    /// Connects `clients` clients and lets them run.
+    pub(crate) async fn run(
+        self,
+        clients: usize,
+        requests: impl FnMut(usize) -> Requests,
+    ) -> Result<Slice, BenchError> {
+        let connections = connect(&self.target, clients).await?;
+        self.run_on(connections, requests).await
+    }
+
+    /// Lets one client run on each of the connections. The clock starts here.
+    pub(crate) async fn run_on(
+        self,
+        connections: Vec<Connection>,
+        mut requests: impl FnMut(usize) -> Requests,
+    ) -> Result<Slice, BenchError> {
+        let start = Instant::now();
+        let deadline = self.length.map(|length| start + length);
+        let mut clients = tokio::task::JoinSet::new();
+        for (at, connection) in connections.into_iter().enumerate() {
+            let client = Client {
+                connection,
+                target: Rc::clone(&self.target),
+                check: self.check,
+                follow_up: self.follow_up.clone(),
+                slice: Slice::new(),
+            };
+            clients.spawn_local(client.run(requests(at), deadline));
+        }
+        let mut whole = Slice::new();
+        while let Some(joined) = clients.join_next().await {
+            match joined {
+                Ok(slice) => whole.merge(slice),
+                Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+            }
+        }
+        whole.seconds = start.elapsed().as_secs_f64();
+        Ok(whole)
+    }
+}
+
+/// Opens `count` connections, a few at a time so that the listener's backlog holds them.
+pub(crate) async fn connect(target: &Target, count: usize) -> Result<Vec<Connection>, BenchError> {
+    let mut connections = Vec::with_capacity(count);
+    for _ in 0..count {
+        connections.push(Connection::open(target).await?);
+    }
+    Ok(connections)
+}
+
+struct Client {
+    connection: Connection,
+    target: Rc<Target>,
+    check: Check,
+    follow_up: Option<Rc<Vec<u8>>>,
+    slice: Slice,
+}
+
+impl Client {
+    async fn run(mut self, mut requests: Requests, deadline: Option<Instant>) -> Slice {
+        let mut request = Vec::new();
+        let mut failures_in_a_row = 0;
+        loop {
+            request.clear();
+            let Some(units) = requests(&mut request) else {
+                break;
+            };
+            let errors_before = self.slice.errors.count;
+            let ready = self.operate(&request, units).await;
+            let failed = self.slice.errors.count > errors_before;
+            failures_in_a_row = if failed { failures_in_a_row + 1 } else { 0 };
+            let late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            if !ready || late || failures_in_a_row >= FAILURES_IN_A_ROW_MAX {
+                break;
+            }
+        }
+        self.slice
+    }
+
+    /// Sends one operation and counts it. False when no further request can be sent.
+    async fn operate(&mut self, request: &[u8], units: u64) -> bool {
+        let start = Instant::now();
+        match self.exchange(request, units).await {
+            Ok(Some(done)) => self.slice.record(done, start.elapsed()),
+            Ok(None) => {}
+            Err(error) => self.slice.errors.add(1, || error.to_string()),
+        }
+        self.connection.is_usable() || self.reconnect().await
+    }
+
+    async fn exchange(&mut self, request: &[u8], units: u64) -> Result<Option<u64>, ClientError> {
+        let done = match self.check {
+            Check::Status => {
+                let status = self.connection.exchange(request, &mut Discard).await?;
+                self.accept(status, units)
+            }
+            Check::Gone => match self.connection.exchange(request, &mut Discard).await? {
+                404 => Some(0),
+                status => self.accept(status, units),
+            },
+            Check::Bulk => {
+                let mut refused = Occurrences::of(br#""error":"#);
+                let status = self.connection.exchange(request, &mut refused).await?;
+                let first = refused.first.unwrap_or_default();
+                self.slice.errors.add(refused.count, || first);
+                self.accept(status, units.saturating_sub(refused.count))
+            }
+            Check::Rows(needle) => {
+                let mut rows = Occurrences::of(needle);
+                let status = self.connection.exchange(request, &mut rows).await?;
+                let accepted = self.accept(status, rows.count);
+                if accepted.is_some() && rows.count != units {
+                    self.slice
+                        .errors
+                        .add(1, || format!("{units} rows expected, {} came", rows.count));
+                }
+                accepted
+            }
+        };
+        if done.is_none() {
+            return Ok(None);
+        }
+        let Some(follow_up) = self.follow_up.clone() else {
+            return Ok(done);
+        };
+        let status = self.connection.exchange(&follow_up, &mut Discard).await?;
+        Ok(self.accept(status, 0).and(done))
+    }
+
+    fn accept(&mut self, status: u16, units: u64) -> Option<u64> {
+        if (200..300).contains(&status) {
+            return Some(units);
+        }
+        let body = self.connection.refusal();
+        self.slice.errors.add(1, || format!("{status}: {body}"));
+        None
+    }
+
+    async fn reconnect(&mut self) -> bool {
+        match Connection::open(&self.target).await {
+            Ok(connection) => {
+                self.connection = connection;
+                true
+            }
+            Err(error) => {
+                self.slice.errors.add(1, || error.to_string());
+                false
+            }
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! The result of a run, as tables for people.
+
+use std::io::{self, Write};
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, Table};
+
+use crate::quoted::Quoted;
+use crate::report::{Figure, Line, Measured, Ratio, Report, Spread};
+
+const LETTERS: [&str; 2] = ["A", "B"];
+
+/// Prints servers, lines, figures, ratios, errors and notes.
+pub(crate) fn print(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    for (server, letter) in report.servers.iter().zip(LETTERS) {
+        let pid = server
+            .pid
+            .map(|pid| format!(", process {pid}"))
+            .unwrap_or_default();
+        writeln!(out, "{letter}: {} ({}{pid})", server.url, server.product)?;
+    }
+    writeln!(
+        out,
+        "scale {}, {} s a timed part, {} connections for reads; latencies in ms, memory in MiB\n",
+        report.scale, report.seconds, report.connections
+    )?;
+    if !report.lines.is_empty() {
+        let table = match report.servers.len() {
+            2 => comparison(&report.lines),
+            _ => single(&report.lines),
+        };
+        writeln!(out, "{}\n", table.trim_fmt())?;
+    }
+    if !report.figures.is_empty() {
+        writeln!(
+            out,
+            "{}\n",
+            figures(&report.figures, report.servers.len()).trim_fmt()
+        )?;
+    }
+    for ratio in &report.ratios {
+        writeln!(out, "{}", ratio_line(ratio))?;
+    }
+    remarks(report, out)
+}
+
+fn remarks(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    for line in &report.lines {
+        for (side, letter) in line.sides.iter().zip(LETTERS) {
+            if let Some(error) = side.as_ref().and_then(|side| side.first_error.as_ref()) {
+                writeln!(out, "first error of {} on {letter}: {error}", line.name)?;
+            }
+        }
+    }
+    for note in &report.notes {
+        writeln!(out, "note: {note}")?;
+    }
+    for failure in &report.failures {
+        writeln!(out, "failed: {}: {}", failure.workload, failure.reason)?;
+    }
+    let quoted = report.lines.iter().any(|line| line.quoted.is_some());
+    if quoted {
+        writeln!(
+            out,
+            "\"CouchDB 3.5\": quoted from peer.md (CouchDB 3.5.0 on a 2-core machine), not measured in this run"
+        )?;
+    }
+    Ok(())
+}
+
+fn single(lines: &[Line]) -> Table {
+    let mut table = plain(&[
+        "workload",
+        "rate",
+        "unit/s",
+        "rounds",
+        "p50",
+        "p95",
+        "p99",
+        "max",
+        "errors",
+        "cpu s",
+        "peak",
+        "CouchDB 3.5 (peer.md)",
+        "x quoted",
+    ]);
+    for line in lines {
+        let Some(Some(side)) = line.sides.first() else {
+            continue;
+        };
+        table.add_row([
+            line.name.clone(),
+            number(side.rate.value),
+            line.unit.clone(),
+            range(side.rate),
+            milliseconds(side.latency_ms_p50),
+            milliseconds(side.latency_ms_p95),
+            milliseconds(side.latency_ms_p99),
+            milliseconds(side.latency_ms_max),
+            side.errors.to_string(),
+            cpu(side),
+            peak(side),
+            quoted(line.quoted),
+            times(side.rate.value, line.quoted),
+        ]);
+    }
+    align(&mut table, &[0, 2, 11]);
+    table
+}
+
+fn comparison(lines: &[Line]) -> Table {
+    let mut table = plain(&[
+        "workload",
+        "A",
+        "B",
+        "unit/s",
+        "A/B",
+        "min..max",
+        "p50/p95/p99/max A",
+        "p50/p95/p99/max B",
+        "errors A/B",
+        "cpu s A/B",
+        "peak A/B",
+        "CouchDB 3.5 (peer.md)",
+    ]);
+    for line in lines {
+        let side = |at: usize| line.sides.get(at).and_then(Option::as_ref);
+        let both = |show: &dyn Fn(&Measured) -> String| {
+            format!(
+                "{}/{}",
+                show_or_dash(side(0), show),
+                show_or_dash(side(1), show)
+            )
+        };
+        table.add_row([
+            line.name.clone(),
+            show_or_dash(side(0), &|side| number(side.rate.value)),
+            show_or_dash(side(1), &|side| number(side.rate.value)),
+            line.unit.clone(),
+            line.a_over_b
+                .map_or_else(dash, |ratio| ratio_text(ratio.value)),
+            line.a_over_b.map_or_else(dash, |ratio| {
+                format!("{}..{}", ratio_text(ratio.min), ratio_text(ratio.max))
+            }),
+            show_or_dash(side(0), &latencies),
+            show_or_dash(side(1), &latencies),
+            both(&|side| side.errors.to_string()),
+            both(&cpu),
+            both(&peak),
+            quoted(line.quoted),
+        ]);
+    }
+    align(&mut table, &[0, 3, 11]);
+    table
+}
+
+fn figures(figures: &[Figure], servers: usize) -> Table {
+    let mut header = vec!["figure", "unit"];
+    header.extend(&LETTERS[..servers]);
+    header.push("CouchDB 3.5 (peer.md)");
+    let mut table = plain(&header);
+    for figure in figures {
+        let mut row = vec![figure.name.clone(), figure.unit.clone()];
+        row.extend(
+            figure
+                .sides
+                .iter()
+                .map(|side| side.map_or_else(dash, number)),
+        );
+        row.push(quoted(figure.quoted));
+        table.add_row(row);
+    }
+    align(&mut table, &[0, 1, servers + 2]);
+    table
+}
+
+fn ratio_line(ratio: &Ratio) -> String {
+    let sides: Vec<String> = ratio
+        .sides
+        .iter()
+        .zip(LETTERS)
+        .filter_map(|(side, letter)| side.map(|side| (side, letter)))
+        .map(|(side, letter)| {
+            format!(
+                "{letter} {} ({}..{})",
+                ratio_text(side.value),
+                ratio_text(side.min),
+                ratio_text(side.max)
+            )
+        })
+        .collect();
+    format!("{} / {}: {}", ratio.over, ratio.under, sides.join(", "))
+}
+
+fn plain(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    table.set_header(header.iter().copied());
+    table
+}
+
+/// Numbers are right aligned; the columns in `texts` are left.
+fn align(table: &mut Table, texts: &[usize]) {
+    for (at, column) in table.column_iter_mut().enumerate() {
+        if !texts.contains(&at) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+}
+
+fn dash() -> String {
+    "-".to_owned()
+}
+
+fn show_or_dash(side: Option<&Measured>, show: &dyn Fn(&Measured) -> String) -> String {
+    side.map_or_else(dash, show)
+}
+
+fn latencies(side: &Measured) -> String {
+    [
+        side.latency_ms_p50,
+        side.latency_ms_p95,
+        side.latency_ms_p99,
+        side.latency_ms_max,
+    ]
+    .map(milliseconds)
+    .join("/")
+}
+
+fn cpu(side: &Measured) -> String {
+    side.cpu_seconds
+        .map_or_else(dash, |seconds| format!("{seconds:.1}"))
+}
+
+fn peak(side: &Measured) -> String {
+    side.peak_resident_bytes
+        .map_or_else(dash, |bytes| format!("{}", bytes >> 20))
+}
+
+fn range(spread: Spread) -> String {
+    format!("{}..{}", number(spread.min), number(spread.max))
+}
+
+fn quoted(quoted: Option<Quoted>) -> String {
+    match quoted {
+        None => dash(),
+        Some(Quoted {
+            value, remark: "", ..
+        }) => number(value),
+        Some(Quoted { value, remark, .. }) => format!("{} ({remark})", number(value)),
+    }
+}
+
+fn times(rate: f64, quoted: Option<Quoted>) -> String {
+    quoted
+        .filter(|quoted| quoted.comparable)
+        .map_or_else(dash, |quoted| ratio_text(rate / quoted.value))
+}
+
+fn milliseconds(value: f64) -> String {
+    match value {
+        value if value < 10.0 => format!("{value:.2}"),
+        value if value < 100.0 => format!("{value:.1}"),
+        value => number(value),
+    }
+}
+
+fn ratio_text(value: f64) -> String {
+    if value < 10.0 {
+        format!("{value:.2}")
+    } else {
+        format!("{value:.1}")
+    }
+}
+
+/// A number with thousands separators; one decimal below a hundred.
+fn number(value: f64) -> String {
+    if value.abs() < 100.0 {
+        return format!("{value:.1}");
+    }
+    let digits = format!("{value:.0}");
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_numbers_have_thousands_separators() {
+        assert_eq!(number(1_234_567.4), "1,234,567");
+        assert_eq!(number(999.6), "1,000");
+        assert_eq!(number(12.34), "12.3");
+    }
+
+    #[test]
+    fn a_quoted_figure_keeps_its_remark() {
+        let figure = Quoted {
+            value: 345.0,
+            remark: "p50 2.7 ms",
+            comparable: true,
+        };
+        assert_eq!(quoted(Some(figure)), "345 (p50 2.7 ms)");
+        assert_eq!(times(3_450.0, Some(figure)), "10.0");
+        assert_eq!(times(3_450.0, None), "-");
+    }
+}

@@ -1,0 +1,380 @@
+//! The workloads, and how they are measured: prepared on every server, then in rounds that take turns.
+
+mod bulk;
+mod disk;
+mod ids;
+mod lightning;
+mod many_dbs;
+mod read;
+mod saturated;
+mod single;
+mod skip;
+mod stream;
+
+use std::time::Duration;
+
+use crate::documents::Shape;
+use crate::error::BenchError;
+use crate::progress;
+use crate::quoted;
+use crate::report::{Failure, Figure, Gathering, Report};
+use crate::run::{BenchOptions, Embedded};
+use crate::side::{Part, Side};
+
+/// Rounds of a timed workload. Their extremes are the spread.
+const ROUNDS: u32 = 5;
+
+/// A workload's name and what it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Description {
+    /// As in [`BenchOptions::workloads`].
+    pub name: &'static str,
+    /// One line for people.
+    pub what: &'static str,
+}
+
+const fn description(name: &'static str, what: &'static str) -> Description {
+    Description { name, what }
+}
+
+const WORKLOADS: &[Description] = &[
+    description(
+        "bulk_doc_100",
+        "_bulk_docs of 100 x {\"foo\":\"bar\"}, 1 client",
+    ),
+    description("bulk_doc_1000", "_bulk_docs of 1,000, 1 client"),
+    description("bulk_doc_5000", "_bulk_docs of 5,000, 1 client"),
+    description("bulk_doc_10000", "_bulk_docs of 10,000, 1 client"),
+    description("bulk_parallel", "_bulk_docs of 1,000, 10 clients"),
+    description("bulk_300", "_bulk_docs of 1,000 x 300 bytes, 1 client"),
+    description(
+        "single",
+        "durable PUT of new documents, 1 client; raw fdatasync of the disk beside it",
+    ),
+    description("writers_32", "durable PUT of new documents, 32 clients"),
+    description("batch_ok", "PUT ?batch=ok, 1 client"),
+    description(
+        "full_commit",
+        "PUT with X-Couch-Full-Commit, then _ensure_full_commit, 1 client",
+    ),
+    description("lightning", "bulks of 1,000 in process, without HTTP"),
+    description(
+        "get",
+        "GET of one document; a constant reply of that size beside it",
+    ),
+    description("get_random", "GET of random documents out of 200,000"),
+    description("changes", "_changes of 200,000 rows"),
+    description(
+        "changes_include_docs",
+        "_changes of 200,000 rows with include_docs",
+    ),
+    description("all_docs", "_all_docs of 200,000 rows"),
+    description(
+        "ids",
+        "1,000,000 documents with sequential, then with random ids; sizes, compaction",
+    ),
+    description(
+        "skip",
+        "_all_docs with skip=900,000 of 1,000,000 against skip=9,000 of 10,000",
+    ),
+    description(
+        "saturated",
+        "latency of _node/_local/_config and _dbs_info, idle and under 1,000+ connections",
+    ),
+    description("many_dbs", "20,000 databases of 5 documents; memory"),
+];
+
+/// Numerators and denominators that are worth a line, when both were measured.
+const RATIOS: &[(&str, &str)] = &[
+    ("get", "constant"),
+    ("single", "raw_fdatasync"),
+    ("writers_32", "single"),
+    ("ids_sequential", "ids_random"),
+    ("ids_random bytes on disk", "ids_sequential bytes on disk"),
+    (
+        "ids_random bytes on disk after compaction",
+        "ids_sequential bytes on disk after compaction",
+    ),
+    ("skip_of_10000", "skip_of_1000000"),
+    ("config_idle", "config_saturated"),
+    ("dbs_info_idle", "dbs_info_saturated"),
+];
+
+/// All workloads, in the order in which they are run.
+pub fn workloads() -> &'static [Description] {
+    WORKLOADS
+}
+
+/// The workloads of these names in the order of [`workloads`]; all when there are none.
+pub(crate) fn select(names: &[String]) -> Result<Vec<&'static str>, BenchError> {
+    let known = || WORKLOADS.iter().map(|workload| workload.name);
+    if let Some(name) = names
+        .iter()
+        .find(|name| !known().any(|known| known == *name))
+    {
+        return Err(BenchError::UnknownWorkload {
+            name: name.clone(),
+            known: known().collect::<Vec<_>>().join(", "),
+        });
+    }
+    Ok(known()
+        .filter(|known| names.is_empty() || names.iter().any(|name| name == known))
+        .collect())
+}
+
+/// What a workload does on one server. It is prepared once; `round` is then called in turns with the other server.
+pub(crate) trait Workload {
+    /// What preparing made: databases, request bytes.
+    type State;
+
+    /// How often [`Workload::round`] is called; workloads of a fixed amount of work have one round.
+    fn rounds(&self) -> u32 {
+        ROUNDS
+    }
+
+    async fn prepare(&self, side: &Side) -> Result<Self::State, BenchError>;
+
+    /// Measures each part for about `length`.
+    async fn round(
+        &self,
+        side: &Side,
+        state: &mut Self::State,
+        length: Duration,
+    ) -> Result<Vec<Part>, BenchError>;
+
+    /// Single values, and remarks, after the last round.
+    async fn finish(&self, _side: &Side, _state: Self::State) -> Result<Outcome, BenchError> {
+        Ok(Outcome::default())
+    }
+}
+
+/// What a workload has to say on one server besides its parts.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    /// Name, unit, value.
+    pub(crate) figures: Vec<(String, &'static str, f64)>,
+    pub(crate) notes: Vec<String>,
+}
+
+/// A run in progress.
+pub(crate) struct Bench {
+    pub(crate) options: BenchOptions,
+    pub(crate) sides: Vec<Side>,
+    pub(crate) report: Report,
+    /// As many connections as the limit of open files allows.
+    pub(crate) connections_max: usize,
+    pub(crate) embedded: Option<Box<dyn Embedded>>,
+}
+
+impl Bench {
+    /// Measures the selected workloads. One that fails does not stop the others.
+    pub(crate) async fn measure_all(
+        &mut self,
+        selected: &[&'static str],
+    ) -> Result<(), BenchError> {
+        for name in selected {
+            if let Err(error) = self.measure_named(name).await {
+                self.report.failures.push(Failure {
+                    workload: (*name).to_owned(),
+                    reason: error.to_string(),
+                });
+            }
+            if !self.options.keep {
+                for side in &self.sides {
+                    side.clean_up_unshared().await;
+                }
+            }
+        }
+        self.report.add_ratios(RATIOS);
+        Ok(())
+    }
+
+    async fn measure_named(&mut self, name: &'static str) -> Result<(), BenchError> {
+        let connections = self.options.connections;
+        match name {
+            "bulk_doc_100" => {
+                self.measure(name, bulk::Bulk::new(name, Shape::Foo, 100, 1))
+                    .await
+            }
+            "bulk_doc_1000" => {
+                self.measure(name, bulk::Bulk::new(name, Shape::Foo, 1_000, 1))
+                    .await
+            }
+            "bulk_doc_5000" => {
+                self.measure(name, bulk::Bulk::new(name, Shape::Foo, 5_000, 1))
+                    .await
+            }
+            "bulk_doc_10000" => {
+                self.measure(name, bulk::Bulk::new(name, Shape::Foo, 10_000, 1))
+                    .await
+            }
+            "bulk_parallel" => {
+                self.measure(name, bulk::Bulk::new(name, Shape::Foo, 1_000, 10))
+                    .await
+            }
+            "bulk_300" => {
+                self.measure(name, bulk::Bulk::new(name, Shape::Bytes300, 1_000, 1))
+                    .await
+            }
+            "single" => {
+                let dir = self
+                    .options
+                    .disk_dir
+                    .clone()
+                    .unwrap_or_else(std::env::temp_dir);
+                self.measure(name, single::Single::beside_raw_disk(dir))
+                    .await
+            }
+            "writers_32" => self.measure(name, single::Single::writers(32)).await,
+            "batch_ok" => self.measure(name, single::Single::batch_ok()).await,
+            "full_commit" => self.measure(name, single::Single::full_commit()).await,
+            "lightning" => self.measure_embedded(),
+            "get" => self.measure(name, read::Get { connections }).await,
+            "get_random" => {
+                let documents = self.scaled(200_000);
+                self.measure(
+                    name,
+                    read::GetRandom {
+                        connections,
+                        documents,
+                    },
+                )
+                .await
+            }
+            "changes" => {
+                self.measure(name, stream::Stream::changes(self.scaled(200_000)))
+                    .await
+            }
+            "changes_include_docs" => {
+                let documents = self.scaled(200_000);
+                self.measure(name, stream::Stream::changes_include_docs(documents))
+                    .await
+            }
+            "all_docs" => {
+                self.measure(name, stream::Stream::all_docs(self.scaled(200_000)))
+                    .await
+            }
+            "ids" => {
+                let documents = self.scaled(1_000_000);
+                self.measure(name, ids::IdOrders { documents }).await
+            }
+            "skip" => {
+                let (small, large) = (self.scaled(10_000), self.scaled(1_000_000));
+                self.measure(name, skip::Skip { small, large }).await
+            }
+            "saturated" => {
+                let wanted = self.scaled(1_024).max(connections as u64) as usize;
+                let saturated = saturated::Saturated {
+                    connections: wanted.min(self.connections_max),
+                    databases: self.scaled(100),
+                };
+                self.measure(name, saturated).await
+            }
+            "many_dbs" => {
+                let databases = self.scaled(20_000);
+                self.measure(name, many_dbs::ManyDbs { databases }).await
+            }
+            _ => Err(BenchError::Options(format!("{name} has no measurement"))),
+        }
+    }
+
+    /// A full size at this run's scale; at least 10.
+    fn scaled(&self, full: u64) -> u64 {
+        ((full as f64 * self.options.scale).round() as u64).max(10)
+    }
+
+    async fn measure<W: Workload>(&mut self, name: &str, workload: W) -> Result<(), BenchError> {
+        let spinner = progress::spinner();
+        let mut states = Vec::new();
+        for side in &self.sides {
+            spinner.set_message(format!("{name}: preparing {}", side.target.label));
+            states.push(workload.prepare(side).await?);
+        }
+        let rounds = workload.rounds();
+        let length = Duration::from_secs_f64(self.options.seconds / f64::from(rounds));
+        let mut gathering = Gathering::new(self.sides.len());
+        for round in 1..=rounds {
+            for (at, side) in self.sides.iter().enumerate() {
+                spinner.set_message(format!(
+                    "{name}: round {round} of {rounds}, {}",
+                    side.target.label
+                ));
+                for part in workload.round(side, &mut states[at], length).await? {
+                    gathering.add(at, part);
+                }
+            }
+        }
+        self.report.lines.extend(gathering.into_lines(name));
+        for (at, state) in states.into_iter().enumerate() {
+            spinner.set_message(format!("{name}: finishing {}", self.sides[at].target.label));
+            let outcome = workload.finish(&self.sides[at], state).await?;
+            self.add_outcome(at, outcome);
+        }
+        spinner.finish_and_clear();
+        Ok(())
+    }
+
+    fn add_outcome(&mut self, at: usize, outcome: Outcome) {
+        for (name, unit, value) in outcome.figures {
+            let known = self
+                .report
+                .figures
+                .iter()
+                .position(|figure| figure.name == name);
+            let figure = known.unwrap_or_else(|| {
+                self.report.figures.push(Figure {
+                    quoted: quoted::figure(&name),
+                    name,
+                    unit: unit.to_owned(),
+                    sides: vec![None; self.sides.len()],
+                });
+                self.report.figures.len() - 1
+            });
+            self.report.figures[figure].sides[at] = Some(value);
+        }
+        for note in outcome.notes {
+            if !self.report.notes.contains(&note) {
+                self.report.notes.push(note);
+            }
+        }
+    }
+
+    fn measure_embedded(&mut self) -> Result<(), BenchError> {
+        let Some(embedded) = self.embedded.as_mut() else {
+            self.report.notes.push(
+                "lightning: skipped, this program was built without an embedded database"
+                    .to_owned(),
+            );
+            return Ok(());
+        };
+        let length = Duration::from_secs_f64(self.options.seconds / f64::from(ROUNDS));
+        let parts = lightning::measure(&mut **embedded, &self.options, length, ROUNDS)?;
+        let mut gathering = Gathering::new(self.sides.len());
+        for part in parts {
+            gathering.add(0, part);
+        }
+        self.report.lines.extend(gathering.into_lines("lightning"));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn selected_workloads_run_in_the_order_of_the_list() {
+        let names = ["get".to_owned(), "bulk_300".to_owned()];
+        assert_eq!(select(&names).unwrap(), ["bulk_300", "get"]);
+        assert_eq!(select(&[]).unwrap().len(), WORKLOADS.len());
+    }
+
+    #[test]
+    fn an_unknown_workload_is_answered_with_the_known_ones() {
+        let error = select(&["speed".to_owned()]).unwrap_err().to_string();
+        assert!(
+            error.contains("\"speed\"") && error.contains("bulk_doc_1000"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,72 @@
+//! Bulk writes: the CouchDB guide's `bulk_doc`, its parallel variant, and larger documents.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::Workload;
+use crate::documents::{Ids, Order, Shape};
+use crate::error::BenchError;
+use crate::side::{Part, Side};
+use crate::slice::{Check, ClosedLoop, Requests};
+
+/// `_bulk_docs` of new documents with sequential ids.
+pub(crate) struct Bulk {
+    name: &'static str,
+    shape: Shape,
+    /// Documents in one request.
+    documents: u64,
+    clients: usize,
+}
+
+impl Bulk {
+    pub(crate) fn new(name: &'static str, shape: Shape, documents: u64, clients: usize) -> Self {
+        Self {
+            name,
+            shape,
+            documents,
+            clients,
+        }
+    }
+}
+
+pub(crate) struct Written {
+    path: String,
+    ids: Ids,
+}
+
+impl Workload for Bulk {
+    type State = Written;
+
+    async fn prepare(&self, side: &Side) -> Result<Written, BenchError> {
+        Ok(Written {
+            path: format!("/{}/_bulk_docs", side.create(self.name).await?),
+            ids: Ids::new(Order::Sequential),
+        })
+    }
+
+    async fn round(
+        &self,
+        side: &Side,
+        state: &mut Written,
+        length: Duration,
+    ) -> Result<Vec<Part>, BenchError> {
+        let (shape, documents) = (self.shape, self.documents);
+        let requests = |_| -> Requests {
+            let (target, path, ids) = (
+                Rc::clone(&side.target),
+                state.path.clone(),
+                state.ids.clone(),
+            );
+            let mut body = Vec::new();
+            Box::new(move |request| {
+                body.clear();
+                shape.push_bulk(&mut body, &ids, documents);
+                target.write_request(request, "POST", &path, "", Some(&body));
+                Some(documents)
+            })
+        };
+        let writing = ClosedLoop::timed(&side.target, length, Check::Bulk);
+        let part = side.part(self.name, "docs", writing.run(self.clients, requests));
+        Ok(vec![part.await?])
+    }
+}

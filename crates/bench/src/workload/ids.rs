@@ -1,0 +1,120 @@
+//! Random against sequential document ids: time to write, and space on disk.
+
+use std::time::Duration;
+
+use super::{Outcome, Workload};
+use crate::documents::{Ids, Order, Shape};
+use crate::error::BenchError;
+use crate::side::{BULK_DOCS, Fill, Part, Side};
+
+/// The same documents once with sequential and once with random ids, over `_bulk_docs`, one client.
+pub(crate) struct IdOrders {
+    pub(crate) documents: u64,
+}
+
+pub(crate) struct Databases {
+    sequential: String,
+    random: String,
+    figures: Vec<(String, &'static str, f64)>,
+}
+
+impl IdOrders {
+    async fn write(
+        &self,
+        side: &Side,
+        name: &'static str,
+        database: &str,
+        ids: &Ids,
+    ) -> Result<Part, BenchError> {
+        let fill = Fill {
+            database,
+            shape: Shape::Bytes75,
+            ids,
+            documents: self.documents,
+            bulk: BULK_DOCS,
+            clients: 1,
+        };
+        side.part(name, "docs", side.fill(fill)).await
+    }
+}
+
+impl Workload for IdOrders {
+    type State = Databases;
+
+    fn rounds(&self) -> u32 {
+        1
+    }
+
+    async fn prepare(&self, side: &Side) -> Result<Databases, BenchError> {
+        Ok(Databases {
+            sequential: side.create("ids_sequential").await?,
+            random: side.create("ids_random").await?,
+            figures: Vec::new(),
+        })
+    }
+
+    async fn round(
+        &self,
+        side: &Side,
+        state: &mut Databases,
+        _length: Duration,
+    ) -> Result<Vec<Part>, BenchError> {
+        let sequential = Ids::new(Order::Sequential);
+        let name = state.sequential.clone();
+        let first = self
+            .write(side, "ids_sequential", &name, &sequential)
+            .await?;
+        if first.slice.errors.count == 0 {
+            side.remember(Shape::Bytes75, self.documents, name, sequential);
+        }
+        let random = Ids::new(Order::Random);
+        let second = self
+            .write(side, "ids_random", &state.random, &random)
+            .await?;
+        for (line, database) in [
+            ("ids_sequential", &state.sequential),
+            ("ids_random", &state.random),
+        ] {
+            push_sizes(side, &mut state.figures, line, database, "").await?;
+        }
+        Ok(vec![first, second])
+    }
+
+    async fn finish(&self, side: &Side, mut state: Databases) -> Result<Outcome, BenchError> {
+        for (line, database) in [
+            ("ids_sequential", &state.sequential),
+            ("ids_random", &state.random),
+        ] {
+            side.compact(database).await?;
+            push_sizes(
+                side,
+                &mut state.figures,
+                line,
+                database,
+                " after compaction",
+            )
+            .await?;
+        }
+        Ok(Outcome {
+            figures: state.figures,
+            ..Outcome::default()
+        })
+    }
+}
+
+async fn push_sizes(
+    side: &Side,
+    figures: &mut Vec<(String, &'static str, f64)>,
+    line: &str,
+    database: &str,
+    when: &str,
+) -> Result<(), BenchError> {
+    let (file, active) = side.sizes(database).await?;
+    let named = [("bytes on disk", file), ("bytes active", active)];
+    figures.extend(
+        named
+            .into_iter()
+            .filter_map(|(what, value)| Some((format!("{line} {what}{when}"), "bytes", value?))),
+    );
+    Ok(())
+}

@@ -1,0 +1,143 @@
+//! Latency of cheap requests while the server has more connections than it can serve at once.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::task::LocalSet;
+
+use super::read::repeat;
+use super::{Outcome, Workload};
+use crate::documents::Shape;
+use crate::error::BenchError;
+use crate::side::{Part, Side, Watch};
+use crate::slice::{Check, ClosedLoop, Slice, connect};
+use crate::target::Target;
+
+/// GETs of one document from many connections, and beside them one connection that asks for the configuration, which
+/// is read from memory only, and one for the sizes of all databases; both first on the idle server.
+pub(crate) struct Saturated {
+    pub(crate) connections: usize,
+    pub(crate) databases: u64,
+}
+
+pub(crate) struct Prepared {
+    document: Vec<u8>,
+    config: Vec<u8>,
+    dbs_info: Vec<u8>,
+}
+
+impl Workload for Saturated {
+    type State = Prepared;
+
+    async fn prepare(&self, side: &Side) -> Result<Prepared, BenchError> {
+        let mut names = Vec::new();
+        for number in 0..self.databases {
+            names.push(side.create(&format!("saturated-{number}")).await?);
+        }
+        let document = format!("/{}/document", side.create("saturated").await?);
+        let mut body = Vec::new();
+        Shape::Bytes300.push_body(&mut body, 1);
+        side.require("PUT", &document, Some(&body)).await?;
+        Ok(Prepared {
+            document: side.target.request("GET", &document, None),
+            config: side.target.request("GET", "/_node/_local/_config", None),
+            dbs_info: dbs_info_request(side, &names).await?,
+        })
+    }
+
+    async fn round(
+        &self,
+        side: &Side,
+        state: &mut Prepared,
+        length: Duration,
+    ) -> Result<Vec<Part>, BenchError> {
+        let target = &*side.target;
+        let probe = |request: &Vec<u8>| probe(target.clone(), request.clone(), length);
+        let config_idle = side
+            .part("config_idle", "req", probe(&state.config))
+            .await?;
+        let dbs_info_idle = side
+            .part("dbs_info_idle", "req", probe(&state.dbs_info))
+            .await?;
+        let clients = connect(target, self.connections).await?;
+        let loading = ClosedLoop::timed(&side.target, length * 2, Check::Status)
+            .run_on(clients, repeat(state.document.clone(), 1));
+        let probing = async {
+            let config = probe(&state.config).await?;
+            Ok::<_, BenchError>((config, probe(&state.dbs_info).await?))
+        };
+        let watch = Watch::start(side.pid);
+        let (load, probed) = tokio::join!(loading, probing);
+        let (config, dbs_info) = probed?;
+        Ok(vec![
+            config_idle,
+            dbs_info_idle,
+            watch.part("saturated_get", "req", load?),
+            alone("config_saturated", config),
+            alone("dbs_info_saturated", dbs_info),
+        ])
+    }
+
+    async fn finish(&self, _side: &Side, _state: Prepared) -> Result<Outcome, BenchError> {
+        Ok(Outcome {
+            notes: vec![format!(
+                "saturated: {} connections, {} databases in _dbs_info",
+                self.connections,
+                self.databases.min(DBS_INFO_LIMIT)
+            )],
+            ..Outcome::default()
+        })
+    }
+}
+
+const DBS_INFO_LIMIT: u64 = 100;
+
+/// A server that has no GET of `_dbs_info` (CouchDB before 3.2) is asked by POST with the databases' names.
+async fn dbs_info_request(side: &Side, names: &[String]) -> Result<Vec<u8>, BenchError> {
+    let path = format!("/_dbs_info?limit={DBS_INFO_LIMIT}");
+    if side.call("GET", &path, None).await?.0 == 200 {
+        return Ok(side.target.request("GET", &path, None));
+    }
+    let keys = serde_json::json!({ "keys": names[..names.len().min(DBS_INFO_LIMIT as usize)] });
+    let body = keys.to_string();
+    Ok(side
+        .target
+        .request("POST", "/_dbs_info", Some(body.as_bytes())))
+}
+
+/// The process's cost is in the line of the load.
+fn alone(name: &'static str, slice: Slice) -> Part {
+    Part {
+        name,
+        unit: "req",
+        slice,
+        cpu_seconds: None,
+        peak_resident_bytes: None,
+    }
+}
+
+/// Measures one connection from a thread of its own, so that the latency holds no waiting in the busy load client.
+async fn probe(target: Target, request: Vec<u8>, length: Duration) -> Result<Slice, BenchError> {
+    let (sender, receiver) = oneshot::channel();
+    std::thread::Builder::new()
+        .name("bench-probe".to_owned())
+        .spawn(move || {
+            let result = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .map_err(BenchError::from)
+                .and_then(|runtime| {
+                    let probing = ClosedLoop::timed(&Rc::new(target), length, Check::Status)
+                        .run(1, repeat(request, 1));
+                    LocalSet::new().block_on(&runtime, probing)
+                });
+            // The run may have been interrupted.
+            let _ = sender.send(result);
+        })?;
+    receiver.await.unwrap_or_else(|_| {
+        Err(BenchError::Options(
+            "the probe's thread has failed".to_owned(),
+        ))
+    })
+}

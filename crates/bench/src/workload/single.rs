@@ -1,0 +1,149 @@
+//! Documents written one a request: durable, with many writers, deferred, and with an explicit full commit.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::disk;
+use super::{Outcome, Workload};
+use crate::documents::{Ids, Order, Shape};
+use crate::error::BenchError;
+use crate::side::{Part, Side};
+use crate::slice::{Check, ClosedLoop, Requests, Slice};
+
+/// PUT of new `{"foo":"bar"}` documents.
+pub(crate) struct Single {
+    name: &'static str,
+    clients: usize,
+    query: &'static str,
+    headers: &'static str,
+    /// `_ensure_full_commit` after each document.
+    commits: bool,
+    /// Where the raw disk is measured between the rounds.
+    raw_disk: Option<PathBuf>,
+}
+
+impl Single {
+    /// One client, each write durable; the same disk's raw append + fdatasync rate in the same rounds.
+    pub(crate) fn beside_raw_disk(dir: PathBuf) -> Self {
+        Self {
+            raw_disk: Some(dir),
+            ..Self::plain("single", 1)
+        }
+    }
+
+    /// Many clients, each write durable.
+    pub(crate) fn writers(clients: usize) -> Self {
+        Self::plain("writers_32", clients)
+    }
+
+    /// One client, writes acknowledged before they are durable.
+    pub(crate) fn batch_ok() -> Self {
+        Self {
+            query: "?batch=ok",
+            ..Self::plain("batch_ok", 1)
+        }
+    }
+
+    /// One client, the whole database committed after each write.
+    pub(crate) fn full_commit() -> Self {
+        Self {
+            headers: "X-Couch-Full-Commit: true\r\n",
+            commits: true,
+            ..Self::plain("full_commit", 1)
+        }
+    }
+
+    fn plain(name: &'static str, clients: usize) -> Self {
+        Self {
+            name,
+            clients,
+            query: "",
+            headers: "",
+            commits: false,
+            raw_disk: None,
+        }
+    }
+
+    async fn write(
+        &self,
+        side: &Side,
+        state: &Written,
+        length: Duration,
+    ) -> Result<Slice, BenchError> {
+        let (query, headers) = (self.query, self.headers);
+        let requests = |_| -> Requests {
+            let (target, database, ids) = (
+                Rc::clone(&side.target),
+                state.database.clone(),
+                state.ids.clone(),
+            );
+            Box::new(move |request| {
+                let path = format!("/{database}/{}{query}", ids.next_text());
+                let mut body = Vec::with_capacity(16);
+                Shape::Foo.push_body(&mut body, 0);
+                target.write_request(request, "PUT", &path, headers, Some(&body));
+                Some(1)
+            })
+        };
+        let mut writing = ClosedLoop::timed(&side.target, length, Check::Status);
+        writing.follow_up = self.commits.then(|| {
+            let path = format!("/{}/_ensure_full_commit", state.database);
+            Rc::new(side.target.request("POST", &path, Some(b"")))
+        });
+        writing.run(self.clients, requests).await
+    }
+}
+
+pub(crate) struct Written {
+    database: String,
+    ids: Ids,
+}
+
+impl Workload for Single {
+    type State = Written;
+
+    async fn prepare(&self, side: &Side) -> Result<Written, BenchError> {
+        Ok(Written {
+            database: side.create(self.name).await?,
+            ids: Ids::new(Order::Sequential),
+        })
+    }
+
+    async fn round(
+        &self,
+        side: &Side,
+        state: &mut Written,
+        length: Duration,
+    ) -> Result<Vec<Part>, BenchError> {
+        let mut parts = vec![
+            side.part(self.name, "docs", self.write(side, state, length))
+                .await?,
+        ];
+        if let Some(dir) = &self.raw_disk {
+            let slice = disk::append_and_sync(dir, length / 2)?;
+            parts.push(Part {
+                name: "raw_fdatasync",
+                unit: "syncs",
+                slice,
+                cpu_seconds: None,
+                peak_resident_bytes: None,
+            });
+        }
+        Ok(parts)
+    }
+
+    async fn finish(&self, _side: &Side, _state: Written) -> Result<Outcome, BenchError> {
+        let notes = self.raw_disk.iter().map(|dir| {
+            format!(
+                "raw_fdatasync: 1 KB appends + fdatasync in {}, on this machine; it bounds `single` only if the \
+                 server's data is on that disk",
+                dir.display()
+            )
+        });
+        Ok(Outcome {
+            notes: notes.collect(),
+            ..Outcome::default()
+        })
+    }
+}

@@ -1,0 +1,49 @@
+//! `skip` far into a large database against the same share of a small one.
+
+use std::time::Duration;
+
+use super::Workload;
+use super::read::repeat;
+use crate::documents::Shape;
+use crate::error::BenchError;
+use crate::side::{Part, Populated, Side};
+use crate::slice::{Check, ClosedLoop};
+
+/// `_all_docs?skip=…&limit=1`, where skip is nine tenths of the documents.
+pub(crate) struct Skip {
+    pub(crate) small: u64,
+    pub(crate) large: u64,
+}
+
+impl Workload for Skip {
+    type State = (Populated, Populated);
+
+    async fn prepare(&self, side: &Side) -> Result<Self::State, BenchError> {
+        Ok((
+            side.populated(Shape::Bytes75, self.small).await?,
+            side.populated(Shape::Bytes75, self.large).await?,
+        ))
+    }
+
+    async fn round(
+        &self,
+        side: &Side,
+        (small, large): &mut Self::State,
+        length: Duration,
+    ) -> Result<Vec<Part>, BenchError> {
+        let mut parts = Vec::new();
+        // At a smaller scale the names stay those of the full sizes, so that reports can be compared.
+        for (name, populated) in [("skip_of_10000", small), ("skip_of_1000000", large)] {
+            let skip = populated.documents / 10 * 9;
+            let path = format!("/{}/_all_docs?skip={skip}&limit=1", populated.database);
+            let request = side.target.request("GET", &path, None);
+            let reading =
+                ClosedLoop::timed(&side.target, length, Check::Rows(br#""value":{"rev":"#));
+            parts.push(
+                side.part(name, "req", reading.run(1, repeat(request, 1)))
+                    .await?,
+            );
+        }
+        Ok(parts)
+    }
+}

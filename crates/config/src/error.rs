@@ -1,0 +1,56 @@
+//! What can go wrong with the configuration.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// An error of loading, reading or changing the configuration.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// A file of the configuration could not be read.
+    #[error("cannot read configuration file {path}: {source}")]
+    Read {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file that run-time changes go to could not be written. Nothing was changed.
+    #[error("cannot write configuration file {path}: {source}")]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A value is not of the kind that the setting needs.
+    #[error("[{section}] {key} = {value}: {expected} expected")]
+    InvalidSetting {
+        /// Section of the setting.
+        section: String,
+        /// Key of the setting.
+        key: String,
+        /// The value found.
+        value: String,
+        /// What it should have been.
+        expected: String,
+    },
+    /// A setting that has no default is not set.
+    #[error("[{section}] {key} is not set")]
+    Missing {
+        /// Section of the setting.
+        section: String,
+        /// Key of the setting.
+        key: String,
+    },
+    /// A section name that cannot be written to an ini file.
+    #[error("Invalid configuration section")]
+    InvalidSection,
+    /// A key that cannot be written to an ini file.
+    #[error("Invalid configuration key")]
+    InvalidKey,
+    /// A value that cannot be written to an ini file and read back the same.
+    #[error("Invalid configuration value")]
+    InvalidValue,
+}

@@ -1,0 +1,490 @@
+//! Change feeds: each document once, at its newest change, from a snapshot that the feed moves on when asked.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use document::{Rev, RevRef, write_json_string};
+use storage::{Body, ChangeIter, Row, Shard, View};
+
+use crate::Error;
+use crate::database::Database;
+use crate::read::write_leaves;
+use crate::rows::write_members;
+use crate::seq::Seqs;
+
+/// With up to this many ids, a `_doc_ids` feed looks the documents up instead of scanning (as CouchDB's
+/// `changes_doc_ids_optimization_threshold`).
+const DOC_IDS_LOOKED_UP_MAX: usize = 100;
+
+/// Decides which changes a feed shows.
+pub trait ChangeFilter: Send + Sync {
+    /// Whether `matches` wants the document's JSON.
+    fn needs_doc(&self) -> bool;
+    /// `doc`: the whole JSON of the revision looked at (with `_id`, `_rev`, `_deleted`), when `needs_doc`.
+    fn matches(&self, id: &str, deleted: bool, doc: Option<&[u8]>) -> bool;
+    /// With `include_docs`: what to show in place of the document (`fields` of `_selector`).
+    fn project(&self, _doc: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+}
+
+#[derive(Clone)]
+pub enum Filter {
+    None,
+    DocIds(Arc<HashSet<String>>),
+    /// Design documents only.
+    Design,
+    Custom(Arc<dyn ChangeFilter>),
+}
+
+#[derive(Clone, Debug)]
+pub enum Since {
+    Start,
+    Now,
+    /// An update seq as a client sent it.
+    Seq(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// The winning revision.
+    MainOnly,
+    /// All leaves.
+    AllDocs,
+}
+
+#[derive(Clone)]
+pub struct ChangesQuery {
+    pub since: Since,
+    pub descending: bool,
+    pub limit: Option<u64>,
+    pub style: Style,
+    pub include_docs: bool,
+    pub conflicts: bool,
+    pub filter: Filter,
+    /// Write the seq of every so manyth row only.
+    pub seq_interval: Option<u64>,
+}
+
+/// How rows are put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// Joined by `,\n`.
+    Array,
+    /// One a line.
+    Lines,
+    /// `data: {…}`, `id: seq`, an empty line.
+    Events,
+}
+
+/// A change feed over one snapshot; `refresh` moves it on to what was written since.
+pub struct Changes {
+    db: Arc<Database>,
+    query: ChangesQuery,
+    views: Vec<View>,
+    /// What was looked at last in each shard.
+    at: Seqs,
+    /// The shard being read.
+    shard: usize,
+    /// Rows to look up, when there are few; the last one first.
+    lookups: Option<Vec<(usize, u64)>>,
+    rows: u64,
+    /// Changes after `since` at the start, for feeds that look documents up.
+    pending_at_start: u64,
+    json: Vec<u8>,
+    revs: Vec<u8>,
+}
+
+impl Database {
+    /// Opens a feed.
+    pub fn changes(self: &Arc<Self>, query: ChangesQuery) -> Result<Changes, Error> {
+        self.live()?;
+        let shards = self.all_shards();
+        let views = shards
+            .iter()
+            .map(|s| s.view())
+            .collect::<Result<Vec<_>, _>>()?;
+        let ends: Vec<u64> = views.iter().map(|v| v.meta.update_seq).collect();
+        let epoch = self.epoch();
+        let at = match &query.since {
+            Since::Start => Seqs::start(epoch, shards.len()),
+            Since::Now => Seqs { epoch, at: ends },
+            Since::Seq(text) => Seqs::parse(text, epoch, shards.len())?,
+        };
+        let mut feed = Changes {
+            db: self.clone(),
+            views,
+            at,
+            shard: 0,
+            lookups: None,
+            rows: 0,
+            pending_at_start: 0,
+            json: vec![],
+            revs: vec![],
+            query,
+        };
+        feed.pending_at_start = feed.count_after()?;
+        feed.plan_lookups()?;
+        if feed.query.descending {
+            feed.at.at = feed.views.iter().map(|v| v.meta.update_seq).collect();
+        }
+        Ok(feed)
+    }
+}
+
+/// What a row did in the feed.
+#[derive(PartialEq, Eq)]
+enum Wrote {
+    Row,
+    Nothing,
+}
+
+impl Changes {
+    /// Appends rows until about `soft_bytes` were added; false when the snapshot or the limit is exhausted.
+    pub fn next_chunk(
+        &mut self,
+        framing: Framing,
+        out: &mut Vec<u8>,
+        soft_bytes: usize,
+    ) -> Result<bool, Error> {
+        self.db.live()?;
+        let enough = out.len() + soft_bytes;
+        if self.lookups.is_some() {
+            return self.next_lookups(framing, out, enough);
+        }
+        // A filter may pass over many rows: come up for air now and then.
+        let mut passed = 0;
+        while self.shard < self.views.len() {
+            let shard = self.db.all_shards()[self.shard].clone();
+            let snapshot = self.views[self.shard].snapshot.clone();
+            let from = self.at.at[self.shard];
+            let mut it = ChangeIter::new(&snapshot, shard.number, from, self.query.descending);
+            while let Some((seq, value)) = it.entry() {
+                if self.limit_reached() {
+                    return Ok(false);
+                }
+                if out.len() >= enough || passed >= 10_000 {
+                    return Ok(true);
+                }
+                // Descending feeds go on below this row.
+                self.at.at[self.shard] = if self.query.descending { seq - 1 } else { seq };
+                if self.write_row(&shard, seq, value, framing, out)? == Wrote::Nothing {
+                    passed += 1;
+                }
+                it.next();
+            }
+            it.status()?;
+            self.at.at[self.shard] = if self.query.descending {
+                0
+            } else {
+                self.views[self.shard].meta.update_seq.max(from)
+            };
+            self.shard += 1;
+        }
+        Ok(false)
+    }
+
+    fn next_lookups(
+        &mut self,
+        framing: Framing,
+        out: &mut Vec<u8>,
+        enough: usize,
+    ) -> Result<bool, Error> {
+        while !self.limit_reached() {
+            if out.len() >= enough {
+                return Ok(true);
+            }
+            let Some((i, seq)) = self.lookups.as_mut().and_then(Vec::pop) else {
+                break;
+            };
+            let shard = self.db.all_shards()[i].clone();
+            let snapshot = self.views[i].snapshot.clone();
+            let it = ChangeIter::new(&snapshot, shard.number, seq - 1, false);
+            if let Some((found, value)) = it.entry().filter(|(found, _)| *found == seq) {
+                self.at.at[i] = seq;
+                self.shard = i;
+                self.write_row(&shard, found, value, framing, out)?;
+            }
+            it.status()?;
+        }
+        let all_seen = self.lookups.as_ref().is_some_and(Vec::is_empty);
+        if all_seen && !self.query.descending {
+            for (at, view) in self.at.at.iter_mut().zip(&self.views) {
+                *at = view.meta.update_seq.max(*at);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Finds the rows of a short list of ids, in the feed's order.
+    fn plan_lookups(&mut self) -> Result<(), Error> {
+        let Filter::DocIds(ids) = &self.query.filter else {
+            return Ok(());
+        };
+        if ids.len() > DOC_IDS_LOOKED_UP_MAX {
+            return Ok(());
+        }
+        let mut rows = vec![];
+        for id in ids.iter() {
+            let i = self.db.shard_index(id);
+            let shard = &self.db.all_shards()[i];
+            if let Some(value) = self.views[i].record_value(shard, id)? {
+                let seq = storage::RecordHead::decode(&value)?.seq;
+                if seq > self.at.at[i] {
+                    rows.push((i, seq));
+                }
+            }
+        }
+        rows.sort_unstable();
+        if !self.query.descending {
+            rows.reverse();
+        }
+        self.lookups = Some(rows);
+        Ok(())
+    }
+
+    fn write_row(
+        &mut self,
+        shard: &Arc<Shard>,
+        seq: u64,
+        value: &[u8],
+        framing: Framing,
+        out: &mut Vec<u8>,
+    ) -> Result<Wrote, Error> {
+        let row = Row::decode(seq, value)?;
+        if !self.pick_revs(shard, seq, &row)? {
+            return Ok(Wrote::Nothing);
+        }
+        let mut json = std::mem::take(&mut self.json);
+        json.clear();
+        json.extend_from_slice(b"{\"seq\":");
+        let shown = self
+            .query
+            .seq_interval
+            .is_none_or(|n| self.rows.is_multiple_of(n.max(1)));
+        if shown {
+            json.push(b'"');
+            self.write_seq(seq, &mut json);
+            json.push(b'"');
+        } else {
+            json.extend_from_slice(b"null");
+        }
+        json.extend_from_slice(b",\"id\":");
+        write_json_string(row.id, &mut json);
+        json.extend_from_slice(b",\"changes\":[");
+        json.extend_from_slice(&self.revs);
+        json.push(b']');
+        if row.deleted {
+            json.extend_from_slice(b",\"deleted\":true");
+        }
+        if self.query.include_docs {
+            json.extend_from_slice(b",\"doc\":");
+            self.write_doc(shard, seq, &row, &mut json)?;
+        }
+        json.push(b'}');
+        match framing {
+            Framing::Array => {
+                if self.rows > 0 {
+                    out.extend_from_slice(b",\n");
+                }
+                out.extend_from_slice(&json);
+            }
+            Framing::Lines => {
+                out.extend_from_slice(&json);
+                out.push(b'\n');
+            }
+            Framing::Events => {
+                out.extend_from_slice(b"data: ");
+                out.extend_from_slice(&json);
+                out.extend_from_slice(b"\nid: ");
+                self.write_seq(seq, out);
+                out.extend_from_slice(b"\n\n");
+            }
+        }
+        self.json = json;
+        self.rows += 1;
+        Ok(Wrote::Row)
+    }
+
+    /// The seq of the row just read.
+    fn write_seq(&mut self, seq: u64, out: &mut Vec<u8>) {
+        let i = self.shard_of_seq();
+        let at = std::mem::replace(&mut self.at.at[i], seq);
+        self.at.write_to(out);
+        self.at.at[i] = at;
+    }
+
+    fn shard_of_seq(&self) -> usize {
+        self.shard.min(self.at.at.len() - 1)
+    }
+
+    /// Fills `revs` with the revisions that the row shows; false when the filter leaves it out.
+    fn pick_revs(&mut self, shard: &Arc<Shard>, seq: u64, row: &Row<'_>) -> Result<bool, Error> {
+        let mut revs = std::mem::take(&mut self.revs);
+        revs.clear();
+        let all = self.query.style == Style::AllDocs;
+        let shown = match &self.query.filter {
+            Filter::None => true,
+            Filter::Design => row.id.starts_with("_design/"),
+            Filter::DocIds(ids) => ids.contains(row.id),
+            Filter::Custom(filter) if !(all && row.has_other_leaves()) => {
+                let doc = if filter.needs_doc() {
+                    Some(self.doc_json(shard, seq, row)?)
+                } else {
+                    None
+                };
+                filter.matches(row.id, row.deleted, doc.as_deref())
+            }
+            Filter::Custom(filter) => {
+                self.pick_filtered_leaves(shard, row, filter.as_ref(), &mut revs)?;
+                let shown = !revs.is_empty();
+                self.revs = revs;
+                return Ok(shown);
+            }
+        };
+        if shown {
+            push_rev(row.winner.to_rev().as_ref(), &mut revs);
+            if all && row.has_other_leaves() {
+                for (rev, _) in row.other_leaves()? {
+                    push_rev(rev.to_rev().as_ref(), &mut revs);
+                }
+            }
+        }
+        self.revs = revs;
+        Ok(shown)
+    }
+
+    /// With several leaves shown, the filter sees each.
+    fn pick_filtered_leaves(
+        &self,
+        shard: &Arc<Shard>,
+        row: &Row<'_>,
+        filter: &dyn ChangeFilter,
+        revs: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        let view = &self.views[self.shard_of_seq()];
+        let Some(record) = view.record(shard, row.id)? else {
+            return Ok(());
+        };
+        for leaf in record.tree.leaves() {
+            let deleted = leaf.revision.deleted;
+            let mut doc = vec![];
+            view.with_body(shard, leaf.revision.seq, |body| {
+                write_members(row.id, &leaf.rev.to_rev(), deleted, body, &mut doc);
+                doc.push(b'}');
+            })?;
+            if filter.matches(row.id, deleted, Some(&doc)) {
+                push_rev(leaf.rev, revs);
+            }
+        }
+        Ok(())
+    }
+
+    /// The winning revision's JSON.
+    fn doc_json(&self, shard: &Arc<Shard>, seq: u64, row: &Row<'_>) -> Result<Vec<u8>, Error> {
+        let mut out = vec![];
+        self.write_winner(shard, seq, row, &mut out)?;
+        out.push(b'}');
+        Ok(out)
+    }
+
+    fn write_winner(
+        &self,
+        shard: &Arc<Shard>,
+        seq: u64,
+        row: &Row<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        let rev: Rev = row.winner.to_rev();
+        match row.body {
+            Body::Inline(body) if row.winner_seq == seq => {
+                write_members(row.id, &rev, row.deleted, body, out);
+                Ok(())
+            }
+            _ => {
+                let view = &self.views[self.shard_of_seq()];
+                let written = view.with_body(shard, row.winner_seq, |body| {
+                    write_members(row.id, &rev, row.deleted, body, out);
+                })?;
+                written.ok_or(Error::Storage(storage::Error::Corrupt("document body")))
+            }
+        }
+    }
+
+    fn write_doc(
+        &self,
+        shard: &Arc<Shard>,
+        seq: u64,
+        row: &Row<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        let start = out.len();
+        self.write_winner(shard, seq, row, out)?;
+        if self.query.conflicts && row.has_other_leaves() {
+            let view = &self.views[self.shard_of_seq()];
+            if let Some(record) = view.record(shard, row.id)? {
+                write_leaves("_conflicts", &record.tree, &row.winner.to_rev(), false, out);
+            }
+        }
+        out.push(b'}');
+        if let Filter::Custom(filter) = &self.query.filter
+            && let Some(shown) = filter.project(&out[start..])
+        {
+            out.truncate(start);
+            out.extend_from_slice(&shown);
+        }
+        Ok(())
+    }
+
+    /// Rows sent so far.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    pub fn limit_reached(&self) -> bool {
+        self.query.limit.is_some_and(|l| self.rows >= l)
+    }
+
+    /// The seq to go on from.
+    pub fn last_seq(&self) -> String {
+        self.at.to_string()
+    }
+
+    /// Changes after `last_seq`.
+    pub fn pending(&self) -> Result<u64, Error> {
+        if self.lookups.is_some() || self.query.descending {
+            // CouchDB counts down from what was there at the start.
+            return Ok(self.pending_at_start.saturating_sub(self.rows));
+        }
+        self.count_after()
+    }
+
+    fn count_after(&self) -> Result<u64, Error> {
+        let mut pending = 0;
+        for ((shard, view), &at) in self.db.all_shards().iter().zip(&self.views).zip(&self.at.at) {
+            if at < view.meta.update_seq {
+                pending += shard.count_after(at)?;
+            }
+        }
+        Ok(pending)
+    }
+
+    /// Takes a new snapshot, to go on after the last row looked at. Ascending feeds only.
+    pub fn refresh(&mut self) -> Result<(), Error> {
+        self.db.live()?;
+        for (view, shard) in self.views.iter_mut().zip(self.db.all_shards()) {
+            *view = shard.view()?;
+        }
+        self.shard = 0;
+        self.plan_lookups()
+    }
+}
+
+fn push_rev(rev: RevRef<'_>, out: &mut Vec<u8>) {
+    if !out.is_empty() {
+        out.push(b',');
+    }
+    out.extend_from_slice(b"{\"rev\":");
+    rev.write_json_to(out);
+    out.push(b'}');
+}

@@ -1,0 +1,412 @@
+//! One database: its shards, properties and sizes.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+
+use document::{DocId, Rev};
+use parking_lot::RwLock;
+use storage::{Limits, PurgeInfo, Shard, ShardNumber, ShardPurge, Store};
+use tokio::sync::watch;
+
+use crate::catalogue::DatabaseRecord;
+use crate::maintenance::Maintenance;
+use crate::seq::Seqs;
+use crate::{Error, partition};
+
+/// Counts and sizes of a database, as `GET /{db}` shows them.
+#[derive(Clone, Debug)]
+pub struct Info {
+    pub name: Arc<str>,
+    pub instance_start_time: String,
+    pub purge_seq: String,
+    pub update_seq: String,
+    pub file_bytes: u64,
+    pub external_bytes: u64,
+    pub active_bytes: u64,
+    pub partitioned: bool,
+    pub doc_count: u64,
+    pub doc_del_count: u64,
+    pub compact_running: bool,
+    pub q: u32,
+    pub n: u32,
+}
+
+/// Counts and sizes of one partition.
+#[derive(Clone, Debug)]
+pub struct PartitionInfo {
+    pub partition: String,
+    pub doc_count: u64,
+    pub doc_del_count: u64,
+    pub active_bytes: u64,
+    pub external_bytes: u64,
+}
+
+/// Which of some revisions of a document are not here.
+pub struct RevsDiff {
+    pub id: String,
+    pub missing: Vec<Rev>,
+    pub possible_ancestors: Vec<Rev>,
+}
+
+/// A shard's part of the 32-bit CRC of document ids, as `00000000-7fffffff`.
+pub struct ShardRange {
+    pub range: String,
+}
+
+pub struct Database {
+    name: Arc<str>,
+    store: Arc<Store>,
+    maintenance: Arc<Maintenance>,
+    shards: Vec<Arc<Shard>>,
+    record: RwLock<DatabaseRecord>,
+    /// One change of properties at a time.
+    changing: tokio::sync::Mutex<()>,
+    security: RwLock<Arc<str>>,
+    changed: RwLock<Option<watch::Sender<u64>>>,
+    written: AtomicBool,
+    deleted: AtomicBool,
+    partitioned: bool,
+    epoch: u32,
+}
+
+impl Database {
+    pub(crate) fn open(
+        name: &str,
+        record: DatabaseRecord,
+        store: Arc<Store>,
+        maintenance: Arc<Maintenance>,
+    ) -> Result<Database, Error> {
+        let shards = record
+            .shards
+            .iter()
+            .map(|&n| Ok(Arc::new(store.shard(n)?)))
+            .collect::<Result<_, Error>>()?;
+        Ok(Database {
+            name: name.into(),
+            store,
+            maintenance,
+            shards,
+            changing: tokio::sync::Mutex::new(()),
+            security: RwLock::new(record.security.as_str().into()),
+            changed: RwLock::new(None),
+            written: AtomicBool::new(false),
+            deleted: AtomicBool::new(false),
+            partitioned: record.partitioned,
+            epoch: record.epoch,
+            record: RwLock::new(record),
+        })
+    }
+
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    pub(crate) fn all_shards(&self) -> &[Arc<Shard>] {
+        &self.shards
+    }
+
+    pub(crate) fn shard_numbers(&self) -> Vec<ShardNumber> {
+        self.shards.iter().map(|s| s.number).collect()
+    }
+
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    pub fn is_partitioned(&self) -> bool {
+        self.partitioned
+    }
+
+    /// The index of the shard that holds `id`: by the CRC of the id, or of its partition.
+    pub(crate) fn shard_index(&self, id: &str) -> usize {
+        let n = self.shards.len();
+        if n == 1 {
+            return 0;
+        }
+        let hashed = if self.partitioned && !id.starts_with('_') {
+            id.split_once(':').map_or(id, |(p, _)| p)
+        } else {
+            id
+        };
+        shard_index_of(crc32fast::hash(hashed.as_bytes()), n)
+    }
+
+    pub(crate) fn shard_for(&self, id: &str) -> &Arc<Shard> {
+        &self.shards[self.shard_index(id)]
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        let record = self.record.read();
+        Limits {
+            revs_limit: record.revs_limit,
+            purged_infos_limit: record.purged_infos_limit,
+        }
+    }
+
+    pub(crate) fn live(&self) -> Result<(), Error> {
+        if self.deleted.load(Relaxed) {
+            return Err(Error::NoDatabase);
+        }
+        Ok(())
+    }
+
+    pub fn info(&self) -> Result<Info, Error> {
+        self.live()?;
+        let record = self.record.read();
+        let mut info = Info {
+            name: self.name.clone(),
+            instance_start_time: record.created_unix_s.to_string(),
+            purge_seq: String::new(),
+            update_seq: String::new(),
+            file_bytes: 0,
+            external_bytes: 0,
+            active_bytes: 0,
+            partitioned: self.partitioned,
+            doc_count: 0,
+            doc_del_count: 0,
+            compact_running: self.maintenance.is_compacting(self),
+            q: self.shards.len() as u32,
+            n: record.n,
+        };
+        let mut update_seq = Seqs::start(self.epoch, 0);
+        let mut purge_seq = Seqs::start(self.epoch, 0);
+        for shard in &self.shards {
+            let meta = shard.meta();
+            info.file_bytes += shard.file_bytes();
+            info.external_bytes += meta.external_bytes;
+            info.active_bytes += meta.active_bytes();
+            info.doc_count += meta.doc_count;
+            info.doc_del_count += meta.doc_del_count;
+            update_seq.at.push(meta.update_seq);
+            purge_seq.at.push(meta.purge_seq);
+        }
+        // What is still in memtables and the log is in no file that the engine can attribute to a shard.
+        info.file_bytes = info.file_bytes.max(info.active_bytes);
+        info.update_seq = update_seq.to_string();
+        info.purge_seq = purge_seq.to_string();
+        Ok(info)
+    }
+
+    pub fn partition_info(&self, name: &str) -> Result<PartitionInfo, Error> {
+        partition::check(name)?;
+        let (from, to) = partition::bounds(name);
+        let shard = self.shard_for(&from);
+        let view = shard.view()?;
+        let mut info = PartitionInfo {
+            partition: name.into(),
+            doc_count: 0,
+            doc_del_count: 0,
+            active_bytes: 0,
+            external_bytes: 0,
+        };
+        let mut it = storage::IdIter::new(&view.snapshot, shard.number);
+        it.seek(from.as_bytes());
+        while let Some((id, value)) = it.entry().filter(|(id, _)| *id < to.as_bytes()) {
+            let record = storage::Record::decode(value)?;
+            let bytes = record.leaf_bytes();
+            info.external_bytes += bytes;
+            info.active_bytes += storage::active_bytes(1, id.len() as u64, bytes);
+            if record.is_deleted() {
+                info.doc_del_count += 1;
+            } else {
+                info.doc_count += 1;
+            }
+            it.next();
+        }
+        it.status()?;
+        Ok(info)
+    }
+
+    /// The security object's JSON text, as it was written.
+    pub fn security(&self) -> Arc<str> {
+        self.security.read().clone()
+    }
+
+    pub async fn set_security(&self, json: String) -> Result<(), Error> {
+        let text: Arc<str> = json.as_str().into();
+        self.change(|r| r.security = json).await?;
+        *self.security.write() = text;
+        Ok(())
+    }
+
+    pub fn revs_limit(&self) -> u64 {
+        self.record.read().revs_limit
+    }
+
+    pub async fn set_revs_limit(&self, limit: u64) -> Result<(), Error> {
+        self.change(|r| r.revs_limit = limit).await
+    }
+
+    pub fn purged_infos_limit(&self) -> u64 {
+        self.record.read().purged_infos_limit
+    }
+
+    pub async fn set_purged_infos_limit(&self, limit: u64) -> Result<(), Error> {
+        self.change(|r| r.purged_infos_limit = limit).await
+    }
+
+    async fn change(&self, f: impl FnOnce(&mut DatabaseRecord)) -> Result<(), Error> {
+        let _one = self.changing.lock().await;
+        self.live()?;
+        let mut record = self.record.read().clone();
+        f(&mut record);
+        let put = Store::put_database(&self.name, record.encode());
+        let done = self.store.committer.put(vec![put]).await;
+        done.map_err(|_| Error::ShuttingDown)??;
+        *self.record.write() = record;
+        Ok(())
+    }
+
+    pub fn shards(&self) -> Vec<ShardRange> {
+        (0..self.shards.len())
+            .map(|i| shard_range(i, self.shards.len()))
+            .collect()
+    }
+
+    pub fn shard_of(&self, id: &DocId) -> ShardRange {
+        shard_range(self.shard_index(id.as_str()), self.shards.len())
+    }
+
+    /// Starts compaction in the background; a second call while one waits or runs does nothing.
+    pub fn compact(self: &Arc<Self>) -> Result<(), Error> {
+        self.live()?;
+        if !self.maintenance.is_compacting(self) {
+            self.maintenance.compact(self);
+        }
+        Ok(())
+    }
+
+    /// Compacts all shards in this thread; `progress` is told (done, total) rows and stops it with false.
+    pub(crate) fn compact_now(
+        &self,
+        progress: &(dyn Fn(u64, u64) -> bool + Sync),
+    ) -> Result<u64, Error> {
+        let mut removed = 0;
+        for shard in &self.shards {
+            self.live()?;
+            removed += storage::compact(&self.store.committer, shard, progress)?;
+        }
+        Ok(removed)
+    }
+
+    /// Returns once every write acknowledged before is on disk.
+    pub async fn ensure_full_commit(&self) -> Result<(), Error> {
+        let done = self.store.committer.sync().await;
+        Ok(done.map_err(|_| Error::ShuttingDown)??)
+    }
+
+    /// Removes leaf revisions without a trace in the feed. Answers those that were there, in the order of the requests.
+    pub async fn purge(
+        &self,
+        requests: Vec<(DocId, Vec<Rev>)>,
+    ) -> Result<Vec<(DocId, Vec<Rev>)>, Error> {
+        self.live()?;
+        let mut purges = Vec::with_capacity(requests.len());
+        for (id, revs) in &requests {
+            let mut uuid = [0; 16];
+            getrandom::fill(&mut uuid).map_err(|e| Error::BadRequest(e.to_string()))?;
+            purges.push(ShardPurge {
+                shard: self.shard_for(id.as_str()).clone(),
+                id: id.clone(),
+                revs: revs.clone(),
+                uuid,
+            });
+        }
+        let done = self.store.committer.purge(purges, self.limits()).await;
+        let removed = done.map_err(|_| Error::ShuttingDown)??;
+        Ok(requests
+            .into_iter()
+            .zip(removed)
+            .map(|((id, _), revs)| (id, revs))
+            .collect())
+    }
+
+    /// The remembered purges, oldest first within a shard: (uuid, purge seq, id, revisions).
+    pub fn purged_infos(&self) -> Result<Vec<(String, u64, String, Vec<Rev>)>, Error> {
+        let mut all = vec![];
+        for shard in &self.shards {
+            let purges = storage::list_purges(shard, &shard.view()?)?;
+            all.extend(purges.into_iter().map(|p: PurgeInfo| {
+                let uuid = p.uuid.iter().map(|b| format!("{b:02x}")).collect();
+                (uuid, p.purge_seq, p.id, p.revs)
+            }));
+        }
+        Ok(all)
+    }
+
+    /// For each id, which of the revisions are missing; ids that miss nothing are left out.
+    pub fn revs_diff(&self, ids: Vec<(String, Vec<Rev>)>) -> Result<Vec<RevsDiff>, Error> {
+        let mut all = vec![];
+        for (id, revs) in ids {
+            let record = self
+                .shard_for(&id)
+                .record(&id)?
+                .unwrap_or_default();
+            let missing = record.tree.missing(&revs);
+            if missing.is_empty() {
+                continue;
+            }
+            let possible_ancestors = record.tree.possible_ancestors(&missing);
+            all.push(RevsDiff {
+                id,
+                missing,
+                possible_ancestors,
+            });
+        }
+        Ok(all)
+    }
+
+    /// Changes value after every commit to this database; closed when it is deleted.
+    pub fn watch(&self) -> watch::Receiver<u64> {
+        let mut changed = self.changed.write();
+        if self.deleted.load(Relaxed) {
+            return watch::Sender::new(0).subscribe();
+        }
+        changed
+            .get_or_insert_with(|| watch::Sender::new(0))
+            .subscribe()
+    }
+
+    pub(crate) fn committed(self: &Arc<Self>, seq: u64) {
+        if let Some(tx) = &*self.changed.read() {
+            // Two shards may be at the same seq: the value only has to change.
+            tx.send_modify(|v| *v = v.wrapping_add(seq.max(1)));
+        }
+        if !self.written.swap(true, Relaxed) {
+            let weak: Weak<Database> = Arc::downgrade(self);
+            self.maintenance.note_written(weak);
+        }
+    }
+
+    pub(crate) fn forget_written(&self) {
+        self.written.store(false, Relaxed);
+    }
+
+    pub(crate) fn mark_deleted(&self) {
+        self.deleted.store(true, Relaxed);
+        self.changed.write().take();
+    }
+}
+
+/// The index of the range that a CRC falls into, of `n` equal ones.
+fn shard_index_of(crc: u32, n: usize) -> usize {
+    let width = (1u64 << 32) / n as u64;
+    ((u64::from(crc) / width) as usize).min(n - 1)
+}
+
+fn shard_range(i: usize, n: usize) -> ShardRange {
+    let width = (1u64 << 32) / n as u64;
+    let start = width * i as u64;
+    let end = if i + 1 == n {
+        u64::from(u32::MAX)
+    } else {
+        start + width - 1
+    };
+    ShardRange {
+        range: format!("{start:08x}-{end:08x}"),
+    }
+}

@@ -1,0 +1,338 @@
+//! The databases of a node.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::{Arc, Weak};
+
+use parking_lot::{Mutex, RwLock};
+use rustc_hash::FxHashMap;
+use storage::{Put, ShardNumber, Store, StoreOptions};
+use tokio::sync::watch;
+
+use crate::catalogue::DatabaseRecord;
+use crate::database::Database;
+use crate::events::{DbEvent, DbEventKind, Events};
+use crate::maintenance::Maintenance;
+use crate::{Error, Task, name, unix_seconds};
+
+/// More shards than this for one database are refused.
+pub const SHARDS_MAX: u32 = 256;
+pub const REVS_LIMIT: u64 = 1000;
+pub const PURGED_INFOS_LIMIT: u64 = 1000;
+
+#[derive(Clone, Debug)]
+pub struct CreateOptions {
+    /// Shards; `None` for the default of [`Options`].
+    pub q: Option<u32>,
+    /// Replicas, as reported.
+    pub n: Option<u32>,
+    pub partitioned: bool,
+    /// JSON text of the security object.
+    pub security: String,
+}
+
+/// How the node's databases are opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub store: StoreOptions,
+    pub default_q: u32,
+    pub default_n: u32,
+    /// Compact shards by themselves when more rows are superseded than listed.
+    pub auto_compact: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            store: StoreOptions::default(),
+            default_q: 2,
+            default_n: 1,
+            auto_compact: true,
+        }
+    }
+}
+
+/// Ordered selection of names for `_all_dbs` and `_dbs_info`, by bytes.
+#[derive(Clone, Debug, Default)]
+pub struct NameRange {
+    pub start: Option<String>,
+    pub end: Option<String>,
+    pub inclusive_end: bool,
+    pub descending: bool,
+    pub skip: u64,
+    pub limit: Option<u64>,
+}
+
+/// Counters of the engine and the commit queue since the start.
+#[derive(Clone, Debug, Default)]
+pub struct Stats {
+    pub document_writes: u64,
+    pub document_inserts: u64,
+    /// Requests that the commit queue took.
+    pub commits: u64,
+    /// Batches that they became.
+    pub commit_batches: u64,
+    pub memtable_bytes: u64,
+    pub block_cache_bytes: u64,
+}
+
+/// Shards by number, for the commit thread to find whom to tell.
+pub(crate) type ByShard = Arc<RwLock<FxHashMap<ShardNumber, Weak<Database>>>>;
+
+/// All databases of one data directory. The entry point of the embedded API.
+///
+/// ```
+/// use database::{CreateOptions, Databases, Durability, EditMode, Options, Read, ReadOptions};
+///
+/// let dir = tempfile::tempdir().unwrap();
+/// let databases = Databases::open(dir.path(), Options::default()).unwrap();
+/// let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+/// runtime.block_on(async {
+///     let options = CreateOptions { q: None, n: None, partitioned: false, security: "{}".into() };
+///     let db = databases.create("notes", options).await.unwrap();
+///     let edit = document::parse_document(br#"{"_id":"a","text":"hello"}"#).unwrap();
+///     db.update(vec![edit], EditMode::Interactive, Durability::Synced).await.unwrap();
+///     let id = document::DocId::new("a").unwrap();
+///     let Read::Found(doc) = db.read(&id, &ReadOptions::default()).unwrap() else { panic!() };
+///     assert!(doc.json.ends_with(br#""text":"hello"}"#));
+/// });
+/// databases.close();
+/// ```
+pub struct Databases {
+    store: Arc<Store>,
+    options: Options,
+    by_name: RwLock<BTreeMap<Arc<str>, Arc<Database>>>,
+    by_shard: ByShard,
+    events: Arc<Events>,
+    /// Names being created.
+    creating: Mutex<HashSet<String>>,
+    maintenance: Arc<Maintenance>,
+}
+
+impl Databases {
+    /// Opens the databases in `dir`, creating the directory when absent.
+    pub fn open(dir: &Path, options: Options) -> Result<Arc<Databases>, Error> {
+        let by_shard = ByShard::default();
+        let events = Arc::new(Events::default());
+        let on_commit = {
+            let (by_shard, events) = (by_shard.clone(), events.clone());
+            Box::new(move |shard: &Arc<storage::Shard>, seq| {
+                let db = by_shard.read().get(&shard.number).and_then(Weak::upgrade);
+                if let Some(db) = db {
+                    db.committed(seq);
+                    events.note(db.name(), DbEventKind::Updated);
+                }
+            })
+        };
+        let store = Arc::new(Store::open(dir, &options.store, on_commit)?);
+        let maintenance = Maintenance::start(store.clone(), options.auto_compact);
+        let me = Databases {
+            store: store.clone(),
+            options,
+            by_name: RwLock::default(),
+            by_shard,
+            events,
+            creating: Mutex::default(),
+            maintenance,
+        };
+        for (name, record) in store.databases()? {
+            me.add(&name, DatabaseRecord::decode(&record)?)?;
+        }
+        Ok(Arc::new(me))
+    }
+
+    fn add(&self, name: &str, record: DatabaseRecord) -> Result<Arc<Database>, Error> {
+        let numbers = record.shards.clone();
+        let db = Arc::new(Database::open(
+            name,
+            record,
+            self.store.clone(),
+            self.maintenance.clone(),
+        )?);
+        let mut by_shard = self.by_shard.write();
+        for n in numbers {
+            by_shard.insert(n, Arc::downgrade(&db));
+        }
+        drop(by_shard);
+        self.by_name.write().insert(db.name().clone(), db.clone());
+        Ok(db)
+    }
+
+    /// Creates a database and waits until it is durable.
+    pub async fn create(&self, name: &str, options: CreateOptions) -> Result<Arc<Database>, Error> {
+        name::check(name)?;
+        let q = options.q.unwrap_or(self.options.default_q);
+        if q == 0 || q > SHARDS_MAX {
+            return Err(Error::BadRequest(format!(
+                "`q` must be a number from 1 to {SHARDS_MAX}"
+            )));
+        }
+        let _reserved = self.reserve(name)?;
+        let (shards, reserve_numbers) = self.store.new_shards(q);
+        let mut epoch = [0; 4];
+        getrandom::fill(&mut epoch).map_err(|e| Error::BadRequest(e.to_string()))?;
+        let record = DatabaseRecord {
+            epoch: u32::from_ne_bytes(epoch),
+            shards,
+            n: options.n.unwrap_or(self.options.default_n),
+            partitioned: options.partitioned,
+            created_unix_s: unix_seconds(),
+            revs_limit: REVS_LIMIT,
+            purged_infos_limit: PURGED_INFOS_LIMIT,
+            security: options.security,
+        };
+        let puts = vec![reserve_numbers, Store::put_database(name, record.encode())];
+        self.put(puts).await?;
+        let db = self.add(name, record)?;
+        self.events.note(db.name(), DbEventKind::Created);
+        Ok(db)
+    }
+
+    fn reserve(&self, name: &str) -> Result<Reserved<'_>, Error> {
+        let mut creating = self.creating.lock();
+        if self.by_name.read().contains_key(name) || !creating.insert(name.to_owned()) {
+            return Err(Error::DatabaseExists);
+        }
+        Ok(Reserved {
+            creating: &self.creating,
+            name: name.to_owned(),
+        })
+    }
+
+    async fn put(&self, puts: Vec<Put>) -> Result<(), Error> {
+        let done = self.store.committer.put(puts).await;
+        Ok(done.map_err(|_| Error::ShuttingDown)??)
+    }
+
+    pub fn get(&self, name: &str) -> Result<Arc<Database>, Error> {
+        self.by_name
+            .read()
+            .get(name)
+            .cloned()
+            .ok_or(Error::NoDatabase)
+    }
+
+    /// Deletes a database: gone when this returns, its space given back in the background.
+    pub async fn delete(&self, name: &str) -> Result<(), Error> {
+        let db = self
+            .by_name
+            .write()
+            .remove(name)
+            .ok_or(Error::NoDatabase)?;
+        let shards = db.shard_numbers();
+        if let Err(e) = self.put(Store::drop_database(name, &shards)).await {
+            self.by_name.write().insert(db.name().clone(), db);
+            return Err(e);
+        }
+        let mut by_shard = self.by_shard.write();
+        for n in &shards {
+            by_shard.remove(n);
+        }
+        drop(by_shard);
+        db.mark_deleted();
+        self.store.note_dropped(&shards);
+        self.maintenance.wake();
+        self.events.note(db.name(), DbEventKind::Deleted);
+        Ok(())
+    }
+
+    pub fn names(&self, range: &NameRange) -> Vec<Arc<str>> {
+        let (low, high) = if range.descending {
+            (&range.end, &range.start)
+        } else {
+            (&range.start, &range.end)
+        };
+        let bound = |name: &Option<String>, inclusive: bool| match name {
+            None => Bound::Unbounded,
+            Some(n) if inclusive => Bound::Included(Arc::from(n.as_str())),
+            Some(n) => Bound::Excluded(Arc::from(n.as_str())),
+        };
+        let low = bound(low, !range.descending || range.inclusive_end);
+        let high = bound(high, range.descending || range.inclusive_end);
+        if is_empty(&low, &high) {
+            return vec![];
+        }
+        let by_name = self.by_name.read();
+        let names = by_name.range::<Arc<str>, _>((low, high)).map(|(n, _)| n);
+        let skip = range.skip as usize;
+        let limit = range.limit.map_or(usize::MAX, |l| l as usize);
+        if range.descending {
+            names.rev().skip(skip).take(limit).cloned().collect()
+        } else {
+            names.skip(skip).take(limit).cloned().collect()
+        }
+    }
+
+    pub fn count(&self) -> usize {
+        self.by_name.read().len()
+    }
+
+    /// Events after `seq`, oldest first, the newest of each database, and the last seq.
+    pub fn events_since(&self, seq: u64) -> (Vec<DbEvent>, u64) {
+        self.events.since(seq)
+    }
+
+    /// Changes value whenever a database is created, updated or deleted.
+    pub fn watch_events(&self) -> watch::Receiver<u64> {
+        self.events.watch()
+    }
+
+    pub fn tasks(&self) -> Vec<Task> {
+        self.maintenance.tasks()
+    }
+
+    pub fn stats(&self) -> Stats {
+        use std::sync::atomic::Ordering::Relaxed;
+        let c = self.store.committer.counters();
+        let edits = c.edits.load(Relaxed);
+        Stats {
+            document_writes: edits,
+            document_inserts: edits,
+            commits: c.requests.load(Relaxed),
+            commit_batches: c.batches.load(Relaxed),
+            memtable_bytes: self.store.memtable_bytes(),
+            block_cache_bytes: self.store.block_cache_bytes(),
+        }
+    }
+
+    /// Copies everything as of now to the directory `target`, which must not exist. Blocking; writes go on meanwhile.
+    pub fn backup(&self, target: &Path) -> Result<(), Error> {
+        Ok(self.store.backup(target)?)
+    }
+
+    /// Writes what is queued and stops. Every later operation fails.
+    pub fn close(&self) {
+        self.maintenance.stop();
+        self.store.close();
+    }
+}
+
+impl Drop for Databases {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Keeps a name from being created twice at once.
+struct Reserved<'a> {
+    creating: &'a Mutex<HashSet<String>>,
+    name: String,
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        self.creating.lock().remove(&self.name);
+    }
+}
+
+fn is_empty(low: &Bound<Arc<str>>, high: &Bound<Arc<str>>) -> bool {
+    match (low, high) {
+        (Bound::Included(a), Bound::Included(b)) => a > b,
+        (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) => {
+            a >= b
+        }
+        _ => false,
+    }
+}
+

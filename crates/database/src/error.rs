@@ -1,0 +1,40 @@
+/// Why a database refused or failed an operation. Display is CouchDB's reason where it has one.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    #[error("Database does not exist.")]
+    NoDatabase,
+    #[error("The database could not be created, the file already exists.")]
+    DatabaseExists,
+    /// Holds the name.
+    #[error(
+        "Name: '{0}'. Only lowercase characters (a-z), digits (0-9), and any of the characters _, $, (, ), +, -, and / are allowed. Must begin with a letter."
+    )]
+    IllegalName(String),
+    /// Holds the name.
+    #[error("At least one path segment of `{0}` is too long.")]
+    NameTooLong(String),
+    #[error("Malformed sequence supplied in 'since' parameter.")]
+    MalformedSeq,
+    /// An id does not fit a partitioned database: the error code (`illegal_partition`, `illegal_docid`), then the reason.
+    #[error("{1}")]
+    Partition(&'static str, String),
+    /// The disk is full; reads go on, and writes once space is back.
+    #[error("{0}")]
+    InsufficientStorage(String),
+    #[error("{0}")]
+    Storage(storage::Error),
+    #[error("{0}")]
+    BadRequest(String),
+    #[error("the server is shutting down")]
+    ShuttingDown,
+}
+
+impl From<storage::Error> for Error {
+    fn from(e: storage::Error) -> Self {
+        match e {
+            storage::Error::DiskFull { .. } => Error::InsufficientStorage(e.to_string()),
+            storage::Error::Closed => Error::ShuttingDown,
+            e => Error::Storage(e),
+        }
+    }
+}

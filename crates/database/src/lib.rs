@@ -1,0 +1,52 @@
+//! A database as a set of shards: the update pipeline, reads, listings and change feeds. This is the embedded API:
+//! everything that the server does with documents, without HTTP. Start at [`Databases::open`].
+//!
+//! Reads are synchronous and short; writes are futures that resolve when the commit queue has acknowledged them.
+//! Listings and feeds hold a snapshot, not a thread: the caller pulls the next piece when it wants it.
+
+mod catalogue;
+mod changes;
+mod database;
+mod databases;
+mod error;
+mod events;
+mod maintenance;
+mod name;
+mod partition;
+mod read;
+mod rows;
+mod select;
+mod seq;
+mod update;
+
+pub use changes::{ChangeFilter, Changes, ChangesQuery, Filter, Framing, Since, Style};
+pub use database::{Database, Info, PartitionInfo, RevsDiff, ShardRange};
+pub use databases::{
+    CreateOptions, Databases, NameRange, Options, PURGED_INFOS_LIMIT, REVS_LIMIT, SHARDS_MAX, Stats,
+};
+pub use error::Error;
+pub use events::{DbEvent, DbEventKind};
+pub use name::NAME_LENGTH_MAX;
+pub use partition::check as check_partition;
+pub use read::{Read, ReadDoc, ReadOptions, WhichRevs};
+pub use rows::{Bound, Key, Listing, Rows, RowsQuery};
+pub use storage::StoreOptions;
+pub use update::{Durability, EditMode, Outcome, WriteTiming};
+
+/// A long job, for `/_active_tasks`.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// CouchDB's name of the kind: `database_compaction`.
+    pub kind: &'static str,
+    pub database: String,
+    pub done: u64,
+    pub total: u64,
+    pub started_unix_s: u64,
+    pub updated_unix_s: u64,
+}
+
+fn unix_seconds() -> u64 {
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |d| d.as_secs())
+}

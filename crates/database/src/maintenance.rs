@@ -1,0 +1,195 @@
+//! Background work: compactions, asked for or due, and giving back the space of deleted databases.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use storage::Store;
+
+use crate::database::Database;
+use crate::{Task, unix_seconds};
+
+/// How often the thread looks around when nobody wakes it.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Fewer superseded rows than this are not worth a compaction of their own.
+const SUPERSEDED_ROWS_MIN: u64 = 20_000;
+
+struct Job {
+    db: Weak<Database>,
+    name: Arc<str>,
+    done: AtomicU64,
+    total: AtomicU64,
+    started_unix_s: u64,
+    updated_unix_s: AtomicU64,
+}
+
+#[derive(Default)]
+struct Work {
+    queue: Vec<Weak<Database>>,
+    running: Option<Arc<Job>>,
+    /// Databases written since the last look.
+    written: Vec<Weak<Database>>,
+}
+
+pub struct Maintenance {
+    store: Arc<Store>,
+    auto_compact: bool,
+    work: Mutex<Work>,
+    wake: Condvar,
+    stopping: AtomicBool,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Maintenance {
+    pub fn start(store: Arc<Store>, auto_compact: bool) -> Arc<Maintenance> {
+        let me = Arc::new(Maintenance {
+            store,
+            auto_compact,
+            work: Mutex::default(),
+            wake: Condvar::new(),
+            stopping: AtomicBool::new(false),
+            thread: Mutex::default(),
+        });
+        let worker = me.clone();
+        let thread = std::thread::Builder::new()
+            .name("maintenance".into())
+            .spawn(move || worker.run());
+        match thread {
+            Ok(t) => *me.thread.lock() = Some(t),
+            Err(e) => tracing::error!(error = %e, "no maintenance thread: nothing will be compacted"),
+        }
+        me
+    }
+
+    /// Queues a compaction; one that is queued or runs already is enough.
+    pub fn compact(&self, db: &Arc<Database>) {
+        let mut work = self.work.lock();
+        let weak = Arc::downgrade(db);
+        if !work.queue.iter().any(|w| w.ptr_eq(&weak)) {
+            work.queue.push(weak);
+        }
+        self.wake.notify_one();
+    }
+
+    /// Whether a compaction of this database is queued or runs.
+    pub fn is_compacting(&self, db: &Database) -> bool {
+        let work = self.work.lock();
+        let running = work.running.as_ref().map(|j| &j.db);
+        work.queue
+            .iter()
+            .chain(running)
+            .any(|w| std::ptr::eq(w.as_ptr(), db))
+    }
+
+    /// A database was written: worth a look at its superseded rows.
+    pub fn note_written(&self, db: Weak<Database>) {
+        self.work.lock().written.push(db);
+    }
+
+    pub fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    pub fn tasks(&self) -> Vec<Task> {
+        let work = self.work.lock();
+        work.running
+            .iter()
+            .map(|j| Task {
+                kind: "database_compaction",
+                database: j.name.to_string(),
+                done: j.done.load(Relaxed),
+                total: j.total.load(Relaxed),
+                started_unix_s: j.started_unix_s,
+                updated_unix_s: j.updated_unix_s.load(Relaxed),
+            })
+            .collect()
+    }
+
+    pub fn stop(&self) {
+        self.stopping.store(true, Relaxed);
+        self.wake.notify_one();
+        let thread = self.thread.lock().take();
+        if let Some(t) = thread
+            && t.thread().id() != std::thread::current().id()
+            && t.join().is_err()
+        {
+            tracing::error!("the maintenance thread had panicked");
+        }
+    }
+
+    fn run(&self) {
+        while !self.stopping.load(Relaxed) {
+            if let Err(e) = self.store.reap() {
+                tracing::error!(error = %e, "dropping the rows of a deleted database failed");
+            }
+            match self.next_job() {
+                Some(job) => self.run_job(&job),
+                None => {
+                    let mut work = self.work.lock();
+                    if work.queue.is_empty() && !self.stopping.load(Relaxed) {
+                        self.wake.wait_for(&mut work, LOOK_EVERY);
+                    }
+                }
+            }
+        }
+    }
+
+    fn next_job(&self) -> Option<Arc<Job>> {
+        let mut work = self.work.lock();
+        let written = std::mem::take(&mut work.written);
+        for db in written {
+            let due = db.upgrade().is_some_and(|db| {
+                db.forget_written();
+                is_due(&db)
+            });
+            if self.auto_compact && due {
+                work.queue.push(db);
+            }
+        }
+        while let Some(weak) = work.queue.pop() {
+            let Some(db) = weak.upgrade() else {
+                continue;
+            };
+            let now = unix_seconds();
+            let job = Arc::new(Job {
+                db: weak,
+                name: db.name().clone(),
+                done: AtomicU64::new(0),
+                total: AtomicU64::new(0),
+                started_unix_s: now,
+                updated_unix_s: AtomicU64::new(now),
+            });
+            work.running = Some(job.clone());
+            return Some(job);
+        }
+        None
+    }
+
+    fn run_job(&self, job: &Job) {
+        let started = std::time::Instant::now();
+        if let Some(db) = job.db.upgrade() {
+            match db.compact_now(&|done, total| {
+                job.done.store(done, Relaxed);
+                job.total.store(total, Relaxed);
+                job.updated_unix_s.store(unix_seconds(), Relaxed);
+                !self.stopping.load(Relaxed)
+            }) {
+                Ok(rows) => {
+                    tracing::info!(db = %job.name, rows, seconds = started.elapsed().as_secs_f64(), "compacted");
+                }
+                Err(e) => tracing::error!(db = %job.name, error = %e, "compaction failed"),
+            }
+        }
+        self.work.lock().running = None;
+    }
+}
+
+fn is_due(db: &Database) -> bool {
+    db.all_shards().iter().any(|s| {
+        let meta = s.meta();
+        meta.superseded_rows > SUPERSEDED_ROWS_MIN
+            && meta.superseded_rows > meta.doc_count + meta.doc_del_count
+    })
+}

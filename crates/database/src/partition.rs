@@ -1,0 +1,45 @@
+//! Partitioned databases: the part of an id before its first colon says which documents stay together.
+
+use document::DocId;
+
+use crate::Error;
+
+const ILLEGAL_PARTITION: &str = "illegal_partition";
+
+/// Checks the name of a partition in a request.
+pub fn check(partition: &str) -> Result<(), Error> {
+    let refuse = |reason: &str| Err(Error::Partition(ILLEGAL_PARTITION, reason.into()));
+    if partition.is_empty() {
+        return refuse("Partition must not be empty");
+    }
+    if partition.starts_with('_') {
+        return refuse("Partition must not start with an underscore");
+    }
+    if partition.contains(':') {
+        return refuse("Partition must not contain a colon");
+    }
+    Ok(())
+}
+
+/// Checks the id of a document for a partitioned database. Design and local documents belong to no partition.
+pub fn check_id(id: &DocId) -> Result<(), Error> {
+    if id.is_design() || id.is_local() {
+        return Ok(());
+    }
+    match id.as_str().split_once(':') {
+        None => Err(Error::Partition(
+            "illegal_docid",
+            "Doc id must be of form partition:id".into(),
+        )),
+        Some((_, "")) => Err(Error::Partition(
+            "illegal_docid",
+            "Document id must not be empty".into(),
+        )),
+        Some((partition, _)) => check(partition),
+    }
+}
+
+/// The bounds of a partition's ids: from the first, up to before the second.
+pub fn bounds(partition: &str) -> (String, String) {
+    (format!("{partition}:"), format!("{partition};"))
+}

@@ -1,0 +1,187 @@
+//! Ranks over all shards of a database: the offset of an id, and the id at an offset, without scanning.
+
+use std::sync::Arc;
+
+use storage::{IdBlocks, IdIter, RecordHead, Shard, View};
+
+use crate::Error;
+
+/// The shards of one listing, each at one moment.
+pub(crate) struct Views {
+    pub shards: Vec<Arc<Shard>>,
+    pub views: Vec<View>,
+}
+
+impl Views {
+    /// Views of the shards, and the id blocks that agree with them.
+    pub fn open(shards: &[Arc<Shard>]) -> Result<(Views, Vec<Arc<IdBlocks>>), Error> {
+        let mut views = Vec::with_capacity(shards.len());
+        let mut blocks = Vec::with_capacity(shards.len());
+        for shard in shards {
+            let (view, ids) = shard.view_with(|summary| summary.ids.clone())?;
+            views.push(view);
+            blocks.push(ids);
+        }
+        let views = Views {
+            shards: shards.to_vec(),
+            views,
+        };
+        Ok((views, blocks))
+    }
+
+    pub fn live_total(&self) -> u64 {
+        self.views.iter().map(|v| v.meta.doc_count).sum()
+    }
+
+    /// Live documents with ids before `id`.
+    pub fn rank(&self, blocks: &[Arc<IdBlocks>], id: &[u8]) -> Result<u64, Error> {
+        let mut rank = 0;
+        for ((shard, view), blocks) in self.shards.iter().zip(&self.views).zip(blocks) {
+            rank += view.rank(shard, blocks, id)?;
+        }
+        Ok(rank)
+    }
+
+    /// The id of the live document of rank `rank` (from 0); `None` past the end.
+    pub fn id_at(&self, blocks: &[Arc<IdBlocks>], rank: u64) -> Result<Option<Vec<u8>>, Error> {
+        if rank >= self.live_total() {
+            return Ok(None);
+        }
+        let start = furthest_fence(blocks, rank);
+        let mut left = rank - self.rank(blocks, &start)?;
+        let mut merge = IdMerge::new(self);
+        merge.seek(&start);
+        while let Some((_, id, value)) = merge.entry() {
+            if !RecordHead::decode(value)?.deleted {
+                if left == 0 {
+                    return Ok(Some(id.to_vec()));
+                }
+                left -= 1;
+            }
+            merge.next();
+        }
+        merge.status()?;
+        Ok(None)
+    }
+}
+
+/// The greatest fence of any shard whose rank is surely not above `rank`, so that few rows are left to walk.
+fn furthest_fence(blocks: &[Arc<IdBlocks>], rank: u64) -> Vec<u8> {
+    let upper_rank = |fence: &[u8]| -> u64 {
+        blocks
+            .iter()
+            .map(|b| {
+                let i = b.index_of(fence);
+                let exact = *b.blocks()[i].fence == *fence;
+                b.live_before(if exact { i } else { i + 1 })
+            })
+            .sum()
+    };
+    let mut best: &[u8] = &[];
+    for b in blocks {
+        let n = b
+            .blocks()
+            .partition_point(|block| upper_rank(&block.fence) <= rank);
+        if let Some(block) = n.checked_sub(1).map(|i| &b.blocks()[i])
+            && *block.fence > *best
+        {
+            best = &block.fence;
+        }
+    }
+    best.to_vec()
+}
+
+/// The by-id rows of all shards as one ordered sequence.
+pub(crate) struct IdMerge<'a> {
+    its: Vec<IdIter<'a>>,
+    descending: bool,
+    at: Option<usize>,
+}
+
+impl<'a> IdMerge<'a> {
+    pub fn new(views: &'a Views) -> Self {
+        Self::over(views, false, false)
+    }
+
+    pub fn over(views: &'a Views, local: bool, descending: bool) -> Self {
+        let its = views
+            .shards
+            .iter()
+            .zip(&views.views)
+            .map(|(shard, view)| {
+                if local {
+                    IdIter::local(&view.snapshot, shard.number)
+                } else {
+                    IdIter::new(&view.snapshot, shard.number)
+                }
+            })
+            .collect();
+        IdMerge {
+            its,
+            descending,
+            at: None,
+        }
+    }
+
+    /// To the first id at or after `id`; descending: at or before.
+    pub fn seek(&mut self, id: &[u8]) {
+        for it in &mut self.its {
+            if self.descending {
+                it.seek_for_prev(id);
+            } else {
+                it.seek(id);
+            }
+        }
+        self.choose();
+    }
+
+    pub fn seek_to_end(&mut self) {
+        for it in &mut self.its {
+            if self.descending {
+                it.seek_to_last();
+            } else {
+                it.seek(&[]);
+            }
+        }
+        self.choose();
+    }
+
+    fn choose(&mut self) {
+        if self.its.len() == 1 {
+            self.at = Some(0);
+            return;
+        }
+        let ids = self
+            .its
+            .iter()
+            .enumerate()
+            .filter_map(|(i, it)| Some((it.entry()?.0, i)));
+        let best = if self.descending { ids.max() } else { ids.min() };
+        self.at = best.map(|(_, i)| i);
+    }
+
+    /// The shard's index, the id and the stored value here.
+    pub fn entry(&self) -> Option<(usize, &[u8], &[u8])> {
+        let i = self.at?;
+        let (id, value) = self.its[i].entry()?;
+        Some((i, id, value))
+    }
+
+    pub fn next(&mut self) {
+        if let Some(i) = self.at {
+            if self.descending {
+                self.its[i].prev();
+            } else {
+                self.its[i].next();
+            }
+            self.choose();
+        }
+    }
+
+    pub fn status(&self) -> Result<(), Error> {
+        for it in &self.its {
+            it.status()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,130 @@
+//! The update pipeline: edits are validated, given their revision id and shard, and queued.
+
+use document::{EditDoc, Rev, RevPath, revision_id};
+use storage::{Change, Edit, ShardEdit};
+
+use crate::database::Database;
+use crate::{Error, partition};
+
+/// Where a write must be before it is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// On disk.
+    Synced,
+    /// In the log, flushed at least once a second (`batch=ok`, `delayed_commits`).
+    Delayed,
+}
+
+/// Interactive edits check the parent revision and get a new id; replicated ones (`new_edits=false`) graft what they carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EditMode {
+    Interactive,
+    Replicated,
+}
+
+/// What became of one edit.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    Ok {
+        rev: Rev,
+    },
+    Conflict,
+    /// Error code and reason.
+    Refused(&'static str, String),
+}
+
+/// Time spent in the queue and in the commit, in microseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WriteTiming {
+    pub wait_us: u64,
+    pub commit_us: u64,
+}
+
+impl Database {
+    /// Applies edits, each with its `id`; `_local/` ids too. One outcome an edit, in order. They are committed together:
+    /// after a crash all of them are there or none.
+    pub async fn update(
+        &self,
+        edits: Vec<EditDoc>,
+        mode: EditMode,
+        durability: Durability,
+    ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
+        self.live()?;
+        let edits = edits
+            .into_iter()
+            .map(|doc| self.prepare(doc, mode))
+            .collect::<Result<Vec<_>, _>>()?;
+        let synced = durability == Durability::Synced;
+        let done = self
+            .store()
+            .committer
+            .edit(edits, self.limits(), synced)
+            .await;
+        let (outcomes, timing) = done.map_err(|_| Error::ShuttingDown)??;
+        // Deleted meanwhile: the rows are going.
+        self.live()?;
+        let outcomes = outcomes
+            .into_iter()
+            .map(|o| match o {
+                storage::Outcome::Written(rev) => Outcome::Ok { rev },
+                storage::Outcome::Conflict => Outcome::Conflict,
+            })
+            .collect();
+        let timing = WriteTiming {
+            wait_us: timing.wait_us,
+            commit_us: timing.commit_us,
+        };
+        Ok((outcomes, timing))
+    }
+
+    fn prepare(&self, doc: EditDoc, mode: EditMode) -> Result<ShardEdit, Error> {
+        let path = doc.rev_path();
+        let Some(id) = doc.id else {
+            return Err(Error::BadRequest("an edit needs an `_id`".into()));
+        };
+        if self.is_partitioned() {
+            partition::check_id(&id)?;
+        }
+        let change = if id.is_local() {
+            Change::Local {
+                rev: (!doc.deleted).then(|| next_local_rev(doc.rev.as_ref())),
+            }
+        } else if mode == EditMode::Interactive {
+            interactive(path, doc.deleted, doc.body_term)
+        } else {
+            let path = path.ok_or_else(|| {
+                Error::BadRequest(
+                    "When `new_edits: false`, the document needs `_rev` or `_revisions` specified"
+                        .into(),
+                )
+            })?;
+            Change::Replicated { path }
+        };
+        Ok(ShardEdit {
+            shard: self.shard_for(id.as_str()).clone(),
+            edit: Edit {
+                id,
+                deleted: doc.deleted,
+                body: doc.body,
+                change,
+            },
+        })
+    }
+}
+
+fn interactive(path: Option<RevPath>, deleted: bool, body_term: Vec<u8>) -> Change {
+    let parent = path.and_then(|p| p.newest());
+    let rev = revision_id(deleted, parent.as_ref(), &body_term, &[]);
+    Change::Interactive {
+        parent,
+        rev,
+        body_term,
+    }
+}
+
+/// A local document's revisions count `0-1`, `0-2`, …, from whatever the client says it edits.
+fn next_local_rev(rev: Option<&Rev>) -> u64 {
+    rev.and_then(|r| std::str::from_utf8(r.hash.as_bytes()).ok())
+        .and_then(|n| n.parse::<u64>().ok())
+        .map_or(1, |n| n.saturating_add(1))
+}

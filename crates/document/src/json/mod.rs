@@ -1,0 +1,110 @@
+//! JSON text: its normal form, and the documents in it.
+//!
+//! A body is read once: one pass over the bytes checks them, writes the text that is stored, and writes the Erlang term that
+//! the revision id is a hash of. The rules are those of CouchDB's JSON library (jiffy):
+//!
+//! - Of members of the same name the last wins, and takes the later place.
+//! - Integers of any size are kept (up to 255 bytes in binary). `-0` is `0`.
+//! - Other numbers become doubles, and are written with the fewest digits that read back as the same double, in the style of
+//!   ECMAScript but for a `.0` that marks a whole number as a double: `1e3` is `1000.0`, `1e22` is `1e+22`. `-0.0` is written
+//!   `0.0`, though it counts as `-0.0` in the revision id.
+//! - Strings are written as they are but for `"`, `\` and control characters.
+
+mod document;
+mod error;
+mod number;
+mod parser;
+mod string;
+#[cfg(test)]
+mod tests;
+
+pub use document::{BulkDocs, EditDoc, parse_bulk_docs, parse_document};
+pub use error::DocError;
+pub(crate) use string::write_escaped;
+
+use crate::{DocId, Rev};
+use parser::Parser;
+
+/// How deep objects and arrays may be nested.
+pub const DEPTH_MAX: usize = 4096;
+
+/// The longest input in bytes: terms count with 32 bits.
+pub const INPUT_LENGTH_MAX: usize = i32::MAX as usize;
+
+/// The normal form of any JSON value.
+///
+/// ```
+/// let text = document::normalise(br#" {"a": 1e3, "a": "\u00e9\/"} "#).unwrap();
+/// assert_eq!(text, r#"{"a":"é/"}"#.as_bytes());
+/// ```
+///
+/// # Errors
+/// [`DocError::InvalidJson`], [`DocError::TooDeep`], [`DocError::TooLong`], [`DocError::IntegerTooLarge`].
+pub fn normalise(input: &[u8]) -> Result<Vec<u8>, DocError> {
+    let mut parser = Parser::<true, false>::new(input)?;
+    parser.value()?;
+    parser.finish()?;
+    Ok(parser.out)
+}
+
+/// The Erlang term (without the leading version byte) of a body in normal form, from which [`revision_id`] computes a
+/// revision.
+///
+/// The term is that of the original text except where that held `-0.0`, whose sign is not stored.
+///
+/// [`revision_id`]: crate::revision_id
+///
+/// # Errors
+/// See [`normalise`].
+pub fn body_term(normalised: &[u8]) -> Result<Vec<u8>, DocError> {
+    let mut parser = Parser::<false, true>::new(normalised)?;
+    parser.value()?;
+    parser.finish()?;
+    Ok(parser.term)
+}
+
+/// Appends a JSON string.
+///
+/// ```
+/// let mut out = Vec::new();
+/// document::write_json_string("a\"\n\u{1f}/é", &mut out);
+/// assert_eq!(out, r#""a\"\n\u001F/é""#.as_bytes());
+/// ```
+pub fn write_json_string(text: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    write_escaped(text, out);
+    out.push(b'"');
+}
+
+/// Appends a stored document as a client sees it, without the closing brace, so that the caller can go on with further
+/// members.
+///
+/// `body` is a stored body ([`EditDoc::body`]). CouchDB's order is `_id`, `_rev`, the body's members, `_deleted` (only when
+/// true): these are written here. Then follow, where they were asked for, `_revisions`, `_revs_info`, `_local_seq`,
+/// `_conflicts`, `_deleted_conflicts` and `_attachments`.
+///
+/// ```
+/// use document::{DocId, Rev, with_members};
+/// let mut out = Vec::new();
+/// with_members(&DocId::new("a").unwrap(), &Rev::parse("1-b").unwrap(), false, br#"{"x":1}"#, &mut out);
+/// out.push(b'}');
+/// assert_eq!(out, br#"{"_id":"a","_rev":"1-b","x":1}"#);
+/// ```
+pub fn with_members(id: &DocId, rev: &Rev, deleted: bool, body: &[u8], out: &mut Vec<u8>) {
+    out.reserve(id.as_str().len() + body.len() + 96);
+    out.extend_from_slice(b"{\"_id\":");
+    write_json_string(id.as_str(), out);
+    out.extend_from_slice(b",\"_rev\":");
+    rev.write_json_to(out);
+    let members = body
+        .strip_prefix(b"{")
+        .and_then(|body| body.strip_suffix(b"}"))
+        .unwrap_or_default();
+    if !members.is_empty() {
+        out.push(b',');
+        out.extend_from_slice(members);
+    }
+    if deleted {
+        out.extend_from_slice(b",\"_deleted\":true");
+    }
+}

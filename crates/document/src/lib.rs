@@ -1,0 +1,29 @@
+//! The document model of CouchDB: ids, revisions, revision trees, JSON bodies and revision hashing.
+//!
+//! Nothing here does I/O, and nothing here is asynchronous.
+//!
+//! | module | answers |
+//! |---|---|
+//! | [`id`] | which strings are document ids? |
+//! | [`rev`] | what is a revision, and how is it written? |
+//! | [`tree`] | which revisions of a document are known, which one wins? |
+//! | [`json`] | is this text JSON, what is its normal form, what does the document in it say? |
+//! | [`term`] | which revision id does an edit get? |
+//! | [`uuid`] | which id does a document get that came without one? |
+
+pub mod id;
+pub mod json;
+pub mod rev;
+pub mod term;
+pub mod tree;
+pub mod uuid;
+
+pub use id::{DocId, IdError};
+pub use json::{
+    BulkDocs, DocError, EditDoc, body_term, normalise, parse_bulk_docs, parse_document,
+    with_members, write_json_string,
+};
+pub use rev::{Rev, RevError, RevHash, RevRef};
+pub use term::revision_id;
+pub use tree::{Corrupt, Leaf, Merged, NodeView, RevPath, RevTree, Revision};
+pub use uuid::{UuidAlgorithm, UuidGenerator};

@@ -1,0 +1,272 @@
+//! How a revision tree is stored.
+//!
+//! ```text
+//! tree     = varint(node count × 2 + is chain) chain | varint(node count × 2) general ; an empty tree is one zero byte
+//! chain    = varint(generation of the root) node*         ; root first, each the parent of the next
+//! general  = (varint(generation − that of the node before) varint(parent) node)*
+//!                                                         ; ascending; parent: 0 = root, else own index − parent's
+//! node     = flags hash body?
+//! flags    = one byte: 1 deleted, 2 has a body, 4 hash is text
+//! hash     = 16 bytes | varint(length) bytes              ; the latter with flag 4
+//! body     = varint(seq) varint(size)                     ; with flag 2
+//! varint   = 7 bits a byte, lowest first, high bit set on all bytes but the last
+//! ```
+
+use super::{Node, RevTree, Revision};
+use crate::rev::{GENERATION_MAX, RevHash};
+
+const MD5_LENGTH: usize = 16;
+
+const DELETED: u8 = 1;
+const HAS_BODY: u8 = 2;
+const TEXT_HASH: u8 = 4;
+const HAS_BODY_DELETED: u8 = HAS_BODY | DELETED;
+
+/// The bytes are not an encoded revision tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("corrupt revision tree")]
+pub struct Corrupt;
+
+impl RevTree {
+    /// Appends the stored form of the tree.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let is_chain = self.is_chain();
+        write_varint((self.nodes.len() as u64) << 1 | u64::from(is_chain), out);
+        if is_chain {
+            write_varint(self.nodes[0].generation, out);
+            for node in &self.nodes {
+                encode_node(node, out);
+            }
+            return;
+        }
+        let mut generation = 0;
+        for (index, node) in self.nodes.iter().enumerate() {
+            write_varint(node.generation - generation, out);
+            generation = node.generation;
+            write_varint(
+                node.parent
+                    .map_or(0, |parent| index as u64 - u64::from(parent)),
+                out,
+            );
+            encode_node(node, out);
+        }
+    }
+
+    /// Reads what [`RevTree::encode`] wrote.
+    ///
+    /// # Errors
+    /// [`Corrupt`] for any bytes that `encode` does not write, those of trees that break an invariant included.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
+        let (tree, rest) = Self::decode_prefix(bytes)?;
+        if rest.is_empty() {
+            Ok(tree)
+        } else {
+            Err(Corrupt)
+        }
+    }
+
+    /// Like [`RevTree::decode`], for a tree that other bytes follow, which are answered too.
+    ///
+    /// # Errors
+    /// See [`RevTree::decode`].
+    pub fn decode_prefix(bytes: &[u8]) -> Result<(Self, &[u8]), Corrupt> {
+        let mut input = Reader(bytes);
+        let head = input.varint()?;
+        let count = u32::try_from(head >> 1).map_err(|_| Corrupt)? as usize;
+        // A node takes at least two bytes, so a false count cannot make this reserve much.
+        if count > bytes.len() / 2 {
+            return Err(Corrupt);
+        }
+        let nodes = if head & 1 == 1 {
+            input.chain(count)?
+        } else {
+            input.general(count)?
+        };
+        if nodes
+            .iter()
+            .any(|node| node.is_leaf && node.revision.is_none())
+        {
+            return Err(Corrupt);
+        }
+        Ok((Self { nodes }, input.0))
+    }
+
+    fn is_chain(&self) -> bool {
+        !self.nodes.is_empty()
+            && self
+                .nodes
+                .iter()
+                .enumerate()
+                .all(|(index, node)| node.parent.map(|at| at as usize) == index.checked_sub(1))
+    }
+}
+
+fn encode_node(node: &Node, out: &mut Vec<u8>) {
+    // Equal hashes are written alike, whichever variant holds them.
+    let text = if node.hash.as_bytes().len() == MD5_LENGTH {
+        0
+    } else {
+        TEXT_HASH
+    };
+    let body = node.revision.map_or(0, |revision| {
+        HAS_BODY | if revision.deleted { DELETED } else { 0 }
+    });
+    out.push(text | body);
+    if text != 0 {
+        write_varint(node.hash.as_bytes().len() as u64, out);
+    }
+    out.extend_from_slice(node.hash.as_bytes());
+    if let Some(revision) = node.revision {
+        write_varint(revision.seq, out);
+        write_varint(u64::from(revision.size), out);
+    }
+}
+
+fn write_varint(mut number: u64, out: &mut Vec<u8>) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn byte(&mut self) -> Result<u8, Corrupt> {
+        let (&byte, rest) = self.0.split_first().ok_or(Corrupt)?;
+        self.0 = rest;
+        Ok(byte)
+    }
+
+    fn bytes(&mut self, length: u64) -> Result<&'a [u8], Corrupt> {
+        let length = usize::try_from(length).map_err(|_| Corrupt)?;
+        let (bytes, rest) = self.0.split_at_checked(length).ok_or(Corrupt)?;
+        self.0 = rest;
+        Ok(bytes)
+    }
+
+    fn varint(&mut self) -> Result<u64, Corrupt> {
+        let first = self.byte()?;
+        if first < 0x80 {
+            return Ok(u64::from(first));
+        }
+        let mut number = u64::from(first & 0x7f);
+        for shift in (7..64).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            // Neither bits that do not fit nor a superfluous last byte: every number has one encoding.
+            if (bits << shift) >> shift != bits || byte == 0 {
+                return Err(Corrupt);
+            }
+            number |= bits << shift;
+            if byte < 0x80 {
+                return Ok(number);
+            }
+        }
+        Err(Corrupt)
+    }
+
+    fn chain(&mut self, count: usize) -> Result<Vec<Node>, Corrupt> {
+        if count == 0 {
+            return Err(Corrupt);
+        }
+        let root = self.varint()?;
+        // Most trees are read in order to add a revision.
+        let mut nodes = Vec::with_capacity(count + 1);
+        for index in 0..count {
+            let parent = index.checked_sub(1).map(|parent| parent as u32);
+            nodes.push(self.node(
+                root.saturating_add(index as u64),
+                parent,
+                index + 1 == count,
+            )?);
+        }
+        Ok(nodes)
+    }
+
+    fn general(&mut self, count: usize) -> Result<Vec<Node>, Corrupt> {
+        let mut nodes: Vec<Node> = Vec::with_capacity(count + 1);
+        let mut generation = 0_u64;
+        for index in 0..count {
+            generation = generation.checked_add(self.varint()?).ok_or(Corrupt)?;
+            let parent = match self.varint()? {
+                0 => None,
+                back => Some(
+                    index
+                        .checked_sub(usize::try_from(back).map_err(|_| Corrupt)?)
+                        .ok_or(Corrupt)?,
+                ),
+            };
+            if let Some(parent) = parent {
+                let parent = &mut nodes[parent];
+                if parent.generation.checked_add(1) != Some(generation) {
+                    return Err(Corrupt);
+                }
+                parent.is_leaf = false;
+            }
+            let node = self.node(generation, parent.map(|parent| parent as u32), true)?;
+            if nodes.last().is_some_and(|last| last.rev() >= node.rev()) {
+                return Err(Corrupt);
+            }
+            nodes.push(node);
+        }
+        let tree = RevTree { nodes };
+        // A chain has its own form.
+        if tree.is_chain() {
+            Err(Corrupt)
+        } else {
+            Ok(tree.nodes)
+        }
+    }
+
+    fn node(
+        &mut self,
+        generation: u64,
+        parent: Option<u32>,
+        is_leaf: bool,
+    ) -> Result<Node, Corrupt> {
+        if generation > GENERATION_MAX {
+            return Err(Corrupt);
+        }
+        let flags = self.byte()?;
+        let hash = self.hash(flags)?;
+        let revision = self.revision(flags)?;
+        Ok(Node {
+            generation,
+            hash,
+            revision,
+            parent,
+            is_leaf,
+        })
+    }
+
+    fn hash(&mut self, flags: u8) -> Result<RevHash, Corrupt> {
+        if flags & TEXT_HASH == 0 {
+            let (hash, rest) = self.0.split_first_chunk().ok_or(Corrupt)?;
+            self.0 = rest;
+            return Ok(RevHash::Md5(*hash));
+        }
+        let length = self.varint()?;
+        if length == MD5_LENGTH as u64 {
+            return Err(Corrupt);
+        }
+        Ok(RevHash::Text(self.bytes(length)?.into()))
+    }
+
+    fn revision(&mut self, flags: u8) -> Result<Option<Revision>, Corrupt> {
+        match flags & !TEXT_HASH {
+            0 => Ok(None),
+            HAS_BODY | HAS_BODY_DELETED => {
+                let seq = self.varint()?;
+                let size = u32::try_from(self.varint()?).map_err(|_| Corrupt)?;
+                Ok(Some(Revision {
+                    deleted: flags & DELETED != 0,
+                    seq,
+                    size,
+                }))
+            }
+            _ => Err(Corrupt),
+        }
+    }
+}

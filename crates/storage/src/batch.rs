@@ -1,0 +1,360 @@
+//! One batch of the writer: edits of many requests applied to many shards, nothing visible until written.
+
+use std::sync::Arc;
+
+use document::{DocId, Rev, RevHash};
+use rocksdb::WriteBatch;
+use rustc_hash::FxHashMap;
+
+use crate::Error;
+use crate::commit::{Put, ShardEdit, ShardPurge};
+use crate::edit::{self, Applied, Change, Edit, Outcome};
+use crate::engine::{Engine, Keyspace};
+use crate::keys::{self, ShardNumber};
+use crate::meta::ShardMeta;
+use crate::record::Record;
+use crate::row::{self, Delta};
+use crate::shard::Shard;
+use crate::varint::{put, put_slice};
+
+/// Limits of the database that an edit belongs to.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Revisions kept of each branch.
+    pub revs_limit: u64,
+    /// Purges remembered.
+    pub purged_infos_limit: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            revs_limit: 1000,
+            purged_infos_limit: 1000,
+        }
+    }
+}
+
+/// A shard as it will be once the batch is written.
+pub struct Touched {
+    pub shard: Arc<Shard>,
+    pub meta: ShardMeta,
+    /// What each change did to the counts, by seq.
+    pub deltas: Vec<(u64, DocId, Delta)>,
+    meta_changed: bool,
+}
+
+/// A document of the batch.
+struct Doc {
+    touched: usize,
+    id: DocId,
+    record: Record,
+    changed: bool,
+}
+
+pub struct Batch {
+    engine: Arc<Engine>,
+    pub wb: WriteBatch,
+    touched: Vec<Touched>,
+    shard_index: FxHashMap<ShardNumber, usize>,
+    docs: Vec<Doc>,
+    doc_index: FxHashMap<(ShardNumber, DocId), usize>,
+    value: Vec<u8>,
+}
+
+impl Batch {
+    pub fn new(engine: Arc<Engine>) -> Batch {
+        Batch {
+            engine,
+            wb: WriteBatch::default(),
+            touched: vec![],
+            shard_index: FxHashMap::default(),
+            docs: vec![],
+            doc_index: FxHashMap::default(),
+            value: Vec::with_capacity(1024),
+        }
+    }
+
+    fn touch(&mut self, shard: &Arc<Shard>) -> Result<usize, Error> {
+        if let Some(&i) = self.shard_index.get(&shard.number) {
+            return Ok(i);
+        }
+        let mut state = shard.state.lock();
+        // Loaded before the first write after opening, so that commits keep it up.
+        shard.loaded(&mut state)?;
+        let meta = state.meta.clone();
+        drop(state);
+        self.touched.push(Touched {
+            shard: shard.clone(),
+            meta,
+            deltas: vec![],
+            meta_changed: false,
+        });
+        self.shard_index
+            .insert(shard.number, self.touched.len() - 1);
+        Ok(self.touched.len() - 1)
+    }
+
+    /// Reads the records of all documents to be edited, in one go.
+    pub fn fetch(&mut self, edits: &[&ShardEdit]) -> Result<(), Error> {
+        let mut wanted: Vec<(ShardNumber, &DocId)> = Vec::with_capacity(edits.len());
+        self.doc_index.reserve(edits.len());
+        self.docs.reserve(edits.len());
+        for e in edits {
+            if matches!(e.edit.change, Change::Local { .. }) {
+                continue;
+            }
+            let touched = self.touch(&e.shard)?;
+            let number = e.shard.number;
+            let next = self.docs.len();
+            let slot = self
+                .doc_index
+                .entry((number, e.edit.id.clone()))
+                .or_insert(next);
+            if *slot == next {
+                self.docs.push(Doc {
+                    touched,
+                    id: e.edit.id.clone(),
+                    record: Record::default(),
+                    changed: false,
+                });
+                wanted.push((number, &e.edit.id));
+            }
+        }
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let keys: Vec<Vec<u8>> = wanted
+            .iter()
+            .map(|(n, id)| keys::id_key(*n, id.as_str().as_bytes()))
+            .collect();
+        let cf = self.engine.cf(Keyspace::ById);
+        let values = self
+            .engine
+            .db
+            .batched_multi_get_cf(cf, keys.iter().map(Vec::as_slice), false);
+        for (doc, value) in self.docs.iter_mut().zip(values) {
+            if let Some(v) = value? {
+                doc.record = Record::decode(&v)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn doc(&mut self, shard: &Arc<Shard>, id: &DocId) -> Result<usize, Error> {
+        if let Some(&i) = self.doc_index.get(&(shard.number, id.clone())) {
+            return Ok(i);
+        }
+        let touched = self.touch(shard)?;
+        let record = shard.record(id.as_str())?.unwrap_or_default();
+        self.docs.push(Doc {
+            touched,
+            id: id.clone(),
+            record,
+            changed: false,
+        });
+        let i = self.docs.len() - 1;
+        self.doc_index.insert((shard.number, id.clone()), i);
+        Ok(i)
+    }
+
+    pub fn edit(
+        &mut self,
+        shard: &Arc<Shard>,
+        edit: &Edit,
+        limits: &Limits,
+    ) -> Result<Outcome, Error> {
+        if let Change::Local { rev } = edit.change {
+            return Ok(self.edit_local(shard, edit, rev));
+        }
+        let i = self.doc(shard, &edit.id)?;
+        let doc = &mut self.docs[i];
+        let touched = &mut self.touched[doc.touched];
+        let seq = touched.meta.update_seq + 1;
+        let before = Counted::of(&doc.record);
+        let rev = match edit::apply(&mut doc.record, edit, seq, limits.revs_limit) {
+            Applied::Added(rev) => rev,
+            Applied::Known(rev) => return Ok(Outcome::Written(rev)),
+            Applied::Conflict => return Ok(Outcome::Conflict),
+        };
+        self.record_change(i, seq, before, Some(&edit.body));
+        Ok(Outcome::Written(rev))
+    }
+
+    fn edit_local(&mut self, shard: &Arc<Shard>, edit: &Edit, rev: Option<u64>) -> Outcome {
+        let key = keys::id_key(shard.number, edit.id.as_str().as_bytes());
+        let cf = self.engine.cf(Keyspace::Local);
+        match rev {
+            Some(n) => {
+                self.value.clear();
+                put(n, &mut self.value);
+                self.value.extend_from_slice(&edit.body);
+                self.wb.put_cf(cf, key, &self.value);
+            }
+            None => self.wb.delete_cf(cf, key),
+        }
+        Outcome::Written(local_rev(rev.unwrap_or(0)))
+    }
+
+    /// Writes the change row of a document whose tree was just changed, and counts it.
+    fn record_change(&mut self, i: usize, seq: u64, before: Counted, body: Option<&[u8]>) {
+        let doc = &mut self.docs[i];
+        let touched = &mut self.touched[doc.touched];
+        let number = touched.shard.number;
+        let after = Counted::of(&doc.record);
+        let delta = Delta {
+            live: after.live as i8 - before.live as i8,
+            records: after.exists as i8 - before.exists as i8,
+            supersedes: doc.record.seq,
+        };
+        let meta = &mut touched.meta;
+        let id_bytes = doc.id.as_str().len() as u64;
+        meta.update_seq = seq;
+        meta.doc_count = meta.doc_count + u64::from(after.live) - u64::from(before.live);
+        meta.doc_del_count = meta.doc_del_count + u64::from(after.dead()) - u64::from(before.dead());
+        meta.external_bytes = meta.external_bytes + after.bytes - before.bytes;
+        meta.id_bytes = meta.id_bytes + u64::from(after.exists) * id_bytes
+            - u64::from(before.exists) * id_bytes;
+
+        self.value.clear();
+        row::encode(
+            seq,
+            doc.id.as_str(),
+            &doc.record.tree,
+            delta,
+            body,
+            &mut self.value,
+        );
+        let key = keys::seq_key(number, seq);
+        self.wb
+            .put_cf(self.engine.cf(Keyspace::BySeq), key, &self.value);
+        if let Some(b) = body.filter(|b| b.len() > row::INLINE_BODY_MAX_BYTES) {
+            self.wb.put_cf(self.engine.cf(Keyspace::Bodies), key, b);
+        }
+        let superseded = self.engine.cf(Keyspace::Superseded);
+        if doc.record.seq != 0 {
+            let old = keys::seq_key(number, doc.record.seq);
+            self.wb.put_cf(superseded, old, []);
+            meta.superseded_rows += 1;
+        }
+        if !after.exists {
+            // A purge leaves a row for the summary only; no feed shows it.
+            self.wb.put_cf(superseded, key, []);
+            meta.superseded_rows += 1;
+        }
+        doc.record.seq = if after.exists { seq } else { 0 };
+        doc.changed = true;
+        touched.meta_changed = true;
+        touched.deltas.push((seq, doc.id.clone(), delta));
+    }
+
+    /// Removes leaves of a document; answers which were there.
+    pub fn purge(&mut self, purge: &ShardPurge, limits: &Limits) -> Result<Vec<Rev>, Error> {
+        let i = self.doc(&purge.shard, &purge.id)?;
+        let doc = &mut self.docs[i];
+        let before = Counted::of(&doc.record);
+        let removed = doc.record.tree.remove_leaves(&purge.revs);
+        if removed.is_empty() {
+            return Ok(removed);
+        }
+        let seq = self.touched[doc.touched].meta.update_seq + 1;
+        self.record_change(i, seq, before, None);
+        self.record_purge(i, purge, &removed, limits.purged_infos_limit);
+        Ok(removed)
+    }
+
+    fn record_purge(&mut self, i: usize, purge: &ShardPurge, removed: &[Rev], keep: u64) {
+        let meta = &mut self.touched[self.docs[i].touched].meta;
+        meta.purge_seq += 1;
+        let cf = self.engine.cf(Keyspace::Purges);
+        let number = purge.shard.number;
+        self.value.clear();
+        self.value.extend_from_slice(&purge.uuid);
+        put_slice(purge.id.as_str().as_bytes(), &mut self.value);
+        put(removed.len() as u64, &mut self.value);
+        for r in removed {
+            crate::record::put_rev(r.generation, r.hash.as_bytes(), &mut self.value);
+        }
+        self.wb
+            .put_cf(cf, keys::seq_key(number, meta.purge_seq), &self.value);
+        while meta.purge_seq - meta.purge_floor > keep {
+            meta.purge_floor += 1;
+            self.wb
+                .delete_cf(cf, keys::seq_key(number, meta.purge_floor));
+        }
+    }
+
+    pub fn put(&mut self, puts: &[Put]) {
+        for (k, key, value) in puts {
+            let cf = self.engine.cf(*k);
+            match value {
+                Some(v) => self.wb.put_cf(cf, key, v),
+                None => self.wb.delete_cf(cf, key),
+            }
+        }
+    }
+
+    pub fn forget_superseded(&mut self, shard: &Arc<Shard>, rows: u64) {
+        if let Ok(i) = self.touch(shard) {
+            let t = &mut self.touched[i];
+            t.meta.superseded_rows = t.meta.superseded_rows.saturating_sub(rows);
+            t.meta_changed = true;
+        }
+    }
+
+    /// Adds the final records and counters.
+    pub fn finish(&mut self) {
+        let cf = self.engine.cf(Keyspace::ById);
+        for doc in self.docs.iter().filter(|d| d.changed) {
+            let number = self.touched[doc.touched].shard.number;
+            let key = keys::id_key(number, doc.id.as_str().as_bytes());
+            if doc.record.tree.is_empty() {
+                self.wb.delete_cf(cf, key);
+            } else {
+                self.value.clear();
+                doc.record.encode(&mut self.value);
+                self.wb.put_cf(cf, key, &self.value);
+            }
+        }
+        let cf = self.engine.cf(Keyspace::Meta);
+        for t in self.touched.iter().filter(|t| t.meta_changed) {
+            self.wb
+                .put_cf(cf, keys::meta::shard(t.shard.number), t.meta.encode());
+        }
+    }
+
+    pub fn into_touched(self) -> impl Iterator<Item = Touched> {
+        self.touched.into_iter().filter(|t| t.meta_changed)
+    }
+}
+
+/// The revision of a local document: `0-N`.
+pub fn local_rev(n: u64) -> Rev {
+    Rev {
+        generation: 0,
+        hash: RevHash::Text(n.to_string().into_bytes().into()),
+    }
+}
+
+/// What a record counts for.
+#[derive(Clone, Copy)]
+struct Counted {
+    exists: bool,
+    live: bool,
+    bytes: u64,
+}
+
+impl Counted {
+    fn of(record: &Record) -> Counted {
+        let exists = !record.tree.is_empty();
+        Counted {
+            exists,
+            live: exists && !record.is_deleted(),
+            bytes: record.leaf_bytes(),
+        }
+    }
+
+    fn dead(self) -> bool {
+        self.exists && !self.live
+    }
+}

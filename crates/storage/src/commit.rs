@@ -1,0 +1,498 @@
+//! The commit queue: everybody's edits are drained by one writer into one batch and one fsync.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use document::{DocId, Rev};
+use parking_lot::{Condvar, Mutex};
+use rocksdb::WriteBatch;
+use rustc_hash::FxHashMap;
+use tokio::sync::oneshot;
+
+use crate::Error;
+use crate::batch::{Batch, Limits};
+use crate::disk::DiskGuard;
+use crate::edit::{Edit, Outcome};
+use crate::engine::{Engine, Keyspace};
+use crate::keys::ShardNumber;
+use crate::shard::{Shard, saved};
+
+/// Writes not yet on disk are flushed this often.
+const FLUSH_EVERY: Duration = Duration::from_millis(500);
+/// The writer takes no more work into one batch than this many bytes of bodies.
+const BATCH_BYTES_MAX: usize = 16 << 20;
+/// A summary is saved when this many changes came after its saved form.
+const SUMMARY_SAVE_EVERY: u64 = 32_768;
+
+/// Called after each commit with the shards written; must be quick.
+pub type OnCommit = Box<dyn Fn(&Arc<Shard>, u64) + Send + Sync>;
+
+/// A key of a keyspace, and its new value or its removal.
+pub type Put = (Keyspace, Vec<u8>, Option<Vec<u8>>);
+
+type Reply<T> = oneshot::Sender<Result<T, Error>>;
+
+/// A shard's edit with the limits of its database.
+pub struct ShardEdit {
+    pub shard: Arc<Shard>,
+    pub edit: Edit,
+}
+
+/// A purge of revisions of one document.
+pub struct ShardPurge {
+    pub shard: Arc<Shard>,
+    pub id: DocId,
+    pub revs: Vec<Rev>,
+    /// Random id of the purge request, for replication of purges.
+    pub uuid: [u8; 16],
+}
+
+/// How long an edit request waited and how long its batch took, in microseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Timing {
+    pub wait_us: u64,
+    pub commit_us: u64,
+}
+
+/// What became of a request's edits, and how long they took.
+pub type Edited = (Vec<Outcome>, Timing);
+
+enum Op {
+    Edits {
+        edits: Vec<ShardEdit>,
+        limits: Limits,
+        synced: bool,
+        queued: Instant,
+        reply: Reply<Edited>,
+    },
+    Purge {
+        purges: Vec<ShardPurge>,
+        limits: Limits,
+        reply: Reply<Vec<Vec<Rev>>>,
+    },
+    Put {
+        puts: Vec<Put>,
+        /// Also forgets so many superseded rows of the shard.
+        compacted: Option<(Arc<Shard>, u64)>,
+        synced: bool,
+        reply: Reply<()>,
+    },
+    Sync {
+        reply: Reply<()>,
+    },
+}
+
+impl Op {
+    fn body_bytes(&self) -> usize {
+        match self {
+            Op::Edits { edits, .. } => edits.iter().map(|e| e.edit.body.len() + 64).sum(),
+            _ => 64,
+        }
+    }
+
+    fn wants_sync(&self) -> bool {
+        match self {
+            Op::Edits { synced, .. } | Op::Put { synced, .. } => *synced,
+            Op::Purge { .. } | Op::Sync { .. } => true,
+        }
+    }
+
+    fn fail(self, e: Error) {
+        // A caller that went away does not want to know.
+        match self {
+            Op::Edits { reply, .. } => drop(reply.send(Err(e))),
+            Op::Purge { reply, .. } => drop(reply.send(Err(e))),
+            Op::Put { reply, .. } | Op::Sync { reply } => drop(reply.send(Err(e))),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Queue {
+    ops: Vec<Op>,
+    closed: bool,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    arrived: Condvar,
+    counters: Counters,
+}
+
+/// Totals since the start.
+#[derive(Default)]
+pub struct Counters {
+    pub batches: std::sync::atomic::AtomicU64,
+    pub requests: std::sync::atomic::AtomicU64,
+    pub edits: std::sync::atomic::AtomicU64,
+}
+
+/// The queue's front end.
+pub struct Committer {
+    shared: Arc<Shared>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Committer {
+    pub fn start(
+        engine: Arc<Engine>,
+        reserve_bytes: u64,
+        on_commit: OnCommit,
+    ) -> std::io::Result<Committer> {
+        let shared = Arc::new(Shared {
+            queue: Mutex::default(),
+            arrived: Condvar::new(),
+            counters: Counters::default(),
+        });
+        let guard = DiskGuard::new(&engine.path, reserve_bytes);
+        let writer = Writer {
+            shared: shared.clone(),
+            engine,
+            guard,
+            on_commit,
+            unflushed: false,
+            dirty: FxHashMap::default(),
+        };
+        let handle = std::thread::Builder::new()
+            .name("commit".into())
+            .spawn(move || writer.run())?;
+        Ok(Committer {
+            shared,
+            writer: Mutex::new(Some(handle)),
+        })
+    }
+
+    pub fn counters(&self) -> &Counters {
+        &self.shared.counters
+    }
+
+    /// Queues edits; the outcomes come in their order.
+    pub fn edit(
+        &self,
+        edits: Vec<ShardEdit>,
+        limits: Limits,
+        synced: bool,
+    ) -> oneshot::Receiver<Result<Edited, Error>> {
+        let (reply, rx) = oneshot::channel();
+        self.push(Op::Edits {
+            edits,
+            limits,
+            synced,
+            queued: Instant::now(),
+            reply,
+        });
+        rx
+    }
+
+    /// Queues purges; the revisions removed come in their order.
+    pub fn purge(
+        &self,
+        purges: Vec<ShardPurge>,
+        limits: Limits,
+    ) -> oneshot::Receiver<Result<Vec<Vec<Rev>>, Error>> {
+        let (reply, rx) = oneshot::channel();
+        self.push(Op::Purge {
+            purges,
+            limits,
+            reply,
+        });
+        rx
+    }
+
+    /// Queues plain puts, applied together.
+    pub fn put(&self, puts: Vec<Put>) -> oneshot::Receiver<Result<(), Error>> {
+        self.push_put(puts, None, true)
+    }
+
+    pub(crate) fn put_compacted(
+        &self,
+        puts: Vec<Put>,
+        shard: Arc<Shard>,
+        rows: u64,
+    ) -> oneshot::Receiver<Result<(), Error>> {
+        self.push_put(puts, Some((shard, rows)), false)
+    }
+
+    fn push_put(
+        &self,
+        puts: Vec<Put>,
+        compacted: Option<(Arc<Shard>, u64)>,
+        synced: bool,
+    ) -> oneshot::Receiver<Result<(), Error>> {
+        let (reply, rx) = oneshot::channel();
+        self.push(Op::Put {
+            puts,
+            compacted,
+            synced,
+            reply,
+        });
+        rx
+    }
+
+    /// Resolves once everything queued before is on disk.
+    pub fn sync(&self) -> oneshot::Receiver<Result<(), Error>> {
+        let (reply, rx) = oneshot::channel();
+        self.push(Op::Sync { reply });
+        rx
+    }
+
+    fn push(&self, op: Op) {
+        let mut queue = self.shared.queue.lock();
+        if queue.closed {
+            drop(queue);
+            return op.fail(Error::Closed);
+        }
+        queue.ops.push(op);
+        self.shared.arrived.notify_one();
+    }
+
+    /// Writes what is queued, saves the summaries, flushes, and stops.
+    pub fn close(&self) {
+        self.shared.queue.lock().closed = true;
+        self.shared.arrived.notify_one();
+        if let Some(handle) = self.writer.lock().take()
+            && handle.join().is_err()
+        {
+            tracing::error!("the commit thread had panicked");
+        }
+    }
+}
+
+impl Drop for Committer {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+struct Writer {
+    shared: Arc<Shared>,
+    engine: Arc<Engine>,
+    guard: DiskGuard,
+    on_commit: OnCommit,
+    /// Something was written and not flushed.
+    unflushed: bool,
+    /// Shards with changes after the saved form of their summary.
+    dirty: FxHashMap<ShardNumber, Arc<Shard>>,
+}
+
+impl Writer {
+    fn run(mut self) {
+        loop {
+            let (ops, closed) = self.next_ops();
+            if !ops.is_empty() {
+                self.commit(ops);
+            } else if closed {
+                break;
+            } else {
+                self.flush();
+            }
+        }
+        self.save_all();
+        self.flush();
+    }
+
+    /// Waits for work; empty when it is time to flush.
+    fn next_ops(&self) -> (Vec<Op>, bool) {
+        let mut queue = self.shared.queue.lock();
+        while queue.ops.is_empty() && !queue.closed {
+            if self.unflushed {
+                let timed_out = self.shared.arrived.wait_for(&mut queue, FLUSH_EVERY);
+                if timed_out.timed_out() {
+                    break;
+                }
+            } else {
+                self.shared.arrived.wait(&mut queue);
+            }
+        }
+        let mut bytes = 0;
+        let n = queue
+            .ops
+            .iter()
+            .take_while(|op| {
+                let first = bytes == 0;
+                bytes += op.body_bytes();
+                first || bytes <= BATCH_BYTES_MAX
+            })
+            .count();
+        (queue.ops.drain(..n).collect(), queue.closed)
+    }
+
+    fn flush(&mut self) {
+        if self.unflushed {
+            match self.engine.db.flush_wal(true) {
+                Ok(()) => self.unflushed = false,
+                Err(e) => tracing::error!(error = %e, "flushing the log failed"),
+            }
+        }
+    }
+
+    fn commit(&mut self, ops: Vec<Op>) {
+        let started = Instant::now();
+        let sync = ops.iter().any(Op::wants_sync);
+        let bytes: usize = ops.iter().map(Op::body_bytes).sum();
+        if let Err(e) = self.guard.admit(&self.engine, bytes as u64) {
+            for op in ops {
+                op.fail(e.clone());
+            }
+            return;
+        }
+        let prepared = self.prepare(&ops);
+        let written = prepared.and_then(|(mut batch, results)| {
+            let wb = std::mem::take(&mut batch.wb);
+            let empty = wb.is_empty();
+            if !empty {
+                self.engine.write(wb, sync)?;
+            } else if sync && self.unflushed {
+                self.engine.db.flush_wal(true)?;
+            }
+            Ok((batch, results, empty))
+        });
+        match written {
+            Ok((batch, results, empty)) => {
+                self.unflushed = !sync && (self.unflushed || !empty);
+                self.publish(batch);
+                answer(ops, results, started);
+            }
+            Err(e) => {
+                tracing::error!(error = %e, "commit failed");
+                for op in ops {
+                    op.fail(e.clone());
+                }
+            }
+        }
+    }
+
+    fn prepare(&self, ops: &[Op]) -> Result<(Batch, Vec<Answer>), Error> {
+        use std::sync::atomic::Ordering::Relaxed;
+        let mut batch = Batch::new(self.engine.clone());
+        let counters = &self.shared.counters;
+        counters.batches.fetch_add(1, Relaxed);
+        counters.requests.fetch_add(ops.len() as u64, Relaxed);
+        let edits: Vec<&ShardEdit> = ops
+            .iter()
+            .flat_map(|op| match op {
+                Op::Edits { edits, .. } => edits.as_slice(),
+                _ => &[],
+            })
+            .collect();
+        counters.edits.fetch_add(edits.len() as u64, Relaxed);
+        batch.fetch(&edits)?;
+        let mut answers = Vec::with_capacity(ops.len());
+        for op in ops {
+            answers.push(match op {
+                Op::Edits { edits, limits, .. } => Answer::Edits(
+                    edits
+                        .iter()
+                        .map(|e| batch.edit(&e.shard, &e.edit, limits))
+                        .collect::<Result<_, _>>()?,
+                ),
+                Op::Purge { purges, limits, .. } => Answer::Purges(
+                    purges
+                        .iter()
+                        .map(|p| batch.purge(p, limits))
+                        .collect::<Result<_, _>>()?,
+                ),
+                Op::Put {
+                    puts, compacted, ..
+                } => {
+                    batch.put(puts);
+                    if let Some((shard, rows)) = compacted {
+                        batch.forget_superseded(shard, *rows);
+                    }
+                    Answer::Done
+                }
+                Op::Sync { .. } => Answer::Done,
+            });
+        }
+        batch.finish();
+        Ok((batch, answers))
+    }
+
+    /// Makes the written state visible to readers and saves summaries that are due.
+    fn publish(&mut self, batch: Batch) {
+        for touched in batch.into_touched() {
+            let shard = &touched.shard;
+            let seq = touched.meta.update_seq;
+            let mut state = shard.state.lock();
+            state.meta = touched.meta;
+            let Some(summary) = state.summary.as_deref_mut() else {
+                drop(state);
+                (self.on_commit)(shard, seq);
+                continue;
+            };
+            for (at, id, delta) in &touched.deltas {
+                summary.apply(*at, id.as_str().as_bytes(), *delta);
+            }
+            let mut result = Ok(());
+            if !summary.ids.oversized.is_empty() {
+                result = shard.split_oversized(summary, &self.engine.snapshot());
+            }
+            if seq - summary.saved_seq >= SUMMARY_SAVE_EVERY {
+                let mut wb = WriteBatch::default();
+                saved::save(&self.engine, shard.number, summary, seq, &mut wb);
+                result = result.and_then(|()| self.engine.write(wb, false));
+                self.unflushed = true;
+                self.dirty.remove(&shard.number);
+            } else {
+                self.dirty
+                    .entry(shard.number)
+                    .or_insert_with(|| shard.clone());
+            }
+            if let Err(e) = result {
+                // It will be made anew from by-seq when next needed.
+                tracing::error!(error = %e, "keeping the summary failed");
+                state.summary = None;
+            }
+            drop(state);
+            (self.on_commit)(shard, seq);
+        }
+    }
+
+    /// Saves the summaries worth saving, at close.
+    fn save_all(&mut self) {
+        for (number, shard) in std::mem::take(&mut self.dirty) {
+            let mut state = shard.state.lock();
+            let seq = state.meta.update_seq;
+            let Some(summary) = state.summary.as_deref_mut() else {
+                continue;
+            };
+            // A short tail is replayed faster than it is saved and loaded.
+            if seq - summary.saved_seq < 1024 {
+                continue;
+            }
+            let mut wb = WriteBatch::default();
+            saved::save(&self.engine, number, summary, seq, &mut wb);
+            if let Err(e) = self.engine.write(wb, false) {
+                tracing::error!(error = %e, "saving a summary failed");
+            }
+            self.unflushed = true;
+        }
+    }
+}
+
+enum Answer {
+    Edits(Vec<Outcome>),
+    Purges(Vec<Vec<Rev>>),
+    Done,
+}
+
+fn answer(ops: Vec<Op>, answers: Vec<Answer>, started: Instant) {
+    let commit_us = started.elapsed().as_micros() as u64;
+    for (op, answer) in ops.into_iter().zip(answers) {
+        match (op, answer) {
+            (Op::Edits { reply, queued, .. }, Answer::Edits(outcomes)) => {
+                let timing = Timing {
+                    wait_us: started.saturating_duration_since(queued).as_micros() as u64,
+                    commit_us,
+                };
+                drop(reply.send(Ok((outcomes, timing))));
+            }
+            (Op::Purge { reply, .. }, Answer::Purges(revs)) => drop(reply.send(Ok(revs))),
+            (Op::Put { reply, .. } | Op::Sync { reply }, Answer::Done) => {
+                drop(reply.send(Ok(())));
+            }
+            (op, _) => op.fail(Error::Corrupt("commit answer")),
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Refuses writes before the disk is full, because the engine does not come back from a failed flush by itself.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::Error;
+use crate::engine::Engine;
+
+/// How long a reading of the free space is believed.
+const BELIEVE: Duration = Duration::from_millis(200);
+/// Writes between readings at most, in bytes.
+const BELIEVE_BYTES: u64 = 4 << 20;
+
+pub struct DiskGuard {
+    path: PathBuf,
+    reserve_bytes: u64,
+    read_at: Option<Instant>,
+    written_since: u64,
+    verdict: Result<(), Error>,
+}
+
+impl DiskGuard {
+    pub fn new(path: &Path, reserve_bytes: u64) -> Self {
+        DiskGuard {
+            path: path.into(),
+            reserve_bytes,
+            read_at: None,
+            written_since: 0,
+            verdict: Ok(()),
+        }
+    }
+
+    /// May `bytes` more be written?
+    pub fn admit(&mut self, engine: &Engine, bytes: u64) -> Result<(), Error> {
+        self.written_since += bytes;
+        let stale = self.read_at.is_none_or(|t| t.elapsed() > BELIEVE)
+            || self.written_since > BELIEVE_BYTES;
+        if stale {
+            self.verdict = self.read(engine, bytes);
+            self.read_at = Some(Instant::now());
+            self.written_since = 0;
+        }
+        self.verdict.clone()
+    }
+
+    /// Every byte in a memtable will be written to a file once more; so will what is being written now.
+    fn read(&self, engine: &Engine, bytes: u64) -> Result<(), Error> {
+        let Ok(fs) = rustix::fs::statvfs(&self.path) else {
+            return Ok(());
+        };
+        let free_bytes = fs.f_bavail * fs.f_frsize;
+        let needed_bytes = engine.memtable_bytes() + 2 * (bytes + BELIEVE_BYTES) + self.reserve_bytes;
+        if free_bytes < needed_bytes {
+            return Err(Error::DiskFull {
+                free_bytes,
+                needed_bytes,
+            });
+        }
+        Ok(())
+    }
+}

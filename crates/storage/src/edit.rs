@@ -1,0 +1,113 @@
+//! Edits as the writer takes them, and their application to a document's record.
+
+use document::{DocId, Merged, Rev, RevPath, RevTree, Revision, revision_id};
+
+use crate::record::Record;
+
+/// How an edit relates to what is stored.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// The client edits `parent` (none: a new document); `rev` is the id computed for that.
+    Interactive {
+        parent: Option<Rev>,
+        rev: Rev,
+        /// Erlang term of the body, to compute another id when the edit recreates a deleted document.
+        body_term: Vec<u8>,
+    },
+    /// The client brings a revision with its ancestry (`new_edits=false`).
+    Replicated { path: RevPath },
+    /// A local document: its new revision number, or none to delete it.
+    Local { rev: Option<u64> },
+}
+
+/// One edit of one document.
+#[derive(Clone, Debug)]
+pub struct Edit {
+    pub id: DocId,
+    pub deleted: bool,
+    /// JSON text, normalised, without underscore members.
+    pub body: Vec<u8>,
+    pub change: Change,
+}
+
+/// What became of an edit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Written(Rev),
+    Conflict,
+}
+
+/// The tree after an edit, when it changes anything.
+pub(crate) enum Applied {
+    /// A revision was added.
+    Added(Rev),
+    /// The revision was there already.
+    Known(Rev),
+    Conflict,
+}
+
+/// Applies an edit of a document (not a local one) to its record. Deterministic: the same record and edit
+/// give the same result on every replica.
+pub(crate) fn apply(record: &mut Record, edit: &Edit, seq: u64, revs_limit: u64) -> Applied {
+    let revision = Revision {
+        deleted: edit.deleted,
+        seq,
+        size: edit.body.len() as u32,
+    };
+    let path = match &edit.change {
+        Change::Replicated { path } => path.clone(),
+        Change::Interactive {
+            parent,
+            rev,
+            body_term,
+        } => match interactive_path(&record.tree, parent.as_ref(), rev, body_term, edit.deleted) {
+            Some(path) => path,
+            None => return Applied::Conflict,
+        },
+        Change::Local { .. } => return Applied::Conflict,
+    };
+    let Some(hash) = path.ids.first() else {
+        return Applied::Conflict;
+    };
+    let rev = Rev {
+        generation: path.start,
+        hash: hash.clone(),
+    };
+    match record.tree.merge(&path, revision) {
+        Merged::Known => Applied::Known(rev),
+        Merged::NewLeaf | Merged::NewBranch => {
+            record.tree.stem(revs_limit);
+            Applied::Added(rev)
+        }
+    }
+}
+
+/// The path of an interactive edit, newest first; `None` is a conflict.
+fn interactive_path(
+    tree: &RevTree,
+    parent: Option<&Rev>,
+    rev: &Rev,
+    body_term: &[u8],
+    deleted: bool,
+) -> Option<RevPath> {
+    let path = |rev: &Rev, parent: Option<&Rev>| RevPath {
+        start: rev.generation,
+        ids: std::iter::once(rev.hash.clone())
+            .chain(parent.map(|p| p.hash.clone()))
+            .collect(),
+    };
+    let Some(winner) = tree.winner() else {
+        return parent.is_none().then(|| path(rev, None));
+    };
+    if winner.revision.deleted {
+        // Only a new document may stand on a tombstone: it goes on from the winning one.
+        if parent.is_some() || deleted {
+            return None;
+        }
+        let tombstone = winner.rev.to_rev();
+        let rev = revision_id(false, Some(&tombstone), body_term, &[]);
+        return Some(path(&rev, Some(&tombstone)));
+    }
+    let parent = parent?;
+    tree.is_leaf(parent).then(|| path(rev, Some(parent)))
+}

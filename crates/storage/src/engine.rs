@@ -1,0 +1,262 @@
+//! RocksDB, opened for this store: keyspaces, options, snapshots.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rocksdb::{
+    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType,
+    DBPinnableSlice, DBRawIterator, DBRecoveryMode, Options, ReadOptions,
+    SnapshotWithThreadMode, WriteBatch, WriteOptions,
+};
+
+use crate::Error;
+use crate::keys::{self, ShardNumber};
+use crate::wal;
+
+/// A column family. One by kind of keyspace, never one by database: their cost is quadratic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Keyspace {
+    /// The node's catalogue and the shards' counters.
+    Meta,
+    ById,
+    BySeq,
+    /// Bodies too long for by-seq, under the seq of their row.
+    Bodies,
+    /// Seqs of by-seq rows that list their document no longer.
+    Superseded,
+    Local,
+    Purges,
+    Summary,
+}
+
+impl Keyspace {
+    pub const ALL: [Keyspace; 8] = [
+        Keyspace::Meta,
+        Keyspace::ById,
+        Keyspace::BySeq,
+        Keyspace::Bodies,
+        Keyspace::Superseded,
+        Keyspace::Local,
+        Keyspace::Purges,
+        Keyspace::Summary,
+    ];
+
+    /// The keyspaces whose keys begin with a shard's number.
+    pub const SHARDED: [Keyspace; 7] = [
+        Keyspace::ById,
+        Keyspace::BySeq,
+        Keyspace::Bodies,
+        Keyspace::Superseded,
+        Keyspace::Local,
+        Keyspace::Purges,
+        Keyspace::Summary,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Keyspace::Meta => "default",
+            Keyspace::ById => "by_id",
+            Keyspace::BySeq => "by_seq",
+            Keyspace::Bodies => "bodies",
+            Keyspace::Superseded => "superseded",
+            Keyspace::Local => "local",
+            Keyspace::Purges => "purges",
+            Keyspace::Summary => "summary",
+        }
+    }
+}
+
+/// How a store is opened.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// Size of the block cache, which also holds index and filter blocks.
+    pub block_cache_bytes: usize,
+    /// Upper bound of all memtables together.
+    pub write_buffers_bytes: usize,
+    pub background_jobs: i32,
+    /// Open a log damaged in its middle, losing what follows the damage.
+    pub accept_damaged_log: bool,
+    /// Free space, beyond what memtables need to be flushed, below which writes are refused.
+    pub reserve_bytes: u64,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        StoreOptions {
+            block_cache_bytes: 256 << 20,
+            write_buffers_bytes: 96 << 20,
+            background_jobs: 2,
+            accept_damaged_log: false,
+            reserve_bytes: 8 << 20,
+        }
+    }
+}
+
+pub struct Engine {
+    pub db: DB,
+    pub path: PathBuf,
+    pub cache: Cache,
+}
+
+fn table_options(cache: &Cache, block_bytes: usize, bloom: bool) -> BlockBasedOptions {
+    let mut t = BlockBasedOptions::default();
+    t.set_block_cache(cache);
+    t.set_block_size(block_bytes);
+    t.set_format_version(6);
+    t.set_cache_index_and_filter_blocks(true);
+    t.set_pin_l0_filter_and_index_blocks_in_cache(true);
+    if bloom {
+        t.set_bloom_filter(10.0, false);
+        t.set_whole_key_filtering(true);
+    }
+    t
+}
+
+fn keyspace_options(k: Keyspace, cache: &Cache) -> Options {
+    let (block_bytes, bloom, buffer_bytes) = match k {
+        Keyspace::ById => (8 << 10, true, 32 << 20),
+        Keyspace::BySeq => (16 << 10, false, 64 << 20),
+        Keyspace::Bodies => (32 << 10, false, 32 << 20),
+        Keyspace::Local => (8 << 10, true, 8 << 20),
+        Keyspace::Meta => (8 << 10, true, 8 << 20),
+        Keyspace::Superseded | Keyspace::Purges | Keyspace::Summary => (16 << 10, false, 8 << 20),
+    };
+    let mut o = Options::default();
+    o.set_block_based_table_factory(&table_options(cache, block_bytes, bloom));
+    o.set_write_buffer_size(buffer_bytes);
+    o.set_max_write_buffer_number(3);
+    o.set_level_compaction_dynamic_level_bytes(true);
+    o.set_compression_type(DBCompressionType::Lz4);
+    o.set_bottommost_compression_type(DBCompressionType::Zstd);
+    if bloom {
+        o.set_memtable_prefix_bloom_ratio(0.02);
+        o.set_memtable_whole_key_filtering(true);
+    }
+    o
+}
+
+impl Engine {
+    pub fn open(path: &Path, options: &StoreOptions) -> Result<Arc<Engine>, Error> {
+        std::fs::create_dir_all(path).map_err(|e| Error::Directory {
+            path: path.into(),
+            reason: e.to_string(),
+        })?;
+        if !options.accept_damaged_log {
+            wal::check(path)?;
+        }
+        let cache = Cache::new_hyper_clock_cache(options.block_cache_bytes, 0);
+        let mut o = Options::default();
+        o.create_if_missing(true);
+        o.create_missing_column_families(true);
+        o.set_max_background_jobs(options.background_jobs);
+        o.set_db_write_buffer_size(options.write_buffers_bytes);
+        o.set_max_total_wal_size(2 * options.write_buffers_bytes as u64);
+        o.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
+        o.set_recycle_log_file_num(0);
+        o.set_bytes_per_sync(1 << 20);
+        o.set_max_open_files(1024);
+        o.set_keep_log_file_num(4);
+        o.set_max_log_file_size(8 << 20);
+        o.set_stats_dump_period_sec(0);
+        o.set_allow_concurrent_memtable_write(false);
+        let families = Keyspace::ALL
+            .map(|k| ColumnFamilyDescriptor::new(k.name(), keyspace_options(k, &cache)));
+        let db = DB::open_cf_descriptors(&o, path, families).map_err(|e| Error::Directory {
+            path: path.into(),
+            reason: e.into_string(),
+        })?;
+        Ok(Arc::new(Engine {
+            db,
+            path: path.into(),
+            cache,
+        }))
+    }
+
+    pub fn cf(&self, k: Keyspace) -> &ColumnFamily {
+        // Every keyspace is opened above or `open` fails.
+        self.db
+            .cf_handle(k.name())
+            .expect("all keyspaces were opened")
+    }
+
+    pub fn get(&self, k: Keyspace, key: &[u8]) -> Result<Option<DBPinnableSlice<'_>>, Error> {
+        Ok(self.db.get_pinned_cf(self.cf(k), key)?)
+    }
+
+    pub fn write(&self, batch: WriteBatch, sync: bool) -> Result<(), Error> {
+        let mut o = WriteOptions::default();
+        o.set_sync(sync);
+        Ok(self.db.write_opt(batch, &o)?)
+    }
+
+    pub fn snapshot(self: &Arc<Self>) -> Snapshot {
+        Snapshot(SnapshotCell::new(self.clone(), |e| e.db.snapshot()))
+    }
+
+    /// Bytes in memtables not yet written to files.
+    pub fn memtable_bytes(&self) -> u64 {
+        Keyspace::ALL
+            .iter()
+            .filter_map(|&k| {
+                self.db
+                    .property_int_value_cf(self.cf(k), "rocksdb.cur-size-all-mem-tables")
+                    .ok()
+                    .flatten()
+            })
+            .sum()
+    }
+
+    /// Bytes of files that hold the shard's rows, estimated by the engine.
+    pub fn file_bytes(&self, shard: ShardNumber) -> u64 {
+        let start = shard.to_be_bytes();
+        let end = keys::shard_end(shard);
+        Keyspace::SHARDED
+            .iter()
+            .flat_map(|&k| {
+                self.db
+                    .get_approximate_sizes_cf(self.cf(k), &[rocksdb::Range::new(&start, &end)])
+            })
+            .sum()
+    }
+}
+
+type Snap<'a> = SnapshotWithThreadMode<'a, DB>;
+
+self_cell::self_cell!(
+    struct SnapshotCell {
+        owner: Arc<Engine>,
+        #[covariant]
+        dependent: Snap,
+    }
+);
+
+/// The whole store as it was at one moment. Holding one keeps old versions on disk, nothing else.
+pub struct Snapshot(SnapshotCell);
+
+impl Snapshot {
+    pub fn engine(&self) -> &Arc<Engine> {
+        self.0.borrow_owner()
+    }
+
+    pub fn get(&self, k: Keyspace, key: &[u8]) -> Result<Option<DBPinnableSlice<'_>>, Error> {
+        let cf = self.engine().cf(k);
+        Ok(self.0.borrow_dependent().get_pinned_cf(cf, key)?)
+    }
+
+    /// An iterator over one shard's keys of a keyspace, not yet positioned.
+    pub fn iter(&self, k: Keyspace, shard: ShardNumber) -> DBRawIterator<'_> {
+        let mut o = ReadOptions::default();
+        o.set_iterate_lower_bound(shard.to_be_bytes().to_vec());
+        o.set_iterate_upper_bound(keys::shard_end(shard));
+        let cf = self.engine().cf(k);
+        self.0.borrow_dependent().raw_iterator_cf_opt(cf, o)
+    }
+
+    /// An iterator over the whole of a keyspace, not yet positioned.
+    pub fn iter_all(&self, k: Keyspace) -> DBRawIterator<'_> {
+        let cf = self.engine().cf(k);
+        self.0
+            .borrow_dependent()
+            .raw_iterator_cf_opt(cf, ReadOptions::default())
+    }
+}

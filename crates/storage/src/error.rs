@@ -1,0 +1,40 @@
+use std::path::PathBuf;
+
+/// What can go wrong below the database.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// The engine refused or failed an operation.
+    #[error("storage engine: {0}")]
+    Engine(String),
+    /// A stored value does not decode.
+    #[error("corrupt {0}")]
+    Corrupt(&'static str),
+    /// Writes are refused until space returns.
+    #[error(
+        "not enough free disk space: {free_bytes} bytes are free, {needed_bytes} are needed to write safely"
+    )]
+    DiskFull { free_bytes: u64, needed_bytes: u64 },
+    /// A record in the middle of a write-ahead log is damaged.
+    #[error(
+        "write-ahead log {path} is damaged at byte {offset}, before {later_records} readable records: \
+         opening would silently drop acknowledged writes. Restore a backup, or start with --accept-damaged-log \
+         to keep everything before the damage and lose what follows"
+    )]
+    DamagedLog {
+        path: PathBuf,
+        offset: u64,
+        later_records: u64,
+    },
+    /// The directory cannot be used.
+    #[error("{path}: {reason}")]
+    Directory { path: PathBuf, reason: String },
+    /// The store was closed while the operation waited.
+    #[error("the store is closed")]
+    Closed,
+}
+
+impl From<rocksdb::Error> for Error {
+    fn from(e: rocksdb::Error) -> Self {
+        Error::Engine(e.into_string())
+    }
+}

@@ -1,0 +1,66 @@
+//! Keys: every key begins with its shard's number, so one range of each keyspace is one shard.
+
+/// A shard's number in this store; never used again after its database is dropped.
+pub type ShardNumber = u32;
+
+pub const SHARD_LEN: usize = 4;
+
+pub fn id_key_into(shard: ShardNumber, id: &[u8], out: &mut Vec<u8>) {
+    out.clear();
+    out.extend_from_slice(&shard.to_be_bytes());
+    out.extend_from_slice(id);
+}
+
+pub fn id_key(shard: ShardNumber, id: &[u8]) -> Vec<u8> {
+    let mut k = Vec::with_capacity(SHARD_LEN + id.len());
+    id_key_into(shard, id, &mut k);
+    k
+}
+
+pub fn seq_key(shard: ShardNumber, seq: u64) -> [u8; 12] {
+    let mut k = [0; 12];
+    k[..4].copy_from_slice(&shard.to_be_bytes());
+    k[4..].copy_from_slice(&seq.to_be_bytes());
+    k
+}
+
+/// The seq in a key of by-seq, bodies, superseded or purges.
+pub fn seq_of(key: &[u8]) -> u64 {
+    u64::from_be_bytes(key[SHARD_LEN..SHARD_LEN + 8].try_into().unwrap_or([0; 8]))
+}
+
+/// First key after every key of the shard.
+pub fn shard_end(shard: ShardNumber) -> Vec<u8> {
+    match shard.checked_add(1) {
+        Some(n) => n.to_be_bytes().to_vec(),
+        None => vec![0xff; SHARD_LEN + 1],
+    }
+}
+
+/// Keys of the `meta` keyspace: one letter for the kind, then the name.
+pub mod meta {
+    use super::ShardNumber;
+
+    pub fn shard(n: ShardNumber) -> [u8; 5] {
+        let mut k = [b's'; 5];
+        k[1..].copy_from_slice(&n.to_be_bytes());
+        k
+    }
+
+    pub const DATABASE: u8 = b'd';
+    pub const NEXT_SHARD: &[u8] = b"n";
+    pub const FORMAT: &[u8] = b"f";
+    pub const DROPPED: u8 = b'x';
+
+    pub fn database(name: &str) -> Vec<u8> {
+        let mut k = vec![DATABASE];
+        k.extend_from_slice(name.as_bytes());
+        k
+    }
+
+    pub fn dropped(n: ShardNumber) -> [u8; 5] {
+        let mut k = shard(n);
+        k[0] = DROPPED;
+        k
+    }
+}

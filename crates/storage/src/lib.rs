@@ -1,0 +1,38 @@
+//! The node's store: one RocksDB for all databases, shards as ranges of its keyspaces, group commit,
+//! snapshots, exact counts, compaction, online backup.
+//!
+//! It knows documents' ids, revision trees and bodies as bytes; it knows nothing of HTTP, of JSON, or of what a
+//! database is beyond a record in a catalogue. The format is described byte by byte in docs/storage-format.md.
+
+mod batch;
+mod commit;
+mod compact;
+mod disk;
+mod edit;
+mod engine;
+mod error;
+mod keys;
+mod meta;
+mod purges;
+mod record;
+mod row;
+mod shard;
+mod store;
+mod summary;
+mod varint;
+mod wal;
+
+pub use batch::{Limits, local_rev};
+pub use commit::{Committer, Counters, Edited, OnCommit, Put, ShardEdit, ShardPurge, Timing};
+pub use compact::compact;
+pub use edit::{Change, Edit, Outcome};
+pub use engine::{Keyspace, Snapshot, StoreOptions};
+pub use error::Error;
+pub use keys::ShardNumber;
+pub use meta::{ShardMeta, active_bytes};
+pub use purges::{PurgeInfo, list as list_purges};
+pub use record::{Record, RecordHead, StoredRev};
+pub use row::{Body, Delta, INLINE_BODY_MAX_BYTES, Row};
+pub use shard::{ChangeIter, IdIter, Shard, View, decode_local};
+pub use store::Store;
+pub use summary::{IdBlocks, Summary};

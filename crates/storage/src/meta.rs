@@ -1,0 +1,78 @@
+//! A shard's counters, written in the batch that changes them.
+
+use crate::Error;
+use crate::varint::{Reader, put};
+
+const VERSION: u8 = 1;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShardMeta {
+    /// Seq of the newest change; seqs start at 1 and only grow.
+    pub update_seq: u64,
+    /// Documents whose winner is not deleted, and those whose winner is.
+    pub doc_count: u64,
+    pub doc_del_count: u64,
+    /// Text length in bytes of the bodies of all leaves.
+    pub external_bytes: u64,
+    /// Length in bytes of all document ids.
+    pub id_bytes: u64,
+    pub purge_seq: u64,
+    /// Purges up to this seq are forgotten.
+    pub purge_floor: u64,
+    /// By-seq rows that list their document no longer, waiting for compaction.
+    pub superseded_rows: u64,
+}
+
+/// Bytes that a document's by-id and by-seq rows take beyond its body and twice its id, before compression
+/// (keys, flags, varints, revision id), rounded.
+const ROW_OVERHEAD_BYTES: u64 = 53;
+
+impl ShardMeta {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        for v in [
+            self.update_seq,
+            self.doc_count,
+            self.doc_del_count,
+            self.external_bytes,
+            self.id_bytes,
+            self.purge_seq,
+            self.purge_floor,
+            self.superseded_rows,
+        ] {
+            put(v, &mut out);
+        }
+        out
+    }
+
+    pub fn decode(value: &[u8]) -> Result<ShardMeta, Error> {
+        let mut r = Reader::new(value, "shard counters");
+        if r.byte()? != VERSION {
+            return Err(r.corrupt());
+        }
+        Ok(ShardMeta {
+            update_seq: r.varint()?,
+            doc_count: r.varint()?,
+            doc_del_count: r.varint()?,
+            external_bytes: r.varint()?,
+            id_bytes: r.varint()?,
+            purge_seq: r.varint()?,
+            purge_floor: r.varint()?,
+            superseded_rows: r.varint()?,
+        })
+    }
+
+    /// Bytes of live data before compression.
+    pub fn active_bytes(&self) -> u64 {
+        active_bytes(
+            self.doc_count + self.doc_del_count,
+            self.id_bytes,
+            self.external_bytes,
+        )
+    }
+}
+
+/// Bytes that `docs` documents with these ids and bodies take, before compression.
+pub fn active_bytes(docs: u64, id_bytes: u64, body_bytes: u64) -> u64 {
+    body_bytes + 2 * id_bytes + docs * ROW_OVERHEAD_BYTES
+}

@@ -1,0 +1,156 @@
+//! The value of by-id: everything about a document but its bodies.
+//!
+//! A document with one revision, by far the commonest, is stored without its tree: the head says it all.
+
+use document::{Rev, RevHash, RevTree, Revision, RevPath};
+
+use crate::varint::{Reader, put, put_slice};
+use crate::Error;
+
+const HAS_TREE: u8 = 1;
+const DELETED: u8 = 2;
+
+/// A revision id inside a stored value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredRev<'a> {
+    pub generation: u64,
+    pub hash: &'a [u8],
+}
+
+impl StoredRev<'_> {
+    pub fn to_rev(self) -> Rev {
+        Rev {
+            generation: self.generation,
+            hash: hash_of(self.hash),
+        }
+    }
+
+    /// Appends `"generation-hash"` as clients see it, a JSON string.
+    pub fn write_json_to(&self, out: &mut Vec<u8>) {
+        self.to_rev().write_json_to(out);
+    }
+
+    pub(crate) fn read<'a>(r: &mut Reader<'a>) -> Result<StoredRev<'a>, Error> {
+        Ok(StoredRev {
+            generation: r.varint()?,
+            hash: r.slice()?,
+        })
+    }
+}
+
+fn hash_of(bytes: &[u8]) -> RevHash {
+    match <[u8; 16]>::try_from(bytes) {
+        Ok(md5) => RevHash::Md5(md5),
+        Err(_) => RevHash::Text(bytes.into()),
+    }
+}
+
+pub(crate) fn put_rev(generation: u64, hash: &[u8], out: &mut Vec<u8>) {
+    put(generation, out);
+    put_slice(hash, out);
+}
+
+/// What a listing needs of a document, read without building its tree.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordHead<'a> {
+    /// The by-seq row that lists this document now.
+    pub seq: u64,
+    /// Whether the winning revision is deleted, and so the document.
+    pub deleted: bool,
+    pub winner: StoredRev<'a>,
+    /// Where the winner's body is, and its length in bytes; `None` when only the tree knows.
+    pub body: Option<(u64, u32)>,
+}
+
+impl<'a> RecordHead<'a> {
+    pub fn decode(value: &'a [u8]) -> Result<Self, Error> {
+        Ok(split(value)?.0)
+    }
+}
+
+fn split(value: &[u8]) -> Result<(RecordHead<'_>, &[u8]), Error> {
+    let mut r = Reader::new(value, "document record");
+    let flags = r.byte()?;
+    let seq = r.varint()?;
+    let winner = StoredRev::read(&mut r)?;
+    let body = if flags & HAS_TREE == 0 {
+        Some((seq, r.varint()? as u32))
+    } else {
+        None
+    };
+    let head = RecordHead {
+        seq,
+        deleted: flags & DELETED != 0,
+        winner,
+        body,
+    };
+    Ok((head, r.rest))
+}
+
+/// A document's record with its tree.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    /// The by-seq row that lists this document now; 0 for a document that does not exist.
+    pub seq: u64,
+    pub tree: RevTree,
+}
+
+impl Record {
+    pub fn decode(value: &[u8]) -> Result<Record, Error> {
+        let (head, rest) = split(value)?;
+        let tree = match head.body {
+            None => RevTree::decode(rest).map_err(|_| Error::Corrupt("revision tree"))?,
+            Some((seq, size)) => {
+                let mut tree = RevTree::new();
+                let path = RevPath {
+                    start: head.winner.generation,
+                    ids: vec![hash_of(head.winner.hash)],
+                };
+                tree.merge(
+                    &path,
+                    Revision {
+                        deleted: head.deleted,
+                        seq,
+                        size,
+                    },
+                );
+                tree
+            }
+        };
+        Ok(Record {
+            seq: head.seq,
+            tree,
+        })
+    }
+
+    /// Appends the stored form. The tree must not be empty.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let Some(winner) = self.tree.winner() else {
+            debug_assert!(false, "a stored document has a winner");
+            return;
+        };
+        let lone = self.tree.len() == 1 && winner.revision.seq == self.seq;
+        let flags = u8::from(!lone) * HAS_TREE + u8::from(winner.revision.deleted) * DELETED;
+        out.push(flags);
+        put(self.seq, out);
+        put_rev(winner.rev.generation, winner.rev.hash.as_bytes(), out);
+        if lone {
+            put(u64::from(winner.revision.size), out);
+        } else {
+            self.tree.encode(out);
+        }
+    }
+
+    pub fn is_deleted(&self) -> bool {
+        self.tree.winner().is_none_or(|w| w.revision.deleted)
+    }
+
+    /// Bytes of the bodies of all leaves.
+    pub fn leaf_bytes(&self) -> u64 {
+        self.tree
+            .leaves()
+            .iter()
+            .map(|l| u64::from(l.revision.size))
+            .sum()
+    }
+}

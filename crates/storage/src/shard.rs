@@ -1,0 +1,537 @@
+//! One range of one database: its counters, its summary, and reads of its keyspaces.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rocksdb::DBRawIterator;
+
+use crate::Error;
+use crate::engine::{Engine, Keyspace, Snapshot};
+use crate::keys::{self, ShardNumber};
+use crate::meta::ShardMeta;
+use crate::record::{Record, RecordHead};
+use crate::row::{Body, Row};
+use crate::summary::{Block, CHUNK_SEQS, IdBlocks, Summary};
+
+/// What the writer changes after each commit, under one lock with the counters.
+#[derive(Debug, Default)]
+pub struct ShardState {
+    pub meta: ShardMeta,
+    /// Loaded when first needed.
+    pub summary: Option<Box<Summary>>,
+}
+
+pub struct Shard {
+    pub number: ShardNumber,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) state: Mutex<ShardState>,
+}
+
+/// A shard at one moment: a snapshot and counters that agree with it.
+pub struct View {
+    pub snapshot: Arc<Snapshot>,
+    pub meta: ShardMeta,
+}
+
+impl Shard {
+    /// Opens a shard that exists or is about to be written first.
+    pub fn open(engine: Arc<Engine>, number: ShardNumber) -> Result<Shard, Error> {
+        let meta = match engine.get(Keyspace::Meta, &keys::meta::shard(number))? {
+            Some(v) => ShardMeta::decode(&v)?,
+            None => ShardMeta::default(),
+        };
+        Ok(Shard {
+            number,
+            engine,
+            state: Mutex::new(ShardState {
+                meta,
+                summary: None,
+            }),
+        })
+    }
+
+    pub fn meta(&self) -> ShardMeta {
+        self.state.lock().meta.clone()
+    }
+
+    pub fn file_bytes(&self) -> u64 {
+        self.engine.file_bytes(self.number)
+    }
+
+    /// A snapshot and counters of the same moment, and what `f` reads of the summary then.
+    pub fn view_with<T>(&self, f: impl Fn(&Summary) -> T) -> Result<(View, T), Error> {
+        loop {
+            let mut state = self.state.lock();
+            let snapshot = self.engine.snapshot();
+            // The writer publishes counters right after the engine's write; between the two the snapshot is ahead.
+            let stored = match snapshot.get(Keyspace::Meta, &keys::meta::shard(self.number))? {
+                Some(v) => ShardMeta::decode(&v)?,
+                None => ShardMeta::default(),
+            };
+            if stored.update_seq == state.meta.update_seq {
+                let summary = self.loaded(&mut state)?;
+                let t = f(summary);
+                let view = View {
+                    snapshot: Arc::new(snapshot),
+                    meta: state.meta.clone(),
+                };
+                return Ok((view, t));
+            }
+            drop(state);
+            std::thread::yield_now();
+        }
+    }
+
+    pub fn view(&self) -> Result<View, Error> {
+        Ok(self.view_with(|_| ())?.0)
+    }
+
+    /// Listed changes after `seq`.
+    pub fn count_after(&self, seq: u64) -> Result<u64, Error> {
+        let mut state = self.state.lock();
+        Ok(self.loaded(&mut state)?.seqs.count_after(seq))
+    }
+
+    pub(crate) fn loaded<'a>(&self, state: &'a mut ShardState) -> Result<&'a mut Summary, Error> {
+        if state.summary.is_none() {
+            let summary = self.load_summary(state.meta.update_seq)?;
+            state.summary = Some(Box::new(summary));
+        }
+        state
+            .summary
+            .as_deref_mut()
+            .ok_or(Error::Corrupt("summary"))
+    }
+
+    /// The saved summary, brought up to `update_seq` from by-seq.
+    fn load_summary(&self, update_seq: u64) -> Result<Summary, Error> {
+        let snapshot = self.engine.snapshot();
+        let mut summary = saved::load(&snapshot, self.number)?;
+        let mut rows = snapshot.iter(Keyspace::BySeq, self.number);
+        rows.seek(keys::seq_key(self.number, summary.saved_seq + 1));
+        while let (Some(k), Some(v)) = (rows.key(), rows.value()) {
+            let seq = keys::seq_of(k);
+            if seq > update_seq {
+                break;
+            }
+            let row = Row::decode(seq, v)?;
+            summary.apply(seq, row.id.as_bytes(), row.delta);
+            rows.next();
+        }
+        rows.status()?;
+        self.split_oversized(&mut summary, &snapshot)?;
+        Ok(summary)
+    }
+
+    /// Splits blocks that outgrew their size, along rows of `snapshot`, which must be the summary's own moment.
+    pub(crate) fn split_oversized(
+        &self,
+        summary: &mut Summary,
+        snapshot: &Snapshot,
+    ) -> Result<(), Error> {
+        if summary.ids.oversized.is_empty() {
+            return Ok(());
+        }
+        let ids = Arc::make_mut(&mut summary.ids);
+        for fence in std::mem::take(&mut ids.oversized) {
+            let index = ids.index_of(&fence);
+            let end = ids.blocks().get(index + 1).map(|b| b.fence.clone());
+            let parts = self.cut(snapshot, &fence, end.as_deref())?;
+            debug_assert_eq!(
+                parts.iter().map(|p| p.rows).sum::<u32>(),
+                ids.blocks()[index].rows
+            );
+            ids.split(&fence, parts);
+        }
+        Ok(())
+    }
+
+    fn cut(
+        &self,
+        snapshot: &Snapshot,
+        fence: &[u8],
+        end: Option<&[u8]>,
+    ) -> Result<Vec<Block>, Error> {
+        let new_block = |fence: &[u8]| Block {
+            fence: fence.into(),
+            live: 0,
+            rows: 0,
+        };
+        let mut parts = vec![];
+        let mut part = new_block(fence);
+        let mut it = IdIter::new(snapshot, self.number);
+        it.seek(fence);
+        while let Some((id, value)) = it.entry() {
+            if end.is_some_and(|e| id >= e) {
+                break;
+            }
+            if part.rows == crate::summary::BLOCK_ROWS_SPLIT {
+                parts.push(std::mem::replace(&mut part, new_block(id)));
+            }
+            part.rows += 1;
+            part.live += u32::from(!RecordHead::decode(value)?.deleted);
+            it.next();
+        }
+        it.status()?;
+        parts.push(part);
+        Ok(parts)
+    }
+
+    /// Reads a document's record.
+    pub fn record(&self, id: &str) -> Result<Option<Record>, Error> {
+        let key = keys::id_key(self.number, id.as_bytes());
+        match self.engine.get(Keyspace::ById, &key)? {
+            Some(v) => Ok(Some(Record::decode(&v)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Calls `f` with the head of the document's record and its winning body.
+    pub fn winner<R>(
+        &self,
+        id: &str,
+        f: impl FnOnce(&RecordHead<'_>, &[u8]) -> R,
+    ) -> Result<Option<R>, Error> {
+        let key = keys::id_key(self.number, id.as_bytes());
+        let mut f = Some(f);
+        loop {
+            let Some(v) = self.engine.get(Keyspace::ById, &key)? else {
+                return Ok(None);
+            };
+            let head = RecordHead::decode(&v)?;
+            let body_seq = match head.body {
+                Some((seq, _)) => seq,
+                None => Record::decode(&v)?
+                    .tree
+                    .winner()
+                    .map_or(head.seq, |w| w.revision.seq),
+            };
+            let found = self.with_body(body_seq, |body| f.take().map(|f| f(&head, body)))?;
+            if let Some(r) = found.flatten() {
+                return Ok(Some(r));
+            }
+            // Updated and compacted away since the record was read: read it again, unless it did not move.
+            let moved = match self.engine.get(Keyspace::ById, &key)? {
+                Some(again) => *again != *v,
+                None => true,
+            };
+            if !moved {
+                return Err(Error::Corrupt("document body"));
+            }
+        }
+    }
+
+    /// The body that the change at `seq` brought; `None` when compaction removed it.
+    pub fn body(&self, seq: u64) -> Result<Option<Vec<u8>>, Error> {
+        self.with_body(seq, |b| b.to_vec())
+    }
+
+    /// Whether the body that the change at `seq` brought is still there.
+    pub fn has_body(&self, seq: u64) -> Result<bool, Error> {
+        Ok(self.with_body(seq, |_| ())?.is_some())
+    }
+
+    fn with_body<R>(&self, seq: u64, f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Error> {
+        let key = keys::seq_key(self.number, seq);
+        let Some(v) = self.engine.get(Keyspace::BySeq, &key)? else {
+            return Ok(None);
+        };
+        match Row::decode(seq, &v)?.body {
+            Body::Inline(b) => Ok(Some(f(b))),
+            Body::External { .. } => match self.engine.get(Keyspace::Bodies, &key)? {
+                Some(b) => Ok(Some(f(&b))),
+                None => Ok(None),
+            },
+            Body::None => Ok(None),
+        }
+    }
+
+    /// A local document: its revision number and body.
+    pub fn local(&self, id: &str) -> Result<Option<(u64, Vec<u8>)>, Error> {
+        let key = keys::id_key(self.number, id.as_bytes());
+        match self.engine.get(Keyspace::Local, &key)? {
+            Some(v) => Ok(Some(decode_local(&v)?)),
+            None => Ok(None),
+        }
+    }
+}
+
+pub fn decode_local(value: &[u8]) -> Result<(u64, Vec<u8>), Error> {
+    let mut r = crate::varint::Reader::new(value, "local document");
+    let rev = r.varint()?;
+    Ok((rev, r.rest.to_vec()))
+}
+
+/// Rows of by-id of one shard, in the order of ids.
+pub struct IdIter<'a> {
+    raw: DBRawIterator<'a>,
+    shard: ShardNumber,
+}
+
+impl<'a> IdIter<'a> {
+    pub fn new(snapshot: &'a Snapshot, shard: ShardNumber) -> Self {
+        Self::over(snapshot, Keyspace::ById, shard)
+    }
+
+    /// The same over local documents.
+    pub fn local(snapshot: &'a Snapshot, shard: ShardNumber) -> Self {
+        Self::over(snapshot, Keyspace::Local, shard)
+    }
+
+    fn over(snapshot: &'a Snapshot, k: Keyspace, shard: ShardNumber) -> Self {
+        IdIter {
+            raw: snapshot.iter(k, shard),
+            shard,
+        }
+    }
+
+    /// First id at or after `id`.
+    pub fn seek(&mut self, id: &[u8]) {
+        self.raw.seek(keys::id_key(self.shard, id));
+    }
+
+    /// Last id at or before `id`.
+    pub fn seek_for_prev(&mut self, id: &[u8]) {
+        self.raw.seek_for_prev(keys::id_key(self.shard, id));
+    }
+
+    pub fn seek_to_last(&mut self) {
+        self.raw.seek_to_last();
+    }
+
+    /// The id and stored value here; `None` past either end.
+    pub fn entry(&self) -> Option<(&[u8], &[u8])> {
+        let (k, v) = (self.raw.key()?, self.raw.value()?);
+        Some((&k[keys::SHARD_LEN..], v))
+    }
+
+    pub fn next(&mut self) {
+        self.raw.next();
+    }
+
+    pub fn prev(&mut self) {
+        self.raw.prev();
+    }
+
+    pub fn status(&self) -> Result<(), Error> {
+        Ok(self.raw.status()?)
+    }
+}
+
+/// Rows of by-seq that list their document, in either direction.
+pub struct ChangeIter<'a> {
+    rows: DBRawIterator<'a>,
+    superseded: DBRawIterator<'a>,
+    shard: ShardNumber,
+    descending: bool,
+}
+
+impl<'a> ChangeIter<'a> {
+    /// Starts after `seq` ascending, or at `seq` descending.
+    pub fn new(snapshot: &'a Snapshot, shard: ShardNumber, seq: u64, descending: bool) -> Self {
+        let mut it = ChangeIter {
+            rows: snapshot.iter(Keyspace::BySeq, shard),
+            superseded: snapshot.iter(Keyspace::Superseded, shard),
+            shard,
+            descending,
+        };
+        if descending {
+            it.rows.seek_for_prev(keys::seq_key(shard, seq));
+            it.superseded.seek_for_prev(keys::seq_key(shard, seq));
+        } else {
+            it.rows.seek(keys::seq_key(shard, seq + 1));
+            it.superseded.seek(keys::seq_key(shard, seq + 1));
+        }
+        it.skip_superseded();
+        it
+    }
+
+    fn skip_superseded(&mut self) {
+        while let Some(row) = self.rows.key() {
+            let row = keys::seq_of(row);
+            let Some(dead) = self.superseded.key() else {
+                return;
+            };
+            let dead = keys::seq_of(dead);
+            let behind = if self.descending { dead > row } else { dead < row };
+            if dead == row {
+                step(&mut self.rows, self.descending);
+                step(&mut self.superseded, self.descending);
+            } else if behind {
+                // A run of markers whose rows are gone, or far behind: jump.
+                let key = keys::seq_key(self.shard, row);
+                if self.descending {
+                    self.superseded.seek_for_prev(key);
+                } else {
+                    self.superseded.seek(key);
+                }
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// The seq and stored row here; `None` at the end.
+    pub fn entry(&self) -> Option<(u64, &[u8])> {
+        Some((keys::seq_of(self.rows.key()?), self.rows.value()?))
+    }
+
+    pub fn next(&mut self) {
+        step(&mut self.rows, self.descending);
+        self.skip_superseded();
+    }
+
+    pub fn status(&self) -> Result<(), Error> {
+        self.rows.status()?;
+        Ok(self.superseded.status()?)
+    }
+}
+
+fn step(it: &mut DBRawIterator<'_>, descending: bool) {
+    if descending {
+        it.prev();
+    } else {
+        it.next();
+    }
+}
+
+/// Offsets, ranks and bodies over one shard's view.
+impl View {
+    /// Calls `f` with the body that the change at `seq` brought, as of this view.
+    pub fn with_body<R>(
+        &self,
+        shard: &Shard,
+        seq: u64,
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, Error> {
+        let key = keys::seq_key(shard.number, seq);
+        let Some(v) = self.snapshot.get(Keyspace::BySeq, &key)? else {
+            return Ok(None);
+        };
+        match Row::decode(seq, &v)?.body {
+            Body::Inline(b) => Ok(Some(f(b))),
+            Body::External { .. } => Ok(self
+                .snapshot
+                .get(Keyspace::Bodies, &key)?
+                .map(|b| f(&b))),
+            Body::None => Ok(None),
+        }
+    }
+
+    /// The stored record of a document, as of this view.
+    pub fn record_value(&self, shard: &Shard, id: &str) -> Result<Option<Vec<u8>>, Error> {
+        self.value(Keyspace::ById, shard, id)
+    }
+
+    /// The stored local document, as of this view.
+    pub fn local(&self, shard: &Shard, id: &str) -> Result<Option<Vec<u8>>, Error> {
+        self.value(Keyspace::Local, shard, id)
+    }
+
+    fn value(&self, k: Keyspace, shard: &Shard, id: &str) -> Result<Option<Vec<u8>>, Error> {
+        let key = keys::id_key(shard.number, id.as_bytes());
+        Ok(self.snapshot.get(k, &key)?.map(|v| v.to_vec()))
+    }
+
+    /// The record of a document, as of this view.
+    pub fn record(&self, shard: &Shard, id: &str) -> Result<Option<Record>, Error> {
+        match self.record_value(shard, id)? {
+            Some(v) => Ok(Some(Record::decode(&v)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Live documents with ids before `id`.
+    pub fn rank(&self, shard: &Shard, blocks: &IdBlocks, id: &[u8]) -> Result<u64, Error> {
+        let i = blocks.index_of(id);
+        let mut rank = blocks.live_before(i);
+        let mut it = IdIter::new(&self.snapshot, shard.number);
+        it.seek(&blocks.blocks()[i].fence);
+        while let Some((at, value)) = it.entry() {
+            if at >= id {
+                break;
+            }
+            rank += u64::from(!RecordHead::decode(value)?.deleted);
+            it.next();
+        }
+        it.status()?;
+        Ok(rank)
+    }
+}
+
+/// The summary's stored form: `b<fence>` a block, `c<chunk>` a chunk of seqs, `s` the seq they stand for.
+pub(crate) mod saved {
+    use rocksdb::WriteBatch;
+
+    use super::*;
+    use crate::varint::{Reader, put};
+
+    const SEQ: u8 = b's';
+    const BLOCK: u8 = b'b';
+    const CHUNK: u8 = b'c';
+
+    pub fn load(snapshot: &Snapshot, shard: ShardNumber) -> Result<Summary, Error> {
+        let mut summary = Summary::default();
+        let mut blocks = vec![];
+        let mut it = snapshot.iter(Keyspace::Summary, shard);
+        it.seek_to_first();
+        while let (Some(k), Some(v)) = (it.key(), it.value()) {
+            let (kind, rest) = k[keys::SHARD_LEN..]
+                .split_first()
+                .ok_or(Error::Corrupt("summary key"))?;
+            let mut r = Reader::new(v, "summary");
+            match *kind {
+                SEQ => summary.saved_seq = r.varint()?,
+                BLOCK => blocks.push(Block {
+                    fence: rest.into(),
+                    live: r.varint()? as u32,
+                    rows: r.varint()? as u32,
+                }),
+                CHUNK => {
+                    let n = rest.try_into().map_err(|_| r.corrupt())?;
+                    summary.seqs.load_chunk(u64::from_be_bytes(n), v);
+                }
+                _ => return Err(r.corrupt()),
+            }
+            it.next();
+        }
+        it.status()?;
+        summary.ids = Arc::new(IdBlocks::from_stored(blocks));
+        Ok(summary)
+    }
+
+    /// Adds to `batch` what changed since the last save, as of `seq`.
+    pub fn save(
+        engine: &Engine,
+        shard: ShardNumber,
+        summary: &mut Summary,
+        seq: u64,
+        batch: &mut WriteBatch,
+    ) {
+        let cf = engine.cf(Keyspace::Summary);
+        let key = |kind: u8, rest: &[u8]| {
+            let mut k = keys::id_key(shard, &[kind]);
+            k.extend_from_slice(rest);
+            k
+        };
+        for b in Arc::make_mut(&mut summary.ids).take_dirty() {
+            let mut v = Vec::with_capacity(8);
+            put(u64::from(b.live), &mut v);
+            put(u64::from(b.rows), &mut v);
+            batch.put_cf(cf, key(BLOCK, &b.fence), v);
+        }
+        for (n, bytes) in summary.seqs.take_dirty() {
+            let k = key(CHUNK, &n.to_be_bytes());
+            if bytes.is_empty() {
+                batch.delete_cf(cf, k);
+            } else {
+                batch.put_cf(cf, k, bytes);
+            }
+        }
+        let mut v = Vec::with_capacity(10);
+        put(seq, &mut v);
+        batch.put_cf(cf, key(SEQ, &[]), v);
+        summary.saved_seq = seq;
+        const { assert!(CHUNK_SEQS.is_multiple_of(64)) };
+    }
+}

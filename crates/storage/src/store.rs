@@ -1,0 +1,223 @@
+//! The node's store: all shards of all databases in one engine, and the catalogue of databases.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use rocksdb::WriteBatch;
+use rocksdb::checkpoint::Checkpoint;
+
+use crate::Error;
+use crate::commit::{Committer, OnCommit, Put};
+use crate::engine::{Engine, Keyspace, Snapshot, StoreOptions};
+use crate::keys::{self, ShardNumber, meta};
+use crate::shard::Shard;
+
+/// Format of everything in the store; a store of another format is refused.
+const FORMAT: &[u8] = b"settee 1";
+/// A dropped shard with fewer rows in a keyspace than this is deleted row by row: range deletions slow readers.
+const DROP_ROWS_SINGLY: usize = 1_000;
+
+pub struct Store {
+    engine: Arc<Engine>,
+    pub committer: Committer,
+    next_shard: Mutex<ShardNumber>,
+    dropped: Mutex<Vec<ShardNumber>>,
+    closing: AtomicBool,
+}
+
+impl Store {
+    /// Opens the store in `path`, creating it when absent.
+    pub fn open(path: &Path, options: &StoreOptions, on_commit: OnCommit) -> Result<Store, Error> {
+        let engine = Engine::open(path, options)?;
+        check_format(&engine, path)?;
+        let next_shard = match engine.get(Keyspace::Meta, meta::NEXT_SHARD)? {
+            Some(v) => u32::from_be_bytes(
+                (*v).try_into()
+                    .map_err(|_| Error::Corrupt("shard number"))?,
+            ),
+            None => 1,
+        };
+        let committer = Committer::start(engine.clone(), options.reserve_bytes, on_commit)
+            .map_err(|e| Error::Directory {
+                path: path.into(),
+                reason: e.to_string(),
+            })?;
+        let dropped = dropped_shards(&engine)?;
+        Ok(Store {
+            engine,
+            committer,
+            next_shard: Mutex::new(next_shard),
+            dropped: Mutex::new(dropped),
+            closing: AtomicBool::new(false),
+        })
+    }
+
+    pub fn shard(&self, number: ShardNumber) -> Result<Shard, Error> {
+        Shard::open(self.engine.clone(), number)
+    }
+
+    /// Numbers for new shards, and the put that reserves them, to be written with their database's record.
+    pub fn new_shards(&self, n: u32) -> (Vec<ShardNumber>, Put) {
+        let mut next = self.next_shard.lock();
+        let numbers = (*next..*next + n).collect();
+        *next += n;
+        let value = next.to_be_bytes().to_vec();
+        (
+            numbers,
+            (Keyspace::Meta, meta::NEXT_SHARD.to_vec(), Some(value)),
+        )
+    }
+
+    /// The records of all databases, by name.
+    pub fn databases(&self) -> Result<Vec<(String, Vec<u8>)>, Error> {
+        let snapshot = self.engine.snapshot();
+        let mut it = snapshot.iter_all(Keyspace::Meta);
+        let mut all = vec![];
+        it.seek([meta::DATABASE]);
+        while let (Some(k), Some(v)) = (it.key(), it.value()) {
+            let Some((&meta::DATABASE, name)) = k.split_first() else {
+                break;
+            };
+            let name = std::str::from_utf8(name).map_err(|_| Error::Corrupt("database name"))?;
+            all.push((name.to_owned(), v.to_vec()));
+            it.next();
+        }
+        it.status()?;
+        Ok(all)
+    }
+
+    /// The put that writes a database's record.
+    pub fn put_database(name: &str, record: Vec<u8>) -> Put {
+        (Keyspace::Meta, meta::database(name), Some(record))
+    }
+
+    /// The puts that drop a database: its record goes at once, its rows in the background.
+    pub fn drop_database(name: &str, shards: &[ShardNumber]) -> Vec<Put> {
+        let mut puts = vec![(Keyspace::Meta, meta::database(name), None)];
+        for &n in shards {
+            puts.push((Keyspace::Meta, meta::dropped(n).to_vec(), Some(vec![])));
+            puts.push((Keyspace::Meta, meta::shard(n).to_vec(), None));
+        }
+        puts
+    }
+
+    /// Notes shards whose drop was committed, for `reap`.
+    pub fn note_dropped(&self, shards: &[ShardNumber]) {
+        self.dropped.lock().extend(shards);
+    }
+
+    /// Removes the rows of dropped shards. Blocking; meant for a background thread. Returns how many shards went.
+    pub fn reap(&self) -> Result<usize, Error> {
+        let mut n = 0;
+        while !self.closing.load(Ordering::Relaxed) {
+            let Some(shard) = self.dropped.lock().pop() else {
+                break;
+            };
+            self.reap_shard(shard)?;
+            n += 1;
+        }
+        Ok(n)
+    }
+
+    fn reap_shard(&self, shard: ShardNumber) -> Result<(), Error> {
+        let snapshot = self.engine.snapshot();
+        let (start, end) = (shard.to_be_bytes(), keys::shard_end(shard));
+        for k in Keyspace::SHARDED {
+            let cf = self.engine.cf(k);
+            let mut wb = WriteBatch::default();
+            let mut it = snapshot.iter(k, shard);
+            it.seek_to_first();
+            while let Some(key) = it.key() {
+                if wb.len() >= DROP_ROWS_SINGLY {
+                    break;
+                }
+                wb.delete_cf(cf, key);
+                it.next();
+            }
+            if wb.is_empty() {
+                continue;
+            }
+            let large = it.valid();
+            if large {
+                wb.clear();
+                wb.delete_range_cf(cf, &start[..], &end[..]);
+            }
+            self.engine.write(wb, false)?;
+            if large {
+                self.engine
+                    .db
+                    .compact_range_cf(cf, Some(&start[..]), Some(&end[..]));
+            }
+        }
+        let mut wb = WriteBatch::default();
+        wb.delete_cf(self.engine.cf(Keyspace::Meta), meta::dropped(shard));
+        self.engine.write(wb, false)
+    }
+
+    /// Copies the store as it is now to `target`, which must not exist; files are linked where the file system can.
+    /// Writes go on meanwhile.
+    pub fn backup(&self, target: &Path) -> Result<(), Error> {
+        self.committer
+            .sync()
+            .blocking_recv()
+            .map_err(|_| Error::Closed)??;
+        let checkpoint = Checkpoint::new(&self.engine.db)?;
+        Ok(checkpoint.create_checkpoint(target)?)
+    }
+
+    pub fn snapshot(&self) -> Snapshot {
+        self.engine.snapshot()
+    }
+
+    pub fn memtable_bytes(&self) -> u64 {
+        self.engine.memtable_bytes()
+    }
+
+    pub fn block_cache_bytes(&self) -> u64 {
+        self.engine.cache.get_usage() as u64
+    }
+
+    /// Stops the writer after what is queued.
+    pub fn close(&self) {
+        self.closing.store(true, Ordering::Relaxed);
+        self.committer.close();
+    }
+}
+
+fn check_format(engine: &Engine, path: &Path) -> Result<(), Error> {
+    let found = engine
+        .get(Keyspace::Meta, meta::FORMAT)?
+        .map(|v| v.to_vec());
+    match found {
+        None => {
+            let mut wb = WriteBatch::default();
+            wb.put_cf(engine.cf(Keyspace::Meta), meta::FORMAT, FORMAT);
+            engine.write(wb, true)
+        }
+        Some(f) if f == FORMAT => Ok(()),
+        Some(f) => Err(Error::Directory {
+            path: path.into(),
+            reason: format!(
+                "written in format '{}', this version reads '{}'",
+                String::from_utf8_lossy(&f),
+                String::from_utf8_lossy(FORMAT)
+            ),
+        }),
+    }
+}
+
+fn dropped_shards(engine: &Arc<Engine>) -> Result<Vec<ShardNumber>, Error> {
+    let snapshot = engine.snapshot();
+    let mut it = snapshot.iter_all(Keyspace::Meta);
+    let mut all = vec![];
+    it.seek([meta::DROPPED]);
+    while let Some((&meta::DROPPED, n)) = it.key().and_then(<[u8]>::split_first) {
+        let n = n.try_into().map_err(|_| Error::Corrupt("dropped shard"))?;
+        all.push(u32::from_be_bytes(n));
+        it.next();
+    }
+    it.status()?;
+    Ok(all)
+}

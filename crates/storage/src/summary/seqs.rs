@@ -1,0 +1,115 @@
+//! Which seqs list a document now: a bit each, counted by chunk.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Seqs of one chunk.
+pub const CHUNK_SEQS: u64 = 4096;
+const WORDS: usize = (CHUNK_SEQS / 64) as usize;
+
+#[derive(Clone, Debug, Default)]
+struct Chunk {
+    bits: Vec<u64>,
+    count: u32,
+}
+
+impl Chunk {
+    fn change(&mut self, bit: usize, on: bool) {
+        let word = bit / 64;
+        if self.bits.len() <= word {
+            self.bits.resize(word + 1, 0);
+        }
+        let mask = 1 << (bit % 64);
+        let was = self.bits[word] & mask != 0;
+        if on && !was {
+            self.bits[word] |= mask;
+            self.count += 1;
+        } else if !on && was {
+            self.bits[word] &= !mask;
+            self.count -= 1;
+        }
+    }
+
+    /// Set bits at `from` and above.
+    fn count_from(&self, from: usize) -> u64 {
+        let word = from / 64;
+        let Some(first) = self.bits.get(word) else {
+            return 0;
+        };
+        let head = (first >> (from % 64)).count_ones();
+        let tail: u32 = self.bits[word + 1..].iter().map(|w| w.count_ones()).sum();
+        u64::from(head + tail)
+    }
+}
+
+/// The listed seqs of one shard.
+#[derive(Clone, Debug, Default)]
+pub struct SeqBits {
+    chunks: BTreeMap<u64, Chunk>,
+    total: u64,
+    dirty: BTreeSet<u64>,
+}
+
+impl SeqBits {
+    pub fn add(&mut self, seq: u64) {
+        self.change(seq, true);
+    }
+
+    pub fn remove(&mut self, seq: u64) {
+        self.change(seq, false);
+    }
+
+    fn change(&mut self, seq: u64, on: bool) {
+        let n = seq / CHUNK_SEQS;
+        let chunk = self.chunks.entry(n).or_default();
+        let before = chunk.count;
+        chunk.change((seq % CHUNK_SEQS) as usize, on);
+        self.total = self.total + u64::from(chunk.count) - u64::from(before);
+        if chunk.count == 0 {
+            self.chunks.remove(&n);
+        }
+        self.dirty.insert(n);
+    }
+
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Listed seqs greater than `seq`.
+    pub fn count_after(&self, seq: u64) -> u64 {
+        let from = seq + 1;
+        let n = from / CHUNK_SEQS;
+        let mut sum = 0;
+        for (&i, chunk) in self.chunks.range(n..) {
+            sum += if i == n {
+                chunk.count_from((from % CHUNK_SEQS) as usize)
+            } else {
+                u64::from(chunk.count)
+            };
+        }
+        sum
+    }
+
+    /// Stored form of the chunks that changed since the last call; empty for a chunk with nothing set.
+    pub fn take_dirty(&mut self) -> Vec<(u64, Vec<u8>)> {
+        std::mem::take(&mut self.dirty)
+            .into_iter()
+            .map(|n| {
+                let bytes = self.chunks.get(&n).map_or(Vec::new(), |c| {
+                    c.bits.iter().flat_map(|w| w.to_le_bytes()).collect()
+                });
+                (n, bytes)
+            })
+            .collect()
+    }
+
+    pub fn load_chunk(&mut self, n: u64, bytes: &[u8]) {
+        let bits: Vec<u64> = bytes
+            .chunks_exact(8)
+            .take(WORDS)
+            .map(|c| u64::from_le_bytes(c.try_into().unwrap_or_default()))
+            .collect();
+        let count = bits.iter().map(|w| w.count_ones()).sum();
+        self.total += u64::from(count);
+        self.chunks.insert(n, Chunk { bits, count });
+    }
+}

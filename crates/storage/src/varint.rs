@@ -1,0 +1,70 @@
+//! LEB128 unsigned integers, the building block of every stored value.
+
+use crate::Error;
+
+pub fn put(mut v: u64, out: &mut Vec<u8>) {
+    while v >= 0x80 {
+        out.push(v as u8 | 0x80);
+        v >>= 7;
+    }
+    out.push(v as u8);
+}
+
+/// A reader over a stored value; running off its end is corruption, not a panic.
+pub struct Reader<'a> {
+    pub rest: &'a [u8],
+    what: &'static str,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(rest: &'a [u8], what: &'static str) -> Self {
+        Reader { rest, what }
+    }
+
+    pub fn corrupt(&self) -> Error {
+        Error::Corrupt(self.what)
+    }
+
+    pub fn byte(&mut self) -> Result<u8, Error> {
+        let (&b, rest) = self.rest.split_first().ok_or(self.corrupt())?;
+        self.rest = rest;
+        Ok(b)
+    }
+
+    pub fn varint(&mut self) -> Result<u64, Error> {
+        let mut v = 0u64;
+        for shift in (0..64).step_by(7) {
+            let b = self.byte()?;
+            v |= u64::from(b & 0x7f) << shift;
+            if b < 0x80 {
+                return Ok(v);
+            }
+        }
+        Err(self.corrupt())
+    }
+
+    pub fn bytes(&mut self, n: usize) -> Result<&'a [u8], Error> {
+        if n > self.rest.len() {
+            return Err(self.corrupt());
+        }
+        let (a, b) = self.rest.split_at(n);
+        self.rest = b;
+        Ok(a)
+    }
+
+    /// Bytes preceded by their length.
+    pub fn slice(&mut self) -> Result<&'a [u8], Error> {
+        let n = self.varint()? as usize;
+        self.bytes(n)
+    }
+
+    pub fn str(&mut self) -> Result<&'a str, Error> {
+        let b = self.slice()?;
+        std::str::from_utf8(b).map_err(|_| self.corrupt())
+    }
+}
+
+pub fn put_slice(b: &[u8], out: &mut Vec<u8>) {
+    put(b.len() as u64, out);
+    out.extend_from_slice(b);
+}

@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# Installs what a fresh Debian 12 lacks to build, run and test Settee. Does nothing, quickly and
+# quietly, when nothing is missing.
+#
+#   scripts/setup.sh          what `make serve` needs: a C++ toolchain, libclang, Rust
+#   scripts/setup.sh test     and what `make test` needs besides: Node, npm, Python with venv, curl
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/env.sh
+
+rust_wanted=$(sed -n 's/^rust-version *= *"\(.*\)"/\1/p' Cargo.toml | head -n 1)
+purpose=${1:-serve}
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+die() { say "$*"; exit 1; }
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"
+  elif command -v sudo >/dev/null 2>&1; then sudo "$@"
+  else die "needs root for: $* (run as root, or install sudo)"
+  fi
+}
+
+apt_updated=
+apt_update_once() {
+  [ -n "$apt_updated" ] && return
+  as_root apt-get update -qq </dev/null >&2
+  apt_updated=1
+}
+
+apt_install() {
+  command -v apt-get >/dev/null 2>&1 || die "please install: $* (no apt-get here)"
+  say "installing $*"
+  apt_update_once
+  as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -qq --no-install-recommends "$@" </dev/null >&2
+}
+
+has_command() { command -v "$1" >/dev/null 2>&1; }
+has_libclang() { compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null || compgen -G '/usr/lib/*/libclang*.so*' >/dev/null; }
+has_venv() { python3 -c 'import ensurepip, venv' >/dev/null 2>&1; }
+
+# Packages are asked for by what is missing, so that a toolchain that came from elsewhere than
+# Debian (pyenv, a newer Node) is left alone.
+missing_packages() {
+  has_command c++ && has_command make || echo build-essential
+  has_command clang || echo clang
+  has_libclang || echo libclang-dev
+  has_command cmake || echo cmake
+  has_command pkg-config || echo pkg-config
+  [ -e /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates
+  [ "$purpose" = test ] || return 0
+  has_command curl || echo curl
+  has_command python3 || echo python3
+  has_command python3 && has_venv || echo python3-venv
+  has_command node || echo nodejs
+  has_command npm || echo npm
+  has_command mount || echo mount
+}
+
+rust_version() { cargo --version 2>/dev/null | sed -n 's/^cargo \([0-9.]*\).*/\1/p'; }
+at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
+rust_is_new_enough() { local have; have=$(rust_version); [ -n "$have" ] && at_least "$have" "$rust_wanted"; }
+
+ensure_rust() {
+  rust_is_new_enough && return
+  local have; have=$(rust_version)
+  say "Rust $rust_wanted or newer is needed; here is ${have:-none}"
+  if ! has_command rustup; then
+    apt_update_once
+    # Debian 12 itself has no rustup; Debian 13 and the backports do.
+    if apt-cache show rustup >/dev/null 2>&1; then apt_install rustup
+    else die "this system has no package 'rustup': install Rust $rust_wanted or newer from the Rust project's own page (rustup), then run this again"
+    fi
+    hash -r
+  fi
+  say "installing Rust's stable toolchain with rustup"
+  rustup toolchain install stable --profile minimal --component rustfmt,clippy </dev/null >&2 \
+    || die "rustup could not install the stable toolchain"
+  rustup default stable >&2
+  hash -r
+  rust_is_new_enough || die "cargo is still $(rust_version) after the install: is an older cargo earlier in PATH? ($(command -v cargo))"
+}
+
+ensure_rust_component() {
+  cargo "$1" --version >/dev/null 2>&1 && return
+  has_command rustup || die "cargo $1 is missing: install Rust's component '$2'"
+  say "installing Rust's component $2"
+  rustup component add "$2" </dev/null >&2
+}
+
+mapfile -t packages < <(missing_packages)
+[ "${#packages[@]}" -eq 0 ] || apt_install "${packages[@]}"
+ensure_rust
+if [ "$purpose" = test ]; then
+  ensure_rust_component fmt rustfmt
+  ensure_rust_component clippy clippy
+fi
+mkdir -p "$CARGO_TARGET_DIR"

@@ -1,0 +1,33 @@
+// How a Node client script says what worked.
+const { isDeepStrictEqual } = require('node:util');
+
+const url = process.env.SETTEE_URL;
+const [name, password] = process.env.SETTEE_ADMIN.split(/:(.*)/s);
+const urlWithAdmin = url.replace('://', `://${name}:${encodeURIComponent(password)}@`);
+
+function check(what, ok, detail = '') {
+  console.log(ok ? `ok ${what}` : `not ok ${what}: ${JSON.stringify(detail)}`);
+}
+
+function equal(what, actual, expected) {
+  check(what, isDeepStrictEqual(actual, expected), { expected, actual });
+}
+
+/** The promise must fail with this status, and with CouchDB's `error` when one is named. */
+async function fails(what, promise, status, error) {
+  try {
+    check(what, false, { succeeded: await promise });
+  } catch (thrown) {
+    const got = thrown.statusCode ?? thrown.status;
+    check(what, got === status && (!error || thrown.error === error || thrown.name === error), { status: got, error: thrown.error, message: thrown.message });
+  }
+}
+
+function run(main) {
+  main().then(() => console.log('done'), (thrown) => {
+    console.error(thrown);
+    process.exitCode = 1;
+  });
+}
+
+module.exports = { url, name, password, urlWithAdmin, check, equal, fails, run };

@@ -1,0 +1,142 @@
+// nano, the official CouchDB client for Node.
+const Nano = require('nano');
+const { url, name, password, urlWithAdmin, check, equal, fails, run } = require('./checks.cjs');
+
+const DB = 'client-nano';
+const ids = (list) => list.rows.map((row) => row.id);
+
+run(async () => {
+  const nano = Nano(urlWithAdmin);
+  equal('info', (await nano.info()).couchdb, 'Welcome');
+  equal('uuids', (await nano.uuids(3)).uuids.map((uuid) => uuid.length), [32, 32, 32]);
+  equal('create a database', (await nano.db.create(DB)).ok, true);
+  await fails('create it again', nano.db.create(DB), 412, 'file_exists');
+  check('list databases', (await nano.db.list()).includes(DB));
+  await fails('open a missing one', nano.db.get('client-nano-none'), 404, 'not_found');
+  await fails('a wrong password', Nano(url.replace('://', `://${name}:wrong@`)).db.list(), 401, 'unauthorized');
+
+  const db = nano.use(DB);
+  await documents(db);
+  await bulk(db);
+  await lists(db);
+  await revisions(db);
+  await feeds(db);
+  await security(nano, db);
+  await session();
+  equal('compact', (await nano.db.compact(DB)).ok, true);
+  equal('delete the database', (await nano.db.destroy(DB)).ok, true);
+});
+
+async function documents(db) {
+  const first = await db.insert({ name: 'Jöhn 🙂', ratio: 1.5 }, 'rabbit');
+  equal('insert', [first.ok, first.id, first.rev.slice(0, 2)], [true, 'rabbit', '1-']);
+  equal('get', (await db.get('rabbit')).name, 'Jöhn 🙂');
+  const second = await db.insert({ _id: 'rabbit', _rev: first.rev, name: 'Peter' });
+  equal('update', (await db.get('rabbit')).name, 'Peter');
+  await fails('conflict', db.insert({ _id: 'rabbit', _rev: first.rev }), 409, 'conflict');
+  await fails('get a missing document', db.get('none'), 404, 'not_found');
+  const head = await db.head('rabbit');
+  equal('head', head.etag, `"${second.rev}"`);
+  equal('insert without an id', (await db.insert({ a: 1 })).id.length, 32);
+  await db.insert({ slash: true }, 'a/b c+d');
+  equal('an id with a slash, a space and a plus', (await db.get('a/b c+d')).slash, true);
+  equal('batch=ok', (await db.insert({ batched: true }, { docName: 'batched', batch: 'ok' })).ok, true);
+  equal('copy', (await db.server.request({ db: DB, doc: 'rabbit', method: 'COPY', headers: { Destination: 'hare' } })).ok, true);
+  const hare = await db.get('hare');
+  equal('delete', (await db.destroy('hare', hare._rev)).ok, true);
+  await fails('get a deleted document', db.get('hare'), 404, 'not_found');
+  await fails('an illegal id', db.insert({}, '_nope'), 400);
+}
+
+async function bulk(db) {
+  const docs = Array.from({ length: 50 }, (_, n) => ({ _id: `bulk-${String(n).padStart(3, '0')}`, n }));
+  equal('bulk', (await db.bulk({ docs })).filter((row) => row.ok).length, 50);
+  const again = await db.bulk({ docs: [{ _id: 'bulk-000' }, { _id: 'bulk-new' }] });
+  equal('bulk with a conflict', [again[0].error, again[1].ok], ['conflict', true]);
+  const fetched = await db.fetch({ keys: ['bulk-001', 'none', 'bulk-002'] });
+  equal('fetch', fetched.rows.map((row) => row.doc?.n ?? row.error), [1, 'not_found', 2]);
+  const revs = await db.fetchRevs({ keys: ['bulk-001'] });
+  equal('fetch revisions', revs.rows[0].value.rev.slice(0, 2), '1-');
+  const got = await db.server.request({ db: DB, path: '_bulk_get', method: 'post', body: { docs: [{ id: 'bulk-003' }, { id: 'none' }] } });
+  equal('bulk_get', got.results.map((row) => Object.keys(row.docs[0])[0]), ['ok', 'error']);
+}
+
+async function lists(db) {
+  equal('list a range', ids(await db.list({ startkey: 'bulk-010', endkey: 'bulk-013', inclusive_end: false })), ['bulk-010', 'bulk-011', 'bulk-012']);
+  const whole = await db.list({ include_docs: true });
+  equal('list counts', whole.total_rows, whole.rows.length);
+  const paged = [];
+  for (let skip = 0; ; skip += 7) {
+    const page = await db.list({ limit: 7, skip });
+    equalQuietly('offset', page.offset, Math.min(skip, whole.total_rows));
+    if (!page.rows.length) break;
+    paged.push(...ids(page));
+  }
+  equal('paging', paged, ids(whole));
+  equal('descending', ids(await db.list({ descending: true })), ids(whole).reverse());
+  const info = await db.info();
+  equal('info', [info.db_name, info.doc_count], [DB, whole.total_rows]);
+}
+
+function equalQuietly(what, actual, expected) {
+  if (actual !== expected) equal(what, actual, expected);
+}
+
+async function revisions(db) {
+  const request = (path, method, body, qs) => db.server.request({ db: DB, path, method, body, qs });
+  const ancestor = 'a'.repeat(32);
+  const graft = (hash, value) => ({ _id: 'forked', _rev: `2-${hash}`, _revisions: { start: 2, ids: [hash, ancestor] }, value });
+  const low = '1'.repeat(32);
+  const high = 'f'.repeat(32);
+  equal('new_edits=false', await db.bulk({ new_edits: false, docs: [graft(low, 'low'), graft(high, 'high')] }), []);
+  const winner = await db.get('forked', { conflicts: true, revs: true });
+  equal('the winner', [winner.value, winner._conflicts], ['high', [`2-${low}`]]);
+  equal('revs', winner._revisions, { start: 2, ids: [high, ancestor] });
+  const open = await db.get('forked', { open_revs: 'all' });
+  const values = Array.isArray(open) ? open.map((row) => row.ok.value).sort() : String(open).match(/"value":"(\w+)"/g).sort();
+  equal('open_revs', values.length, 2);
+  const diff = await request('_revs_diff', 'post', { forked: [`2-${low}`, '3-x'] });
+  equal('revs_diff', diff.forked.missing, ['3-x']);
+  await request('_local/checkpoint', 'put', { seq: 7 });
+  equal('local document', (await request('_local/checkpoint')).seq, 7);
+}
+
+async function feeds(db) {
+  const start = await db.changes({ limit: 5 });
+  equal('changes', start.results.length, 5);
+  const rest = await db.changes({ since: start.last_seq });
+  equal('changes since', rest.results.length + 5, (await db.changes()).results.length);
+  const seen = [];
+  await new Promise((resolve, reject) => {
+    const deadline = setTimeout(() => reject(new Error(`only ${seen.length} live changes`)), 30_000);
+    db.changesReader.start({ since: rest.last_seq, includeDocs: true, timeout: 5000 })
+      .on('change', (change) => {
+        seen.push(change.id);
+        if (seen.length < 3) return;
+        clearTimeout(deadline);
+        db.changesReader.stop();
+        resolve();
+      })
+      .on('error', reject);
+    (async () => {
+      for (const n of [1, 2, 3]) await db.insert({ n }, `live-${n}`);
+    })().catch(reject);
+  });
+  equal('changes live', seen.slice(0, 3), ['live-1', 'live-2', 'live-3']);
+}
+
+async function security(nano, db) {
+  const wanted = { admins: { names: ['me'], roles: [] }, members: { names: [], roles: ['r'] } };
+  const request = (method, body) => nano.request({ db: DB, path: '_security', method, body });
+  equal('set security', (await request('put', wanted)).ok, true);
+  equal('get security', await request('get'), wanted);
+  await fails('an outsider is refused', Nano(url).use(DB).list(), 401, 'unauthorized');
+}
+
+async function session() {
+  const nano = Nano({ url, requestDefaults: { jar: true } });
+  equal('cookie session', (await nano.auth(name, password)).name, name);
+  equal('who am I', (await nano.session()).userCtx.roles, ['_admin']);
+  equal('reading with the cookie', (await nano.use(DB).get('rabbit')).name, 'Peter');
+  await fails('a wrong password for a session', nano.auth(name, 'wrong'), 401, 'unauthorized');
+}

@@ -1,0 +1,74 @@
+"""Python's `couchdb` (the package CouchDB), the oldest client that is still in use."""
+
+import couchdb
+
+from checks import NAME, PASSWORD, URL, URL_WITH_ADMIN, check, equal, raises
+
+DB = "client-couchdb"
+server = couchdb.Server(URL_WITH_ADMIN)
+check("version", server.version().count(".") == 2, server.version())
+equal("uuids", [len(uuid) for uuid in server.uuids(3)], [32, 32, 32])
+db = server.create(DB)
+check("create a database", DB in server and DB in list(server))
+raises("create it again", couchdb.PreconditionFailed, lambda: server.create(DB))
+raises("open a missing one", couchdb.ResourceNotFound, lambda: server["client-couchdb-none"])
+raises("a wrong password", couchdb.Unauthorized, lambda: list(couchdb.Server(URL.replace("://", f"://{NAME}:wrong@"))))
+
+doc_id, rev = db.save({"type": "Person", "name": "Jöhn 🙂", "age": 42, "ratio": 1.5})
+doc = db[doc_id]
+equal("insert and get", (doc["name"], doc["age"], doc["ratio"], doc.rev), ("Jöhn 🙂", 42, 1.5, rev))
+doc["age"] = 43
+db.save(doc)
+equal("update", db[doc_id]["age"], 43)
+raises("conflict", couchdb.ResourceConflict, lambda: db.save({"_id": doc_id, "_rev": rev, "age": 1}))
+raises("get a missing document", couchdb.ResourceNotFound, lambda: db["none"])
+check("contains", doc_id in db and "none" not in db)
+db["named id/with slash"] = {"a": 1}
+equal("an id with a slash", db["named id/with slash"]["a"], 1)
+
+results = db.update([{"_id": f"bulk-{n:03d}", "n": n} for n in range(50)])
+check("bulk", all(ok for ok, _, _ in results), results[:2])
+results = db.update([{"_id": "bulk-000", "n": "no rev"}, {"_id": "bulk-new"}])
+check("bulk with a conflict", not results[0][0] and isinstance(results[0][2], couchdb.ResourceConflict) and results[1][0], results)
+
+rows = list(db.view("_all_docs", startkey="bulk-", endkey="bulk-\ufff0", include_docs=True))
+equal("list a range", [row.id for row in rows], [f"bulk-{n:03d}" for n in range(50)] + ["bulk-new"])
+equal("with documents", rows[7].doc["n"], 7)
+equal("paging", [row.id for row in db.iterview("_all_docs", 7)], sorted(db, key=str.encode))
+equal("keys", [row.key for row in db.view("_all_docs", keys=["bulk-003", "bulk-001"])], ["bulk-003", "bulk-001"])
+equal("descending with limit and skip", [row.id for row in db.view("_all_docs", descending=True, limit=2, skip=1)],
+      sorted(db, key=str.encode, reverse=True)[1:3])
+equal("count", len(db), db.info()["doc_count"])
+
+changes = db.changes(limit=3)
+equal("changes", len(changes["results"]), 3)
+rest = db.changes(since=changes["last_seq"])
+equal("changes since", len(rest["results"]) + 3, len(db))
+feed = db.changes(feed="continuous", since=rest["last_seq"], heartbeat=1000, include_docs=True)
+db["live"] = {"live": True}
+equal("changes live", next(line for line in feed if "id" in line)["doc"]["live"], True)
+
+revisions = list(db.revisions(doc_id))
+equal("revisions", [revision["age"] for revision in revisions], [43, 42])
+copied = db.copy(doc_id, "copied")
+equal("copy", (db["copied"]["age"], db["copied"].rev), (43, copied))
+security = {"admins": {"names": ["me"], "roles": []}, "members": {"names": [], "roles": ["r"]}}
+db.security = security
+equal("security", db.security, security)
+db["_local/checkpoint"] = {"seq": 5}
+equal("local document", db["_local/checkpoint"]["seq"], 5)
+check("commit", db.commit()["ok"] is True)
+check("compact", db.compact())
+doc = db["copied"]
+db.delete(doc)
+check("delete", "copied" not in db)
+raises("delete with an old rev", couchdb.ResourceConflict, lambda: db.delete({"_id": doc_id, "_rev": rev}))
+purged = db.purge([db["bulk-new"]])
+check("purge", "bulk-new" in purged["purged"] and "bulk-new" not in db, purged)
+status, token = server.login(NAME, PASSWORD)[0], server.login(NAME, PASSWORD)[1]
+check("cookie session", token and server.verify_token(token), (status, token))
+check("logout", server.logout(token) is not None)
+equal("active tasks", server.tasks(), [])
+server.delete(DB)
+check("delete the database", DB not in server)
+print("done")

@@ -1,0 +1,162 @@
+"""A Settee server as its own process, started on a free port and always ended by its own pid."""
+
+import atexit
+import os
+import queue
+import re
+import signal
+import subprocess
+import threading
+import time
+
+from harness.api import Api
+
+READY_TIMEOUT_S = 60
+STOP_TIMEOUT_S = 60
+READY = re.compile(r"^Settee is listening on (http://\S+)$")
+
+_running = set()
+
+
+def end_all():
+    """Ends every process that this run started and that still lives."""
+    for process in list(_running):
+        _end(process)
+
+
+def _end(process):
+    if process.poll() is None:
+        process.kill()
+    process.wait()
+    _running.discard(process)
+
+
+atexit.register(end_all)
+
+
+class StartFailed(Exception):
+    """The server ended, or said nothing, before it was ready."""
+
+    def __init__(self, why, exit_code, log):
+        super().__init__(f"{why} (exit code {exit_code})\n{log[-2000:]}")
+        self.exit_code = exit_code
+        self.log = log
+
+
+class Server:
+    """`data` outlives the process, so the same directory can be started again."""
+
+    def __init__(self, binary, data, admin="admin:admin", options=(), log_path=None):
+        self.binary, self.data, self.admin, self.options = binary, str(data), admin, list(options)
+        self.log_path = log_path or self.data.rstrip("/") + ".log"
+        self.process = None
+        self.url = None
+        self.start_seconds = None
+
+    def start(self):
+        command = [self.binary, "serve", "--data", self.data, "--bind", "127.0.0.1", "--port", "0",
+                   "--admin", self.admin, *self.options]
+        began = time.monotonic()
+        with open(self.log_path, "ab") as log:
+            self.log_start = log.tell()
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                            stderr=log, text=True, errors="replace")
+        _running.add(self.process)
+        self.url = self._wait_until_ready()
+        self.start_seconds = time.monotonic() - began
+        return self
+
+    def _wait_until_ready(self):
+        lines = queue.Queue()
+        self._reader = threading.Thread(target=_forward, args=(self.process.stdout, self.log_path, lines), daemon=True)
+        self._reader.start()
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while True:
+            try:
+                line = lines.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                self.kill()
+                raise StartFailed(f"not ready within {READY_TIMEOUT_S} s", None, self.log()) from None
+            if line is None:
+                code = self.process.wait()
+                _running.discard(self.process)
+                raise StartFailed("ended before it was ready", code, self.log())
+            ready = READY.match(line)
+            if ready:
+                return ready.group(1).rstrip("/")
+
+    def api(self, timeout=60, credentials=None):
+        """A client with a connection of its own; `credentials` is NAME:PASSWORD, "" for none."""
+        return Api(self.url, self.admin if credentials is None else credentials, timeout)
+
+    def kill(self):
+        """kill -9: no clean shutdown, nothing flushed."""
+        _end(self.process)
+
+    def stop(self):
+        """SIGTERM; returns the exit code, or None when it had to be killed."""
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            code = self.process.wait(timeout=STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            code = None
+        _end(self.process)
+        return code
+
+    def alive(self):
+        return self.process.poll() is None
+
+    def log(self):
+        """What this start has written, stdout and stderr."""
+        with open(self.log_path, "rb") as log:
+            log.seek(self.log_start)
+            return log.read().decode("utf-8", "replace")
+
+    def rss_mb(self):
+        return self._status_kb("VmRSS") / 1024
+
+    def peak_rss_mb(self):
+        return self._status_kb("VmHWM") / 1024
+
+    def _status_kb(self, field):
+        with open(f"/proc/{self.process.pid}/status", encoding="ascii") as status:
+            for line in status:
+                if line.startswith(field + ":"):
+                    return int(line.split()[1])
+        raise KeyError(field)
+
+    def open_sockets(self):
+        folder = f"/proc/{self.process.pid}/fd"
+        count = 0
+        for fd in os.listdir(folder):
+            try:
+                count += os.readlink(f"{folder}/{fd}").startswith("socket:")
+            except FileNotFoundError:
+                pass  # closed between the two calls
+        return count
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        if self.process is not None and self.process in _running:
+            self.stop()
+
+
+def _forward(stream, log_path, lines):
+    with open(log_path, "a", encoding="utf-8") as log:
+        for line in stream:
+            log.write(line)
+            log.flush()
+            lines.put(line.rstrip("\n"))
+    lines.put(None)
+
+
+def wait_until(condition, timeout_s=30, step_s=0.02):
+    """Polls until `condition()` is true; returns whether it became so."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(step_s)
+    return True

@@ -1,0 +1,88 @@
+"""Real clients over real sockets: nano and PouchDB in Node, couchdb and couchdb3 in Python, curl.
+
+Every client script prints `ok NAME` or `not ok NAME: detail` for each thing that it tries, and `done`.
+Their packages are installed into the machine's cache, once per version of the lists beside the scripts.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+
+INSTALL_TIMEOUT_S = 600
+SCRIPT_TIMEOUT_S = 180
+
+
+def run(ctx):
+    folder = ctx.checkout / "tests" / "clients"
+    node = {"NODE_PATH": str(node_modules(ctx, folder / "js"))}
+    python = str(virtual_environment(ctx, folder / "python") / "bin" / "python")
+    with ctx.server() as server:
+        run_script(ctx, server, "curl", ["bash", folder / "curl_tour.sh"])
+        run_script(ctx, server, "nano", ["node", folder / "js" / "nano.cjs"], node)
+        run_script(ctx, server, "pouchdb", ["node", folder / "js" / "pouchdb.cjs"], node)
+        run_script(ctx, server, "couchdb", [python, folder / "python" / "with_couchdb.py"])
+        run_script(ctx, server, "couchdb3", [python, folder / "python" / "with_couchdb3.py"])
+        ctx.report.check("no panic", "panicked" not in server.log(), server.log()[-1500:])
+        ctx.report.equal("every client tidied up after itself", server.api().expect(200, "GET", "/_all_dbs"), [])
+
+
+def run_script(ctx, server, name, command, environment=None):
+    env = {**os.environ, **(environment or {}), "SETTEE_URL": server.url, "SETTEE_ADMIN": server.admin, "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        done = subprocess.run([str(part) for part in command], env=env, stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, timeout=SCRIPT_TIMEOUT_S, check=False)
+        printed, error, code = done.stdout, done.stderr, done.returncode
+    except subprocess.TimeoutExpired as late:
+        printed, error, code = text(late.stdout), text(late.stderr) + f"\nstill running after {SCRIPT_TIMEOUT_S} s", None
+    lines = printed.splitlines()
+    for line in lines:
+        if line.startswith("ok "):
+            ctx.report.check(f"{name}: {line[3:]}", True)
+        elif line.startswith("not ok "):
+            what, _, detail = line[7:].partition(": ")
+            ctx.report.check(f"{name}: {what}", False, detail)
+    ctx.report.check(f"{name}: runs to its end", code == 0 and "done" in lines, f"exit code {code}\n{printed[-1000:]}\n{error[-3000:]}")
+
+
+def text(output):
+    return output.decode("utf-8", "replace") if isinstance(output, bytes) else output or ""
+
+
+def node_modules(ctx, folder):
+    lock = folder / "package-lock.json"
+    place = ctx.cache / "node" / fingerprint(lock)
+    if not (place / "installed").exists():
+        fresh(place)
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(folder / name, place / name)
+        install(ctx, "Node packages", ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error", "--prefix", place], place)
+    return place / "node_modules"
+
+
+def virtual_environment(ctx, folder):
+    requirements = folder / "requirements.txt"
+    place = ctx.cache / "venv" / fingerprint(requirements)
+    if not (place / "installed").exists():
+        fresh(place)
+        subprocess.run(["python3", "-m", "venv", place], check=True, timeout=INSTALL_TIMEOUT_S)
+        install(ctx, "Python packages", [place / "bin" / "python", "-m", "pip", "install", "--quiet", "-r", requirements], place)
+    return place
+
+
+def install(ctx, what, command, place):
+    ctx.report.note(f"installing {what} into {place}")
+    done = subprocess.run([str(part) for part in command], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=INSTALL_TIMEOUT_S, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{what} could not be installed:\n{done.stdout}{done.stderr}")
+    (place / "installed").touch()  # last, so that half an installation is not taken for one
+
+
+def fresh(place):
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+
+
+def fingerprint(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]

@@ -1,0 +1,285 @@
+"""Torn and damaged logs, a full disk, unreadable files: a clear error, and nothing that was acknowledged corrupted."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+from harness.api import quote
+from harness.ledger import Edit, Ledger, verify
+from harness.server import StartFailed, wait_until
+
+DAMAGE_NAMED = re.compile(r"corrupt|damag|checksum|truncat|unreadable|cannot be read|mismatch|missing|invalid|bad ", re.I)
+DISK_BYTES = 200 << 20
+BALLAST_BYTES = 60 << 20
+SPACE_RETURNS_TIMEOUT_S = 60
+
+
+def run(ctx):
+    torn_log_tail(ctx)
+    damaged_log_middle(ctx)
+    damaged_table(ctx)
+    damaged_current(ctx)
+    full_disk(ctx)
+
+
+def write_documents(api, ledger, count, size=300, prefix="doc"):
+    """Single documents, each its own commit, so that the log has as many records."""
+    for number in range(count):
+        doc_id = f"{prefix}-{number:06d}"
+        edit = Edit({"number": number, "pad": os.urandom(size // 2).hex()})
+        ledger.intend(doc_id, edit)
+        answer = api.put(f"/{ledger.db}/{doc_id}", edit.body)
+        if answer.status != 201:
+            raise AssertionError(f"PUT {doc_id}: {answer!r}")
+        ledger.acknowledge(doc_id, answer.json["rev"])
+
+
+def filled_and_killed(ctx, name, count):
+    server = ctx.server(name).start()
+    ledger = Ledger("kept")
+    api = server.api()
+    api.expect((201, 202), "PUT", "/kept")
+    write_documents(api, ledger, count)
+    server.kill()
+    return server, ledger
+
+
+def log_files(data):
+    """RocksDB's write-ahead logs, NNNNNN.log, the oldest first; wherever in the data directory they are."""
+    logs = [path for path in pathlib.Path(data).rglob("*.log") if path.stem.isdigit() and path.stat().st_size]
+    return sorted(logs, key=lambda path: int(path.stem))
+
+
+def torn_log_tail(ctx):
+    for cut in (1, 5, 40):
+        server, ledger = filled_and_killed(ctx, f"torn-{cut}", 200)
+        logs = log_files(server.data)
+        if not ctx.report.check(f"torn tail, {cut} bytes: there is a log to tear", logs, f"no NNNNNN.log in {server.data}"):
+            return
+        os.truncate(logs[-1], logs[-1].stat().st_size - cut)
+        server = ctx.server(f"torn-{cut}").start()
+        verify(ctx.report, server.api(), ledger, f"torn tail, {cut} bytes", may_lack={ledger.order[-1]})
+        write_documents(server.api(), ledger, 20, prefix="later")
+        server.kill()
+        server = ctx.server(f"torn-{cut}").start()
+        verify(ctx.report, server.api(), ledger, f"torn tail, {cut} bytes, then more and another crash",
+               may_lack={ledger.order[199]}, quiet=True)
+        server.stop()
+
+
+def damaged_log_middle(ctx):
+    """Stopping silently at the first bad record would lose acknowledged writes without a word."""
+    server, ledger = filled_and_killed(ctx, "middle", 2000)
+    log = max(log_files(server.data), key=lambda path: path.stat().st_size)
+    with damaged(log, flip_middle):
+        refuses_clearly(ctx, "middle", "damaged log", kind="start")
+    server = ctx.server("middle").start()
+    verify(ctx.report, server.api(), ledger, "the log mended, after a refused start")
+    server.stop()
+
+
+def damaged_table(ctx):
+    server, ledger = stopped_with_tables(ctx, "table")
+    for what, harm in (("garbage", flip_all), ("cut short", cut_in_half), ("empty", make_empty), ("gone", remove)):
+        table = max(pathlib.Path(server.data).rglob("*.sst"), key=lambda path: path.stat().st_size)
+        with damaged(table, harm):
+            refuses_clearly(ctx, "table", f"table file {what}", kind="start or answer", ledger=ledger)
+        server = ctx.server("table").start()
+        verify(ctx.report, server.api(), ledger, f"the table file mended ({what})", quiet=True)
+        server.stop()
+
+
+def stopped_with_tables(ctx, name):
+    server = ctx.server(name).start()
+    ledger, api = Ledger("kept"), server.api()
+    api.expect((201, 202), "PUT", "/kept")
+    write_documents(api, ledger, 500, size=2000)
+    api.expect(202, "POST", "/kept/_compact")
+    has_table = wait_until(lambda: any(pathlib.Path(server.data).rglob("*.sst")), timeout_s=20)
+    server.stop()
+    if not has_table and not any(pathlib.Path(server.data).rglob("*.sst")):
+        raise AssertionError("neither _compact nor a clean stop wrote a table file")
+    return server, ledger
+
+
+def damaged_current(ctx):
+    server, ledger = filled_and_killed(ctx, "current", 50)
+    current = next(pathlib.Path(server.data).rglob("CURRENT"), None)
+    if not ctx.report.check("there is a CURRENT file", current is not None, server.data, quiet=True):
+        return
+    with damaged(current, flip_all):
+        refuses_clearly(ctx, "current", "garbage in CURRENT", kind="start")
+    server = ctx.server("current").start()
+    verify(ctx.report, server.api(), ledger, "CURRENT mended")
+    server.stop()
+
+
+def refuses_clearly(ctx, name, what, kind, ledger=None):
+    """The start fails with an exit code and a reason; or, for `start or answer`, reads say so as errors."""
+    server = ctx.server(name)
+    try:
+        server.start()
+    except StartFailed as failed:
+        said = failed.log.strip()
+        ctx.report.check(f"{what}: the start is refused with an exit code and a reason",
+                         failed.exit_code not in (None, 0) and failed.exit_code > 0 and DAMAGE_NAMED.search(said)
+                         and "panicked" not in said, failed)
+        ctx.report.note(f"{what}: {said.splitlines()[-1][:300] if said else '(said nothing)'}")
+        return
+    if kind == "start":
+        ctx.report.check(f"{what}: the start is refused", False, f"it started; it said: {server.log()[-1500:]}")
+        server.stop()
+        return
+    answers_clearly(ctx, server, what, ledger)
+    server.stop()
+
+
+def answers_clearly(ctx, server, what, ledger):
+    """A server that started on a damaged table: right documents, or a 5xx in CouchDB's shape."""
+    api, wrong, refused = server.api(), [], 0
+    for doc_id, edit in list(ledger.acknowledged.items())[::10]:
+        answer = api.get(f"/{ledger.db}/{quote(doc_id)}")
+        if answer.status == 200:
+            if answer.json != {"_id": doc_id, "_rev": edit.rev, **edit.body}:
+                wrong.append(repr(answer))
+        elif answer.status >= 500 and answer.is_error_shape:
+            refused += 1
+        else:
+            wrong.append(repr(answer))
+    ctx.report.check(f"{what}: no wrong answer, {refused} clear errors", not wrong, "\n".join(wrong[:5]))
+    ctx.report.check(f"{what}: no panic", "panicked" not in server.log() and server.alive(), server.log()[-1500:])
+
+
+class damaged:
+    """A file harmed for the time of a `with`, and put back as it was."""
+
+    def __init__(self, path, harm):
+        self.path, self.harm = path, harm
+        self.kept = path.with_name(path.name + ".kept-by-test")
+
+    def __enter__(self):
+        shutil.copy2(self.path, self.kept)
+        self.harm(self.path)
+
+    def __exit__(self, *_):
+        self.kept.replace(self.path)
+
+
+def flip_middle(path):
+    flip(path, path.stat().st_size // 2, 64)
+
+
+def flip_all(path):
+    flip(path, 0, path.stat().st_size)
+
+
+def flip(path, at, length):
+    with open(path, "r+b") as file:
+        file.seek(at)
+        block = file.read(length)
+        file.seek(at)
+        file.write(bytes(byte ^ 0x5A for byte in block))
+
+
+def cut_in_half(path):
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def make_empty(path):
+    os.truncate(path, 0)
+
+
+def remove(path):
+    path.unlink()
+
+
+def full_disk(ctx):
+    with SmallDisk(ctx.folder("disk")) as disk:
+        if disk.refused:
+            ctx.report.skip("full disk", disk.refused)
+            return
+        fill_and_recover(ctx, disk.path)
+
+
+class SmallDisk:
+    def __init__(self, path):
+        self.path, self.refused = path, None
+
+    def __enter__(self):
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(self.path)],
+                              capture_output=True, text=True, check=False)
+        if done.returncode:
+            self.refused = f"no tmpfs can be mounted: {done.stderr.strip()}"
+        return self
+
+    def __exit__(self, *_):
+        if not self.refused:
+            subprocess.run(["umount", "--lazy", str(self.path)], check=False)
+
+
+def fill_and_recover(ctx, disk):
+    report = ctx.report
+    ballast = disk / "ballast"
+    with open(ballast, "wb") as file:
+        os.posix_fallocate(file.fileno(), 0, BALLAST_BYTES)
+    server = ctx.server("disk/data", log_path=str(ctx.root / "disk.log")).start()
+    try:
+        api, ledger = server.api(), Ledger("kept")
+        api.expect((201, 202), "PUT", "/kept")
+        refusal = write_until_refused(api, ledger)
+        report.check("full disk: a write is refused with a 5xx in CouchDB's shape",
+                     refusal is not None and refusal.status >= 500 and refusal.is_error_shape, repr(refusal))
+        report.note(f"full disk: after {len(ledger.acknowledged)} documents: {refusal!r}")
+        again = write_one(api, ledger, "one-more", Edit({"pad": os.urandom(200_000).hex()}))
+        report.check("full disk: the next one gets a clear answer too",
+                     again.status == 201 or again.status >= 500 and again.is_error_shape, repr(again))
+        reads_go_on(report, api, ledger)
+        ballast.unlink()
+        report.check("full disk: writes go on after space returns", writes_go_on(api, ledger), server.log()[-2000:])
+        report.check("full disk: no panic", "panicked" not in server.log(), server.log()[-2000:])
+        server.kill()
+        server = ctx.server("disk/data", log_path=str(ctx.root / "disk.log")).start()
+        verify(report, server.api(), ledger, "full disk, then a restart")
+    finally:
+        server.kill()
+
+
+def write_until_refused(api, ledger):
+    """Bulks of incompressible documents until the server says no; its answer, or None when it never does."""
+    for batch in range(4 * DISK_BYTES // (100 * 8000)):
+        docs = []
+        for number in range(100):
+            doc_id, edit = f"fill-{batch:04d}-{number:03d}", Edit({"pad": os.urandom(4000).hex()})
+            ledger.intend(doc_id, edit)
+            docs.append({"_id": doc_id, **edit.body})
+        answer = api.post(f"/{ledger.db}/_bulk_docs", {"docs": docs})
+        if answer.status != 201:
+            return answer
+        for row in answer.json:
+            ledger.acknowledge(row["id"], row["rev"])
+    return None
+
+
+def reads_go_on(report, api, ledger):
+    sample = list(ledger.acknowledged.items())[:: max(1, len(ledger.acknowledged) // 50)]
+    answers = [(doc_id, edit, api.get(f"/{ledger.db}/{doc_id}")) for doc_id, edit in sample]
+    wrong = [repr(answer) for doc_id, edit, answer in answers
+             if answer.status != 200 or answer.json != {"_id": doc_id, "_rev": edit.rev, **edit.body}]
+    report.check(f"full disk: {len(sample)} reads go on", not wrong, "\n".join(wrong[:3]))
+    report.check("full disk: the server still answers", api.get("/").status == 200)
+
+
+def write_one(api, ledger, doc_id, edit):
+    """Stays open in the ledger when it is refused: a 5xx promises neither that it happened nor that not."""
+    ledger.intend(doc_id, edit)
+    answer = api.put(f"/{ledger.db}/{doc_id}", edit.body)
+    if answer.status == 201:
+        ledger.acknowledge(doc_id, answer.json["rev"])
+    return answer
+
+
+def writes_go_on(api, ledger):
+    edit = Edit({"written": "after space returned"})
+    return wait_until(lambda: write_one(api, ledger, "space-again", edit).status == 201, SPACE_RETURNS_TIMEOUT_S, 0.25)
