@@ -5,8 +5,8 @@
 # make soak     the black-box tests at full length (about an hour)
 # make build    the binary alone
 #
-# There is one profile, release, for all of them: RocksDB is compiled once per machine, into
-# CARGO_TARGET_DIR (default ~/.cache/settee/target), which outlives the checkout.
+# There is one profile, release, for all of them. RocksDB is compiled once per machine (scripts/rocksdb.sh);
+# cargo's CARGO_TARGET_DIR (default ~/.cache/settee/target) outlives the checkout too.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c

@@ -97,3 +97,4 @@ if [ "$purpose" = test ]; then
   ensure_rust_component clippy clippy
 fi
 mkdir -p "$CARGO_TARGET_DIR"
+bash scripts/rocksdb.sh

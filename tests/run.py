@@ -45,6 +45,15 @@ class Context:
         path.mkdir(parents=True, exist_ok=True)
         return path
 
+    def attempt(self, part):
+        """Runs one part of a suite; the others run even when it breaks."""
+        try:
+            part(self)
+        except Exception:
+            self.report.check(f"{part.__name__} runs to its end", False, traceback.format_exc())
+        finally:
+            servers.end_all()
+
     def server(self, name="data", **options):
         return servers.Server(self.binary, self.root / name, **options)
 

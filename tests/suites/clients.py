@@ -24,7 +24,8 @@ def run(ctx):
         run_script(ctx, server, "couchdb", [python, folder / "python" / "with_couchdb.py"])
         run_script(ctx, server, "couchdb3", [python, folder / "python" / "with_couchdb3.py"])
         ctx.report.check("no panic", "panicked" not in server.log(), server.log()[-1500:])
-        ctx.report.equal("every client tidied up after itself", server.api().expect(200, "GET", "/_all_dbs"), [])
+        left = [name for name in server.api().expect(200, "GET", "/_all_dbs") if not name.startswith("_")]
+        ctx.report.equal("every client tidied up after itself", left, [])
 
 
 def run_script(ctx, server, name, command, environment=None):

@@ -17,11 +17,8 @@ SPACE_RETURNS_TIMEOUT_S = 60
 
 
 def run(ctx):
-    torn_log_tail(ctx)
-    damaged_log_middle(ctx)
-    damaged_table(ctx)
-    damaged_current(ctx)
-    full_disk(ctx)
+    for part in (torn_log_tail, damaged_log_middle, damaged_table, damaged_current, full_disk):
+        ctx.attempt(part)
 
 
 def write_documents(api, ledger, count, size=300, prefix="doc"):

@@ -54,7 +54,8 @@ def fill(server, names):
 
 def check_all(ctx, server, names, when):
     api, report = server.api(), ctx.report
-    report.equal(f"{when}: _all_dbs lists them in order", api.expect(200, "GET", "/_all_dbs"), names)
+    listed = [name for name in api.expect(200, "GET", "/_all_dbs") if not name.startswith("_")]
+    report.equal(f"{when}: _all_dbs lists them in order", listed, names)
     wrong = []
     for name in ctx.random.sample(names, SAMPLES):
         answer = api.expect(200, "GET", f"/{name}/_all_docs?include_docs=true")

@@ -1,0 +1,53 @@
+//! Who may do what in a database.
+
+use std::sync::Arc;
+
+use auth::{Security, UserCtx};
+use database::Database;
+
+use crate::errors::ApiError;
+
+/// A database, and what the asking user is in it.
+pub struct Access {
+    pub db: Arc<Database>,
+    pub is_admin: bool,
+}
+
+impl Access {
+    /// Refuses users who are not members.
+    pub fn open(db: Arc<Database>, user: &UserCtx) -> Result<Access, ApiError> {
+        if user.is_admin() {
+            return Ok(Access { db, is_admin: true });
+        }
+        let security = Security::parse(&db.security())
+            .map_err(|e| ApiError::new(500, "internal_server_error", e.to_string()))?;
+        if !security.is_member(user) {
+            return Err(match user.name {
+                None => ApiError::unauthorized("You are not authorized to access this db."),
+                Some(_) => ApiError::forbidden("You are not allowed to access this db."),
+            });
+        }
+        let is_admin = security.is_db_admin(user);
+        Ok(Access { db, is_admin })
+    }
+
+    /// For maintenance: refuses users who are not admins of the database.
+    pub fn require_admin(&self) -> Result<(), ApiError> {
+        if self.is_admin {
+            return Ok(());
+        }
+        Err(ApiError::unauthorized("You are not a server or db admin."))
+    }
+
+    /// For design documents and properties.
+    pub fn require_design_admin(&self, user: &UserCtx) -> Result<(), ApiError> {
+        if self.is_admin {
+            return Ok(());
+        }
+        let reason = "You are not a db or server admin.";
+        Err(match user.name {
+            None => ApiError::unauthorized(reason),
+            Some(_) => ApiError::forbidden(reason),
+        })
+    }
+}

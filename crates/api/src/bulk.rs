@@ -1,0 +1,247 @@
+//! Many documents at once: `_bulk_docs` and `_bulk_get`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use database::{Database, EditMode, Outcome, ReadOptions, WhichRevs};
+use document::{DocId, Rev, parse_bulk_docs, write_json_string};
+use serde_json::{Value, json};
+
+use crate::access::Access;
+use crate::app::App;
+use crate::documents::{WriteMode, check_document, read_options};
+use crate::errors::ApiError;
+use crate::feed::{CHUNK_BYTES, pull};
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::router::require_method;
+
+type Answer = Result<Reply, ApiError>;
+
+pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer {
+    require_method(req, "POST")?;
+    req.require_json()?;
+    app.stats.bulk_requests.fetch_add(1, Relaxed);
+    let limits = app.limits();
+    let bytes = req.request_bytes(app).await?;
+    let started = Instant::now();
+    let bulk = parse_bulk_docs(&bytes)?;
+    drop(bytes);
+    let parse_us = started.elapsed().as_micros() as u64;
+    let mut docs = bulk.docs;
+    if docs.len() as u64 > limits.max_bulk_docs_count {
+        return Err(ApiError::too_large(
+            "max_bulk_docs_count",
+            limits.max_bulk_docs_count,
+        ));
+    }
+    if bulk.all_or_nothing {
+        return Ok(all_or_nothing(&docs));
+    }
+    let mode = match bulk.new_edits {
+        Some(false) => EditMode::Replicated,
+        _ => EditMode::Interactive,
+    };
+    for doc in &mut docs {
+        if doc.id.is_none() {
+            doc.id = Some(DocId::new(&app.new_uuid())?);
+        }
+        check_document(doc, &limits)?;
+        if doc.id.as_ref().is_some_and(DocId::is_design) {
+            access.require_design_admin(&req.user)?;
+        }
+    }
+    let ids: Vec<DocId> = docs.iter().filter_map(|d| d.id.clone()).collect();
+    let write_mode = WriteMode::of(req, &limits, 1, bulk.w)?;
+    let done = access.db.update(docs, mode, write_mode.durability);
+    let (outcomes, timing) = done.await?;
+    let mut reply = Reply::json_bytes(
+        if write_mode.accepted { 202 } else { 201 },
+        outcomes_json(&ids, &outcomes, mode),
+    );
+    reply.timing.parse_us = parse_us;
+    reply.timing.wait_us = timing.wait_us;
+    reply.timing.commit_us = timing.commit_us;
+    Ok(reply)
+}
+
+fn all_or_nothing(docs: &[document::EditDoc]) -> Reply {
+    let refused: Vec<Value> = docs
+        .iter()
+        .map(|d| {
+            json!({
+                "id": d.id.as_ref().map(DocId::as_str),
+                "rev": "0-",
+                "error": "not_implemented",
+                "reason": "all_or_nothing is not supported",
+            })
+        })
+        .collect();
+    Reply::json(417, &Value::Array(refused))
+}
+
+/// One object a document; of replicated edits only those that failed.
+fn outcomes_json(ids: &[DocId], outcomes: &[Outcome], mode: EditMode) -> Vec<u8> {
+    let mut out = Vec::with_capacity(outcomes.len() * 100 + 3);
+    out.push(b'[');
+    for (id, outcome) in ids.iter().zip(outcomes) {
+        if mode == EditMode::Replicated && matches!(outcome, Outcome::Ok { .. }) {
+            continue;
+        }
+        if out.len() > 1 {
+            out.push(b',');
+        }
+        let (error, reason) = match outcome {
+            Outcome::Ok { rev } => {
+                out.extend_from_slice(b"{\"ok\":true,\"id\":");
+                write_json_string(id.as_str(), &mut out);
+                out.extend_from_slice(b",\"rev\":");
+                rev.write_json_to(&mut out);
+                out.push(b'}');
+                continue;
+            }
+            Outcome::Conflict => ("conflict", "Document update conflict."),
+            Outcome::Refused(error, reason) => (*error, reason.as_str()),
+        };
+        out.extend_from_slice(b"{\"id\":");
+        write_json_string(id.as_str(), &mut out);
+        out.extend_from_slice(b",\"error\":");
+        write_json_string(error, &mut out);
+        out.extend_from_slice(b",\"reason\":");
+        write_json_string(reason, &mut out);
+        out.push(b'}');
+    }
+    out.extend_from_slice(b"]\n");
+    out
+}
+
+pub async fn bulk_get(app: &App, req: &mut Request, access: &Access) -> Answer {
+    require_method(req, "POST")?;
+    req.require_json()?;
+    let mut body = req.json_object(app).await?;
+    let docs = match body.remove("docs") {
+        None => return Err(ApiError::bad_request("Missing JSON list of 'docs'.")),
+        Some(Value::Array(docs)) => docs,
+        Some(_) => return Err(ApiError::bad_request("`docs` must be an array.")),
+    };
+    let limit = app.limits().max_bulk_get_count;
+    if docs.len() as u64 > limit {
+        return Err(ApiError::too_large("max_bulk_get_count", limit));
+    }
+    if docs.iter().any(|d| d.get("id").is_some_and(|id| !id.is_string())) {
+        return Err(ApiError::bad_request("`id` must be a string"));
+    }
+    let query = read_options(&req.query)?;
+    let options = ReadOptions {
+        revs: query.revs,
+        latest: query.latest,
+        ..ReadOptions::default()
+    };
+    let mut results = BulkGet {
+        db: access.db.clone(),
+        options,
+        docs: docs.into_iter(),
+        state: BulkGetState::Head,
+    };
+    pull("application/json", move |out| results.next_chunk(out))
+}
+
+enum BulkGetState {
+    Head,
+    First,
+    More,
+    Done,
+}
+
+struct BulkGet {
+    db: Arc<Database>,
+    options: ReadOptions,
+    docs: std::vec::IntoIter<Value>,
+    state: BulkGetState,
+}
+
+impl BulkGet {
+    fn next_chunk(&mut self, out: &mut Vec<u8>) -> Result<bool, ApiError> {
+        if matches!(self.state, BulkGetState::Done) {
+            return Ok(false);
+        }
+        if matches!(self.state, BulkGetState::Head) {
+            out.extend_from_slice(b"{\"results\":[");
+            self.state = BulkGetState::First;
+        }
+        while let Some(doc) = self.docs.next() {
+            if matches!(self.state, BulkGetState::More) {
+                out.push(b',');
+            }
+            self.state = BulkGetState::More;
+            self.write(&doc, out)?;
+            if out.len() >= CHUNK_BYTES {
+                return Ok(true);
+            }
+        }
+        out.extend_from_slice(b"]}\n");
+        self.state = BulkGetState::Done;
+        Ok(true)
+    }
+
+    fn write(&self, doc: &Value, out: &mut Vec<u8>) -> Result<(), ApiError> {
+        let id = doc.get("id").cloned().unwrap_or(Value::Null);
+        out.extend_from_slice(format!("{{\"id\":{id},\"docs\":[").as_bytes());
+        match self.found(doc) {
+            Err(e) => {
+                let rev = doc.get("rev").cloned().unwrap_or(Value::Null);
+                write_error(out, &id, &rev, &e.error, &e.reason);
+            }
+            Ok(found) => {
+                for (i, rev) in found.iter().enumerate() {
+                    if i > 0 {
+                        out.push(b',');
+                    }
+                    match rev {
+                        Ok(doc) => {
+                            out.extend_from_slice(b"{\"ok\":");
+                            out.extend_from_slice(&doc.json);
+                            out.push(b'}');
+                        }
+                        Err(rev) => {
+                            let rev = rev.as_ref().map_or("undefined".into(), Rev::to_string);
+                            write_error(out, &id, &rev.into(), "not_found", "missing");
+                        }
+                    }
+                }
+            }
+        }
+        out.extend_from_slice(b"]}");
+        Ok(())
+    }
+
+    #[allow(clippy::type_complexity)]
+    fn found(
+        &self,
+        doc: &Value,
+    ) -> Result<Vec<Result<database::ReadDoc, Option<Rev>>>, ApiError> {
+        let Some(id) = doc.get("id").and_then(Value::as_str) else {
+            return Err(ApiError::bad_request("document must be a JSON object"));
+        };
+        let id = DocId::new(id)?;
+        let rev = match doc.get("rev") {
+            None | Some(Value::Null) => None,
+            Some(Value::String(rev)) => Some(Rev::parse(rev)?),
+            Some(_) => return Err(document::RevError.into()),
+        };
+        let which = match &rev {
+            None => WhichRevs::All,
+            Some(rev) => WhichRevs::List(vec![rev.clone()]),
+        };
+        Ok(match self.db.open_revs(&id, &which, &self.options)? {
+            Some(found) => found.into_iter().map(|f| f.map_err(Some)).collect(),
+            None => vec![Err(rev)],
+        })
+    }
+}
+
+fn write_error(out: &mut Vec<u8>, id: &Value, rev: &Value, error: &str, reason: &str) {
+    let e = json!({"error": {"id": id, "rev": rev, "error": error, "reason": reason}});
+    out.extend_from_slice(e.to_string().as_bytes());
+}

@@ -1,0 +1,445 @@
+//! `_changes` in all its feeds.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use database::{ChangeFilter, Changes, ChangesQuery, Filter, Framing, Read, ReadOptions, Since, Style};
+use document::DocId;
+use futures_util::stream;
+use hyper::header::{ETAG, HeaderValue};
+use serde_json::{Map, Value};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::access::Access;
+use crate::app::{App, OpenFeed};
+use crate::errors::ApiError;
+use crate::feed::{CHUNK_BYTES, pull};
+use crate::query::Query;
+use crate::reply::{Reply, StreamError};
+use crate::request::Request;
+use crate::router::require_method;
+
+type Answer = Result<Reply, ApiError>;
+
+/// `heartbeat=true` is this often.
+const HEARTBEAT_MS: u64 = 60_000;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum FeedKind {
+    Normal,
+    Longpoll,
+    Continuous,
+    EventSource,
+}
+
+impl FeedKind {
+    pub fn of(query: &Query) -> Result<FeedKind, ApiError> {
+        Ok(match query.get("feed") {
+            None | Some("normal" | "") => FeedKind::Normal,
+            Some("longpoll") => FeedKind::Longpoll,
+            Some("continuous" | "live") => FeedKind::Continuous,
+            Some("eventsource") => FeedKind::EventSource,
+            Some(_) => {
+                return Err(ApiError::bad_request(
+                    "Supported `feed` types: normal, continuous, live, longpoll, eventsource",
+                ));
+            }
+        })
+    }
+
+    pub fn framing(self) -> Framing {
+        match self {
+            FeedKind::Normal | FeedKind::Longpoll => Framing::Array,
+            FeedKind::Continuous => Framing::Lines,
+            FeedKind::EventSource => Framing::Events,
+        }
+    }
+}
+
+/// How long a live feed waits, and how it shows that it lives.
+#[derive(Clone, Copy)]
+pub struct Patience {
+    timeout: Option<Duration>,
+    heartbeat: Option<Duration>,
+}
+
+impl Patience {
+    pub fn of(query: &Query, default_timeout_ms: u64) -> Result<Patience, ApiError> {
+        let heartbeat = match query.get("heartbeat") {
+            None | Some("false") => None,
+            Some("true") => Some(HEARTBEAT_MS),
+            Some(n) => match n.parse::<u64>() {
+                Ok(n) if n > 0 => Some(n),
+                _ => {
+                    return Err(ApiError::bad_request(
+                        "Invalid heartbeat value. Expecting a positive integer value (in milliseconds).",
+                    ));
+                }
+            },
+        };
+        let timeout = match query.get("timeout") {
+            None => None,
+            Some(t) => Some(t.parse::<u64>().map_err(|_| {
+                ApiError::bad_request("`timeout` must be a positive integer (in milliseconds)")
+            })?),
+        };
+        // A heartbeat overrides any timeout: such a feed ends only when somebody wants it to.
+        let timeout = match heartbeat {
+            Some(_) => None,
+            None => Some(timeout.unwrap_or(default_timeout_ms)),
+        };
+        Ok(Patience {
+            timeout: timeout.map(Duration::from_millis),
+            heartbeat: heartbeat.map(Duration::from_millis),
+        })
+    }
+}
+
+pub async fn route(app: &App, req: &mut Request, access: &Access) -> Answer {
+    require_method(req, "GET,HEAD,POST")?;
+    let body = if req.method == "POST" {
+        req.require_json()?;
+        read_body(app, req).await?
+    } else {
+        Map::new()
+    };
+    let kind = FeedKind::of(&req.query)?;
+    let patience = Patience::of(&req.query, app.limits().changes_timeout_ms)?;
+    let query = changes_query(req, access, &body, kind)?;
+    match kind {
+        FeedKind::Normal => normal(access, query),
+        _ => {
+            let feed = LiveFeed {
+                _place: app.open_feed()?,
+                changed: access.db.watch(),
+                stopping: app.stopping(),
+                changes: access.db.changes(query)?,
+                kind,
+                patience,
+                state: LiveState::Head,
+            };
+            Ok(feed.reply())
+        }
+    }
+}
+
+/// The body of a POST: nothing, or an object.
+async fn read_body(app: &App, req: &mut Request) -> Result<Map<String, Value>, ApiError> {
+    let bytes = req.request_bytes(app).await?;
+    if bytes.is_empty() {
+        return Ok(Map::new());
+    }
+    match serde_json::from_slice(&bytes).map_err(|_| ApiError::invalid_json())? {
+        Value::Object(o) => Ok(o),
+        _ => Err(ApiError::bad_request("Request body must be a JSON object")),
+    }
+}
+
+fn changes_query(
+    req: &Request,
+    access: &Access,
+    body: &Map<String, Value>,
+    kind: FeedKind,
+) -> Result<ChangesQuery, ApiError> {
+    let q = &req.query;
+    let event_id = (kind == FeedKind::EventSource)
+        .then(|| req.named_header("last-event-id"))
+        .flatten();
+    let since = match event_id.or(q.get("last-event-id")).or(q.get("since")) {
+        None | Some("0" | "") => Since::Start,
+        Some("now") => Since::Now,
+        Some(seq) => Since::Seq(seq.to_owned()),
+    };
+    let style = match q.get("style") {
+        None | Some("main_only") => Style::MainOnly,
+        Some("all_docs") => Style::AllDocs,
+        Some(_) => {
+            return Err(ApiError::bad_request(
+                "Supported `style` values: main_only, all_docs",
+            ));
+        }
+    };
+    let limit = match q.get("limit") {
+        None => None,
+        Some(l) => {
+            let l = l
+                .parse::<i64>()
+                .map_err(|_| ApiError::bad_request("`limit` must be an integer"))?;
+            // A negative limit is none.
+            u64::try_from(l).ok()
+        }
+    };
+    let seq_interval = match q.get("seq_interval").map(str::parse::<u64>) {
+        None => None,
+        Some(Ok(n)) if n > 0 => Some(n),
+        Some(_) => return Err(ApiError::bad_request("invalid_seq_interval")),
+    };
+    Ok(ChangesQuery {
+        since,
+        descending: q.is_true("descending") && matches!(kind, FeedKind::Normal),
+        limit,
+        style,
+        include_docs: q.is_true("include_docs"),
+        conflicts: q.is_true("conflicts"),
+        filter: filter(q, access, body)?,
+        seq_interval,
+    })
+}
+
+fn filter(q: &Query, access: &Access, body: &Map<String, Value>) -> Result<Filter, ApiError> {
+    match q.get("filter") {
+        None | Some("") => Ok(Filter::None),
+        Some("_doc_ids") => doc_ids(q, body),
+        Some("_design") => Ok(Filter::Design),
+        Some("_selector") => {
+            let selector = body.get("selector").unwrap_or(&Value::Null);
+            let selector = mango::Selector::parse(selector)
+                .map_err(|e| ApiError::bad_request(e.to_string()))?;
+            let fields = match body.get("fields") {
+                None => None,
+                Some(f) => Some(
+                    mango::Fields::parse(f).map_err(|e| ApiError::bad_request(e.to_string()))?,
+                ),
+            };
+            Ok(Filter::Custom(Arc::new(SelectorFilter { selector, fields })))
+        }
+        Some("_view") => {
+            let view = q.get("view").ok_or_else(|| {
+                ApiError::bad_request("`view` filter parameter is not provided.")
+            })?;
+            let (ddoc, _) = view
+                .split_once('/')
+                .ok_or_else(|| ApiError::bad_request("`view` must be of the form `designname/viewname`"))?;
+            Err(design_filter(access, ddoc)?)
+        }
+        Some(name) => match name.split('/').collect::<Vec<_>>()[..] {
+            [ddoc, _] => Err(design_filter(access, ddoc)?),
+            _ => Err(ApiError::bad_request(
+                "`filter` must be of the form `designname/filtername`",
+            )),
+        },
+    }
+}
+
+/// Filter functions need users' code to run, which comes later; a missing design document is missing now.
+fn design_filter(access: &Access, ddoc: &str) -> Result<ApiError, ApiError> {
+    let id = DocId::new(&format!("_design/{ddoc}"))?;
+    match access.db.read(&id, &ReadOptions::default())? {
+        Read::Found(_) => Ok(ApiError::not_implemented("filter functions")),
+        Read::Missing | Read::Deleted => Err(ApiError::missing()),
+    }
+}
+
+fn doc_ids(q: &Query, body: &Map<String, Value>) -> Result<Filter, ApiError> {
+    let from_query = q.json("doc_ids")?;
+    let list = match body.get("doc_ids").or(from_query.as_ref()) {
+        Some(Value::Array(list)) => list.as_slice(),
+        _ => &[Value::Null],
+    };
+    let ids = list
+        .iter()
+        .map(|id| id.as_str().map(str::to_owned))
+        .collect::<Option<HashSet<_>>>()
+        .ok_or_else(|| {
+            ApiError::bad_request("`doc_ids` filter parameter is not a list of doc ids.")
+        })?;
+    Ok(Filter::DocIds(Arc::new(ids)))
+}
+
+struct SelectorFilter {
+    selector: mango::Selector,
+    fields: Option<mango::Fields>,
+}
+
+impl ChangeFilter for SelectorFilter {
+    fn needs_doc(&self) -> bool {
+        true
+    }
+
+    fn matches(&self, _id: &str, _deleted: bool, doc: Option<&[u8]>) -> bool {
+        doc.and_then(|d| serde_json::from_slice(d).ok())
+            .is_some_and(|doc: Value| self.selector.matches(&doc))
+    }
+
+    fn project(&self, doc: &[u8]) -> Option<Vec<u8>> {
+        let fields = self.fields.as_ref()?;
+        let doc: Value = serde_json::from_slice(doc).ok()?;
+        Some(fields.project(&doc).to_string().into_bytes())
+    }
+}
+
+const HEAD: &[u8] = b"{\"results\":[\n";
+
+fn write_tail(changes: &Changes, out: &mut Vec<u8>) -> Result<(), ApiError> {
+    let tail = format!(
+        "\n],\n\"last_seq\":\"{}\",\"pending\":{}}}\n",
+        changes.last_seq(),
+        changes.pending()?
+    );
+    out.extend_from_slice(tail.as_bytes());
+    Ok(())
+}
+
+fn normal(access: &Access, query: ChangesQuery) -> Answer {
+    let etag = access.db.info()?.update_seq;
+    let mut changes = access.db.changes(query)?;
+    let mut head = true;
+    let mut done = false;
+    let reply = pull("application/json", move |out| {
+        if done {
+            return Ok(false);
+        }
+        if std::mem::take(&mut head) {
+            out.extend_from_slice(HEAD);
+        }
+        if !changes.next_chunk(Framing::Array, out, CHUNK_BYTES)? {
+            write_tail(&changes, out)?;
+            done = true;
+        }
+        Ok(true)
+    })?;
+    Ok(reply.header(ETAG, &format!("\"{etag}\"")))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LiveState {
+    Head,
+    Running,
+    Done,
+}
+
+/// A feed that waits for changes.
+struct LiveFeed {
+    changes: Changes,
+    changed: watch::Receiver<u64>,
+    stopping: watch::Receiver<bool>,
+    kind: FeedKind,
+    patience: Patience,
+    state: LiveState,
+    _place: OpenFeed,
+}
+
+/// Why the wait of a live feed ended.
+pub enum Woken {
+    Changed,
+    Heartbeat,
+    /// Timed out, the server stops, or the database is gone.
+    Ended,
+}
+
+/// Waits for a change of `changed`, as long as `patience` allows.
+pub async fn wait(
+    changed: &mut watch::Receiver<u64>,
+    stopping: &mut watch::Receiver<bool>,
+    patience: Patience,
+    waiting_since: Instant,
+) -> Woken {
+    let timeout = patience.timeout.map(|t| waiting_since + t);
+    let beat = patience.heartbeat.map(|h| Instant::now() + h);
+    let sleep_until = |at: Option<Instant>| async move {
+        match at {
+            Some(at) => tokio::time::sleep_until(at).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        c = changed.changed() => if c.is_ok() { Woken::Changed } else { Woken::Ended },
+        _ = stopping.wait_for(|s| *s) => Woken::Ended,
+        () = sleep_until(timeout) => Woken::Ended,
+        () = sleep_until(beat) => Woken::Heartbeat,
+    }
+}
+
+impl LiveFeed {
+    fn reply(self) -> Reply {
+        let content_type = match self.kind {
+            FeedKind::EventSource => HeaderValue::from_static("text/event-stream"),
+            _ => HeaderValue::from_static("application/json"),
+        };
+        let pieces = stream::unfold(self, |mut feed| async move {
+            let mut out = Vec::new();
+            match feed.next(&mut out).await {
+                Ok(()) if out.is_empty() => None,
+                Ok(()) => Some((Ok(Bytes::from(out)), feed)),
+                Err(e) => {
+                    feed.state = LiveState::Done;
+                    let e: StreamError = e.reason.into_owned().into();
+                    Some((Err(e), feed))
+                }
+            }
+        });
+        Reply::stream(content_type, Box::pin(pieces))
+    }
+
+    /// Appends what comes next, waiting for it; nothing at the end.
+    async fn next(&mut self, out: &mut Vec<u8>) -> Result<(), ApiError> {
+        let array = self.kind == FeedKind::Longpoll;
+        if self.state == LiveState::Done {
+            return Ok(());
+        }
+        if self.state == LiveState::Head {
+            self.state = LiveState::Running;
+            if array {
+                out.extend_from_slice(HEAD);
+            }
+        }
+        let waiting_since = Instant::now();
+        loop {
+            if self.read(out)? {
+                return Ok(());
+            }
+            if self.changes.limit_reached() || array && self.changes.rows() > 0 {
+                return self.end(out);
+            }
+            if !out.is_empty() {
+                return Ok(());
+            }
+            match wait(&mut self.changed, &mut self.stopping, self.patience, waiting_since).await {
+                Woken::Changed => self.refresh()?,
+                Woken::Heartbeat => {
+                    out.extend_from_slice(match self.kind {
+                        FeedKind::EventSource => b"event: heartbeat\ndata: \n\n".as_slice(),
+                        _ => b"\n",
+                    });
+                    return Ok(());
+                }
+                Woken::Ended => return self.end(out),
+            }
+        }
+    }
+
+    fn read(&mut self, out: &mut Vec<u8>) -> Result<bool, ApiError> {
+        match self.changes.next_chunk(self.kind.framing(), out, CHUNK_BYTES) {
+            // Deleted: the feed ends as if it had timed out.
+            Err(database::Error::NoDatabase) => Ok(false),
+            other => Ok(other?),
+        }
+    }
+
+    fn refresh(&mut self) -> Result<(), ApiError> {
+        match self.changes.refresh() {
+            Err(database::Error::NoDatabase) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    fn end(&mut self, out: &mut Vec<u8>) -> Result<(), ApiError> {
+        self.state = LiveState::Done;
+        match self.kind {
+            FeedKind::Longpoll | FeedKind::Normal => write_tail(&self.changes, out)?,
+            FeedKind::Continuous => {
+                let last = format!(
+                    "{{\"last_seq\":\"{}\",\"pending\":{}}}\n",
+                    self.changes.last_seq(),
+                    self.changes.pending()?
+                );
+                out.extend_from_slice(last.as_bytes());
+            }
+            FeedKind::EventSource => {}
+        }
+        Ok(())
+    }
+}

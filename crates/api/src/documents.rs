@@ -1,0 +1,543 @@
+//! Single documents: GET, HEAD, PUT, DELETE, COPY.
+
+use std::time::Instant;
+
+use database::{Durability, EditMode, Outcome, Read, ReadDoc, ReadOptions, WhichRevs};
+use document::{DocId, EditDoc, Rev, parse_document};
+use hyper::header::IF_MATCH;
+use serde_json::Value;
+
+use crate::access::Access;
+use crate::app::{App, Limits};
+use crate::errors::ApiError;
+use crate::query::{Query, decode};
+use crate::reply::{Body, Reply};
+use crate::request::Request;
+
+type Answer = Result<Reply, ApiError>;
+
+const METHODS: &str = "DELETE,GET,HEAD,POST,PUT,COPY";
+const ATTACHMENT_METHODS: &str = "DELETE,GET,HEAD,PUT";
+
+/// A document whose id is not UTF-8.
+pub fn invalid_id(req: &Request) -> Answer {
+    match req.method.as_str() {
+        "GET" | "HEAD" | "DELETE" => Err(ApiError::missing()),
+        _ => Err(document::IdError::InvalidUtf8.into()),
+    }
+}
+
+/// `/{db}/_design/{name}…`
+pub async fn design(app: &App, req: &mut Request, access: &Access) -> Answer {
+    let Some(name) = req.segment(2) else {
+        return invalid_id(req);
+    };
+    let id = format!("_design/{name}");
+    match req.segment(3) {
+        None => route(app, req, access, &id, 3).await,
+        Some(part) if part.starts_with('_') => {
+            crate::later::design_function(req, access, &id, &part.to_owned())
+        }
+        Some(_) => route(app, req, access, &id, 3).await,
+    }
+}
+
+/// A document, or with segments from `rest` on, an attachment of it.
+pub async fn route(
+    app: &App,
+    req: &mut Request,
+    access: &Access,
+    id: &str,
+    rest: usize,
+) -> Answer {
+    if req.segments.len() > rest {
+        return attachment(req, access, id);
+    }
+    if id.starts_with("_design/") && rest == 2 && matches!(req.method.as_str(), "GET" | "HEAD") {
+        let name = &id["_design/".len()..];
+        let url = req.url_of(&[access.db.name(), "_design", name]);
+        return Ok(Reply::empty(301).location(&url));
+    }
+    match req.method.as_str() {
+        "GET" | "HEAD" => get(app, req, access, id),
+        "PUT" => put(app, req, access, id).await,
+        "DELETE" => delete(app, req, access, id).await,
+        "COPY" => copy(app, req, access, id).await,
+        "POST" => Err(ApiError::bad_request("Referer header required.")),
+        _ => Err(ApiError::method_not_allowed(METHODS)),
+    }
+}
+
+fn attachment(req: &Request, access: &Access, id: &str) -> Answer {
+    crate::router::require_method(req, ATTACHMENT_METHODS)?;
+    if id.starts_with("_local/") {
+        return Err(ApiError::bad_request(
+            "_local documents do not accept attachments.",
+        ));
+    }
+    if matches!(req.method.as_str(), "GET" | "HEAD") {
+        // No document has one yet.
+        let Ok(id) = DocId::new(id) else {
+            return Err(ApiError::missing());
+        };
+        return match access.db.read(&id, &ReadOptions::default())? {
+            Read::Found(_) => Err(ApiError::new(
+                404,
+                "not_found",
+                "Document is missing attachment",
+            )),
+            Read::Missing | Read::Deleted => Err(ApiError::missing()),
+        };
+    }
+    Err(ApiError::not_implemented("attachments"))
+}
+
+fn parse_id(id: &str, limits: &Limits) -> Result<DocId, ApiError> {
+    if id.len() as u64 > limits.max_document_id_length {
+        return Err(ApiError::new(
+            413,
+            "illegal_docid",
+            format!(
+                "Document id is too long: max_document_id_length is {}",
+                limits.max_document_id_length
+            ),
+        ));
+    }
+    Ok(DocId::new(id)?)
+}
+
+// ---- reading
+
+fn get(app: &App, req: &Request, access: &Access, id: &str) -> Answer {
+    let started = Instant::now();
+    let Ok(id) = DocId::new(id) else {
+        return Err(ApiError::missing());
+    };
+    app.stats
+        .document_reads
+        .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    check_numbers(&req.query, &["r"])?;
+    let options = read_options(&req.query)?;
+    if let Some(which) = open_revs(&req.query)? {
+        return get_open_revs(req, access, &id, &which, &options);
+    }
+    let doc = match access.db.read(&id, &options)? {
+        Read::Found(doc) => doc,
+        Read::Missing => return Err(ApiError::missing()),
+        Read::Deleted => return Err(ApiError::deleted()),
+    };
+    let mut reply = doc_reply(req, doc, &options);
+    reply.timing.read_us = started.elapsed().as_micros() as u64;
+    Ok(reply)
+}
+
+fn doc_reply(req: &Request, doc: ReadDoc, options: &ReadOptions) -> Reply {
+    let etag = doc.rev.to_string();
+    // What depends on other revisions than this one cannot be told by its ETag.
+    let plain = !(options.revs_info && options.rev.is_none()
+        || doc.json.ends_with(b"]}") && (options.conflicts || options.deleted_conflicts));
+    if plain && req.none_match(&etag) {
+        return Reply::empty(304).etag(&etag);
+    }
+    let mut json = doc.json;
+    json.push(b'\n');
+    let reply = Reply::json_bytes(200, json);
+    if plain { reply.etag(&etag) } else { reply }
+}
+
+fn check_numbers(query: &Query, names: &[&str]) -> Result<(), ApiError> {
+    for name in names {
+        if let Some(v) = query.get(name)
+            && v.parse::<u64>().is_err()
+        {
+            return Err(ApiError::bad_request(format!(
+                "`{name}` must be a positive integer"
+            )));
+        }
+    }
+    Ok(())
+}
+
+pub fn read_options(query: &Query) -> Result<ReadOptions, ApiError> {
+    if let Some(since) = query.json("atts_since")? {
+        parse_revs(&since)?;
+    }
+    let meta = query.is_true("meta");
+    Ok(ReadOptions {
+        rev: query.get("rev").map(Rev::parse).transpose()?,
+        latest: query.is_true("latest"),
+        revs: query.is_true("revs"),
+        revs_info: meta || query.is_true("revs_info"),
+        conflicts: meta || query.is_true("conflicts"),
+        deleted_conflicts: meta || query.is_true("deleted_conflicts"),
+        local_seq: query.is_true("local_seq"),
+    })
+}
+
+/// A JSON list of revisions.
+pub fn parse_revs(value: &Value) -> Result<Vec<Rev>, ApiError> {
+    let Value::Array(revs) = value else {
+        return Err(ApiError::bad_request("Invalid list of revisions"));
+    };
+    revs.iter()
+        .map(|r| match r {
+            Value::String(r) => Ok(Rev::parse(r)?),
+            _ => Err(document::RevError.into()),
+        })
+        .collect()
+}
+
+fn open_revs(query: &Query) -> Result<Option<WhichRevs>, ApiError> {
+    match query.get("open_revs") {
+        None => Ok(None),
+        Some("all") => Ok(Some(WhichRevs::All)),
+        Some(list) => {
+            let revs = parse_revs(&crate::query::parse_json(list)?)?;
+            Ok((!revs.is_empty()).then_some(WhichRevs::List(revs)))
+        }
+    }
+}
+
+fn get_open_revs(
+    req: &Request,
+    access: &Access,
+    id: &DocId,
+    which: &WhichRevs,
+    options: &ReadOptions,
+) -> Answer {
+    let found = match (access.db.open_revs(id, which, options)?, which) {
+        (Some(found), _) => found,
+        (None, WhichRevs::All) => return Err(ApiError::missing()),
+        (None, WhichRevs::List(revs)) => revs.iter().cloned().map(Err).collect(),
+    };
+    if req.accept().contains("application/json") {
+        let mut out = vec![b'['];
+        for (i, rev) in found.iter().enumerate() {
+            if i > 0 {
+                out.push(b',');
+            }
+            match rev {
+                Ok(doc) => {
+                    out.extend_from_slice(b"{\"ok\":");
+                    out.extend_from_slice(&doc.json);
+                }
+                Err(rev) => {
+                    out.extend_from_slice(b"{\"missing\":");
+                    rev.write_json_to(&mut out);
+                }
+            }
+            out.push(b'}');
+        }
+        out.extend_from_slice(b"]\n");
+        return Ok(Reply::json_bytes(200, out));
+    }
+    let boundary = boundary()?;
+    let mut out = vec![];
+    for rev in &found {
+        out.extend_from_slice(format!("--{boundary}\r\nContent-Type: application/json").as_bytes());
+        match rev {
+            Ok(doc) => {
+                out.extend_from_slice(b"\r\n\r\n");
+                out.extend_from_slice(&doc.json);
+            }
+            Err(rev) => {
+                out.extend_from_slice(b"; error=\"true\"\r\n\r\n{\"missing\":");
+                rev.write_json_to(&mut out);
+                out.push(b'}');
+            }
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(format!("--{boundary}--").as_bytes());
+    let kind = format!("multipart/mixed; boundary=\"{boundary}\"");
+    let mut reply = Reply::empty(200);
+    reply.body = Body::Full(out.into());
+    Ok(reply.header(hyper::header::CONTENT_TYPE, &kind))
+}
+
+/// A multipart boundary that no document can hold but by chance of 1 in 2^128.
+fn boundary() -> Result<String, ApiError> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random)
+        .map_err(|e| ApiError::new(500, "internal_server_error", e.to_string()))?;
+    Ok(random.iter().map(|b| format!("{b:02x}")).collect())
+}
+
+// ---- writing
+
+/// How a write is to be acknowledged.
+pub struct WriteMode {
+    pub durability: Durability,
+    /// `batch=ok`: the answer holds no revision.
+    pub batch: bool,
+    /// 202 in place of 201: acknowledged before it is on disk, or by fewer replicas than asked for.
+    pub accepted: bool,
+}
+
+impl WriteMode {
+    pub fn of(req: &Request, limits: &Limits, replicas: u32, w: Option<u64>) -> Result<Self, ApiError> {
+        check_numbers(&req.query, &["w"])?;
+        let w = req.query.get("w").and_then(|w| w.parse().ok()).or(w);
+        let batch = req.query.get("batch") == Some("ok");
+        let full_commit = req.named_header("x-couch-full-commit") == Some("true");
+        let delayed = batch || limits.delayed_commits && !full_commit;
+        Ok(WriteMode {
+            durability: if delayed {
+                Durability::Delayed
+            } else {
+                Durability::Synced
+            },
+            batch,
+            accepted: batch || w.is_some_and(|w| w > u64::from(replicas)),
+        })
+    }
+
+    fn status(&self, deleted: bool) -> u16 {
+        match (self.accepted, deleted) {
+            (true, _) => 202,
+            (false, true) => 200,
+            (false, false) => 201,
+        }
+    }
+}
+
+/// Checks one parsed document against the limits.
+pub fn check_document(doc: &EditDoc, limits: &Limits) -> Result<(), ApiError> {
+    if doc.body.len() as u64 > limits.max_document_size {
+        let id = doc.id.as_ref().map_or("", |id| id.as_str());
+        return Err(ApiError::new(
+            413,
+            "document_too_large",
+            format!(
+                "{id}: the document exceeds max_document_size ({})",
+                limits.max_document_size
+            ),
+        ));
+    }
+    if let Some(id) = &doc.id {
+        parse_id(id.as_str(), limits)?;
+    }
+    let local = doc.id.as_ref().is_some_and(DocId::is_local);
+    if doc.attachments.is_some() && !local {
+        return Err(ApiError::not_implemented("attachments"));
+    }
+    Ok(())
+}
+
+async fn read_document(app: &App, req: &mut Request) -> Result<(EditDoc, u64), ApiError> {
+    let limits = app.limits();
+    // A document's text may be longer than its body: room for its underscore members.
+    let max = limits
+        .max_http_request_size
+        .min(limits.max_document_size.saturating_mul(2).saturating_add(1 << 20));
+    let bytes = match req.bytes("max_document_size", max).await {
+        Err(e) if e.status == 413 => {
+            return Err(ApiError::new(
+                413,
+                "document_too_large",
+                format!(
+                    "the document exceeds max_document_size ({})",
+                    limits.max_document_size
+                ),
+            ));
+        }
+        other => other?,
+    };
+    let started = Instant::now();
+    let doc = parse_document(&bytes)?;
+    Ok((doc, started.elapsed().as_micros() as u64))
+}
+
+async fn put(app: &App, req: &mut Request, access: &Access, id: &str) -> Answer {
+    let limits = app.limits();
+    let (mut doc, parse_us) = read_document(app, req).await?;
+    let id = parse_id(id, &limits)?;
+    doc.rev = edited_rev(req, doc.rev.take())?;
+    doc.id = Some(id.clone());
+    let mode = match req.query.get("new_edits") {
+        Some("false") => EditMode::Replicated,
+        _ => EditMode::Interactive,
+    };
+    if mode == EditMode::Replicated && doc.rev_path().is_none() {
+        return Err(ApiError::bad_request(
+            "When `new_edits: false`, the document needs `_rev` or `_revisions` specified",
+        ));
+    }
+    let url = doc_url(req, access, &id);
+    let mut reply = write(app, req, access, doc, mode).await?.reply(Some(&url));
+    reply.timing.parse_us = parse_us;
+    Ok(reply)
+}
+
+fn doc_url(req: &Request, access: &Access, id: &DocId) -> String {
+    req.url_of(&[access.db.name(), id.as_str()])
+}
+
+/// The revision that the body, the query and `If-Match` agree on.
+fn edited_rev(req: &Request, body: Option<Rev>) -> Result<Option<Rev>, ApiError> {
+    let query = req.query.get("rev").map(Rev::parse).transpose()?;
+    let etag = req
+        .header(&IF_MATCH)
+        .map(|e| e.trim().trim_start_matches("W/").trim_matches('"'))
+        .filter(|e| !e.is_empty())
+        .map(Rev::parse)
+        .transpose()?;
+    let differ = |a: &Option<Rev>, b: &Option<Rev>| matches!((a, b), (Some(a), Some(b)) if a != b);
+    if differ(&body, &query) {
+        return Err(ApiError::bad_request(
+            "Document rev from request body and query string have different values",
+        ));
+    }
+    let rev = body.or(query);
+    if differ(&rev, &etag) {
+        return Err(ApiError::bad_request(
+            "Document rev and etag have different values",
+        ));
+    }
+    Ok(rev.or(etag))
+}
+
+pub struct Written {
+    id: DocId,
+    rev: Rev,
+    deleted: bool,
+    mode: WriteMode,
+    timing: database::WriteTiming,
+}
+
+/// Writes one document.
+pub async fn write(
+    app: &App,
+    req: &Request,
+    access: &Access,
+    doc: EditDoc,
+    mode: EditMode,
+) -> Result<Written, ApiError> {
+    let limits = app.limits();
+    check_document(&doc, &limits)?;
+    let Some(id) = doc.id.clone() else {
+        return Err(ApiError::bad_request("an edit needs an `_id`"));
+    };
+    if id.is_design() {
+        access.require_design_admin(&req.user)?;
+    }
+    let write_mode = WriteMode::of(req, &limits, 1, None)?;
+    let deleted = doc.deleted;
+    let done = access.db.update(vec![doc], mode, write_mode.durability);
+    let (mut outcomes, timing) = done.await?;
+    match outcomes.pop() {
+        Some(Outcome::Ok { rev }) => Ok(Written {
+            id,
+            rev,
+            deleted,
+            mode: write_mode,
+            timing,
+        }),
+        Some(Outcome::Refused(error, reason)) => Err(ApiError::new(400, error, reason)),
+        Some(Outcome::Conflict) | None => Err(ApiError::conflict()),
+    }
+}
+
+impl Written {
+    pub fn reply(self, url: Option<&str>) -> Reply {
+        let mut json = b"{\"ok\":true,\"id\":".to_vec();
+        document::write_json_string(self.id.as_str(), &mut json);
+        if !self.mode.batch {
+            json.extend_from_slice(b",\"rev\":");
+            self.rev.write_json_to(&mut json);
+        }
+        json.extend_from_slice(b"}\n");
+        let mut reply = Reply::json_bytes(self.mode.status(self.deleted), json);
+        if !self.mode.batch {
+            reply = reply.etag(&self.rev.to_string());
+            if let Some(url) = url {
+                reply = reply.location(url);
+            }
+        }
+        reply.timing.wait_us = self.timing.wait_us;
+        reply.timing.commit_us = self.timing.commit_us;
+        reply
+    }
+
+    /// The answer to `POST /{db}`, which carries no ETag.
+    pub fn reply_without_etag(self, url: &str) -> Reply {
+        let mut reply = self.reply(Some(url));
+        reply.headers.retain(|(n, _)| n != hyper::header::ETAG);
+        reply
+    }
+}
+
+/// `POST /{db}`: a document with its own id or a new one.
+pub async fn post(app: &App, req: &mut Request, access: &Access) -> Answer {
+    req.require_json()?;
+    let (mut doc, parse_us) = read_document(app, req).await?;
+    let id = match doc.id.take() {
+        Some(id) => id,
+        None => DocId::new(&app.new_uuid())?,
+    };
+    doc.id = Some(id.clone());
+    let url = doc_url(req, access, &id);
+    let written = write(app, req, access, doc, EditMode::Interactive).await?;
+    let mut reply = written.reply_without_etag(&url);
+    reply.timing.parse_us = parse_us;
+    Ok(reply)
+}
+
+async fn delete(app: &App, req: &mut Request, access: &Access, id: &str) -> Answer {
+    let Ok(id) = DocId::new(id) else {
+        return Err(ApiError::missing());
+    };
+    match access.db.read(&id, &ReadOptions::default())? {
+        Read::Found(_) => {}
+        Read::Missing => return Err(ApiError::missing()),
+        Read::Deleted => return Err(ApiError::deleted()),
+    }
+    let mut doc = parse_document(b"{}")?;
+    doc.rev = edited_rev(req, None)?;
+    doc.id = Some(id);
+    doc.deleted = true;
+    Ok(write(app, req, access, doc, EditMode::Interactive)
+        .await?
+        .reply(None))
+}
+
+async fn copy(app: &App, req: &mut Request, access: &Access, id: &str) -> Answer {
+    let limits = app.limits();
+    let destination = req
+        .named_header("destination")
+        .ok_or_else(|| ApiError::bad_request("Destination header is mandatory for COPY."))?;
+    let (target, rev) = parse_destination(destination)?;
+    let target = parse_id(&target, &limits)?;
+    let Ok(id) = DocId::new(id) else {
+        return Err(ApiError::missing());
+    };
+    let options = ReadOptions {
+        rev: req.query.get("rev").map(Rev::parse).transpose()?,
+        ..ReadOptions::default()
+    };
+    let source = match access.db.read(&id, &options)? {
+        Read::Found(doc) => doc,
+        Read::Missing => return Err(ApiError::missing()),
+        Read::Deleted => return Err(ApiError::deleted()),
+    };
+    let mut doc = parse_document(&source.json)?;
+    doc.id = Some(target.clone());
+    doc.rev = rev;
+    let url = doc_url(req, access, &target);
+    // The query's `rev` names the source.
+    Ok(write(app, req, access, doc, EditMode::Interactive)
+        .await?
+        .reply(Some(&url)))
+}
+
+/// `id?rev=…`, percent-encoded, relative to the database.
+fn parse_destination(text: &str) -> Result<(String, Option<Rev>), ApiError> {
+    if text.starts_with("http://") || text.starts_with("https://") {
+        return Err(ApiError::bad_request("Destination URL must be relative."));
+    }
+    let (id, query) = text.split_once('?').unwrap_or((text, ""));
+    let id = String::from_utf8(decode(id)).map_err(|_| document::IdError::InvalidUtf8)?;
+    let query = Query::parse(Some(query));
+    let rev = query.get("rev").map(Rev::parse).transpose()?;
+    Ok((id, rev))
+}

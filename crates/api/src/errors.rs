@@ -1,0 +1,181 @@
+//! **The** table from what can go wrong to status, `error` and `reason`.
+
+use std::borrow::Cow;
+
+use document::{DocError, IdError, RevError};
+use hyper::header::{ALLOW, HeaderName, HeaderValue, WWW_AUTHENTICATE};
+use serde_json::{Value, json};
+
+/// An answer that is an error, in CouchDB's shape.
+#[derive(Debug)]
+pub struct ApiError {
+    pub status: u16,
+    pub error: Cow<'static, str>,
+    pub reason: Cow<'static, str>,
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl ApiError {
+    pub fn new(
+        status: u16,
+        error: impl Into<Cow<'static, str>>,
+        reason: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        ApiError {
+            status,
+            error: error.into(),
+            reason: reason.into(),
+            headers: vec![],
+        }
+    }
+
+    pub fn bad_request(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(400, "bad_request", reason)
+    }
+
+    pub fn invalid_json() -> Self {
+        Self::bad_request("invalid UTF-8 JSON")
+    }
+
+    pub fn query_parse(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(400, "query_parse_error", reason)
+    }
+
+    pub fn missing() -> Self {
+        Self::new(404, "not_found", "missing")
+    }
+
+    pub fn deleted() -> Self {
+        Self::new(404, "not_found", "deleted")
+    }
+
+    pub fn conflict() -> Self {
+        Self::new(409, "conflict", "Document update conflict.")
+    }
+
+    pub fn unauthorized(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(401, "unauthorized", reason)
+    }
+
+    pub fn forbidden(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(403, "forbidden", reason)
+    }
+
+    pub fn bad_content_type(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(415, "bad_content_type", reason)
+    }
+
+    /// The named limit was exceeded.
+    pub fn too_large(limit: &str, max: u64) -> Self {
+        Self::new(
+            413,
+            "too_large",
+            format!("the request exceeds {limit} ({max})"),
+        )
+    }
+
+    pub fn not_implemented(what: &str) -> Self {
+        Self::new(
+            501,
+            "not_implemented",
+            format!("{what} are not supported by this version of Settee"),
+        )
+    }
+
+    /// `methods` as CouchDB lists them, separated by commas.
+    pub fn method_not_allowed(methods: &'static str) -> Self {
+        let mut e = Self::new(
+            405,
+            "method_not_allowed",
+            format!("Only {methods} allowed"),
+        );
+        if let Ok(v) = HeaderValue::from_str(&methods.replace(',', ", ")) {
+            e.headers.push((ALLOW, v));
+        }
+        e
+    }
+
+    pub fn with_www_authenticate(mut self, challenge: &str) -> Self {
+        if let Ok(v) = HeaderValue::from_str(challenge) {
+            self.headers.push((WWW_AUTHENTICATE, v));
+        }
+        self
+    }
+
+    pub fn to_json(&self) -> Value {
+        json!({"error": self.error, "reason": self.reason})
+    }
+}
+
+impl From<database::Error> for ApiError {
+    fn from(e: database::Error) -> Self {
+        use database::Error as E;
+        let reason = e.to_string();
+        match e {
+            E::NoDatabase => Self::new(404, "not_found", reason),
+            E::DatabaseExists => Self::new(412, "file_exists", reason),
+            E::IllegalName(_) => Self::new(400, "illegal_database_name", reason),
+            E::NameTooLong(_) => Self::new(400, "database_name_too_long", reason),
+            E::MalformedSeq | E::BadRequest(_) => Self::bad_request(reason),
+            E::Partition(error, _) => Self::new(400, error, reason),
+            E::InsufficientStorage(_) => Self::new(507, "insufficient_storage", reason),
+            E::ShuttingDown => Self::new(503, "service_unavailable", reason),
+            E::Storage(_) => {
+                tracing::error!(error = %reason, "storage failed");
+                Self::new(500, "internal_server_error", reason)
+            }
+        }
+    }
+}
+
+impl From<DocError> for ApiError {
+    fn from(e: DocError) -> Self {
+        let status = match e {
+            DocError::TooLong => 413,
+            _ => 400,
+        };
+        Self::new(status, e.error(), e.to_string())
+    }
+}
+
+impl From<IdError> for ApiError {
+    fn from(e: IdError) -> Self {
+        let status = if matches!(e, IdError::TooLong) { 413 } else { 400 };
+        let reason = match e {
+            IdError::TooLong => format!("{e} (max_document_id_length)"),
+            e => e.to_string(),
+        };
+        Self::new(status, "illegal_docid", reason)
+    }
+}
+
+impl From<RevError> for ApiError {
+    fn from(e: RevError) -> Self {
+        Self::new(400, e.error(), e.to_string())
+    }
+}
+
+impl From<auth::AuthError> for ApiError {
+    fn from(e: auth::AuthError) -> Self {
+        use auth::AuthError as E;
+        let reason = e.to_string();
+        match e {
+            E::BadBase64 | E::MalformedCookie => Self::bad_request(reason),
+            E::BadCredentials => Self::unauthorized(reason),
+            E::LockedOut => Self::forbidden(reason),
+            E::Config(_) => Self::new(500, "internal_server_error", reason),
+        }
+    }
+}
+
+impl From<config::ConfigError> for ApiError {
+    fn from(e: config::ConfigError) -> Self {
+        let reason = e.to_string();
+        match e {
+            config::ConfigError::Read { .. } | config::ConfigError::Write { .. } => {
+                Self::new(500, "internal_server_error", reason)
+            }
+            _ => Self::bad_request(reason),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Routes whose work comes with later issues. They check what can be checked, answer what is true of a server without
+//! that feature, and otherwise say clearly that it is not there.
+
+use database::{Read, ReadOptions};
+use document::DocId;
+use serde_json::{Value, json};
+
+use crate::access::Access;
+use crate::app::{App, require_server_admin};
+use crate::errors::ApiError;
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::router::require_method;
+
+type Answer = Result<Reply, ApiError>;
+
+pub async fn server(app: &App, req: &mut Request, name: &str) -> Answer {
+    match name {
+        "_utils" => Err(ApiError::missing()),
+        "_replicate" => {
+            if req.request_bytes(app).await?.is_empty() {
+                return Err(ApiError::bad_request("Missing request body"));
+            }
+            Err(ApiError::not_implemented("replications"))
+        }
+        "_scheduler" => scheduler(req),
+        "_reshard" => reshard(req),
+        "_search_analyze" => Err(ApiError::new(
+            503,
+            "service unavailable",
+            "Search is not available",
+        )),
+        "_nouveau_analyze" => {
+            require_method(req, "POST")?;
+            Err(ApiError::not_implemented("full text indexes"))
+        }
+        _ => {
+            require_server_admin(&req.user)?;
+            Err(ApiError::not_implemented("cluster set-ups"))
+        }
+    }
+}
+
+fn scheduler(req: &Request) -> Answer {
+    require_server_admin(&req.user)?;
+    let part = req.segment(1);
+    match (part, req.segment(2), req.segment(3)) {
+        (Some("jobs" | "docs"), None, _) => {
+            require_method(req, "GET,HEAD")?;
+            let list = if part == Some("jobs") { "jobs" } else { "docs" };
+            Ok(Reply::json(
+                200,
+                &json!({"total_rows": 0, "offset": 0, list: []}),
+            ))
+        }
+        (Some("docs"), Some("_replicator"), None) => Ok(Reply::json(
+            200,
+            &json!({"total_rows": 0, "offset": 0, "docs": []}),
+        )),
+        (Some("docs"), Some(db), Some(_)) if db.ends_with("_replicator") => {
+            Err(ApiError::missing())
+        }
+        (Some("jobs"), Some(_), _) => Err(ApiError::missing()),
+        (Some("docs"), ..) => Err(ApiError::bad_request("Invalid path")),
+        _ => Ok(Reply::json(404, &json!({"error": "not found"}))),
+    }
+}
+
+fn reshard(req: &Request) -> Answer {
+    require_server_admin(&req.user)?;
+    match (req.segment(1), req.segment(2), req.method.as_str()) {
+        (None, _, "GET" | "HEAD") => Ok(Reply::json(
+            200,
+            &json!({"state": "running", "state_reason": null, "completed": 0, "failed": 0, "running": 0, "stopped": 0, "total": 0}),
+        )),
+        (Some("state"), None, "GET" | "HEAD") => Ok(Reply::json(
+            200,
+            &json!({"state": "running", "reason": null}),
+        )),
+        (Some("jobs"), None, "GET" | "HEAD") => Ok(Reply::json(
+            200,
+            &json!({"total_rows": 0, "offset": 0, "jobs": []}),
+        )),
+        (Some("jobs"), Some(_), "GET" | "HEAD") => Err(ApiError::missing()),
+        _ => Err(ApiError::not_implemented("shard splits")),
+    }
+}
+
+/// `_find`, `_index`, `_explain`
+pub async fn mango(app: &App, req: &mut Request, name: &str) -> Answer {
+    if name == "_index" && req.segments.len() == 2 {
+        require_method(req, "GET,POST")?;
+    } else if name != "_index" {
+        require_method(req, "POST")?;
+    }
+    if req.method == "POST" {
+        req.require_json()?;
+        let body = req.json_object(app).await?;
+        if name == "_index" && !body.contains_key("index") && req.segments.len() == 2 {
+            return Err(ApiError::new(
+                400,
+                "missing_required_key",
+                "Missing required key: index",
+            ));
+        }
+        if name != "_index" {
+            check_find(&body)?;
+        }
+    }
+    Err(ApiError::not_implemented("Mango queries"))
+}
+
+/// The members that `_find` knows.
+const FIND_MEMBERS: [&str; 17] = [
+    "selector", "use_index", "bookmark", "limit", "skip", "sort", "fields", "partition", "r",
+    "conflicts", "stale", "update", "stable", "execution_stats", "allow_fallback", "w", "wait",
+];
+
+fn check_find(body: &serde_json::Map<String, Value>) -> Result<(), ApiError> {
+    match body.keys().find(|k| !FIND_MEMBERS.contains(&k.as_str())) {
+        Some(key) => Err(ApiError::new(
+            400,
+            "invalid_key",
+            format!("Invalid key {key} for this request."),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// `_design/{name}/_view/…` and the other functions of a design document.
+pub fn design_function(req: &Request, access: &Access, id: &str, part: &str) -> Answer {
+    let found = match DocId::new(id) {
+        Ok(id) => access.db.read(&id, &ReadOptions::default())?,
+        Err(_) => Read::Missing,
+    };
+    let known = [
+        "_view", "_info", "_show", "_list", "_update", "_rewrite", "_search", "_search_info",
+        "_nouveau", "_nouveau_info",
+    ];
+    if !known.contains(&part) || !matches!(found, Read::Found(_)) {
+        return Err(ApiError::missing());
+    }
+    if part == "_info" {
+        require_method(req, "GET")?;
+    }
+    Err(ApiError::not_implemented("functions of design documents"))
+}

@@ -1,0 +1,245 @@
+//! A request as the routes see it.
+
+use std::io::Read as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use auth::UserCtx;
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use hyper::HeaderMap;
+use hyper::body::Incoming;
+use hyper::header::{
+    ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, IF_NONE_MATCH,
+};
+use serde_json::Value;
+
+use crate::app::App;
+use crate::errors::ApiError;
+use crate::query::{Query, encode_into, segments};
+
+/// After an error, this much of the body is read and thrown away so that the connection can go on.
+const DRAIN_BYTES_MAX: usize = 1 << 20;
+const DRAIN_TIME_MAX: Duration = Duration::from_secs(2);
+
+pub struct Request {
+    /// Upper case, after `X-HTTP-Method-Override`.
+    pub method: String,
+    /// The path as sent.
+    pub path: String,
+    /// Decoded segments; may hold invalid UTF-8.
+    pub segments: Vec<Vec<u8>>,
+    pub query: Query,
+    pub headers: HeaderMap,
+    pub user: Arc<UserCtx>,
+    /// How the user was found: `default` (Basic) or `cookie`.
+    pub authenticated: Option<&'static str>,
+    /// The session's cookie is old enough to be given anew.
+    pub refresh_cookie: bool,
+    pub peer: Option<std::net::IpAddr>,
+    pub https: bool,
+    pub received: Instant,
+    body: Option<Incoming>,
+}
+
+impl Request {
+    pub fn new(
+        method: String,
+        parts: hyper::http::request::Parts,
+        body: Incoming,
+        peer: Option<std::net::IpAddr>,
+    ) -> Request {
+        let path = parts.uri.path();
+        Request {
+            method,
+            segments: segments(path),
+            query: Query::parse(parts.uri.query()),
+            path: path.to_owned(),
+            headers: parts.headers,
+            user: Arc::new(UserCtx::anonymous()),
+            authenticated: None,
+            refresh_cookie: false,
+            peer,
+            https: false,
+            received: Instant::now(),
+            body: Some(body),
+        }
+    }
+
+    /// A segment of the path, when it is UTF-8.
+    pub fn segment(&self, i: usize) -> Option<&str> {
+        self.segments
+            .get(i)
+            .and_then(|s| std::str::from_utf8(s).ok())
+    }
+
+    pub fn header(&self, name: &HeaderName) -> Option<&str> {
+        self.headers.get(name).and_then(|v| v.to_str().ok())
+    }
+
+    pub fn named_header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|v| v.to_str().ok())
+    }
+
+    pub fn accept(&self) -> &str {
+        self.header(&ACCEPT).unwrap_or("")
+    }
+
+    /// Whether `If-None-Match` names this ETag. CouchDB wants it quoted, takes `W/`, and does not know `*`.
+    pub fn none_match(&self, etag: &str) -> bool {
+        self.header(&IF_NONE_MATCH).is_some_and(|list| {
+            list.split(',').any(|e| {
+                let e = e.trim();
+                let e = e.strip_prefix("W/").unwrap_or(e);
+                e.strip_prefix('"').and_then(|e| e.strip_suffix('"')) == Some(etag)
+            })
+        })
+    }
+
+    pub fn require_json(&self) -> Result<(), ApiError> {
+        let kind = self.header(&CONTENT_TYPE).unwrap_or("");
+        let kind = kind.split(';').next().unwrap_or("").trim();
+        if kind.eq_ignore_ascii_case("application/json") {
+            Ok(())
+        } else {
+            Err(ApiError::bad_content_type(
+                "Content-Type must be application/json",
+            ))
+        }
+    }
+
+    /// The whole body, inflated; at most `max` bytes, which `limit` names.
+    pub async fn bytes(&mut self, limit: &str, max: u64) -> Result<Bytes, ApiError> {
+        let gzip = self.content_encoding()?;
+        let declared = self
+            .header(&CONTENT_LENGTH)
+            .and_then(|l| l.parse::<u64>().ok());
+        if declared.is_some_and(|l| l > max) {
+            return Err(ApiError::too_large(limit, max));
+        }
+        let Some(body) = self.body.take() else {
+            return Ok(Bytes::new());
+        };
+        let raw = match read_all(body, max).await {
+            Ok(raw) => raw,
+            Err(Unread::TooLarge) => return Err(ApiError::too_large(limit, max)),
+            Err(Unread::Broken) => {
+                return Err(ApiError::bad_request("the request's body ended early"));
+            }
+        };
+        if !gzip {
+            return Ok(raw);
+        }
+        inflate(&raw, max)?.ok_or_else(|| ApiError::too_large(limit, max))
+    }
+
+    fn content_encoding(&self) -> Result<bool, ApiError> {
+        match self.header(&CONTENT_ENCODING) {
+            None | Some("identity" | "") => Ok(false),
+            Some("gzip") => Ok(true),
+            Some(other) => Err(ApiError::bad_content_type(format!(
+                "{other} is not a supported content encoding."
+            ))),
+        }
+    }
+
+    /// The body as JSON of any kind.
+    pub async fn json(&mut self, app: &App) -> Result<Value, ApiError> {
+        let bytes = self.request_bytes(app).await?;
+        serde_json::from_slice(&bytes).map_err(|_| ApiError::invalid_json())
+    }
+
+    /// The body as a JSON object.
+    pub async fn json_object(
+        &mut self,
+        app: &App,
+    ) -> Result<serde_json::Map<String, Value>, ApiError> {
+        match self.json(app).await? {
+            Value::Object(o) => Ok(o),
+            _ => Err(ApiError::bad_request("Request body must be a JSON object")),
+        }
+    }
+
+    pub async fn request_bytes(&mut self, app: &App) -> Result<Bytes, ApiError> {
+        let max = app.limits().max_http_request_size;
+        self.bytes("max_http_request_size", max).await
+    }
+
+    /// Reads what is left of the body, up to a bound, so that an early answer does not cost the connection.
+    pub async fn drain(&mut self) {
+        let Some(body) = self.body.take() else {
+            return;
+        };
+        let done = read_all(body, DRAIN_BYTES_MAX as u64);
+        // Whatever comes of it: the answer is made already.
+        drop(tokio::time::timeout(DRAIN_TIME_MAX, done).await);
+    }
+
+    /// Scheme and host that the client used, for `Location`.
+    pub fn base_url(&self) -> String {
+        let host = self
+            .named_header("x-forwarded-host")
+            .or_else(|| self.header(&HOST))
+            .unwrap_or("127.0.0.1");
+        let ssl = self.named_header("x-forwarded-ssl") == Some("on");
+        let scheme = match self.named_header("x-forwarded-proto") {
+            Some("https") => "https",
+            Some(_) => "http",
+            None if ssl || self.https => "https",
+            None => "http",
+        };
+        format!("{scheme}://{host}")
+    }
+
+    /// The URL of a database or of something in it; the segments are encoded.
+    pub fn url_of(&self, segments: &[&str]) -> String {
+        let mut url = self.base_url();
+        for s in segments {
+            url.push('/');
+            encode_into(s, &mut url);
+        }
+        url
+    }
+}
+
+enum Unread {
+    TooLarge,
+    Broken,
+}
+
+async fn read_all(mut body: Incoming, max: u64) -> Result<Bytes, Unread> {
+    let mut first: Option<Bytes> = None;
+    let mut rest = BytesMut::new();
+    let mut len = 0;
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(|_| Unread::Broken)?.into_data() else {
+            continue;
+        };
+        len += data.len() as u64;
+        if len > max {
+            return Err(Unread::TooLarge);
+        }
+        match first.take() {
+            None if rest.is_empty() => first = Some(data),
+            None => rest.extend_from_slice(&data),
+            Some(f) => {
+                rest.reserve(f.len() + data.len());
+                rest.extend_from_slice(&f);
+                rest.extend_from_slice(&data);
+            }
+        }
+    }
+    Ok(first.unwrap_or_else(|| rest.freeze()))
+}
+
+/// Inflates gzip; `None` when it grows beyond `max`.
+fn inflate(raw: &[u8], max: u64) -> Result<Option<Bytes>, ApiError> {
+    let mut out = Vec::with_capacity(raw.len().saturating_mul(4).min(1 << 20));
+    let read = flate2::read::MultiGzDecoder::new(raw)
+        .take(max.saturating_add(1))
+        .read_to_end(&mut out);
+    if read.is_err() {
+        return Err(ApiError::bad_request("Request body is not properly gzipped."));
+    }
+    Ok((out.len() as u64 <= max).then(|| out.into()))
+}

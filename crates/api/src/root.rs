@@ -1,0 +1,393 @@
+//! Routes of the server as a whole.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use database::{DbEventKind, NameRange};
+use futures_util::stream;
+use hyper::header::{CACHE_CONTROL, ETAG, EXPIRES, HeaderValue, PRAGMA};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::app::{App, COUCHDB_VERSION, NODE, require_server_admin};
+use crate::changes::{FeedKind, Patience, Woken, wait};
+use crate::db::info_json;
+use crate::errors::ApiError;
+use crate::query::{Query, parse_json};
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::router::require_method;
+
+type Answer = Result<Reply, ApiError>;
+
+/// Longest reply of `_settee/constant`, in bytes.
+const CONSTANT_BYTES_MAX: usize = 1 << 20;
+
+pub fn welcome(app: &App, req: &Request) -> Answer {
+    require_method(req, "GET,HEAD")?;
+    Ok(Reply::json(
+        200,
+        &json!({
+            "couchdb": "Welcome",
+            "version": COUCHDB_VERSION,
+            "git_sha": "settee",
+            "uuid": app.uuid,
+            "features": ["partitioned", "pluggable-storage-engines"],
+            "vendor": {"name": "Settee", "version": env!("CARGO_PKG_VERSION")},
+        }),
+    ))
+}
+
+pub fn up(req: &Request) -> Answer {
+    require_method(req, "GET,HEAD")?;
+    Ok(Reply::json(200, &json!({"status": "ok", "seeds": {}})))
+}
+
+/// A name given as a JSON string in a query.
+fn name(q: &Query, names: &[&str]) -> Result<Option<String>, ApiError> {
+    for n in names {
+        if let Some(text) = q.get(n) {
+            return match parse_json(text)? {
+                Value::String(s) => Ok(Some(s)),
+                _ => Err(ApiError::query_parse(format!("`{n}` must be a string"))),
+            };
+        }
+    }
+    Ok(None)
+}
+
+fn natural(q: &Query, name: &str) -> Result<Option<u64>, ApiError> {
+    q.get(name)
+        .map(|v| {
+            v.parse().map_err(|_| {
+                ApiError::query_parse(format!(
+                    "Invalid value for positive integer: {}",
+                    Value::from(v)
+                ))
+            })
+        })
+        .transpose()
+}
+
+fn name_range(q: &Query) -> Result<NameRange, ApiError> {
+    let key = name(q, &["key"])?;
+    Ok(NameRange {
+        start: name(q, &["start_key", "startkey"])?.or(key.clone()),
+        end: name(q, &["end_key", "endkey"])?.or(key),
+        inclusive_end: q.get("inclusive_end") != Some("false"),
+        descending: q.is_true("descending"),
+        skip: natural(q, "skip")?.unwrap_or(0),
+        limit: natural(q, "limit")?,
+    })
+}
+
+pub fn all_dbs(app: &App, req: &Request) -> Answer {
+    require_method(req, "GET,HEAD")?;
+    if app.limits().admin_only_all_dbs {
+        require_server_admin(&req.user)?;
+    }
+    let names = app.databases.names(&name_range(&req.query)?);
+    let names: Vec<&str> = names.iter().map(|n| &**n).collect();
+    Ok(with_content_etag(Reply::json(200, &names.into())))
+}
+
+/// An ETag over the answer's own bytes.
+fn with_content_etag(reply: Reply) -> Reply {
+    use std::hash::{DefaultHasher, Hasher};
+    let crate::reply::Body::Full(body) = &reply.body else {
+        return reply;
+    };
+    let mut hasher = DefaultHasher::new();
+    hasher.write(body);
+    let etag = format!("\"{:016X}\"", hasher.finish());
+    reply.header(ETAG, &etag)
+}
+
+pub async fn dbs_info(app: &App, req: &mut Request) -> Answer {
+    require_method(req, "GET,HEAD,POST")?;
+    require_server_admin(&req.user)?;
+    if req.method == "POST" {
+        return dbs_info_of_keys(app, req).await;
+    }
+    let mut infos = vec![];
+    for name in app.databases.names(&name_range(&req.query)?) {
+        // One deleted meanwhile is left out.
+        if let Ok(info) = app.databases.get(&name).and_then(|db| db.info()) {
+            infos.push(json!({"key": &*name, "info": info_json(&info)}));
+        }
+    }
+    Ok(with_content_etag(Reply::json(200, &infos.into())))
+}
+
+async fn dbs_info_of_keys(app: &App, req: &mut Request) -> Answer {
+    req.require_json()?;
+    let body = req.json_object(app).await?;
+    let keys = match body.get("keys") {
+        None => return Err(ApiError::bad_request("`keys` member must exist.")),
+        Some(Value::Array(keys)) => keys,
+        Some(_) => return Err(ApiError::bad_request("`keys` member must be an array.")),
+    };
+    if keys.len() as u64 > app.limits().max_dbs_info {
+        return Err(ApiError::bad_request("too_many_keys"));
+    }
+    let infos: Vec<Value> = keys
+        .iter()
+        .map(|key| {
+            let found = key
+                .as_str()
+                .and_then(|name| app.databases.get(name).ok())
+                .and_then(|db| db.info().ok());
+            match found {
+                Some(info) => json!({"key": key, "info": info_json(&info)}),
+                None => json!({"key": key, "error": "not_found"}),
+            }
+        })
+        .collect();
+    Ok(Reply::json(200, &infos.into()))
+}
+
+pub fn uuids(app: &App, req: &Request) -> Answer {
+    require_method_exactly(req, "GET")?;
+    let count = match req.query.get("count").map(str::parse::<u64>) {
+        None => 1,
+        Some(Ok(n)) => n,
+        Some(Err(_)) => return Err(ApiError::bad_request("count must be a positive integer")),
+    };
+    if count > app.limits().uuids_max_count {
+        return Err(ApiError::bad_request("count parameter too large"));
+    }
+    let uuids: Vec<String> = (0..count).map(|_| app.new_uuid()).collect();
+    let reply = with_content_etag(Reply::json(200, &json!({"uuids": uuids})));
+    Ok(reply
+        .header(CACHE_CONTROL, "no-cache")
+        .header(PRAGMA, "no-cache")
+        .header(EXPIRES, "Mon, 01 Jan 1990 00:00:00 GMT"))
+}
+
+/// HEAD goes as GET without being named among the methods, as CouchDB has it for `_uuids`.
+fn require_method_exactly(req: &Request, methods: &'static str) -> Result<(), ApiError> {
+    if req.method == "HEAD" {
+        return Ok(());
+    }
+    require_method(req, methods)
+}
+
+pub fn active_tasks(app: &App, req: &Request) -> Answer {
+    require_method(req, "GET,HEAD")?;
+    require_server_admin(&req.user)?;
+    let tasks: Vec<Value> = app
+        .databases
+        .tasks()
+        .iter()
+        .map(|t| {
+            json!({
+                "type": t.kind,
+                "database": t.database,
+                "node": NODE,
+                "pid": "<0.1.0>",
+                "changes_done": t.done,
+                "total_changes": t.total,
+                "progress": (t.done * 100).checked_div(t.total).unwrap_or(0),
+                "started_on": t.started_unix_s,
+                "updated_on": t.updated_unix_s,
+            })
+        })
+        .collect();
+    Ok(Reply::json(200, &tasks.into()))
+}
+
+pub fn membership(req: &Request) -> Answer {
+    require_method(req, "GET,HEAD")?;
+    require_server_admin(&req.user)?;
+    Ok(Reply::json(
+        200,
+        &json!({"all_nodes": [NODE], "cluster_nodes": [NODE]}),
+    ))
+}
+
+pub async fn db_updates(app: &App, req: &Request) -> Answer {
+    require_method(req, "GET,HEAD")?;
+    require_server_admin(&req.user)?;
+    let kind = FeedKind::of(&req.query)?;
+    let patience = Patience::of(&req.query, app.limits().changes_timeout_ms)?;
+    let since = match req.query.get("since") {
+        None | Some("0" | "") => 0,
+        Some("now") => app.databases.events_since(u64::MAX).1,
+        Some(s) => s
+            .split('-')
+            .next()
+            .and_then(|n| n.parse().ok())
+            .ok_or_else(|| {
+                ApiError::bad_request("Malformed sequence supplied in 'since' parameter.")
+            })?,
+    };
+    let limit = natural(&req.query, "limit")?.unwrap_or(u64::MAX);
+    let mut feed = DbUpdates {
+        databases: app.databases.clone(),
+        changed: app.databases.watch_events(),
+        stopping: app.stopping(),
+        kind,
+        patience,
+        since,
+        left: limit,
+        sent: 0,
+        head: true,
+        done: false,
+        _place: None,
+    };
+    if kind == FeedKind::Normal {
+        let mut out = Vec::new();
+        while !feed.done {
+            feed.next(&mut out).await;
+        }
+        return Ok(Reply::json_bytes(200, out));
+    }
+    feed._place = Some(app.open_feed()?);
+    let content_type = match kind {
+        FeedKind::EventSource => "text/event-stream",
+        _ => "application/json",
+    };
+    let pieces = stream::unfold(feed, |mut feed| async move {
+        let mut out = Vec::new();
+        while out.is_empty() && !feed.done {
+            feed.next(&mut out).await;
+        }
+        (!out.is_empty()).then(|| (Ok(Bytes::from(out)), feed))
+    });
+    Ok(Reply::stream(
+        HeaderValue::from_static(content_type),
+        Box::pin(pieces),
+    ))
+}
+
+struct DbUpdates {
+    databases: Arc<database::Databases>,
+    changed: tokio::sync::watch::Receiver<u64>,
+    stopping: tokio::sync::watch::Receiver<bool>,
+    kind: FeedKind,
+    patience: Patience,
+    since: u64,
+    left: u64,
+    sent: u64,
+    head: bool,
+    done: bool,
+    _place: Option<crate::app::OpenFeed>,
+}
+
+impl DbUpdates {
+    async fn next(&mut self, out: &mut Vec<u8>) {
+        let array = matches!(self.kind, FeedKind::Normal | FeedKind::Longpoll);
+        if std::mem::take(&mut self.head) && array {
+            out.extend_from_slice(b"{\"results\":[");
+        }
+        self.changed.mark_unchanged();
+        let (events, last) = self.databases.events_since(self.since);
+        for e in events {
+            if self.left == 0 {
+                break;
+            }
+            let kind = match e.kind {
+                DbEventKind::Created => "created",
+                DbEventKind::Updated => "updated",
+                DbEventKind::Deleted => "deleted",
+            };
+            let row = json!({"db_name": &*e.db, "type": kind, "seq": e.seq.to_string()});
+            let row = match self.kind {
+                FeedKind::EventSource => format!("data: {row}\nid: {}\n\n", e.seq),
+                FeedKind::Continuous => format!("{row}\n"),
+                _ if self.sent > 0 => format!(",\n{row}"),
+                _ => format!("\n{row}"),
+            };
+            out.extend_from_slice(row.as_bytes());
+            self.since = e.seq;
+            self.left -= 1;
+            self.sent += 1;
+        }
+        if self.left > 0 {
+            self.since = self.since.max(last);
+        }
+        let enough = self.left == 0 || self.kind == FeedKind::Longpoll && self.sent > 0;
+        if self.kind == FeedKind::Normal || enough {
+            return self.end(out);
+        }
+        if !out.is_empty() && !array {
+            return;
+        }
+        match wait(
+            &mut self.changed,
+            &mut self.stopping,
+            self.patience,
+            Instant::now(),
+        )
+        .await
+        {
+            Woken::Changed => {}
+            Woken::Heartbeat => out.push(b'\n'),
+            Woken::Ended => self.end(out),
+        }
+    }
+
+    fn end(&mut self, out: &mut Vec<u8>) {
+        self.done = true;
+        let last = self.since.to_string();
+        match self.kind {
+            FeedKind::Normal | FeedKind::Longpoll => {
+                out.extend_from_slice(format!("\n],\"last_seq\":\"{last}\"}}\n").as_bytes());
+            }
+            FeedKind::Continuous => {
+                out.extend_from_slice(format!("{{\"last_seq\":\"{last}\"}}\n").as_bytes());
+            }
+            FeedKind::EventSource => {}
+        }
+    }
+}
+
+/// Settee's own routes: `constant` for the benchmark, `backup` for the command line.
+pub async fn settee(app: &App, req: &mut Request) -> Answer {
+    match req.segment(1) {
+        Some("constant") => {
+            require_method(req, "GET,HEAD")?;
+            let size = natural(&req.query, "size")?.unwrap_or(100) as usize;
+            if size > CONSTANT_BYTES_MAX {
+                return Err(ApiError::bad_request(format!(
+                    "`size` is at most {CONSTANT_BYTES_MAX}"
+                )));
+            }
+            Ok(Reply::json_bytes(200, vec![b' '; size]))
+        }
+        Some("backup") => backup(app, req).await,
+        _ => Err(ApiError::missing()),
+    }
+}
+
+/// `POST /_settee/backup` with `{"directory": path}`: copies the store to a new directory on the server's disk.
+async fn backup(app: &App, req: &mut Request) -> Answer {
+    require_method(req, "POST")?;
+    require_server_admin(&req.user)?;
+    req.require_json()?;
+    let body = req.json_object(app).await?;
+    let Some(Value::String(directory)) = body.get("directory") else {
+        return Err(ApiError::bad_request(
+            "`directory` must name a directory that does not exist yet",
+        ));
+    };
+    let path = std::path::PathBuf::from(directory);
+    if !path.is_absolute() {
+        return Err(ApiError::bad_request("`directory` must be an absolute path"));
+    }
+    if path.exists() {
+        return Err(ApiError::new(
+            412,
+            "file_exists",
+            format!("{directory} exists already"),
+        ));
+    }
+    let databases = app.databases.clone();
+    tokio::task::spawn_blocking(move || databases.backup(&path))
+        .await
+        .map_err(|e| ApiError::new(500, "internal_server_error", e.to_string()))??;
+    Ok(Reply::json(
+        201,
+        &json!({"ok": true, "directory": directory}),
+    ))
+}

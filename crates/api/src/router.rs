@@ -1,0 +1,123 @@
+//! Which route a path is. CouchDB's paths are peculiar: methods are checked by each route, segments are decoded
+//! after they are split, doubled slashes count as one.
+
+use crate::access::Access;
+use crate::app::{App, require_server_admin};
+use crate::errors::ApiError;
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::{bulk, changes, db, documents, later, listing, node, root, session};
+
+type Answer = Result<Reply, ApiError>;
+
+/// Databases whose names begin with an underscore.
+const SYSTEM_DATABASES: [&str; 3] = ["_users", "_replicator", "_global_changes"];
+
+pub async fn route(app: &App, req: &mut Request) -> Answer {
+    let Some(first) = req.segments.first() else {
+        return root::welcome(app, req);
+    };
+    let Ok(first) = std::str::from_utf8(first).map(str::to_owned) else {
+        return Err(no_database());
+    };
+    if !first.starts_with('_') || SYSTEM_DATABASES.contains(&first.as_str()) {
+        if first == "favicon.ico" && req.segments.len() == 1 {
+            return Err(ApiError::missing());
+        }
+        return database(app, req, &first).await;
+    }
+    match first.as_str() {
+        "_up" => root::up(req),
+        "_all_dbs" => root::all_dbs(app, req),
+        "_dbs_info" => root::dbs_info(app, req).await,
+        "_uuids" => root::uuids(app, req),
+        "_active_tasks" => root::active_tasks(app, req),
+        "_membership" => root::membership(req),
+        "_db_updates" => root::db_updates(app, req).await,
+        "_session" => session::route(app, req).await,
+        "_node" => node::route(app, req).await,
+        "_settee" => root::settee(app, req).await,
+        "_utils" | "_replicate" | "_scheduler" | "_reshard" | "_cluster_setup"
+        | "_search_analyze" | "_nouveau_analyze" => later::server(app, req, &first).await,
+        _ => database(app, req, &first).await,
+    }
+}
+
+fn no_database() -> ApiError {
+    database::Error::NoDatabase.into()
+}
+
+async fn database(app: &App, req: &mut Request, name: &str) -> Answer {
+    if req.segments.len() == 1 {
+        match req.method.as_str() {
+            "PUT" => return db::create(app, req, name).await,
+            "DELETE" => return db::delete(app, req, name).await,
+            _ => {}
+        }
+    }
+    let access = match req.segment(1) {
+        Some("_purge") => {
+            let db = app.databases.get(name)?;
+            require_server_admin(&req.user)?;
+            Access { db, is_admin: true }
+        }
+        _ => Access::open(app.databases.get(name)?, &req.user)?,
+    };
+    let Some(second) = req.segments.get(1) else {
+        return db::root(app, req, &access).await;
+    };
+    let Ok(second) = std::str::from_utf8(second).map(str::to_owned) else {
+        return documents::invalid_id(req);
+    };
+    if !second.starts_with('_') {
+        return documents::route(app, req, &access, &second, 2).await;
+    }
+    let third = req.segment(2).map(str::to_owned);
+    match (second.as_str(), third.as_deref(), req.segments.len()) {
+        ("_design", Some(_), 3..) => documents::design(app, req, &access).await,
+        ("_local", Some(id), 3..) => {
+            documents::route(app, req, &access, &format!("_local/{id}"), 3).await
+        }
+        ("_local", ..) => Err(ApiError::bad_request("Invalid _local document id.")),
+        ("_partition", ..) => listing::partition(app, req, &access).await,
+        ("_all_docs" | "_design_docs" | "_local_docs", None, _) => {
+            listing::route(app, req, &access, &second).await
+        }
+        ("_all_docs" | "_design_docs" | "_local_docs", Some("queries"), 3) => {
+            listing::queries(app, req, &access, &second).await
+        }
+        ("_bulk_docs", None, _) => bulk::bulk_docs(app, req, &access).await,
+        ("_bulk_get", None, _) => bulk::bulk_get(app, req, &access).await,
+        ("_changes", None, _) => changes::route(app, req, &access).await,
+        ("_revs_diff", None, _) => db::revs_diff(app, req, &access).await,
+        ("_missing_revs", None, _) => db::missing_revs(app, req, &access).await,
+        ("_revs_limit", None, _) => db::revs_limit(app, req, &access).await,
+        ("_purged_infos_limit", None, _) => db::purged_infos_limit(app, req, &access).await,
+        ("_purged_infos", None, _) => db::purged_infos(req, &access),
+        ("_purge", None, _) => db::purge(app, req, &access).await,
+        ("_security", None, _) => db::security(app, req, &access).await,
+        ("_compact", ..) => db::compact(app, req, &access).await,
+        ("_view_cleanup" | "_search_cleanup" | "_nouveau_cleanup", None, _) => {
+            db::cleanup(req, &access)
+        }
+        ("_ensure_full_commit", None, _) => db::ensure_full_commit(app, req, &access).await,
+        ("_shards", ..) => db::shards(req, &access),
+        ("_sync_shards", None, _) => db::sync_shards(req, &access),
+        ("_find" | "_index" | "_explain", ..) => later::mango(app, req, &second).await,
+        ("_temp_view", ..) => Err(ApiError::new(
+            410,
+            "gone",
+            "Temporary views are not supported in CouchDB",
+        )),
+        _ => documents::route(app, req, &access, &second, 2).await,
+    }
+}
+
+/// The refusal of a method that a route does not know.
+pub fn require_method(req: &Request, methods: &'static str) -> Result<(), ApiError> {
+    if methods.split(',').any(|m| m == req.method) {
+        Ok(())
+    } else {
+        Err(ApiError::method_not_allowed(methods))
+    }
+}

@@ -1,0 +1,134 @@
+//! What can be said on the command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// A document database with CouchDB's HTTP API.
+#[derive(Parser)]
+#[command(name = "settee", version, about, after_help = EXAMPLES, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "Examples:
+  settee serve --data ./data --admin admin:secret       a server on http://127.0.0.1:5984
+  settee load cities.json http://admin:secret@127.0.0.1:5984/cities
+  settee bench --url http://admin:secret@127.0.0.1:5984
+  settee backup http://admin:secret@127.0.0.1:5984 /backups/monday
+  settee restore /backups/monday ./data
+
+Exit status: 0 done, 1 failed, 2 the command or the configuration is wrong, 3 done but documents were refused.";
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Run the server in the foreground until SIGTERM or SIGINT
+    Serve(ServeOptions),
+    /// Measure a CouchDB-compatible server, or two against each other
+    Bench(BenchOptions),
+    /// Load JSON documents, files or dumps into a database
+    Load(LoadOptions),
+    /// Copy a running server's store to a new directory on its machine
+    Backup(BackupOptions),
+    /// Make a data directory from a backup
+    Restore(RestoreOptions),
+}
+
+#[derive(Args)]
+pub struct ServeOptions {
+    /// Directory of the data; made when absent
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Address to listen on
+    #[arg(long, value_name = "ADDRESS")]
+    pub bind: Option<String>,
+    /// Port to listen on; 0 takes a free one
+    #[arg(long)]
+    pub port: Option<u16>,
+    /// A server admin; the password is kept hashed. May be given more than once
+    #[arg(long, value_name = "NAME:PASSWORD")]
+    pub admin: Vec<String>,
+    /// A configuration file read after the defaults; may be given more than once
+    #[arg(long, value_name = "FILE")]
+    pub config: Vec<PathBuf>,
+    /// A setting that wins over all files, as section/key=value; may be given more than once
+    #[arg(long, value_name = "SECTION/KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Without an admin: make one with a random password, and print it
+    #[arg(long)]
+    pub generate_admin: bool,
+    /// Start although there is no admin: nobody can create databases
+    #[arg(long)]
+    pub no_admin: bool,
+    /// Open a store whose log is damaged in the middle, losing what follows the damage
+    #[arg(long)]
+    pub accept_damaged_log: bool,
+}
+
+#[derive(Args)]
+pub struct BenchOptions {
+    /// A server, with NAME:PASSWORD@; two are measured in turns and compared. Without one, a server of its own is started
+    #[arg(long, value_name = "URL")]
+    pub url: Vec<String>,
+    /// Workloads to run; `--list` names them
+    #[arg(value_name = "WORKLOAD")]
+    pub workloads: Vec<String>,
+    /// List the workloads
+    #[arg(long)]
+    pub list: bool,
+    /// Share of the full sizes
+    #[arg(long, default_value_t = 1.0)]
+    pub scale: f64,
+    /// Seconds of each timed workload
+    #[arg(long, default_value_t = 5.0)]
+    pub seconds: f64,
+    /// Connections of the read workloads
+    #[arg(long, default_value_t = 64)]
+    pub connections: usize,
+    /// Print JSON for machines
+    #[arg(long)]
+    pub json: bool,
+    /// Keep the databases made
+    #[arg(long)]
+    pub keep: bool,
+}
+
+#[derive(Args)]
+pub struct LoadOptions {
+    /// A file, a directory, a URL (also of a CouchDB database), or - for standard input
+    pub source: String,
+    /// The database, http://NAME:PASSWORD@HOST:PORT/DB
+    pub database: String,
+    /// Member whose value becomes the id of documents without `_id`
+    #[arg(long, value_name = "MEMBER")]
+    pub id_field: Option<String>,
+    /// The source is one object whose members are documents with their names as ids
+    #[arg(long)]
+    pub id_from_key: bool,
+    /// Documents of one request
+    #[arg(long, default_value_t = 1000)]
+    pub batch: usize,
+    /// Requests at once
+    #[arg(long, default_value_t = 4)]
+    pub parallel: usize,
+    /// Do not make the database when it is absent
+    #[arg(long)]
+    pub no_create: bool,
+}
+
+#[derive(Args)]
+pub struct BackupOptions {
+    /// The server, http://NAME:PASSWORD@HOST:PORT
+    pub url: String,
+    /// A directory that does not exist yet, on the server's machine
+    pub directory: PathBuf,
+}
+
+#[derive(Args)]
+pub struct RestoreOptions {
+    /// A directory made by `settee backup`
+    pub backup: PathBuf,
+    /// The data directory to make
+    pub data: PathBuf,
+}

@@ -1,0 +1,217 @@
+//! `settee bench` and `settee load`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use database::{CreateOptions, Databases, Durability, EditMode, Options};
+
+use crate::Failure;
+use crate::cli::{BenchOptions, LoadOptions};
+
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(Failure::new)
+}
+
+pub fn bench(options: BenchOptions) -> Result<(), Failure> {
+    if options.list {
+        for w in bench::workloads() {
+            println!("{:<22} {}", w.name, w.what);
+        }
+        return Ok(());
+    }
+    let runtime = runtime()?;
+    let scratch = Scratch::new()?;
+    let mut urls = options.url.clone();
+    let own = if urls.is_empty() {
+        let server = OwnServer::start(&scratch.0)?;
+        urls.push(server.url.clone());
+        Some(server)
+    } else {
+        None
+    };
+    let run = bench::BenchOptions {
+        urls,
+        workloads: options.workloads,
+        scale: options.scale,
+        seconds: options.seconds,
+        json: options.json,
+        connections: options.connections,
+        keep: options.keep,
+        embedded_dir: Some(scratch.0.join("embedded")),
+        disk_dir: Some(scratch.0.clone()),
+        ..bench::BenchOptions::default()
+    };
+    let embedded: Box<dyn bench::Embedded> = Box::new(InProcess::default());
+    let report = runtime
+        .block_on(bench::run(run, Some(embedded), &mut std::io::stdout()))
+        .map_err(Failure::new)?;
+    drop(own);
+    if !report.failures.is_empty() || report.errors() > 0 {
+        return Err(Failure::new(format!(
+            "{} workloads failed, {} requests were answered with errors",
+            report.failures.len(),
+            report.errors()
+        )));
+    }
+    Ok(())
+}
+
+/// A directory for the run, removed at its end.
+struct Scratch(std::path::PathBuf);
+
+impl Scratch {
+    fn new() -> Result<Scratch, Failure> {
+        let dir = std::env::temp_dir().join(format!("settee-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).map_err(Failure::new)?;
+        Ok(Scratch(dir))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(e) = std::fs::remove_dir_all(&self.0) {
+            eprintln!("settee: {} stays: {e}", self.0.display());
+        }
+    }
+}
+
+/// A server of this same program, for a bench without `--url`.
+struct OwnServer {
+    child: std::process::Child,
+    url: String,
+}
+
+impl OwnServer {
+    fn start(dir: &Path) -> Result<OwnServer, Failure> {
+        use std::io::BufRead;
+        let password = auth::random_password();
+        let mut child = std::process::Command::new(std::env::current_exe().map_err(Failure::new)?)
+            .args(["serve", "--port", "0", "--bind", "127.0.0.1", "--data"])
+            .arg(dir.join("server"))
+            .arg("--admin")
+            .arg(format!("bench:{password}"))
+            .args(["--set", "log/level=warning"])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .map_err(Failure::new)?;
+        let out = child
+            .stdout
+            .take()
+            .ok_or_else(|| Failure::new("the server has no output"))?;
+        let mut line = String::new();
+        std::io::BufReader::new(out)
+            .read_line(&mut line)
+            .map_err(Failure::new)?;
+        let Some(address) = line.trim().strip_prefix("Settee is listening on http://") else {
+            drop(child.kill());
+            return Err(Failure::new("the server to be measured did not start"));
+        };
+        Ok(OwnServer {
+            url: format!("http://bench:{password}@{address}"),
+            child,
+        })
+    }
+}
+
+impl Drop for OwnServer {
+    fn drop(&mut self) {
+        if let Some(pid) = rustix::process::Pid::from_raw(self.child.id() as i32) {
+            // It may have ended by itself.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        drop(self.child.wait());
+    }
+}
+
+/// The embedded API, as the in-process workload drives it.
+#[derive(Default)]
+struct InProcess {
+    open: Option<(Arc<Databases>, Arc<database::Database>)>,
+}
+
+impl InProcess {
+    fn wait<T: Send>(future: impl Future<Output = T> + Send) -> Result<T, String> {
+        // Called from inside the bench's own runtime: another thread may block.
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                tokio::runtime::Builder::new_current_thread()
+                    .build()
+                    .map(|r| r.block_on(future))
+                    .map_err(|e| e.to_string())
+            })
+            .join()
+            .map_err(|_| "the write panicked".to_owned())?
+        })
+    }
+}
+
+impl bench::Embedded for InProcess {
+    fn open(&mut self, dir: &Path) -> Result<(), String> {
+        let databases = Databases::open(dir, Options::default()).map_err(|e| e.to_string())?;
+        let options = CreateOptions {
+            q: None,
+            n: None,
+            partitioned: false,
+            security: "{}".into(),
+        };
+        let db = Self::wait(databases.create("bench", options))?.map_err(|e| e.to_string())?;
+        self.open = Some((databases, db));
+        Ok(())
+    }
+
+    fn bulk(&mut self, documents: Vec<(String, String)>) -> Result<(), String> {
+        let (_, db) = self.open.as_ref().ok_or("not open")?;
+        let edits = documents
+            .into_iter()
+            .map(|(id, json)| {
+                let mut doc =
+                    document::parse_document(json.as_bytes()).map_err(|e| e.to_string())?;
+                doc.id = Some(document::DocId::new(&id).map_err(|e| e.to_string())?);
+                Ok(doc)
+            })
+            .collect::<Result<Vec<_>, String>>()?;
+        let done = db.update(edits, EditMode::Interactive, Durability::Synced);
+        Self::wait(done)?.map(drop).map_err(|e| e.to_string())
+    }
+}
+
+pub fn load(options: LoadOptions) -> Result<(), Failure> {
+    let (url, db) = options
+        .database
+        .trim_end_matches('/')
+        .rsplit_once('/')
+        .filter(|(url, db)| url.contains("://") && !url.ends_with('/') && !db.is_empty())
+        .ok_or_else(|| {
+            Failure::usage("the database is given as http://NAME:PASSWORD@HOST:PORT/DB")
+        })?;
+    let run = bench::LoadOptions {
+        source: options.source.clone(),
+        url: url.into(),
+        db: db.into(),
+        batch_docs: options.batch,
+        parallel: options.parallel,
+        id_field: options.id_field.clone(),
+        id_from_key: options.id_from_key,
+        create: !options.no_create,
+        ..bench::LoadOptions::default()
+    };
+    match runtime()?.block_on(bench::load(run)) {
+        Ok(report) => {
+            println!("{report}");
+            if report.refused_count() > 0 {
+                return Err(Failure {
+                    message: format!("{} documents were refused", report.refused_count()),
+                    status: 3,
+                });
+            }
+            Ok(())
+        }
+        Err(e) => {
+            println!("{}", e.report);
+            Err(Failure::new(&e))
+        }
+    }
+}
