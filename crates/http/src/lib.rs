@@ -1,1 +1,33 @@
+//! CouchDB's HTTP API over a node's databases. Thin: it reads requests, calls `database`, writes answers.
+//!
+//! | module | answers |
+//! |---|---|
+//! | `server` | how does a connection live, and what does every answer carry? |
+//! | `router` | which route is a path? |
+//! | `request`, `query` | what did the client say? |
+//! | `reply`, `errors` | what does it get? `errors` is the one table from errors to statuses |
+//! | `documents`, `bulk`, `listing`, `changes`, `db` | what happens at a database's routes? |
+//! | `root`, `node`, `session`, `later` | and at the server's? |
 
+mod access;
+mod app;
+mod bulk;
+mod changes;
+mod db;
+mod documents;
+mod errors;
+mod feed;
+mod later;
+mod listing;
+mod node;
+mod query;
+mod reply;
+mod request;
+mod root;
+mod router;
+mod server;
+mod session;
+mod stats;
+
+pub use app::{App, COUCHDB_VERSION, NODE};
+pub use server::serve;

@@ -10,6 +10,8 @@ use crate::serve::STORE;
 const STORE_MARK: &str = "CURRENT";
 
 pub fn backup(options: &BackupOptions) -> Result<(), Failure> {
+    // reqwest takes the process's provider; ring builds without a C toolchain of its own. Set already is fine too.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let directory = std::path::absolute(&options.directory).map_err(Failure::new)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -56,6 +56,12 @@ async fn database(app: &App, req: &mut Request, name: &str) -> Answer {
         }
     }
     let access = match req.segment(1) {
+        // Whose names are in `_users` is for admins.
+        Some("_all_docs") if name == "_users" => {
+            let db = app.databases.get(name)?;
+            require_server_admin(&req.user)?;
+            Access { db, is_admin: true }
+        }
         Some("_purge") => {
             let db = app.databases.get(name)?;
             require_server_admin(&req.user)?;
