@@ -109,7 +109,10 @@ def exchange(host, port, sent, timeout=10, half_close=False):
         try:
             connection.sendall(sent)
             if half_close:
-                connection.shutdown(socket.SHUT_WR)
+                try:
+                    connection.shutdown(socket.SHUT_WR)
+                except OSError:
+                    pass  # the server closed already: what it answered can still be read
         except (BrokenPipeError, ConnectionResetError):
             pass  # the server may answer and close before it has read everything
         try:

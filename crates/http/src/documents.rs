@@ -75,7 +75,7 @@ fn attachment(req: &Request, access: &Access, id: &str) -> Answer {
             "_local documents do not accept attachments.",
         ));
     }
-    if matches!(req.method.as_str(), "GET" | "HEAD") {
+    if req.method != "PUT" {
         // No document has one yet.
         let Ok(id) = DocId::new(id) else {
             return Err(ApiError::missing());

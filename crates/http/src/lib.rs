@@ -2,7 +2,7 @@
 //!
 //! | module | answers |
 //! |---|---|
-//! | `server` | how does a connection live, and what does every answer carry? |
+//! | `server`, `linger` | how does a connection live, and what does every answer carry? |
 //! | `router` | which route is a path? |
 //! | `request`, `query` | what did the client say? |
 //! | `reply`, `errors` | what does it get? `errors` is the one table from errors to statuses |
@@ -18,6 +18,7 @@ mod documents;
 mod errors;
 mod feed;
 mod later;
+mod linger;
 mod listing;
 mod node;
 mod query;

@@ -18,6 +18,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::app::App;
+use crate::linger::Lingering;
 use crate::errors::ApiError;
 use crate::reply::{Body, Reply};
 use crate::request::Request;
@@ -77,9 +78,10 @@ fn accept(stream: TcpStream, peer: SocketAddr, app: &Arc<App>, graceful: &Gracef
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIME_MAX)
-        .pipeline_flush(true);
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
+        // Not `pipeline_flush`: it buffers a streamed answer whole, whatever the client takes.
+        .header_read_timeout(HEAD_TIME_MAX);
+    let stream = TokioIo::new(Lingering::new(stream));
+    let connection = builder.serve_connection(stream, service);
     let connection = graceful.watch(connection.into_owned());
     let app = app.clone();
     tokio::spawn(async move {
@@ -211,17 +213,19 @@ fn finish(
         .unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
     headers.reserve(reply.headers.len() + 6);
+    // First of all headers: Python's `couchdb` takes the cookie from whichever comes first.
+    let own_cookie = reply.headers.iter().find(|(n, _)| n == SET_COOKIE);
+    if let Some((name, value)) = own_cookie {
+        headers.insert(name.clone(), value.clone());
+    } else if req.refresh_cookie {
+        refresh_cookie(app, req, headers);
+    }
     headers.insert(SERVER, HeaderValue::from_static(SERVER_NAME));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("must-revalidate"));
     for (name, value) in reply.headers {
-        if name == SET_COOKIE {
-            headers.append(name, value);
-        } else {
+        if name != SET_COOKIE {
             headers.insert(name, value);
         }
-    }
-    if req.refresh_cookie && !headers.contains_key(SET_COOKIE) {
-        refresh_cookie(app, req, headers);
     }
     headers.insert(REQUEST_ID, id);
     headers.insert(BODY_TIME, HeaderValue::from(reply.timing.parse_us / 1000));

@@ -1,0 +1,96 @@
+//! A connection that is closed in two steps: first the answer's end is sent, then what the client still sends is read
+//! and thrown away for a while. Closing with unread input makes TCP reset the connection, and the client lose an answer
+//! such as "your header is too large" that was on its way.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep};
+
+/// How long, and how many bytes, a closing connection is read for.
+const LINGER_TIME_MAX: Duration = Duration::from_secs(2);
+const LINGER_BYTES_MAX: usize = 16 << 20;
+
+pub struct Lingering {
+    stream: TcpStream,
+    closing: Option<Closing>,
+}
+
+struct Closing {
+    deadline: Pin<Box<Sleep>>,
+    bytes_left: usize,
+}
+
+impl Lingering {
+    pub fn new(stream: TcpStream) -> Self {
+        Lingering {
+            stream,
+            closing: None,
+        }
+    }
+}
+
+impl AsyncRead for Lingering {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Lingering {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let me = self.get_mut();
+        if me.closing.is_none() {
+            ready!(Pin::new(&mut me.stream).poll_shutdown(cx))?;
+        }
+        let closing = me.closing.get_or_insert_with(|| Closing {
+            deadline: Box::pin(sleep(LINGER_TIME_MAX)),
+            bytes_left: LINGER_BYTES_MAX,
+        });
+        loop {
+            if closing.deadline.as_mut().poll(cx).is_ready() || closing.bytes_left == 0 {
+                return Poll::Ready(Ok(()));
+            }
+            let mut space = [0; 16 << 10];
+            let mut buf = ReadBuf::new(&mut space);
+            match ready!(Pin::new(&mut me.stream).poll_read(cx, &mut buf)) {
+                Ok(()) if !buf.filled().is_empty() => {
+                    closing.bytes_left = closing.bytes_left.saturating_sub(buf.filled().len());
+                }
+                // The client closed too, or is gone.
+                Ok(()) | Err(_) => return Poll::Ready(Ok(())),
+            }
+        }
+    }
+}
