@@ -461,7 +461,13 @@ impl Changes {
 
     fn count_after(&self) -> Result<u64, Error> {
         let mut pending = 0;
-        for ((shard, view), &at) in self.db.all_shards().iter().zip(&self.views).zip(&self.at.at) {
+        for ((shard, view), &at) in self
+            .db
+            .all_shards()
+            .iter()
+            .zip(&self.views)
+            .zip(&self.at.at)
+        {
             if at < view.meta.update_seq {
                 pending += shard.count_after(at)?;
             }

@@ -325,15 +325,11 @@ impl Database {
             .collect())
     }
 
-    /// The remembered purges, oldest first within a shard: (uuid, purge seq, id, revisions).
-    pub fn purged_infos(&self) -> Result<Vec<(String, u64, String, Vec<Rev>)>, Error> {
+    /// The remembered purges, oldest first within a shard.
+    pub fn purged_infos(&self) -> Result<Vec<PurgeInfo>, Error> {
         let mut all = vec![];
         for shard in &self.shards {
-            let purges = storage::list_purges(shard, &shard.view()?)?;
-            all.extend(purges.into_iter().map(|p: PurgeInfo| {
-                let uuid = p.uuid.iter().map(|b| format!("{b:02x}")).collect();
-                (uuid, p.purge_seq, p.id, p.revs)
-            }));
+            all.extend(storage::list_purges(shard, &shard.view()?)?);
         }
         Ok(all)
     }
@@ -342,10 +338,7 @@ impl Database {
     pub fn revs_diff(&self, ids: Vec<(String, Vec<Rev>)>) -> Result<Vec<RevsDiff>, Error> {
         let mut all = vec![];
         for (id, revs) in ids {
-            let record = self
-                .shard_for(&id)
-                .record(&id)?
-                .unwrap_or_default();
+            let record = self.shard_for(&id).record(&id)?.unwrap_or_default();
             let missing = record.tree.missing(&revs);
             if missing.is_empty() {
                 continue;

@@ -215,11 +215,7 @@ impl Databases {
 
     /// Deletes a database: gone when this returns, its space given back in the background.
     pub async fn delete(&self, name: &str) -> Result<(), Error> {
-        let db = self
-            .by_name
-            .write()
-            .remove(name)
-            .ok_or(Error::NoDatabase)?;
+        let db = self.by_name.write().remove(name).ok_or(Error::NoDatabase)?;
         let shards = db.shard_numbers();
         if let Err(e) = self.put(Store::drop_database(name, &shards)).await {
             self.by_name.write().insert(db.name().clone(), db);
@@ -335,4 +331,3 @@ fn is_empty(low: &Bound<Arc<str>>, high: &Bound<Arc<str>>) -> bool {
         _ => false,
     }
 }
-

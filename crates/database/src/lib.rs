@@ -30,7 +30,7 @@ pub use name::NAME_LENGTH_MAX;
 pub use partition::check as check_partition;
 pub use read::{Read, ReadDoc, ReadOptions, WhichRevs};
 pub use rows::{Bound, Key, Listing, Rows, RowsQuery};
-pub use storage::StoreOptions;
+pub use storage::{PurgeInfo, StoreOptions};
 pub use update::{Durability, EditMode, Outcome, WriteTiming};
 
 /// A long job, for `/_active_tasks`.

@@ -58,7 +58,9 @@ impl Maintenance {
             .spawn(move || worker.run());
         match thread {
             Ok(t) => *me.thread.lock() = Some(t),
-            Err(e) => tracing::error!(error = %e, "no maintenance thread: nothing will be compacted"),
+            Err(e) => {
+                tracing::error!(error = %e, "no maintenance thread: nothing will be compacted")
+            }
         }
         me
     }

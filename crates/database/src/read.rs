@@ -88,7 +88,10 @@ impl Database {
                 }
                 None if !record.tree.is_leaf(&rev) => return Ok(Read::Missing),
                 // Compacted away since the record was read: a newer record names where the body is now.
-                None if shard.record(id.as_str())?.is_some_and(|r| r.seq == record.seq) => {
+                None if shard
+                    .record(id.as_str())?
+                    .is_some_and(|r| r.seq == record.seq) =>
+                {
                     return Err(storage::Error::Corrupt("document body").into());
                 }
                 None => {}

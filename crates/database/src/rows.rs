@@ -321,9 +321,9 @@ impl Range {
     }
 
     fn is_above(&self, id: &[u8]) -> bool {
-        self.high.as_deref().is_some_and(|high| {
-            id > high || (id == high && !self.high_inclusive)
-        })
+        self.high
+            .as_deref()
+            .is_some_and(|high| id > high || (id == high && !self.high_inclusive))
     }
 
     /// Is `id` not yet in the range?
@@ -465,9 +465,10 @@ impl Rows {
             (None, None) => head.seq,
         };
         let rev = head.winner.to_rev();
-        let written = self.views.views[shard].with_body(&self.views.shards[shard], seq, |body| {
-            write_members(id, &rev, head.deleted, body, out);
-        })?;
+        let written =
+            self.views.views[shard].with_body(&self.views.shards[shard], seq, |body| {
+                write_members(id, &rev, head.deleted, body, out);
+            })?;
         if written.is_none() {
             return Err(storage::Error::Corrupt("document body").into());
         }

@@ -156,7 +156,11 @@ impl<'a> IdMerge<'a> {
             .iter()
             .enumerate()
             .filter_map(|(i, it)| Some((it.entry()?.0, i)));
-        let best = if self.descending { ids.max() } else { ids.min() };
+        let best = if self.descending {
+            ids.max()
+        } else {
+            ids.min()
+        };
         self.at = best.map(|(_, i)| i);
     }
 

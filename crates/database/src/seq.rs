@@ -160,7 +160,13 @@ mod tests {
 
     #[test]
     fn a_seq_of_another_database_starts_over() {
-        let other = Seqs { epoch: 7, at: vec![9] };
-        assert_eq!(Seqs::parse(&other.to_string(), 8, 1).unwrap(), Seqs::start(8, 1));
+        let other = Seqs {
+            epoch: 7,
+            at: vec![9],
+        };
+        assert_eq!(
+            Seqs::parse(&other.to_string(), 8, 1).unwrap(),
+            Seqs::start(8, 1)
+        );
     }
 }

@@ -129,7 +129,10 @@ pub async fn bulk_get(app: &App, req: &mut Request, access: &Access) -> Answer {
     if docs.len() as u64 > limit {
         return Err(ApiError::too_large("max_bulk_get_count", limit));
     }
-    if docs.iter().any(|d| d.get("id").is_some_and(|id| !id.is_string())) {
+    if docs
+        .iter()
+        .any(|d| d.get("id").is_some_and(|id| !id.is_string()))
+    {
         return Err(ApiError::bad_request("`id` must be a string"));
     }
     let query = read_options(&req.query)?;
@@ -217,10 +220,7 @@ impl BulkGet {
     }
 
     #[allow(clippy::type_complexity)]
-    fn found(
-        &self,
-        doc: &Value,
-    ) -> Result<Vec<Result<database::ReadDoc, Option<Rev>>>, ApiError> {
+    fn found(&self, doc: &Value) -> Result<Vec<Result<database::ReadDoc, Option<Rev>>>, ApiError> {
         let Some(id) = doc.get("id").and_then(Value::as_str) else {
             return Err(ApiError::bad_request("document must be a JSON object"));
         };

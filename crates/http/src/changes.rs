@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use database::{ChangeFilter, Changes, ChangesQuery, Filter, Framing, Read, ReadOptions, Since, Style};
+use database::{
+    ChangeFilter, Changes, ChangesQuery, Filter, Framing, Read, ReadOptions, Since, Style,
+};
 use document::DocId;
 use futures_util::stream;
 use hyper::header::{ETAG, HeaderValue};
@@ -204,15 +206,18 @@ fn filter(q: &Query, access: &Access, body: &Map<String, Value>) -> Result<Filte
                     mango::Fields::parse(f).map_err(|e| ApiError::bad_request(e.to_string()))?,
                 ),
             };
-            Ok(Filter::Custom(Arc::new(SelectorFilter { selector, fields })))
+            Ok(Filter::Custom(Arc::new(SelectorFilter {
+                selector,
+                fields,
+            })))
         }
         Some("_view") => {
-            let view = q.get("view").ok_or_else(|| {
-                ApiError::bad_request("`view` filter parameter is not provided.")
+            let view = q
+                .get("view")
+                .ok_or_else(|| ApiError::bad_request("`view` filter parameter is not provided."))?;
+            let (ddoc, _) = view.split_once('/').ok_or_else(|| {
+                ApiError::bad_request("`view` must be of the form `designname/viewname`")
             })?;
-            let (ddoc, _) = view
-                .split_once('/')
-                .ok_or_else(|| ApiError::bad_request("`view` must be of the form `designname/viewname`"))?;
             Err(design_filter(access, ddoc)?)
         }
         Some(name) => match name.split('/').collect::<Vec<_>>()[..] {
@@ -397,7 +402,14 @@ impl LiveFeed {
             if !out.is_empty() {
                 return Ok(());
             }
-            match wait(&mut self.changed, &mut self.stopping, self.patience, waiting_since).await {
+            match wait(
+                &mut self.changed,
+                &mut self.stopping,
+                self.patience,
+                waiting_since,
+            )
+            .await
+            {
                 Woken::Changed => self.refresh()?,
                 Woken::Heartbeat => {
                     out.extend_from_slice(match self.kind {
@@ -412,7 +424,10 @@ impl LiveFeed {
     }
 
     fn read(&mut self, out: &mut Vec<u8>) -> Result<bool, ApiError> {
-        match self.changes.next_chunk(self.kind.framing(), out, CHUNK_BYTES) {
+        match self
+            .changes
+            .next_chunk(self.kind.framing(), out, CHUNK_BYTES)
+        {
             // Deleted: the feed ends as if it had timed out.
             Err(database::Error::NoDatabase) => Ok(false),
             other => Ok(other?),

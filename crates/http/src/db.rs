@@ -32,9 +32,8 @@ pub async fn create(app: &App, req: &mut Request, name: &str) -> Answer {
     };
     // There is one node: more replicas are accepted as CouchDB accepts them, and one is kept.
     number("n")?;
-    let security = auth::DefaultSecurity::from_setting(
-        &app.config.get_str("couchdb", "default_security")?,
-    );
+    let security =
+        auth::DefaultSecurity::from_setting(&app.config.get_str("couchdb", "default_security")?);
     let options = CreateOptions {
         q: number("q")?.or(Some(app.config.get_u64("cluster", "q")? as u32)),
         n: Some(1),
@@ -144,7 +143,7 @@ pub fn purged_infos(req: &Request, access: &Access) -> Answer {
         .db
         .purged_infos()?
         .into_iter()
-        .map(|(_, _, id, revs)| json!({"id": id, "revs": rev_strings(&revs)}))
+        .map(|p| json!({"id": p.id, "revs": rev_strings(&p.revs)}))
         .collect();
     Ok(Reply::json(200, &json!({"purged_infos": infos})))
 }
@@ -188,10 +187,7 @@ pub async fn purge(app: &App, req: &mut Request, access: &Access) -> Answer {
     ))
 }
 
-async fn revs_body(
-    app: &App,
-    req: &mut Request,
-) -> Result<Vec<(String, Vec<Rev>)>, ApiError> {
+async fn revs_body(app: &App, req: &mut Request) -> Result<Vec<(String, Vec<Rev>)>, ApiError> {
     require_method(req, "POST")?;
     req.require_json()?;
     req.json_object(app)

@@ -36,20 +36,14 @@ pub async fn design(app: &App, req: &mut Request, access: &Access) -> Answer {
     match req.segment(3) {
         None => route(app, req, access, &id, 3).await,
         Some(part) if part.starts_with('_') => {
-            crate::later::design_function(req, access, &id, &part.to_owned())
+            crate::later::design_function(req, access, &id, part)
         }
         Some(_) => route(app, req, access, &id, 3).await,
     }
 }
 
 /// A document, or with segments from `rest` on, an attachment of it.
-pub async fn route(
-    app: &App,
-    req: &mut Request,
-    access: &Access,
-    id: &str,
-    rest: usize,
-) -> Answer {
+pub async fn route(app: &App, req: &mut Request, access: &Access, id: &str, rest: usize) -> Answer {
     if req.segments.len() > rest {
         return attachment(req, access, id);
     }
@@ -275,7 +269,12 @@ pub struct WriteMode {
 }
 
 impl WriteMode {
-    pub fn of(req: &Request, limits: &Limits, replicas: u32, w: Option<u64>) -> Result<Self, ApiError> {
+    pub fn of(
+        req: &Request,
+        limits: &Limits,
+        replicas: u32,
+        w: Option<u64>,
+    ) -> Result<Self, ApiError> {
         check_numbers(&req.query, &["w"])?;
         let w = req.query.get("w").and_then(|w| w.parse().ok()).or(w);
         let batch = req.query.get("batch") == Some("ok");
@@ -327,9 +326,12 @@ pub fn check_document(doc: &EditDoc, limits: &Limits) -> Result<(), ApiError> {
 async fn read_document(app: &App, req: &mut Request) -> Result<(EditDoc, u64), ApiError> {
     let limits = app.limits();
     // A document's text may be longer than its body: room for its underscore members.
-    let max = limits
-        .max_http_request_size
-        .min(limits.max_document_size.saturating_mul(2).saturating_add(1 << 20));
+    let max = limits.max_http_request_size.min(
+        limits
+            .max_document_size
+            .saturating_mul(2)
+            .saturating_add(1 << 20),
+    );
     let bytes = match req.bytes("max_document_size", max).await {
         Err(e) if e.status == 413 => {
             return Err(ApiError::new(

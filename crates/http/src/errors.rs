@@ -84,11 +84,7 @@ impl ApiError {
 
     /// `methods` as CouchDB lists them, separated by commas.
     pub fn method_not_allowed(methods: &'static str) -> Self {
-        let mut e = Self::new(
-            405,
-            "method_not_allowed",
-            format!("Only {methods} allowed"),
-        );
+        let mut e = Self::new(405, "method_not_allowed", format!("Only {methods} allowed"));
         if let Ok(v) = HeaderValue::from_str(&methods.replace(',', ", ")) {
             e.headers.push((ALLOW, v));
         }
@@ -140,7 +136,11 @@ impl From<DocError> for ApiError {
 
 impl From<IdError> for ApiError {
     fn from(e: IdError) -> Self {
-        let status = if matches!(e, IdError::TooLong) { 413 } else { 400 };
+        let status = if matches!(e, IdError::TooLong) {
+            413
+        } else {
+            400
+        };
         let reason = match e {
             IdError::TooLong => format!("{e} (max_document_id_length)"),
             e => e.to_string(),

@@ -112,8 +112,23 @@ pub async fn mango(app: &App, req: &mut Request, name: &str) -> Answer {
 
 /// The members that `_find` knows.
 const FIND_MEMBERS: [&str; 17] = [
-    "selector", "use_index", "bookmark", "limit", "skip", "sort", "fields", "partition", "r",
-    "conflicts", "stale", "update", "stable", "execution_stats", "allow_fallback", "w", "wait",
+    "selector",
+    "use_index",
+    "bookmark",
+    "limit",
+    "skip",
+    "sort",
+    "fields",
+    "partition",
+    "r",
+    "conflicts",
+    "stale",
+    "update",
+    "stable",
+    "execution_stats",
+    "allow_fallback",
+    "w",
+    "wait",
 ];
 
 fn check_find(body: &serde_json::Map<String, Value>) -> Result<(), ApiError> {
@@ -134,8 +149,16 @@ pub fn design_function(req: &Request, access: &Access, id: &str, part: &str) -> 
         Err(_) => Read::Missing,
     };
     let known = [
-        "_view", "_info", "_show", "_list", "_update", "_rewrite", "_search", "_search_info",
-        "_nouveau", "_nouveau_info",
+        "_view",
+        "_info",
+        "_show",
+        "_list",
+        "_update",
+        "_rewrite",
+        "_search",
+        "_search_info",
+        "_nouveau",
+        "_nouveau_info",
     ];
     if !known.contains(&part) || !matches!(found, Read::Found(_)) {
         return Err(ApiError::missing());

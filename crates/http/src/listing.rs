@@ -119,7 +119,9 @@ impl Source<'_> {
             ));
         }
         if self.boolean("reduce")? == Some(true) {
-            return Err(ApiError::query_parse("Reduce is invalid for map-only views."));
+            return Err(ApiError::query_parse(
+                "Reduce is invalid for map-only views.",
+            ));
         }
         if let Some(key) = self.json(&["key"])? {
             q.start = Some(bound(&key));
@@ -323,7 +325,10 @@ pub async fn partition(app: &App, req: &mut Request, access: &Access) -> Answer 
         return Err(ApiError::bad_request("database is not partitioned"));
     }
     database::check_partition(&name)?;
-    match (req.segment(3).map(str::to_owned).as_deref(), req.segments.len()) {
+    match (
+        req.segment(3).map(str::to_owned).as_deref(),
+        req.segments.len(),
+    ) {
         (None, _) => {
             require_method(req, "GET")?;
             let info = access.db.partition_info(&name)?;

@@ -78,9 +78,7 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
 
 fn stats(app: &App, req: &Request) -> Answer {
     require_method(req, "GET,HEAD")?;
-    let tree = app
-        .stats
-        .tree(&app.databases.stats(), app.open_feeds());
+    let tree = app.stats.tree(&app.databases.stats(), app.open_feeds());
     let mut at = &tree;
     for i in 3..req.segments.len() {
         at = req

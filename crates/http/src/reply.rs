@@ -31,7 +31,10 @@ impl http_body::Body for Body {
         match self.get_mut() {
             Body::Full(b) if b.is_empty() => Poll::Ready(None),
             Body::Full(b) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(b))))),
-            Body::Stream(s) => s.as_mut().poll_next(cx).map(|p| p.map(|r| r.map(Frame::data))),
+            Body::Stream(s) => s
+                .as_mut()
+                .poll_next(cx)
+                .map(|p| p.map(|r| r.map(Frame::data))),
         }
     }
 

@@ -239,7 +239,9 @@ fn inflate(raw: &[u8], max: u64) -> Result<Option<Bytes>, ApiError> {
         .take(max.saturating_add(1))
         .read_to_end(&mut out);
     if read.is_err() {
-        return Err(ApiError::bad_request("Request body is not properly gzipped."));
+        return Err(ApiError::bad_request(
+            "Request body is not properly gzipped.",
+        ));
     }
     Ok((out.len() as u64 <= max).then(|| out.into()))
 }

@@ -373,7 +373,9 @@ async fn backup(app: &App, req: &mut Request) -> Answer {
     };
     let path = std::path::PathBuf::from(directory);
     if !path.is_absolute() {
-        return Err(ApiError::bad_request("`directory` must be an absolute path"));
+        return Err(ApiError::bad_request(
+            "`directory` must be an absolute path",
+        ));
     }
     if path.exists() {
         return Err(ApiError::new(

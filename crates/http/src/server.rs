@@ -18,8 +18,8 @@ use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::app::App;
-use crate::linger::Lingering;
 use crate::errors::ApiError;
+use crate::linger::Lingering;
 use crate::reply::{Body, Reply};
 use crate::request::Request;
 use crate::router;
@@ -133,8 +133,10 @@ fn effective_method(parts: &hyper::http::request::Parts) -> (String, Option<ApiE
     match over {
         Some(over) if method == "POST" => {
             let over = over.trim().to_ascii_uppercase();
-            if ["GET", "HEAD", "POST", "PUT", "DELETE", "TRACE", "CONNECT", "COPY"]
-                .contains(&over.as_str())
+            if [
+                "GET", "HEAD", "POST", "PUT", "DELETE", "TRACE", "CONNECT", "COPY",
+            ]
+            .contains(&over.as_str())
             {
                 (over, None)
             } else {
@@ -154,7 +156,10 @@ async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
         return Err(ApiError::new(
             414,
             "request_uri_too_long",
-            format!("the path exceeds max_uri_length ({})", limits.max_uri_length),
+            format!(
+                "the path exceeds max_uri_length ({})",
+                limits.max_uri_length
+            ),
         ));
     }
     app.authenticate(req).await?;

@@ -51,8 +51,7 @@ async fn credentials(app: &App, req: &mut Request) -> Result<(String, String), A
             form.get("password").map(str::to_owned),
         )
     } else if kind.starts_with("application/json") {
-        let body: Value =
-            serde_json::from_slice(&bytes).map_err(|_| ApiError::invalid_json())?;
+        let body: Value = serde_json::from_slice(&bytes).map_err(|_| ApiError::invalid_json())?;
         let text = |m: &str| body.get(m).and_then(Value::as_str).map(str::to_owned);
         (text("name").or(text("username")), text("password"))
     } else {
@@ -60,9 +59,9 @@ async fn credentials(app: &App, req: &mut Request) -> Result<(String, String), A
             "Content-Type must be 'application/x-www-form-urlencoded' or 'application/json'",
         ));
     };
-    let name = name.filter(|n| !n.is_empty()).ok_or_else(|| {
-        ApiError::bad_request("request body must contain a username")
-    })?;
+    let name = name
+        .filter(|n| !n.is_empty())
+        .ok_or_else(|| ApiError::bad_request("request body must contain a username"))?;
     Ok((name, password.unwrap_or_default()))
 }
 

@@ -27,8 +27,8 @@ pub struct Stats {
 impl Default for Stats {
     fn default() -> Self {
         // The bounds are valid: 1 <= low, high >= 2 * low, 2 digits.
-        let histogram = Histogram::new_with_bounds(1, REQUEST_US_MAX, 2)
-            .expect("valid histogram bounds");
+        let histogram =
+            Histogram::new_with_bounds(1, REQUEST_US_MAX, 2).expect("valid histogram bounds");
         Stats {
             requests: AtomicU64::default(),
             bulk_requests: AtomicU64::default(),
@@ -106,8 +106,7 @@ impl Stats {
     fn request_time(&self) -> Value {
         let h = self.request_us.lock();
         let ms = |us: f64| us / 1000.0;
-        let percentile =
-            |p: f64| json!([p, ms(h.value_at_quantile(p / 100.0) as f64)]);
+        let percentile = |p: f64| json!([p, ms(h.value_at_quantile(p / 100.0) as f64)]);
         json!({
             "value": {
                 "min": ms(h.min() as f64),
@@ -138,7 +137,11 @@ impl Stats {
         };
         let one = |n: u64| vec![(String::new(), n)];
         metric("couchdb_uptime_seconds", "counter", &one(uptime_s));
-        metric("couchdb_httpd_requests_total", "counter", &one(self.requests.load(Relaxed)));
+        metric(
+            "couchdb_httpd_requests_total",
+            "counter",
+            &one(self.requests.load(Relaxed)),
+        );
         let methods: Vec<_> = METHODS
             .iter()
             .zip(&self.methods)
@@ -151,10 +154,26 @@ impl Stats {
             .map(|(s, n)| (format!("{{code=\"{s}\"}}"), n.load(Relaxed)))
             .collect();
         metric("couchdb_httpd_status_codes", "counter", &statuses);
-        metric("couchdb_document_writes_total", "counter", &one(engine.document_writes));
-        metric("couchdb_commits_total", "counter", &one(engine.commit_batches));
-        metric("settee_memtable_bytes", "gauge", &one(engine.memtable_bytes));
-        metric("settee_block_cache_bytes", "gauge", &one(engine.block_cache_bytes));
+        metric(
+            "couchdb_document_writes_total",
+            "counter",
+            &one(engine.document_writes),
+        );
+        metric(
+            "couchdb_commits_total",
+            "counter",
+            &one(engine.commit_batches),
+        );
+        metric(
+            "settee_memtable_bytes",
+            "gauge",
+            &one(engine.memtable_bytes),
+        );
+        metric(
+            "settee_block_cache_bytes",
+            "gauge",
+            &one(engine.block_cache_bytes),
+        );
         out
     }
 }

@@ -43,7 +43,9 @@ async fn ask(url: &str, directory: &Path) -> Result<(), Failure> {
     let status = response.status();
     let body: serde_json::Value = response.json().await.unwrap_or_default();
     let reason = body["reason"].as_str().unwrap_or("no reason was given");
-    Err(Failure::new(format!("the server refused ({status}): {reason}")))
+    Err(Failure::new(format!(
+        "the server refused ({status}): {reason}"
+    )))
 }
 
 fn decode(text: &str) -> String {

@@ -101,8 +101,7 @@ fn data_directory(options: &ServeOptions, config: &Config) -> Result<PathBuf, Fa
             .map_err(Failure::usage)?
             .into(),
     };
-    std::fs::create_dir_all(&data)
-        .map_err(|e| Failure::new(format!("{}: {e}", data.display())))?;
+    std::fs::create_dir_all(&data).map_err(|e| Failure::new(format!("{}: {e}", data.display())))?;
     Ok(data)
 }
 
@@ -179,11 +178,7 @@ fn ensure_admin(
     Ok(Some(password))
 }
 
-fn open(
-    options: &ServeOptions,
-    config: &Config,
-    data: &Path,
-) -> Result<Arc<Databases>, Failure> {
+fn open(options: &ServeOptions, config: &Config, data: &Path) -> Result<Arc<Databases>, Failure> {
     let number = |section, key| config.get_u64(section, key).map_err(Failure::usage);
     let options = Options {
         store: StoreOptions {
@@ -222,16 +217,15 @@ async fn listen(
     };
     let port = config.get_u64("chttpd", "port").map_err(Failure::usage)?;
     let port = u16::try_from(port).map_err(|_| Failure::usage("[chttpd] port is above 65535"))?;
-    let backlog = config.get_u64("chttpd", "backlog").map_err(Failure::usage)?;
+    let backlog = config
+        .get_u64("chttpd", "backlog")
+        .map_err(Failure::usage)?;
     let listener = bind(SocketAddr::new(address, port), backlog.min(65_535) as u32)?;
     let local = listener.local_addr().map_err(Failure::new)?;
     let stop = stop_signal().map_err(Failure::new)?;
     if let Some(password) = generated {
         println!("Admin: {GENERATED_ADMIN}, password: {password}");
-        println!(
-            "(also in {}/admin-password)",
-            data_given(options).display()
-        );
+        println!("(also in {}/admin-password)", data_given(options).display());
     }
     println!("Settee is listening on http://{local}");
     std::io::stdout().flush().map_err(Failure::new)?;

@@ -211,7 +211,8 @@ impl Batch {
         let id_bytes = doc.id.as_str().len() as u64;
         meta.update_seq = seq;
         meta.doc_count = meta.doc_count + u64::from(after.live) - u64::from(before.live);
-        meta.doc_del_count = meta.doc_del_count + u64::from(after.dead()) - u64::from(before.dead());
+        meta.doc_del_count =
+            meta.doc_del_count + u64::from(after.dead()) - u64::from(before.dead());
         meta.external_bytes = meta.external_bytes + after.bytes - before.bytes;
         meta.id_bytes = meta.id_bytes + u64::from(after.exists) * id_bytes
             - u64::from(before.exists) * id_bytes;

@@ -49,7 +49,8 @@ impl DiskGuard {
             return Ok(());
         };
         let free_bytes = fs.f_bavail * fs.f_frsize;
-        let needed_bytes = engine.memtable_bytes() + 2 * (bytes + BELIEVE_BYTES) + self.reserve_bytes;
+        let needed_bytes =
+            engine.memtable_bytes() + 2 * (bytes + BELIEVE_BYTES) + self.reserve_bytes;
         if free_bytes < needed_bytes {
             return Err(Error::DiskFull {
                 free_bytes,

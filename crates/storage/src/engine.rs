@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType,
-    DBPinnableSlice, DBRawIterator, DBRecoveryMode, Options, ReadOptions,
-    SnapshotWithThreadMode, WriteBatch, WriteOptions,
+    DBPinnableSlice, DBRawIterator, DBRecoveryMode, Options, ReadOptions, SnapshotWithThreadMode,
+    WriteBatch, WriteOptions,
 };
 
 use crate::Error;

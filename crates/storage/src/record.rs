@@ -2,10 +2,10 @@
 //!
 //! A document with one revision, by far the commonest, is stored without its tree: the head says it all.
 
-use document::{Rev, RevHash, RevTree, Revision, RevPath};
+use document::{Rev, RevHash, RevPath, RevTree, Revision};
 
-use crate::varint::{Reader, put, put_slice};
 use crate::Error;
+use crate::varint::{Reader, put, put_slice};
 
 const HAS_TREE: u8 = 1;
 const DELETED: u8 = 2;

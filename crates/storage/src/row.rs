@@ -36,7 +36,9 @@ pub enum Body<'a> {
     None,
     Inline(&'a [u8]),
     /// In the bodies keyspace under the row's seq.
-    External { len: u32 },
+    External {
+        len: u32,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -86,7 +88,11 @@ impl<'a> Row<'a> {
                 live: i8::from(flags & LIVE_ADDED != 0) - i8::from(flags & LIVE_REMOVED != 0),
                 records: i8::from(flags & RECORD_ADDED != 0)
                     - i8::from(flags & RECORD_REMOVED != 0),
-                supersedes: if back == 0 { 0 } else { seq.saturating_sub(back) },
+                supersedes: if back == 0 {
+                    0
+                } else {
+                    seq.saturating_sub(back)
+                },
             },
         })
     }

@@ -353,7 +353,11 @@ impl<'a> ChangeIter<'a> {
                 return;
             };
             let dead = keys::seq_of(dead);
-            let behind = if self.descending { dead > row } else { dead < row };
+            let behind = if self.descending {
+                dead > row
+            } else {
+                dead < row
+            };
             if dead == row {
                 step(&mut self.rows, self.descending);
                 step(&mut self.superseded, self.descending);
@@ -410,10 +414,7 @@ impl View {
         };
         match Row::decode(seq, &v)?.body {
             Body::Inline(b) => Ok(Some(f(b))),
-            Body::External { .. } => Ok(self
-                .snapshot
-                .get(Keyspace::Bodies, &key)?
-                .map(|b| f(&b))),
+            Body::External { .. } => Ok(self.snapshot.get(Keyspace::Bodies, &key)?.map(|b| f(&b))),
             Body::None => Ok(None),
         }
     }
