@@ -184,8 +184,10 @@ impl Database {
             update_seq.at.push(meta.update_seq);
             purge_seq.at.push(meta.purge_seq);
         }
-        // What is still in memtables and the log is in no file that the engine can attribute to a shard.
-        info.file_bytes = info.file_bytes.max(info.active_bytes);
+        // Young data is in the log and in memory only, which the engine does not attribute to a shard.
+        if info.file_bytes == 0 {
+            info.file_bytes = info.active_bytes;
+        }
         info.update_seq = update_seq.to_string();
         info.purge_seq = purge_seq.to_string();
         Ok(info)

@@ -75,6 +75,8 @@ pub struct Stats {
     pub commit_batches: u64,
     pub memtable_bytes: u64,
     pub block_cache_bytes: u64,
+    /// Bytes of the files of each keyspace, by name.
+    pub keyspace_bytes: Vec<(&'static str, u64)>,
 }
 
 /// Shards by number, for the commit thread to find whom to tell.
@@ -289,6 +291,7 @@ impl Databases {
             commit_batches: c.batches.load(Relaxed),
             memtable_bytes: self.store.memtable_bytes(),
             block_cache_bytes: self.store.block_cache_bytes(),
+            keyspace_bytes: self.store.keyspace_bytes(),
         }
     }
 

@@ -72,20 +72,18 @@ fn furthest_fence(blocks: &[Arc<IdBlocks>], rank: u64) -> Vec<u8> {
             .iter()
             .map(|b| {
                 let i = b.index_of(fence);
-                let exact = *b.blocks()[i].fence == *fence;
+                let exact = *b.fences()[i] == *fence;
                 b.live_before(if exact { i } else { i + 1 })
             })
             .sum()
     };
     let mut best: &[u8] = &[];
     for b in blocks {
-        let n = b
-            .blocks()
-            .partition_point(|block| upper_rank(&block.fence) <= rank);
-        if let Some(block) = n.checked_sub(1).map(|i| &b.blocks()[i])
-            && *block.fence > *best
+        let n = b.fences().partition_point(|f| upper_rank(f) <= rank);
+        if let Some(fence) = n.checked_sub(1).map(|i| &b.fences()[i])
+            && **fence > *best
         {
-            best = &block.fence;
+            best = fence;
         }
     }
     best.to_vec()

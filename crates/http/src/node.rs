@@ -104,6 +104,7 @@ fn system(app: &App) -> Value {
             "memtables": engine.memtable_bytes,
             "block_cache": engine.block_cache_bytes,
         },
+        "keyspace_bytes": engine.keyspace_bytes.iter().map(|(k, n)| ((*k).to_owned(), (*n).into())).collect::<Map<_, _>>(),
         "process_count": std::fs::read_dir("/proc/self/task").map_or(0, |d| d.count()),
         "open_connections": app.stats.connections.load(Relaxed),
         "open_feeds": app.open_feeds(),

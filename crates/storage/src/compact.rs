@@ -131,8 +131,12 @@ fn reclaim(engine: &Engine, shard: &Shard) {
         if let Err(e) = engine.db.flush_cf(cf) {
             tracing::warn!(error = %e, "flush before compaction failed");
         }
+        // Files that were moved to the last level unread are still in the first levels' compression: all are rewritten.
+        let mut options = rocksdb::CompactOptions::default();
+        options.set_bottommost_level_compaction(rocksdb::BottommostLevelCompaction::ForceOptimized);
+        options.set_exclusive_manual_compaction(false);
         engine
             .db
-            .compact_range_cf(cf, Some(&start[..]), Some(&end[..]));
+            .compact_range_cf_opt(cf, Some(&start[..]), Some(&end[..]), &options);
     }
 }

@@ -206,6 +206,19 @@ impl Engine {
             .sum()
     }
 
+    /// Bytes of the files of each keyspace, by name.
+    pub fn keyspace_bytes(&self) -> Vec<(&'static str, u64)> {
+        Keyspace::ALL
+            .iter()
+            .map(|&k| {
+                let bytes = self
+                    .db
+                    .property_int_value_cf(self.cf(k), "rocksdb.total-sst-files-size");
+                (k.name(), bytes.ok().flatten().unwrap_or(0))
+            })
+            .collect()
+    }
+
     /// Bytes of files that hold the shard's rows, estimated by the engine.
     pub fn file_bytes(&self, shard: ShardNumber) -> u64 {
         let start = shard.to_be_bytes();

@@ -135,11 +135,11 @@ impl Shard {
         let ids = Arc::make_mut(&mut summary.ids);
         for fence in std::mem::take(&mut ids.oversized) {
             let index = ids.index_of(&fence);
-            let end = ids.blocks().get(index + 1).map(|b| b.fence.clone());
+            let end = ids.fences().get(index + 1).cloned();
             let parts = self.cut(snapshot, &fence, end.as_deref())?;
             debug_assert_eq!(
                 parts.iter().map(|p| p.rows).sum::<u32>(),
-                ids.blocks()[index].rows
+                ids.block(index).rows
             );
             ids.split(&fence, parts);
         }
@@ -447,7 +447,7 @@ impl View {
         let i = blocks.index_of(id);
         let mut rank = blocks.live_before(i);
         let mut it = IdIter::new(&self.snapshot, shard.number);
-        it.seek(&blocks.blocks()[i].fence);
+        it.seek(&blocks.fences()[i]);
         while let Some((at, value)) = it.entry() {
             if at >= id {
                 break;

@@ -175,6 +175,11 @@ impl Store {
         self.engine.memtable_bytes()
     }
 
+    /// Bytes of the files of each keyspace, by name.
+    pub fn keyspace_bytes(&self) -> Vec<(&'static str, u64)> {
+        self.engine.keyspace_bytes()
+    }
+
     pub fn block_cache_bytes(&self) -> u64 {
         self.engine.cache.get_usage() as u64
     }

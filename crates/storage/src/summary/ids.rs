@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 /// A block is split when it holds more rows than this.
-pub const BLOCK_ROWS_MAX: u32 = 512;
+pub const BLOCK_ROWS_MAX: u32 = 256;
 /// Rows of each block after a split.
-pub const BLOCK_ROWS_SPLIT: u32 = 256;
+pub const BLOCK_ROWS_SPLIT: u32 = 128;
 
 /// One block: ids from its fence up to the next one's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,17 +18,25 @@ pub struct Block {
     pub rows: u32,
 }
 
-/// The blocks of one shard, in order. There is always at least one.
+/// The blocks of one shard, in order. There is always at least one. Kept member by member, so that searches and sums
+/// run over dense memory.
 #[derive(Clone, Debug)]
 pub struct IdBlocks {
     /// The first eight bytes of each fence, big endian: searched before the fences themselves.
     prefixes: Vec<u64>,
-    blocks: Vec<Block>,
+    fences: Vec<Box<[u8]>>,
+    live: Vec<u32>,
+    /// Sums of `live` by runs of blocks, so that a rank adds up few numbers.
+    run_live: Vec<u64>,
+    rows: Vec<u32>,
     /// Fences of blocks that differ from their stored form.
     dirty: BTreeSet<Box<[u8]>>,
     /// Blocks that have grown beyond the maximum since the last split.
     pub oversized: Vec<Box<[u8]>>,
 }
+
+/// Blocks of one run.
+const RUN_BLOCKS: usize = 128;
 
 fn prefix(id: &[u8]) -> u64 {
     let mut p = [0; 8];
@@ -41,11 +49,10 @@ impl Default for IdBlocks {
     fn default() -> Self {
         IdBlocks {
             prefixes: vec![0],
-            blocks: vec![Block {
-                fence: Box::default(),
-                live: 0,
-                rows: 0,
-            }],
+            fences: vec![Box::default()],
+            live: vec![0],
+            run_live: vec![0],
+            rows: vec![0],
             dirty: BTreeSet::new(),
             oversized: Vec::new(),
         }
@@ -58,49 +65,62 @@ impl IdBlocks {
         let mut me = IdBlocks::default();
         for b in stored {
             if b.fence.is_empty() {
-                me.blocks[0] = b;
+                (me.live[0], me.rows[0]) = (b.live, b.rows);
             } else {
                 me.prefixes.push(prefix(&b.fence));
-                me.blocks.push(b);
+                me.fences.push(b.fence);
+                me.live.push(b.live);
+                me.rows.push(b.rows);
             }
         }
+        me.sum_runs(0);
         me
     }
 
-    pub fn blocks(&self) -> &[Block] {
-        &self.blocks
+    /// Sums the runs anew from the one that holds block `from`.
+    fn sum_runs(&mut self, from: usize) {
+        let first = from / RUN_BLOCKS;
+        self.run_live.truncate(first);
+        let sums = self.live[first * RUN_BLOCKS..]
+            .chunks(RUN_BLOCKS)
+            .map(|run| run.iter().map(|&n| u64::from(n)).sum::<u64>());
+        self.run_live.extend(sums);
+    }
+
+    /// The first ids that may be in each block.
+    pub fn fences(&self) -> &[Box<[u8]>] {
+        &self.fences
+    }
+
+    /// The block of this index.
+    pub fn block(&self, index: usize) -> Block {
+        Block {
+            fence: self.fences[index].clone(),
+            live: self.live[index],
+            rows: self.rows[index],
+        }
     }
 
     /// Index of the block that holds `id`.
     pub fn index_of(&self, id: &[u8]) -> usize {
         let p = prefix(id);
-        let mut i = self.prefixes.partition_point(|&x| x < p);
+        let start = self.prefixes.partition_point(|&x| x < p);
         // Among fences that share the prefix, compare whole.
-        while i < self.blocks.len() && self.prefixes[i] == p && *self.blocks[i].fence <= *id {
-            i += 1;
-        }
-        i.saturating_sub(1)
+        let same = self.prefixes[start..].partition_point(|&x| x == p);
+        let before = self.fences[start..start + same].partition_point(|f| **f <= *id);
+        (start + before).saturating_sub(1)
     }
 
     /// Live documents in the blocks before `index`.
     pub fn live_before(&self, index: usize) -> u64 {
-        self.blocks[..index].iter().map(|b| u64::from(b.live)).sum()
+        let run = index / RUN_BLOCKS;
+        let runs: u64 = self.run_live[..run].iter().sum();
+        let rest = &self.live[run * RUN_BLOCKS..index];
+        runs + rest.iter().map(|&n| u64::from(n)).sum::<u64>()
     }
 
     pub fn live_total(&self) -> u64 {
-        self.live_before(self.blocks.len())
-    }
-
-    /// The block in which the live document of rank `rank` (from 0) is, and its rank within it.
-    pub fn select(&self, mut rank: u64) -> Option<(usize, u64)> {
-        for (i, b) in self.blocks.iter().enumerate() {
-            let live = u64::from(b.live);
-            if rank < live {
-                return Some((i, rank));
-            }
-            rank -= live;
-        }
-        None
+        self.live_before(self.live.len())
     }
 
     pub fn apply(&mut self, id: &[u8], live: i8, rows: i8) {
@@ -108,21 +128,23 @@ impl IdBlocks {
             return;
         }
         let i = self.index_of(id);
-        let b = &mut self.blocks[i];
-        b.live = b.live.saturating_add_signed(i32::from(live));
-        b.rows = b.rows.saturating_add_signed(i32::from(rows));
-        if !self.dirty.contains(&b.fence) {
-            self.dirty.insert(b.fence.clone());
+        self.live[i] = self.live[i].saturating_add_signed(i32::from(live));
+        let run = &mut self.run_live[i / RUN_BLOCKS];
+        *run = run.saturating_add_signed(i64::from(live));
+        self.rows[i] = self.rows[i].saturating_add_signed(i32::from(rows));
+        let fence = &self.fences[i];
+        if !self.dirty.contains(fence) {
+            self.dirty.insert(fence.clone());
         }
-        if b.rows > BLOCK_ROWS_MAX && self.oversized.last() != Some(&b.fence) {
-            self.oversized.push(b.fence.clone());
+        if self.rows[i] > BLOCK_ROWS_MAX && self.oversized.last() != Some(fence) {
+            self.oversized.push(fence.clone());
         }
     }
 
     /// Replaces the block with this fence by `parts`, the first of which keeps the fence.
     pub fn split(&mut self, fence: &[u8], parts: Vec<Block>) {
         let i = self.index_of(fence);
-        if *self.blocks[i].fence != *fence || parts.is_empty() {
+        if *self.fences[i] != *fence || parts.is_empty() {
             return;
         }
         for p in &parts {
@@ -130,14 +152,18 @@ impl IdBlocks {
         }
         self.prefixes
             .splice(i..=i, parts.iter().map(|p| prefix(&p.fence)));
-        self.blocks.splice(i..=i, parts);
+        self.live.splice(i..=i, parts.iter().map(|p| p.live));
+        self.rows.splice(i..=i, parts.iter().map(|p| p.rows));
+        self.fences
+            .splice(i..=i, parts.into_iter().map(|p| p.fence));
+        self.sum_runs(i);
     }
 
     /// The blocks that changed since the last call.
     pub fn take_dirty(&mut self) -> Vec<Block> {
         std::mem::take(&mut self.dirty)
             .into_iter()
-            .map(|f| self.blocks[self.index_of(&f)].clone())
+            .map(|f| self.block(self.index_of(&f)))
             .collect()
     }
 }
