@@ -35,7 +35,9 @@ pub fn with_shards(q: u32) -> CreateOptions {
 }
 
 pub fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().build().unwrap()
+    tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap()
 }
 
 /// Compacts and waits until it is done.
@@ -43,7 +45,10 @@ pub fn compact(db: &Arc<Database>) {
     db.compact().unwrap();
     let started = Instant::now();
     while db.info().unwrap().compact_running {
-        assert!(started.elapsed() < Duration::from_secs(60), "compaction hangs");
+        assert!(
+            started.elapsed() < Duration::from_secs(60),
+            "compaction hangs"
+        );
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -112,7 +117,10 @@ pub fn feed(since: Since) -> ChangesQuery {
 /// All rows left of a feed's snapshot, pulled in pieces of about `soft_bytes`.
 pub fn changes_of(feed: &mut Changes, soft_bytes: usize) -> Vec<Value> {
     let mut out = vec![];
-    while feed.next_chunk(Framing::Lines, &mut out, soft_bytes).unwrap() {}
+    while feed
+        .next_chunk(Framing::Lines, &mut out, soft_bytes)
+        .unwrap()
+    {}
     let lines = out.split(|b| *b == b'\n').filter(|l| !l.is_empty());
     lines.map(|l| serde_json::from_slice(l).unwrap()).collect()
 }
