@@ -81,7 +81,10 @@ pub enum Framing {
 pub struct Changes {
     db: Arc<Database>,
     query: ChangesQuery,
+    /// Empty while the feed waits: a snapshot held keeps the space of deleted rows, of all databases.
     views: Vec<View>,
+    /// Where the snapshot ends in each shard.
+    ends: Vec<u64>,
     /// What was looked at last in each shard.
     at: Seqs,
     /// The shard being read.
@@ -108,12 +111,16 @@ impl Database {
         let epoch = self.epoch();
         let at = match &query.since {
             Since::Start => Seqs::start(epoch, shards.len()),
-            Since::Now => Seqs { epoch, at: ends },
-            Since::Seq(text) => Seqs::parse(text, epoch, shards.len())?,
+            Since::Now => Seqs {
+                epoch,
+                at: ends.clone(),
+            },
+            Since::Seq(text) => known(Seqs::parse(text, epoch, shards.len())?, &ends),
         };
         let mut feed = Changes {
             db: self.clone(),
             views,
+            ends,
             at,
             shard: 0,
             lookups: None,
@@ -126,7 +133,7 @@ impl Database {
         feed.pending_at_start = feed.count_after()?;
         feed.plan_lookups()?;
         if feed.query.descending {
-            feed.at.at = feed.views.iter().map(|v| v.meta.update_seq).collect();
+            feed.at.at = feed.ends.clone();
         }
         Ok(feed)
     }
@@ -177,7 +184,7 @@ impl Changes {
             self.at.at[self.shard] = if self.query.descending {
                 0
             } else {
-                self.views[self.shard].meta.update_seq.max(from)
+                self.ends[self.shard].max(from)
             };
             self.shard += 1;
         }
@@ -209,8 +216,8 @@ impl Changes {
         }
         let all_seen = self.lookups.as_ref().is_some_and(Vec::is_empty);
         if all_seen && !self.query.descending {
-            for (at, view) in self.at.at.iter_mut().zip(&self.views) {
-                *at = view.meta.update_seq.max(*at);
+            for (at, end) in self.at.at.iter_mut().zip(&self.ends) {
+                *at = (*end).max(*at);
             }
         }
         Ok(false)
@@ -461,29 +468,43 @@ impl Changes {
 
     fn count_after(&self) -> Result<u64, Error> {
         let mut pending = 0;
-        for ((shard, view), &at) in self
-            .db
-            .all_shards()
-            .iter()
-            .zip(&self.views)
-            .zip(&self.at.at)
-        {
-            if at < view.meta.update_seq {
+        for ((shard, &end), &at) in self.db.all_shards().iter().zip(&self.ends).zip(&self.at.at) {
+            if at < end {
                 pending += shard.count_after(at)?;
             }
         }
         Ok(pending)
     }
 
+    /// Lets go of the snapshot, which is exhausted, until `refresh`.
+    pub fn release(&mut self) {
+        self.views.clear();
+        self.lookups = self.lookups.take().map(|_| vec![]);
+    }
+
     /// Takes a new snapshot, to go on after the last row looked at. Ascending feeds only.
     pub fn refresh(&mut self) -> Result<(), Error> {
         self.db.live()?;
-        for (view, shard) in self.views.iter_mut().zip(self.db.all_shards()) {
-            *view = shard.view()?;
-        }
+        self.views = self
+            .db
+            .all_shards()
+            .iter()
+            .map(|s| s.view())
+            .collect::<Result<_, _>>()?;
+        self.ends = self.views.iter().map(|v| v.meta.update_seq).collect();
         self.shard = 0;
         self.plan_lookups()
     }
+}
+
+/// A seq beyond what a shard has reached is of a time that is lost (a restored backup): that shard starts over.
+fn known(mut seqs: Seqs, ends: &[u64]) -> Seqs {
+    for (at, &end) in seqs.at.iter_mut().zip(ends) {
+        if *at > end {
+            *at = 0;
+        }
+    }
+    seqs
 }
 
 fn push_rev(rev: RevRef<'_>, out: &mut Vec<u8>) {

@@ -1,6 +1,6 @@
 //! One database: its shards, properties and sizes.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 use document::{DocId, Rev};
@@ -64,6 +64,8 @@ pub struct Database {
     security: RwLock<Arc<str>>,
     changed: RwLock<Option<watch::Sender<u64>>>,
     written: AtomicBool,
+    /// Superseded rows that the last compaction had to keep: bodies of losing leaves.
+    kept_superseded: AtomicU64,
     deleted: AtomicBool,
     partitioned: bool,
     epoch: u32,
@@ -90,6 +92,7 @@ impl Database {
             security: RwLock::new(record.security.as_str().into()),
             changed: RwLock::new(None),
             written: AtomicBool::new(false),
+            kept_superseded: AtomicU64::new(0),
             deleted: AtomicBool::new(false),
             partitioned: record.partitioned,
             epoch: record.epoch,
@@ -257,7 +260,7 @@ impl Database {
         let mut record = self.record.read().clone();
         f(&mut record);
         let put = Store::put_database(&self.name, record.encode());
-        let done = self.store.committer.put(vec![put]).await;
+        let done = self.store.committer.put_for(self.shards[0].clone(), vec![put]).await;
         done.map_err(|_| Error::ShuttingDown)??;
         *self.record.write() = record;
         Ok(())
@@ -292,7 +295,18 @@ impl Database {
             self.live()?;
             removed += storage::compact(&self.store.committer, shard, progress)?;
         }
+        self.kept_superseded.store(self.superseded_rows(), Relaxed);
         Ok(removed)
+    }
+
+    fn superseded_rows(&self) -> u64 {
+        self.shards.iter().map(|s| s.meta().superseded_rows).sum()
+    }
+
+    /// Rows that a compaction may remove.
+    pub(crate) fn removable_rows(&self) -> u64 {
+        let kept = self.kept_superseded.load(Relaxed);
+        self.superseded_rows().saturating_sub(kept)
     }
 
     /// Returns once every write acknowledged before is on disk.

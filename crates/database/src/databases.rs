@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
-use storage::{Put, ShardNumber, Store, StoreOptions};
+use storage::{ShardNumber, Store, StoreOptions};
 use tokio::sync::watch;
 
 use crate::catalogue::DatabaseRecord;
@@ -171,12 +171,11 @@ impl Databases {
             )));
         }
         let _reserved = self.reserve(name)?;
-        let (shards, reserve_numbers) = self.store.new_shards(q);
         let mut epoch = [0; 4];
         getrandom::fill(&mut epoch).map_err(|e| Error::BadRequest(e.to_string()))?;
-        let record = DatabaseRecord {
+        let mut record = DatabaseRecord {
             epoch: u32::from_ne_bytes(epoch),
-            shards,
+            shards: vec![],
             n: options.n.unwrap_or(self.options.default_n),
             partitioned: options.partitioned,
             created_unix_s: unix_seconds(),
@@ -184,27 +183,26 @@ impl Databases {
             purged_infos_limit: PURGED_INFOS_LIMIT,
             security: options.security,
         };
-        let puts = vec![reserve_numbers, Store::put_database(name, record.encode())];
-        self.put(puts).await?;
+        let done = self.store.create_database(name, q, |shards| {
+            record.shards = shards.to_vec();
+            record.encode()
+        });
+        done.await.map_err(|_| Error::ShuttingDown)??;
         let db = self.add(name, record)?;
         self.events.note(db.name(), DbEventKind::Created);
         Ok(db)
     }
 
     fn reserve(&self, name: &str) -> Result<Reserved<'_>, Error> {
+        let by_name = self.by_name.read();
         let mut creating = self.creating.lock();
-        if self.by_name.read().contains_key(name) || !creating.insert(name.to_owned()) {
+        if by_name.contains_key(name) || !creating.insert(name.to_owned()) {
             return Err(Error::DatabaseExists);
         }
         Ok(Reserved {
             creating: &self.creating,
             name: name.to_owned(),
         })
-    }
-
-    async fn put(&self, puts: Vec<Put>) -> Result<(), Error> {
-        let done = self.store.committer.put(puts).await;
-        Ok(done.map_err(|_| Error::ShuttingDown)??)
     }
 
     pub fn get(&self, name: &str) -> Result<Arc<Database>, Error> {
@@ -217,9 +215,26 @@ impl Databases {
 
     /// Deletes a database: gone when this returns, its space given back in the background.
     pub async fn delete(&self, name: &str) -> Result<(), Error> {
-        let db = self.by_name.write().remove(name).ok_or(Error::NoDatabase)?;
+        let (db, _reserved) = {
+            let mut by_name = self.by_name.write();
+            let db = by_name.remove(name).ok_or(Error::NoDatabase)?;
+            // Until the drop is committed nobody creates a database of this name.
+            self.creating.lock().insert(name.to_owned());
+            let reserved = Reserved {
+                creating: &self.creating,
+                name: name.to_owned(),
+            };
+            (db, reserved)
+        };
         let shards = db.shard_numbers();
-        if let Err(e) = self.put(Store::drop_database(name, &shards)).await {
+        let dropped = self
+            .store
+            .drop_database(name, db.all_shards().to_vec())
+            .await;
+        if let Err(e) = dropped
+            .map_err(|_| Error::ShuttingDown)
+            .and_then(|r| Ok(r?))
+        {
             self.by_name.write().insert(db.name().clone(), db);
             return Err(e);
         }
@@ -302,8 +317,9 @@ impl Databases {
 
     /// Writes what is queued and stops. Every later operation fails.
     pub fn close(&self) {
-        self.maintenance.stop();
+        self.maintenance.ask_to_stop();
         self.store.close();
+        self.maintenance.stop();
     }
 }
 

@@ -34,6 +34,7 @@ impl From<storage::Error> for Error {
         match e {
             storage::Error::DiskFull { .. } => Error::InsufficientStorage(e.to_string()),
             storage::Error::Closed => Error::ShuttingDown,
+            storage::Error::Dropped => Error::NoDatabase,
             e => Error::Storage(e),
         }
     }

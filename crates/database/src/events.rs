@@ -20,7 +20,6 @@ pub struct DbEvent {
     pub kind: DbEventKind,
 }
 
-#[derive(Default)]
 struct Log {
     seq: u64,
     by_seq: BTreeMap<u64, (Arc<str>, DbEventKind)>,
@@ -34,8 +33,16 @@ pub struct Events {
 
 impl Default for Events {
     fn default() -> Self {
+        // Microseconds since 1970: seqs of an earlier run are always smaller.
+        let seq = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .map_or(0, |d| d.as_micros() as u64);
         Events {
-            log: Mutex::default(),
+            log: Mutex::new(Log {
+                seq,
+                by_seq: BTreeMap::new(),
+                by_db: HashMap::new(),
+            }),
             changed: watch::Sender::new(0),
         }
     }

@@ -91,6 +91,7 @@ impl Maintenance {
     }
 
     pub fn wake(&self) {
+        let _work = self.work.lock();
         self.wake.notify_one();
     }
 
@@ -109,9 +110,16 @@ impl Maintenance {
             .collect()
     }
 
-    pub fn stop(&self) {
+    /// No new work; what runs ends when it next looks.
+    pub fn ask_to_stop(&self) {
+        let _work = self.work.lock();
         self.stopping.store(true, Relaxed);
         self.wake.notify_one();
+    }
+
+    /// Waits for the thread to end. Close the store first: that ends a compaction under way.
+    pub fn stop(&self) {
+        self.ask_to_stop();
         let thread = self.thread.lock().take();
         if let Some(t) = thread
             && t.thread().id() != std::thread::current().id()
@@ -189,9 +197,12 @@ impl Maintenance {
 }
 
 fn is_due(db: &Database) -> bool {
-    db.all_shards().iter().any(|s| {
-        let meta = s.meta();
-        meta.superseded_rows > SUPERSEDED_ROWS_MIN
-            && meta.superseded_rows > meta.doc_count + meta.doc_del_count
-    })
+    let docs: u64 = db
+        .all_shards()
+        .iter()
+        .map(|s| s.meta())
+        .map(|m| m.doc_count + m.doc_del_count)
+        .sum();
+    let removable = db.removable_rows();
+    removable > SUPERSEDED_ROWS_MIN && removable > docs
 }

@@ -39,6 +39,8 @@ pub struct ReadDoc {
     pub rev: Rev,
     pub deleted: bool,
     pub json: Vec<u8>,
+    /// The JSON also tells of other revisions, so that this one's id does not identify it.
+    pub tells_more: bool,
 }
 
 #[derive(Debug)]
@@ -79,12 +81,8 @@ impl Database {
             }
             match shard.body(revision.seq)? {
                 Some(body) => {
-                    let json = render(shard, id, &record, &rev, revision, &body, options)?;
-                    return Ok(Read::Found(ReadDoc {
-                        rev,
-                        deleted: revision.deleted,
-                        json,
-                    }));
+                    let doc = render(shard, id, &record, rev, revision, &body, options)?;
+                    return Ok(Read::Found(doc));
                 }
                 None if !record.tree.is_leaf(&rev) => return Ok(Read::Missing),
                 // Compacted away since the record was read: a newer record names where the body is now.
@@ -156,12 +154,7 @@ fn open_rev(
     let Some(body) = shard.body(revision.seq)? else {
         return Ok(Err(rev));
     };
-    let json = render(shard, id, record, &rev, revision, &body, options)?;
-    Ok(Ok(ReadDoc {
-        rev,
-        deleted: revision.deleted,
-        json,
-    }))
+    render(shard, id, record, rev, revision, &body, options).map(Ok)
 }
 
 fn wanted(tree: &RevTree, options: &ReadOptions) -> Option<(Rev, Revision)> {
@@ -191,6 +184,7 @@ fn read_winner(shard: &Shard, id: &DocId) -> Result<Read, Error> {
             rev,
             deleted: false,
             json,
+            tells_more: false,
         })
     })?;
     Ok(found.unwrap_or(Read::Missing))
@@ -208,6 +202,7 @@ fn read_local(shard: &Shard, id: &DocId) -> Result<Read, Error> {
         rev,
         deleted: false,
         json,
+        tells_more: false,
     }))
 }
 
@@ -215,18 +210,19 @@ fn render(
     shard: &Shard,
     id: &DocId,
     record: &Record,
-    rev: &Rev,
+    rev: Rev,
     revision: Revision,
     body: &[u8],
     options: &ReadOptions,
-) -> Result<Vec<u8>, Error> {
+) -> Result<ReadDoc, Error> {
     let mut out = Vec::with_capacity(body.len() + 256);
-    with_members(id, rev, revision.deleted, body, &mut out);
+    with_members(id, &rev, revision.deleted, body, &mut out);
     if options.revs {
-        write_revisions(&record.tree, rev, &mut out);
+        write_revisions(&record.tree, &rev, &mut out);
     }
+    let own = out.len();
     if options.revs_info && options.rev.is_none() {
-        write_revs_info(shard, &record.tree, rev, &mut out)?;
+        write_revs_info(shard, &record.tree, &rev, &mut out)?;
     }
     if options.local_seq {
         out.extend_from_slice(b",\"_local_seq\":");
@@ -234,14 +230,20 @@ fn render(
     }
     if options.rev.is_none() {
         if options.conflicts {
-            write_leaves("_conflicts", &record.tree, rev, false, &mut out);
+            write_leaves("_conflicts", &record.tree, &rev, false, &mut out);
         }
         if options.deleted_conflicts {
-            write_leaves("_deleted_conflicts", &record.tree, rev, true, &mut out);
+            write_leaves("_deleted_conflicts", &record.tree, &rev, true, &mut out);
         }
     }
+    let tells_more = out.len() > own;
     out.push(b'}');
-    Ok(out)
+    Ok(ReadDoc {
+        rev,
+        deleted: revision.deleted,
+        json: out,
+        tells_more,
+    })
 }
 
 fn write_revisions(tree: &RevTree, rev: &Rev, out: &mut Vec<u8>) {

@@ -9,6 +9,8 @@ use crate::select::{IdMerge, Views};
 use crate::seq::Seqs;
 use crate::{Error, partition};
 
+/// Deleted documents are looked at too and give no row: come up for air now and then.
+const ROWS_A_PIECE_MAX: u32 = 10_000;
 /// Skips up to this many rows by walking them; more by the summary tree.
 const SKIP_WALKED_MAX: u64 = 512;
 
@@ -100,7 +102,12 @@ impl Database {
             _ => Views::open(self.all_shards())?,
         };
         let update_seq = query.update_seq.then(|| {
-            let at = self.all_shards().iter().map(|s| s.meta().update_seq);
+            // Of the views, so that a feed from here shows what the rows do not.
+            let at = self.all_shards().iter().map(|s| {
+                let seen = views.shards.iter().position(|v| v.number == s.number);
+                seen.map_or_else(|| s.meta(), |i| views.views[i].meta.clone())
+                    .update_seq
+            });
             Seqs {
                 epoch: self.epoch(),
                 at: at.collect(),
@@ -369,6 +376,7 @@ impl Rows {
         let mut merge = IdMerge::over(&self.views, range.local, range.descending);
         range.position(&mut merge);
         let mut more = false;
+        let mut looked_at = 0;
         while let Some((shard, id, value)) = merge.entry() {
             if range.is_past(id) || range.left == 0 {
                 break;
@@ -376,10 +384,6 @@ impl Rows {
             if range.is_before(id) {
                 merge.next();
                 continue;
-            }
-            if out.len() >= enough {
-                more = true;
-                break;
             }
             let shown = if range.local {
                 true
@@ -397,10 +401,12 @@ impl Rows {
                 }
                 range.left -= 1;
             }
-            if out.len() >= enough {
-                let last = id.to_vec();
-                range.from = Some(last);
+            looked_at += 1;
+            if out.len() >= enough || looked_at >= ROWS_A_PIECE_MAX {
+                range.from = Some(id.to_vec());
                 range.after = true;
+                more = true;
+                break;
             }
             merge.next();
         }

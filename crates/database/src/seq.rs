@@ -62,14 +62,20 @@ impl Seqs {
         let raw = URL_SAFE_NO_PAD
             .decode(opaque)
             .map_err(|_| Error::MalformedSeq)?;
-        let (head, mut rest) = raw.split_first_chunk::<4>().ok_or(Error::MalformedSeq)?;
+        // A seq of another server, or of another database of this name: nothing here is known to it.
+        let Some((head, mut rest)) = raw.split_first_chunk::<4>() else {
+            return Ok(Seqs::start(epoch, shards));
+        };
+        if u32::from_be_bytes(*head) != epoch {
+            return Ok(Seqs::start(epoch, shards));
+        }
         let mut at = vec![];
         while !rest.is_empty() {
             let (s, n) = get_varint(rest).ok_or(Error::MalformedSeq)?;
             at.push(s);
             rest = &rest[n..];
         }
-        if u32::from_be_bytes(*head) != epoch || at.len() != shards {
+        if at.len() != shards {
             return Ok(Seqs::start(epoch, shards));
         }
         Ok(Seqs { epoch, at })

@@ -48,14 +48,22 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
             doc.id = Some(DocId::new(&app.new_uuid())?);
         }
         check_document(doc, &limits)?;
-        if doc.id.as_ref().is_some_and(DocId::is_design) {
-            access.require_design_admin(&req.user)?;
-        }
     }
     let ids: Vec<DocId> = docs.iter().filter_map(|d| d.id.clone()).collect();
+    let refused = match access.require_design_admin(&req.user) {
+        Ok(()) => None,
+        Err(e) => {
+            docs.retain(|d| !d.id.as_ref().is_some_and(DocId::is_design));
+            Some(e)
+        }
+    };
     let write_mode = WriteMode::of(req, &limits, 1, bulk.w)?;
     let done = access.db.update(docs, mode, write_mode.durability);
     let (outcomes, timing) = done.await?;
+    let outcomes = match refused {
+        None => outcomes,
+        Some(e) => with_refused_designs(&ids, outcomes, &e),
+    };
     let mut reply = Reply::json_bytes(
         if write_mode.accepted { 202 } else { 201 },
         outcomes_json(&ids, &outcomes, mode),
@@ -64,6 +72,22 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
     reply.timing.wait_us = timing.wait_us;
     reply.timing.commit_us = timing.commit_us;
     Ok(reply)
+}
+
+/// Puts the refusal of each design document where it stood among the others' outcomes.
+fn with_refused_designs(ids: &[DocId], written: Vec<Outcome>, e: &ApiError) -> Vec<Outcome> {
+    let error = if e.status == 401 {
+        "unauthorized"
+    } else {
+        "forbidden"
+    };
+    let mut written = written.into_iter();
+    ids.iter()
+        .filter_map(|id| match id.is_design() {
+            true => Some(Outcome::Refused(error, e.reason.to_string())),
+            false => written.next(),
+        })
+        .collect()
 }
 
 fn all_or_nothing(docs: &[document::EditDoc]) -> Reply {

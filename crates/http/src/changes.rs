@@ -393,8 +393,17 @@ impl LiveFeed {
         }
         let waiting_since = Instant::now();
         loop {
-            if self.read(out)? {
-                return Ok(());
+            while self.read(out)? {
+                if !out.is_empty() {
+                    return Ok(());
+                }
+                // A filter passed over many rows: others get their turn, and the client a sign of life.
+                tokio::task::yield_now().await;
+                let due = |h: Duration| waiting_since.elapsed() >= h;
+                if self.patience.heartbeat.is_some_and(due) {
+                    out.extend_from_slice(self.heartbeat());
+                    return Ok(());
+                }
             }
             if self.changes.limit_reached() || array && self.changes.rows() > 0 {
                 return self.end(out);
@@ -402,6 +411,7 @@ impl LiveFeed {
             if !out.is_empty() {
                 return Ok(());
             }
+            self.changes.release();
             match wait(
                 &mut self.changed,
                 &mut self.stopping,
@@ -412,14 +422,18 @@ impl LiveFeed {
             {
                 Woken::Changed => self.refresh()?,
                 Woken::Heartbeat => {
-                    out.extend_from_slice(match self.kind {
-                        FeedKind::EventSource => b"event: heartbeat\ndata: \n\n".as_slice(),
-                        _ => b"\n",
-                    });
+                    out.extend_from_slice(self.heartbeat());
                     return Ok(());
                 }
                 Woken::Ended => return self.end(out),
             }
+        }
+    }
+
+    fn heartbeat(&self) -> &'static [u8] {
+        match self.kind {
+            FeedKind::EventSource => b"event: heartbeat\ndata: \n\n",
+            _ => b"\n",
         }
     }
 

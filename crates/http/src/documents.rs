@@ -120,16 +120,14 @@ fn get(app: &App, req: &Request, access: &Access, id: &str) -> Answer {
         Read::Missing => return Err(ApiError::missing()),
         Read::Deleted => return Err(ApiError::deleted()),
     };
-    let mut reply = doc_reply(req, doc, &options);
+    let mut reply = doc_reply(req, doc);
     reply.timing.read_us = started.elapsed().as_micros() as u64;
     Ok(reply)
 }
 
-fn doc_reply(req: &Request, doc: ReadDoc, options: &ReadOptions) -> Reply {
+fn doc_reply(req: &Request, doc: ReadDoc) -> Reply {
     let etag = doc.rev.to_string();
-    // What depends on other revisions than this one cannot be told by its ETag.
-    let plain = !(options.revs_info && options.rev.is_none()
-        || doc.json.ends_with(b"]}") && (options.conflicts || options.deleted_conflicts));
+    let plain = !doc.tells_more;
     if plain && req.none_match(&etag) {
         return Reply::empty(304).etag(&etag);
     }

@@ -12,13 +12,20 @@ use crate::reply::Reply;
 use crate::request::Request;
 use crate::router::require_method;
 
+/// Longest body read from somebody who did not log in, in bytes.
+const ANONYMOUS_BYTES_MAX: u64 = 64 << 10;
+
 type Answer = Result<Reply, ApiError>;
 
 pub async fn server(app: &App, req: &mut Request, name: &str) -> Answer {
     match name {
         "_utils" => Err(ApiError::missing()),
         "_replicate" => {
-            if req.request_bytes(app).await?.is_empty() {
+            let bytes = match req.user.name {
+                Some(_) => req.request_bytes(app).await?,
+                None => req.bytes("max_http_request_size", ANONYMOUS_BYTES_MAX).await?,
+            };
+            if bytes.is_empty() {
                 return Err(ApiError::bad_request("Missing request body"));
             }
             Err(ApiError::not_implemented("replications"))

@@ -27,6 +27,8 @@ pub struct Request {
     pub method: String,
     /// The path as sent.
     pub path: String,
+    /// Host and port of the target, when it names them.
+    authority: Option<String>,
     /// Decoded segments; may hold invalid UTF-8.
     pub segments: Vec<Vec<u8>>,
     pub query: Query,
@@ -55,6 +57,7 @@ impl Request {
             segments: segments(path),
             query: Query::parse(parts.uri.query()),
             path: path.to_owned(),
+            authority: parts.uri.authority().map(|a| a.as_str().to_owned()),
             headers: parts.headers,
             user: Arc::new(UserCtx::anonymous()),
             authenticated: None,
@@ -130,7 +133,10 @@ impl Request {
         if !gzip {
             return Ok(raw);
         }
-        inflate(&raw, max)?.ok_or_else(|| ApiError::too_large(limit, max))
+        let inflated = tokio::task::spawn_blocking(move || inflate(&raw, max)).await;
+        inflated
+            .map_err(|e| ApiError::new(500, "internal_server_error", e.to_string()))??
+            .ok_or_else(|| ApiError::too_large(limit, max))
     }
 
     fn content_encoding(&self) -> Result<bool, ApiError> {
@@ -180,6 +186,8 @@ impl Request {
         let host = self
             .named_header("x-forwarded-host")
             .or_else(|| self.header(&HOST))
+            // HTTP/2 names the host in the target.
+            .or(self.authority.as_deref())
             .unwrap_or("127.0.0.1");
         let ssl = self.named_header("x-forwarded-ssl") == Some("on");
         let scheme = match self.named_header("x-forwarded-proto") {

@@ -11,6 +11,9 @@ use crate::reply::Reply;
 use crate::request::Request;
 use crate::router::require_method;
 
+/// Longest body of a login, in bytes.
+const LOGIN_BYTES_MAX: u64 = 64 << 10;
+
 type Answer = Result<Reply, ApiError>;
 
 pub async fn route(app: &App, req: &mut Request) -> Answer {
@@ -40,9 +43,10 @@ fn info(req: &Request) -> Answer {
     ))
 }
 
-async fn credentials(app: &App, req: &mut Request) -> Result<(String, String), ApiError> {
+async fn credentials(req: &mut Request) -> Result<(String, String), ApiError> {
     let kind = req.header(&CONTENT_TYPE).unwrap_or("").to_owned();
-    let bytes = req.request_bytes(app).await?;
+    // Anybody may try to log in: nobody needs much room for it.
+    let bytes = req.bytes("the size of a login", LOGIN_BYTES_MAX).await?;
     let (name, password) = if kind.starts_with("application/x-www-form-urlencoded") {
         let form = Query::parse(std::str::from_utf8(&bytes).ok());
         let name = form.get("name").or(form.get("username"));
@@ -66,7 +70,7 @@ async fn credentials(app: &App, req: &mut Request) -> Result<(String, String), A
 }
 
 async fn login(app: &App, req: &mut Request) -> Answer {
-    let (name, password) = credentials(app, req).await?;
+    let (name, password) = credentials(req).await?;
     match verify(app, req, &name, &password).await {
         Ok(user) => {
             let name = user.name.clone().unwrap_or_default();

@@ -49,6 +49,8 @@ struct Doc {
     touched: usize,
     id: DocId,
     record: Record,
+    /// Its stored record does not decode.
+    unreadable: bool,
     changed: bool,
 }
 
@@ -116,6 +118,7 @@ impl Batch {
                     touched,
                     id: e.edit.id.clone(),
                     record: Record::default(),
+                    unreadable: false,
                     changed: false,
                 });
                 wanted.push((number, &e.edit.id));
@@ -134,11 +137,21 @@ impl Batch {
             .db
             .batched_multi_get_cf(cf, keys.iter().map(Vec::as_slice), false);
         for (doc, value) in self.docs.iter_mut().zip(values) {
-            if let Some(v) = value? {
-                doc.record = Record::decode(&v)?;
+            match value?.map(|v| Record::decode(&v)) {
+                None => {}
+                Some(Ok(record)) => doc.record = record,
+                Some(Err(_)) => doc.unreadable = true,
             }
         }
         Ok(())
+    }
+
+    /// The error of a document whose record does not decode: it fails its own request only.
+    pub fn unreadable(&self, shard: &Arc<Shard>, id: &DocId) -> Option<Error> {
+        let i = *self.doc_index.get(&(shard.number, id.clone()))?;
+        self.docs[i]
+            .unreadable
+            .then_some(Error::Corrupt("document record"))
     }
 
     fn doc(&mut self, shard: &Arc<Shard>, id: &DocId) -> Result<usize, Error> {
@@ -151,6 +164,7 @@ impl Batch {
             touched,
             id: id.clone(),
             record,
+            unreadable: false,
             changed: false,
         });
         let i = self.docs.len() - 1;

@@ -73,8 +73,10 @@ enum Op {
     },
     Put {
         puts: Vec<Put>,
-        /// Also forgets so many superseded rows of the shard.
+        /// The shard that the puts are about, and how many of its superseded rows they remove.
         compacted: Option<(Arc<Shard>, u64)>,
+        /// Shards of a database that goes.
+        dropped: Vec<Arc<Shard>>,
         synced: bool,
         reply: Reply<()>,
     },
@@ -151,7 +153,7 @@ impl Committer {
             engine,
             guard,
             on_commit,
-            unflushed: false,
+            unflushed_since: None,
             dirty: FxHashMap::default(),
         };
         let handle = std::thread::Builder::new()
@@ -202,7 +204,24 @@ impl Committer {
 
     /// Queues plain puts, applied together.
     pub fn put(&self, puts: Vec<Put>) -> oneshot::Receiver<Result<(), Error>> {
-        self.push_put(puts, None, true)
+        self.push_put(puts, None, vec![], true)
+    }
+
+    /// Queues puts about a database; they fail once it is dropped, so that none brings its record back.
+    pub fn put_for(
+        &self,
+        shard: Arc<Shard>,
+        puts: Vec<Put>,
+    ) -> oneshot::Receiver<Result<(), Error>> {
+        self.push_put(puts, Some((shard, 0)), vec![], true)
+    }
+
+    pub(crate) fn put_dropping(
+        &self,
+        puts: Vec<Put>,
+        shards: Vec<Arc<Shard>>,
+    ) -> oneshot::Receiver<Result<(), Error>> {
+        self.push_put(puts, None, shards, true)
     }
 
     pub(crate) fn put_compacted(
@@ -211,19 +230,21 @@ impl Committer {
         shard: Arc<Shard>,
         rows: u64,
     ) -> oneshot::Receiver<Result<(), Error>> {
-        self.push_put(puts, Some((shard, rows)), false)
+        self.push_put(puts, Some((shard, rows)), vec![], false)
     }
 
     fn push_put(
         &self,
         puts: Vec<Put>,
         compacted: Option<(Arc<Shard>, u64)>,
+        dropped: Vec<Arc<Shard>>,
         synced: bool,
     ) -> oneshot::Receiver<Result<(), Error>> {
         let (reply, rx) = oneshot::channel();
         self.push(Op::Put {
             puts,
             compacted,
+            dropped,
             synced,
             reply,
         });
@@ -265,26 +286,48 @@ impl Drop for Committer {
     }
 }
 
+/// When the writer ends, in order or by a panic, nobody waits for it in vain.
+struct FailOnExit(Arc<Shared>);
+
+impl Drop for FailOnExit {
+    fn drop(&mut self) {
+        let mut queue = self.0.queue.lock();
+        queue.closed = true;
+        let ops = std::mem::take(&mut queue.ops);
+        drop(queue);
+        for op in ops {
+            op.fail(Error::Closed);
+        }
+    }
+}
+
 struct Writer {
     shared: Arc<Shared>,
     engine: Arc<Engine>,
     guard: DiskGuard,
     on_commit: OnCommit,
-    /// Something was written and not flushed.
-    unflushed: bool,
+    /// When the oldest write that is not flushed was made.
+    unflushed_since: Option<Instant>,
     /// Shards with changes after the saved form of their summary.
     dirty: FxHashMap<ShardNumber, Arc<Shard>>,
 }
 
 impl Writer {
     fn run(mut self) {
+        let _fail_the_rest = FailOnExit(self.shared.clone());
         loop {
             let (ops, closed) = self.next_ops();
+            if ops.is_empty() && closed {
+                break;
+            }
             if !ops.is_empty() {
                 self.commit(ops);
-            } else if closed {
-                break;
-            } else {
+            }
+            // Under steady traffic too: what is delayed is on disk after this time.
+            if self
+                .unflushed_since
+                .is_some_and(|t| t.elapsed() >= FLUSH_EVERY)
+            {
                 self.flush();
             }
         }
@@ -296,13 +339,18 @@ impl Writer {
     fn next_ops(&self) -> (Vec<Op>, bool) {
         let mut queue = self.shared.queue.lock();
         while queue.ops.is_empty() && !queue.closed {
-            if self.unflushed {
-                let timed_out = self.shared.arrived.wait_for(&mut queue, FLUSH_EVERY);
-                if timed_out.timed_out() {
-                    break;
-                }
-            } else {
+            let Some(since) = self.unflushed_since else {
                 self.shared.arrived.wait(&mut queue);
+                continue;
+            };
+            let deadline = since + FLUSH_EVERY;
+            if self
+                .shared
+                .arrived
+                .wait_until(&mut queue, deadline)
+                .timed_out()
+            {
+                break;
             }
         }
         let mut bytes = 0;
@@ -319,48 +367,75 @@ impl Writer {
     }
 
     fn flush(&mut self) {
-        if self.unflushed {
-            match self.engine.db.flush_wal(true) {
-                Ok(()) => self.unflushed = false,
-                Err(e) => tracing::error!(error = %e, "flushing the log failed"),
-            }
+        if self.unflushed_since.is_none() {
+            return;
         }
+        self.unflushed_since = match self.engine.db.flush_wal(true) {
+            Ok(()) => None,
+            Err(e) => {
+                tracing::error!(error = %e, "flushing the log failed");
+                Some(Instant::now())
+            }
+        };
+    }
+
+    fn note_unflushed(&mut self) {
+        self.unflushed_since.get_or_insert_with(Instant::now);
     }
 
     fn commit(&mut self, ops: Vec<Op>) {
         let started = Instant::now();
+        let ops = self.admit(ops);
         let sync = ops.iter().any(Op::wants_sync);
-        let bytes: usize = ops.iter().map(Op::body_bytes).sum();
-        if let Err(e) = self.guard.admit(&self.engine, bytes as u64) {
-            for op in ops {
-                op.fail(e.clone());
-            }
-            return;
-        }
         let prepared = self.prepare(&ops);
         let written = prepared.and_then(|(mut batch, results)| {
             let wb = std::mem::take(&mut batch.wb);
             let empty = wb.is_empty();
             if !empty {
                 self.engine.write(wb, sync)?;
-            } else if sync && self.unflushed {
+            } else if sync && self.unflushed_since.is_some() {
                 self.engine.db.flush_wal(true)?;
             }
             Ok((batch, results, empty))
         });
         match written {
             Ok((batch, results, empty)) => {
-                self.unflushed = !sync && (self.unflushed || !empty);
+                if sync {
+                    self.unflushed_since = None;
+                } else if !empty {
+                    self.note_unflushed();
+                }
                 self.publish(batch);
                 answer(ops, results, started);
             }
             Err(e) => {
                 tracing::error!(error = %e, "commit failed");
                 for op in ops {
+                    if let Op::Put { dropped, .. } = &op {
+                        for shard in dropped {
+                            let relaxed = std::sync::atomic::Ordering::Relaxed;
+                            shard.dropped.store(false, relaxed);
+                        }
+                    }
                     op.fail(e.clone());
                 }
             }
         }
+    }
+
+    /// Refuses edits when the disk is full. Drops and compaction go on: they are what gives space back.
+    fn admit(&mut self, ops: Vec<Op>) -> Vec<Op> {
+        let bytes: usize = ops.iter().map(Op::body_bytes).sum();
+        let Err(e) = self.guard.admit(&self.engine, bytes as u64) else {
+            return ops;
+        };
+        let (refused, admitted): (Vec<Op>, Vec<Op>) = ops
+            .into_iter()
+            .partition(|op| matches!(op, Op::Edits { .. } | Op::Purge { .. }));
+        for op in refused {
+            op.fail(e.clone());
+        }
+        admitted
     }
 
     fn prepare(&self, ops: &[Op]) -> Result<(Batch, Vec<Answer>), Error> {
@@ -380,6 +455,10 @@ impl Writer {
         batch.fetch(&edits)?;
         let mut answers = Vec::with_capacity(ops.len());
         for op in ops {
+            if let Some(e) = refusal(&batch, op) {
+                answers.push(Answer::Failed(e));
+                continue;
+            }
             answers.push(match op {
                 Op::Edits { edits, limits, .. } => Answer::Edits(
                     edits
@@ -394,10 +473,16 @@ impl Writer {
                         .collect::<Result<_, _>>()?,
                 ),
                 Op::Put {
-                    puts, compacted, ..
+                    puts,
+                    compacted,
+                    dropped,
+                    ..
                 } => {
+                    for shard in dropped {
+                        shard.dropped.store(true, Relaxed);
+                    }
                     batch.put(puts);
-                    if let Some((shard, rows)) = compacted {
+                    if let Some((shard, rows)) = compacted.as_ref().filter(|(_, rows)| *rows > 0) {
                         batch.forget_superseded(shard, *rows);
                     }
                     Answer::Done
@@ -415,10 +500,13 @@ impl Writer {
             let shard = &touched.shard;
             let seq = touched.meta.update_seq;
             let mut state = shard.state.lock();
+            let changed = state.meta.update_seq != seq;
             state.meta = touched.meta;
             let Some(summary) = state.summary.as_deref_mut() else {
                 drop(state);
-                (self.on_commit)(shard, seq);
+                if changed {
+                    (self.on_commit)(shard, seq);
+                }
                 continue;
             };
             for (at, id, delta) in &touched.deltas {
@@ -432,7 +520,7 @@ impl Writer {
                 let mut wb = WriteBatch::default();
                 saved::save(&self.engine, shard.number, summary, seq, &mut wb);
                 result = result.and_then(|()| self.engine.write(wb, false));
-                self.unflushed = true;
+                self.unflushed_since.get_or_insert_with(Instant::now);
                 self.dirty.remove(&shard.number);
             } else {
                 self.dirty
@@ -445,7 +533,9 @@ impl Writer {
                 state.summary = None;
             }
             drop(state);
-            (self.on_commit)(shard, seq);
+            if changed {
+                (self.on_commit)(shard, seq);
+            }
         }
     }
 
@@ -466,12 +556,27 @@ impl Writer {
             if let Err(e) = self.engine.write(wb, false) {
                 tracing::error!(error = %e, "saving a summary failed");
             }
-            self.unflushed = true;
+            self.note_unflushed();
         }
     }
 }
 
+/// Why an operation cannot be tried; the others of its batch go on.
+fn refusal(batch: &Batch, op: &Op) -> Option<Error> {
+    use std::sync::atomic::Ordering::Relaxed;
+    let gone = |s: &Arc<Shard>| s.dropped.load(Relaxed).then_some(Error::Dropped);
+    match op {
+        Op::Edits { edits, .. } => edits
+            .iter()
+            .find_map(|e| gone(&e.shard).or_else(|| batch.unreadable(&e.shard, &e.edit.id))),
+        Op::Purge { purges, .. } => purges.iter().find_map(|p| gone(&p.shard)),
+        Op::Put { compacted, .. } => compacted.as_ref().and_then(|(s, _)| gone(s)),
+        Op::Sync { .. } => None,
+    }
+}
+
 enum Answer {
+    Failed(Error),
     Edits(Vec<Outcome>),
     Purges(Vec<Vec<Rev>>),
     Done,
@@ -492,6 +597,7 @@ fn answer(ops: Vec<Op>, answers: Vec<Answer>, started: Instant) {
             (Op::Put { reply, .. } | Op::Sync { reply }, Answer::Done) => {
                 drop(reply.send(Ok(())));
             }
+            (op, Answer::Failed(e)) => op.fail(e),
             (op, _) => op.fail(Error::Corrupt("commit answer")),
         }
     }

@@ -23,12 +23,12 @@ pub fn compact(
     progress: Progress<'_>,
 ) -> Result<u64, Error> {
     let engine = &shard.engine;
-    save_summary(engine, shard)?;
+    let upto = save_summary(engine, shard)?;
     let total = shard.meta().superseded_rows;
     let snapshot = engine.snapshot();
     let (mut done, mut removed, mut from) = (0, 0, 0);
     loop {
-        let step = dead_rows(&snapshot, shard, from)?;
+        let step = dead_rows(&snapshot, shard, from, upto)?;
         let Some(last) = step.last_seq else {
             break;
         };
@@ -45,14 +45,16 @@ pub fn compact(
     Ok(removed)
 }
 
-/// **The summary must not need a row that is about to go**: its saved form catches up first.
-fn save_summary(engine: &Engine, shard: &Shard) -> Result<(), Error> {
+/// **The summary must not need a row that is about to go**: its saved form catches up first, and only rows up to the
+/// seq that it stands for, which this answers, may go.
+fn save_summary(engine: &Engine, shard: &Shard) -> Result<u64, Error> {
     let mut state = shard.state.lock();
     let seq = state.meta.update_seq;
     let summary = shard.loaded(&mut state)?;
     let mut wb = rocksdb::WriteBatch::default();
     saved::save(engine, shard.number, summary, seq, &mut wb);
-    engine.write(wb, false)
+    engine.write(wb, false)?;
+    Ok(seq)
 }
 
 struct Step {
@@ -62,8 +64,8 @@ struct Step {
     last_seq: Option<u64>,
 }
 
-/// The next superseded rows whose body no leaf needs, as removals.
-fn dead_rows(snapshot: &Snapshot, shard: &Shard, from: u64) -> Result<Step, Error> {
+/// The next superseded rows up to seq `upto` whose body no leaf needs, as removals.
+fn dead_rows(snapshot: &Snapshot, shard: &Shard, from: u64, upto: u64) -> Result<Step, Error> {
     let mut step = Step {
         puts: vec![],
         seen: 0,
@@ -74,6 +76,9 @@ fn dead_rows(snapshot: &Snapshot, shard: &Shard, from: u64) -> Result<Step, Erro
     markers.seek(keys::seq_key(shard.number, from));
     while let Some(key) = markers.key() {
         let seq = keys::seq_of(key);
+        if seq > upto {
+            break;
+        }
         step.seen += 1;
         step.last_seq = Some(seq);
         let key = keys::seq_key(shard.number, seq);

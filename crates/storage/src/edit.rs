@@ -1,6 +1,7 @@
 //! Edits as the writer takes them, and their application to a document's record.
 
 use document::{DocId, Merged, Rev, RevPath, RevTree, Revision, revision_id};
+use document::rev::GENERATION_MAX;
 
 use crate::record::Record;
 
@@ -90,6 +91,10 @@ fn interactive_path(
     body_term: &[u8],
     deleted: bool,
 ) -> Option<RevPath> {
+    let last = |rev: &Rev| rev.generation >= GENERATION_MAX;
+    if parent.is_some_and(last) {
+        return None;
+    }
     let path = |rev: &Rev, parent: Option<&Rev>| RevPath {
         start: rev.generation,
         ids: std::iter::once(rev.hash.clone())
@@ -105,6 +110,9 @@ fn interactive_path(
             return None;
         }
         let tombstone = winner.rev.to_rev();
+        if last(&tombstone) {
+            return None;
+        }
         let rev = revision_id(false, Some(&tombstone), body_term, &[]);
         return Some(path(&rev, Some(&tombstone)));
     }

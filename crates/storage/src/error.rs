@@ -28,6 +28,9 @@ pub enum Error {
     /// The directory cannot be used.
     #[error("{path}: {reason}")]
     Directory { path: PathBuf, reason: String },
+    /// The shard's database was deleted.
+    #[error("the database is deleted")]
+    Dropped,
     /// The store was closed while the operation waited.
     #[error("the store is closed")]
     Closed,

@@ -1,6 +1,7 @@
 //! One range of one database: its counters, its summary, and reads of its keyspaces.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 use rocksdb::DBRawIterator;
@@ -25,6 +26,8 @@ pub struct Shard {
     pub number: ShardNumber,
     pub(crate) engine: Arc<Engine>,
     pub(crate) state: Mutex<ShardState>,
+    /// Set by the writer when its database is dropped: nothing is written to it any more.
+    pub(crate) dropped: AtomicBool,
 }
 
 /// A shard at one moment: a snapshot and counters that agree with it.
@@ -47,6 +50,7 @@ impl Shard {
                 meta,
                 summary: None,
             }),
+            dropped: AtomicBool::new(false),
         })
     }
 

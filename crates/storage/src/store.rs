@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use rocksdb::WriteBatch;
 use rocksdb::checkpoint::Checkpoint;
+use tokio::sync::oneshot;
 
 use crate::Error;
 use crate::commit::{Committer, OnCommit, Put};
@@ -16,7 +17,7 @@ use crate::shard::Shard;
 
 /// Format of everything in the store; a store of another format is refused.
 const FORMAT: &[u8] = b"settee 1";
-/// A dropped shard with fewer rows in a keyspace than this is deleted row by row: range deletions slow readers.
+/// A dropped shard with at most this many rows in a keyspace is deleted row by row: range deletions slow readers.
 const DROP_ROWS_SINGLY: usize = 1_000;
 
 pub struct Store {
@@ -58,16 +59,24 @@ impl Store {
         Shard::open(self.engine.clone(), number)
     }
 
-    /// Numbers for new shards, and the put that reserves them, to be written with their database's record.
-    pub fn new_shards(&self, n: u32) -> (Vec<ShardNumber>, Put) {
+    /// Queues the record of a new database with `q` shards; `record` gets their numbers.
+    ///
+    /// **Numbers reach the log in the order in which they are given out**, so that none is given out again after a
+    /// restart: the put is queued under the lock.
+    pub fn create_database(
+        &self,
+        name: &str,
+        q: u32,
+        record: impl FnOnce(&[ShardNumber]) -> Vec<u8>,
+    ) -> oneshot::Receiver<Result<(), Error>> {
         let mut next = self.next_shard.lock();
-        let numbers = (*next..*next + n).collect();
-        *next += n;
+        let numbers: Vec<ShardNumber> = (*next..*next + q).collect();
+        *next += q;
         let value = next.to_be_bytes().to_vec();
-        (
-            numbers,
+        self.committer.put(vec![
             (Keyspace::Meta, meta::NEXT_SHARD.to_vec(), Some(value)),
-        )
+            Self::put_database(name, record(&numbers)),
+        ])
     }
 
     /// The records of all databases, by name.
@@ -93,14 +102,20 @@ impl Store {
         (Keyspace::Meta, meta::database(name), Some(record))
     }
 
-    /// The puts that drop a database: its record goes at once, its rows in the background.
-    pub fn drop_database(name: &str, shards: &[ShardNumber]) -> Vec<Put> {
+    /// Queues the drop of a database: its record goes at once, its rows in the background after `note_dropped`.
+    /// Edits of it that are queued later fail.
+    pub fn drop_database(
+        &self,
+        name: &str,
+        shards: Vec<Arc<Shard>>,
+    ) -> oneshot::Receiver<Result<(), Error>> {
         let mut puts = vec![(Keyspace::Meta, meta::database(name), None)];
-        for &n in shards {
+        for s in &shards {
+            let n = s.number;
             puts.push((Keyspace::Meta, meta::dropped(n).to_vec(), Some(vec![])));
             puts.push((Keyspace::Meta, meta::shard(n).to_vec(), None));
         }
-        puts
+        self.committer.put_dropping(puts, shards)
     }
 
     /// Notes shards whose drop was committed, for `reap`.
@@ -115,7 +130,10 @@ impl Store {
             let Some(shard) = self.dropped.lock().pop() else {
                 break;
             };
-            self.reap_shard(shard)?;
+            if let Err(e) = self.reap_shard(shard) {
+                self.dropped.lock().push(shard);
+                return Err(e);
+            }
             n += 1;
         }
         Ok(n)
@@ -188,6 +206,8 @@ impl Store {
     pub fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
         self.committer.close();
+        // Everything acknowledged is in the log: compactions and flushes under way may be left for the next start.
+        self.engine.db.cancel_all_background_work(false);
     }
 }
 

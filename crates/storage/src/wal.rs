@@ -17,7 +17,7 @@ const TYPES: std::ops::RangeInclusive<u8> = 1..=4;
 /// What reading one record at a position gave.
 enum Step {
     Record(usize),
-    /// Padding up to the next block, or preallocated zeros.
+    /// The end of a block, too short for a record.
     Padding(usize),
     Bad,
     End,
@@ -41,8 +41,9 @@ fn step(log: &[u8], pos: usize) -> Step {
     let crc = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
     let len = usize::from(u16::from_le_bytes([header[4], header[5]]));
     let kind = header[6];
+    // Zeros: space set aside and never written when nothing follows, a hole when something does.
     if kind == 0 && len == 0 {
-        return Step::Padding(pos + left);
+        return Step::Bad;
     }
     let Some(payload) = log.get(pos + HEADER..pos + HEADER + len) else {
         return Step::Bad;
@@ -81,10 +82,7 @@ fn scan(log: &[u8]) -> Option<(usize, u64)> {
                 later += 1;
                 pos = next;
             }
-            Step::Padding(next) if next > pos => {
-                // Zeros: either padding or the middle of a damaged record.
-                pos = if pos < block_end { pos + 1 } else { next };
-            }
+            Step::Padding(next) if next > pos => pos = next,
             Step::Bad if pos < block_end => pos += 1,
             Step::Bad => pos = (pos / BLOCK + 1) * BLOCK,
             Step::Padding(_) | Step::End => break,
@@ -167,6 +165,14 @@ mod tests {
         let (offset, later) = scan(&log).unwrap();
         assert_eq!(offset, record(b"one").len());
         assert_eq!(later, 1);
+    }
+
+    #[test]
+    fn zeros_at_the_end_are_no_damage_and_zeros_before_records_are() {
+        let log = [record(b"one"), vec![0; 100]].concat();
+        assert_eq!(scan(&log).unwrap().1, 0);
+        let hole = [record(b"one"), vec![0; 100], record(b"three")].concat();
+        assert_eq!(scan(&hole).unwrap().1, 1);
     }
 
     #[test]

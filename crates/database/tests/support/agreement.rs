@@ -345,7 +345,12 @@ pub fn check_feed(
     if let Some(only) = &query.only {
         expected.retain(|id| only.iter().any(|i| ids[*i] == *id));
     }
-    expected.sort_by_key(|id| db.shard_of(&DocId::new(id).unwrap()).range);
+    let shard = |id: &&str| db.shard_of(&DocId::new(id).unwrap()).range;
+    expected.sort_by_key(shard);
+    if query.only.is_some() && query.descending {
+        // Documents that are looked up come in the reverse of the ascending order, shards too.
+        expected.sort_by_key(|id| std::cmp::Reverse(shard(id)));
+    }
     let mut asked = feed(if query.descending {
         Since::Start
     } else {
