@@ -157,16 +157,11 @@ pub const SETTINGS: &[Setting] = &[
     set("couchdb", "max_document_size", Limit, "8000000", "Largest document body, in bytes of JSON."),
     set("couchdb", "max_attachment_size", Limit, "1073741824", "Largest attachment, in bytes."),
     set("couchdb", "max_document_id_length", Limit, "infinity", "Longest document id, in bytes."),
-    set("couchdb", "max_database_name_length", Int, "238", "Longest database name, in bytes."),
     set("couchdb", "max_bulk_docs_count", Limit, "infinity", "Most documents in one _bulk_docs request."),
     set("couchdb", "max_bulk_get_count", Limit, "infinity", "Most documents in one _bulk_get request."),
-    set("couchdb", "max_partition_size", Int, "10737418240", "Largest partition, in bytes; 0 for no limit."),
-    set("couchdb", "max_dbs_open", Int, "500", "Most databases kept open while unused."),
     set("couchdb", "default_security", OneOf(&["admin_only", "everyone", "admin_local"]), "admin_only", "Who may use a database that has no security object of its own."),
     set("couchdb", "delayed_commits", Bool, "false", "Acknowledge writes before they are on disk."),
     set("couchdb", "users_db_suffix", Text, "_users", "Name of the users database."),
-    set("couchdb", "users_db_security_editable", Bool, "false", "Allow to change the users database's security object."),
-    set("couchdb", "single_node", Bool, "false", "Create _users and _replicator at start."),
     // [cluster]
     active("cluster", "q", Int, "2", "Shards of a new database."),
     active("cluster", "n", Int, "1", "Copies of each shard."),
@@ -183,14 +178,8 @@ pub const SETTINGS: &[Setting] = &[
     set("chttpd", "max_uri_length", Limit, "infinity", "Longest request path with query, in bytes."),
     set("chttpd", "max_db_number_for_dbs_info_req", Int, "100", "Most databases in one POST /_dbs_info."),
     set("chttpd", "changes_timeout", Int, "60000", "Default timeout of a waiting changes feed, in milliseconds."),
-    set("chttpd", "buffer_response", Bool, "false", "Send nothing until the whole response is made."),
-    set("chttpd", "bulk_get_use_batches", Bool, "true", "Read the documents of a _bulk_get together."),
     set("chttpd", "enable_cors", Bool, "false", "Answer cross-origin requests; see [cors]."),
-    set("chttpd", "prefer_minimal", Text, "Cache-Control, Content-Length, Content-Range, Content-Type, ETag, Server, Transfer-Encoding, Vary", "Response headers kept when a request says Prefer: return=minimal."),
     unset("chttpd", "WWW-Authenticate", Text, "Value of this header in 401 responses, as Basic realm=\"server\"."),
-    set("chttpd", "x_forwarded_host", Text, "X-Forwarded-Host", "Request header in which a proxy says the host asked for."),
-    set("chttpd", "x_forwarded_proto", Text, "X-Forwarded-Proto", "Request header in which a proxy says http or https."),
-    set("chttpd", "x_forwarded_ssl", Text, "X-Forwarded-Ssl", "Request header in which a proxy says on for https."),
     // [chttpd_auth]
     unset("chttpd_auth", "secret", Text, "Key that signs session cookies; made up and kept at first start."),
     set("chttpd_auth", "timeout", Int, "600", "Life of a session after its last use, in seconds."),
@@ -208,7 +197,7 @@ pub const SETTINGS: &[Setting] = &[
     set("chttpd_auth_lockout", "max_lifetime", Int, "300000", "How long wrong passwords are counted, in milliseconds."),
     set("chttpd_auth_lockout", "max_objects", Int, "10000", "Most names with addresses counted at a time."),
     // [uuids]
-    set("uuids", "algorithm", OneOf(&["sequential", "random", "utc_random", "utc_id", "uuid_v7"]), "sequential", "How identifiers are made: sequential, random, utc_random, utc_id or uuid_v7."),
+    set("uuids", "algorithm", OneOf(&["sequential", "random", "utc_random", "utc_id"]), "sequential", "How identifiers are made: sequential, random, utc_random or utc_id."),
     unset("uuids", "utc_id_suffix", Text, "What utc_id identifiers end with."),
     set("uuids", "max_count", Int, "1000", "Most identifiers in one GET /_uuids."),
     // [feature_flags]
@@ -235,20 +224,14 @@ pub const SETTINGS: &[Setting] = &[
     set("purge", "max_document_id_number", Int, "100", "Most documents in one _purge request."),
     set("purge", "max_revisions_number", Int, "1000", "Most revisions in one _purge request."),
     // [limits]
-    set("limits", "max_json_depth", Int, "512", "Deepest nesting of a JSON body."),
-    set("limits", "max_header_size", Int, "65536", "Largest request head, in bytes."),
     set("limits", "max_open_feeds", Int, "10000", "Most changes feeds open at a time."),
     set("limits", "max_keys", Limit, "1000000", "Most keys in the keys of one request."),
-    set("limits", "max_connections", Int, "20000", "Most connections open at a time."),
-    set("limits", "request_timeout", Int, "60000", "Longest wait for a request head or the next part of a body, in milliseconds."),
     // [rocksdb]
     set("rocksdb", "block_cache_size", Int, "268435456", "Memory for blocks read, in bytes."),
-    set("rocksdb", "write_buffer_size", Int, "67108864", "Memory that gathers writes, for each keyspace, in bytes."),
+    set("rocksdb", "write_buffer_size", Int, "100663296", "Memory that gathers writes, of all keyspaces together, in bytes."),
     set("rocksdb", "max_background_jobs", Int, "2", "Threads that flush and compact."),
     // [compaction]
     set("compaction", "enable", Bool, "true", "Compact databases on their own when enough has gathered."),
-    set("compaction", "min_ratio", Int, "200", "Size on disk from which to compact, in percent of what is alive."),
-    set("compaction", "min_size", Int, "16777216", "Databases smaller than this are left alone, in bytes."),
 ];
 
 /// The setting of this name.

@@ -260,7 +260,11 @@ impl Database {
         let mut record = self.record.read().clone();
         f(&mut record);
         let put = Store::put_database(&self.name, record.encode());
-        let done = self.store.committer.put_for(self.shards[0].clone(), vec![put]).await;
+        let done = self
+            .store
+            .committer
+            .put_for(self.shards[0].clone(), vec![put])
+            .await;
         done.map_err(|_| Error::ShuttingDown)??;
         *self.record.write() = record;
         Ok(())

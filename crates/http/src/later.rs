@@ -23,7 +23,10 @@ pub async fn server(app: &App, req: &mut Request, name: &str) -> Answer {
         "_replicate" => {
             let bytes = match req.user.name {
                 Some(_) => req.request_bytes(app).await?,
-                None => req.bytes("max_http_request_size", ANONYMOUS_BYTES_MAX).await?,
+                None => {
+                    req.bytes("max_http_request_size", ANONYMOUS_BYTES_MAX)
+                        .await?
+                }
             };
             if bytes.is_empty() {
                 return Err(ApiError::bad_request("Missing request body"));

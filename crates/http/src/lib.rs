@@ -18,6 +18,7 @@ mod documents;
 mod errors;
 mod feed;
 mod later;
+mod lenient;
 mod linger;
 mod listing;
 mod node;

@@ -19,6 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::app::App;
 use crate::errors::ApiError;
+use crate::lenient::Lenient;
 use crate::linger::Lingering;
 use crate::reply::{Body, Reply};
 use crate::request::Request;
@@ -80,7 +81,7 @@ fn accept(stream: TcpStream, peer: SocketAddr, app: &Arc<App>, graceful: &Gracef
         .timer(TokioTimer::new())
         // Not `pipeline_flush`: it buffers a streamed answer whole, whatever the client takes.
         .header_read_timeout(HEAD_TIME_MAX);
-    let stream = TokioIo::new(Lingering::new(stream));
+    let stream = TokioIo::new(Lenient::new(Lingering::new(stream)));
     let connection = builder.serve_connection(stream, service);
     let connection = graceful.watch(connection.into_owned());
     let app = app.clone();

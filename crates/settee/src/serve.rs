@@ -217,20 +217,41 @@ async fn listen(
     };
     let port = config.get_u64("chttpd", "port").map_err(Failure::usage)?;
     let port = u16::try_from(port).map_err(|_| Failure::usage("[chttpd] port is above 65535"))?;
-    let backlog = config
-        .get_u64("chttpd", "backlog")
-        .map_err(Failure::usage)?;
+    let backlog = backlog(config)?;
     let listener = bind(SocketAddr::new(address, port), backlog.min(65_535) as u32)?;
     let local = listener.local_addr().map_err(Failure::new)?;
     let stop = stop_signal().map_err(Failure::new)?;
     if let Some(password) = generated {
         println!("Admin: {GENERATED_ADMIN}, password: {password}");
-        println!("(also in {}/admin-password)", data_given(options).display());
+        println!(
+            "(also in {}/admin-password)",
+            data_directory(options, config)?.display()
+        );
     }
     println!("Settee is listening on http://{local}");
     std::io::stdout().flush().map_err(Failure::new)?;
     http_api::serve(listener, app, stop).await;
     Ok(())
+}
+
+/// `[chttpd] backlog`, or the one of `server_options`, CouchDB's list of Erlang tuples. Its other options are those of
+/// a server that is not here: they are said to be without effect.
+fn backlog(config: &Config) -> Result<u64, Failure> {
+    let mut backlog = config
+        .get_u64("chttpd", "backlog")
+        .map_err(Failure::usage)?;
+    let options = config.get("chttpd", "server_options").unwrap_or_default();
+    for option in options.split('{').skip(1) {
+        let option = option.split('}').next().unwrap_or_default();
+        let (name, value) = option.split_once(',').unwrap_or((option, ""));
+        match (name.trim(), value.trim().parse::<u64>()) {
+            ("backlog", Ok(n)) => backlog = n,
+            (name, _) => tracing::warn!(
+                "[chttpd] server_options: {name} has no effect here: connections are accepted as they come"
+            ),
+        }
+    }
+    Ok(backlog)
 }
 
 fn bind(address: SocketAddr, backlog: u32) -> Result<TcpListener, Failure> {

@@ -1,7 +1,7 @@
 //! Edits as the writer takes them, and their application to a document's record.
 
-use document::{DocId, Merged, Rev, RevPath, RevTree, Revision, revision_id};
 use document::rev::GENERATION_MAX;
+use document::{DocId, Merged, Rev, RevPath, RevTree, Revision, revision_id};
 
 use crate::record::Record;
 
