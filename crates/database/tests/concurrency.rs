@@ -14,9 +14,11 @@ use support::{
 };
 
 /// Compactions that every reader must have lived through.
-const COMPACTIONS_MIN: usize = 5;
+const COMPACTIONS_MIN: usize = 3;
 /// Documents before the race begins.
-const DOCS_BEFORE: usize = 3_000;
+const DOCS_BEFORE: usize = 2_000;
+/// Documents of each writer.
+const DOCS_PER_WRITER: usize = 1_000;
 
 /// What goes on around the readers.
 struct Race {
@@ -47,43 +49,30 @@ impl Drop for Finished<'_> {
 
 type Reader = dyn Fn(&Arc<Database>, usize) + Sync;
 
-/// Creates documents and updates old ones until the readers are done.
+/// Creates, updates and deletes the writer's documents again and again, until the readers are done.
 fn keep_writing(db: &Database, writer: usize, race: &Race, deletes: bool) {
     let runtime = runtime();
-    let mut revs: Vec<(String, String)> = vec![];
-    for n in 0.. {
-        if !race.is_on() {
-            break;
-        }
-        let mut ids: Vec<String> = (0..10)
-            .map(|i| format!("{writer}-{:05}-{i}", n * 7919 % 50_021))
-            .collect();
-        let mut docs: Vec<_> = ids
-            .iter()
-            .map(|id| doc(&format!(r#"{{"_id":"{id}","n":{n}}}"#)))
-            .collect();
-        let len = revs.len();
-        for i in 0..10.min(len / 2) {
-            let (id, rev) = revs.swap_remove((n * 31 + i * 17) % revs.len());
-            let deleted = if deletes && i % 3 == 0 {
-                r#","_deleted":true"#
-            } else {
-                ""
-            };
+    // Spread over the ids that are there before, and not created in their order.
+    let mut docs: Vec<(String, Option<Rev>)> = (0..DOCS_PER_WRITER)
+        .map(|n| (format!("{}-{writer}", n * 7919 % 50_021), None))
+        .collect();
+    for n in (0..).take_while(|_| race.is_on()) {
+        let mut edits = vec![];
+        for i in 0..20 {
+            let (id, rev) = &docs[(n * 20 + i) % DOCS_PER_WRITER];
+            let deleted = deletes && rev.is_some() && (n + i) % 3 == 0;
+            let deleted = if deleted { r#","_deleted":true"# } else { "" };
             let pad = "p".repeat(if i == 1 { 5000 } else { 10 });
-            let mut edit = doc(&format!(r#"{{"_id":"{id}","u":{n},"p":"{pad}"{deleted}}}"#));
-            edit.rev = Some(Rev::parse(&rev).unwrap());
-            docs.push(edit);
-            ids.push(id);
+            let mut edit = doc(&format!(r#"{{"_id":"{id}","n":{n},"p":"{pad}"{deleted}}}"#));
+            edit.rev = rev.clone();
+            edits.push(edit);
         }
-        let deleted: Vec<bool> = docs.iter().map(|d| d.deleted).collect();
-        let written = runtime.block_on(write(db, docs));
-        let written = ids.into_iter().zip(written).zip(deleted);
-        revs.extend(
-            written
-                .filter(|(_, deleted)| !deleted)
-                .map(|(pair, _)| pair),
-        );
+        let deleted: Vec<bool> = edits.iter().map(|d| d.deleted).collect();
+        let written = runtime.block_on(write(db, edits));
+        for (i, (rev, deleted)) in written.iter().zip(deleted).enumerate() {
+            let rev = (!deleted).then(|| Rev::parse(rev).unwrap());
+            docs[(n * 20 + i) % DOCS_PER_WRITER].1 = rev;
+        }
     }
 }
 
@@ -105,8 +94,10 @@ fn race(q: u32, deletes: bool, readers: &[&Reader]) {
     let runtime = runtime();
     let created = databases.create("db", with_shards(q));
     let db = runtime.block_on(created).unwrap();
-    let docs = (0..DOCS_BEFORE).map(|n| doc(&format!(r#"{{"_id":"before-{n:05}"}}"#)));
+    let docs = (0..DOCS_BEFORE).map(|n| doc(&format!(r#"{{"_id":"{}"}}"#, n * 25)));
     runtime.block_on(write(&db, docs.collect()));
+    // Trees stay small however long this takes.
+    runtime.block_on(db.set_revs_limit(10)).unwrap();
     let race = Race {
         reading: AtomicUsize::new(readers.len()),
         compactions: AtomicUsize::new(0),
@@ -187,7 +178,7 @@ fn page_changes(db: &Arc<Database>, round: usize) {
 fn follow_changes(db: &Arc<Database>, _: usize) {
     let mut newest: HashMap<String, u64> = HashMap::new();
     let mut changes = db.changes(feed(Since::Start)).unwrap();
-    for _ in 0..100 {
+    for _ in 0..10 {
         let mut seen = HashSet::new();
         for row in changes_of(&mut changes, 700) {
             let id = row["id"].as_str().unwrap().to_owned();

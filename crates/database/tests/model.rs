@@ -186,13 +186,14 @@ fn child(parent: Option<&Rev>, step: u8) -> Rev {
 }
 
 struct World {
-    dir: tempfile::TempDir,
     runtime: tokio::runtime::Runtime,
     databases: Arc<Databases>,
     db: Arc<Database>,
     model: Model,
     /// Update seqs, and the model's count of changes then.
     seqs: Vec<(String, u64)>,
+    /// Removed last.
+    dir: tempfile::TempDir,
 }
 
 impl World {
