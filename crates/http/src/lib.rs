@@ -2,7 +2,7 @@
 //!
 //! | module | answers |
 //! |---|---|
-//! | `server`, `linger` | how does a connection live, and what does every answer carry? |
+//! | `server`, `linger`, `lenient` | how does a connection live, and what does every answer carry? |
 //! | `router` | which route is a path? |
 //! | `request`, `query` | what did the client say? |
 //! | `reply`, `errors` | what does it get? `errors` is the one table from errors to statuses |
