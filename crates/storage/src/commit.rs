@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use document::{DocId, Rev};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rocksdb::WriteBatch;
 use rustc_hash::FxHashMap;
 use tokio::sync::oneshot;
@@ -20,6 +20,9 @@ use crate::shard::{Shard, saved};
 
 /// Writes not yet on disk are flushed this often.
 const FLUSH_EVERY: Duration = Duration::from_millis(500);
+/// How long the writer waits for more requests when there were many just before, and how many are many.
+const GATHER_TIME_MAX: Duration = Duration::from_micros(100);
+const GATHER_REQUESTS_MIN: usize = 4;
 /// The writer takes no more work into one batch than this many bytes of bodies.
 const BATCH_BYTES_MAX: usize = 16 << 20;
 /// A summary is saved when this many changes came after its saved form.
@@ -154,6 +157,7 @@ impl Committer {
             guard,
             on_commit,
             unflushed_since: None,
+            last_requests: 0,
             dirty: FxHashMap::default(),
         };
         let handle = std::thread::Builder::new()
@@ -308,6 +312,8 @@ struct Writer {
     on_commit: OnCommit,
     /// When the oldest write that is not flushed was made.
     unflushed_since: Option<Instant>,
+    /// Requests of the last batch.
+    last_requests: usize,
     /// Shards with changes after the saved form of their summary.
     dirty: FxHashMap<ShardNumber, Arc<Shard>>,
 }
@@ -321,6 +327,7 @@ impl Writer {
                 break;
             }
             if !ops.is_empty() {
+                self.last_requests = ops.len();
                 self.commit(ops);
             }
             // Under steady traffic too: what is delayed is on disk after this time.
@@ -353,6 +360,7 @@ impl Writer {
                 break;
             }
         }
+        self.gather(&mut queue);
         let mut bytes = 0;
         let n = queue
             .ops
@@ -364,6 +372,19 @@ impl Writer {
             })
             .count();
         (queue.ops.drain(..n).collect(), queue.closed)
+    }
+
+    /// Waits a moment for as many requests as came last time: writers that were just answered are about to ask again, and
+    /// an fsync for all of them costs what one for a few does. A lone writer is never waited for.
+    fn gather(&self, queue: &mut MutexGuard<'_, Queue>) {
+        let expected = self.last_requests * 3 / 4;
+        if queue.ops.len() >= expected || expected < GATHER_REQUESTS_MIN {
+            return;
+        }
+        let started = Instant::now();
+        while queue.ops.len() < expected && !queue.closed && started.elapsed() < GATHER_TIME_MAX {
+            MutexGuard::unlocked(queue, std::thread::yield_now);
+        }
     }
 
     fn flush(&mut self) {

@@ -306,3 +306,38 @@ fn a_summary_is_exact_after_a_crash_during_compaction_and_writes() {
     });
     check_shard(&s);
 }
+
+/// What an edit does must not depend on what the writer happens to commit with it.
+#[test]
+fn a_known_revision_with_more_ancestry_leaves_the_same_tree_alone_and_in_company() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let s = shard(&store, 1);
+    let path = |id: &str, start: u64, hashes: &[&str]| {
+        let mut edit = replicated(&s, id, start, false);
+        edit.edit.change = Change::Replicated {
+            path: RevPath {
+                start,
+                ids: hashes.iter().map(|h| RevHash::parse(h)).collect(),
+            },
+        };
+        edit
+    };
+    let requests = |id: &str| {
+        [
+            path(id, 3, &["c"]),
+            path(id, 3, &["c", "b", "a"]),
+            path(id, 1, &["other"]),
+        ]
+    };
+    for edit in requests("alone") {
+        submit(&store, vec![edit], true);
+    }
+    submit(&store, requests("in company").into(), true);
+    let tree = |id: &str| {
+        let tree = s.record(id).unwrap().unwrap().tree;
+        let nodes = tree.nodes().map(|n| (n.rev.to_rev(), n.is_leaf));
+        nodes.collect::<Vec<_>>()
+    };
+    assert_eq!(tree("alone"), tree("in company"));
+}
