@@ -74,6 +74,11 @@ pub(crate) fn apply(record: &mut Record, edit: &Edit, seq: u64, revs_limit: u64)
         generation: path.start,
         hash: hash.clone(),
     };
+    // A revision that is there changes nothing, not even by ancestry that was not known: what is not written
+    // must not depend on what else is in the batch.
+    if record.tree.get(&rev).is_some() {
+        return Applied::Known(rev);
+    }
     match record.tree.merge(&path, revision) {
         Merged::Known => Applied::Known(rev),
         Merged::NewLeaf | Merged::NewBranch => {
