@@ -177,7 +177,7 @@ pub const SETTINGS: &[Setting] = &[
     set("chttpd", "max_http_request_size", Limit, "4294967296", "Largest request body, in bytes."),
     set("chttpd", "max_uri_length", Limit, "infinity", "Longest request path with query, in bytes."),
     set("chttpd", "max_db_number_for_dbs_info_req", Int, "100", "Most databases in one POST /_dbs_info."),
-    set("chttpd", "changes_timeout", Int, "60000", "Default timeout of a waiting changes feed, in milliseconds."),
+    set("chttpd", "changes_timeout", Int, "60000", "Default, and longest, timeout and heartbeat of a waiting changes feed, in milliseconds."),
     set("chttpd", "enable_cors", Bool, "false", "Answer cross-origin requests; see [cors]."),
     unset("chttpd", "WWW-Authenticate", Text, "Value of this header in 401 responses, as Basic realm=\"server\"."),
     // [chttpd_auth]

@@ -23,11 +23,9 @@ use crate::query::Query;
 use crate::reply::{Reply, StreamError};
 use crate::request::Request;
 use crate::router::require_method;
+use crate::stored;
 
 type Answer = Result<Reply, ApiError>;
-
-/// `heartbeat=true` is this often.
-const HEARTBEAT_MS: u64 = 60_000;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum FeedKind {
@@ -69,12 +67,13 @@ pub struct Patience {
 }
 
 impl Patience {
-    pub fn of(query: &Query, default_timeout_ms: u64) -> Result<Patience, ApiError> {
+    /// `max_ms`, of `[chttpd] changes_timeout`, is the default and the longest of both, as in CouchDB.
+    pub fn of(query: &Query, max_ms: u64) -> Result<Patience, ApiError> {
         let heartbeat = match query.get("heartbeat") {
             None | Some("false") => None,
-            Some("true") => Some(HEARTBEAT_MS),
+            Some("true") => Some(max_ms),
             Some(n) => match n.parse::<u64>() {
-                Ok(n) if n > 0 => Some(n),
+                Ok(n) if n > 0 => Some(n.min(max_ms)),
                 _ => {
                     return Err(ApiError::bad_request(
                         "Invalid heartbeat value. Expecting a positive integer value (in milliseconds).",
@@ -91,7 +90,7 @@ impl Patience {
         // A heartbeat overrides any timeout: such a feed ends only when somebody wants it to.
         let timeout = match heartbeat {
             Some(_) => None,
-            None => Some(timeout.unwrap_or(default_timeout_ms)),
+            None => Some(timeout.map_or(max_ms, |t: u64| t.min(max_ms))),
         };
         Ok(Patience {
             timeout: timeout.map(Duration::from_millis),
@@ -265,13 +264,13 @@ impl ChangeFilter for SelectorFilter {
     }
 
     fn matches(&self, _id: &str, _deleted: bool, doc: Option<&[u8]>) -> bool {
-        doc.and_then(|d| serde_json::from_slice(d).ok())
-            .is_some_and(|doc: Value| self.selector.matches(&doc))
+        doc.and_then(stored::value_of)
+            .is_some_and(|doc| self.selector.matches(&doc))
     }
 
     fn project(&self, doc: &[u8]) -> Option<Vec<u8>> {
         let fields = self.fields.as_ref()?;
-        let doc: Value = serde_json::from_slice(doc).ok()?;
+        let doc = stored::value_of(doc)?;
         Some(fields.project(&doc).to_string().into_bytes())
     }
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `server`, `linger`, `lenient` | how does a connection live, and what does every answer carry? |
 //! | `router` | which route is a path? |
+//! | `stored` | what does a selector see of a document? |
 //! | `request`, `query` | what did the client say? |
 //! | `reply`, `errors` | what does it get? `errors` is the one table from errors to statuses |
 //! | `documents`, `bulk`, `listing`, `changes`, `db` | what happens at a database's routes? |
@@ -30,6 +31,7 @@ mod router;
 mod server;
 mod session;
 mod stats;
+mod stored;
 
 pub use app::{App, COUCHDB_VERSION, NODE};
 pub use server::serve;

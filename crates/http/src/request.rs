@@ -40,7 +40,10 @@ pub struct Request {
     pub refresh_cookie: bool,
     pub peer: Option<std::net::IpAddr>,
     pub https: bool,
-    pub received: Instant,
+    /// Length of the target, path and query, in bytes.
+    pub target_len: usize,
+    /// How long reading the body took, in microseconds, for `X-CouchDB-Body-Time`.
+    pub body_us: u64,
     body: Option<Incoming>,
 }
 
@@ -64,7 +67,8 @@ impl Request {
             refresh_cookie: false,
             peer,
             https: false,
-            received: Instant::now(),
+            target_len: path.len() + parts.uri.query().map_or(0, |q| q.len() + 1),
+            body_us: 0,
             body: Some(body),
         }
     }
@@ -123,7 +127,10 @@ impl Request {
         let Some(body) = self.body.take() else {
             return Ok(Bytes::new());
         };
-        let raw = match read_all(body, max).await {
+        let started = Instant::now();
+        let read = read_all(body, max).await;
+        self.body_us = started.elapsed().as_micros() as u64;
+        let raw = match read {
             Ok(raw) => raw,
             Err(Unread::TooLarge) => return Err(ApiError::too_large(limit, max)),
             Err(Unread::Broken) => {

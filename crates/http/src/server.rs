@@ -3,8 +3,8 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
@@ -95,7 +95,13 @@ fn accept(stream: TcpStream, peer: SocketAddr, app: &Arc<App>, graceful: &Gracef
 
 /// Ten hexadecimal digits that differ from request to request.
 fn request_id() -> HeaderValue {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
+    // From a random number on, so that ids do not come again after a restart.
+    static NEXT: LazyLock<AtomicU64> = LazyLock::new(|| {
+        let mut first = [0; 8];
+        // Without random numbers the ids begin at 0: they stay distinct.
+        let _ = getrandom::fill(&mut first);
+        AtomicU64::new(u64::from_ne_bytes(first))
+    });
     let n = NEXT.fetch_add(1, Ordering::Relaxed);
     // A multiplication by an odd constant permutes the 40-bit numbers: distinct, and not counting up.
     let id = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) & 0xff_ffff_ffff;
@@ -153,12 +159,12 @@ fn effective_method(parts: &hyper::http::request::Parts) -> (String, Option<ApiE
 
 async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
     let limits = app.limits();
-    if req.path.len() as u64 > limits.max_uri_length {
+    if req.target_len as u64 > limits.max_uri_length {
         return Err(ApiError::new(
             414,
             "request_uri_too_long",
             format!(
-                "the path exceeds max_uri_length ({})",
+                "the path with its query exceeds max_uri_length ({})",
                 limits.max_uri_length
             ),
         ));
@@ -234,7 +240,7 @@ fn finish(
         }
     }
     headers.insert(REQUEST_ID, id);
-    headers.insert(BODY_TIME, HeaderValue::from(reply.timing.parse_us / 1000));
+    headers.insert(BODY_TIME, HeaderValue::from(req.body_us / 1000));
     headers.insert(SERVER_TIMING, server_timing(&reply.timing, us));
     if let Body::Full(b) = response.body() {
         let len = b.len();
