@@ -199,8 +199,8 @@ def disagreements(found):
         started = found.api.expect(200, "GET", f"{found.path}/_all_docs?limit=1&startkey={quote(json.dumps(rows[at]['key']))}")
         same(f"offset of row {at}", (started["offset"], started["rows"][0]["id"]), (at, rows[at]["id"]))
         # A design document is redirected to when its slash is encoded, as in CouchDB.
-            name = quote(rows[at]["id"]).replace("_design%2F", "_design/", 1)
-            single = found.api.expect(200, "GET", f"{found.path}/{name}")
+        name = quote(rows[at]["id"]).replace("_design%2F", "_design/", 1)
+        single = found.api.expect(200, "GET", f"{found.path}/{name}")
         same(f"GET of row {at}", single, rows[at]["doc"])
     for at in sample_positions(len(changes) - 1):
         rest = found.api.expect(200, "GET", f"{found.path}/_changes?limit=1&since={quote(str(changes[at]['seq']))}")
