@@ -20,7 +20,9 @@ mod tests;
 
 pub use document::{BulkDocs, EditDoc, parse_bulk_docs, parse_document};
 pub use error::DocError;
-pub(crate) use string::write_escaped;
+pub(crate) use number::decimal_to_bytes;
+pub use number::{Number, read_number, write_float};
+pub(crate) use string::{find_special, unescape, write_escaped};
 
 use crate::{DocId, Rev};
 use parser::Parser;
