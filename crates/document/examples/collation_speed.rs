@@ -1,5 +1,5 @@
-//! How fast sort keys are written. Prints nanoseconds a key, the median of 31 runs with the fastest and the slowest, and the
-//! key's length.
+//! How fast sort keys are written and skipped. Prints nanoseconds a key, the median of 31 runs with the fastest and the
+//! slowest, and the key's length.
 //!
 //! `cargo run --release -p document --example collation_speed`
 
@@ -7,31 +7,40 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use document::Collator;
+use document::collation::skip;
 
 const RUNS: usize = 31;
 const KEYS: u32 = 20_000;
 
-fn measure(name: &str, json: &str) {
-    let collator = Collator::root();
-    let mut key = Vec::new();
+fn nanos(mut work: impl FnMut()) -> String {
     let mut nanos: Vec<f64> = (0..RUNS)
         .map(|_| {
             let start = Instant::now();
             for _ in 0..KEYS {
-                key.clear();
-                let written = collator.write_sort_key(black_box(json.as_bytes()), &mut key);
-                written.expect("the example is JSON");
-                black_box(&key);
+                work();
             }
             start.elapsed().as_nanos() as f64 / f64::from(KEYS)
         })
         .collect();
     nanos.sort_by(f64::total_cmp);
+    let [fastest, median, slowest] = [0, RUNS / 2, RUNS - 1].map(|run| nanos[run]);
+    format!("{median:7.1} ns ({fastest:.1} to {slowest:.1})")
+}
+
+fn measure(name: &str, json: &str) {
+    let collator = Collator::root();
+    let mut key = Vec::new();
+    let write = nanos(|| {
+        key.clear();
+        let written = collator.write_sort_key(black_box(json.as_bytes()), &mut key);
+        written.expect("the example is JSON");
+        black_box(&key);
+    });
+    let skip = nanos(|| {
+        black_box(skip(black_box(&key)));
+    });
     println!(
-        "{name:32} {:7.1} ns ({:.1} to {:.1})  {} bytes for {}",
-        nanos[RUNS / 2],
-        nanos[0],
-        nanos[RUNS - 1],
+        "{name:28} {write:28} skip {skip:28} {} bytes for {}",
         key.len(),
         json.len()
     );

@@ -13,10 +13,12 @@
 //! | value | bytes |
 //! |---|---|
 //! | null, false, true | a tag |
-//! | number | a tag for its sign, then exponent and digits of its binary form ([`number`]) |
+//! | number | a tag for its sign, then exponent and digits of its binary form (`number.rs`) |
 //! | string | a tag, the collator's sort key (which has no zero bytes), `00` |
 //! | array | a tag, the elements, `00` |
 //! | object | a tag, for each member `01`, the name without its tag, the value; then `00` |
+//!
+//! Sort keys depend on the collator's data, so whoever stores them keeps [`VERSION`] with them.
 //!
 //! # Raw sort keys
 //! Views with the option `"collation": "raw"` are in the order of Erlang's terms: numbers, false, null, true, objects, arrays,
@@ -38,6 +40,10 @@ pub use read::{first_elements, group_prefix, skip};
 use crate::DocError;
 use string::Strings;
 use write::Writer;
+
+/// The version of sort keys. It is to be raised whenever a value gets another sort key than before, be it that the form
+/// changes or that the collator follows a new version of Unicode: stored keys of another version are of no use.
+pub const VERSION: u32 = 1;
 
 /// Above all sort keys.
 pub const HIGHEST: &[u8] = &[0xff];

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use memchr::memchr;
+
 use super::{END, MEMBER, NumberTags, RAW_TAGS, TAGS, number};
 use crate::json::find_special;
 
@@ -66,7 +68,7 @@ fn head(bytes: &[u8]) -> Option<(usize, bool)> {
 
 /// The length of a string without its tag but with its end.
 fn string(bytes: &[u8]) -> Option<usize> {
-    bytes.iter().position(|&byte| byte == END).map(|at| at + 1)
+    memchr(END, bytes).map(|at| at + 1)
 }
 
 /// The length of the beginning that the sort key at the start of `bytes` has in common with exactly those keys that are in
@@ -91,17 +93,17 @@ fn string(bytes: &[u8]) -> Option<usize> {
 /// assert_eq!(group_prefix(&other, 2), Some(other.len()));
 /// ```
 pub fn group_prefix(bytes: &[u8], count: usize) -> Option<usize> {
-    let length = skip(bytes)?;
+    let tag = *bytes.first()?;
     if count == 0 {
         return Some(0);
     }
-    if bytes[0] != TAGS.array && bytes[0] != RAW_TAGS.array {
-        return Some(length);
+    if tag != TAGS.array && tag != RAW_TAGS.array {
+        return skip(bytes);
     }
     let mut at = 1;
     for _ in 0..count {
-        if bytes[at] == END {
-            return Some(length);
+        if *bytes.get(at)? == END {
+            return Some(at + 1);
         }
         at += skip(&bytes[at..])?;
     }

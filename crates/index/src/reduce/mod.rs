@@ -5,11 +5,11 @@
 //!
 //! | function | state |
 //! |---|---|
-//! | `_sum` ([`sum`]), `_count` | the result as JSON text |
-//! | `_stats` ([`stats`]) | the result, or what is wrong with the rows |
-//! | `_approx_count_distinct` ([`distinct`]) | hashes of the keys, or registers |
+//! | `_sum` (`sum.rs`), `_count` | the result as JSON text |
+//! | `_stats` (`stats.rs`) | the result, or what is wrong with the rows |
+//! | `_approx_count_distinct` (`distinct.rs`) | hashes of the keys, or registers |
 //! | `_first`, `_last` | the value of one row |
-//! | `_top_N`, `_bottom_N` ([`rank`]) | the result: an array of values |
+//! | `_top_N`, `_bottom_N` (`rank.rs`) | the result: an array of values |
 //!
 //! Rows and states must come in ascending order of their keys, also when a client asks for descending rows: CouchDB's
 //! `_first` is the value of the lowest key in either case.
