@@ -27,7 +27,8 @@ fn rank<'a>(
     order: impl Fn(&[u8], &[u8]) -> Ordering,
 ) -> Vec<u8> {
     let collator = Collator::root();
-    let count = count as usize;
+    // `Builtin::parse` gives no less than one.
+    let count = (count as usize).max(1);
     let mut ranked: Vec<Ranked<'a>> = Vec::new();
     let mut sort_key = Vec::new();
     for value in values {
