@@ -129,18 +129,14 @@ const DRIVER = function driver(outer, prelude) {
       put(e, "name", "SyntaxError");
       throw e;
     }
-    let failed = "";
+    let failed;
     let value;
     try {
       value = script();
     } catch (e) {
-      failed = outer.describe(e);
+      failed = guarded(outer.describe, e);
     }
-    if (failed !== "") {
-      const e = new InnerError(failed);
-      put(e, "name", "Error");
-      throw e;
-    }
+    if (failed !== undefined) throw failed;
     return value;
   };
 
@@ -154,23 +150,20 @@ const DRIVER = function driver(outer, prelude) {
   const emit = (key, value) => push(emitted, [key, value]);
   defineProperty(globalThis, "emit", { __proto__: null, value: emit, writable: true, enumerable: false, configurable: true });
 
-  // A function must not change what the next one sees of the document. No recursion: documents may be deep.
-  const seal = (doc) => {
-    const open = [doc];
-    let count = 1;
-    while (count > 0) {
-      const value = open[--count];
-      freeze(value);
-      const names = keys(value);
-      for (let i = 0; i < names.length; i++) {
-        const member = value[names[i]];
-        if (typeof member === "object" && member !== null) put(open, count++, member);
-      }
+  // A function must not change what the next one sees of the document. What lies deeper than this is not protected.
+  const SEAL_DEPTH_MAX = 200;
+  const seal = (value, depth) => {
+    freeze(value);
+    if (depth >= SEAL_DEPTH_MAX) return;
+    const names = keys(value);
+    for (let i = 0; i < names.length; i++) {
+      const member = value[names[i]];
+      if (typeof member === "object" && member !== null) seal(member, depth + 1);
     }
   };
 
   const mapDoc = (doc) => {
-    seal(doc);
+    seal(doc, 0);
     let line = "[";
     for (let i = 0; i < functions.length; i++) {
       let rows;

@@ -139,10 +139,11 @@
         if (isArray(e) && (e[0] === "error" || e[0] === "fatal")) {
           return failure(describe(e[1]), describe(e[2]), e[0] === "fatal");
         }
-        if (e.error && e.reason) return failure(describe(e.error), describe(e.reason));
+        const name = get(e, "name");
+        if (get(e, "error") && get(e, "reason")) return failure(describe(e.error), describe(e.reason));
         // Limits of the engine: nothing else is worth saying.
-        if (e.name === "InternalError") return failure("InternalError", describe(e.message), true);
-        if (!render && e.name) return failure(describe(e.name), describe(e.message));
+        if (name === "InternalError") return failure("InternalError", describe(e.message), true);
+        if (!render && name) return failure(describe(name), describe(e.message));
       }
       if (!render) return failure("unnamed_error", describe(e));
       const message = "function raised error: " + describe(e) + " \nstacktrace: " + stackOf(e);
@@ -541,10 +542,14 @@
     return withContentType(startResponse);
   }
 
+  /** A copy of an object's own members. Functions are left out, as in JSON: one named toJSON would have a say. */
   function copyOf(object) {
     const copy = {};
     const keys = keysOf(object);
-    for (let i = 0; i < keys.length; i++) put(copy, keys[i], object[keys[i]]);
+    for (let i = 0; i < keys.length; i++) {
+      const value = object[keys[i]];
+      if (!isFunction(value)) put(copy, keys[i], value);
+    }
     return copy;
   }
 
@@ -677,7 +682,7 @@
       if (own(args[1], "method") === "GET") throw failure("method_not_allowed", "Update functions do not allow GET");
       const result = apply(fun, ddoc, args);
       const doc = result[0];
-      const response = requirePlain(wrapBody(result[1]), "update");
+      const response = copyOf(requirePlain(wrapBody(result[1]), "update"));
       return ["up", doc === undefined ? null : doc, response];
     } catch (e) {
       throw report(e, true);
