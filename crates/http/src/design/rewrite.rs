@@ -353,12 +353,12 @@ pub fn of_function(base: Base<'_>, query: &Query, reply: &[u8]) -> Result<Rewrit
         return Ok(Rewritten::Respond(reply));
     }
     let path = path.ok_or_else(|| broken("Rewrite result must produce a new path."))?;
-    let pairs: Vec<(&str, &str)> = match new_query {
+    let parameters: Vec<(&str, &str)> = match new_query {
         Some(query) => pairs(query).collect(),
         None => query.0.iter().map(|(k, v)| (&**k, &**v)).collect(),
     };
     Ok(Rewritten::Forward(Target {
-        uri: function_uri(base, path, &pairs),
+        uri: function_uri(base, path, &parameters),
         method: method.map(str::to_owned),
         headers: headers
             .into_iter()
