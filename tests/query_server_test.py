@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Drives crates/functions/js/node-server.js by CouchDB's query-server line protocol. Needs `node`; standard library only.
+"""Drives crates/functions/js/node-server.js, with the prelude that it shares with the engine in process, by CouchDB's query-server line protocol. Needs `node`; standard library only.
 
 usage: query_server_test.py [WORD]      only the cases whose name has WORD
 
@@ -10,11 +10,24 @@ accident (an error object that turns to `{}`), ours is said in words and noted a
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
+import tempfile
 
-SERVER = pathlib.Path(__file__).resolve().parent.parent / "crates" / "functions" / "js" / "node-server.js"
+FUNCTIONS = pathlib.Path(__file__).resolve().parent.parent / "crates" / "functions"
 TIMEOUT_S = 20
+
+
+def lay_out(folder):
+    """Puts the server and its prelude into a folder, as settee does. Gives the server's path."""
+    source = (FUNCTIONS / "src" / "prelude.rs").read_text()
+    parts = re.findall(r'include_str!\("\.\./(js/prelude/[a-z_]+\.js)"\)', source)
+    text = "".join((FUNCTIONS / part).read_text() for part in parts)
+    (folder / "prelude.js").write_text('(function (host) {\n"use strict";\n' + text + "return api;\n})\n")
+    server = folder / "node-server.js"
+    server.write_text((FUNCTIONS / "js" / "node-server.js").read_text())
+    return server
 
 
 class Has:
@@ -472,10 +485,10 @@ def protocol(t):
            [True, True] + [[[[n, None]]] for n in range(20_000)])
 
 
-def run_case(case):
+def run_case(server, case):
     _, sent, expected, code = case
     text = "".join((line if isinstance(line, str) else json.dumps(line, separators=(",", ":"), ensure_ascii=False)) + "\n" for line in sent)
-    done = subprocess.run(["node", str(SERVER)], input=text.encode(), capture_output=True, timeout=TIMEOUT_S, check=False)
+    done = subprocess.run(["node", str(server)], input=text.encode(), capture_output=True, timeout=TIMEOUT_S, check=False)
     answers = [json.loads(line) for line in done.stdout.decode().splitlines()]
     if done.returncode != code or done.stderr:
         return f"exit code {done.returncode}, not {code}; {done.stderr.decode()[:500]}; answered {answers[:5]!r}"
@@ -487,9 +500,9 @@ def run_case(case):
     return None
 
 
-def dialogue():
+def dialogue(server):
     """One line at a time: every answer comes without another line being sent."""
-    process = subprocess.Popen(["node", str(SERVER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = subprocess.Popen(["node", str(server)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         for sent, expected in ((["reset"], True), (["add_fun", "function(doc) { emit(doc._id); }"], True), (["map_doc", {"_id": "a"}], [[["a", None]]])):
             process.stdin.write((json.dumps(sent) + "\n").encode())
@@ -509,14 +522,16 @@ def main():
     for part in (views, modules, reductions, shows, content_types, lists, updates, filters, validations, rewrites, hostility, protocol):
         part(cases)
     passed, failed = 0, 0
-    checks = [(case[0], lambda case=case: run_case(case)) for case in cases] + [("protocol: one line at a time", dialogue)]
-    for name, check in checks:
-        if word not in name:
-            continue
-        wrong = check()
-        passed, failed = passed + (wrong is None), failed + (wrong is not None)
-        if wrong is not None:
-            print(f"FAIL  {name}\n{wrong}")
+    checks = [(case[0], lambda server, case=case: run_case(server, case)) for case in cases] + [("protocol: one line at a time", dialogue)]
+    with tempfile.TemporaryDirectory(prefix="settee-query-server-") as folder:
+        server = lay_out(pathlib.Path(folder))
+        for name, check in checks:
+            if word not in name:
+                continue
+            wrong = check(server)
+            passed, failed = passed + (wrong is None), failed + (wrong is not None)
+            if wrong is not None:
+                print(f"FAIL  {name}\n{wrong}")
     print(f"{passed} passed, {failed} failed")
     sys.exit(1 if failed or not passed else 0)
 

@@ -105,7 +105,8 @@ fn common(said: &Said<'_>, db: &str) -> Result<Map<String, Value>, ApiError> {
         .body
         .map_or("undefined".into(), String::from_utf8_lossy);
     let members = json!({
-        "method": said.method,
+        // To CouchDB's functions HEAD is GET.
+        "method": if said.method == "HEAD" { "GET" } else { said.method },
         "requested_path": requested,
         "path": path,
         "raw_path": raw_path,
