@@ -120,6 +120,8 @@ def views(t):
     t.map("arrow function with a semicolon", "doc => emit(doc._id, doc.v);", doc, [["a", 1]])
     t.map("space and comment before", "\n // hello\n function(doc) { emit(doc._id, null); }\n", doc, [["a", None]])
     t.map("semicolons, space and comment after", "function(doc) { emit(doc._id, null); } ; ; \n /* end; */ // really", doc, [["a", None]])
+    t.map("async function", "async function(doc) { emit(1); }", doc, [[1, None]])
+    t.map("a generator emits nothing", "function* (doc) { emit(1); }", doc, [])
     t.map("parentheses", "(function(doc) { emit(1, 2); })", doc, [[1, 2]])
     t.map("a named function in parentheses", "(function map(doc) { emit(1, 2); });", doc, [[1, 2]])
     t.map("a library before the function", "function helper(x) { return x + '}' + /[/}]/.source; }\nvar two = 2;\nfunction(doc) { emit(helper('a'), two); }",

@@ -37,6 +37,7 @@ function wordAt(source, i) {
 
 /** Whether an anonymous `function` begins at `i`; CouchDB takes such a statement for an expression. */
 function isAnonymousAt(source, i) {
+  if (wordAt(source, i) === "async") i = skipTrivia(source, i + 5);
   if (wordAt(source, i) !== "function") return false;
   i = skipTrivia(source, i + 8);
   if (codeAt(source, i) === STAR) i = skipTrivia(source, i + 1);
