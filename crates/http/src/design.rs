@@ -1,6 +1,7 @@
 //! Design functions over HTTP, as far as no database is needed: what a function gets of a request, what becomes of its
 //! response, and where rewrite rules lead.
 
+pub mod path;
 pub mod request_object;
 pub mod response;
 pub mod rewrite;
