@@ -518,24 +518,31 @@ def dialogue(server):
         process.wait()
 
 
-def main():
-    word = sys.argv[1] if len(sys.argv) > 1 else ""
+def check(report, word=""):
+    """Runs the cases whose name has `word`; `report` takes (name, whether it passed, what was wrong)."""
     cases = Lines()
     for part in (views, modules, reductions, shows, content_types, lists, updates, filters, validations, rewrites, hostility, protocol):
         part(cases)
-    passed, failed = 0, 0
     checks = [(case[0], lambda server, case=case: run_case(server, case)) for case in cases] + [("protocol: one line at a time", dialogue)]
     with tempfile.TemporaryDirectory(prefix="settee-query-server-") as folder:
         server = lay_out(pathlib.Path(folder))
-        for name, check in checks:
-            if word not in name:
-                continue
-            wrong = check(server)
-            passed, failed = passed + (wrong is None), failed + (wrong is not None)
-            if wrong is not None:
-                print(f"FAIL  {name}\n{wrong}")
-    print(f"{passed} passed, {failed} failed")
-    sys.exit(1 if failed or not passed else 0)
+        for name, run in checks:
+            if word in name:
+                wrong = run(server)
+                report(name, wrong is None, wrong)
+
+
+def main():
+    counts = {True: 0, False: 0}
+
+    def report(name, passed, wrong):
+        counts[passed] += 1
+        if not passed:
+            print(f"FAIL  {name}\n{wrong}")
+
+    check(report, sys.argv[1] if len(sys.argv) > 1 else "")
+    print(f"{counts[True]} passed, {counts[False]} failed")
+    sys.exit(1 if counts[False] or not counts[True] else 0)
 
 
 if __name__ == "__main__":
