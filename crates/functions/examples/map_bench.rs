@@ -82,6 +82,14 @@ fn rate(
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let seconds = std::env::args().nth(1).and_then(|arg| arg.parse().ok());
     let time = Duration::from_secs_f64(seconds.unwrap_or(1.0));
+    let only = std::env::args().nth(2);
+    if let Some(only) = only {
+        let bodies: Vec<String> = (0..200)
+            .map(if only == "l" { large } else { small })
+            .collect();
+        println!("{:?}", rate(MAP, &bodies, time)?);
+        return Ok(());
+    }
     for (name, make) in [
         ("300 bytes", small as fn(usize) -> String),
         ("16 KB", large),

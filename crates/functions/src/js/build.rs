@@ -4,6 +4,7 @@ use memchr::memchr2;
 use rquickjs_sys as qjs;
 
 use super::names::Names;
+use super::shapes::{Prefix, Shapes};
 
 /// Deepest nesting that is built, and written.
 pub(super) const MAX_DEPTH: usize = 1000;
@@ -33,6 +34,9 @@ pub(super) struct Builder<'a> {
     pub names: &'a mut Names,
     /// Elements of arrays that are not complete; owned values.
     pub elements: &'a mut Vec<qjs::JSValue>,
+    pub shapes: &'a mut Shapes,
+    /// Names of members of objects that are not complete. The table of names keeps them alive while building.
+    pub members: &'a mut Vec<qjs::JSAtom>,
     /// Text of a string with escapes.
     pub scratch: &'a mut Vec<u8>,
     /// Whether objects cannot be changed and arrays cannot grow, as CouchDB gives documents to map functions.
@@ -71,9 +75,13 @@ impl Builder<'_> {
             lone: false,
         };
         // SAFETY: by the caller, as for all `unsafe` of the reader.
-        let value = unsafe { reader.value() }?;
+        let value = unsafe { reader.value() };
         let rest = reader.skip_space();
         let verbatim = reader.verbatim;
+        self.members.clear();
+        // SAFETY: by the caller; no name that was given out is used any more.
+        unsafe { self.names.settle(self.ctx) };
+        let value = value?;
         if rest.is_some() {
             // SAFETY: the value is owned here.
             unsafe { qjs::JS_FreeValue(self.ctx, value) };
@@ -185,56 +193,62 @@ impl<'b> Reader<'_, 'b> {
             self.at += 1;
             return Ok(());
         }
+        let mut prefix = Prefix::new(flags);
+        let first = self.to.members.len();
         loop {
-            if self.skip_space() != Some(b'"') {
-                return Err(BuildError::Syntax);
-            }
-            self.at += 1;
-            let text = match self.text()? {
-                Text::Json(from, to) => &self.json[from..to],
-                Text::Scratch => self.to.scratch,
-            };
-            // JavaScript puts members whose names are numbers first.
-            if text.first().is_some_and(u8::is_ascii_digit) {
-                self.verbatim = false;
-            }
-            // SAFETY: see `build`. The atom may leave the table while the value is read, hence a reference of our own.
-            let atom = unsafe {
-                let atom = self.to.names.atom(self.to.ctx, text);
-                if atom == 0 {
+            // SAFETY: see `build`.
+            let atom = unsafe { self.name() }?;
+            // SAFETY: see `build`. `JS_DefinePropertyValue` takes the value over, whatever comes of it.
+            unsafe {
+                let value = self.value()?;
+                let ctx = self.to.ctx;
+                if qjs::JS_DefinePropertyValue(ctx, object, atom, value, flags as i32) < 0 {
                     return Err(BuildError::Exception);
                 }
-                qjs::JS_DupAtom(self.to.ctx, atom)
-            };
-            // SAFETY: `JS_DefinePropertyValue` takes the value over, whatever comes of it; the atom is freed once.
-            let defined = unsafe {
-                let value = if self.skip_space() == Some(b':') {
-                    self.at += 1;
-                    self.value()
-                } else {
-                    Err(BuildError::Syntax)
-                };
-                let defined = value.and_then(|value| {
-                    let ctx = self.to.ctx;
-                    let done = qjs::JS_DefinePropertyValue(ctx, object, atom, value, flags as i32);
-                    if done < 0 {
-                        return Err(BuildError::Exception);
-                    }
-                    Ok(())
-                });
-                qjs::JS_FreeAtom(self.to.ctx, atom);
-                defined
-            };
-            defined?;
+                prefix.push(atom);
+                self.to.members.push(atom);
+                if self.to.shapes.is_wanted(prefix) {
+                    let names = &self.to.members[first..];
+                    self.to.shapes.keep(ctx, names, flags);
+                }
+            }
             match self.skip_space() {
                 Some(b',') => self.at += 1,
                 Some(b'}') => {
                     self.at += 1;
+                    self.to.members.truncate(first);
                     return Ok(());
                 }
                 _ => return Err(BuildError::Syntax),
             }
         }
+    }
+
+    /// A member's name and its colon.
+    #[inline]
+    unsafe fn name(&mut self) -> Result<qjs::JSAtom, BuildError> {
+        if self.skip_space() != Some(b'"') {
+            return Err(BuildError::Syntax);
+        }
+        self.at += 1;
+        let text = match self.text()? {
+            Text::Json(from, to) => &self.json[from..to],
+            Text::Scratch => self.to.scratch,
+        };
+        // JavaScript puts members whose names are numbers first.
+        if text.first().is_some_and(u8::is_ascii_digit) {
+            self.verbatim = false;
+        }
+        // SAFETY: see `build`.
+        let atom = unsafe { self.to.names.atom(self.to.ctx, text) };
+        if atom == 0 {
+            return Err(BuildError::Exception);
+        }
+        if self.skip_space() != Some(b':') {
+            return Err(BuildError::Syntax);
+        }
+        self.at += 1;
+        Ok(atom)
     }
 
     unsafe fn array(&mut self) -> Result<qjs::JSValue, BuildError> {

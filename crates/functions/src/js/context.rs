@@ -9,6 +9,7 @@ use super::build::{BuildError, Builder, Built};
 use super::host;
 use super::names::Names;
 use super::runtime::{Control, Limit, Runtime};
+use super::shapes::Shapes;
 use super::write::{Failed, Writer};
 use crate::Error;
 
@@ -40,6 +41,8 @@ pub(super) struct Context {
     control: NonNull<Control>,
     api: Api,
     names: Names,
+    shapes: Shapes,
+    members: Vec<qjs::JSAtom>,
     elements: Vec<qjs::JSValue>,
     scratch: Vec<u8>,
     to_json: qjs::JSAtom,
@@ -108,6 +111,8 @@ impl Context {
                     list: undefined,
                 },
                 names: Names::new(),
+                shapes: Shapes::new(),
+                members: Vec::new(),
                 elements: Vec::new(),
                 scratch: Vec::new(),
                 to_json,
@@ -152,6 +157,7 @@ impl Context {
                 qjs::JS_FreeValue(ctx, function);
             }
             self.names.clear(ctx);
+            self.shapes.clear(ctx);
             qjs::JS_FreeAtom(ctx, self.to_json);
             qjs::JS_FreeContext(ctx);
         }
@@ -250,6 +256,8 @@ impl Context {
             ctx: self.raw.as_ptr(),
             names: &mut self.names,
             elements: &mut self.elements,
+            shapes: &mut self.shapes,
+            members: &mut self.members,
             scratch: &mut self.scratch,
             frozen,
         };

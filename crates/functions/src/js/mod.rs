@@ -10,6 +10,7 @@ mod names;
 mod pool;
 mod reducer;
 mod runtime;
+mod shapes;
 mod thrown;
 mod write;
 

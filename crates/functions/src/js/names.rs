@@ -25,6 +25,8 @@ struct Text {
 /// Atoms by names and names by atoms. It holds a reference to each atom in it, so that no atom's number is given to another name.
 pub(super) struct Names {
     by_name: Box<[Name]>,
+    /// Atoms that lost their place, but may still be in use.
+    retired: Vec<qjs::JSAtom>,
     by_atom: Box<[Text]>,
 }
 
@@ -49,11 +51,12 @@ impl Names {
         };
         Names {
             by_name: vec![name; SLOTS].into(),
+            retired: Vec::new(),
             by_atom: vec![Text::default(); SLOTS].into(),
         }
     }
 
-    /// The atom of a name given as UTF-8, 0 when memory is out. The caller does not own it: it is to be used before the next call.
+    /// The atom of a name given as UTF-8, 0 when memory is out. It stays alive until [`Names::settle`] is called.
     ///
     /// # Safety
     /// `ctx` is a live context of the one runtime that this table is for.
@@ -70,12 +73,11 @@ impl Names {
         {
             return name.atom;
         }
-        // SAFETY: by the caller. The reference that `JS_NewAtomLen` gives goes to the table, the one that was there is freed.
-        unsafe {
-            let atom = qjs::JS_NewAtomLen(ctx, text.as_ptr().cast(), text.len() as _);
-            qjs::JS_FreeAtom(ctx, name.atom);
-            name.atom = atom;
+        if name.atom != 0 {
+            self.retired.push(name.atom);
         }
+        // SAFETY: by the caller. The reference that it gives goes to the table.
+        name.atom = unsafe { qjs::JS_NewAtomLen(ctx, text.as_ptr().cast(), text.len() as _) };
         if kept {
             name.len = text.len() as u8;
             name.text[..text.len()].copy_from_slice(text);
@@ -83,6 +85,18 @@ impl Names {
             name.len = u8::MAX;
         }
         name.atom
+    }
+
+    /// Frees atoms that lost their place; those that [`Names::atom`] gave out may be gone.
+    ///
+    /// # Safety
+    /// As for [`Names::atom`].
+    #[inline]
+    pub unsafe fn settle(&mut self, ctx: *mut qjs::JSContext) {
+        for atom in self.retired.drain(..) {
+            // SAFETY: by the caller; the list has a reference to each.
+            unsafe { qjs::JS_FreeAtom(ctx, atom) };
+        }
     }
 
     /// `"name":` of an atom, made by `text` unless it is known.
@@ -120,6 +134,8 @@ impl Names {
     /// # Safety
     /// As for [`Names::atom`].
     pub unsafe fn clear(&mut self, ctx: *mut qjs::JSContext) {
+        // SAFETY: by the caller.
+        unsafe { self.settle(ctx) };
         let atoms = self.by_name.iter_mut().map(|name| &mut name.atom);
         for atom in atoms.chain(self.by_atom.iter_mut().map(|text| &mut text.atom)) {
             // SAFETY: by the caller; each entry has one reference.
