@@ -255,7 +255,7 @@ impl Pass<'_> {
             let fatal = thrown::fatal(ctx, exception);
             if fatal.is_none() && control.over().is_none() {
                 let line = thrown::line(ctx, exception);
-                control.log.borrow_mut().threw(view, &self.id(), || line);
+                control.log.borrow_mut().threw(view, &self.id(), &line);
             }
             qjs::JS_FreeValue(ctx, exception);
             fatal
@@ -280,7 +280,7 @@ impl Pass<'_> {
             BuildError::Depth => "the document nests too deeply".to_owned(),
             BuildError::Syntax => "the document is not JSON".to_owned(),
         };
-        control.log.borrow_mut().threw(0, &self.id(), || what);
+        control.log.borrow_mut().threw(0, &self.id(), &what);
         Ok(())
     }
 }

@@ -8,20 +8,27 @@ mod log;
 mod mapper;
 mod names;
 mod pool;
+mod process;
 mod reducer;
 mod runtime;
 mod shapes;
 mod thrown;
+mod wire;
+mod worker;
 mod write;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{Designs, Error, MapGroup, Mapper, Reducer};
+use context::Context;
 use designs::ThreadDesigns;
 use mapper::ThreadMapper;
 use pool::Pool;
+use process::{ProcessDesigns, Processes};
 use reducer::ThreadReducer;
+pub use worker::worker_main;
 
 /// Where JavaScript runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,8 +57,28 @@ pub struct Options {
     pub emit_bytes_max: usize,
     /// `isolation`: `thread` or `process`.
     pub isolation: Isolation,
-    /// `workers_limit`: idle JavaScript heaps that are kept for design and reduce functions.
+    /// `workers_limit`: most worker processes at work at a time (and as many again that run list functions), or idle
+    /// JavaScript heaps kept for design and reduce functions.
     pub workers_max: usize,
+    /// How a worker process is started; no setting.
+    pub worker: WorkerCommand,
+}
+
+/// The command of a worker process, which is to call [`worker_main`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerCommand {
+    /// This very program, unless given.
+    pub program: Option<PathBuf>,
+    pub args: Vec<String>,
+}
+
+impl Default for WorkerCommand {
+    fn default() -> WorkerCommand {
+        WorkerCommand {
+            program: None,
+            args: vec!["functions-worker".into()],
+        }
+    }
 }
 
 impl Default for Options {
@@ -63,7 +90,8 @@ impl Default for Options {
             emit_rows_max: 100_000,
             emit_bytes_max: 64 << 20,
             isolation: Isolation::Thread,
-            workers_max: 8,
+            workers_max: std::thread::available_parallelism().map_or(2, usize::from),
+            worker: WorkerCommand::default(),
         }
     }
 }
@@ -78,7 +106,14 @@ const STACK_MIN: usize = 64 << 10;
 #[derive(Clone)]
 pub struct Engine {
     options: Options,
-    pool: Arc<Pool>,
+    place: Place,
+}
+
+/// Where it runs.
+#[derive(Clone)]
+enum Place {
+    Thread(Arc<Pool>),
+    Process(Arc<Processes>),
 }
 
 impl Engine {
@@ -86,37 +121,55 @@ impl Engine {
     pub fn new(mut options: Options) -> Engine {
         options.memory_bytes = options.memory_bytes.clamp(MEMORY_MIN, MEMORY_MAX);
         options.stack_bytes = options.stack_bytes.max(STACK_MIN);
-        let pool = Arc::new(Pool::new(&options));
-        Engine { options, pool }
+        let place = match options.isolation {
+            Isolation::Thread => Place::Thread(Arc::new(Pool::new(&options))),
+            Isolation::Process => Place::Process(Arc::new(Processes::new(&options))),
+        };
+        Engine { options, place }
     }
 
     /// A mapper with a heap of its own, for one thread. Sources that do not compile are [`Error::Compile`].
     pub fn mapper(&self, group: &MapGroup) -> Result<Box<dyn Mapper>, Error> {
-        Ok(Box::new(ThreadMapper::new(&self.options, group)?))
+        Ok(match &self.place {
+            Place::Thread(_) => Box::new(ThreadMapper::new(&self.options, group)?),
+            Place::Process(processes) => Box::new(processes.mapper(group)?),
+        })
     }
 
     /// A custom reduce function; `lib` is `views.lib` as JSON text. It is compiled when it is first called.
     pub fn reducer(&self, source: &str, lib: Option<&str>) -> Box<dyn Reducer> {
-        Box::new(ThreadReducer::new(self.pool.clone(), source, lib))
+        match &self.place {
+            Place::Thread(pool) => Box::new(ThreadReducer::new(pool.clone(), source, lib)),
+            Place::Process(processes) => Box::new(processes.reducer(source, lib)),
+        }
     }
 
     /// Calls of other functions of design documents.
     pub fn designs(&self) -> Box<dyn Designs> {
-        let pool = self.pool.clone();
-        Box::new(ThreadDesigns { pool })
+        match &self.place {
+            Place::Thread(pool) => Box::new(ThreadDesigns { pool: pool.clone() }),
+            Place::Process(processes) => Box::new(ProcessDesigns {
+                processes: processes.clone(),
+            }),
+        }
     }
 
     /// Whether a source is a function: [`Error::Compile`] says why not.
     pub fn check(&self, source: &str, lib: Option<&str>) -> Result<(), Error> {
-        self.pool.with(None, |host| {
-            let mut context = context::Context::new(&host.runtime)?;
-            let result = context.modules(lib).and_then(|modules| {
-                let function = context.compile(source, modules.as_ref())?;
-                drop(function);
-                Ok(())
-            });
-            context.close();
-            result
-        })
+        match &self.place {
+            Place::Thread(pool) => check(pool, source, lib),
+            Place::Process(processes) => processes.check(source, lib),
+        }
     }
+}
+
+fn check(pool: &Pool, source: &str, lib: Option<&str>) -> Result<(), Error> {
+    pool.with(None, |host| {
+        let mut context = Context::new(&host.runtime)?;
+        let modules = context.modules(lib);
+        let result =
+            modules.and_then(|modules| context.compile(source, modules.as_ref()).map(drop));
+        context.close();
+        result
+    })
 }

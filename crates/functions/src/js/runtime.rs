@@ -18,6 +18,9 @@ const ARENA: usize = 4096;
 /// Free blocks kept at hand, so that a document's worth of them is not given back and asked for again.
 const SPARE_ARENAS: usize = 512;
 
+/// Blocks between two looks at the clock.
+const LOOK_AT_CLOCK: u32 = 64;
+
 /// The limit that a call ran into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Limit {
@@ -44,6 +47,9 @@ pub(super) struct Control {
     used: Cell<usize>,
     spare: RefCell<Vec<*mut Block>>,
     over: Cell<Option<Limit>>,
+    /// Counts blocks, to look at the clock now and then: built-in functions that run long do not call the interrupt handler,
+    /// but most of them allocate.
+    allocations: Cell<u32>,
     started: Cell<Option<Instant>>,
     /// Keys and values given to `emit` by the function that runs, as owned values.
     pub emitted: RefCell<Vec<(qjs::JSValue, qjs::JSValue)>>,
@@ -145,6 +151,11 @@ impl Control {
         let size = if arena { ARENA } else { size };
         if size > self.options.memory_bytes.saturating_sub(self.used.get()) {
             self.set_over(Limit::Memory);
+            return ptr::null_mut();
+        }
+        let count = self.allocations.get().wrapping_add(1);
+        self.allocations.set(count);
+        if count.is_multiple_of(LOOK_AT_CLOCK) && self.must_stop() {
             return ptr::null_mut();
         }
         let Some(layout) = Self::layout(size) else {
@@ -326,6 +337,7 @@ impl Runtime {
             used: Cell::new(0),
             spare: RefCell::default(),
             over: Cell::new(None),
+            allocations: Cell::new(0),
             started: Cell::new(None),
             emitted: RefCell::default(),
             emitting: Cell::new(false),
