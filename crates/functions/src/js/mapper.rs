@@ -62,12 +62,33 @@ impl ThreadMapper {
             text: Vec::new(),
         })
     }
+}
+
+#[cfg(test)]
+impl ThreadMapper {
+    fn compiled(&self) -> &Compiled {
+        self.compiled.as_ref().expect("no limit was hit")
+    }
 
     /// Bytes that the JavaScript heap has in use.
     pub fn memory_used(&self) -> usize {
-        self.compiled
-            .as_ref()
-            .map_or(0, |compiled| compiled.runtime.memory_used())
+        self.compiled().runtime.memory_used()
+    }
+
+    pub fn collect(&self) {
+        self.compiled().runtime.collect();
+    }
+
+    /// Takes the heap down in order; answers the bytes that were left.
+    pub fn close(mut self) -> usize {
+        let compiled = self.compiled.take().expect("no limit was hit");
+        let ctx = compiled.context.ctx();
+        for function in compiled.functions {
+            // SAFETY: the functions are owned here.
+            unsafe { qjs::JS_FreeValue(ctx, function) };
+        }
+        compiled.context.close();
+        compiled.runtime.close()
     }
 }
 

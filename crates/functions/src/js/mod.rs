@@ -12,6 +12,8 @@ mod process;
 mod reducer;
 mod runtime;
 mod shapes;
+#[cfg(test)]
+mod tests;
 mod thrown;
 mod wire;
 mod worker;

@@ -397,11 +397,6 @@ impl Runtime {
         unsafe { self.control.as_ref() }
     }
 
-    /// Bytes that QuickJS has in use.
-    pub fn memory_used(&self) -> usize {
-        self.control().used.get()
-    }
-
     /// Runs `work` with the clock at zero and enough stack for what JavaScript and our own recursion may use.
     pub fn enter<T>(&self, work: impl FnOnce() -> T) -> T {
         let stack = self.control().options.stack_bytes + OWN_STACK;
@@ -411,6 +406,26 @@ impl Runtime {
             self.control().start_clock();
             work()
         })
+    }
+}
+
+#[cfg(test)]
+impl Runtime {
+    /// Bytes that QuickJS has in use.
+    pub fn memory_used(&self) -> usize {
+        self.control().used.get()
+    }
+
+    pub fn collect(&self) {
+        // SAFETY: the runtime is live and used by this thread only.
+        unsafe { qjs::JS_RunGC(self.raw.as_ptr()) }
+    }
+
+    /// QuickJS's own teardown, which aborts when an object is left; answers the bytes that are left after it.
+    pub fn close(self) -> usize {
+        // SAFETY: nothing is used of the runtime afterwards but our own `Control`, by `drop`.
+        unsafe { qjs::JS_FreeRuntime(self.raw.as_ptr()) };
+        self.memory_used()
     }
 }
 
