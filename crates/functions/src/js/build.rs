@@ -197,7 +197,7 @@ impl<'b> Reader<'_, 'b> {
         let first = self.to.members.len();
         loop {
             // SAFETY: see `build`.
-            let atom = unsafe { self.name() }?;
+            let (atom, hash) = unsafe { self.name() }?;
             // SAFETY: see `build`. `JS_DefinePropertyValue` takes the value over, whatever comes of it.
             unsafe {
                 let value = self.value()?;
@@ -205,7 +205,7 @@ impl<'b> Reader<'_, 'b> {
                 if qjs::JS_DefinePropertyValue(ctx, object, atom, value, flags as i32) < 0 {
                     return Err(BuildError::Exception);
                 }
-                prefix.push(atom);
+                prefix.push(hash);
                 self.to.members.push(atom);
                 if self.to.shapes.is_wanted(prefix) {
                     let names = &self.to.members[first..];
@@ -224,9 +224,9 @@ impl<'b> Reader<'_, 'b> {
         }
     }
 
-    /// A member's name and its colon.
+    /// A member's name, with its hash, and its colon.
     #[inline]
-    unsafe fn name(&mut self) -> Result<qjs::JSAtom, BuildError> {
+    unsafe fn name(&mut self) -> Result<(qjs::JSAtom, u64), BuildError> {
         if self.skip_space() != Some(b'"') {
             return Err(BuildError::Syntax);
         }
@@ -240,7 +240,7 @@ impl<'b> Reader<'_, 'b> {
             self.verbatim = false;
         }
         // SAFETY: see `build`.
-        let atom = unsafe { self.to.names.atom(self.to.ctx, text) };
+        let (atom, hash) = unsafe { self.to.names.atom(self.to.ctx, text) };
         if atom == 0 {
             return Err(BuildError::Exception);
         }
@@ -248,7 +248,7 @@ impl<'b> Reader<'_, 'b> {
             return Err(BuildError::Syntax);
         }
         self.at += 1;
-        Ok(atom)
+        Ok((atom, hash))
     }
 
     unsafe fn array(&mut self) -> Result<qjs::JSValue, BuildError> {

@@ -30,7 +30,7 @@ pub(super) struct Names {
     by_atom: Box<[Text]>,
 }
 
-fn slot(text: &[u8]) -> usize {
+fn hash(text: &[u8]) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let word = |bytes: &[u8]| match *bytes {
         [a, b, c, d, e, f, g, h, ..] => u64::from_le_bytes([a, b, c, d, e, f, g, h]),
@@ -38,8 +38,7 @@ fn slot(text: &[u8]) -> usize {
     };
     let first = word(text);
     let last = word(&text[text.len().saturating_sub(8)..]);
-    let hash = (first ^ last.rotate_left(29) ^ text.len() as u64).wrapping_mul(ODD);
-    (hash >> 54) as usize % SLOTS
+    (first ^ last.rotate_left(29) ^ text.len() as u64).wrapping_mul(ODD)
 }
 
 impl Names {
@@ -56,22 +55,28 @@ impl Names {
         }
     }
 
-    /// The atom of a name given as UTF-8, 0 when memory is out. It stays alive until [`Names::settle`] is called.
+    /// The atom of a name given as UTF-8, 0 when memory is out, and the name's hash, which unlike the atom is never another name's.
+    /// It stays alive until [`Names::settle`] is called.
     ///
     /// # Safety
     /// `ctx` is a live context of the one runtime that this table is for.
     #[inline]
-    pub unsafe fn atom(&mut self, ctx: *mut qjs::JSContext, text: &[u8]) -> qjs::JSAtom {
+    pub unsafe fn atom(&mut self, ctx: *mut qjs::JSContext, text: &[u8]) -> (qjs::JSAtom, u64) {
         let kept = text.len() <= LONGEST;
-        // A long name takes the first slot's place, and is not taken for what was there: the length tells.
-        let slot = if kept { slot(text) } else { 0 };
+        // A long name takes the first slot's place, but is never taken for one that is there.
+        let hash = hash(text);
+        let slot = if kept {
+            (hash >> 54) as usize % SLOTS
+        } else {
+            0
+        };
         let name = &mut self.by_name[slot];
         if kept
             && usize::from(name.len) == text.len()
             && name.atom != 0
             && name.text[..text.len()] == *text
         {
-            return name.atom;
+            return (name.atom, hash);
         }
         if name.atom != 0 {
             self.retired.push(name.atom);
@@ -84,7 +89,7 @@ impl Names {
         } else {
             name.len = u8::MAX;
         }
-        name.atom
+        (name.atom, hash)
     }
 
     /// Frees atoms that lost their place; those that [`Names::atom`] gave out may be gone.

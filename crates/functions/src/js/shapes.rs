@@ -26,9 +26,10 @@ impl Prefix {
         }
     }
 
+    /// Takes the hash of one more name.
     #[inline]
-    pub fn push(&mut self, atom: qjs::JSAtom) {
-        self.hash = (self.hash ^ u64::from(atom)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    pub fn push(&mut self, name: u64) {
+        self.hash = (self.hash ^ name).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.hash ^= self.hash >> 29;
         self.members += 1;
     }

@@ -36,7 +36,7 @@ fn map_all(mapper: &mut ThreadMapper, from: usize, to: usize) {
             format!(
                 r#"{{"a":[1,{{"b":"c{number}"}}],"n":{number}.5,"s":"é\n","k{number}":{{"z{number}":null}}}}"#
             ),
-            format!(r#"{{"a":[1,[2,{{"b":"#),
+            r#"{"a":[1,[2,{"b":"#.to_owned(),
             format!(r#"{{"a":{{"b":["x",{number},{{"c":nope}}]}}}}"#),
             format!("{{\"a\":{}1", "[{\"a\":".repeat(600)),
         ];
