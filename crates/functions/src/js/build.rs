@@ -1,10 +1,14 @@
 //! JavaScript values made straight from JSON text, without JavaScript's own parser.
 
+use std::ptr::NonNull;
+
 use memchr::memchr2;
 use rquickjs_sys as qjs;
 
-use super::names::Names;
-use super::shapes::{Prefix, Shapes};
+use super::context::State;
+use super::lazy::{self, Text};
+use super::shapes::Prefix;
+use super::skip::{string_end, value_end};
 
 /// Deepest nesting that is built, and written.
 pub(super) const MAX_DEPTH: usize = 1000;
@@ -20,87 +24,119 @@ pub(super) enum BuildError {
     Exception,
 }
 
-/// What was built.
-pub(super) struct Built {
-    /// Owned by the caller.
-    pub value: qjs::JSValue,
-    /// The text is what `JSON.stringify` would write, and no array is in it: a frozen value of it stays equal to the text.
-    pub verbatim: bool,
-}
-
 /// Builds values in one context.
 pub(super) struct Builder<'a> {
     pub ctx: *mut qjs::JSContext,
-    pub names: &'a mut Names,
-    /// Elements of arrays that are not complete; owned values.
-    pub elements: &'a mut Vec<qjs::JSValue>,
-    pub shapes: &'a mut Shapes,
-    /// Names of members of objects that are not complete. The table of names keeps them alive while building.
-    pub members: &'a mut Vec<qjs::JSAtom>,
-    /// Text of a string with escapes.
-    pub scratch: &'a mut Vec<u8>,
-    /// Whether objects cannot be changed and arrays cannot grow, as CouchDB gives documents to map functions.
-    pub frozen: bool,
+    pub state: &'a mut State,
+    /// The text of which values are made, when they are a document's: objects are then made as they are looked at, and arrays
+    /// cannot grow, as CouchDB gives documents to map functions.
+    pub document: Option<NonNull<Text>>,
 }
 
-struct Reader<'a, 'b> {
+/// Reads a JSON text.
+pub(super) struct Reader<'a, 'b> {
     to: &'b mut Builder<'a>,
     json: &'b [u8],
-    at: usize,
+    pub at: usize,
     depth: usize,
-    verbatim: bool,
     /// Whether the last string that was read has lone surrogates.
     lone: bool,
+    /// The array index that the last name that was read is; [`NO_INDEX`] for others.
+    pub index: u32,
+}
+
+/// No array index, by JavaScript's definition.
+pub(super) const NO_INDEX: u32 = u32::MAX;
+
+/// The array index that a name is.
+fn array_index(name: &[u8]) -> u32 {
+    let canonical = match name {
+        [b'0'] => true,
+        [b'1'..=b'9', rest @ ..] => rest.len() < 10 && rest.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    let text = str::from_utf8(name).ok().filter(|_| canonical);
+    text.and_then(|text| text.parse().ok()).unwrap_or(NO_INDEX)
 }
 
 /// Where a string's text without escapes is.
 #[derive(Clone, Copy)]
-enum Text {
+enum Unescaped {
     Json(usize, usize),
     Scratch,
 }
 
 impl Builder<'_> {
-    /// The value of a JSON text.
+    /// The value of the JSON text that begins at `start` and ends with `json`; it is owned by the caller.
     ///
     /// # Safety
-    /// `ctx` is a live context of the runtime that `names` is for, entered by this thread.
-    pub unsafe fn build(&mut self, json: &[u8]) -> Result<Built, BuildError> {
-        let mut reader = Reader {
-            to: self,
-            json,
-            at: 0,
-            depth: 0,
-            verbatim: true,
-            lone: false,
-        };
+    /// `ctx` is a live context entered by this thread, `state` is its own. The document's text has `json` at its beginning.
+    pub unsafe fn build(&mut self, json: &[u8], start: usize) -> Result<qjs::JSValue, BuildError> {
+        let mut reader = Reader::new(self, json, start);
         // SAFETY: by the caller, as for all `unsafe` of the reader.
         let value = unsafe { reader.value() };
         let rest = reader.skip_space();
-        let verbatim = reader.verbatim;
-        self.members.clear();
-        // SAFETY: by the caller; no name that was given out is used any more.
-        unsafe { self.names.settle(self.ctx) };
-        let value = value?;
-        if rest.is_some() {
-            // SAFETY: the value is owned here.
-            unsafe { qjs::JS_FreeValue(self.ctx, value) };
-            return Err(BuildError::Syntax);
+        self.state.members.clear();
+        // SAFETY: by the caller; no name that was given out is used any more. The value is owned here.
+        unsafe {
+            self.state.names.settle(self.ctx);
+            let value = value?;
+            if rest.is_some() {
+                qjs::JS_FreeValue(self.ctx, value);
+                return Err(BuildError::Syntax);
+            }
+            Ok(value)
         }
-        Ok(Built { value, verbatim })
     }
 }
 
-impl<'b> Reader<'_, 'b> {
+impl<'a, 'b> Reader<'a, 'b> {
+    pub fn new(to: &'b mut Builder<'a>, json: &'b [u8], at: usize) -> Reader<'a, 'b> {
+        Reader {
+            to,
+            json,
+            at,
+            depth: 0,
+            lone: false,
+            index: NO_INDEX,
+        }
+    }
+
+    /// The next member of an object whose text ends with `json`: its name, which lives until names are settled, and where its
+    /// value is. The opening brace is taken with the `first` one.
+    ///
+    /// # Safety
+    /// As for [`Builder::build`].
+    pub unsafe fn member(
+        &mut self,
+        first: bool,
+    ) -> Result<Option<(qjs::JSAtom, usize, usize)>, BuildError> {
+        let before = self.skip_space();
+        match before {
+            Some(b'{') if first => {
+                self.at += 1;
+                if self.skip_space() == Some(b'}') {
+                    return Ok(None);
+                }
+            }
+            Some(b',') if !first => self.at += 1,
+            Some(b'}') if !first => return Ok(None),
+            _ => return Err(BuildError::Syntax),
+        }
+        // SAFETY: by the caller.
+        let (atom, _) = unsafe { self.name() }?;
+        self.skip_space();
+        let start = self.at;
+        self.at = value_end(self.json, start).ok_or(BuildError::Syntax)?;
+        Ok(Some((atom, start, self.at)))
+    }
+
     /// The next byte that is not white space, not taken.
     #[inline]
     fn skip_space(&mut self) -> Option<u8> {
         loop {
             match self.json.get(self.at) {
-                Some(b' ' | b'\t' | b'\n' | b'\r') => {
-                    self.verbatim = false;
-                    self.at += 1;
-                }
+                Some(b' ' | b'\t' | b'\n' | b'\r') => self.at += 1,
                 other => return other.copied(),
             }
         }
@@ -122,6 +158,10 @@ impl<'b> Reader<'_, 'b> {
                 // SAFETY: see `build`.
                 unsafe { self.string() }
             }
+            b'{' if self.to.document.is_some() => {
+                // SAFETY: see `build`.
+                unsafe { self.later() }
+            }
             b'{' => {
                 self.at += 1;
                 // SAFETY: see `build`.
@@ -129,7 +169,6 @@ impl<'b> Reader<'_, 'b> {
             }
             b'[' => {
                 self.at += 1;
-                self.verbatim = false;
                 // SAFETY: see `build`.
                 unsafe { self.nested(Self::array) }
             }
@@ -164,17 +203,21 @@ impl<'b> Reader<'_, 'b> {
         value
     }
 
+    /// An object that is made of its part of the text when it is looked at.
+    unsafe fn later(&mut self) -> Result<qjs::JSValue, BuildError> {
+        let document = self.to.document.ok_or(BuildError::Syntax)?;
+        let start = self.at;
+        self.at = value_end(self.json, start).ok_or(BuildError::Syntax)?;
+        // SAFETY: see `build`.
+        Self::checked(unsafe { lazy::object(self.to.ctx, document, start, self.at) })
+    }
+
     unsafe fn object(&mut self) -> Result<qjs::JSValue, BuildError> {
         // SAFETY: the object is owned by this function until it is answered, and freed when a member fails.
         unsafe {
             let object = Self::checked(qjs::JS_NewObject(self.to.ctx))?;
             match self.members(object) {
-                Ok(()) => {
-                    if self.to.frozen {
-                        qjs::JS_PreventExtensions(self.to.ctx, object);
-                    }
-                    Ok(object)
-                }
+                Ok(()) => Ok(object),
                 Err(error) => {
                     qjs::JS_FreeValue(self.to.ctx, object);
                     Err(error)
@@ -184,17 +227,13 @@ impl<'b> Reader<'_, 'b> {
     }
 
     unsafe fn members(&mut self, object: qjs::JSValue) -> Result<(), BuildError> {
-        let flags = if self.to.frozen {
-            qjs::JS_PROP_ENUMERABLE
-        } else {
-            qjs::JS_PROP_C_W_E
-        };
+        let flags = qjs::JS_PROP_C_W_E;
         if self.skip_space() == Some(b'}') {
             self.at += 1;
             return Ok(());
         }
-        let mut prefix = Prefix::new(flags);
-        let first = self.to.members.len();
+        let mut prefix = Prefix::new();
+        let first = self.to.state.members.len();
         loop {
             // SAFETY: see `build`.
             let (atom, hash) = unsafe { self.name() }?;
@@ -206,17 +245,17 @@ impl<'b> Reader<'_, 'b> {
                     return Err(BuildError::Exception);
                 }
                 prefix.push(hash);
-                self.to.members.push(atom);
-                if self.to.shapes.is_wanted(prefix) {
-                    let names = &self.to.members[first..];
-                    self.to.shapes.keep(ctx, names, flags);
+                self.to.state.members.push(atom);
+                if self.to.state.shapes.is_wanted(prefix) {
+                    let names = &self.to.state.members[first..];
+                    self.to.state.shapes.keep(ctx, names);
                 }
             }
             match self.skip_space() {
                 Some(b',') => self.at += 1,
                 Some(b'}') => {
                     self.at += 1;
-                    self.to.members.truncate(first);
+                    self.to.state.members.truncate(first);
                     return Ok(());
                 }
                 _ => return Err(BuildError::Syntax),
@@ -232,15 +271,12 @@ impl<'b> Reader<'_, 'b> {
         }
         self.at += 1;
         let text = match self.text()? {
-            Text::Json(from, to) => &self.json[from..to],
-            Text::Scratch => self.to.scratch,
+            Unescaped::Json(from, to) => &self.json[from..to],
+            Unescaped::Scratch => &self.to.state.scratch,
         };
-        // JavaScript puts members whose names are numbers first.
-        if text.first().is_some_and(u8::is_ascii_digit) {
-            self.verbatim = false;
-        }
+        self.index = array_index(text);
         // SAFETY: see `build`.
-        let (atom, hash) = unsafe { self.to.names.atom(self.to.ctx, text) };
+        let (atom, hash) = unsafe { self.to.state.names.atom(self.to.ctx, text) };
         if atom == 0 {
             return Err(BuildError::Exception);
         }
@@ -252,25 +288,27 @@ impl<'b> Reader<'_, 'b> {
     }
 
     unsafe fn array(&mut self) -> Result<qjs::JSValue, BuildError> {
-        let start = self.to.elements.len();
+        let start = self.to.state.elements.len();
         // SAFETY: see `build`.
         let read = unsafe { self.elements() };
         // SAFETY: the elements from `start` are ours. `JS_NewArrayFrom` takes them over, also when it fails, so they are
         // dropped from the list without being freed.
         unsafe {
             if let Err(error) = read {
-                for value in self.to.elements.drain(start..) {
+                for value in self.to.state.elements.drain(start..) {
                     qjs::JS_FreeValue(self.to.ctx, value);
                 }
                 return Err(error);
             }
-            let elements = &self.to.elements[start..];
+            let elements = &self.to.state.elements[start..];
             let count = i32::try_from(elements.len()).map_err(|_| BuildError::Depth)?;
             let array = qjs::JS_NewArrayFrom(self.to.ctx, count, elements.as_ptr());
-            self.to.elements.truncate(start);
+            self.to.state.elements.truncate(start);
             let array = Self::checked(array)?;
-            if self.to.frozen {
+            if let Some(document) = self.to.document {
                 qjs::JS_PreventExtensions(self.to.ctx, array);
+                let exposed = &document.as_ref().exposed;
+                exposed.set(exposed.get() || count > 0);
             }
             Ok(array)
         }
@@ -284,7 +322,7 @@ impl<'b> Reader<'_, 'b> {
         loop {
             // SAFETY: see `build`.
             let value = unsafe { self.value() }?;
-            self.to.elements.push(value);
+            self.to.state.elements.push(value);
             match self.skip_space() {
                 Some(b',') => self.at += 1,
                 Some(b']') => {
@@ -321,7 +359,6 @@ impl<'b> Reader<'_, 'b> {
                 Err(_) => qjs::JS_NewFloat64(integer as f64),
             });
         }
-        self.verbatim = false;
         while let Some(b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-') = self.json.get(at) {
             at += 1;
         }
@@ -336,8 +373,8 @@ impl<'b> Reader<'_, 'b> {
     unsafe fn string(&mut self) -> Result<qjs::JSValue, BuildError> {
         let ctx = self.to.ctx;
         let text = match self.text()? {
-            Text::Json(from, to) => &self.json[from..to],
-            Text::Scratch => self.to.scratch,
+            Unescaped::Json(from, to) => &self.json[from..to],
+            Unescaped::Scratch => &self.to.state.scratch,
         };
         // SAFETY: the text is live during the call.
         unsafe {
@@ -352,61 +389,45 @@ impl<'b> Reader<'_, 'b> {
 
     /// A string's text without escapes, up to and with its closing quote. Lone surrogates come as three bytes each.
     #[inline]
-    fn text(&mut self) -> Result<Text, BuildError> {
+    fn text(&mut self) -> Result<Unescaped, BuildError> {
         let start = self.at;
-        let near = self.json.len().min(start + 24);
-        let mut at = start;
-        while at < near && self.json[at] != b'"' && self.json[at] != b'\\' {
-            at += 1;
+        let (end, escapes) = string_end(self.json, start).ok_or(BuildError::Syntax)?;
+        if escapes {
+            return self.escaped();
         }
-        if at == near {
-            at += memchr2(b'"', b'\\', &self.json[at..]).ok_or(BuildError::Syntax)?;
-        }
-        if self.json[at] == b'"' {
-            self.at = at + 1;
-            self.lone = false;
-            return Ok(Text::Json(start, at));
-        }
-        self.at = at;
-        self.escaped(start)
+        self.at = end + 1;
+        self.lone = false;
+        Ok(Unescaped::Json(start, end))
     }
 
     #[cold]
-    fn escaped(&mut self, start: usize) -> Result<Text, BuildError> {
+    fn escaped(&mut self) -> Result<Unescaped, BuildError> {
         self.lone = false;
-        self.to.scratch.clear();
-        self.to
-            .scratch
-            .extend_from_slice(&self.json[start..self.at]);
+        self.to.state.scratch.clear();
         loop {
             let rest = &self.json[self.at..];
             let plain = memchr2(b'"', b'\\', rest).ok_or(BuildError::Syntax)?;
-            self.to.scratch.extend_from_slice(&rest[..plain]);
+            self.to.state.scratch.extend_from_slice(&rest[..plain]);
             self.at += plain + 1;
             if rest[plain] == b'"' {
-                return Ok(Text::Scratch);
+                return Ok(Unescaped::Scratch);
             }
             let escape = *self.json.get(self.at).ok_or(BuildError::Syntax)?;
             self.at += 1;
             let byte = match escape {
-                b'"' | b'\\' => escape,
+                b'"' | b'\\' | b'/' => escape,
                 b'b' => 8,
                 b'f' => 12,
                 b'n' => b'\n',
                 b'r' => b'\r',
                 b't' => b'\t',
-                b'/' => {
-                    self.verbatim = false;
-                    b'/'
-                }
                 b'u' => {
-                    self.verbatim = false;
                     self.unicode()?;
                     continue;
                 }
                 _ => return Err(BuildError::Syntax),
             };
-            self.to.scratch.push(byte);
+            self.to.state.scratch.push(byte);
         }
     }
 
@@ -436,11 +457,11 @@ impl<'b> Reader<'_, 'b> {
             Some(character) => {
                 let mut utf8 = [0; 4];
                 let utf8 = character.encode_utf8(&mut utf8);
-                self.to.scratch.extend_from_slice(utf8.as_bytes());
+                self.to.state.scratch.extend_from_slice(utf8.as_bytes());
             }
             None => {
                 self.lone = true;
-                self.to.scratch.extend_from_slice(&[
+                self.to.state.scratch.extend_from_slice(&[
                     0xe0 | (code >> 12) as u8,
                     0x80 | (code >> 6 & 0x3f) as u8,
                     0x80 | (code & 0x3f) as u8,

@@ -5,8 +5,9 @@ use std::ptr::NonNull;
 
 use rquickjs_sys as qjs;
 
-use super::build::{BuildError, Builder, Built};
+use super::build::{BuildError, Builder};
 use super::host;
+use super::lazy::{self, Text};
 use super::names::Names;
 use super::runtime::{Control, Limit, Runtime};
 use super::shapes::Shapes;
@@ -35,19 +36,30 @@ pub(super) enum Prelude {
     List,
 }
 
+/// What building and writing values keep between values.
+pub(super) struct State {
+    pub names: Names,
+    pub shapes: Shapes,
+    /// Names of members of objects that are not complete. The table of names keeps them alive while building.
+    pub members: Vec<qjs::JSAtom>,
+    /// Elements of arrays that are not complete; owned values.
+    pub elements: Vec<qjs::JSValue>,
+    /// Text of a string with escapes.
+    pub scratch: Vec<u8>,
+}
+
 /// A context of a [`Runtime`], which outlives it. A context that is dropped without [`Context::close`] is freed with its runtime.
 pub(super) struct Context {
     raw: NonNull<qjs::JSContext>,
     control: NonNull<Control>,
     api: Api,
-    names: Names,
-    shapes: Shapes,
-    members: Vec<qjs::JSAtom>,
-    elements: Vec<qjs::JSValue>,
-    scratch: Vec<u8>,
+    /// Boxed, and reached through the context by what QuickJS calls: so no reference to it is held while QuickJS may call.
+    state: NonNull<State>,
     to_json: qjs::JSAtom,
     class_object: qjs::JSClassID,
     class_array: qjs::JSClassID,
+    /// `Object.prototype`, owned.
+    object_prototype: qjs::JSValue,
 }
 
 // SAFETY: a context is only used together with its runtime, by the thread that has both; see `Runtime`.
@@ -98,6 +110,19 @@ impl Context {
             if to_json == 0 || qjs::JS_IsException(object) || qjs::JS_IsException(array) {
                 return Err(out_of_memory());
             }
+            // Documents' objects have the prototype of plain objects; `JS_SetClassProto` takes a reference over.
+            let object_prototype = qjs::JS_GetClassProto(ctx, class_object);
+            let class_lazy = runtime.control().lazy_class.get();
+            let again = qjs::JS_DupValue(ctx, object_prototype);
+            qjs::JS_SetClassProto(ctx, class_lazy, again);
+            let state = NonNull::from(Box::leak(Box::new(State {
+                names: Names::new(),
+                shapes: Shapes::new(),
+                members: Vec::new(),
+                elements: Vec::new(),
+                scratch: Vec::new(),
+            })));
+            qjs::JS_SetContextOpaque(ctx, state.as_ptr().cast());
             let undefined = qjs::JS_UNDEFINED;
             let mut context = Context {
                 raw,
@@ -110,14 +135,11 @@ impl Context {
                     call: undefined,
                     list: undefined,
                 },
-                names: Names::new(),
-                shapes: Shapes::new(),
-                members: Vec::new(),
-                elements: Vec::new(),
-                scratch: Vec::new(),
+                state,
                 to_json,
                 class_object,
                 class_array,
+                object_prototype,
             };
             context.load_prelude()?;
             Ok(context)
@@ -156,8 +178,9 @@ impl Context {
             for function in functions {
                 qjs::JS_FreeValue(ctx, function);
             }
-            self.names.clear(ctx);
-            self.shapes.clear(ctx);
+            self.state.as_mut().names.clear(ctx);
+            self.state.as_mut().shapes.clear(ctx);
+            qjs::JS_FreeValue(ctx, self.object_prototype);
             qjs::JS_FreeAtom(ctx, self.to_json);
             qjs::JS_FreeContext(ctx);
         }
@@ -250,26 +273,39 @@ impl Context {
         self.own(unsafe { qjs::JS_NewArrayFrom(self.ctx(), count, values.as_ptr()) })
     }
 
-    /// Builds the value of a JSON text, a frozen one for map functions.
-    pub fn build(&mut self, json: &[u8], frozen: bool) -> Result<Built, BuildError> {
-        let mut builder = Builder {
-            ctx: self.raw.as_ptr(),
-            names: &mut self.names,
-            elements: &mut self.elements,
-            shapes: &mut self.shapes,
-            members: &mut self.members,
-            scratch: &mut self.scratch,
-            frozen,
-        };
-        // SAFETY: the context is live, entered by this thread, and has these names.
-        unsafe { builder.build(json) }
+    /// A document as map functions see it.
+    pub fn document(&mut self, json: &[u8]) -> Result<Value, BuildError> {
+        if u32::try_from(json.len()).is_err() {
+            return Err(BuildError::Depth);
+        }
+        let ctx = self.ctx();
+        // SAFETY: the context is live and entered by this thread. The object keeps the text alive, of which our reference is
+        // given back.
+        unsafe {
+            let text = Text::new(ctx, json).ok_or(BuildError::Exception)?;
+            let raw = lazy::object(ctx, text, 0, json.len());
+            Text::release(qjs::JS_GetRuntime(ctx), text);
+            if qjs::JS_IsException(raw) {
+                return Err(BuildError::Exception);
+            }
+            Ok(Value { ctx, raw })
+        }
     }
 
-    /// Builds a value that its owner frees.
+    /// The value of a JSON text.
     pub fn value(&mut self, json: &[u8]) -> Result<Value, Error> {
-        let built = self.build(json, false);
-        let built = built.map_err(|error| self.build_error(error))?;
-        self.own(built.value)
+        let ctx = self.ctx();
+        // SAFETY: the context is live, entered by this thread, and has this state. Building calls no JavaScript, and so nothing
+        // that looks for the state.
+        let built = unsafe {
+            let mut builder = Builder {
+                ctx,
+                state: self.state.as_mut(),
+                document: None,
+            };
+            builder.build(json, 0)
+        };
+        self.own(built.map_err(|error| self.build_error(error))?)
     }
 
     pub fn build_error(&self, error: BuildError) -> Error {
@@ -295,29 +331,16 @@ impl Context {
             ctx: self.raw.as_ptr(),
             // SAFETY: as in `control`.
             control: unsafe { self.control.as_ref() },
-            names: &mut self.names,
+            state: self.state,
             out,
             end,
             to_json: self.to_json,
             class_object: self.class_object,
             class_array: self.class_array,
+            object_prototype: self.object_prototype,
         };
         // SAFETY: the context is live and entered by this thread, and the value is one of its.
         unsafe { writer.write(value) }
-    }
-
-    /// Whether an object has, or inherits, a `toJSON`.
-    pub fn has_to_json(&self, object: qjs::JSValue) -> Result<bool, Failed> {
-        // SAFETY: the object is a live value of this context, the value read is freed once.
-        unsafe {
-            let to_json = qjs::JS_GetProperty(self.ctx(), object, self.to_json);
-            if qjs::JS_IsException(to_json) {
-                return Err(Failed);
-            }
-            let is = qjs::JS_IsFunction(self.ctx(), to_json);
-            qjs::JS_FreeValue(self.ctx(), to_json);
-            Ok(is)
-        }
     }
 
     /// A value's JSON text.
@@ -367,14 +390,38 @@ impl Context {
     }
 }
 
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: it was leaked from a box by `new`. Nothing runs in the context any more.
+        drop(unsafe { Box::from_raw(self.state.as_ptr()) });
+    }
+}
+
+/// The state of a context that is not closed.
+///
+/// # Safety
+/// `ctx` is a live context of a [`Context`]. The caller must not use a reference to it while QuickJS may call.
+pub(super) unsafe fn state(ctx: *mut qjs::JSContext) -> *mut State {
+    // SAFETY: by the caller.
+    unsafe { qjs::JS_GetContextOpaque(ctx).cast() }
+}
+
 /// The `Control` of a context's runtime.
 ///
 /// # Safety
 /// `ctx` is a live context of a [`Runtime`]; the answer lives as long as that.
 pub(super) unsafe fn control<'a>(ctx: *mut qjs::JSContext) -> &'a Control {
+    // SAFETY: by the caller.
+    unsafe { control_of(qjs::JS_GetRuntime(ctx)) }
+}
+
+/// The `Control` of a runtime.
+///
+/// # Safety
+/// `runtime` is that of a live [`Runtime`]; the answer lives as long as that.
+pub(super) unsafe fn control_of<'a>(runtime: *mut qjs::JSRuntime) -> &'a Control {
     // SAFETY: by the caller: each runtime is made with its `Control` as its opaque pointer.
     unsafe {
-        let runtime = qjs::JS_GetRuntime(ctx);
         let control: *mut c_void = qjs::JS_GetRuntimeOpaque(runtime);
         &*control.cast::<Control>()
     }

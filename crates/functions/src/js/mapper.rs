@@ -3,8 +3,8 @@
 use rquickjs_sys as qjs;
 
 use super::Options;
-use super::build::{BuildError, Built};
-use super::context::Context;
+use super::build::BuildError;
+use super::context::{Context, Value};
 use super::runtime::{Limit, Runtime};
 use super::thrown;
 use super::write::Failed;
@@ -150,32 +150,27 @@ struct Pass<'a> {
 
 impl Pass<'_> {
     fn run(&mut self, out: &mut Emits) -> Result<(), Error> {
-        let built = match self.context.build(self.text, true) {
-            Ok(built) => built,
+        let document = match self.context.document(self.text) {
+            Ok(document) => document,
             Err(error) => return self.unbuilt(error),
         };
-        let mut result = Ok(());
-        for (view, &function) in self.functions.iter().enumerate() {
-            result = self.call(view, function, &built, out);
-            if result.is_err() {
-                break;
-            }
+        let functions = self.functions.iter().enumerate();
+        for (view, &function) in functions {
+            self.call(view, function, &document, out)?;
         }
-        // SAFETY: `build` gave it to us, and this is the only place that frees it.
-        unsafe { qjs::JS_FreeValue(self.context.ctx(), built.value) };
-        result
+        Ok(())
     }
 
     fn call(
         &mut self,
         view: usize,
         function: qjs::JSValue,
-        built: &Built,
+        document: &Value,
         out: &mut Emits,
     ) -> Result<(), Error> {
         let control = self.context.control();
         control.emitting.set(true);
-        let answer = self.context.call_raw(function, &[built.value]);
+        let answer = self.context.call_raw(function, &[document.raw()]);
         // SAFETY: the answer is owned here, and freed once.
         let threw = unsafe {
             qjs::JS_FreeValue(self.context.ctx(), answer);
@@ -190,7 +185,7 @@ impl Pass<'_> {
         let written = if threw || control.over().is_some() {
             Err(Failed)
         } else {
-            self.write(view, &emitted, built, out)
+            self.write(view, &emitted, out)
         };
         // SAFETY: `emit` put an owned reference of each in the list.
         unsafe {
@@ -214,12 +209,11 @@ impl Pass<'_> {
         &mut self,
         view: usize,
         emitted: &[(qjs::JSValue, qjs::JSValue)],
-        built: &Built,
         out: &mut Emits,
     ) -> Result<(), Failed> {
         for &(key, value) in emitted {
-            let key = self.write_value(key, built, &mut out.bytes)?;
-            let value = self.write_value(value, built, &mut out.bytes)?;
+            let key = self.write_value(key, &mut out.bytes)?;
+            let value = self.write_value(value, &mut out.bytes)?;
             out.rows.push(Emit {
                 doc: self.index,
                 view: view as u32,
@@ -233,22 +227,10 @@ impl Pass<'_> {
     fn write_value(
         &mut self,
         value: qjs::JSValue,
-        built: &Built,
         out: &mut Vec<u8>,
     ) -> Result<(u32, u32), Failed> {
         let start = out.len();
-        // SAFETY: the tags are read before the pointers that they say are there.
-        let document = built.verbatim
-            && unsafe {
-                qjs::JS_IsObject(value)
-                    && qjs::JS_VALUE_GET_PTR(value) == qjs::JS_VALUE_GET_PTR(built.value)
-            };
-        // All of a document without arrays is frozen from the start, so its text is still its value.
-        if document && !self.context.has_to_json(value)? {
-            out.extend_from_slice(self.text);
-        } else {
-            self.context.write(value, out, self.end)?;
-        }
+        self.context.write(value, out, self.end)?;
         let end = u32::try_from(out.len())
             .ok()
             .filter(|_| out.len() <= self.end);

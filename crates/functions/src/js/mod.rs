@@ -2,8 +2,10 @@
 
 mod build;
 mod context;
+mod copy;
 mod designs;
 mod host;
+mod lazy;
 mod log;
 mod mapper;
 mod names;
@@ -12,6 +14,7 @@ mod process;
 mod reducer;
 mod runtime;
 mod shapes;
+mod skip;
 #[cfg(test)]
 mod tests;
 mod thrown;

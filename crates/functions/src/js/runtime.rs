@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rquickjs_sys as qjs;
 
 use super::Options;
+use super::lazy;
 use crate::{Error, ListIo};
 
 /// Stack that our own recursion (building and writing values) may use besides what JavaScript may use.
@@ -53,6 +54,8 @@ pub(super) struct Control {
     started: Cell<Option<Instant>>,
     /// Keys and values given to `emit` by the function that runs, as owned values.
     pub emitted: RefCell<Vec<(qjs::JSValue, qjs::JSValue)>>,
+    /// The class of documents' objects.
+    pub lazy_class: Cell<qjs::JSClassID>,
     /// Whether `emit` takes rows now.
     pub emitting: Cell<bool>,
     /// The other end of the list function that runs.
@@ -340,6 +343,7 @@ impl Runtime {
             allocations: Cell::new(0),
             started: Cell::new(None),
             emitted: RefCell::default(),
+            lazy_class: Cell::new(0),
             emitting: Cell::new(false),
             list: Cell::new(None),
             list_error: RefCell::default(),
@@ -374,6 +378,9 @@ impl Runtime {
         }
         let runtime = Runtime { raw, control };
         runtime.raise_gc_threshold();
+        let class = lazy::register(&runtime);
+        let class = class.ok_or_else(|| runtime.control().limit_error(Limit::Memory))?;
+        runtime.control().lazy_class.set(class);
         Ok(runtime)
     }
 

@@ -19,9 +19,9 @@ pub(super) struct Prefix {
 }
 
 impl Prefix {
-    pub fn new(flags: u32) -> Prefix {
+    pub fn new() -> Prefix {
         Prefix {
-            hash: u64::from(flags) | 1 << 40,
+            hash: 1 << 40,
             members: 0,
         }
     }
@@ -70,7 +70,8 @@ impl Shapes {
     /// # Safety
     /// `ctx` is a live context entered by this thread, of the runtime that all kept objects are of; the atoms are live.
     #[cold]
-    pub unsafe fn keep(&mut self, ctx: *mut qjs::JSContext, names: &[qjs::JSAtom], flags: u32) {
+    pub unsafe fn keep(&mut self, ctx: *mut qjs::JSContext, names: &[qjs::JSAtom]) {
+        let flags = qjs::JS_PROP_C_W_E;
         if self.kept.len() == KEPT_MAX {
             // SAFETY: by the caller.
             unsafe { self.clear(ctx) };

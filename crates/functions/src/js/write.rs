@@ -1,12 +1,14 @@
 //! JavaScript values written as compact JSON text: what `JSON.stringify` gives, but for lone surrogates, which become U+FFFD
 //! since they are not text, and without calling into JavaScript where no code of the user's can be involved.
 
-use std::ptr;
+use std::ptr::{self, NonNull};
 
 use rquickjs_sys as qjs;
 
 use super::build::{MAX_DEPTH, lone_surrogate};
-use super::names::Names;
+use super::context::State;
+use super::copy::{self, NotCopied};
+use super::lazy::{self, Node, Text};
 use super::runtime::{Control, Limit};
 
 /// Nothing was written: an exception is pending in the context, or a limit was hit.
@@ -17,13 +19,14 @@ pub(super) struct Failed;
 pub(super) struct Writer<'a> {
     pub ctx: *mut qjs::JSContext,
     pub control: &'a Control,
-    pub names: &'a mut Names,
+    pub state: NonNull<State>,
     pub out: &'a mut Vec<u8>,
     /// Length of `out` at which to stop.
     pub end: usize,
     pub to_json: qjs::JSAtom,
     pub class_object: qjs::JSClassID,
     pub class_array: qjs::JSClassID,
+    pub object_prototype: qjs::JSValue,
 }
 
 /// Where a value is, which `toJSON` is told.
@@ -38,7 +41,7 @@ impl Writer<'_> {
     /// Writes a value, `null` for one that JSON does not have.
     ///
     /// # Safety
-    /// `ctx` is a live context entered by this thread, `value` a live value of it; the names are its runtime's.
+    /// `ctx` is a live context entered by this thread, `value` a live value of it, `state` its own.
     pub unsafe fn write(&mut self, value: qjs::JSValue) -> Result<(), Failed> {
         // SAFETY: by the caller, as for all `unsafe` here.
         if !unsafe { self.value(value, Place::Top, 0) }? {
@@ -136,7 +139,10 @@ impl Writer<'_> {
         // SAFETY: see `write`; the values that come from QuickJS are owned here, and freed once each.
         unsafe {
             let class = qjs::JS_GetClassID(object);
-            if class != self.class_object && class != self.class_array {
+            if class == self.control.lazy_class.get() && !self.has_to_json(self.object_prototype)? {
+                return self.document(object, depth);
+            }
+            if !self.is_plain(class) {
                 if qjs::JS_IsFunction(self.ctx, object) && !self.has_to_json(object)? {
                     return Ok(false);
                 }
@@ -154,6 +160,17 @@ impl Writer<'_> {
         }
     }
 
+    /// Whether objects of a class are written by their members or elements.
+    fn is_plain(&self, class: qjs::JSClassID) -> bool {
+        [
+            self.class_object,
+            self.class_array,
+            self.control.lazy_class.get(),
+        ]
+        .contains(&class)
+    }
+
+    /// Whether an object's `toJSON` is worth to be called.
     unsafe fn has_to_json(&mut self, object: qjs::JSValue) -> Result<bool, Failed> {
         // SAFETY: as in `object`.
         unsafe {
@@ -161,7 +178,7 @@ impl Writer<'_> {
             if qjs::JS_IsException(to_json) {
                 return Err(Failed);
             }
-            let is = qjs::JS_IsFunction(self.ctx, to_json);
+            let is = qjs::JS_IsObject(to_json) && qjs::JS_IsFunction(self.ctx, to_json);
             qjs::JS_FreeValue(self.ctx, to_json);
             Ok(is)
         }
@@ -198,7 +215,7 @@ impl Writer<'_> {
             }
             let written = if qjs::JS_IsObject(answer) {
                 let class = qjs::JS_GetClassID(answer);
-                if class == self.class_object || class == self.class_array {
+                if self.is_plain(class) {
                     self.plain(answer, class, depth)
                 } else if qjs::JS_IsFunction(self.ctx, answer) {
                     Ok(false)
@@ -220,14 +237,7 @@ impl Writer<'_> {
         depth: usize,
     ) -> Result<bool, Failed> {
         if depth == MAX_DEPTH {
-            // SAFETY: the format has no arguments.
-            unsafe {
-                qjs::JS_ThrowTypeError(
-                    self.ctx,
-                    c"a value is circular or nests too deeply".as_ptr(),
-                )
-            };
-            return Err(Failed);
+            return Err(self.too_deep());
         }
         // SAFETY: as in `object`.
         unsafe {
@@ -239,6 +249,78 @@ impl Writer<'_> {
         }
         self.check_size()?;
         Ok(true)
+    }
+
+    #[cold]
+    fn too_deep(&self) -> Failed {
+        let message = c"a value is circular or nests too deeply";
+        // SAFETY: the context is live, the format has no arguments.
+        unsafe { qjs::JS_ThrowTypeError(self.ctx, message.as_ptr()) };
+        Failed
+    }
+
+    /// Writes an object of a document, from its text as far as that is known to be right.
+    unsafe fn document(&mut self, object: qjs::JSValue, depth: usize) -> Result<bool, Failed> {
+        if depth == MAX_DEPTH {
+            return Err(self.too_deep());
+        }
+        // SAFETY: as in `object`. The node lives as long as the object, and gets no new members once it is complete.
+        unsafe {
+            let class = self.control.lazy_class.get();
+            let Some(mut node) = lazy::node(object, class) else {
+                return Err(Failed);
+            };
+            let Node {
+                text, start, end, ..
+            } = *node.as_ref();
+            let json = Text::bytes(text);
+            if !text.as_ref().exposed.get() && self.copied(&json[start as usize..end as usize])? {
+                return Ok(true);
+            }
+            node.as_mut().complete(self.ctx).map_err(|_| Failed)?;
+            if node.as_ref().has_numbers() {
+                return self.plain(object, class, depth);
+            }
+            self.out.push(b'{');
+            for at in 0..node.as_ref().members().len() {
+                if at > 0 {
+                    self.out.push(b',');
+                }
+                let member = &node.as_ref().members()[at];
+                let (atom, start, end) = (member.atom, member.start, member.end);
+                let untouched = qjs::JS_IsUninitialized(member.value);
+                self.name(atom)?;
+                if untouched && self.copied(&json[start as usize..end as usize])? {
+                    continue;
+                }
+                let value = Node::value(node, self.ctx, at).map_err(|_| Failed)?;
+                self.value(value, Place::Member(atom), depth + 1)?;
+            }
+            self.out.push(b'}');
+        }
+        self.check_size()?;
+        Ok(true)
+    }
+
+    /// Copies JSON text, if it can be.
+    fn copied(&mut self, json: &[u8]) -> Result<bool, Failed> {
+        match copy::copy(json, self.out) {
+            Ok(()) => self.check_size().map(|()| true),
+            Err(NotCopied::Unusual) => Ok(false),
+            Err(NotCopied::Depth) => Err(self.too_deep()),
+        }
+    }
+
+    /// Writes a member's name and its colon.
+    unsafe fn name(&mut self, atom: qjs::JSAtom) -> Result<(), Failed> {
+        let ctx = self.ctx;
+        // SAFETY: as in `object`; no JavaScript is called while the state is borrowed.
+        unsafe {
+            let names = &mut self.state.as_mut().names;
+            let name = names.json(ctx, atom, |json| member_name(ctx, atom, json));
+            self.out.extend_from_slice(name.ok_or(Failed)?);
+        }
+        Ok(())
     }
 
     unsafe fn array(&mut self, array: qjs::JSValue, depth: usize) -> Result<(), Failed> {
@@ -330,16 +412,9 @@ impl Writer<'_> {
             if before > start {
                 self.out.push(b',');
             }
-            let ctx = self.ctx;
-            let name = self
-                .names
-                .json(ctx, atom, |json| member_name(ctx, atom, json));
-            let written = match name {
-                Some(name) => {
-                    self.out.extend_from_slice(name);
-                    self.value(value, Place::Member(atom), depth)
-                }
-                None => Err(Failed),
+            let written = match self.name(atom) {
+                Ok(()) => self.value(value, Place::Member(atom), depth),
+                Err(failed) => Err(failed),
             };
             qjs::JS_FreeValue(self.ctx, value);
             if !written? {
