@@ -32,8 +32,9 @@ impl ExternalMapper {
     }
 
     fn lease(&self) -> Result<Lease, Error> {
-        let rank = |taught: &Taught| {
-            if matches!(taught, Taught::Maps(group) if is_same(group, &self.group) { 2 } else { 0 })
+        let rank = |taught: &Taught| match taught {
+            Taught::Maps(group) if is_same(group, &self.group) => 2,
+            _ => 0,
         };
         prepare(&self.pool, &self.language, rank, |process| {
             add_lib(process, self.group.lib.as_deref())?;

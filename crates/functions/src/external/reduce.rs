@@ -34,8 +34,9 @@ impl ExternalReducer {
     }
 
     fn run(&self, command: &[u8]) -> Result<Vec<u8>, Error> {
-        let rank = |taught: &Taught| {
-            if matches!(taught, Taught::Reduce(function) if *function == self.function) { 2 } else { 0 }
+        let rank = |taught: &Taught| match taught {
+            Taught::Reduce(function) if *function == self.function => 2,
+            _ => 0,
         };
         let mut lease = prepare(&self.pool, &self.language, rank, |process| {
             add_lib(process, self.function.lib.as_deref())?;
