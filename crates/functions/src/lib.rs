@@ -6,6 +6,7 @@
 
 mod error;
 pub mod external;
+pub mod prelude;
 
 pub use error::Error;
 

@@ -46,40 +46,53 @@ const ERLANG_START: &str = "[Dir] = init:get_plain_arguments(), \
     end, \
     Load(\"couch_util\"), (Load(\"settee_query_server\")):main().";
 
-const BUILTINS: &[Builtin] = &[Builtin {
-    name: "erlang",
-    languages: &["erlang"],
-    runs_on: "erl",
-    files: &[
-        (
-            "settee_query_server.erl",
-            include_str!("../../erlang/settee_query_server.erl"),
-        ),
-        (
-            "couch_util.erl",
-            include_str!("../../erlang/couch_util.erl"),
-        ),
-    ],
-    // One scheduler that does not spin: a query server does one thing at a time, and there may be many.
-    arguments: &[
-        "+S",
-        "1:1",
-        "+SDcpu",
-        "1:1",
-        "+SDio",
-        "1",
-        "+sbwt",
-        "none",
-        "-noinput",
-        "-boot",
-        "no_dot_erlang",
-        "-eval",
-        ERLANG_START,
-        "-extra",
-        "{dir}",
-    ],
-    environment: &[("ERL_CRASH_DUMP_SECONDS", "0")],
-}];
+const BUILTINS: &[Builtin] = &[
+    Builtin {
+        name: "erlang",
+        languages: &["erlang"],
+        runs_on: "erl",
+        files: &[
+            (
+                "settee_query_server.erl",
+                include_str!("../../erlang/settee_query_server.erl"),
+            ),
+            (
+                "couch_util.erl",
+                include_str!("../../erlang/couch_util.erl"),
+            ),
+        ],
+        // One scheduler that does not spin: a query server does one thing at a time, and there may be many.
+        arguments: &[
+            "+S",
+            "1:1",
+            "+SDcpu",
+            "1:1",
+            "+SDio",
+            "1",
+            "+sbwt",
+            "none",
+            "-noinput",
+            "-boot",
+            "no_dot_erlang",
+            "-eval",
+            ERLANG_START,
+            "-extra",
+            "{dir}",
+        ],
+        environment: &[("ERL_CRASH_DUMP_SECONDS", "0")],
+    },
+    Builtin {
+        name: "node",
+        languages: &["node", "nodejs"],
+        runs_on: "node",
+        files: &[
+            ("node-server.js", crate::prelude::NODE_SERVER),
+            ("prelude.js", crate::prelude::PRELUDE),
+        ],
+        arguments: &["{dir}/node-server.js"],
+        environment: &[],
+    },
+];
 
 /// The command line of the server for `language` that comes with Settee, for [`Settings::commands`](super::Settings::commands);
 /// `None` when there is none, or the program that it runs on is not installed.

@@ -158,10 +158,7 @@ fn prepare(
             process.is_spent = true;
             continue;
         }
-        if known > 0 {
-            return Ok(lease);
-        }
-        if process.taught != Taught::Nothing
+        if (process.is_suspect || (known == 0 && process.taught != Taught::Nothing))
             && let Err(error) = process.reset()
         {
             // One that somebody else left in a bad state is not this caller's fault.
@@ -169,6 +166,9 @@ fn prepare(
                 return Err(error);
             }
             continue;
+        }
+        if rank(&process.taught) > 0 {
+            return Ok(lease);
         }
         process.taught = Taught::Unknown;
         if let Err(error) = teach(process) {

@@ -73,6 +73,8 @@ pub(super) struct Process {
     ended: bool,
     /// It failed in a way after which it must not be used.
     pub is_spent: bool,
+    /// It answered an error, after which some servers end themselves.
+    pub is_suspect: bool,
     pub taught: Taught,
     /// How many design documents it was told of: a reset takes none away.
     pub designs_taught: usize,
@@ -105,6 +107,7 @@ impl Process {
             logged: 0,
             ended: false,
             is_spent: false,
+            is_suspect: false,
             taught: Taught::Unknown,
             designs_taught: 0,
         };
@@ -160,12 +163,16 @@ impl Process {
         }
     }
 
-    /// Forgets all that the process was taught.
+    /// Makes the process forget all but design documents, which no query server forgets.
     pub fn reset(&mut self) -> Result<(), Error> {
-        self.taught = Taught::Unknown;
+        let taught = std::mem::replace(&mut self.taught, Taught::Unknown);
         let command = self.settings.reset_command();
         self.tell(&command)?;
-        self.taught = Taught::Nothing;
+        self.is_suspect = false;
+        self.taught = match taught {
+            Taught::Designs(known) => Taught::Designs(known),
+            _ => Taught::Nothing,
+        };
         Ok(())
     }
 
@@ -205,6 +212,7 @@ impl Process {
                     }
                     answer => {
                         self.is_spent |= matches!(answer, Ok(Answer::Fatal { .. }));
+                        self.is_suspect |= matches!(answer, Ok(Answer::Failed { .. }));
                         return Ok(answer);
                     }
                 }
