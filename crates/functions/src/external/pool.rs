@@ -117,30 +117,36 @@ impl Pool {
         rank: impl Fn(&Taught) -> u8,
     ) -> Result<Lease, Error> {
         loop {
-            let mut state = self.state.lock();
-            let settings = state.settings.clone();
-            if !settings.commands.contains_key(language) {
-                return Err(Error::UnknownLanguage(language.to_owned()));
-            }
-            let (name, pool) = state.language(language);
-            let turn = match pool.turn(&settings, &rank) {
-                Some(turn) => turn,
-                None => {
-                    let waiter = Arc::new(Waiter::default());
-                    pool.waiting.push_back(waiter.clone());
-                    drop(state);
-                    self.wait(&name, &waiter, &settings)?
-                }
-            };
-            // Neither may hold the lock, nor does a caller count twice.
+            let (language, turn) = self.turn(language, &rank)?;
             let mut lease = match turn {
-                Turn::Process(process) => Lease::new(self, name, *process, false),
-                Turn::Start => self.start(name)?,
+                Turn::Process(process) => Lease::new(self, language, *process, false),
+                Turn::Start => self.start(language)?,
             };
-            if lease.is_new || lease.is_well() {
+            if lease.is_new || lease.process().is_well() {
                 return Ok(lease);
             }
         }
+    }
+
+    fn turn(
+        &self,
+        language: &str,
+        rank: impl Fn(&Taught) -> u8,
+    ) -> Result<(Arc<str>, Turn), Error> {
+        let mut state = self.state.lock();
+        let settings = state.settings.clone();
+        if !settings.commands.contains_key(language) {
+            return Err(Error::UnknownLanguage(language.to_owned()));
+        }
+        let (language, pool) = state.language(language);
+        if let Some(turn) = pool.turn(&settings, rank) {
+            return Ok((language, turn));
+        }
+        let waiter = Arc::new(Waiter::default());
+        pool.waiting.push_back(waiter.clone());
+        drop(state);
+        let turn = self.wait(&language, &waiter, &settings)?;
+        Ok((language, turn))
     }
 
     fn wait(
@@ -350,10 +356,6 @@ impl Lease {
         self.process
             .as_mut()
             .expect("a lease has its process until it is dropped")
-    }
-
-    fn is_well(&mut self) -> bool {
-        self.process().is_well()
     }
 
     /// The process waits for the next command, whether or not it could do what it was asked for. One that must not be used
