@@ -5,6 +5,7 @@
 //! All calls block: the caller is a worker thread.
 
 mod error;
+pub mod external;
 pub mod js;
 pub mod prelude;
 

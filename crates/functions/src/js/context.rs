@@ -14,7 +14,6 @@ use super::shapes::Shapes;
 use super::write::{Failed, Writer};
 use crate::Error;
 
-const PRELUDE: &str = include_str!("../../js/prelude.js");
 
 /// Functions of the prelude, owned by the context that they are of.
 struct Api {
