@@ -6,10 +6,12 @@
 
 mod error;
 pub mod external;
+mod functions;
 pub mod js;
 pub mod prelude;
 
 pub use error::Error;
+pub use functions::{Functions, JAVASCRIPT};
 
 /// One document for a map function.
 #[derive(Clone, Copy, Debug)]
