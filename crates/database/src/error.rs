@@ -27,6 +27,9 @@ pub enum Error {
     BadRequest(String),
     #[error("the server is shutting down")]
     ShuttingDown,
+    /// A function of a design document failed.
+    #[error("{0}")]
+    Function(#[from] functions::Error),
 }
 
 impl From<storage::Error> for Error {

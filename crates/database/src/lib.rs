@@ -8,6 +8,7 @@ mod catalogue;
 mod changes;
 mod database;
 mod databases;
+mod design;
 mod error;
 mod events;
 mod maintenance;
@@ -18,6 +19,7 @@ mod rows;
 mod select;
 mod seq;
 mod update;
+mod validate;
 
 pub use changes::{ChangeFilter, Changes, ChangesQuery, Filter, Framing, Since, Style};
 pub use database::{Database, Info, PartitionInfo, RevsDiff, ShardRange};
@@ -26,12 +28,13 @@ pub use databases::{
 };
 pub use error::Error;
 pub use events::{DbEvent, DbEventKind};
+pub use functions::DesignDoc;
 pub use name::NAME_LENGTH_MAX;
 pub use partition::check as check_partition;
 pub use read::{Read, ReadDoc, ReadOptions, WhichRevs};
 pub use rows::{Bound, Key, Listing, Rows, RowsQuery};
 pub use storage::{PurgeInfo, StoreOptions};
-pub use update::{Durability, EditMode, Outcome, WriteTiming};
+pub use update::{Caller, Durability, EditMode, Outcome, WriteTiming};
 
 /// A long job, for `/_active_tasks`.
 #[derive(Clone, Debug)]

@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use database::{Durability, EditMode, Outcome, Read, ReadDoc, ReadOptions, WhichRevs};
+use auth::UserCtx;
+use database::{Caller, Durability, EditMode, Outcome, Read, ReadDoc, ReadOptions, WhichRevs};
 use document::{DocId, EditDoc, Rev, parse_document};
 use hyper::header::IF_MATCH;
 use serde_json::Value;
@@ -159,6 +160,7 @@ pub fn read_options(query: &Query) -> Result<ReadOptions, ApiError> {
         rev: query.get("rev").map(Rev::parse).transpose()?,
         latest: query.is_true("latest"),
         revs: query.is_true("revs"),
+        revs_max: None,
         revs_info: meta || query.is_true("revs_info"),
         conflicts: meta || query.is_true("conflicts"),
         deleted_conflicts: meta || query.is_true("deleted_conflicts"),
@@ -405,6 +407,14 @@ pub struct Written {
     timing: database::WriteTiming,
 }
 
+/// Whom `validate_doc_update` functions are told of.
+pub fn caller(user: &UserCtx) -> Caller {
+    Caller {
+        name: user.name.clone(),
+        roles: user.roles.clone(),
+    }
+}
+
 /// Writes one document.
 pub async fn write(
     app: &App,
@@ -423,7 +433,10 @@ pub async fn write(
     }
     let write_mode = WriteMode::of(req, &limits, 1, None)?;
     let deleted = doc.deleted;
-    let done = access.db.update(vec![doc], mode, write_mode.durability);
+    let caller = caller(&req.user);
+    let done = access
+        .db
+        .update_as(caller, vec![doc], mode, write_mode.durability);
     let (mut outcomes, timing) = done.await?;
     match outcomes.pop() {
         Some(Outcome::Ok { rev }) => Ok(Written {
@@ -433,7 +446,11 @@ pub async fn write(
             mode: write_mode,
             timing,
         }),
-        Some(Outcome::Refused(error, reason)) => Err(ApiError::new(400, error, reason)),
+        // A design document that is none is the client's fault; in a call of a function the same error is not.
+        Some(Outcome::Refused(error, reason)) if id.is_design() => {
+            Err(ApiError::new(400, error, reason))
+        }
+        Some(Outcome::Refused(error, reason)) => Err(crate::design::thrown(&error, &reason)),
         Some(Outcome::Conflict) | None => Err(ApiError::conflict()),
     }
 }

@@ -115,12 +115,19 @@ impl From<database::Error> for ApiError {
             E::MalformedSeq | E::BadRequest(_) => Self::bad_request(reason),
             E::Partition(error, _) => Self::new(400, error, reason),
             E::InsufficientStorage(_) => Self::new(507, "insufficient_storage", reason),
+            E::Function(e) => e.into(),
             E::ShuttingDown => Self::new(503, "service_unavailable", reason),
             E::Storage(_) => {
                 tracing::error!(error = %reason, "storage failed");
                 Self::new(500, "internal_server_error", reason)
             }
         }
+    }
+}
+
+impl From<functions::Error> for ApiError {
+    fn from(e: functions::Error) -> Self {
+        crate::design::thrown(e.name(), &e.reason())
     }
 }
 

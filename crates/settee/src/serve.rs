@@ -15,6 +15,7 @@ use tracing_appender::non_blocking::WorkerGuard;
 
 use crate::Failure;
 use crate::cli::ServeOptions;
+use crate::languages;
 
 /// Where the store is inside the data directory.
 pub const STORE: &str = "store";
@@ -193,6 +194,7 @@ fn open(options: &ServeOptions, config: &Config, data: &Path) -> Result<Arc<Data
         auto_compact: config
             .get_bool("compaction", "enable")
             .map_err(Failure::usage)?,
+        languages: languages::functions(config)?,
     };
     Databases::open(&data.join(STORE), options).map_err(Failure::new)
 }
