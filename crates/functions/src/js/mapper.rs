@@ -125,7 +125,7 @@ impl Mapper for ThreadMapper {
             }
             Ok(())
         })?;
-        // After a limit the runtime is not used again; after other errors it is.
+        // After an error, a limit above all, the runtime is not used again.
         self.compiled = Some(compiled);
         Ok(())
     }
