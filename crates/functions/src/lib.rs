@@ -6,6 +6,7 @@
 
 mod error;
 pub mod js;
+pub mod prelude;
 
 pub use error::Error;
 

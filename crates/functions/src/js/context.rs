@@ -13,8 +13,7 @@ use super::runtime::{Control, Limit, Runtime};
 use super::shapes::Shapes;
 use super::write::{Failed, Writer};
 use crate::Error;
-
-const PRELUDE: &str = include_str!("../../js/prelude.js");
+use crate::prelude::PRELUDE;
 
 /// Functions of the prelude, owned by the context that they are of.
 struct Api {
