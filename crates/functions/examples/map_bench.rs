@@ -8,6 +8,7 @@ use functions::{Doc, Emits, MapGroup};
 
 const MAP: &str = "function (doc) { if (doc.type === 'order') emit(doc.date, doc.total); }";
 const PARSE: &str = "function (doc) { var d = JSON.parse(doc.text); if (d.type === 'order') emit(d.date, d.total); }";
+const ABSENT: &str = "function (doc) { if (!doc.nothing) emit(doc.date, doc.total); }";
 const WHOLE: &str = "function (doc) { emit(doc._id, doc); }";
 
 /// A flat document of about 300 bytes.
@@ -102,13 +103,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let size = bodies.iter().map(String::len).sum::<usize>() / bodies.len();
         let (native, rows) = rate(MAP, &bodies, time)?;
         let (parsed, parsed_rows) = rate(PARSE, &quoted, time)?;
+        let (absent, _) = rate(ABSENT, &bodies, time)?;
         let (whole, _) = rate(WHOLE, &bodies, time)?;
         assert_eq!(rows, parsed_rows);
         println!(
-            "{name} ({size} bytes): native {:.1}k docs/s, JSON.parse {:.1}k, ratio {:.2}; emit of the document {:.1}k",
+            "{name} ({size} bytes): native {:.1}k docs/s, JSON.parse {:.1}k, ratio {:.2}; looking for a member that is not there {:.1}k; emit of the document {:.1}k",
             native / 1e3,
             parsed / 1e3,
             native / parsed,
+            absent / 1e3,
             whole / 1e3
         );
     }

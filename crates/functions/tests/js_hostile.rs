@@ -383,3 +383,40 @@ fn one_design_documents_globals_are_not_anothers() {
         );
     }
 }
+
+/// Memory runs out at ever other places: while a heap is made, while functions are compiled, run, and their rows written.
+#[test]
+fn memory_may_run_out_anywhere() {
+    let body = format!(
+        r#"{{"v":1,"a":[{}],"o":{{"p":[{{"q":"x"}}]}},"text":"{}"}}"#,
+        vec![r#"{"b":[1,"two",{"c":null}]}"#; 40].join(","),
+        "é".repeat(3000)
+    );
+    let maps = group(&[
+        "function(doc){emit(doc.a.map(function(x){return x.b.concat([doc.v])}),doc)}",
+        "function(doc){var o={};for(var i=0;i<500;i++)o['k'+i]=[i,{}];emit(o,Object.keys(o).join('-'))}",
+        "function(doc){kept=globalThis.kept||[];kept.push({...doc},new Date);emit(kept.length)}",
+    ]);
+    let docs = vec![("a", &*body); 12];
+    for step in 0..150 {
+        let engine = Engine::new(Options {
+            memory_bytes: (2 << 20) + step * 9001,
+            workers_max: 1,
+            ..options(Isolation::Thread)
+        });
+        for _ in 0..2 {
+            match run(&engine, &maps, &docs) {
+                Ok(rows) => assert_eq!(rows.len(), 36),
+                Err(Error::Limit { limit: MEMORY, .. }) => {}
+                Err(error) => panic!("{step}: {error:?}"),
+            }
+            let mut reducer = engine.reducer("function(k, v) { var a = []; for (var i = 0; i < 3000; i++) a.push([i, v]); return a.length }", None);
+            let values = vec![body.as_bytes(); 5 + step];
+            match reducer.rereduce(&values) {
+                Ok(answer) => assert_eq!(answer, b"3000"),
+                Err(Error::Limit { limit: MEMORY, .. }) => {}
+                Err(error) => panic!("{step}: {error:?}"),
+            }
+        }
+    }
+}

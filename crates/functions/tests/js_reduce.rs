@@ -298,7 +298,11 @@ fn list_functions_read_rows_and_write_text() {
 
 #[test]
 fn many_design_documents_keep_apart() {
-    each(|engine| {
+    for (isolation, memory_bytes) in BOTH.into_iter().zip([4 << 20, 32 << 20]) {
+        let engine = &Engine::new(Options {
+            memory_bytes,
+            ..options(isolation)
+        });
         for round in 0..2 {
             for number in 0..80 {
                 let json = format!(
@@ -319,7 +323,7 @@ fn many_design_documents_keep_apart() {
                 );
             }
         }
-    });
+    }
 }
 
 #[test]

@@ -13,6 +13,9 @@ use super::skip::{string_end, value_end};
 /// Deepest nesting that is built, and written.
 pub(super) const MAX_DEPTH: usize = 1000;
 
+/// Room for elements of arrays that is kept for the next value.
+const ELEMENTS_KEPT: usize = 1 << 16;
+
 /// Why there is no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BuildError {
@@ -77,6 +80,7 @@ impl Builder<'_> {
         let value = unsafe { reader.value() };
         let rest = reader.skip_space();
         self.state.members.clear();
+        self.state.elements.shrink_to(ELEMENTS_KEPT);
         // SAFETY: by the caller; no name that was given out is used any more. The value is owned here.
         unsafe {
             self.state.names.settle(self.ctx);

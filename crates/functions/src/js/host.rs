@@ -104,8 +104,11 @@ pub(super) fn install_emit(ctx: *mut qjs::JSContext) -> Result<(), Failed> {
     }
 }
 
-/// Ends the script: no `catch` or `finally` of it sees this exception.
-unsafe fn stop(ctx: *mut qjs::JSContext) -> qjs::JSValue {
+/// Ends the script: no `catch` or `finally` of it sees this exception. Answers the mark of an exception.
+///
+/// # Safety
+/// `ctx` is a live context entered by this thread.
+pub(super) unsafe fn stop(ctx: *mut qjs::JSContext) -> qjs::JSValue {
     // SAFETY: the context is live; `JS_Throw` takes the error over.
     unsafe {
         let error = qjs::JS_NewError(ctx);

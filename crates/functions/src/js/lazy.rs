@@ -16,10 +16,14 @@ use rquickjs_sys as qjs;
 
 use super::build::{BuildError, Builder, NO_INDEX, Reader};
 use super::context::{State, control, state};
+use super::host::stop;
 use super::runtime::Runtime;
 
 /// Members beyond which they are searched through a sorted list.
 const LINEAR_MAX: usize = 24;
+
+/// Bytes after which a look at the clock costs little.
+const LONG_SCAN: u32 = 4096;
 
 /// A document's text, shared by its objects. The bytes follow.
 pub(super) struct Text {
@@ -235,6 +239,7 @@ impl Node {
 
     /// Reads on until this name has come, or to the end.
     unsafe fn scan(&mut self, ctx: *mut qjs::JSContext, atom: qjs::JSAtom) -> Result<(), Thrown> {
+        let before = self.at;
         // SAFETY: by the caller. The state is borrowed for the time of this function, which calls no JavaScript; texts are
         // not changed.
         unsafe {
@@ -263,6 +268,11 @@ impl Node {
                 }
             }
             (*super::context::state(ctx)).names.settle(ctx);
+            // Walking down a deep document looks at the same text again and again, in few steps of JavaScript.
+            if self.at - before >= LONG_SCAN && control(ctx).must_stop() {
+                stop(ctx);
+                return Err(Thrown);
+            }
             if self.count as usize > LINEAR_MAX {
                 self.make_index(ctx)?;
             }

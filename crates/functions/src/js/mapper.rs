@@ -10,6 +10,9 @@ use super::thrown;
 use super::write::Failed;
 use crate::{Doc, Emit, Emits, Error, MapGroup, Mapper};
 
+/// Documents after which the garbage collector is told to wait, which it does not do by itself once it has run.
+const DOCS_BETWEEN: usize = 64;
+
 /// The functions of a group, compiled in a runtime of their own.
 struct Compiled {
     // First, so that nothing of it is used after the runtime.
@@ -103,9 +106,11 @@ impl Mapper for ThreadMapper {
             runtime,
             functions,
         } = &mut compiled;
-        runtime.raise_gc_threshold();
         runtime.enter(|| {
             for (index, doc) in docs.iter().enumerate() {
+                if index.is_multiple_of(DOCS_BETWEEN) {
+                    runtime.raise_gc_threshold();
+                }
                 runtime.control().start_clock();
                 whole(doc, &mut self.text);
                 let mut pass = Pass {
@@ -120,7 +125,7 @@ impl Mapper for ThreadMapper {
             }
             Ok(())
         })?;
-        // After a limit the runtime is not used again; after other errors it is.
+        // After an error, a limit above all, the runtime is not used again.
         self.compiled = Some(compiled);
         Ok(())
     }

@@ -59,7 +59,11 @@ impl Host {
         let slot = match known {
             Some(at) => self.slots.remove(at),
             None => {
-                if self.slots.len() == CONTEXTS_MAX {
+                // What idle contexts take is not there for the others' functions.
+                let memory = self.runtime.control().options.memory_bytes / 4;
+                while self.slots.len() == CONTEXTS_MAX
+                    || (!self.slots.is_empty() && self.runtime.memory_used() > memory)
+                {
                     self.slots.remove(0).close();
                 }
                 let mut context = Context::new(&self.runtime)?;
@@ -125,10 +129,9 @@ impl Pool {
             Some(host) => host,
             None => Host::new(&self.options)?,
         };
-        // The closure cannot borrow what it runs in.
-        let runtime: *const Runtime = &raw const host.runtime;
-        // SAFETY: the runtime stays where it is and alive for the call; `enter` only reads it, as does all else.
-        let result = unsafe { &*runtime }.enter(|| work(&mut host));
+        let entrance = host.runtime.entrance();
+        // SAFETY: the host is this thread's until it is given back below.
+        let result = unsafe { entrance.enter(|| work(&mut host)) };
         host.runtime.raise_gc_threshold();
         if host.runtime.control().over().is_none() {
             let mut idle = self.idle();

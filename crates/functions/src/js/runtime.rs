@@ -404,13 +404,45 @@ impl Runtime {
         unsafe { self.control.as_ref() }
     }
 
-    /// Runs `work` with the clock at zero and enough stack for what JavaScript and our own recursion may use.
+    /// Bytes that QuickJS has in use.
+    pub fn memory_used(&self) -> usize {
+        self.control().used.get()
+    }
+
+    /// The way in, which does not borrow the runtime.
+    pub fn entrance(&self) -> Entrance {
+        Entrance {
+            raw: self.raw,
+            control: self.control,
+        }
+    }
+
+    /// See [`Entrance::enter`].
     pub fn enter<T>(&self, work: impl FnOnce() -> T) -> T {
-        let stack = self.control().options.stack_bytes + OWN_STACK;
+        // SAFETY: the runtime is borrowed, and so lives on.
+        unsafe { self.entrance().enter(work) }
+    }
+}
+
+/// What it takes to enter a runtime.
+pub(super) struct Entrance {
+    raw: NonNull<qjs::JSRuntime>,
+    control: NonNull<Control>,
+}
+
+impl Entrance {
+    /// Runs `work` with the clock at zero and enough stack for what JavaScript and our own recursion may use.
+    ///
+    /// # Safety
+    /// The runtime lives until `work` is done, and is this thread's.
+    pub unsafe fn enter<T>(self, work: impl FnOnce() -> T) -> T {
+        // SAFETY: by the caller; nobody makes a `&mut` of it.
+        let control = unsafe { self.control.as_ref() };
+        let stack = control.options.stack_bytes + OWN_STACK;
         stacker::maybe_grow(stack, stack + (128 << 10), || {
-            // SAFETY: the runtime is live; this thread is the only one that uses it now.
+            // SAFETY: by the caller.
             unsafe { qjs::JS_UpdateStackTop(self.raw.as_ptr()) };
-            self.control().start_clock();
+            control.start_clock();
             work()
         })
     }
@@ -418,11 +450,6 @@ impl Runtime {
 
 #[cfg(test)]
 impl Runtime {
-    /// Bytes that QuickJS has in use.
-    pub fn memory_used(&self) -> usize {
-        self.control().used.get()
-    }
-
     pub fn collect(&self) {
         // SAFETY: the runtime is live and used by this thread only.
         unsafe { qjs::JS_RunGC(self.raw.as_ptr()) }
