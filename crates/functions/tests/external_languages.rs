@@ -106,6 +106,104 @@ fn large_integers_keep_their_digits_where_the_language_has_them() {
     }
 }
 
+/// Texts, and what Erlang makes of them and writes.
+const ERLANG_JSON: &[(&str, &str)] = &[
+    (" [ ] ", "[]"),
+    (
+        "[\n{ } ,\t{\r\"a\" : [ 1 , 2 ] , \"b\":{}}\n]",
+        r#"[{},{"a":[1,2],"b":{}}]"#,
+    ),
+    (
+        "[0,-0,-1,10,1.0,-1.5,1e3,1E-2,2.5e+10,-3e0]",
+        "[0,0,-1,10,1.0,-1.5,1000.0,0.01,25000000000.0,-3.0]",
+    ),
+    (
+        "[1e308,1e-300,123456789.125]",
+        "[1e+308,1e-300,123456789.125]",
+    ),
+    (
+        r#""\u00e9\ud83d\ude00\u0000\/\b\f\n\r\t\"\\""#,
+        r#""é😀\u0000/\b\f\n\r\t\"\\""#,
+    ),
+    (
+        r#"["\ud83d","\ude00","\ud83d\ud83d\ude00","\ud83dx","\ud83d\n"]"#,
+        r#"["�","�","�😀","�x","�\n"]"#,
+    ),
+    (
+        r#"{"a\nb":{"":null},"é":true,"x":false}"#,
+        r#"{"a\nb":{"":null},"é":true,"x":false}"#,
+    ),
+    ("\"plain\"", "\"plain\""),
+];
+
+#[test]
+fn erlang_reads_and_writes_all_json() {
+    let pools = pools();
+    let body = |text: &str| {
+        let mut out = b"{\"t\":".to_vec();
+        document::write_json_string(text, &mut out);
+        out.push(b'}');
+        String::from_utf8(out).unwrap()
+    };
+    let map_texts = |source: &str, texts: &[&str]| {
+        let bodies: Vec<String> = texts.iter().map(|text| body(text)).collect();
+        let bodies: Vec<&str> = bodies.iter().map(String::as_str).collect();
+        map(&pools, &group("erlang", &[source]), &bodies).unwrap()
+    };
+    // Through the codec as text, and as the value that is emitted.
+    let texts: Vec<&str> = ERLANG_JSON.iter().map(|(text, _)| *text).collect();
+    let source = r#"fun({Doc}) ->
+        Value = couch_util:json_decode(couch_util:get_value(<<"t">>, Doc)),
+        Value = couch_util:json_decode(couch_util:json_encode(Value)),
+        Emit(null, Value)
+    end"#;
+    let expected: Vec<Row> = ERLANG_JSON
+        .iter()
+        .enumerate()
+        .map(|(n, (_, value))| row(n as u32, 0, "null", value))
+        .collect();
+    assert_eq!(map_texts(source, &texts), expected);
+
+    let garbage = [
+        "",
+        " ",
+        "[",
+        "]",
+        "{",
+        "}",
+        "[1,]",
+        "[,1]",
+        "{\"a\"}",
+        "{\"a\":}",
+        "{\"a\":1,}",
+        "{a:1}",
+        "{1:2}",
+        "[1 2]",
+        "nul",
+        "-",
+        "1.",
+        ".5",
+        "1e",
+        "1e400",
+        "--1",
+        "\"",
+        "\"\\",
+        "\"\\u12",
+        "\"\\uzzzz\"",
+        "1 1",
+        "[1]]",
+        "\"a\":1",
+        "[1:2]",
+        "{\"a\":1:2}",
+        "{\"a\",1}",
+    ];
+    let rows = map_texts(
+        r#"fun({[_, _, {_, Text}]}) -> Emit(couch_util:json_decode(Text), null) end"#,
+        &garbage,
+    );
+    assert_eq!(rows, []);
+}
+
 #[test]
 fn many_documents_come_back_in_order() {
     let pools = pools();
