@@ -228,7 +228,7 @@ fn reset_hands_the_configuration_over() {
         assert_eq!(
             std::fs::read_to_string(fake.path("resets")).unwrap(),
             format!(
-                "[\"reset\",{{\"reduce_limit\":{text},\"reduce_limit_threshold\":5000,\"reduce_limit_ratio\":2.0,\"timeout\":2000}}]\n"
+                "[\"reset\",{{\"reduce_limit\":{text},\"reduce_limit_threshold\":5000,\"reduce_limit_ratio\":2.0,\"timeout\":30000}}]\n"
             )
         );
     }
@@ -333,6 +333,7 @@ fn functions_are_checked_without_harm_to_the_next_user() {
     let fake = Fake::new();
     let pools = Pools::new(Settings {
         process_limit: 1,
+        timeout: Duration::from_secs(2),
         ..fake.settings()
     })
     .unwrap();
