@@ -439,12 +439,19 @@ encode(true) -> <<"true">>;
 encode(false) -> <<"false">>;
 encode(Value) when is_atom(Value) -> string(atom_to_binary(Value, utf8));
 encode(Value) when is_integer(Value) -> integer_to_binary(Value);
-encode(Value) when is_float(Value) -> io_lib:format("~w", [Value]);
+encode(Value) when is_float(Value) -> float_text(Value);
 encode({Props}) when is_list(Props) -> object(Props);
 encode(Map) when is_map(Map) -> object(maps:to_list(Map));
 encode([]) -> <<"[]">>;
 encode([First | Rest]) -> [$[, encode(First), elements(Rest)];
 encode(Other) -> error({not_json, Other}).
+
+%% The fewest digits that read back as the same number; older releases have it only in formats.
+-if(?OTP_RELEASE >= 25).
+float_text(Value) -> float_to_binary(Value, [short]).
+-else.
+float_text(Value) -> io_lib:format("~w", [Value]).
+-endif.
 
 elements([]) -> [$]];
 elements([Value | Rest]) -> [$,, encode(Value) | elements(Rest)].
@@ -488,75 +495,103 @@ escaped(C) when C < 32 -> io_lib:format("\\u~4.16.0b", [C]);
 %% No UTF-8.
 escaped(_) -> <<"\\ufffd">>.
 
-%% JSON, read.
+%% JSON, read: what is to come is matched byte by byte in tail calls alone, so that no rest of the text is made a term of its
+%% own. Whole is the text and At the place in it, for cutting strings and numbers out. Stack holds what is open around a
+%% value: {array, Values so far}, {object, Members so far}, {name, Members so far} around a name, {member, Name, Members so
+%% far} around its value.
 
-decode(Text) ->
-    {Value, Rest} = value(space(Text)),
-    <<>> = space(Rest),
+-define(IS_SPACE(C), C =:= $\s; C =:= $\t; C =:= $\r; C =:= $\n).
+
+decode(Text) -> value(Text, Text, 0, []).
+
+value(<<$", Rest/bits>>, Whole, At, Stack) ->
+    text(Rest, Whole, At + 1, 0, Stack);
+value(<<${, Rest/bits>>, Whole, At, Stack) ->
+    first_member(Rest, Whole, At + 1, Stack);
+value(<<$[, Rest/bits>>, Whole, At, Stack) ->
+    first_element(Rest, Whole, At + 1, Stack);
+value(<<C, _/bits>> = Text, Whole, At, Stack) when C =:= $-; C >= $0, C =< $9 ->
+    number(Text, Whole, At, 0, Stack);
+value(<<"null", Rest/bits>>, Whole, At, Stack) ->
+    next(Rest, Whole, At + 4, Stack, null);
+value(<<"true", Rest/bits>>, Whole, At, Stack) ->
+    next(Rest, Whole, At + 4, Stack, true);
+value(<<"false", Rest/bits>>, Whole, At, Stack) ->
+    next(Rest, Whole, At + 5, Stack, false);
+value(<<C, Rest/bits>>, Whole, At, Stack) when ?IS_SPACE(C) ->
+    value(Rest, Whole, At + 1, Stack).
+
+first_element(<<$], Rest/bits>>, Whole, At, Stack) ->
+    next(Rest, Whole, At + 1, Stack, []);
+first_element(<<C, Rest/bits>>, Whole, At, Stack) when ?IS_SPACE(C) ->
+    first_element(Rest, Whole, At + 1, Stack);
+first_element(Text, Whole, At, Stack) ->
+    value(Text, Whole, At, [{array, []} | Stack]).
+
+first_member(<<$}, Rest/bits>>, Whole, At, Stack) ->
+    next(Rest, Whole, At + 1, Stack, {[]});
+first_member(<<C, Rest/bits>>, Whole, At, Stack) when ?IS_SPACE(C) ->
+    first_member(Rest, Whole, At + 1, Stack);
+first_member(Text, Whole, At, Stack) ->
+    member(Text, Whole, At, [], Stack).
+
+member(<<$", Rest/bits>>, Whole, At, Members, Stack) ->
+    text(Rest, Whole, At + 1, 0, [{name, Members} | Stack]);
+member(<<C, Rest/bits>>, Whole, At, Members, Stack) when ?IS_SPACE(C) ->
+    member(Rest, Whole, At + 1, Members, Stack).
+
+%% After a value, or the name of a member.
+next(<<$,, Rest/bits>>, Whole, At, [{member, Name, Members} | Stack], Value) ->
+    member(Rest, Whole, At + 1, [{Name, Value} | Members], Stack);
+next(<<$:, Rest/bits>>, Whole, At, [{name, Members} | Stack], Name) ->
+    value(Rest, Whole, At + 1, [{member, Name, Members} | Stack]);
+next(<<$,, Rest/bits>>, Whole, At, [{array, Values} | Stack], Value) ->
+    value(Rest, Whole, At + 1, [{array, [Value | Values]} | Stack]);
+next(<<$}, Rest/bits>>, Whole, At, [{member, Name, Members} | Stack], Value) ->
+    next(Rest, Whole, At + 1, Stack, {lists:reverse(Members, [{Name, Value}])});
+next(<<$], Rest/bits>>, Whole, At, [{array, Values} | Stack], Value) ->
+    next(Rest, Whole, At + 1, Stack, lists:reverse(Values, [Value]));
+next(<<C, Rest/bits>>, Whole, At, Stack, Value) when ?IS_SPACE(C) ->
+    next(Rest, Whole, At + 1, Stack, Value);
+next(<<>>, _, _, [], Value) ->
     Value.
 
-space(<<C, Rest/binary>>) when C =:= $\s; C =:= $\t; C =:= $\r; C =:= $\n -> space(Rest);
-space(Text) -> Text.
+%% Most strings have no escapes: they stay parts of the text.
+text(<<$", Rest/bits>>, Whole, At, Length, Stack) ->
+    next(Rest, Whole, At + Length + 1, Stack, binary_part(Whole, At, Length));
+text(<<$\\, Rest/bits>>, Whole, At, Length, Stack) ->
+    unescape(Rest, Whole, At + Length + 1, Stack, [binary_part(Whole, At, Length)]);
+text(<<_, Rest/bits>>, Whole, At, Length, Stack) ->
+    text(Rest, Whole, At, Length + 1, Stack).
 
-value(<<$", Rest/binary>>) -> text(Rest, Rest, 0);
-value(<<${, Rest/binary>>) -> members(space(Rest), []);
-value(<<$[, Rest/binary>>) -> array(space(Rest), []);
-value(<<"null", Rest/binary>>) -> {null, Rest};
-value(<<"true", Rest/binary>>) -> {true, Rest};
-value(<<"false", Rest/binary>>) -> {false, Rest};
-value(Text) -> number(Text).
+%% After a backslash; Parts are what the string has so far, the last first.
+unescape(<<$u, Digits:4/binary, Rest/bits>>, Whole, At, Stack, Parts) ->
+    unit(binary_to_integer(Digits, 16), Rest, Whole, At + 5, Stack, Parts);
+unescape(<<C, Rest/bits>>, Whole, At, Stack, Parts) ->
+    plain(Rest, Whole, At + 1, 0, Stack, [unescaped(C) | Parts]).
 
-array(<<$], Rest/binary>>, []) ->
-    {[], Rest};
-array(Text, Values) ->
-    {Value, Rest} = value(Text),
-    case space(Rest) of
-        <<$,, More/binary>> -> array(space(More), [Value | Values]);
-        <<$], More/binary>> -> {lists:reverse(Values, [Value]), More}
-    end.
+%% Bytes At to At + Length are as they are.
+plain(<<$", Rest/bits>>, Whole, At, Length, Stack, Parts) ->
+    Text = iolist_to_binary(lists:reverse(Parts, [binary_part(Whole, At, Length)])),
+    next(Rest, Whole, At + Length + 1, Stack, Text);
+plain(<<$\\, Rest/bits>>, Whole, At, Length, Stack, Parts) ->
+    unescape(Rest, Whole, At + Length + 1, Stack, [binary_part(Whole, At, Length) | Parts]);
+plain(<<_, Rest/bits>>, Whole, At, Length, Stack, Parts) ->
+    plain(Rest, Whole, At, Length + 1, Stack, Parts).
 
-members(<<$}, Rest/binary>>, []) ->
-    {{[]}, Rest};
-members(<<$", Text/binary>>, Members) ->
-    {Name, AfterName} = text(Text, Text, 0),
-    <<$:, AfterColon/binary>> = space(AfterName),
-    {Value, Rest} = value(space(AfterColon)),
-    case space(Rest) of
-        <<$,, More/binary>> -> members(space(More), [{Name, Value} | Members]);
-        <<$}, More/binary>> -> {{lists:reverse(Members, [{Name, Value}])}, More}
-    end.
-
-%% Most strings have no escapes: they stay parts of the line.
-text(<<$", Rest/binary>>, Whole, Length) -> {binary_part(Whole, 0, Length), Rest};
-text(<<$\\, _/binary>> = Text, Whole, Length) -> unescape(Text, [binary_part(Whole, 0, Length)]);
-text(<<_, Rest/binary>>, Whole, Length) -> text(Rest, Whole, Length + 1).
-
-unescape(<<$", Rest/binary>>, Parts) ->
-    {iolist_to_binary(lists:reverse(Parts)), Rest};
-unescape(<<"\\u", Digits:4/binary, Rest/binary>>, Parts) ->
-    unit(binary_to_integer(Digits, 16), Rest, Parts);
-unescape(<<$\\, C, Rest/binary>>, Parts) ->
-    unescape(Rest, [unescaped(C) | Parts]);
-unescape(Text, Parts) ->
-    Length = plain(Text, 0),
-    <<Plain:Length/binary, Rest/binary>> = Text,
-    unescape(Rest, [Plain | Parts]).
-
-plain(<<C, _/binary>>, Length) when C =:= $"; C =:= $\\ -> Length;
-plain(<<_, Rest/binary>>, Length) -> plain(Rest, Length + 1).
-
-unit(High, <<"\\u", Digits:4/binary, Rest/binary>>, Parts) when High >= 16#D800, High < 16#DC00 ->
+%% A half of a pair without the other is U+FFFD.
+unit(High, <<"\\u", Digits:4/binary, Rest/bits>>, Whole, At, Stack, Parts) when High >= 16#D800, High < 16#DC00 ->
     case binary_to_integer(Digits, 16) of
         Low when Low >= 16#DC00, Low < 16#E000 ->
             C = 16#10000 + ((High - 16#D800) bsl 10) + (Low - 16#DC00),
-            unescape(Rest, [<<C/utf8>> | Parts]);
+            plain(Rest, Whole, At + 6, 0, Stack, [<<C/utf8>> | Parts]);
         Other ->
-            unit(Other, Rest, [<<16#FFFD/utf8>> | Parts])
+            unit(Other, Rest, Whole, At + 6, Stack, [<<16#FFFD/utf8>> | Parts])
     end;
-unit(Half, Rest, Parts) when Half >= 16#D800, Half < 16#E000 ->
-    unescape(Rest, [<<16#FFFD/utf8>> | Parts]);
-unit(C, Rest, Parts) ->
-    unescape(Rest, [<<C/utf8>> | Parts]).
+unit(Half, Rest, Whole, At, Stack, Parts) when Half >= 16#D800, Half < 16#E000 ->
+    plain(Rest, Whole, At, 0, Stack, [<<16#FFFD/utf8>> | Parts]);
+unit(C, Rest, Whole, At, Stack, Parts) ->
+    plain(Rest, Whole, At, 0, Stack, [<<C/utf8>> | Parts]).
 
 unescaped($n) -> $\n;
 unescaped($r) -> $\r;
@@ -565,24 +600,23 @@ unescaped($b) -> $\b;
 unescaped($f) -> $\f;
 unescaped(C) -> C.
 
-number(Text) ->
-    Length = digits(Text, 0),
-    <<Digits:Length/binary, Rest/binary>> = Text,
-    case binary:match(Digits, [<<".">>, <<"e">>, <<"E">>]) of
-        nomatch ->
-            {binary_to_integer(Digits), Rest};
-        {At, 1} ->
-            case binary:at(Digits, At) of
-                $. ->
-                    {binary_to_float(Digits), Rest};
-                _ ->
-                    %% Erlang wants a fraction before the exponent.
-                    <<Whole:At/binary, Exponent/binary>> = Digits,
-                    {binary_to_float(<<Whole/binary, ".0", Exponent/binary>>), Rest}
-            end
-    end.
+number(<<C, Rest/bits>>, Whole, At, Length, Stack) when C >= $0, C =< $9; C =:= $- ->
+    number(Rest, Whole, At, Length + 1, Stack);
+number(<<C, Rest/bits>>, Whole, At, Length, Stack) when C =:= $. ->
+    float(Rest, Whole, At, Length + 1, Stack);
+number(<<C, Rest/bits>>, Whole, At, Length, Stack) when C =:= $e; C =:= $E ->
+    %% Erlang wants a fraction before the exponent.
+    exponent(Rest, Whole, At + Length, 1, Stack, [binary_part(Whole, At, Length), ".0"]);
+number(Rest, Whole, At, Length, Stack) ->
+    next(Rest, Whole, At + Length, Stack, binary_to_integer(binary_part(Whole, At, Length))).
 
-digits(<<C, Rest/binary>>, Length) when C >= $0, C =< $9; C =:= $-; C =:= $+; C =:= $.; C =:= $e; C =:= $E ->
-    digits(Rest, Length + 1);
-digits(_, Length) ->
-    Length.
+float(<<C, Rest/bits>>, Whole, At, Length, Stack) when C >= $0, C =< $9; C =:= $e; C =:= $E; C =:= $-; C =:= $+ ->
+    float(Rest, Whole, At, Length + 1, Stack);
+float(Rest, Whole, At, Length, Stack) ->
+    next(Rest, Whole, At + Length, Stack, binary_to_float(binary_part(Whole, At, Length))).
+
+exponent(<<C, Rest/bits>>, Whole, At, Length, Stack, Before) when C >= $0, C =< $9; C =:= $-; C =:= $+ ->
+    exponent(Rest, Whole, At, Length + 1, Stack, Before);
+exponent(Rest, Whole, At, Length, Stack, Before) ->
+    Digits = iolist_to_binary([Before, binary_part(Whole, At, Length)]),
+    next(Rest, Whole, At + Length, Stack, binary_to_float(Digits)).

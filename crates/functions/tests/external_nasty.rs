@@ -120,7 +120,9 @@ fn a_process_that_dies_fails_the_call_and_is_replaced() {
 #[test]
 fn a_function_that_never_answers_is_killed() {
     for word in ["hang", "spin", "half", "log_flood", "stderr_flood"] {
-        let result = outcome(&format!("ok {word}"));
+        let result = outcome_with(&format!("ok {word}"), |settings| {
+            settings.timeout = Duration::from_secs(2)
+        });
         assert!(is_timeout(&result), "{word}: {result:?}");
     }
 }
@@ -142,7 +144,6 @@ fn very_long_answers_are_read_up_to_a_limit() {
     for word in ["long", "endless"] {
         let result = outcome_with(&format!("ok {word}"), |settings| {
             settings.answer_bytes_max = 10 << 20;
-            settings.timeout = Duration::from_secs(60);
         });
         assert!(is_process_error(&result), "{word}");
     }
@@ -265,4 +266,51 @@ fn a_mapper_goes_on_after_its_process_died() {
         map_with(&mut *mapper, &["{}", "{}"]).map(|rows| rows.len()),
         Ok(2)
     );
+}
+
+/// Not a test by itself: the server that [`processes_die_with_the_server`] kills.
+#[test]
+#[ignore = "run by another test"]
+fn a_server_with_a_hung_process() {
+    let fake = Fake::new();
+    println!("{}", fake.path("pids").display());
+    let pools = Pools::new(Settings {
+        timeout: Duration::from_secs(600),
+        ..fake.settings()
+    });
+    let result = map(&pools.unwrap(), &group("fake", &["hang"]), &["{}"]);
+    panic!("nobody killed it: {result:?}");
+}
+
+#[test]
+fn processes_die_with_the_server() {
+    let mut server = std::process::Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--ignored",
+            "--exact",
+            "a_server_with_a_hung_process",
+            "--nocapture",
+        ])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = std::io::BufReader::new(server.stdout.take().unwrap());
+    let pids = std::io::BufRead::lines(output)
+        .map(Result::unwrap)
+        .find_map(|line| line.find('/').map(|start| line[start..].to_owned()))
+        .unwrap();
+    let pid = loop {
+        match std::fs::read_to_string(&pids)
+            .ok()
+            .and_then(|text| text.trim().parse().ok())
+        {
+            Some(pid) => break pid,
+            None => assert_eq!(server.try_wait().unwrap(), None),
+        }
+    };
+    // The process waits in its function, and would not notice that its input is closed.
+    server.kill().unwrap();
+    server.wait().unwrap();
+    external_common::wait_until_gone(pid);
+    std::fs::remove_dir_all(std::path::Path::new(&pids).parent().unwrap()).unwrap();
 }

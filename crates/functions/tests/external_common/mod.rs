@@ -22,10 +22,10 @@ impl Fake {
         Self { dir }
     }
 
-    /// Settings with this server for `fake`, that give it 2 seconds for an answer.
+    /// Settings with this server for `fake`. Tests that are not about time give it much, as machines may be busy.
     pub fn settings(&self) -> Settings {
         let mut settings = Settings {
-            timeout: Duration::from_secs(2),
+            timeout: Duration::from_secs(30),
             ..Settings::default()
         };
         let command = format!(
