@@ -1,5 +1,7 @@
 //! Design documents: reading them for calls of their functions, and which are refused when they are written.
 
+use std::borrow::Cow;
+
 use document::{DocId, RevTree};
 use functions::{DesignDoc, Error as FunctionError, JAVASCRIPT, Languages};
 use serde::Deserialize;
@@ -104,10 +106,10 @@ fn design_doc(id: &str, rev: &str, json: Vec<u8>) -> (DesignDoc, bool) {
 }
 
 /// Why a design document may not be written: CouchDB's error and reason.
-pub(crate) type Refusal = (&'static str, String);
+pub(crate) type Refusal = (Cow<'static, str>, String);
 
 fn invalid(reason: String) -> Refusal {
-    ("invalid_design_doc", reason)
+    ("invalid_design_doc".into(), reason)
 }
 
 /// Kinds of JSON values.
@@ -232,8 +234,9 @@ fn check_functions(
         lib.as_deref(),
     ) {
         Ok(()) | Err(FunctionError::UnknownLanguage(_)) => Ok(()),
+        Err(FunctionError::Thrown { name, reason }) => Err((name.into(), reason)),
         Err(e) => Err((
-            "compilation_error",
+            "compilation_error".into(),
             format!("Compilation of the {kind} function in the '{view}' view failed: {e}"),
         )),
     };
@@ -313,7 +316,7 @@ mod tests {
         for (body, reason) in cases {
             assert_eq!(
                 refusal(body),
-                Some(("invalid_design_doc", reason.to_owned())),
+                Some(("invalid_design_doc".into(), reason.to_owned())),
                 "{body}"
             );
         }

@@ -100,7 +100,7 @@ impl Validation<'_> {
             let checked = design::check(self.db.languages().as_ref(), &doc.body);
             return Ok(checked
                 .err()
-                .map(|(error, reason)| Outcome::Refused(error.into(), reason)));
+                .map(|(error, reason)| Outcome::Refused(error, reason)));
         }
         if self.validators.is_empty() {
             return Ok(None);

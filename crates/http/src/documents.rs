@@ -36,6 +36,9 @@ pub async fn design(app: &App, req: &mut Request, access: &Access) -> Answer {
     let id = format!("_design/{name}");
     match req.segment(3) {
         None => route(app, req, access, &id, 3).await,
+        Some("_show" | "_update" | "_list" | "_rewrite") => {
+            crate::design::calls::route(app, req, access, &id).await
+        }
         Some(part) if part.starts_with('_') => {
             crate::later::design_function(req, access, &id, part)
         }
@@ -446,8 +449,8 @@ pub async fn write(
             mode: write_mode,
             timing,
         }),
-        // A design document that is none is the client's fault; in a call of a function the same error is not.
-        Some(Outcome::Refused(error, reason)) if id.is_design() => {
+        // Of the document that is being written this is the client's fault; of one whose function is called it is not.
+        Some(Outcome::Refused(error, reason)) if id.is_design() && error == "compilation_error" => {
             Err(ApiError::new(400, error, reason))
         }
         Some(Outcome::Refused(error, reason)) => Err(crate::design::thrown(&error, &reason)),
@@ -456,6 +459,19 @@ pub async fn write(
 }
 
 impl Written {
+    pub fn id(&self) -> &DocId {
+        &self.id
+    }
+
+    pub fn rev(&self) -> &Rev {
+        &self.rev
+    }
+
+    /// 201, or 202 when it is acknowledged before it is safe.
+    pub fn status(&self) -> u16 {
+        self.mode.status(false)
+    }
+
     pub fn reply(self, url: Option<&str>) -> Reply {
         let mut json = b"{\"ok\":true,\"id\":".to_vec();
         document::write_json_string(self.id.as_str(), &mut json);
