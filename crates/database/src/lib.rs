@@ -21,7 +21,9 @@ mod seq;
 mod update;
 mod validate;
 
-pub use changes::{ChangeFilter, Changes, ChangesQuery, Filter, Framing, Since, Style};
+pub use changes::{
+    BatchFilter, ChangeFilter, Changes, ChangesQuery, Filter, Framing, Since, Style,
+};
 pub use database::{Database, Info, PartitionInfo, RevsDiff, ShardRange};
 pub use databases::{
     CreateOptions, Databases, NameRange, Options, PURGED_INFOS_LIMIT, REVS_LIMIT, SHARDS_MAX, Stats,

@@ -25,7 +25,7 @@ pub struct ReadOptions {
 }
 
 /// So many revisions do functions of design documents see in `_revisions`.
-const FUNCTION_REVS_MAX: usize = 20;
+pub(crate) const FUNCTION_REVS_MAX: usize = 20;
 
 impl ReadOptions {
     /// A document as functions of design documents see it.
