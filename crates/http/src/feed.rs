@@ -49,18 +49,16 @@ pub fn pull(
     ))
 }
 
-/// [`pull`] for pieces that take long to make: each is made on a blocking thread.
-pub async fn pull_blocking(
-    content_type: &'static str,
-    next: impl FnMut(&mut Vec<u8>) -> Result<bool, ApiError> + Send + 'static,
-) -> Result<Reply, ApiError> {
-    let (next, mut first, made) = make(next, Vec::new()).await?;
-    let mut more = made?;
-    let mut next = next;
+/// The same with pieces that take long to make: each is made on a thread for blocking work.
+pub async fn pull_blocking<F>(content_type: &'static str, next: F) -> Result<Reply, ApiError>
+where
+    F: FnMut(&mut Vec<u8>) -> Result<bool, ApiError> + Send + 'static,
+{
+    let (mut first, mut more, mut next) = make_piece(next).await?;
     if more && first.len() < CHUNK_BYTES {
-        let (same, piece, made) = make(next, first).await?;
-        (next, first) = (same, piece);
-        more = made?;
+        let (second, still, same) = make_piece(next).await?;
+        first.extend_from_slice(&second);
+        (more, next) = (still, same);
     }
     if !more {
         return Ok(Reply::text(200, content_type, first));
@@ -69,19 +67,13 @@ pub async fn pull_blocking(
         if let Some(first) = first {
             return Some((Ok(Bytes::from(first)), (None, next)));
         }
-        let cut = |e: ApiError| {
-            tracing::error!(reason = %e.reason, "an answer was cut short");
-            let e: StreamError = e.reason.into_owned().into();
-            Some((Err(e), (None, None)))
-        };
-        let mut next = next?;
-        loop {
-            match make(next, Vec::new()).await {
-                // An empty piece would end the answer.
-                Ok((same, piece, Ok(true))) if piece.is_empty() => next = same,
-                Ok((_, piece, Ok(false))) if piece.is_empty() => return None,
-                Ok((next, piece, Ok(_))) => return Some((Ok(piece.into()), (None, Some(next)))),
-                Ok((_, _, Err(e))) | Err(e) => return cut(e),
+        match make_piece(next?).await {
+            Ok((piece, false, _)) if piece.is_empty() => None,
+            Ok((piece, more, next)) => Some((Ok(Bytes::from(piece)), (None, more.then_some(next)))),
+            Err(e) => {
+                tracing::error!(reason = %e.reason, "an answer was cut short");
+                let e: StreamError = e.reason.into_owned().into();
+                Some((Err(e), (None, None)))
             }
         }
     });
@@ -91,19 +83,14 @@ pub async fn pull_blocking(
     ))
 }
 
-/// One piece, made on a blocking thread.
-async fn make<F>(
-    mut next: F,
-    mut out: Vec<u8>,
-) -> Result<(F, Vec<u8>, Result<bool, ApiError>), ApiError>
+async fn make_piece<F>(mut next: F) -> Result<(Vec<u8>, bool, F), ApiError>
 where
     F: FnMut(&mut Vec<u8>) -> Result<bool, ApiError> + Send + 'static,
 {
-    let work = move || {
-        let made = next(&mut out);
-        (next, out, made)
-    };
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|e| ApiError::new(500, "internal_server_error", e.to_string()))
+    let made = tokio::task::spawn_blocking(move || {
+        let mut piece = vec![];
+        next(&mut piece).map(|more| (piece, more, next))
+    });
+    made.await
+        .map_err(|_| ApiError::new(500, "internal_server_error", "a worker thread failed"))?
 }
