@@ -78,6 +78,11 @@ impl ThreadMapper {
         self.compiled().runtime.memory_used()
     }
 
+    /// From now on garbage is collected whenever a document's object is made, which must not see anything half made.
+    pub fn stress(&self) {
+        self.compiled().runtime.control().stress.set(true);
+    }
+
     pub fn collect(&self) {
         self.compiled().runtime.collect();
     }
