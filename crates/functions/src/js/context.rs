@@ -13,7 +13,6 @@ use super::runtime::{Control, Limit, Runtime};
 use super::shapes::Shapes;
 use super::write::{Failed, Writer};
 use crate::Error;
-use crate::prelude::PRELUDE;
 
 /// Functions of the prelude, owned by the context that they are of.
 struct Api {
@@ -146,7 +145,7 @@ impl Context {
     }
 
     fn load_prelude(&mut self) -> Result<(), Error> {
-        let start = self.evaluate(PRELUDE, c"prelude.js".to_bytes_with_nul())?;
+        let start = self.own(host::prelude(self.ctx()))?;
         let host = self.own(host::object(self.ctx()))?;
         let api = self.call_value(&start, &[host.raw()])?;
         self.api = Api {
@@ -202,11 +201,6 @@ impl Context {
         }
         let ctx = self.ctx();
         Ok(Value { ctx, raw })
-    }
-
-    fn evaluate(&self, source: &str, name: &[u8]) -> Result<Value, Error> {
-        // SAFETY: `evaluate` needs a live context and a file name with a NUL at its end.
-        self.own(unsafe { host::evaluate(self.ctx(), source, name.as_ptr().cast()) })
     }
 
     fn member(&self, object: &Value, name: &std::ffi::CStr) -> Result<Value, Error> {
