@@ -285,6 +285,15 @@ impl Context {
         }
     }
 
+    /// Whether a function may have changed an array of a document.
+    pub fn may_have_changed(&self, document: &Value) -> bool {
+        // SAFETY: the document is live, and keeps its node and text alive.
+        unsafe {
+            let node = lazy::node(document.raw, self.control().lazy_class.get());
+            node.is_none_or(|node| node.as_ref().text.as_ref().exposed.get())
+        }
+    }
+
     /// The value of a JSON text.
     pub fn value(&mut self, json: &[u8]) -> Result<Value, Error> {
         let ctx = self.ctx();

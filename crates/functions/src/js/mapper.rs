@@ -160,13 +160,18 @@ struct Pass<'a> {
 
 impl Pass<'_> {
     fn run(&mut self, out: &mut Emits) -> Result<(), Error> {
-        let document = match self.context.document(self.text) {
-            Ok(document) => document,
-            Err(error) => return self.unbuilt(error),
-        };
-        let functions = self.functions.iter().enumerate();
-        for (view, &function) in functions {
-            self.call(view, function, &document, out)?;
+        let mut document = None;
+        for (view, &function) in self.functions.iter().enumerate() {
+            // What one function does to an array is not for the next to see.
+            document.take_if(|document| self.context.may_have_changed(document));
+            let document = match &mut document {
+                Some(document) => document,
+                empty => match self.context.document(self.text) {
+                    Ok(document) => empty.insert(document),
+                    Err(error) => return self.unbuilt(error),
+                },
+            };
+            self.call(view, function, document, out)?;
         }
         Ok(())
     }
