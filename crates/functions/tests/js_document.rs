@@ -191,6 +191,19 @@ fn changed_arrays_are_written_as_they_are_then() {
 }
 
 #[test]
+fn what_a_function_does_to_an_array_is_not_for_the_next_to_see() {
+    each(|engine| {
+        let group = group(&[
+            "function(doc){ doc.a.reverse(); doc.a[0].b = 3; emit(doc.a) }",
+            "function(doc){ emit(doc.a) }",
+        ]);
+        let rows = run(engine, &group, &[("a", BODY)]).expect("rows");
+        assert_eq!(rows[0].2, r#"[{"b":2},{"b":1}]"#);
+        assert_eq!(rows[1].2, r#"[{"b":1},{"b":2}]"#);
+    });
+}
+
+#[test]
 fn objects_with_many_members_are_found_in() {
     let members: Vec<_> = (0..5000)
         .map(|n| format!("\"k{n}\":{{\"n\":{n}}}"))

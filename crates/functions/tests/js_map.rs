@@ -348,7 +348,7 @@ fn an_order_to_give_up_ends_the_call() {
 #[test]
 fn promises_do_their_work_within_the_call() {
     assert_emits(
-        "async (doc) => { emit(1); await null; emit(2); }",
+        "async function(doc){ emit(1); await null; emit(2); }",
         "{}",
         &[("1", "null"), ("2", "null")],
     );

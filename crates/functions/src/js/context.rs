@@ -13,7 +13,6 @@ use super::runtime::{Control, Limit, Runtime};
 use super::shapes::Shapes;
 use super::write::{Failed, Writer};
 use crate::Error;
-use crate::prelude::PRELUDE;
 
 /// Functions of the prelude, owned by the context that they are of.
 struct Api {
@@ -146,7 +145,7 @@ impl Context {
     }
 
     fn load_prelude(&mut self) -> Result<(), Error> {
-        let start = self.evaluate(PRELUDE, c"prelude.js".to_bytes_with_nul())?;
+        let start = self.own(host::prelude(self.ctx()))?;
         let host = self.own(host::object(self.ctx()))?;
         let api = self.call_value(&start, &[host.raw()])?;
         self.api = Api {
@@ -202,11 +201,6 @@ impl Context {
         }
         let ctx = self.ctx();
         Ok(Value { ctx, raw })
-    }
-
-    fn evaluate(&self, source: &str, name: &[u8]) -> Result<Value, Error> {
-        // SAFETY: `evaluate` needs a live context and a file name with a NUL at its end.
-        self.own(unsafe { host::evaluate(self.ctx(), source, name.as_ptr().cast()) })
     }
 
     fn member(&self, object: &Value, name: &std::ffi::CStr) -> Result<Value, Error> {
@@ -288,6 +282,15 @@ impl Context {
                 return Err(BuildError::Exception);
             }
             Ok(Value { ctx, raw })
+        }
+    }
+
+    /// Whether a function may have changed an array of a document.
+    pub fn may_have_changed(&self, document: &Value) -> bool {
+        // SAFETY: the document is live, and keeps its node and text alive.
+        unsafe {
+            let node = lazy::node(document.raw, self.control().lazy_class.get());
+            node.is_none_or(|node| node.as_ref().text.as_ref().exposed.get())
         }
     }
 

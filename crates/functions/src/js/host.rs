@@ -1,6 +1,7 @@
 //! The functions that JavaScript calls: `emit`, and those of the prelude's host.
 
 use std::ffi::{CStr, c_char, c_int};
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use rquickjs_sys as qjs;
@@ -8,6 +9,7 @@ use rquickjs_sys as qjs;
 use super::context::control;
 use super::runtime::Limit;
 use super::write::Failed;
+use crate::prelude::PRELUDE;
 use crate::{Error, ListIo};
 
 type Native = unsafe extern "C" fn(
@@ -17,20 +19,55 @@ type Native = unsafe extern "C" fn(
     *mut qjs::JSValue,
 ) -> qjs::JSValue;
 
-/// Evaluates a script in the global scope, sloppily. The answer is owned by the caller.
+/// The prelude's byte code, which the first context makes for all.
+static PRELUDE_CODE: OnceLock<Vec<u8>> = OnceLock::new();
+
+/// What the prelude comes to, owned by the caller, or an exception.
+pub(super) fn prelude(ctx: *mut qjs::JSContext) -> qjs::JSValue {
+    // SAFETY: the context is live and entered by this thread. QuickJS reads byte code only of its own making, in this process.
+    // `JS_EvalFunction` takes the function over.
+    unsafe {
+        if let Some(code) = PRELUDE_CODE.get() {
+            let flags = qjs::JS_READ_OBJ_BYTECODE as c_int;
+            let function = qjs::JS_ReadObject(ctx, code.as_ptr(), code.len() as _, flags);
+            if qjs::JS_IsException(function) {
+                return function;
+            }
+            return qjs::JS_EvalFunction(ctx, function);
+        }
+        let compile = qjs::JS_EVAL_FLAG_COMPILE_ONLY as c_int;
+        let function = evaluate(ctx, PRELUDE, c"prelude.js".as_ptr(), compile);
+        if qjs::JS_IsException(function) {
+            return function;
+        }
+        let mut len: qjs::size_t = 0;
+        let flags = qjs::JS_WRITE_OBJ_BYTECODE as c_int;
+        let code = qjs::JS_WriteObject(ctx, &raw mut len, function, flags);
+        if code.is_null() {
+            qjs::JS_FreeValue(ctx, function);
+            return qjs::JS_EXCEPTION;
+        }
+        PRELUDE_CODE.get_or_init(|| std::slice::from_raw_parts(code, len as usize).to_vec());
+        qjs::js_free(ctx, code.cast());
+        qjs::JS_EvalFunction(ctx, function)
+    }
+}
+
+/// Evaluates a script in the global scope, sloppily, or only compiles it. The answer is owned by the caller.
 ///
 /// # Safety
 /// `ctx` is a live context entered by this thread, `name` ends in NUL.
-pub(super) unsafe fn evaluate(
+unsafe fn evaluate(
     ctx: *mut qjs::JSContext,
     source: &str,
     name: *const c_char,
+    compile: c_int,
 ) -> qjs::JSValue {
     // QuickJS wants a NUL behind the text.
     let mut text = Vec::with_capacity(source.len() + 1);
     text.extend_from_slice(source.as_bytes());
     text.push(0);
-    let flags = qjs::JS_EVAL_TYPE_GLOBAL as c_int;
+    let flags = qjs::JS_EVAL_TYPE_GLOBAL as c_int | compile;
     // SAFETY: by the caller.
     unsafe { qjs::JS_Eval(ctx, text.as_ptr().cast(), source.len() as _, name, flags) }
 }
@@ -183,7 +220,7 @@ unsafe extern "C" fn evaluate_source(
     // SAFETY: as in `emit`.
     unsafe {
         match text(ctx, argc, argv) {
-            Some(source) => evaluate(ctx, &source, c"function".as_ptr()),
+            Some(source) => evaluate(ctx, &source, c"function".as_ptr(), 0),
             None => qjs::JS_EXCEPTION,
         }
     }

@@ -147,6 +147,10 @@ pub(super) unsafe fn object(
     // SAFETY: by the caller. The object owns the node, and the node a reference to the text.
     unsafe {
         let class = control(ctx).lazy_class.get();
+        #[cfg(test)]
+        if control(ctx).stress.get() {
+            qjs::JS_SetGCThreshold(qjs::JS_GetRuntime(ctx), 0);
+        }
         let object = qjs::JS_NewObjectClass(ctx, class);
         if qjs::JS_IsException(object) {
             return object;

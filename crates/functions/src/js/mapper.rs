@@ -78,6 +78,11 @@ impl ThreadMapper {
         self.compiled().runtime.memory_used()
     }
 
+    /// From now on garbage is collected whenever a document's object is made, which must not see anything half made.
+    pub fn stress(&self) {
+        self.compiled().runtime.control().stress.set(true);
+    }
+
     pub fn collect(&self) {
         self.compiled().runtime.collect();
     }
@@ -155,13 +160,18 @@ struct Pass<'a> {
 
 impl Pass<'_> {
     fn run(&mut self, out: &mut Emits) -> Result<(), Error> {
-        let document = match self.context.document(self.text) {
-            Ok(document) => document,
-            Err(error) => return self.unbuilt(error),
-        };
-        let functions = self.functions.iter().enumerate();
-        for (view, &function) in functions {
-            self.call(view, function, &document, out)?;
+        let mut document = None;
+        for (view, &function) in self.functions.iter().enumerate() {
+            // What one function does to an array is not for the next to see.
+            document.take_if(|document| self.context.may_have_changed(document));
+            let document = match &mut document {
+                Some(document) => document,
+                empty => match self.context.document(self.text) {
+                    Ok(document) => empty.insert(document),
+                    Err(error) => return self.unbuilt(error),
+                },
+            };
+            self.call(view, function, document, out)?;
         }
         Ok(())
     }

@@ -1,4 +1,10 @@
 //! JavaScript with QuickJS-NG, in this process or in worker processes of the same binary.
+//!
+//! A heap (`runtime`) has its limits, and is thrown away once it ran into one. In it are contexts (`context`), one a design
+//! document, each with the prelude and the few functions that JavaScript may call (`host`). Values go in by `build`, or for
+//! map functions as objects made of the document's text as they are looked at (`lazy`), and come out by `write`, or as a copy
+//! of that text (`copy`). `mapper`, `reducer` and `designs` run users' functions in the calling thread; `process` has them run
+//! by a `worker`, to which it speaks over a `wire`.
 
 mod build;
 mod context;
@@ -106,6 +112,7 @@ const MEMORY_MAX: usize = 1 << 30;
 /// Less, and not even the prelude runs.
 const MEMORY_MIN: usize = 2 << 20;
 const STACK_MIN: usize = 64 << 10;
+const STACK_MAX: usize = 64 << 20;
 
 /// Runs JavaScript.
 #[derive(Clone)]
@@ -125,7 +132,7 @@ impl Engine {
     /// An engine with these settings; memory and stack are brought within what can work.
     pub fn new(mut options: Options) -> Engine {
         options.memory_bytes = options.memory_bytes.clamp(MEMORY_MIN, MEMORY_MAX);
-        options.stack_bytes = options.stack_bytes.max(STACK_MIN);
+        options.stack_bytes = options.stack_bytes.clamp(STACK_MIN, STACK_MAX);
         let place = match options.isolation {
             Isolation::Thread => Place::Thread(Arc::new(Pool::new(&options))),
             Isolation::Process => Place::Process(Arc::new(Processes::new(&options))),

@@ -54,6 +54,9 @@ pub(super) struct Control {
     started: Cell<Option<Instant>>,
     /// Keys and values given to `emit` by the function that runs, as owned values.
     pub emitted: RefCell<Vec<(qjs::JSValue, qjs::JSValue)>>,
+    /// Collect garbage whenever a document's object is made.
+    #[cfg(test)]
+    pub stress: Cell<bool>,
     /// The class of documents' objects.
     pub lazy_class: Cell<qjs::JSClassID>,
     /// Whether `emit` takes rows now.
@@ -343,6 +346,8 @@ impl Runtime {
             allocations: Cell::new(0),
             started: Cell::new(None),
             emitted: RefCell::default(),
+            #[cfg(test)]
+            stress: Cell::new(false),
             lazy_class: Cell::new(0),
             emitting: Cell::new(false),
             list: Cell::new(None),

@@ -66,6 +66,28 @@ fn mapping_leaves_nothing_behind() {
 }
 
 #[test]
+fn garbage_may_be_collected_at_any_time() {
+    let walk = "function(doc){var n=0;(function walk(x){for(var k in x)typeof x[k]==='object'?walk(x[k]):n++})(doc);emit(n,[doc,{...doc}])}";
+    let ring = "function(doc){doc.a[0]=doc;doc.a[1].c[0]=doc.a;doc.o.p.a[0]=function(){return doc};emit(Object.keys(doc).length)}";
+    let maps = [&MAPS[..6], &[walk, ring]].concat();
+    let mut mapper = ThreadMapper::new(&Options::default(), &group(&maps)).expect("compiles");
+    mapper.stress();
+    let body = r#"{"a":[{"b":[1,{"c":{}}]},{"c":["x",[{"d":null}]]}],"o":{"p":{"a":[[],{}]},"s":"x\n"},"n":1.5}"#;
+    for number in 0..100 {
+        let members = format!(r#""_id":"doc{number}","_rev":"1-x""#);
+        let doc = Doc {
+            members: members.as_bytes(),
+            body: body.as_bytes(),
+        };
+        let mut out = Emits::default();
+        mapper.map(&[doc], &mut out).expect("maps");
+        let views: Vec<u32> = out.rows.iter().map(|row| row.view).collect();
+        assert_eq!(views, [0, 1, 4, 6, 7]);
+    }
+    assert_eq!(mapper.close(), 0);
+}
+
+#[test]
 fn a_runtime_can_be_taken_down_in_order() {
     let mut mapper = ThreadMapper::new(&Options::default(), &group(&MAPS)).expect("compiles");
     map_all(&mut mapper, 0, 300);
