@@ -20,7 +20,11 @@ fn couchpy_has_no_design_functions_and_is_replaced() {
         assert!(matches!(result, Err(Error::Process(_))), "{result:?}");
     }
     assert_eq!(
-        map(&pools, &group("python", &maps("python")), &["{\"k\":1}"]),
+        map(
+            &pools,
+            &group("python", &["def view(doc):\n    yield doc['k'], None"]),
+            &["{\"k\":1}"]
+        ),
         Ok(vec![row(0, 0, "1", "null")])
     );
 }
