@@ -612,6 +612,16 @@ fn settings_are_read_as_couchdb_has_them() {
         .commands
         .insert("python".to_owned(), "couchpy --debug".to_owned());
     assert_eq!(settings, expected);
+    let variables = [
+        ("COUCHDB_QUERY_SERVER_PYTHON", "couchpy -x"),
+        ("HOME", "/root"),
+    ];
+    assert_eq!(
+        Settings::commands_of_environment(
+            variables.map(|(name, value)| (name.to_owned(), value.to_owned()))
+        ),
+        [("python".to_owned(), "couchpy -x".to_owned())]
+    );
     let erlang = |key: &'static str, on: &'static str| {
         let value = move |section: &str, wanted: &str| {
             (section == "native_query_servers" && wanted == key).then(|| on.to_owned())

@@ -444,4 +444,66 @@ mod tests {
         assert_eq!(plain(b"null"), "null");
         assert_eq!(plain(b"\""), "\"");
     }
+
+    /// Lines of pieces of JSON, many of them nearly answers.
+    fn lines() -> impl proptest::strategy::Strategy<Value = Vec<u8>> {
+        use proptest::prelude::*;
+        const PIECES: &[&[u8]] = &[
+            b"[",
+            b"]",
+            b"[[",
+            b"]]",
+            b"{",
+            b"}",
+            b",",
+            b":",
+            b"\"",
+            b"\"a\"",
+            b"\"log\"",
+            b"\"error\"",
+            b"\"forbidden\":",
+            b"[[[1,2]]]",
+            b"[[\"k\",null]]",
+            b"\\",
+            b"\\u",
+            b"\\ud83d",
+            b"\\ude00",
+            b"\\n",
+            b"NaN",
+            b"-Infinity",
+            b"1",
+            b"-0.0",
+            b"true",
+            b"null",
+            b" ",
+            b"\xff",
+            "é".as_bytes(),
+            b"\r",
+        ];
+        proptest::collection::vec(proptest::sample::select(PIECES), 0..12)
+            .prop_map(|parts| parts.concat())
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_line_does_harm_and_all_rows_are_json(line in lines()) {
+            if let Ok(Answer::Value(text)) = Answer::read(&line) {
+                proptest::prop_assert_eq!(document::normalise(&text), Ok(text.clone()));
+                for part in elements(&text) {
+                    proptest::prop_assert_eq!(document::normalise(part), Ok(part.to_vec()));
+                    plain(part);
+                }
+                for views in 0..3 {
+                    let mut out = Emits { bytes: b"before".to_vec(), rows: vec![] };
+                    if add_emits(&text, 0, views, &mut out).is_ok() {
+                        for row in &out.rows {
+                            for part in [out.key(row), out.value(row)] {
+                                proptest::prop_assert_eq!(document::normalise(part), Ok(part.to_vec()));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
 }

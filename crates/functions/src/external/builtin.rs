@@ -94,9 +94,13 @@ const BUILTINS: &[Builtin] = &[
     },
 ];
 
-/// The command line of the server for `language` that comes with Settee, for [`Settings::commands`](super::Settings::commands);
-/// `None` when there is none, or the program that it runs on is not installed.
+/// The command line of the usual server for `language`, for [`Settings::commands`](super::Settings::commands): for Erlang and
+/// Node (`nodejs`) one that comes with Settee, for Python `couchpy` of the Python package `CouchDB`. `None` when there is
+/// none, or the program that it runs on is not installed.
 pub fn builtin_command(language: &str) -> Option<String> {
+    if language == "python" {
+        return is_installed("couchpy").then(|| "couchpy".to_owned());
+    }
     let builtin = BUILTINS
         .iter()
         .find(|builtin| builtin.languages.contains(&language))?;

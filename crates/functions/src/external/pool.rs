@@ -378,3 +378,76 @@ impl Drop for Lease {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::external::starter;
+
+    /// A pool whose one language has a server that says `true` to everything.
+    fn pool(process_limit: usize) -> Arc<Pool> {
+        let mut settings = Settings {
+            process_limit,
+            ..Settings::default()
+        };
+        let command = "sh -c 'while read -r line; do echo true; done'";
+        settings
+            .commands
+            .insert("yes".to_owned(), command.to_owned());
+        let (starter, requests) = std::sync::mpsc::channel();
+        std::thread::spawn(move || starter::run(&requests, || None));
+        Arc::new(Pool::new(settings, starter))
+    }
+
+    fn waiting(pool: &Pool) -> usize {
+        pool.state.lock().languages["yes"].waiting.len()
+    }
+
+    #[test]
+    fn processes_are_given_in_the_order_in_which_they_were_asked_for() {
+        let pool = pool(1);
+        let order = Mutex::new(Vec::new());
+        let held = pool.lease("yes", |_| 0).unwrap();
+        std::thread::scope(|scope| {
+            for turn in 0..6 {
+                let (pool, order) = (&pool, &order);
+                scope.spawn(move || {
+                    let lease = pool.lease("yes", |_| 0).unwrap();
+                    order.lock().push(turn);
+                    // A process that is ended passes its place on as well.
+                    if turn % 2 == 0 {
+                        lease.done();
+                    }
+                });
+                while waiting(pool) < turn + 1 {
+                    std::thread::yield_now();
+                }
+            }
+            held.done();
+        });
+        assert_eq!(order.into_inner(), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(pool.counts("yes"), (0, 0));
+    }
+
+    #[test]
+    fn who_was_taught_what_is_wanted_is_taken_first() {
+        let pool = pool(3);
+        let leases: Vec<Lease> = (0..3).map(|_| pool.lease("yes", |_| 0).unwrap()).collect();
+        let map = Taught::Maps(Arc::new(crate::MapGroup::default()));
+        for (mut lease, taught) in
+            leases
+                .into_iter()
+                .zip([map.clone(), Taught::Unknown, Taught::Nothing])
+        {
+            lease.process().taught = taught;
+            lease.done();
+        }
+        let rank = |taught: &Taught| if *taught == map { 2 } else { 0 };
+        let mut leases: Vec<Lease> = (0..3).map(|_| pool.lease("yes", rank).unwrap()).collect();
+        let taught: Vec<Taught> = leases
+            .iter_mut()
+            .map(|lease| lease.process().taught.clone())
+            .collect();
+        assert_eq!(taught, [map.clone(), Taught::Nothing, Taught::Unknown]);
+    }
+}

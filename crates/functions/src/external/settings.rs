@@ -116,6 +116,20 @@ impl Settings {
         settings
     }
 
+    /// The commands that CouchDB takes from environment variables: `COUCHDB_QUERY_SERVER_PYTHON=couchpy` is like `python =
+    /// couchpy` in `[query_servers]`.
+    pub fn commands_of_environment(
+        variables: impl IntoIterator<Item = (String, String)>,
+    ) -> Vec<(String, String)> {
+        variables
+            .into_iter()
+            .filter_map(|(name, command)| {
+                let language = name.strip_prefix("COUCHDB_QUERY_SERVER_")?;
+                Some((language.to_ascii_lowercase(), command))
+            })
+            .collect()
+    }
+
     fn set_builtin(&mut self, language: &str) {
         match super::builtin_command(language) {
             Some(command) => {
