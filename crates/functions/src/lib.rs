@@ -5,6 +5,7 @@
 //! All calls block: the caller is a worker thread.
 
 mod error;
+pub mod projection;
 
 pub use error::Error;
 
