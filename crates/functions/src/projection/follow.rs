@@ -19,7 +19,7 @@ use super::{
     },
 };
 
-/// A part deeper than this is taken as a whole when it is kept in a variable: loops along a list would have no end.
+/// A part deeper than this is taken as a whole: loops along a list would have no end.
 const DEPTH_MAX: usize = 12;
 /// How many parts in variables are followed.
 const PARTS_MAX: usize = 2000;
@@ -150,6 +150,9 @@ impl Follower<'_, '_> {
         let semantic = self.semantic;
         let nodes = semantic.nodes();
         loop {
+            if path.len() > DEPTH_MAX {
+                return self.escape(&path, Refusal::NotFollowed);
+            }
             let span = nodes.kind(id).span();
             let parent = nodes.parent_id(id);
             match nodes.kind(parent) {

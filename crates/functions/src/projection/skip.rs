@@ -248,8 +248,8 @@ mod x86 {
                     closes: equal(low_bit, high_bit, b'}'),
                 }
             },
-            // SAFETY: the features are those of the enclosing function.
-            |bits| unsafe {
+
+            |bits| {
                 let product = _mm_clmulepi64_si128(
                     _mm_set_epi64x(0, bits as i64),
                     _mm_set1_epi8(-1),
