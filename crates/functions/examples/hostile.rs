@@ -21,6 +21,12 @@ fn main() {
             go(format!("{before}{piece}"), format!("{before}{}{after}", piece.repeat(room / piece.len())));
         }
     }
+    for piece in ["(a=", "(", "[", "{", "({a:", "async(", "(a,", "(a=>"] {
+        let group = format!("{}1{};", piece.repeat(90/piece.matches(['(','[','{']).count()), "".to_string());
+        let close: String = group.chars().rev().filter_map(|c| match c {'('=>Some(')'),'['=>Some(']'),'{'=>Some('}'),_=>None}).collect();
+        let group = format!("{}{close};", &group[..group.len()-1]);
+        go(format!("groups {piece}"), format!("function (doc) {{ {} }}", group.repeat(size / group.len() - 1)));
+    }
     for (open, close) in [("(", ")"), ("[", "]"), ("!", ""), ("-", ""), ("a+", ""), ("{", "}"), ("if(a)", ";"), ("a=>", ""), ("a?a:", ""),
         ("a=", ""), ("f(", ")"), ("x[", "]"), ("{a:", "}"), ("()=>(", ")"), ("a**", ""), ("a,", ""), ("a||", ""), ("[[", "]]"), ("typeof ", ""), ("(a,", ")"), ("(a=>", ")"), ("async(", ")"), ("(a=", ")")]
     {

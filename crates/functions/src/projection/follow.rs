@@ -20,7 +20,7 @@ use super::{
 };
 
 /// A part deeper than this is taken as a whole: loops along a list would have no end.
-const DEPTH_MAX: usize = 12;
+const DEPTH_MAX: usize = 8;
 /// How many parts in variables are followed.
 const PARTS_MAX: usize = 2000;
 

@@ -11,7 +11,11 @@ use oxc_span::SourceType;
 use super::{builtins, follow, need::Need, refusal::Refusal};
 
 /// Longer sources are not read, bytes.
-const SOURCE_MAX: usize = 128 << 10;
+const SOURCE_MAX: usize = 64 << 10;
+
+/// How deep brackets may be nested, counted without regard to strings and comments. The parser tries parentheses as parameters
+/// first, and reads them again if they are none: its time grows with the cube of the depth.
+const BRACKETS_MAX: usize = 100;
 
 /// The parser calls itself for each level of nesting, and one byte of source can be a level. Measured with the hostile
 /// sources of the tests: under 2 KB a byte.
@@ -108,6 +112,9 @@ fn with_semantic<T>(
     script: &str,
     work: impl FnOnce(&Program<'_>, &Semantic<'_>) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
+    if brackets(script) > BRACKETS_MAX {
+        return Err(Refusal::TooComplex);
+    }
     let allocator = Allocator::default();
     let parsed = Parser::new(&allocator, script, SourceType::script())
         .with_options(ParseOptions {
@@ -128,4 +135,20 @@ fn with_semantic<T>(
         return Err(Refusal::Syntax(error.to_string()));
     }
     work(&parsed.program, &built.semantic)
+}
+
+/// How deep brackets are nested.
+fn brackets(script: &str) -> usize {
+    let (mut depth, mut max) = (0usize, 0);
+    for byte in script.bytes() {
+        match byte {
+            b'(' | b'[' | b'{' => {
+                depth += 1;
+                max = max.max(depth);
+            }
+            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    max
 }

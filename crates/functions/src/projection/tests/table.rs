@@ -97,7 +97,7 @@ fn deeply_nested_sources_are_refused_or_followed_but_never_overflow_the_stack() 
     ];
     for piece in pieces {
         for (before, after) in [("function (doc) {", "}"), ("", ""), ("doc => ", "")] {
-            let room = (128 << 10) - before.len() - after.len();
+            let room = (64 << 10) - before.len() - after.len();
             let source = format!("{before}{}{after}", piece.repeat(room / piece.len()));
             drop(Projection::analyse(&source));
         }
@@ -106,7 +106,7 @@ fn deeply_nested_sources_are_refused_or_followed_but_never_overflow_the_stack() 
     for (open, close) in [("(", ")"), ("[", "]"), ("!", ""), ("-", ""), ("a+", ""), ("{", "}"), ("if(a)", ";"), ("a=>", ""), ("a?a:", ""),
         ("a=", ""), ("f(", ")"), ("x[", "]"), ("{a:", "}"), ("()=>(", ")"), ("a**", ""), ("a,", ""), ("a||", ""), ("[[", "]]"), ("typeof ", "")]
     {
-        let count = (127 << 10) / (open.len() + close.len());
+        let count = (63 << 10) / (open.len() + close.len());
         let core = if open == "{" { "" } else { "1" };
         for (before, after) in [("function (doc) { ", " }"), ("function (doc) { x = ", " }")] {
             let source = format!("{before}{}{core}{}{after}", open.repeat(count), close.repeat(count));
@@ -114,7 +114,7 @@ fn deeply_nested_sources_are_refused_or_followed_but_never_overflow_the_stack() 
         }
     }
     // A chain that is followed up step by step.
-    let source = format!("function (doc) {{ emit(doc{}, 1) }}", ".a".repeat(60_000));
+    let source = format!("function (doc) {{ emit(doc{}, 1) }}", ".a".repeat(30_000));
     drop(Projection::analyse(&source));
     let too_long = format!("function (doc) {{ {} }}", " ".repeat(200_000));
     assert!(matches!(Projection::analyse(&too_long), Err(Refusal::TooLong { .. })));
