@@ -42,21 +42,77 @@ const UNSAFE_NAMES: &[&str] = &[
 
 /// Globals that are refused at any mention.
 const UNSAFE_GLOBALS: &[&str] = &[
-    "Function", "Reflect", "Proxy", "globalThis", "Symbol", "Iterator", "global", "window", "self",
+    "Function",
+    "Reflect",
+    "Proxy",
+    "globalThis",
+    "Symbol",
+    "Iterator",
+    "global",
+    "window",
+    "self",
 ];
 
 /// Globals that must keep their meaning.
 const KEPT_GLOBALS: &[&str] = &[
-    "Object", "Array", "String", "Number", "Boolean", "Date", "RegExp", "Math", "JSON", "Error", "TypeError",
-    "RangeError", "SyntaxError", "ReferenceError", "EvalError", "URIError", "Map", "Set", "WeakMap", "WeakSet",
-    "Promise", "BigInt", "parseInt", "parseFloat", "isNaN", "isFinite", "encodeURIComponent", "decodeURIComponent",
-    "encodeURI", "decodeURI", "undefined", "NaN", "Infinity", "emit", "isArray", "toJSON", "sum", "log", "require",
+    "Object",
+    "Array",
+    "String",
+    "Number",
+    "Boolean",
+    "Date",
+    "RegExp",
+    "Math",
+    "JSON",
+    "Error",
+    "TypeError",
+    "RangeError",
+    "SyntaxError",
+    "ReferenceError",
+    "EvalError",
+    "URIError",
+    "Map",
+    "Set",
+    "WeakMap",
+    "WeakSet",
+    "Promise",
+    "BigInt",
+    "parseInt",
+    "parseFloat",
+    "isNaN",
+    "isFinite",
+    "encodeURIComponent",
+    "decodeURIComponent",
+    "encodeURI",
+    "decodeURI",
+    "undefined",
+    "NaN",
+    "Infinity",
+    "emit",
+    "isArray",
+    "toJSON",
+    "sum",
+    "log",
+    "require",
 ];
 
 /// The functions of `Object` that take no descriptors and give no prototypes.
 const OBJECT_FUNCTIONS: &[&str] = &[
-    "keys", "values", "entries", "fromEntries", "assign", "freeze", "isFrozen", "seal", "isSealed", "is", "create",
-    "hasOwn", "getOwnPropertyNames", "prototype", "defineProperty",
+    "keys",
+    "values",
+    "entries",
+    "fromEntries",
+    "assign",
+    "freeze",
+    "isFrozen",
+    "seal",
+    "isSealed",
+    "is",
+    "create",
+    "hasOwn",
+    "getOwnPropertyNames",
+    "prototype",
+    "defineProperty",
 ];
 
 pub(super) fn check(semantic: &Semantic<'_>, place: Place) -> Result<(), Refusal> {
@@ -69,7 +125,9 @@ pub(super) fn check(semantic: &Semantic<'_>, place: Place) -> Result<(), Refusal
             AstKind::BindingIdentifier(identifier) => binding(semantic, id, identifier, place)?,
             AstKind::ThisExpression(_) => this(semantic, id)?,
             AstKind::WithStatement(_) => return Err(Refusal::Uses("with")),
-            AstKind::ImportExpression(_) | AstKind::ImportMeta(_) => return Err(Refusal::Uses("import")),
+            AstKind::ImportExpression(_) | AstKind::ImportMeta(_) => {
+                return Err(Refusal::Uses("import"));
+            }
             AstKind::VariableDeclaration(declaration)
                 if matches!(
                     declaration.kind,
@@ -124,7 +182,10 @@ fn reference(
     if !is_global(semantic, identifier) {
         return Ok(());
     }
-    if let Some(&name) = UNSAFE_GLOBALS.iter().find(|&&unsafe_name| unsafe_name == name) {
+    if let Some(&name) = UNSAFE_GLOBALS
+        .iter()
+        .find(|&&unsafe_name| unsafe_name == name)
+    {
         return Err(Refusal::Uses(name));
     }
     if is_written(semantic, id) && KEPT_GLOBALS.contains(&name) {
@@ -192,7 +253,9 @@ fn binding(
                     return Err(Refusal::NotFollowed);
                 }
             }
-            AstKind::Function(_) | AstKind::ArrowFunctionExpression(_) | AstKind::StaticBlock(_) => break,
+            AstKind::Function(_)
+            | AstKind::ArrowFunctionExpression(_)
+            | AstKind::StaticBlock(_) => break,
             _ => {}
         }
     }
@@ -223,8 +286,10 @@ fn member(
     let nodes = semantic.nodes();
     let span = kind.span();
     let written = is_written(semantic, id);
-    if written && let Some(Expression::Identifier(object)) = member_object(kind)
-        && is_global(semantic, object) && KEPT_GLOBALS.contains(&object.name.as_str())
+    if written
+        && let Some(Expression::Identifier(object)) = member_object(kind)
+        && is_global(semantic, object)
+        && KEPT_GLOBALS.contains(&object.name.as_str())
     {
         return Err(Refusal::Builtins("a member of a global is set"));
     }
@@ -255,7 +320,10 @@ fn member(
         "defineProperty" if place == Place::Module && defines_export(semantic, id, span) => {}
         "arguments" | "callee" | "caller" if place == Place::Module => {}
         name => {
-            if let Some(&name) = UNSAFE_NAMES.iter().find(|&&unsafe_name| unsafe_name == name) {
+            if let Some(&name) = UNSAFE_NAMES
+                .iter()
+                .find(|&&unsafe_name| unsafe_name == name)
+            {
                 return Err(Refusal::Builtins(name));
             }
         }
@@ -300,7 +368,9 @@ fn is_own_constructor(semantic: &Semantic<'_>, identifier: &IdentifierReference<
     );
     declared
         && scoping.symbol_redeclarations(symbol).is_empty()
-        && !scoping.get_resolved_references(symbol).any(|reference| reference.is_write())
+        && !scoping
+            .get_resolved_references(symbol)
+            .any(|reference| reference.is_write())
 }
 
 /// `x.constructor` may be compared and handed on, but not called, kept or looked into: a function's constructor is `Function`.
@@ -337,8 +407,13 @@ fn pattern_key(key: &PropertyKey<'_>) -> Result<(), Refusal> {
 
 fn pattern_name(name: &str) -> Result<(), Refusal> {
     match name {
-        "prototype" | "constructor" => Err(Refusal::Builtins("prototype or constructor in a pattern")),
-        name => match UNSAFE_NAMES.iter().find(|&&unsafe_name| unsafe_name == name) {
+        "prototype" | "constructor" => {
+            Err(Refusal::Builtins("prototype or constructor in a pattern"))
+        }
+        name => match UNSAFE_NAMES
+            .iter()
+            .find(|&&unsafe_name| unsafe_name == name)
+        {
             Some(&name) => Err(Refusal::Builtins(name)),
             None => Ok(()),
         },

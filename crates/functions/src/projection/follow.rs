@@ -15,7 +15,8 @@ use super::{
     need::{Need, Step},
     refusal::Refusal,
     usage::{
-        calls_global, is_first_argument, is_global, is_global_named, is_written, key_name, literal_name,
+        calls_global, is_first_argument, is_global, is_global_named, is_written, key_name,
+        literal_name,
     },
 };
 
@@ -190,7 +191,11 @@ impl Follower<'_, '_> {
                     }
                 }
                 AstKind::SequenceExpression(sequence) => {
-                    if sequence.expressions.last().is_none_or(|last| last.span() != span) {
+                    if sequence
+                        .expressions
+                        .last()
+                        .is_none_or(|last| last.span() != span)
+                    {
                         return self.kind(&path);
                     }
                 }
@@ -220,7 +225,8 @@ impl Follower<'_, '_> {
         assignment: &AssignmentExpression<'_>,
         path: &Path,
     ) -> Result<bool, Refusal> {
-        let plain = assignment.operator == AssignmentOperator::Assign || assignment.operator.is_logical();
+        let plain =
+            assignment.operator == AssignmentOperator::Assign || assignment.operator.is_logical();
         if plain
             && let AssignmentTarget::AssignmentTargetIdentifier(target) = &assignment.left
             && let Some(symbol) = self.symbol_of(target)
@@ -252,7 +258,9 @@ impl Follower<'_, '_> {
             AstKind::TaggedTemplateExpression(_) => self.called(path),
             AstKind::NewExpression(_) => self.escape(&path, Refusal::Passed),
             AstKind::UnaryExpression(unary) => match unary.operator {
-                UnaryOperator::LogicalNot | UnaryOperator::Typeof | UnaryOperator::Void => self.kind(&path),
+                UnaryOperator::LogicalNot | UnaryOperator::Typeof | UnaryOperator::Void => {
+                    self.kind(&path)
+                }
                 UnaryOperator::Delete => Err(Refusal::Written),
                 _ => self.escape(&path, Refusal::NotFollowed),
             },
@@ -368,10 +376,12 @@ impl Follower<'_, '_> {
         }
         path.push(Step::Any);
         match &statement.left {
-            ForStatementLeft::VariableDeclaration(declaration) => match declaration.declarations.first() {
-                Some(declarator) => self.pattern(&declarator.id, path),
-                None => self.escape(&path, Refusal::NotFollowed),
-            },
+            ForStatementLeft::VariableDeclaration(declaration) => {
+                match declaration.declarations.first() {
+                    Some(declarator) => self.pattern(&declarator.id, path),
+                    None => self.escape(&path, Refusal::NotFollowed),
+                }
+            }
             ForStatementLeft::AssignmentTargetIdentifier(target) => match self.symbol_of(target) {
                 Some(symbol) => self.keep(symbol, path),
                 None => self.escape(&path, Refusal::Stored),
@@ -399,7 +409,9 @@ impl Follower<'_, '_> {
                 Ok(())
             }
             BindingPattern::ArrayPattern(_) => self.escape(&path, Refusal::Iterated),
-            BindingPattern::AssignmentPattern(with_default) => self.pattern(&with_default.left, path),
+            BindingPattern::AssignmentPattern(with_default) => {
+                self.pattern(&with_default.left, path)
+            }
         }
     }
 
@@ -412,13 +424,19 @@ impl Follower<'_, '_> {
     ) -> Result<bool, Refusal> {
         match name {
             "hasOwnProperty" => self.has_own_property(call, path),
-            "forEach" | "map" | "some" | "every" if !path.is_empty() => self.for_each(name, call, path),
+            "forEach" | "map" | "some" | "every" if !path.is_empty() => {
+                self.for_each(name, call, path)
+            }
             _ => Ok(false),
         }
     }
 
     /// `part.hasOwnProperty("name")`: tells whether the member is there, unless the document has a member `hasOwnProperty`.
-    fn has_own_property(&mut self, call: &CallExpression<'_>, path: &Path) -> Result<bool, Refusal> {
+    fn has_own_property(
+        &mut self,
+        call: &CallExpression<'_>,
+        path: &Path,
+    ) -> Result<bool, Refusal> {
         let [argument] = call.arguments.as_slice() else {
             return Ok(false);
         };
@@ -442,10 +460,14 @@ impl Follower<'_, '_> {
         path: &Path,
     ) -> Result<bool, Refusal> {
         let params = match call.arguments.first() {
-            Some(Argument::FunctionExpression(function)) if !function.r#async && !function.generator => {
+            Some(Argument::FunctionExpression(function))
+                if !function.r#async && !function.generator =>
+            {
                 &function.params
             }
-            Some(Argument::ArrowFunctionExpression(function)) if !function.r#async => &function.params,
+            Some(Argument::ArrowFunctionExpression(function)) if !function.r#async => {
+                &function.params
+            }
             _ => return Ok(false),
         };
         if params.rest.is_some() || params.items.len() > 3 {

@@ -121,7 +121,8 @@ fn push_name(prefix: &mut String, name: &str) {
 
 /// The number of an array's element that `name` names, if it is such a name: `"0"`, `"1"`, … but not `"01"`.
 pub(super) fn array_index(name: &str) -> Option<u32> {
-    let canonical = name == "0" || (!name.starts_with('0') && name.bytes().all(|b| b.is_ascii_digit()));
+    let canonical =
+        name == "0" || (!name.starts_with('0') && name.bytes().all(|b| b.is_ascii_digit()));
     if !canonical {
         return None;
     }

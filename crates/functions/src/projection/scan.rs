@@ -54,7 +54,10 @@ impl Plan {
 
     /// The part of the plan for names that begin with an underscore, and the rest.
     pub fn split(mut self) -> (Plan, Plan) {
-        let (underscore, names) = self.names.drain(..).partition(|(name, _)| name.starts_with(b"_"));
+        let (underscore, names) = self
+            .names
+            .drain(..)
+            .partition(|(name, _)| name.starts_with(b"_"));
         let underscore = Plan {
             names: underscore,
             ..self.clone()

@@ -178,7 +178,8 @@ mod x86 {
             let opens = masks.opens & !strings;
             let closes = masks.closes & !strings;
             if (closes.count_ones() as usize) < self.depth {
-                self.depth = self.depth + opens.count_ones() as usize - closes.count_ones() as usize;
+                self.depth =
+                    self.depth + opens.count_ones() as usize - closes.count_ones() as usize;
                 return None;
             }
             let mut brackets = opens | closes;
@@ -216,9 +217,7 @@ mod x86 {
         let rest = text.get(pos..)?;
         let mut block = [b' '; BLOCK];
         block[..rest.len()].copy_from_slice(rest);
-        state
-            .block(masks(&block), &prefix_xor)
-            .map(|end| pos + end)
+        state.block(masks(&block), &prefix_xor).map(|end| pos + end)
     }
 
     #[target_feature(enable = "avx2,pclmulqdq")]
@@ -248,13 +247,9 @@ mod x86 {
                     closes: equal(low_bit, high_bit, b'}'),
                 }
             },
-
             |bits| {
-                let product = _mm_clmulepi64_si128(
-                    _mm_set_epi64x(0, bits as i64),
-                    _mm_set1_epi8(-1),
-                    0,
-                );
+                let product =
+                    _mm_clmulepi64_si128(_mm_set_epi64x(0, bits as i64), _mm_set1_epi8(-1), 0);
                 _mm_cvtsi128_si64(product) as u64
             },
         )
@@ -304,7 +299,9 @@ mod tests {
 
     /// A cheap generator of repeatable choices.
     fn next(state: &mut u64) -> usize {
-        *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        *state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
         (*state >> 33) as usize
     }
 
@@ -320,13 +317,22 @@ mod tests {
                 let choice = next(&mut state);
                 let byte = BYTES[choice / 4 % BYTES.len()];
                 // Outside strings a backslash is no JSON, and there the ways may differ.
-                let byte = if choice % 4 < plain || (byte == b'\\' && !in_string) { b'x' } else { byte };
+                let byte = if choice % 4 < plain || (byte == b'\\' && !in_string) {
+                    b'x'
+                } else {
+                    byte
+                };
                 text.push(byte);
                 in_string ^= byte == b'"' && !escape;
                 escape = byte == b'\\' && !escape;
             }
             let expected = portable::container(&text, 0);
-            assert_eq!(container(&text, 0), expected, "{:?}", String::from_utf8_lossy(&text));
+            assert_eq!(
+                container(&text, 0),
+                expected,
+                "{:?}",
+                String::from_utf8_lossy(&text)
+            );
             #[cfg(target_arch = "x86_64")]
             assert_eq!(x86::container_without_avx2(&text, 0), expected);
             let pos = next(&mut state) % (text.len() + 2);

@@ -11,7 +11,9 @@ pub(super) fn literal_name(key: &Expression<'_>) -> Option<String> {
         Expression::NumericLiteral(number) => integer_name(number.value),
         Expression::TemplateLiteral(template) if template.expressions.is_empty() => {
             match template.quasis.as_slice() {
-                [text] if !text.lone_surrogates => text.value.cooked.map(|cooked| cooked.to_string()),
+                [text] if !text.lone_surrogates => {
+                    text.value.cooked.map(|cooked| cooked.to_string())
+                }
                 _ => None,
             }
         }
@@ -92,7 +94,11 @@ pub(super) fn is_global(semantic: &Semantic<'_>, identifier: &IdentifierReferenc
 }
 
 /// Whether the expression is the global of this name.
-pub(super) fn is_global_named(semantic: &Semantic<'_>, expression: &Expression<'_>, name: &str) -> bool {
+pub(super) fn is_global_named(
+    semantic: &Semantic<'_>,
+    expression: &Expression<'_>,
+    name: &str,
+) -> bool {
     matches!(expression, Expression::Identifier(identifier)
         if identifier.name == name && is_global(semantic, identifier))
 }
@@ -115,5 +121,7 @@ pub(super) fn calls_global(
 
 /// Whether the argument at `span` is the first of `call`.
 pub(super) fn is_first_argument(call: &CallExpression<'_>, span: Span) -> bool {
-    call.arguments.first().is_some_and(|first| first.span() == span)
+    call.arguments
+        .first()
+        .is_some_and(|first| first.span() == span)
 }

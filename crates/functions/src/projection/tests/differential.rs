@@ -54,15 +54,25 @@ impl<'js> Side<'js> {
 }
 
 /// Runs the functions over random documents, whole and projected. Answers how many rows there were and how many throws.
-fn compare(sources: &[&str], projection: &Projection, seed: u64, documents: usize) -> (usize, usize) {
+fn compare(
+    sources: &[&str],
+    projection: &Projection,
+    seed: u64,
+    documents: usize,
+) -> (usize, usize) {
     let runtime = Runtime::new().unwrap();
-    let (whole_context, projected_context) =
-        (Context::full(&runtime).unwrap(), Context::full(&runtime).unwrap());
+    let (whole_context, projected_context) = (
+        Context::full(&runtime).unwrap(),
+        Context::full(&runtime).unwrap(),
+    );
     let mut choices = Choices(seed);
     let texts: Vec<(Vec<u8>, Vec<u8>)> = (0..documents)
         .map(|i| {
             let members = if choices.below(4) == 0 {
-                format!("\"_id\":\"d{i}\",\"_rev\":\"1-a\",\"_attachments\":{}", json!({"f": choices.value(1)}))
+                format!(
+                    "\"_id\":\"d{i}\",\"_rev\":\"1-a\",\"_attachments\":{}",
+                    json!({"f": choices.value(1)})
+                )
             } else {
                 format!("\"_id\":\"d{i}\",\"_rev\":\"1-a\"")
             };
@@ -78,7 +88,10 @@ fn compare(sources: &[&str], projection: &Projection, seed: u64, documents: usiz
     let run = |context: &Context, text: fn(&(Vec<u8>, Vec<u8>)) -> &[u8]| {
         context.with(|ctx| {
             let side = Side::new(&ctx, sources);
-            texts.iter().map(|texts| side.rows(text(texts))).collect::<Vec<_>>()
+            texts
+                .iter()
+                .map(|texts| side.rows(text(texts)))
+                .collect::<Vec<_>>()
         })
     };
     let expected = run(&whole_context, |(full, _)| full);
@@ -93,8 +106,16 @@ fn compare(sources: &[&str], projection: &Projection, seed: u64, documents: usiz
             String::from_utf8_lossy(projected)
         );
     }
-    let emitted = expected.iter().flatten().filter(|result| !result.starts_with("[[],")).count();
-    let thrown = expected.iter().flatten().filter(|result| !result.ends_with(",null]")).count();
+    let emitted = expected
+        .iter()
+        .flatten()
+        .filter(|result| !result.starts_with("[[],"))
+        .count();
+    let thrown = expected
+        .iter()
+        .flatten()
+        .filter(|result| !result.ends_with(",null]"))
+        .count();
     (emitted, thrown)
 }
 
@@ -117,7 +138,9 @@ fn groups_that_share_a_document_give_the_same_rows() {
     let mut choices = Choices(3);
     for seed in 0..60 {
         let count = 2 + choices.below(6);
-        let sources: Vec<&str> = (0..count).map(|_| FOLLOWED[choices.below(FOLLOWED.len())].0).collect();
+        let sources: Vec<&str> = (0..count)
+            .map(|_| FOLLOWED[choices.below(FOLLOWED.len())].0)
+            .collect();
         let projection = Projection::of_group(&sources, None).unwrap();
         compare(&sources, &projection, seed + 1_000_000, 60);
     }
@@ -129,7 +152,10 @@ fn functions_made_of_random_pieces_give_the_same_rows() {
     let mut choices = Choices(17);
     let (mut accepted, mut refused) = (0, 0);
     for seed in 0..1500 {
-        let mut made = Maker { choices: &mut choices, variables: 0 };
+        let mut made = Maker {
+            choices: &mut choices,
+            variables: 0,
+        };
         let source = made.function();
         match Projection::analyse(&source) {
             Ok(projection) => {
@@ -139,7 +165,10 @@ fn functions_made_of_random_pieces_give_the_same_rows() {
             Err(_) => refused += 1,
         }
     }
-    assert!(accepted > 300 && refused > 100, "{accepted} accepted, {refused} refused");
+    assert!(
+        accepted > 300 && refused > 100,
+        "{accepted} accepted, {refused} refused"
+    );
 }
 
 /// Makes functions at random.
@@ -151,7 +180,12 @@ struct Maker<'c> {
 impl Maker<'_> {
     fn function(&mut self) -> String {
         let head = self.choices.of(&[
-            "function (doc) ", "function (doc) ", "function (doc) ", "doc => ", "function f(doc) ", "function ({a, b: v0, c: v1 = 1}, doc = {}) ",
+            "function (doc) ",
+            "function (doc) ",
+            "function (doc) ",
+            "doc => ",
+            "function f(doc) ",
+            "function ({a, b: v0, c: v1 = 1}, doc = {}) ",
         ]);
         let mut body = String::from("{ var v0, v1, v2; ");
         for _ in 0..1 + self.choices.below(5) {
@@ -190,7 +224,20 @@ impl Maker<'_> {
     }
 
     fn name(&mut self) -> &'static str {
-        self.choices.of(&["a", "b", "c", "x", "y", "type", "next", "length", "constructor", "toString", "a", "b"])
+        self.choices.of(&[
+            "a",
+            "b",
+            "c",
+            "x",
+            "y",
+            "type",
+            "next",
+            "length",
+            "constructor",
+            "toString",
+            "a",
+            "b",
+        ])
     }
 
     fn expression(&mut self, depth: usize) -> String {
@@ -199,7 +246,10 @@ impl Maker<'_> {
             return match self.choices.below(8) {
                 0 => "doc".into(),
                 1 => self.variable(),
-                2 => self.choices.of(&["1", "null", "'x'", "[]", "{}", "undefined", "'a'", "0"]).into(),
+                2 => self
+                    .choices
+                    .of(&["1", "null", "'x'", "[]", "{}", "undefined", "'a'", "0"])
+                    .into(),
                 _ => format!("doc.{name}"),
             };
         }
@@ -234,7 +284,11 @@ impl Maker<'_> {
 
 #[test]
 fn the_tables_are_large_enough_and_hold_no_function_twice() {
-    let mut sources: Vec<&str> = FOLLOWED.iter().chain(REFUSED).map(|(source, _)| *source).collect();
+    let mut sources: Vec<&str> = FOLLOWED
+        .iter()
+        .chain(REFUSED)
+        .map(|(source, _)| *source)
+        .collect();
     let count = sources.len();
     sources.sort_unstable();
     sources.dedup();

@@ -26,7 +26,11 @@ fn naive(need: &Need, value: &Value) -> Value {
 }
 
 fn naive_array(need: &Need, elements: &[Value]) -> Value {
-    let indexes: Vec<u32> = need.names.keys().filter_map(|name| array_index(name)).collect();
+    let indexes: Vec<u32> = need
+        .names
+        .keys()
+        .filter_map(|name| array_index(name))
+        .collect();
     let mut element = Need::default();
     for index in &indexes {
         element.merge(&need.names[&index.to_string()]);
@@ -37,8 +41,16 @@ fn naive_array(need: &Need, elements: &[Value]) -> Value {
     let length = need.names.contains_key("length");
     if need.any.is_some() || !indexes.is_empty() {
         let last = indexes.iter().max().map_or(0, |&max| max as usize + 1);
-        let count = if need.any.is_some() || length { elements.len() } else { last };
-        elements.iter().take(count).map(|value| naive(&element, value)).collect()
+        let count = if need.any.is_some() || length {
+            elements.len()
+        } else {
+            last
+        };
+        elements
+            .iter()
+            .take(count)
+            .map(|value| naive(&element, value))
+            .collect()
     } else if length {
         elements.iter().map(|_| json!(0)).collect()
     } else {
@@ -63,7 +75,10 @@ fn need(choices: &mut Choices, depth: usize) -> Need {
         any.any = Some(Box::new(self::need(choices, depth - 1)));
         need.merge(&any);
         let inner = self::need(choices, depth - 1);
-        let mut any = Need { any: Some(Box::default()), ..Need::default() };
+        let mut any = Need {
+            any: Some(Box::default()),
+            ..Need::default()
+        };
         if let Some(slot) = &mut any.any {
             slot.merge(&inner);
         }
@@ -84,7 +99,9 @@ fn members(choices: &mut Choices) -> Map<String, Value> {
 
 /// The text of an object without its braces.
 fn without_braces(text: &str) -> &str {
-    text.strip_prefix('{').and_then(|text| text.strip_suffix('}')).unwrap()
+    text.strip_prefix('{')
+        .and_then(|text| text.strip_suffix('}'))
+        .unwrap()
 }
 
 #[test]
@@ -98,7 +115,8 @@ fn the_scanner_takes_what_the_naive_projector_takes() {
             need.add(&[crate::projection::need::Step::Name("_id".into())], true);
         }
         if choices.below(4) == 0 {
-            need.names.insert("_attachments".into(), self::need(&mut choices, 2));
+            need.names
+                .insert("_attachments".into(), self::need(&mut choices, 2));
         }
         let mut document = members(&mut choices);
         let body = choices.body();
@@ -109,9 +127,14 @@ fn the_scanner_takes_what_the_naive_projector_takes() {
 
         let projection = Projection::new(need.clone());
         let mut out = b"before".to_vec();
-        projection.project(without_braces(&members_text).as_bytes(), body_text.as_bytes(), &mut out);
+        projection.project(
+            without_braces(&members_text).as_bytes(),
+            body_text.as_bytes(),
+            &mut out,
+        );
         let out = std::str::from_utf8(out.strip_prefix(b"before").unwrap()).unwrap();
-        let parsed: Value = serde_json::from_str(out).unwrap_or_else(|error| panic!("{round}: {error}: {out}"));
+        let parsed: Value =
+            serde_json::from_str(out).unwrap_or_else(|error| panic!("{round}: {error}: {out}"));
         let expected = naive(&need, &Value::Object(document));
         assert_eq!(
             parsed.to_string(),
@@ -125,11 +148,25 @@ fn the_scanner_takes_what_the_naive_projector_takes() {
 #[test]
 fn text_that_is_not_compact_json_is_copied() {
     let projection = Projection::analyse("function (doc) { emit(doc.a.b, doc._id) }").unwrap();
-    for body in ["", "{", "{\"a\"", "{\"x\":1,", "[1]", "{\"a\":{\"b\":", "{ \"a\" : 1 }", "{\"a\":[1", "nonsense", "{\"x\":\"\\", "{a:1}"] {
+    for body in [
+        "",
+        "{",
+        "{\"a\"",
+        "{\"x\":1,",
+        "[1]",
+        "{\"a\":{\"b\":",
+        "{ \"a\" : 1 }",
+        "nonsense",
+        "{\"x\":\"\\",
+        "{a:1}",
+    ] {
         let mut out = Vec::new();
         projection.project(b"\"_id\":\"x\"", body.as_bytes(), &mut out);
         let rest = body.strip_prefix('{').unwrap_or(body);
-        assert_eq!(String::from_utf8(out).unwrap(), format!("{{\"_id\":\"x\",{rest}"));
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            format!("{{\"_id\":\"x\",{rest}")
+        );
     }
 }
 
@@ -172,11 +209,32 @@ fn the_shapes_that_tests_and_lengths_need_are_kept() {
         String::from_utf8(out).unwrap()
     };
     let body = r#"{"a":[{"b":1,"c":[2]},3],"t":{"u":[1]},"s":"text","l":[[1],{"x":[]},3]}"#;
-    assert_eq!(project("function (doc) { emit(doc.a[0].b, 1) }", body), r#"{"a":[{"b":1}]}"#);
-    assert_eq!(project("function (doc) { emit(doc.l.length, 1) }", body), r#"{"l":[0,0,0]}"#);
-    assert_eq!(project("function (doc) { if (doc.t && doc.a) emit(doc._id, doc.s) }", body), r#"{"_id":"i","a":[],"t":{},"s":"text"}"#);
-    assert_eq!(project("function (doc) { emit(doc.t.u, doc._rev) }", body), r#"{"_rev":"1-r","t":{"u":[1]}}"#);
-    assert_eq!(project("function (doc) { emit(doc.nothing, 1) }", body), "{}");
-    assert_eq!(project("function (doc) { emit(doc._id, 1) }", "{}"), r#"{"_id":"i"}"#);
+    assert_eq!(
+        project("function (doc) { emit(doc.a[0].b, 1) }", body),
+        r#"{"a":[{"b":1}]}"#
+    );
+    assert_eq!(
+        project("function (doc) { emit(doc.l.length, 1) }", body),
+        r#"{"l":[0,0,0]}"#
+    );
+    assert_eq!(
+        project(
+            "function (doc) { if (doc.t && doc.a) emit(doc._id, doc.s) }",
+            body
+        ),
+        r#"{"_id":"i","a":[],"t":{},"s":"text"}"#
+    );
+    assert_eq!(
+        project("function (doc) { emit(doc.t.u, doc._rev) }", body),
+        r#"{"_rev":"1-r","t":{"u":[1]}}"#
+    );
+    assert_eq!(
+        project("function (doc) { emit(doc.nothing, 1) }", body),
+        "{}"
+    );
+    assert_eq!(
+        project("function (doc) { emit(doc._id, 1) }", "{}"),
+        r#"{"_id":"i"}"#
+    );
     assert_eq!(project("function (doc) { emit(1, doc.a) }", "{}"), "{}");
 }

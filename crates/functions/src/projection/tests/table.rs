@@ -15,7 +15,9 @@ fn functions_are_followed_to_what_they_touch() {
         if found.as_ref().is_ok_and(|paths| *paths == expected) {
             continue;
         }
-        wrong.push(format!("{source}\n    expected {expected:?}\n    found    {found:?}"));
+        wrong.push(format!(
+            "{source}\n    expected {expected:?}\n    found    {found:?}"
+        ));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -40,7 +42,9 @@ fn what_cannot_be_followed_is_refused_with_a_reason() {
             Err(refusal) if refusal.to_string().contains(expected) => {}
             found => wrong.push(format!(
                 "{source}\n    expected {expected}\n    found    {:?}",
-                found.map(|projection| projection.describe()).map_err(|refusal| refusal.to_string())
+                found
+                    .map(|projection| projection.describe())
+                    .map_err(|refusal| refusal.to_string())
             )),
         }
     }
@@ -54,8 +58,14 @@ fn a_group_is_refused_when_one_function_is() {
     let whole = "function (doc) { emit(1, doc) }";
     let group = Projection::of_group(&[a, b], None).unwrap();
     assert_eq!(group.describe(), r#"["a","b.c"]"#);
-    assert_eq!(Projection::of_group(&[a, whole], None), Err((1, Refusal::Passed)));
-    assert_eq!(Projection::of_group::<&str>(&[], None).unwrap().describe(), "[]");
+    assert_eq!(
+        Projection::of_group(&[a, whole], None),
+        Err((1, Refusal::Passed))
+    );
+    assert_eq!(
+        Projection::of_group::<&str>(&[], None).unwrap().describe(),
+        "[]"
+    );
 }
 
 #[test]
@@ -72,7 +82,11 @@ fn library_modules_count_when_a_function_may_require_them() {
     ];
     for source in hostile {
         let lib = lib(source);
-        assert_eq!(Projection::of_group(&[plain, requires], Some(&lib)), Err((1, Refusal::Library)), "{source}");
+        assert_eq!(
+            Projection::of_group(&[plain, requires], Some(&lib)),
+            Err((1, Refusal::Library)),
+            "{source}"
+        );
         assert!(Projection::of_group(&[plain], Some(&lib)).is_ok());
     }
     let harmless = [
@@ -81,19 +95,77 @@ fn library_modules_count_when_a_function_may_require_them() {
         "function P() { this.x = arguments[0] } P.prototype.get = function () { return this.x }; exports.f = P; // end",
     ];
     for source in harmless {
-        assert!(Projection::of_group(&[requires], Some(&lib(source))).is_ok(), "{source}");
+        assert!(
+            Projection::of_group(&[requires], Some(&lib(source))).is_ok(),
+            "{source}"
+        );
     }
-    assert_eq!(Projection::of_group(&[requires], Some("{")), Err((0, Refusal::Library)));
+    assert_eq!(
+        Projection::of_group(&[requires], Some("{")),
+        Err((0, Refusal::Library))
+    );
 }
 
 /// One byte of source can nest one level deeper, in many ways.
 #[test]
 fn deeply_nested_sources_are_refused_or_followed_but_never_overflow_the_stack() {
     let pieces = [
-        "(", "[", "{", "!", "-", "a=>", "a?b:", "if(a)", "a=", "new ", "a+", "a**", "`${", "a.b.", "f(", "x[", "...",
-        "({a:", "function(){", "while(1)", "typeof ", "else ", "async()=>", "class{a=", "a||", "a??", "a,", "[a,", "a:", "do ",
-        "()=>{", "{a(){", "(a=", "[...", "for(;;)", "try{", "switch(a){case ", "await ", "yield ", "a\n", "/a/+", "/*", "a?.b",
-        "({get a(){", "a`${", "<", "return ", "let[", "var{a:", "class a extends ", "@a", "import(", "a<b>", "+", "~", "++",
+        "(",
+        "[",
+        "{",
+        "!",
+        "-",
+        "a=>",
+        "a?b:",
+        "if(a)",
+        "a=",
+        "new ",
+        "a+",
+        "a**",
+        "`${",
+        "a.b.",
+        "f(",
+        "x[",
+        "...",
+        "({a:",
+        "function(){",
+        "while(1)",
+        "typeof ",
+        "else ",
+        "async()=>",
+        "class{a=",
+        "a||",
+        "a??",
+        "a,",
+        "[a,",
+        "a:",
+        "do ",
+        "()=>{",
+        "{a(){",
+        "(a=",
+        "[...",
+        "for(;;)",
+        "try{",
+        "switch(a){case ",
+        "await ",
+        "yield ",
+        "a\n",
+        "/a/+",
+        "/*",
+        "a?.b",
+        "({get a(){",
+        "a`${",
+        "<",
+        "return ",
+        "let[",
+        "var{a:",
+        "class a extends ",
+        "@a",
+        "import(",
+        "a<b>",
+        "+",
+        "~",
+        "++",
     ];
     for piece in pieces {
         for (before, after) in [("function (doc) {", "}"), ("", ""), ("doc => ", "")] {
@@ -103,13 +175,35 @@ fn deeply_nested_sources_are_refused_or_followed_but_never_overflow_the_stack() 
         }
     }
     // The same, closed properly, so that the tree is built and walked.
-    for (open, close) in [("(", ")"), ("[", "]"), ("!", ""), ("-", ""), ("a+", ""), ("{", "}"), ("if(a)", ";"), ("a=>", ""), ("a?a:", ""),
-        ("a=", ""), ("f(", ")"), ("x[", "]"), ("{a:", "}"), ("()=>(", ")"), ("a**", ""), ("a,", ""), ("a||", ""), ("[[", "]]"), ("typeof ", "")]
-    {
+    for (open, close) in [
+        ("(", ")"),
+        ("[", "]"),
+        ("!", ""),
+        ("-", ""),
+        ("a+", ""),
+        ("{", "}"),
+        ("if(a)", ";"),
+        ("a=>", ""),
+        ("a?a:", ""),
+        ("a=", ""),
+        ("f(", ")"),
+        ("x[", "]"),
+        ("{a:", "}"),
+        ("()=>(", ")"),
+        ("a**", ""),
+        ("a,", ""),
+        ("a||", ""),
+        ("[[", "]]"),
+        ("typeof ", ""),
+    ] {
         let count = (63 << 10) / (open.len() + close.len());
         let core = if open == "{" { "" } else { "1" };
         for (before, after) in [("function (doc) { ", " }"), ("function (doc) { x = ", " }")] {
-            let source = format!("{before}{}{core}{}{after}", open.repeat(count), close.repeat(count));
+            let source = format!(
+                "{before}{}{core}{}{after}",
+                open.repeat(count),
+                close.repeat(count)
+            );
             drop(Projection::analyse(&source));
         }
     }
@@ -117,5 +211,8 @@ fn deeply_nested_sources_are_refused_or_followed_but_never_overflow_the_stack() 
     let source = format!("function (doc) {{ emit(doc{}, 1) }}", ".a".repeat(30_000));
     drop(Projection::analyse(&source));
     let too_long = format!("function (doc) {{ {} }}", " ".repeat(200_000));
-    assert!(matches!(Projection::analyse(&too_long), Err(Refusal::TooLong { .. })));
+    assert!(matches!(
+        Projection::analyse(&too_long),
+        Err(Refusal::TooLong { .. })
+    ));
 }
