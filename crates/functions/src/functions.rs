@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::external::{Pools, Settings};
 use crate::js::{Engine, Options};
-use crate::{Designs, Error, Languages, MapGroup, Mapper, Reducer};
+use crate::projection::Projection;
+use crate::{Designs, Doc, Emits, Error, Languages, MapGroup, Mapper, Reducer};
 
 /// The language that this program runs by itself, and that functions are in when their design document names none.
 pub const JAVASCRIPT: &str = "javascript";
@@ -45,10 +46,20 @@ impl Functions {
 
 impl Languages for Functions {
     fn mapper(&self, group: &MapGroup) -> Result<Box<dyn Mapper>, Error> {
-        if self.is_built_in(&group.language) {
-            return self.engine.mapper(group);
+        if !self.is_built_in(&group.language) {
+            return self.pools.mapper(group);
         }
-        self.pools.mapper(group)
+        let inner = self.engine.mapper(group)?;
+        Ok(
+            match Projection::of_group(&group.maps, group.lib.as_deref()) {
+                Err(_) => inner,
+                Ok(projection) => Box::new(ProjectingMapper {
+                    inner,
+                    projection,
+                    bodies: vec![],
+                }),
+            },
+        )
     }
 
     fn reducer(
@@ -75,6 +86,51 @@ impl Languages for Functions {
             return self.engine.check(source, lib);
         }
         self.pools.check(language, source)
+    }
+
+    fn projections(&self, group: &MapGroup) -> Vec<Result<String, String>> {
+        if !self.is_built_in(&group.language) {
+            return vec![];
+        }
+        let spoiled = Projection::of_group(&group.maps, group.lib.as_deref()).err();
+        let each = |(i, map): (usize, &String)| match (&spoiled, Projection::analyse(map)) {
+            (_, Err(refusal)) => Err(refusal.to_string()),
+            (Some((at, refusal)), _) if *at == i => Err(refusal.to_string()),
+            (Some((_, refusal)), _) => Err(format!(
+                "another map function of the design document needs whole documents: {refusal}"
+            )),
+            (None, Ok(projection)) => Ok(projection.describe()),
+        };
+        group.maps.iter().enumerate().map(each).collect()
+    }
+}
+
+/// Gives functions only those members of a document's body that they can touch.
+struct ProjectingMapper {
+    inner: Box<dyn Mapper>,
+    projection: Projection,
+    /// The bodies of one call, one behind the other.
+    bodies: Vec<u8>,
+}
+
+impl Mapper for ProjectingMapper {
+    fn map(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<(), Error> {
+        self.bodies.clear();
+        let mut ends = Vec::with_capacity(docs.len());
+        for doc in docs {
+            self.projection.project_body(doc.body, &mut self.bodies);
+            ends.push(self.bodies.len());
+        }
+        let mut start = 0;
+        let mut projected = Vec::with_capacity(docs.len());
+        for (doc, end) in docs.iter().zip(ends) {
+            projected.push(Doc {
+                members: doc.members,
+                body: &self.bodies[start..end],
+            });
+            start = end;
+        }
+        self.inner.map(&projected, out)
     }
 }
 
@@ -104,6 +160,50 @@ mod tests {
             );
             assert!(functions.designs(language).is_err());
             assert!(functions.reducer(language, "x", None).is_err());
+        }
+    }
+
+    #[test]
+    fn functions_get_the_members_that_they_touch() {
+        let functions = functions();
+        let group = |maps: &[&str]| MapGroup {
+            language: JAVASCRIPT.to_owned(),
+            maps: maps.iter().map(|m| (*m).to_owned()).collect(),
+            ..MapGroup::default()
+        };
+        let narrow = "function (doc) { emit(doc._id, doc.a.b); }";
+        let whole = "function (doc) { emit(doc._id, doc); }";
+        let members = r#"["_id","a.b"]"#.to_owned();
+        assert_eq!(functions.projections(&group(&[narrow])), [Ok(members)]);
+        let both = functions.projections(&group(&[narrow, whole]));
+        assert!(both.iter().all(Result::is_err), "{both:?}");
+        let docs = [
+            (
+                r#""_id":"x","_rev":"1-a""#,
+                r#"{"z":1,"a":{"c":2,"b":[3]},"y":4}"#,
+            ),
+            (r#""_id":"y","_rev":"1-a""#, r#"{"a":{}}"#),
+            (r#""_id":"z","_rev":"1-a""#, r#"{}"#),
+        ];
+        let docs = docs.map(|(members, body)| Doc {
+            members: members.as_bytes(),
+            body: body.as_bytes(),
+        });
+        for maps in [&[narrow][..], &[narrow, whole]] {
+            let mut mapper = functions.mapper(&group(maps)).expect("a mapper");
+            let mut out = Emits::default();
+            mapper.map(&docs, &mut out).expect("rows");
+            let rows: Vec<_> = out
+                .rows
+                .iter()
+                .filter(|row| row.view == 0)
+                .map(|row| {
+                    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+                    (row.doc, text(out.key(row)), text(out.value(row)))
+                })
+                .collect();
+            let row = |doc, key: &str, value: &str| (doc, key.to_owned(), value.to_owned());
+            assert_eq!(rows, [row(0, "\"x\"", "[3]"), row(1, "\"y\"", "null")]);
         }
     }
 
