@@ -6,7 +6,7 @@ use bytes::Bytes;
 use database::DesignDoc;
 use functions::{Error as FunctionError, ListIo};
 use futures_util::stream;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
 use super::{calls, response};
@@ -14,7 +14,6 @@ use crate::access::Access;
 use crate::app::App;
 use crate::errors::ApiError;
 use crate::feed::CHUNK_BYTES;
-use crate::listing::AllDocsRows;
 use crate::reply::{Body, Reply};
 use crate::request::Request;
 
@@ -23,14 +22,53 @@ type Answer = Result<Reply, ApiError>;
 /// Pieces of output on their way to the client; when it takes none, the function waits.
 const PIECES_MAX: usize = 16;
 
-/// The rows that a list function asks for. Called on a blocking thread, one after another.
-pub trait ListRows: Send {
+/// Appends rows with `,\r\n` before all but the first; false when there are no more.
+pub type NextRows = Box<dyn FnMut(&mut Vec<u8>) -> Result<bool, ApiError> + Send>;
+
+/// The rows that a list function asks for, one by one. Taking them may block.
+pub struct ListRows {
     /// The function's `head`: `{"total_rows":…,"offset":…}`, or `{}` when the rows are reduced.
-    fn head(&mut self) -> Result<Vec<u8>, ApiError>;
-    /// The next row's JSON text.
-    fn next(&mut self) -> Result<Option<Vec<u8>>, ApiError>;
+    head: Value,
     /// A text that differs when the rows may.
-    fn version(&self) -> String;
+    version: String,
+    next: NextRows,
+    chunk: Vec<u8>,
+    /// Where the next row begins in the chunk.
+    at: usize,
+}
+
+/// What stands between two rows; no row has a line break in it.
+const SEPARATOR: &[u8] = b",\r\n";
+
+impl ListRows {
+    pub fn new(counts: (Option<u64>, Option<u64>), version: String, next: NextRows) -> ListRows {
+        ListRows {
+            head: match counts {
+                (None, None) => json!({}),
+                (total_rows, offset) => json!({"total_rows": total_rows, "offset": offset}),
+            },
+            version,
+            next,
+            chunk: vec![],
+            at: 0,
+        }
+    }
+
+    fn row(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
+        while self.at >= self.chunk.len() {
+            self.chunk.clear();
+            let more = (self.next)(&mut self.chunk)?;
+            self.at = if self.chunk.starts_with(SEPARATOR) { SEPARATOR.len() } else { 0 };
+            if !more && self.chunk.is_empty() {
+                return Ok(None);
+            }
+        }
+        let rest = &self.chunk[self.at..];
+        let end = memchr::memmem::find(rest, SEPARATOR).unwrap_or(rest.len());
+        let row = rest[..end].to_vec();
+        self.at += end + SEPARATOR.len();
+        Ok(Some(row))
+    }
 }
 
 /// Opens the rows of `_all_docs`, or of a view of the design document `ddoc`. `posted` is the body of a POST.
@@ -38,18 +76,15 @@ async fn open_rows(
     app: &App,
     req: &Request,
     access: &Access,
-    ddoc: &DesignDoc,
+    ddoc: &str,
     view: &str,
-    posted: Option<&serde_json::Map<String, Value>>,
-) -> Result<Box<dyn ListRows>, ApiError> {
+    posted: Option<&Map<String, Value>>,
+) -> Result<ListRows, ApiError> {
     if view == "_all_docs" {
-        return Ok(Box::new(AllDocsRows::open(app, req, access, posted)?));
+        crate::listing::list_rows(app, req, access, posted)
+    } else {
+        crate::views::list_rows(app, req, access, ddoc, view, posted).await
     }
-    let members = crate::stored::value_of(&ddoc.json).ok_or_else(ApiError::missing)?;
-    if members.get("views").and_then(|v| v.get(view)).is_none() {
-        return Err(ApiError::new(404, "not_found", "missing_named_view"));
-    }
-    Err(ApiError::not_implemented("lists of views"))
 }
 
 /// `_list/{name}/{view}`, or `_list/{name}/{of}/{view}` with a view of another design document.
@@ -75,19 +110,12 @@ pub async fn list(
         None => None,
     };
     let view_ddoc = match of {
-        Some(of) => Arc::new(calls::design_doc(access, &format!("_design/{of}"))?),
-        None => ddoc.clone(),
+        Some(of) => calls::design_doc(access, &format!("_design/{of}"))?.id,
+        None => ddoc.id.clone(),
     };
     let request = calls::request_json(app, req, access, None, body.as_deref())?;
     let mut rows = open_rows(app, req, access, &view_ddoc, view, posted.as_ref()).await?;
-    let parts = [
-        "list",
-        &ddoc.rev,
-        &view_ddoc.rev,
-        &rows.version(),
-        req.accept(),
-    ];
-    let etag = response::etag(&parts, &req.user);
+    let etag = response::etag(&["list", &ddoc.rev, &rows.version, req.accept()], &req.user);
     if req.none_match(&etag) {
         return Ok(Reply::empty(304).etag(&etag));
     }
@@ -97,19 +125,14 @@ pub async fn list(
     let name = name.to_owned();
     tokio::task::spawn_blocking(move || {
         let mut io = Io {
-            rows: &mut *rows,
+            rows: &mut rows,
             to,
             failed: None,
         };
-        let done = io.rows.head().map_err(|e| io.fail(e)).and_then(|head| {
-            let mut args = vec![b'['];
-            args.extend_from_slice(&head);
-            args.push(b',');
-            args.extend_from_slice(request.to_string().as_bytes());
-            args.push(b']');
-            let mut designs = languages.designs(&ddoc.language)?;
-            designs.list(&ddoc, &["lists", &name], &args, &mut io)
-        });
+        let args = format!("[{},{request}]", io.rows.head).into_bytes();
+        let done = languages
+            .designs(&ddoc.language)
+            .and_then(|mut designs| designs.list(&ddoc, &["lists", &name], &args, &mut io));
         if let Err(e) = done {
             let e = io.failed.take().unwrap_or_else(|| e.into());
             // Nobody hears it when the client is gone.
@@ -127,7 +150,7 @@ enum Piece {
 }
 
 struct Io<'r> {
-    rows: &'r mut dyn ListRows,
+    rows: &'r mut ListRows,
     to: mpsc::Sender<Piece>,
     /// Why the rows ended.
     failed: Option<ApiError>,
@@ -158,7 +181,7 @@ impl ListIo for Io<'_> {
     }
 
     fn row(&mut self) -> Result<Option<Vec<u8>>, FunctionError> {
-        self.rows.next().map_err(|e| self.fail(e))
+        self.rows.row().map_err(|e| self.fail(e))
     }
 }
 
