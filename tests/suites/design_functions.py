@@ -1,6 +1,8 @@
 """Shows, lists, updates, rewrites, filters and validations over HTTP, beyond what the vectors have. The expected answers are
 those of CouchDB's documentation and of its own tests."""
 
+import json
+
 DDOC = {
     "_id": "_design/d",
     "word": "plankton",
@@ -13,7 +15,11 @@ DDOC = {
         "by_n": {"map": "function(doc) { if ('n' in doc) emit(doc.n, doc._id); }"},
         "sums": {"map": "function(doc) { if ('n' in doc) emit(doc.n % 2, doc.n); }", "reduce": "_sum"},
     },
-    "filters": {"even": "function(doc, req) { return doc.n % 2 == 0 && req.query.only != 'none'; }"},
+    "filters": {
+        "even": "function(doc, req) { return doc.n % 2 == 0 && req.query.only != 'none'; }",
+        "tens": "function(doc, req) { return !doc._deleted && doc.m % 10 == 0; }",
+        "fail": "function(doc, req) { return noSuchVariable; }",
+    },
     "shows": {
         "greet": "function(doc, req) { return require('lib/greet').hello(doc ? doc._id : req.id) + this.word; }",
         "request": "function(doc, req) { return {json: req}; }",
@@ -240,8 +246,29 @@ def filters(report, api, _):
     report.equal("a filter", ids("filter=d/even"), ["doc0", "doc2", "doc4"])
     report.equal("a filter that sees the query", ids("filter=d/even&only=none"), [])
     report.equal("a view as a filter", ids("filter=_view&view=d/by_n"), [f"doc{n}" for n in range(5)])
+    lines = api.get("/db/_changes?feed=continuous&filter=d/even&timeout=200").raw.splitlines()
+    report.equal("a filter of a continuous feed", sorted(json.loads(line).get("id", "") for line in lines if line), ["", "doc0", "doc2", "doc4"])
+    longpoll = api.post("/db/_changes?feed=longpoll&filter=d/even&limit=2", {})
+    report.equal("a filter of a longpoll", len(longpoll.json["results"]), 2)
+    events = api.get("/db/_changes?feed=eventsource&filter=_view&view=d/by_n&timeout=200").raw
+    report.equal("a filter of an event source", events.count(b"data: {"), 5)
+    report.equal("a filter with a limit, and on from there", *halves(api))
+    report.equal("a filter downwards", ids("filter=d/even&descending=true"), ["doc0", "doc2", "doc4"])
+    refusal(report, "a filter that fails", api.get("/db/_changes?filter=d/fail"), 500, "ReferenceError")
+    many = api.post("/db/_bulk_docs", {"docs": [{"_id": f"many{n:04}", "m": n} for n in range(1000)]})
+    report.equal("a filter of more changes than one call sees", (many.status, len(ids("filter=d/tens"))), (201, 100))
+    api.post("/db/_bulk_docs", {"docs": [{"_id": row["id"], "_rev": row["rev"], "_deleted": True} for row in many.json]})
     refusal(report, "a filter that is not there", api.get("/db/_changes?filter=d/none"), 404, "not_found", "missing json key: none")
     refusal(report, "a filter of a missing design document", api.get("/db/_changes?filter=none/f"), 404, "not_found", "missing")
+
+
+def halves(api):
+    """What a feed of two and one that goes on after it show, and what one feed shows."""
+    at = "/db/_changes?filter=d/even"
+    first = api.get(at + "&limit=2").json
+    rest = api.get(at + "&since=" + first["last_seq"]).json
+    found = [row["id"] for part in (first, rest) for row in part["results"]]
+    return found, [row["id"] for row in api.get(at).json["results"]]
 
 
 def validations(report, api, server):
