@@ -152,6 +152,7 @@ pub const SECTIONS: &[(&str, &str)] = &[
          The word builtin stands for a server that comes with Settee (nodejs, erlang). They run with all rights of \
          the server's user.",
     ),
+    ("ken", "Building indexes in the background after writes."),
     ("native_query_servers", "CouchDB's way to allow Erlang."),
     (
         "query_server_config",
@@ -252,6 +253,9 @@ pub const SETTINGS: &[Setting] = &[
     set("functions", "emit_rows_limit", Int, "100000", "Most rows that one function may emit for one document."),
     set("functions", "emit_bytes_limit", Int, "67108864", "Most JSON that the functions of a design document may emit for one document, and that any other may answer, in bytes."),
     set("functions", "isolation", OneOf(&["thread", "process"]), "thread", "thread runs JavaScript inside the server; process in worker processes, which can be killed whatever the function does."),
+    // [ken]
+    set("ken", "enable", Bool, "true", "Keep the indexes of design documents up in the background."),
+    set("ken", "limit", Int, "20", "Most indexes that are built in the background at a time."),
     // [native_query_servers]
     set("native_query_servers", "enable_erlang_query_server", Bool, "false", "Run Erlang functions, when Erlang is installed."),
     // [query_server_config]

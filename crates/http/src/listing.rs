@@ -317,24 +317,66 @@ impl RowsBody {
     }
 }
 
-/// The rows of `_all_docs` for a list function.
-pub fn list_rows(
-    app: &App,
-    req: &Request,
-    access: &Access,
-    posted: Option<&Map<String, Value>>,
-) -> Result<ListRows, ApiError> {
-    let mut q = empty_query(Listing::AllDocs);
-    Source::Query(&req.query).apply(&mut q)?;
-    if let Some(body) = posted {
-        Source::Body(body).apply(&mut q)?;
+/// The rows of `_all_docs`, one by one, for list functions.
+pub struct AllDocsRows {
+    rows: Rows,
+    /// Rows with `,\r\n` between them, and where the next one begins.
+    chunk: Vec<u8>,
+    at: usize,
+    version: String,
+}
+
+impl AllDocsRows {
+    pub fn open(
+        app: &App,
+        req: &Request,
+        access: &Access,
+        posted: Option<&Map<String, Value>>,
+    ) -> Result<AllDocsRows, ApiError> {
+        let mut q = empty_query(Listing::AllDocs);
+        Source::Query(&req.query).apply(&mut q)?;
+        if let Some(body) = posted {
+            Source::Body(body).apply(&mut q)?;
+        }
+        check_keys(app, &q)?;
+        Ok(AllDocsRows {
+            version: access.db.info()?.update_seq,
+            rows: access.db.rows(q)?,
+            chunk: vec![],
+            at: 0,
+        })
     }
-    check_keys(app, &q)?;
-    let version = access.db.info()?.update_seq;
-    let mut rows = access.db.rows(q)?;
-    let counts = (rows.total_rows, rows.offset);
-    let next = move |out: &mut Vec<u8>| Ok(rows.next_chunk(out, CHUNK_BYTES)?);
-    Ok(ListRows::new(counts, version, Box::new(next)))
+}
+
+impl ListRows for AllDocsRows {
+    fn head(&mut self) -> Result<Vec<u8>, ApiError> {
+        let head =
+            serde_json::json!({"total_rows": self.rows.total_rows, "offset": self.rows.offset});
+        Ok(head.to_string().into_bytes())
+    }
+
+    fn next(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
+        while self.at == self.chunk.len() {
+            self.at = 0;
+            self.chunk.clear();
+            let more = self.rows.next_chunk(&mut self.chunk, CHUNK_BYTES)?;
+            // A later chunk goes on with a separator.
+            self.at = if self.chunk.starts_with(b",") { 3 } else { 0 };
+            if !more && self.chunk.is_empty() {
+                return Ok(None);
+            }
+        }
+        let rest = &self.chunk[self.at..];
+        // No row holds a line break.
+        let end = memchr::memmem::find(rest, b",\r\n").unwrap_or(rest.len());
+        let row = rest[..end].to_vec();
+        self.at = (self.at + end + 3).min(self.chunk.len());
+        Ok(Some(row))
+    }
+
+    fn version(&self) -> String {
+        self.version.clone()
+    }
 }
 
 /// `_partition/{p}` and what is under it.
@@ -372,8 +414,10 @@ pub async fn partition(app: &App, req: &mut Request, access: &Access) -> Answer 
         (Some("_design"), 7..) => {
             let ddoc = req.segment(4).unwrap_or_default();
             let id = format!("_design/{ddoc}");
-            let part = req.segment(5).unwrap_or_default().to_owned();
-            crate::later::design_function(req, access, &id, &part)
+            let parts: Vec<String> = (5..req.segments.len())
+                .filter_map(|i| req.segment(i).map(str::to_owned))
+                .collect();
+            crate::later::design_function(app, req, access, &id, &parts, Some(name)).await
         }
         _ => Err(ApiError::bad_request("invalid_partition_req")),
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::Config;
+use database::ReduceLimit;
 use functions::external::Settings;
 use functions::js::{Isolation, Options};
 use functions::{Functions, Languages};
@@ -59,4 +60,25 @@ fn javascript(config: &Config) -> Result<Options, Failure> {
 fn query_servers(config: &Config) -> Settings {
     let commands = config.section("query_servers");
     Settings::read(|section, key| config.find(section, key), commands)
+}
+
+/// When a reduction is too large, as configured at the start; `None` for never.
+pub fn reduce_limit(config: &Config) -> Result<Option<ReduceLimit>, Failure> {
+    let section = "query_server_config";
+    let text = |key| config.get_str(section, key).map_err(Failure::usage);
+    if text("reduce_limit")? != "true" {
+        return Ok(None);
+    }
+    let ratio = text("reduce_limit_ratio")?;
+    let threshold = config
+        .get_u64(section, "reduce_limit_threshold")
+        .map_err(Failure::usage)?;
+    Ok(Some(ReduceLimit {
+        threshold: usize::try_from(threshold).map_err(Failure::usage)?,
+        ratio: ratio.parse().map_err(|_| {
+            Failure::usage(format!(
+                "[{section}] reduce_limit_ratio: '{ratio}' is no number"
+            ))
+        })?,
+    }))
 }

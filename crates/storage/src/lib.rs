@@ -27,6 +27,7 @@ pub use commit::{
     Committer, Counters, Edited, OnCommit, Put, ShardEdit, ShardPurge, Timing, Written,
 };
 pub use compact::compact;
+pub use disk::DiskGuard;
 pub use edit::{Change, Edit, Outcome};
 pub use engine::{Engine, Keyspace, Snapshot, StoreOptions};
 pub use error::Error;

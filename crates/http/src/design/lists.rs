@@ -1,12 +1,13 @@
 //! List functions: the rows of a view, turned into an answer piece by piece.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use database::DesignDoc;
+use database::{DesignDoc, ViewRows};
 use functions::{Error as FunctionError, ListIo};
 use futures_util::stream;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::{calls, response};
@@ -14,61 +15,24 @@ use crate::access::Access;
 use crate::app::App;
 use crate::errors::ApiError;
 use crate::feed::CHUNK_BYTES;
+use crate::listing::AllDocsRows;
 use crate::reply::{Body, Reply};
 use crate::request::Request;
+use crate::views;
 
 type Answer = Result<Reply, ApiError>;
 
 /// Pieces of output on their way to the client; when it takes none, the function waits.
 const PIECES_MAX: usize = 16;
 
-/// Appends rows with `,\r\n` before all but the first; false when there are no more.
-pub type NextRows = Box<dyn FnMut(&mut Vec<u8>) -> Result<bool, ApiError> + Send>;
-
-/// The rows that a list function asks for, one by one. Taking them may block.
-pub struct ListRows {
+/// The rows that a list function asks for. Called on a blocking thread, one after another.
+pub trait ListRows: Send {
     /// The function's `head`: `{"total_rows":…,"offset":…}`, or `{}` when the rows are reduced.
-    head: Value,
+    fn head(&mut self) -> Result<Vec<u8>, ApiError>;
+    /// The next row's JSON text.
+    fn next(&mut self) -> Result<Option<Vec<u8>>, ApiError>;
     /// A text that differs when the rows may.
-    version: String,
-    next: NextRows,
-    chunk: Vec<u8>,
-    /// Where the next row begins in the chunk.
-    at: usize,
-}
-
-/// What stands between two rows; no row has a line break in it.
-const SEPARATOR: &[u8] = b",\r\n";
-
-impl ListRows {
-    pub fn new(counts: (Option<u64>, Option<u64>), version: String, next: NextRows) -> ListRows {
-        ListRows {
-            head: match counts {
-                (None, None) => json!({}),
-                (total_rows, offset) => json!({"total_rows": total_rows, "offset": offset}),
-            },
-            version,
-            next,
-            chunk: vec![],
-            at: 0,
-        }
-    }
-
-    fn row(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
-        while self.at >= self.chunk.len() {
-            self.chunk.clear();
-            let more = (self.next)(&mut self.chunk)?;
-            self.at = if self.chunk.starts_with(SEPARATOR) { SEPARATOR.len() } else { 0 };
-            if !more && self.chunk.is_empty() {
-                return Ok(None);
-            }
-        }
-        let rest = &self.chunk[self.at..];
-        let end = memchr::memmem::find(rest, SEPARATOR).unwrap_or(rest.len());
-        let row = rest[..end].to_vec();
-        self.at += end + SEPARATOR.len();
-        Ok(Some(row))
-    }
+    fn version(&self) -> String;
 }
 
 /// Opens the rows of `_all_docs`, or of a view of the design document `ddoc`. `posted` is the body of a POST.
@@ -76,14 +40,61 @@ async fn open_rows(
     app: &App,
     req: &Request,
     access: &Access,
-    ddoc: &str,
+    ddoc: &DesignDoc,
     view: &str,
-    posted: Option<&Map<String, Value>>,
-) -> Result<ListRows, ApiError> {
+    posted: Option<&serde_json::Map<String, Value>>,
+) -> Result<Box<dyn ListRows>, ApiError> {
     if view == "_all_docs" {
-        crate::listing::list_rows(app, req, access, posted)
-    } else {
-        crate::views::list_rows(app, req, access, ddoc, view, posted).await
+        return Ok(Box::new(AllDocsRows::open(app, req, access, posted)?));
+    }
+    let query = views::query_of(app, &req.query, posted)?;
+    let view = views::View::find(access, &ddoc.id, view)?;
+    let rows = view.open(access, query).await?;
+    Ok(Box::new(ViewListRows {
+        version: access.db.info()?.update_seq,
+        rows,
+        ahead: VecDeque::new(),
+        more: true,
+    }))
+}
+
+/// Rows of a view that are fetched together.
+const ROWS_AHEAD: usize = 100;
+
+/// The rows of a view.
+struct ViewListRows {
+    version: String,
+    rows: ViewRows,
+    ahead: VecDeque<Vec<u8>>,
+    more: bool,
+}
+
+impl ListRows for ViewListRows {
+    fn head(&mut self) -> Result<Vec<u8>, ApiError> {
+        let head = match (self.rows.total_rows, self.rows.offset) {
+            (Some(total), Some(offset)) => {
+                let seq = self.rows.update_seq.as_ref();
+                let seq = seq.map_or(String::new(), |s| format!(",\"update_seq\":\"{s}\""));
+                format!("{{\"total_rows\":{total},\"offset\":{offset}{seq}}}")
+            }
+            _ => "{}".to_owned(),
+        };
+        Ok(head.into_bytes())
+    }
+
+    fn next(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
+        if self.ahead.is_empty() && self.more {
+            let ahead = &mut self.ahead;
+            self.more = self.rows.next_rows(&mut |_, row| {
+                ahead.push_back(row.to_vec());
+                ahead.len() < ROWS_AHEAD
+            })?;
+        }
+        Ok(self.ahead.pop_front())
+    }
+
+    fn version(&self) -> String {
+        self.version.clone()
     }
 }
 
@@ -110,12 +121,19 @@ pub async fn list(
         None => None,
     };
     let view_ddoc = match of {
-        Some(of) => calls::design_doc(access, &format!("_design/{of}"))?.id,
-        None => ddoc.id.clone(),
+        Some(of) => Arc::new(calls::design_doc(access, &format!("_design/{of}"))?),
+        None => ddoc.clone(),
     };
     let request = calls::request_json(app, req, access, None, body.as_deref())?;
     let mut rows = open_rows(app, req, access, &view_ddoc, view, posted.as_ref()).await?;
-    let etag = response::etag(&["list", &ddoc.rev, &rows.version, req.accept()], &req.user);
+    let parts = [
+        "list",
+        &ddoc.rev,
+        &view_ddoc.rev,
+        &rows.version(),
+        req.accept(),
+    ];
+    let etag = response::etag(&parts, &req.user);
     if req.none_match(&etag) {
         return Ok(Reply::empty(304).etag(&etag));
     }
@@ -125,14 +143,19 @@ pub async fn list(
     let name = name.to_owned();
     tokio::task::spawn_blocking(move || {
         let mut io = Io {
-            rows: &mut rows,
+            rows: &mut *rows,
             to,
             failed: None,
         };
-        let args = format!("[{},{request}]", io.rows.head).into_bytes();
-        let done = languages
-            .designs(&ddoc.language)
-            .and_then(|mut designs| designs.list(&ddoc, &["lists", &name], &args, &mut io));
+        let done = io.rows.head().map_err(|e| io.fail(e)).and_then(|head| {
+            let mut args = vec![b'['];
+            args.extend_from_slice(&head);
+            args.push(b',');
+            args.extend_from_slice(request.to_string().as_bytes());
+            args.push(b']');
+            let mut designs = languages.designs(&ddoc.language)?;
+            designs.list(&ddoc, &["lists", &name], &args, &mut io)
+        });
         if let Err(e) = done {
             let e = io.failed.take().unwrap_or_else(|| e.into());
             // Nobody hears it when the client is gone.
@@ -150,7 +173,7 @@ enum Piece {
 }
 
 struct Io<'r> {
-    rows: &'r mut ListRows,
+    rows: &'r mut dyn ListRows,
     to: mpsc::Sender<Piece>,
     /// Why the rows ended.
     failed: Option<ApiError>,
@@ -181,7 +204,7 @@ impl ListIo for Io<'_> {
     }
 
     fn row(&mut self) -> Result<Option<Vec<u8>>, FunctionError> {
-        self.rows.row().map_err(|e| self.fail(e))
+        self.rows.next().map_err(|e| self.fail(e))
     }
 }
 
