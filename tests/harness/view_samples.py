@@ -97,7 +97,7 @@ def text(doc):
 
 def attached(doc):
     for name in sorted(doc.get("_attachments", {})):
-        yield name, doc["_attachments"][name]["length"]
+        yield name, doc["_attachments"][name].get("length")
 
 
 def near(actual, expected):
