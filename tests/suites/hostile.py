@@ -97,8 +97,6 @@ class Bystander(threading.Thread):
         self.wrong, self.seconds, self.rounds = [], {"document": [], "finished view": [], "view after a write": []}, 0
         ids = [self.samples.doc_id(number) for number in range(100)]
         self.docs = [{"_id": doc_id, **self.samples.doc(ids)} for doc_id in ids]
-        for doc in self.docs:
-            doc.pop("_attachments", None)
         self.view = GROUPS["plain"][0]
         self.api.expect((201, 202), "PUT", "/bystander")
         self.api.expect((201, 202), "POST", "/bystander/_bulk_docs", {"docs": self.docs})
@@ -217,8 +215,6 @@ def a_new_view_is_right(ctx, api, label):
     samples = Samples(ctx.random)
     ids = [samples.doc_id(number) for number in range(50)]
     docs = [{"_id": doc_id, **samples.doc(ids)} for doc_id in ids]
-    for doc in docs:
-        doc.pop("_attachments", None)
     api.expect((201, 202), "PUT", "/afterwards")
     answers = api.expect((201, 202), "POST", "/afterwards/_bulk_docs", {"docs": docs})
     docs = [{**doc, "_rev": answer["rev"]} for doc, answer in zip(docs, answers)]

@@ -255,7 +255,7 @@ def incremental_is_rebuilt(ctx, database, label):
 
 
 def options_of_design_documents(ctx):
-    with ctx.server() as server:
+    with ctx.server("options") as server:
         api = server.api()
         api.expect((201, 202), "PUT", "/options?q=2")
         api.expect((201, 202), "POST", "/options/_bulk_docs", {"docs": [{"_id": key, "k": key} for key in ("a", "B", "c")]})
@@ -279,7 +279,7 @@ def options_of_design_documents(ctx):
 
 def stale_reads(ctx):
     """`autoupdate` false: the index moves only when a query asks for it."""
-    with ctx.server() as server:
+    with ctx.server("stale") as server:
         database = Database(ctx, server, "stale", "?q=2")
         database.put_design("lazy", "plain", autoupdate=False)
         database.edit(40)
@@ -309,7 +309,7 @@ def index_info(database, name):
 
 
 def indexes_survive_restarts(ctx):
-    server = ctx.server().start()
+    server = ctx.server("survivor").start()
     database = Database(ctx, server, "survivor", "?q=2")
     for group in GROUPS:
         database.put_design(group, group, autoupdate=False)
@@ -322,7 +322,7 @@ def indexes_survive_restarts(ctx):
     old = {view.name: database.rows(group, view) for group in GROUPS for view in GROUPS[group]}
     for how in (server.stop, server.kill):
         how()
-        server = ctx.server().start()
+        server = ctx.server("survivor").start()
         database.api, database.server = server.api(), server
         after = {name: index_info(database, name) for name in database.designs}
         for name in database.designs:
@@ -339,7 +339,7 @@ def indexes_survive_restarts(ctx):
 
 
 def clean_up(ctx):
-    with ctx.server() as server:
+    with ctx.server("tidy") as server:
         database = Database(ctx, server, "tidy", "?q=2")
         for group in ("plain", "reduced"):
             database.put_design(group, group, autoupdate=False)
@@ -376,7 +376,7 @@ def clean_up(ctx):
 
 def killed_builds(ctx):
     """kill -9 at a random part of a first build, and of catching up while documents are written."""
-    server = ctx.server().start()
+    server = ctx.server("killed").start()
     database = Database(ctx, server, "killed", "?q=2")
     for group in ("plain", "reduced", "whole"):
         database.put_design(group, group)
@@ -398,7 +398,7 @@ def killed_builds(ctx):
         wait_until(lambda: changes_done(database.api, name) >= wanted or not query.is_alive(), 60, 0.005)
         server.kill()
         query.join(30)
-        server = ctx.server().start()
+        server = ctx.server("killed").start()
         database.api, database.server = server.api(), server
         docs = database.docs()
         ctx.report.check(f"{label}: every view is the naive one afterwards", *none(database.differences(docs)))

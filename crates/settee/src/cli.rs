@@ -95,7 +95,8 @@ pub struct BenchOptions {
     /// Views: rows of the large index
     #[arg(long, value_name = "NUMBER", default_value_t = 1_000_000)]
     pub rows: u64,
-    /// A query server for the server that is started without --url; may be given more than once
+    /// Views: a query server for the server that is started without --url, like python=/usr/bin/couchpy; Node and
+    /// Erlang are there. May be given more than once
     #[arg(long, value_name = "LANGUAGE=COMMAND")]
     pub query_server: Vec<String>,
     /// Print JSON for machines

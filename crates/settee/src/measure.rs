@@ -81,6 +81,9 @@ impl Drop for Scratch {
     }
 }
 
+/// Query servers that Settee brings along: languages to be measured on a server of our own.
+const BUILT_IN: [&str; 2] = ["nodejs=builtin", "erlang=builtin"];
+
 /// A server of this same program, for a bench without `--url`.
 struct OwnServer {
     child: std::process::Child,
@@ -97,9 +100,12 @@ impl OwnServer {
             .arg("--admin")
             .arg(format!("bench:{password}"))
             .args(["--set", "log/level=warning"])
-            .args(query_servers.iter().flat_map(|server| {
-                ["--set".to_owned(), format!("query_servers/{server}")]
-            }))
+            .args(
+                BUILT_IN
+                    .into_iter()
+                    .chain(query_servers.iter().map(String::as_str))
+                    .flat_map(|server| ["--set".to_owned(), format!("query_servers/{server}")]),
+            )
             .stdout(std::process::Stdio::piped())
             .spawn()
             .map_err(Failure::new)?;
