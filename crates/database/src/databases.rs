@@ -40,6 +40,8 @@ pub struct Options {
     pub default_n: u32,
     /// Compact shards by themselves when more rows are superseded than listed.
     pub auto_compact: bool,
+    /// Who runs the functions of design documents.
+    pub languages: Arc<dyn functions::Languages>,
 }
 
 impl Default for Options {
@@ -49,6 +51,7 @@ impl Default for Options {
             default_q: 2,
             default_n: 1,
             auto_compact: true,
+            languages: Arc::new(functions::NoLanguages),
         }
     }
 }

@@ -8,9 +8,11 @@
 //! | [`rev`] | what is a revision, and how is it written? |
 //! | [`tree`] | which revisions of a document are known, which one wins? |
 //! | [`json`] | is this text JSON, what is its normal form, what does the document in it say? |
+//! | [`collation`] | in which order do a view's keys stand, and how is that order one of bytes? |
 //! | [`term`] | which revision id does an edit get? |
 //! | [`uuid`] | which id does a document get that came without one? |
 
+pub mod collation;
 pub mod id;
 pub mod json;
 pub mod rev;
@@ -18,6 +20,7 @@ pub mod term;
 pub mod tree;
 pub mod uuid;
 
+pub use collation::Collator;
 pub use id::{DocId, IdError};
 pub use json::{
     BulkDocs, DocError, EditDoc, body_term, normalise, parse_bulk_docs, parse_document,

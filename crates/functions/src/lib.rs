@@ -5,6 +5,7 @@
 //! All calls block: the caller is a worker thread.
 
 mod error;
+pub mod prelude;
 
 pub use error::Error;
 
@@ -123,4 +124,44 @@ pub trait Designs: Send {
         args: &[u8],
         io: &mut dyn ListIo,
     ) -> Result<(), Error>;
+}
+
+/// Finds the server of a language and gives what runs its functions.
+pub trait Languages: Send + Sync + std::fmt::Debug {
+    fn mapper(&self, group: &MapGroup) -> Result<Box<dyn Mapper>, Error>;
+    /// A custom reduce function; `lib` as in [`MapGroup`].
+    fn reducer(
+        &self,
+        language: &str,
+        source: &str,
+        lib: Option<&str>,
+    ) -> Result<Box<dyn Reducer>, Error>;
+    fn designs(&self, language: &str) -> Result<Box<dyn Designs>, Error>;
+    /// Whether `source` compiles, where the language can tell.
+    fn check(&self, language: &str, source: &str, lib: Option<&str>) -> Result<(), Error>;
+}
+
+/// A server without any language: every function is of an unknown one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoLanguages;
+
+impl NoLanguages {
+    fn refuse<T>(language: &str) -> Result<T, Error> {
+        Err(Error::UnknownLanguage(language.to_owned()))
+    }
+}
+
+impl Languages for NoLanguages {
+    fn mapper(&self, group: &MapGroup) -> Result<Box<dyn Mapper>, Error> {
+        Self::refuse(&group.language)
+    }
+    fn reducer(&self, language: &str, _: &str, _: Option<&str>) -> Result<Box<dyn Reducer>, Error> {
+        Self::refuse(language)
+    }
+    fn designs(&self, language: &str) -> Result<Box<dyn Designs>, Error> {
+        Self::refuse(language)
+    }
+    fn check(&self, language: &str, _: &str, _: Option<&str>) -> Result<(), Error> {
+        Self::refuse(language)
+    }
 }

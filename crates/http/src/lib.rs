@@ -8,6 +8,7 @@
 //! | `request`, `query` | what did the client say? |
 //! | `reply`, `errors` | what does it get? `errors` is the one table from errors to statuses |
 //! | `documents`, `bulk`, `listing`, `changes`, `db` | what happens at a database's routes? |
+//! | `design` | what does a design function get of a request, and what becomes of its response? |
 //! | `root`, `node`, `session`, `later` | and at the server's? |
 
 mod access;
@@ -15,6 +16,7 @@ mod app;
 mod bulk;
 mod changes;
 mod db;
+pub mod design;
 mod documents;
 mod errors;
 mod feed;

@@ -263,20 +263,22 @@ fn refresh_cookie(app: &App, req: &Request, headers: &mut HeaderMap) {
     }
 }
 
-/// Phases that happened, in milliseconds.
+/// Phases that happened, in milliseconds. `write` is making the answer: what is left of the total after the other phases.
 fn server_timing(t: &crate::reply::Timing, total_us: u64) -> HeaderValue {
     use std::io::Write;
-    let mut text = [0u8; 200];
+    let mut text = [0u8; 240];
     let mut rest = &mut text[..];
+    let before = t.parse_us + t.wait_us + t.commit_us + t.read_us;
     let phases = [
         ("parse", t.parse_us),
         ("wait", t.wait_us),
         ("commit", t.commit_us),
         ("read", t.read_us),
+        ("write", total_us.saturating_sub(before)),
     ];
     for (name, us) in phases {
         if us > 0 {
-            // The buffer holds four phases with the longest numbers.
+            // The buffer holds all phases with the longest numbers.
             let _ = write!(rest, "{name};dur={}.{:03}, ", us / 1000, us % 1000);
         }
     }

@@ -27,10 +27,16 @@ pub enum Keyspace {
     Local,
     Purges,
     Summary,
+    /// Rows of indexes, by an index's number.
+    IndexRows,
+    /// Which rows of an index each document has.
+    IndexBack,
+    /// The summary trees of indexes.
+    IndexBlocks,
 }
 
 impl Keyspace {
-    pub const ALL: [Keyspace; 8] = [
+    pub const ALL: [Keyspace; 11] = [
         Keyspace::Meta,
         Keyspace::ById,
         Keyspace::BySeq,
@@ -39,10 +45,13 @@ impl Keyspace {
         Keyspace::Local,
         Keyspace::Purges,
         Keyspace::Summary,
+        Keyspace::IndexRows,
+        Keyspace::IndexBack,
+        Keyspace::IndexBlocks,
     ];
 
-    /// The keyspaces whose keys begin with a shard's number.
-    pub const SHARDED: [Keyspace; 7] = [
+    /// The keyspaces whose keys begin with the number of a shard or index.
+    pub const SHARDED: [Keyspace; 10] = [
         Keyspace::ById,
         Keyspace::BySeq,
         Keyspace::Bodies,
@@ -50,6 +59,9 @@ impl Keyspace {
         Keyspace::Local,
         Keyspace::Purges,
         Keyspace::Summary,
+        Keyspace::IndexRows,
+        Keyspace::IndexBack,
+        Keyspace::IndexBlocks,
     ];
 
     fn name(self) -> &'static str {
@@ -62,6 +74,9 @@ impl Keyspace {
             Keyspace::Local => "local",
             Keyspace::Purges => "purges",
             Keyspace::Summary => "summary",
+            Keyspace::IndexRows => "index_rows",
+            Keyspace::IndexBack => "index_back",
+            Keyspace::IndexBlocks => "index_blocks",
         }
     }
 }
@@ -119,7 +134,11 @@ fn keyspace_options(k: Keyspace, cache: &Cache) -> Options {
         Keyspace::Bodies => (32 << 10, false, 32 << 20),
         Keyspace::Local => (8 << 10, true, 8 << 20),
         Keyspace::Meta => (8 << 10, true, 8 << 20),
-        Keyspace::Superseded | Keyspace::Purges | Keyspace::Summary => (16 << 10, false, 8 << 20),
+        Keyspace::IndexRows => (8 << 10, false, 32 << 20),
+        Keyspace::IndexBack => (8 << 10, true, 16 << 20),
+        Keyspace::Superseded | Keyspace::Purges | Keyspace::Summary | Keyspace::IndexBlocks => {
+            (16 << 10, false, 8 << 20)
+        }
     };
     let mut o = Options::default();
     o.set_block_based_table_factory(&table_options(cache, block_bytes, bloom));

@@ -58,6 +58,29 @@ pub mod meta {
         k
     }
 
+    /// Indexes of a shard, by signature; the value is the index's number.
+    pub const INDEX: u8 = b'i';
+    pub const SIGNATURE_LEN: usize = 16;
+
+    pub fn indexes(owner: ShardNumber) -> [u8; 5] {
+        let mut k = shard(owner);
+        k[0] = INDEX;
+        k
+    }
+
+    pub fn index(owner: ShardNumber, signature: &[u8; SIGNATURE_LEN]) -> Vec<u8> {
+        let mut k = indexes(owner).to_vec();
+        k.extend_from_slice(signature);
+        k
+    }
+
+    /// State of an index.
+    pub fn index_state(n: ShardNumber) -> [u8; 5] {
+        let mut k = shard(n);
+        k[0] = b'm';
+        k
+    }
+
     pub fn dropped(n: ShardNumber) -> [u8; 5] {
         let mut k = shard(n);
         k[0] = DROPPED;

@@ -20,6 +20,9 @@ const FORMAT: &[u8] = b"settee 1";
 /// A dropped shard with at most this many rows in a keyspace is deleted row by row: range deletions slow readers.
 const DROP_ROWS_SINGLY: usize = 1_000;
 
+/// What tells the indexes of a shard apart.
+pub type Signature = [u8; meta::SIGNATURE_LEN];
+
 pub struct Store {
     engine: Arc<Engine>,
     pub committer: Committer,
@@ -141,6 +144,21 @@ impl Store {
 
     fn reap_shard(&self, shard: ShardNumber) -> Result<(), Error> {
         let snapshot = self.engine.snapshot();
+        for (signature, index) in indexes_of(&snapshot, shard)? {
+            self.reap_rows(&snapshot, index)?;
+            let mut wb = WriteBatch::default();
+            let cf = self.engine.cf(Keyspace::Meta);
+            wb.delete_cf(cf, meta::index_state(index));
+            wb.delete_cf(cf, meta::index(shard, &signature));
+            self.engine.write(wb, false)?;
+        }
+        self.reap_rows(&snapshot, shard)?;
+        let mut wb = WriteBatch::default();
+        wb.delete_cf(self.engine.cf(Keyspace::Meta), meta::dropped(shard));
+        self.engine.write(wb, false)
+    }
+
+    fn reap_rows(&self, snapshot: &Snapshot, shard: ShardNumber) -> Result<(), Error> {
         let (start, end) = (shard.to_be_bytes(), keys::shard_end(shard));
         for k in Keyspace::SHARDED {
             let cf = self.engine.cf(k);
@@ -169,9 +187,55 @@ impl Store {
                     .compact_range_cf(cf, Some(&start[..]), Some(&end[..]));
             }
         }
-        let mut wb = WriteBatch::default();
-        wb.delete_cf(self.engine.cf(Keyspace::Meta), meta::dropped(shard));
-        self.engine.write(wb, false)
+        Ok(())
+    }
+
+    /// Queues the entry of a new index of `owner` in the catalogue and answers its number. It fails once the owner is
+    /// dropped.
+    pub fn create_index(
+        &self,
+        owner: Arc<Shard>,
+        signature: &Signature,
+    ) -> (ShardNumber, oneshot::Receiver<Result<(), Error>>) {
+        let mut next = self.next_shard.lock();
+        let number = *next;
+        *next += 1;
+        let key = meta::index(owner.number, signature);
+        let done = self.committer.put_for(
+            owner,
+            vec![
+                (
+                    Keyspace::Meta,
+                    meta::NEXT_SHARD.to_vec(),
+                    Some(next.to_be_bytes().to_vec()),
+                ),
+                (Keyspace::Meta, key, Some(number.to_be_bytes().to_vec())),
+            ],
+        );
+        (number, done)
+    }
+
+    /// The indexes of a shard, by signature.
+    pub fn indexes(&self, owner: ShardNumber) -> Result<Vec<(Signature, ShardNumber)>, Error> {
+        indexes_of(&self.engine.snapshot(), owner)
+    }
+
+    /// Queues the drop of an index, to which nobody writes any more; call `note_dropped` once it is committed.
+    pub fn drop_index(
+        &self,
+        owner: ShardNumber,
+        signature: &Signature,
+        number: ShardNumber,
+    ) -> oneshot::Receiver<Result<(), Error>> {
+        self.committer.put(vec![
+            (Keyspace::Meta, meta::dropped(number).to_vec(), Some(vec![])),
+            (Keyspace::Meta, meta::index_state(number).to_vec(), None),
+            (Keyspace::Meta, meta::index(owner, signature), None),
+        ])
+    }
+
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
     }
 
     /// Copies the store as it is now to `target`, which must not exist; files are linked where the file system can.
@@ -231,6 +295,29 @@ fn check_format(engine: &Engine, path: &Path) -> Result<(), Error> {
             ),
         }),
     }
+}
+
+fn indexes_of(
+    snapshot: &Snapshot,
+    owner: ShardNumber,
+) -> Result<Vec<(Signature, ShardNumber)>, Error> {
+    let prefix = meta::indexes(owner);
+    let mut it = snapshot.iter_all(Keyspace::Meta);
+    let mut all = vec![];
+    it.seek(prefix);
+    while let (Some(k), Some(v)) = (it.key(), it.value()) {
+        let Some(signature) = k.strip_prefix(&prefix[..]) else {
+            break;
+        };
+        let signature = signature
+            .try_into()
+            .map_err(|_| Error::Corrupt("index signature"))?;
+        let number = v.try_into().map_err(|_| Error::Corrupt("index number"))?;
+        all.push((signature, u32::from_be_bytes(number)));
+        it.next();
+    }
+    it.status()?;
+    Ok(all)
 }
 
 fn dropped_shards(engine: &Arc<Engine>) -> Result<Vec<ShardNumber>, Error> {

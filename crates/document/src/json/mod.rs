@@ -20,7 +20,11 @@ mod tests;
 
 pub use document::{BulkDocs, EditDoc, parse_bulk_docs, parse_document};
 pub use error::DocError;
-pub(crate) use string::write_escaped;
+pub(crate) use number::decimal_to_bytes;
+pub use number::{Number, read_number, write_float};
+pub(crate) use string::{find_special, unescape, write_escaped};
+
+use std::borrow::Cow;
 
 use crate::{DocId, Rev};
 use parser::Parser;
@@ -61,6 +65,33 @@ pub fn body_term(normalised: &[u8]) -> Result<Vec<u8>, DocError> {
     parser.value()?;
     parser.finish()?;
     Ok(parser.term)
+}
+
+/// Reads the string whose opening quote is at `from`, and answers where it ends: behind the closing quote. What is not UTF-8
+/// becomes U+FFFD.
+///
+/// ```
+/// use document::json::read_string;
+/// let (text, end) = read_string(br#"{"a\u0062":1}"#, 1).unwrap();
+/// assert_eq!((&*text, end), ("ab", 10));
+/// ```
+///
+/// # Errors
+/// [`DocError::InvalidJson`].
+pub fn read_string(input: &[u8], from: usize) -> Result<(Cow<'_, str>, usize), DocError> {
+    if input.get(from) != Some(&b'"') {
+        return Err(DocError::InvalidJson);
+    }
+    let start = from + 1;
+    let end = find_special(input, start);
+    if input.get(end) == Some(&b'"') {
+        return Ok((String::from_utf8_lossy(&input[start..end]), end + 1));
+    }
+    let mut text = Vec::new();
+    let end = unescape(input, start, &mut text)?;
+    let text = String::from_utf8(text)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+    Ok((Cow::Owned(text), end + 1))
 }
 
 /// Appends a JSON string.

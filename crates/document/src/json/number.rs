@@ -26,6 +26,53 @@ struct Scan {
     end: usize,
 }
 
+/// A number as a text has it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Number<'a> {
+    /// An integer of at most 19 digits.
+    Integer { negative: bool, magnitude: u64 },
+    /// An integer of more digits, which these are.
+    BigInteger { negative: bool, digits: &'a [u8] },
+    /// A number with a fraction or an exponent. Finite.
+    Float(f64),
+}
+
+/// Reads the number that starts at `from` in a text in normal form, and answers where it ends.
+///
+/// ```
+/// use document::json::{Number, read_number};
+/// let (number, end) = read_number(b"[-12,0.5]", 1).unwrap();
+/// assert_eq!((number, end), (Number::Integer { negative: true, magnitude: 12 }, 4));
+/// assert_eq!(read_number(b"[-12,0.5]", 5).unwrap().0, Number::Float(0.5));
+/// ```
+///
+/// # Errors
+/// [`DocError::InvalidJson`], also for what is too large for a double; [`DocError::IntegerTooLarge`].
+#[inline]
+pub fn read_number(input: &[u8], from: usize) -> Result<(Number<'_>, usize), DocError> {
+    let scan = scan(input, from)?;
+    let text = &input[from..scan.end];
+    if scan.fraction_count != 0 || scan.exponent_at.is_some() {
+        let number = plain_float(&scan, text).map_or_else(|| exact_float(text), Ok)?;
+        return Ok((Number::Float(number), scan.end));
+    }
+    let negative = scan.negative;
+    let number = if scan.digit_count <= 19 {
+        Number::Integer {
+            negative,
+            magnitude: scan.digits,
+        }
+    } else if scan.digit_count <= INTEGER_DIGITS_MAX {
+        Number::BigInteger {
+            negative,
+            digits: &text[usize::from(negative)..],
+        }
+    } else {
+        return Err(DocError::IntegerTooLarge);
+    };
+    Ok((number, scan.end))
+}
+
 /// Reads the number at `from`, appends its normal text and its term where these are wanted, and answers where it ends.
 ///
 /// # Errors
@@ -206,7 +253,7 @@ fn big_integer<const TERM: bool>(text: &[u8], negative: bool, term: &mut Vec<u8>
 }
 
 /// Lowest byte first, without leading zeros.
-fn decimal_to_bytes(digits: &[u8]) -> Vec<u8> {
+pub(crate) fn decimal_to_bytes(digits: &[u8]) -> Vec<u8> {
     let mut words: Vec<u32> = Vec::new();
     for chunk in digits.chunks(9) {
         let factor = 10_u64.pow(chunk.len() as u32);
@@ -232,7 +279,9 @@ fn decimal_to_bytes(digits: &[u8]) -> Vec<u8> {
 }
 
 /// Appends the shortest text that reads back as the same double, as ECMAScript writes it, but whole numbers with `.0`.
-pub(super) fn write_float(number: f64, out: &mut Vec<u8>) {
+///
+/// `number` must be finite.
+pub fn write_float(number: f64, out: &mut Vec<u8>) {
     if number == 0.0 {
         out.extend_from_slice(b"0.0");
         return;

@@ -8,7 +8,7 @@ const HIGHS: u64 = 0x8080_8080_8080_8080;
 
 /// Where the first quote, backslash or control character is at or after `from`; the length of `bytes` when there is none.
 #[inline]
-pub(super) fn find_special(bytes: &[u8], from: usize) -> usize {
+pub(crate) fn find_special(bytes: &[u8], from: usize) -> usize {
     let mut at = from;
     while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
         let specials = special_bytes(u64::from_le_bytes(*chunk));
@@ -67,7 +67,7 @@ pub(crate) fn write_escaped(text: &str, out: &mut Vec<u8>) {
 }
 
 /// Undoes the escapes of a string whose text starts at `from`, up to its closing quote. Answers where that is.
-pub(super) fn unescape(input: &[u8], from: usize, text: &mut Vec<u8>) -> Result<usize, DocError> {
+pub(crate) fn unescape(input: &[u8], from: usize, text: &mut Vec<u8>) -> Result<usize, DocError> {
     let mut from = from;
     loop {
         let at = find_special(input, from);

@@ -1,0 +1,42 @@
+//! Design functions over HTTP, as far as no database is needed: what a function gets of a request, what becomes of its
+//! response, and where rewrite rules lead.
+
+pub mod path;
+pub mod request_object;
+pub mod response;
+pub mod rewrite;
+
+use crate::errors::ApiError;
+
+/// The answer to a failure that a function or its server named, as CouchDB has it.
+pub fn thrown(name: &str, reason: &str) -> ApiError {
+    let status = match name {
+        "bad_request" | "query_parse_error" | "doc_validation" => 400,
+        "unauthorized" => 401,
+        "forbidden" => 403,
+        "not_found" => 404,
+        "method_not_allowed" => 405,
+        "not_acceptable" => 406,
+        "conflict" => 409,
+        "file_exists" | "precondition_failed" => 412,
+        "bad_content_type" => 415,
+        _ => 500,
+    };
+    ApiError::new(status, name.to_owned(), reason.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_nobody_knows_is_the_servers_fault() {
+        let e = thrown("render_error", "function raised error: x");
+        assert_eq!((e.status, &*e.error), (500, "render_error"));
+        assert_eq!(thrown("not_acceptable", "x").status, 406);
+        assert_eq!(
+            thrown("method_not_allowed", "Update functions do not allow GET").status,
+            405
+        );
+    }
+}

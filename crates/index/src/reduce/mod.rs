@@ -1,0 +1,220 @@
+//! CouchDB's built-in reduce functions.
+//!
+//! A reduce function is run over the rows of a block, giving a *state*, and over states, giving another one; what a client
+//! sees is made of the last state by [`Builtin::finalize`]. The empty state is that of no rows.
+//!
+//! | function | state |
+//! |---|---|
+//! | `_sum` (`sum.rs`), `_count` | the result as JSON text |
+//! | `_stats` (`stats.rs`) | the result, or what is wrong with the rows |
+//! | `_approx_count_distinct` (`distinct.rs`) | hashes of the keys, or registers |
+//! | `_first`, `_last` | the value of one row |
+//! | `_top_N`, `_bottom_N` (`rank.rs`) | the result: an array of values |
+//!
+//! Rows and states must come in ascending order of their keys, also when a client asks for descending rows: CouchDB's
+//! `_first` is the value of the lowest key in either case.
+//!
+//! The rules are those of `couch_query_servers.erl`. Where CouchDB fails with a 500, [`Builtin::finalize`] gives an error.
+
+mod distinct;
+mod json;
+mod number;
+mod rank;
+mod stats;
+mod sum;
+#[cfg(test)]
+mod tests;
+
+/// A row's key and value, both JSON text.
+pub type Row<'a> = (&'a [u8], &'a [u8]);
+
+/// The largest N of `_top_N` and `_bottom_N`.
+pub const RANK_MAX: u32 = 100;
+
+/// A reduce function that needs no JavaScript.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Builtin {
+    /// `_sum`: numbers, arrays of numbers, objects of these.
+    Sum,
+    /// `_count`: the number of rows.
+    Count,
+    /// `_stats`: sum, count, min, max and sum of squares.
+    Stats,
+    /// `_approx_count_distinct`: the number of different keys, with an error of about two per cent when there are many.
+    ApproxCountDistinct,
+    /// `_first`: the value of the first row.
+    First,
+    /// `_last`: the value of the last row.
+    Last,
+    /// `_top_N`: the N largest different values, the largest first.
+    Top(u32),
+    /// `_bottom_N`: the N smallest different values, the smallest first.
+    Bottom(u32),
+}
+
+/// Why a reduction has no result.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReduceError {
+    /// The function cannot work with a row's value. The message is for the client, who sees `invalid_value` as the error.
+    #[error("{0}")]
+    InvalidValue(String),
+}
+
+impl ReduceError {
+    /// CouchDB's name of the error.
+    pub fn error(&self) -> &'static str {
+        match self {
+            Self::InvalidValue(_) => "invalid_value",
+        }
+    }
+}
+
+impl Builtin {
+    /// The built-in function that a view's `reduce` names; nothing when it is the source of a function.
+    ///
+    /// The error is the reason with which CouchDB refuses the design document (`invalid_design_doc`).
+    ///
+    /// ```
+    /// use index::reduce::Builtin;
+    /// assert_eq!(Builtin::parse("_sum"), Some(Ok(Builtin::Sum)));
+    /// assert_eq!(Builtin::parse("_top_3"), Some(Ok(Builtin::Top(3))));
+    /// assert_eq!(
+    ///     Builtin::parse("_nope"),
+    ///     Some(Err("`_nope` is not a supported reduce function.".to_owned()))
+    /// );
+    /// assert_eq!(Builtin::parse("function(k, v) { return 1; }"), None);
+    /// ```
+    pub fn parse(source: &str) -> Option<Result<Self, String>> {
+        if !source.starts_with('_') {
+            return None;
+        }
+        // CouchDB looks at the beginning only.
+        const NAMES: [(&str, Builtin); 6] = [
+            ("_sum", Builtin::Sum),
+            ("_count", Builtin::Count),
+            ("_stats", Builtin::Stats),
+            ("_approx_count_distinct", Builtin::ApproxCountDistinct),
+            ("_first", Builtin::First),
+            ("_last", Builtin::Last),
+        ];
+        let named = NAMES
+            .iter()
+            .find(|(name, _)| source.starts_with(name))
+            .map(|(_, builtin)| *builtin);
+        let ranked = || {
+            let count = |prefix| rank_count(source.strip_prefix(prefix)?);
+            count("_top_")
+                .map(Self::Top)
+                .or_else(|| count("_bottom_").map(Self::Bottom))
+        };
+        Some(
+            named
+                .or_else(ranked)
+                .ok_or_else(|| format!("`{source}` is not a supported reduce function.")),
+        )
+    }
+
+    /// The state of some rows.
+    pub fn reduce<'a>(&self, rows: impl Iterator<Item = Row<'a>>) -> Vec<u8> {
+        let mut rows = rows;
+        match *self {
+            Self::Count => match rows.count() {
+                0 => Vec::new(),
+                count => count.to_string().into_bytes(),
+            },
+            Self::ApproxCountDistinct => distinct::reduce(rows.map(|(key, _)| key)),
+            Self::First => owned(rows.next().map(|(_, value)| value)),
+            Self::Last => owned(rows.last().map(|(_, value)| value)),
+            Self::Sum => sum::sum(rows.map(|(_, value)| value)),
+            Self::Stats => stats::stats(rows.map(|(_, value)| value)),
+            Self::Top(count) => rank::top(count, rows.map(|(_, value)| value)),
+            Self::Bottom(count) => rank::bottom(count, rows.map(|(_, value)| value)),
+        }
+    }
+
+    /// The state of all rows of some states.
+    pub fn rereduce<'a>(&self, states: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+        let mut states = states.filter(|state| !state.is_empty());
+        match *self {
+            Self::ApproxCountDistinct => distinct::rereduce(states),
+            Self::First => owned(states.next()),
+            Self::Last => owned(states.last()),
+            Self::Count | Self::Sum => sum::sum(states),
+            Self::Stats => stats::stats(states),
+            Self::Top(count) => rank::top(count, states.flat_map(json::elements)),
+            Self::Bottom(count) => rank::bottom(count, states.flat_map(json::elements)),
+        }
+    }
+
+    /// The result that a client sees, as JSON text.
+    ///
+    /// # Errors
+    /// [`ReduceError::InvalidValue`] of `_stats` only. What is wrong with the values of `_sum` is said in its result, as in
+    /// CouchDB.
+    pub fn finalize(&self, state: &[u8]) -> Result<Vec<u8>, ReduceError> {
+        let nothing: &[u8] = match self {
+            _ if !state.is_empty() => state,
+            Self::Sum | Self::Count => b"0",
+            Self::Stats => br#"{"sum":0,"count":0,"min":0,"max":0,"sumsqr":0}"#,
+            Self::First | Self::Last => b"null",
+            Self::Top(_) | Self::Bottom(_) => b"[]",
+            Self::ApproxCountDistinct => b"",
+        };
+        match self {
+            Self::ApproxCountDistinct => Ok(distinct::estimate(state).to_string().into_bytes()),
+            Self::Stats => stats::finalize(nothing),
+            _ => Ok(nothing.to_vec()),
+        }
+    }
+}
+
+fn rank_count(digits: &str) -> Option<u32> {
+    let plain = digits.bytes().all(|digit| digit.is_ascii_digit());
+    let count = digits.parse().ok().filter(|_| plain)?;
+    (1..=RANK_MAX).contains(&count).then_some(count)
+}
+
+fn owned(value: Option<&[u8]>) -> Vec<u8> {
+    value.map(<[u8]>::to_vec).unwrap_or_default()
+}
+
+/// When a reduction is too large for what it was made of (`[query_server_config] reduce_limit`).
+///
+/// CouchDB applies it to `_sum`, whose results grow when rows have objects with ever new members or ever longer arrays.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ReduceLimit {
+    /// Smaller states, in bytes, are not looked at.
+    pub threshold: usize,
+    /// How many times the state must go into its input.
+    pub ratio: f64,
+}
+
+impl Default for ReduceLimit {
+    /// CouchDB's defaults.
+    fn default() -> Self {
+        Self {
+            threshold: 4906,
+            ratio: 2.0,
+        }
+    }
+}
+
+impl ReduceLimit {
+    /// The state of `_sum` itself, or that of the error that CouchDB puts in its place. `input_size` is the number of bytes of
+    /// the rows or states that it was made of.
+    pub fn check(&self, input_size: usize, state: Vec<u8>) -> Vec<u8> {
+        let size = state.len();
+        if size <= self.threshold || size as f64 * self.ratio <= input_size as f64 {
+            return state;
+        }
+        let mut error = Vec::new();
+        json::write_error(
+            &format!(
+                "Reduce output must shrink more rapidly: input size: {input_size} output size: {size}"
+            ),
+            None,
+            &mut error,
+        );
+        error
+    }
+}
