@@ -3,7 +3,7 @@
 # quietly, when nothing is missing.
 #
 #   scripts/setup.sh          what `make serve` needs: a C++ toolchain, libclang, Rust
-#   scripts/setup.sh test     and what `make test` needs besides: Node, npm, Python with venv, Erlang, curl
+#   scripts/setup.sh test     and what `make test` needs besides: Node, npm, Python with venv, curl
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/env.sh
@@ -55,7 +55,6 @@ missing_packages() {
   has_command python3 && has_venv || echo python3-venv
   has_command node || echo nodejs
   has_command npm || echo npm
-  has_command erl || echo erlang-base
   has_command mount || echo mount
 }
 
