@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use crate::catalogue::DatabaseRecord;
 use crate::maintenance::Maintenance;
 use crate::seq::Seqs;
+use crate::views::{DatabaseViews, Views};
 use crate::{Error, partition};
 
 /// Counts and sizes of a database, as `GET /{db}` shows them.
@@ -57,6 +58,8 @@ pub struct Database {
     name: Arc<str>,
     store: Arc<Store>,
     maintenance: Arc<Maintenance>,
+    shared_views: Arc<Views>,
+    pub(crate) views: DatabaseViews,
     shards: Vec<Arc<Shard>>,
     record: RwLock<DatabaseRecord>,
     /// One change of properties at a time.
@@ -77,6 +80,7 @@ impl Database {
         record: DatabaseRecord,
         store: Arc<Store>,
         maintenance: Arc<Maintenance>,
+        shared_views: Arc<Views>,
     ) -> Result<Database, Error> {
         let shards = record
             .shards
@@ -87,6 +91,8 @@ impl Database {
             name: name.into(),
             store,
             maintenance,
+            shared_views,
+            views: DatabaseViews::default(),
             shards,
             changing: tokio::sync::Mutex::new(()),
             security: RwLock::new(record.security.as_str().into()),
@@ -106,6 +112,18 @@ impl Database {
 
     pub(crate) fn store(&self) -> &Store {
         &self.store
+    }
+
+    pub(crate) fn store_arc(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    pub(crate) fn shared_views(&self) -> &Views {
+        &self.shared_views
+    }
+
+    pub(crate) fn wake_maintenance(&self) {
+        self.maintenance.wake();
     }
 
     pub(crate) fn all_shards(&self) -> &[Arc<Shard>] {
@@ -392,6 +410,9 @@ impl Database {
         if !self.written.swap(true, Relaxed) {
             let weak: Weak<Database> = Arc::downgrade(self);
             self.maintenance.note_written(weak);
+        }
+        if !self.views.written.swap(true, Relaxed) {
+            self.shared_views.indexer.note_written(Arc::downgrade(self));
         }
     }
 

@@ -14,6 +14,7 @@ use crate::catalogue::DatabaseRecord;
 use crate::database::Database;
 use crate::events::{DbEvent, DbEventKind, Events};
 use crate::maintenance::Maintenance;
+use crate::views::{Indexer, KenOptions, Views};
 use crate::{Error, Task, name, unix_seconds};
 
 /// More shards than this for one database are refused.
@@ -42,6 +43,9 @@ pub struct Options {
     pub auto_compact: bool,
     /// Who runs the functions of design documents.
     pub languages: Arc<dyn functions::Languages>,
+    /// Reductions that grow with their rows are refused beyond this.
+    pub reduce_limit: Option<index::ReduceLimit>,
+    pub ken: KenOptions,
 }
 
 impl Default for Options {
@@ -52,6 +56,8 @@ impl Default for Options {
             default_n: 1,
             auto_compact: true,
             languages: Arc::new(functions::NoLanguages),
+            reduce_limit: Some(index::ReduceLimit::default()),
+            ken: KenOptions::default(),
         }
     }
 }
@@ -113,6 +119,7 @@ pub struct Databases {
     /// Names being created.
     creating: Mutex<HashSet<String>>,
     maintenance: Arc<Maintenance>,
+    views: Arc<Views>,
 }
 
 impl Databases {
@@ -132,7 +139,13 @@ impl Databases {
         };
         let store = Arc::new(Store::open(dir, &options.store, on_commit)?);
         let maintenance = Maintenance::start(store.clone(), options.auto_compact);
+        let views = Arc::new(Views {
+            languages: options.languages.clone(),
+            reduce_limit: options.reduce_limit,
+            indexer: Indexer::new(options.ken.clone()),
+        });
         let me = Databases {
+            views,
             store: store.clone(),
             options,
             by_name: RwLock::default(),
@@ -154,6 +167,7 @@ impl Databases {
             record,
             self.store.clone(),
             self.maintenance.clone(),
+            self.views.clone(),
         )?);
         let mut by_shard = self.by_shard.write();
         for n in numbers {
@@ -247,10 +261,25 @@ impl Databases {
         }
         drop(by_shard);
         db.mark_deleted();
-        self.store.note_dropped(&shards);
-        self.maintenance.wake();
+        self.give_space_back(&db, shards);
         self.events.note(db.name(), DbEventKind::Deleted);
         Ok(())
+    }
+
+    /// Has a deleted database's rows removed, once its index builds have ended.
+    fn give_space_back(&self, db: &Arc<Database>, shards: Vec<ShardNumber>) {
+        if db.open_view_indexes().is_empty() {
+            db.close_views();
+            self.store.note_dropped(&shards);
+            return self.maintenance.wake();
+        }
+        let (db, store, maintenance) = (db.clone(), self.store.clone(), self.maintenance.clone());
+        // A function of a user may run until its limit.
+        std::thread::spawn(move || {
+            db.close_views();
+            store.note_dropped(&shards);
+            maintenance.wake();
+        });
     }
 
     pub fn names(&self, range: &NameRange) -> Vec<Arc<str>> {
@@ -295,7 +324,9 @@ impl Databases {
     }
 
     pub fn tasks(&self) -> Vec<Task> {
-        self.maintenance.tasks()
+        let mut tasks = self.maintenance.tasks();
+        tasks.extend(self.views.indexer.tasks());
+        tasks
     }
 
     pub fn stats(&self) -> Stats {
@@ -321,6 +352,7 @@ impl Databases {
     /// Writes what is queued and stops. Every later operation fails.
     pub fn close(&self) {
         self.maintenance.ask_to_stop();
+        self.views.indexer.stop();
         self.store.close();
         self.maintenance.stop();
     }

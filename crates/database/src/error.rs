@@ -25,6 +25,12 @@ pub enum Error {
     Storage(storage::Error),
     #[error("{0}")]
     BadRequest(String),
+    /// A document or function that a request names is not there: CouchDB's reason.
+    #[error("{0}")]
+    Missing(&'static str),
+    /// A users' function failed, or is of a language that is not there.
+    #[error(transparent)]
+    Function(functions::Error),
     #[error("the server is shutting down")]
     ShuttingDown,
 }
@@ -36,6 +42,18 @@ impl From<storage::Error> for Error {
             storage::Error::Closed => Error::ShuttingDown,
             storage::Error::Dropped => Error::NoDatabase,
             e => Error::Storage(e),
+        }
+    }
+}
+
+impl From<index::Error> for Error {
+    fn from(e: index::Error) -> Self {
+        match e {
+            index::Error::Storage(e) => e.into(),
+            index::Error::Function(e) => Error::Function(e),
+            index::Error::Dropped => Error::Missing("missing"),
+            index::Error::Stopped => Error::ShuttingDown,
+            index::Error::Invalid(reason) => Error::BadRequest(reason),
         }
     }
 }

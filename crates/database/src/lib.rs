@@ -18,27 +18,35 @@ mod rows;
 mod select;
 mod seq;
 mod update;
+mod views;
 
 pub use changes::{ChangeFilter, Changes, ChangesQuery, Filter, Framing, Since, Style};
 pub use database::{Database, Info, PartitionInfo, RevsDiff, ShardRange};
 pub use databases::{
     CreateOptions, Databases, NameRange, Options, PURGED_INFOS_LIMIT, REVS_LIMIT, SHARDS_MAX, Stats,
 };
+pub use document::collation::VERSION as COLLATOR_VERSION;
 pub use error::Error;
 pub use events::{DbEvent, DbEventKind};
+pub use index::{GroupLevel, ReduceLimit, ReduceSpec, write_key_sort};
 pub use name::NAME_LENGTH_MAX;
 pub use partition::check as check_partition;
 pub use read::{Read, ReadDoc, ReadOptions, WhichRevs};
 pub use rows::{Bound, Key, Listing, Rows, RowsQuery};
 pub use storage::{PurgeInfo, StoreOptions};
 pub use update::{Durability, EditMode, Outcome, WriteTiming};
+pub use views::{
+    Design, Grouping, KenOptions, Update, ViewAt, ViewIndex, ViewInfo, ViewQuery, ViewRows,
+};
 
 /// A long job, for `/_active_tasks`.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// CouchDB's name of the kind: `database_compaction`.
+    /// CouchDB's name of the kind: `database_compaction`, `indexer`.
     pub kind: &'static str,
     pub database: String,
+    /// Of indexes: the design document.
+    pub design_document: Option<String>,
     pub done: u64,
     pub total: u64,
     pub started_unix_s: u64,

@@ -102,6 +102,7 @@ impl Maintenance {
             .map(|j| Task {
                 kind: "database_compaction",
                 database: j.name.to_string(),
+                design_document: None,
                 done: j.done.load(Relaxed),
                 total: j.total.load(Relaxed),
                 started_unix_s: j.started_unix_s,

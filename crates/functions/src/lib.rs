@@ -139,6 +139,11 @@ pub trait Languages: Send + Sync + std::fmt::Debug {
     fn designs(&self, language: &str) -> Result<Box<dyn Designs>, Error>;
     /// Whether `source` compiles, where the language can tell.
     fn check(&self, language: &str, source: &str, lib: Option<&str>) -> Result<(), Error>;
+    /// For each map function of a group the members of documents that it is given (a JSON array of paths), or why it is given
+    /// whole documents. Empty where the language has nothing of the kind.
+    fn projections(&self, _group: &MapGroup) -> Vec<Result<String, String>> {
+        vec![]
+    }
 }
 
 /// A server without any language: every function is of an unknown one.

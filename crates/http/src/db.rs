@@ -229,12 +229,7 @@ pub async fn compact(app: &App, req: &mut Request, access: &Access) -> Answer {
     req.require_json()?;
     req.request_bytes(app).await?;
     if let Some(ddoc) = req.segment(2) {
-        let id = DocId::new(&format!("_design/{ddoc}"))?;
-        return match access.db.read(&id, &database::ReadOptions::default())? {
-            // It has no index yet that could be compacted.
-            database::Read::Found(_) => Ok(Reply::json_bytes(202, "{\"ok\":true}\n")),
-            _ => Err(ApiError::missing()),
-        };
+        return crate::views::compact(access, &format!("_design/{ddoc}"));
     }
     access.db.compact()?;
     Ok(Reply::json_bytes(202, "{\"ok\":true}\n"))

@@ -36,7 +36,10 @@ pub async fn design(app: &App, req: &mut Request, access: &Access) -> Answer {
     match req.segment(3) {
         None => route(app, req, access, &id, 3).await,
         Some(part) if part.starts_with('_') => {
-            crate::later::design_function(req, access, &id, part)
+            let parts: Vec<String> = (3..req.segments.len())
+                .filter_map(|i| req.segment(i).map(str::to_owned))
+                .collect();
+            crate::later::design_function(app, req, access, &id, &parts, None).await
         }
         Some(_) => route(app, req, access, &id, 3).await,
     }

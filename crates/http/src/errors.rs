@@ -115,11 +115,30 @@ impl From<database::Error> for ApiError {
             E::MalformedSeq | E::BadRequest(_) => Self::bad_request(reason),
             E::Partition(error, _) => Self::new(400, error, reason),
             E::InsufficientStorage(_) => Self::new(507, "insufficient_storage", reason),
+            E::Missing(_) => Self::new(404, "not_found", reason),
+            E::Function(e) => e.into(),
             E::ShuttingDown => Self::new(503, "service_unavailable", reason),
             E::Storage(_) => {
                 tracing::error!(error = %reason, "storage failed");
                 Self::new(500, "internal_server_error", reason)
             }
+        }
+    }
+}
+
+impl From<functions::Error> for ApiError {
+    fn from(e: functions::Error) -> Self {
+        use functions::Error as E;
+        let reason = e.to_string();
+        match e {
+            E::Compile(reason) => Self::new(400, "compilation_error", reason),
+            E::Thrown { name, reason } => Self::new(500, name, reason),
+            E::Forbidden(reason) => Self::forbidden(reason),
+            E::Unauthorized(reason) => Self::unauthorized(reason),
+            E::Limit { .. } => Self::new(500, "os_process_error", reason),
+            E::UnknownLanguage(_) => Self::new(500, "unknown_query_language", reason),
+            E::ReduceOverflow(_) => Self::new(500, "reduce_overflow_error", reason),
+            E::Process(_) => Self::new(500, "os_process_error", reason),
         }
     }
 }

@@ -48,3 +48,49 @@ pub fn pull(
         Box::pin(pieces),
     ))
 }
+
+/// The same with pieces that take long to make: each is made on a thread for blocking work.
+pub async fn pull_blocking<F>(content_type: &'static str, next: F) -> Result<Reply, ApiError>
+where
+    F: FnMut(&mut Vec<u8>) -> Result<bool, ApiError> + Send + 'static,
+{
+    let (mut first, mut more, mut next) = make_piece(next).await?;
+    if more && first.len() < CHUNK_BYTES {
+        let (second, still, same) = make_piece(next).await?;
+        first.extend_from_slice(&second);
+        (more, next) = (still, same);
+    }
+    if !more {
+        return Ok(Reply::text(200, content_type, first));
+    }
+    let pieces = stream::unfold((Some(first), Some(next)), |(first, next)| async move {
+        if let Some(first) = first {
+            return Some((Ok(Bytes::from(first)), (None, next)));
+        }
+        match make_piece(next?).await {
+            Ok((piece, false, _)) if piece.is_empty() => None,
+            Ok((piece, more, next)) => Some((Ok(Bytes::from(piece)), (None, more.then_some(next)))),
+            Err(e) => {
+                tracing::error!(reason = %e.reason, "an answer was cut short");
+                let e: StreamError = e.reason.into_owned().into();
+                Some((Err(e), (None, None)))
+            }
+        }
+    });
+    Ok(Reply::stream(
+        HeaderValue::from_static(content_type),
+        Box::pin(pieces),
+    ))
+}
+
+async fn make_piece<F>(mut next: F) -> Result<(Vec<u8>, bool, F), ApiError>
+where
+    F: FnMut(&mut Vec<u8>) -> Result<bool, ApiError> + Send + 'static,
+{
+    let made = tokio::task::spawn_blocking(move || {
+        let mut piece = vec![];
+        next(&mut piece).map(|more| (piece, more, next))
+    });
+    made.await
+        .map_err(|_| ApiError::new(500, "internal_server_error", "a worker thread failed"))?
+}

@@ -1,8 +1,6 @@
 //! Routes whose work comes with later issues. They check what can be checked, answer what is true of a server without
 //! that feature, and otherwise say clearly that it is not there.
 
-use database::{Read, ReadOptions};
-use document::DocId;
 use serde_json::{Value, json};
 
 use crate::access::Access;
@@ -152,29 +150,33 @@ fn check_find(body: &serde_json::Map<String, Value>) -> Result<(), ApiError> {
     }
 }
 
-/// `_design/{name}/_view/…` and the other functions of a design document.
-pub fn design_function(req: &Request, access: &Access, id: &str, part: &str) -> Answer {
-    let found = match DocId::new(id) {
-        Ok(id) => access.db.read(&id, &ReadOptions::default())?,
-        Err(_) => Read::Missing,
-    };
-    let known = [
-        "_view",
-        "_info",
-        "_show",
-        "_list",
-        "_update",
-        "_rewrite",
-        "_search",
-        "_search_info",
-        "_nouveau",
-        "_nouveau_info",
-    ];
-    if !known.contains(&part) || !matches!(found, Read::Found(_)) {
-        return Err(ApiError::missing());
+/// `_design/{name}/_view/…` and the other functions of a design document. `parts`: the segments after its name.
+pub async fn design_function(
+    app: &App,
+    req: &mut Request,
+    access: &Access,
+    id: &str,
+    parts: &[String],
+    partition: Option<String>,
+) -> Answer {
+    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+    match parts.as_slice() {
+        ["_view", name] => crate::views::view(app, req, access, id, (name, None), partition).await,
+        ["_view", name, sub] => {
+            crate::views::view(app, req, access, id, (name, Some(sub)), partition).await
+        }
+        ["_info"] if partition.is_none() => crate::views::info(req, access, id),
+        [
+            "_show" | "_list" | "_update" | "_rewrite" | "_search" | "_search_info" | "_nouveau"
+            | "_nouveau_info",
+            ..,
+        ] => {
+            access.db.design(id)?;
+            Err(ApiError::not_implemented("functions of design documents"))
+        }
+        _ => {
+            access.db.design(id)?;
+            Err(ApiError::missing())
+        }
     }
-    if part == "_info" {
-        require_method(req, "GET")?;
-    }
-    Err(ApiError::not_implemented("functions of design documents"))
 }

@@ -34,6 +34,7 @@ mod server;
 mod session;
 mod stats;
 mod stored;
+mod views;
 
 pub use app::{App, COUCHDB_VERSION, NODE};
 pub use server::serve;

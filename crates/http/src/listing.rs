@@ -351,8 +351,10 @@ pub async fn partition(app: &App, req: &mut Request, access: &Access) -> Answer 
         (Some("_design"), 7..) => {
             let ddoc = req.segment(4).unwrap_or_default();
             let id = format!("_design/{ddoc}");
-            let part = req.segment(5).unwrap_or_default().to_owned();
-            crate::later::design_function(req, access, &id, &part)
+            let parts: Vec<String> = (5..req.segments.len())
+                .filter_map(|i| req.segment(i).map(str::to_owned))
+                .collect();
+            crate::later::design_function(app, req, access, &id, &parts, Some(name)).await
         }
         _ => Err(ApiError::bad_request("invalid_partition_req")),
     }

@@ -180,7 +180,7 @@ pub fn active_tasks(app: &App, req: &Request) -> Answer {
         .tasks()
         .iter()
         .map(|t| {
-            json!({
+            let mut task = json!({
                 "type": t.kind,
                 "database": t.database,
                 "node": NODE,
@@ -190,7 +190,13 @@ pub fn active_tasks(app: &App, req: &Request) -> Answer {
                 "progress": (t.done * 100).checked_div(t.total).unwrap_or(0),
                 "started_on": t.started_unix_s,
                 "updated_on": t.updated_unix_s,
-            })
+            });
+            if let Some(design) = &t.design_document {
+                let seconds = t.updated_unix_s.saturating_sub(t.started_unix_s).max(1);
+                task["design_document"] = design.as_str().into();
+                task["changes_per_second"] = (t.done / seconds).into();
+            }
+            task
         })
         .collect();
     Ok(Reply::json(200, &tasks.into()))

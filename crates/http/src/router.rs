@@ -6,7 +6,7 @@ use crate::app::{App, require_server_admin};
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::{bulk, changes, db, documents, later, listing, node, root, session};
+use crate::{bulk, changes, db, documents, later, listing, node, root, session, views};
 
 type Answer = Result<Reply, ApiError>;
 
@@ -103,9 +103,8 @@ async fn database(app: &App, req: &mut Request, name: &str) -> Answer {
         ("_purge", None, _) => db::purge(app, req, &access).await,
         ("_security", None, _) => db::security(app, req, &access).await,
         ("_compact", ..) => db::compact(app, req, &access).await,
-        ("_view_cleanup" | "_search_cleanup" | "_nouveau_cleanup", None, _) => {
-            db::cleanup(req, &access)
-        }
+        ("_view_cleanup", None, _) => views::cleanup(req, &access).await,
+        ("_search_cleanup" | "_nouveau_cleanup", None, _) => db::cleanup(req, &access),
         ("_ensure_full_commit", None, _) => db::ensure_full_commit(app, req, &access).await,
         ("_shards", ..) => db::shards(req, &access),
         ("_sync_shards", None, _) => db::sync_shards(req, &access),

@@ -1,1 +1,46 @@
+//! Views: incremental build from by-seq, rows, the summary tree, reductions and range reads, of one shard at a time.
+//!
+//! | module | answers |
+//! |---|---|
+//! | `spec` | what is an index made of, and when are two the same? |
+//! | [`keys`] | how are rows stored? |
+//! | `map` | how do documents become rows? |
+//! | `run` | how is a first build written, sorted, as files? |
+//! | `apply` | how are changed documents brought in? |
+//! | [`blocks`], `state` | how are rows counted and reduced in O(log n)? |
+//! | [`reduce`], `reducer` | what do reduce functions compute, and who runs them? |
+//! | `read` | how is a range read, counted, reduced? |
+//! | `build` | who does all this, in which order, and what of a crash? |
+
+mod apply;
+pub mod blocks;
+mod build;
+mod error;
+pub mod keys;
+mod map;
+mod read;
 pub mod reduce;
+mod reducer;
+mod run;
+mod spec;
+mod state;
+
+pub use build::{Index, IndexInfo, Progress};
+pub use error::Error;
+pub use map::write_key_sort;
+pub use read::{Group, GroupCursor, GroupLevel, IndexView, PlaceRange, RowIter, ViewRow};
+pub use reduce::ReduceLimit;
+pub use spec::{ReduceSpec, Spec, ViewSpec};
+
+/// Gives the calling thread a low priority, so that requests are served before builds when both want the processor.
+pub fn yield_to_readers() {
+    const NICE: i32 = 10;
+    // SAFETY: both calls take and give plain numbers. On Linux a thread has a priority of its own, named by its thread id.
+    let done = unsafe {
+        let tid = libc::syscall(libc::SYS_gettid) as libc::id_t;
+        libc::setpriority(libc::PRIO_PROCESS, tid, NICE)
+    };
+    if done != 0 {
+        tracing::debug!("a build thread keeps its priority");
+    }
+}

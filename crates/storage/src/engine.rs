@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType,
-    DBPinnableSlice, DBRawIterator, DBRecoveryMode, Options, ReadOptions, SnapshotWithThreadMode,
-    WriteBatch, WriteOptions,
+    DBPinnableSlice, DBRawIterator, DBRecoveryMode, IngestExternalFileOptions, Options,
+    ReadOptions, SnapshotWithThreadMode, WriteBatch, WriteOptions,
 };
 
 use crate::Error;
@@ -113,6 +113,23 @@ pub struct Engine {
     pub cache: Cache,
 }
 
+const INGEST_DIRECTORY: &str = "ingest";
+
+/// Files that a crash left behind before they were ingested.
+fn clear_ingest_directory(path: &Path) -> Result<(), Error> {
+    let directory = path.join(INGEST_DIRECTORY);
+    let cleared = match std::fs::remove_dir_all(&directory) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    };
+    cleared
+        .and_then(|()| std::fs::create_dir_all(&directory))
+        .map_err(|e| Error::Directory {
+            path: directory,
+            reason: e.to_string(),
+        })
+}
+
 fn table_options(cache: &Cache, block_bytes: usize, bloom: bool) -> BlockBasedOptions {
     let mut t = BlockBasedOptions::default();
     t.set_block_cache(cache);
@@ -163,6 +180,7 @@ impl Engine {
         if !options.accept_damaged_log {
             wal::check(path)?;
         }
+        clear_ingest_directory(path)?;
         let cache = Cache::new_hyper_clock_cache(options.block_cache_bytes, 0);
         let mut o = Options::default();
         o.create_if_missing(true);
@@ -206,6 +224,28 @@ impl Engine {
         let mut o = WriteOptions::default();
         o.set_sync(sync);
         Ok(self.db.write_opt(batch, &o)?)
+    }
+
+    /// Options for writing a sorted file that [`Engine::ingest`] takes.
+    pub fn table_file_options(&self, k: Keyspace) -> Options {
+        let mut o = keyspace_options(k, &self.cache);
+        // Such a file mostly goes to the last level at once and is never rewritten.
+        o.set_compression_type(DBCompressionType::Zstd);
+        o
+    }
+
+    /// The directory where files are written that are to be ingested.
+    pub fn ingest_directory(&self) -> PathBuf {
+        self.path.join(INGEST_DIRECTORY)
+    }
+
+    /// Adds sorted files to a keyspace, all or none; the files are moved. What they hold is durable then.
+    pub fn ingest(&self, k: Keyspace, files: Vec<PathBuf>) -> Result<(), Error> {
+        let mut o = IngestExternalFileOptions::default();
+        o.set_move_files(true);
+        Ok(self
+            .db
+            .ingest_external_file_cf_opts(self.cf(k), &o, files)?)
     }
 
     pub fn snapshot(self: &Arc<Self>) -> Snapshot {
@@ -280,6 +320,15 @@ impl Snapshot {
         let mut o = ReadOptions::default();
         o.set_iterate_lower_bound(shard.to_be_bytes().to_vec());
         o.set_iterate_upper_bound(keys::shard_end(shard));
+        let cf = self.engine().cf(k);
+        self.0.borrow_dependent().raw_iterator_cf_opt(cf, o)
+    }
+
+    /// An iterator over the keys from `low` up to but without `high`, not yet positioned.
+    pub fn iter_range(&self, k: Keyspace, low: Vec<u8>, high: Vec<u8>) -> DBRawIterator<'_> {
+        let mut o = ReadOptions::default();
+        o.set_iterate_lower_bound(low);
+        o.set_iterate_upper_bound(high);
         let cf = self.engine().cf(k);
         self.0.borrow_dependent().raw_iterator_cf_opt(cf, o)
     }

@@ -25,6 +25,7 @@ mod wal;
 pub use batch::{Limits, local_rev};
 pub use commit::{Committer, Counters, Edited, OnCommit, Put, ShardEdit, ShardPurge, Timing};
 pub use compact::compact;
+pub use disk::DiskGuard;
 pub use edit::{Change, Edit, Outcome};
 pub use engine::{Engine, Keyspace, Snapshot, StoreOptions};
 pub use error::Error;

@@ -1,0 +1,171 @@
+//! Design documents as far as views go: which views they name, and which index holds them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use index::reduce::Builtin;
+use index::{ReduceSpec, Spec, ViewSpec};
+use serde_json::{Map, Value};
+
+/// Where a view is in its index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ViewAt {
+    pub view: usize,
+    /// Its reduce function among those of the same map function.
+    pub reduce: Option<usize>,
+}
+
+/// The views of one revision of a design document.
+#[derive(Debug)]
+pub struct Design {
+    /// `_design/name`
+    pub id: String,
+    pub rev: document::Rev,
+    pub spec: Arc<Spec>,
+    views: HashMap<String, ViewAt>,
+    /// Built in the background (`autoupdate`, on unless said otherwise).
+    pub autoupdate: bool,
+}
+
+impl Design {
+    /// Reads a design document. What is not a view as CouchDB writes them is no view. `partitioned`: of the database.
+    pub fn read(id: &str, rev: document::Rev, doc: &Value, partitioned: bool) -> Design {
+        let empty = Map::new();
+        let options = doc["options"].as_object().unwrap_or(&empty);
+        let flag = |name: &str, default| {
+            options
+                .get(name)
+                .and_then(Value::as_bool)
+                .unwrap_or(default)
+        };
+        let mut spec = Spec {
+            language: doc["language"].as_str().unwrap_or("javascript").to_owned(),
+            lib: None,
+            views: vec![],
+            include_design: flag("include_design", false),
+            local_seq: flag("local_seq", false),
+            partitioned: partitioned && flag("partitioned", true),
+        };
+        let all = doc["views"].as_object().unwrap_or(&empty);
+        spec.lib = all.get("lib").map(Value::to_string);
+        let mut views = HashMap::new();
+        for (name, view) in all.iter().filter(|(name, _)| *name != "lib") {
+            if let Some(at) = add_view(&mut spec.views, view) {
+                views.insert(name.clone(), at);
+            }
+        }
+        Design {
+            id: id.to_owned(),
+            rev,
+            spec: Arc::new(spec),
+            views,
+            autoupdate: doc["autoupdate"].as_bool().unwrap_or(true),
+        }
+    }
+
+    pub fn view(&self, name: &str) -> Option<ViewAt> {
+        self.views.get(name).copied()
+    }
+
+    /// The views by name.
+    pub fn names(&self) -> impl Iterator<Item = (&str, ViewAt)> {
+        self.views.iter().map(|(name, at)| (name.as_str(), *at))
+    }
+
+    pub fn has_views(&self) -> bool {
+        !self.views.is_empty()
+    }
+}
+
+fn add_view(specs: &mut Vec<ViewSpec>, view: &Value) -> Option<ViewAt> {
+    let map = match &view["map"] {
+        Value::String(source) if !source.is_empty() => source.clone(),
+        // An index of Mango: its fields and selector.
+        fields @ Value::Object(_) => fields.to_string(),
+        _ => return None,
+    };
+    let raw = view["options"]["collation"] == "raw";
+    let i = match specs.iter().position(|s| s.map == map && s.raw == raw) {
+        Some(i) => i,
+        None => {
+            specs.push(ViewSpec {
+                map,
+                raw,
+                reduces: vec![],
+            });
+            specs.len() - 1
+        }
+    };
+    let reduce = view["reduce"].as_str().filter(|r| !r.is_empty());
+    let reduce = reduce.and_then(|source| {
+        let spec = match Builtin::parse(source) {
+            None => ReduceSpec::Custom(source.to_owned()),
+            Some(builtin) => ReduceSpec::Builtin(builtin.ok()?),
+        };
+        let reduces = &mut specs[i].reduces;
+        Some(reduces.iter().position(|r| *r == spec).unwrap_or_else(|| {
+            reduces.push(spec);
+            reduces.len() - 1
+        }))
+    });
+    Some(ViewAt { view: i, reduce })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn design(doc: Value) -> Design {
+        Design::read(
+            "_design/d",
+            document::Rev::parse("1-00").unwrap(),
+            &doc,
+            false,
+        )
+    }
+
+    #[test]
+    fn views_with_one_map_function_share_their_rows() {
+        let d = design(json!({"views": {
+            "a": {"map": "M", "reduce": "_sum"},
+            "b": {"map": "M", "reduce": "_count"},
+            "c": {"map": "M"},
+            "d": {"map": "N", "reduce": "_sum"},
+            "lib": {"x": "1"}}}));
+        assert_eq!(d.spec.views.len(), 2);
+        assert_eq!(
+            d.view("a"),
+            Some(ViewAt {
+                view: 0,
+                reduce: Some(0)
+            })
+        );
+        assert_eq!(
+            d.view("b"),
+            Some(ViewAt {
+                view: 0,
+                reduce: Some(1)
+            })
+        );
+        assert_eq!(
+            d.view("c"),
+            Some(ViewAt {
+                view: 0,
+                reduce: None
+            })
+        );
+        assert_eq!(d.view("lib"), None);
+    }
+
+    #[test]
+    fn an_edit_elsewhere_keeps_the_signature_and_one_of_a_function_changes_it() {
+        let one = design(json!({"views": {"a": {"map": "M"}}, "x": 1}));
+        let same = design(json!({"views": {"renamed": {"map": "M"}}, "x": 2}));
+        let other = design(json!({"views": {"a": {"map": "M "}}}));
+        let raw = design(json!({"views": {"a": {"map": "M", "options": {"collation": "raw"}}}}));
+        assert_eq!(one.spec.signature(), same.spec.signature());
+        assert_ne!(one.spec.signature(), other.spec.signature());
+        assert_ne!(one.spec.signature(), raw.spec.signature());
+    }
+}

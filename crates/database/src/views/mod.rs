@@ -1,0 +1,383 @@
+//! Views of a database: its indexes, one for each shard and signature, and who keeps them up.
+
+mod design;
+mod indexer;
+mod query;
+mod rows;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use document::DocId;
+use functions::Languages;
+use index::{Index, IndexInfo, ReduceLimit};
+use parking_lot::Mutex;
+use storage::Signature;
+use tokio::sync::watch;
+
+pub use design::{Design, ViewAt};
+pub(crate) use indexer::Indexer;
+pub use indexer::KenOptions;
+pub use query::{Grouping, Update, ViewQuery};
+pub use rows::ViewRows;
+
+use crate::database::Database;
+use crate::{Error, Read, ReadOptions};
+
+/// Design documents parsed and kept for each database.
+const DESIGNS_KEPT_MAX: usize = 256;
+
+/// What views of all databases share.
+pub struct Views {
+    pub languages: Arc<dyn Languages>,
+    pub reduce_limit: Option<ReduceLimit>,
+    pub(crate) indexer: Indexer,
+}
+
+/// The state of the last and of the next update of an index.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Updates {
+    /// Updates that have ended.
+    pub ended: u64,
+    pub running: bool,
+    /// Asked for again while one ran.
+    pub again: bool,
+    /// Why the last one failed.
+    pub failure: Option<index::Error>,
+}
+
+/// The index of one signature over all shards of a database.
+pub struct ViewIndex {
+    pub database: Arc<str>,
+    /// The design document that it was opened for, for people to read.
+    pub design: String,
+    pub shards: Vec<Arc<Index>>,
+    pub(crate) updates: watch::Sender<Updates>,
+    pub(crate) compacting: AtomicBool,
+    waiting: std::sync::atomic::AtomicUsize,
+}
+
+/// `GET /{db}/_design/{name}/_info`
+#[derive(Clone, Debug, Default)]
+pub struct ViewInfo {
+    pub signature: String,
+    pub language: String,
+    pub update_seq: u64,
+    pub purge_seq: u64,
+    pub updates_pending: u64,
+    pub file_bytes: u64,
+    pub external_bytes: u64,
+    pub active_bytes: u64,
+    pub updater_running: bool,
+    pub compact_running: bool,
+    pub waiting_clients: usize,
+    /// Written to the log, not yet synced.
+    pub waiting_commit: bool,
+}
+
+/// The views of one database.
+#[derive(Default)]
+pub(crate) struct DatabaseViews {
+    designs: Mutex<HashMap<String, Arc<Design>>>,
+    indexes: Mutex<HashMap<Signature, Arc<ViewIndex>>>,
+    /// One opening or cleaning at a time.
+    changing: Mutex<bool>,
+    pub written: AtomicBool,
+}
+
+impl ViewIndex {
+    fn is_current(&self, db: &Database) -> bool {
+        self.shards.iter().zip(db.all_shards()).all(|(i, s)| {
+            let meta = s.meta();
+            let info = i.progress_seqs();
+            info.0 >= meta.update_seq && info.1 >= meta.purge_seq
+        })
+    }
+
+    fn hex_signature(&self) -> String {
+        self.shards
+            .first()
+            .map(|i| i.signature.iter().map(|b| format!("{b:02x}")).collect())
+            .unwrap_or_default()
+    }
+
+    pub(crate) fn ask_to_stop(&self) {
+        for i in &self.shards {
+            i.ask_to_stop();
+        }
+    }
+
+    fn close(&self) {
+        self.ask_to_stop();
+        for i in &self.shards {
+            i.close();
+        }
+    }
+}
+
+impl Database {
+    /// The views of a design document (`_design/name`).
+    pub fn design(&self, id: &str) -> Result<Arc<Design>, Error> {
+        self.live()?;
+        let Some(record) = self.shard_for(id).record(id)? else {
+            return Err(Error::Missing("missing"));
+        };
+        if record.is_deleted() {
+            return Err(Error::Missing("deleted"));
+        }
+        let rev = record.tree.winner().map(|w| w.rev.to_rev());
+        if let Some(known) = self.views.designs.lock().get(id)
+            && Some(&known.rev) == rev.as_ref()
+        {
+            return Ok(known.clone());
+        }
+        let doc_id = DocId::new(id).map_err(|e| Error::BadRequest(e.to_string()))?;
+        let Read::Found(doc) = self.read(&doc_id, &ReadOptions::default())? else {
+            return Err(Error::Missing("missing"));
+        };
+        let value = serde_json::from_slice(&doc.json)
+            .map_err(|e| Error::BadRequest(format!("the design document: {e}")))?;
+        let design = Arc::new(Design::read(id, doc.rev, &value, self.is_partitioned()));
+        let mut designs = self.views.designs.lock();
+        if designs.len() >= DESIGNS_KEPT_MAX {
+            designs.clear();
+        }
+        designs.insert(id.to_owned(), design.clone());
+        Ok(design)
+    }
+
+    /// All design documents that have views. Blocks.
+    pub(crate) fn designs(&self) -> Result<Vec<Arc<Design>>, Error> {
+        let mut ids = vec![];
+        for shard in self.all_shards() {
+            let view = shard.view()?;
+            let mut it = storage::IdIter::new(&view.snapshot, shard.number);
+            it.seek(b"_design/");
+            while let Some((id, value)) = it.entry().filter(|(id, _)| id.starts_with(b"_design/")) {
+                if !storage::RecordHead::decode(value)?.deleted {
+                    ids.push(String::from_utf8_lossy(id).into_owned());
+                }
+                it.next();
+            }
+            it.status()?;
+        }
+        let mut all = vec![];
+        for id in ids {
+            match self.design(&id) {
+                Ok(d) if d.has_views() => all.push(d),
+                Ok(_) | Err(Error::Missing(_)) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(all)
+    }
+
+    /// The index of a design document's views, opened when it is not yet. Blocks for a moment then.
+    pub fn view_index(&self, design: &Design) -> Result<Arc<ViewIndex>, Error> {
+        let signature = design.spec.signature();
+        if let Some(known) = self.views.indexes.lock().get(&signature) {
+            return Ok(known.clone());
+        }
+        let closed = self.views.changing.lock();
+        if *closed {
+            return Err(Error::NoDatabase);
+        }
+        if let Some(known) = self.views.indexes.lock().get(&signature) {
+            return Ok(known.clone());
+        }
+        let shared = self.shared_views();
+        let mut shards = vec![];
+        for shard in self.all_shards() {
+            let found = self.store().indexes(shard.number)?;
+            let number = match found.iter().find(|(s, _)| *s == signature) {
+                Some((_, number)) => *number,
+                None => {
+                    let (number, done) = self.store().create_index(shard.clone(), &signature);
+                    wait(done)?;
+                    number
+                }
+            };
+            shards.push(Arc::new(Index::open(
+                self.store_arc().clone(),
+                shard.clone(),
+                number,
+                design.spec.clone(),
+                shared.languages.clone(),
+                shared.reduce_limit,
+                format!("{}/{}", self.name(), design.id),
+            )?));
+        }
+        let index = Arc::new(ViewIndex {
+            database: self.name().clone(),
+            design: design.id.clone(),
+            shards,
+            updates: watch::Sender::new(Updates::default()),
+            compacting: AtomicBool::new(false),
+            waiting: Default::default(),
+        });
+        self.views.indexes.lock().insert(signature, index.clone());
+        Ok(index)
+    }
+
+    /// Waits until the index holds everything that the database held at the call.
+    pub async fn update_view(self: &Arc<Self>, index: &Arc<ViewIndex>) -> Result<(), Error> {
+        let mut seen = index.updates.subscribe();
+        index.waiting.fetch_add(1, Relaxed);
+        let waited = async {
+            let wanted: Vec<(u64, u64)> = self
+                .all_shards()
+                .iter()
+                .map(|s| s.meta())
+                .map(|m| (m.update_seq, m.purge_seq))
+                .collect();
+            let reached = || {
+                index
+                    .shards
+                    .iter()
+                    .map(|i| i.progress_seqs())
+                    .zip(&wanted)
+                    .all(|(at, w)| at.0 >= w.0 && at.1 >= w.1)
+            };
+            while !reached() {
+                self.live()?;
+                let before = seen.borrow_and_update().ended;
+                self.shared_views().indexer.request(index);
+                let ended = seen.wait_for(|u| u.ended > before).await;
+                let failure = ended.map_err(|_| Error::ShuttingDown)?.failure.clone();
+                if let Some(e) = failure
+                    && !reached()
+                {
+                    self.live()?;
+                    return Err(e.into());
+                }
+            }
+            Ok(())
+        }
+        .await;
+        index.waiting.fetch_sub(1, Relaxed);
+        waited
+    }
+
+    pub fn view_is_current(&self, index: &ViewIndex) -> bool {
+        index.is_current(self)
+    }
+
+    /// Has the index updated in the background.
+    pub fn update_view_later(&self, index: &Arc<ViewIndex>) {
+        self.shared_views().indexer.request(index);
+    }
+
+    pub fn view_info(&self, design: &Design, index: &ViewIndex) -> Result<ViewInfo, Error> {
+        let mut info = ViewInfo {
+            signature: index.hex_signature(),
+            language: design.spec.language.clone(),
+            compact_running: index.compacting.load(Relaxed),
+            waiting_clients: index.waiting.load(Relaxed),
+            ..ViewInfo::default()
+        };
+        for (shard, i) in self.all_shards().iter().zip(&index.shards) {
+            let IndexInfo {
+                indexed_seq,
+                purge_seq,
+                file_bytes,
+                external_bytes,
+                active_bytes,
+                building,
+                ..
+            } = i.info();
+            info.update_seq += indexed_seq;
+            info.purge_seq += purge_seq;
+            info.file_bytes += if file_bytes == 0 {
+                // Young rows are in memory and in the log only.
+                active_bytes
+            } else {
+                file_bytes
+            };
+            info.external_bytes += external_bytes;
+            info.active_bytes += active_bytes;
+            info.updater_running |= building;
+            info.updates_pending += shard.count_after(indexed_seq)?;
+            info.waiting_commit |= indexed_seq > 0;
+        }
+        Ok(info)
+    }
+
+    /// For each view of a design document, by name: the members of documents that its map function is given (a JSON array of
+    /// paths), or why it is given whole documents.
+    pub fn view_projections(&self, design: &Design) -> Vec<(String, Result<String, String>)> {
+        let group = design.spec.map_group(design.id.clone());
+        let all = self.shared_views().languages.projections(&group);
+        design
+            .names()
+            .filter_map(|(name, at)| Some((name.to_owned(), all.get(at.view)?.clone())))
+            .collect()
+    }
+
+    /// Rebuilds the summary trees of an index and has its files rewritten, in the background.
+    pub fn compact_view(&self, index: &Arc<ViewIndex>) {
+        if index.compacting.swap(true, Relaxed) {
+            return;
+        }
+        let index = index.clone();
+        std::thread::spawn(move || {
+            index::yield_to_readers();
+            for i in &index.shards {
+                if let Err(e) = i.compact() {
+                    tracing::warn!(db = %index.database, design = %index.design, error = %e, "compacting an index failed");
+                }
+            }
+            index.compacting.store(false, Relaxed);
+        });
+    }
+
+    /// Drops the indexes that no design document names any more. Blocks.
+    pub fn clean_up_views(&self) -> Result<usize, Error> {
+        let closed = self.views.changing.lock();
+        if *closed {
+            return Err(Error::NoDatabase);
+        }
+        let used: HashSet<Signature> = self.designs()?.iter().map(|d| d.spec.signature()).collect();
+        let mut dropped = 0;
+        for shard in self.all_shards() {
+            for (signature, number) in self.store().indexes(shard.number)? {
+                if used.contains(&signature) {
+                    continue;
+                }
+                let open = self.views.indexes.lock().remove(&signature);
+                if let Some(open) = open {
+                    open.close();
+                }
+                wait(self.store().drop_index(shard.number, &signature, number))?;
+                self.store().note_dropped(&[number]);
+                dropped += 1;
+            }
+        }
+        if dropped > 0 {
+            self.wake_maintenance();
+        }
+        Ok(dropped)
+    }
+
+    /// The indexes that are open.
+    pub(crate) fn open_view_indexes(&self) -> Vec<Arc<ViewIndex>> {
+        self.views.indexes.lock().values().cloned().collect()
+    }
+
+    /// Ends all index builds; returns when nothing more is written. Blocks.
+    pub(crate) fn close_views(&self) {
+        for index in self.open_view_indexes() {
+            index.ask_to_stop();
+        }
+        *self.views.changing.lock() = true;
+        for index in self.open_view_indexes() {
+            index.close();
+        }
+    }
+}
+
+fn wait(done: tokio::sync::oneshot::Receiver<Result<(), storage::Error>>) -> Result<(), Error> {
+    // The committer answers without anybody's help; a runtime's thread may wait here as well, so no `blocking_recv`.
+    let answer = futures_executor::block_on(done);
+    Ok(answer.map_err(|_| Error::ShuttingDown)??)
+}

@@ -1,0 +1,163 @@
+//! What a view query asks for, and the ranges of places that it means.
+
+use document::collation::HIGHEST;
+use index::keys::put_terminated;
+use index::{GroupLevel, PlaceRange, write_key_sort};
+
+use crate::Error;
+
+/// Whether a query waits for the index to be current.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Update {
+    True,
+    False,
+    /// Answer at once, then update.
+    Lazy,
+}
+
+/// How a reduced query groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grouping {
+    None,
+    By(GroupLevel),
+}
+
+/// A view query. Keys are JSON text.
+#[derive(Clone, Debug)]
+pub struct ViewQuery {
+    pub start: Option<Vec<u8>>,
+    pub start_id: Option<String>,
+    pub end: Option<Vec<u8>>,
+    pub end_id: Option<String>,
+    pub inclusive_end: bool,
+    pub keys: Option<Vec<Vec<u8>>>,
+    pub limit: Option<u64>,
+    pub skip: u64,
+    pub descending: bool,
+    pub include_docs: bool,
+    pub conflicts: bool,
+    /// `None`: when the view has a reduce function.
+    pub reduce: Option<bool>,
+    pub grouping: Grouping,
+    pub update: Update,
+    pub update_seq: bool,
+    pub partition: Option<String>,
+}
+
+impl Default for ViewQuery {
+    fn default() -> Self {
+        ViewQuery {
+            start: None,
+            start_id: None,
+            end: None,
+            end_id: None,
+            inclusive_end: true,
+            keys: None,
+            limit: None,
+            skip: 0,
+            descending: false,
+            include_docs: false,
+            conflicts: false,
+            reduce: None,
+            grouping: Grouping::None,
+            update: Update::True,
+            update_seq: false,
+            partition: None,
+        }
+    }
+}
+
+/// The bounds of one range as asked for: a key with a document id, in the direction of the query.
+struct Ends<'a> {
+    start: Option<&'a [u8]>,
+    start_id: Option<&'a str>,
+    end: Option<&'a [u8]>,
+    end_id: Option<&'a str>,
+    inclusive_end: bool,
+}
+
+impl ViewQuery {
+    /// What every place of the query's partition begins with.
+    pub fn partition_prefix(&self) -> Vec<u8> {
+        let mut prefix = vec![];
+        if let Some(p) = &self.partition {
+            put_terminated(p.as_bytes(), &mut prefix);
+        }
+        prefix
+    }
+
+    /// All places of the view, or of the partition.
+    pub fn whole(&self) -> PlaceRange {
+        let low = self.partition_prefix();
+        PlaceRange {
+            high: (!low.is_empty()).then(|| [&low[..], HIGHEST].concat()),
+            low,
+        }
+    }
+
+    /// The ranges asked for, in their order: one for each of `keys`, or one.
+    pub fn ranges(&self, raw: bool) -> Result<Vec<PlaceRange>, Error> {
+        let Some(keys) = &self.keys else {
+            let ends = Ends {
+                start: self.start.as_deref(),
+                start_id: self.start_id.as_deref(),
+                end: self.end.as_deref(),
+                end_id: self.end_id.as_deref(),
+                inclusive_end: self.inclusive_end,
+            };
+            return Ok(vec![self.range(&ends, raw)?]);
+        };
+        let keys: Box<dyn Iterator<Item = &Vec<u8>>> = Box::new(keys.iter());
+        keys.map(|k| {
+            let ends = Ends {
+                start: Some(k),
+                start_id: self.start_id.as_deref(),
+                end: Some(k),
+                end_id: self.end_id.as_deref(),
+                inclusive_end: self.inclusive_end,
+            };
+            self.range(&ends, raw)
+        })
+        .collect()
+    }
+
+    fn range(&self, ends: &Ends<'_>, raw: bool) -> Result<PlaceRange, Error> {
+        let prefix = self.partition_prefix();
+        let place = |key: &[u8], id: Option<&str>| -> Result<Vec<u8>, Error> {
+            let mut place = prefix.clone();
+            write_key_sort(key, raw, &mut place)?;
+            if let Some(id) = id {
+                put_terminated(id.as_bytes(), &mut place);
+            }
+            Ok(place)
+        };
+        // Without a key the document id of a bound is ignored.
+        let before = |key: &[u8], id| place(key, id);
+        let after = |key: &[u8], id| place(key, id).map(|p| [&p[..], HIGHEST].concat());
+        let mut range = self.whole();
+        if self.descending {
+            if let Some(key) = ends.start {
+                range.high = Some(after(key, ends.start_id)?);
+            }
+            if let Some(key) = ends.end {
+                range.low = if ends.inclusive_end {
+                    before(key, ends.end_id)?
+                } else {
+                    after(key, ends.end_id)?
+                };
+            }
+        } else {
+            if let Some(key) = ends.start {
+                range.low = before(key, ends.start_id)?;
+            }
+            if let Some(key) = ends.end {
+                range.high = Some(if ends.inclusive_end {
+                    after(key, ends.end_id)?
+                } else {
+                    before(key, ends.end_id)?
+                });
+            }
+        }
+        Ok(range)
+    }
+}

@@ -1,0 +1,527 @@
+//! Answers of views: rows and groups of all shards, merged, produced piece by piece from snapshots.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use document::{DocId, Rev, write_json_string};
+use index::{Group, GroupCursor, GroupLevel, IndexView, PlaceRange, RowIter, ViewRow};
+use serde::Deserialize;
+
+use super::design::{Design, ViewAt};
+use super::query::{Grouping, ViewQuery};
+use super::{Update, ViewIndex};
+use crate::database::Database;
+use crate::seq::Seqs;
+use crate::{Error, Read, ReadOptions};
+
+/// Skips up to this many rows by walking them; more by the summary tree.
+const SKIP_WALKED_MAX: u64 = 256;
+
+/// Rows of a view, produced piece by piece.
+pub struct ViewRows {
+    /// Of map queries: rows of the view, and the rank of the first one in the query's direction.
+    pub total_rows: Option<u64>,
+    pub offset: Option<u64>,
+    pub update_seq: Option<String>,
+    db: Arc<Database>,
+    views: Vec<IndexView>,
+    at: ViewAt,
+    query: ViewQuery,
+    /// What is left, in order.
+    ranges: VecDeque<PlaceRange>,
+    plan: Plan,
+    skip: u64,
+    left: u64,
+    first: bool,
+}
+
+enum Plan {
+    Rows,
+    /// The function, and the groups of the current range in each shard.
+    Groups(usize, GroupLevel, Option<Vec<GroupCursor>>),
+    /// The function; one row for the range.
+    Whole(usize),
+}
+
+impl Database {
+    /// Opens a view's rows on what its index holds now.
+    pub fn view_rows(
+        self: &Arc<Self>,
+        design: &Design,
+        index: &ViewIndex,
+        at: ViewAt,
+        query: ViewQuery,
+    ) -> Result<ViewRows, Error> {
+        self.live()?;
+        if let Some(p) = &query.partition {
+            crate::check_partition(p)?;
+        }
+        // Documents of a partition are all in one shard.
+        let one = query
+            .partition
+            .as_ref()
+            .map(|p| self.shard_index(&format!("{p}:")));
+        let views = index
+            .shards
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| one.is_none_or(|one| one == *i))
+            .map(|(_, i)| i.view())
+            .collect::<Result<Vec<_>, _>>()?;
+        let raw = design.spec.views[at.view].raw;
+        let reduced = query.reduce.unwrap_or(true).then_some(at.reduce).flatten();
+        let update_seq = query.update_seq.then(|| {
+            let seqs = index.shards.iter().map(|i| i.indexed_seq()).collect();
+            let at = match one {
+                // The other shards' place does not matter to the partition.
+                Some(_) => seqs,
+                None => views.iter().map(IndexView::indexed_seq).collect(),
+            };
+            let epoch = self.epoch();
+            Seqs { epoch, at }.to_string()
+        });
+        let ranges: VecDeque<PlaceRange> = query.ranges(raw)?.into();
+        let mut rows = ViewRows {
+            total_rows: None,
+            offset: None,
+            update_seq,
+            db: self.clone(),
+            views,
+            at,
+            plan: match (reduced, query.grouping) {
+                (None, _) => Plan::Rows,
+                (Some(f), Grouping::None) => Plan::Whole(f),
+                (Some(f), Grouping::By(level)) => Plan::Groups(f, level, None),
+            },
+            ranges,
+            skip: query.skip,
+            left: query.limit.unwrap_or(u64::MAX),
+            first: true,
+            query,
+        };
+        if matches!(rows.plan, Plan::Rows) {
+            rows.place()?;
+        }
+        Ok(rows)
+    }
+
+    /// Whether a query of this design document has to wait for the index, by its `update`.
+    pub fn view_must_wait(&self, index: &ViewIndex, update: Update) -> bool {
+        update == Update::True && !self.view_is_current(index)
+    }
+}
+
+impl ViewRows {
+    pub fn is_reduced(&self) -> bool {
+        !matches!(self.plan, Plan::Rows)
+    }
+
+    fn sum(&self, f: impl Fn(&IndexView) -> Result<u64, index::Error>) -> Result<u64, Error> {
+        let mut sum = 0;
+        for v in &self.views {
+            sum += f(v)?;
+        }
+        Ok(sum)
+    }
+
+    fn rows_in(&self, range: &PlaceRange) -> Result<u64, Error> {
+        let view = self.at.view;
+        self.sum(|v| {
+            let end = v.rank_of_end(view, range)?;
+            Ok(end.saturating_sub(v.rank(view, &range.low)?))
+        })
+    }
+
+    /// Works out the counts, and jumps over a long skip.
+    fn place(&mut self) -> Result<(), Error> {
+        let view = self.at.view;
+        let whole = self.query.whole();
+        let total = if whole == PlaceRange::default() {
+            self.sum(|v| Ok(v.rows(view)))?
+        } else {
+            self.rows_in(&whole)?
+        };
+        self.total_rows = Some(total);
+        let Some(first) = self.ranges.front().cloned() else {
+            self.offset = Some(0);
+            return Ok(());
+        };
+        let before = if self.query.descending {
+            let after_first = PlaceRange {
+                low: first.high.clone().unwrap_or_default(),
+                high: whole.high.clone(),
+            };
+            match first.high {
+                None => 0,
+                Some(_) => self.rows_in(&after_first)?,
+            }
+        } else {
+            self.rows_in(&PlaceRange {
+                low: whole.low.clone(),
+                high: Some(first.low.clone()),
+            })?
+        };
+        self.offset = Some(before.saturating_add(self.skip).min(total));
+        while self.skip > SKIP_WALKED_MAX {
+            let Some(range) = self.ranges.front().cloned() else {
+                break;
+            };
+            let rows = self.rows_in(&range)?;
+            if rows <= self.skip {
+                self.skip -= rows;
+                self.ranges.pop_front();
+                continue;
+            }
+            self.jump(range)?;
+            break;
+        }
+        Ok(())
+    }
+
+    /// Begins the first range so many rows later.
+    fn jump(&mut self, range: PlaceRange) -> Result<(), Error> {
+        // With several shards a row's rank is the sum of its ranks in all: found by halving over one shard's rows in turn.
+        let place = if let [v] = self.views.as_slice() {
+            let rank = if self.query.descending {
+                v.rank_of_end(self.at.view, &range)?
+                    .checked_sub(self.skip + 1)
+            } else {
+                Some(v.rank(self.at.view, &range.low)? + self.skip)
+            };
+            rank.map(|r| v.place_at(self.at.view, r))
+                .transpose()?
+                .flatten()
+        } else {
+            self.place_of_nth(&range)?
+        };
+        let (Some(place), Some(range)) = (place, self.ranges.front_mut()) else {
+            self.ranges.pop_front();
+            return Ok(());
+        };
+        if self.query.descending {
+            range.high = Some([&place[..], &[0]].concat());
+        } else {
+            range.low = place;
+        }
+        self.skip = 0;
+        Ok(())
+    }
+
+    /// The place of the row that comes after `skip` rows of the range, over several shards.
+    fn place_of_nth(&self, range: &PlaceRange) -> Result<Option<Vec<u8>>, Error> {
+        let view = self.at.view;
+        let rows = self.rows_in(range)?;
+        let nth = if self.query.descending {
+            match rows.checked_sub(self.skip + 1) {
+                Some(n) => n,
+                None => return Ok(None),
+            }
+        } else {
+            self.skip
+        };
+        for v in &self.views {
+            let start = v.rank(view, &range.low)?;
+            let (mut low, mut high) = (start, v.rank_of_end(view, range)?);
+            while low < high {
+                let middle = low + (high - low) / 2;
+                let Some(place) = v.place_at(view, middle)? else {
+                    break;
+                };
+                let before = self.rows_in(&PlaceRange {
+                    low: range.low.clone(),
+                    high: Some(place.clone()),
+                })?;
+                match before.cmp(&nth) {
+                    std::cmp::Ordering::Equal => return Ok(Some(place)),
+                    std::cmp::Ordering::Less => low = middle + 1,
+                    std::cmp::Ordering::Greater => high = middle,
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Appends rows joined by `,\r\n` until about `soft_bytes` were added; false when there are no more.
+    pub fn next_chunk(&mut self, out: &mut Vec<u8>, soft_bytes: usize) -> Result<bool, Error> {
+        let enough = out.len() + soft_bytes.max(1);
+        self.next_rows(&mut |separator, row| {
+            if separator {
+                out.extend_from_slice(b",\r\n");
+            }
+            out.extend_from_slice(row);
+            out.len() < enough
+        })
+    }
+
+    /// Gives one row after the other (with whether it is not the first) until `take` answers false or none is left;
+    /// answers whether there may be more.
+    pub fn next_rows(&mut self, take: &mut dyn FnMut(bool, &[u8]) -> bool) -> Result<bool, Error> {
+        self.db.live()?;
+        while self.left > 0 && !self.ranges.is_empty() {
+            let more = match self.plan {
+                Plan::Rows => self.rows_of_range(take)?,
+                Plan::Groups(..) => self.groups_of_range(take)?,
+                Plan::Whole(function) => self.whole_range(function, take)?,
+            };
+            if more {
+                return Ok(true);
+            }
+            self.ranges.pop_front();
+        }
+        Ok(false)
+    }
+
+    fn rows_of_range(&mut self, take: &mut dyn FnMut(bool, &[u8]) -> bool) -> Result<bool, Error> {
+        let Some(range) = self.ranges.front().cloned() else {
+            return Ok(false);
+        };
+        if range.is_empty() {
+            return Ok(false);
+        }
+        let descending = self.query.descending;
+        let mut iters: Vec<RowIter<'_>> = self
+            .views
+            .iter()
+            .map(|v| v.iter(self.at.view, &range, descending))
+            .collect();
+        let mut row_text = vec![];
+        let (mut skip, mut left, mut first) = (self.skip, self.left, self.first);
+        let mut stopped_at = None;
+        loop {
+            let Some(next) = best(&iters, descending)? else {
+                break;
+            };
+            if left == 0 {
+                break;
+            }
+            if skip > 0 {
+                skip -= 1;
+                iters[next].next();
+                continue;
+            }
+            row_text.clear();
+            // `best` has found a row there.
+            if let Some(row) = iters[next].row()? {
+                self.write_row(&row, &mut row_text)?;
+                left -= 1;
+                let more = take(!std::mem::take(&mut first), &row_text);
+                if !more {
+                    stopped_at = Some(row.place.to_vec());
+                    break;
+                }
+            }
+            iters[next].next();
+        }
+        drop(iters);
+        (self.skip, self.left, self.first) = (skip, left, first);
+        let Some(place) = stopped_at else {
+            return Ok(false);
+        };
+        if let Some(range) = self.ranges.front_mut() {
+            if descending {
+                range.high = Some(place);
+            } else {
+                range.low = [&place[..], &[0]].concat();
+            }
+        }
+        Ok(true)
+    }
+
+    fn write_row(&self, row: &ViewRow<'_>, out: &mut Vec<u8>) -> Result<(), Error> {
+        let id = row.id()?;
+        out.extend_from_slice(b"{\"id\":");
+        write_json_string(&id, out);
+        out.extend_from_slice(b",\"key\":");
+        out.extend_from_slice(row.stored.key);
+        out.extend_from_slice(b",\"value\":");
+        out.extend_from_slice(row.stored.value);
+        if self.query.include_docs {
+            out.extend_from_slice(b",\"doc\":");
+            self.write_doc(&id, row.stored.value, out)?;
+        }
+        out.push(b'}');
+        Ok(())
+    }
+
+    /// The row's document, or the one that its value names by `_id` and `_rev`.
+    fn write_doc(&self, id: &str, value: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
+        let link = Link::of(value);
+        let id = link.id.as_deref().unwrap_or(id);
+        let options = ReadOptions {
+            rev: link.rev.as_deref().and_then(|r| Rev::parse(r).ok()),
+            conflicts: self.query.conflicts,
+            ..ReadOptions::default()
+        };
+        let found = match DocId::new(id) {
+            Ok(id) => self.db.read(&id, &options)?,
+            Err(_) => Read::Missing,
+        };
+        match found {
+            Read::Found(doc) => out.extend_from_slice(&doc.json),
+            Read::Missing | Read::Deleted => out.extend_from_slice(b"null"),
+        }
+        Ok(())
+    }
+
+    fn whole_range(
+        &mut self,
+        function: usize,
+        take: &mut dyn FnMut(bool, &[u8]) -> bool,
+    ) -> Result<bool, Error> {
+        let Some(range) = self.ranges.front() else {
+            return Ok(false);
+        };
+        let mut states = vec![];
+        for v in &self.views {
+            states.extend(v.reduce(self.at.view, function, range)?);
+        }
+        if states.is_empty() {
+            return Ok(false);
+        }
+        if self.skip > 0 {
+            self.skip -= 1;
+            return Ok(false);
+        }
+        let view = &self.views[0];
+        let state = view.rereduce(self.at.view, function, &states)?;
+        let mut row = b"{\"key\":null,\"value\":".to_vec();
+        row.extend_from_slice(&view.finalize(self.at.view, function, &state)?);
+        row.push(b'}');
+        self.left -= 1;
+        take(!std::mem::take(&mut self.first), &row);
+        Ok(false)
+    }
+
+    fn groups_of_range(
+        &mut self,
+        take: &mut dyn FnMut(bool, &[u8]) -> bool,
+    ) -> Result<bool, Error> {
+        let Plan::Groups(function, level, cursors) = &mut self.plan else {
+            return Ok(false);
+        };
+        let function = *function;
+        if cursors.is_none() {
+            let Some(range) = self.ranges.front() else {
+                return Ok(false);
+            };
+            let skip = self.query.partition_prefix().len();
+            let new = |_| {
+                GroupCursor::new(
+                    self.at.view,
+                    function,
+                    range.clone(),
+                    *level,
+                    self.query.descending,
+                    skip,
+                )
+            };
+            *cursors = Some(self.views.iter().map(new).collect());
+        }
+        let mut current = cursors.take().unwrap_or_default();
+        let mut more = true;
+        while more && self.left > 0 {
+            let Some(group) = self.next_group(&mut current, function)? else {
+                return Ok(false);
+            };
+            if self.skip > 0 {
+                self.skip -= 1;
+                continue;
+            }
+            let value = self.views[0].finalize(self.at.view, function, &group.state)?;
+            let mut row = b"{\"key\":".to_vec();
+            row.extend_from_slice(&group.key);
+            row.extend_from_slice(b",\"value\":");
+            row.extend_from_slice(&value);
+            row.push(b'}');
+            self.left -= 1;
+            more = take(!std::mem::take(&mut self.first), &row);
+        }
+        if let Plan::Groups(_, _, cursors) = &mut self.plan {
+            *cursors = Some(current);
+        }
+        Ok(!more)
+    }
+
+    /// The next group of all shards, with their states put together.
+    fn next_group(
+        &self,
+        cursors: &mut [GroupCursor],
+        function: usize,
+    ) -> Result<Option<Group>, Error> {
+        let mut next: Option<Vec<u8>> = None;
+        for (cursor, view) in cursors.iter_mut().zip(&self.views) {
+            if let Some(group) = cursor.peek(view)? {
+                let better = next.as_ref().is_none_or(|n| {
+                    if self.query.descending {
+                        group.prefix > *n
+                    } else {
+                        group.prefix < *n
+                    }
+                });
+                if better {
+                    next = Some(group.prefix.clone());
+                }
+            }
+        }
+        let Some(prefix) = next else {
+            return Ok(None);
+        };
+        let mut merged: Option<Group> = None;
+        let mut states = vec![];
+        for (cursor, view) in cursors.iter_mut().zip(&self.views) {
+            if cursor.peek(view)?.is_some_and(|g| g.prefix == prefix)
+                && let Some(group) = cursor.take()
+            {
+                states.push(group.state.clone());
+                merged.get_or_insert(group);
+            }
+        }
+        if let (Some(group), true) = (&mut merged, states.len() > 1) {
+            group.state = self.views[0].rereduce(self.at.view, function, &states)?;
+        }
+        Ok(merged)
+    }
+}
+
+/// The iterator whose row comes next.
+fn best(iters: &[RowIter<'_>], descending: bool) -> Result<Option<usize>, Error> {
+    if let [only] = iters {
+        return Ok(only.row()?.map(|_| 0));
+    }
+    let mut best: Option<(usize, &[u8])> = None;
+    for (i, it) in iters.iter().enumerate() {
+        let Some(row) = it.row()? else {
+            continue;
+        };
+        let better = best.is_none_or(|(_, held)| {
+            if descending {
+                row.place > held
+            } else {
+                row.place < held
+            }
+        });
+        if better {
+            best = Some((i, row.place));
+        }
+    }
+    Ok(best.map(|(i, _)| i))
+}
+
+/// A value that names a document.
+#[derive(Default, Deserialize)]
+struct Link {
+    #[serde(rename = "_id")]
+    id: Option<String>,
+    #[serde(rename = "_rev")]
+    rev: Option<String>,
+}
+
+impl Link {
+    fn of(value: &[u8]) -> Link {
+        if value.first() != Some(&b'{') {
+            return Link::default();
+        }
+        // A member of another kind names nothing.
+        serde_json::from_slice(value).unwrap_or_default()
+    }
+}

@@ -1,0 +1,146 @@
+//! Bringing changed documents into an index that has rows already.
+
+use std::collections::BTreeMap;
+
+use rocksdb::WriteBatch;
+use storage::{Engine, Keyspace, ShardNumber};
+
+use crate::Error;
+use crate::blocks::Step;
+use crate::keys::{BackEntry, put_place_end, row_key};
+use crate::map::{DocRef, RowBuffer};
+use crate::run::put_back;
+use crate::state::State;
+
+/// Documents whose old rows are looked up together.
+const LOOKUP_DOCS: usize = 256;
+
+/// Writes collected for one batch.
+pub struct Changes<'a> {
+    pub engine: &'a Engine,
+    pub number: ShardNumber,
+    pub batch: WriteBatch,
+    /// Fences of blocks that have grown too large, with their view.
+    pub oversized: Vec<(usize, Box<[u8]>)>,
+}
+
+impl<'a> Changes<'a> {
+    pub fn new(engine: &'a Engine, number: ShardNumber) -> Changes<'a> {
+        Changes {
+            engine,
+            number,
+            batch: WriteBatch::default(),
+            oversized: vec![],
+        }
+    }
+
+    /// Replaces the rows of the buffer's documents. `flush` is called between documents when there may be enough for a write.
+    pub fn apply(
+        &mut self,
+        buffer: &RowBuffer,
+        state: &mut State,
+        mut flush: impl FnMut(&mut Self, &mut State) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        for docs in buffer.docs.chunks(LOOKUP_DOCS) {
+            let keys: Vec<Vec<u8>> = docs.iter().map(|d| self.back_key(buffer.id(d))).collect();
+            let cf = self.engine.cf(Keyspace::IndexBack);
+            let stored =
+                self.engine
+                    .db
+                    .batched_multi_get_cf(cf, keys.iter().map(Vec::as_slice), false);
+            for ((doc, key), old) in docs.iter().zip(&keys).zip(stored) {
+                let old = old?;
+                let old = old.as_deref().unwrap_or_default();
+                self.replace(buffer, doc, key, old, state)?;
+                flush(self, state)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes all rows of documents that are no more.
+    pub fn remove(&mut self, id: &[u8], state: &mut State) -> Result<(), Error> {
+        let key = self.back_key(id);
+        let cf = self.engine.cf(Keyspace::IndexBack);
+        if let Some(old) = self.engine.db.get_cf(cf, &key)? {
+            for entry in BackEntry::decode_all(&old)? {
+                self.delete_row(id, &entry, state);
+            }
+            self.batch.delete_cf(cf, key);
+        }
+        Ok(())
+    }
+
+    fn back_key(&self, id: &[u8]) -> Vec<u8> {
+        let mut k = Vec::with_capacity(4 + id.len());
+        k.extend_from_slice(&self.number.to_be_bytes());
+        k.extend_from_slice(id);
+        k
+    }
+
+    fn replace(
+        &mut self,
+        buffer: &RowBuffer,
+        doc: &DocRef,
+        back_key: &[u8],
+        old: &[u8],
+        state: &mut State,
+    ) -> Result<(), Error> {
+        let rows = &buffer.rows[doc.rows.clone()];
+        let id = buffer.id(doc);
+        let mut before: BTreeMap<(u16, &[u8], u32), BackEntry<'_>> = BackEntry::decode_all(old)?
+            .into_iter()
+            .map(|e| ((e.view, e.sort, e.ordinal), e))
+            .collect();
+        let cf = self.engine.cf(Keyspace::IndexRows);
+        for row in rows {
+            let place = buffer.place(row);
+            let was = before.remove(&(row.view, buffer.sort(row), row.ordinal));
+            let step = match was {
+                Some(e) => {
+                    state.bytes = state.bytes.saturating_sub(u64::from(e.bytes));
+                    Step::Replaced
+                }
+                None => Step::Added,
+            };
+            state.bytes += u64::from(row.json_bytes);
+            self.batch
+                .put_cf(cf, row_key(self.number, row.view, place), buffer.value(row));
+            self.note(usize::from(row.view), place, step, state);
+        }
+        for entry in before.values() {
+            self.delete_row(id, entry, state);
+        }
+        let mut new = vec![];
+        put_back(buffer, rows, &mut new);
+        let cf = self.engine.cf(Keyspace::IndexBack);
+        if new.is_empty() && !old.is_empty() {
+            self.batch.delete_cf(cf, back_key);
+        } else if new != old {
+            self.batch.put_cf(cf, back_key, new);
+        }
+        Ok(())
+    }
+
+    fn delete_row(&mut self, id: &[u8], entry: &BackEntry<'_>, state: &mut State) {
+        let mut place = entry.sort.to_vec();
+        // Ids of stored rows are text.
+        let id = std::str::from_utf8(id).unwrap_or_default();
+        put_place_end(id, entry.ordinal, &mut place);
+        let cf = self.engine.cf(Keyspace::IndexRows);
+        self.batch
+            .delete_cf(cf, row_key(self.number, entry.view, &place));
+        state.bytes = state.bytes.saturating_sub(u64::from(entry.bytes));
+        self.note(usize::from(entry.view), &place, Step::Removed, state);
+    }
+
+    fn note(&mut self, view: usize, place: &[u8], step: Step, state: &mut State) {
+        let blocks = &mut state.views[view];
+        if blocks.note(place, step) {
+            let fence = blocks.block(blocks.find(place)).fence.clone();
+            if self.oversized.last() != Some(&(view, fence.clone())) {
+                self.oversized.push((view, fence));
+            }
+        }
+    }
+}

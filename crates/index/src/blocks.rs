@@ -1,0 +1,374 @@
+//! The summary tree of one view: rows are grouped by fences into blocks, blocks into runs. Counts are exact at all times;
+//! reductions are computed when first asked for and kept until a row of theirs changes.
+
+use std::sync::{Arc, OnceLock};
+
+/// A block is split when it holds more rows than this.
+pub const BLOCK_ROWS_MAX: u32 = 384;
+/// Rows of each block after a split, and of those that a first build makes.
+pub const BLOCK_ROWS_SPLIT: u32 = 192;
+/// Runs are split when they hold more blocks than this, into runs of half as many.
+const RUN_BLOCKS_MAX: usize = 128;
+
+/// The state of a reduction over some rows; its meaning is the reduce function's.
+pub type State = Arc<[u8]>;
+
+/// Reductions of the same rows, one for each reduce function of the view.
+pub type Reductions = Box<[OnceLock<State>]>;
+
+fn no_reductions(functions: usize) -> Reductions {
+    (0..functions).map(|_| OnceLock::new()).collect()
+}
+
+/// Rows from its fence up to the next one's.
+#[derive(Clone, Debug)]
+pub struct Block {
+    /// First place that may be in the block; empty for the first block of a view.
+    pub fence: Box<[u8]>,
+    pub rows: u32,
+    pub reductions: Reductions,
+    /// Differs from its stored form.
+    dirty: bool,
+    /// The stored form has all reductions, or will with the next save.
+    reduced: bool,
+}
+
+impl Block {
+    pub fn new(fence: &[u8], rows: u32, functions: usize) -> Block {
+        Block {
+            fence: fence.into(),
+            rows,
+            reductions: no_reductions(functions),
+            dirty: true,
+            reduced: functions == 0,
+        }
+    }
+
+    /// A new block with its reductions.
+    pub fn with_reductions(fence: &[u8], rows: u32, reductions: Reductions) -> Block {
+        Block {
+            dirty: true,
+            ..Block::stored(fence, rows, reductions)
+        }
+    }
+
+    /// A block as it was stored.
+    pub fn stored(fence: &[u8], rows: u32, reductions: Reductions) -> Block {
+        Block {
+            fence: fence.into(),
+            rows,
+            reduced: rows == 0 || reductions.iter().all(|r| r.get().is_some()),
+            reductions,
+            dirty: false,
+        }
+    }
+}
+
+/// Consecutive blocks.
+#[derive(Clone, Debug)]
+pub struct Run {
+    pub blocks: Vec<Block>,
+    pub rows: u64,
+    pub reductions: Reductions,
+    /// Holds blocks that are dirty.
+    dirty: bool,
+}
+
+impl Run {
+    fn new(blocks: Vec<Block>, functions: usize) -> Run {
+        Run {
+            dirty: blocks.iter().any(|b| b.dirty),
+            rows: blocks.iter().map(|b| u64::from(b.rows)).sum(),
+            reductions: no_reductions(functions),
+            blocks,
+        }
+    }
+
+    fn fence(&self) -> &[u8] {
+        // A run is never empty.
+        self.blocks.first().map_or(&[], |b| &b.fence)
+    }
+}
+
+/// The blocks of one view. There is always at least one. Cheap to clone: runs are shared until changed.
+#[derive(Clone, Debug)]
+pub struct Blocks {
+    runs: Vec<Arc<Run>>,
+    functions: usize,
+    rows: u64,
+    /// Of all rows.
+    pub reductions: Reductions,
+}
+
+/// Where a block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct At {
+    pub run: usize,
+    pub block: usize,
+}
+
+/// Rows counted or discounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    Added,
+    Removed,
+    /// The row's value is another.
+    Replaced,
+}
+
+impl Blocks {
+    /// A view without rows and with this many reduce functions.
+    pub fn empty(functions: usize) -> Blocks {
+        Self::from_blocks(vec![], functions)
+    }
+
+    /// Blocks in the order of their fences.
+    pub fn from_blocks(mut blocks: Vec<Block>, functions: usize) -> Blocks {
+        if blocks.first().is_none_or(|b| !b.fence.is_empty()) {
+            blocks.insert(0, Block::stored(&[], 0, no_reductions(functions)));
+        }
+        let rows = blocks.iter().map(|b| u64::from(b.rows)).sum();
+        let mut runs = Vec::with_capacity(blocks.len() / RUN_BLOCKS_MAX + 1);
+        let mut rest = blocks.into_iter();
+        loop {
+            let part: Vec<Block> = rest.by_ref().take(RUN_BLOCKS_MAX).collect();
+            if part.is_empty() {
+                break;
+            }
+            runs.push(Arc::new(Run::new(part, functions)));
+        }
+        Blocks {
+            runs,
+            functions,
+            rows,
+            reductions: no_reductions(functions),
+        }
+    }
+
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    pub fn runs(&self) -> &[Arc<Run>] {
+        &self.runs
+    }
+
+    pub fn block(&self, at: At) -> &Block {
+        &self.runs[at.run].blocks[at.block]
+    }
+
+    /// The block that holds `place`.
+    pub fn find(&self, place: &[u8]) -> At {
+        let run = self
+            .runs
+            .partition_point(|r| r.fence() <= place)
+            .saturating_sub(1);
+        let block = self.runs[run]
+            .blocks
+            .partition_point(|b| *b.fence <= *place)
+            .saturating_sub(1);
+        At { run, block }
+    }
+
+    /// The block after `at`.
+    pub fn next(&self, at: At) -> Option<At> {
+        if at.block + 1 < self.runs[at.run].blocks.len() {
+            return Some(At {
+                run: at.run,
+                block: at.block + 1,
+            });
+        }
+        (at.run + 1 < self.runs.len()).then_some(At {
+            run: at.run + 1,
+            block: 0,
+        })
+    }
+
+    /// The first place beyond the block; `None` for the last one.
+    pub fn end_of(&self, at: At) -> Option<&[u8]> {
+        self.next(at).map(|n| &*self.block(n).fence)
+    }
+
+    /// Rows in the blocks before `at`.
+    pub fn rows_before(&self, at: At) -> u64 {
+        let runs: u64 = self.runs[..at.run].iter().map(|r| r.rows).sum();
+        let blocks = &self.runs[at.run].blocks[..at.block];
+        runs + blocks.iter().map(|b| u64::from(b.rows)).sum::<u64>()
+    }
+
+    /// The block that holds the row of this rank, and the row's rank in it; `None` beyond the last row.
+    pub fn nth(&self, mut rank: u64) -> Option<(At, u64)> {
+        let mut run = 0;
+        while rank >= self.runs.get(run)?.rows {
+            rank -= self.runs[run].rows;
+            run += 1;
+        }
+        for (block, b) in self.runs[run].blocks.iter().enumerate() {
+            if rank < u64::from(b.rows) {
+                return Some((At { run, block }, rank));
+            }
+            rank -= u64::from(b.rows);
+        }
+        None
+    }
+
+    /// Notes what happened to the row at `place`; answers true when its block has grown too large.
+    pub fn note(&mut self, place: &[u8], step: Step) -> bool {
+        let at = self.find(place);
+        let functions = self.functions;
+        let run = Arc::make_mut(&mut self.runs[at.run]);
+        let block = &mut run.blocks[at.block];
+        match step {
+            Step::Added => {
+                block.rows += 1;
+                run.rows += 1;
+                self.rows += 1;
+            }
+            Step::Removed => {
+                debug_assert!(block.rows > 0, "a row that was never counted is removed");
+                block.rows = block.rows.saturating_sub(1);
+                run.rows = run.rows.saturating_sub(1);
+                self.rows = self.rows.saturating_sub(1);
+            }
+            Step::Replaced => {}
+        }
+        block.dirty = true;
+        run.dirty = true;
+        if functions > 0 {
+            block.reduced = block.rows == 0;
+            forget(&mut block.reductions);
+            forget(&mut run.reductions);
+            forget(&mut self.reductions);
+        }
+        block.rows > BLOCK_ROWS_MAX
+    }
+
+    /// Replaces the block that begins at `fence` by `parts`, the first of which begins there too.
+    pub fn split(&mut self, fence: &[u8], parts: Vec<Block>) {
+        let at = self.find(fence);
+        if *self.block(at).fence != *fence || parts.is_empty() {
+            return;
+        }
+        let run = Arc::make_mut(&mut self.runs[at.run]);
+        run.dirty = true;
+        run.blocks.splice(at.block..=at.block, parts);
+        if run.blocks.len() > RUN_BLOCKS_MAX {
+            let half = run.blocks.split_off(run.blocks.len() / 2);
+            let first = std::mem::take(&mut run.blocks);
+            let halves = [first, half].map(|b| Arc::new(Run::new(b, self.functions)));
+            self.runs.splice(at.run..=at.run, halves);
+        }
+    }
+
+    /// Calls `f` with each block that differs from its stored form, and takes it as stored. A block without rows is to be
+    /// removed there, unless it is the first, and is gone here.
+    pub fn take_dirty(&mut self, mut f: impl FnMut(&Block)) {
+        let mut emptied = false;
+        for run in self.runs.iter_mut().filter(|r| r.dirty) {
+            let run = Arc::make_mut(run);
+            run.dirty = false;
+            for block in &mut run.blocks {
+                if std::mem::take(&mut block.dirty) {
+                    f(block);
+                }
+            }
+            let before = run.blocks.len();
+            run.blocks.retain(|b| b.rows > 0 || b.fence.is_empty());
+            emptied |= run.blocks.len() < before;
+        }
+        if emptied {
+            self.runs.retain(|r| !r.blocks.is_empty());
+        }
+    }
+
+    /// The blocks whose reductions are not all stored.
+    pub fn unreduced(&self) -> Vec<At> {
+        let mut all = vec![];
+        for (run, r) in self.runs.iter().enumerate() {
+            let blocks = r.blocks.iter().enumerate();
+            all.extend(
+                blocks
+                    .filter(|(_, b)| !b.reduced)
+                    .map(|(block, _)| At { run, block }),
+            );
+        }
+        all
+    }
+
+    /// Keeps a block's reductions, which are all there, in its next stored form.
+    pub fn keep_reductions(&mut self, at: At) {
+        let run = Arc::make_mut(&mut self.runs[at.run]);
+        run.dirty = true;
+        run.blocks[at.block].dirty = true;
+        run.blocks[at.block].reduced = true;
+    }
+}
+
+fn forget(reductions: &mut Reductions) {
+    for r in reductions.iter_mut() {
+        r.take();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    /// Splits a block along the rows of the model.
+    fn split(blocks: &mut Blocks, rows: &BTreeSet<Vec<u8>>, place: &[u8]) {
+        let at = blocks.find(place);
+        let fence = blocks.block(at).fence.to_vec();
+        let end = blocks.end_of(at).map(<[u8]>::to_vec);
+        let within: Vec<&Vec<u8>> = rows
+            .range(fence.clone()..)
+            .take_while(|r| end.as_ref().is_none_or(|e| *r < e))
+            .collect();
+        let parts = within
+            .chunks(BLOCK_ROWS_SPLIT as usize)
+            .enumerate()
+            .map(|(i, c)| {
+                let first = if i == 0 { &fence } else { c[0] };
+                Block::new(first, c.len() as u32, 1)
+            })
+            .collect();
+        blocks.split(&fence, parts);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+        #[test]
+        fn counts_and_ranks_are_those_of_the_rows(steps in proptest::collection::vec((any::<bool>(), 0u32..60_000), 1..4000), probe in 0u32..60_000) {
+            let mut rows = BTreeSet::new();
+            let mut blocks = Blocks::empty(1);
+            // Begin with many rows, so that there are blocks and runs to speak of.
+            let first: Vec<u32> = (0..60_000).step_by(3).collect();
+            for (add, n) in first.into_iter().map(|n| (true, n)).chain(steps) {
+                let place = n.to_be_bytes().to_vec();
+                let oversized = if add {
+                    if !rows.insert(place.clone()) { continue; }
+                    blocks.note(&place, Step::Added)
+                } else {
+                    if !rows.remove(&place) { continue; }
+                    blocks.note(&place, Step::Removed)
+                };
+                if oversized { split(&mut blocks, &rows, &place); }
+            }
+            prop_assert_eq!(blocks.rows(), rows.len() as u64);
+            let at = blocks.find(&probe.to_be_bytes());
+            let fence = blocks.block(at).fence.to_vec();
+            prop_assert_eq!(blocks.rows_before(at), rows.range(..fence).count() as u64);
+            let rank = u64::from(probe) % (rows.len() as u64);
+            let (at, within) = blocks.nth(rank).unwrap();
+            let fence = blocks.block(at).fence.to_vec();
+            prop_assert_eq!(rows.range(fence.clone()..).nth(within as usize), rows.iter().nth(rank as usize));
+            prop_assert!(blocks.runs().iter().all(|r| !r.blocks.is_empty() && r.blocks.len() <= RUN_BLOCKS_MAX));
+            let mut stored = 0;
+            blocks.take_dirty(|_| stored += 1);
+            prop_assert!(stored > 0);
+            blocks.take_dirty(|_| stored += 1_000_000);
+            prop_assert!(stored < 1_000_000);
+        }
+    }
+}

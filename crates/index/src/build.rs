@@ -1,0 +1,653 @@
+//! Building an index and keeping it up: who does what in which order, so that it is right after a crash at any moment.
+//!
+//! **One thread writes an index at a time.** Every batch holds rows, the back-index, the changed blocks, and the state with
+//! the seq that they stand for; the engine's log orders it after the documents that it came from. A first build sorts rows and
+//! adds them as files instead: while that happens the state says so, and after a crash there the index starts over.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use functions::{Languages, Mapper};
+use parking_lot::Mutex;
+use rocksdb::WriteBatch;
+use storage::{
+    DiskGuard, Keyspace, Shard, ShardNumber, Signature, Snapshot, Store, View, shard_end,
+};
+
+use crate::Error;
+use crate::apply::Changes;
+use crate::blocks::{BLOCK_ROWS_SPLIT, Block, Step};
+use crate::map::{Control, RowBuffer, Source, map_on_all};
+use crate::read::{IndexView, PlaceRange};
+use crate::reduce::ReduceLimit;
+use crate::reducer::Reducers;
+use crate::run;
+use crate::spec::Spec;
+use crate::state::State;
+
+/// Memory of the rows that a first build sorts at a time, in bytes.
+const RUN_BYTES_MAX: usize = 128 << 20;
+/// Memory of the rows mapped ahead of an incremental update, in bytes.
+const UPDATE_BYTES_MAX: usize = 8 << 20;
+/// A batch is written when it is this long: a longer one would hold up writers of documents.
+const BATCH_BYTES: usize = 256 << 10;
+/// Changes up to this many are mapped by one thread.
+const ONE_THREAD_CHANGES_MAX: u64 = 512;
+/// A mapper that nobody used for this long is let go.
+const IDLE_MAX: Duration = Duration::from_secs(20);
+/// Free space, beyond what memtables need, below which no rows are added.
+const RESERVE_BYTES: u64 = 32 << 20;
+
+/// How far a build is. All zero when none runs.
+#[derive(Debug, Default)]
+pub struct Progress {
+    pub running: AtomicBool,
+    /// Changes looked at, and to look at.
+    pub done: AtomicU64,
+    pub total: AtomicU64,
+    pub started_unix_s: AtomicU64,
+}
+
+/// Sizes and counts of an index.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IndexInfo {
+    pub indexed_seq: u64,
+    pub purge_seq: u64,
+    /// Bytes of files.
+    pub file_bytes: u64,
+    /// Bytes of keys and values as JSON text.
+    pub external_bytes: u64,
+    /// Bytes of live rows before compression.
+    pub active_bytes: u64,
+    pub rows: u64,
+    pub building: bool,
+}
+
+/// What readers see.
+struct Published {
+    state: Arc<State>,
+    /// While files are added: the rows that agree with `state`.
+    stable: Option<Arc<Snapshot>>,
+}
+
+/// The mappers of the last build, for the next one.
+#[derive(Default)]
+struct Idle {
+    mappers: Vec<Box<dyn Mapper>>,
+    since: Option<Instant>,
+}
+
+/// The views of one design document over one shard.
+pub struct Index {
+    pub number: ShardNumber,
+    pub signature: Signature,
+    owner: Arc<Shard>,
+    store: Arc<Store>,
+    spec: Arc<Spec>,
+    label: String,
+    languages: Arc<dyn Languages>,
+    reducers: Arc<Reducers>,
+    published: Mutex<Published>,
+    writer: Mutex<Idle>,
+    /// Set when the index is dropped or the server stops: nothing more is written.
+    stop: AtomicBool,
+    pub progress: Progress,
+}
+
+impl Index {
+    /// Opens an index whose number is in the catalogue. `label` is for log lines.
+    pub fn open(
+        store: Arc<Store>,
+        owner: Arc<Shard>,
+        number: ShardNumber,
+        spec: Arc<Spec>,
+        languages: Arc<dyn Languages>,
+        limit: Option<ReduceLimit>,
+        label: String,
+    ) -> Result<Index, Error> {
+        let engine = store.engine();
+        let state = match State::load(&engine.snapshot(), number, &spec)? {
+            Some(state) if !state.ingesting => state,
+            Some(state) => {
+                tracing::warn!(index = %label, "a crash cut the index's first build: it starts over");
+                let empty = State {
+                    version: state.version,
+                    ..State::empty(&spec)
+                };
+                wipe(&store, number, empty)?
+            }
+            None => State::empty(&spec),
+        };
+        Ok(Index {
+            number,
+            signature: spec.signature(),
+            owner,
+            reducers: Arc::new(Reducers::new(spec.clone(), languages.clone(), limit)),
+            store,
+            spec,
+            label,
+            languages,
+            published: Mutex::new(Published {
+                state: Arc::new(state),
+                stable: None,
+            }),
+            writer: Mutex::default(),
+            stop: AtomicBool::new(false),
+            progress: Progress::default(),
+        })
+    }
+
+    pub fn spec(&self) -> &Arc<Spec> {
+        &self.spec
+    }
+
+    pub fn indexed_seq(&self) -> u64 {
+        self.published.lock().state.indexed_seq
+    }
+
+    /// Seq and purge seq of the shard that the index has come to.
+    pub fn progress_seqs(&self) -> (u64, u64) {
+        let state = &self.published.lock().state;
+        (state.indexed_seq, state.purge_seq)
+    }
+
+    /// The index as it is now.
+    pub fn view(&self) -> Result<IndexView, Error> {
+        loop {
+            let published = self.published.lock();
+            let state = published.state.clone();
+            let snapshot = match &published.stable {
+                Some(s) => s.clone(),
+                None => Arc::new(self.store.engine().snapshot()),
+            };
+            let stored = match published.stable {
+                Some(_) => state.version,
+                // The writer publishes right after its write; between the two the snapshot is ahead.
+                None => State::stored_version(&snapshot, self.number)?,
+            };
+            drop(published);
+            if stored == state.version {
+                return Ok(IndexView {
+                    number: self.number,
+                    spec: self.spec.clone(),
+                    reducers: self.reducers.clone(),
+                    snapshot,
+                    state,
+                });
+            }
+            if self.stop.load(Relaxed) {
+                return Err(Error::Dropped);
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    pub fn info(&self) -> IndexInfo {
+        let state = self.published.lock().state.clone();
+        let rows = state.views.iter().map(|b| b.rows()).sum();
+        IndexInfo {
+            indexed_seq: state.indexed_seq,
+            purge_seq: state.purge_seq,
+            file_bytes: self.store.engine().file_bytes(self.number),
+            external_bytes: state.bytes,
+            active_bytes: state.bytes + rows * ROW_OVERHEAD_BYTES,
+            rows,
+            building: self.progress.running.load(Relaxed),
+        }
+    }
+
+    /// Ends a build under way and refuses new ones; returns when nothing more is written.
+    pub fn close(&self) {
+        self.stop.store(true, Relaxed);
+        drop(self.writer.lock());
+    }
+
+    /// Asks a build under way to end.
+    pub fn ask_to_stop(&self) {
+        self.stop.store(true, Relaxed);
+    }
+
+    /// Lets go of mappers that were not used lately.
+    pub fn rest(&self) {
+        if let Some(mut idle) = self.writer.try_lock()
+            && idle.since.is_some_and(|t| t.elapsed() > IDLE_MAX)
+        {
+            *idle = Idle::default();
+            self.reducers.rest();
+        }
+    }
+
+    /// Brings the index up to everything that the shard holds now, and answers the seq. Blocks until done.
+    pub fn update(&self) -> Result<u64, Error> {
+        let mut idle = self.writer.lock();
+        self.check_stop()?;
+        self.recover()?;
+        let view = self.owner.view()?;
+        let state = self.published.lock().state.clone();
+        let target = view.meta.update_seq;
+        if state.indexed_seq >= target && state.purge_seq >= view.meta.purge_seq {
+            return Ok(state.indexed_seq);
+        }
+        let changes = self.owner.count_after(state.indexed_seq)?;
+        let _running = Running::start(&self.progress, changes);
+        let mut build = Build {
+            index: self,
+            state: (*state).clone(),
+            guard: DiskGuard::new(&self.store.engine().path, RESERVE_BYTES),
+        };
+        let threads = if changes <= ONE_THREAD_CHANGES_MAX {
+            1
+        } else {
+            std::thread::available_parallelism().map_or(1, |n| n.get())
+        };
+        let mut mappers = std::mem::take(&mut idle.mappers);
+        while mappers.len() < threads {
+            let group = self.spec.map_group(self.label.clone());
+            mappers.push(self.languages.mapper(&group)?);
+        }
+        let done = build.run(&view, &mut mappers[..threads]);
+        // After an error a mapper may be in any state.
+        if done.is_ok() {
+            mappers.truncate(1);
+            idle.mappers = mappers;
+            idle.since = Some(Instant::now());
+        }
+        done?;
+        Ok(self.indexed_seq())
+    }
+
+    /// After files could not be added: none of them is to be trusted.
+    fn recover(&self) -> Result<(), Error> {
+        let state = self.published.lock().state.clone();
+        if !state.ingesting {
+            return Ok(());
+        }
+        let empty = State {
+            version: state.version,
+            ..State::empty(&self.spec)
+        };
+        let state = wipe(&self.store, self.number, empty)?;
+        *self.published.lock() = Published {
+            state: Arc::new(state),
+            stable: None,
+        };
+        Ok(())
+    }
+
+    /// Works out and stores the reductions that are missing, so that no reader has to.
+    pub fn warm(&self) -> Result<(), Error> {
+        let _idle = self.writer.lock();
+        self.recover()?;
+        let view = self.view()?;
+        let mut build = Build {
+            index: self,
+            state: (*view.state).clone(),
+            guard: DiskGuard::new(&self.store.engine().path, RESERVE_BYTES),
+        };
+        let mut kept = 0;
+        for (n, spec) in self.spec.views.iter().enumerate() {
+            for at in view.state.views[n].unreduced() {
+                self.check_stop()?;
+                for function in 0..spec.reduces.len() {
+                    view.block_state(n, function, at)?;
+                }
+                build.state.views[n].keep_reductions(at);
+                kept += 1;
+            }
+        }
+        if kept == 0 {
+            return Ok(());
+        }
+        build.write(WriteBatch::default())
+    }
+
+    /// Builds the summary trees anew from the rows, and lets the engine rewrite the files. Blocks.
+    pub fn compact(&self) -> Result<(), Error> {
+        let _idle = self.writer.lock();
+        self.recover()?;
+        let view = self.view()?;
+        let mut state = (*view.state).clone();
+        let mut batch = WriteBatch::default();
+        let engine = self.store.engine();
+        let (low, high) = (self.number.to_be_bytes(), shard_end(self.number));
+        batch.delete_range_cf(engine.cf(Keyspace::IndexBlocks), &low[..], &high[..]);
+        for (n, spec) in self.spec.views.iter().enumerate() {
+            let blocks = self.cut(&view, n, &PlaceRange::default())?;
+            state.views[n] = crate::blocks::Blocks::from_blocks(blocks, spec.reduces.len());
+        }
+        let mut build = Build {
+            index: self,
+            state,
+            guard: DiskGuard::new(&engine.path, RESERVE_BYTES),
+        };
+        build.write(batch)?;
+        drop(view);
+        for k in [
+            Keyspace::IndexRows,
+            Keyspace::IndexBack,
+            Keyspace::IndexBlocks,
+        ] {
+            let cf = engine.cf(k);
+            engine.db.flush_cf(cf)?;
+            let mut options = rocksdb::CompactOptions::default();
+            options.set_bottommost_level_compaction(
+                rocksdb::BottommostLevelCompaction::ForceOptimized,
+            );
+            options.set_exclusive_manual_compaction(false);
+            engine
+                .db
+                .compact_range_cf_opt(cf, Some(&low[..]), Some(&high[..]), &options);
+        }
+        Ok(())
+    }
+
+    fn check_stop(&self) -> Result<(), Error> {
+        if self.stop.load(Relaxed) {
+            return Err(Error::Stopped);
+        }
+        Ok(())
+    }
+
+    /// Cuts the rows of a range into new blocks.
+    fn cut(&self, view: &IndexView, n: usize, range: &PlaceRange) -> Result<Vec<Block>, Error> {
+        let functions = self.spec.views[n].reduces.len();
+        let mut parts: Vec<Block> = vec![];
+        let mut fence = range.low.clone();
+        let mut rows = 0;
+        let mut it = view.iter(n, range, false);
+        while let Some(row) = it.row()? {
+            if rows == BLOCK_ROWS_SPLIT {
+                self.check_stop()?;
+                parts.push(Block::new(&fence, rows, functions));
+                fence = row.place.to_vec();
+                rows = 0;
+            }
+            rows += 1;
+            it.next();
+        }
+        parts.push(Block::new(&fence, rows, functions));
+        Ok(parts)
+    }
+}
+
+/// Bytes that a row takes beyond its key and value, before compression: its place, lengths and its part of the back-index.
+const ROW_OVERHEAD_BYTES: u64 = 48;
+
+struct Running<'a>(&'a Progress);
+
+impl<'a> Running<'a> {
+    fn start(progress: &'a Progress, total: u64) -> Running<'a> {
+        let now = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .map_or(0, |d| d.as_secs());
+        progress.done.store(0, Relaxed);
+        progress.total.store(total, Relaxed);
+        progress.started_unix_s.store(now, Relaxed);
+        progress.running.store(true, Relaxed);
+        Running(progress)
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.running.store(false, Relaxed);
+    }
+}
+
+/// Removes all rows of an index and stores `state` in their place.
+fn wipe(store: &Store, number: ShardNumber, mut state: State) -> Result<State, Error> {
+    let engine = store.engine();
+    let mut batch = WriteBatch::default();
+    let (low, high) = (number.to_be_bytes(), shard_end(number));
+    for k in [
+        Keyspace::IndexRows,
+        Keyspace::IndexBack,
+        Keyspace::IndexBlocks,
+    ] {
+        batch.delete_range_cf(engine.cf(k), &low[..], &high[..]);
+    }
+    state.save(engine, number, &mut batch);
+    engine.write(batch, false)?;
+    Ok(state)
+}
+
+/// One update under way: the state as it will be after the next write.
+struct Build<'a> {
+    index: &'a Index,
+    state: State,
+    guard: DiskGuard,
+}
+
+impl Build<'_> {
+    fn run(&mut self, view: &View, mappers: &mut [Box<dyn Mapper>]) -> Result<(), Error> {
+        if self.state.version == 0 {
+            // Until something is indexed nothing was purged from it.
+            self.state.purge_seq = view.meta.purge_seq;
+        }
+        let first = self.state.indexed_seq == 0;
+        self.purge(view)?;
+        let source = Source::new(&self.index.owner, view, self.state.indexed_seq);
+        while !source.is_exhausted() {
+            self.index.check_stop()?;
+            let buffers = self.map(&source, mappers, first)?;
+            let upto = source.handed_out.load(Relaxed);
+            if first {
+                self.ingest(buffers, upto)?;
+            } else {
+                self.apply(buffers, upto)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn map(
+        &self,
+        source: &Source<'_>,
+        mappers: &mut [Box<dyn Mapper>],
+        first: bool,
+    ) -> Result<Vec<RowBuffer>, Error> {
+        let bytes = AtomicUsize::new(0);
+        let failed = AtomicBool::new(false);
+        let control = Control {
+            stopped: &self.index.stop,
+            failed: &failed,
+            done: &self.index.progress.done,
+            bytes: &bytes,
+            bytes_max: if first {
+                RUN_BYTES_MAX
+            } else {
+                UPDATE_BYTES_MAX
+            },
+        };
+        let buffers = map_on_all(source, mappers, &self.index.spec, !first, &control)?;
+        // What was handed out may not have been mapped.
+        self.index.check_stop()?;
+        Ok(buffers)
+    }
+
+    /// Takes out documents that were purged altogether.
+    fn purge(&mut self, view: &View) -> Result<(), Error> {
+        let after = self.state.purge_seq;
+        if view.meta.purge_seq <= after {
+            return Ok(());
+        }
+        if view.meta.purge_floor > after {
+            tracing::warn!(index = %self.index.label, "more was purged than is remembered: the index starts over");
+            let empty = State {
+                version: self.state.version,
+                purge_seq: view.meta.purge_seq,
+                ..State::empty(&self.index.spec)
+            };
+            self.state = wipe(&self.index.store, self.index.number, empty)?;
+            self.publish(None);
+            return Ok(());
+        }
+        let engine = self.index.store.engine().clone();
+        let mut changes = Changes::new(&engine, self.index.number);
+        let mut ids = BTreeSet::new();
+        for purge in storage::list_purges(&self.index.owner, view)? {
+            let gone =
+                purge.purge_seq > after && view.record(&self.index.owner, &purge.id)?.is_none();
+            if gone && ids.insert(purge.id.clone()) {
+                changes.remove(purge.id.as_bytes(), &mut self.state)?;
+            }
+        }
+        self.state.purge_seq = view.meta.purge_seq;
+        self.write(changes.batch)
+    }
+
+    /// Writes a batch together with the changed blocks and the state, and shows it to readers.
+    fn write(&mut self, mut batch: WriteBatch) -> Result<(), Error> {
+        let engine = self.index.store.engine();
+        let bytes = batch.size_in_bytes() as u64;
+        self.guard.admit(engine, bytes)?;
+        self.state.save(engine, self.index.number, &mut batch);
+        engine.write(batch, false)?;
+        self.publish(None);
+        Ok(())
+    }
+
+    fn publish(&self, stable: Option<Arc<Snapshot>>) {
+        let mut published = self.index.published.lock();
+        published.state = Arc::new(self.state.clone());
+        published.stable = stable;
+    }
+
+    fn apply(&mut self, buffers: Vec<RowBuffer>, upto: u64) -> Result<(), Error> {
+        let engine = self.index.store.engine().clone();
+        let mut changes = Changes::new(&engine, self.index.number);
+        // The state as it is written changes with each flush, so `self` lends it out for as long.
+        let mut state = std::mem::replace(&mut self.state, State::empty(&self.index.spec));
+        let mut result = Ok(());
+        for buffer in &buffers {
+            result = changes.apply(buffer, &mut state, |changes, state| {
+                if changes.batch.size_in_bytes() < BATCH_BYTES {
+                    return Ok(());
+                }
+                self.index.check_stop()?;
+                let batch = std::mem::take(&mut changes.batch);
+                std::mem::swap(&mut self.state, state);
+                let written = self.write(batch);
+                std::mem::swap(&mut self.state, state);
+                written
+            });
+            if result.is_err() {
+                break;
+            }
+        }
+        self.state = state;
+        result?;
+        self.state.indexed_seq = upto;
+        self.write(std::mem::take(&mut changes.batch))?;
+        self.split(std::mem::take(&mut changes.oversized))
+    }
+
+    /// Splits blocks that outgrew their size, along the rows just written.
+    fn split(&mut self, oversized: Vec<(usize, Box<[u8]>)>) -> Result<(), Error> {
+        let oversized: BTreeSet<_> = oversized.into_iter().collect();
+        if oversized.is_empty() {
+            return Ok(());
+        }
+        let view = self.index.view()?;
+        for (n, fence) in oversized {
+            let blocks = &view.state.views[n];
+            let at = blocks.find(&fence);
+            let range = PlaceRange {
+                low: blocks.block(at).fence.to_vec(),
+                high: blocks.end_of(at).map(<[u8]>::to_vec),
+            };
+            let parts = self.index.cut(&view, n, &range)?;
+            self.state.views[n].split(&range.low, parts);
+        }
+        self.write(WriteBatch::default())
+    }
+
+    /// Adds the rows of documents that have none yet, as sorted files.
+    fn ingest(&mut self, mut buffers: Vec<RowBuffer>, upto: u64) -> Result<(), Error> {
+        let index = self.index;
+        let engine = index.store.engine().clone();
+        let bytes: usize = buffers.iter().map(RowBuffer::size).sum();
+        self.guard.admit(&engine, bytes as u64)?;
+        run::sort(&mut buffers);
+        let (rows, back) = std::thread::scope(|scope| {
+            let back = scope.spawn(|| {
+                crate::yield_to_readers();
+                run::write_back(&engine, index.number, &buffers)
+            });
+            let rows = run::write_rows(
+                &engine,
+                index.number,
+                &buffers,
+                &index.spec,
+                &index.reducers,
+            );
+            let back = back
+                .join()
+                .unwrap_or_else(|_| Err(Error::Invalid("a build thread panicked".into())));
+            (rows, back)
+        });
+        let (rows, back) = (rows?, back?);
+        // A file is on disk at once; the documents that it is made of have to be there first.
+        let synced = index.store.committer.sync();
+        synced
+            .blocking_recv()
+            .map_err(|_| storage::Error::Closed)??;
+        index.check_stop()?;
+        let stable = index.view()?.snapshot;
+        self.state.ingesting = true;
+        let mut batch = WriteBatch::default();
+        self.state.save(&engine, index.number, &mut batch);
+        // Readers keep to what was before until all is there.
+        self.publish(Some(stable));
+        engine.write(batch, true)?;
+        for (k, files) in [
+            (Keyspace::IndexBack, back),
+            (Keyspace::IndexRows, rows.files),
+        ] {
+            if !files.is_empty() {
+                engine.ingest(k, files)?;
+            }
+        }
+        let oversized = self.count(&buffers, rows.blocks);
+        self.state.bytes += rows.bytes;
+        self.state.indexed_seq = upto;
+        self.state.ingesting = false;
+        drop(buffers);
+        self.write(WriteBatch::default())?;
+        self.split(oversized)
+    }
+
+    /// Counts rows that were added: as the blocks that they make, or into the blocks that there are.
+    fn count(&mut self, buffers: &[RowBuffer], blocks: Vec<Vec<Block>>) -> Vec<(usize, Box<[u8]>)> {
+        let mut oversized = vec![];
+        let spec = &self.index.spec;
+        let mut into_existing = vec![false; blocks.len()];
+        for (n, new) in blocks.into_iter().enumerate() {
+            if self.state.views[n].rows() == 0 {
+                let functions = spec.views[n].reduces.len();
+                self.state.views[n] = crate::blocks::Blocks::from_blocks(new, functions);
+            } else {
+                into_existing[n] = true;
+            }
+        }
+        for buffer in buffers {
+            for row in &buffer.rows {
+                let n = usize::from(row.view);
+                if !into_existing[n] {
+                    continue;
+                }
+                let place = buffer.place(row);
+                let blocks = &mut self.state.views[n];
+                if blocks.note(place, Step::Added) {
+                    let fence = blocks.block(blocks.find(place)).fence.clone();
+                    if oversized.last() != Some(&(n, fence.clone())) {
+                        oversized.push((n, fence));
+                    }
+                }
+            }
+        }
+        oversized
+    }
+}

@@ -1,0 +1,479 @@
+//! Reading an index: ranges of rows, ranks, reductions and groups, from one snapshot.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use document::collation::{HIGHEST, first_elements, group_prefix};
+use document::write_json_string;
+use rocksdb::DBRawIterator;
+use storage::{Keyspace, ShardNumber, Snapshot};
+
+use crate::Error;
+use crate::blocks::{At, Block, State};
+use crate::keys::{RowValue, VIEW_LEN, id_of, row_key, successor, view_prefix};
+use crate::reducer::{Reducers, RowBatch};
+use crate::spec::Spec;
+use crate::state;
+
+/// Rows of a group that are read one by one before the summary tree is asked for the rest.
+const GROUP_ROWS_WALKED_MAX: usize = 256;
+/// Groups worked out in one go, and about how many bytes of them.
+const GROUPS_AHEAD_MAX: usize = 128;
+const GROUP_BYTES_AHEAD_MAX: usize = 64 << 10;
+
+/// Places from `low` up to but without `high`; without `high`, to the end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlaceRange {
+    pub low: Vec<u8>,
+    pub high: Option<Vec<u8>>,
+}
+
+impl PlaceRange {
+    pub fn is_empty(&self) -> bool {
+        self.high.as_ref().is_some_and(|h| *h <= self.low)
+    }
+}
+
+/// A row, as stored.
+#[derive(Clone, Copy, Debug)]
+pub struct ViewRow<'a> {
+    pub place: &'a [u8],
+    pub stored: RowValue<'a>,
+}
+
+impl ViewRow<'_> {
+    pub fn id(&self) -> Result<String, Error> {
+        id_of(self.place, self.stored.sort_len)
+    }
+}
+
+/// An index at one moment.
+pub struct IndexView {
+    pub(crate) number: ShardNumber,
+    pub(crate) spec: Arc<Spec>,
+    pub(crate) reducers: Arc<Reducers>,
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) state: Arc<state::State>,
+}
+
+/// Rows of a range in either direction.
+pub struct RowIter<'a> {
+    raw: DBRawIterator<'a>,
+    descending: bool,
+}
+
+impl<'a> RowIter<'a> {
+    /// The row here; `None` at the end.
+    pub fn row(&self) -> Result<Option<ViewRow<'_>>, Error> {
+        let (Some(k), Some(v)) = (self.raw.key(), self.raw.value()) else {
+            self.raw.status()?;
+            return Ok(None);
+        };
+        Ok(Some(ViewRow {
+            place: &k[VIEW_LEN..],
+            stored: RowValue::decode(v)?,
+        }))
+    }
+
+    pub fn next(&mut self) {
+        if self.descending {
+            self.raw.prev();
+        } else {
+            self.raw.next();
+        }
+    }
+}
+
+impl IndexView {
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// Seq of the shard that the index has come to.
+    pub fn indexed_seq(&self) -> u64 {
+        self.state.indexed_seq
+    }
+
+    pub fn rows(&self, view: usize) -> u64 {
+        self.state.views[view].rows()
+    }
+
+    /// Iterates over a range, from its beginning in the direction.
+    pub fn iter(&self, view: usize, range: &PlaceRange, descending: bool) -> RowIter<'_> {
+        let low = row_key(self.number, view as u16, &range.low);
+        let high = match &range.high {
+            Some(high) => row_key(self.number, view as u16, high),
+            // There are fewer views than fit: the next view's prefix exists.
+            None => successor(&view_prefix(self.number, view as u16)).unwrap_or_default(),
+        };
+        let mut raw = self
+            .snapshot
+            .iter_range(Keyspace::IndexRows, low.clone(), high.max(low));
+        if descending {
+            raw.seek_to_last();
+        } else {
+            raw.seek_to_first();
+        }
+        RowIter { raw, descending }
+    }
+
+    /// Rows before `place`.
+    pub fn rank(&self, view: usize, place: &[u8]) -> Result<u64, Error> {
+        let blocks = &self.state.views[view];
+        let at = blocks.find(place);
+        let mut rank = blocks.rows_before(at);
+        let range = PlaceRange {
+            low: blocks.block(at).fence.to_vec(),
+            high: Some(place.to_vec()),
+        };
+        if range.is_empty() {
+            return Ok(rank);
+        }
+        let mut it = self.iter(view, &range, false);
+        while it.row()?.is_some() {
+            rank += 1;
+            it.next();
+        }
+        Ok(rank)
+    }
+
+    /// Rows before the end of a range.
+    pub fn rank_of_end(&self, view: usize, range: &PlaceRange) -> Result<u64, Error> {
+        match &range.high {
+            Some(high) => self.rank(view, high),
+            None => Ok(self.rows(view)),
+        }
+    }
+
+    /// The place of the row of this rank.
+    pub fn place_at(&self, view: usize, rank: u64) -> Result<Option<Vec<u8>>, Error> {
+        let blocks = &self.state.views[view];
+        let Some((at, within)) = blocks.nth(rank) else {
+            return Ok(None);
+        };
+        let range = PlaceRange {
+            low: blocks.block(at).fence.to_vec(),
+            high: None,
+        };
+        let mut it = self.iter(view, &range, false);
+        for _ in 0..within {
+            it.next();
+        }
+        Ok(it.row()?.map(|r| r.place.to_vec()))
+    }
+
+    /// The state of a reduction over a range; `None` of no rows.
+    pub fn reduce(
+        &self,
+        view: usize,
+        function: usize,
+        range: &PlaceRange,
+    ) -> Result<Option<State>, Error> {
+        if range.is_empty() {
+            return Ok(None);
+        }
+        let blocks = &self.state.views[view];
+        let whole = range.low.is_empty() && range.high.is_none();
+        if whole && let Some(state) = blocks.reductions[function].get() {
+            return Ok(Some(state.clone()));
+        }
+        let mut parts = vec![];
+        let mut at = Some(blocks.find(&range.low));
+        while let Some(here) = at {
+            let block = blocks.block(here);
+            if range.high.as_ref().is_some_and(|h| *block.fence >= **h) {
+                break;
+            }
+            let run = &blocks.runs()[here.run];
+            let last = At {
+                run: here.run,
+                block: run.blocks.len() - 1,
+            };
+            if here.block == 0 && self.covers(view, range, here, last) {
+                parts.extend(self.run_state(view, function, here.run)?);
+                at = blocks.next(last);
+                continue;
+            }
+            parts.extend(if self.covers(view, range, here, here) {
+                self.block_state(view, function, here)?
+            } else {
+                let low = range.low.as_slice().max(&block.fence);
+                let end = blocks.end_of(here);
+                let high = match (range.high.as_deref(), end) {
+                    (Some(a), Some(b)) => Some(a.min(b)),
+                    (a, b) => a.or(b),
+                };
+                self.scan(view, function, low, high)?
+            });
+            at = blocks.next(here);
+        }
+        let state = self.combine(view, function, parts)?;
+        if whole && let Some(state) = &state {
+            // Whoever computed it first has computed the same.
+            let _ = blocks.reductions[function].set(state.clone());
+        }
+        Ok(state)
+    }
+
+    /// Do the blocks from `first` to `last` lie in the range with all their rows?
+    fn covers(&self, view: usize, range: &PlaceRange, first: At, last: At) -> bool {
+        let blocks = &self.state.views[view];
+        let from = *blocks.block(first).fence >= *range.low;
+        let to = match (&range.high, blocks.end_of(last)) {
+            (None, _) => true,
+            (Some(high), Some(end)) => *end <= **high,
+            (Some(_), None) => false,
+        };
+        from && to
+    }
+
+    fn run_state(&self, view: usize, function: usize, run: usize) -> Result<Option<State>, Error> {
+        let run_blocks = &self.state.views[view].runs()[run];
+        if let Some(state) = run_blocks.reductions[function].get() {
+            return Ok(Some(state.clone()));
+        }
+        let mut parts = vec![];
+        for block in 0..run_blocks.blocks.len() {
+            parts.extend(self.block_state(view, function, At { run, block })?);
+        }
+        let state = self.combine(view, function, parts)?;
+        if let Some(state) = &state {
+            let _ = run_blocks.reductions[function].set(state.clone());
+        }
+        Ok(state)
+    }
+
+    pub(crate) fn block_state(
+        &self,
+        view: usize,
+        function: usize,
+        at: At,
+    ) -> Result<Option<State>, Error> {
+        let blocks = &self.state.views[view];
+        let block: &Block = blocks.block(at);
+        if block.rows == 0 {
+            return Ok(None);
+        }
+        if let Some(state) = block.reductions[function].get() {
+            return Ok(Some(state.clone()));
+        }
+        let state = self.scan(view, function, &block.fence, blocks.end_of(at))?;
+        if let Some(state) = &state {
+            let _ = block.reductions[function].set(state.clone());
+        }
+        Ok(state)
+    }
+
+    fn scan(
+        &self,
+        view: usize,
+        function: usize,
+        low: &[u8],
+        high: Option<&[u8]>,
+    ) -> Result<Option<State>, Error> {
+        let range = PlaceRange {
+            low: low.to_vec(),
+            high: high.map(<[u8]>::to_vec),
+        };
+        let mut rows = RowBatch::default();
+        let mut it = self.iter(view, &range, false);
+        let wants_ids = self.reducers.builtin(view, function).is_none();
+        while let Some(row) = it.row()? {
+            push_row(&row, wants_ids, &mut rows)?;
+            it.next();
+        }
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(self.reducers.reduce(
+            view,
+            function,
+            &rows.rows(false),
+        )?))
+    }
+
+    fn combine(
+        &self,
+        view: usize,
+        function: usize,
+        parts: Vec<State>,
+    ) -> Result<Option<State>, Error> {
+        if parts.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(self.reducers.rereduce(view, function, &parts)?))
+    }
+
+    /// The state of all rows of states of several shards or ranges.
+    pub fn rereduce(&self, view: usize, function: usize, states: &[State]) -> Result<State, Error> {
+        self.reducers.rereduce(view, function, states)
+    }
+
+    /// What a client sees of a state.
+    pub fn finalize(&self, view: usize, function: usize, state: &[u8]) -> Result<Vec<u8>, Error> {
+        self.reducers.finalize(view, function, state)
+    }
+}
+
+fn push_row(row: &ViewRow<'_>, wants_ids: bool, rows: &mut RowBatch) -> Result<(), Error> {
+    let mut id = vec![];
+    if wants_ids {
+        write_json_string(&row.id()?, &mut id);
+    }
+    rows.push(row.stored.key, &id, row.stored.value);
+    Ok(())
+}
+
+/// How rows are grouped by their keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupLevel {
+    /// Equal keys.
+    Exact,
+    /// Array keys by their first elements, other keys when equal. At least 1.
+    Elements(usize),
+}
+
+/// Rows with keys of one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// First bytes of the places of all its rows.
+    pub prefix: Vec<u8>,
+    /// JSON text of the group's key.
+    pub key: Vec<u8>,
+    pub state: State,
+}
+
+/// Groups of a range, one after the other.
+pub struct GroupCursor {
+    view: usize,
+    function: usize,
+    level: GroupLevel,
+    descending: bool,
+    /// Length of what comes before the sort key in every place: the partition.
+    skip: usize,
+    /// What is left.
+    range: PlaceRange,
+    ahead: VecDeque<Group>,
+    exhausted: bool,
+}
+
+impl GroupCursor {
+    pub fn new(
+        view: usize,
+        function: usize,
+        range: PlaceRange,
+        level: GroupLevel,
+        descending: bool,
+        skip: usize,
+    ) -> GroupCursor {
+        GroupCursor {
+            view,
+            function,
+            level,
+            descending,
+            skip,
+            exhausted: range.is_empty(),
+            range,
+            ahead: VecDeque::new(),
+        }
+    }
+
+    /// The next group, without taking it.
+    pub fn peek(&mut self, index: &IndexView) -> Result<Option<&Group>, Error> {
+        if self.ahead.is_empty() && !self.exhausted {
+            self.fill(index)?;
+        }
+        Ok(self.ahead.front())
+    }
+
+    pub fn take(&mut self) -> Option<Group> {
+        self.ahead.pop_front()
+    }
+
+    fn prefix_len(&self, row: &ViewRow<'_>) -> Result<usize, Error> {
+        let sort = &row.place[..row.stored.sort_len.min(row.place.len())];
+        let len = match self.level {
+            GroupLevel::Exact => Some(sort.len()),
+            GroupLevel::Elements(n) => sort
+                .get(self.skip..)
+                .and_then(|s| group_prefix(s, n))
+                .map(|n| n + self.skip),
+        };
+        len.ok_or(Error::Storage(storage::Error::Corrupt("sort key")))
+    }
+
+    fn group_key(&self, key: &[u8]) -> Vec<u8> {
+        match self.level {
+            GroupLevel::Exact => key.to_vec(),
+            GroupLevel::Elements(n) => first_elements(key, n).into_owned(),
+        }
+    }
+
+    /// Works out some groups with one iterator.
+    fn fill(&mut self, index: &IndexView) -> Result<(), Error> {
+        let (view, function) = (self.view, self.function);
+        let wants_ids = index.reducers.builtin(view, function).is_none();
+        let mut it = index.iter(view, &self.range, self.descending);
+        let mut rows = RowBatch::default();
+        let mut bytes = 0;
+        while self.ahead.len() < GROUPS_AHEAD_MAX && bytes < GROUP_BYTES_AHEAD_MAX {
+            let Some(first) = it.row()? else {
+                self.exhausted = true;
+                return Ok(());
+            };
+            let prefix = first.place[..self.prefix_len(&first)?].to_vec();
+            let key = self.group_key(first.stored.key);
+            // The places of the group, within what is left.
+            let end = [&prefix[..], HIGHEST].concat();
+            let group = PlaceRange {
+                low: prefix.clone().max(self.range.low.clone()),
+                high: Some(match &self.range.high {
+                    Some(high) => end.min(high.clone()),
+                    None => end,
+                }),
+            };
+            rows.clear();
+            let mut rest = None;
+            while let Some(row) = it.row()?.filter(|r| r.place.starts_with(&prefix)) {
+                if rows.len() >= GROUP_ROWS_WALKED_MAX {
+                    rest = Some(row.place.to_vec());
+                    break;
+                }
+                push_row(&row, wants_ids, &mut rows)?;
+                it.next();
+            }
+            let walked = index
+                .reducers
+                .reduce(view, function, &rows.rows(self.descending))?;
+            let mut parts = vec![walked];
+            let jumped = rest.is_some();
+            if let Some(place) = rest {
+                let mut range = group.clone();
+                if self.descending {
+                    range.high = Some([&place[..], &[0]].concat());
+                    let before = index.reduce(view, function, &range)?;
+                    parts.splice(0..0, before);
+                } else {
+                    range.low = place;
+                    parts.extend(index.reduce(view, function, &range)?);
+                }
+            }
+            let state = index.rereduce(view, function, &parts)?;
+            bytes += prefix.len() + key.len() + state.len();
+            self.ahead.push_back(Group { prefix, key, state });
+            if self.descending {
+                self.range.high = Some(group.low);
+            } else {
+                self.range.low = group.high.unwrap_or_default();
+            }
+            if self.range.is_empty() {
+                self.exhausted = true;
+                return Ok(());
+            }
+            if jumped {
+                it = index.iter(view, &self.range, self.descending);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,243 @@
+//! The rows of a first build, sorted and written as files that the engine takes as they are.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+
+use rocksdb::SstFileWriter;
+use storage::{Engine, Keyspace, ShardNumber};
+
+use crate::Error;
+use crate::blocks::{BLOCK_ROWS_SPLIT, Block, Reductions};
+use crate::keys::{BackEntry, RowValue, view_prefix};
+use crate::map::{DocRef, RowBuffer, RowRef};
+use crate::reducer::Reducers;
+use crate::spec::Spec;
+
+/// A file is closed at this many bytes of rows, and another begun.
+const FILE_BYTES_MAX: u64 = 256 << 20;
+
+static NEXT_FILE: AtomicU64 = AtomicU64::new(0);
+
+/// Sorts each buffer's rows and documents, all buffers at once.
+pub fn sort(buffers: &mut [RowBuffer]) {
+    std::thread::scope(|scope| {
+        for buffer in buffers {
+            scope.spawn(|| {
+                crate::yield_to_readers();
+                let mut rows = std::mem::take(&mut buffer.rows);
+                let mut docs = std::mem::take(&mut buffer.docs);
+                docs.sort_by(|a, b| buffer.id(a).cmp(buffer.id(b)));
+                buffer.unsorted = rows.clone();
+                rows.sort_unstable_by(|a, b| buffer.compare(a, buffer, b));
+                buffer.rows = rows;
+                buffer.docs = docs;
+            });
+        }
+    });
+}
+
+/// Writes sorted files of one keyspace.
+struct Files<'a> {
+    engine: &'a Engine,
+    options: rocksdb::Options,
+}
+
+impl Files<'_> {
+    /// `write` puts keys in ascending order and answers false when there are none left; it is called until then.
+    fn write_all(
+        &self,
+        mut write: impl FnMut(&mut SstFileWriter<'_>) -> Result<bool, Error>,
+    ) -> Result<Vec<PathBuf>, Error> {
+        let mut paths = vec![];
+        loop {
+            let mut file = SstFileWriter::create(&self.options);
+            let n = NEXT_FILE.fetch_add(1, Relaxed);
+            let path = self.engine.ingest_directory().join(format!("{n}.sst"));
+            file.open(&path)?;
+            let mut any = false;
+            let mut more = true;
+            while more && file.file_size() < FILE_BYTES_MAX {
+                more = write(&mut file)?;
+                any |= more;
+            }
+            if any {
+                file.finish()?;
+                paths.push(path);
+            } else {
+                drop(file);
+                // An empty file cannot be finished; the engine's writer may not even have made one.
+                let _ = std::fs::remove_file(&path);
+            }
+            if !more {
+                return Ok(paths);
+            }
+        }
+    }
+}
+
+fn files(engine: &Engine, keyspace: Keyspace) -> Files<'_> {
+    Files {
+        engine,
+        options: engine.table_file_options(keyspace),
+    }
+}
+
+/// Takes the smallest head of several sorted lists in turn.
+struct Merge<'a, T> {
+    lists: Vec<(&'a RowBuffer, std::slice::Iter<'a, T>)>,
+}
+
+impl<'a, T> Merge<'a, T> {
+    fn new(buffers: &'a [RowBuffer], list: impl Fn(&'a RowBuffer) -> &'a [T]) -> Self {
+        Merge {
+            lists: buffers.iter().map(|b| (b, list(b).iter())).collect(),
+        }
+    }
+
+    fn next(
+        &mut self,
+        less: impl Fn((&RowBuffer, &T), (&RowBuffer, &T)) -> bool,
+    ) -> Option<(&'a RowBuffer, &'a T)> {
+        let mut best: Option<(usize, &'a T)> = None;
+        for (i, (buffer, list)) in self.lists.iter().enumerate() {
+            let Some(head) = list.as_slice().first() else {
+                continue;
+            };
+            if best.is_none_or(|(b, held)| less((buffer, head), (self.lists[b].0, held))) {
+                best = Some((i, head));
+            }
+        }
+        let (i, head) = best?;
+        self.lists[i].1.next();
+        Some((self.lists[i].0, head))
+    }
+}
+
+/// Writes the back-index of sorted buffers.
+pub fn write_back(
+    engine: &Engine,
+    number: ShardNumber,
+    buffers: &[RowBuffer],
+) -> Result<Vec<PathBuf>, Error> {
+    let mut merge = Merge::new(buffers, |b| &b.docs);
+    let (mut key, mut value) = (vec![], vec![]);
+    files(engine, Keyspace::IndexBack).write_all(|file| {
+        loop {
+            let next = merge.next(|(a, x): (_, &DocRef), (b, y)| a.id(x) < b.id(y));
+            let Some((buffer, doc)) = next else {
+                return Ok(false);
+            };
+            if doc.rows.is_empty() {
+                continue;
+            }
+            key.clear();
+            key.extend_from_slice(&number.to_be_bytes());
+            key.extend_from_slice(buffer.id(doc));
+            value.clear();
+            put_back(buffer, &buffer.unsorted[doc.rows.clone()], &mut value);
+            file.put(&key, &value)?;
+            return Ok(true);
+        }
+    })
+}
+
+/// Appends the back-index's entry of a document.
+pub fn put_back(buffer: &RowBuffer, rows: &[RowRef], out: &mut Vec<u8>) {
+    for row in rows {
+        BackEntry {
+            view: row.view,
+            ordinal: row.ordinal,
+            bytes: row.json_bytes,
+            sort: buffer.sort(row),
+        }
+        .put(out);
+    }
+}
+
+/// What became of writing the rows of sorted buffers.
+pub struct Written {
+    pub files: Vec<PathBuf>,
+    /// The blocks that these rows make by themselves, by view.
+    pub blocks: Vec<Vec<Block>>,
+    /// Length of keys and values as JSON text.
+    pub bytes: u64,
+}
+
+/// Writes the rows of sorted buffers, and works out their blocks with the reductions that are native.
+pub fn write_rows(
+    engine: &Engine,
+    number: ShardNumber,
+    buffers: &[RowBuffer],
+    spec: &Spec,
+    reducers: &Reducers,
+) -> Result<Written, Error> {
+    let mut merge = Merge::new(buffers, |b| &b.rows);
+    let mut blocks: Vec<Vec<Block>> = spec.views.iter().map(|_| vec![]).collect();
+    let mut block: Vec<(&RowBuffer, &RowRef)> = vec![];
+    let mut bytes = 0;
+    let mut key = vec![];
+    let paths = files(engine, Keyspace::IndexRows).write_all(|file| {
+        let next = merge.next(|(a, x): (_, &RowRef), (b, y)| a.compare(x, b, y).is_lt());
+        let Some((buffer, row)) = next else {
+            return Ok(false);
+        };
+        let full = block.len() >= BLOCK_ROWS_SPLIT as usize;
+        if full || block.first().is_some_and(|(_, r)| r.view != row.view) {
+            close_block(&mut block, &mut blocks, spec, reducers)?;
+        }
+        block.push((buffer, row));
+        bytes += u64::from(row.json_bytes);
+        key.clear();
+        key.extend_from_slice(&view_prefix(number, row.view));
+        key.extend_from_slice(buffer.place(row));
+        file.put(&key, buffer.value(row))?;
+        Ok(true)
+    })?;
+    close_block(&mut block, &mut blocks, spec, reducers)?;
+    Ok(Written {
+        files: paths,
+        blocks,
+        bytes,
+    })
+}
+
+fn close_block(
+    rows: &mut Vec<(&RowBuffer, &RowRef)>,
+    blocks: &mut [Vec<Block>],
+    spec: &Spec,
+    reducers: &Reducers,
+) -> Result<(), Error> {
+    let Some(&(buffer, first)) = rows.first() else {
+        return Ok(());
+    };
+    let view = usize::from(first.view);
+    let functions = spec.views[view].reduces.len();
+    let mut reductions: Vec<OnceLock<Arc<[u8]>>> = Vec::with_capacity(functions);
+    for function in 0..functions {
+        reductions.push(match reducers.builtin(view, function) {
+            None => OnceLock::new(),
+            Some(builtin) => {
+                let mut pairs = Vec::with_capacity(rows.len());
+                for (buffer, row) in rows.iter() {
+                    let stored = RowValue::decode(buffer.value(row))?;
+                    pairs.push((stored.key, stored.value));
+                }
+                OnceLock::from(Arc::from(builtin.reduce(pairs.into_iter())))
+            }
+        });
+    }
+    // The first block of a view begins before every row.
+    let fence = if blocks[view].is_empty() {
+        &[]
+    } else {
+        buffer.place(first)
+    };
+    blocks[view].push(Block::with_reductions(
+        fence,
+        rows.len() as u32,
+        Reductions::from(reductions),
+    ));
+    rows.clear();
+    Ok(())
+}

@@ -1,0 +1,160 @@
+//! The state of an index: how far it has come, its summary trees, and their stored form.
+
+use std::sync::OnceLock;
+
+use rocksdb::WriteBatch;
+use storage::varint::{Reader, put};
+use storage::{Engine, Keyspace, ShardNumber, Snapshot, index_state_key};
+
+use crate::Error;
+use crate::blocks::{self, Block, Blocks, Reductions};
+use crate::keys::{VIEW_LEN, row_key};
+use crate::spec::Spec;
+
+const VERSION: u8 = 1;
+
+/// An index at one moment. Agrees with the rows of a snapshot that has the same `version`.
+#[derive(Clone, Debug)]
+pub struct State {
+    /// Counts the writes to the index.
+    pub version: u64,
+    /// Seq of the shard up to which documents are indexed.
+    pub indexed_seq: u64,
+    /// Purges up to this one are taken out.
+    pub purge_seq: u64,
+    /// Length of all keys and values as JSON text.
+    pub bytes: u64,
+    /// Files are being added: after a crash in that state what is there is not to be trusted.
+    pub ingesting: bool,
+    pub views: Vec<Blocks>,
+}
+
+impl State {
+    pub fn empty(spec: &Spec) -> State {
+        State {
+            version: 0,
+            indexed_seq: 0,
+            purge_seq: 0,
+            bytes: 0,
+            ingesting: false,
+            views: spec
+                .views
+                .iter()
+                .map(|v| Blocks::empty(v.reduces.len()))
+                .collect(),
+        }
+    }
+
+    pub fn load(
+        snapshot: &Snapshot,
+        number: ShardNumber,
+        spec: &Spec,
+    ) -> Result<Option<State>, Error> {
+        let Some(stored) = snapshot.get(Keyspace::Meta, &index_state_key(number))? else {
+            return Ok(None);
+        };
+        let mut state = State::empty(spec);
+        let mut r = Reader::new(&stored, "index state");
+        if r.byte()? != VERSION {
+            return Err(r.corrupt().into());
+        }
+        state.version = r.varint()?;
+        state.indexed_seq = r.varint()?;
+        state.purge_seq = r.varint()?;
+        state.bytes = r.varint()?;
+        state.ingesting = r.byte()? != 0;
+        state.views = load_blocks(snapshot, number, spec)?;
+        Ok(Some(state))
+    }
+
+    /// Version of the state that the snapshot's rows agree with.
+    pub fn stored_version(snapshot: &Snapshot, number: ShardNumber) -> Result<u64, Error> {
+        match snapshot.get(Keyspace::Meta, &index_state_key(number))? {
+            None => Ok(0),
+            Some(stored) => {
+                let mut r = Reader::new(&stored, "index state");
+                r.byte()?;
+                Ok(r.varint()?)
+            }
+        }
+    }
+
+    /// Adds to `batch` what changed since the last save, as the next version.
+    pub fn save(&mut self, engine: &Engine, number: ShardNumber, batch: &mut WriteBatch) {
+        self.version += 1;
+        let cf = engine.cf(Keyspace::IndexBlocks);
+        let mut value = vec![];
+        for (view, blocks) in self.views.iter_mut().enumerate() {
+            blocks.take_dirty(|block| {
+                let key = row_key(number, view as u16, &block.fence);
+                if block.rows == 0 && !block.fence.is_empty() {
+                    return batch.delete_cf(cf, key);
+                }
+                value.clear();
+                encode_block(block, &mut value);
+                batch.put_cf(cf, key, &value);
+            });
+        }
+        let mut value = vec![VERSION];
+        for n in [
+            self.version,
+            self.indexed_seq,
+            self.purge_seq,
+            self.bytes,
+            u64::from(self.ingesting),
+        ] {
+            put(n, &mut value);
+        }
+        batch.put_cf(engine.cf(Keyspace::Meta), index_state_key(number), value);
+    }
+}
+
+/// Rows, then for each reduce function its state, preceded by its length and one, or 0 for none.
+fn encode_block(block: &Block, out: &mut Vec<u8>) {
+    put(u64::from(block.rows), out);
+    for r in &block.reductions {
+        match r.get() {
+            None => put(0, out),
+            Some(state) => {
+                put(state.len() as u64 + 1, out);
+                out.extend_from_slice(state);
+            }
+        }
+    }
+}
+
+fn decode_block(fence: &[u8], stored: &[u8], functions: usize) -> Result<Block, Error> {
+    let mut r = Reader::new(stored, "index block");
+    let rows = r.varint()? as u32;
+    let mut reductions: Vec<OnceLock<blocks::State>> = Vec::with_capacity(functions);
+    for _ in 0..functions {
+        reductions.push(match r.varint()?.checked_sub(1) {
+            None => OnceLock::new(),
+            Some(n) => OnceLock::from(blocks::State::from(r.bytes(n as usize)?)),
+        });
+    }
+    Ok(Block::stored(fence, rows, Reductions::from(reductions)))
+}
+
+fn load_blocks(
+    snapshot: &Snapshot,
+    number: ShardNumber,
+    spec: &Spec,
+) -> Result<Vec<Blocks>, Error> {
+    let mut views: Vec<Vec<Block>> = spec.views.iter().map(|_| vec![]).collect();
+    let mut it = snapshot.iter(Keyspace::IndexBlocks, number);
+    it.seek_to_first();
+    while let (Some(k), Some(v)) = (it.key(), it.value()) {
+        let view = usize::from(u16::from_be_bytes([k[4], k[5]]));
+        if let (Some(blocks), Some(view)) = (views.get_mut(view), spec.views.get(view)) {
+            blocks.push(decode_block(&k[VIEW_LEN..], v, view.reduces.len())?);
+        }
+        it.next();
+    }
+    it.status().map_err(Error::from)?;
+    Ok(views
+        .into_iter()
+        .zip(&spec.views)
+        .map(|(blocks, view)| Blocks::from_blocks(blocks, view.reduces.len()))
+        .collect())
+}
