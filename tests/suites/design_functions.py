@@ -2,6 +2,7 @@
 those of CouchDB's documentation and of its own tests."""
 
 import json
+import shutil
 
 DDOC = {
     "_id": "_design/d",
@@ -92,6 +93,44 @@ def run(ctx):
         for part in (shows, lists, updates, rewrites, filters, validations, anonymous):
             part(ctx.report, api, server)
         ctx.report.check("no panic", "panicked" not in server.log(), server.log()[-1500:])
+    with ctx.server("processes", options=["--set", "functions/isolation=process", "--set", "functions/time_limit_ms=1000"]) as server:
+        processes(ctx.report, server.api())
+    with ctx.server("languages", options=["--set", "query_servers/nodejs=builtin", "--set", "query_servers/Python=/bin/false",
+                                          "--set", "native_query_servers/enable_erlang_query_server=true"]) as server:
+        languages(ctx.report, server.api())
+
+
+def processes(report, api):
+    """The same by worker processes, which end when they overrun a limit."""
+    api.expect((201, 202), "PUT", "/db")
+    api.expect((201, 202), "POST", "/db/_bulk_docs", {"docs": [DDOC, *({"_id": f"doc{n}", "n": n} for n in range(5))]})
+    at = "/db/_design/d/"
+    answer(report, "a show in a worker process", api.get(at + "_show/greet/doc1"), 200, "Hello doc1plankton")
+    refusal(report, "a validation in a worker process", api.put("/db/x", {"refuse": True}), 403, "forbidden", "refused x")
+    slow = api.get(at + "_show/loop")
+    report.check("a worker process that does not end is ended", slow.status == 500 and "time_limit_ms" in slow.raw.decode(), slow)
+    answer(report, "a list in a worker process", api.get(at + '_list/basic/_all_docs?startkey="doc3"&endkey="doc9"'), 200, "headdoc3doc4tail")
+    report.equal("a filter in a worker process", len(api.get("/db/_changes?filter=d/even").json["results"]), 3)
+
+
+def languages(report, api):
+    api.expect((201, 202), "PUT", "/db")
+    api.expect((201, 202), "POST", "/db/_bulk_docs", {"docs": [{"_id": "doc1", "n": 1}, {"_id": "doc2", "n": 2}]})
+    if shutil.which("node"):
+        node = {"language": "nodejs", "shows": {"s": "(doc, req) => `node ${doc?._id}`"}, "filters": DDOC["filters"],
+                "validate_doc_update": "function(doc) { if (doc.refuse) throw {forbidden: 'by node'}; }"}
+        api.expect((201, 202), "PUT", "/db/_design/node", node)
+        answer(report, "a show in Node", api.get("/db/_design/node/_show/s/doc1"), 200, "node doc1")
+        report.equal("a filter in Node", [row["id"] for row in api.get("/db/_changes?filter=node/even").json["results"]], ["doc2"])
+        refusal(report, "a validation in Node", api.put("/db/x", {"refuse": True}), 403, "forbidden", "by node")
+    if shutil.which("erl"):
+        erlang = {"language": "erlang", "filters": {"f": "fun({Doc}, {_Req}) -> proplists:get_value(<<\"n\">>, Doc) =:= 1 end."}}
+        api.expect((201, 202), "PUT", "/db/_design/erl", erlang)
+        report.equal("a filter in Erlang", [row["id"] for row in api.get("/db/_changes?filter=erl/f").json["results"]], ["doc1"])
+    api.expect((201, 202), "PUT", "/db/_design/cobol", {"language": "cobol", "views": {"v": {"map": "MOVE"}}, "shows": {"s": "x"}})
+    refusal(report, "a language that nobody runs", api.get("/db/_design/cobol/_show/s"), 500, "unknown_query_language", "cobol")
+    api.expect((201, 202), "PUT", "/db/_design/python", {"language": "python", "shows": {"s": "x"}})
+    refusal(report, "a query server that ends at once", api.get("/db/_design/python/_show/s"), 500, "os_process_error")
 
 
 def answer(report, name, response, status, body=None, **headers):
