@@ -4,6 +4,8 @@ use std::cell::Cell;
 use std::io::Write as _;
 use std::rc::Rc;
 
+use crate::declarations;
+
 /// A document's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Shape {
@@ -13,6 +15,10 @@ pub(crate) enum Shape {
     Bytes75,
     /// About 300 bytes with the id: texts, numbers, a list and a nested object.
     Bytes300,
+    /// `{"n":NUMBER}`: for indexes of very many small rows.
+    Tiny,
+    /// About 16 KB of nested objects and arrays.
+    Declaration,
 }
 
 /// How ids follow one another.
@@ -80,6 +86,14 @@ fn push_hex(out: &mut Vec<u8>, value: u64) {
 }
 
 impl Shape {
+    /// Documents in one `_bulk_docs` request: some hundred kilobytes, at most two megabytes.
+    pub(crate) fn bulk_docs(self) -> u64 {
+        match self {
+            Self::Declaration => 100,
+            _ => 1_000,
+        }
+    }
+
     /// Appends a body without `_id`: what a PUT to the document's path sends.
     pub(crate) fn push_body(self, out: &mut Vec<u8>, number: u64) {
         out.push(b'{');
@@ -90,6 +104,8 @@ impl Shape {
     fn push_members(self, out: &mut Vec<u8>, number: u64) {
         match self {
             Self::Foo => out.extend_from_slice(br#""foo":"bar""#),
+            Self::Tiny => push(out, format_args!(r#""n":{number}"#)),
+            Self::Declaration => declarations::push_members(out, number),
             Self::Bytes75 => push(out, format_args!(r#""n":{number},"name":"document""#)),
             Self::Bytes300 => push(
                 out,

@@ -5,9 +5,11 @@
 //! into a database by `_bulk_docs`. Both speak HTTP only, and know nothing of how the server works.
 
 mod client;
+mod declarations;
 mod documents;
 mod error;
 mod load;
+mod processes;
 mod procfs;
 mod progress;
 mod quoted;

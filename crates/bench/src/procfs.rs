@@ -53,6 +53,52 @@ fn cpu_ticks(stat: &str) -> Option<u64> {
     Some(user + system)
 }
 
+/// All processes that a process has started, and those that they have started.
+pub(crate) fn descendants(pid: u32) -> Vec<u32> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let parents: Vec<(u32, u32)> = entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter_map(|child| Some((child, parent(child)?)))
+        .collect();
+    let mut found = vec![pid];
+    let mut next = 0;
+    while let Some(of) = found.get(next).copied() {
+        let children = parents.iter().filter(|(_, parent)| *parent == of);
+        found.extend(children.map(|(child, _)| *child));
+        next += 1;
+    }
+    found.split_off(1)
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Behind the command's name come the state and the parent (proc(5)).
+    let after_name = stat.rsplit_once(')')?.1;
+    after_name.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// Bytes that the files below a folder occupy on disk.
+pub(crate) fn folder_bytes(folder: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt as _;
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.metadata() {
+            Ok(metadata) if metadata.is_dir() => folder_bytes(&entry.path()),
+            // Blocks are of 512 bytes whatever the file system's are (stat(2)).
+            Ok(metadata) => metadata.blocks() * 512,
+            // A file that is gone by now occupies nothing.
+            Err(_) => 0,
+        })
+        .sum()
+}
+
+/// Working directory of a process.
+pub(crate) fn working_directory(pid: u32) -> Option<std::path::PathBuf> {
+    fs::read_link(format!("/proc/{pid}/cwd")).ok()
+}
+
 /// Resident memory of a process now, in bytes.
 pub(crate) fn resident_bytes(pid: u32) -> Option<u64> {
     status_bytes(pid, "VmRSS:")
@@ -103,6 +149,36 @@ mod tests {
     fn cpu_time_is_read_behind_a_name_with_spaces_and_parentheses() {
         let stat = "7 (a b) c)) S 1 7 7 0 -1 4194560 1 0 0 0 30 12 0 0 20 0 1 0 5 1 1";
         assert_eq!(cpu_ticks(stat), Some(42));
+    }
+
+    #[test]
+    fn children_of_children_are_descendants() {
+        let mut shell = std::process::Command::new("sh")
+            .args(["-c", "sleep 30 & echo started; wait"])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = [0; 8];
+        std::io::Read::read_exact(shell.stdout.as_mut().unwrap(), &mut line).unwrap();
+        let found = descendants(std::process::id());
+        let grandchildren = descendants(shell.id());
+        for pid in &grandchildren {
+            let pid = rustix::process::Pid::from_raw(*pid as i32).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        }
+        shell.wait().unwrap();
+        assert_eq!(grandchildren.len(), 1);
+        assert!(found.contains(&shell.id()) && found.contains(&grandchildren[0]));
+    }
+
+    #[test]
+    fn a_folder_is_as_large_as_the_files_below_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let empty = folder_bytes(dir.path());
+        fs::create_dir(dir.path().join("below")).unwrap();
+        fs::write(dir.path().join("below/file"), vec![7; 100_000]).unwrap();
+        assert!(folder_bytes(dir.path()) >= empty + 100_000);
+        assert_eq!(folder_bytes(&dir.path().join("none")), 0);
     }
 
     #[test]

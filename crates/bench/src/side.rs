@@ -148,7 +148,7 @@ impl Side {
             shape,
             ids: &ids,
             documents,
-            bulk: BULK_DOCS,
+            bulk: shape.bulk_docs(),
             clients: POPULATE_CLIENTS,
         };
         let slice = self.fill(fill).await?;

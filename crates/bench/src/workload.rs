@@ -10,6 +10,7 @@ mod saturated;
 mod single;
 mod skip;
 mod stream;
+mod views;
 
 use std::time::Duration;
 
@@ -82,7 +83,34 @@ const WORKLOADS: &[Description] = &[
         "latency of _node/_local/_config and _dbs_info, idle and under 1,000+ connections",
     ),
     description("many_dbs", "20,000 databases of 5 documents; memory"),
+    description(
+        "views_first_build",
+        "first builds over 300-byte documents, map + _sum in every language; map alone; unprojected",
+    ),
+    description(
+        "views_declarations",
+        "first builds over 16 KB declarations in every language; the same extraction in Rust",
+    ),
+    description(
+        "views_several",
+        "four views in one design document against four with one each",
+    ),
+    description(
+        "views_rows",
+        "1,000,000 rows against 10,000: bytes a row, reductions, group_level, catching up after 1,000 changes",
+    ),
+    description(
+        "views_read",
+        "limit=1, ranges of 100, group_level and whole reductions of a view",
+    ),
+    description(
+        "views_while_building",
+        "latency of documents and of a finished view, idle and while indexes build",
+    ),
 ];
+
+/// Names that stand for all workloads that begin with the prefix.
+const GROUPS: &[(&str, &str)] = &[("views", "views_")];
 
 /// Numerators and denominators that are worth a line, when both were measured.
 const RATIOS: &[(&str, &str)] = &[
@@ -98,6 +126,17 @@ const RATIOS: &[(&str, &str)] = &[
     ("skip_of_10000", "skip_of_1000000"),
     ("config_idle", "config_saturated"),
     ("dbs_info_idle", "dbs_info_saturated"),
+    ("first_build javascript", "first_build_map_only"),
+    ("first_build_unprojected", "first_build javascript"),
+    ("first_build_unprojected", "first_build nodejs"),
+    ("first_build javascript", "first_build nodejs"),
+    ("declarations_real rust", "declarations_real javascript"),
+    ("declarations_real javascript", "declarations_real nodejs"),
+    ("several_together", "several_singly"),
+    ("reduce_of_10000", "reduce_of_1000000"),
+    ("reduce_range_of_10000", "reduce_range_of_1000000"),
+    ("group_level_of_10000", "group_level_of_1000000"),
+    ("catch_up_of_10000", "catch_up_of_1000000"),
 ];
 
 /// All workloads, in the order in which they are run.
@@ -110,16 +149,23 @@ pub(crate) fn select(names: &[String]) -> Result<Vec<&'static str>, BenchError> 
     let known = || WORKLOADS.iter().map(|workload| workload.name);
     if let Some(name) = names
         .iter()
-        .find(|name| !known().any(|known| known == *name))
+        .find(|name| !known().any(|known| means(name, known)))
     {
+        let groups = GROUPS.iter().map(|(group, _)| *group);
         return Err(BenchError::UnknownWorkload {
             name: name.clone(),
-            known: known().collect::<Vec<_>>().join(", "),
+            known: known().chain(groups).collect::<Vec<_>>().join(", "),
         });
     }
     Ok(known()
-        .filter(|known| names.is_empty() || names.iter().any(|name| name == known))
+        .filter(|known| names.is_empty() || names.iter().any(|name| means(name, known)))
         .collect())
+}
+
+/// Is this the workload's name, or that of its group?
+fn means(name: &str, workload: &str) -> bool {
+    let in_group = |(group, prefix): &(&str, &str)| *group == name && workload.starts_with(prefix);
+    name == workload || GROUPS.iter().any(in_group)
 }
 
 /// What a workload does on one server. It is prepared once; `round` is then called in turns with the other server.
@@ -274,6 +320,33 @@ impl Bench {
                 let databases = self.scaled(20_000);
                 self.measure(name, many_dbs::ManyDbs { databases }).await
             }
+            _ => self.measure_views(name).await,
+        }
+    }
+
+    async fn measure_views(&mut self, name: &'static str) -> Result<(), BenchError> {
+        let connections = self.options.connections;
+        let documents = self.scaled(self.options.view_small_docs);
+        match name {
+            "views_first_build" => self.measure(name, views::FirstBuilds { documents }).await,
+            "views_declarations" => {
+                let declarations = self.scaled(self.options.view_docs);
+                self.measure(name, views::Declarations::new(declarations))
+                    .await
+            }
+            "views_several" => self.measure(name, views::Several { documents }).await,
+            "views_rows" => {
+                let rows = self.scaled(self.options.view_rows);
+                self.measure(name, views::Rows { rows }).await
+            }
+            "views_read" => {
+                let reads = views::ViewReads {
+                    connections,
+                    documents,
+                };
+                self.measure(name, reads).await
+            }
+            "views_while_building" => self.measure(name, views::WhileBuilding { documents }).await,
             _ => Err(BenchError::Options(format!("{name} has no measurement"))),
         }
     }
@@ -367,6 +440,13 @@ mod tests {
         let names = ["get".to_owned(), "bulk_300".to_owned()];
         assert_eq!(select(&names).unwrap(), ["bulk_300", "get"]);
         assert_eq!(select(&[]).unwrap().len(), WORKLOADS.len());
+    }
+
+    #[test]
+    fn a_group_stands_for_its_workloads() {
+        let selected = select(&["views".to_owned(), "get".to_owned()]).unwrap();
+        assert_eq!(selected[0], "get");
+        assert!(selected.len() > 3 && selected[1..].iter().all(|name| name.starts_with("views_")));
     }
 
     #[test]

@@ -33,7 +33,8 @@ async fn every_workload_measures_something_and_leaves_nothing_behind() {
         let name = workload.name;
         let found = report.lines.iter().any(|line| line.name.starts_with(name))
             || table.contains(&format!("{name}:"))
-            || matches!(name, "saturated" | "skip" | "ids" | "many_dbs");
+            || matches!(name, "saturated" | "skip" | "ids" | "many_dbs")
+            || name.starts_with("views_");
         assert!(found, "{name} is missing in {table}");
     }
     for line in &report.lines {
@@ -47,6 +48,15 @@ async fn every_workload_measures_something_and_leaves_nothing_behind() {
         "config_saturated",
         "many_dbs_fill",
         "constant",
+        "first_build javascript",
+        "first_build_unprojected",
+        "declarations_real nodejs",
+        "declarations_real rust",
+        "several_singly",
+        "group_level_of_1000000",
+        "catch_up_of_1000000",
+        "view_range_100",
+        "get_beside_build",
     ] {
         assert!(report.lines.iter().any(|line| line.name == part), "{part}");
     }
@@ -62,6 +72,14 @@ async fn every_workload_measures_something_and_leaves_nothing_behind() {
         .find(|figure| figure.name == "ids_random bytes on disk after compaction")
         .unwrap();
     assert_eq!(figure.sides, [Some(50_000.0)]);
+    let keys_and_values = "rows_build: keys and values a row";
+    assert!(
+        report
+            .figures
+            .iter()
+            .any(|figure| figure.name == keys_and_values)
+    );
+    assert!(table.contains("python: absent on http://"), "{table}");
     assert!(table.contains("CouchDB 3.5"), "{table}");
     assert!(!table.contains("secret"));
     assert!(fake.contents.lock().unwrap().databases.is_empty());
@@ -119,6 +137,44 @@ async fn refused_requests_are_counted_and_the_first_body_is_shown() {
     let side = report.lines[0].sides[0].as_ref().unwrap();
     assert!(side.errors > 0 && side.count > 0);
     assert!(table.contains("500: {\"error\":\"unlucky\""), "{table}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn builds_of_two_servers_take_turns_and_leave_no_design_document() {
+    let (a, b) = (Fake::start().await, Fake::start().await);
+    let mut options = options(&[&a, &b]);
+    options.workloads = vec!["views_declarations".to_owned(), "views_several".to_owned()];
+    options.keep = true;
+    let (report, table) = measured(options).await;
+    assert!(report.failures.is_empty(), "{table}");
+    let line = report
+        .lines
+        .iter()
+        .find(|line| line.name == "several_together")
+        .unwrap();
+    assert!(line.a_over_b.is_some());
+    let several = ("several_together", "several_singly");
+    assert!(
+        report
+            .ratios
+            .iter()
+            .any(|ratio| (ratio.over.as_str(), ratio.under.as_str()) == several)
+    );
+    for fake in [&a, &b] {
+        let contents = fake.contents.lock().unwrap();
+        let left: Vec<_> = contents
+            .designs
+            .keys()
+            .filter(|(_, name)| name.starts_with("bench-"))
+            .collect();
+        assert!(left.is_empty(), "{left:?}");
+        let declarations = contents
+            .databases
+            .iter()
+            .find(|(name, _)| name.contains("declaration"))
+            .unwrap();
+        assert_eq!(declarations.1.len(), 10);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

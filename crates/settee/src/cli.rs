@@ -89,6 +89,19 @@ pub struct BenchOptions {
     /// Connections of the read workloads
     #[arg(long, default_value_t = 64)]
     pub connections: usize,
+    /// Views: declarations of 16 KB (the published benchmark has 290000)
+    #[arg(long, value_name = "NUMBER", default_value_t = 20_000)]
+    pub docs: u64,
+    /// Views: documents of 300 bytes
+    #[arg(long, value_name = "NUMBER", default_value_t = 200_000)]
+    pub small_docs: u64,
+    /// Views: rows of the large index
+    #[arg(long, value_name = "NUMBER", default_value_t = 1_000_000)]
+    pub rows: u64,
+    /// Views: a query server for the server that is started without --url, like python=/usr/bin/couchpy; Node and
+    /// Erlang are there. May be given more than once
+    #[arg(long, value_name = "LANGUAGE=COMMAND")]
+    pub query_server: Vec<String>,
     /// Print JSON for machines
     #[arg(long)]
     pub json: bool,

@@ -26,7 +26,7 @@ pub fn bench(options: BenchOptions) -> Result<(), Failure> {
     let scratch = Scratch::new()?;
     let mut urls = options.url.clone();
     let own = if urls.is_empty() {
-        let server = OwnServer::start(&scratch.0)?;
+        let server = OwnServer::start(&scratch.0, &options.query_server)?;
         urls.push(server.url.clone());
         Some(server)
     } else {
@@ -39,6 +39,9 @@ pub fn bench(options: BenchOptions) -> Result<(), Failure> {
         seconds: options.seconds,
         json: options.json,
         connections: options.connections,
+        view_docs: options.docs,
+        view_small_docs: options.small_docs,
+        view_rows: options.rows,
         keep: options.keep,
         embedded_dir: Some(scratch.0.join("embedded")),
         disk_dir: Some(scratch.0.clone()),
@@ -78,6 +81,9 @@ impl Drop for Scratch {
     }
 }
 
+/// Query servers that Settee brings along: languages to be measured on a server of our own.
+const BUILT_IN: [&str; 2] = ["nodejs=builtin", "erlang=builtin"];
+
 /// A server of this same program, for a bench without `--url`.
 struct OwnServer {
     child: std::process::Child,
@@ -85,7 +91,7 @@ struct OwnServer {
 }
 
 impl OwnServer {
-    fn start(dir: &Path) -> Result<OwnServer, Failure> {
+    fn start(dir: &Path, query_servers: &[String]) -> Result<OwnServer, Failure> {
         use std::io::BufRead;
         let password = auth::random_password();
         let mut child = std::process::Command::new(std::env::current_exe().map_err(Failure::new)?)
@@ -94,6 +100,12 @@ impl OwnServer {
             .arg("--admin")
             .arg(format!("bench:{password}"))
             .args(["--set", "log/level=warning"])
+            .args(
+                BUILT_IN
+                    .into_iter()
+                    .chain(query_servers.iter().map(String::as_str))
+                    .flat_map(|server| ["--set".to_owned(), format!("query_servers/{server}")]),
+            )
             .stdout(std::process::Stdio::piped())
             .spawn()
             .map_err(Failure::new)?;

@@ -21,6 +21,7 @@ run(async () => {
   await lists(db);
   await revisions(db);
   await feeds(db);
+  await views(db);
   await security(nano, db);
   await session();
   equal('compact', (await nano.db.compact(DB)).ok, true);
@@ -123,6 +124,36 @@ async function feeds(db) {
     })().catch(reject);
   });
   equal('changes live', seen.slice(0, 3), ['live-1', 'live-2', 'live-3']);
+}
+
+async function views(db) {
+  const docs = Array.from({ length: 30 }, (_, n) => ({ _id: `view-${String(n).padStart(2, '0')}`, kind: n % 3, amount: n, friend: 'view-00' }));
+  await db.bulk({ docs });
+  const byKind = function (doc) { if (doc.amount !== undefined) emit([doc.kind, doc.amount], doc.amount); };
+  const friends = (doc) => { if (doc.friend) emit(doc._id, { _id: doc.friend }); };
+  const design = await db.insert({ views: { by_kind: { map: byKind, reduce: '_sum' }, friends: { map: friends } } }, '_design/nano');
+  equal('insert a design document with functions', design.ok, true);
+  const rows = await db.view('nano', 'by_kind', { reduce: false, startkey: [1], endkey: [1, {}] });
+  equal('view', rows.rows.map((row) => row.value), [1, 4, 7, 10, 13, 16, 19, 22, 25, 28]);
+  equal('view counts', [rows.total_rows, rows.offset], [30, 10]);
+  equal('view reduced', (await db.view('nano', 'by_kind')).rows, [{ key: null, value: 435 }]);
+  const groups = await db.view('nano', 'by_kind', { group_level: 1 });
+  equal('view grouped', groups.rows, [{ key: [0], value: 135 }, { key: [1], value: 145 }, { key: [2], value: 155 }]);
+  const keys = await db.view('nano', 'by_kind', { reduce: false, keys: [[2, 5], [0, 0], [9, 9]] });
+  equal('view keys', ids(keys), ['view-05', 'view-00']);
+  const backwards = await db.view('nano', 'by_kind', { reduce: false, descending: true, limit: 2, skip: 1 });
+  equal('view backwards', ids(backwards), ['view-26', 'view-23']);
+  const linked = await db.view('nano', 'friends', { key: 'view-07', include_docs: true });
+  equal('view with a linked document', linked.rows.map((row) => [row.id, row.doc._id]), [['view-07', 'view-00']]);
+  const both = await db.server.request({ db: DB, path: '_design/nano/_view/by_kind/queries', method: 'post', body: { queries: [{ group_level: 1, limit: 1 }, { reduce: false, limit: 1 }] } });
+  equal('view queries', both.results.map((result) => result.rows[0].key), [[0], [0, 0]]);
+  await fails('a view that does not exist', db.view('nano', 'none'), 404, 'not_found');
+  await fails('a design document that does not exist', db.view('none', 'none'), 404, 'not_found');
+  await fails('a range the wrong way round', db.view('nano', 'by_kind', { reduce: false, startkey: [2], endkey: [1] }), 400, 'query_parse_error');
+  const info = await db.server.request({ db: DB, path: '_design/nano/_info' });
+  equal('view info', [info.name, info.view_index.language], ['nano', 'javascript']);
+  equal('view cleanup', (await db.server.request({ db: DB, path: '_view_cleanup', method: 'post', body: {} })).ok, true);
+  equal('compact a view', (await db.server.request({ db: DB, path: '_compact/nano', method: 'post', body: {} })).ok, true);
 }
 
 async function security(nano, db) {

@@ -14,6 +14,7 @@ run(async () => {
   await lists(db);
   await revisions(db);
   await live(db);
+  await views(db);
   await replicates(db);
   equal('compact', (await db.compact({ interval: 50 })).ok, true);
   equal('destroy', (await db.destroy()).ok, true);
@@ -91,6 +92,29 @@ async function live(db) {
     })().catch(reject);
   });
   equal('changes live', seen, [1, 2, 3]);
+}
+
+async function views(db) {
+  const docs = Array.from({ length: 30 }, (_, n) => ({ _id: `view-${String(n).padStart(2, '0')}`, kind: 'abc'[n % 3], amount: n / 2 }));
+  await db.bulkDocs(docs);
+  const byKind = 'function (doc) { if (doc.kind) emit([doc.kind, doc.amount], doc.amount); }';
+  await db.put({ _id: '_design/pouch', views: { by_kind: { map: byKind, reduce: '_stats' }, same_name: { map: byKind }, pouch: { map: byKind, reduce: '_count' } } });
+  const rows = await db.query('pouch/by_kind', { reduce: false, startkey: ['b'], endkey: ['b', {}], include_docs: true });
+  equal('query', rows.rows.map((row) => row.doc.amount), [0.5, 2, 3.5, 5, 6.5, 8, 9.5, 11, 12.5, 14]);
+  equal('query counts', [rows.total_rows, rows.offset], [30, 10]);
+  equal('query reduced', (await db.query('pouch/by_kind')).rows[0].value, { sum: 217.5, count: 30, min: 0, max: 14.5, sumsqr: 2138.75 });
+  equal('query grouped', (await db.query('pouch', { group_level: 1 })).rows, [['a'], ['b'], ['c']].map((key) => ({ key, value: 10 })));
+  equal('query by key', ids(await db.query('pouch/same_name', { key: ['c', 1] })), ['view-02']);
+  equal('query by keys', ids(await db.query('pouch/same_name', { keys: [['c', 1], ['a', 0], ['x', 0]] })), ['view-02', 'view-00']);
+  const grouped = await db.query('pouch', { keys: [['c', 1], ['a', 0]], group: true });
+  equal('query by keys, grouped', grouped.rows, [{ key: ['c', 1], value: 1 }, { key: ['a', 0], value: 1 }]);
+  equal('query backwards', ids(await db.query('pouch/same_name', { descending: true, limit: 2, skip: 1 })), ['view-26', 'view-23']);
+  equal('query without its end', ids(await db.query('pouch/same_name', { startkey: ['a', 0], endkey: ['a', 3], inclusive_end: false })), ['view-00', 'view-03']);
+  await db.remove(await db.get('view-00'));
+  equal('query after a removal', (await db.query('pouch')).rows, [{ key: null, value: 29 }]);
+  equal('query as it was', (await db.query('pouch/same_name', { stale: 'ok', limit: 1 })).rows.length, 1);
+  await fails('a view that does not exist', db.query('pouch/none'), 404, 'not_found');
+  equal('viewCleanup', (await db.viewCleanup()).ok, true);
 }
 
 async function replicates(db) {

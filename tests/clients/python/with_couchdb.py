@@ -1,6 +1,7 @@
 """Python's `couchdb` (the package CouchDB), the oldest client that is still in use."""
 
 import couchdb
+from couchdb.design import ViewDefinition
 
 from checks import NAME, PASSWORD, URL, URL_WITH_ADMIN, check, equal, raises
 
@@ -65,10 +66,27 @@ check("delete", "copied" not in db)
 raises("delete with an old rev", couchdb.ResourceConflict, lambda: db.delete({"_id": doc_id, "_rev": rev}))
 purged = db.purge([db["bulk-new"]])
 check("purge", "bulk-new" in purged["purged"] and "bulk-new" not in db, purged)
+db.update([{"_id": f"view-{n:02d}", "kind": n % 3, "amount": n} for n in range(30)])
+by_kind = "function (doc) { if (doc.kind !== undefined) emit([doc.kind, doc.amount], doc.amount); }"
+views = ViewDefinition.sync_many(db, [ViewDefinition("python", "by_kind", by_kind, "_sum"), ViewDefinition("python", "kinds", by_kind)])
+check("sync a design document", all(row[0] for row in views), views)
+rows = db.view("python/by_kind", reduce=False, startkey=[1], endkey=[1, {}])
+equal("view", [row.value for row in rows], list(range(1, 30, 3)))
+equal("view counts", (rows.total_rows, rows.offset), (30, 10))
+equal("view reduced", [row.value for row in db.view("python/by_kind")], [435])
+equal("view grouped", [(row.key, row.value) for row in db.view("python/by_kind", group_level=1)], [([0], 135), ([1], 145), ([2], 155)])
+equal("view keys", [row.id for row in db.view("python/kinds", keys=[[2, 5], [0, 0], [9, 9]])], ["view-05", "view-00"])
+equal("view with documents", [row.doc["amount"] for row in db.view("python/kinds", key=[1, 4], include_docs=True)], [4])
+equal("view slices", [row.id for row in db.view("python/kinds", descending=True)[[1, {}]:[1, 25]]], ["view-28", "view-25"])
+equal("view paging", len(list(db.iterview("python/kinds", 7))), 30)
+raises("a view that does not exist", couchdb.ResourceNotFound, lambda: list(db.view("python/none")))
+check("view cleanup", db.cleanup())
+check("compact a view", db.compact("python"))
 token = server.login(NAME, PASSWORD)
 check("cookie session", token and server.verify_token(token), token)
 check("logout", server.logout(token) is not None)
-check("active tasks", all(task["type"] == "database_compaction" for task in server.tasks()), "a list of what runs")
+running = {task["type"] for task in server.tasks()}
+check("active tasks", running <= {"database_compaction", "indexer", "view_compaction"}, running)
 server.delete(DB)
 check("delete the database", DB not in server)
 print("done")

@@ -11,7 +11,7 @@ use super::{Outcome, Workload};
 use crate::documents::Shape;
 use crate::error::BenchError;
 use crate::side::{Part, Side, Watch};
-use crate::slice::{Check, ClosedLoop, Slice, connect};
+use crate::slice::{Check, ClosedLoop, Requests, Slice, connect};
 use crate::target::Target;
 
 /// GETs of one document from many connections, and beside them one connection that asks for the configuration, which
@@ -53,7 +53,7 @@ impl Workload for Saturated {
         length: Duration,
     ) -> Result<Vec<Part>, BenchError> {
         let target = &*side.target;
-        let probe = |request: &Vec<u8>| probe(target.clone(), request.clone(), length);
+        let probe = |request: &Vec<u8>| probe(target.clone(), vec![request.clone()], length);
         let config_idle = side
             .part("config_idle", "req", probe(&state.config))
             .await?;
@@ -107,7 +107,7 @@ async fn dbs_info_request(side: &Side, names: &[String]) -> Result<Vec<u8>, Benc
 }
 
 /// The process's cost is in the line of the load.
-fn alone(name: &'static str, slice: Slice) -> Part {
+pub(super) fn alone(name: &'static str, slice: Slice) -> Part {
     Part {
         name,
         unit: "req",
@@ -117,8 +117,13 @@ fn alone(name: &'static str, slice: Slice) -> Part {
     }
 }
 
-/// Measures one connection from a thread of its own, so that the latency holds no waiting in the busy load client.
-async fn probe(target: Target, request: Vec<u8>, length: Duration) -> Result<Slice, BenchError> {
+/// Measures one connection from a thread of its own, so that the latency holds no waiting in the busy load client. It
+/// sends the requests in turns.
+pub(super) async fn probe(
+    target: Target,
+    requests: Vec<Vec<u8>>,
+    length: Duration,
+) -> Result<Slice, BenchError> {
     let (sender, receiver) = oneshot::channel();
     std::thread::Builder::new()
         .name("bench-probe".to_owned())
@@ -129,7 +134,7 @@ async fn probe(target: Target, request: Vec<u8>, length: Duration) -> Result<Sli
                 .map_err(BenchError::from)
                 .and_then(|runtime| {
                     let probing = ClosedLoop::timed(&Rc::new(target), length, Check::Status)
-                        .run(1, repeat(request, 1));
+                        .run(1, in_turns(requests));
                     LocalSet::new().block_on(&runtime, probing)
                 });
             // The run may have been interrupted.
@@ -140,4 +145,17 @@ async fn probe(target: Target, request: Vec<u8>, length: Duration) -> Result<Sli
             "the probe's thread has failed".to_owned(),
         ))
     })
+}
+
+fn in_turns(requests: Vec<Vec<u8>>) -> impl FnMut(usize) -> Requests {
+    let requests = Rc::new(requests);
+    move |_| {
+        let requests = Rc::clone(&requests);
+        let mut at = 0;
+        Box::new(move |out: &mut Vec<u8>| {
+            out.extend_from_slice(requests.get(at % requests.len().max(1))?);
+            at += 1;
+            Some(1)
+        })
+    }
 }

@@ -3,6 +3,8 @@
 // Each test program uses its own part of this module.
 #![allow(dead_code)]
 
+mod views;
+
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -22,6 +24,10 @@ type Documents = BTreeMap<String, Value>;
 #[derive(Default)]
 pub struct Contents {
     pub databases: BTreeMap<String, Documents>,
+    /// Design documents by database and name.
+    pub designs: BTreeMap<(String, String), Value>,
+    /// How often a view was queried.
+    pub view_queries: u64,
     /// Documents that came with `new_edits=false`.
     pub replicated: Vec<String>,
     /// Every n-th PUT of a document is refused.
@@ -102,6 +108,7 @@ fn reply(method: &Method, path: &str, query: &str, body: &[u8], contents: &mut C
             ok(json!({"couchdb": "Welcome", "version": "3.5", "vendor": {"name": "Fake"}}))
         }
         ("GET", ["_all_dbs"]) => ok(json!(contents.databases.keys().collect::<Vec<_>>())),
+        ("GET", ["_active_tasks"]) => ok(json!([])),
         ("GET", ["_node", ..]) | ("GET", ["_dbs_info"]) => ok(json!({})),
         ("GET", ["_settee", "constant"]) => (200, vec![b'x'; 300]),
         ("GET", ["files", "lines.jsonl"]) => (200, b"{\"_id\":\"a\"}\n{\"_id\":\"b\"}\n".to_vec()),
@@ -128,6 +135,7 @@ fn database_reply(method: &Method, name: &str, contents: &mut Contents) -> Reply
         })),
         ("DELETE", Some(_)) => {
             contents.databases.remove(name);
+            contents.designs.retain(|(database, _), _| database != name);
             ok(json!({"ok": true}))
         }
         _ => error(404, "not_found", "Database does not exist."),
@@ -142,7 +150,11 @@ fn inside(
     body: &[u8],
     contents: &mut Contents,
 ) -> Reply {
+    if let Some(reply) = views::reply(method, database, rest, query, body, contents) {
+        return reply;
+    }
     match (method.as_str(), rest) {
+        ("POST", ["_all_docs"]) => by_keys(&contents.databases[database], body),
         ("POST", ["_bulk_docs"]) => bulk(database, body, contents),
         ("POST", ["_ensure_full_commit"] | ["_compact"]) => (201, b"{\"ok\":true}".to_vec()),
         ("GET", ["_all_docs"]) => all_docs(&contents.databases[database], query),
@@ -204,6 +216,16 @@ fn all_docs(documents: &Documents, query: &str) -> Reply {
         })
         .collect();
     ok(json!({"total_rows": documents.len(), "offset": 0, "rows": rows}))
+}
+
+fn by_keys(documents: &Documents, body: &[u8]) -> Reply {
+    let request: Value = serde_json::from_slice(body).unwrap();
+    let keys = request["keys"].as_array().unwrap().iter();
+    let known = keys.filter(|key| documents.contains_key(key.as_str().unwrap()));
+    let rows: Vec<Value> = known
+        .map(|key| json!({"id": key, "key": key, "value": {"rev": "1-a"}}))
+        .collect();
+    ok(json!({"total_rows": documents.len(), "offset": null, "rows": rows}))
 }
 
 /// Ids that begin with `conflict` are refused each, and one named `poison` refuses the whole request.

@@ -1,0 +1,22 @@
+//! Views: first builds in every language, catching up, reads, and what a build costs those who read beside it.
+
+mod build;
+mod declarations;
+mod extraction;
+mod languages;
+mod rows;
+mod several;
+mod small;
+mod steady;
+mod tasks;
+mod view_reads;
+
+pub(crate) use declarations::Declarations;
+pub(crate) use rows::Rows;
+pub(crate) use several::Several;
+pub(crate) use small::FirstBuilds;
+pub(crate) use steady::WhileBuilding;
+pub(crate) use view_reads::ViewReads;
+
+/// Rounds of first builds, each of a new design document.
+const BUILD_ROUNDS: u32 = 3;

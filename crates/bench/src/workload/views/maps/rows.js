@@ -1,0 +1,4 @@
+function (doc) {
+  // build ROUND
+  emit([doc.n % 10, doc.n], 1);
+}

@@ -1,0 +1,4 @@
+def fun(doc):
+    # build ROUND
+    if doc.get("type") == "order":
+        yield doc["customer"], doc["amount"]

@@ -1,0 +1,4 @@
+function (doc) {
+  // build ROUND
+  emit([doc.type, doc.year], 1);
+}

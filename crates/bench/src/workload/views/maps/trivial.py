@@ -1,0 +1,3 @@
+def fun(doc):
+    # build ROUND
+    yield [doc["type"], doc["year"]], 1

@@ -1,0 +1,157 @@
+//! Latency of readers while an index builds beside them.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use super::build::{View, put_design, remove_design, wait_for};
+use crate::documents::Shape;
+use crate::error::BenchError;
+use crate::side::{Part, Populated, Side, Watch};
+use crate::slice::Slice;
+use crate::workload::saturated::{alone, probe};
+use crate::workload::{Outcome, Workload};
+
+/// Different documents that the reader asks for.
+const DOCUMENTS_READ: usize = 1_000;
+const VIEW: View = View {
+    name: "v",
+    map: include_str!("maps/small.js"),
+    reduce: Some("_sum"),
+};
+
+/// GETs of documents, and queries of a view of another database that is up to date, first with nothing beside them,
+/// then while one index after the other is built.
+pub(crate) struct WhileBuilding {
+    pub(crate) documents: u64,
+}
+
+pub(crate) struct State {
+    populated: Populated,
+    documents: Vec<Vec<u8>>,
+    finished_view: Vec<Vec<u8>>,
+    /// Documents and view, idle and beside a build, over all rounds.
+    latencies: [Slice; 4],
+}
+
+impl WhileBuilding {
+    /// Builds one index after the other for ever; counts the documents of those that were finished.
+    async fn build_for_ever(
+        &self,
+        side: &Side,
+        database: &str,
+        done: &Cell<u64>,
+    ) -> Result<(), BenchError> {
+        loop {
+            let design = put_design(side, database, "javascript", &[VIEW], true).await?;
+            let path = format!("/{database}/_design/{design}");
+            wait_for(side, &format!("{path}/_view/v")).await?;
+            remove_design(side, database, &design).await?;
+            done.set(done.get() + self.documents);
+        }
+    }
+
+    /// An unfinished build goes on when nobody waits for it any more.
+    async fn remove_all(&self, side: &Side, database: &str) -> Result<(), BenchError> {
+        let path = format!("/{database}/_design_docs");
+        let listed = side.json("GET", &path).await?;
+        for row in listed["rows"].as_array().into_iter().flatten() {
+            let id = row["id"].as_str().unwrap_or_default();
+            remove_design(side, database, id.trim_start_matches("_design/")).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Workload for WhileBuilding {
+    type State = State;
+
+    async fn prepare(&self, side: &Side) -> Result<State, BenchError> {
+        let populated = side.populated(Shape::Bytes300, self.documents).await?;
+        let document = || {
+            let mut path = format!("/{}/", populated.database).into_bytes();
+            let number = fastrand::u64(..populated.documents);
+            populated.ids.push_nth(&mut path, number);
+            let path = String::from_utf8_lossy(&path).into_owned();
+            side.target.request("GET", &path, None)
+        };
+        let documents = std::iter::repeat_with(document).take(DOCUMENTS_READ);
+        let documents = documents.collect();
+        let finished = side.create("finished").await?;
+        let mut body = Vec::new();
+        Shape::Bytes300.push_body(&mut body, 1);
+        side.require("PUT", &format!("/{finished}/a"), Some(&body))
+            .await?;
+        let design = put_design(side, &finished, "javascript", &[VIEW], true).await?;
+        let view = format!("/{finished}/_design/{design}/_view/v");
+        wait_for(side, &view).await?;
+        Ok(State {
+            populated,
+            documents,
+            finished_view: vec![side.target.request("GET", &view, None)],
+            latencies: std::array::from_fn(|_| Slice::new()),
+        })
+    }
+
+    async fn round(
+        &self,
+        side: &Side,
+        state: &mut State,
+        length: Duration,
+    ) -> Result<Vec<Part>, BenchError> {
+        let database = state.populated.database.clone();
+        let read =
+            |requests: &Vec<Vec<u8>>| probe((*side.target).clone(), requests.clone(), length);
+        let get_idle = read(&state.documents).await?;
+        let view_idle = read(&state.finished_view).await?;
+        let watch = Watch::start(side.pid);
+        let (done, start) = (Cell::new(0), Instant::now());
+        let reading = async {
+            let get = read(&state.documents).await?;
+            Ok::<_, BenchError>((get, read(&state.finished_view).await?))
+        };
+        let (get_beside, view_beside) = tokio::select! {
+            read = reading => read?,
+            failed = self.build_for_ever(side, &database, &done) => {
+                return Err(failed.err().unwrap_or(BenchError::Interrupted));
+            }
+        };
+        let mut built = Slice::new();
+        built.record(done.get(), start.elapsed());
+        built.seconds = start.elapsed().as_secs_f64();
+        let builds = watch.part("builds_beside_reads", "docs", built);
+        self.remove_all(side, &database).await?;
+        let slices = [get_idle, view_idle, get_beside, view_beside];
+        for (whole, slice) in state.latencies.iter_mut().zip(&slices) {
+            whole.merge(slice.clone());
+        }
+        let names = [
+            "get_idle",
+            "view_idle",
+            "get_beside_build",
+            "view_beside_build",
+        ];
+        let mut parts: Vec<Part> = names
+            .into_iter()
+            .zip(slices)
+            .map(|(name, slice)| alone(name, slice))
+            .collect();
+        parts.push(builds);
+        Ok(parts)
+    }
+
+    async fn finish(&self, _side: &Side, state: State) -> Result<Outcome, BenchError> {
+        let p99 = |at: usize| state.latencies[at].latencies_us.value_at_quantile(0.99) as f64;
+        let figures =
+            [("documents", 0, 2), ("a finished view", 1, 3)].map(|(what, idle, beside)| {
+                let name = format!("p99 of {what} beside a build, over idle");
+                (name, "times", p99(beside) / p99(idle).max(1.0))
+            });
+        Ok(Outcome {
+            figures: figures.into(),
+            notes: vec![
+                "views_while_building: readers of one connection each; builds_beside_reads counts finished builds only"
+                    .to_owned(),
+            ],
+        })
+    }
+}

@@ -1,0 +1,234 @@
+"""A view in memory: rows in a sorted list, every query a walk over it. What a server's answers are compared with.
+
+Strings are ordered by code points, which is ICU's order only for texts of lower-case ASCII letters and digits: keys
+whose order matters hold no others.
+"""
+
+import json
+
+
+class Refused(Exception):
+    """The query is answered with this status and CouchDB's `error`."""
+
+    def __init__(self, status, error):
+        super().__init__(f"{status} {error}")
+        self.status, self.error = status, error
+
+
+def collation(value):
+    """A key to sort by: null, false, true, numbers, strings, arrays, objects."""
+    if value is None:
+        return (0,)
+    if isinstance(value, bool):
+        return (2,) if value else (1,)
+    if isinstance(value, (int, float)):
+        return (3, value)
+    if isinstance(value, str):
+        return (4, value)
+    if isinstance(value, list):
+        return (5, [collation(item) for item in value])
+    return (6, [((4, name), collation(member)) for name, member in value.items()])
+
+
+def is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+class Row:
+    def __init__(self, doc_id, key, value, doc):
+        self.id, self.key, self.value, self.doc = doc_id, key, value, doc
+        self.place = (collation(key), doc_id)
+
+    def json(self):
+        return {"id": self.id, "key": self.key, "value": self.value}
+
+
+class NaiveView:
+    """`docs` are whole documents with `_id`; `map_function(doc)` returns (key, value) pairs or raises; `reduce` is a
+    function of a list of rows, or None."""
+
+    def __init__(self, docs, map_function, reduce=None):
+        self.docs = {doc["_id"]: doc for doc in docs}
+        self.reduce = reduce
+        self.rows = []
+        for doc in docs:
+            try:
+                emitted = list(map_function(doc))
+            except Exception:  # a function that throws emits nothing for the document
+                continue
+            self.rows += [Row(doc["_id"], key, value, doc) for key, value in emitted]
+        self.rows.sort(key=lambda row: row.place)
+
+    def query(self, options):
+        """The answer's body without what depends on sequences. Raises Refused."""
+        options = dict(options)
+        reducing = self.reduce is not None and options.get("reduce", True)
+        self._check(options, reducing)
+        rows = self.rows[::-1] if options.get("descending") else self.rows
+        before = None
+        if "keys" in options:
+            chosen = [[row for row in rows if row.place[0] == collation(key)] for key in options["keys"]]
+        else:
+            before, inside = self._range(rows, options)
+            chosen = [inside]
+        if reducing:
+            return {"rows": self._cut(self._reduced(chosen, options), options)}
+        shown = self._cut([row for part in chosen for row in part], options)
+        answer = {"total_rows": len(self.rows), "rows": [self._shown(row, options) for row in shown]}
+        if before is not None:
+            answer["offset"] = min(len(self.rows), before + options.get("skip", 0))
+        return answer
+
+    def _check(self, options, reducing):
+        def refuse_if(condition):
+            if condition:
+                raise Refused(400, "query_parse_error")
+
+        grouping = bool(options.get("group")) or options.get("group_level", 0) > 0
+        refuse_if(options.get("reduce") and self.reduce is None)
+        refuse_if(grouping and not reducing)
+        refuse_if(reducing and options.get("include_docs"))
+        refuse_if(reducing and not grouping and len(options.get("keys", [])) > 1)
+        if "startkey" in options and "endkey" in options:
+            start, end = collation(options["startkey"]), collation(options["endkey"])
+            refuse_if(start < end if options.get("descending") else start > end)
+
+    def _range(self, rows, options):
+        """How many rows lie before the range in the order of the walk, and the rows inside."""
+        backwards = bool(options.get("descending"))
+        if "key" in options:
+            options = {**options, "startkey": options["key"], "endkey": options["key"], "inclusive_end": True}
+
+        def is_before_start(row):
+            if "startkey" not in options:
+                return False
+            start, key = collation(options["startkey"]), row.place[0]
+            if key != start:
+                return key > start if backwards else key < start
+            if "startkey_docid" not in options:
+                return False
+            return row.id > options["startkey_docid"] if backwards else row.id < options["startkey_docid"]
+
+        def is_behind_end(row):
+            if "endkey" not in options:
+                return False
+            end, key = collation(options["endkey"]), row.place[0]
+            if key != end:
+                return key < end if backwards else key > end
+            if options.get("inclusive_end") is False:
+                # Without the end, its document id is the first that is left out.
+                if "endkey_docid" not in options:
+                    return True
+                return row.id <= options["endkey_docid"] if backwards else row.id >= options["endkey_docid"]
+            if "endkey_docid" not in options:
+                return False
+            return row.id < options["endkey_docid"] if backwards else row.id > options["endkey_docid"]
+
+        before = sum(is_before_start(row) for row in rows)
+        return before, [row for row in rows if not is_before_start(row) and not is_behind_end(row)]
+
+    def _reduced(self, chosen, options):
+        level = options.get("group_level")
+        if level is None:
+            level = -1 if options.get("group") else 0
+        groups = []
+        for rows in chosen:
+            last = None
+            for row in rows:
+                key = group_key(row.key, level)
+                if last is None or collation(last[0]) != collation(key):
+                    last = (key, [])
+                    groups.append(last)
+                last[1].append(row)
+        # A reduce sees rows in key order, whatever the direction of the walk.
+        return [{"key": key, "value": self.reduce(sorted(rows, key=lambda row: row.place))} for key, rows in groups]
+
+    def _shown(self, row, options):
+        shown = row.json()
+        if options.get("include_docs"):
+            linked = row.value.get("_id") if isinstance(row.value, dict) else None
+            doc = self.docs.get(linked) if isinstance(linked, str) else row.doc
+            shown["doc"] = without_conflicts(doc, options)
+        return shown
+
+    @staticmethod
+    def _cut(rows, options):
+        skip = options.get("skip", 0)
+        return rows[skip:] if options.get("limit") is None else rows[skip:skip + options["limit"]]
+
+
+def group_key(key, level):
+    """Level -1 is the whole key, 0 everything in one group."""
+    if level == 0:
+        return None
+    return key[:level] if level > 0 and isinstance(key, list) else key
+
+
+def without_conflicts(doc, options):
+    """Maps see conflicts; answers show them when asked to."""
+    if doc is None:
+        return None
+    hidden = {"_deleted_conflicts"} | (set() if options.get("conflicts") else {"_conflicts"})
+    return {name: value for name, value in doc.items() if name not in hidden}
+
+
+# Built-in reduces, and custom ones as the test's JavaScript functions have them: each of a list of rows.
+
+
+def count(rows):
+    return len(rows)
+
+
+def total(rows):
+    return _total([row.value for row in rows])
+
+
+def _total(values):
+    if isinstance(values[0], list):
+        width = max(len(value) for value in values)
+        return [sum(value[at] for value in values if at < len(value)) for at in range(width)]
+    if isinstance(values[0], dict):
+        names = dict.fromkeys(name for value in values for name in value)
+        return {name: _total([value[name] for value in values if name in value]) for name in names}
+    return sum(values)
+
+
+def stats(rows):
+    values = [row.value for row in rows]
+    return {"sum": sum(values), "count": len(values), "min": min(values), "max": max(values),
+            "sumsqr": sum(value * value for value in values)}
+
+
+def first(rows):
+    return rows[0].value
+
+
+def last(rows):
+    return rows[-1].value
+
+
+def top(number):
+    return lambda rows: sorted((row.value for row in rows), key=collation, reverse=True)[:number]
+
+
+def bottom(number):
+    return lambda rows: sorted((row.value for row in rows), key=collation)[:number]
+
+
+def distinct(rows):
+    return len({json.dumps(row.key) for row in rows})
+
+
+def canonical(value):
+    """Text by which JSON values are equal: 1 and 1.0 are, 1 and true are not, the order of members does not count."""
+    return json.dumps(_plain(value), sort_keys=True, ensure_ascii=False)
+
+
+def _plain(value):
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _plain(member) for name, member in value.items()}
+    return value
