@@ -346,10 +346,12 @@ impl ViewRows {
     /// The row's document, or the one that its value names by `_id` and `_rev`.
     fn write_doc(&self, id: &str, value: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
         let link = Link::of(value);
+        // As in CouchDB, `conflicts` is about a row's own document.
+        let conflicts = self.query.conflicts && link.id.is_none();
         let id = link.id.as_deref().unwrap_or(id);
         let options = ReadOptions {
             rev: link.rev.as_deref().and_then(|r| Rev::parse(r).ok()),
-            conflicts: self.query.conflicts,
+            conflicts,
             ..ReadOptions::default()
         };
         let found = match DocId::new(id) {
