@@ -56,6 +56,8 @@ class NaiveView:
                 emitted = list(map_function(doc))
             except Exception:  # a function that throws emits nothing for the document
                 continue
+            # CouchDB keeps what one document emits twice for a key in the order of the values.
+            emitted.sort(key=lambda row: collation(row[1]))
             self.rows += [Row(doc["_id"], key, value, doc) for key, value in emitted]
         self.rows.sort(key=lambda row: row.place)
 
@@ -64,7 +66,7 @@ class NaiveView:
         options = dict(options)
         reducing = self.reduce is not None and options.get("reduce", True)
         self._check(options, reducing)
-        rows = self.rows[::-1] if options.get("descending") else self.rows
+        rows = sorted(self.rows, key=lambda row: row.place, reverse=True) if options.get("descending") else self.rows
         before = None
         if "keys" in options:
             chosen = [[row for row in rows if row.place[0] == collation(key)] for key in options["keys"]]
@@ -146,9 +148,10 @@ class NaiveView:
     def _shown(self, row, options):
         shown = row.json()
         if options.get("include_docs"):
-            linked = row.value.get("_id") if isinstance(row.value, dict) else None
-            doc = self.docs.get(linked) if isinstance(linked, str) else row.doc
-            shown["doc"] = without_conflicts(doc, options)
+            value = row.value if isinstance(row.value, dict) else {}
+            doc = self.docs.get(value["_id"]) if "_id" in value else row.doc
+            # A document that is linked by its revision is read as that revision, which has no conflicts.
+            shown["doc"] = without_conflicts(doc, {} if "_rev" in value else options)
         return shown
 
     @staticmethod
