@@ -3,7 +3,8 @@
 # quietly, when nothing is missing.
 #
 #   scripts/setup.sh          what `make serve` needs: a C++ toolchain, libclang, Rust
-#   scripts/setup.sh test     and what `make test` needs besides: Node, npm, Python with venv, curl
+#   scripts/setup.sh test     and what `make test` needs besides: Node, npm, Python with venv, curl, and the query servers
+#                             of other languages: Erlang, and Python's couchpy
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/env.sh
@@ -55,6 +56,7 @@ missing_packages() {
   has_command python3 && has_venv || echo python3-venv
   has_command node || echo nodejs
   has_command npm || echo npm
+  has_command erl || echo erlang-base
   has_command mount || echo mount
 }
 
@@ -89,12 +91,26 @@ ensure_rust_component() {
   rustup component add "$2" </dev/null >&2
 }
 
+# Python's query server, of the version that the clients' tests use too.
+ensure_couchpy() {
+  local wanted place="$SETTEE_CACHE/couchpy"
+  wanted=$(grep -i '^CouchDB==' tests/clients/python/requirements.txt)
+  [ "$(cat "$place/installed" 2>/dev/null)" = "$wanted" ] && return
+  say "installing $wanted into $place"
+  rm -rf "$place"
+  mkdir -p "$SETTEE_CACHE"
+  python3 -m venv "$place" </dev/null >&2
+  "$place/bin/python" -m pip install --quiet --disable-pip-version-check "$wanted" </dev/null >&2
+  echo "$wanted" >"$place/installed"
+}
+
 mapfile -t packages < <(missing_packages)
 [ "${#packages[@]}" -eq 0 ] || apt_install "${packages[@]}"
 ensure_rust
 if [ "$purpose" = test ]; then
   ensure_rust_component fmt rustfmt
   ensure_rust_component clippy clippy
+  ensure_couchpy
 fi
 mkdir -p "$CARGO_TARGET_DIR"
 bash scripts/rocksdb.sh

@@ -1,6 +1,9 @@
 """Shows, lists, updates, rewrites, filters and validations over HTTP, beyond what the vectors have. The expected answers are
 those of CouchDB's documentation and of its own tests."""
 
+import json
+import shutil
+
 DDOC = {
     "_id": "_design/d",
     "word": "plankton",
@@ -13,7 +16,11 @@ DDOC = {
         "by_n": {"map": "function(doc) { if ('n' in doc) emit(doc.n, doc._id); }"},
         "sums": {"map": "function(doc) { if ('n' in doc) emit(doc.n % 2, doc.n); }", "reduce": "_sum"},
     },
-    "filters": {"even": "function(doc, req) { return doc.n % 2 == 0 && req.query.only != 'none'; }"},
+    "filters": {
+        "even": "function(doc, req) { return doc.n % 2 == 0 && req.query.only != 'none'; }",
+        "tens": "function(doc, req) { return !doc._deleted && doc.m % 10 == 0; }",
+        "fail": "function(doc, req) { return noSuchVariable; }",
+    },
     "shows": {
         "greet": "function(doc, req) { return require('lib/greet').hello(doc ? doc._id : req.id) + this.word; }",
         "request": "function(doc, req) { return {json: req}; }",
@@ -86,6 +93,44 @@ def run(ctx):
         for part in (shows, lists, updates, rewrites, filters, validations, anonymous):
             part(ctx.report, api, server)
         ctx.report.check("no panic", "panicked" not in server.log(), server.log()[-1500:])
+    with ctx.server("processes", options=["--set", "functions/isolation=process", "--set", "functions/time_limit_ms=1000"]) as server:
+        processes(ctx.report, server.api())
+    with ctx.server("languages", options=["--set", "query_servers/nodejs=builtin", "--set", "query_servers/Python=/bin/false",
+                                          "--set", "native_query_servers/enable_erlang_query_server=true"]) as server:
+        languages(ctx.report, server.api())
+
+
+def processes(report, api):
+    """The same by worker processes, which end when they overrun a limit."""
+    api.expect((201, 202), "PUT", "/db")
+    api.expect((201, 202), "POST", "/db/_bulk_docs", {"docs": [DDOC, *({"_id": f"doc{n}", "n": n} for n in range(5))]})
+    at = "/db/_design/d/"
+    answer(report, "a show in a worker process", api.get(at + "_show/greet/doc1"), 200, "Hello doc1plankton")
+    refusal(report, "a validation in a worker process", api.put("/db/x", {"refuse": True}), 403, "forbidden", "refused x")
+    slow = api.get(at + "_show/loop")
+    report.check("a worker process that does not end is ended", slow.status == 500 and "time_limit_ms" in slow.raw.decode(), slow)
+    answer(report, "a list in a worker process", api.get(at + '_list/basic/_all_docs?startkey="doc3"&endkey="doc9"'), 200, "headdoc3doc4tail")
+    report.equal("a filter in a worker process", len(api.get("/db/_changes?filter=d/even").json["results"]), 3)
+
+
+def languages(report, api):
+    api.expect((201, 202), "PUT", "/db")
+    api.expect((201, 202), "POST", "/db/_bulk_docs", {"docs": [{"_id": "doc1", "n": 1}, {"_id": "doc2", "n": 2}]})
+    if shutil.which("node"):
+        node = {"language": "nodejs", "shows": {"s": "(doc, req) => `node ${doc?._id}`"}, "filters": DDOC["filters"],
+                "validate_doc_update": "function(doc) { if (doc.refuse) throw {forbidden: 'by node'}; }"}
+        api.expect((201, 202), "PUT", "/db/_design/node", node)
+        answer(report, "a show in Node", api.get("/db/_design/node/_show/s/doc1"), 200, "node doc1")
+        report.equal("a filter in Node", [row["id"] for row in api.get("/db/_changes?filter=node/even").json["results"]], ["doc2"])
+        refusal(report, "a validation in Node", api.put("/db/x", {"refuse": True}), 403, "forbidden", "by node")
+    if shutil.which("erl"):
+        erlang = {"language": "erlang", "filters": {"f": "fun({Doc}, {_Req}) -> proplists:get_value(<<\"n\">>, Doc) =:= 1 end."}}
+        api.expect((201, 202), "PUT", "/db/_design/erl", erlang)
+        report.equal("a filter in Erlang", [row["id"] for row in api.get("/db/_changes?filter=erl/f").json["results"]], ["doc1"])
+    api.expect((201, 202), "PUT", "/db/_design/cobol", {"language": "cobol", "views": {"v": {"map": "MOVE"}}, "shows": {"s": "x"}})
+    refusal(report, "a language that nobody runs", api.get("/db/_design/cobol/_show/s"), 500, "unknown_query_language", "cobol")
+    api.expect((201, 202), "PUT", "/db/_design/python", {"language": "python", "shows": {"s": "x"}})
+    refusal(report, "a query server that ends at once", api.get("/db/_design/python/_show/s"), 500, "os_process_error")
 
 
 def answer(report, name, response, status, body=None, **headers):
@@ -240,8 +285,29 @@ def filters(report, api, _):
     report.equal("a filter", ids("filter=d/even"), ["doc0", "doc2", "doc4"])
     report.equal("a filter that sees the query", ids("filter=d/even&only=none"), [])
     report.equal("a view as a filter", ids("filter=_view&view=d/by_n"), [f"doc{n}" for n in range(5)])
+    lines = api.get("/db/_changes?feed=continuous&filter=d/even&timeout=200").raw.splitlines()
+    report.equal("a filter of a continuous feed", sorted(json.loads(line).get("id", "") for line in lines if line), ["", "doc0", "doc2", "doc4"])
+    longpoll = api.post("/db/_changes?feed=longpoll&filter=d/even&limit=2", {})
+    report.equal("a filter of a longpoll", len(longpoll.json["results"]), 2)
+    events = api.get("/db/_changes?feed=eventsource&filter=_view&view=d/by_n&timeout=200").raw
+    report.equal("a filter of an event source", events.count(b"data: {"), 5)
+    report.equal("a filter with a limit, and on from there", *halves(api))
+    report.equal("a filter downwards", ids("filter=d/even&descending=true"), ["doc0", "doc2", "doc4"])
+    refusal(report, "a filter that fails", api.get("/db/_changes?filter=d/fail"), 500, "ReferenceError")
+    many = api.post("/db/_bulk_docs", {"docs": [{"_id": f"many{n:04}", "m": n} for n in range(1000)]})
+    report.equal("a filter of more changes than one call sees", (many.status, len(ids("filter=d/tens"))), (201, 100))
+    api.post("/db/_bulk_docs", {"docs": [{"_id": row["id"], "_rev": row["rev"], "_deleted": True} for row in many.json]})
     refusal(report, "a filter that is not there", api.get("/db/_changes?filter=d/none"), 404, "not_found", "missing json key: none")
     refusal(report, "a filter of a missing design document", api.get("/db/_changes?filter=none/f"), 404, "not_found", "missing")
+
+
+def halves(api):
+    """What a feed of two and one that goes on after it show, and what one feed shows."""
+    at = "/db/_changes?filter=d/even"
+    first = api.get(at + "&limit=2").json
+    rest = api.get(at + "&since=" + first["last_seq"]).json
+    found = [row["id"] for part in (first, rest) for row in part["results"]]
+    return found, [row["id"] for row in api.get(at).json["results"]]
 
 
 def validations(report, api, server):

@@ -142,6 +142,26 @@ pub const SECTIONS: &[(&str, &str)] = &[
     ("ssl", "HTTPS."),
     ("mango", "Queries with _find."),
     ("purge", "Purging documents."),
+    (
+        "functions",
+        "JavaScript functions of design documents. An index keeps what it used when it was opened.",
+    ),
+    (
+        "query_servers",
+        "Programs that run the functions of other languages, by CouchDB's line protocol: language = command line. \
+         The word builtin stands for a server that comes with Settee (nodejs, erlang). They run with all rights of \
+         the server's user.",
+    ),
+    ("ken", "Building indexes in the background after writes."),
+    ("native_query_servers", "CouchDB's way to allow Erlang."),
+    (
+        "query_server_config",
+        "The programs of [query_servers], and reductions.",
+    ),
+    (
+        "csp",
+        "The Content-Security-Policy of what shows, lists and updates answer.",
+    ),
     ("limits", "Limits that CouchDB has no name for."),
     ("rocksdb", "The storage engine."),
     ("compaction", "Reclaiming the space of old revisions."),
@@ -161,6 +181,7 @@ pub const SETTINGS: &[Setting] = &[
     set("couchdb", "max_bulk_get_count", Limit, "infinity", "Most documents in one _bulk_get request."),
     set("couchdb", "default_security", OneOf(&["admin_only", "everyone", "admin_local"]), "admin_only", "Who may use a database that has no security object of its own."),
     set("couchdb", "delayed_commits", Bool, "false", "Acknowledge writes before they are on disk."),
+    set("couchdb", "os_process_timeout", Int, "5000", "Longest time for one answer of a query server, in milliseconds."),
     set("couchdb", "users_db_suffix", Text, "_users", "Name of the users database."),
     // [cluster]
     active("cluster", "q", Int, "2", "Shards of a new database."),
@@ -179,6 +200,8 @@ pub const SETTINGS: &[Setting] = &[
     set("chttpd", "max_db_number_for_dbs_info_req", Int, "100", "Most databases in one POST /_dbs_info."),
     set("chttpd", "changes_timeout", Int, "60000", "Default, and longest, timeout and heartbeat of a waiting changes feed, in milliseconds."),
     set("chttpd", "enable_cors", Bool, "false", "Answer cross-origin requests; see [cors]."),
+    set("chttpd", "secure_rewrites", Bool, "true", "Rewrite rules may not lead out of their database."),
+    set("chttpd", "rewrite_limit", Int, "100", "Most times that one request is rewritten."),
     unset("chttpd", "WWW-Authenticate", Text, "Value of this header in 401 responses, as Basic realm=\"server\"."),
     // [chttpd_auth]
     unset("chttpd_auth", "secret", Text, "Key that signs session cookies; made up and kept at first start."),
@@ -223,6 +246,28 @@ pub const SETTINGS: &[Setting] = &[
     // [purge]
     set("purge", "max_document_id_number", Int, "100", "Most documents in one _purge request."),
     set("purge", "max_revisions_number", Int, "1000", "Most revisions in one _purge request."),
+    // [functions]
+    set("functions", "time_limit_ms", Int, "5000", "Longest time of a function for one document, or of one call, in milliseconds."),
+    set("functions", "memory_limit_bytes", Int, "67108864", "Memory of one JavaScript heap, in bytes; at most 1073741824 counts."),
+    set("functions", "stack_limit_bytes", Int, "524288", "Stack of JavaScript's calls, in bytes."),
+    set("functions", "emit_rows_limit", Int, "100000", "Most rows that one function may emit for one document."),
+    set("functions", "emit_bytes_limit", Int, "67108864", "Most JSON that the functions of a design document may emit for one document, and that any other may answer, in bytes."),
+    set("functions", "isolation", OneOf(&["thread", "process"]), "thread", "thread runs JavaScript inside the server; process in worker processes, which can be killed whatever the function does."),
+    // [ken]
+    set("ken", "enable", Bool, "true", "Keep the indexes of design documents up in the background."),
+    set("ken", "limit", Int, "20", "Most indexes that are built in the background at a time."),
+    // [native_query_servers]
+    set("native_query_servers", "enable_erlang_query_server", Bool, "false", "Run Erlang functions, when Erlang is installed."),
+    // [query_server_config]
+    set("query_server_config", "os_process_limit", Int, "100", "Most processes of one language."),
+    set("query_server_config", "os_process_soft_limit", Int, "100", "Processes of one language that are kept when nobody waits for one."),
+    set("query_server_config", "os_process_idle_limit", Int, "300", "How long an unused process is kept, in seconds."),
+    set("query_server_config", "reduce_limit", OneOf(&["true", "false", "log"]), "true", "Whether a reduction that does not shrink is an error; log only logs it."),
+    set("query_server_config", "reduce_limit_threshold", Int, "5000", "Size from which a reduction has to shrink, in bytes."),
+    set("query_server_config", "reduce_limit_ratio", Text, "2.0", "How many times smaller than its input it has to be."),
+    // [csp]
+    set("csp", "showlist_enable", Bool, "true", "Send the header."),
+    set("csp", "showlist_header_value", Text, "sandbox", "Its value."),
     // [limits]
     set("limits", "max_open_feeds", Int, "10000", "Most changes feeds open at a time."),
     set("limits", "max_keys", Limit, "1000000", "Most keys in the keys of one request."),

@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use document::{Rev, RevRef, write_json_string};
-use storage::{Body, ChangeIter, Row, Shard, View};
+use document::{Rev, RevRef, Revision, write_json_string};
+use storage::{Body, ChangeIter, Record, Row, Shard, View};
 
 use crate::Error;
 use crate::database::Database;
-use crate::read::write_leaves;
+use crate::read::{FUNCTION_REVS_MAX, write_leaves, write_path};
 use crate::rows::write_members;
 use crate::seq::Seqs;
 
@@ -28,6 +28,17 @@ pub trait ChangeFilter: Send + Sync {
     }
 }
 
+/// Decides on many documents at once, for filters whose call costs more than a document. May block.
+pub trait BatchFilter: Send + Sync {
+    /// One answer a document. `docs` are whole JSON texts, with `_id`, `_rev`, `_revisions`, `_deleted`.
+    fn matches(&self, docs: &[Vec<u8>]) -> Result<Vec<bool>, Error>;
+}
+
+/// So many changes are shown to a [`BatchFilter`] at once,
+const BATCH_CHANGES_MAX: usize = 100;
+/// and about so many bytes.
+const BATCH_BYTES_MAX: usize = 1 << 20;
+
 #[derive(Clone)]
 pub enum Filter {
     None,
@@ -35,6 +46,7 @@ pub enum Filter {
     /// Design documents only.
     Design,
     Custom(Arc<dyn ChangeFilter>),
+    Batch(Arc<dyn BatchFilter>),
 }
 
 #[derive(Clone, Debug)]
@@ -51,6 +63,13 @@ pub enum Style {
     MainOnly,
     /// All leaves.
     AllDocs,
+}
+
+impl Filter {
+    /// Whether reading the feed may block for longer than reads take.
+    pub fn may_block(&self) -> bool {
+        matches!(self, Filter::Batch(_))
+    }
 }
 
 #[derive(Clone)]
@@ -139,6 +158,22 @@ impl Database {
     }
 }
 
+/// Changes that a filter sees together.
+#[derive(Default)]
+struct Batch {
+    changes: Vec<BatchedChange>,
+    /// The documents of all their revisions.
+    docs: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+struct BatchedChange {
+    seq: u64,
+    /// The row.
+    value: Vec<u8>,
+    revs: Vec<Rev>,
+}
+
 /// What a row did in the feed.
 #[derive(PartialEq, Eq)]
 enum Wrote {
@@ -158,6 +193,10 @@ impl Changes {
         let enough = out.len() + soft_bytes;
         if self.lookups.is_some() {
             return self.next_lookups(framing, out, enough);
+        }
+        if let Filter::Batch(filter) = &self.query.filter {
+            let filter = filter.clone();
+            return self.next_batch(filter.as_ref(), framing, out);
         }
         // A filter may pass over many rows: come up for air now and then.
         let mut passed = 0;
@@ -181,14 +220,94 @@ impl Changes {
                 it.next();
             }
             it.status()?;
-            self.at.at[self.shard] = if self.query.descending {
-                0
-            } else {
-                self.ends[self.shard].max(from)
-            };
-            self.shard += 1;
+            self.end_shard();
         }
         Ok(false)
+    }
+
+    fn end_shard(&mut self) {
+        let at = &mut self.at.at[self.shard];
+        *at = if self.query.descending {
+            0
+        } else {
+            self.ends[self.shard].max(*at)
+        };
+        self.shard += 1;
+    }
+
+    /// Shows some changes to the filter and appends those that pass; false when there are none any more.
+    fn next_batch(
+        &mut self,
+        filter: &dyn BatchFilter,
+        framing: Framing,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, Error> {
+        while self.shard < self.views.len() && !self.limit_reached() {
+            let shard = self.db.all_shards()[self.shard].clone();
+            let batch = self.gather(&shard)?;
+            if batch.changes.is_empty() {
+                self.end_shard();
+                continue;
+            }
+            let passed = filter.matches(&batch.docs)?;
+            let mut passed = passed.into_iter();
+            for change in batch.changes {
+                if self.limit_reached() {
+                    return Ok(false);
+                }
+                let seq = change.seq;
+                self.at.at[self.shard] = if self.query.descending { seq - 1 } else { seq };
+                self.revs.clear();
+                for rev in &change.revs {
+                    if passed.next() == Some(true) {
+                        push_rev(rev.as_ref(), &mut self.revs);
+                    }
+                }
+                if !self.revs.is_empty() {
+                    let row = Row::decode(seq, &change.value)?;
+                    self.emit_row(&shard, seq, &row, framing, out)?;
+                }
+            }
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// The next changes of the shard, with the revisions that a filter looks at.
+    fn gather(&self, shard: &Arc<Shard>) -> Result<Batch, Error> {
+        let view = &self.views[self.shard];
+        let from = self.at.at[self.shard];
+        let mut it = ChangeIter::new(&view.snapshot, shard.number, from, self.query.descending);
+        let mut batch = Batch::default();
+        while let Some((seq, value)) = it.entry() {
+            if batch.changes.len() >= BATCH_CHANGES_MAX || batch.bytes >= BATCH_BYTES_MAX {
+                break;
+            }
+            let row = Row::decode(seq, value)?;
+            let record = view
+                .record(shard, row.id)?
+                .ok_or(Error::Storage(storage::Error::Corrupt("document record")))?;
+            let shown = match self.query.style {
+                Style::MainOnly => 1,
+                Style::AllDocs => usize::MAX,
+            };
+            let mut revs = vec![];
+            for leaf in record.tree.leaves().into_iter().take(shown) {
+                let rev = leaf.rev.to_rev();
+                let doc = function_doc(view, shard, row.id, &record, &rev, leaf.revision)?;
+                batch.bytes += doc.len();
+                batch.docs.push(doc);
+                revs.push(rev);
+            }
+            batch.changes.push(BatchedChange {
+                seq,
+                value: value.to_vec(),
+                revs,
+            });
+            it.next();
+        }
+        it.status()?;
+        Ok(batch)
     }
 
     fn next_lookups(
@@ -262,6 +381,19 @@ impl Changes {
         if !self.pick_revs(shard, seq, &row)? {
             return Ok(Wrote::Nothing);
         }
+        self.emit_row(shard, seq, &row, framing, out)?;
+        Ok(Wrote::Row)
+    }
+
+    /// Writes a row with the revisions in `revs`.
+    fn emit_row(
+        &mut self,
+        shard: &Arc<Shard>,
+        seq: u64,
+        row: &Row<'_>,
+        framing: Framing,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
         let mut json = std::mem::take(&mut self.json);
         json.clear();
         json.extend_from_slice(b"{\"seq\":");
@@ -286,7 +418,7 @@ impl Changes {
         }
         if self.query.include_docs {
             json.extend_from_slice(b",\"doc\":");
-            self.write_doc(shard, seq, &row, &mut json)?;
+            self.write_doc(shard, seq, row, &mut json)?;
         }
         json.push(b'}');
         match framing {
@@ -310,7 +442,7 @@ impl Changes {
         }
         self.json = json;
         self.rows += 1;
-        Ok(Wrote::Row)
+        Ok(())
     }
 
     /// The seq of the row just read.
@@ -331,7 +463,8 @@ impl Changes {
         revs.clear();
         let all = self.query.style == Style::AllDocs;
         let shown = match &self.query.filter {
-            Filter::None => true,
+            // Batches have their own way.
+            Filter::None | Filter::Batch(_) => true,
             Filter::Design => row.id.starts_with("_design/"),
             Filter::DocIds(ids) => ids.contains(row.id),
             Filter::Custom(filter) if !(all && row.has_other_leaves()) => {
@@ -448,6 +581,11 @@ impl Changes {
         self.rows
     }
 
+    /// Whether [`Changes::next_chunk`] may block for longer than reads take.
+    pub fn may_block(&self) -> bool {
+        self.query.filter.may_block()
+    }
+
     pub fn limit_reached(&self) -> bool {
         self.query.limit.is_some_and(|l| self.rows >= l)
     }
@@ -505,6 +643,27 @@ fn known(mut seqs: Seqs, ends: &[u64]) -> Seqs {
         }
     }
     seqs
+}
+
+/// A revision as functions of design documents see it.
+fn function_doc(
+    view: &View,
+    shard: &Arc<Shard>,
+    id: &str,
+    record: &Record,
+    rev: &Rev,
+    revision: Revision,
+) -> Result<Vec<u8>, Error> {
+    let mut doc = vec![];
+    let written = view.with_body(shard, revision.seq, |body| {
+        write_members(id, rev, revision.deleted, body, &mut doc);
+    })?;
+    written.ok_or(Error::Storage(storage::Error::Corrupt("document body")))?;
+    if let Some(path) = record.tree.path(rev) {
+        write_path(&path, Some(FUNCTION_REVS_MAX), &mut doc);
+    }
+    doc.push(b'}');
+    Ok(doc)
 }
 
 fn push_rev(rev: RevRef<'_>, out: &mut Vec<u8>) {

@@ -1,9 +1,11 @@
 //! One database: its shards, properties and sizes.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Weak};
 
 use document::{DocId, Rev};
+use functions::Languages;
 use parking_lot::RwLock;
 use storage::{Limits, PurgeInfo, Shard, ShardNumber, ShardPurge, Store};
 use tokio::sync::watch;
@@ -11,6 +13,7 @@ use tokio::sync::watch;
 use crate::catalogue::DatabaseRecord;
 use crate::maintenance::Maintenance;
 use crate::seq::Seqs;
+use crate::validate::Validators;
 use crate::views::{DatabaseViews, Views};
 use crate::{Error, partition};
 
@@ -60,6 +63,7 @@ pub struct Database {
     maintenance: Arc<Maintenance>,
     shared_views: Arc<Views>,
     pub(crate) views: DatabaseViews,
+    languages: Arc<dyn Languages>,
     shards: Vec<Arc<Shard>>,
     record: RwLock<DatabaseRecord>,
     /// One change of properties at a time.
@@ -72,6 +76,9 @@ pub struct Database {
     deleted: AtomicBool,
     partitioned: bool,
     epoch: u32,
+    /// Counts the commits that changed a design document.
+    designs_version: AtomicU64,
+    pub(crate) validators_found: Validators,
 }
 
 impl Database {
@@ -91,6 +98,7 @@ impl Database {
             name: name.into(),
             store,
             maintenance,
+            languages: shared_views.languages.clone(),
             shared_views,
             views: DatabaseViews::default(),
             shards,
@@ -103,6 +111,8 @@ impl Database {
             partitioned: record.partitioned,
             epoch: record.epoch,
             record: RwLock::new(record),
+            designs_version: AtomicU64::new(0),
+            validators_found: Validators::default(),
         })
     }
 
@@ -402,10 +412,23 @@ impl Database {
             .subscribe()
     }
 
-    pub(crate) fn committed(self: &Arc<Self>, seq: u64) {
+    /// Changes value whenever a design document changes, before the change is acknowledged.
+    pub fn designs_version(&self) -> u64 {
+        self.designs_version.load(Acquire)
+    }
+
+    /// Who runs the functions of design documents.
+    pub fn languages(&self) -> &Arc<dyn Languages> {
+        &self.languages
+    }
+
+    pub(crate) fn committed(self: &Arc<Self>, written: &storage::Written<'_>) {
+        if written.designs {
+            self.designs_version.fetch_add(1, AcqRel);
+        }
         if let Some(tx) = &*self.changed.read() {
             // Two shards may be at the same seq: the value only has to change.
-            tx.send_modify(|v| *v = v.wrapping_add(seq.max(1)));
+            tx.send_modify(|v| *v = v.wrapping_add(written.update_seq.max(1)));
         }
         if !self.written.swap(true, Relaxed) {
             let weak: Weak<Database> = Arc::downgrade(self);

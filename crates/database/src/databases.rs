@@ -129,10 +129,11 @@ impl Databases {
         let events = Arc::new(Events::default());
         let on_commit = {
             let (by_shard, events) = (by_shard.clone(), events.clone());
-            Box::new(move |shard: &Arc<storage::Shard>, seq| {
-                let db = by_shard.read().get(&shard.number).and_then(Weak::upgrade);
+            Box::new(move |written: &storage::Written<'_>| {
+                let number = written.shard.number;
+                let db = by_shard.read().get(&number).and_then(Weak::upgrade);
                 if let Some(db) = db {
-                    db.committed(seq);
+                    db.committed(written);
                     events.note(db.name(), DbEventKind::Updated);
                 }
             })

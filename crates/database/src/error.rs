@@ -28,11 +28,11 @@ pub enum Error {
     /// A document or function that a request names is not there: CouchDB's reason.
     #[error("{0}")]
     Missing(&'static str),
-    /// A users' function failed, or is of a language that is not there.
-    #[error(transparent)]
-    Function(functions::Error),
     #[error("the server is shutting down")]
     ShuttingDown,
+    /// A function of a design document failed.
+    #[error("{0}")]
+    Function(#[from] functions::Error),
 }
 
 impl From<storage::Error> for Error {

@@ -8,6 +8,7 @@ mod catalogue;
 mod changes;
 mod database;
 mod databases;
+mod design;
 mod error;
 mod events;
 mod maintenance;
@@ -18,9 +19,12 @@ mod rows;
 mod select;
 mod seq;
 mod update;
+mod validate;
 mod views;
 
-pub use changes::{ChangeFilter, Changes, ChangesQuery, Filter, Framing, Since, Style};
+pub use changes::{
+    BatchFilter, ChangeFilter, Changes, ChangesQuery, Filter, Framing, Since, Style,
+};
 pub use database::{Database, Info, PartitionInfo, RevsDiff, ShardRange};
 pub use databases::{
     CreateOptions, Databases, NameRange, Options, PURGED_INFOS_LIMIT, REVS_LIMIT, SHARDS_MAX, Stats,
@@ -28,13 +32,14 @@ pub use databases::{
 pub use document::collation::VERSION as COLLATOR_VERSION;
 pub use error::Error;
 pub use events::{DbEvent, DbEventKind};
+pub use functions::DesignDoc;
 pub use index::{GroupLevel, ReduceLimit, ReduceSpec, write_key_sort};
 pub use name::NAME_LENGTH_MAX;
 pub use partition::check as check_partition;
 pub use read::{Read, ReadDoc, ReadOptions, WhichRevs};
 pub use rows::{Bound, Key, Listing, Rows, RowsQuery};
 pub use storage::{PurgeInfo, StoreOptions};
-pub use update::{Durability, EditMode, Outcome, WriteTiming};
+pub use update::{Caller, Durability, EditMode, Outcome, WriteTiming};
 pub use views::{
     Design, Grouping, KenOptions, Update, ViewAt, ViewIndex, ViewInfo, ViewQuery, ViewRows,
 };

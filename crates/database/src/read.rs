@@ -1,6 +1,6 @@
 //! Reading single documents, and writing them as JSON.
 
-use document::{DocId, Rev, RevTree, Revision, with_members, write_json_string};
+use document::{DocId, Rev, RevPath, RevTree, Revision, with_members, write_json_string};
 use storage::{Record, Shard, local_rev};
 
 use crate::Error;
@@ -15,6 +15,8 @@ pub struct ReadOptions {
     pub latest: bool,
     /// Add `_revisions`.
     pub revs: bool,
+    /// At most so many of them.
+    pub revs_max: Option<usize>,
     /// Add `_revs_info`; ignored with `rev`.
     pub revs_info: bool,
     pub conflicts: bool,
@@ -22,7 +24,20 @@ pub struct ReadOptions {
     pub local_seq: bool,
 }
 
+/// So many revisions do functions of design documents see in `_revisions`.
+pub(crate) const FUNCTION_REVS_MAX: usize = 20;
+
 impl ReadOptions {
+    /// A document as functions of design documents see it.
+    pub fn for_functions() -> ReadOptions {
+        ReadOptions {
+            revs: true,
+            revs_max: Some(FUNCTION_REVS_MAX),
+            conflicts: true,
+            ..ReadOptions::default()
+        }
+    }
+
     fn needs_tree(&self) -> bool {
         self.rev.is_some()
             || self.revs
@@ -218,7 +233,7 @@ fn render(
     let mut out = Vec::with_capacity(body.len() + 256);
     with_members(id, &rev, revision.deleted, body, &mut out);
     if options.revs {
-        write_revisions(&record.tree, &rev, &mut out);
+        write_revisions(&record.tree, &rev, options.revs_max, &mut out);
     }
     let own = out.len();
     if options.revs_info && options.rev.is_none() {
@@ -246,14 +261,18 @@ fn render(
     })
 }
 
-fn write_revisions(tree: &RevTree, rev: &Rev, out: &mut Vec<u8>) {
-    let Some(path) = tree.path(rev) else {
-        return;
-    };
+fn write_revisions(tree: &RevTree, rev: &Rev, max: Option<usize>, out: &mut Vec<u8>) {
+    if let Some(path) = tree.path(rev) {
+        write_path(&path, max, out);
+    }
+}
+
+/// Appends the member `_revisions`.
+pub(crate) fn write_path(path: &RevPath, max: Option<usize>, out: &mut Vec<u8>) {
     out.extend_from_slice(b",\"_revisions\":{\"start\":");
     write_u64(path.start, out);
     out.extend_from_slice(b",\"ids\":[");
-    for (i, hash) in path.ids.iter().enumerate() {
+    for (i, hash) in path.ids.iter().take(max.unwrap_or(usize::MAX)).enumerate() {
         if i > 0 {
             out.push(b',');
         }

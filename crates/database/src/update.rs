@@ -1,5 +1,8 @@
 //! The update pipeline: edits are validated, given their revision id and shard, and queued.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use document::{EditDoc, Rev, RevPath, revision_id};
 use storage::{Change, Edit, ShardEdit};
 
@@ -30,7 +33,24 @@ pub enum Outcome {
     },
     Conflict,
     /// Error code and reason.
-    Refused(&'static str, String),
+    Refused(Cow<'static, str>, String),
+}
+
+/// Who asks for a write: what `validate_doc_update` functions get to know of the user.
+#[derive(Clone, Debug, Default)]
+pub struct Caller {
+    /// `None` for nobody in particular.
+    pub name: Option<String>,
+    pub roles: Vec<String>,
+}
+
+impl Caller {
+    /// The user context object.
+    pub(crate) fn json(&self, db: &str) -> Vec<u8> {
+        serde_json::json!({"db": db, "name": self.name, "roles": self.roles})
+            .to_string()
+            .into_bytes()
+    }
 }
 
 /// Time spent in the queue and in the commit, in microseconds.
@@ -41,8 +61,51 @@ pub struct WriteTiming {
 }
 
 impl Database {
+    /// Applies the edits that may be made: design documents that are none are refused, and so is what a
+    /// `validate_doc_update` function refuses. One outcome an edit, in order; those that are applied are committed
+    /// together. Functions run on a blocking thread of the tokio runtime that this is called in.
+    pub async fn update_as(
+        self: &Arc<Self>,
+        caller: Caller,
+        edits: Vec<EditDoc>,
+        mode: EditMode,
+        durability: Durability,
+    ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
+        if !self.needs_validation(&edits) {
+            return self.update(edits, mode, durability).await;
+        }
+        self.live()?;
+        let db = self.clone();
+        let validate = move || {
+            let refused = db.validate(&caller, &edits, mode);
+            (edits, refused)
+        };
+        let (edits, refused) = tokio::task::spawn_blocking(validate)
+            .await
+            .map_err(|_| Error::ShuttingDown)?;
+        let refused = refused?;
+        let allowed: Vec<EditDoc> = edits
+            .into_iter()
+            .zip(&refused)
+            .filter_map(|(edit, refused)| refused.is_none().then_some(edit))
+            .collect();
+        if allowed.is_empty() {
+            return Ok((
+                refused.into_iter().flatten().collect(),
+                WriteTiming::default(),
+            ));
+        }
+        let (done, timing) = self.update(allowed, mode, durability).await?;
+        let mut done = done.into_iter();
+        let outcomes = refused
+            .into_iter()
+            .filter_map(|refused| refused.or_else(|| done.next()))
+            .collect();
+        Ok((outcomes, timing))
+    }
+
     /// Applies edits, each with its `id`; `_local/` ids too. One outcome an edit, in order. They are committed together:
-    /// after a crash all of them are there or none.
+    /// after a crash all of them are there or none. Nobody is asked whether they may be made.
     pub async fn update(
         &self,
         edits: Vec<EditDoc>,

@@ -11,8 +11,9 @@ const vm = require("vm");
 
 const PRELUDE = fs.readFileSync(__dirname + "/prelude.js", "utf8");
 
-/** Answers wait for a blocking read, or until there are this many characters of them. */
+/** Answers wait for a blocking read, or until there are this many characters of them, or until one of them is this old. */
 const OUTPUT_CHARS_MAX = 1 << 16;
+const OUTPUT_AGE_MS_MAX = 20;
 const READ_BYTES = 1 << 16;
 /** Contexts of design documents that are kept; one that was dropped is made again from its source. */
 const DESIGN_CONTEXTS_MAX = 64;
@@ -23,6 +24,7 @@ const RETRY_MS = 1;
 const sleeper = new Int32Array(new SharedArrayBuffer(4));
 const input = { pieces: [], rest: Buffer.alloc(0), ended: false };
 let output = "";
+let flushed = Date.now();
 let muted = false;
 
 function retry(e) {
@@ -34,6 +36,7 @@ function retry(e) {
 function flush() {
   let bytes = Buffer.from(output, "utf8");
   output = "";
+  flushed = Date.now();
   while (bytes.length > 0) {
     try {
       bytes = bytes.subarray(fs.writeSync(1, bytes));
@@ -46,7 +49,8 @@ function flush() {
 function write(text) {
   if (muted) return;
   output += text + "\n";
-  if (output.length >= OUTPUT_CHARS_MAX) flush();
+  // Many commands may be read ahead of a slow function: their sender counts the time from answer to answer.
+  if (output.length >= OUTPUT_CHARS_MAX || Date.now() - flushed >= OUTPUT_AGE_MS_MAX) flush();
 }
 
 /** More input; false at its end. */

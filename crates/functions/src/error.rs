@@ -24,3 +24,27 @@ pub enum Error {
     #[error("{0}")]
     Process(String),
 }
+
+impl Error {
+    /// CouchDB's `error` of it; the reason is what it displays.
+    pub fn name(&self) -> &str {
+        match self {
+            Error::Compile(_) => "compilation_error",
+            Error::Thrown { name, .. } => name,
+            Error::Forbidden(_) => "forbidden",
+            Error::Unauthorized(_) => "unauthorized",
+            Error::Limit { .. } => "function_limit_exceeded",
+            Error::UnknownLanguage(_) => "unknown_query_language",
+            Error::ReduceOverflow(_) => "reduce_overflow_error",
+            Error::Process(_) => "os_process_error",
+        }
+    }
+
+    /// CouchDB's `reason` of it.
+    pub fn reason(&self) -> String {
+        match self {
+            Error::Thrown { reason, .. } => reason.clone(),
+            e => e.to_string(),
+        }
+    }
+}

@@ -5,9 +5,14 @@
 //! All calls block: the caller is a worker thread.
 
 mod error;
+pub mod external;
+mod functions;
+pub mod js;
 pub mod prelude;
+pub mod projection;
 
 pub use error::Error;
+pub use functions::{Functions, JAVASCRIPT};
 
 /// One document for a map function.
 #[derive(Clone, Copy, Debug)]

@@ -41,6 +41,10 @@ pub struct Limits {
     pub authentication_redirect: String,
     pub purge_ids_max: u64,
     pub purge_revs_max: u64,
+    pub secure_rewrites: bool,
+    pub rewrite_limit: u64,
+    /// Content-Security-Policy of what shows, lists and updates answer.
+    pub showlist_policy: Option<String>,
 }
 
 impl Limits {
@@ -65,6 +69,12 @@ impl Limits {
             authentication_redirect: c.get_str("chttpd_auth", "authentication_redirect")?,
             purge_ids_max: c.get_u64("purge", "max_document_id_number")?,
             purge_revs_max: c.get_u64("purge", "max_revisions_number")?,
+            secure_rewrites: c.get_bool("chttpd", "secure_rewrites")?,
+            rewrite_limit: c.get_u64("chttpd", "rewrite_limit")?,
+            showlist_policy: match c.get_bool("csp", "showlist_enable")? {
+                true => Some(c.get_str("csp", "showlist_header_value")?),
+                false => None,
+            },
         })
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::access::Access;
 use crate::app::App;
-use crate::documents::{WriteMode, check_document, read_options};
+use crate::documents::{WriteMode, caller, check_document, read_options};
 use crate::errors::ApiError;
 use crate::feed::{CHUNK_BYTES, pull};
 use crate::reply::Reply;
@@ -50,6 +50,13 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
         check_document(doc, &limits)?;
     }
     let ids: Vec<DocId> = docs.iter().filter_map(|d| d.id.clone()).collect();
+    let revs: Vec<Option<Rev>> = match mode {
+        EditMode::Replicated => docs
+            .iter()
+            .map(|d| d.rev_path().and_then(|p| p.newest()))
+            .collect(),
+        EditMode::Interactive => vec![],
+    };
     let refused = match access.require_design_admin(&req.user) {
         Ok(()) => None,
         Err(e) => {
@@ -58,7 +65,10 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
         }
     };
     let write_mode = WriteMode::of(req, &limits, 1, bulk.w)?;
-    let done = access.db.update(docs, mode, write_mode.durability);
+    let caller = caller(&req.user);
+    let done = access
+        .db
+        .update_as(caller, docs, mode, write_mode.durability);
     let (outcomes, timing) = done.await?;
     let outcomes = match refused {
         None => outcomes,
@@ -66,7 +76,7 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
     };
     let mut reply = Reply::json_bytes(
         if write_mode.accepted { 202 } else { 201 },
-        outcomes_json(&ids, &outcomes, mode),
+        outcomes_json(&ids, &revs, &outcomes),
     );
     reply.timing.parse_us = parse_us;
     reply.timing.wait_us = timing.wait_us;
@@ -84,7 +94,7 @@ fn with_refused_designs(ids: &[DocId], written: Vec<Outcome>, e: &ApiError) -> V
     let mut written = written.into_iter();
     ids.iter()
         .filter_map(|id| match id.is_design() {
-            true => Some(Outcome::Refused(error, e.reason.to_string())),
+            true => Some(Outcome::Refused(error.into(), e.reason.to_string())),
             false => written.next(),
         })
         .collect()
@@ -105,12 +115,13 @@ fn all_or_nothing(docs: &[document::EditDoc]) -> Reply {
     Reply::json(417, &Value::Array(refused))
 }
 
-/// One object a document; of replicated edits only those that failed.
-fn outcomes_json(ids: &[DocId], outcomes: &[Outcome], mode: EditMode) -> Vec<u8> {
+/// One object a document; of replicated edits, whose `revs` are known, only those that failed.
+fn outcomes_json(ids: &[DocId], revs: &[Option<Rev>], outcomes: &[Outcome]) -> Vec<u8> {
+    let replicated = !revs.is_empty();
     let mut out = Vec::with_capacity(outcomes.len() * 100 + 3);
     out.push(b'[');
-    for (id, outcome) in ids.iter().zip(outcomes) {
-        if mode == EditMode::Replicated && matches!(outcome, Outcome::Ok { .. }) {
+    for (i, (id, outcome)) in ids.iter().zip(outcomes).enumerate() {
+        if replicated && matches!(outcome, Outcome::Ok { .. }) {
             continue;
         }
         if out.len() > 1 {
@@ -126,10 +137,14 @@ fn outcomes_json(ids: &[DocId], outcomes: &[Outcome], mode: EditMode) -> Vec<u8>
                 continue;
             }
             Outcome::Conflict => ("conflict", "Document update conflict."),
-            Outcome::Refused(error, reason) => (*error, reason.as_str()),
+            Outcome::Refused(error, reason) => (error.as_ref(), reason.as_str()),
         };
         out.extend_from_slice(b"{\"id\":");
         write_json_string(id.as_str(), &mut out);
+        if let Some(Some(rev)) = revs.get(i) {
+            out.extend_from_slice(b",\"rev\":");
+            rev.write_json_to(&mut out);
+        }
         out.extend_from_slice(b",\"error\":");
         write_json_string(error, &mut out);
         out.extend_from_slice(b",\"reason\":");

@@ -6,19 +6,22 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use database::{
-    ChangeFilter, Changes, ChangesQuery, Filter, Framing, Read, ReadOptions, Since, Style,
+    BatchFilter, ChangeFilter, Changes, ChangesQuery, DesignDoc, Filter, Framing, Since, Style,
 };
-use document::DocId;
+use functions::Languages;
 use futures_util::stream;
 use hyper::header::{ETAG, HeaderValue};
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::access::Access;
 use crate::app::{App, OpenFeed};
+use crate::design::request_object::body_given;
+use crate::design::{calls, path};
 use crate::errors::ApiError;
-use crate::feed::{CHUNK_BYTES, pull};
+use crate::feed::{CHUNK_BYTES, pull, pull_blocking};
 use crate::query::Query;
 use crate::reply::{Reply, StreamError};
 use crate::request::Request;
@@ -101,23 +104,23 @@ impl Patience {
 
 pub async fn route(app: &App, req: &mut Request, access: &Access) -> Answer {
     require_method(req, "GET,HEAD,POST")?;
-    let body = if req.method == "POST" {
+    let (body, raw) = if req.method == "POST" {
         req.require_json()?;
         read_body(app, req).await?
     } else {
-        Map::new()
+        (Map::new(), None)
     };
     let kind = FeedKind::of(&req.query)?;
     let patience = Patience::of(&req.query, app.limits().changes_timeout_ms)?;
-    let query = changes_query(req, access, &body, kind)?;
+    let query = changes_query(app, req, access, &body, raw.as_deref(), kind)?;
     match kind {
-        FeedKind::Normal => normal(access, query),
+        FeedKind::Normal => normal(access, query).await,
         _ => {
             let feed = LiveFeed {
                 _place: app.open_feed()?,
                 changed: access.db.watch(),
                 stopping: app.stopping(),
-                changes: access.db.changes(query)?,
+                changes: Arc::new(Mutex::new(access.db.changes(query)?)),
                 kind,
                 patience,
                 state: LiveState::Head,
@@ -128,21 +131,27 @@ pub async fn route(app: &App, req: &mut Request, access: &Access) -> Answer {
 }
 
 /// The body of a POST: nothing, or an object.
-async fn read_body(app: &App, req: &mut Request) -> Result<Map<String, Value>, ApiError> {
+async fn read_body(
+    app: &App,
+    req: &mut Request,
+) -> Result<(Map<String, Value>, Option<Bytes>), ApiError> {
     let bytes = req.request_bytes(app).await?;
+    let given = body_given(&req.headers, &bytes);
     if bytes.is_empty() {
-        return Ok(Map::new());
+        return Ok((Map::new(), given.then_some(bytes)));
     }
     match serde_json::from_slice(&bytes).map_err(|_| ApiError::invalid_json())? {
-        Value::Object(o) => Ok(o),
+        Value::Object(o) => Ok((o, Some(bytes))),
         _ => Err(ApiError::bad_request("Request body must be a JSON object")),
     }
 }
 
 fn changes_query(
+    app: &App,
     req: &Request,
     access: &Access,
     body: &Map<String, Value>,
+    raw: Option<&[u8]>,
     kind: FeedKind,
 ) -> Result<ChangesQuery, ApiError> {
     let q = &req.query;
@@ -185,12 +194,20 @@ fn changes_query(
         style,
         include_docs: q.is_true("include_docs"),
         conflicts: q.is_true("conflicts"),
-        filter: filter(q, access, body)?,
+        filter: filter(app, req, access, body, raw)?,
         seq_interval,
     })
 }
 
-fn filter(q: &Query, access: &Access, body: &Map<String, Value>) -> Result<Filter, ApiError> {
+/// `body` is `raw` as an object.
+fn filter(
+    app: &App,
+    req: &Request,
+    access: &Access,
+    body: &Map<String, Value>,
+    raw: Option<&[u8]>,
+) -> Result<Filter, ApiError> {
+    let q = &req.query;
     match q.get("filter") {
         None | Some("") => Ok(Filter::None),
         Some("_doc_ids") => doc_ids(q, body),
@@ -214,26 +231,17 @@ fn filter(q: &Query, access: &Access, body: &Map<String, Value>) -> Result<Filte
             let view = q
                 .get("view")
                 .ok_or_else(|| ApiError::bad_request("`view` filter parameter is not provided."))?;
-            let (ddoc, _) = view.split_once('/').ok_or_else(|| {
+            let (ddoc, view) = view.split_once('/').ok_or_else(|| {
                 ApiError::bad_request("`view` must be of the form `designname/viewname`")
             })?;
-            Err(design_filter(access, ddoc)?)
+            FunctionFilter::view(access, ddoc, view)
         }
         Some(name) => match name.split('/').collect::<Vec<_>>()[..] {
-            [ddoc, _] => Err(design_filter(access, ddoc)?),
+            [ddoc, name] => FunctionFilter::filter(app, req, access, ddoc, name, raw),
             _ => Err(ApiError::bad_request(
                 "`filter` must be of the form `designname/filtername`",
             )),
         },
-    }
-}
-
-/// Filter functions need users' code to run, which comes later; a missing design document is missing now.
-fn design_filter(access: &Access, ddoc: &str) -> Result<ApiError, ApiError> {
-    let id = DocId::new(&format!("_design/{ddoc}"))?;
-    match access.db.read(&id, &ReadOptions::default())? {
-        Read::Found(_) => Ok(ApiError::not_implemented("filter functions")),
-        Read::Missing | Read::Deleted => Err(ApiError::missing()),
     }
 }
 
@@ -275,6 +283,78 @@ impl ChangeFilter for SelectorFilter {
     }
 }
 
+/// A function of a design document: a filter, or a view whose map emits something.
+struct FunctionFilter {
+    languages: Arc<dyn Languages>,
+    ddoc: DesignDoc,
+    path: Vec<String>,
+    /// JSON text of what the function gets besides the documents.
+    request: Option<String>,
+}
+
+impl FunctionFilter {
+    fn filter(
+        app: &App,
+        req: &Request,
+        access: &Access,
+        ddoc: &str,
+        name: &str,
+        body: Option<&[u8]>,
+    ) -> Result<Filter, ApiError> {
+        let request = calls::request_json(app, req, access, None, body)?;
+        Self::open(access, ddoc, &["filters", name], Some(request.to_string()))
+    }
+
+    fn view(access: &Access, ddoc: &str, view: &str) -> Result<Filter, ApiError> {
+        Self::open(access, ddoc, &["views", view, "map"], None)
+    }
+
+    fn open(
+        access: &Access,
+        ddoc: &str,
+        path: &[&str],
+        request: Option<String>,
+    ) -> Result<Filter, ApiError> {
+        let ddoc = calls::design_doc(access, &format!("_design/{ddoc}"))?;
+        let members = stored::value_of(&ddoc.json).ok_or_else(ApiError::missing)?;
+        path::check(&members, path)?;
+        Ok(Filter::Batch(Arc::new(FunctionFilter {
+            languages: access.db.languages().clone(),
+            ddoc,
+            path: path.iter().map(|part| (*part).to_owned()).collect(),
+            request,
+        })))
+    }
+}
+
+impl BatchFilter for FunctionFilter {
+    fn matches(&self, docs: &[Vec<u8>]) -> Result<Vec<bool>, database::Error> {
+        let mut args = b"[[".to_vec();
+        for (i, doc) in docs.iter().enumerate() {
+            if i > 0 {
+                args.push(b',');
+            }
+            args.extend_from_slice(doc);
+        }
+        args.push(b']');
+        if let Some(request) = &self.request {
+            args.push(b',');
+            args.extend_from_slice(request.as_bytes());
+        }
+        args.push(b']');
+        let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
+        let mut designs = self.languages.designs(&self.ddoc.language)?;
+        let reply = designs.call(&self.ddoc, &path, &args)?;
+        match serde_json::from_slice::<(bool, Vec<bool>)>(&reply) {
+            Ok((true, passed)) if passed.len() == docs.len() => Ok(passed),
+            _ => Err(functions::Error::Process(
+                "the filter's server gave no answer for each document".to_owned(),
+            )
+            .into()),
+        }
+    }
+}
+
 const HEAD: &[u8] = b"{\"results\":[\n";
 
 fn write_tail(changes: &Changes, out: &mut Vec<u8>) -> Result<(), ApiError> {
@@ -287,12 +367,13 @@ fn write_tail(changes: &Changes, out: &mut Vec<u8>) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn normal(access: &Access, query: ChangesQuery) -> Answer {
+async fn normal(access: &Access, query: ChangesQuery) -> Answer {
     let etag = access.db.info()?.update_seq;
     let mut changes = access.db.changes(query)?;
     let mut head = true;
     let mut done = false;
-    let reply = pull("application/json", move |out| {
+    let may_block = changes.may_block();
+    let next = move |out: &mut Vec<u8>| {
         if done {
             return Ok(false);
         }
@@ -304,7 +385,12 @@ fn normal(access: &Access, query: ChangesQuery) -> Answer {
             done = true;
         }
         Ok(true)
-    })?;
+    };
+    let reply = if may_block {
+        pull_blocking("application/json", next).await?
+    } else {
+        pull("application/json", next)?
+    };
     Ok(reply.header(ETAG, &format!("\"{etag}\"")))
 }
 
@@ -317,7 +403,8 @@ enum LiveState {
 
 /// A feed that waits for changes.
 struct LiveFeed {
-    changes: Changes,
+    /// Never waited for: whoever reads has the feed for itself.
+    changes: Arc<Mutex<Changes>>,
     changed: watch::Receiver<u64>,
     stopping: watch::Receiver<bool>,
     kind: FeedKind,
@@ -392,7 +479,7 @@ impl LiveFeed {
         }
         let waiting_since = Instant::now();
         loop {
-            while self.read(out)? {
+            while self.read(out).await? {
                 if !out.is_empty() {
                     return Ok(());
                 }
@@ -404,13 +491,13 @@ impl LiveFeed {
                     return Ok(());
                 }
             }
-            if self.changes.limit_reached() || array && self.changes.rows() > 0 {
+            if self.has_enough() {
                 return self.end(out);
             }
             if !out.is_empty() {
                 return Ok(());
             }
-            self.changes.release();
+            self.changes.lock().release();
             match wait(
                 &mut self.changed,
                 &mut self.stopping,
@@ -436,11 +523,30 @@ impl LiveFeed {
         }
     }
 
-    fn read(&mut self, out: &mut Vec<u8>) -> Result<bool, ApiError> {
-        match self
-            .changes
-            .next_chunk(self.kind.framing(), out, CHUNK_BYTES)
-        {
+    /// The limit is reached, or a longpoll has something to tell.
+    fn has_enough(&self) -> bool {
+        let changes = self.changes.lock();
+        changes.limit_reached() || self.kind == FeedKind::Longpoll && changes.rows() > 0
+    }
+
+    async fn read(&mut self, out: &mut Vec<u8>) -> Result<bool, ApiError> {
+        let framing = self.kind.framing();
+        let changes = self.changes.clone();
+        let read = if changes.lock().may_block() {
+            let read = move || {
+                let mut piece = vec![];
+                let read = changes.lock().next_chunk(framing, &mut piece, CHUNK_BYTES);
+                (piece, read)
+            };
+            let (piece, read) = tokio::task::spawn_blocking(read)
+                .await
+                .map_err(|e| ApiError::new(500, "internal_server_error", e.to_string()))?;
+            out.extend_from_slice(&piece);
+            read
+        } else {
+            changes.lock().next_chunk(framing, out, CHUNK_BYTES)
+        };
+        match read {
             // Deleted: the feed ends as if it had timed out.
             Err(database::Error::NoDatabase) => Ok(false),
             other => Ok(other?),
@@ -448,7 +554,7 @@ impl LiveFeed {
     }
 
     fn refresh(&mut self) -> Result<(), ApiError> {
-        match self.changes.refresh() {
+        match self.changes.lock().refresh() {
             Err(database::Error::NoDatabase) => Ok(()),
             other => Ok(other?),
         }
@@ -456,13 +562,14 @@ impl LiveFeed {
 
     fn end(&mut self, out: &mut Vec<u8>) -> Result<(), ApiError> {
         self.state = LiveState::Done;
+        let changes = self.changes.lock();
         match self.kind {
-            FeedKind::Longpoll | FeedKind::Normal => write_tail(&self.changes, out)?,
+            FeedKind::Longpoll | FeedKind::Normal => write_tail(&changes, out)?,
             FeedKind::Continuous => {
                 let last = format!(
                     "{{\"last_seq\":\"{}\",\"pending\":{}}}\n",
-                    self.changes.last_seq(),
-                    self.changes.pending()?
+                    changes.last_seq(),
+                    changes.pending()?
                 );
                 out.extend_from_slice(last.as_bytes());
             }

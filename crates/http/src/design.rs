@@ -1,6 +1,10 @@
-//! Design functions over HTTP, as far as no database is needed: what a function gets of a request, what becomes of its
-//! response, and where rewrite rules lead.
+//! Design functions over HTTP.
+//!
+//! Without a database: what a function gets of a request (`request_object`), what becomes of its response (`response`),
+//! where rewrite rules lead (`rewrite`), which function a path calls (`path`). With one: `calls` runs them.
 
+pub mod calls;
+pub mod lists;
 pub mod path;
 pub mod request_object;
 pub mod response;
@@ -11,7 +15,7 @@ use crate::errors::ApiError;
 /// The answer to a failure that a function or its server named, as CouchDB has it.
 pub fn thrown(name: &str, reason: &str) -> ApiError {
     let status = match name {
-        "bad_request" | "query_parse_error" | "doc_validation" => 400,
+        "bad_request" | "query_parse_error" | "doc_validation" | "invalid_design_doc" => 400,
         "unauthorized" => 401,
         "forbidden" => 403,
         "not_found" => 404,

@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use database::{Durability, EditMode, Outcome, Read, ReadDoc, ReadOptions, WhichRevs};
+use auth::UserCtx;
+use database::{Caller, Durability, EditMode, Outcome, Read, ReadDoc, ReadOptions, WhichRevs};
 use document::{DocId, EditDoc, Rev, parse_document};
 use hyper::header::IF_MATCH;
 use serde_json::Value;
@@ -35,6 +36,9 @@ pub async fn design(app: &App, req: &mut Request, access: &Access) -> Answer {
     let id = format!("_design/{name}");
     match req.segment(3) {
         None => route(app, req, access, &id, 3).await,
+        Some("_show" | "_update" | "_list" | "_rewrite") => {
+            crate::design::calls::route(app, req, access, &id).await
+        }
         Some(part) if part.starts_with('_') => {
             let parts: Vec<String> = (3..req.segments.len())
                 .filter_map(|i| req.segment(i).map(str::to_owned))
@@ -162,6 +166,7 @@ pub fn read_options(query: &Query) -> Result<ReadOptions, ApiError> {
         rev: query.get("rev").map(Rev::parse).transpose()?,
         latest: query.is_true("latest"),
         revs: query.is_true("revs"),
+        revs_max: None,
         revs_info: meta || query.is_true("revs_info"),
         conflicts: meta || query.is_true("conflicts"),
         deleted_conflicts: meta || query.is_true("deleted_conflicts"),
@@ -408,6 +413,14 @@ pub struct Written {
     timing: database::WriteTiming,
 }
 
+/// Whom `validate_doc_update` functions are told of.
+pub fn caller(user: &UserCtx) -> Caller {
+    Caller {
+        name: user.name.clone(),
+        roles: user.roles.clone(),
+    }
+}
+
 /// Writes one document.
 pub async fn write(
     app: &App,
@@ -426,7 +439,10 @@ pub async fn write(
     }
     let write_mode = WriteMode::of(req, &limits, 1, None)?;
     let deleted = doc.deleted;
-    let done = access.db.update(vec![doc], mode, write_mode.durability);
+    let caller = caller(&req.user);
+    let done = access
+        .db
+        .update_as(caller, vec![doc], mode, write_mode.durability);
     let (mut outcomes, timing) = done.await?;
     match outcomes.pop() {
         Some(Outcome::Ok { rev }) => Ok(Written {
@@ -436,12 +452,29 @@ pub async fn write(
             mode: write_mode,
             timing,
         }),
-        Some(Outcome::Refused(error, reason)) => Err(ApiError::new(400, error, reason)),
+        // Of the document that is being written this is the client's fault; of one whose function is called it is not.
+        Some(Outcome::Refused(error, reason)) if id.is_design() && error == "compilation_error" => {
+            Err(ApiError::new(400, error, reason))
+        }
+        Some(Outcome::Refused(error, reason)) => Err(crate::design::thrown(&error, &reason)),
         Some(Outcome::Conflict) | None => Err(ApiError::conflict()),
     }
 }
 
 impl Written {
+    pub fn id(&self) -> &DocId {
+        &self.id
+    }
+
+    pub fn rev(&self) -> &Rev {
+        &self.rev
+    }
+
+    /// 201, or 202 when it is acknowledged before it is safe.
+    pub fn status(&self) -> u16 {
+        self.mode.status(false)
+    }
+
     pub fn reply(self, url: Option<&str>) -> Reply {
         let mut json = b"{\"ok\":true,\"id\":".to_vec();
         document::write_json_string(self.id.as_str(), &mut json);

@@ -128,18 +128,7 @@ impl From<database::Error> for ApiError {
 
 impl From<functions::Error> for ApiError {
     fn from(e: functions::Error) -> Self {
-        use functions::Error as E;
-        let reason = e.to_string();
-        match e {
-            E::Compile(reason) => Self::new(400, "compilation_error", reason),
-            E::Thrown { name, reason } => Self::new(500, name, reason),
-            E::Forbidden(reason) => Self::forbidden(reason),
-            E::Unauthorized(reason) => Self::unauthorized(reason),
-            E::Limit { .. } => Self::new(500, "os_process_error", reason),
-            E::UnknownLanguage(_) => Self::new(500, "unknown_query_language", reason),
-            E::ReduceOverflow(_) => Self::new(500, "reduce_overflow_error", reason),
-            E::Process(_) => Self::new(500, "os_process_error", reason),
-        }
+        crate::design::thrown(e.name(), &e.reason())
     }
 }
 

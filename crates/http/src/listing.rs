@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::access::Access;
 use crate::app::App;
+use crate::design::lists::ListRows;
 use crate::errors::ApiError;
 use crate::feed::{CHUNK_BYTES, pull};
 use crate::query::{Query, parse_json};
@@ -313,6 +314,68 @@ impl RowsBody {
             self.state = RowsState::Done;
         }
         Ok(true)
+    }
+}
+
+/// The rows of `_all_docs`, one by one, for list functions.
+pub struct AllDocsRows {
+    rows: Rows,
+    /// Rows with `,\r\n` between them, and where the next one begins.
+    chunk: Vec<u8>,
+    at: usize,
+    version: String,
+}
+
+impl AllDocsRows {
+    pub fn open(
+        app: &App,
+        req: &Request,
+        access: &Access,
+        posted: Option<&Map<String, Value>>,
+    ) -> Result<AllDocsRows, ApiError> {
+        let mut q = empty_query(Listing::AllDocs);
+        Source::Query(&req.query).apply(&mut q)?;
+        if let Some(body) = posted {
+            Source::Body(body).apply(&mut q)?;
+        }
+        check_keys(app, &q)?;
+        Ok(AllDocsRows {
+            version: access.db.info()?.update_seq,
+            rows: access.db.rows(q)?,
+            chunk: vec![],
+            at: 0,
+        })
+    }
+}
+
+impl ListRows for AllDocsRows {
+    fn head(&mut self) -> Result<Vec<u8>, ApiError> {
+        let head =
+            serde_json::json!({"total_rows": self.rows.total_rows, "offset": self.rows.offset});
+        Ok(head.to_string().into_bytes())
+    }
+
+    fn next(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
+        while self.at == self.chunk.len() {
+            self.at = 0;
+            self.chunk.clear();
+            let more = self.rows.next_chunk(&mut self.chunk, CHUNK_BYTES)?;
+            // A later chunk goes on with a separator.
+            self.at = if self.chunk.starts_with(b",") { 3 } else { 0 };
+            if !more && self.chunk.is_empty() {
+                return Ok(None);
+            }
+        }
+        let rest = &self.chunk[self.at..];
+        // No row holds a line break.
+        let end = memchr::memmem::find(rest, b",\r\n").unwrap_or(rest.len());
+        let row = rest[..end].to_vec();
+        self.at = (self.at + end + 3).min(self.chunk.len());
+        Ok(Some(row))
+    }
+
+    fn version(&self) -> String {
+        self.version.clone()
     }
 }
 

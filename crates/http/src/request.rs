@@ -11,6 +11,7 @@ use hyper::HeaderMap;
 use hyper::body::Incoming;
 use hyper::header::{
     ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, IF_NONE_MATCH,
+    TRANSFER_ENCODING,
 };
 use serde_json::Value;
 
@@ -32,6 +33,12 @@ pub struct Request {
     /// Decoded segments; may hold invalid UTF-8.
     pub segments: Vec<Vec<u8>>,
     pub query: Query,
+    /// The query as sent.
+    pub raw_query: Option<String>,
+    /// The path that the client asked for, when rewrite rules led elsewhere since.
+    pub requested_path: Option<String>,
+    /// How many times it was rewritten.
+    pub rewrites: u64,
     pub headers: HeaderMap,
     pub user: Arc<UserCtx>,
     /// How the user was found: `default` (Basic) or `cookie`.
@@ -44,7 +51,16 @@ pub struct Request {
     pub target_len: usize,
     /// How long reading the body took, in microseconds, for `X-CouchDB-Body-Time`.
     pub body_us: u64,
-    body: Option<Incoming>,
+    body: Source,
+}
+
+/// Where the body is.
+enum Source {
+    /// Still to be read.
+    Client(Incoming),
+    /// Read already, or made by a rewrite function.
+    Memory(Bytes),
+    Taken,
 }
 
 impl Request {
@@ -59,6 +75,9 @@ impl Request {
             method,
             segments: segments(path),
             query: Query::parse(parts.uri.query()),
+            raw_query: parts.uri.query().map(str::to_owned),
+            requested_path: None,
+            rewrites: 0,
             path: path.to_owned(),
             authority: parts.uri.authority().map(|a| a.as_str().to_owned()),
             headers: parts.headers,
@@ -69,7 +88,7 @@ impl Request {
             https: false,
             target_len: path.len() + parts.uri.query().map_or(0, |q| q.len() + 1),
             body_us: 0,
-            body: Some(body),
+            body: Source::Client(body),
         }
     }
 
@@ -117,6 +136,12 @@ impl Request {
 
     /// The whole body, inflated; at most `max` bytes, which `limit` names.
     pub async fn bytes(&mut self, limit: &str, max: u64) -> Result<Bytes, ApiError> {
+        if let Source::Memory(body) = &self.body {
+            if body.len() as u64 > max {
+                return Err(ApiError::too_large(limit, max));
+            }
+            return Ok(body.clone());
+        }
         let gzip = self.content_encoding()?;
         let declared = self
             .header(&CONTENT_LENGTH)
@@ -124,7 +149,7 @@ impl Request {
         if declared.is_some_and(|l| l > max) {
             return Err(ApiError::too_large(limit, max));
         }
-        let Some(body) = self.body.take() else {
+        let Source::Client(body) = std::mem::replace(&mut self.body, Source::Taken) else {
             return Ok(Bytes::new());
         };
         let started = Instant::now();
@@ -178,9 +203,31 @@ impl Request {
         self.bytes("max_http_request_size", max).await
     }
 
+    /// Gives the request a body to be read instead of the client's, which must have been read.
+    pub fn set_body(&mut self, body: Bytes) {
+        self.headers.remove(CONTENT_ENCODING);
+        self.headers.remove(TRANSFER_ENCODING);
+        self.headers.insert(CONTENT_LENGTH, body.len().into());
+        self.body = Source::Memory(body);
+    }
+
+    /// Asks for another path and query in place of the client's.
+    pub fn lead_to(&mut self, uri: &str) {
+        let (path, query) = match uri.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (uri, None),
+        };
+        self.requested_path.get_or_insert_with(|| self.path.clone());
+        self.segments = segments(path);
+        self.query = Query::parse(query);
+        self.raw_query = query.map(str::to_owned);
+        self.path = path.to_owned();
+        self.rewrites += 1;
+    }
+
     /// Reads what is left of the body, up to a bound, so that an early answer does not cost the connection.
     pub async fn drain(&mut self) {
-        let Some(body) = self.body.take() else {
+        let Source::Client(body) = std::mem::replace(&mut self.body, Source::Taken) else {
             return;
         };
         let done = read_all(body, DRAIN_BYTES_MAX as u64);

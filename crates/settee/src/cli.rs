@@ -33,6 +33,9 @@ pub enum Command {
     Backup(BackupOptions),
     /// Make a data directory from a backup
     Restore(RestoreOptions),
+    /// Run functions of design documents for a server; started by it
+    #[command(hide = true)]
+    FunctionsWorker,
 }
 
 #[derive(Args)]

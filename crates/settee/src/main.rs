@@ -2,6 +2,7 @@
 
 mod backup;
 mod cli;
+mod languages;
 mod measure;
 mod serve;
 
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         cli::Command::Load(options) => measure::load(options),
         cli::Command::Backup(options) => backup::backup(&options),
         cli::Command::Restore(options) => backup::restore(&options),
+        cli::Command::FunctionsWorker => return functions::js::worker_main(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use auth::Auth;
 use config::{Config, Layers};
-use database::{Databases, Options, StoreOptions};
+use database::{Databases, KenOptions, Options, StoreOptions};
 use http_api::App;
 use tokio::net::{TcpListener, TcpSocket};
 use tracing_appender::non_blocking::WorkerGuard;
 
 use crate::Failure;
 use crate::cli::ServeOptions;
+use crate::languages;
 
 /// Where the store is inside the data directory.
 pub const STORE: &str = "store";
@@ -193,6 +194,12 @@ fn open(options: &ServeOptions, config: &Config, data: &Path) -> Result<Arc<Data
         auto_compact: config
             .get_bool("compaction", "enable")
             .map_err(Failure::usage)?,
+        languages: languages::functions(config)?,
+        reduce_limit: languages::reduce_limit(config)?,
+        ken: KenOptions {
+            enabled: config.get_bool("ken", "enable").map_err(Failure::usage)?,
+            limit: number("ken", "limit")? as usize,
+        },
     };
     Databases::open(&data.join(STORE), options).map_err(Failure::new)
 }

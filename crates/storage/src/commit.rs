@@ -28,8 +28,16 @@ const BATCH_BYTES_MAX: usize = 16 << 20;
 /// A summary is saved when this many changes came after its saved form.
 const SUMMARY_SAVE_EVERY: u64 = 32_768;
 
-/// Called after each commit with the shards written; must be quick.
-pub type OnCommit = Box<dyn Fn(&Arc<Shard>, u64) + Send + Sync>;
+/// What a commit did to a shard.
+pub struct Written<'a> {
+    pub shard: &'a Arc<Shard>,
+    pub update_seq: u64,
+    /// A design document is among what changed.
+    pub designs: bool,
+}
+
+/// Called after each commit for each shard written, before the writes are acknowledged; must be quick.
+pub type OnCommit = Box<dyn Fn(&Written<'_>) + Send + Sync>;
 
 /// A key of a keyspace, and its new value or its removal.
 pub type Put = (Keyspace, Vec<u8>, Option<Vec<u8>>);
@@ -520,13 +528,18 @@ impl Writer {
         for touched in batch.into_touched() {
             let shard = &touched.shard;
             let seq = touched.meta.update_seq;
+            let written = Written {
+                shard,
+                update_seq: seq,
+                designs: touched.deltas.iter().any(|(_, id, _)| id.is_design()),
+            };
             let mut state = shard.state.lock();
             let changed = state.meta.update_seq != seq;
             state.meta = touched.meta;
             let Some(summary) = state.summary.as_deref_mut() else {
                 drop(state);
                 if changed {
-                    (self.on_commit)(shard, seq);
+                    (self.on_commit)(&written);
                 }
                 continue;
             };
@@ -555,7 +568,7 @@ impl Writer {
             }
             drop(state);
             if changed {
-                (self.on_commit)(shard, seq);
+                (self.on_commit)(&written);
             }
         }
     }

@@ -23,7 +23,9 @@ pub mod varint;
 mod wal;
 
 pub use batch::{Limits, local_rev};
-pub use commit::{Committer, Counters, Edited, OnCommit, Put, ShardEdit, ShardPurge, Timing};
+pub use commit::{
+    Committer, Counters, Edited, OnCommit, Put, ShardEdit, ShardPurge, Timing, Written,
+};
 pub use compact::compact;
 pub use disk::DiskGuard;
 pub use edit::{Change, Edit, Outcome};

@@ -17,7 +17,7 @@ fn open(path: &Path) -> Store {
         block_cache_bytes: 8 << 20,
         ..StoreOptions::default()
     };
-    Store::open(path, &options, Box::new(|_, _| {})).unwrap()
+    Store::open(path, &options, Box::new(|_| {})).unwrap()
 }
 
 fn shard(store: &Store, number: u32) -> Arc<Shard> {

@@ -64,14 +64,19 @@ impl Call {
 
     /// Refuses a function that its design document does not have.
     pub fn check(&self, ddoc: &Value) -> Result<(), ApiError> {
-        let mut place = ddoc;
-        for key in self.function() {
-            place = place.get(key).ok_or_else(|| {
-                ApiError::new(404, "not_found", format!("missing json key: {key}"))
-            })?;
-        }
-        Ok(())
+        check(ddoc, &self.function())
     }
+}
+
+/// Refuses a design document that has nothing at `path`.
+pub fn check(ddoc: &Value, path: &[&str]) -> Result<(), ApiError> {
+    let mut place = ddoc;
+    for key in path {
+        place = place
+            .get(key)
+            .ok_or_else(|| ApiError::new(404, "not_found", format!("missing json key: {key}")))?;
+    }
+    Ok(())
 }
 
 fn invalid(error: &'static str) -> ApiError {

@@ -31,17 +31,12 @@ pub struct Said<'a> {
 }
 
 impl<'a> Said<'a> {
-    pub fn of(
-        req: &'a Request,
-        raw_query: Option<&'a str>,
-        requested_path: Option<&'a str>,
-        body: Option<&'a [u8]>,
-    ) -> Said<'a> {
+    pub fn of(req: &'a Request, body: Option<&'a [u8]>) -> Said<'a> {
         Said {
             method: &req.method,
             path: &req.path,
-            raw_query,
-            requested_path,
+            raw_query: req.raw_query.as_deref(),
+            requested_path: req.requested_path.as_deref(),
             segments: &req.segments,
             query: &req.query,
             headers: &req.headers,

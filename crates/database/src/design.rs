@@ -1,0 +1,336 @@
+//! Design documents: reading them for calls of their functions, and which are refused when they are written.
+
+use std::borrow::Cow;
+
+use document::{DocId, RevTree};
+use functions::{DesignDoc, Error as FunctionError, JAVASCRIPT, Languages};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::Error;
+use crate::database::Database;
+use crate::read::{Read, ReadOptions};
+
+/// Language of views that are made of fields instead of functions (Mango).
+const QUERY: &str = "query";
+
+/// What is looked at in the text of a design document.
+#[derive(Deserialize)]
+struct Head<'a> {
+    #[serde(borrow)]
+    language: Option<&'a RawValue>,
+    #[serde(borrow)]
+    validate_doc_update: Option<&'a RawValue>,
+}
+
+impl Database {
+    /// A design document for calls of its functions; `None` when there is none of this id, or it is deleted.
+    pub fn design_doc(&self, id: &DocId) -> Result<Option<DesignDoc>, Error> {
+        match self.read(id, &ReadOptions::default())? {
+            Read::Found(doc) => Ok(Some(
+                design_doc(id.as_str(), &doc.rev.to_string(), doc.json).0,
+            )),
+            Read::Missing | Read::Deleted => Ok(None),
+        }
+    }
+
+    /// All design documents with a `validate_doc_update`, by id.
+    pub(crate) fn validating_design_docs(&self) -> Result<Vec<DesignDoc>, Error> {
+        let mut found = vec![];
+        for shard in self.all_shards() {
+            let view = shard.view()?;
+            let mut it = storage::IdIter::new(&view.snapshot, shard.number);
+            it.seek(DESIGN.as_bytes());
+            while let Some((id, value)) = it
+                .entry()
+                .filter(|(id, _)| id.starts_with(DESIGN.as_bytes()))
+            {
+                let record = storage::Record::decode(value)?;
+                if let Some(doc) =
+                    self.validating(&view, shard, &String::from_utf8_lossy(id), &record.tree)?
+                {
+                    found.push(doc);
+                }
+                it.next();
+            }
+            it.status()?;
+        }
+        found.sort_by(|a, b| a.id.cmp(&b.id));
+        Ok(found)
+    }
+
+    fn validating(
+        &self,
+        view: &storage::View,
+        shard: &storage::Shard,
+        id: &str,
+        tree: &RevTree,
+    ) -> Result<Option<DesignDoc>, Error> {
+        let Some(winner) = tree.winner().filter(|w| !w.revision.deleted) else {
+            return Ok(None);
+        };
+        let rev = winner.rev.to_rev();
+        let mut json = vec![];
+        let written = view.with_body(shard, winner.revision.seq, |body| {
+            crate::rows::write_members(id, &rev, false, body, &mut json);
+            json.push(b'}');
+        })?;
+        written.ok_or(Error::Storage(storage::Error::Corrupt("document body")))?;
+        let (doc, validates) = design_doc(id, &rev.to_string(), json);
+        Ok(validates.then_some(doc))
+    }
+}
+
+const DESIGN: &str = "_design/";
+
+/// The design document of this text, and whether it has a `validate_doc_update`.
+fn design_doc(id: &str, rev: &str, json: Vec<u8>) -> (DesignDoc, bool) {
+    let head: Option<Head<'_>> = serde_json::from_slice(&json).ok();
+    let text = |raw: &RawValue| serde_json::from_str::<String>(raw.get()).ok();
+    let language = head
+        .as_ref()
+        .and_then(|h| h.language)
+        .and_then(text)
+        .unwrap_or_else(|| JAVASCRIPT.to_owned());
+    let validates = head
+        .and_then(|h| h.validate_doc_update)
+        .is_some_and(|f| f.get() != "null");
+    let doc = DesignDoc {
+        id: id.to_owned(),
+        rev: rev.to_owned(),
+        language,
+        json: json.into(),
+    };
+    (doc, validates)
+}
+
+/// Why a design document may not be written: CouchDB's error and reason.
+pub(crate) type Refusal = (Cow<'static, str>, String);
+
+fn invalid(reason: String) -> Refusal {
+    ("invalid_design_doc".into(), reason)
+}
+
+/// Kinds of JSON values.
+#[derive(Clone, Copy)]
+enum Kind {
+    Object,
+    Text,
+    Bool,
+    TextOrArray,
+    TextOrObject,
+}
+
+impl Kind {
+    fn fits(self, value: &Value) -> bool {
+        match self {
+            Kind::Object => value.is_object(),
+            Kind::Text => value.is_string(),
+            Kind::Bool => value.is_boolean(),
+            Kind::TextOrArray => value.is_string() || value.is_array(),
+            Kind::TextOrObject => value.is_string() || value.is_object(),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Object => "object",
+            Kind::Text => "string",
+            Kind::Bool => "boolean",
+            Kind::TextOrArray => "string or array",
+            Kind::TextOrObject => "object or string",
+        }
+    }
+}
+
+fn expect(path: &[&str], value: Option<&Value>, kind: Kind) -> Result<(), Refusal> {
+    match value {
+        Some(value) if !kind.fits(value) => Err(invalid(format!(
+            "`{}` field must have {} type",
+            path.join("."),
+            kind.name()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn members(value: Option<&Value>) -> impl Iterator<Item = (&str, &Value)> {
+    value
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .map(|(name, value)| (name.as_str(), value))
+}
+
+/// Checks the body of a design document as CouchDB does when it is written. Functions in languages that nobody runs are
+/// taken as they are. May block, because functions are compiled.
+pub(crate) fn check(languages: &dyn Languages, body: &[u8]) -> Result<(), Refusal> {
+    let doc: Map<String, Value> =
+        serde_json::from_slice(body).map_err(|e| invalid(e.to_string()))?;
+    check_fields(&doc)?;
+    let language = doc
+        .get("language")
+        .and_then(Value::as_str)
+        .unwrap_or(JAVASCRIPT);
+    if language == QUERY {
+        return Ok(());
+    }
+    check_functions(languages, language, doc.get("views"))
+}
+
+fn check_fields(doc: &Map<String, Value>) -> Result<(), Refusal> {
+    for name in ["filters", "lists", "shows", "updates"] {
+        let functions = doc.get(name);
+        expect(&[name], functions, Kind::Object)?;
+        for (function, value) in members(functions) {
+            expect(&[name, function], Some(value), Kind::TextOrObject)?;
+        }
+    }
+    expect(&["language"], doc.get("language"), Kind::Text)?;
+    let options = doc.get("options");
+    expect(&["options"], options, Kind::Object)?;
+    let partitioned = options.and_then(|o| o.get("partitioned"));
+    expect(&["options", "partitioned"], partitioned, Kind::Bool)?;
+    expect(&["rewrites"], doc.get("rewrites"), Kind::TextOrArray)?;
+    expect(
+        &["validate_doc_update"],
+        doc.get("validate_doc_update"),
+        Kind::Text,
+    )?;
+    let is_query = doc.get("language").is_some_and(|l| l == QUERY);
+    check_views(
+        doc.get("views"),
+        if is_query { Kind::Object } else { Kind::Text },
+    )
+}
+
+fn check_views(views: Option<&Value>, map: Kind) -> Result<(), Refusal> {
+    expect(&["views"], views, Kind::Object)?;
+    for (name, view) in members(views) {
+        expect(&["views", name], Some(view), Kind::Object)?;
+    }
+    for (name, view) in members(views).filter(|(name, _)| *name != "lib") {
+        expect(&["views", name, "map"], view.get("map"), map)?;
+    }
+    for (name, view) in members(views).filter(|(name, _)| *name != "lib") {
+        expect(&["views", name, "reduce"], view.get("reduce"), Kind::Text)?;
+    }
+    match members(views).find(|(name, view)| *name != "lib" && view.get("map").is_none()) {
+        Some((name, _)) => Err(invalid(format!("View `{name}` must contain map function"))),
+        None => Ok(()),
+    }
+}
+
+fn check_functions(
+    languages: &dyn Languages,
+    language: &str,
+    views: Option<&Value>,
+) -> Result<(), Refusal> {
+    let lib = views.and_then(|v| v.get("lib")).map(Value::to_string);
+    let compile = |kind: &str, view: &str, source: &str| match languages.check(
+        language,
+        source,
+        lib.as_deref(),
+    ) {
+        Ok(()) | Err(FunctionError::UnknownLanguage(_)) => Ok(()),
+        Err(FunctionError::Thrown { name, reason }) => Err((name.into(), reason)),
+        Err(e) => Err((
+            "compilation_error".into(),
+            format!("Compilation of the {kind} function in the '{view}' view failed: {e}"),
+        )),
+    };
+    for (name, view) in members(views).filter(|(name, _)| *name != "lib") {
+        let text = |member| view.get(member).and_then(Value::as_str);
+        if let Some(map) = text("map") {
+            compile("map", name, map)?;
+        }
+        let Some(reduce) = text("reduce") else {
+            continue;
+        };
+        match index::reduce::Builtin::parse(reduce) {
+            Some(builtin) => drop(builtin.map_err(invalid)?),
+            None => compile("reduce", name, reduce)?,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(body: &str) -> Option<Refusal> {
+        check(&functions::NoLanguages, body.as_bytes()).err()
+    }
+
+    #[test]
+    fn fields_of_the_wrong_type_are_named() {
+        let cases = [
+            (r#"{"views":[]}"#, "`views` field must have object type"),
+            (
+                r#"{"views":{"v":"x"}}"#,
+                "`views.v` field must have object type",
+            ),
+            (
+                r#"{"views":{"v":{"map":1}}}"#,
+                "`views.v.map` field must have string type",
+            ),
+            (
+                r#"{"views":{"v":{"map":"x","reduce":{}}}}"#,
+                "`views.v.reduce` field must have string type",
+            ),
+            (
+                r#"{"views":{"v":{"reduce":"_sum"}}}"#,
+                "View `v` must contain map function",
+            ),
+            (
+                r#"{"language":"query","views":{"v":{"map":"x"}}}"#,
+                "`views.v.map` field must have object type",
+            ),
+            (
+                r#"{"views":{"v":{"map":"x","reduce":"_nope"}}}"#,
+                "`_nope` is not a supported reduce function.",
+            ),
+            (
+                r#"{"language":null}"#,
+                "`language` field must have string type",
+            ),
+            (
+                r#"{"updates":{"u":1}}"#,
+                "`updates.u` field must have object or string type",
+            ),
+            (
+                r#"{"rewrites":{}}"#,
+                "`rewrites` field must have string or array type",
+            ),
+            (
+                r#"{"options":{"partitioned":"x"}}"#,
+                "`options.partitioned` field must have boolean type",
+            ),
+            (
+                r#"{"validate_doc_update":{}}"#,
+                "`validate_doc_update` field must have string type",
+            ),
+        ];
+        for (body, reason) in cases {
+            assert_eq!(
+                refusal(body),
+                Some(("invalid_design_doc".into(), reason.to_owned())),
+                "{body}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_couchdb_takes_is_taken() {
+        for body in [
+            "{}",
+            r#"{"views":{"lib":{"a":1},"v":{"map":"anything"}},"language":"cobol"}"#,
+            r#"{"language":"query","views":{"v":{"map":{"fields":{}},"reduce":"_count"}}}"#,
+            r#"{"shows":{"s":{"nested":"x"}},"rewrites":"function(req) {}","anything":[null]}"#,
+        ] {
+            assert_eq!(refusal(body), None, "{body}");
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Which server runs the functions of a language.
+
+use std::sync::Arc;
+
+use crate::external::{Pools, Settings};
+use crate::js::{Engine, Options};
+use crate::projection::Projection;
+use crate::{Designs, Doc, Emits, Error, Languages, MapGroup, Mapper, Reducer};
+
+/// The language that this program runs by itself, and that functions are in when their design document names none.
+pub const JAVASCRIPT: &str = "javascript";
+
+/// All languages: JavaScript by the engine that is built in, others by query servers.
+pub struct Functions {
+    engine: Engine,
+    pools: Pools,
+}
+
+impl std::fmt::Debug for Functions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Functions").finish_non_exhaustive()
+    }
+}
+
+impl Functions {
+    /// A command for JavaScript among `query_servers` is used in place of the engine.
+    ///
+    /// # Errors
+    /// [`Error::Process`] when a thread cannot be started.
+    pub fn new(javascript: Options, query_servers: Settings) -> Result<Arc<Functions>, Error> {
+        Ok(Arc::new(Functions {
+            engine: Engine::new(javascript),
+            pools: Pools::new(query_servers)?,
+        }))
+    }
+
+    /// Uses other settings of query servers from now on.
+    pub fn configure(&self, query_servers: Settings) {
+        self.pools.configure(query_servers);
+    }
+
+    fn is_built_in(&self, language: &str) -> bool {
+        language == JAVASCRIPT && !self.pools.has(language)
+    }
+}
+
+impl Languages for Functions {
+    fn mapper(&self, group: &MapGroup) -> Result<Box<dyn Mapper>, Error> {
+        if !self.is_built_in(&group.language) {
+            return self.pools.mapper(group);
+        }
+        let inner = self.engine.mapper(group)?;
+        Ok(
+            match Projection::of_group(&group.maps, group.lib.as_deref()) {
+                Err(_) => inner,
+                Ok(projection) => Box::new(ProjectingMapper {
+                    inner,
+                    projection,
+                    bodies: vec![],
+                }),
+            },
+        )
+    }
+
+    fn reducer(
+        &self,
+        language: &str,
+        source: &str,
+        lib: Option<&str>,
+    ) -> Result<Box<dyn Reducer>, Error> {
+        if self.is_built_in(language) {
+            return Ok(self.engine.reducer(source, lib));
+        }
+        self.pools.reducer(language, source, lib)
+    }
+
+    fn designs(&self, language: &str) -> Result<Box<dyn Designs>, Error> {
+        if self.is_built_in(language) {
+            return Ok(self.engine.designs());
+        }
+        self.pools.designs(language)
+    }
+
+    fn check(&self, language: &str, source: &str, lib: Option<&str>) -> Result<(), Error> {
+        if self.is_built_in(language) {
+            return self.engine.check(source, lib);
+        }
+        self.pools.check(language, source)
+    }
+
+    fn projections(&self, group: &MapGroup) -> Vec<Result<String, String>> {
+        if !self.is_built_in(&group.language) {
+            return vec![];
+        }
+        let spoiled = Projection::of_group(&group.maps, group.lib.as_deref()).err();
+        let each = |(i, map): (usize, &String)| match (&spoiled, Projection::analyse(map)) {
+            (_, Err(refusal)) => Err(refusal.to_string()),
+            (Some((at, refusal)), _) if *at == i => Err(refusal.to_string()),
+            (Some((_, refusal)), _) => Err(format!(
+                "another map function of the design document needs whole documents: {refusal}"
+            )),
+            (None, Ok(projection)) => Ok(projection.describe()),
+        };
+        group.maps.iter().enumerate().map(each).collect()
+    }
+}
+
+/// Gives functions only those members of a document's body that they can touch.
+struct ProjectingMapper {
+    inner: Box<dyn Mapper>,
+    projection: Projection,
+    /// The bodies of one call, one behind the other.
+    bodies: Vec<u8>,
+}
+
+impl Mapper for ProjectingMapper {
+    fn map(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<(), Error> {
+        self.bodies.clear();
+        let mut ends = Vec::with_capacity(docs.len());
+        for doc in docs {
+            self.projection.project_body(doc.body, &mut self.bodies);
+            ends.push(self.bodies.len());
+        }
+        let mut start = 0;
+        let mut projected = Vec::with_capacity(docs.len());
+        for (doc, end) in docs.iter().zip(ends) {
+            projected.push(Doc {
+                members: doc.members,
+                body: &self.bodies[start..end],
+            });
+            start = end;
+        }
+        self.inner.map(&projected, out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn functions() -> Arc<Functions> {
+        Functions::new(Options::default(), Settings::default()).expect("a thread")
+    }
+
+    #[test]
+    fn javascript_is_built_in_and_nothing_else() {
+        let functions = functions();
+        assert_eq!(
+            functions.check(JAVASCRIPT, "function(doc) {}", None),
+            Ok(())
+        );
+        assert!(matches!(
+            functions.check(JAVASCRIPT, "function(doc) {", None),
+            Err(Error::Compile(_))
+        ));
+        for language in ["cobol", "erlang", "JavaScript", ""] {
+            assert_eq!(
+                functions.check(language, "x", None),
+                Err(Error::UnknownLanguage(language.to_owned()))
+            );
+            assert!(functions.designs(language).is_err());
+            assert!(functions.reducer(language, "x", None).is_err());
+        }
+    }
+
+    #[test]
+    fn functions_get_the_members_that_they_touch() {
+        let functions = functions();
+        let group = |maps: &[&str]| MapGroup {
+            language: JAVASCRIPT.to_owned(),
+            maps: maps.iter().map(|m| (*m).to_owned()).collect(),
+            ..MapGroup::default()
+        };
+        let narrow = "function (doc) { emit(doc._id, doc.a.b); }";
+        let whole = "function (doc) { emit(doc._id, doc); }";
+        let members = r#"["_id","a.b"]"#.to_owned();
+        assert_eq!(functions.projections(&group(&[narrow])), [Ok(members)]);
+        let both = functions.projections(&group(&[narrow, whole]));
+        assert!(both.iter().all(Result::is_err), "{both:?}");
+        let docs = [
+            (
+                r#""_id":"x","_rev":"1-a""#,
+                r#"{"z":1,"a":{"c":2,"b":[3]},"y":4}"#,
+            ),
+            (r#""_id":"y","_rev":"1-a""#, r#"{"a":{}}"#),
+            (r#""_id":"z","_rev":"1-a""#, r#"{}"#),
+        ];
+        let docs = docs.map(|(members, body)| Doc {
+            members: members.as_bytes(),
+            body: body.as_bytes(),
+        });
+        for maps in [&[narrow][..], &[narrow, whole]] {
+            let mut mapper = functions.mapper(&group(maps)).expect("a mapper");
+            let mut out = Emits::default();
+            mapper.map(&docs, &mut out).expect("rows");
+            let rows: Vec<_> = out
+                .rows
+                .iter()
+                .filter(|row| row.view == 0)
+                .map(|row| {
+                    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+                    (row.doc, text(out.key(row)), text(out.value(row)))
+                })
+                .collect();
+            let row = |doc, key: &str, value: &str| (doc, key.to_owned(), value.to_owned());
+            assert_eq!(rows, [row(0, "\"x\"", "[3]"), row(1, "\"y\"", "null")]);
+        }
+    }
+
+    #[test]
+    fn a_query_server_for_javascript_replaces_the_engine() {
+        let functions = functions();
+        let settings = Settings {
+            commands: [(JAVASCRIPT.to_owned(), "/bin/false".to_owned())].into(),
+            ..Settings::default()
+        };
+        functions.configure(settings);
+        assert!(matches!(
+            functions.check(JAVASCRIPT, "function(doc) {}", None),
+            Err(Error::Process(_))
+        ));
+    }
+}

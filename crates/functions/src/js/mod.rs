@@ -1,0 +1,187 @@
+//! JavaScript with QuickJS-NG, in this process or in worker processes of the same binary.
+//!
+//! A heap (`runtime`) has its limits, and is thrown away once it ran into one. In it are contexts (`context`), one a design
+//! document, each with the prelude and the few functions that JavaScript may call (`host`). Values go in by `build`, or for
+//! map functions as objects made of the document's text as they are looked at (`lazy`), and come out by `write`, or as a copy
+//! of that text (`copy`). `mapper`, `reducer` and `designs` run users' functions in the calling thread; `process` has them run
+//! by a `worker`, to which it speaks over a `wire`.
+
+mod build;
+mod context;
+mod copy;
+mod designs;
+mod host;
+mod lazy;
+mod log;
+mod mapper;
+mod names;
+mod pool;
+mod process;
+mod reducer;
+mod runtime;
+mod shapes;
+mod skip;
+#[cfg(test)]
+mod tests;
+mod thrown;
+mod wire;
+mod worker;
+mod write;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{Designs, Error, MapGroup, Mapper, Reducer};
+use context::Context;
+use designs::ThreadDesigns;
+use mapper::ThreadMapper;
+use pool::Pool;
+use process::{ProcessDesigns, Processes};
+use reducer::ThreadReducer;
+pub use worker::worker_main;
+
+/// Where JavaScript runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Isolation {
+    /// In the calling thread. A single call of a built-in function that takes long (`"x".repeat(1e8).split("")`) cannot be
+    /// stopped by the time limit; the memory limit bounds it.
+    #[default]
+    Thread,
+    /// In worker processes, which are killed when they overrun a limit.
+    Process,
+}
+
+/// Settings of the section `[functions]`.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// `time_limit_ms`: JavaScript's time for one document, or one call of another function.
+    pub time: Duration,
+    /// `memory_limit_bytes`: memory of one JavaScript heap; at most 1 GiB counts.
+    pub memory_bytes: usize,
+    /// `stack_limit_bytes`: stack of JavaScript's calls.
+    pub stack_bytes: usize,
+    /// `emit_rows_limit`: rows that one function may emit for one document.
+    pub emit_rows_max: usize,
+    /// `emit_bytes_limit`: bytes of JSON that all functions of a design document may emit for one document, and that any other
+    /// function may answer.
+    pub emit_bytes_max: usize,
+    /// `isolation`: `thread` or `process`.
+    pub isolation: Isolation,
+    /// `workers_limit`: most worker processes at work at a time (and as many again that run list functions), or idle
+    /// JavaScript heaps kept for design and reduce functions.
+    pub workers_max: usize,
+    /// How a worker process is started; no setting.
+    pub worker: WorkerCommand,
+}
+
+/// The command of a worker process, which is to call [`worker_main`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerCommand {
+    /// This very program, unless given.
+    pub program: Option<PathBuf>,
+    pub args: Vec<String>,
+}
+
+impl Default for WorkerCommand {
+    fn default() -> WorkerCommand {
+        WorkerCommand {
+            program: None,
+            args: vec!["functions-worker".into()],
+        }
+    }
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            time: Duration::from_secs(5),
+            memory_bytes: 64 << 20,
+            stack_bytes: 512 << 10,
+            emit_rows_max: 100_000,
+            emit_bytes_max: 64 << 20,
+            isolation: Isolation::Thread,
+            workers_max: std::thread::available_parallelism().map_or(2, usize::from),
+            worker: WorkerCommand::default(),
+        }
+    }
+}
+
+/// Longest string of QuickJS in bytes; with more memory its own sizes could overflow.
+const MEMORY_MAX: usize = 1 << 30;
+/// Less, and not even the prelude runs.
+const MEMORY_MIN: usize = 2 << 20;
+const STACK_MIN: usize = 64 << 10;
+const STACK_MAX: usize = 64 << 20;
+
+/// Runs JavaScript.
+#[derive(Clone)]
+pub struct Engine {
+    options: Options,
+    place: Place,
+}
+
+/// Where it runs.
+#[derive(Clone)]
+enum Place {
+    Thread(Arc<Pool>),
+    Process(Arc<Processes>),
+}
+
+impl Engine {
+    /// An engine with these settings; memory and stack are brought within what can work.
+    pub fn new(mut options: Options) -> Engine {
+        options.memory_bytes = options.memory_bytes.clamp(MEMORY_MIN, MEMORY_MAX);
+        options.stack_bytes = options.stack_bytes.clamp(STACK_MIN, STACK_MAX);
+        let place = match options.isolation {
+            Isolation::Thread => Place::Thread(Arc::new(Pool::new(&options))),
+            Isolation::Process => Place::Process(Arc::new(Processes::new(&options))),
+        };
+        Engine { options, place }
+    }
+
+    /// A mapper with a heap of its own, for one thread. Sources that do not compile are [`Error::Compile`].
+    pub fn mapper(&self, group: &MapGroup) -> Result<Box<dyn Mapper>, Error> {
+        Ok(match &self.place {
+            Place::Thread(_) => Box::new(ThreadMapper::new(&self.options, group)?),
+            Place::Process(processes) => Box::new(processes.mapper(group)?),
+        })
+    }
+
+    /// A custom reduce function; `lib` is `views.lib` as JSON text. It is compiled when it is first called.
+    pub fn reducer(&self, source: &str, lib: Option<&str>) -> Box<dyn Reducer> {
+        match &self.place {
+            Place::Thread(pool) => Box::new(ThreadReducer::new(pool.clone(), source, lib)),
+            Place::Process(processes) => Box::new(processes.reducer(source, lib)),
+        }
+    }
+
+    /// Calls of other functions of design documents.
+    pub fn designs(&self) -> Box<dyn Designs> {
+        match &self.place {
+            Place::Thread(pool) => Box::new(ThreadDesigns { pool: pool.clone() }),
+            Place::Process(processes) => Box::new(ProcessDesigns {
+                processes: processes.clone(),
+            }),
+        }
+    }
+
+    /// Whether a source is a function: [`Error::Compile`] says why not.
+    pub fn check(&self, source: &str, lib: Option<&str>) -> Result<(), Error> {
+        match &self.place {
+            Place::Thread(pool) => check(pool, source, lib),
+            Place::Process(processes) => processes.check(source, lib),
+        }
+    }
+}
+
+fn check(pool: &Pool, source: &str, lib: Option<&str>) -> Result<(), Error> {
+    pool.with(None, |host| {
+        let mut context = Context::new(&host.runtime)?;
+        let modules = context.modules(lib);
+        let result =
+            modules.and_then(|modules| context.compile(source, modules.as_ref()).map(drop));
+        context.close();
+        result
+    })
+}

@@ -1,0 +1,451 @@
+//! The server's side of isolation by processes: workers, and functions that run in them.
+
+use std::collections::HashSet;
+use std::io::{self, BufReader};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::Options;
+use super::wire::{self, Definition, Frame, Kind, Received};
+use crate::{DesignDoc, Designs, Doc, Emits, Error, ListIo, MapGroup, Mapper, ReduceRow, Reducer};
+
+/// A worker keeps the time limit by itself; one that says nothing for this much longer is in a built-in function that does not
+/// end, and is killed.
+const GRACE: Duration = Duration::from_secs(1);
+/// Definitions that may be known to one worker before it is told all anew: it forgets more than it says.
+const KNOWN_MAX: usize = 1024;
+/// Design documents whose numbers are remembered.
+const DESIGNS_MAX: usize = 256;
+
+struct Worker {
+    child: Child,
+    socket: BufReader<UnixStream>,
+    /// Definitions that were sent to it.
+    known: HashSet<u64>,
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // Both fail only for a process that has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Worker {
+    fn start(options: &Options) -> io::Result<Worker> {
+        let program = match &options.worker.program {
+            Some(program) => program.clone(),
+            None => std::env::current_exe()?,
+        };
+        let (ours, theirs) = UnixStream::pair()?;
+        let patience = Some(options.time + GRACE);
+        ours.set_read_timeout(patience)?;
+        ours.set_write_timeout(patience)?;
+        let child = Command::new(program)
+            .args(&options.worker.args)
+            .env_clear()
+            .current_dir("/")
+            // Signals of the terminal are for the server, which ends its workers.
+            .process_group(0)
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            .stderr(Stdio::inherit())
+            .spawn()?;
+        let mut worker = Worker {
+            child,
+            socket: BufReader::new(ours),
+            known: HashSet::new(),
+        };
+        worker.send(wire::options_frame(options))?;
+        Ok(worker)
+    }
+
+    fn send(&mut self, frame: Frame) -> io::Result<()> {
+        frame.send(self.socket.get_mut())
+    }
+
+    /// The next frame that is not a line of the log.
+    fn receive(&mut self) -> io::Result<Received> {
+        loop {
+            let frame = Received::read(&mut self.socket)?;
+            let mut frame = frame.ok_or(io::ErrorKind::UnexpectedEof)?;
+            match frame.kind {
+                Kind::Log => wire::read_log(&mut frame)?.log(),
+                Kind::Progress => {}
+                _ => return Ok(frame),
+            }
+        }
+    }
+
+    fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+}
+
+/// Workers at rest, and how many are at work. Lists are counted apart: a list function waits for rows, and who provides them may
+/// need a worker for that.
+#[derive(Default)]
+struct Workers {
+    idle: Vec<Worker>,
+    busy: usize,
+    listing: usize,
+}
+
+/// The workers of an engine.
+pub(super) struct Processes {
+    options: Options,
+    workers: Mutex<Workers>,
+    freed: Condvar,
+    numbers: AtomicU64,
+    designs: Mutex<Vec<(DesignDoc, u64)>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is locked is changed in single steps, so that a panic leaves it whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Processes {
+    pub fn new(options: &Options) -> Processes {
+        Processes {
+            options: options.clone(),
+            workers: Mutex::default(),
+            freed: Condvar::new(),
+            numbers: AtomicU64::new(1),
+            designs: Mutex::default(),
+        }
+    }
+
+    fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The number that stands for a design document.
+    fn design(&self, ddoc: &DesignDoc) -> u64 {
+        let mut designs = lock(&self.designs);
+        if let Some(at) = designs.iter().position(|(known, _)| known == ddoc) {
+            let known = designs.remove(at);
+            let number = known.1;
+            designs.push(known);
+            return number;
+        }
+        if designs.len() == DESIGNS_MAX {
+            designs.remove(0);
+        }
+        let number = self.number();
+        designs.push((ddoc.clone(), number));
+        number
+    }
+
+    fn take(&self, number: u64, list: bool) -> io::Result<Worker> {
+        let max = self.options.workers_max.max(1);
+        let mut workers = lock(&self.workers);
+        loop {
+            let (count, limit) = if list {
+                (&mut workers.listing, max)
+            } else {
+                (&mut workers.busy, max)
+            };
+            if *count < limit {
+                *count += 1;
+                break;
+            }
+            workers = self
+                .freed
+                .wait(workers)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        // One that knows the functions, or the one used last.
+        while !workers.idle.is_empty() {
+            let knowing = |worker: &Worker| worker.known.contains(&number);
+            let last = workers.idle.len() - 1;
+            let at = workers.idle.iter().rposition(knowing).unwrap_or(last);
+            let mut worker = workers.idle.remove(at);
+            if worker.is_running() {
+                return Ok(worker);
+            }
+        }
+        drop(workers);
+        Worker::start(&self.options).inspect_err(|_| self.give_back(None, list))
+    }
+
+    fn give_back(&self, worker: Option<Worker>, list: bool) {
+        let mut workers = lock(&self.workers);
+        if list {
+            workers.listing -= 1;
+        } else {
+            workers.busy -= 1;
+        }
+        if workers.idle.len() < self.options.workers_max.max(1) {
+            workers.idle.extend(worker);
+        }
+        drop(workers);
+        self.freed.notify_all();
+    }
+
+    /// Has a worker answer a request, `converse` reading its answers. A worker that fails to is killed.
+    fn request<T>(
+        &self,
+        number: u64,
+        list: bool,
+        definition: Option<&Definition>,
+        request: impl Fn() -> Frame,
+        mut converse: impl FnMut(&mut Worker) -> io::Result<Reply<T>>,
+    ) -> Result<T, Error> {
+        let worker = self.take(number, list);
+        let mut worker = worker.map_err(|error| {
+            Error::Process(format!("a worker for functions does not start: {error}"))
+        })?;
+        let mut talk = || -> io::Result<Reply<T>> {
+            // A worker forgets definitions that it has too many of, hence the second time.
+            for _ in 0..2 {
+                if worker.known.len() > KNOWN_MAX {
+                    worker.known.clear();
+                }
+                if let Some(definition) = definition
+                    && worker.known.insert(number)
+                {
+                    worker.send(definition.frame(number))?;
+                }
+                worker.send(request())?;
+                match converse(&mut worker)? {
+                    Reply::Unknown => worker.known.remove(&number),
+                    reply => return Ok(reply),
+                };
+            }
+            Err(io::Error::other("it does not know its functions"))
+        };
+        match talk() {
+            Ok(Reply::Done(done)) => {
+                self.give_back(Some(worker), list);
+                Ok(done)
+            }
+            Ok(Reply::Error(error)) => {
+                self.give_back(Some(worker), list);
+                Err(error)
+            }
+            Ok(Reply::Unknown) => Err(Error::Process("a worker knows no functions".into())),
+            Err(error) => {
+                drop(worker);
+                self.give_back(None, list);
+                Err(self.broken(&error))
+            }
+        }
+    }
+
+    /// What it means that a worker does not answer.
+    fn broken(&self, error: &io::Error) -> Error {
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Error::Limit {
+                limit: "time_limit_ms",
+                value: self.options.time.as_millis().to_string(),
+            },
+            io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::ConnectionReset => {
+                Error::Process("the worker process of the functions died".into())
+            }
+            _ => Error::Process(format!("a worker for functions failed: {error}")),
+        }
+    }
+
+    fn simple(
+        &self,
+        number: u64,
+        definition: Option<&Definition>,
+        request: impl Fn() -> Frame,
+    ) -> Result<Vec<u8>, Error> {
+        self.request(number, false, definition, request, |worker| {
+            let mut frame = worker.receive()?;
+            reply(&mut frame, |frame| Ok(frame.bytes()?.to_vec()))
+        })
+    }
+
+    pub fn check(&self, source: &str, lib: Option<&str>) -> Result<(), Error> {
+        let request = || {
+            let frame = Frame::new(Kind::Check).text(source);
+            frame.optional(lib.map(str::as_bytes))
+        };
+        self.simple(0, None, request).map(drop)
+    }
+
+    /// Tells idle workers that a definition is of no more use. Those at work forget it when they have too many.
+    fn forget(&self, number: u64) {
+        let mut workers = lock(&self.workers);
+        for worker in &mut workers.idle {
+            if worker.known.remove(&number) {
+                // A worker that is gone has forgotten it.
+                let _ = worker.send(Frame::new(Kind::Forget).number(number));
+            }
+        }
+    }
+
+    pub fn mapper(self: &Arc<Self>, group: &MapGroup) -> Result<ProcessMapper, Error> {
+        let mapper = ProcessMapper {
+            processes: self.clone(),
+            number: self.number(),
+            definition: Definition::Maps(group.clone()),
+            views: group.maps.len(),
+        };
+        let number = mapper.number;
+        let request = || Frame::new(Kind::Verify).number(number);
+        self.request(number, false, Some(&mapper.definition), request, |worker| {
+            reply(&mut worker.receive()?, |_| Ok(()))
+        })?;
+        Ok(mapper)
+    }
+
+    pub fn reducer(self: &Arc<Self>, source: &str, lib: Option<&str>) -> ProcessReducer {
+        ProcessReducer {
+            processes: self.clone(),
+            number: self.number(),
+            definition: Definition::Reduce {
+                source: source.to_owned(),
+                lib: lib.map(str::to_owned),
+            },
+        }
+    }
+}
+
+/// What a worker replied.
+enum Reply<T> {
+    Done(T),
+    Error(Error),
+    Unknown,
+}
+
+fn reply<T>(
+    frame: &mut Received,
+    done: impl FnOnce(&mut Received) -> io::Result<T>,
+) -> io::Result<Reply<T>> {
+    Ok(match frame.kind {
+        Kind::Done => Reply::Done(done(frame)?),
+        Kind::Failed => Reply::Error(wire::read_error(frame)?),
+        Kind::Unknown => Reply::Unknown,
+        _ => return Err(io::Error::other("it answers what was not asked")),
+    })
+}
+
+/// A [`Mapper`] in worker processes.
+pub(super) struct ProcessMapper {
+    processes: Arc<Processes>,
+    number: u64,
+    definition: Definition,
+    views: usize,
+}
+
+impl Mapper for ProcessMapper {
+    fn map(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<(), Error> {
+        let request = || {
+            let frame = Frame::new(Kind::Map).number(self.number);
+            docs.iter()
+                .fold(frame, |frame, doc| frame.bytes(doc.members).bytes(doc.body))
+        };
+        let (views, definition) = (self.views, Some(&self.definition));
+        self.processes
+            .request(self.number, false, definition, request, |worker| {
+                reply(&mut worker.receive()?, |frame| {
+                    wire::read_emits(frame, docs.len(), views, out)
+                })
+            })
+    }
+}
+
+impl Drop for ProcessMapper {
+    fn drop(&mut self) {
+        self.processes.forget(self.number);
+    }
+}
+
+/// A [`Reducer`] in worker processes.
+pub(super) struct ProcessReducer {
+    processes: Arc<Processes>,
+    number: u64,
+    definition: Definition,
+}
+
+impl Reducer for ProcessReducer {
+    fn reduce(&mut self, rows: &[ReduceRow<'_>]) -> Result<Vec<u8>, Error> {
+        let request = || {
+            let frame = Frame::new(Kind::Reduce).number(self.number);
+            rows.iter().fold(frame, |frame, row| {
+                frame.bytes(row.key).bytes(row.id).bytes(row.value)
+            })
+        };
+        self.processes
+            .simple(self.number, Some(&self.definition), request)
+    }
+
+    fn rereduce(&mut self, values: &[&[u8]]) -> Result<Vec<u8>, Error> {
+        let request = || {
+            let frame = Frame::new(Kind::Rereduce).number(self.number);
+            values.iter().fold(frame, |frame, value| frame.bytes(value))
+        };
+        self.processes
+            .simple(self.number, Some(&self.definition), request)
+    }
+}
+
+impl Drop for ProcessReducer {
+    fn drop(&mut self) {
+        self.processes.forget(self.number);
+    }
+}
+
+/// [`Designs`] in worker processes.
+pub(super) struct ProcessDesigns {
+    pub processes: Arc<Processes>,
+}
+
+fn call_frame(kind: Kind, number: u64, path: &[&str], args: &[u8]) -> Frame {
+    let frame = Frame::new(kind).number(number).bytes(args);
+    path.iter().fold(frame, |frame, part| frame.text(part))
+}
+
+impl Designs for ProcessDesigns {
+    fn call(&mut self, ddoc: &DesignDoc, path: &[&str], args: &[u8]) -> Result<Vec<u8>, Error> {
+        let number = self.processes.design(ddoc);
+        let definition = Definition::Design(ddoc.clone());
+        self.processes.simple(number, Some(&definition), || {
+            call_frame(Kind::Call, number, path, args)
+        })
+    }
+
+    fn list(
+        &mut self,
+        ddoc: &DesignDoc,
+        path: &[&str],
+        args: &[u8],
+        io: &mut dyn ListIo,
+    ) -> Result<(), Error> {
+        let number = self.processes.design(ddoc);
+        let definition = Definition::Design(ddoc.clone());
+        let request = || call_frame(Kind::List, number, path, args);
+        self.processes
+            .request(number, true, Some(&definition), request, |worker| {
+                converse(worker, io)
+            })
+    }
+}
+
+/// Serves a list function that runs in a worker.
+fn converse(worker: &mut Worker, io: &mut dyn ListIo) -> io::Result<Reply<()>> {
+    loop {
+        let mut frame = worker.receive()?;
+        let answer = match frame.kind {
+            Kind::Start => io.start(frame.bytes()?).map(|()| Frame::new(Kind::Done)),
+            Kind::Chunk => io.chunk(&frame.text()?).map(|()| Frame::new(Kind::Done)),
+            Kind::NextRow => io
+                .row()
+                .map(|row| Frame::new(Kind::Row).optional(row.as_deref())),
+            _ => return reply(&mut frame, |_| Ok(())),
+        };
+        worker.send(answer.unwrap_or_else(|error| wire::error_frame(&error)))?;
+    }
+}

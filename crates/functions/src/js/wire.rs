@@ -1,0 +1,395 @@
+//! Frames between this process and its workers: a length, a kind, and fields that each have their length in front.
+
+use std::io::{self, Read, Write};
+use std::time::Duration;
+
+use super::Options;
+use super::log::Line;
+use crate::{DesignDoc, Emit, Emits, Error, MapGroup};
+
+/// Longest frame that is read.
+const FRAME_MAX: u32 = 1 << 30;
+
+/// What a frame is. Requests come from the server's process, the others from the worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Kind {
+    // Requests
+    Options,
+    Define,
+    Forget,
+    Verify,
+    Map,
+    Reduce,
+    Rereduce,
+    Call,
+    List,
+    Check,
+    // Replies
+    Done,
+    Failed,
+    /// The worker does not know what the request's number stands for (any more).
+    Unknown,
+    /// It is still at it.
+    Progress,
+    Log,
+    // While a list function runs: the worker asks, the server's process answers with `Done`, `Row` or `Failed`.
+    Start,
+    Chunk,
+    NextRow,
+    Row,
+}
+
+const KINDS: [Kind; 19] = [
+    Kind::Options,
+    Kind::Define,
+    Kind::Forget,
+    Kind::Verify,
+    Kind::Map,
+    Kind::Reduce,
+    Kind::Rereduce,
+    Kind::Call,
+    Kind::List,
+    Kind::Check,
+    Kind::Done,
+    Kind::Failed,
+    Kind::Unknown,
+    Kind::Progress,
+    Kind::Log,
+    Kind::Start,
+    Kind::Chunk,
+    Kind::NextRow,
+    Kind::Row,
+];
+
+/// A frame to be sent.
+pub(super) struct Frame(Vec<u8>);
+
+impl Frame {
+    pub fn new(kind: Kind) -> Frame {
+        Frame(vec![0, 0, 0, 0, kind as u8])
+    }
+
+    pub fn number(mut self, number: u64) -> Frame {
+        self.0.extend_from_slice(&number.to_le_bytes());
+        self
+    }
+
+    pub fn bytes(mut self, bytes: &[u8]) -> Frame {
+        self = self.number(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+        self
+    }
+
+    pub fn text(self, text: &str) -> Frame {
+        self.bytes(text.as_bytes())
+    }
+
+    pub fn optional(self, bytes: Option<&[u8]>) -> Frame {
+        match bytes {
+            Some(bytes) => self.number(1).bytes(bytes),
+            None => self.number(0),
+        }
+    }
+
+    pub fn send(mut self, to: &mut impl Write) -> io::Result<()> {
+        let len = u32::try_from(self.0.len() - 4).ok();
+        let Some(len) = len.filter(|&len| len <= FRAME_MAX) else {
+            return Err(io::Error::other(
+                "a message to or from a worker is too long",
+            ));
+        };
+        self.0[..4].copy_from_slice(&len.to_le_bytes());
+        to.write_all(&self.0)
+    }
+}
+
+/// A frame that came.
+pub(super) struct Received {
+    pub kind: Kind,
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+fn malformed() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "a malformed message")
+}
+
+impl Received {
+    /// Reads a frame; `None` at the end.
+    pub fn read(from: &mut impl Read) -> io::Result<Option<Received>> {
+        let mut head = [0; 5];
+        let mut at = 0;
+        while at < head.len() {
+            match from.read(&mut head[at..]) {
+                Ok(0) if at == 0 => return Ok(None),
+                Ok(0) => return Err(malformed()),
+                Ok(read) => at += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let [a, b, c, d, kind] = head;
+        let len = u32::from_le_bytes([a, b, c, d]);
+        if len == 0 || len > FRAME_MAX {
+            return Err(malformed());
+        }
+        let kind = *KINDS.get(usize::from(kind)).ok_or_else(malformed)?;
+        let mut bytes = vec![0; len as usize - 1];
+        from.read_exact(&mut bytes)?;
+        Ok(Some(Received { kind, bytes, at: 0 }))
+    }
+
+    pub fn number(&mut self) -> io::Result<u64> {
+        let field = self.bytes[self.at..].first_chunk().ok_or_else(malformed)?;
+        self.at += field.len();
+        Ok(u64::from_le_bytes(*field))
+    }
+
+    /// A field's place.
+    fn field(&mut self) -> io::Result<std::ops::Range<usize>> {
+        let len = usize::try_from(self.number()?).map_err(|_| malformed())?;
+        let start = self.at;
+        let end = start
+            .checked_add(len)
+            .filter(|&end| end <= self.bytes.len());
+        self.at = end.ok_or_else(malformed)?;
+        Ok(start..self.at)
+    }
+
+    pub fn bytes(&mut self) -> io::Result<&[u8]> {
+        let field = self.field()?;
+        Ok(&self.bytes[field])
+    }
+
+    pub fn text(&mut self) -> io::Result<String> {
+        String::from_utf8(self.bytes()?.to_vec()).map_err(|_| malformed())
+    }
+
+    pub fn optional(&mut self) -> io::Result<Option<Vec<u8>>> {
+        if self.number()? == 0 {
+            return Ok(None);
+        }
+        Ok(Some(self.bytes()?.to_vec()))
+    }
+
+    fn optional_text(&mut self) -> io::Result<Option<String>> {
+        let bytes = self.optional()?;
+        let text = bytes.map(String::from_utf8).transpose();
+        text.map_err(|_| malformed())
+    }
+
+    /// The fields that are left, as slices.
+    pub fn rest(&mut self) -> io::Result<Vec<&[u8]>> {
+        let mut fields = Vec::new();
+        while self.at < self.bytes.len() {
+            fields.push(self.field()?);
+        }
+        Ok(fields.into_iter().map(|field| &self.bytes[field]).collect())
+    }
+}
+
+/// What a number stands for, in a worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Definition {
+    Maps(MapGroup),
+    Reduce { source: String, lib: Option<String> },
+    Design(DesignDoc),
+}
+
+impl Definition {
+    pub fn frame(&self, number: u64) -> Frame {
+        let frame = Frame::new(Kind::Define).number(number);
+        match self {
+            Definition::Maps(group) => {
+                let frame = frame.number(0).text(&group.language).text(&group.label);
+                let frame = frame.optional(group.lib.as_deref().map(str::as_bytes));
+                let maps = group.maps.iter();
+                maps.fold(frame, |frame, map| frame.text(map))
+            }
+            Definition::Reduce { source, lib } => {
+                let lib = lib.as_deref().map(str::as_bytes);
+                frame.number(1).text(source).optional(lib)
+            }
+            Definition::Design(ddoc) => {
+                let frame = frame.number(2).text(&ddoc.id).text(&ddoc.rev);
+                frame.text(&ddoc.language).bytes(&ddoc.json)
+            }
+        }
+    }
+
+    /// Reads it with its number.
+    pub fn read(frame: &mut Received) -> io::Result<(u64, Definition)> {
+        let number = frame.number()?;
+        let definition = match frame.number()? {
+            0 => Definition::Maps(MapGroup {
+                language: frame.text()?,
+                label: frame.text()?,
+                lib: frame.optional_text()?,
+                maps: frame
+                    .rest()?
+                    .into_iter()
+                    .map(|map| String::from_utf8(map.to_vec()).map_err(|_| malformed()))
+                    .collect::<io::Result<_>>()?,
+            }),
+            1 => Definition::Reduce {
+                source: frame.text()?,
+                lib: frame.optional_text()?,
+            },
+            2 => Definition::Design(DesignDoc {
+                id: frame.text()?,
+                rev: frame.text()?,
+                language: frame.text()?,
+                json: frame.bytes()?.into(),
+            }),
+            _ => return Err(malformed()),
+        };
+        Ok((number, definition))
+    }
+}
+
+pub(super) fn options_frame(options: &Options) -> Frame {
+    Frame::new(Kind::Options)
+        .number(options.time.as_millis() as u64)
+        .number(options.memory_bytes as u64)
+        .number(options.stack_bytes as u64)
+        .number(options.emit_rows_max as u64)
+        .number(options.emit_bytes_max as u64)
+}
+
+pub(super) fn read_options(frame: &mut Received) -> io::Result<Options> {
+    let size = |frame: &mut Received| Ok::<_, io::Error>(frame.number()? as usize);
+    Ok(Options {
+        time: Duration::from_millis(frame.number()?),
+        memory_bytes: size(frame)?,
+        stack_bytes: size(frame)?,
+        emit_rows_max: size(frame)?,
+        emit_bytes_max: size(frame)?,
+        workers_max: 1,
+        ..Options::default()
+    })
+}
+
+/// Names of limits, which are `'static` on both sides.
+const LIMITS: [&str; 4] = [
+    "time_limit_ms",
+    "memory_limit_bytes",
+    "emit_rows_limit",
+    "emit_bytes_limit",
+];
+
+pub(super) fn error_frame(error: &Error) -> Frame {
+    let frame = Frame::new(Kind::Failed);
+    match error {
+        Error::Compile(reason) => frame.number(0).text(reason),
+        Error::Thrown { name, reason } => frame.number(1).text(name).text(reason),
+        Error::Forbidden(reason) => frame.number(2).text(reason),
+        Error::Unauthorized(reason) => frame.number(3).text(reason),
+        Error::Limit { limit, value } => {
+            let limit = LIMITS.iter().position(|name| name == limit);
+            let limit = limit.unwrap_or(LIMITS.len());
+            frame.number(4).number(limit as u64).text(value)
+        }
+        Error::UnknownLanguage(reason) => frame.number(5).text(reason),
+        Error::ReduceOverflow(reason) => frame.number(6).text(reason),
+        Error::Process(reason) => frame.number(7).text(reason),
+    }
+}
+
+pub(super) fn read_error(frame: &mut Received) -> io::Result<Error> {
+    Ok(match frame.number()? {
+        0 => Error::Compile(frame.text()?),
+        1 => Error::Thrown {
+            name: frame.text()?,
+            reason: frame.text()?,
+        },
+        2 => Error::Forbidden(frame.text()?),
+        3 => Error::Unauthorized(frame.text()?),
+        4 => {
+            let limit = frame.number()? as usize;
+            Error::Limit {
+                limit: LIMITS.get(limit).copied().ok_or_else(malformed)?,
+                value: frame.text()?,
+            }
+        }
+        5 => Error::UnknownLanguage(frame.text()?),
+        6 => Error::ReduceOverflow(frame.text()?),
+        7 => Error::Process(frame.text()?),
+        _ => return Err(malformed()),
+    })
+}
+
+pub(super) fn emits_frame(emits: &Emits) -> Frame {
+    let mut frame = Frame::new(Kind::Done).bytes(&emits.bytes);
+    for row in &emits.rows {
+        let numbers = [
+            row.doc,
+            row.view,
+            row.key.0,
+            row.key.1,
+            row.value.0,
+            row.value.1,
+        ];
+        for number in numbers {
+            frame.0.extend_from_slice(&number.to_le_bytes());
+        }
+    }
+    frame
+}
+
+/// Appends what a worker emitted for `docs` documents, checked.
+pub(super) fn read_emits(
+    frame: &mut Received,
+    docs: usize,
+    views: usize,
+    out: &mut Emits,
+) -> io::Result<()> {
+    let base = out.bytes.len();
+    let bytes = frame.field()?;
+    let end = bytes.len() as u64 + base as u64;
+    if u32::try_from(end).is_err() {
+        return Err(io::Error::other("more was emitted than one batch can have"));
+    }
+    out.bytes.extend_from_slice(&frame.bytes[bytes]);
+    let (rows, rest) = frame.bytes[frame.at..].as_chunks::<24>();
+    if !rest.is_empty() {
+        return Err(malformed());
+    }
+    for row in rows {
+        let (numbers, _) = row.as_chunks::<4>();
+        let at = |index: usize| u32::from_le_bytes(numbers[index]);
+        let span = |from: usize| -> io::Result<(u32, u32)> {
+            let (start, end) = (at(from) as usize + base, at(from + 1) as usize + base);
+            if start > end || end > out.bytes.len() {
+                return Err(malformed());
+            }
+            Ok((start as u32, end as u32))
+        };
+        let emit = Emit {
+            doc: at(0),
+            view: at(1),
+            key: span(2)?,
+            value: span(4)?,
+        };
+        if emit.doc as usize >= docs || emit.view as usize >= views {
+            return Err(malformed());
+        }
+        out.rows.push(emit);
+    }
+    Ok(())
+}
+
+pub(super) fn log_frame(line: &Line) -> Frame {
+    Frame::new(Kind::Log)
+        .number(u64::from(line.warning))
+        .text(&line.label)
+        .text(&line.text)
+}
+
+pub(super) fn read_log(frame: &mut Received) -> io::Result<Line> {
+    Ok(Line {
+        warning: frame.number()? == 1,
+        label: frame.text()?,
+        text: frame.text()?,
+    })
+}

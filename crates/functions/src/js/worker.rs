@@ -1,0 +1,331 @@
+//! The worker's side of isolation by processes.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::wire::{self, Definition, Frame, Kind, Received};
+use super::{Engine, log};
+use crate::{Doc, Emits, Error, ListIo, Mapper, ReduceRow};
+
+/// Definitions that a worker keeps; each mapper has a heap of its own.
+const DEFINITIONS_MAX: usize = 32;
+/// How often the other side hears that a batch of documents goes on.
+const PROGRESS: Duration = Duration::from_millis(100);
+/// Address space besides the heaps: the binary, threads' stacks, what allocators reserve.
+const SPACE: u64 = 1 << 30;
+
+/// The `main` of a worker process: answers requests from the socket that is its standard input, until that is closed.
+pub fn worker_main() -> ExitCode {
+    match serve() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("functions-worker: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Lowers a limit of this process; one that is lower already stays.
+fn limit(resource: Resource, to: u64) -> io::Result<()> {
+    let current = getrlimit(resource);
+    let lower = |old: Option<u64>| Some(old.map_or(to, |old| old.min(to)));
+    setrlimit(
+        resource,
+        Rlimit {
+            current: lower(current.current),
+            maximum: lower(current.maximum),
+        },
+    )?;
+    Ok(())
+}
+
+/// Address space in use, in bytes, as far as the system says.
+fn space_used() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = statm
+        .split(' ')
+        .next()
+        .and_then(|pages| pages.parse().ok())
+        .unwrap_or(0);
+    pages * rustix::param::page_size() as u64
+}
+
+/// Ends the process when the other side goes away, also while JavaScript runs.
+fn watch(socket: UnixStream) -> io::Result<()> {
+    let watch = move || {
+        loop {
+            let mut fds = [PollFd::new(&socket, PollFlags::empty())];
+            let gone = match poll(&mut fds, None) {
+                Ok(_) => fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR),
+                Err(error) => error != rustix::io::Errno::INTR,
+            };
+            if gone {
+                std::process::exit(0);
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().stack_size(64 << 10);
+    thread.spawn(watch).map(drop)
+}
+
+fn serve() -> io::Result<()> {
+    let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    log::queue();
+    watch(socket.try_clone()?)?;
+    let Some(mut first) = Received::read(&mut socket)? else {
+        return Ok(());
+    };
+    let options = wire::read_options(&mut first)?;
+    let heaps = options.memory_bytes as u64 * 4;
+    limit(Resource::As, space_used() + heaps + SPACE)?;
+    limit(Resource::Core, 0)?;
+    limit(Resource::Fsize, 0)?;
+    limit(Resource::Nofile, 16)?;
+    limit(Resource::Nproc, 0)?;
+    let mut worker = Worker {
+        engine: Engine::new(options),
+        known: HashMap::new(),
+        clock: 0,
+        socket,
+    };
+    while let Some(request) = Received::read(&mut worker.socket)? {
+        worker.answer(request)?;
+    }
+    Ok(())
+}
+
+struct Known {
+    definition: Definition,
+    mapper: Option<Box<dyn Mapper>>,
+    used: u64,
+}
+
+struct Worker {
+    engine: Engine,
+    known: HashMap<u64, Known>,
+    /// Counts uses, to tell which definition was not used longest.
+    clock: u64,
+    socket: UnixStream,
+}
+
+/// What a request comes to: a frame, an error of the function, or a definition that is not known.
+enum Outcome {
+    Frame(Frame),
+    Error(Error),
+    Unknown,
+}
+
+impl From<Result<Vec<u8>, Error>> for Outcome {
+    fn from(result: Result<Vec<u8>, Error>) -> Outcome {
+        match result {
+            Ok(json) => Outcome::Frame(Frame::new(Kind::Done).bytes(&json)),
+            Err(error) => Outcome::Error(error),
+        }
+    }
+}
+
+impl Worker {
+    fn answer(&mut self, mut request: Received) -> io::Result<()> {
+        let outcome = match request.kind {
+            Kind::Define => return self.define(&mut request),
+            Kind::Forget => {
+                let number = request.number()?;
+                self.known.remove(&number);
+                return Ok(());
+            }
+            Kind::Check => {
+                let source = request.text()?;
+                let lib = request.optional()?;
+                let lib = lib.as_deref().map(String::from_utf8_lossy);
+                self.engine
+                    .check(&source, lib.as_deref())
+                    .map(|()| Vec::new())
+                    .into()
+            }
+            Kind::Verify | Kind::Map => self.map(&mut request)?,
+            Kind::Reduce | Kind::Rereduce => self.reduce(&mut request)?,
+            Kind::Call | Kind::List => self.call(&mut request)?,
+            _ => return Err(io::Error::other("not a request")),
+        };
+        self.log()?;
+        let frame = match outcome {
+            Outcome::Frame(frame) => frame,
+            Outcome::Error(error) => wire::error_frame(&error),
+            Outcome::Unknown => Frame::new(Kind::Unknown),
+        };
+        frame.send(&mut self.socket)
+    }
+
+    fn log(&mut self) -> io::Result<()> {
+        for line in log::take_queued() {
+            wire::log_frame(&line).send(&mut self.socket)?;
+        }
+        Ok(())
+    }
+
+    fn define(&mut self, request: &mut Received) -> io::Result<()> {
+        let (number, definition) = Definition::read(request)?;
+        if self.known.len() >= DEFINITIONS_MAX {
+            let oldest = self.known.iter().min_by_key(|(_, known)| known.used);
+            if let Some(oldest) = oldest.map(|(&number, _)| number) {
+                self.known.remove(&oldest);
+            }
+        }
+        self.clock += 1;
+        let known = Known {
+            definition,
+            mapper: None,
+            used: self.clock,
+        };
+        self.known.insert(number, known);
+        Ok(())
+    }
+
+    fn known(&mut self, number: u64) -> Option<&mut Known> {
+        self.clock += 1;
+        let known = self.known.get_mut(&number)?;
+        known.used = self.clock;
+        Some(known)
+    }
+
+    fn map(&mut self, request: &mut Received) -> io::Result<Outcome> {
+        let verify = request.kind == Kind::Verify;
+        let number = request.number()?;
+        let engine = self.engine.clone();
+        let mut progress = self.socket.try_clone()?;
+        let Some(known) = self.known(number) else {
+            return Ok(Outcome::Unknown);
+        };
+        let Definition::Maps(group) = &known.definition else {
+            return Ok(Outcome::Unknown);
+        };
+        let mapper = match &mut known.mapper {
+            Some(mapper) => mapper,
+            empty => match engine.mapper(group) {
+                Ok(mapper) => empty.insert(mapper),
+                Err(error) => return Ok(Outcome::Error(error)),
+            },
+        };
+        if verify {
+            return Ok(Outcome::Frame(Frame::new(Kind::Done)));
+        }
+        let fields = request.rest()?;
+        let mut out = Emits::default();
+        let mut said = Instant::now();
+        for (index, doc) in fields.as_chunks::<2>().0.iter().enumerate() {
+            let doc = Doc {
+                members: doc[0],
+                body: doc[1],
+            };
+            let first = out.rows.len();
+            if let Err(error) = mapper.map(&[doc], &mut out) {
+                return Ok(Outcome::Error(error));
+            }
+            for row in &mut out.rows[first..] {
+                row.doc = index as u32;
+            }
+            if said.elapsed() > PROGRESS {
+                Frame::new(Kind::Progress).send(&mut progress)?;
+                said = Instant::now();
+            }
+        }
+        Ok(Outcome::Frame(wire::emits_frame(&out)))
+    }
+
+    fn reduce(&mut self, request: &mut Received) -> io::Result<Outcome> {
+        let number = request.number()?;
+        let engine = self.engine.clone();
+        let Some(known) = self.known(number) else {
+            return Ok(Outcome::Unknown);
+        };
+        let Definition::Reduce { source, lib } = &known.definition else {
+            return Ok(Outcome::Unknown);
+        };
+        let mut reducer = engine.reducer(source, lib.as_deref());
+        let rereduce = request.kind == Kind::Rereduce;
+        let fields = request.rest()?;
+        let answer = if rereduce {
+            reducer.rereduce(&fields)
+        } else {
+            let rows = fields.as_chunks::<3>().0.iter();
+            let rows: Vec<_> = rows
+                .map(|&[key, id, value]| ReduceRow { key, id, value })
+                .collect();
+            reducer.reduce(&rows)
+        };
+        Ok(answer.into())
+    }
+
+    fn call(&mut self, request: &mut Received) -> io::Result<Outcome> {
+        let number = request.number()?;
+        let engine = self.engine.clone();
+        let mut io = Other {
+            socket: self.socket.try_clone()?,
+        };
+        let Some(known) = self.known(number) else {
+            return Ok(Outcome::Unknown);
+        };
+        let Definition::Design(ddoc) = &known.definition else {
+            return Ok(Outcome::Unknown);
+        };
+        let list = request.kind == Kind::List;
+        let fields = request.rest()?;
+        let Some((args, path)) = fields.split_first() else {
+            return Ok(Outcome::Unknown);
+        };
+        let path: Vec<_> = path
+            .iter()
+            .map(|part| String::from_utf8_lossy(part))
+            .collect();
+        let path: Vec<&str> = path.iter().map(AsRef::as_ref).collect();
+        let mut designs = engine.designs();
+        let answer = if list {
+            let done = designs.list(ddoc, &path, args, &mut io);
+            done.map(|()| Vec::new())
+        } else {
+            designs.call(ddoc, &path, args)
+        };
+        Ok(answer.into())
+    }
+}
+
+/// The other process as the other end of a list function.
+struct Other {
+    socket: UnixStream,
+}
+
+impl Other {
+    fn ask(&mut self, frame: Frame) -> Result<Received, Error> {
+        let broken = |error: io::Error| Error::Process(error.to_string());
+        frame.send(&mut self.socket).map_err(broken)?;
+        let reply = Received::read(&mut self.socket).map_err(broken)?;
+        let mut reply = reply.ok_or_else(|| Error::Process("the list was broken off".into()))?;
+        if reply.kind == Kind::Failed {
+            return Err(wire::read_error(&mut reply).unwrap_or_else(broken));
+        }
+        Ok(reply)
+    }
+}
+
+impl ListIo for Other {
+    fn start(&mut self, response: &[u8]) -> Result<(), Error> {
+        self.ask(Frame::new(Kind::Start).bytes(response)).map(drop)
+    }
+
+    fn chunk(&mut self, text: &str) -> Result<(), Error> {
+        self.ask(Frame::new(Kind::Chunk).text(text)).map(drop)
+    }
+
+    fn row(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        let mut reply = self.ask(Frame::new(Kind::NextRow))?;
+        let row = reply.optional();
+        row.map_err(|error| Error::Process(error.to_string()))
+    }
+}

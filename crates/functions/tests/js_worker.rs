@@ -1,0 +1,125 @@
+//! Worker processes that die.
+
+mod support;
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use functions::js::{Engine, Isolation, Options, WorkerCommand};
+use functions::{Doc, Emits, Error};
+use rustix::process::{Pid, Signal, kill_process};
+use support::{assert_works, group, options};
+
+/// Processes that this one has started and that run the worker's program.
+fn workers() -> io::Result<Vec<Pid>> {
+    let mut found = Vec::new();
+    for task in fs::read_dir("/proc/self/task")? {
+        // A thread may end meanwhile.
+        let children = fs::read_to_string(task?.path().join("children")).unwrap_or_default();
+        for pid in children.split_whitespace() {
+            let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            if name.starts_with("functions-worke") {
+                found.extend(pid.parse().ok().and_then(Pid::from_raw));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Held by each test: one of them counts this process's workers.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[test]
+fn workers_that_die_are_replaced() -> io::Result<()> {
+    let _alone = alone();
+    let engine = Engine::new(options(Isolation::Process));
+    let maps = group(&["function(doc){ emit(doc.v) }"]);
+    let mut mapper = engine.mapper(&maps).expect("compiles");
+    let doc = Doc {
+        members: br#""_id":"a","_rev":"1-x""#,
+        body: br#"{"v":1}"#,
+    };
+    let mut map = || {
+        let mut out = Emits::default();
+        mapper.map(&[doc], &mut out).map(|()| out.rows.len())
+    };
+    assert_eq!(map(), Ok(1));
+    assert_eq!(workers()?.len(), 1);
+
+    // One that was killed while it had nothing to do may be noticed by the next call only.
+    for pid in workers()? {
+        kill_process(pid, Signal::KILL)?;
+    }
+    match map() {
+        Ok(1) | Err(Error::Process(_)) => {}
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(map(), Ok(1));
+    assert_works(&engine);
+
+    // One that is killed at work.
+    let mut endless = engine
+        .mapper(&group(&["function(doc){ for(;;); }"]))
+        .expect("compiles");
+    std::thread::scope(|scope| {
+        let call = scope.spawn(|| endless.map(&[doc], &mut Emits::default()));
+        while !call.is_finished() {
+            for pid in workers().expect("processes") {
+                // It may be gone.
+                let _ = kill_process(pid, Signal::KILL);
+            }
+            std::thread::yield_now();
+        }
+        let result = call.join().expect("no panic");
+        assert!(matches!(
+            result,
+            Err(Error::Process(_) | Error::Limit { .. })
+        ));
+    });
+    assert_eq!(map(), Ok(1));
+    assert_works(&engine);
+
+    drop(mapper);
+    drop(endless);
+    drop(engine);
+    assert_eq!(workers()?, []);
+    Ok(())
+}
+
+#[test]
+fn a_worker_ends_with_its_server() -> io::Result<()> {
+    let _alone = alone();
+    let (ours, theirs) = UnixStream::pair()?;
+    let mut worker = Command::new(env!("CARGO_BIN_EXE_functions-worker"))
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .spawn()?;
+    drop(ours);
+    assert!(worker.wait()?.success());
+    Ok(())
+}
+
+#[test]
+fn a_program_that_is_no_worker_is_an_error() {
+    for program in ["/nonexistent", "/bin/true", "/bin/cat"] {
+        let engine = Engine::new(Options {
+            worker: WorkerCommand {
+                program: Some(program.into()),
+                args: Vec::new(),
+            },
+            ..options(Isolation::Process)
+        });
+        let result = engine.check("function(doc){}", None);
+        assert!(
+            matches!(result, Err(Error::Process(_) | Error::Limit { .. })),
+            "{program}: {result:?}"
+        );
+    }
+}

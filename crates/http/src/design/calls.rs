@@ -1,0 +1,241 @@
+//! The routes of design functions: `_show`, `_update`, `_list`, `_rewrite`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use database::{DesignDoc, EditMode, Read, ReadOptions};
+use document::{DocId, parse_document};
+use hyper::header::{HeaderName, HeaderValue};
+use serde_json::Value;
+
+use super::path::Call;
+use super::request_object::{self, Known, Said};
+use super::rewrite::{self, Base, Rewritten, Target};
+use super::{lists, response};
+use crate::access::Access;
+use crate::app::App;
+use crate::db::info_json;
+use crate::documents;
+use crate::errors::ApiError;
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::stored;
+
+type Answer = Result<Reply, ApiError>;
+
+/// `/{db}/_design/{name}/_show/…` and the like; `id` is the design document's.
+pub async fn route(app: &App, req: &mut Request, access: &Access, id: &str) -> Answer {
+    let ddoc = design_doc(access, id)?;
+    let Some(call) = Call::parse(&req.method, &req.segments)? else {
+        return Err(ApiError::missing());
+    };
+    let members = stored::value_of(&ddoc.json).ok_or_else(ApiError::missing)?;
+    if let Call::Rewrite { path } = &call {
+        return rewrite(app, req, access, &ddoc, &members, path).await;
+    }
+    call.check(&members)?;
+    let ddoc = Arc::new(ddoc);
+    match call {
+        Call::Show { name, id } => show(app, req, access, ddoc, &name, id.as_deref()).await,
+        Call::Update { name, id } => update(app, req, access, ddoc, &name, id.as_deref()).await,
+        Call::List {
+            name,
+            ddoc: of,
+            view,
+        } => lists::list(app, req, access, ddoc, &name, of.as_deref(), &view).await,
+        Call::Rewrite { .. } => Err(ApiError::missing()),
+    }
+}
+
+/// The design document whose functions are called.
+pub fn design_doc(access: &Access, id: &str) -> Result<DesignDoc, ApiError> {
+    let id = DocId::new(id).map_err(|_| ApiError::missing())?;
+    access.db.design_doc(&id)?.ok_or_else(ApiError::missing)
+}
+
+/// Runs a function on a blocking thread. Answers the query server's reply.
+pub async fn run(
+    access: &Access,
+    ddoc: Arc<DesignDoc>,
+    path: &[&str],
+    args: Vec<u8>,
+) -> Result<Vec<u8>, ApiError> {
+    let languages = access.db.languages().clone();
+    let path: Vec<String> = path.iter().map(|part| (*part).to_owned()).collect();
+    let work = move || {
+        let path: Vec<&str> = path.iter().map(String::as_str).collect();
+        languages.designs(&ddoc.language)?.call(&ddoc, &path, &args)
+    };
+    let reply = tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|e| ApiError::new(500, "internal_server_error", e.to_string()))?;
+    Ok(reply?)
+}
+
+/// The body that functions are told of; it can be read again.
+pub async fn read_body(app: &App, req: &mut Request) -> Result<Option<Bytes>, ApiError> {
+    let body = req.request_bytes(app).await?;
+    let given = request_object::body_given(&req.headers, &body);
+    if given {
+        req.set_body(body.clone());
+    }
+    Ok(given.then_some(body))
+}
+
+/// The request object of all functions but rewrites.
+pub fn request_json(
+    app: &App,
+    req: &Request,
+    access: &Access,
+    id: Option<&str>,
+    body: Option<&[u8]>,
+) -> Result<Value, ApiError> {
+    let known = Known {
+        db: access.db.name(),
+        info: info_json(&access.db.info()?),
+        security: security(access),
+        id,
+        uuid: app.new_uuid(),
+    };
+    request_object::full(&Said::of(req, body), known)
+}
+
+fn security(access: &Access) -> Value {
+    // It was checked when it was written.
+    serde_json::from_str(&access.db.security()).unwrap_or(Value::Null)
+}
+
+/// A document's revision, and its text as functions see it.
+fn document(access: &Access, id: Option<&str>) -> Result<(String, Vec<u8>), ApiError> {
+    let found = match id.map(DocId::new) {
+        Some(Ok(id)) => access.db.read(&id, &ReadOptions::for_functions())?,
+        Some(Err(_)) | None => Read::Missing,
+    };
+    Ok(match found {
+        Read::Found(doc) => (doc.rev.to_string(), doc.json),
+        Read::Missing | Read::Deleted => (String::new(), b"null".to_vec()),
+    })
+}
+
+/// `[document, request]`
+fn args(document: &[u8], request: &Value) -> Vec<u8> {
+    let mut args = vec![b'['];
+    args.extend_from_slice(document);
+    args.push(b',');
+    args.extend_from_slice(request.to_string().as_bytes());
+    args.push(b']');
+    args
+}
+
+async fn show(
+    app: &App,
+    req: &mut Request,
+    access: &Access,
+    ddoc: Arc<DesignDoc>,
+    name: &str,
+    id: Option<&str>,
+) -> Answer {
+    let (rev, document) = document(access, id)?;
+    let etag = response::etag(&["show", &ddoc.rev, &rev, req.accept()], &req.user);
+    if req.none_match(&etag) {
+        return Ok(Reply::empty(304).etag(&etag));
+    }
+    let body = read_body(app, req).await?;
+    let request = request_json(app, req, access, id, body.as_deref())?;
+    let reply = run(access, ddoc, &["shows", name], args(&document, &request)).await?;
+    response::show(&reply, &etag, app.limits().showlist_policy.as_deref())
+}
+
+async fn update(
+    app: &App,
+    req: &mut Request,
+    access: &Access,
+    ddoc: Arc<DesignDoc>,
+    name: &str,
+    id: Option<&str>,
+) -> Answer {
+    let body = read_body(app, req).await?;
+    let (_, document) = document(access, id)?;
+    let request = request_json(app, req, access, id, body.as_deref())?;
+    let reply = run(access, ddoc, &["updates", name], args(&document, &request)).await?;
+    let update = response::Update::parse(&reply)?;
+    let policy = app.limits().showlist_policy.clone();
+    let Some(doc) = &update.doc else {
+        return update.reply(None, policy.as_deref());
+    };
+    let mut doc = parse_document(doc.get().as_bytes())?;
+    if doc.id.is_none() {
+        // Refused in the words for an empty id.
+        doc.id = Some(DocId::new("")?);
+    }
+    let written = documents::write(app, req, access, doc, EditMode::Interactive).await?;
+    let saved = response::Saved {
+        id: written.id().as_str(),
+        rev: &written.rev().to_string(),
+        status: written.status(),
+    };
+    update.reply(Some(saved), policy.as_deref())
+}
+
+async fn rewrite(
+    app: &App,
+    req: &mut Request,
+    access: &Access,
+    ddoc: &DesignDoc,
+    members: &Value,
+    path: &[String],
+) -> Answer {
+    let limits = app.limits();
+    rewrite::check_limit(req.rewrites, limits.rewrite_limit)?;
+    let db = access.db.name().clone();
+    let base = Base {
+        db: &db,
+        design: ddoc.id.strip_prefix("_design/").unwrap_or(&ddoc.id),
+        secure: limits.secure_rewrites,
+    };
+    let target = match members.get("rewrites") {
+        Some(Value::Array(rules)) => rewrite::apply(base, rules, &req.method, path, &req.query)?
+            .ok_or_else(ApiError::missing)?,
+        Some(Value::String(_)) => {
+            let body = read_body(app, req).await?;
+            let said = Said::of(req, body.as_deref());
+            let request = request_object::for_rewrite(&said, &db, security(access))?;
+            let args = format!("[{request}]").into_bytes();
+            let reply = run(access, Arc::new(ddoc.clone()), &["rewrites"], args).await?;
+            match rewrite::of_function(base, &req.query, &reply)? {
+                Rewritten::Nothing => return Err(rewrite::no_rules()),
+                Rewritten::Respond(reply) => return Ok(reply),
+                Rewritten::Forward(target) => target,
+            }
+        }
+        _ => return Err(rewrite::no_rules()),
+    };
+    lead(req, target)?;
+    forward(app, req).await
+}
+
+/// Makes of the request what the rewrite wants.
+fn lead(req: &mut Request, target: Target) -> Result<(), ApiError> {
+    let broken = |what: &str| ApiError::new(500, "rewrite_error", format!("bad {what}"));
+    req.lead_to(&target.uri);
+    if let Some(method) = target.method {
+        req.method = method.to_ascii_uppercase();
+    }
+    for (name, value) in target.headers {
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| broken("headers"))?;
+        let value = HeaderValue::from_str(&value).map_err(|_| broken("headers"))?;
+        req.headers.insert(name, value);
+    }
+    if let Some(body) = target.body {
+        req.set_body(body);
+    }
+    Ok(())
+}
+
+/// Starts over with the request; boxed, because it may come here again.
+fn forward<'r>(
+    app: &'r App,
+    req: &'r mut Request,
+) -> std::pin::Pin<Box<dyn Future<Output = Answer> + Send + 'r>> {
+    Box::pin(crate::router::route(app, req))
+}

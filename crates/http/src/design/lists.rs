@@ -1,0 +1,250 @@
+//! List functions: the rows of a view, turned into an answer piece by piece.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use database::{DesignDoc, ViewRows};
+use functions::{Error as FunctionError, ListIo};
+use futures_util::stream;
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use super::{calls, response};
+use crate::access::Access;
+use crate::app::App;
+use crate::errors::ApiError;
+use crate::feed::CHUNK_BYTES;
+use crate::listing::AllDocsRows;
+use crate::reply::{Body, Reply};
+use crate::request::Request;
+use crate::views;
+
+type Answer = Result<Reply, ApiError>;
+
+/// Pieces of output on their way to the client; when it takes none, the function waits.
+const PIECES_MAX: usize = 16;
+
+/// The rows that a list function asks for. Called on a blocking thread, one after another.
+pub trait ListRows: Send {
+    /// The function's `head`: `{"total_rows":…,"offset":…}`, or `{}` when the rows are reduced.
+    fn head(&mut self) -> Result<Vec<u8>, ApiError>;
+    /// The next row's JSON text.
+    fn next(&mut self) -> Result<Option<Vec<u8>>, ApiError>;
+    /// A text that differs when the rows may.
+    fn version(&self) -> String;
+}
+
+/// Opens the rows of `_all_docs`, or of a view of the design document `ddoc`. `posted` is the body of a POST.
+async fn open_rows(
+    app: &App,
+    req: &Request,
+    access: &Access,
+    ddoc: &DesignDoc,
+    view: &str,
+    posted: Option<&serde_json::Map<String, Value>>,
+) -> Result<Box<dyn ListRows>, ApiError> {
+    if view == "_all_docs" {
+        return Ok(Box::new(AllDocsRows::open(app, req, access, posted)?));
+    }
+    let query = views::query_of(app, &req.query, posted)?;
+    let view = views::View::find(access, &ddoc.id, view)?;
+    let rows = view.open(access, query).await?;
+    Ok(Box::new(ViewListRows {
+        version: access.db.info()?.update_seq,
+        rows,
+        ahead: VecDeque::new(),
+        more: true,
+    }))
+}
+
+/// Rows of a view that are fetched together.
+const ROWS_AHEAD: usize = 100;
+
+/// The rows of a view.
+struct ViewListRows {
+    version: String,
+    rows: ViewRows,
+    ahead: VecDeque<Vec<u8>>,
+    more: bool,
+}
+
+impl ListRows for ViewListRows {
+    fn head(&mut self) -> Result<Vec<u8>, ApiError> {
+        let head = match (self.rows.total_rows, self.rows.offset) {
+            (Some(total), Some(offset)) => {
+                let seq = self.rows.update_seq.as_ref();
+                let seq = seq.map_or(String::new(), |s| format!(",\"update_seq\":\"{s}\""));
+                format!("{{\"total_rows\":{total},\"offset\":{offset}{seq}}}")
+            }
+            _ => "{}".to_owned(),
+        };
+        Ok(head.into_bytes())
+    }
+
+    fn next(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
+        if self.ahead.is_empty() && self.more {
+            let ahead = &mut self.ahead;
+            self.more = self.rows.next_rows(&mut |_, row| {
+                ahead.push_back(row.to_vec());
+                ahead.len() < ROWS_AHEAD
+            })?;
+        }
+        Ok(self.ahead.pop_front())
+    }
+
+    fn version(&self) -> String {
+        self.version.clone()
+    }
+}
+
+/// `_list/{name}/{view}`, or `_list/{name}/{of}/{view}` with a view of another design document.
+pub async fn list(
+    app: &App,
+    req: &mut Request,
+    access: &Access,
+    ddoc: Arc<DesignDoc>,
+    name: &str,
+    of: Option<&str>,
+    view: &str,
+) -> Answer {
+    let posted = match req.method.as_str() {
+        "POST" => {
+            req.require_json()?;
+            Some(())
+        }
+        _ => None,
+    };
+    let body = calls::read_body(app, req).await?;
+    let posted = match posted {
+        Some(()) => Some(req.json_object(app).await?),
+        None => None,
+    };
+    let view_ddoc = match of {
+        Some(of) => Arc::new(calls::design_doc(access, &format!("_design/{of}"))?),
+        None => ddoc.clone(),
+    };
+    let request = calls::request_json(app, req, access, None, body.as_deref())?;
+    let mut rows = open_rows(app, req, access, &view_ddoc, view, posted.as_ref()).await?;
+    let parts = [
+        "list",
+        &ddoc.rev,
+        &view_ddoc.rev,
+        &rows.version(),
+        req.accept(),
+    ];
+    let etag = response::etag(&parts, &req.user);
+    if req.none_match(&etag) {
+        return Ok(Reply::empty(304).etag(&etag));
+    }
+    let policy = app.limits().showlist_policy.clone();
+    let (to, pieces) = mpsc::channel(PIECES_MAX);
+    let languages = access.db.languages().clone();
+    let name = name.to_owned();
+    tokio::task::spawn_blocking(move || {
+        let mut io = Io {
+            rows: &mut *rows,
+            to,
+            failed: None,
+        };
+        let done = io.rows.head().map_err(|e| io.fail(e)).and_then(|head| {
+            let mut args = vec![b'['];
+            args.extend_from_slice(&head);
+            args.push(b',');
+            args.extend_from_slice(request.to_string().as_bytes());
+            args.push(b']');
+            let mut designs = languages.designs(&ddoc.language)?;
+            designs.list(&ddoc, &["lists", &name], &args, &mut io)
+        });
+        if let Err(e) = done {
+            let e = io.failed.take().unwrap_or_else(|| e.into());
+            // Nobody hears it when the client is gone.
+            let _ = io.to.blocking_send(Piece::Failed(e));
+        }
+    });
+    answer(pieces, &etag, policy.as_deref()).await
+}
+
+/// What a list function gives.
+enum Piece {
+    Start(Vec<u8>),
+    Text(String),
+    Failed(ApiError),
+}
+
+struct Io<'r> {
+    rows: &'r mut dyn ListRows,
+    to: mpsc::Sender<Piece>,
+    /// Why the rows ended.
+    failed: Option<ApiError>,
+}
+
+impl Io<'_> {
+    /// Keeps an error that the function's runner has no words for.
+    fn fail(&mut self, e: ApiError) -> FunctionError {
+        let error = FunctionError::Process(e.reason.to_string());
+        self.failed = Some(e);
+        error
+    }
+
+    fn send(&self, piece: Piece) -> Result<(), FunctionError> {
+        self.to
+            .blocking_send(piece)
+            .map_err(|_| FunctionError::Process("the client went away".to_owned()))
+    }
+}
+
+impl ListIo for Io<'_> {
+    fn start(&mut self, response: &[u8]) -> Result<(), FunctionError> {
+        self.send(Piece::Start(response.to_vec()))
+    }
+
+    fn chunk(&mut self, text: &str) -> Result<(), FunctionError> {
+        self.send(Piece::Text(text.to_owned()))
+    }
+
+    fn row(&mut self) -> Result<Option<Vec<u8>>, FunctionError> {
+        self.rows.next().map_err(|e| self.fail(e))
+    }
+}
+
+/// The head as soon as it is known; a short body whole, a long one as it comes.
+async fn answer(mut pieces: mpsc::Receiver<Piece>, etag: &str, policy: Option<&str>) -> Answer {
+    let mut first = Vec::new();
+    let head = match pieces.recv().await {
+        Some(Piece::Start(head)) => response::list(&head, etag, policy)?,
+        Some(Piece::Failed(e)) => return Err(e),
+        Some(Piece::Text(text)) => {
+            first.extend_from_slice(text.as_bytes());
+            response::list(b"{}", etag, policy)?
+        }
+        None => response::list(b"{}", etag, policy)?,
+    };
+    if gather(&mut pieces, &mut first).await {
+        return Ok(head.with_body(Body::Full(first.into())));
+    }
+    let rest = stream::unfold((Some(first), pieces), |(first, mut pieces)| async move {
+        if let Some(first) = first {
+            return Some((Ok(Bytes::from(first)), (None, pieces)));
+        }
+        let mut piece = Vec::new();
+        gather(&mut pieces, &mut piece).await;
+        (!piece.is_empty()).then(|| (Ok(piece.into()), (None, pieces)))
+    });
+    Ok(head.with_body(Body::Stream(Box::pin(rest))))
+}
+
+/// Appends output until there is a good deal of it; true at its end. A failure is part of it, as in CouchDB.
+async fn gather(pieces: &mut mpsc::Receiver<Piece>, out: &mut Vec<u8>) -> bool {
+    while out.len() < CHUNK_BYTES {
+        match pieces.recv().await {
+            None => return true,
+            Some(Piece::Text(text)) => out.extend_from_slice(text.as_bytes()),
+            Some(Piece::Failed(e)) => {
+                out.extend_from_slice(format!("{}\n", e.to_json()).as_bytes())
+            }
+            Some(Piece::Start(_)) => {}
+        }
+    }
+    false
+}
