@@ -39,7 +39,7 @@ pub async fn design(app: &App, req: &mut Request, access: &Access) -> Answer {
         Some("_show" | "_update" | "_list" | "_rewrite") => {
             crate::design::calls::route(app, req, access, &id).await
         }
-        Some(part) if part.starts_with('_') => {
+        Some(part) if crate::later::DESIGN_PARTS.contains(&part) => {
             let parts: Vec<String> = (3..req.segments.len())
                 .filter_map(|i| req.segment(i).map(str::to_owned))
                 .collect();

@@ -33,11 +33,7 @@ pub async fn server(app: &App, req: &mut Request, name: &str) -> Answer {
         }
         "_scheduler" => scheduler(req),
         "_reshard" => reshard(req),
-        "_search_analyze" => Err(ApiError::new(
-            503,
-            "service unavailable",
-            "Search is not available",
-        )),
+        "_search_analyze" => Err(ApiError::search_not_available()),
         "_nouveau_analyze" => {
             require_method(req, "POST")?;
             Err(ApiError::not_implemented("full text indexes"))
@@ -150,6 +146,16 @@ fn check_find(body: &serde_json::Map<String, Value>) -> Result<(), ApiError> {
     }
 }
 
+/// What may follow the name of a design document; anything else is an attachment's name.
+pub const DESIGN_PARTS: [&str; 6] = [
+    "_view",
+    "_info",
+    "_search",
+    "_search_info",
+    "_nouveau",
+    "_nouveau_info",
+];
+
 /// `_design/{name}/_view/…` and the other functions of a design document. `parts`: the segments after its name.
 pub async fn design_function(
     app: &App,
@@ -166,13 +172,17 @@ pub async fn design_function(
             crate::views::view(app, req, access, id, (name, Some(sub)), partition).await
         }
         ["_info"] if partition.is_none() => crate::views::info(req, access, id),
-        [
-            "_show" | "_list" | "_update" | "_rewrite" | "_search" | "_search_info" | "_nouveau"
-            | "_nouveau_info",
-            ..,
-        ] => {
+        ["_view"] => {
             access.db.design(id)?;
-            Err(ApiError::not_implemented("functions of design documents"))
+            Err(ApiError::method_not_allowed("GET,POST,HEAD"))
+        }
+        ["_search" | "_search_info", ..] => {
+            access.db.design(id)?;
+            Err(ApiError::search_not_available())
+        }
+        ["_nouveau" | "_nouveau_info", ..] => {
+            access.db.design(id)?;
+            Err(ApiError::not_implemented("full text indexes"))
         }
         _ => {
             access.db.design(id)?;
