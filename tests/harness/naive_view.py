@@ -30,6 +30,19 @@ def collation(value):
     return (6, [((4, name), collation(member)) for name, member in value.items()])
 
 
+def erlang_order(value):
+    """A value to sort by: numbers, then false, null and true (atoms by name), objects, arrays, strings."""
+    if value is None or isinstance(value, bool):
+        return (1, {False: 0, None: 1, True: 2}[value])
+    if isinstance(value, (int, float)):
+        return (0, value)
+    if isinstance(value, dict):
+        return (2, [(name.encode(), erlang_order(member)) for name, member in value.items()])
+    if isinstance(value, list):
+        return (3, [erlang_order(item) for item in value])
+    return (4, value.encode())
+
+
 def is_number(value):
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
@@ -57,7 +70,8 @@ class NaiveView:
             except Exception:  # a function that throws emits nothing for the document
                 continue
             self.rows += [Row(doc["_id"], key, value, doc) for key, value in emitted]
-        self.rows.sort(key=lambda row: row.place)
+        # Rows of one document with equal keys are in the order that Erlang has for their values.
+        self.rows.sort(key=lambda row: (row.place, erlang_order(row.value)))
 
     def query(self, options):
         """The answer's body without what depends on sequences. Raises Refused."""
@@ -147,8 +161,8 @@ class NaiveView:
         shown = row.json()
         if options.get("include_docs"):
             linked = row.value.get("_id") if isinstance(row.value, dict) else None
-            doc = self.docs.get(linked) if isinstance(linked, str) else row.doc
-            shown["doc"] = without_conflicts(doc, options)
+            # As in CouchDB, `conflicts` is about a row's own document.
+            shown["doc"] = without_conflicts(self.docs.get(linked), {}) if isinstance(linked, str) else without_conflicts(row.doc, options)
         return shown
 
     @staticmethod

@@ -49,6 +49,7 @@ class Database:
         self.samples = Samples(ctx.random, partitions)
         self.ids, self.grafted, self.designs = [], set(), {}
         self.api.expect((201, 202), "PUT", f"/{name}{query}")
+        self.shards = self.api.expect(200, "GET", f"/{name}")["cluster"]["q"]
 
     def put_design(self, name, group, comment="", **members):
         if self.partitions and "options" not in members:
@@ -115,6 +116,8 @@ class Database:
         docs, wrong = self.docs() if docs is None else docs, []
         for name, group in self.designs.items():
             for view in GROUPS[group]:
+                if view.forwards and self.shards > 1:
+                    continue
                 wrong += self.view_differences(name, view, view.over(docs))
         return wrong
 
@@ -320,19 +323,19 @@ def indexes_survive_restarts(ctx):
     positive = all(info["sizes"][name] > 0 for info in before.values() for name in ("file", "active", "external"))
     ctx.report.check("_info has sizes", positive, before)
     old = {view.name: database.rows(group, view) for group in GROUPS for view in GROUPS[group]}
-    for how in (server.stop, server.kill):
-        how()
+    for how in ("stop", "kill"):
+        getattr(server, how)()
         server = ctx.server("survivor").start()
         database.api, database.server = server.api(), server
         after = {name: index_info(database, name) for name in database.designs}
         for name in database.designs:
             kept = all(after[name][member] == before[name][member] for member in ("signature", "update_seq"))
-            ctx.report.check(f"{name}: the index is where it was after {how.__name__}", kept, (before[name], after[name]), quiet=True)
+            ctx.report.check(f"{name}: the index is where it was after {how}", kept, (before[name], after[name]), quiet=True)
         # Without an update these are the rows of the index itself: nothing was built again.
         wrong = [view.name for group in GROUPS for view in GROUPS[group]
                  if naive.canonical(database.rows(group, view, "update=false")) != naive.canonical(old[view.name])]
-        ctx.report.check(f"after {how.__name__} the indexes answer without an update", not wrong, wrong)
-        ctx.report.check(f"after {how.__name__} every answer is right", *none(database.differences(docs)))
+        ctx.report.check(f"after {how} the indexes answer without an update", not wrong, wrong)
+        ctx.report.check(f"after {how} every answer is right", *none(database.differences(docs)))
     database.edit(20)
     ctx.report.check("and they go on", *none(database.differences()))
     server.stop()

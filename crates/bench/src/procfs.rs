@@ -94,6 +94,14 @@ pub(crate) fn folder_bytes(folder: &Path) -> u64 {
         .sum()
 }
 
+/// What follows `name` on a process's command line.
+pub(crate) fn argument(pid: u32, name: &str) -> Option<String> {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let mut arguments = line.split(|byte| *byte == 0);
+    arguments.find(|argument| *argument == name.as_bytes())?;
+    String::from_utf8(arguments.next()?.to_vec()).ok()
+}
+
 /// Working directory of a process.
 pub(crate) fn working_directory(pid: u32) -> Option<std::path::PathBuf> {
     fs::read_link(format!("/proc/{pid}/cwd")).ok()

@@ -25,6 +25,7 @@ mod run;
 mod spec;
 mod state;
 
+pub use blocks::State;
 pub use build::{Index, IndexInfo, Progress};
 pub use error::Error;
 pub use map::write_key_sort;

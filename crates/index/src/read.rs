@@ -304,6 +304,38 @@ impl IndexView {
         Ok(Some(self.reducers.rereduce(view, function, &parts)?))
     }
 
+    /// Whether the function's result depends on which rows come first.
+    pub fn depends_on_order(&self, view: usize, function: usize) -> bool {
+        use crate::reduce::Builtin;
+        !matches!(
+            self.reducers.builtin(view, function),
+            Some(
+                Builtin::Sum
+                    | Builtin::Count
+                    | Builtin::Stats
+                    | Builtin::ApproxCountDistinct
+                    | Builtin::Top(_)
+                    | Builtin::Bottom(_)
+            )
+        )
+    }
+
+    /// The place of a range's first row, or of its last.
+    pub fn edge(
+        &self,
+        view: usize,
+        range: &PlaceRange,
+        last: bool,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let it = self.iter(view, range, last);
+        Ok(it.row()?.map(|row| row.place.to_vec()))
+    }
+
+    /// Whether the function's result is that of the last rows rather than of the first.
+    pub fn is_of_last(&self, view: usize, function: usize) -> bool {
+        self.reducers.builtin(view, function) == Some(crate::reduce::Builtin::Last)
+    }
+
     /// The state of all rows of states of several shards or ranges.
     pub fn rereduce(&self, view: usize, function: usize, states: &[State]) -> Result<State, Error> {
         self.reducers.rereduce(view, function, states)

@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use document::collation::HIGHEST;
 use document::{DocId, Rev, write_json_string};
-use index::{Group, GroupCursor, GroupLevel, IndexView, PlaceRange, RowIter, ViewRow};
+use index::{Group, GroupCursor, GroupLevel, IndexView, PlaceRange, RowIter, State, ViewRow};
 use serde::Deserialize;
 
 use super::design::{Design, ViewAt};
@@ -346,10 +347,12 @@ impl ViewRows {
     /// The row's document, or the one that its value names by `_id` and `_rev`.
     fn write_doc(&self, id: &str, value: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
         let link = Link::of(value);
+        // As in CouchDB, `conflicts` is about a row's own document.
+        let conflicts = self.query.conflicts && link.id.is_none();
         let id = link.id.as_deref().unwrap_or(id);
         let options = ReadOptions {
             rev: link.rev.as_deref().and_then(|r| Rev::parse(r).ok()),
-            conflicts: self.query.conflicts,
+            conflicts,
             ..ReadOptions::default()
         };
         let found = match DocId::new(id) {
@@ -372,12 +375,14 @@ impl ViewRows {
             return Ok(false);
         };
         let mut states = vec![];
-        for v in &self.views {
-            states.extend(v.reduce(self.at.view, function, range)?);
+        for (i, v) in self.views.iter().enumerate() {
+            let state = v.reduce(self.at.view, function, range)?;
+            states.extend(state.map(|s| (i, s)));
         }
         if states.is_empty() {
             return Ok(false);
         }
+        let states = self.in_order(function, range, states)?;
         if self.skip > 0 {
             self.skip -= 1;
             return Ok(false);
@@ -390,6 +395,27 @@ impl ViewRows {
         self.left -= 1;
         take(!std::mem::take(&mut self.first), &row);
         Ok(false)
+    }
+
+    /// The states of shards over a range, in the order of the rows that matter to the function: documents are spread over
+    /// shards by their ids, so a shard's number says nothing.
+    fn in_order(
+        &self,
+        function: usize,
+        range: &PlaceRange,
+        mut states: Vec<(usize, State)>,
+    ) -> Result<Vec<State>, Error> {
+        let (view, first) = (self.at.view, &self.views[0]);
+        if states.len() > 1 && first.depends_on_order(view, function) {
+            let last = first.is_of_last(view, function);
+            let mut placed = Vec::with_capacity(states.len());
+            for (i, state) in states {
+                placed.push((self.views[i].edge(view, range, last)?, i, state));
+            }
+            placed.sort_by(|a, b| a.0.cmp(&b.0));
+            states = placed.into_iter().map(|(_, i, s)| (i, s)).collect();
+        }
+        Ok(states.into_iter().map(|(_, s)| s).collect())
     }
 
     fn groups_of_range(
@@ -468,15 +494,22 @@ impl ViewRows {
         };
         let mut merged: Option<Group> = None;
         let mut states = vec![];
-        for (cursor, view) in cursors.iter_mut().zip(&self.views) {
+        for (i, (cursor, view)) in cursors.iter_mut().zip(&self.views).enumerate() {
             if cursor.peek(view)?.is_some_and(|g| g.prefix == prefix)
                 && let Some(group) = cursor.take()
             {
-                states.push(group.state.clone());
+                states.push((i, group.state.clone()));
                 merged.get_or_insert(group);
             }
         }
         if let (Some(group), true) = (&mut merged, states.len() > 1) {
+            let asked = self.ranges.front().cloned().unwrap_or_default();
+            let end = [&prefix[..], HIGHEST].concat();
+            let range = PlaceRange {
+                low: prefix.max(asked.low),
+                high: Some(asked.high.map_or(end.clone(), |high| high.min(end))),
+            };
+            let states = self.in_order(function, &range, states)?;
             group.state = self.views[0].rereduce(self.at.view, function, &states)?;
         }
         Ok(merged)

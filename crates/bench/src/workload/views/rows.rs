@@ -338,6 +338,10 @@ async fn folders(side: &Side) -> Result<Vec<PathBuf>, BenchError> {
         return Ok(Vec::new());
     };
     let base = procfs::working_directory(pid).unwrap_or_default();
+    // Settee's own option wins over its configuration.
+    if let Some(data) = procfs::argument(pid, "--data") {
+        return Ok(vec![base.join(data)]);
+    }
     let mut folders: Vec<PathBuf> = Vec::new();
     for key in ["database_dir", "view_index_dir"] {
         let path = format!("/_node/_local/_config/couchdb/{key}");
