@@ -152,7 +152,8 @@ impl Validation<'_> {
             None => {
                 out.extend_from_slice(b"{\"_id\":");
                 write_json_string(id.as_str(), out);
-                let members = &doc.body[1..doc.body.len().max(2) - 1];
+                let body = doc.body.strip_prefix(b"{");
+                let members = body.and_then(|b| b.strip_suffix(b"}")).unwrap_or_default();
                 if !members.is_empty() {
                     out.push(b',');
                     out.extend_from_slice(members);
