@@ -47,11 +47,17 @@ async fn open_rows(
     if view == "_all_docs" {
         return Ok(Box::new(AllDocsRows::open(app, req, access, posted)?));
     }
-    let query = views::query_of(app, &req.query, posted)?;
+    let mut query = views::query_of(app, &req.query, posted)?;
+    let shows_seq = std::mem::replace(&mut query.update_seq, true);
     let view = views::View::find(access, &ddoc.id, view)?;
-    let rows = view.open(access, query).await?;
+    let mut rows = view.open(access, query).await?;
+    // What the index holds: with `update=false` that is not what the database holds.
+    let version = rows.update_seq.clone().unwrap_or_default();
+    if !shows_seq {
+        rows.update_seq = None;
+    }
     Ok(Box::new(ViewListRows {
-        version: access.db.info()?.update_seq,
+        version,
         rows,
         ahead: VecDeque::new(),
         more: true,
