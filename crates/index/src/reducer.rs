@@ -71,8 +71,11 @@ pub struct Reducers {
     spec: Arc<Spec>,
     languages: Arc<dyn Languages>,
     limit: Option<ReduceLimit>,
-    idle: Mutex<HashMap<(u16, u16), Vec<Box<dyn Reducer>>>>,
+    /// By view and function.
+    idle: Mutex<HashMap<(u16, u16), Runners>>,
 }
+
+type Runners = Vec<Box<dyn Reducer>>;
 
 impl Reducers {
     pub fn new(

@@ -288,10 +288,7 @@ impl ViewRows {
         let mut row_text = vec![];
         let (mut skip, mut left, mut first) = (self.skip, self.left, self.first);
         let mut stopped_at = None;
-        loop {
-            let Some(next) = best(&iters, descending)? else {
-                break;
-            };
+        while let Some(next) = best(&iters, descending)? {
             if left == 0 {
                 break;
             }
