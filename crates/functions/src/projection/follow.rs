@@ -23,7 +23,7 @@ use super::{
 /// A part deeper than this is taken as a whole: loops along a list would have no end.
 const DEPTH_MAX: usize = 8;
 /// How many parts in variables are followed.
-const PARTS_MAX: usize = 2000;
+const PARTS_MAX: usize = 500;
 
 type Path = Vec<Step>;
 
@@ -480,7 +480,6 @@ impl Follower<'_, '_> {
         }
         let mut elements = path.clone();
         elements.push(Step::Any);
-        self.kind(&elements)?;
         if let Some(param) = params.items.first() {
             self.pattern(&param.pattern, elements)?;
         }

@@ -3,6 +3,17 @@
 //! [`Projection::analyse`] reads a function's source once. If `doc` does not escape, [`Projection::project`] then lifts the
 //! members that matter out of each document's text, and the function gives the same rows for that as for the whole document.
 //! What is followed and what is not: `docs/projection.md`.
+//!
+//! ```
+//! use functions::projection::Projection;
+//!
+//! let map = "function (doc) { if (doc.type === 'order') doc.items.forEach(function (i) { emit(i.sku, doc._id) }) }";
+//! let projection = Projection::of_group(&[map], None).unwrap();
+//! let mut out = Vec::new();
+//! let body = br#"{"type":"order","note":"long","items":[{"sku":"a","price":1},{"sku":"b"}]}"#;
+//! projection.project(br#""_id":"o1","_rev":"1-x""#, body, &mut out);
+//! assert_eq!(out, br#"{"_id":"o1","type":"order","items":[{"sku":"a"},{"sku":"b"}]}"#);
+//! ```
 
 mod builtins;
 mod follow;
@@ -81,7 +92,7 @@ impl Projection {
     /// Appends to `out` the document reduced to what the functions can touch, as compact JSON.
     ///
     /// `members` and `body` are those of [`crate::Doc`]: compact JSON without duplicate members, checked when it was written.
-    /// Text that is not so is copied as it is.
+    /// Text that turns out not to be so is copied as it is.
     pub fn project(&self, members: &[u8], body: &[u8], out: &mut Vec<u8>) {
         let start = out.len();
         if self.try_project(members, body, out).is_none() {

@@ -53,6 +53,12 @@ impl<'js> Side<'js> {
     }
 }
 
+/// One document.
+struct Texts {
+    full: Vec<u8>,
+    projected: Vec<u8>,
+}
+
 /// Runs the functions over random documents, whole and projected. Answers how many rows there were and how many throws.
 fn compare(
     sources: &[&str],
@@ -66,7 +72,7 @@ fn compare(
         Context::full(&runtime).unwrap(),
     );
     let mut choices = Choices(seed);
-    let texts: Vec<(Vec<u8>, Vec<u8>)> = (0..documents)
+    let texts: Vec<Texts> = (0..documents)
         .map(|i| {
             let members = if choices.below(4) == 0 {
                 format!(
@@ -82,10 +88,10 @@ fn compare(
             let (mut full, mut projected) = (Vec::new(), Vec::new());
             whole(members.as_bytes(), body_text.as_bytes(), &mut full);
             projection.project(members.as_bytes(), body_text.as_bytes(), &mut projected);
-            (full, projected)
+            Texts { full, projected }
         })
         .collect();
-    let run = |context: &Context, text: fn(&(Vec<u8>, Vec<u8>)) -> &[u8]| {
+    let run = |context: &Context, text: fn(&Texts) -> &[u8]| {
         context.with(|ctx| {
             let side = Side::new(&ctx, sources);
             texts
@@ -94,9 +100,11 @@ fn compare(
                 .collect::<Vec<_>>()
         })
     };
-    let expected = run(&whole_context, |(full, _)| full);
-    let found = run(&projected_context, |(_, projected)| projected);
-    for ((full, projected), (expected, found)) in texts.iter().zip(expected.iter().zip(&found)) {
+    let expected = run(&whole_context, |texts| &texts.full);
+    let found = run(&projected_context, |texts| &texts.projected);
+    for (Texts { full, projected }, (expected, found)) in
+        texts.iter().zip(expected.iter().zip(&found))
+    {
         assert_eq!(
             expected,
             found,

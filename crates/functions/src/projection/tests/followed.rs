@@ -501,4 +501,41 @@ pub(super) const FOLLOWED: &[(&str, &str)] = &[
         "a",
     ),
     ("function (doc) { emit(doc.arr, 1) } // the end", "arr"),
+    ("function (doc) { const {} = doc.a; emit(1, 1) }", "a?"),
+    (
+        "function (doc) { doc.a.forEach(function () { emit(1, 1) }) }",
+        "a.forEach? a.length?",
+    ),
+    (
+        "function (doc) { if (doc.a) { var {x} = doc.a.b || {}; emit(x, typeof doc.a.c) } }",
+        "a.b.x a.c?",
+    ),
+    (
+        "function (doc) { for (const {b = 1} of doc.a || []) emit(b, 1) }",
+        "a[].b",
+    ),
+    (
+        "function (doc) { for (var i in doc.a) for (var j in doc.a[i]) emit(doc.a[i][j].x, j) }",
+        "a[][].x",
+    ),
+    (
+        "function (doc) { var a = doc.a, n = a.length; while (n--) emit(a[n].x, n) }",
+        "a.length a[].x",
+    ),
+    (
+        "function (doc) { emit(doc.a.b ? [doc.a.b, doc.a.c.length] : null, doc.a.c) }",
+        "a.b a.c",
+    ),
+    (
+        "function (doc) { emit('length' in doc.a, doc.b.length === undefined) }",
+        "a.length? b.length?",
+    ),
+    (
+        "function (doc) { emit(doc.a?.[0]?.b ?? doc.a?.['b'], 1) }",
+        "a.0.b a.b",
+    ),
+    (
+        "function (doc) { var x = doc.a; (() => { x = x.b })(); emit(x.c === 1, x.d) }",
+        "a.b.b.b.b.b.b.b.b a.b.b.b.b.b.b.b.c a.b.b.b.b.b.b.b.d a.b.b.b.b.b.b.c? a.b.b.b.b.b.b.d a.b.b.b.b.b.c? a.b.b.b.b.b.d a.b.b.b.b.c? a.b.b.b.b.d a.b.b.b.c? a.b.b.b.d a.b.b.c? a.b.b.d a.b.c? a.b.d a.c? a.d",
+    ),
 ];

@@ -71,17 +71,10 @@ fn need(choices: &mut Choices, depth: usize) -> Need {
         need.names.insert(name, inner);
     }
     if choices.below(4) == 0 {
-        let mut any = Need::default();
-        any.any = Some(Box::new(self::need(choices, depth - 1)));
-        need.merge(&any);
-        let inner = self::need(choices, depth - 1);
-        let mut any = Need {
-            any: Some(Box::default()),
+        let any = Need {
+            any: Some(Box::new(self::need(choices, depth - 1))),
             ..Need::default()
         };
-        if let Some(slot) = &mut any.any {
-            slot.merge(&inner);
-        }
         need.merge(&any);
     }
     need
