@@ -31,6 +31,8 @@ struct State {
 struct Language {
     /// Processes that there are, or that somebody has leave to start.
     count: usize,
+    /// Those of them that are being ended because nobody needs them.
+    ending: usize,
     /// The longest unused first.
     idle: Vec<Idle>,
     /// Who waits, first come first.
@@ -237,13 +239,15 @@ impl Pool {
         let is_stale = !Arc::ptr_eq(&settings, process.settings());
         let (_, pool) = state.language(language);
         let keep = if pool.waiting.is_empty() {
-            pool.count <= settings.process_soft_limit
+            pool.count - pool.ending <= settings.process_soft_limit
         } else {
-            pool.count <= settings.process_limit
+            pool.count - pool.ending <= settings.process_limit
         };
         if is_stale || !keep {
+            pool.ending += 1;
             drop(state);
             drop(process);
+            self.state.lock().language(language).1.ending -= 1;
             self.ended(language);
             return;
         }

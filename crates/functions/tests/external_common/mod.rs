@@ -57,9 +57,8 @@ impl Fake {
     pub fn assert_nothing_left(&self) {
         let pids = self.pids();
         assert!(!pids.is_empty(), "no process was started at all");
-        for pid in pids {
-            assert!(is_gone(pid), "process {pid} is left: {}", status(pid));
-        }
+        // A thread of the pool that was just looking around may hold it a moment longer than its owner.
+        pids.into_iter().for_each(wait_until_gone);
     }
 }
 
