@@ -166,10 +166,18 @@ fn unknown_value() -> ApiError {
     ApiError::new(404, "not_found", "unknown_config_value")
 }
 
+/// Sections that are not changed over HTTP, so that an admin of the database is not one of the machine.
+const FILE_ONLY_SECTIONS: [&str; 2] = ["query_servers", "native_query_servers"];
+
 async fn config_value(app: &App, req: &mut Request, section: &str, key: &str) -> Answer {
     require_method(req, "GET,PUT,DELETE")?;
     let persist = req.named_header("x-couch-persist") != Some("false")
         && req.query.get("persist") != Some("false");
+    if req.method != "GET" && FILE_ONLY_SECTIONS.contains(&section) {
+        return Err(ApiError::forbidden(format!(
+            "[{section}] names programs that the server runs: it can be changed in its files, environment or command line only"
+        )));
+    }
     match req.method.as_str() {
         "PUT" => {
             let value = match req.json(app).await? {

@@ -20,3 +20,16 @@ impl From<rocksdb::Error> for Error {
         Error::Storage(e.into())
     }
 }
+
+impl Error {
+    /// A word for what went wrong; of a function's failure CouchDB's `error`.
+    pub fn name(&self) -> &str {
+        match self {
+            Error::Storage(_) => "storage",
+            Error::Function(e) => e.name(),
+            Error::Dropped => "dropped",
+            Error::Stopped => "stopped",
+            Error::Invalid(_) => "invalid",
+        }
+    }
+}

@@ -58,7 +58,12 @@ fn javascript(config: &Config) -> Result<Options, Failure> {
 }
 
 fn query_servers(config: &Config) -> Settings {
-    let commands = config.section("query_servers");
+    let mut commands: Vec<(String, String)> =
+        Settings::commands_of_environment(std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        }));
+    // The configuration has the last word.
+    commands.extend(config.section("query_servers"));
     Settings::read(|section, key| config.find(section, key), commands)
 }
 

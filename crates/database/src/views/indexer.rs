@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::ViewIndex;
 use crate::database::Database;
@@ -33,12 +33,17 @@ impl Default for KenOptions {
     }
 }
 
+/// How long after the last write of any database idle runners of functions are let go.
+const REST_EVERY: Duration = Duration::from_secs(30);
+
 #[derive(Default)]
 struct Work {
     /// Builds that wait for a place.
     waiting: VecDeque<Arc<ViewIndex>>,
     running: Vec<Arc<ViewIndex>>,
     written: Vec<Weak<Database>>,
+    /// Databases whose indexes may hold runners of functions that nobody uses any more.
+    resting: Vec<Weak<Database>>,
     stopping: bool,
 }
 
@@ -119,7 +124,7 @@ impl Indexer {
 
     /// Ends builds under way, and waits a moment for them.
     pub fn stop(&self) {
-        let deadline = std::time::Instant::now() + Duration::from_secs(3);
+        let deadline = Instant::now() + Duration::from_secs(3);
         let mut work = self.0.work.lock();
         work.stopping = true;
         work.waiting.clear();
@@ -172,7 +177,7 @@ impl Shared {
                 Err(_) => Some(index::Error::Invalid("the index build panicked".into())),
             };
             if let Some(e) = &failure {
-                tracing::warn!(db = %index.database, design = %index.design, error = %e, "an index build failed");
+                tracing::warn!(db = %index.database, design = %index.design, error = e.name(), reason = %e, "an index build failed");
             }
             let again = finish(&index, failure);
             if !again {
@@ -211,11 +216,16 @@ impl Shared {
         loop {
             let mut work = self.work.lock();
             while work.written.is_empty() && !work.stopping {
-                self.wake.wait(&mut work);
+                if work.resting.is_empty() {
+                    self.wake.wait(&mut work);
+                } else if self.wake.wait_for(&mut work, REST_EVERY).timed_out() {
+                    let resting = std::mem::take(&mut work.resting);
+                    MutexGuard::unlocked(&mut work, || rest(resting));
+                }
             }
             if !work.stopping {
                 // Everything that is written in the next moment is looked at together.
-                let deadline = std::time::Instant::now() + LOOK_EVERY;
+                let deadline = Instant::now() + LOOK_EVERY;
                 while !work.stopping && !self.wake.wait_until(&mut work, deadline).timed_out() {}
             }
             if work.stopping {
@@ -234,11 +244,12 @@ impl Shared {
     fn look_at(self: &Arc<Self>, db: &Arc<Database>) {
         db.views.written.store(false, Relaxed);
         let options = &self.options;
-        for index in db.open_view_indexes() {
-            for i in &index.shards {
-                i.rest();
-            }
+        let weak = Arc::downgrade(db);
+        let mut work = self.work.lock();
+        if !work.resting.iter().any(|w| w.ptr_eq(&weak)) {
+            work.resting.push(weak);
         }
+        drop(work);
         if !options.enabled {
             return;
         }
@@ -253,7 +264,7 @@ impl Shared {
             let Ok(index) = db.view_index(design) else {
                 continue;
             };
-            if index.is_current(db) {
+            if index.is_current(db) || index.updates.borrow().is_backing_off() {
                 continue;
             }
             if self.work.lock().running.len() >= options.limit {
@@ -265,6 +276,17 @@ impl Shared {
                 return;
             }
             Indexer(self.clone()).request(&index);
+        }
+    }
+}
+
+/// Lets go of what the indexes of these databases keep for the next update.
+fn rest(databases: Vec<Weak<Database>>) {
+    for db in databases.iter().filter_map(Weak::upgrade) {
+        for index in db.open_view_indexes() {
+            for i in &index.shards {
+                i.rest();
+            }
         }
     }
 }
@@ -284,6 +306,12 @@ fn finish(index: &ViewIndex, failure: Option<index::Error>) -> bool {
         u.ended += 1;
         u.again = false;
         u.running = again;
+        if failure.is_some() {
+            u.failures = u.failures.saturating_add(1);
+            u.failed_at = Some(Instant::now());
+        } else {
+            (u.failures, u.failed_at) = (0, None);
+        }
         u.failure = failure;
     });
     again

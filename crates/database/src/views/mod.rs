@@ -8,6 +8,7 @@ mod rows;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use document::DocId;
 use functions::Languages;
@@ -45,7 +46,21 @@ pub(crate) struct Updates {
     pub again: bool,
     /// Why the last one failed.
     pub failure: Option<index::Error>,
+    /// Failures since the last success, and when the last one was.
+    pub failures: u32,
+    pub failed_at: Option<Instant>,
 }
+
+impl Updates {
+    /// Whether the background leaves an index alone that failed lately: longer with each failure.
+    fn is_backing_off(&self) -> bool {
+        let wait = Duration::from_secs(1 << self.failures.min(BACK_OFF_DOUBLINGS_MAX));
+        self.failed_at.is_some_and(|t| t.elapsed() < wait)
+    }
+}
+
+/// The longest pause of the background after failures is two to this power of seconds.
+const BACK_OFF_DOUBLINGS_MAX: u32 = 9;
 
 /// The index of one signature over all shards of a database.
 pub struct ViewIndex {
