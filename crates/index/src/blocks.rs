@@ -72,12 +72,15 @@ pub struct Run {
     pub reductions: Reductions,
     /// Holds blocks that are dirty.
     dirty: bool,
+    /// All its blocks are.
+    reduced: bool,
 }
 
 impl Run {
     fn new(blocks: Vec<Block>, functions: usize) -> Run {
         Run {
             dirty: blocks.iter().any(|b| b.dirty),
+            reduced: blocks.iter().all(|b| b.reduced),
             rows: blocks.iter().map(|b| u64::from(b.rows)).sum(),
             reductions: no_reductions(functions),
             blocks,
@@ -236,6 +239,7 @@ impl Blocks {
         run.dirty = true;
         if functions > 0 {
             block.reduced = block.rows == 0;
+            run.reduced &= block.reduced;
             forget(&mut block.reductions);
             forget(&mut run.reductions);
             forget(&mut self.reductions);
@@ -251,12 +255,21 @@ impl Blocks {
         }
         let run = Arc::make_mut(&mut self.runs[at.run]);
         run.dirty = true;
+        run.reduced &= parts.iter().all(|b| b.reduced);
         run.blocks.splice(at.block..=at.block, parts);
         if run.blocks.len() > RUN_BLOCKS_MAX {
-            let half = run.blocks.split_off(run.blocks.len() / 2);
-            let first = std::mem::take(&mut run.blocks);
-            let halves = [first, half].map(|b| Arc::new(Run::new(b, self.functions)));
-            self.runs.splice(at.run..=at.run, halves);
+            let mut rest = std::mem::take(&mut run.blocks).into_iter();
+            let mut smaller = vec![];
+            while rest.len() > 0 {
+                // The last one takes what is left over, so that none is nearly empty.
+                let n = match rest.len() {
+                    n if n < RUN_BLOCKS_MAX => n,
+                    _ => RUN_BLOCKS_MAX / 2,
+                };
+                let blocks = rest.by_ref().take(n).collect();
+                smaller.push(Arc::new(Run::new(blocks, self.functions)));
+            }
+            self.runs.splice(at.run..=at.run, smaller);
         }
     }
 
@@ -284,7 +297,7 @@ impl Blocks {
     /// The blocks whose reductions are not all stored.
     pub fn unreduced(&self) -> Vec<At> {
         let mut all = vec![];
-        for (run, r) in self.runs.iter().enumerate() {
+        for (run, r) in self.runs.iter().enumerate().filter(|(_, r)| !r.reduced) {
             let blocks = r.blocks.iter().enumerate();
             all.extend(
                 blocks
@@ -295,12 +308,24 @@ impl Blocks {
         all
     }
 
-    /// Keeps a block's reductions, which are all there, in its next stored form.
-    pub fn keep_reductions(&mut self, at: At) {
-        let run = Arc::make_mut(&mut self.runs[at.run]);
-        run.dirty = true;
-        run.blocks[at.block].dirty = true;
-        run.blocks[at.block].reduced = true;
+    /// Takes the reductions of blocks that have all of them into their next stored form; answers of how many blocks.
+    pub fn keep_reductions(&mut self) -> usize {
+        let mut kept = 0;
+        let is_new = |b: &Block| !b.reduced && b.reductions.iter().all(|r| r.get().is_some());
+        for run in self.runs.iter_mut().filter(|r| !r.reduced) {
+            if !run.blocks.iter().any(is_new) {
+                continue;
+            }
+            let run = Arc::make_mut(run);
+            run.dirty = true;
+            for block in run.blocks.iter_mut().filter(|b| is_new(b)) {
+                block.dirty = true;
+                block.reduced = true;
+                kept += 1;
+            }
+            run.reduced = run.blocks.iter().all(|b| b.reduced);
+        }
+        kept
     }
 }
 

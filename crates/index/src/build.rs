@@ -18,7 +18,7 @@ use storage::{
 
 use crate::Error;
 use crate::apply::Changes;
-use crate::blocks::{BLOCK_ROWS_SPLIT, Block, Step};
+use crate::blocks::{BLOCK_ROWS_SPLIT, Block, Blocks, Step};
 use crate::map::{Control, RowBuffer, Source, map_on_all};
 use crate::read::{IndexView, PlaceRange};
 use crate::reduce::ReduceLimit;
@@ -27,18 +27,35 @@ use crate::run;
 use crate::spec::Spec;
 use crate::state::State;
 
-/// Memory of the rows that a first build sorts at a time, in bytes.
-const RUN_BYTES_MAX: usize = 128 << 20;
-/// Memory of the rows mapped ahead of an incremental update, in bytes.
-const UPDATE_BYTES_MAX: usize = 8 << 20;
-/// A batch is written when it is this long: a longer one would hold up writers of documents.
-const BATCH_BYTES: usize = 256 << 10;
 /// Changes up to this many are mapped by one thread.
 const ONE_THREAD_CHANGES_MAX: u64 = 512;
 /// A mapper that nobody used for this long is let go.
 const IDLE_MAX: Duration = Duration::from_secs(20);
+/// Blocks whose reductions are worked out between writes of them.
+const WARM_BLOCKS: usize = 4096;
 /// Free space, beyond what memtables need, below which no rows are added.
 const RESERVE_BYTES: u64 = 32 << 20;
+
+/// How much of a build is held in memory at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct BuildLimits {
+    /// Rows that a first build sorts at a time, in bytes.
+    pub run_bytes_max: usize,
+    /// Rows mapped ahead of an incremental update, in bytes.
+    pub update_bytes_max: usize,
+    /// A batch is written when it is this long: a longer one would hold up writers of documents.
+    pub batch_bytes: usize,
+}
+
+impl Default for BuildLimits {
+    fn default() -> BuildLimits {
+        BuildLimits {
+            run_bytes_max: 128 << 20,
+            update_bytes_max: 8 << 20,
+            batch_bytes: 256 << 10,
+        }
+    }
+}
 
 /// How far a build is. All zero when none runs.
 #[derive(Debug, Default)]
@@ -89,6 +106,7 @@ pub struct Index {
     label: String,
     languages: Arc<dyn Languages>,
     reducers: Arc<Reducers>,
+    limits: BuildLimits,
     published: Mutex<Published>,
     writer: Mutex<Idle>,
     /// Set when the index is dropped or the server stops: nothing more is written.
@@ -129,6 +147,7 @@ impl Index {
             spec,
             label,
             languages,
+            limits: BuildLimits::default(),
             published: Mutex::new(Published {
                 state: Arc::new(state),
                 stable: None,
@@ -137,6 +156,11 @@ impl Index {
             stop: AtomicBool::new(false),
             progress: Progress::default(),
         })
+    }
+
+    /// The same index with other limits of its builds.
+    pub fn with_limits(self, limits: BuildLimits) -> Index {
+        Index { limits, ..self }
     }
 
     pub fn spec(&self) -> &Arc<Spec> {
@@ -276,36 +300,48 @@ impl Index {
         Ok(())
     }
 
-    /// Works out and stores the reductions that are missing, so that no reader has to.
+    /// Works out and stores the reductions that are missing, so that no reader has to. Updates go on meanwhile.
     pub fn warm(&self) -> Result<(), Error> {
-        let _idle = self.writer.lock();
-        self.recover()?;
         let view = self.view()?;
-        let mut build = Build {
-            index: self,
-            state: (*view.state).clone(),
-            guard: DiskGuard::new(&self.store.engine().path, RESERVE_BYTES),
-        };
-        let mut kept = 0;
+        let mut computed = 0;
         for (n, spec) in self.spec.views.iter().enumerate() {
             for at in view.state.views[n].unreduced() {
                 self.check_stop()?;
                 for function in 0..spec.reduces.len() {
                     view.block_state(n, function, at)?;
                 }
-                build.state.views[n].keep_reductions(at);
-                kept += 1;
+                computed += 1;
+                if computed % WARM_BLOCKS == 0 {
+                    self.keep_reductions()?;
+                }
             }
         }
+        self.keep_reductions()
+    }
+
+    /// Stores the reductions that readers have worked out. The runs of blocks that no update changed meanwhile are those that
+    /// the readers see.
+    fn keep_reductions(&self) -> Result<(), Error> {
+        let _idle = self.writer.lock();
+        self.check_stop()?;
+        self.recover()?;
+        let mut state = (*self.published.lock().state).clone();
+        let kept: usize = state.views.iter_mut().map(Blocks::keep_reductions).sum();
         if kept == 0 {
             return Ok(());
         }
+        let mut build = Build {
+            index: self,
+            state,
+            guard: DiskGuard::new(&self.store.engine().path, RESERVE_BYTES),
+        };
         build.write(WriteBatch::default())
     }
 
     /// Builds the summary trees anew from the rows, and lets the engine rewrite the files. Blocks.
     pub fn compact(&self) -> Result<(), Error> {
-        let _idle = self.writer.lock();
+        let idle = self.writer.lock();
+        self.check_stop()?;
         self.recover()?;
         let view = self.view()?;
         let mut state = (*view.state).clone();
@@ -315,7 +351,7 @@ impl Index {
         batch.delete_range_cf(engine.cf(Keyspace::IndexBlocks), &low[..], &high[..]);
         for (n, spec) in self.spec.views.iter().enumerate() {
             let blocks = self.cut(&view, n, &PlaceRange::default())?;
-            state.views[n] = crate::blocks::Blocks::from_blocks(blocks, spec.reduces.len());
+            state.views[n] = Blocks::from_blocks(blocks, spec.reduces.len());
         }
         let mut build = Build {
             index: self,
@@ -324,11 +360,15 @@ impl Index {
         };
         build.write(batch)?;
         drop(view);
+        // The engine needs none to wait while it rewrites.
+        drop(idle);
+        self.warm()?;
         for k in [
             Keyspace::IndexRows,
             Keyspace::IndexBack,
             Keyspace::IndexBlocks,
         ] {
+            self.check_stop()?;
             let cf = engine.cf(k);
             engine.db.flush_cf(cf)?;
             let mut options = rocksdb::CompactOptions::default();
@@ -426,8 +466,8 @@ impl Build<'_> {
             // Until something is indexed nothing was purged from it.
             self.state.purge_seq = view.meta.purge_seq;
         }
-        let first = self.state.indexed_seq == 0;
         self.purge(view)?;
+        let first = self.state.indexed_seq == 0;
         let source = Source::new(&self.index.owner, view, self.state.indexed_seq);
         while !source.is_exhausted() {
             self.index.check_stop()?;
@@ -456,9 +496,9 @@ impl Build<'_> {
             done: &self.index.progress.done,
             bytes: &bytes,
             bytes_max: if first {
-                RUN_BYTES_MAX
+                self.index.limits.run_bytes_max
             } else {
-                UPDATE_BYTES_MAX
+                self.index.limits.update_bytes_max
             },
         };
         let buffers = map_on_all(source, mappers, &self.index.spec, !first, &control)?;
@@ -523,7 +563,7 @@ impl Build<'_> {
         let mut result = Ok(());
         for buffer in &buffers {
             result = changes.apply(buffer, &mut state, |changes, state| {
-                if changes.batch.size_in_bytes() < BATCH_BYTES {
+                if changes.batch.size_in_bytes() < self.index.limits.batch_bytes {
                     return Ok(());
                 }
                 self.index.check_stop()?;
@@ -589,6 +629,7 @@ impl Build<'_> {
             (rows, back)
         });
         let (rows, back) = (rows?, back?);
+        let files = rows.files;
         // A file is on disk at once; the documents that it is made of have to be there first.
         let synced = index.store.committer.sync();
         synced
@@ -602,12 +643,9 @@ impl Build<'_> {
         // Readers keep to what was before until all is there.
         self.publish(Some(stable));
         engine.write(batch, true)?;
-        for (k, files) in [
-            (Keyspace::IndexBack, back),
-            (Keyspace::IndexRows, rows.files),
-        ] {
-            if !files.is_empty() {
-                engine.ingest(k, files)?;
+        for (k, files) in [(Keyspace::IndexBack, &back), (Keyspace::IndexRows, &files)] {
+            if !files.0.is_empty() {
+                engine.ingest(k, files.0.clone())?;
             }
         }
         let oversized = self.count(&buffers, rows.blocks);
@@ -627,7 +665,7 @@ impl Build<'_> {
         for (n, new) in blocks.into_iter().enumerate() {
             if self.state.views[n].rows() == 0 {
                 let functions = spec.views[n].reduces.len();
-                self.state.views[n] = crate::blocks::Blocks::from_blocks(new, functions);
+                self.state.views[n] = Blocks::from_blocks(new, functions);
             } else {
                 into_existing[n] = true;
             }

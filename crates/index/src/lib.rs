@@ -26,7 +26,7 @@ mod spec;
 mod state;
 
 pub use blocks::State;
-pub use build::{Index, IndexInfo, Progress};
+pub use build::{BuildLimits, Index, IndexInfo, Progress};
 pub use error::Error;
 pub use map::write_key_sort;
 pub use read::{Group, GroupCursor, GroupLevel, IndexView, PlaceRange, RowIter, ViewRow};

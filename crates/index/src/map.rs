@@ -340,6 +340,12 @@ fn push_doc(
         push_view_rows(id, own, emits, spec, sorts, out)?;
     }
     let at = push(&mut out.bytes, id.as_bytes());
+    if out.bytes.len() > u32::MAX as usize {
+        // Offsets wrapped: nothing of this buffer is to be used.
+        let reason =
+            format!("the documents up to '{id}' emit more rows than can be sorted at a time");
+        return Err(Error::Invalid(reason));
+    }
     out.docs.push(DocRef {
         id: at,
         rows: first..out.rows.len(),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
+use functions::ReduceRow;
 use rocksdb::SstFileWriter;
 use storage::{Engine, Keyspace, ShardNumber};
 
@@ -18,6 +19,25 @@ use crate::spec::Spec;
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
 static NEXT_FILE: AtomicU64 = AtomicU64::new(0);
+
+/// Files to be added to the store. Those that were not are removed.
+#[derive(Debug, Default)]
+pub struct Unadded(pub Vec<PathBuf>);
+
+impl Drop for Unadded {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            match std::fs::remove_file(path) {
+                Ok(()) => {}
+                // Added, and so moved; or never made.
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+                Err(e) => {
+                    tracing::warn!(path = %path.display(), error = %e, "a file of an index build is left");
+                }
+            }
+        }
+    }
+}
 
 /// Sorts each buffer's rows and documents, all buffers at once.
 pub fn sort(buffers: &mut [RowBuffer]) {
@@ -48,12 +68,13 @@ impl Files<'_> {
     fn write_all(
         &self,
         mut write: impl FnMut(&mut SstFileWriter<'_>) -> Result<bool, Error>,
-    ) -> Result<Vec<PathBuf>, Error> {
-        let mut paths = vec![];
+    ) -> Result<Unadded, Error> {
+        let mut files = Unadded::default();
         loop {
             let mut file = SstFileWriter::create(&self.options);
             let n = NEXT_FILE.fetch_add(1, Relaxed);
             let path = self.engine.ingest_directory().join(format!("{n}.sst"));
+            files.0.push(path.clone());
             file.open(&path)?;
             let mut any = false;
             let mut more = true;
@@ -63,14 +84,13 @@ impl Files<'_> {
             }
             if any {
                 file.finish()?;
-                paths.push(path);
             } else {
                 drop(file);
                 // An empty file cannot be finished; the engine's writer may not even have made one.
-                let _ = std::fs::remove_file(&path);
+                drop(Unadded(files.0.split_off(files.0.len() - 1)));
             }
             if !more {
-                return Ok(paths);
+                return Ok(files);
             }
         }
     }
@@ -119,7 +139,7 @@ pub fn write_back(
     engine: &Engine,
     number: ShardNumber,
     buffers: &[RowBuffer],
-) -> Result<Vec<PathBuf>, Error> {
+) -> Result<Unadded, Error> {
     let mut merge = Merge::new(buffers, |b| &b.docs);
     let (mut key, mut value) = (vec![], vec![]);
     files(engine, Keyspace::IndexBack).write_all(|file| {
@@ -157,7 +177,7 @@ pub fn put_back(buffer: &RowBuffer, rows: &[RowRef], out: &mut Vec<u8>) {
 
 /// What became of writing the rows of sorted buffers.
 pub struct Written {
-    pub files: Vec<PathBuf>,
+    pub files: Unadded,
     /// The blocks that these rows make by themselves, by view.
     pub blocks: Vec<Vec<Block>>,
     /// Length of keys and values as JSON text.
@@ -217,13 +237,17 @@ fn close_block(
     for function in 0..functions {
         reductions.push(match reducers.builtin(view, function) {
             None => OnceLock::new(),
-            Some(builtin) => {
-                let mut pairs = Vec::with_capacity(rows.len());
+            Some(_) => {
+                let mut reduced = Vec::with_capacity(rows.len());
                 for (buffer, row) in rows.iter() {
                     let stored = RowValue::decode(buffer.value(row))?;
-                    pairs.push((stored.key, stored.value));
+                    reduced.push(ReduceRow {
+                        key: stored.key,
+                        id: &[],
+                        value: stored.value,
+                    });
                 }
-                OnceLock::from(Arc::from(builtin.reduce(pairs.into_iter())))
+                OnceLock::from(reducers.reduce(view, function, &reduced)?)
             }
         });
     }

@@ -61,8 +61,8 @@ impl Spec {
             add(&(view.reduces.len() as u64).to_be_bytes());
             for reduce in &view.reduces {
                 match reduce {
-                    ReduceSpec::Builtin(b) => add(format!("{b:?}").as_bytes()),
-                    ReduceSpec::Custom(source) => add(source.as_bytes()),
+                    ReduceSpec::Builtin(b) => add(format!("builtin {b:?}").as_bytes()),
+                    ReduceSpec::Custom(source) => add(format!("custom {source}").as_bytes()),
                 }
             }
         }

@@ -1,0 +1,201 @@
+//! Map and reduce functions written in Rust, and a switch that makes something happen in the middle of a build.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
+
+use functions::{
+    Designs, Doc, Emit, Emits, Error, Languages, MapGroup, Mapper, NoLanguages, ReduceRow, Reducer,
+};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+type Event = Box<dyn FnMut() -> Result<(), Error> + Send>;
+
+/// The language of the tests.
+#[derive(Clone, Default)]
+pub struct Native {
+    /// Documents to be mapped until `event` happens.
+    countdown: Arc<AtomicI64>,
+    event: Arc<Mutex<Option<Event>>>,
+}
+
+impl fmt::Debug for Native {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Native")
+    }
+}
+
+impl Native {
+    /// Has `event` happen once, before the document after this many is mapped.
+    pub fn after(&self, documents: u32, event: impl FnMut() -> Result<(), Error> + Send + 'static) {
+        *self.event.lock() = Some(Box::new(event));
+        self.countdown.store(i64::from(documents) + 1, SeqCst);
+    }
+
+    pub fn fail_after(&self, documents: u32) {
+        self.after(documents, || {
+            Err(Error::Limit {
+                limit: "test",
+                value: "1".into(),
+            })
+        });
+    }
+
+    /// Whether what was to happen has happened, or nothing was.
+    pub fn happened(&self) -> bool {
+        self.event.lock().is_none()
+    }
+
+    /// Nothing is to happen any more.
+    pub fn forget(&self) {
+        *self.event.lock() = None;
+    }
+}
+
+impl Languages for Native {
+    fn mapper(&self, group: &MapGroup) -> Result<Box<dyn Mapper>, Error> {
+        Ok(Box::new(NativeMapper {
+            maps: group.maps.clone(),
+            language: self.clone(),
+        }))
+    }
+    fn reducer(&self, _: &str, source: &str, _: Option<&str>) -> Result<Box<dyn Reducer>, Error> {
+        assert_eq!(source, "chain");
+        Ok(Box::new(Chain))
+    }
+    fn designs(&self, language: &str) -> Result<Box<dyn Designs>, Error> {
+        NoLanguages.designs(language)
+    }
+    fn check(&self, _: &str, _: &str, _: Option<&str>) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+struct NativeMapper {
+    maps: Vec<String>,
+    language: Native,
+}
+
+impl Mapper for NativeMapper {
+    fn map(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<(), Error> {
+        for (n, doc) in docs.iter().enumerate() {
+            if self.language.countdown.fetch_sub(1, SeqCst) == 1
+                && let Some(mut event) = self.language.event.lock().take()
+            {
+                event()?;
+            }
+            let text = [b"{", doc.members, b"}"].concat();
+            let members: Value = serde_json::from_slice(&text).unwrap();
+            let body: Value = serde_json::from_slice(doc.body).unwrap();
+            for (view, map) in self.maps.iter().enumerate() {
+                for (key, value) in emitted(map, &members, &body) {
+                    let mut put = |v: Value| {
+                        let start = out.bytes.len() as u32;
+                        out.bytes.extend(v.to_string().into_bytes());
+                        (start, out.bytes.len() as u32)
+                    };
+                    let (key, value) = (put(key), put(value));
+                    out.rows.push(Emit {
+                        doc: n as u32,
+                        view: view as u32,
+                        key,
+                        value,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a map function emits for a document.
+pub fn emitted(map: &str, members: &Value, body: &Value) -> Vec<(Value, Value)> {
+    let (Some(k), Some(rows)) = (body["k"].as_u64(), body["rows"].as_u64()) else {
+        return vec![];
+    };
+    let v = &body["v"];
+    match map {
+        "tags" => (0..rows)
+            .map(|i| {
+                (
+                    key_of((k + i * i) % 211),
+                    json!(v.as_i64().unwrap() + i as i64),
+                )
+            })
+            .collect(),
+        "pairs" => (0..rows / 2)
+            .map(|i| {
+                let (a, b) = (k % 7, (k + i) % 50);
+                let key = match (k + i) % 5 {
+                    0 => json!([a]),
+                    1 => json!(a),
+                    2 => json!([a, b, i % 3]),
+                    _ => json!([a, b]),
+                };
+                (key, json!([i, v]))
+            })
+            .collect(),
+        "revs" => vec![(members["_rev"].clone(), members["_conflicts"].clone())],
+        "seqs" => vec![(members["_local_seq"].clone(), members["_id"].clone())],
+        // Repeated keys, with values that come in another order than they are stored in.
+        "same" => (0..k % 5)
+            .map(|i| (json!(k % 2 == 0), json!((i * 7 + k) % 4)))
+            .collect(),
+        _ => unreachable!("no such map function"),
+    }
+}
+
+/// A key of some type.
+fn key_of(n: u64) -> Value {
+    match n % 6 {
+        0 => json!(n),
+        1 => json!(format!("key{n}")),
+        2 => json!(format!("KEY{}", n / 2)),
+        3 => json!([n % 10, format!("\u{0}x{n}")]),
+        4 => json!({ "n": n % 20 }),
+        _ => [Value::Null, json!(false), json!(true)][n as usize % 3].clone(),
+    }
+}
+
+/// A reduce function whose result depends on all rows and on their order, however they are grouped.
+pub struct Chain;
+
+const MODULUS: u64 = (1 << 31) - 1;
+const BASE: u64 = 1_000_003;
+
+fn power(n: u64) -> u64 {
+    let (mut result, mut square, mut rest) = (1, BASE, n);
+    while rest > 0 {
+        if rest % 2 == 1 {
+            result = result * square % MODULUS;
+        }
+        square = square * square % MODULUS;
+        rest /= 2;
+    }
+    result
+}
+
+impl Reducer for Chain {
+    fn reduce(&mut self, rows: &[ReduceRow<'_>]) -> Result<Vec<u8>, Error> {
+        let mut hash = 0;
+        for r in rows {
+            let text = [r.key, r.id, r.value].concat();
+            let one = text
+                .iter()
+                .fold(7, |h, b| (h * 31 + u64::from(*b)) % MODULUS);
+            hash = (hash * BASE + one) % MODULUS;
+        }
+        Ok(json!([rows.len(), hash]).to_string().into_bytes())
+    }
+
+    fn rereduce(&mut self, values: &[&[u8]]) -> Result<Vec<u8>, Error> {
+        let (mut n, mut hash) = (0, 0);
+        for v in values {
+            let [more, of_them]: [u64; 2] = serde_json::from_slice(v).unwrap();
+            hash = (hash * power(more) + of_them) % MODULUS;
+            n += more;
+        }
+        Ok(json!([n, hash]).to_string().into_bytes())
+    }
+}
