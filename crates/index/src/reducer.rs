@@ -14,6 +14,8 @@ use crate::spec::{ReduceSpec, Spec};
 /// Idle runners kept of each custom function.
 const IDLE_MAX: usize = 2;
 
+type Idle = Vec<Box<dyn Reducer>>;
+
 /// Rows to be reduced, copied: keys, document ids as JSON strings, and values.
 #[derive(Debug, Default)]
 pub struct RowBatch {
@@ -71,7 +73,8 @@ pub struct Reducers {
     spec: Arc<Spec>,
     languages: Arc<dyn Languages>,
     limit: Option<ReduceLimit>,
-    idle: Mutex<HashMap<(u16, u16), Vec<Box<dyn Reducer>>>>,
+    /// By view and function.
+    idle: Mutex<HashMap<(u16, u16), Idle>>,
 }
 
 impl Reducers {
