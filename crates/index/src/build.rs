@@ -46,6 +46,8 @@ pub struct BuildLimits {
     pub small_run_bytes_max: usize,
     /// A batch is written when it is this long: a longer one would hold up writers of documents.
     pub batch_bytes: usize,
+    /// Blocks whose reductions are worked out between writes of them.
+    pub warm_blocks: usize,
 }
 
 impl Default for BuildLimits {
@@ -55,6 +57,7 @@ impl Default for BuildLimits {
             update_bytes_max: 8 << 20,
             small_run_bytes_max: 512 << 10,
             batch_bytes: 256 << 10,
+            warm_blocks: 4096,
         }
     }
 }
@@ -108,7 +111,7 @@ pub struct Index {
     label: String,
     languages: Arc<dyn Languages>,
     reducers: Arc<Reducers>,
-    limits: BuildLimits,
+    pub(crate) limits: BuildLimits,
     pub(crate) published: Mutex<Published>,
     pub(crate) writer: Mutex<Idle>,
     /// Set when the index is dropped or the server stops: nothing more is written.

@@ -8,9 +8,6 @@ use crate::blocks::{At, BLOCK_ROWS_SPLIT, Block, Blocks};
 use crate::build::{Build, Index};
 use crate::read::{IndexView, PlaceRange};
 
-/// Blocks whose reductions are worked out between writes of them.
-const WARM_BLOCKS: usize = 4096;
-
 impl Index {
     /// Works out and stores the reductions that are missing, so that no reader has to. Updates go on meanwhile; what they
     /// undo is left to the next time.
@@ -18,7 +15,7 @@ impl Index {
         let missing = |view: &IndexView| -> Vec<(usize, At)> {
             let views = view.state.views.iter().enumerate();
             let blocks = views.flat_map(|(n, blocks)| blocks.unreduced().map(move |at| (n, at)));
-            blocks.take(WARM_BLOCKS).collect()
+            blocks.take(self.limits.warm_blocks).collect()
         };
         let view = self.view()?;
         let mut left: usize = view.state.views.iter().map(|b| b.unreduced().count()).sum();

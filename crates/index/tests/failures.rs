@@ -17,6 +17,7 @@ const SMALL: BuildLimits = BuildLimits {
     small_run_bytes_max: 0,
     update_bytes_max: 64 << 10,
     batch_bytes: 8 << 10,
+    warm_blocks: 20,
 };
 const DOCS: u32 = 1500;
 

@@ -70,6 +70,7 @@ const SMALL: BuildLimits = BuildLimits {
     small_run_bytes_max: 0,
     update_bytes_max: 1 << 10,
     batch_bytes: 2 << 10,
+    warm_blocks: 7,
 };
 
 fn run(world: &mut World, path: &std::path::Path, step: &Step, n: usize) {
@@ -201,6 +202,7 @@ fn sixty_thousand_rows_stay_right_through_builds_of_many_runs_edits_and_compacti
         small_run_bytes_max: 64 << 10,
         update_bytes_max: 256 << 10,
         batch_bytes: 32 << 10,
+        warm_blocks: 7,
     };
     let mut world = World::open(dir.path(), &specs(), limits, Native::default());
     load(&world, 3000, 20, 0);
