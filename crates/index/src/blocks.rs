@@ -295,17 +295,12 @@ impl Blocks {
     }
 
     /// The blocks whose reductions are not all stored.
-    pub fn unreduced(&self) -> Vec<At> {
-        let mut all = vec![];
-        for (run, r) in self.runs.iter().enumerate().filter(|(_, r)| !r.reduced) {
-            let blocks = r.blocks.iter().enumerate();
-            all.extend(
-                blocks
-                    .filter(|(_, b)| !b.reduced)
-                    .map(|(block, _)| At { run, block }),
-            );
-        }
-        all
+    pub fn unreduced(&self) -> impl Iterator<Item = At> {
+        let runs = self.runs.iter().enumerate().filter(|(_, r)| !r.reduced);
+        runs.flat_map(|(run, r)| {
+            let blocks = r.blocks.iter().enumerate().filter(|(_, b)| !b.reduced);
+            blocks.map(move |(block, _)| At { run, block })
+        })
     }
 
     /// Takes the reductions of blocks that have all of them into their next stored form; answers of how many blocks.
@@ -359,6 +354,53 @@ mod tests {
             })
             .collect();
         blocks.split(&fence, parts);
+    }
+
+    #[test]
+    fn a_block_of_very_many_rows_becomes_runs_of_the_usual_size() {
+        let place = |n: u32| n.to_be_bytes();
+        for parts in [1, 2, 128, 129, 190, 1000] {
+            let mut blocks = Blocks::empty(1);
+            for n in 0..parts {
+                blocks.note(&place(n), Step::Added);
+            }
+            let fence = |n: u32| if n == 0 { vec![] } else { place(n).to_vec() };
+            let split = (0..parts).map(|n| Block::new(&fence(n), 1, 1)).collect();
+            blocks.split(&[], split);
+            let sizes = blocks.runs().iter().map(|r| r.blocks.len());
+            assert!(sizes.clone().all(|n| n <= RUN_BLOCKS_MAX));
+            assert!(sizes.clone().min().unwrap() >= RUN_BLOCKS_MAX / 2 || sizes.len() == 1);
+            assert_eq!(blocks.unreduced().count(), parts as usize);
+            let at = blocks.find(&place(parts - 1));
+            assert_eq!(blocks.rows_before(at), u64::from(parts) - 1);
+        }
+    }
+
+    #[test]
+    fn blocks_are_unreduced_until_their_reductions_are_kept_and_again_after_a_change() {
+        let places: Vec<Vec<u8>> = (0..300u32).map(|n| n.to_be_bytes().to_vec()).collect();
+        let all = places.iter().map(|p| Block::new(p, 1, 1)).collect();
+        let mut blocks = Blocks::from_blocks(all, 1);
+        blocks.take_dirty(|_| {});
+        for at in blocks.unreduced().step_by(2).collect::<Vec<_>>() {
+            blocks.block(at).reductions[0]
+                .set(Arc::from(*b"1"))
+                .unwrap();
+        }
+        assert_eq!(blocks.keep_reductions(), 150);
+        assert_eq!(blocks.keep_reductions(), 0);
+        assert_eq!(blocks.unreduced().count(), 150);
+        let mut stored = 0;
+        blocks.take_dirty(|b| stored += usize::from(b.reductions[0].get().is_some()));
+        assert_eq!(stored, 150);
+        blocks.note(&places[0], Step::Replaced);
+        blocks.note(&places[2], Step::Removed);
+        let unreduced: Vec<_> = blocks
+            .unreduced()
+            .map(|at| blocks.block(at).fence.to_vec())
+            .collect();
+        assert!(unreduced.contains(&places[0]) && !unreduced.contains(&places[2]));
+        assert_eq!(unreduced.len(), 151);
     }
 
     proptest! {

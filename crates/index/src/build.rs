@@ -18,7 +18,7 @@ use storage::{
 
 use crate::Error;
 use crate::apply::Changes;
-use crate::blocks::{BLOCK_ROWS_SPLIT, Block, Blocks, Step};
+use crate::blocks::{Block, Blocks, Step};
 use crate::map::{Control, RowBuffer, Source, map_on_all};
 use crate::read::{IndexView, PlaceRange};
 use crate::reduce::ReduceLimit;
@@ -31,8 +31,6 @@ use crate::state::State;
 const ONE_THREAD_CHANGES_MAX: u64 = 512;
 /// A mapper that nobody used for this long is let go.
 const IDLE_MAX: Duration = Duration::from_secs(20);
-/// Blocks whose reductions are worked out between writes of them.
-const WARM_BLOCKS: usize = 4096;
 /// Free space, beyond what memtables need, below which no rows are added.
 const RESERVE_BYTES: u64 = 32 << 20;
 
@@ -43,8 +41,13 @@ pub struct BuildLimits {
     pub run_bytes_max: usize,
     /// Rows mapped ahead of an incremental update, in bytes.
     pub update_bytes_max: usize,
+    /// A run of a first build is added as sorted files when it is longer than this: each file costs a sync and a place among
+    /// the engine's files.
+    pub small_run_bytes_max: usize,
     /// A batch is written when it is this long: a longer one would hold up writers of documents.
     pub batch_bytes: usize,
+    /// Blocks whose reductions are worked out between writes of them.
+    pub warm_blocks: usize,
 }
 
 impl Default for BuildLimits {
@@ -52,7 +55,9 @@ impl Default for BuildLimits {
         BuildLimits {
             run_bytes_max: 128 << 20,
             update_bytes_max: 8 << 20,
+            small_run_bytes_max: 512 << 10,
             batch_bytes: 256 << 10,
+            warm_blocks: 4096,
         }
     }
 }
@@ -83,15 +88,15 @@ pub struct IndexInfo {
 }
 
 /// What readers see.
-struct Published {
-    state: Arc<State>,
+pub(crate) struct Published {
+    pub(crate) state: Arc<State>,
     /// While files are added: the rows that agree with `state`.
     stable: Option<Arc<Snapshot>>,
 }
 
 /// The mappers of the last build, for the next one.
 #[derive(Default)]
-struct Idle {
+pub(crate) struct Idle {
     mappers: Vec<Box<dyn Mapper>>,
     since: Option<Instant>,
 }
@@ -101,14 +106,14 @@ pub struct Index {
     pub number: ShardNumber,
     pub signature: Signature,
     owner: Arc<Shard>,
-    store: Arc<Store>,
-    spec: Arc<Spec>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) spec: Arc<Spec>,
     label: String,
     languages: Arc<dyn Languages>,
     reducers: Arc<Reducers>,
-    limits: BuildLimits,
-    published: Mutex<Published>,
-    writer: Mutex<Idle>,
+    pub(crate) limits: BuildLimits,
+    pub(crate) published: Mutex<Published>,
+    pub(crate) writer: Mutex<Idle>,
     /// Set when the index is dropped or the server stops: nothing more is written.
     stop: AtomicBool,
     pub progress: Progress,
@@ -256,11 +261,7 @@ impl Index {
         }
         let changes = self.owner.count_after(state.indexed_seq)?;
         let _running = Running::start(&self.progress, changes);
-        let mut build = Build {
-            index: self,
-            state: (*state).clone(),
-            guard: DiskGuard::new(&self.store.engine().path, RESERVE_BYTES),
-        };
+        let mut build = Build::new(self, (*state).clone());
         let threads = if changes <= ONE_THREAD_CHANGES_MAX {
             1
         } else {
@@ -283,7 +284,7 @@ impl Index {
     }
 
     /// After files could not be added: none of them is to be trusted.
-    fn recover(&self) -> Result<(), Error> {
+    pub(crate) fn recover(&self) -> Result<(), Error> {
         let state = self.published.lock().state.clone();
         if !state.ingesting {
             return Ok(());
@@ -300,115 +301,11 @@ impl Index {
         Ok(())
     }
 
-    /// Works out and stores the reductions that are missing, so that no reader has to. Updates go on meanwhile.
-    pub fn warm(&self) -> Result<(), Error> {
-        let view = self.view()?;
-        let mut computed = 0;
-        for (n, spec) in self.spec.views.iter().enumerate() {
-            for at in view.state.views[n].unreduced() {
-                self.check_stop()?;
-                for function in 0..spec.reduces.len() {
-                    view.block_state(n, function, at)?;
-                }
-                computed += 1;
-                if computed % WARM_BLOCKS == 0 {
-                    self.keep_reductions()?;
-                }
-            }
-        }
-        self.keep_reductions()
-    }
-
-    /// Stores the reductions that readers have worked out. The runs of blocks that no update changed meanwhile are those that
-    /// the readers see.
-    fn keep_reductions(&self) -> Result<(), Error> {
-        let _idle = self.writer.lock();
-        self.check_stop()?;
-        self.recover()?;
-        let mut state = (*self.published.lock().state).clone();
-        let kept: usize = state.views.iter_mut().map(Blocks::keep_reductions).sum();
-        if kept == 0 {
-            return Ok(());
-        }
-        let mut build = Build {
-            index: self,
-            state,
-            guard: DiskGuard::new(&self.store.engine().path, RESERVE_BYTES),
-        };
-        build.write(WriteBatch::default())
-    }
-
-    /// Builds the summary trees anew from the rows, and lets the engine rewrite the files. Blocks.
-    pub fn compact(&self) -> Result<(), Error> {
-        let idle = self.writer.lock();
-        self.check_stop()?;
-        self.recover()?;
-        let view = self.view()?;
-        let mut state = (*view.state).clone();
-        let mut batch = WriteBatch::default();
-        let engine = self.store.engine();
-        let (low, high) = (self.number.to_be_bytes(), shard_end(self.number));
-        batch.delete_range_cf(engine.cf(Keyspace::IndexBlocks), &low[..], &high[..]);
-        for (n, spec) in self.spec.views.iter().enumerate() {
-            let blocks = self.cut(&view, n, &PlaceRange::default())?;
-            state.views[n] = Blocks::from_blocks(blocks, spec.reduces.len());
-        }
-        let mut build = Build {
-            index: self,
-            state,
-            guard: DiskGuard::new(&engine.path, RESERVE_BYTES),
-        };
-        build.write(batch)?;
-        drop(view);
-        // The engine needs none to wait while it rewrites.
-        drop(idle);
-        self.warm()?;
-        for k in [
-            Keyspace::IndexRows,
-            Keyspace::IndexBack,
-            Keyspace::IndexBlocks,
-        ] {
-            self.check_stop()?;
-            let cf = engine.cf(k);
-            engine.db.flush_cf(cf)?;
-            let mut options = rocksdb::CompactOptions::default();
-            options.set_bottommost_level_compaction(
-                rocksdb::BottommostLevelCompaction::ForceOptimized,
-            );
-            options.set_exclusive_manual_compaction(false);
-            engine
-                .db
-                .compact_range_cf_opt(cf, Some(&low[..]), Some(&high[..]), &options);
-        }
-        Ok(())
-    }
-
-    fn check_stop(&self) -> Result<(), Error> {
+    pub(crate) fn check_stop(&self) -> Result<(), Error> {
         if self.stop.load(Relaxed) {
             return Err(Error::Stopped);
         }
         Ok(())
-    }
-
-    /// Cuts the rows of a range into new blocks.
-    fn cut(&self, view: &IndexView, n: usize, range: &PlaceRange) -> Result<Vec<Block>, Error> {
-        let functions = self.spec.views[n].reduces.len();
-        let mut parts: Vec<Block> = vec![];
-        let mut fence = range.low.clone();
-        let mut rows = 0;
-        let mut it = view.iter(n, range, false);
-        while let Some(row) = it.row()? {
-            if rows == BLOCK_ROWS_SPLIT {
-                self.check_stop()?;
-                parts.push(Block::new(&fence, rows, functions));
-                fence = row.place.to_vec();
-                rows = 0;
-            }
-            rows += 1;
-            it.next();
-        }
-        parts.push(Block::new(&fence, rows, functions));
-        Ok(parts)
     }
 }
 
@@ -454,13 +351,21 @@ fn wipe(store: &Store, number: ShardNumber, mut state: State) -> Result<State, E
 }
 
 /// One update under way: the state as it will be after the next write.
-struct Build<'a> {
+pub(crate) struct Build<'a> {
     index: &'a Index,
     state: State,
     guard: DiskGuard,
 }
 
-impl Build<'_> {
+impl<'a> Build<'a> {
+    pub(crate) fn new(index: &'a Index, state: State) -> Build<'a> {
+        Build {
+            index,
+            state,
+            guard: DiskGuard::new(&index.store.engine().path, RESERVE_BYTES),
+        }
+    }
+
     fn run(&mut self, view: &View, mappers: &mut [Box<dyn Mapper>]) -> Result<(), Error> {
         if self.state.version == 0 {
             // Until something is indexed nothing was purged from it.
@@ -473,7 +378,8 @@ impl Build<'_> {
             self.index.check_stop()?;
             let buffers = self.map(&source, mappers, first)?;
             let upto = source.handed_out.load(Relaxed);
-            if first {
+            let bytes: usize = buffers.iter().map(RowBuffer::size).sum();
+            if first && bytes > self.index.limits.small_run_bytes_max {
                 self.ingest(buffers, upto)?;
             } else {
                 self.apply(buffers, upto)?;
@@ -539,7 +445,7 @@ impl Build<'_> {
     }
 
     /// Writes a batch together with the changed blocks and the state, and shows it to readers.
-    fn write(&mut self, mut batch: WriteBatch) -> Result<(), Error> {
+    pub(crate) fn write(&mut self, mut batch: WriteBatch) -> Result<(), Error> {
         let engine = self.index.store.engine();
         let bytes = batch.size_in_bytes() as u64;
         self.guard.admit(engine, bytes)?;
@@ -586,14 +492,13 @@ impl Build<'_> {
 
     /// Splits blocks that outgrew their size, along the rows just written.
     fn split(&mut self, oversized: Vec<(usize, Box<[u8]>)>) -> Result<(), Error> {
-        let oversized: BTreeSet<_> = oversized.into_iter().collect();
         if oversized.is_empty() {
             return Ok(());
         }
         let view = self.index.view()?;
-        for (n, fence) in oversized {
+        let find = |(n, fence): (usize, Box<[u8]>)| (n, view.state.views[n].find(&fence));
+        for (n, at) in oversized.into_iter().map(find).collect::<BTreeSet<_>>() {
             let blocks = &view.state.views[n];
-            let at = blocks.find(&fence);
             let range = PlaceRange {
                 low: blocks.block(at).fence.to_vec(),
                 high: blocks.end_of(at).map(<[u8]>::to_vec),
@@ -687,5 +592,58 @@ impl Build<'_> {
             }
         }
         oversized
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use functions::NoLanguages;
+    use storage::StoreOptions;
+
+    #[test]
+    fn after_files_that_were_added_in_part_the_index_is_empty() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), &StoreOptions::default(), Box::new(|_| {})).unwrap();
+        let store = Arc::new(store);
+        let shard = Arc::new(store.shard(1).unwrap());
+        let view = crate::ViewSpec {
+            map: String::new(),
+            raw: false,
+            reduces: vec![],
+        };
+        let spec = Spec {
+            language: String::new(),
+            lib: None,
+            views: vec![view],
+            include_design: false,
+            local_seq: false,
+            partitioned: false,
+        };
+        let languages = Arc::new(NoLanguages);
+        let index = Index::open(store, shard, 9, spec.into(), languages, None, "i".into()).unwrap();
+        // What a build leaves that failed between its two keyspaces.
+        let stable = index.view().unwrap().snapshot;
+        let mut build = Build::new(&index, State::empty(&index.spec));
+        build.state.ingesting = true;
+        let engine = index.store.engine().clone();
+        let mut batch = WriteBatch::default();
+        let key = crate::keys::row_key(9, 0, b"place");
+        batch.put_cf(engine.cf(Keyspace::IndexRows), &key, b"row");
+        build.state.save(&engine, 9, &mut batch);
+        build.publish(Some(stable));
+        engine.write(batch, false).unwrap();
+        let found = |view: &IndexView| view.edge(0, &PlaceRange::default(), false).unwrap();
+        assert_eq!(
+            found(&index.view().unwrap()),
+            None,
+            "readers keep to what was before"
+        );
+
+        index.recover().unwrap();
+        let view = index.view().unwrap();
+        assert!(!view.state.ingesting && view.state.version > build.state.version);
+        assert_eq!(found(&view), None);
+        assert!(engine.get(Keyspace::IndexRows, &key).unwrap().is_none());
     }
 }

@@ -10,6 +10,7 @@
 //! | [`blocks`], `state` | how are rows counted and reduced in O(log n)? |
 //! | [`reduce`], `reducer` | what do reduce functions compute, and who runs them? |
 //! | `read` | how is a range read, counted, reduced? |
+//! | `upkeep` | how is an index kept quick to read? |
 //! | `build` | who does all this, in which order, and what of a crash? |
 
 mod apply;
@@ -24,6 +25,7 @@ mod reducer;
 mod run;
 mod spec;
 mod state;
+mod upkeep;
 
 pub use blocks::State;
 pub use build::{BuildLimits, Index, IndexInfo, Progress};

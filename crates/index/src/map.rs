@@ -218,6 +218,9 @@ impl Work {
         self.members.clear();
         self.bodies.clear();
         let mut inputs = Vec::with_capacity(self.piece.rows.len());
+        let mut scan = None;
+        let ends = (self.piece.rows.first(), self.piece.rows.last());
+        let (first, last) = (ends.0.map_or(0, |r| r.0), ends.1.map_or(0, |r| r.0));
         for (seq, range) in &self.piece.rows {
             let row = Row::decode(*seq, &self.piece.bytes[range.clone()])?;
             let wanted = spec.include_design || !row.id.starts_with("_design/");
@@ -237,6 +240,16 @@ impl Work {
             let offset = |part: &[u8]| part.as_ptr() as usize - self.piece.bytes.as_ptr() as usize;
             let body = match row.body {
                 Body::Inline(b) if row.winner_seq == *seq => Ok(offset(b)..offset(b) + b.len()),
+                Body::External { .. } if row.winner_seq == *seq => {
+                    let scan = scan
+                        .get_or_insert_with(|| source.view.scan_bodies(source.shard, first, last));
+                    let body = scan
+                        .get(*seq)?
+                        .ok_or(storage::Error::Corrupt("document body"))?;
+                    let start = self.bodies.len();
+                    self.bodies.extend_from_slice(body);
+                    Err(start..self.bodies.len())
+                }
                 _ => {
                     let start = self.bodies.len();
                     let bodies = &mut self.bodies;

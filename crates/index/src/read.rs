@@ -19,6 +19,8 @@ use crate::state;
 const GROUP_ROWS_WALKED_MAX: usize = 256;
 /// Groups worked out in one go, and about how many bytes of them.
 const GROUPS_AHEAD_MAX: usize = 128;
+/// Groups worked out at first, twice as many each time: many readers want few.
+const GROUPS_AHEAD_FIRST: usize = 4;
 const GROUP_BYTES_AHEAD_MAX: usize = 64 << 10;
 
 /// Places from `low` up to but without `high`; without `high`, to the end.
@@ -386,6 +388,7 @@ pub struct GroupCursor {
     /// What is left.
     range: PlaceRange,
     ahead: VecDeque<Group>,
+    ahead_max: usize,
     exhausted: bool,
 }
 
@@ -407,6 +410,7 @@ impl GroupCursor {
             exhausted: range.is_empty(),
             range,
             ahead: VecDeque::new(),
+            ahead_max: GROUPS_AHEAD_FIRST,
         }
     }
 
@@ -448,7 +452,9 @@ impl GroupCursor {
         let mut it = index.iter(view, &self.range, self.descending);
         let mut rows = RowBatch::default();
         let mut bytes = 0;
-        while self.ahead.len() < GROUPS_AHEAD_MAX && bytes < GROUP_BYTES_AHEAD_MAX {
+        let groups = self.ahead_max;
+        self.ahead_max = (2 * groups).min(GROUPS_AHEAD_MAX);
+        while self.ahead.len() < groups && bytes < GROUP_BYTES_AHEAD_MAX {
             let Some(first) = it.row()? else {
                 self.exhausted = true;
                 return Ok(());

@@ -14,6 +14,8 @@ use crate::spec::{ReduceSpec, Spec};
 /// Idle runners kept of each custom function.
 const IDLE_MAX: usize = 2;
 
+type Idle = Vec<Box<dyn Reducer>>;
+
 /// Rows to be reduced, copied: keys, document ids as JSON strings, and values.
 #[derive(Debug, Default)]
 pub struct RowBatch {
@@ -72,10 +74,8 @@ pub struct Reducers {
     languages: Arc<dyn Languages>,
     limit: Option<ReduceLimit>,
     /// By view and function.
-    idle: Mutex<HashMap<(u16, u16), Runners>>,
+    idle: Mutex<HashMap<(u16, u16), Idle>>,
 }
-
-type Runners = Vec<Box<dyn Reducer>>;
 
 impl Reducers {
     pub fn new(

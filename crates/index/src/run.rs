@@ -265,3 +265,42 @@ fn close_block(
     rows.clear();
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use storage::{Store, StoreOptions};
+
+    #[test]
+    fn files_that_are_not_added_are_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), &StoreOptions::default(), Box::new(|_| {})).unwrap();
+        let engine = store.engine();
+        let left = || {
+            std::fs::read_dir(engine.ingest_directory())
+                .unwrap()
+                .count()
+        };
+        let rows = files(engine, Keyspace::IndexRows);
+        let mut once = true;
+        let written = rows.write_all(|file| {
+            let first = std::mem::take(&mut once);
+            if first {
+                file.put(b"key", b"value")?;
+            }
+            Ok(first)
+        });
+        let written = written.unwrap();
+        assert_eq!((written.0.len(), left()), (1, 1));
+        drop(written);
+        assert_eq!(left(), 0);
+        let failing = rows.write_all(|file| {
+            file.put(b"key", b"value")?;
+            Err(Error::Stopped)
+        });
+        assert!(failing.is_err());
+        assert_eq!(left(), 0);
+        assert!(rows.write_all(|_| Ok(false)).unwrap().0.is_empty());
+        assert_eq!(left(), 0);
+    }
+}

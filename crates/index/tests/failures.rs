@@ -5,7 +5,7 @@ mod support;
 use std::path::Path;
 use std::sync::Arc;
 
-use index::{BuildLimits, Error, PlaceRange, ReduceSpec, Spec};
+use index::{BuildLimits, Error, Index, PlaceRange, ReduceLimit, ReduceSpec, Spec};
 use storage::Keyspace;
 use support::language::Native;
 use support::model::check;
@@ -14,8 +14,10 @@ use support::{Dice, World, body, specs};
 /// A first build of a thousand documents takes several runs, an update several batches.
 const SMALL: BuildLimits = BuildLimits {
     run_bytes_max: 128 << 10,
+    small_run_bytes_max: 0,
     update_bytes_max: 64 << 10,
     batch_bytes: 8 << 10,
+    warm_blocks: 20,
 };
 const DOCS: u32 = 1500;
 
@@ -315,4 +317,47 @@ fn a_custom_function_named_like_a_builtin_makes_another_index() {
     };
     let builtin = with(&mut spec, ReduceSpec::Builtin(index::reduce::Builtin::Sum));
     assert_ne!(builtin, with(&mut spec, ReduceSpec::Custom("Sum".into())));
+}
+
+#[test]
+fn a_first_build_heeds_the_reduce_limit_as_readers_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = open(dir.path());
+    load(&world, 0..DOCS, 4);
+    let [mut spec, _] = specs();
+    spec.views.truncate(1);
+    spec.views[0].map = "members".into();
+    let index = Index::open(
+        world.store.clone(),
+        world.shard.clone(),
+        300,
+        Arc::new(spec),
+        Arc::new(world.language.clone()),
+        Some(ReduceLimit::default()),
+        "limited".into(),
+    );
+    let at_once = BuildLimits {
+        small_run_bytes_max: 0,
+        ..BuildLimits::default()
+    };
+    let index = index.unwrap().with_limits(at_once);
+    index.update().unwrap();
+    let sum = |low: &[u8]| {
+        let range = PlaceRange {
+            low: low.to_vec(),
+            high: None,
+        };
+        let view = index.view().unwrap();
+        let state = view.reduce(0, 0, &range).unwrap().unwrap();
+        String::from_utf8(state.to_vec()).unwrap()
+    };
+    let place = index.view().unwrap().place_at(0, 192 * 2).unwrap().unwrap();
+    let built = (sum(&[]), sum(&place));
+    assert!(built.0.contains("must shrink more rapidly"), "{}", built.0);
+    // The same blocks, reduced by reading them.
+    index.compact().unwrap();
+    assert_eq!((sum(&[]), sum(&place)), built);
+    index.close();
+    drop(index);
+    world.close();
 }

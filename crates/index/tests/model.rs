@@ -67,8 +67,10 @@ fn id(doc: u8) -> String {
 /// Limits so small that every part of a build has several pieces.
 const SMALL: BuildLimits = BuildLimits {
     run_bytes_max: 1 << 10,
+    small_run_bytes_max: 0,
     update_bytes_max: 1 << 10,
     batch_bytes: 2 << 10,
+    warm_blocks: 7,
 };
 
 fn run(world: &mut World, path: &std::path::Path, step: &Step, n: usize) {
@@ -142,7 +144,7 @@ fn reopen(world: &mut World, path: &std::path::Path) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 32, max_shrink_iters: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 16, max_shrink_iters: 400, ..ProptestConfig::default() })]
     #[test]
     fn an_index_has_the_rows_of_the_documents(steps in prop::collection::vec(step(), 1..60), seed in any::<u64>()) {
         let dir = tempfile::tempdir().unwrap();
@@ -197,8 +199,10 @@ fn sixty_thousand_rows_stay_right_through_builds_of_many_runs_edits_and_compacti
     let mut dice = Dice(1);
     let limits = BuildLimits {
         run_bytes_max: 1 << 20,
+        small_run_bytes_max: 64 << 10,
         update_bytes_max: 256 << 10,
         batch_bytes: 32 << 10,
+        warm_blocks: 7,
     };
     let mut world = World::open(dir.path(), &specs(), limits, Native::default());
     load(&world, 3000, 20, 0);

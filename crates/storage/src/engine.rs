@@ -333,6 +333,16 @@ impl Snapshot {
         self.0.borrow_dependent().raw_iterator_cf_opt(cf, o)
     }
 
+    /// The same for a long scan: what it reads does not take the place of other blocks in the cache.
+    pub fn scan_range(&self, k: Keyspace, low: Vec<u8>, high: Vec<u8>) -> DBRawIterator<'_> {
+        let mut o = ReadOptions::default();
+        o.set_iterate_lower_bound(low);
+        o.set_iterate_upper_bound(high);
+        o.fill_cache(false);
+        let cf = self.engine().cf(k);
+        self.0.borrow_dependent().raw_iterator_cf_opt(cf, o)
+    }
+
     /// An iterator over the whole of a keyspace, not yet positioned.
     pub fn iter_all(&self, k: Keyspace) -> DBRawIterator<'_> {
         let cf = self.engine().cf(k);

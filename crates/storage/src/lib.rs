@@ -36,6 +36,6 @@ pub use meta::{ShardMeta, active_bytes};
 pub use purges::{PurgeInfo, list as list_purges};
 pub use record::{Record, RecordHead, StoredRev};
 pub use row::{Body, Delta, INLINE_BODY_MAX_BYTES, Row};
-pub use shard::{ChangeIter, IdIter, Shard, View, decode_local};
+pub use shard::{BodyScan, ChangeIter, IdIter, Shard, View, decode_local};
 pub use store::{Signature, Store};
 pub use summary::{IdBlocks, Summary};

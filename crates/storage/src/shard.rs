@@ -403,8 +403,42 @@ fn step(it: &mut DBRawIterator<'_>, descending: bool) {
     }
 }
 
+/// Bodies that are stored beside by-seq, asked for in ascending order of their seqs: a scan reads each block once.
+pub struct BodyScan<'a> {
+    raw: DBRawIterator<'a>,
+    shard: ShardNumber,
+    begun: bool,
+}
+
+impl BodyScan<'_> {
+    /// The body under `seq`, which is above those asked for before.
+    pub fn get(&mut self, seq: u64) -> Result<Option<&[u8]>, Error> {
+        let key = keys::seq_key(self.shard, seq);
+        // Mostly it is the next one.
+        if self.begun && self.raw.valid() {
+            self.raw.next();
+        }
+        if !std::mem::replace(&mut self.begun, true) || self.raw.key().is_some_and(|k| *k != key) {
+            self.raw.seek(key);
+        }
+        self.raw.status()?;
+        Ok(self.raw.item().and_then(|(k, v)| (*k == key).then_some(v)))
+    }
+}
+
 /// Offsets, ranks and bodies over one shard's view.
 impl View {
+    /// The bodies of changes from `first` to `last`, for a scan that leaves the block cache to others.
+    pub fn scan_bodies(&self, shard: &Shard, first: u64, last: u64) -> BodyScan<'_> {
+        let low = keys::seq_key(shard.number, first).to_vec();
+        let high = keys::seq_key(shard.number, last.saturating_add(1)).to_vec();
+        BodyScan {
+            raw: self.snapshot.scan_range(Keyspace::Bodies, low, high),
+            shard: shard.number,
+            begun: false,
+        }
+    }
+
     /// Calls `f` with the body that the change at `seq` brought, as of this view.
     pub fn with_body<R>(
         &self,

@@ -1,0 +1,120 @@
+//! Keeping an index quick to read: reductions worked out ahead, trees and files built anew.
+
+use rocksdb::WriteBatch;
+use storage::{Keyspace, shard_end};
+
+use crate::Error;
+use crate::blocks::{At, BLOCK_ROWS_SPLIT, Block, Blocks};
+use crate::build::{Build, Index};
+use crate::read::{IndexView, PlaceRange};
+
+impl Index {
+    /// Works out and stores the reductions that are missing, so that no reader has to. Updates go on meanwhile; what they
+    /// undo is left to the next time.
+    pub fn warm(&self) -> Result<(), Error> {
+        let missing = |view: &IndexView| -> Vec<(usize, At)> {
+            let views = view.state.views.iter().enumerate();
+            let blocks = views.flat_map(|(n, blocks)| blocks.unreduced().map(move |at| (n, at)));
+            blocks.take(self.limits.warm_blocks).collect()
+        };
+        let view = self.view()?;
+        let mut left: usize = view.state.views.iter().map(|b| b.unreduced().count()).sum();
+        drop(view);
+        while left > 0 {
+            // What was kept before is in runs of its own: readers and this loop go on with those.
+            let view = self.view()?;
+            let blocks = missing(&view);
+            for &(n, at) in &blocks {
+                self.check_stop()?;
+                for function in 0..self.spec.views[n].reduces.len() {
+                    view.block_state(n, function, at)?;
+                }
+            }
+            left = left.saturating_sub(blocks.len());
+            if self.keep_reductions()? == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores the reductions that were worked out; answers of how many blocks. Those of blocks in runs that an update changed
+    /// meanwhile are not among them.
+    fn keep_reductions(&self) -> Result<usize, Error> {
+        let _idle = self.writer.lock();
+        self.check_stop()?;
+        self.recover()?;
+        let mut state = (*self.published.lock().state).clone();
+        let kept = state.views.iter_mut().map(Blocks::keep_reductions).sum();
+        if kept > 0 {
+            Build::new(self, state).write(WriteBatch::default())?;
+        }
+        Ok(kept)
+    }
+
+    /// Builds the summary trees anew from the rows, and lets the engine rewrite the files. Blocks.
+    pub fn compact(&self) -> Result<(), Error> {
+        let idle = self.writer.lock();
+        self.check_stop()?;
+        self.recover()?;
+        let view = self.view()?;
+        let mut state = (*view.state).clone();
+        let mut batch = WriteBatch::default();
+        let engine = self.store.engine();
+        let (low, high) = (self.number.to_be_bytes(), shard_end(self.number));
+        batch.delete_range_cf(engine.cf(Keyspace::IndexBlocks), &low[..], &high[..]);
+        for (n, spec) in self.spec.views.iter().enumerate() {
+            let blocks = self.cut(&view, n, &PlaceRange::default())?;
+            state.views[n] = Blocks::from_blocks(blocks, spec.reduces.len());
+        }
+        Build::new(self, state).write(batch)?;
+        drop(view);
+        // The engine needs none to wait while it rewrites.
+        drop(idle);
+        self.warm()?;
+        for k in [
+            Keyspace::IndexRows,
+            Keyspace::IndexBack,
+            Keyspace::IndexBlocks,
+        ] {
+            self.check_stop()?;
+            let cf = engine.cf(k);
+            engine.db.flush_cf(cf)?;
+            let mut options = rocksdb::CompactOptions::default();
+            options.set_bottommost_level_compaction(
+                rocksdb::BottommostLevelCompaction::ForceOptimized,
+            );
+            options.set_exclusive_manual_compaction(false);
+            engine
+                .db
+                .compact_range_cf_opt(cf, Some(&low[..]), Some(&high[..]), &options);
+        }
+        Ok(())
+    }
+
+    /// Cuts the rows of a range into new blocks.
+    pub(crate) fn cut(
+        &self,
+        view: &IndexView,
+        n: usize,
+        range: &PlaceRange,
+    ) -> Result<Vec<Block>, Error> {
+        let functions = self.spec.views[n].reduces.len();
+        let mut parts: Vec<Block> = vec![];
+        let mut fence = range.low.clone();
+        let mut rows = 0;
+        let mut it = view.iter(n, range, false);
+        while let Some(row) = it.row()? {
+            if rows == BLOCK_ROWS_SPLIT {
+                self.check_stop()?;
+                parts.push(Block::new(&fence, rows, functions));
+                fence = row.place.to_vec();
+                rows = 0;
+            }
+            rows += 1;
+            it.next();
+        }
+        parts.push(Block::new(&fence, rows, functions));
+        Ok(parts)
+    }
+}
