@@ -111,6 +111,9 @@ pub struct Engine {
     pub db: DB,
     pub path: PathBuf,
     pub cache: Cache,
+    /// Held while files are added and while a copy is made: the engine's copy may have what was logged after files were added
+    /// but not the files.
+    pub(crate) adding_files: parking_lot::Mutex<()>,
 }
 
 const INGEST_DIRECTORY: &str = "ingest";
@@ -206,6 +209,7 @@ impl Engine {
             db,
             path: path.into(),
             cache,
+            adding_files: parking_lot::Mutex::default(),
         }))
     }
 
@@ -243,6 +247,7 @@ impl Engine {
     pub fn ingest(&self, k: Keyspace, files: Vec<PathBuf>) -> Result<(), Error> {
         let mut o = IngestExternalFileOptions::default();
         o.set_move_files(true);
+        let _adding = self.adding_files.lock();
         Ok(self
             .db
             .ingest_external_file_cf_opts(self.cf(k), &o, files)?)

@@ -245,6 +245,7 @@ impl Store {
             .sync()
             .blocking_recv()
             .map_err(|_| Error::Closed)??;
+        let _none_added = self.engine.adding_files.lock();
         let checkpoint = Checkpoint::new(&self.engine.db)?;
         Ok(checkpoint.create_checkpoint(target)?)
     }
