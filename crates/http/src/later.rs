@@ -156,37 +156,11 @@ pub const DESIGN_PARTS: [&str; 6] = [
     "_nouveau_info",
 ];
 
-/// `_design/{name}/_view/…` and the other functions of a design document. `parts`: the segments after its name.
-pub async fn design_function(
-    app: &App,
-    req: &mut Request,
-    access: &Access,
-    id: &str,
-    parts: &[String],
-    partition: Option<String>,
-) -> Answer {
-    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-    match parts.as_slice() {
-        ["_view", name] => crate::views::view(app, req, access, id, (name, None), partition).await,
-        ["_view", name, sub] => {
-            crate::views::view(app, req, access, id, (name, Some(sub)), partition).await
-        }
-        ["_info"] if partition.is_none() => crate::views::info(req, access, id),
-        ["_view"] => {
-            access.db.design(id)?;
-            Err(ApiError::method_not_allowed("GET,POST,HEAD"))
-        }
-        ["_search" | "_search_info", ..] => {
-            access.db.design(id)?;
-            Err(ApiError::search_not_available())
-        }
-        ["_nouveau" | "_nouveau_info", ..] => {
-            access.db.design(id)?;
-            Err(ApiError::not_implemented("full text indexes"))
-        }
-        _ => {
-            access.db.design(id)?;
-            Err(ApiError::missing())
-        }
-    }
+/// Parts of a design document that index texts.
+pub fn text_index(access: &Access, id: &str, part: &str) -> Answer {
+    access.db.design(id)?;
+    Err(match part {
+        "_search" | "_search_info" => ApiError::search_not_available(),
+        _ => ApiError::not_implemented("full text indexes"),
+    })
 }

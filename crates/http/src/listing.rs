@@ -205,9 +205,11 @@ async fn list(app: &App, req: &mut Request, access: &Access, listing: Listing) -
     pull("application/json", move |out| rows.next_chunk(out, "\n"))
 }
 
-/// Several listings in one answer.
-pub async fn queries(app: &App, req: &mut Request, access: &Access, name: &str) -> Answer {
-    require_method(req, "POST")?;
+/// The `queries` of a POST body.
+pub async fn posted_queries(
+    app: &App,
+    req: &mut Request,
+) -> Result<Vec<Map<String, Value>>, ApiError> {
     req.require_json()?;
     let mut body = req.json_object(app).await?;
     let queries = match body.remove("queries") {
@@ -219,11 +221,19 @@ pub async fn queries(app: &App, req: &mut Request, access: &Access, name: &str) 
         Some(Value::Array(queries)) => queries,
         Some(_) => return Err(ApiError::bad_request("`queries` member must be an array.")),
     };
+    let object = |query| match query {
+        Value::Object(query) => Ok(query),
+        _ => Err(ApiError::bad_request("a query must be a JSON object")),
+    };
+    queries.into_iter().map(object).collect()
+}
+
+/// Several listings in one answer.
+pub async fn queries(app: &App, req: &mut Request, access: &Access, name: &str) -> Answer {
+    require_method(req, "POST")?;
+    let queries = posted_queries(app, req).await?;
     let mut all = Vec::with_capacity(queries.len());
     for query in queries {
-        let Value::Object(query) = query else {
-            return Err(ApiError::bad_request("a query must be a JSON object"));
-        };
         let mut q = empty_query(listing_of(name));
         Source::Query(&req.query).apply(&mut q)?;
         Source::Body(&query).apply(&mut q)?;
@@ -417,7 +427,7 @@ pub async fn partition(app: &App, req: &mut Request, access: &Access) -> Answer 
             let parts: Vec<String> = (5..req.segments.len())
                 .filter_map(|i| req.segment(i).map(str::to_owned))
                 .collect();
-            crate::later::design_function(app, req, access, &id, &parts, Some(name)).await
+            crate::views::design_part(app, req, access, &id, &parts, Some(name)).await
         }
         _ => Err(ApiError::bad_request("invalid_partition_req")),
     }

@@ -9,6 +9,7 @@ use crate::access::Access;
 use crate::app::App;
 use crate::errors::ApiError;
 use crate::feed::{CHUNK_BYTES, pull, pull_blocking};
+use crate::listing::posted_queries;
 use crate::query::Query;
 use crate::reply::Reply;
 use crate::request::Request;
@@ -267,8 +268,38 @@ fn apply(q: &mut ViewQuery, name: &str, given: Given<'_>) -> Result<(), ApiError
     Ok(())
 }
 
-/// `_view/{name}` and `_view/{name}/queries`; `partition` for those below `_partition`.
-pub async fn view(
+/// `_design/{name}/_view/…`, `_info` and what has no function behind it. `parts`: the segments after the name; `partition`
+/// for those below `_partition`.
+pub async fn design_part(
+    app: &App,
+    req: &mut Request,
+    access: &Access,
+    id: &str,
+    parts: &[String],
+    partition: Option<String>,
+) -> Answer {
+    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+    match parts.as_slice() {
+        ["_view", name] => view(app, req, access, id, (name, None), partition).await,
+        ["_view", name, sub] => view(app, req, access, id, (name, Some(sub)), partition).await,
+        ["_info"] if partition.is_none() => info(req, access, id),
+        ["_view"] => {
+            access.db.design(id)?;
+            Err(ApiError::method_not_allowed("GET,POST,HEAD"))
+        }
+        [
+            part @ ("_search" | "_search_info" | "_nouveau" | "_nouveau_info"),
+            ..,
+        ] => crate::later::text_index(access, id, part),
+        _ => {
+            access.db.design(id)?;
+            Err(ApiError::missing())
+        }
+    }
+}
+
+/// `_view/{name}` and `_view/{name}/queries`.
+async fn view(
     app: &App,
     req: &mut Request,
     access: &Access,
@@ -317,23 +348,10 @@ async fn queries(
 ) -> Answer {
     let view = View::find(access, id, name)?;
     require_method(req, "POST")?;
-    req.require_json()?;
-    let mut body = req.json_object(app).await?;
-    let queries = match body.remove("queries") {
-        None => {
-            return Err(ApiError::bad_request(
-                "POST body must include `queries` parameter.",
-            ));
-        }
-        Some(Value::Array(queries)) => queries,
-        Some(_) => return Err(ApiError::bad_request("`queries` member must be an array.")),
-    };
+    let queries = posted_queries(app, req).await?;
     let mut all = Vec::with_capacity(queries.len());
     let mut blocking = false;
     for query in queries {
-        let Value::Object(query) = query else {
-            return Err(ApiError::bad_request("a query must be a JSON object"));
-        };
         let mut q = query_of(app, &req.query, Some(&query))?;
         q.partition = partition.clone();
         view.check(&q)?;
@@ -425,7 +443,7 @@ impl RowsBody {
 }
 
 /// `_design/{name}/_info`; with `?projections=true` also which members of documents each map function is given.
-pub fn info(req: &Request, access: &Access, id: &str) -> Answer {
+fn info(req: &Request, access: &Access, id: &str) -> Answer {
     let design = access.db.design(id)?;
     require_method(req, "GET")?;
     let index = access.db.view_index(&design)?;
