@@ -57,6 +57,19 @@ impl Database {
     }
 }
 
+impl Database {
+    /// Refuses ids that this database cannot take: those without a partition, if it has partitions.
+    ///
+    /// # Errors
+    /// [`Error::Partition`]
+    pub fn check_id(&self, id: &DocId) -> Result<(), Error> {
+        match self.is_partitioned() {
+            true => crate::partition::check_id(id),
+            false => Ok(()),
+        }
+    }
+}
+
 impl DatabaseAs {
     /// Whether everybody sees everything: [`Database::replicas`] may be used then.
     pub fn is_open(&self) -> bool {

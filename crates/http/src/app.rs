@@ -10,8 +10,10 @@ use database::Databases;
 use document::{UuidAlgorithm, UuidGenerator};
 use hyper::header::{AUTHORIZATION, COOKIE};
 use parking_lot::RwLock;
+use replicator::Replicator;
 
 use crate::errors::ApiError;
+use crate::replication::Surroundings;
 use crate::request::Request;
 use crate::stats::Stats;
 
@@ -89,6 +91,8 @@ pub struct App {
     pub uuid: String,
     uuids: RwLock<Arc<UuidGenerator>>,
     limits: RwLock<Arc<Limits>>,
+    /// It runs once the server does.
+    pub replicator: Arc<Replicator>,
     open_feeds: Arc<AtomicUsize>,
     stopping: tokio::sync::watch::Sender<bool>,
 }
@@ -107,10 +111,13 @@ impl App {
                 uuid
             }
         };
-        let app = Arc::new(App {
+        let limits = Limits::read(&config)?;
+        let uuids = UuidGenerator::new(uuid_algorithm(&config)?);
+        let app = Arc::new_cyclic(|me| App {
+            replicator: Replicator::new(databases.clone(), Arc::new(Surroundings(me.clone()))),
             databases,
-            limits: RwLock::new(Arc::new(Limits::read(&config)?)),
-            uuids: RwLock::new(Arc::new(UuidGenerator::new(uuid_algorithm(&config)?))),
+            limits: RwLock::new(Arc::new(limits)),
+            uuids: RwLock::new(Arc::new(uuids)),
             auth,
             stats: Stats::default(),
             started: Instant::now(),

@@ -6,7 +6,7 @@ use crate::app::{App, require_server_admin};
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::{bulk, changes, db, documents, later, listing, node, root, session, views};
+use crate::{bulk, changes, db, documents, later, listing, node, replication, root, session, views};
 
 type Answer = Result<Reply, ApiError>;
 
@@ -37,8 +37,9 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
         "_session" => session::route(app, req).await,
         "_node" => node::route(app, req).await,
         "_settee" => root::settee(app, req).await,
-        "_utils" | "_replicate" | "_scheduler" | "_reshard" | "_cluster_setup"
-        | "_search_analyze" | "_nouveau_analyze" => later::server(app, req, &first).await,
+        "_replicate" => replication::replicate(app, req).await,
+        "_scheduler" => replication::scheduler(app, req),
+        "_utils" | "_reshard" | "_cluster_setup" | "_search_analyze" | "_nouveau_analyze" => later::server(req, &first),
         _ => database(app, req, &first).await,
     }
 }

@@ -38,6 +38,7 @@ const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 /// Serves until `stop` resolves, then finishes what is under way.
 pub async fn serve(listener: TcpListener, app: Arc<App>, stop: impl Future<Output = ()>) {
     let graceful = GracefulShutdown::new();
+    app.replicator.start();
     tokio::pin!(stop);
     loop {
         let accepted = tokio::select! {
@@ -54,6 +55,8 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, stop: impl Future<Outpu
         }
     }
     drop(listener);
+    // Before the feeds: jobs of this server may read them, and should see their own end.
+    app.replicator.stop().await;
     app.stop_feeds();
     if tokio::time::timeout(STOP_TIME_MAX, graceful.shutdown())
         .await

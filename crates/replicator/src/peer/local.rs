@@ -1,5 +1,7 @@
 //! A database of this server: no HTTP, and documents go from one to the other as they are stored.
 
+use std::sync::Arc;
+
 use database::{
     Caller, ChangesQuery as DatabaseQuery, DatabaseAs, Durability, EditMode, Filter, Outcome, Read,
     ReadOptions, Since, Style, WhichRevs,
@@ -23,7 +25,12 @@ pub struct LocalPeer {
     pub is_admin: bool,
     /// How changes are chosen when a filter of a design document is asked for.
     pub filter: Option<Filter>,
+    /// Refuses documents that the server would refuse over HTTP: error and reason.
+    pub check: Check,
 }
+
+/// See [`LocalPeer::check`].
+pub type Check = Arc<dyn Fn(&EditDoc) -> Result<(), (String, String)> + Send + Sync>;
 
 impl LocalPeer {
     fn gone(&self, e: database::Error) -> Error {
@@ -102,7 +109,7 @@ impl LocalPeer {
             filter: match &query.selection {
                 Selection::All => Filter::None,
                 Selection::Ids(ids) => {
-                    Filter::DocIds(std::sync::Arc::new(ids.iter().cloned().collect()))
+                    Filter::DocIds(Arc::new(ids.iter().cloned().collect()))
                 }
                 Selection::Filter { name, .. } if name == "_design" => Filter::Design,
                 Selection::Filter { .. } | Selection::Selector(_) => self
@@ -233,7 +240,10 @@ impl LocalPeer {
             let reason = "You are not a db or server admin.";
             return Err(no(id.as_str(), "forbidden", reason.into()));
         }
-        Ok(edit)
+        match (self.check)(&edit) {
+            Ok(()) => Ok(edit),
+            Err((error, reason)) => Err(no(id.as_str(), &error, reason)),
+        }
     }
 }
 
