@@ -11,7 +11,9 @@ use document::{UuidAlgorithm, UuidGenerator};
 use hyper::header::{AUTHORIZATION, COOKIE};
 use parking_lot::RwLock;
 
+use crate::cors::Cors;
 use crate::errors::ApiError;
+use crate::frame_options::FrameOptions;
 use crate::request::Request;
 use crate::stats::Stats;
 
@@ -45,6 +47,8 @@ pub struct Limits {
     pub rewrite_limit: u64,
     /// Content-Security-Policy of what shows, lists and updates answer.
     pub showlist_policy: Option<String>,
+    pub cors: Option<Cors>,
+    pub frame_options: Option<FrameOptions>,
 }
 
 impl Limits {
@@ -75,6 +79,8 @@ impl Limits {
                 true => Some(c.get_str("csp", "showlist_header_value")?),
                 false => None,
             },
+            cors: Cors::read(c)?,
+            frame_options: FrameOptions::read(c)?,
         })
     }
 }

@@ -9,17 +9,21 @@
 //! | `reply`, `errors` | what does it get? `errors` is the one table from errors to statuses |
 //! | `documents`, `bulk`, `listing`, `changes`, `db` | what happens at a database's routes? |
 //! | `design` | what does a design function get of a request, and what becomes of its response? |
-//! | `root`, `node`, `session`, `later` | and at the server's? |
+//! | `cors`, `frame_options` | what may pages of other origins do? |
+//! | `root`, `node`, `session`, `setup`, `utils`, `db_updates`, `later` | and at the server's? |
 
 mod access;
 mod app;
 mod bulk;
 mod changes;
+mod cors;
 mod db;
+mod db_updates;
 pub mod design;
 mod documents;
 mod errors;
 mod feed;
+mod frame_options;
 mod later;
 mod lenient;
 mod linger;
@@ -32,9 +36,12 @@ mod root;
 mod router;
 mod server;
 mod session;
+mod setup;
 mod stats;
 mod stored;
+mod utils;
 mod views;
 
 pub use app::{App, COUCHDB_VERSION, NODE};
 pub use server::serve;
+pub use setup::create_system_databases;

@@ -159,6 +159,9 @@ fn effective_method(parts: &hyper::http::request::Parts) -> (String, Option<ApiE
 
 async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
     let limits = app.limits();
+    if let Some(reply) = limits.cors.as_ref().and_then(|cors| cors.preflight(req)) {
+        return Ok(reply);
+    }
     if req.target_len as u64 > limits.max_uri_length {
         return Err(ApiError::new(
             414,
@@ -238,6 +241,13 @@ fn finish(
         if name != SET_COOKIE {
             headers.insert(name, value);
         }
+    }
+    let limits = app.limits();
+    if let Some(cors) = &limits.cors {
+        cors.finish(req, headers);
+    }
+    if let Some(frame_options) = &limits.frame_options {
+        frame_options.finish(req, headers);
     }
     headers.insert(REQUEST_ID, id);
     headers.insert(BODY_TIME, HeaderValue::from(req.body_us / 1000));

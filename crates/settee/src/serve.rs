@@ -5,10 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use auth::Auth;
 use config::{Config, Layers};
-use database::{Databases, KenOptions, Options, StoreOptions};
+use database::{Databases, GlobalChangesOptions, KenOptions, Options, StoreOptions};
 use http_api::App;
 use tokio::net::{TcpListener, TcpSocket};
 use tracing_appender::non_blocking::WorkerGuard;
@@ -42,8 +43,10 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(Failure::new)?;
+    let kept = keep_global_changes(&runtime, &config, &databases)?;
     let result = runtime.block_on(listen(&options, &config, app, generated.as_deref()));
-    runtime.shutdown_timeout(std::time::Duration::from_secs(2));
+    runtime.block_on(kept.end());
+    runtime.shutdown_timeout(Duration::from_secs(2));
     databases.close();
     tracing::info!("stopped");
     result
@@ -204,6 +207,53 @@ fn open(options: &ServeOptions, config: &Config, data: &Path) -> Result<Arc<Data
     Databases::open(&data.join(STORE), options).map_err(Failure::new)
 }
 
+/// The task that keeps `_global_changes`.
+struct GlobalChanges {
+    stop: tokio::sync::oneshot::Sender<()>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl GlobalChanges {
+    /// Has it write what is left.
+    async fn end(self) {
+        // Either fails only when the task is gone already.
+        let _ = self.stop.send(());
+        let _ = self.task.await;
+    }
+}
+
+fn keep_global_changes(
+    runtime: &tokio::runtime::Runtime,
+    config: &Config,
+    databases: &Arc<Databases>,
+) -> Result<GlobalChanges, Failure> {
+    let ms = |key| {
+        let n = config
+            .get_u64("global_changes", key)
+            .map_err(Failure::usage)?;
+        Ok(Duration::from_millis(n))
+    };
+    let options = GlobalChangesOptions {
+        event_delay: ms("max_event_delay")?,
+        write_delay: ms("max_write_delay")?,
+    };
+    let wanted = config
+        .get_bool("global_changes", "update_db")
+        .map_err(Failure::usage)?;
+    let databases = databases.clone();
+    let (stop, stopped) = tokio::sync::oneshot::channel();
+    let task = runtime.spawn(async move {
+        if wanted {
+            let stopped = async {
+                // Resolves when the server stops, whichever way.
+                let _ = stopped.await;
+            };
+            databases.keep_global_changes(options, stopped).await;
+        }
+    });
+    Ok(GlobalChanges { stop, task })
+}
+
 async fn listen(
     options: &ServeOptions,
     config: &Config,
@@ -227,6 +277,9 @@ async fn listen(
     let backlog = backlog(config)?;
     let listener = bind(SocketAddr::new(address, port), backlog.min(65_535) as u32)?;
     let local = listener.local_addr().map_err(Failure::new)?;
+    http_api::create_system_databases(&app)
+        .await
+        .map_err(Failure::new)?;
     let stop = stop_signal().map_err(Failure::new)?;
     if let Some(password) = generated {
         println!("Admin: {GENERATED_ADMIN}, password: {password}");
