@@ -261,6 +261,13 @@ pub const SETTINGS: &[Setting] = &[
     set("ssl", "port", Int, "6984", "TCP port."),
     unset("ssl", "cert_file", Text, "Path of the certificate chain, in PEM."),
     unset("ssl", "key_file", Text, "Path of the private key, in PEM."),
+    unset("ssl", "password", Text, "Password of the private key, when it is encrypted (PKCS #8)."),
+    unset("ssl", "cacert_file", Text, "Path of the certificates, in PEM, that those of clients are checked with."),
+    set("ssl", "verify_ssl_certificates", Bool, "false", "Check the certificates of clients that have one."),
+    set("ssl", "fail_if_no_peer_cert", Bool, "false", "With verify_ssl_certificates: refuse clients without a certificate."),
+    unset("ssl", "tls_versions", Text, "Versions allowed, as ['tlsv1.2', 'tlsv1.3']; these two by default."),
+    unset("ssl", "ciphers", Text, "Cipher suites allowed, by OpenSSL's or the standard's names; all that rustls has by default."),
+    set("ssl", "handshake_timeout", Int, "10000", "Longest time for securing a connection, in milliseconds."),
     // [mango]
     set("mango", "default_limit", Int, "25", "Documents that _find returns when the query says nothing."),
     set("mango", "index_scan_warning_threshold", Int, "10", "Documents looked at for each found, from which _find warns; 0 for never."),

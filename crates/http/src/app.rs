@@ -113,9 +113,11 @@ impl App {
                 uuid
             }
         };
+        let limits = Limits::read(&config)?;
+        warn_of_cors(&limits, None);
         let app = Arc::new(App {
             databases,
-            limits: RwLock::new(Arc::new(Limits::read(&config)?)),
+            limits: RwLock::new(Arc::new(limits)),
             uuids: RwLock::new(Arc::new(UuidGenerator::new(uuid_algorithm(&config)?))),
             auth,
             stats: Stats::default(),
@@ -136,7 +138,10 @@ impl App {
 
     fn reread(&self) {
         match Limits::read(&self.config) {
-            Ok(limits) => *self.limits.write() = Arc::new(limits),
+            Ok(limits) => {
+                warn_of_cors(&limits, Some(&self.limits()));
+                *self.limits.write() = Arc::new(limits);
+            }
             Err(e) => tracing::warn!(error = %e, "the old limits stay in force"),
         }
         match uuid_algorithm(&self.config) {
@@ -216,6 +221,20 @@ pub struct OpenFeed(Arc<AtomicUsize>);
 impl Drop for OpenFeed {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Says so when a configuration lets every page on the web use its reader's session.
+fn warn_of_cors(limits: &Limits, before: Option<&Limits>) {
+    let changed = before.is_none_or(|b| b.cors != limits.cors);
+    let trusting = limits
+        .cors
+        .as_ref()
+        .is_some_and(Cors::trusts_all_with_credentials);
+    if changed && trusting {
+        tracing::warn!(
+            "[cors] credentials with origins = * lets every page on the web use its reader's session; name the origins instead"
+        );
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | module | answers |
 //! |---|---|
-//! | `server`, `linger`, `lenient` | how does a connection live, and what does every answer carry? |
+//! | `server`, `tls`, `linger`, `lenient` | how does a connection live, and what does every answer carry? |
 //! | `router` | which route is a path? |
 //! | `stored` | what does a selector see of a document? |
 //! | `request`, `query` | what did the client say? |
@@ -39,9 +39,11 @@ mod session;
 mod setup;
 mod stats;
 mod stored;
+mod tls;
 mod utils;
 mod views;
 
 pub use app::{App, COUCHDB_VERSION, NODE};
-pub use server::serve;
+pub use server::{Listeners, serve};
 pub use setup::create_system_databases;
+pub use tls::{Tls, TlsError};
