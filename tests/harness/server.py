@@ -21,10 +21,15 @@ _running = set()
 def end_all():
     """Ends every process that this run started and that still lives."""
     for process in list(_running):
-        _end(process)
+        end(process)
 
 
-def _end(process):
+def track(process):
+    """From now on `end_all` ends this process too."""
+    _running.add(process)
+
+
+def end(process):
     if process.poll() is None:
         process.kill()
     process.wait()
@@ -62,7 +67,7 @@ class Server:
             self.log_start = log.tell()
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                             stderr=log, text=True, errors="replace")
-        _running.add(self.process)
+        track(self.process)
         self.url = self._wait_until_ready()
         self.start_seconds = time.monotonic() - began
         return self
@@ -92,7 +97,7 @@ class Server:
 
     def kill(self):
         """kill -9: no clean shutdown, nothing flushed."""
-        _end(self.process)
+        end(self.process)
 
     def restart(self):
         """Starts a server again that was killed or stopped, on the port that it had, so that its clients find it."""
@@ -106,7 +111,7 @@ class Server:
             code = self.process.wait(timeout=STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             code = None
-        _end(self.process)
+        end(self.process)
         return code
 
     def alive(self):
