@@ -5,8 +5,8 @@
         proxy.calm()         # from now on nothing is cut
         proxy.cuts           # how many connections were lost
 
-Each connection gets a budget of bytes, both directions together, drawn from an exponential
-distribution. When it is spent, the connection is cut in the middle of whatever was passing: one time in two
+Each connection (or one in so many: `cut_share`) gets a budget of bytes, both directions together, drawn from an
+exponential distribution. When it is spent, the connection is cut in the middle of whatever was passing: one time in two
 with a reset, otherwise with an early end. A target that is down looks as it would without the proxy: the
 client's connection is accepted and reset at once.
 """
@@ -22,13 +22,17 @@ START_TIMEOUT_S = 10
 
 
 class FlakyProxy:
-    """`target` is a URL or (host, port); `random` a random.Random; `mean_bytes` None never cuts by itself."""
+    """`target` is a URL or (host, port); `random` a random.Random; `mean_bytes` None never cuts by itself.
 
-    def __init__(self, target, random, mean_bytes=200_000):
+    `cut_share` is the share of connections that are cut at all. Clients that open one for every request and send
+    large ones need some that last.
+    """
+
+    def __init__(self, target, random, mean_bytes=200_000, cut_share=1.0):
         if isinstance(target, str):
             parts = urllib.parse.urlsplit(target)
             target = (parts.hostname, parts.port)
-        self.target, self.mean_bytes, self._random = target, mean_bytes, random
+        self.target, self.mean_bytes, self.cut_share, self._random = target, mean_bytes, cut_share, random
         self.port = None
         self.connections = 0
         self.cuts = 0
@@ -132,7 +136,9 @@ class FlakyProxy:
             pair.close()  # one side went by itself, and so goes the other
 
     def _budget(self):
-        return None if self.mean_bytes is None else int(self._random.expovariate(1 / self.mean_bytes))
+        if self.mean_bytes is None or self._random.random() >= self.cut_share:
+            return None
+        return int(self._random.expovariate(1 / self.mean_bytes))
 
     def _cut(self, pair):
         self.cuts += 1

@@ -11,6 +11,18 @@ const RETRY_MS = 100;
 const say = (line) => process.stdout.write(`${JSON.stringify(line)}\n`);
 const told = (error) => ({ status: error?.status, name: error?.name, message: error?.message ?? String(error), id: error?.docId ?? error?.id });
 
+// PouchDB leaves the promise of a request alone whose answer it no longer needs. In a browser its failure is a line in the
+// console; Node would end.
+process.on('unhandledRejection', (error) => {
+  if (error?.message !== 'fetch failed' && error?.message !== 'terminated' && error?.name !== 'AbortError') throw error;
+  say({ event: 'unhandled', about: told(error) });
+});
+
+// Node's own fetch, which is a browser's. The one that PouchDB brings for Node (node-fetch 2) waits for ever when a connection ends
+// within a body of known length.
+const overFetch = (path, { headers, ...options } = {}) => fetch(path, { ...options, headers: Object.fromEntries(headers ?? []) });
+const open = (url, username, password) => new PouchDB(url, { auth: { username, password }, skip_setup: true, fetch: overFetch });
+
 let db;
 let sync;
 let edits;
@@ -23,7 +35,7 @@ const commands = {
 
   /** Syncs in both directions from now on, through whatever happens to the connection. */
   live({ url, username, password, batch_size }) {
-    const remote = new PouchDB(url, { auth: { username, password }, skip_setup: true });
+    const remote = open(url, username, password);
     sync = db.sync(remote, { live: true, retry: true, batch_size, back_off_function: () => RETRY_MS, heartbeat: 1000 });
     for (const event of ['denied', 'error', 'complete']) sync.on(event, (about) => say({ event, about: told(about?.doc ?? about) }));
     sync.on('change', ({ direction, change }) => say({ event: 'change', direction, written: change.docs_written, failed: change.doc_write_failures }));
@@ -31,7 +43,7 @@ const commands = {
 
   /** One sync that ends by itself. */
   async once({ url, username, password, batch_size }) {
-    const remote = new PouchDB(url, { auth: { username, password }, skip_setup: true });
+    const remote = open(url, username, password);
     const { push, pull } = await db.sync(remote, { batch_size });
     const count = ({ ok, docs_read, docs_written, doc_write_failures }) => ({ ok, docs_read, docs_written, doc_write_failures });
     return { push: count(push), pull: count(pull) };
