@@ -337,6 +337,10 @@ impl Databases {
         self.events.since(seq)
     }
 
+    pub(crate) fn events(&self) -> &Events {
+        &self.events
+    }
+
     /// Changes value whenever a database is created, updated or deleted.
     pub fn watch_events(&self) -> watch::Receiver<u64> {
         self.events.watch()

@@ -12,7 +12,9 @@ use hyper::header::{AUTHORIZATION, COOKIE};
 use parking_lot::RwLock;
 use replicator::Replicator;
 
+use crate::cors::Cors;
 use crate::errors::ApiError;
+use crate::frame_options::FrameOptions;
 use crate::replication::Surroundings;
 use crate::request::Request;
 use crate::stats::Stats;
@@ -47,6 +49,8 @@ pub struct Limits {
     pub rewrite_limit: u64,
     /// Content-Security-Policy of what shows, lists and updates answer.
     pub showlist_policy: Option<String>,
+    pub cors: Option<Cors>,
+    pub frame_options: Option<FrameOptions>,
 }
 
 impl Limits {
@@ -77,6 +81,8 @@ impl Limits {
                 true => Some(c.get_str("csp", "showlist_header_value")?),
                 false => None,
             },
+            cors: Cors::read(c)?,
+            frame_options: FrameOptions::read(c)?,
         })
     }
 }
@@ -113,6 +119,7 @@ impl App {
         };
         let limits = Limits::read(&config)?;
         let uuids = UuidGenerator::new(uuid_algorithm(&config)?);
+        warn_of_cors(&limits, None);
         let app = Arc::new_cyclic(|me| App {
             replicator: Replicator::new(databases.clone(), Arc::new(Surroundings(me.clone()))),
             databases,
@@ -137,7 +144,10 @@ impl App {
 
     fn reread(&self) {
         match Limits::read(&self.config) {
-            Ok(limits) => *self.limits.write() = Arc::new(limits),
+            Ok(limits) => {
+                warn_of_cors(&limits, Some(&self.limits()));
+                *self.limits.write() = Arc::new(limits);
+            }
             Err(e) => tracing::warn!(error = %e, "the old limits stay in force"),
         }
         match uuid_algorithm(&self.config) {
@@ -217,6 +227,20 @@ pub struct OpenFeed(Arc<AtomicUsize>);
 impl Drop for OpenFeed {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Says so when a configuration lets every page on the web use its reader's session.
+fn warn_of_cors(limits: &Limits, before: Option<&Limits>) {
+    let changed = before.is_none_or(|b| b.cors != limits.cors);
+    let trusting = limits
+        .cors
+        .as_ref()
+        .is_some_and(Cors::trusts_all_with_credentials);
+    if changed && trusting {
+        tracing::warn!(
+            "[cors] credentials with origins = * lets every page on the web use its reader's session; name the origins instead"
+        );
     }
 }
 

@@ -14,16 +14,11 @@ type Answer = Result<Reply, ApiError>;
 
 pub fn server(req: &Request, name: &str) -> Answer {
     match name {
-        "_utils" => Err(ApiError::missing()),
         "_reshard" => reshard(req),
         "_search_analyze" => Err(ApiError::search_not_available()),
-        "_nouveau_analyze" => {
+        _ => {
             require_method(req, "POST")?;
             Err(ApiError::not_implemented("full text indexes"))
-        }
-        _ => {
-            require_server_admin(&req.user)?;
-            Err(ApiError::not_implemented("cluster set-ups"))
         }
     }
 }
