@@ -228,9 +228,7 @@ pub fn selector_filter(selector: &Value, fields: Option<&Value>) -> Result<Filte
         mango::Selector::parse(selector).map_err(|e| ApiError::bad_request(e.to_string()))?;
     let fields = match fields {
         None => None,
-        Some(f) => {
-            Some(mango::Fields::parse(f).map_err(|e| ApiError::bad_request(e.to_string()))?)
-        }
+        Some(f) => Some(mango::Fields::parse(f).map_err(|e| ApiError::bad_request(e.to_string()))?),
     };
     Ok(Filter::Custom(Arc::new(SelectorFilter {
         selector,

@@ -68,7 +68,9 @@ pub async fn replicate(app: &App, req: &mut Request) -> Answer {
 pub fn scheduler(app: &App, req: &Request) -> Answer {
     require_server_admin(&req.user)?;
     require_method(req, "GET,HEAD")?;
-    let rest: Vec<&str> = (2..req.segments.len()).filter_map(|i| req.segment(i)).collect();
+    let rest: Vec<&str> = (2..req.segments.len())
+        .filter_map(|i| req.segment(i))
+        .collect();
     match (req.segment(1), &rest[..]) {
         (Some("jobs"), []) => jobs(app, req),
         (Some("jobs"), [id]) => {
@@ -90,7 +92,9 @@ pub fn scheduler(app: &App, req: &Request) -> Answer {
 
 /// Database and document of a path whose database may have slashes that are not encoded.
 fn docs_path<'a>(path: &[&'a str]) -> Option<(String, Option<&'a str>)> {
-    let end = path.iter().position(|part| replicator::is_replicator_db(part))?;
+    let end = path
+        .iter()
+        .position(|part| replicator::is_replicator_db(part))?;
     let db = path[..=end].join("/");
     match &path[end + 1..] {
         [] => Some((db, None)),
@@ -112,7 +116,11 @@ fn page(all: Vec<Value>, skip: u64, limit: u64) -> (usize, usize, Vec<Value>) {
     let total = all.len();
     let offset = usize::try_from(skip).unwrap_or(usize::MAX).min(total);
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    (total, offset, all.into_iter().skip(offset).take(limit).collect())
+    (
+        total,
+        offset,
+        all.into_iter().skip(offset).take(limit).collect(),
+    )
 }
 
 fn jobs(app: &App, req: &Request) -> Answer {

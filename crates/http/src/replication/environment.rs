@@ -60,7 +60,10 @@ impl Environment for Surroundings {
     }
 
     fn uuid(&self) -> String {
-        self.0.upgrade().map(|app| app.uuid.clone()).unwrap_or_default()
+        self.0
+            .upgrade()
+            .map(|app| app.uuid.clone())
+            .unwrap_or_default()
     }
 
     fn node(&self) -> &'static str {
@@ -134,8 +137,11 @@ fn create_options(app: &App, params: &Map<String, Value>) -> Result<CreateOption
         Some(Value::String(text)) => Some(text.clone()),
         other => other.map(Value::to_string),
     };
-    let bad = |name: &str| Error::BadRequest(format!("`{name}` in create_target_params is not valid"));
-    let q = text("q").map(|q| q.parse::<u32>().map_err(|_| bad("q"))).transpose()?;
+    let bad =
+        |name: &str| Error::BadRequest(format!("`{name}` in create_target_params is not valid"));
+    let q = text("q")
+        .map(|q| q.parse::<u32>().map_err(|_| bad("q")))
+        .transpose()?;
     let partitioned = match text("partitioned").as_deref() {
         None | Some("false") => false,
         Some("true") => true,
@@ -148,7 +154,9 @@ fn create_options(app: &App, params: &Map<String, Value>) -> Result<CreateOption
         q: q.or(Some(default_q)),
         n: Some(1),
         partitioned,
-        security: auth::DefaultSecurity::from_setting(&setting).json().to_owned(),
+        security: auth::DefaultSecurity::from_setting(&setting)
+            .json()
+            .to_owned(),
     })
 }
 
@@ -168,7 +176,9 @@ fn filter(
             let mut raw_query = String::from("filter=");
             encode_into(name, &mut raw_query);
             for (name, value) in params {
-                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                let text = value
+                    .as_str()
+                    .map_or_else(|| value.to_string(), str::to_owned);
                 raw_query.push('&');
                 encode_into(name, &mut raw_query);
                 raw_query.push('=');

@@ -108,9 +108,7 @@ impl LocalPeer {
             conflicts: false,
             filter: match &query.selection {
                 Selection::All => Filter::None,
-                Selection::Ids(ids) => {
-                    Filter::DocIds(Arc::new(ids.iter().cloned().collect()))
-                }
+                Selection::Ids(ids) => Filter::DocIds(Arc::new(ids.iter().cloned().collect())),
                 Selection::Filter { name, .. } if name == "_design" => Filter::Design,
                 Selection::Filter { .. } | Selection::Selector(_) => self
                     .filter
