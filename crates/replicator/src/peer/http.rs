@@ -28,6 +28,10 @@ use crate::options::{Replication, Selection};
 use crate::peer::Missing;
 use crate::settings::Settings;
 
+/// A request that is called bad may have been damaged on its way: it is repeated so often,
+const DOUBTS_MAX: u32 = 2;
+/// each time after so long.
+const DOUBT_WAIT: Duration = Duration::from_millis(50);
 /// Longest way that redirects may lead.
 const REDIRECTS_MAX: usize = 10;
 /// Everything but what needs no encoding in a path or a query.
@@ -242,9 +246,15 @@ impl HttpPeer {
     ) -> Result<T, Error> {
         let mut attempt = 0;
         let mut renewed = false;
+        let mut doubted = 0;
         loop {
             let failed = match self.send(&call).await {
                 Err(failed) => failed,
+                Ok(response) if response.status() == 400 && doubted < DOUBTS_MAX => {
+                    doubted += 1;
+                    tokio::time::sleep(DOUBT_WAIT).await;
+                    continue;
+                }
                 Ok(response) if response.status() == 401 && !renewed && self.auth.has_session() => {
                     // The session ran out.
                     renewed = true;

@@ -231,11 +231,7 @@ impl HttpPeer {
             }
             Ok(answer)
         };
-        let mut answer = self.call(call.clone(), take).await?;
-        if answer.status == 400 && docs.len() == 1 {
-            // Perhaps it was damaged on its way.
-            answer = self.call(call.clone(), take).await?;
-        }
+        let answer = self.call(call.clone(), take).await?;
         drop(place);
         match answer.status {
             200..300 => Ok(refused(&answer)),
