@@ -8,6 +8,7 @@
 //! | [`rev`] | what is a revision, and how is it written? |
 //! | [`tree`] | which revisions of a document are known, which one wins? |
 //! | [`json`] | is this text JSON, what is its normal form, what does the document in it say? |
+//! | [`multipart`] | how do a document and its attachments travel in one body? |
 //! | [`collation`] | in which order do a view's keys stand, and how is that order one of bytes? |
 //! | [`term`] | which revision id does an edit get? |
 //! | [`uuid`] | which id does a document get that came without one? |
@@ -15,6 +16,7 @@
 pub mod collation;
 pub mod id;
 pub mod json;
+pub mod multipart;
 pub mod rev;
 pub mod term;
 pub mod tree;
