@@ -552,7 +552,7 @@ fn write_id_and_key(id: &str, out: &mut Vec<u8>) {
     out.extend_from_within(start..end);
 }
 
-/// Appends a stored document without its closing brace. A stored id is a valid one.
+/// Appends a stored document without its closing brace, its attachments as stubs. A stored id is a valid one.
 pub(crate) fn write_members(
     id: &str,
     rev: &document::Rev,
@@ -560,7 +560,11 @@ pub(crate) fn write_members(
     body: &[u8],
     out: &mut Vec<u8>,
 ) {
+    let stored = document::StoredBody::split(body);
     if let Ok(id) = DocId::new(id) {
-        document::with_members(&id, rev, deleted, body, out);
+        document::with_members(&id, rev, deleted, stored.json, out);
+    }
+    if let Some(attachments) = stored.attachments() {
+        document::attachment::write_stubs(&attachments, out);
     }
 }

@@ -13,6 +13,7 @@
 
 mod access;
 mod app;
+mod attachments;
 mod bulk;
 mod changes;
 mod db;

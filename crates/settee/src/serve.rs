@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use auth::Auth;
 use config::{Config, Layers};
-use database::{Databases, KenOptions, Options, StoreOptions};
+use database::{AttachmentOptions, Databases, KenOptions, Options, StoreOptions};
 use http_api::App;
 use tokio::net::{TcpListener, TcpSocket};
 use tracing_appender::non_blocking::WorkerGuard;
@@ -200,6 +200,12 @@ fn open(options: &ServeOptions, config: &Config, data: &Path) -> Result<Arc<Data
             enabled: config.get_bool("ken", "enable").map_err(Failure::usage)?,
             limit: number("ken", "limit")? as usize,
         },
+        attachments: AttachmentOptions::new(
+            number("attachments", "compression_level")? as u32,
+            &config
+                .get_str("attachments", "compressible_types")
+                .map_err(Failure::usage)?,
+        ),
     };
     Databases::open(&data.join(STORE), options).map_err(Failure::new)
 }
