@@ -103,7 +103,7 @@ fn bytes_reply(app: &App, req: &Request, access: &Access, attachment: &Attachmen
         return Ok(Reply::empty(304).etag(&etag));
     }
     let stored_gzipped = attachment.encoding == Encoding::Gzip;
-    let sent_gzipped = stored_gzipped && accepts_gzip(req)?;
+    let sent_gzipped = sends_gzipped(req, stored_gzipped)?;
     let length = match (sent_gzipped, attachment.length_unsure) {
         (true, _) => Some(attachment.stored_length),
         (false, false) => Some(attachment.length),
@@ -184,7 +184,7 @@ fn several_ranges(
 
 /// # Errors
 /// 406 when the client takes nothing that can be sent.
-fn accepts_gzip(req: &Request) -> Result<bool, ApiError> {
+fn sends_gzipped(req: &Request, stored_gzipped: bool) -> Result<bool, ApiError> {
     let Some(header) = req.header(&ACCEPT_ENCODING) else {
         return Ok(false);
     };
@@ -193,7 +193,7 @@ fn accepts_gzip(req: &Request) -> Result<bool, ApiError> {
         let found = weighed.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
         found.map(|(_, taken)| *taken)
     };
-    let gzip = of("gzip").unwrap_or(false);
+    let gzip = stored_gzipped && of("gzip").unwrap_or(false);
     if !gzip && of("identity").or(of("*")) == Some(false) {
         return Err(ApiError::new(
             406,
