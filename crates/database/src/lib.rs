@@ -24,7 +24,9 @@ mod update;
 mod validate;
 mod views;
 
-pub use attachments::{AttachmentOptions, AttachmentReader, AttachmentSink, SinkOptions, Uploaded};
+pub use attachments::{
+    AttachmentOptions, AttachmentReader, AttachmentSink, ShownAttachments, SinkOptions, Uploaded,
+};
 pub use changes::{
     BatchFilter, ChangeFilter, Changes, ChangesQuery, Filter, Framing, Since, Style,
 };

@@ -10,8 +10,8 @@ mod sink;
 use std::ops::Range;
 use std::sync::Arc;
 
-use document::Attachment;
-use storage::Content;
+use document::{Attachment, Shown, StoredBody};
+use storage::{Content, Contents};
 
 pub use reader::AttachmentReader;
 pub(crate) use resolve::Held;
@@ -108,13 +108,57 @@ impl Database {
 
     /// All bytes of an attachment, decoded, in Base64. For small ones: they are held in memory.
     pub(crate) fn attachment_base64(&self, attachment: &Attachment) -> Result<String, Error> {
-        use base64::Engine as _;
-        let mut reader = self.attachment_reader(attachment, None, true)?;
-        let mut bytes = Vec::new();
-        while let Some(piece) = reader.next_piece()? {
-            bytes.extend_from_slice(&piece);
+        base64_of(self.contents(), attachment)
+    }
+}
+
+fn base64_of(contents: &Arc<Contents>, attachment: &Attachment) -> Result<String, Error> {
+    use base64::Engine as _;
+    let content = contents.hold(&attachment.content)?;
+    let content = content.ok_or(storage::Error::Corrupt("attachment"))?;
+    let mut reader = AttachmentReader::new(attachment, content, None, true);
+    let mut bytes = Vec::new();
+    while let Some(piece) = reader.next_piece()? {
+        bytes.extend_from_slice(&piece);
+    }
+    Ok(base64::engine::general_purpose::STANDARD.encode(bytes))
+}
+
+/// How listings show the attachments of their documents.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShownAttachments {
+    /// With their bytes, in Base64, in place of stubs: pieces of such an answer take long to make.
+    pub bytes: bool,
+    /// How gzipped ones are stored.
+    pub encoding_info: bool,
+}
+
+impl ShownAttachments {
+    /// Appends the member `_attachments` of a stored body, if it has any.
+    pub(crate) fn write(
+        self,
+        contents: &Arc<Contents>,
+        stored: StoredBody<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        let attachments = stored.attachments();
+        let attachments = attachments.ok_or(storage::Error::Corrupt("attachments"))?;
+        for (i, attachment) in attachments.iter().enumerate() {
+            out.extend_from_slice(match i {
+                0 => b",\"_attachments\":{".as_slice(),
+                _ => b",",
+            });
+            if self.bytes {
+                let bytes = base64_of(contents, attachment)?;
+                attachment.write_json(Shown::Data(&bytes), self.encoding_info, out);
+            } else {
+                attachment.write_json(Shown::Stub, self.encoding_info, out);
+            }
         }
-        Ok(base64::engine::general_purpose::STANDARD.encode(bytes))
+        if !attachments.is_empty() {
+            out.push(b'}');
+        }
+        Ok(())
     }
 }
 
