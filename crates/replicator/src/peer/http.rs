@@ -2,6 +2,7 @@
 
 mod auth;
 mod docs;
+mod streamed;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -18,6 +19,8 @@ use tokio::sync::Semaphore;
 use url::Url;
 
 use self::auth::Auth;
+pub use self::docs::edit_json;
+pub use self::streamed::Put;
 use super::Info;
 use super::changes::{Change, ChangesQuery, HttpFeed};
 use super::client::Clients;
@@ -43,6 +46,8 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
 
 pub struct HttpPeer {
     client: Client,
+    /// For bodies that are streams.
+    uploader: Client,
     base: Url,
     headers: HeaderMap,
     auth: Auth,
@@ -61,7 +66,10 @@ struct Call<'a> {
     /// After the database's URL.
     path: &'a str,
     body: Option<Bytes>,
+    accept: &'static str,
 }
+
+const JSON: &str = "application/json";
 
 impl<'a> Call<'a> {
     fn new(method: Method, path: &'a str) -> Call<'a> {
@@ -69,6 +77,7 @@ impl<'a> Call<'a> {
             method,
             path,
             body: None,
+            accept: JSON,
         }
     }
 
@@ -77,6 +86,7 @@ impl<'a> Call<'a> {
             method: Method::POST,
             path,
             body: Some(body.into()),
+            accept: JSON,
         }
     }
 }
@@ -162,9 +172,10 @@ impl HttpPeer {
         settings: &Settings,
         clients: &Arc<Clients>,
     ) -> Result<HttpPeer, Error> {
-        let client = clients.get(remote, replication.connection_timeout, settings)?;
+        let timeout = replication.connection_timeout;
+        let client = clients.get(remote, timeout, false, settings)?;
+        let uploader = clients.get(remote, timeout, true, settings)?;
         let mut headers = HeaderMap::new();
-        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         for (name, value) in &remote.headers {
             let bad = || Error::InvalidEndpoint(format!("{name} is no header that can be sent"));
             let name: HeaderName = name.parse().map_err(|_| bad())?;
@@ -175,11 +186,12 @@ impl HttpPeer {
         let auth = Auth::open(&client, remote, settings.auth_session).await;
         Ok(HttpPeer {
             client,
+            uploader,
             base: remote.url.clone(),
             headers,
             auth,
             retries: replication.retries_per_request,
-            timeout: replication.connection_timeout,
+            timeout,
             // One is always the feed's.
             connections: Arc::new(Semaphore::new(replication.http_connections.max(2))),
             bulk_get: AtomicBool::new(replication.use_bulk_get),
@@ -200,19 +212,18 @@ impl HttpPeer {
         let mut body = call.body.clone();
         for _ in 0..=REDIRECTS_MAX {
             let mut request = self.client.request(method.clone(), url.clone());
+            if !self.headers.contains_key(ACCEPT) {
+                request = request.header(ACCEPT, call.accept);
+            }
             // Elsewhere nobody is to learn the credentials.
             if url.origin() == self.base.origin() {
                 request = request.headers(self.headers.clone());
                 request = self.auth.sign(request);
             }
             if let Some(body) = &body {
-                request = request
-                    .header(CONTENT_TYPE, "application/json")
-                    .body(body.clone());
+                request = request.header(CONTENT_TYPE, JSON).body(body.clone());
             } else if method == Method::POST {
-                request = request
-                    .header(CONTENT_TYPE, "application/json")
-                    .body(Bytes::new());
+                request = request.header(CONTENT_TYPE, JSON).body(Bytes::new());
             }
             let response = request.send().await.map_err(|e| Failed::of(cause(&e)))?;
             let status = response.status().as_u16();
@@ -390,8 +401,7 @@ impl HttpPeer {
         let path = doc_path(id);
         let call = Call {
             method: Method::PUT,
-            path: &path,
-            body: Some(Value::Object(doc).to_string().into()),
+            ..Call::post(&path, Value::Object(doc).to_string())
         };
         let answer = self.json_answer(call).await?;
         let rev = answer
