@@ -29,8 +29,9 @@ use crate::tls::Tls;
 
 /// How long requests under way may take when the server stops.
 const STOP_TIME_MAX: Duration = Duration::from_secs(10);
-/// A client that connects and does not send a request's head in this time is hung up on.
-const HEAD_TIME_MAX: Duration = Duration::from_secs(60);
+/// A client that does not send a request's head in this time after it connected or was answered is hung up on. As long as
+/// CouchDB's HTTP library waits: pools of clients keep connections for minutes, and cannot send a POST again by themselves.
+const HEAD_TIME_MAX: Duration = Duration::from_secs(300);
 
 const SERVER_NAME: &str = concat!("CouchDB/3.5.0 (Settee/", env!("CARGO_PKG_VERSION"), ")");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
