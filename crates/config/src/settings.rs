@@ -169,9 +169,10 @@ pub const SECTIONS: &[(&str, &str)] = &[
         "query_server_config",
         "The programs of [query_servers], and reductions.",
     ),
+    ("attachments", "How attachments are stored."),
     (
         "csp",
-        "The Content-Security-Policy of what shows, lists and updates answer.",
+        "The Content-Security-Policy of attachments, and of what shows, lists and updates answer.",
     ),
     ("limits", "Limits that CouchDB has no name for."),
     ("rocksdb", "The storage engine."),
@@ -187,6 +188,7 @@ pub const SETTINGS: &[Setting] = &[
     unset("couchdb", "uuid", Text, "Identifier of this server; made up and kept at first start."),
     set("couchdb", "max_document_size", Limit, "8000000", "Largest document body, in bytes of JSON."),
     set("couchdb", "max_attachment_size", Limit, "1073741824", "Largest attachment, in bytes."),
+    set("couchdb", "max_attachments_per_document", Limit, "infinity", "Most attachments of a document."),
     set("couchdb", "max_document_id_length", Limit, "infinity", "Longest document id, in bytes."),
     set("couchdb", "max_bulk_docs_count", Limit, "infinity", "Most documents in one _bulk_docs request."),
     set("couchdb", "max_bulk_get_count", Limit, "infinity", "Most documents in one _bulk_get request."),
@@ -293,7 +295,12 @@ pub const SETTINGS: &[Setting] = &[
     set("query_server_config", "reduce_limit", OneOf(&["true", "false", "log"]), "true", "Whether a reduction that does not shrink is an error; log only logs it."),
     set("query_server_config", "reduce_limit_threshold", Int, "5000", "Size from which a reduction has to shrink, in bytes."),
     set("query_server_config", "reduce_limit_ratio", Text, "2.0", "How many times smaller than its input it has to be."),
+    // [attachments]
+    active("attachments", "compression_level", Int, "8", "How much attachments of compressible types are compressed: 1 to 9, 0 for not at all."),
+    active("attachments", "compressible_types", Text, "text/*, application/javascript, application/json, application/xml", "Content types of attachments that are stored compressed, separated by commas; * stands for anything."),
     // [csp]
+    set("csp", "attachments_enable", Bool, "true", "Send the header with attachments."),
+    set("csp", "attachments_header_value", Text, "sandbox", "Its value with attachments."),
     set("csp", "showlist_enable", Bool, "true", "Send the header."),
     set("csp", "showlist_header_value", Text, "sandbox", "Its value."),
     // [limits]

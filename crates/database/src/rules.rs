@@ -186,6 +186,7 @@ impl DatabaseAs {
             Shown::Whole => read,
             Shown::Instead(json) => Read::Found(ReadDoc {
                 json,
+                attachments: vec![],
                 ..doc.clone()
             }),
             Shown::Hidden => Read::Missing,
@@ -213,6 +214,7 @@ impl DatabaseAs {
                 Shown::Whole => Ok(doc.clone()),
                 Shown::Instead(json) => Ok(ReadDoc {
                     json,
+                    attachments: vec![],
                     ..doc.clone()
                 }),
                 Shown::Hidden | Shown::Forbidden(_) => Err(doc.rev.clone()),

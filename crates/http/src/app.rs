@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use auth::{Auth, Basic, UserCtx};
 use config::Config;
-use database::Databases;
+use database::{AttachmentOptions, Databases};
 use document::{UuidAlgorithm, UuidGenerator};
 use hyper::header::{AUTHORIZATION, COOKIE};
 use parking_lot::RwLock;
@@ -49,6 +49,10 @@ pub struct Limits {
     pub showlist_policy: Option<String>,
     pub cors: Option<Cors>,
     pub frame_options: Option<FrameOptions>,
+    pub max_attachment_size: u64,
+    pub max_attachments_per_document: u64,
+    /// Content-Security-Policy of attachments.
+    pub attachments_policy: Option<String>,
 }
 
 impl Limits {
@@ -81,8 +85,20 @@ impl Limits {
             },
             cors: Cors::read(c)?,
             frame_options: FrameOptions::read(c)?,
+            max_attachment_size: c.get_u64("couchdb", "max_attachment_size")?,
+            max_attachments_per_document: c.get_u64("couchdb", "max_attachments_per_document")?,
+            attachments_policy: match c.get_bool("csp", "attachments_enable")? {
+                true => Some(c.get_str("csp", "attachments_header_value")?),
+                false => None,
+            },
         })
     }
+}
+
+fn attachment_options(c: &Config) -> Result<AttachmentOptions, config::ConfigError> {
+    let level = c.get_u64("attachments", "compression_level")?;
+    let types = c.get_str("attachments", "compressible_types")?;
+    Ok(AttachmentOptions::new(level.min(9) as u32, &types))
 }
 
 pub struct App {
@@ -137,6 +153,12 @@ impl App {
     }
 
     fn reread(&self) {
+        match attachment_options(&self.config) {
+            Ok(options) => self.databases.set_attachment_options(options),
+            Err(e) => {
+                tracing::error!(error = %e, "the configuration is not usable; the settings before it stay")
+            }
+        }
         match Limits::read(&self.config) {
             Ok(limits) => {
                 warn_of_cors(&limits, Some(&self.limits()));

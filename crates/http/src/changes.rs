@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use database::{
-    BatchFilter, ChangeFilter, Changes, ChangesQuery, DesignDoc, Filter, Framing, Since, Style,
+    BatchFilter, ChangeFilter, Changes, ChangesQuery, DesignDoc, Filter, Framing, ShownAttachments,
+    Since, Style,
 };
 use functions::Languages;
 use futures_util::stream;
@@ -194,6 +195,10 @@ fn changes_query(
         style,
         include_docs: q.is_true("include_docs"),
         conflicts: q.is_true("conflicts"),
+        attachments: ShownAttachments {
+            bytes: q.is_true("attachments"),
+            encoding_info: q.is_true("att_encoding_info"),
+        },
         filter: filter(app, req, access, body, raw)?,
         seq_interval,
     })

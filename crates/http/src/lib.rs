@@ -14,6 +14,7 @@
 
 mod access;
 mod app;
+mod attachments;
 mod bulk;
 mod changes;
 mod cors;

@@ -303,8 +303,12 @@ fn finish(
     headers.insert(REQUEST_ID, id);
     headers.insert(BODY_TIME, HeaderValue::from(req.body_us / 1000));
     headers.insert(SERVER_TIMING, server_timing(&reply.timing, us));
-    if let Body::Full(b) = response.body() {
-        let len = b.len();
+    let length = match response.body() {
+        Body::Full(b) => Some(b.len() as u64),
+        Body::Sized(_, length) => Some(*length),
+        Body::Stream(_) => None,
+    };
+    if let Some(len) = length {
         if req.method == "HEAD" && response.status() != hyper::StatusCode::NOT_MODIFIED {
             response
                 .headers_mut()
@@ -352,6 +356,7 @@ fn server_timing(t: &crate::reply::Timing, total_us: u64) -> HeaderValue {
 fn log(req: &Request, reply: &Reply, id: &HeaderValue, us: u64) {
     let bytes = match &reply.body {
         Body::Full(b) => b.len() as i64,
+        Body::Sized(_, length) => *length as i64,
         Body::Stream(_) => -1,
     };
     tracing::info!(

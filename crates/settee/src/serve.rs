@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use auth::Auth;
 use config::{Config, Layers};
-use database::{Databases, GlobalChangesOptions, KenOptions, Options, StoreOptions};
+use database::{
+    AttachmentOptions, Databases, GlobalChangesOptions, KenOptions, Options, StoreOptions,
+};
 use http_api::{App, Listeners, Tls};
 use tokio::net::{TcpListener, TcpSocket};
 use tracing_appender::non_blocking::WorkerGuard;
@@ -203,6 +205,12 @@ fn open(options: &ServeOptions, config: &Config, data: &Path) -> Result<Arc<Data
             enabled: config.get_bool("ken", "enable").map_err(Failure::usage)?,
             limit: number("ken", "limit")? as usize,
         },
+        attachments: AttachmentOptions::new(
+            number("attachments", "compression_level")? as u32,
+            &config
+                .get_str("attachments", "compressible_types")
+                .map_err(Failure::usage)?,
+        ),
     };
     Databases::open(&data.join(STORE), options).map_err(Failure::new)
 }
