@@ -220,12 +220,10 @@ impl Auth {
             };
         };
         // A user document gives an administrator roles, but no password.
-        let roles = users.and_then(|users| users.account(name).ok().flatten());
+        let roles = users.and_then(|users| users.roles_of_admin(name));
         Ok(Some(match roles {
-            Some(user) if !user.user.roles.is_empty() => {
-                Arc::new(admin.with_roles(&user.user.roles))
-            }
-            _ => admin.clone(),
+            Some(document) => Arc::new(admin.with_roles(&document.user.roles)),
+            None => admin.clone(),
         }))
     }
 

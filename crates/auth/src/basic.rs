@@ -393,7 +393,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("temporary folder");
         let layers = config::Layers::new(folder.path().join("local.ini"));
         let auth = Auth::new(config::Config::load(layers).expect("load")).expect("auth");
-        let pending = |password: &str| match auth.login("a", password, "") {
+        let pending = |password: &str| match auth.login("a", password, "", None) {
             Ok(Basic::Miss(pending)) => pending,
             other => panic!("{other:?}"),
         };

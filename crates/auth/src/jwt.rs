@@ -139,7 +139,7 @@ impl Key {
 
     fn public(pem: &str) -> Option<Key> {
         let pem = pem.replace("\\n", "\n");
-        let (label, der) = spki::der::pem::decode_vec(pem.trim().as_bytes()).ok()?;
+        let (label, der) = decode_pem(&pem)?;
         if label == "RSA PUBLIC KEY" {
             return Some(Key::Rsa(der));
         }
@@ -155,6 +155,21 @@ impl Key {
             _ => None,
         }
     }
+}
+
+/// Label and content. Lines may be of any length, as in CouchDB, where keys often stand in one line: that is why this is
+/// no library, which are strict about it.
+fn decode_pem(pem: &str) -> Option<(&str, Vec<u8>)> {
+    let (label, rest) = pem
+        .trim()
+        .strip_prefix("-----BEGIN ")?
+        .split_once("-----")?;
+    let (body, end) = rest.split_once("-----END ")?;
+    if end.trim_end() != format!("{label}-----") {
+        return None;
+    }
+    let body: String = body.split_whitespace().collect();
+    Some((label, BASE64_STANDARD.decode(body).ok()?))
 }
 
 fn bad(reason: &'static str) -> AuthError {

@@ -234,6 +234,15 @@ fn uuid_algorithm(c: &Config) -> Result<UuidAlgorithm, config::ConfigError> {
     })
 }
 
+/// Refuses those who have not said who they are.
+pub fn require_login(user: &UserCtx) -> Result<(), ApiError> {
+    if user.name.is_some() {
+        Ok(())
+    } else {
+        Err(ApiError::unauthorized("Please login."))
+    }
+}
+
 /// Refuses everybody but server admins.
 pub fn require_server_admin(user: &UserCtx) -> Result<(), ApiError> {
     if user.is_admin() {

@@ -52,6 +52,9 @@ pub async fn design(app: &App, req: &mut Request, access: &Access) -> Answer {
 /// A document, or with segments from `rest` on, an attachment of it.
 pub async fn route(app: &App, req: &mut Request, access: &Access, id: &str, rest: usize) -> Answer {
     if req.segments.len() > rest {
+        if id.starts_with("_design/") && !matches!(req.method.as_str(), "GET" | "HEAD") {
+            access.require_design_admin(&req.user)?;
+        }
         return attachment(req, access, id);
     }
     if id.starts_with("_design/") && rest == 2 && matches!(req.method.as_str(), "GET" | "HEAD") {

@@ -2,7 +2,7 @@
 
 use auth::{Basic, Login};
 use hyper::header::{CONTENT_TYPE, SET_COOKIE};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::app::App;
 use crate::errors::ApiError;
@@ -52,26 +52,38 @@ struct Credentials {
     token: String,
 }
 
+enum Form {
+    Query(Query),
+    Json(Map<String, Value>),
+}
+
+impl Form {
+    fn member(&self, name: &str) -> Option<String> {
+        let member = match self {
+            Form::Query(query) => query.get(name),
+            Form::Json(members) => members.get(name).and_then(Value::as_str),
+        };
+        member.map(str::to_owned)
+    }
+}
+
 async fn credentials(req: &mut Request) -> Result<Credentials, ApiError> {
     let kind = req.header(&CONTENT_TYPE).unwrap_or("").to_owned();
     // Anybody may try to log in: nobody needs much room for it.
     let bytes = req.bytes("the size of a login", LOGIN_BYTES_MAX).await?;
-    let member: Box<dyn Fn(&str) -> Option<String> + Send> = if kind
-        .starts_with("application/x-www-form-urlencoded")
-    {
-        let form = Query::parse(std::str::from_utf8(&bytes).ok());
-        Box::new(move |member| form.get(member).map(str::to_owned))
+    let form = if kind.starts_with("application/x-www-form-urlencoded") {
+        Form::Query(Query::parse(std::str::from_utf8(&bytes).ok()))
     } else if kind.starts_with("application/json") {
-        let body: Value = serde_json::from_slice(&bytes).map_err(|_| ApiError::invalid_json())?;
-        if !body.is_object() {
-            return Err(ApiError::bad_request("Request body must be a JSON object"));
+        match serde_json::from_slice(&bytes).map_err(|_| ApiError::invalid_json())? {
+            Value::Object(members) => Form::Json(members),
+            _ => return Err(ApiError::bad_request("Request body must be a JSON object")),
         }
-        Box::new(move |member| body.get(member).and_then(Value::as_str).map(str::to_owned))
     } else {
         return Err(ApiError::bad_content_type(
             "Content-Type must be 'application/x-www-form-urlencoded' or 'application/json'",
         ));
     };
+    let member = |name| form.member(name);
     let name = match (member("name"), member("username")) {
         (Some(name), Some(username)) if name != username => {
             return Err(ApiError::bad_request(

@@ -45,10 +45,10 @@ pub(crate) struct Users {
     kept: AtomicBool,
 }
 
-/// An account as it was read when the number of changes was this.
+/// An account as it was read when the number of changes was this; `None` when there was none.
 struct Known {
     changes: u64,
-    account: Arc<Account>,
+    account: Option<Arc<Account>>,
 }
 
 impl Users {
@@ -97,29 +97,43 @@ impl Users {
     /// # Errors
     /// [`AuthError::UserConflicts`], and [`AuthError::UsersUnreadable`].
     pub(crate) fn account(&self, name: &str) -> Result<Option<Arc<Account>>, AuthError> {
+        self.look_up(name, false)
+    }
+
+    /// What the user document of an administrator gives besides: roles. Most have none, which is remembered too; of
+    /// other names it is not, since anybody can make those up.
+    pub(crate) fn roles_of_admin(&self, name: &str) -> Option<Arc<Account>> {
+        let found = self.look_up(name, true).ok().flatten();
+        found.filter(|account| !account.user.roles.is_empty())
+    }
+
+    fn look_up(&self, name: &str, remember_none: bool) -> Result<Option<Arc<Account>>, AuthError> {
         // Before the document is read: what changes while it is read is found at the next look.
         let changes = self.changes.load(Ordering::Acquire);
         if let Some(account) = self.known(name, changes) {
-            return Ok(Some(account));
+            return Ok(account);
         }
-        let Some(db) = self.database() else {
-            return Ok(None);
+        let json = match self.database() {
+            Some(db) => read_user(&db, name)?,
+            None => None,
         };
-        let Some(json) = read_user(&db, name)? else {
-            return Ok(None);
+        let account = match json {
+            Some(json) => Some(Arc::new(record::account(name, &json)?)),
+            None => None,
         };
-        let account = Arc::new(record::account(name, &json)?);
-        self.remember(name, changes, &account);
-        Ok(Some(account))
+        if account.is_some() || remember_none {
+            self.remember(name, changes, account.clone());
+        }
+        Ok(account)
     }
 
-    fn known(&self, name: &str, changes: u64) -> Option<Arc<Account>> {
+    fn known(&self, name: &str, changes: u64) -> Option<Option<Arc<Account>>> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let known = known.get(name).filter(|known| known.changes == changes)?;
         Some(known.account.clone())
     }
 
-    fn remember(&self, name: &str, changes: u64, account: &Arc<Account>) {
+    fn remember(&self, name: &str, changes: u64, account: Option<Arc<Account>>) {
         let entries_max = self.settings().known_max;
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= entries_max && !known.contains_key(name) {
@@ -127,7 +141,6 @@ impl Users {
             any.map(|any| known.remove(&any));
         }
         if entries_max > 0 {
-            let account = account.clone();
             known.insert(name.to_owned(), Known { changes, account });
         }
     }
