@@ -32,8 +32,12 @@ pub async fn server(app: &App, req: &mut Request, name: &str) -> Answer {
         }
         "_scheduler" => scheduler(req),
         "_reshard" => reshard(req),
-        "_search_analyze" => Err(ApiError::search_not_available()),
+        "_search_analyze" => {
+            require_server_admin(&req.user)?;
+            Err(ApiError::search_not_available())
+        }
         _ => {
+            require_server_admin(&req.user)?;
             require_method(req, "POST")?;
             Err(ApiError::not_implemented("full text indexes"))
         }
