@@ -97,6 +97,7 @@ pub struct App {
     limits: RwLock<Arc<Limits>>,
     open_feeds: Arc<AtomicUsize>,
     stopping: tokio::sync::watch::Sender<bool>,
+    restart: tokio::sync::watch::Sender<bool>,
 }
 
 impl App {
@@ -125,6 +126,7 @@ impl App {
             uuid,
             open_feeds: Arc::default(),
             stopping: tokio::sync::watch::Sender::new(false),
+            restart: tokio::sync::watch::Sender::new(false),
             config,
         });
         let weak = Arc::downgrade(&app);
@@ -208,6 +210,16 @@ impl App {
     /// Tells open feeds to end.
     pub fn stop_feeds(&self) {
         self.stopping.send_replace(true);
+    }
+
+    /// Asks whoever runs the server to start it anew.
+    pub fn ask_to_restart(&self) {
+        self.restart.send_replace(true);
+    }
+
+    /// True once the server is to be started anew.
+    pub fn restart_asked(&self) -> tokio::sync::watch::Receiver<bool> {
+        self.restart.subscribe()
     }
 
     pub fn stopping(&self) -> tokio::sync::watch::Receiver<bool> {

@@ -44,12 +44,44 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
         .build()
         .map_err(Failure::new)?;
     let kept = keep_global_changes(&runtime, &config, &databases)?;
+    let restart = app.restart_asked();
     let result = runtime.block_on(listen(&options, &config, app, generated.as_deref()));
     runtime.block_on(kept.end());
     runtime.shutdown_timeout(Duration::from_secs(2));
     databases.close();
     tracing::info!("stopped");
-    result
+    let ports = result?;
+    if !*restart.borrow() {
+        return Ok(());
+    }
+    drop((databases, _flush));
+    Err(restart_process(&config, ports))
+}
+
+/// The ports that are listened at: HTTP, and HTTPS if there is one.
+struct Ports {
+    http: u16,
+    https: Option<u16>,
+}
+
+/// Becomes a new process of the same program with the same arguments; answers why that failed. A port that was any free
+/// one stays the same.
+fn restart_process(config: &Config, ports: Ports) -> Failure {
+    use std::os::unix::process::CommandExt as _;
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(e) => return Failure::new(format!("restart: {e}")),
+    };
+    let mut command = std::process::Command::new(program);
+    command.args(std::env::args_os().skip(1));
+    for (section, port) in [("chttpd", Some(ports.http)), ("ssl", ports.https)] {
+        if let Some(port) = port
+            && config.find(section, "port").as_deref() == Some("0")
+        {
+            command.arg("--set").arg(format!("{section}/port={port}"));
+        }
+    }
+    Failure::new(format!("restart: {}", command.exec()))
 }
 
 /// The directory as given, before any configuration is read from it.
@@ -259,7 +291,7 @@ async fn listen(
     config: &Config,
     app: Arc<App>,
     generated: Option<&str>,
-) -> Result<(), Failure> {
+) -> Result<Ports, Failure> {
     let address = bind_address(config)?;
     let backlog = backlog(config)?.min(65_535) as u32;
     let http = bind(SocketAddr::new(address, port(config, "chttpd")?), backlog)?;
@@ -276,15 +308,28 @@ async fn listen(
             data_directory(options, config)?.display()
         );
     }
+    let mut ports = Ports {
+        http: local.port(),
+        https: None,
+    };
     if let Some((https, _)) = &https {
         let local = https.local_addr().map_err(Failure::new)?;
+        ports.https = Some(local.port());
         println!("Settee is listening on https://{local}");
     }
     println!("Settee is listening on http://{local}");
     std::io::stdout().flush().map_err(Failure::new)?;
     reload_on_hangup(config, https.as_ref().map(|(_, tls)| tls.clone())).map_err(Failure::new)?;
+    let mut restart = app.restart_asked();
+    let stop = async {
+        tokio::select! {
+            () = stop => {}
+            // The sender lives as long as the app, which is served.
+            _ = restart.wait_for(|asked| *asked) => tracing::info!("restarting"),
+        }
+    };
     http_api::serve(Listeners { http, https }, app, stop).await;
-    Ok(())
+    Ok(ports)
 }
 
 fn bind_address(config: &Config) -> Result<IpAddr, Failure> {
