@@ -17,6 +17,7 @@ mod name;
 mod partition;
 mod read;
 mod rows;
+mod rules;
 mod select;
 mod seq;
 mod update;
@@ -40,6 +41,7 @@ pub use name::NAME_LENGTH_MAX;
 pub use partition::check as check_partition;
 pub use read::{Read, ReadDoc, ReadOptions, WhichRevs};
 pub use rows::{Bound, Key, Listing, Rows, RowsQuery};
+pub use rules::{Asked, Before, DatabaseAs, Refusal, Shown, SystemRules};
 pub use storage::{PurgeInfo, StoreOptions};
 pub use update::{Caller, Durability, EditMode, Outcome, WriteTiming};
 pub use views::{

@@ -64,12 +64,12 @@ async fn database(app: &App, req: &mut Request, name: &str) -> Answer {
         Some("_all_docs") if name == "_users" => {
             let db = app.databases.get(name)?;
             require_server_admin(&req.user)?;
-            Access { db, is_admin: true }
+            Access::open(db, &req.user)?
         }
         Some("_purge") => {
             let db = app.databases.get(name)?;
             require_server_admin(&req.user)?;
-            Access { db, is_admin: true }
+            Access::open(db, &req.user)?
         }
         _ => Access::open(app.databases.get(name)?, &req.user)?,
     };
