@@ -22,6 +22,8 @@ use crate::languages;
 pub const STORE: &str = "store";
 /// Name of the admin that `--generate-admin` makes.
 const GENERATED_ADMIN: &str = "admin";
+/// Name of the admin that [`while_serving`] makes, and does not keep.
+const MOMENTARY_ADMIN: &str = "settee-migrate";
 
 pub fn run(options: ServeOptions) -> Result<(), Failure> {
     let config = load_config(&options)?;
@@ -35,14 +37,7 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     let generated = ensure_admin(&options, &auth, &data)?;
     let databases = open(&options, &config, &data)?;
     let app = App::new(databases.clone(), config.clone(), auth).map_err(Failure::usage)?;
-    let threads = std::thread::available_parallelism().map_or(2, |n| n.get());
-    // Reads that miss the caches block their thread for a while: twice the cores keep the others served.
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads((threads * 2).max(4))
-        .thread_name("serve")
-        .enable_all()
-        .build()
-        .map_err(Failure::new)?;
+    let runtime = runtime()?;
     let kept = keep_global_changes(&runtime, &config, &databases)?;
     let restart = app.restart_asked();
     let result = runtime.block_on(listen(&options, &config, app, generated.as_deref()));
@@ -56,6 +51,70 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     }
     drop((databases, _flush));
     Err(restart_process(&config, ports))
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    let threads = std::thread::available_parallelism().map_or(2, |n| n.get());
+    // Reads that miss the caches block their thread for a while: twice the cores keep the others served.
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads((threads * 2).max(4))
+        .thread_name("serve")
+        .enable_all()
+        .build()
+        .map_err(Failure::new)
+}
+
+/// Serves a data directory to this process alone, at a free port and for an admin of the moment, while `work` runs; it
+/// gets the URL with the admin's name and password.
+pub fn while_serving<F: Future<Output = Result<(), Failure>>>(
+    data: &Path,
+    work: impl FnOnce(String) -> F,
+) -> Result<(), Failure> {
+    let set = ["log/level=warning", "ssl/enable=false"].map(str::to_owned);
+    let options = ServeOptions {
+        data: Some(data.to_owned()),
+        bind: Some("127.0.0.1".into()),
+        port: Some(0),
+        set: set.into(),
+        no_admin: true,
+        ..ServeOptions::default()
+    };
+    let config = load_config(&options)?;
+    let data = data_directory(&options, &config)?;
+    let _flush = start_log(&config)?;
+    let auth = Auth::new(config.clone()).map_err(Failure::usage)?;
+    let password = auth::random_password();
+    auth.set_admin(MOMENTARY_ADMIN, &password, false)
+        .map_err(Failure::new)?;
+    let databases = open(&options, &config, &data)?;
+    let app = App::new(databases.clone(), config.clone(), auth).map_err(Failure::usage)?;
+    let runtime = runtime()?;
+    let kept = keep_global_changes(&runtime, &config, &databases)?;
+    let result = runtime.block_on(async {
+        let listener = bind(SocketAddr::new(bind_address(&config)?, 0), 64)?;
+        let local = listener.local_addr().map_err(Failure::new)?;
+        http_api::create_system_databases(&app)
+            .await
+            .map_err(Failure::new)?;
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let server = tokio::spawn(http_api::serve(listener, app, async {
+            // Resolves when the work is done, whichever way.
+            let _ = stopped.await;
+        }));
+        let url = format!("http://{MOMENTARY_ADMIN}:{password}@{local}");
+        let interrupted = stop_signal().map_err(Failure::new)?;
+        let result = tokio::select! {
+            result = work(url) => result,
+            () = interrupted => Err(Failure::new("interrupted; --continue goes on")),
+        };
+        drop(stop);
+        server.await.map_err(Failure::new)?;
+        result
+    });
+    runtime.block_on(kept.end());
+    runtime.shutdown_timeout(Duration::from_secs(2));
+    databases.close();
+    result
 }
 
 /// The ports that are listened at: HTTP, and HTTPS if there is one.
@@ -98,6 +157,8 @@ fn load_config(options: &ServeOptions) -> Result<Config, Failure> {
         .filter(|(k, _)| k.starts_with("SETTEE_"))
         // Of the build and the tests, not settings.
         .filter(|(k, _)| k != "SETTEE_CACHE" && k != "SETTEE_VECTORS")
+        // Of `settee migrate`, with a password in it.
+        .filter(|(k, _)| !k.starts_with("SETTEE_MIGRATE_"))
         .collect();
     let mut set = |section: &str, key: &str, value: &str| {
         layers
