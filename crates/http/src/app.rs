@@ -10,10 +10,12 @@ use database::Databases;
 use document::{UuidAlgorithm, UuidGenerator};
 use hyper::header::{AUTHORIZATION, COOKIE};
 use parking_lot::RwLock;
+use replicator::Replicator;
 
 use crate::cors::Cors;
 use crate::errors::ApiError;
 use crate::frame_options::FrameOptions;
+use crate::replication::Surroundings;
 use crate::request::Request;
 use crate::stats::Stats;
 
@@ -95,6 +97,8 @@ pub struct App {
     pub uuid: String,
     uuids: RwLock<Arc<UuidGenerator>>,
     limits: RwLock<Arc<Limits>>,
+    /// It runs once the server does.
+    pub replicator: Arc<Replicator>,
     open_feeds: Arc<AtomicUsize>,
     stopping: tokio::sync::watch::Sender<bool>,
     restart: tokio::sync::watch::Sender<bool>,
@@ -115,11 +119,13 @@ impl App {
             }
         };
         let limits = Limits::read(&config)?;
+        let uuids = UuidGenerator::new(uuid_algorithm(&config)?);
         warn_of_cors(&limits, None);
-        let app = Arc::new(App {
+        let app = Arc::new_cyclic(|me| App {
+            replicator: Replicator::new(databases.clone(), Arc::new(Surroundings(me.clone()))),
             databases,
             limits: RwLock::new(Arc::new(limits)),
-            uuids: RwLock::new(Arc::new(UuidGenerator::new(uuid_algorithm(&config)?))),
+            uuids: RwLock::new(Arc::new(uuids)),
             auth,
             stats: Stats::default(),
             started: Instant::now(),

@@ -66,6 +66,7 @@ impl Listeners {
 pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Future<Output = ()>) {
     let listeners = listeners.into();
     let graceful = GracefulShutdown::new();
+    app.replicator.start();
     tokio::pin!(stop);
     loop {
         let accepted = tokio::select! {
@@ -82,6 +83,8 @@ pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Fu
         }
     }
     drop(listeners);
+    // Before the feeds: jobs of this server may read them, and should see their own end.
+    app.replicator.stop().await;
     app.stop_feeds();
     if tokio::time::timeout(STOP_TIME_MAX, graceful.shutdown())
         .await
