@@ -17,6 +17,7 @@ mod maintenance;
 mod name;
 mod partition;
 mod read;
+mod replicas;
 mod rows;
 mod rules;
 mod select;

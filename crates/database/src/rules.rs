@@ -173,6 +173,10 @@ impl Deref for DatabaseAs {
 }
 
 impl DatabaseAs {
+    pub(crate) fn has_watch(&self) -> bool {
+        self.watch.is_some()
+    }
+
     /// [`Database::read`]
     ///
     /// # Errors

@@ -10,10 +10,12 @@ use database::{AttachmentOptions, Databases};
 use document::{UuidAlgorithm, UuidGenerator};
 use hyper::header::COOKIE;
 use parking_lot::RwLock;
+use replicator::Replicator;
 
 use crate::cors::Cors;
 use crate::errors::ApiError;
 use crate::frame_options::FrameOptions;
+use crate::replication::Surroundings;
 use crate::request::Request;
 use crate::stats::Stats;
 
@@ -111,8 +113,11 @@ pub struct App {
     pub uuid: String,
     uuids: RwLock<Arc<UuidGenerator>>,
     limits: RwLock<Arc<Limits>>,
+    /// It runs once the server does.
+    pub replicator: Arc<Replicator>,
     open_feeds: Arc<AtomicUsize>,
     stopping: tokio::sync::watch::Sender<bool>,
+    restart: tokio::sync::watch::Sender<bool>,
 }
 
 impl App {
@@ -130,6 +135,7 @@ impl App {
             }
         };
         let limits = Limits::read(&config)?;
+        let uuids = UuidGenerator::new(uuid_algorithm(&config)?);
         warn_of_cors(&limits, None);
         auth.use_databases(&databases).map_err(|e| match e {
             auth::AuthError::Config(e) => e,
@@ -139,16 +145,18 @@ impl App {
                 key: e.to_string(),
             },
         })?;
-        let app = Arc::new(App {
+        let app = Arc::new_cyclic(|me| App {
+            replicator: Replicator::new(databases.clone(), Arc::new(Surroundings(me.clone()))),
             databases,
             limits: RwLock::new(Arc::new(limits)),
-            uuids: RwLock::new(Arc::new(UuidGenerator::new(uuid_algorithm(&config)?))),
+            uuids: RwLock::new(Arc::new(uuids)),
             auth,
             stats: Stats::default(),
             started: Instant::now(),
             uuid,
             open_feeds: Arc::default(),
             stopping: tokio::sync::watch::Sender::new(false),
+            restart: tokio::sync::watch::Sender::new(false),
             config,
         });
         let weak = Arc::downgrade(&app);
@@ -232,6 +240,16 @@ impl App {
     /// Tells open feeds to end.
     pub fn stop_feeds(&self) {
         self.stopping.send_replace(true);
+    }
+
+    /// Asks whoever runs the server to start it anew.
+    pub fn ask_to_restart(&self) {
+        self.restart.send_replace(true);
+    }
+
+    /// True once the server is to be started anew.
+    pub fn restart_asked(&self) -> tokio::sync::watch::Receiver<bool> {
+        self.restart.subscribe()
     }
 
     pub fn stopping(&self) -> tokio::sync::watch::Receiver<bool> {

@@ -147,6 +147,28 @@ impl From<database::Error> for ApiError {
     }
 }
 
+impl From<replicator::Error> for ApiError {
+    fn from(e: replicator::Error) -> Self {
+        use replicator::Error as E;
+        let (name, reason) = (e.name(), e.to_string());
+        match e {
+            E::BadRequest(_) | E::InvalidEndpoint(_) => Self::new(400, name, reason),
+            E::Unauthorized(_) => Self::unauthorized(reason),
+            E::Forbidden(_) => Self::forbidden(reason),
+            E::NoJob => Self::missing(),
+            E::Duplicate(..) => Self::new(409, name, reason),
+            E::Database(e) => e.into(),
+            E::Stopped => database::Error::ShuttingDown.into(),
+            E::MissingEndpoint
+            | E::LocalEndpoint
+            | E::NoDatabase(_)
+            | E::FilterFetch(_)
+            | E::CheckpointCommitFailure(_)
+            | E::Request(_) => Self::new(500, name, reason),
+        }
+    }
+}
+
 impl From<functions::Error> for ApiError {
     fn from(e: functions::Error) -> Self {
         crate::design::thrown(e.name(), &e.reason())

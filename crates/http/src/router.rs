@@ -8,8 +8,8 @@ use crate::reply::Reply;
 use crate::request::Request;
 use crate::setup::SYSTEM_DATABASES;
 use crate::{
-    bulk, changes, db, db_updates, documents, later, listing, node, root, session, setup, utils,
-    views,
+    bulk, changes, db, db_updates, documents, later, listing, node, replication, root, session,
+    setup, utils, views,
 };
 
 type Answer = Result<Reply, ApiError>;
@@ -42,11 +42,10 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
         "_utils" => utils::route(req),
         "_replicate" => {
             require_login(&req.user)?;
-            later::server(app, req, &first).await
+            replication::replicate(app, req).await
         }
-        "_scheduler" | "_reshard" | "_search_analyze" | "_nouveau_analyze" => {
-            later::server(app, req, &first).await
-        }
+        "_scheduler" => replication::scheduler(app, req),
+        "_reshard" | "_search_analyze" | "_nouveau_analyze" => later::server(req, &first),
         _ => database(app, req, &first).await,
     }
 }

@@ -71,6 +71,7 @@ pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Fu
         let auth = app.auth.clone();
         tokio::spawn(async move { auth.keep_users().await })
     };
+    app.replicator.start();
     tokio::pin!(stop);
     loop {
         let accepted = tokio::select! {
@@ -88,6 +89,8 @@ pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Fu
     }
     drop(listeners);
     keeper.abort();
+    // Before the feeds: jobs of this server may read them, and should see their own end.
+    app.replicator.stop().await;
     app.stop_feeds();
     if tokio::time::timeout(STOP_TIME_MAX, graceful.shutdown())
         .await
