@@ -139,7 +139,18 @@ pub const SECTIONS: &[(&str, &str)] = &[
         "cors",
         "Cross-origin requests from browsers. They are answered when [chttpd] enable_cors is true.",
     ),
-    ("ssl", "HTTPS."),
+    (
+        "x_frame_options",
+        "Showing answers inside other pages. These count when [chttpd] enable_xframe_options is true.",
+    ),
+    (
+        "global_changes",
+        "The database of events behind _db_updates.",
+    ),
+    (
+        "ssl",
+        "HTTPS, beside HTTP. On SIGHUP the files are read again.",
+    ),
     ("mango", "Queries with _find."),
     ("purge", "Purging documents."),
     (
@@ -182,6 +193,7 @@ pub const SETTINGS: &[Setting] = &[
     set("couchdb", "default_security", OneOf(&["admin_only", "everyone", "admin_local"]), "admin_only", "Who may use a database that has no security object of its own."),
     set("couchdb", "delayed_commits", Bool, "false", "Acknowledge writes before they are on disk."),
     set("couchdb", "os_process_timeout", Int, "5000", "Longest time for one answer of a query server, in milliseconds."),
+    set("couchdb", "single_node", Bool, "true", "Create the databases _users, _replicator and _global_changes at start."),
     set("couchdb", "users_db_suffix", Text, "_users", "Name of the users database."),
     // [cluster]
     active("cluster", "q", Int, "2", "Shards of a new database."),
@@ -200,6 +212,7 @@ pub const SETTINGS: &[Setting] = &[
     set("chttpd", "max_db_number_for_dbs_info_req", Int, "100", "Most databases in one POST /_dbs_info."),
     set("chttpd", "changes_timeout", Int, "60000", "Default, and longest, timeout and heartbeat of a waiting changes feed, in milliseconds."),
     set("chttpd", "enable_cors", Bool, "false", "Answer cross-origin requests; see [cors]."),
+    set("chttpd", "enable_xframe_options", Bool, "false", "Send X-Frame-Options; see [x_frame_options]."),
     set("chttpd", "secure_rewrites", Bool, "true", "Rewrite rules may not lead out of their database."),
     set("chttpd", "rewrite_limit", Int, "100", "Most times that one request is rewritten."),
     unset("chttpd", "WWW-Authenticate", Text, "Value of this header in 401 responses, as Basic realm=\"server\"."),
@@ -232,14 +245,29 @@ pub const SETTINGS: &[Setting] = &[
     // [cors]
     unset("cors", "origins", Text, "Origins allowed, separated by commas, with scheme; * for all."),
     unset("cors", "headers", Text, "Request headers allowed besides the simple ones, separated by commas."),
+    unset("cors", "exposed_headers", Text, "Response headers that pages may read, separated by commas."),
     unset("cors", "methods", Text, "Methods allowed, separated by commas; all that the API has by default."),
-    set("cors", "credentials", Bool, "false", "Allow cookies and passwords; not together with origins = *."),
+    set("cors", "credentials", Bool, "false", "Allow cookies and passwords. Together with origins = * every page on the web may use its reader's session."),
     set("cors", "max_age", Int, "600", "How long a browser may remember the answer, in seconds."),
+    // [x_frame_options]
+    set("x_frame_options", "same_origin", Bool, "false", "Pages of the same origin may show answers inside them."),
+    unset("x_frame_options", "hosts", Text, "Hosts whose answers may be shown inside other pages, with scheme, separated by commas; * for all."),
+    // [global_changes]
+    set("global_changes", "update_db", Bool, "true", "Keep _global_changes, which _db_updates shows."),
+    set("global_changes", "max_event_delay", Int, "25", "How long events are gathered when there were none before, in milliseconds."),
+    set("global_changes", "max_write_delay", Int, "500", "Shortest time between two writes to _global_changes, in milliseconds."),
     // [ssl]
     set("ssl", "enable", Bool, "false", "Listen for HTTPS too."),
     set("ssl", "port", Int, "6984", "TCP port."),
     unset("ssl", "cert_file", Text, "Path of the certificate chain, in PEM."),
     unset("ssl", "key_file", Text, "Path of the private key, in PEM."),
+    unset("ssl", "password", Text, "Password of the private key, when it is encrypted (PKCS #8)."),
+    unset("ssl", "cacert_file", Text, "Path of the certificates, in PEM, that those of clients are checked with."),
+    set("ssl", "verify_ssl_certificates", Bool, "false", "Check the certificates of clients that have one."),
+    set("ssl", "fail_if_no_peer_cert", Bool, "false", "With verify_ssl_certificates: refuse clients without a certificate."),
+    unset("ssl", "tls_versions", Text, "Versions allowed, as ['tlsv1.2', 'tlsv1.3']; these two by default."),
+    unset("ssl", "ciphers", Text, "Cipher suites allowed, by OpenSSL's or the standard's names; all that rustls has by default."),
+    set("ssl", "handshake_timeout", Int, "10000", "Longest time for securing a connection, in milliseconds."),
     // [mango]
     set("mango", "default_limit", Int, "25", "Documents that _find returns when the query says nothing."),
     set("mango", "index_scan_warning_threshold", Int, "10", "Documents looked at for each found, from which _find warns; 0 for never."),

@@ -10,6 +10,7 @@ use crate::Error;
 use crate::database::Database;
 use crate::read::{FUNCTION_REVS_MAX, write_leaves, write_path};
 use crate::rows::write_members;
+use crate::rules::Watch;
 use crate::seq::Seqs;
 
 /// With up to this many ids, a `_doc_ids` feed looks the documents up instead of scanning (as CouchDB's
@@ -115,6 +116,8 @@ pub struct Changes {
     pending_at_start: u64,
     json: Vec<u8>,
     revs: Vec<u8>,
+    /// Who is shown only what rules allow.
+    pub(crate) watch: Option<Watch>,
 }
 
 impl Database {
@@ -147,6 +150,7 @@ impl Database {
             pending_at_start: 0,
             json: vec![],
             revs: vec![],
+            watch: None,
             query,
         };
         feed.pending_at_start = feed.count_after()?;
@@ -294,7 +298,8 @@ impl Changes {
             let mut revs = vec![];
             for leaf in record.tree.leaves().into_iter().take(shown) {
                 let rev = leaf.rev.to_rev();
-                let doc = function_doc(view, shard, row.id, &record, &rev, leaf.revision)?;
+                let mut doc = function_doc(view, shard, row.id, &record, &rev, leaf.revision)?;
+                self.censor_for_filter(row.id, &mut doc);
                 batch.bytes += doc.len();
                 batch.docs.push(doc);
                 revs.push(rev);
@@ -513,6 +518,7 @@ impl Changes {
                 write_members(row.id, &leaf.rev.to_rev(), deleted, body, &mut doc);
                 doc.push(b'}');
             })?;
+            self.censor_for_filter(row.id, &mut doc);
             if filter.matches(row.id, deleted, Some(&doc)) {
                 push_rev(leaf.rev, revs);
             }
@@ -525,7 +531,14 @@ impl Changes {
         let mut out = vec![];
         self.write_winner(shard, seq, row, &mut out)?;
         out.push(b'}');
+        self.censor_for_filter(row.id, &mut out);
         Ok(out)
+    }
+
+    fn censor_for_filter(&self, id: &str, doc: &mut Vec<u8>) {
+        if let Some(watch) = &self.watch {
+            watch.censor_for_filter(id, doc);
+        }
     }
 
     fn write_winner(
@@ -567,6 +580,9 @@ impl Changes {
             }
         }
         out.push(b'}');
+        if let Some(watch) = &self.watch {
+            watch.censor(row.id, start, out);
+        }
         if let Filter::Custom(filter) = &self.query.filter
             && let Some(shown) = filter.project(&out[start..])
         {

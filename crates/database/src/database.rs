@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use document::{DocId, Rev};
 use functions::Languages;
@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use crate::catalogue::DatabaseRecord;
 use crate::maintenance::Maintenance;
+use crate::rules::{RuledWrites, SystemRules, ruled_writes};
 use crate::seq::Seqs;
 use crate::validate::Validators;
 use crate::views::{DatabaseViews, Views};
@@ -79,6 +80,8 @@ pub struct Database {
     /// Counts the commits that changed a design document.
     designs_version: AtomicU64,
     pub(crate) validators_found: Validators,
+    rules: OnceLock<Arc<dyn SystemRules>>,
+    pub(crate) ruled_writes: RuledWrites,
 }
 
 impl Database {
@@ -113,6 +116,8 @@ impl Database {
             record: RwLock::new(record),
             designs_version: AtomicU64::new(0),
             validators_found: Validators::default(),
+            rules: OnceLock::new(),
+            ruled_writes: ruled_writes(),
         })
     }
 
@@ -146,6 +151,24 @@ impl Database {
 
     pub(crate) fn epoch(&self) -> u32 {
         self.epoch
+    }
+
+    /// The rules that this database is under: of those offered, the first that concern it.
+    pub(crate) fn rules(&self) -> Option<&Arc<dyn SystemRules>> {
+        self.rules.get()
+    }
+
+    pub(crate) fn offer_rules(&self, rules: &Arc<dyn SystemRules>) {
+        if rules.concerns(&self.name) {
+            self.rules.get_or_init(|| rules.clone());
+        }
+    }
+
+    /// Tells the rules, if there are any, that something changed.
+    pub(crate) fn tell_rules(&self) {
+        if let Some(rules) = self.rules.get() {
+            rules.changed(&self.name);
+        }
     }
 
     pub fn is_partitioned(&self) -> bool {
@@ -426,6 +449,7 @@ impl Database {
         if written.designs {
             self.designs_version.fetch_add(1, AcqRel);
         }
+        self.tell_rules();
         if let Some(tx) = &*self.changed.read() {
             // Two shards may be at the same seq: the value only has to change.
             tx.send_modify(|v| *v = v.wrapping_add(written.update_seq.max(1)));

@@ -14,6 +14,7 @@ use crate::catalogue::DatabaseRecord;
 use crate::database::Database;
 use crate::events::{DbEvent, DbEventKind, Events};
 use crate::maintenance::Maintenance;
+use crate::rules::SystemRules;
 use crate::views::{Indexer, KenOptions, Views};
 use crate::{Error, Task, name, unix_seconds};
 
@@ -120,6 +121,7 @@ pub struct Databases {
     creating: Mutex<HashSet<String>>,
     maintenance: Arc<Maintenance>,
     views: Arc<Views>,
+    rules: RwLock<Vec<Arc<dyn SystemRules>>>,
 }
 
 impl Databases {
@@ -154,6 +156,7 @@ impl Databases {
             events,
             creating: Mutex::default(),
             maintenance,
+            rules: RwLock::default(),
         };
         for (name, record) in store.databases()? {
             me.add(&name, DatabaseRecord::decode(&record)?)?;
@@ -175,8 +178,22 @@ impl Databases {
             by_shard.insert(n, Arc::downgrade(&db));
         }
         drop(by_shard);
+        let rules = self.rules.read();
+        rules.iter().for_each(|rules| db.offer_rules(rules));
         self.by_name.write().insert(db.name().clone(), db.clone());
+        db.tell_rules();
         Ok(db)
+    }
+
+    /// Puts databases that these rules concern under them: those that are here, and those that will be created. A
+    /// database is under one set of rules: the first that concerns it.
+    pub fn add_rules(&self, new: Arc<dyn SystemRules>) {
+        let mut rules = self.rules.write();
+        for db in self.by_name.read().values() {
+            db.offer_rules(&new);
+            db.tell_rules();
+        }
+        rules.push(new);
     }
 
     /// Creates a database and waits until it is durable.
@@ -262,6 +279,7 @@ impl Databases {
         }
         drop(by_shard);
         db.mark_deleted();
+        db.tell_rules();
         self.give_space_back(&db, shards);
         self.events.note(db.name(), DbEventKind::Deleted);
         Ok(())
@@ -317,6 +335,10 @@ impl Databases {
     /// Events after `seq`, oldest first, the newest of each database, and the last seq.
     pub fn events_since(&self, seq: u64) -> (Vec<DbEvent>, u64) {
         self.events.since(seq)
+    }
+
+    pub(crate) fn events(&self) -> &Events {
+        &self.events
     }
 
     /// Changes value whenever a database is created, updated or deleted.

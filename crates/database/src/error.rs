@@ -28,6 +28,9 @@ pub enum Error {
     /// A document or function that a request names is not there: CouchDB's reason.
     #[error("{0}")]
     Missing(&'static str),
+    /// The rules of a system database forbid to read this.
+    #[error("{0}")]
+    Forbidden(&'static str),
     #[error("the server is shutting down")]
     ShuttingDown,
     /// A function of a design document failed.

@@ -5,6 +5,7 @@ use storage::{Record, RecordHead, decode_local, local_rev};
 
 use crate::database::Database;
 use crate::read::write_leaves;
+use crate::rules::Watch;
 use crate::select::{IdMerge, Views};
 use crate::seq::Seqs;
 use crate::{Error, partition};
@@ -59,6 +60,8 @@ pub struct Rows {
     include_docs: bool,
     conflicts: bool,
     first: bool,
+    /// Who is shown only what rules allow.
+    pub(crate) watch: Option<Watch>,
 }
 
 enum Plan {
@@ -123,6 +126,7 @@ impl Database {
             include_docs: query.include_docs,
             conflicts: query.conflicts,
             first: true,
+            watch: None,
         };
         rows.total_rows = match (&query.listing, &query.keys) {
             (Listing::LocalDocs, _) => None,
@@ -446,8 +450,10 @@ impl Rows {
         out.push(b'}');
         if self.include_docs {
             out.extend_from_slice(b",\"doc\":");
+            let start = out.len();
             write_members(id, &rev, false, &body, out);
             out.push(b'}');
+            self.censor(id, start, out);
         }
         out.push(b'}');
         Ok(())
@@ -471,6 +477,7 @@ impl Rows {
             (None, None) => head.seq,
         };
         let rev = head.winner.to_rev();
+        let start = out.len();
         let written =
             self.views.views[shard].with_body(&self.views.shards[shard], seq, |body| {
                 write_members(id, &rev, head.deleted, body, out);
@@ -482,7 +489,14 @@ impl Rows {
             write_leaves("_conflicts", &record.tree, &rev, false, out);
         }
         out.push(b'}');
+        self.censor(id, start, out);
         Ok(())
+    }
+
+    fn censor(&self, id: &str, start: usize, out: &mut Vec<u8>) {
+        if let Some(watch) = &self.watch {
+            watch.censor(id, start, out);
+        }
     }
 
     fn write_key(&mut self, at: &KeyAt, out: &mut Vec<u8>) -> Result<(), Error> {

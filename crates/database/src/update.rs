@@ -45,6 +45,11 @@ pub struct Caller {
 }
 
 impl Caller {
+    /// Whether this is a server administrator.
+    pub fn is_server_admin(&self) -> bool {
+        self.roles.iter().any(|role| role == "_admin")
+    }
+
     /// The user context object.
     pub(crate) fn json(&self, db: &str) -> Vec<u8> {
         serde_json::json!({"db": db, "name": self.name, "roles": self.roles})
@@ -75,20 +80,27 @@ impl Database {
             return self.update(edits, mode, durability).await;
         }
         self.live()?;
-        let db = self.clone();
-        let validate = move || {
-            let refused = db.validate(&caller, &edits, mode);
-            (edits, refused)
+        let turn = match self.rules() {
+            Some(_) => self.ruled_writes.acquire().await.ok(),
+            None => None,
         };
-        let (edits, refused) = tokio::task::spawn_blocking(validate)
+        let db = self.clone();
+        let validate = move || db.validate(&caller, edits, mode);
+        let checked = tokio::task::spawn_blocking(validate)
             .await
-            .map_err(|_| Error::ShuttingDown)?;
-        let refused = refused?;
-        let allowed: Vec<EditDoc> = edits
-            .into_iter()
-            .zip(&refused)
-            .filter_map(|(edit, refused)| refused.is_none().then_some(edit))
-            .collect();
+            .map_err(|_| Error::ShuttingDown)??;
+        drop(turn);
+        let mut allowed = vec![];
+        let mut refused = Vec::with_capacity(checked.len());
+        for checked in checked {
+            match checked {
+                Ok(edit) => {
+                    allowed.push(edit);
+                    refused.push(None);
+                }
+                Err(outcome) => refused.push(Some(outcome)),
+            }
+        }
         if allowed.is_empty() {
             return Ok((
                 refused.into_iter().flatten().collect(),

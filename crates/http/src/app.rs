@@ -11,7 +11,9 @@ use document::{UuidAlgorithm, UuidGenerator};
 use hyper::header::{AUTHORIZATION, COOKIE};
 use parking_lot::RwLock;
 
+use crate::cors::Cors;
 use crate::errors::ApiError;
+use crate::frame_options::FrameOptions;
 use crate::request::Request;
 use crate::stats::Stats;
 
@@ -45,6 +47,8 @@ pub struct Limits {
     pub rewrite_limit: u64,
     /// Content-Security-Policy of what shows, lists and updates answer.
     pub showlist_policy: Option<String>,
+    pub cors: Option<Cors>,
+    pub frame_options: Option<FrameOptions>,
 }
 
 impl Limits {
@@ -75,6 +79,8 @@ impl Limits {
                 true => Some(c.get_str("csp", "showlist_header_value")?),
                 false => None,
             },
+            cors: Cors::read(c)?,
+            frame_options: FrameOptions::read(c)?,
         })
     }
 }
@@ -107,9 +113,11 @@ impl App {
                 uuid
             }
         };
+        let limits = Limits::read(&config)?;
+        warn_of_cors(&limits, None);
         let app = Arc::new(App {
             databases,
-            limits: RwLock::new(Arc::new(Limits::read(&config)?)),
+            limits: RwLock::new(Arc::new(limits)),
             uuids: RwLock::new(Arc::new(UuidGenerator::new(uuid_algorithm(&config)?))),
             auth,
             stats: Stats::default(),
@@ -130,7 +138,10 @@ impl App {
 
     fn reread(&self) {
         match Limits::read(&self.config) {
-            Ok(limits) => *self.limits.write() = Arc::new(limits),
+            Ok(limits) => {
+                warn_of_cors(&limits, Some(&self.limits()));
+                *self.limits.write() = Arc::new(limits);
+            }
             Err(e) => tracing::warn!(error = %e, "the old limits stay in force"),
         }
         match uuid_algorithm(&self.config) {
@@ -210,6 +221,20 @@ pub struct OpenFeed(Arc<AtomicUsize>);
 impl Drop for OpenFeed {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Says so when a configuration lets every page on the web use its reader's session.
+fn warn_of_cors(limits: &Limits, before: Option<&Limits>) {
+    let changed = before.is_none_or(|b| b.cors != limits.cors);
+    let trusting = limits
+        .cors
+        .as_ref()
+        .is_some_and(Cors::trusts_all_with_credentials);
+    if changed && trusting {
+        tracing::warn!(
+            "[cors] credentials with origins = * lets every page on the web use its reader's session; name the origins instead"
+        );
     }
 }
 

@@ -1,10 +1,9 @@
 //! Many documents at once: `_bulk_docs` and `_bulk_get`.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use database::{Database, EditMode, Outcome, ReadOptions, WhichRevs};
+use database::{DatabaseAs, EditMode, Outcome, ReadOptions, WhichRevs};
 use document::{DocId, Rev, parse_bulk_docs, write_json_string};
 use serde_json::{Value, json};
 
@@ -197,7 +196,7 @@ enum BulkGetState {
 }
 
 struct BulkGet {
-    db: Arc<Database>,
+    db: DatabaseAs,
     options: ReadOptions,
     docs: std::vec::IntoIter<Value>,
     state: BulkGetState,

@@ -120,6 +120,7 @@ impl From<database::Error> for ApiError {
             E::MalformedSeq | E::BadRequest(_) => Self::bad_request(reason),
             E::Partition(error, _) => Self::new(400, error, reason),
             E::InsufficientStorage(_) => Self::new(507, "insufficient_storage", reason),
+            E::Forbidden(_) => Self::forbidden(reason),
             E::Missing(_) => Self::new(404, "not_found", reason),
             E::Function(e) => e.into(),
             E::ShuttingDown => Self::new(503, "service_unavailable", reason),

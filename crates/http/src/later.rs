@@ -17,7 +17,6 @@ type Answer = Result<Reply, ApiError>;
 
 pub async fn server(app: &App, req: &mut Request, name: &str) -> Answer {
     match name {
-        "_utils" => Err(ApiError::missing()),
         "_replicate" => {
             let bytes = match req.user.name {
                 Some(_) => req.request_bytes(app).await?,
@@ -34,13 +33,9 @@ pub async fn server(app: &App, req: &mut Request, name: &str) -> Answer {
         "_scheduler" => scheduler(req),
         "_reshard" => reshard(req),
         "_search_analyze" => Err(ApiError::search_not_available()),
-        "_nouveau_analyze" => {
+        _ => {
             require_method(req, "POST")?;
             Err(ApiError::not_implemented("full text indexes"))
-        }
-        _ => {
-            require_server_admin(&req.user)?;
-            Err(ApiError::not_implemented("cluster set-ups"))
         }
     }
 }

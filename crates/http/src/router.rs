@@ -6,12 +6,13 @@ use crate::app::{App, require_server_admin};
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::{bulk, changes, db, documents, later, listing, node, root, session, views};
+use crate::setup::SYSTEM_DATABASES;
+use crate::{
+    bulk, changes, db, db_updates, documents, later, listing, node, root, session, setup, utils,
+    views,
+};
 
 type Answer = Result<Reply, ApiError>;
-
-/// Databases whose names begin with an underscore.
-const SYSTEM_DATABASES: [&str; 3] = ["_users", "_replicator", "_global_changes"];
 
 pub async fn route(app: &App, req: &mut Request) -> Answer {
     let Some(first) = req.segments.first() else {
@@ -33,12 +34,15 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
         "_uuids" => root::uuids(app, req),
         "_active_tasks" => root::active_tasks(app, req),
         "_membership" => root::membership(req),
-        "_db_updates" => root::db_updates(app, req).await,
+        "_db_updates" => db_updates::route(app, req).await,
         "_session" => session::route(app, req).await,
         "_node" => node::route(app, req).await,
         "_settee" => root::settee(app, req).await,
-        "_utils" | "_replicate" | "_scheduler" | "_reshard" | "_cluster_setup"
-        | "_search_analyze" | "_nouveau_analyze" => later::server(app, req, &first).await,
+        "_cluster_setup" => setup::route(app, req).await,
+        "_utils" => utils::route(req),
+        "_replicate" | "_scheduler" | "_reshard" | "_search_analyze" | "_nouveau_analyze" => {
+            later::server(app, req, &first).await
+        }
         _ => database(app, req, &first).await,
     }
 }
@@ -60,12 +64,12 @@ async fn database(app: &App, req: &mut Request, name: &str) -> Answer {
         Some("_all_docs") if name == "_users" => {
             let db = app.databases.get(name)?;
             require_server_admin(&req.user)?;
-            Access { db, is_admin: true }
+            Access::open(db, &req.user)?
         }
         Some("_purge") => {
             let db = app.databases.get(name)?;
             require_server_admin(&req.user)?;
-            Access { db, is_admin: true }
+            Access::open(db, &req.user)?
         }
         _ => Access::open(app.databases.get(name)?, &req.user)?,
     };

@@ -5,11 +5,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use auth::Auth;
 use config::{Config, Layers};
-use database::{Databases, KenOptions, Options, StoreOptions};
-use http_api::App;
+use database::{Databases, GlobalChangesOptions, KenOptions, Options, StoreOptions};
+use http_api::{App, Listeners, Tls};
 use tokio::net::{TcpListener, TcpSocket};
 use tracing_appender::non_blocking::WorkerGuard;
 
@@ -42,8 +43,10 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(Failure::new)?;
+    let kept = keep_global_changes(&runtime, &config, &databases)?;
     let result = runtime.block_on(listen(&options, &config, app, generated.as_deref()));
-    runtime.shutdown_timeout(std::time::Duration::from_secs(2));
+    runtime.block_on(kept.end());
+    runtime.shutdown_timeout(Duration::from_secs(2));
     databases.close();
     tracing::info!("stopped");
     result
@@ -204,29 +207,67 @@ fn open(options: &ServeOptions, config: &Config, data: &Path) -> Result<Arc<Data
     Databases::open(&data.join(STORE), options).map_err(Failure::new)
 }
 
+/// The task that keeps `_global_changes`.
+struct GlobalChanges {
+    stop: tokio::sync::oneshot::Sender<()>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl GlobalChanges {
+    /// Has it write what is left.
+    async fn end(self) {
+        // Either fails only when the task is gone already.
+        let _ = self.stop.send(());
+        let _ = self.task.await;
+    }
+}
+
+fn keep_global_changes(
+    runtime: &tokio::runtime::Runtime,
+    config: &Config,
+    databases: &Arc<Databases>,
+) -> Result<GlobalChanges, Failure> {
+    let ms = |key| {
+        let n = config
+            .get_u64("global_changes", key)
+            .map_err(Failure::usage)?;
+        Ok(Duration::from_millis(n))
+    };
+    let options = GlobalChangesOptions {
+        event_delay: ms("max_event_delay")?,
+        write_delay: ms("max_write_delay")?,
+    };
+    let wanted = config
+        .get_bool("global_changes", "update_db")
+        .map_err(Failure::usage)?;
+    let databases = databases.clone();
+    let (stop, stopped) = tokio::sync::oneshot::channel();
+    let task = runtime.spawn(async move {
+        if wanted {
+            let stopped = async {
+                // Resolves when the server stops, whichever way.
+                let _ = stopped.await;
+            };
+            databases.keep_global_changes(options, stopped).await;
+        }
+    });
+    Ok(GlobalChanges { stop, task })
+}
+
 async fn listen(
     options: &ServeOptions,
     config: &Config,
     app: Arc<App>,
     generated: Option<&str>,
 ) -> Result<(), Failure> {
-    let address: IpAddr = {
-        let text = config
-            .get_str("chttpd", "bind_address")
-            .map_err(Failure::usage)?;
-        match text.as_str() {
-            "any" => [0, 0, 0, 0].into(),
-            "localhost" => [127, 0, 0, 1].into(),
-            text => text.parse().map_err(|_| {
-                Failure::usage(format!("[chttpd] bind_address: '{text}' is no IP address"))
-            })?,
-        }
-    };
-    let port = config.get_u64("chttpd", "port").map_err(Failure::usage)?;
-    let port = u16::try_from(port).map_err(|_| Failure::usage("[chttpd] port is above 65535"))?;
-    let backlog = backlog(config)?;
-    let listener = bind(SocketAddr::new(address, port), backlog.min(65_535) as u32)?;
-    let local = listener.local_addr().map_err(Failure::new)?;
+    let address = bind_address(config)?;
+    let backlog = backlog(config)?.min(65_535) as u32;
+    let http = bind(SocketAddr::new(address, port(config, "chttpd")?), backlog)?;
+    let local = http.local_addr().map_err(Failure::new)?;
+    let https = https(config, address, backlog)?;
+    http_api::create_system_databases(&app)
+        .await
+        .map_err(Failure::new)?;
     let stop = stop_signal().map_err(Failure::new)?;
     if let Some(password) = generated {
         println!("Admin: {GENERATED_ADMIN}, password: {password}");
@@ -235,9 +276,86 @@ async fn listen(
             data_directory(options, config)?.display()
         );
     }
+    if let Some((https, _)) = &https {
+        let local = https.local_addr().map_err(Failure::new)?;
+        println!("Settee is listening on https://{local}");
+    }
     println!("Settee is listening on http://{local}");
     std::io::stdout().flush().map_err(Failure::new)?;
-    http_api::serve(listener, app, stop).await;
+    reload_on_hangup(config, https.as_ref().map(|(_, tls)| tls.clone())).map_err(Failure::new)?;
+    http_api::serve(Listeners { http, https }, app, stop).await;
+    Ok(())
+}
+
+fn bind_address(config: &Config) -> Result<IpAddr, Failure> {
+    let text = config
+        .get_str("chttpd", "bind_address")
+        .map_err(Failure::usage)?;
+    match text.as_str() {
+        "any" => Ok([0, 0, 0, 0].into()),
+        "localhost" => Ok([127, 0, 0, 1].into()),
+        text => text.parse().map_err(|_| {
+            Failure::usage(format!("[chttpd] bind_address: '{text}' is no IP address"))
+        }),
+    }
+}
+
+fn port(config: &Config, section: &str) -> Result<u16, Failure> {
+    let port = config.get_u64(section, "port").map_err(Failure::usage)?;
+    u16::try_from(port).map_err(|_| Failure::usage(format!("[{section}] port is above 65535")))
+}
+
+/// The secured port, when there is one. The files are read again when `[ssl]` changes.
+fn https(
+    config: &Config,
+    address: IpAddr,
+    backlog: u32,
+) -> Result<Option<(TcpListener, Arc<Tls>)>, Failure> {
+    if !config.get_bool("ssl", "enable").map_err(Failure::usage)? {
+        return Ok(None);
+    }
+    let tls = Tls::open(config).map_err(Failure::usage)?;
+    let listener = bind(SocketAddr::new(address, port(config, "ssl")?), backlog)?;
+    // The configuration then holds itself: it lives as long as the process.
+    let (secured, running) = (tls.clone(), config.clone());
+    config.subscribe(move |change| {
+        if change.section == "ssl" {
+            reload(&secured, &running);
+        }
+    });
+    Ok(Some((listener, tls)))
+}
+
+fn reload(tls: &Tls, config: &Config) {
+    match tls.reload(config) {
+        Ok(()) => tracing::info!("the certificate was read again"),
+        Err(e) => tracing::error!(error = %e, "the old certificate stays in force"),
+    }
+}
+
+/// On SIGHUP, configuration files and certificates are read again.
+fn reload_on_hangup(config: &Config, tls: Option<Arc<Tls>>) -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut hangup = signal(SignalKind::hangup())?;
+    let config = config.clone();
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            let (config, tls) = (config.clone(), tls.clone());
+            let read = move || {
+                match config.reload() {
+                    Ok(()) => tracing::info!("the configuration was read again"),
+                    Err(e) => tracing::error!(error = %e, "the old configuration stays in force"),
+                }
+                if let Some(tls) = tls {
+                    reload(&tls, &config);
+                }
+            };
+            // Files are read and subscribers run: not on a thread that serves.
+            if tokio::task::spawn_blocking(read).await.is_err() {
+                return;
+            }
+        }
+    });
     Ok(())
 }
 

@@ -34,6 +34,21 @@ impl EditDoc {
             _ => self.rev.clone().map(RevPath::single),
         }
     }
+
+    /// The same edit with other members: `json` is an object whose members do not begin with an underscore.
+    ///
+    /// # Errors
+    /// [`DocError`].
+    pub fn with_body(self, json: &[u8]) -> Result<EditDoc, DocError> {
+        let EditDoc {
+            body, body_term, ..
+        } = parse_document(json)?;
+        Ok(EditDoc {
+            body,
+            body_term,
+            ..self
+        })
+    }
 }
 
 /// The body of a `_bulk_docs` request.

@@ -61,6 +61,10 @@ impl World {
     }
 
     pub fn add_index(&mut self, number: ShardNumber, spec: &Spec, limits: BuildLimits) {
+        self.indexes.push(self.open_index(number, spec, limits));
+    }
+
+    pub fn open_index(&self, number: ShardNumber, spec: &Spec, limits: BuildLimits) -> Arc<Index> {
         let index = Index::open(
             self.store.clone(),
             self.shard.clone(),
@@ -70,8 +74,7 @@ impl World {
             None,
             format!("index {number}"),
         );
-        let index = index.unwrap().with_limits(limits);
-        self.indexes.push(Arc::new(index));
+        Arc::new(index.unwrap().with_limits(limits))
     }
 
     pub fn submit(&self, edits: Vec<Edit>) -> Vec<Outcome> {
