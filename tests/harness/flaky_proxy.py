@@ -58,7 +58,7 @@ class FlakyProxy:
         return self
 
     def stop(self):
-        self._call(self._end)
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(START_TIMEOUT_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(START_TIMEOUT_S)
 
@@ -163,10 +163,11 @@ class FlakyProxy:
         if refusing:
             self._cut_all()
 
-    def _end(self):
+    async def _end(self):
         self._server.close()
         for pair in list(self._open):
             pair.reset()
+        await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True)
 
 
 class _Pair:

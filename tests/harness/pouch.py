@@ -16,10 +16,14 @@ READY_TIMEOUT_S = 60
 
 
 class Pouch:
-    """A PouchDB in LevelDB, driven over a pipe (tests/clients/js/sync.cjs). The folder outlives the process."""
+    """A PouchDB in LevelDB, driven over a pipe (tests/clients/js/sync.cjs). The folder outlives the process.
 
-    def __init__(self, script, environment, path, name, seed):
+    `retries`: its live sync is told to retry; otherwise the app itself starts a failed one again.
+    """
+
+    def __init__(self, script, environment, path, name, seed, retries):
         self.script, self.environment, self.path, self.name, self.seed = script, environment, str(path), name, seed
+        self.retries = retries
         self.events = []
         self.acknowledged = []
         self._next = 0
@@ -35,7 +39,7 @@ class Pouch:
         self._answers = queue.Queue()
         threading.Thread(target=self._read, args=(self.process.stdout, self._answers), daemon=True).start()
         # Each life has its own names and random numbers: what it wrote before a kill may have reached the others.
-        self.call("open", path=self.path, name=f"{self.name}{self.starts}", seed=self.seed + self.starts)
+        self.call("open", path=self.path, name=f"{self.name}{self.starts}", seed=self.seed + self.starts, retries=self.retries)
         return self
 
     def live(self, url, credentials, batch_size=20):

@@ -19,6 +19,8 @@ def run(ctx):
     with ctx.server() as server:
         run_script(ctx, server, "curl", ["bash", folder / "curl_tour.sh"])
         run_script(ctx, server, "nano", ["node", folder / "js" / "nano.cjs"], node)
+        run_script(ctx, server, "cloudant (Node)", ["node", folder / "js" / "cloudant.cjs"], node)
+        run_script(ctx, server, "couchbackup", ["node", folder / "js" / "couchbackup.cjs"], node)
         run_script(ctx, server, "pouchdb", ["node", folder / "js" / "pouchdb.cjs"], node)
         run_script(ctx, server, "couchdb", [python, folder / "python" / "with_couchdb.py"])
         run_script(ctx, server, "couchdb3", [python, folder / "python" / "with_couchdb3.py"])

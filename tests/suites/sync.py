@@ -32,7 +32,7 @@ def live_sync(ctx):
     """Two devices and a server that is edited too; kill -9 of the server and of a device, and cut connections."""
     server = ctx.server("live").start()
     server.api().expect(201, "PUT", f"/{DB}")
-    devices = [device(ctx, name) for name in ("anna", "ben")]
+    devices = [device(ctx, "anna", retries=False), device(ctx, "ben", retries=True)]
     rounds, edits = ctx.size(4, 50), ctx.size(40, 120)
     others = ServerEdits(lambda: server.api(timeout=20), DB, "server", random.Random(ctx.random.random()))
     with FlakyProxy(server.url, random.Random(ctx.random.random()), MEAN_BYTES_UNTIL_CUT, CUT_SHARE) as proxy:
@@ -50,7 +50,7 @@ def live_sync(ctx):
         proxy.calm()
         everybody = lambda: [leaves.leaf_revs(server.api(), DB)] + [each.revs() for each in devices]  # noqa: E731
         ctx.report.check("live: both devices and the server come to the same leaves", wait_until(lambda: all_equal(everybody()), CONVERGE_TIMEOUT_S, 0.2),
-                         lagging(everybody(), ["server"] + [each.name for each in devices]))
+                         lagging(everybody(), ["server"] + [each.name for each in devices]) + last_words(devices))
         ctx.report.note(f"live: {proxy.cuts} of {proxy.connections} connections cut, {proxy.bytes} bytes; "
                         f"{sum(len(each.acknowledged) for each in devices) + len(others.acknowledged)} edits")
     on_server = leaves.read_leaves(server.api(), DB)
@@ -68,10 +68,10 @@ def live_sync(ctx):
     server.stop()
 
 
-def device(ctx, name):
+def device(ctx, name, retries):
     scripts = ctx.checkout / "tests" / "clients" / "js"
     environment = {**os.environ, "NODE_PATH": str(node_modules(ctx, scripts))}
-    return Pouch(scripts / "sync.cjs", environment, ctx.folder("devices") / name, name, ctx.random.getrandbits(31)).start()
+    return Pouch(scripts / "sync.cjs", environment, ctx.folder("devices") / name, name, ctx.random.getrandbits(31), retries).start()
 
 
 def kill_server(server, proxy, number, when):
@@ -115,6 +115,15 @@ def lagging(revs, names):
         ids = sorted(doc_id for doc_id in set(first) | set(other) if first.get(doc_id) != other.get(doc_id))
         lines += [f"{doc_id}: {first.get(doc_id)} on {names[0]}, {other.get(doc_id)} on {name}" for doc_id in ids[:5]]
     return "\n".join(lines)
+
+
+def last_words(devices):
+    """For whoever looks for the reason why one stands still."""
+    lines = []
+    for each in devices:
+        lines += [f"{each.name}: {event}" for event in each.events[-6:]]
+        lines += [f"{each.name} waits for {request}" for request in each.call("unanswered")]
+    return "\n" + "\n".join(lines)
 
 
 def nothing_lost(ctx, name, acknowledged, found):

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use auth::{Auth, Basic, UserCtx};
+use auth::{Auth, Said, UserCtx};
 use config::Config;
 use database::{AttachmentOptions, Databases};
 use document::{UuidAlgorithm, UuidGenerator};
-use hyper::header::{AUTHORIZATION, COOKIE};
+use hyper::header::COOKIE;
 use parking_lot::RwLock;
 use replicator::Replicator;
 
@@ -117,6 +117,7 @@ pub struct App {
     pub replicator: Arc<Replicator>,
     open_feeds: Arc<AtomicUsize>,
     stopping: tokio::sync::watch::Sender<bool>,
+    restart: tokio::sync::watch::Sender<bool>,
 }
 
 impl App {
@@ -136,6 +137,14 @@ impl App {
         let limits = Limits::read(&config)?;
         let uuids = UuidGenerator::new(uuid_algorithm(&config)?);
         warn_of_cors(&limits, None);
+        auth.use_databases(&databases).map_err(|e| match e {
+            auth::AuthError::Config(e) => e,
+            // Nothing else is read there.
+            e => config::ConfigError::Missing {
+                section: "chttpd_auth".to_owned(),
+                key: e.to_string(),
+            },
+        })?;
         let app = Arc::new_cyclic(|me| App {
             replicator: Replicator::new(databases.clone(), Arc::new(Surroundings(me.clone()))),
             databases,
@@ -147,6 +156,7 @@ impl App {
             uuid,
             open_feeds: Arc::default(),
             stopping: tokio::sync::watch::Sender::new(false),
+            restart: tokio::sync::watch::Sender::new(false),
             config,
         });
         let weak = Arc::downgrade(&app);
@@ -188,29 +198,23 @@ impl App {
 
     /// Finds out who is asking.
     pub async fn authenticate(&self, req: &mut Request) -> Result<(), ApiError> {
-        if let Some(cookie) = session_cookie(req) {
-            let now = std::time::SystemTime::now();
-            if let Some(session) = self.auth.check_cookie(&cookie, now)? {
-                req.user = session.user;
-                req.authenticated = Some("cookie");
-                req.refresh_cookie = session.needs_refresh;
-                return Ok(());
-            }
+        let found = {
+            let headers = &req.headers;
+            let header = |name: &str| headers.get(name).and_then(|v| v.to_str().ok());
+            let said = Said {
+                cookie: session_cookie(req),
+                header: &header,
+                peer: req.peer,
+            };
+            self.auth
+                .recognise(said, std::time::SystemTime::now())
+                .await?
+        };
+        if let Some(found) = found {
+            req.user = found.user;
+            req.authenticated = Some(found.handler.name());
+            req.renew = found.renew;
         }
-        let Some(header) = req.header(&AUTHORIZATION) else {
-            return Ok(());
-        };
-        req.user = match self.auth.check_cached(header)? {
-            Basic::Anonymous => return Ok(()),
-            Basic::Hit(user) => user,
-            Basic::Miss(pending) => {
-                let peer = req.peer;
-                tokio::task::spawn_blocking(move || pending.verify(peer))
-                    .await
-                    .map_err(|_| ApiError::new(500, "internal_server_error", "login failed"))??
-            }
-        };
-        req.authenticated = Some("default");
         Ok(())
     }
 
@@ -236,6 +240,16 @@ impl App {
     /// Tells open feeds to end.
     pub fn stop_feeds(&self) {
         self.stopping.send_replace(true);
+    }
+
+    /// Asks whoever runs the server to start it anew.
+    pub fn ask_to_restart(&self) {
+        self.restart.send_replace(true);
+    }
+
+    /// True once the server is to be started anew.
+    pub fn restart_asked(&self) -> tokio::sync::watch::Receiver<bool> {
+        self.restart.subscribe()
     }
 
     pub fn stopping(&self) -> tokio::sync::watch::Receiver<bool> {
@@ -266,12 +280,12 @@ fn warn_of_cors(limits: &Limits, before: Option<&Limits>) {
     }
 }
 
-fn session_cookie(req: &Request) -> Option<String> {
+fn session_cookie(req: &Request) -> Option<&str> {
     req.header(&COOKIE)?
         .split(';')
         .filter_map(|c| c.trim().split_once('='))
         .find(|(name, value)| *name == "AuthSession" && !value.is_empty())
-        .map(|(_, value)| value.trim_matches('"').to_owned())
+        .map(|(_, value)| value.trim_matches('"'))
 }
 
 fn uuid_algorithm(c: &Config) -> Result<UuidAlgorithm, config::ConfigError> {
@@ -283,6 +297,15 @@ fn uuid_algorithm(c: &Config) -> Result<UuidAlgorithm, config::ConfigError> {
         },
         _ => UuidAlgorithm::Sequential,
     })
+}
+
+/// Refuses those who have not said who they are.
+pub fn require_login(user: &UserCtx) -> Result<(), ApiError> {
+    if user.name.is_some() {
+        Ok(())
+    } else {
+        Err(ApiError::unauthorized("Please login."))
+    }
 }
 
 /// Refuses everybody but server admins.

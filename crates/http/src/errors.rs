@@ -217,10 +217,11 @@ impl From<auth::AuthError> for ApiError {
         use auth::AuthError as E;
         let reason = e.to_string();
         match e {
-            E::BadBase64 | E::MalformedCookie => Self::bad_request(reason),
-            E::BadCredentials => Self::unauthorized(reason),
-            E::LockedOut => Self::forbidden(reason),
-            E::Config(_) => Self::new(500, "internal_server_error", reason),
+            E::BadBase64 | E::MalformedCookie | E::BadToken(_) => Self::bad_request(reason),
+            E::BadCredentials | E::UserConflicts | E::TokenRefused(_) => Self::unauthorized(reason),
+            E::LockedOut | E::TooFewIterations | E::TooManyIterations => Self::forbidden(reason),
+            E::JwtMisconfigured => Self::new(500, "misconfigured_server", reason),
+            E::Config(_) | E::UsersUnreadable(_) => Self::new(500, "internal_server_error", reason),
         }
     }
 }

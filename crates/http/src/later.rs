@@ -15,8 +15,12 @@ type Answer = Result<Reply, ApiError>;
 pub fn server(req: &Request, name: &str) -> Answer {
     match name {
         "_reshard" => reshard(req),
-        "_search_analyze" => Err(ApiError::search_not_available()),
+        "_search_analyze" => {
+            require_server_admin(&req.user)?;
+            Err(ApiError::search_not_available())
+        }
         _ => {
+            require_server_admin(&req.user)?;
             require_method(req, "POST")?;
             Err(ApiError::not_implemented("full text indexes"))
         }

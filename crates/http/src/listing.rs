@@ -239,6 +239,9 @@ pub async fn posted_queries(
 /// Several listings in one answer.
 pub async fn queries(app: &App, req: &mut Request, access: &Access, name: &str) -> Answer {
     require_method(req, "POST")?;
+    if name == "_local_docs" {
+        access.require_admin()?;
+    }
     let queries = posted_queries(app, req).await?;
     let mut all = Vec::with_capacity(queries.len());
     for query in queries {

@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use auth::UserCtx;
+use auth::{Login, UserCtx};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::HeaderMap;
@@ -41,10 +41,10 @@ pub struct Request {
     pub rewrites: u64,
     pub headers: HeaderMap,
     pub user: Arc<UserCtx>,
-    /// How the user was found: `default` (Basic) or `cookie`.
+    /// How the user was found: CouchDB's name of the handler, `default` (Basic) or `cookie` mostly.
     pub authenticated: Option<&'static str>,
-    /// The session's cookie is old enough to be given anew.
-    pub refresh_cookie: bool,
+    /// The session's cookie is old enough to be given anew, for this login.
+    pub renew: Option<Login>,
     pub peer: Option<std::net::IpAddr>,
     pub https: bool,
     /// Length of the target, path and query, in bytes.
@@ -83,7 +83,7 @@ impl Request {
             headers: parts.headers,
             user: Arc::new(UserCtx::anonymous()),
             authenticated: None,
-            refresh_cookie: false,
+            renew: None,
             peer,
             https: false,
             target_len: path.len() + parts.uri.query().map_or(0, |q| q.len() + 1),

@@ -169,6 +169,7 @@ impl Docs {
             style: Style::MainOnly,
             include_docs: true,
             conflicts: false,
+            attachments: database::ShownAttachments::default(),
             filter: Filter::None,
             seq_interval: None,
         })?;

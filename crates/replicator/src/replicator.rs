@@ -158,6 +158,7 @@ impl Replicator {
             descending: false,
             include_docs: false,
             conflicts: false,
+            attachments: database::ShownAttachments::default(),
             update_seq: false,
         })?;
         let mut out = vec![];

@@ -108,6 +108,7 @@ impl LocalPeer {
             },
             include_docs: query.include_docs,
             conflicts: false,
+            attachments: database::ShownAttachments::default(),
             filter: match &query.selection {
                 Selection::All => Filter::None,
                 Selection::Ids(ids) => Filter::DocIds(Arc::new(ids.iter().cloned().collect())),

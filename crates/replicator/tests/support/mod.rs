@@ -165,6 +165,7 @@ pub fn leaves(db: &Arc<Database>) -> BTreeMap<String, Vec<EditDoc>> {
         style: Style::AllDocs,
         include_docs: false,
         conflicts: false,
+        attachments: database::ShownAttachments::default(),
         filter: Filter::None,
         seq_interval: None,
     };
