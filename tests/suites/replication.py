@@ -3,12 +3,14 @@
 The database of this server goes by its name, the other server's by its URL, so that both kinds of ends are used. Kill -9
 and bad connections are in `replication_faults`."""
 
+import base64
 import http.server
+import os
 import threading
 import time
 import traceback
 
-from harness.leaves import leaves, same_leaves
+from harness.leaves import differences, leaves, same_leaves
 from harness.server import wait_until
 
 PASSWORD = "s3cr3t-pa55"
@@ -19,7 +21,7 @@ JITTER = ["--set", "replicator/startup_jitter=0"]
 def run(ctx):
     with ctx.server("here", admin=ADMIN, options=JITTER) as here, ctx.server("there", admin=ADMIN, options=JITTER) as there:
         pair = Pair(ctx, here, there)
-        for part in (push_and_pull, every_leaf, again, choices, continuous, refusals, errors, documents, document_rules,
+        for part in (push_and_pull, every_leaf, attachments, again, choices, continuous, refusals, errors, documents, document_rules,
                      resumed, recreated, purged, local_pair, redirects):
             try:
                 part(pair)
@@ -127,6 +129,44 @@ def every_leaf(pair):
         report.equal(f"a document made on both sides is a conflict ({how})", len(mine), 2)
         pair.replicate(db, pair.remote(db))
         same_leaves(report, f"every leaf with its ancestors is on both sides ({how})", (pair.here, db), (pair.there, db))
+
+
+def attachments(pair):
+    """Small ones, large ones, compressed ones, of winners and of conflicts, over every kind of pair."""
+    report, source = pair.report, pair.databases()
+    data = lambda content: base64.b64encode(content).decode()
+    noise, text = os.urandom(3 << 20), b"all work and no play makes jack a dull boy\n" * 50_000
+    small = {"a.txt": {"content_type": "text/plain", "data": data(b"hello" * 100)}, "ü/b.bin": {"content_type": "image/x", "data": data(os.urandom(999))}}
+    large = {"noise.bin": {"content_type": "application/octet-stream", "data": data(noise)}, **small,
+             "text.txt": {"content_type": "text/plain; charset=utf-8", "data": data(text)}}
+    docs = [{"_id": "small", "_rev": "1-" + "a" * 32, "_attachments": small},
+            {"_id": "small", "_rev": "1-" + "b" * 32, "_attachments": {"other": {"data": data(b"")}}},
+            {"_id": "large", "_revisions": {"start": 2, "ids": ["c" * 32, "d" * 32]}, "n": 1, "_attachments": large},
+            {"_id": "large", "_rev": "1-" + "e" * 32, "n": 2, "_attachments": {"noise.bin": {"data": data(noise[::-1])}}},
+            {"_id": "none", "_rev": "1-" + "f" * 32, "about": '"_attachments":{}'}]
+    pair.there.expect(201, "POST", f"/{source}/_bulk_docs", {"new_edits": False, "docs": docs})
+    rev = pair.there.expect(201, "PUT", f"/{source}/kept", {"_attachments": small})["rev"]
+    kept = {name: {"stub": True, "content_type": "text/plain"} for name in list(small)[:1]}
+    pair.there.expect(201, "PUT", f"/{source}/kept", {"_rev": rev, "n": 2, "_attachments": kept})
+    expected = leaves(pair.there, source)
+    report.equal("the source has them", sum(len(doc["_attachments"]) for revs in expected.values() for doc in revs.values() if "_attachments" in doc), 9)
+    target = lambda: f"copy{pair.name()}"
+    a, b, c, d, e = (target() for _ in range(5))
+    for what, api, source_end, target_end, db in (
+            ("from afar, here", pair.here, pair.remote(source), a, a),
+            ("from here, here", pair.here, a, b, b),
+            ("from here, afar", pair.there, b, pair.remote(c), c),
+            ("from afar, afar", pair.there, pair.remote(c), pair.remote(d), d),
+            ("one by one", pair.here, pair.remote(d), e, e)):
+        answer = pair.replicate(source_end, target_end, create_target=True, use_bulk_get=what != "one by one")
+        report.equal(f"attachments {what}: all are written", counts(answer)[2:] if answer.status == 200 else answer, [6, 6, 0])
+        report.check(f"attachments {what}: they are the same", leaves(api, db) == expected,
+                     differences(expected, leaves(api, db)))
+    pair.here.expect(200, "PUT", "/_node/_local/_config/couchdb/max_attachment_size", b'"1000000"')
+    for db, end, source_end in ((target(), None, pair.remote(d)), (target(), pair.here_url, pair.remote(d)), (target(), None, a)):
+        answer = pair.replicate(source_end, f"{end}/{db}" if end else db, create_target=True)
+        report.equal("attachments that are too large are documents refused", counts(answer)[2:] if answer.status == 200 else answer, [6, 4, 2])
+    pair.here.expect(200, "DELETE", "/_node/_local/_config/couchdb/max_attachment_size")
 
 
 def again(pair):

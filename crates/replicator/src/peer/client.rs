@@ -20,7 +20,7 @@ const CLIENTS_MAX: usize = 32;
 struct Kind {
     proxy: Option<Proxy>,
     timeout: Duration,
-    /// For requests whose body may take longer than any silence.
+    /// For requests whose body, or the wait for the answer, may take longer than any silence.
     uploads: bool,
     verify: bool,
     trusted: Option<String>,
