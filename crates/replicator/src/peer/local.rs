@@ -254,6 +254,8 @@ impl LocalPeer {
             Body::Json(text) => {
                 parse_document(&text).map_err(|e| no(&doc.id, e.error(), e.to_string()))?
             }
+            // Whoever reads a document apart writes it apart.
+            Body::Apart(_) => return Err(no(&doc.id, "bad_request", "not read".into())),
         };
         let Some(id) = &edit.id else {
             return Err(no(&doc.id, "bad_request", "there is no `_id`".into()));
