@@ -144,12 +144,27 @@ pub const SECTIONS: &[(&str, &str)] = &[
         "feature_flags",
         "Which databases may use a feature: feature||name pattern = true.",
     ),
+    (
+        "replicator",
+        "Replications. Those that documents or requests may set for themselves are defaults here.",
+    ),
     ("log", "The log."),
     (
         "cors",
         "Cross-origin requests from browsers. They are answered when [chttpd] enable_cors is true.",
     ),
-    ("ssl", "HTTPS."),
+    (
+        "x_frame_options",
+        "Showing answers inside other pages. These count when [chttpd] enable_xframe_options is true.",
+    ),
+    (
+        "global_changes",
+        "The database of events behind _db_updates.",
+    ),
+    (
+        "ssl",
+        "HTTPS, beside HTTP. On SIGHUP the files are read again.",
+    ),
     ("mango", "Queries with _find."),
     ("purge", "Purging documents."),
     (
@@ -168,9 +183,10 @@ pub const SECTIONS: &[(&str, &str)] = &[
         "query_server_config",
         "The programs of [query_servers], and reductions.",
     ),
+    ("attachments", "How attachments are stored."),
     (
         "csp",
-        "The Content-Security-Policy of what shows, lists and updates answer.",
+        "The Content-Security-Policy of attachments, and of what shows, lists and updates answer.",
     ),
     ("limits", "Limits that CouchDB has no name for."),
     ("rocksdb", "The storage engine."),
@@ -186,6 +202,7 @@ pub const SETTINGS: &[Setting] = &[
     unset("couchdb", "uuid", Text, "Identifier of this server; made up and kept at first start."),
     set("couchdb", "max_document_size", Limit, "8000000", "Largest document body, in bytes of JSON."),
     set("couchdb", "max_attachment_size", Limit, "1073741824", "Largest attachment, in bytes."),
+    set("couchdb", "max_attachments_per_document", Limit, "infinity", "Most attachments of a document."),
     set("couchdb", "max_document_id_length", Limit, "infinity", "Longest document id, in bytes."),
     set("couchdb", "max_bulk_docs_count", Limit, "infinity", "Most documents in one _bulk_docs request."),
     set("couchdb", "max_bulk_get_count", Limit, "infinity", "Most documents in one _bulk_get request."),
@@ -193,6 +210,7 @@ pub const SETTINGS: &[Setting] = &[
     set("couchdb", "default_security", OneOf(&["admin_only", "everyone", "admin_local"]), "admin_only", "Who may use a database that has no security object of its own."),
     set("couchdb", "delayed_commits", Bool, "false", "Acknowledge writes before they are on disk."),
     set("couchdb", "os_process_timeout", Int, "5000", "Longest time for one answer of a query server, in milliseconds."),
+    set("couchdb", "single_node", Bool, "true", "Create the databases _users, _replicator and _global_changes at start."),
     set("couchdb", "users_db_suffix", Text, "_users", "Name of the users database."),
     // [cluster]
     active("cluster", "q", Int, "2", "Shards of a new database."),
@@ -212,6 +230,7 @@ pub const SETTINGS: &[Setting] = &[
     set("chttpd", "max_db_number_for_dbs_info_req", Int, "100", "Most databases in one POST /_dbs_info."),
     set("chttpd", "changes_timeout", Int, "60000", "Default, and longest, timeout and heartbeat of a waiting changes feed, in milliseconds."),
     set("chttpd", "enable_cors", Bool, "false", "Answer cross-origin requests; see [cors]."),
+    set("chttpd", "enable_xframe_options", Bool, "false", "Send X-Frame-Options; see [x_frame_options]."),
     set("chttpd", "secure_rewrites", Bool, "true", "Rewrite rules may not lead out of their database."),
     set("chttpd", "rewrite_limit", Int, "100", "Most times that one request is rewritten."),
     unset("chttpd", "WWW-Authenticate", Text, "Value of this header in 401 responses, as Basic realm=\"server\"."),
@@ -257,6 +276,29 @@ pub const SETTINGS: &[Setting] = &[
     set("uuids", "max_count", Int, "1000", "Most identifiers in one GET /_uuids."),
     // [feature_flags]
     active("feature_flags", "partitioned||*", Bool, "true", "Partitioned databases."),
+    // [replicator]
+    set("replicator", "max_jobs", Int, "500", "Replications that run at once; others wait for their turn."),
+    set("replicator", "interval", Int, "60000", "Time after which running continuous replications give way to waiting ones, in milliseconds."),
+    set("replicator", "max_churn", Int, "20", "Replications that give way at once."),
+    set("replicator", "max_history", Int, "20", "Events remembered of each replication."),
+    set("replicator", "startup_jitter", Int, "5000", "Replications that are there when the server starts begin within this time, in milliseconds."),
+    set("replicator", "health_threshold", Int, "120", "A replication that runs this long is healthy again, in seconds."),
+    set("replicator", "update_docs", Bool, "false", "Write every state into the documents of replications; otherwise only completed and failed."),
+    set("replicator", "worker_processes", Int, "4", "Batches of a replication that are worked on at once."),
+    set("replicator", "worker_batch_size", Int, "500", "Changes in a batch."),
+    set("replicator", "http_connections", Int, "20", "Connections of a replication to one server."),
+    set("replicator", "connection_timeout", Int, "30000", "Longest silence of a server before the request is repeated, in milliseconds."),
+    set("replicator", "retries_per_request", Int, "5", "Repetitions of a request that fails."),
+    set("replicator", "use_checkpoints", Bool, "true", "Record how far replications have come."),
+    set("replicator", "use_bulk_get", Bool, "true", "Read many documents in one request, from servers that can."),
+    set("replicator", "checkpoint_interval", Int, "30000", "Time between two checkpoints of a replication, in milliseconds."),
+    set("replicator", "auth_plugins", Text, "couch_replicator_auth_session,couch_replicator_auth_noop", "With couch_replicator_auth_session, passwords are exchanged for a session where a server has sessions; otherwise every request carries them."),
+    set("replicator", "verify_ssl_certificates", Bool, "false", "Refuse servers whose certificates are not trusted."),
+    unset("replicator", "ssl_trusted_certificates_file", Text, "A PEM file with the authorities to trust; without it those of the system."),
+    unset("replicator", "cert_file", Text, "A PEM file with the certificate to show to servers."),
+    unset("replicator", "key_file", Text, "A PEM file with its key."),
+    set("replicator", "valid_endpoint_protocols", Text, "http,https", "Schemes that sources and targets may have."),
+    set("replicator", "valid_proxy_protocols", Text, "http,https,socks5", "Schemes that proxies may have."),
     // [log]
     set("log", "level", OneOf(&["debug", "info", "notice", "warning", "warn", "error", "err", "critical", "crit", "alert", "emergency", "emerg", "none"]), "info", "Least level that is logged: debug, info, notice, warning, error, critical, alert, emergency, none."),
     set("log", "writer", OneOf(&["stderr", "file", "journald", "syslog"]), "stderr", "Where to: stderr or file."),
@@ -264,14 +306,29 @@ pub const SETTINGS: &[Setting] = &[
     // [cors]
     unset("cors", "origins", Text, "Origins allowed, separated by commas, with scheme; * for all."),
     unset("cors", "headers", Text, "Request headers allowed besides the simple ones, separated by commas."),
+    unset("cors", "exposed_headers", Text, "Response headers that pages may read, separated by commas."),
     unset("cors", "methods", Text, "Methods allowed, separated by commas; all that the API has by default."),
-    set("cors", "credentials", Bool, "false", "Allow cookies and passwords; not together with origins = *."),
+    set("cors", "credentials", Bool, "false", "Allow cookies and passwords. Together with origins = * every page on the web may use its reader's session."),
     set("cors", "max_age", Int, "600", "How long a browser may remember the answer, in seconds."),
+    // [x_frame_options]
+    set("x_frame_options", "same_origin", Bool, "false", "Pages of the same origin may show answers inside them."),
+    unset("x_frame_options", "hosts", Text, "Hosts whose answers may be shown inside other pages, with scheme, separated by commas; * for all."),
+    // [global_changes]
+    set("global_changes", "update_db", Bool, "true", "Keep _global_changes, which _db_updates shows."),
+    set("global_changes", "max_event_delay", Int, "25", "How long events are gathered when there were none before, in milliseconds."),
+    set("global_changes", "max_write_delay", Int, "500", "Shortest time between two writes to _global_changes, in milliseconds."),
     // [ssl]
     set("ssl", "enable", Bool, "false", "Listen for HTTPS too."),
     set("ssl", "port", Int, "6984", "TCP port."),
     unset("ssl", "cert_file", Text, "Path of the certificate chain, in PEM."),
     unset("ssl", "key_file", Text, "Path of the private key, in PEM."),
+    unset("ssl", "password", Text, "Password of the private key, when it is encrypted (PKCS #8)."),
+    unset("ssl", "cacert_file", Text, "Path of the certificates, in PEM, that those of clients are checked with."),
+    set("ssl", "verify_ssl_certificates", Bool, "false", "Check the certificates of clients that have one."),
+    set("ssl", "fail_if_no_peer_cert", Bool, "false", "With verify_ssl_certificates: refuse clients without a certificate."),
+    unset("ssl", "tls_versions", Text, "Versions allowed, as ['tlsv1.2', 'tlsv1.3']; these two by default."),
+    unset("ssl", "ciphers", Text, "Cipher suites allowed, by OpenSSL's or the standard's names; all that rustls has by default."),
+    set("ssl", "handshake_timeout", Int, "10000", "Longest time for securing a connection, in milliseconds."),
     // [mango]
     set("mango", "default_limit", Int, "25", "Documents that _find returns when the query says nothing."),
     set("mango", "index_scan_warning_threshold", Int, "10", "Documents looked at for each found, from which _find warns; 0 for never."),
@@ -297,7 +354,12 @@ pub const SETTINGS: &[Setting] = &[
     set("query_server_config", "reduce_limit", OneOf(&["true", "false", "log"]), "true", "Whether a reduction that does not shrink is an error; log only logs it."),
     set("query_server_config", "reduce_limit_threshold", Int, "5000", "Size from which a reduction has to shrink, in bytes."),
     set("query_server_config", "reduce_limit_ratio", Text, "2.0", "How many times smaller than its input it has to be."),
+    // [attachments]
+    active("attachments", "compression_level", Int, "8", "How much attachments of compressible types are compressed: 1 to 9, 0 for not at all."),
+    active("attachments", "compressible_types", Text, "text/*, application/javascript, application/json, application/xml", "Content types of attachments that are stored compressed, separated by commas; * stands for anything."),
     // [csp]
+    set("csp", "attachments_enable", Bool, "true", "Send the header with attachments."),
+    set("csp", "attachments_header_value", Text, "sandbox", "Its value with attachments."),
     set("csp", "showlist_enable", Bool, "true", "Send the header."),
     set("csp", "showlist_header_value", Text, "sandbox", "Its value."),
     // [limits]

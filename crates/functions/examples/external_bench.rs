@@ -104,6 +104,7 @@ fn measure(
         maps: vec![source(language).to_owned()],
         lib: None,
         label: "bench".to_owned(),
+        records: false,
     };
     let mut mapper = pools.mapper(&group).expect("the language is configured");
     let docs: Vec<Doc<'_>> = bodies

@@ -66,6 +66,7 @@ fn rate(
         maps: vec![map.into()],
         lib: None,
         label: "bench".into(),
+        records: false,
     };
     let mut mapper = engine.mapper(&group)?;
     let docs: Vec<Doc> = bodies

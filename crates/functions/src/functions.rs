@@ -49,17 +49,18 @@ impl Languages for Functions {
         if !self.is_built_in(&group.language) {
             return self.pools.mapper(group);
         }
-        let inner = self.engine.mapper(group)?;
-        Ok(
-            match Projection::of_group(&group.maps, group.lib.as_deref()) {
-                Err(_) => inner,
-                Ok(projection) => Box::new(ProjectingMapper {
-                    inner,
-                    projection,
-                    bodies: vec![],
-                }),
-            },
-        )
+        let Ok(projection) = Projection::of_group(&group.maps, group.lib.as_deref()) else {
+            return self.engine.mapper(group);
+        };
+        let records = MapGroup {
+            records: true,
+            ..group.clone()
+        };
+        Ok(Box::new(ProjectingMapper {
+            inner: self.engine.mapper(&records)?,
+            projection,
+            bodies: vec![],
+        }))
     }
 
     fn reducer(
@@ -118,7 +119,7 @@ impl Mapper for ProjectingMapper {
         self.bodies.clear();
         let mut ends = Vec::with_capacity(docs.len());
         for doc in docs {
-            self.projection.project_body(doc.body, &mut self.bodies);
+            self.projection.project_records(doc.body, &mut self.bodies);
             ends.push(self.bodies.len());
         }
         let mut start = 0;

@@ -66,6 +66,8 @@ pub struct MapGroup {
     pub lib: Option<String>,
     /// For log lines: database and design document.
     pub label: String,
+    /// Bodies come from [`projection::Projection::project_records`].
+    pub records: bool,
 }
 
 /// Runs a [`MapGroup`]; one for each worker thread.

@@ -6,12 +6,16 @@ use std::time::Instant;
 
 use auth::{Auth, Said, UserCtx};
 use config::Config;
-use database::Databases;
+use database::{AttachmentOptions, Databases};
 use document::{UuidAlgorithm, UuidGenerator};
 use hyper::header::COOKIE;
 use parking_lot::RwLock;
+use replicator::Replicator;
 
+use crate::cors::Cors;
 use crate::errors::ApiError;
+use crate::frame_options::FrameOptions;
+use crate::replication::Surroundings;
 use crate::request::Request;
 use crate::stats::Stats;
 
@@ -45,6 +49,12 @@ pub struct Limits {
     pub rewrite_limit: u64,
     /// Content-Security-Policy of what shows, lists and updates answer.
     pub showlist_policy: Option<String>,
+    pub cors: Option<Cors>,
+    pub frame_options: Option<FrameOptions>,
+    pub max_attachment_size: u64,
+    pub max_attachments_per_document: u64,
+    /// Content-Security-Policy of attachments.
+    pub attachments_policy: Option<String>,
 }
 
 impl Limits {
@@ -75,8 +85,22 @@ impl Limits {
                 true => Some(c.get_str("csp", "showlist_header_value")?),
                 false => None,
             },
+            cors: Cors::read(c)?,
+            frame_options: FrameOptions::read(c)?,
+            max_attachment_size: c.get_u64("couchdb", "max_attachment_size")?,
+            max_attachments_per_document: c.get_u64("couchdb", "max_attachments_per_document")?,
+            attachments_policy: match c.get_bool("csp", "attachments_enable")? {
+                true => Some(c.get_str("csp", "attachments_header_value")?),
+                false => None,
+            },
         })
     }
+}
+
+fn attachment_options(c: &Config) -> Result<AttachmentOptions, config::ConfigError> {
+    let level = c.get_u64("attachments", "compression_level")?;
+    let types = c.get_str("attachments", "compressible_types")?;
+    Ok(AttachmentOptions::new(level.min(9) as u32, &types))
 }
 
 pub struct App {
@@ -89,8 +113,11 @@ pub struct App {
     pub uuid: String,
     uuids: RwLock<Arc<UuidGenerator>>,
     limits: RwLock<Arc<Limits>>,
+    /// It runs once the server does.
+    pub replicator: Arc<Replicator>,
     open_feeds: Arc<AtomicUsize>,
     stopping: tokio::sync::watch::Sender<bool>,
+    restart: tokio::sync::watch::Sender<bool>,
 }
 
 impl App {
@@ -107,6 +134,9 @@ impl App {
                 uuid
             }
         };
+        let limits = Limits::read(&config)?;
+        let uuids = UuidGenerator::new(uuid_algorithm(&config)?);
+        warn_of_cors(&limits, None);
         auth.use_databases(&databases).map_err(|e| match e {
             auth::AuthError::Config(e) => e,
             // Nothing else is read there.
@@ -115,16 +145,18 @@ impl App {
                 key: e.to_string(),
             },
         })?;
-        let app = Arc::new(App {
+        let app = Arc::new_cyclic(|me| App {
+            replicator: Replicator::new(databases.clone(), Arc::new(Surroundings(me.clone()))),
             databases,
-            limits: RwLock::new(Arc::new(Limits::read(&config)?)),
-            uuids: RwLock::new(Arc::new(UuidGenerator::new(uuid_algorithm(&config)?))),
+            limits: RwLock::new(Arc::new(limits)),
+            uuids: RwLock::new(Arc::new(uuids)),
             auth,
             stats: Stats::default(),
             started: Instant::now(),
             uuid,
             open_feeds: Arc::default(),
             stopping: tokio::sync::watch::Sender::new(false),
+            restart: tokio::sync::watch::Sender::new(false),
             config,
         });
         let weak = Arc::downgrade(&app);
@@ -137,8 +169,17 @@ impl App {
     }
 
     fn reread(&self) {
+        match attachment_options(&self.config) {
+            Ok(options) => self.databases.set_attachment_options(options),
+            Err(e) => {
+                tracing::error!(error = %e, "the configuration is not usable; the settings before it stay")
+            }
+        }
         match Limits::read(&self.config) {
-            Ok(limits) => *self.limits.write() = Arc::new(limits),
+            Ok(limits) => {
+                warn_of_cors(&limits, Some(&self.limits()));
+                *self.limits.write() = Arc::new(limits);
+            }
             Err(e) => tracing::warn!(error = %e, "the old limits stay in force"),
         }
         match uuid_algorithm(&self.config) {
@@ -201,6 +242,16 @@ impl App {
         self.stopping.send_replace(true);
     }
 
+    /// Asks whoever runs the server to start it anew.
+    pub fn ask_to_restart(&self) {
+        self.restart.send_replace(true);
+    }
+
+    /// True once the server is to be started anew.
+    pub fn restart_asked(&self) -> tokio::sync::watch::Receiver<bool> {
+        self.restart.subscribe()
+    }
+
     pub fn stopping(&self) -> tokio::sync::watch::Receiver<bool> {
         self.stopping.subscribe()
     }
@@ -212,6 +263,20 @@ pub struct OpenFeed(Arc<AtomicUsize>);
 impl Drop for OpenFeed {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Says so when a configuration lets every page on the web use its reader's session.
+fn warn_of_cors(limits: &Limits, before: Option<&Limits>) {
+    let changed = before.is_none_or(|b| b.cors != limits.cors);
+    let trusting = limits
+        .cors
+        .as_ref()
+        .is_some_and(Cors::trusts_all_with_credentials);
+    if changed && trusting {
+        tracing::warn!(
+            "[cors] credentials with origins = * lets every page on the web use its reader's session; name the origins instead"
+        );
     }
 }
 

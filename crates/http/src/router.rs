@@ -6,12 +6,13 @@ use crate::app::{App, require_login, require_server_admin};
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::{bulk, changes, db, documents, later, listing, node, root, session, views};
+use crate::setup::SYSTEM_DATABASES;
+use crate::{
+    bulk, changes, db, db_updates, documents, later, listing, node, replication, root, session,
+    setup, utils, views,
+};
 
 type Answer = Result<Reply, ApiError>;
-
-/// Databases whose names begin with an underscore.
-const SYSTEM_DATABASES: [&str; 3] = ["_users", "_replicator", "_global_changes"];
 
 pub async fn route(app: &App, req: &mut Request) -> Answer {
     let Some(first) = req.segments.first() else {
@@ -33,16 +34,18 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
         "_uuids" => root::uuids(app, req),
         "_active_tasks" => root::active_tasks(app, req),
         "_membership" => root::membership(req),
-        "_db_updates" => root::db_updates(app, req).await,
+        "_db_updates" => db_updates::route(app, req).await,
         "_session" => session::route(app, req).await,
         "_node" => node::route(app, req).await,
         "_settee" => root::settee(app, req).await,
+        "_cluster_setup" => setup::route(app, req).await,
+        "_utils" => utils::route(req),
         "_replicate" => {
             require_login(&req.user)?;
-            later::server(app, req, &first).await
+            replication::replicate(app, req).await
         }
-        "_utils" | "_scheduler" | "_reshard" | "_cluster_setup" | "_search_analyze"
-        | "_nouveau_analyze" => later::server(app, req, &first).await,
+        "_scheduler" => replication::scheduler(app, req),
+        "_reshard" | "_search_analyze" | "_nouveau_analyze" => later::server(req, &first),
         _ => database(app, req, &first).await,
     }
 }

@@ -209,8 +209,26 @@ impl Index {
             if self.stop.load(Relaxed) {
                 return Err(Error::Dropped);
             }
-            std::thread::yield_now();
+            match self.writer.try_lock() {
+                Some(_writer) => self.publish_stored()?,
+                None => std::thread::yield_now(),
+            }
         }
+    }
+
+    /// Takes the state from the store, where it is ahead of what is published although nobody writes: a write that reported an
+    /// error may have been stored. The caller holds `writer`.
+    fn publish_stored(&self) -> Result<(), Error> {
+        let mut published = self.published.lock();
+        let snapshot = self.store.engine().snapshot();
+        if published.stable.is_none()
+            && State::stored_version(&snapshot, self.number)? != published.state.version
+        {
+            let state = State::load(&snapshot, self.number, &self.spec)?;
+            published.state = Arc::new(state.unwrap_or_else(|| State::empty(&self.spec)));
+        }
+        drop(published);
+        self.recover()
     }
 
     pub fn info(&self) -> IndexInfo {

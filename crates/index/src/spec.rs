@@ -75,6 +75,7 @@ impl Spec {
             maps: self.views.iter().map(|v| v.map.clone()).collect(),
             lib: self.lib.clone(),
             label,
+            records: false,
         }
     }
 }

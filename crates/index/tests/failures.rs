@@ -264,6 +264,29 @@ fn readers_see_whole_updates_while_a_build_runs() {
     world.close();
 }
 
+/// As after a write that was stored but reported an error.
+#[test]
+fn readers_go_on_when_the_store_is_ahead_of_what_was_published() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = open(dir.path());
+    let again = |index: &Arc<Index>| world.open_index(index.number, index.spec(), SMALL);
+    let other: Vec<_> = world.indexes.iter().map(again).collect();
+    for docs in [0..DOCS, 10..30] {
+        load(&world, docs, 4);
+        for index in &other {
+            index.update().unwrap();
+        }
+        for (index, other) in world.indexes.iter().zip(&other) {
+            let view = index.view().unwrap();
+            assert_eq!(view.indexed_seq(), other.indexed_seq());
+            check(&world.shard, index, &mut Dice(7));
+        }
+    }
+    load(&world, 20..40, 2);
+    complete(&world);
+    world.close();
+}
+
 #[test]
 fn warmed_reductions_are_stored_all_of_them() {
     let dir = tempfile::tempdir().unwrap();

@@ -66,6 +66,7 @@ async fn follow(
         style: Style::MainOnly,
         include_docs: false,
         conflicts: false,
+        attachments: database::ShownAttachments::default(),
         filter: Filter::None,
         seq_interval: None,
     })?;

@@ -9,6 +9,7 @@ use super::context::State;
 use super::lazy::{self, Text};
 use super::shapes::Prefix;
 use super::skip::{string_end, value_end};
+use crate::projection::WHOLE;
 
 /// Deepest nesting that is built, and written.
 pub(super) const MAX_DEPTH: usize = 1000;
@@ -34,6 +35,9 @@ pub(super) struct Builder<'a> {
     /// The text of which values are made, when they are a document's: objects are then made as they are looked at, and arrays
     /// cannot grow, as CouchDB gives documents to map functions.
     pub document: Option<NonNull<Text>>,
+    /// Whether the document's objects are made at once all the same, but for those marked with [`WHOLE`]; nobody can change
+    /// them either.
+    pub records: bool,
 }
 
 /// Reads a JSON text.
@@ -131,7 +135,8 @@ impl<'a, 'b> Reader<'a, 'b> {
         let (atom, _) = unsafe { self.name() }?;
         self.skip_space();
         let start = self.at;
-        self.at = value_end(self.json, start).ok_or(BuildError::Syntax)?;
+        let marked = self.json.get(start) == Some(&WHOLE);
+        self.at = value_end(self.json, start + usize::from(marked)).ok_or(BuildError::Syntax)?;
         Ok(Some((atom, start, self.at)))
     }
 
@@ -162,7 +167,15 @@ impl<'a, 'b> Reader<'a, 'b> {
                 // SAFETY: see `build`.
                 unsafe { self.string() }
             }
-            b'{' if self.to.document.is_some() => {
+            WHOLE if self.to.records => {
+                self.at += 1;
+                self.to.records = false;
+                // SAFETY: see `build`.
+                let value = unsafe { self.value() };
+                self.to.records = true;
+                value
+            }
+            b'{' if self.to.document.is_some() && !self.to.records => {
                 // SAFETY: see `build`.
                 unsafe { self.later() }
             }
@@ -221,7 +234,12 @@ impl<'a, 'b> Reader<'a, 'b> {
         unsafe {
             let object = Self::checked(qjs::JS_NewObject(self.to.ctx))?;
             match self.members(object) {
-                Ok(()) => Ok(object),
+                Ok(()) => {
+                    if self.to.document.is_some() {
+                        qjs::JS_PreventExtensions(self.to.ctx, object);
+                    }
+                    Ok(object)
+                }
                 Err(error) => {
                     qjs::JS_FreeValue(self.to.ctx, object);
                     Err(error)
@@ -231,12 +249,15 @@ impl<'a, 'b> Reader<'a, 'b> {
     }
 
     unsafe fn members(&mut self, object: qjs::JSValue) -> Result<(), BuildError> {
-        let flags = qjs::JS_PROP_C_W_E;
+        let flags = match self.to.document {
+            Some(_) => qjs::JS_PROP_ENUMERABLE,
+            None => qjs::JS_PROP_C_W_E,
+        };
         if self.skip_space() == Some(b'}') {
             self.at += 1;
             return Ok(());
         }
-        let mut prefix = Prefix::new();
+        let mut prefix = Prefix::new(flags);
         let first = self.to.state.members.len();
         loop {
             // SAFETY: see `build`.
@@ -252,7 +273,7 @@ impl<'a, 'b> Reader<'a, 'b> {
                 self.to.state.members.push(atom);
                 if self.to.state.shapes.is_wanted(prefix) {
                     let names = &self.to.state.members[first..];
-                    self.to.state.shapes.keep(ctx, names);
+                    self.to.state.shapes.keep(ctx, names, flags);
                 }
             }
             match self.skip_space() {

@@ -89,6 +89,17 @@ impl Drop for Value {
     }
 }
 
+/// When a document's objects are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Each when it is looked at.
+    Lazy,
+    /// The document is [`projection::Projection::project_records`]'s: its members when they are looked at, with the records in them.
+    LazyRecords,
+    /// The same; all records at once.
+    Records,
+}
+
 impl Context {
     /// A new context in a runtime that this thread has entered.
     pub fn new(runtime: &Runtime) -> Result<Context, Error> {
@@ -267,7 +278,7 @@ impl Context {
     }
 
     /// A document as map functions see it.
-    pub fn document(&mut self, json: &[u8]) -> Result<Value, BuildError> {
+    pub fn document(&mut self, json: &[u8], form: Form) -> Result<Value, BuildError> {
         if u32::try_from(json.len()).is_err() {
             return Err(BuildError::Depth);
         }
@@ -275,9 +286,20 @@ impl Context {
         // SAFETY: the context is live and entered by this thread. The object keeps the text alive, of which our reference is
         // given back.
         unsafe {
-            let text = Text::new(ctx, json).ok_or(BuildError::Exception)?;
-            let raw = lazy::object(ctx, text, 0, json.len());
+            let text = Text::new(ctx, json, form != Form::Lazy).ok_or(BuildError::Exception)?;
+            let raw = if form == Form::Records {
+                let mut builder = Builder {
+                    ctx,
+                    state: self.state.as_mut(),
+                    document: Some(text),
+                    records: true,
+                };
+                builder.build(json, 0)
+            } else {
+                Ok(lazy::object(ctx, text, 0, json.len()))
+            };
             Text::release(qjs::JS_GetRuntime(ctx), text);
+            let raw = raw?;
             if qjs::JS_IsException(raw) {
                 return Err(BuildError::Exception);
             }
@@ -304,6 +326,7 @@ impl Context {
                 ctx,
                 state: self.state.as_mut(),
                 document: None,
+                records: false,
             };
             builder.build(json, 0)
         };

@@ -30,6 +30,8 @@ pub(super) struct Text {
     references: Cell<usize>,
     /// Whether one of its arrays has been made, so that JavaScript may have changed it.
     pub exposed: Cell<bool>,
+    /// Whether objects in it are records, made at once, but for those marked as whole.
+    pub records: bool,
     len: usize,
 }
 
@@ -38,7 +40,11 @@ impl Text {
     ///
     /// # Safety
     /// `ctx` is a live context entered by this thread.
-    pub unsafe fn new(ctx: *mut qjs::JSContext, json: &[u8]) -> Option<NonNull<Text>> {
+    pub unsafe fn new(
+        ctx: *mut qjs::JSContext,
+        json: &[u8],
+        records: bool,
+    ) -> Option<NonNull<Text>> {
         // SAFETY: by the caller; what is written fits what was allocated, which is aligned for any type without vectors.
         unsafe {
             let size = size_of::<Text>() + json.len();
@@ -47,6 +53,7 @@ impl Text {
                 text.write(Text {
                     references: Cell::new(1),
                     exposed: Cell::new(false),
+                    records,
                     len: json.len(),
                 });
                 ptr::copy_nonoverlapping(json.as_ptr(), text.add(1).cast(), json.len());
@@ -253,6 +260,7 @@ impl Node {
                 ctx,
                 state,
                 document: Some(self.text),
+                records: false,
             };
             let json = &json[..self.end as usize];
             let mut reader = Reader::new(&mut builder, json, self.at as usize);
@@ -356,6 +364,7 @@ impl Node {
                     ctx,
                     state,
                     document: Some(text),
+                    records: text.as_ref().records,
                 };
                 let json = &Text::bytes(text)[..end as usize];
                 let built = builder.build(json, start as usize);

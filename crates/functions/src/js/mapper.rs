@@ -4,7 +4,7 @@ use rquickjs_sys as qjs;
 
 use super::Options;
 use super::build::BuildError;
-use super::context::{Context, Value};
+use super::context::{Context, Form, Value};
 use super::runtime::{Limit, Runtime};
 use super::thrown;
 use super::write::Failed;
@@ -111,6 +111,12 @@ impl Mapper for ThreadMapper {
             runtime,
             functions,
         } = &mut compiled;
+        // With several functions, each gets a document of its own once one may have changed an array; those make what they ask for.
+        let form = match (self.group.records, functions.len()) {
+            (false, _) => Form::Lazy,
+            (true, 1) => Form::Records,
+            (true, _) => Form::LazyRecords,
+        };
         runtime.enter(|| {
             for (index, doc) in docs.iter().enumerate() {
                 if index.is_multiple_of(DOCS_BETWEEN) {
@@ -122,6 +128,7 @@ impl Mapper for ThreadMapper {
                     context,
                     functions,
                     text: &self.text,
+                    form,
                     doc,
                     index: index as u32,
                     end: (out.bytes.len()).saturating_add(self.options.emit_bytes_max),
@@ -153,6 +160,7 @@ struct Pass<'a> {
     context: &'a mut Context,
     functions: &'a [qjs::JSValue],
     text: &'a [u8],
+    form: Form,
     doc: &'a Doc<'a>,
     index: u32,
     end: usize,
@@ -166,7 +174,7 @@ impl Pass<'_> {
             document.take_if(|document| self.context.may_have_changed(document));
             let document = match &mut document {
                 Some(document) => document,
-                empty => match self.context.document(self.text) {
+                empty => match self.context.document(self.text, self.form) {
                     Ok(document) => empty.insert(document),
                     Err(error) => return self.unbuilt(error),
                 },

@@ -19,9 +19,10 @@ pub(super) struct Prefix {
 }
 
 impl Prefix {
-    pub fn new() -> Prefix {
+    /// Of an object all of whose members get these flags.
+    pub fn new(flags: u32) -> Prefix {
         Prefix {
-            hash: 1 << 40,
+            hash: 1 << 40 | u64::from(flags) << 1,
             members: 0,
         }
     }
@@ -65,13 +66,12 @@ impl Shapes {
         false
     }
 
-    /// Keeps the shape of an object with these members, by an object that gets the same ones.
+    /// Keeps the shape of an object with these members, all with these flags, by an object that gets the same ones.
     ///
     /// # Safety
     /// `ctx` is a live context entered by this thread, of the runtime that all kept objects are of; the atoms are live.
     #[cold]
-    pub unsafe fn keep(&mut self, ctx: *mut qjs::JSContext, names: &[qjs::JSAtom]) {
-        let flags = qjs::JS_PROP_C_W_E;
+    pub unsafe fn keep(&mut self, ctx: *mut qjs::JSContext, names: &[qjs::JSAtom], flags: u32) {
         if self.kept.len() == KEPT_MAX {
             // SAFETY: by the caller.
             unsafe { self.clear(ctx) };

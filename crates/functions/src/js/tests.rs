@@ -12,6 +12,7 @@ fn group(maps: &[&str]) -> MapGroup {
         maps: maps.iter().map(ToString::to_string).collect(),
         lib: Some(r#"{"a":"exports.x = 1"}"#.into()),
         label: "test".into(),
+        records: false,
     }
 }
 

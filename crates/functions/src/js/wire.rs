@@ -203,6 +203,7 @@ impl Definition {
         match self {
             Definition::Maps(group) => {
                 let frame = frame.number(0).text(&group.language).text(&group.label);
+                let frame = frame.number(group.records.into());
                 let frame = frame.optional(group.lib.as_deref().map(str::as_bytes));
                 let maps = group.maps.iter();
                 maps.fold(frame, |frame, map| frame.text(map))
@@ -225,6 +226,7 @@ impl Definition {
             0 => Definition::Maps(MapGroup {
                 language: frame.text()?,
                 label: frame.text()?,
+                records: frame.number()? != 0,
                 lib: frame.optional_text()?,
                 maps: frame
                     .rest()?

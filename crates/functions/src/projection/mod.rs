@@ -29,6 +29,7 @@ mod usage;
 pub use refusal::Refusal;
 
 use need::Need;
+pub(crate) use scan::WHOLE;
 use scan::{Plan, Scan};
 
 /// The members of a document that map functions can touch.
@@ -101,13 +102,19 @@ impl Projection {
         }
     }
 
-    /// The same for the body alone: an object without the members whose names begin with an underscore.
-    pub fn project_body(&self, body: &[u8], out: &mut Vec<u8>) {
+    /// The same for the body alone, an object without the members whose names begin with an underscore. Objects and arrays that
+    /// are taken whole are marked with a byte before them, [`WHOLE`], so that whoever builds values can tell records, of which the
+    /// functions look at about every member that is left, from what they may merely pass on.
+    pub fn project_records(&self, body: &[u8], out: &mut Vec<u8>) {
         let start = out.len();
         out.push(b'{');
         let done = match body.first() {
             Some(b'{') if !self.body.is_empty() => {
-                let mut scan = Scan { text: body, out };
+                let mut scan = Scan {
+                    text: body,
+                    out,
+                    marked: true,
+                };
                 scan.members(&self.body, 1, Some(b'}'), true).map(drop)
             }
             Some(b'{') => Some(()),
@@ -126,7 +133,11 @@ impl Projection {
         out.push(b'{');
         let start = out.len();
         if !self.members.is_empty() {
-            let mut scan = Scan { text: members, out };
+            let mut scan = Scan {
+                text: members,
+                out,
+                marked: false,
+            };
             scan.members(&self.members, 0, None, true)?;
         }
         if !self.body.is_empty() {
@@ -138,7 +149,11 @@ impl Projection {
                 out.push(b',');
             }
             let first = out.len();
-            let mut scan = Scan { text: body, out };
+            let mut scan = Scan {
+                text: body,
+                out,
+                marked: false,
+            };
             scan.members(&self.body, 1, Some(b'}'), true)?;
             if out.len() == first {
                 out.truncate(comma);

@@ -8,6 +8,9 @@ use super::{
 /// A position that nobody asks for, since nothing after it is needed.
 const NOT_LOOKED_AT: usize = usize::MAX;
 
+/// Stands before an object or array of which all was taken; no JSON text has it there.
+pub(crate) const WHOLE: u8 = 1;
+
 /// A [`Need`] made ready for scanning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
@@ -105,6 +108,8 @@ impl ArrayPlan {
 pub(super) struct Scan<'a> {
     pub text: &'a [u8],
     pub out: &'a mut Vec<u8>,
+    /// Whether [`WHOLE`] goes before objects and arrays that are taken whole.
+    pub marked: bool,
 }
 
 impl Scan<'_> {
@@ -115,6 +120,9 @@ impl Scan<'_> {
         let container = matches!(first, b'{' | b'[');
         if plan.whole || !container {
             let end = skip::value(self.text, pos)?;
+            if container && self.marked {
+                self.out.push(WHOLE);
+            }
             self.out.extend_from_slice(self.text.get(pos..end)?);
             return Some(end);
         }

@@ -100,6 +100,7 @@ pub fn group(language: &str, maps: &[&str]) -> MapGroup {
         maps: maps.iter().map(|map| (*map).to_owned()).collect(),
         lib: None,
         label: "db/_design/d".to_owned(),
+        records: false,
     }
 }
 

@@ -39,6 +39,7 @@ pub fn group(maps: &[&str]) -> MapGroup {
         maps: maps.iter().map(ToString::to_string).collect(),
         lib: None,
         label: "test".into(),
+        records: false,
     }
 }
 

@@ -61,6 +61,10 @@ impl World {
     }
 
     pub fn add_index(&mut self, number: ShardNumber, spec: &Spec, limits: BuildLimits) {
+        self.indexes.push(self.open_index(number, spec, limits));
+    }
+
+    pub fn open_index(&self, number: ShardNumber, spec: &Spec, limits: BuildLimits) -> Arc<Index> {
         let index = Index::open(
             self.store.clone(),
             self.shard.clone(),
@@ -70,8 +74,7 @@ impl World {
             None,
             format!("index {number}"),
         );
-        let index = index.unwrap().with_limits(limits);
-        self.indexes.push(Arc::new(index));
+        Arc::new(index.unwrap().with_limits(limits))
     }
 
     pub fn submit(&self, edits: Vec<Edit>) -> Vec<Outcome> {
@@ -97,6 +100,8 @@ impl World {
         let term = body_term(&body).unwrap();
         Edit {
             id: DocId::new(id).unwrap(),
+            files: vec![],
+            home: 0,
             deleted,
             change: Change::Interactive {
                 rev: revision_id(deleted, parent.as_ref(), &term, &[]),
@@ -113,6 +118,8 @@ impl World {
         let ids = ids.map(|g| RevHash::parse(&format!("b{branch}g{g}")));
         Edit {
             id: DocId::new(id).unwrap(),
+            files: vec![],
+            home: 0,
             deleted: body.is_none(),
             change: Change::Replicated {
                 path: RevPath {
@@ -135,6 +142,8 @@ impl World {
         let purge = ShardPurge {
             shard: self.shard.clone(),
             id: DocId::new(id).unwrap(),
+            files: vec![],
+            home: 0,
             revs,
             uuid: [7; 16],
         };

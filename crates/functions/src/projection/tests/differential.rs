@@ -4,7 +4,10 @@ use rquickjs::{Context, Ctx, Function, Runtime};
 use serde_json::json;
 
 use super::{Choices, followed::FOLLOWED, refused::REFUSED};
+use crate::external::Settings;
+use crate::js::{Engine, Options};
 use crate::projection::{Projection, whole};
+use crate::{Doc, Emits, Functions, Languages, MapGroup, Mapper};
 
 /// Collects the rows as text at the moment of `emit`, and what was thrown.
 const HARNESS: &str = r#"
@@ -60,34 +63,19 @@ struct Texts {
 }
 
 /// Runs the functions over random documents, whole and projected. Answers how many rows there were and how many throws.
-fn compare(
-    sources: &[&str],
-    projection: &Projection,
-    seed: u64,
-    documents: usize,
-) -> (usize, usize) {
+fn compare(sources: &[&str], projection: &Projection, seed: u64, count: usize) -> (usize, usize) {
     let runtime = Runtime::new().unwrap();
     let (whole_context, projected_context) = (
         Context::full(&runtime).unwrap(),
         Context::full(&runtime).unwrap(),
     );
     let mut choices = Choices(seed);
-    let texts: Vec<Texts> = (0..documents)
-        .map(|i| {
-            let members = if choices.below(4) == 0 {
-                format!(
-                    "\"_id\":\"d{i}\",\"_rev\":\"1-a\",\"_attachments\":{}",
-                    json!({"f": choices.value(1)})
-                )
-            } else {
-                format!("\"_id\":\"d{i}\",\"_rev\":\"1-a\"")
-            };
-            let body = choices.body();
-            let mut body_text = String::new();
-            choices.object_text(&body, &mut body_text);
+    let texts: Vec<Texts> = documents(&mut choices, count)
+        .iter()
+        .map(|(members, body)| {
             let (mut full, mut projected) = (Vec::new(), Vec::new());
-            whole(members.as_bytes(), body_text.as_bytes(), &mut full);
-            projection.project(members.as_bytes(), body_text.as_bytes(), &mut projected);
+            whole(members.as_bytes(), body.as_bytes(), &mut full);
+            projection.project(members.as_bytes(), body.as_bytes(), &mut projected);
             Texts { full, projected }
         })
         .collect();
@@ -152,6 +140,78 @@ fn groups_that_share_a_document_give_the_same_rows() {
         let projection = Projection::of_group(&sources, None).unwrap();
         compare(&sources, &projection, seed + 1_000_000, 60);
     }
+}
+
+/// Random documents: their underscore members and bodies.
+fn documents(choices: &mut Choices, count: usize) -> Vec<(String, String)> {
+    let document = |i| {
+        let members = if choices.below(4) == 0 {
+            format!(
+                "\"_id\":\"d{i}\",\"_rev\":\"1-a\",\"_attachments\":{}",
+                json!({"f": choices.value(1)})
+            )
+        } else {
+            format!("\"_id\":\"d{i}\",\"_rev\":\"1-a\"")
+        };
+        let body = choices.body();
+        let mut text = String::new();
+        choices.object_text(&body, &mut text);
+        (members, text)
+    };
+    (0..count).map(document).collect()
+}
+
+/// The rows of all functions, document by document, as text.
+fn rows_by(mapper: &mut dyn Mapper, documents: &[(String, String)]) -> Vec<String> {
+    let docs: Vec<_> = documents
+        .iter()
+        .map(|(members, body)| Doc {
+            members: members.as_bytes(),
+            body: body.as_bytes(),
+        })
+        .collect();
+    let mut out = Emits::default();
+    mapper.map(&docs, &mut out).unwrap();
+    let text = |bytes| String::from_utf8_lossy(bytes);
+    out.rows
+        .iter()
+        .map(|row| {
+            let (key, value) = (text(out.key(row)), text(out.value(row)));
+            format!("{} {} {key} {value}", row.doc, row.view)
+        })
+        .collect()
+}
+
+#[test]
+fn the_engine_gives_the_same_rows_for_records_as_for_whole_documents() {
+    let engine = Engine::new(Options::default());
+    let functions = Functions::new(Options::default(), Settings::default()).unwrap();
+    let mut choices = Choices(29);
+    let mut emitted = 0;
+    // CouchDB takes no functions with a name.
+    let compiles = |source: &&str| engine.check(source, None).is_ok();
+    let sources: Vec<&str> = FOLLOWED.iter().map(|f| f.0).filter(compiles).collect();
+    let mut groups: Vec<Vec<&str>> = sources.iter().map(|source| vec![*source]).collect();
+    for _ in 0..40 {
+        let count = 2 + choices.below(4);
+        let group = (0..count).map(|_| sources[choices.below(sources.len())]);
+        groups.push(group.collect());
+    }
+    for sources in groups {
+        let group = MapGroup {
+            language: "javascript".to_owned(),
+            maps: sources.iter().map(|source| (*source).to_owned()).collect(),
+            ..MapGroup::default()
+        };
+        let projections = functions.projections(&group);
+        assert!(projections.iter().all(Result::is_ok), "{projections:?}");
+        let documents = documents(&mut choices, 60);
+        let whole = rows_by(&mut *engine.mapper(&group).unwrap(), &documents);
+        let records = rows_by(&mut *functions.mapper(&group).unwrap(), &documents);
+        assert_eq!(whole, records, "{sources:?} takes {projections:?}");
+        emitted += whole.len();
+    }
+    assert!(emitted > 5_000, "{emitted}");
 }
 
 /// Functions put together from pieces at random: what is accepted must give the same rows.
