@@ -382,8 +382,32 @@ def public_users(ctx):
         member = Api(server.url, "member:pw-member")
         own = member.get("/_users/org.couchdb.user:member")
         check("one's own document is shown, without a password", (own.status, "password" in own.json), (200, False))
+        themselves(ctx, server, admin)
         admin.expect(200, "PUT", "/_node/_local/_config/chttpd_auth/public_fields", "name, colour")
         shown = Api(server.url, None).get("/_users/org.couchdb.user:member").json
         check("public fields are shown to everybody", sorted(shown), ["_id", "_rev", "name"])
 
 
+
+
+def themselves(ctx, server, admin):
+    """What users may do in the open: register, change their passwords, delete themselves."""
+    check, nobody = ctx.report.equal, Api(server.url, None)
+    user = {"name": "new", "password": "first", "type": "user", "roles": []}
+    path = "/_users/org.couchdb.user:new"
+    check("nobody registers with roles", nobody.put(path, {**user, "roles": ["readers"]}).json["reason"], "Only _admin may set roles")
+    check("anybody registers without", nobody.put(path, user).status, 201)
+    check("a name once", nobody.put(path, user).status, 409)
+    taken = {"new_edits": False, "docs": [{**user, "_id": "org.couchdb.user:new", "_rev": "9-ffffffffffffffffffffffffffffffff"}]}
+    check("also not beside the first", nobody.post("/_users/_bulk_docs", taken).json[0]["reason"], "You may only update your own user document.")
+    own = Api(server.url, "new:first")
+    doc = own.get(path).json
+    check("a user takes no role", own.put(path, {**doc, "roles": ["readers"]}).json["reason"], "Only _admin may edit roles")
+    check("but another password", own.put(path, {**doc, "password": "second"}).status, 201)
+    check("which counts", [Api(server.url, f"new:{password}").get("/_session").status for password in ("first", "second")], [401, 200])
+    own = Api(server.url, "new:second")
+    check("a user writes nothing else", [own.put("/_users/other", {}).status, own.put("/_users/_local/l", {}).status], [404, 404])
+    rev = own.get(path).json["_rev"]
+    check("others do not delete it", Api(server.url, "member:pw-member").delete(f"{path}?rev={rev}").status, 404)
+    check("a user deletes himself", own.delete(f"{path}?rev={rev}").status, 200)
+    check("and is gone", (own.get("/_session").status, admin.get(path).status), (401, 404))

@@ -117,8 +117,8 @@ impl Auth {
     /// the rules of user documents. The first call counts.
     ///
     /// # Errors
-    /// [`AuthError::Config`].
-    pub fn use_databases(&self, databases: &Arc<Databases>) -> Result<(), AuthError> {
+    /// A setting that is invalid.
+    pub fn use_databases(&self, databases: &Arc<Databases>) -> Result<(), ConfigError> {
         let users = Arc::new(Users::new(self.inner.config.clone(), databases)?);
         if self.inner.users.set(users.clone()).is_ok() {
             databases.add_rules(users);

@@ -137,14 +137,7 @@ impl App {
         let limits = Limits::read(&config)?;
         let uuids = UuidGenerator::new(uuid_algorithm(&config)?);
         warn_of_cors(&limits, None);
-        auth.use_databases(&databases).map_err(|e| match e {
-            auth::AuthError::Config(e) => e,
-            // Nothing else is read there.
-            e => config::ConfigError::Missing {
-                section: "chttpd_auth".to_owned(),
-                key: e.to_string(),
-            },
-        })?;
+        auth.use_databases(&databases)?;
         let app = Arc::new_cyclic(|me| App {
             replicator: Replicator::new(databases.clone(), Arc::new(Surroundings(me.clone()))),
             databases,
