@@ -223,6 +223,11 @@ def older_hashes(ctx):
         check(f"{name}: nothing is left of the old one", "password_sha" in doc, False)
         check(f"{name}: sessions go on", who(server, None, with_cookie(value)), (name, []))
         check(f"{name}: once", (who(server, f"{name}:secret"), user_doc(api, name)["_rev"]), ((name, []), doc["_rev"]))
+    photo = {"photo": {"content_type": "image/png", "data": "cGhvdG8="}}
+    api.expect(201, "PUT", "/_users/org.couchdb.user:pam", {"name": "pam", "type": "user", "roles": [], "salt": "salty", "password_scheme": "simple",
+                                                             "password_sha": simple, "_attachments": photo})
+    check("attachments stay when a hash is replaced", (who(server, "pam:secret"), user_doc(api, "pam")["password_scheme"],
+                                                       api.get("/_users/org.couchdb.user:pam/photo").raw), (("pam", []), "pbkdf2", b"photo"))
     config(api, "chttpd_auth", "upgrade_hash_on_auth", "false")
     config(api, "chttpd_auth", "iterations", "30")
     check("unless that is off", (who(server, "pia:secret"), user_doc(api, "pia")["iterations"]), (("pia", []), 20))
