@@ -25,7 +25,7 @@ from harness import server as servers  # noqa: E402
 from harness.report import Report  # noqa: E402
 
 SUITES = ["vectors", "design_functions", "clients", "fuzz", "crash", "damage", "backup", "many", "slow_reader", "views",
-          "languages", "hostile"]
+          "languages", "hostile", "attachments"]
 
 
 class Context:

@@ -1,5 +1,6 @@
 //! The workloads, and how they are measured: prepared on every server, then in rounds that take turns.
 
+mod attachments;
 mod bulk;
 mod disk;
 mod ids;
@@ -82,6 +83,10 @@ const WORKLOADS: &[Description] = &[
         "saturated",
         "latency of _node/_local/_config and _dbs_info, idle and under 1,000+ connections",
     ),
+    description(
+        "attachments",
+        "PUT and GET of attachments of 100 MB that cannot be compressed, 1 client",
+    ),
     description("many_dbs", "20,000 databases of 5 documents; memory"),
     description(
         "views_first_build",
@@ -124,6 +129,7 @@ const RATIOS: &[(&str, &str)] = &[
         "ids_sequential bytes on disk after compaction",
     ),
     ("skip_of_10000", "skip_of_1000000"),
+    ("attachments_get", "attachments_put"),
     ("config_idle", "config_saturated"),
     ("dbs_info_idle", "dbs_info_saturated"),
     ("first_build javascript", "first_build_map_only"),
@@ -319,6 +325,11 @@ impl Bench {
             "many_dbs" => {
                 let databases = self.scaled(20_000);
                 self.measure(name, many_dbs::ManyDbs { databases }).await
+            }
+            "attachments" => {
+                let megabytes = self.scaled(100);
+                self.measure(name, attachments::Attachments { megabytes })
+                    .await
             }
             _ => self.measure_views(name).await,
         }
