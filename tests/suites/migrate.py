@@ -1,6 +1,7 @@
 """`settee migrate`: a Settee stands in for CouchDB. What was copied is looked at through the API, not through the command's
 own comparison; that one is tested by tampering with the copy."""
 
+import base64
 import json
 import os
 import signal
@@ -63,6 +64,8 @@ def fill(api, documents=300):
     api.expect(200, "PUT", "/plain/_revs_limit", 77)
     for number in range(3):
         api.expect(201, "PUT", f"/plain/_local/checkpoint{number}", {"seq": number})
+    inline = {"text.txt": ("text/plain", b"hello " * 3000), "noise.bin": ("application/octet-stream", bytes(range(256)) * 40), "empty": ("text/plain", b"")}
+    api.expect(201, "PUT", "/plain/attached", {"_attachments": {name: {"content_type": kind, "data": base64.b64encode(data).decode()} for name, (kind, data) in inline.items()}})
     api.expect(201, "POST", "/parts/_bulk_docs", {"docs": [{"_id": f"p{number % 7}:{number}"} for number in range(50)]})
     api.expect(201, "POST", "/slash%2Fed-db/_bulk_docs", {"docs": [{"n": number} for number in range(20)]})
     return ["plain", "parts", "slash/ed-db", "empty"]
@@ -75,7 +78,7 @@ def leaves(api, db):
     for row in api.expect(200, "GET", path + "/_changes?style=all_docs")["results"]:
         for change in row["changes"]:
             rev = change["rev"]
-            doc = api.expect(200, "GET", f"{path}/{document_path(row['id'])}?rev={rev}&revs=true")
+            doc = api.expect(200, "GET", f"{path}/{document_path(row['id'])}?rev={rev}&revs=true&attachments=true")
             found[(row["id"], rev)] = doc
     return found
 
@@ -115,6 +118,9 @@ def everything(ctx):
         report.check("no password is shown", SECRET not in said and "admin:admin" not in said and "boss:boss" not in said, said)
         report.check("nor logged", SECRET not in source.log() + target.log(), "found")
         same_databases(ctx, "everything", there, here, databases)
+        bodies = [api.get("/plain/attached/text.txt") for api in (there, here)]
+        report.check("an attachment is the same, with the same digest", bodies[0].raw == bodies[1].raw == b"hello " * 3000
+                     and bodies[0].headers["ETag"] == bodies[1].headers["ETag"], bodies)
         report.equal("a view gives the same", here.get("/plain/_design/views/_view/n").json, there.get("/plain/_design/views/_view/n").json)
         for number in range(3):
             report.equal("local documents are there", here.get(f"/plain/_local/checkpoint{number}").json.get("seq"), number, quiet=True)
@@ -126,6 +132,7 @@ def everything(ctx):
         report.equal("the target's admin stays", target.api(credentials="boss:boss").get("/_session").json["userCtx"]["roles"], ["_admin"])
         users = [api.expect(200, "GET", "/_users/org.couchdb.user:bob") for api in (there, here)]
         report.equal("a user has the same document", users[1], users[0])
+        report.equal("and logs in", target.api(credentials=f"bob:{SECRET}").get("/_session").json["userCtx"], {"name": "bob", "roles": ["staff"]})
         running = here.expect(200, "GET", "/_replicator/running")
         report.equal("a paused replication is not begun", (running["_replication_state"], running["source"]["auth"]["basic"]["password"]), ("failed", SECRET))
         report.equal("one that had ended has ended", here.expect(200, "GET", "/_replicator/ended")["_replication_state"], "completed")
