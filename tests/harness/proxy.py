@@ -24,7 +24,7 @@ class Proxy:
         self.target, self.hook, self.rewrite = (parts.hostname, parts.port), hook, rewrite
         self.seen = []
         self.held = 0
-        self._word, self._requests, self._bytes, self._changed = None, 0, 0, threading.Condition()
+        self._rules, self._changed = [], threading.Condition()
         proxy = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -44,33 +44,35 @@ class Proxy:
         self.thread.start()
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
 
-    def hold(self, word, requests=0, sent=0):
-        """From now on requests with `word` in their path wait, but for the first so many; or with `sent`, their answers
-        wait after so many bytes."""
+    def hold(self, *rules):
+        """From now on, what one of the rules says waits. A rule is a word in the path and, of these, how many requests
+        pass, or `sent`: after how many bytes answers wait."""
         with self._changed:
-            self._word, self._requests, self._bytes = word, requests, sent
+            self._rules = [dict(rule) for rule in rules]
 
     def release(self):
         with self._changed:
-            self._word = None
+            self._rules = []
             self._changed.notify_all()
 
-    def _wait(self, path, sent):
+    def _wait(self, path, sent=None):
         with self._changed:
-            if self._word is None or self._word not in path or sent < self._bytes:
+            for rule in self._rules:
+                if rule["word"] not in path or (sent is None) != ("sent" not in rule) or sent is not None and sent < rule["sent"]:
+                    continue
+                if rule.get("requests", 0) > 0:
+                    rule["requests"] -= 1
+                    continue
+                self.held += 1
+                self._changed.wait_for(lambda: not self._rules)
+                self.held -= 1
                 return
-            if self._requests > 0:
-                self._requests -= 1
-                return
-            self.held += 1
-            self._changed.wait_for(lambda: self._word is None)
-            self.held -= 1
 
     def serve(self, handler):
         length = int(handler.headers.get("Content-Length") or 0)
         body = handler.rfile.read(length) if length else read_chunked(handler)
         self.seen.append((handler.command, handler.path))
-        self._wait(handler.path, 0)
+        self._wait(handler.path)
         answer = self.hook(handler.command, handler.path)
         try:
             if answer is None:
@@ -102,8 +104,7 @@ class Proxy:
         sent = 0
         while piece := answer.read1(1 << 16):
             sent += len(piece)
-            if self._bytes:
-                self._wait(handler.path, sent)
+            self._wait(handler.path, sent)
             handler.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
         handler.wfile.write(b"0\r\n\r\n")
 

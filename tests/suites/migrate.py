@@ -78,8 +78,8 @@ def leaves(api, db):
     for row in api.expect(200, "GET", path + "/_changes?style=all_docs")["results"]:
         for change in row["changes"]:
             rev = change["rev"]
-            doc = api.expect(200, "GET", f"{path}/{document_path(row['id'])}?rev={rev}&revs=true&attachments=true")
-            found[(row["id"], rev)] = doc
+            answer = api.get(f"{path}/{document_path(row['id'])}?rev={rev}&revs=true&attachments=true", headers={"Accept": "application/json"})
+            found[(row["id"], rev)] = answer.json
     return found
 
 
@@ -205,8 +205,12 @@ def free_port():
         return taken.getsockname()[1]
 
 
-# Where a copy is interrupted: in the middle of the first feed, then while single revisions are fetched.
-MOMENTS = [{"word": "_changes?style=all_docs&since", "sent": 300_000}, {"word": "_bulk_get", "requests": 1}, {"word": "_bulk_get", "requests": 4}]
+# Where a copy is interrupted: in the middle of the first feed, which brings documents with it, or while a target that has
+# some fetches the others.
+FEED = "_changes?style=all_docs&since"
+MOMENTS = [[{"word": FEED, "sent": 300_000}],
+           [{"word": FEED, "sent": 900_000}, {"word": "_bulk_get", "requests": 1}],
+           [{"word": FEED, "sent": 1_300_000}, {"word": "_bulk_get", "requests": 4}]]
 
 
 def many(api, databases, documents):
@@ -228,10 +232,10 @@ def target_is_killed(ctx):
             target = ctx.server("kill-target", options=fixed).start()
             process = None
             for moment in MOMENTS:
-                proxy.hold(**moment)
+                proxy.hold(*moment)
                 process = process or subprocess.Popen(command(ctx, through(proxy), "--to", url(target)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
                 held = wait_until(lambda: proxy.held > 0 or process.poll() is not None, 120)
-                report.check(f"the copy is under way at {moment['word']}", held and proxy.held > 0, proxy.seen[-5:], quiet=True)
+                report.check(f"the copy is under way at {moment[-1]}", held and proxy.held > 0, proxy.seen[-5:], quiet=True)
                 target.kill()
                 proxy.release()
                 target = ctx.server("kill-target", options=fixed).start()
@@ -253,7 +257,7 @@ def command_is_killed(ctx):
         arguments = ["--data", data, "--jobs", "2"]
         for round_, moment in enumerate(MOMENTS):
             with Proxy(source.url) as proxy:
-                proxy.hold(**moment)
+                proxy.hold(*moment)
                 process = subprocess.Popen(command(ctx, through(proxy), *arguments, *(["--continue"] if round_ else [])), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
                 wait_until(lambda: proxy.held > 0 or process.poll() is not None, 120)
                 report.check(f"round {round_}: killed on its way", proxy.held > 0, proxy.seen[-3:], quiet=True)
