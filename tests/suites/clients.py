@@ -19,6 +19,7 @@ def run(ctx):
     with ctx.server() as server:
         run_script(ctx, server, "curl", ["bash", folder / "curl_tour.sh"])
         run_script(ctx, server, "nano", ["node", folder / "js" / "nano.cjs"], node)
+        run_script(ctx, server, "nano 10", ["node", folder / "js" / "nano.cjs"], {**node, "NANO": "nano-10"})
         run_script(ctx, server, "cloudant (Node)", ["node", folder / "js" / "cloudant.cjs"], node)
         run_script(ctx, server, "couchbackup", ["node", folder / "js" / "couchbackup.cjs"], node)
         run_script(ctx, server, "pouchdb", ["node", folder / "js" / "pouchdb.cjs"], node)
