@@ -18,7 +18,7 @@ EXPOSED = "accept-ranges, etag, server, x-couch-request-id, x-couch-update-newre
 
 def run(ctx):
     for part in (listed_origins, all_origins, own_rules, no_cross_origin, system_databases, set_up, no_single_node, page,
-                 frame_options, db_updates, db_updates_live, db_updates_survive, small_endpoints):
+                 frame_options, db_updates, db_updates_live, db_updates_survive, small_endpoints, restart):
         ctx.attempt(part)
 
 
@@ -391,6 +391,23 @@ def small_endpoints(ctx):
         refused = subprocess.run([ctx.binary, "serve", "--data", ctx.root / "wrong", "--admin", "a:b", "--set", f"chttpd/{setting}={value}"],
                                  capture_output=True, text=True, timeout=60, check=False)
         report.check(f"a wrong {setting} is refused at start", refused.returncode == 2 and setting in refused.stderr, refused)
+
+
+def restart(ctx):
+    report = ctx.report
+    with ctx.server("restart") as server:
+        api = server.api()
+        report.equal("a restart is for admins", server.api(credentials="").post("/_node/_local/_restart", {}).status, 401)
+        report.equal("only by POST", api.get("/_node/_local/_restart").status, 405)
+        api.expect(201, "PUT", "/kept")
+        answer = api.post("/_node/_local/_restart", {})
+        report.equal("it is promised", (answer.status, answer.json), (200, {"ok": True}))
+        begun = wait_until(lambda: server.log().count("Settee is listening on http://") == 2, 30)
+        report.check("the server comes back at the same port", begun, server.log()[-800:])
+        api = server.api()
+        report.equal("with its databases", api.get("/kept").status, 200)
+        report.check("as the same process", server.alive())
+        report.equal("and stops as ever", server.stop(), 0)
 
 
 def hang_up(server, api):

@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use document::{Rev, RevRef, Revision, write_json_string};
+use document::{Rev, RevRef, Revision, StoredBody, write_json_string};
 use storage::{Body, ChangeIter, Record, Row, Shard, View};
 
 use crate::Error;
+use crate::attachments::ShownAttachments;
 use crate::database::Database;
 use crate::read::{FUNCTION_REVS_MAX, write_leaves, write_path};
 use crate::rows::write_members;
@@ -81,6 +82,7 @@ pub struct ChangesQuery {
     pub style: Style,
     pub include_docs: bool,
     pub conflicts: bool,
+    pub attachments: ShownAttachments,
     pub filter: Filter,
     /// Write the seq of every so manyth row only.
     pub seq_interval: Option<u64>,
@@ -529,7 +531,7 @@ impl Changes {
     /// The winning revision's JSON.
     fn doc_json(&self, shard: &Arc<Shard>, seq: u64, row: &Row<'_>) -> Result<Vec<u8>, Error> {
         let mut out = vec![];
-        self.write_winner(shard, seq, row, &mut out)?;
+        self.write_winner(shard, seq, row, ShownAttachments::default(), &mut out)?;
         out.push(b'}');
         self.censor_for_filter(row.id, &mut out);
         Ok(out)
@@ -546,20 +548,21 @@ impl Changes {
         shard: &Arc<Shard>,
         seq: u64,
         row: &Row<'_>,
+        attachments: ShownAttachments,
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
         let rev: Rev = row.winner.to_rev();
+        let write = |body: &[u8], out: &mut Vec<u8>| {
+            let stored = StoredBody::split(body);
+            write_members(row.id, &rev, row.deleted, stored.json, out);
+            attachments.write(self.db.contents(), stored, out)
+        };
         match row.body {
-            Body::Inline(body) if row.winner_seq == seq => {
-                write_members(row.id, &rev, row.deleted, body, out);
-                Ok(())
-            }
+            Body::Inline(body) if row.winner_seq == seq => write(body, out),
             _ => {
                 let view = &self.views[self.shard_of_seq()];
-                let written = view.with_body(shard, row.winner_seq, |body| {
-                    write_members(row.id, &rev, row.deleted, body, out);
-                })?;
-                written.ok_or(Error::Storage(storage::Error::Corrupt("document body")))
+                let written = view.with_body(shard, row.winner_seq, |body| write(body, out))?;
+                written.ok_or(Error::Storage(storage::Error::Corrupt("document body")))?
             }
         }
     }
@@ -572,7 +575,7 @@ impl Changes {
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
         let start = out.len();
-        self.write_winner(shard, seq, row, out)?;
+        self.write_winner(shard, seq, row, self.query.attachments, out)?;
         if self.query.conflicts && row.has_other_leaves() {
             let view = &self.views[self.shard_of_seq()];
             if let Some(record) = view.record(shard, row.id)? {
@@ -599,7 +602,7 @@ impl Changes {
 
     /// Whether [`Changes::next_chunk`] may block for longer than reads take.
     pub fn may_block(&self) -> bool {
-        self.query.filter.may_block()
+        self.query.filter.may_block() || self.query.attachments.bytes
     }
 
     pub fn limit_reached(&self) -> bool {

@@ -7,9 +7,10 @@ use std::sync::{Arc, OnceLock, Weak};
 use document::{DocId, Rev};
 use functions::Languages;
 use parking_lot::RwLock;
-use storage::{Limits, PurgeInfo, Shard, ShardNumber, ShardPurge, Store};
+use storage::{Contents, Limits, PurgeInfo, Shard, ShardNumber, ShardPurge, Store};
 use tokio::sync::watch;
 
+use crate::attachments::{AttachmentOptions, SharedOptions};
 use crate::catalogue::DatabaseRecord;
 use crate::maintenance::Maintenance;
 use crate::rules::{RuledWrites, SystemRules, ruled_writes};
@@ -82,6 +83,8 @@ pub struct Database {
     pub(crate) validators_found: Validators,
     rules: OnceLock<Arc<dyn SystemRules>>,
     pub(crate) ruled_writes: RuledWrites,
+    contents: Arc<Contents>,
+    attachment_options: SharedOptions,
 }
 
 impl Database {
@@ -91,13 +94,20 @@ impl Database {
         store: Arc<Store>,
         maintenance: Arc<Maintenance>,
         shared_views: Arc<Views>,
+        attachment_options: SharedOptions,
     ) -> Result<Database, Error> {
         let shards = record
             .shards
             .iter()
             .map(|&n| Ok(Arc::new(store.shard(n)?)))
-            .collect::<Result<_, Error>>()?;
+            .collect::<Result<Vec<Arc<Shard>>, Error>>()?;
+        let home = shards
+            .first()
+            .ok_or(storage::Error::Corrupt("database record"))?;
+        let contents = store.contents(home.clone());
         Ok(Database {
+            contents,
+            attachment_options,
             name: name.into(),
             store,
             maintenance,
@@ -123,6 +133,15 @@ impl Database {
 
     pub fn name(&self) -> &Arc<str> {
         &self.name
+    }
+
+    /// The contents of all attachments.
+    pub(crate) fn contents(&self) -> &Arc<Contents> {
+        &self.contents
+    }
+
+    pub(crate) fn attachment_options(&self) -> &RwLock<AttachmentOptions> {
+        &self.attachment_options
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -238,6 +257,7 @@ impl Database {
             update_seq.at.push(meta.update_seq);
             purge_seq.at.push(meta.purge_seq);
         }
+        info.file_bytes += self.contents.stored_bytes()?;
         // Young data is in the log and in memory only, which the engine does not attribute to a shard.
         if info.file_bytes == 0 {
             info.file_bytes = info.active_bytes;
@@ -348,8 +368,10 @@ impl Database {
         let mut removed = 0;
         for shard in &self.shards {
             self.live()?;
-            removed += storage::compact(&self.store.committer, shard, progress)?;
+            let committer = &self.store.committer;
+            removed += storage::compact(committer, shard, &self.contents, progress)?;
         }
+        self.contents.reclaim();
         self.kept_superseded.store(self.superseded_rows(), Relaxed);
         Ok(removed)
     }

@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 use storage::{ShardNumber, Store, StoreOptions};
 use tokio::sync::watch;
 
+use crate::attachments::{AttachmentOptions, SharedOptions};
 use crate::catalogue::DatabaseRecord;
 use crate::database::Database;
 use crate::events::{DbEvent, DbEventKind, Events};
@@ -47,6 +48,7 @@ pub struct Options {
     /// Reductions that grow with their rows are refused beyond this.
     pub reduce_limit: Option<index::ReduceLimit>,
     pub ken: KenOptions,
+    pub attachments: AttachmentOptions,
 }
 
 impl Default for Options {
@@ -59,6 +61,7 @@ impl Default for Options {
             languages: Arc::new(functions::NoLanguages),
             reduce_limit: Some(index::ReduceLimit::default()),
             ken: KenOptions::default(),
+            attachments: AttachmentOptions::default(),
         }
     }
 }
@@ -122,6 +125,7 @@ pub struct Databases {
     maintenance: Arc<Maintenance>,
     views: Arc<Views>,
     rules: RwLock<Vec<Arc<dyn SystemRules>>>,
+    attachments: SharedOptions,
 }
 
 impl Databases {
@@ -147,6 +151,7 @@ impl Databases {
             reduce_limit: options.reduce_limit,
             indexer: Indexer::new(options.ken.clone()),
         });
+        let attachments = Arc::new(RwLock::new(options.attachments.clone()));
         let me = Databases {
             views,
             store: store.clone(),
@@ -157,6 +162,7 @@ impl Databases {
             creating: Mutex::default(),
             maintenance,
             rules: RwLock::default(),
+            attachments,
         };
         for (name, record) in store.databases()? {
             me.add(&name, DatabaseRecord::decode(&record)?)?;
@@ -172,6 +178,7 @@ impl Databases {
             self.store.clone(),
             self.maintenance.clone(),
             self.views.clone(),
+            self.attachments.clone(),
         )?);
         let mut by_shard = self.by_shard.write();
         for n in numbers {
@@ -326,6 +333,11 @@ impl Databases {
         } else {
             names.skip(skip).take(limit).cloned().collect()
         }
+    }
+
+    /// What is uploaded from now on is stored by these options.
+    pub fn set_attachment_options(&self, options: AttachmentOptions) {
+        *self.attachments.write() = options;
     }
 
     pub fn count(&self) -> usize {

@@ -143,6 +143,7 @@ fn last_kinds(db: &Arc<Database>) -> Result<HashMap<String, DbEventKind>, Error>
         style: Style::MainOnly,
         include_docs: false,
         conflicts: false,
+        attachments: crate::ShownAttachments::default(),
         filter: Filter::None,
         seq_interval: None,
     })?;

@@ -4,6 +4,7 @@
 //! Reads are synchronous and short; writes are futures that resolve when the commit queue has acknowledged them.
 //! Listings and feeds hold a snapshot, not a thread: the caller pulls the next piece when it wants it.
 
+mod attachments;
 mod catalogue;
 mod changes;
 mod database;
@@ -16,6 +17,7 @@ mod maintenance;
 mod name;
 mod partition;
 mod read;
+mod replicas;
 mod rows;
 mod rules;
 mod select;
@@ -24,6 +26,9 @@ mod update;
 mod validate;
 mod views;
 
+pub use attachments::{
+    AttachmentOptions, AttachmentReader, AttachmentSink, ShownAttachments, SinkOptions, Uploaded,
+};
 pub use changes::{
     BatchFilter, ChangeFilter, Changes, ChangesQuery, Filter, Framing, Since, Style,
 };
@@ -39,7 +44,7 @@ pub use global_changes::{GLOBAL_CHANGES, GlobalChangesOptions};
 pub use index::{GroupLevel, ReduceLimit, ReduceSpec, write_key_sort};
 pub use name::NAME_LENGTH_MAX;
 pub use partition::check as check_partition;
-pub use read::{Read, ReadDoc, ReadOptions, WhichRevs};
+pub use read::{Read, ReadAttachment, ReadDoc, ReadOptions, WantedBytes, WhichRevs};
 pub use rows::{Bound, Key, Listing, Rows, RowsQuery};
 pub use rules::{Asked, Before, DatabaseAs, Refusal, Shown, SystemRules};
 pub use storage::{PurgeInfo, StoreOptions};

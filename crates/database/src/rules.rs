@@ -173,6 +173,10 @@ impl Deref for DatabaseAs {
 }
 
 impl DatabaseAs {
+    pub(crate) fn has_watch(&self) -> bool {
+        self.watch.is_some()
+    }
+
     /// [`Database::read`]
     ///
     /// # Errors
@@ -186,6 +190,7 @@ impl DatabaseAs {
             Shown::Whole => read,
             Shown::Instead(json) => Read::Found(ReadDoc {
                 json,
+                attachments: vec![],
                 ..doc.clone()
             }),
             Shown::Hidden => Read::Missing,
@@ -213,6 +218,7 @@ impl DatabaseAs {
                 Shown::Whole => Ok(doc.clone()),
                 Shown::Instead(json) => Ok(ReadDoc {
                     json,
+                    attachments: vec![],
                     ..doc.clone()
                 }),
                 Shown::Hidden | Shown::Forbidden(_) => Err(doc.rev.clone()),

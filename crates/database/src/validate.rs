@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use document::attachment::write_stubs;
 use document::{DocId, EditDoc, Rev, RevPath, write_json_string};
 use functions::{DesignDoc, Error as FunctionError};
 use parking_lot::RwLock;
@@ -209,6 +210,7 @@ impl Validation<'_> {
                 }
             }
         }
+        write_stubs(&doc.files, out);
         out.extend_from_slice(b"},");
         out.extend_from_slice(before);
         out.push(b',');

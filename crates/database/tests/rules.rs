@@ -292,6 +292,7 @@ fn listed(db: &DatabaseAs) -> String {
         descending: false,
         include_docs: true,
         conflicts: false,
+        attachments: Default::default(),
         update_seq: false,
     };
     let mut out = vec![];
@@ -308,6 +309,7 @@ fn fed(db: &DatabaseAs, filter: Filter) -> String {
         style: Style::MainOnly,
         include_docs: true,
         conflicts: false,
+        attachments: Default::default(),
         filter,
         seq_interval: None,
     };

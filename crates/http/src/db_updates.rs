@@ -49,6 +49,7 @@ pub async fn route(app: &App, req: &Request) -> Answer {
             style: Style::MainOnly,
             include_docs: false,
             conflicts: false,
+            attachments: database::ShownAttachments::default(),
             filter: Filter::None,
             seq_interval: None,
         })?,

@@ -9,11 +9,13 @@
 //! | `reply`, `errors` | what does it get? `errors` is the one table from errors to statuses |
 //! | `documents`, `bulk`, `listing`, `changes`, `db` | what happens at a database's routes? |
 //! | `design` | what does a design function get of a request, and what becomes of its response? |
+//! | `replication` | what can be replicated, and how do replications fare? |
 //! | `cors`, `frame_options` | what may pages of other origins do? |
 //! | `root`, `node`, `session`, `setup`, `utils`, `db_updates`, `later` | and at the server's? |
 
 mod access;
 mod app;
+mod attachments;
 mod bulk;
 mod changes;
 mod cors;
@@ -30,6 +32,7 @@ mod linger;
 mod listing;
 mod node;
 mod query;
+mod replication;
 mod reply;
 mod request;
 mod root;

@@ -1,13 +1,13 @@
 //! `_all_docs`, `_design_docs`, `_local_docs`, a partition's documents, and `/queries` on them.
 
-use database::{Bound, Key, Listing, Rows, RowsQuery};
+use database::{Bound, Key, Listing, Rows, RowsQuery, ShownAttachments};
 use serde_json::{Map, Value};
 
 use crate::access::Access;
 use crate::app::App;
 use crate::design::lists::ListRows;
 use crate::errors::ApiError;
-use crate::feed::{CHUNK_BYTES, pull};
+use crate::feed::{CHUNK_BYTES, pull, pull_blocking};
 use crate::query::{Query, parse_json};
 use crate::reply::Reply;
 use crate::request::Request;
@@ -99,19 +99,21 @@ impl Source<'_> {
         if let Some(v) = self.natural("skip")? {
             q.skip = v;
         }
-        let flags: [(&str, &mut bool); 5] = [
+        let flags: [(&str, &mut bool); 7] = [
             ("descending", &mut q.descending),
             ("include_docs", &mut q.include_docs),
             ("inclusive_end", &mut q.inclusive_end),
             ("conflicts", &mut q.conflicts),
             ("update_seq", &mut q.update_seq),
+            ("attachments", &mut q.attachments.bytes),
+            ("att_encoding_info", &mut q.attachments.encoding_info),
         ];
         for (name, flag) in flags {
             if let Some(v) = self.boolean(name)? {
                 *flag = v;
             }
         }
-        for name in ["attachments", "sorted", "stable"] {
+        for name in ["sorted", "stable"] {
             self.boolean(name)?;
         }
         if self.boolean("group")? == Some(true) || self.natural("group_level")?.is_some() {
@@ -172,6 +174,7 @@ fn empty_query(listing: Listing) -> RowsQuery {
         descending: false,
         include_docs: false,
         conflicts: false,
+        attachments: ShownAttachments::default(),
         update_seq: false,
     }
 }
@@ -201,8 +204,13 @@ async fn list(app: &App, req: &mut Request, access: &Access, listing: Listing) -
         Source::Body(&body).apply(&mut q)?;
     }
     check_keys(app, &q)?;
+    let blocking = q.attachments.bytes;
     let mut rows = RowsBody::new(access.db.rows(q)?);
-    pull("application/json", move |out| rows.next_chunk(out, "\n"))
+    let next = move |out: &mut Vec<u8>| rows.next_chunk(out, "\n");
+    match blocking {
+        true => pull_blocking("application/json", next).await,
+        false => pull("application/json", next),
+    }
 }
 
 /// The `queries` of a POST body.
@@ -231,6 +239,9 @@ pub async fn posted_queries(
 /// Several listings in one answer.
 pub async fn queries(app: &App, req: &mut Request, access: &Access, name: &str) -> Answer {
     require_method(req, "POST")?;
+    if name == "_local_docs" {
+        access.require_admin()?;
+    }
     let queries = posted_queries(app, req).await?;
     let mut all = Vec::with_capacity(queries.len());
     for query in queries {
@@ -240,11 +251,12 @@ pub async fn queries(app: &App, req: &mut Request, access: &Access, name: &str) 
         check_keys(app, &q)?;
         all.push(q);
     }
+    let blocking = all.iter().any(|q| q.attachments.bytes);
     let db = access.db.clone();
     let mut todo = all.into_iter();
     let mut current: Option<RowsBody> = None;
     let mut state = QueriesState::Head;
-    pull("application/json", move |out| {
+    let next = move |out: &mut Vec<u8>| {
         loop {
             if let Some(rows) = &mut current {
                 if rows.next_chunk(out, "")? {
@@ -268,7 +280,11 @@ pub async fn queries(app: &App, req: &mut Request, access: &Access, name: &str) 
             state = QueriesState::Rows;
             current = Some(RowsBody::new(db.rows(q)?));
         }
-    })
+    };
+    match blocking {
+        true => pull_blocking("application/json", next).await,
+        false => pull("application/json", next),
+    }
 }
 
 enum QueriesState {

@@ -169,7 +169,7 @@ fn require_method_exactly(req: &Request, methods: &'static str) -> Result<(), Ap
 pub fn active_tasks(app: &App, req: &Request) -> Answer {
     require_method(req, "GET,HEAD")?;
     require_server_admin(&req.user)?;
-    let tasks: Vec<Value> = app
+    let mut tasks: Vec<Value> = app
         .databases
         .tasks()
         .iter()
@@ -193,6 +193,7 @@ pub fn active_tasks(app: &App, req: &Request) -> Answer {
             task
         })
         .collect();
+    tasks.extend(app.replicator.tasks());
     Ok(Reply::json(200, &tasks.into()))
 }
 

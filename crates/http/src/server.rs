@@ -29,8 +29,9 @@ use crate::tls::Tls;
 
 /// How long requests under way may take when the server stops.
 const STOP_TIME_MAX: Duration = Duration::from_secs(10);
-/// A client that connects and does not send a request's head in this time is hung up on.
-const HEAD_TIME_MAX: Duration = Duration::from_secs(60);
+/// A client that does not send a request's head in this time after it connected or was answered is hung up on. As long as
+/// CouchDB's HTTP library waits: pools of clients keep connections for minutes, and cannot send a POST again by themselves.
+const HEAD_TIME_MAX: Duration = Duration::from_secs(300);
 
 const SERVER_NAME: &str = concat!("CouchDB/3.5.0 (Settee/", env!("CARGO_PKG_VERSION"), ")");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
@@ -66,6 +67,11 @@ impl Listeners {
 pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Future<Output = ()>) {
     let listeners = listeners.into();
     let graceful = GracefulShutdown::new();
+    let keeper = {
+        let auth = app.auth.clone();
+        tokio::spawn(async move { auth.keep_users().await })
+    };
+    app.replicator.start();
     tokio::pin!(stop);
     loop {
         let accepted = tokio::select! {
@@ -82,6 +88,9 @@ pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Fu
         }
     }
     drop(listeners);
+    keeper.abort();
+    // Before the feeds: jobs of this server may read them, and should see their own end.
+    app.replicator.stop().await;
     app.stop_feeds();
     if tokio::time::timeout(STOP_TIME_MAX, graceful.shutdown())
         .await
@@ -223,8 +232,9 @@ async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
         ));
     }
     app.authenticate(req).await?;
-    let for_up = limits.require_valid_user_except_for_up && req.path == "/_up";
-    if limits.require_valid_user && req.user.name.is_none() && !for_up && !is_login(req) {
+    let required = limits.require_valid_user
+        || limits.require_valid_user_except_for_up && !is_only(req, "_up");
+    if required && req.authenticated.is_none() && !is_login(req) {
         return Err(ApiError::unauthorized("Authentication required.")
             .with_www_authenticate("Basic realm=\"server\""));
     }
@@ -232,7 +242,12 @@ async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
 }
 
 fn is_login(req: &Request) -> bool {
-    req.method == "POST" && req.path == "/_session"
+    req.method == "POST" && is_only(req, "_session")
+}
+
+/// Whether the path is of this one segment.
+fn is_only(req: &Request, name: &str) -> bool {
+    req.segments.len() == 1 && req.segment(0) == Some(name)
 }
 
 /// An error as this client wants it: browsers are sent to the login page.
@@ -282,8 +297,8 @@ fn finish(
     let own_cookie = reply.headers.iter().find(|(n, _)| n == SET_COOKIE);
     if let Some((name, value)) = own_cookie {
         headers.insert(name.clone(), value.clone());
-    } else if req.refresh_cookie {
-        refresh_cookie(app, req, headers);
+    } else if let Some(login) = &req.renew {
+        renew_cookie(app, req, login, headers);
     }
     headers.insert(SERVER, HeaderValue::from_static(SERVER_NAME));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("must-revalidate"));
@@ -302,8 +317,12 @@ fn finish(
     headers.insert(REQUEST_ID, id);
     headers.insert(BODY_TIME, HeaderValue::from(req.body_us / 1000));
     headers.insert(SERVER_TIMING, server_timing(&reply.timing, us));
-    if let Body::Full(b) = response.body() {
-        let len = b.len();
+    let length = match response.body() {
+        Body::Full(b) => Some(b.len() as u64),
+        Body::Sized(_, length) => Some(*length),
+        Body::Stream(_) => None,
+    };
+    if let Some(len) = length {
         if req.method == "HEAD" && response.status() != hyper::StatusCode::NOT_MODIFIED {
             response
                 .headers_mut()
@@ -313,12 +332,10 @@ fn finish(
     response
 }
 
-fn refresh_cookie(app: &App, req: &Request, headers: &mut HeaderMap) {
-    let name = req.user.name.as_deref().unwrap_or_default();
+fn renew_cookie(app: &App, req: &Request, login: &auth::Login, headers: &mut HeaderMap) {
     let now = std::time::SystemTime::now();
-    if let Some(cookie) = app.auth.set_cookie(name, now, req.https)
-        && let Ok(v) = HeaderValue::from_str(&cookie)
-    {
+    let cookie = app.auth.set_cookie(login, now, req.https);
+    if let Ok(v) = HeaderValue::from_str(&cookie) {
         headers.append(SET_COOKIE, v);
     }
 }
@@ -351,6 +368,7 @@ fn server_timing(t: &crate::reply::Timing, total_us: u64) -> HeaderValue {
 fn log(req: &Request, reply: &Reply, id: &HeaderValue, us: u64) {
     let bytes = match &reply.body {
         Body::Full(b) => b.len() as i64,
+        Body::Sized(_, length) => *length as i64,
         Body::Stream(_) => -1,
     };
     tracing::info!(

@@ -260,7 +260,9 @@ fn apply(q: &mut ViewQuery, name: &str, given: Given<'_>) -> Result<(), ApiError
                 _ => return Err(ApiError::query_parse("Invalid value for `stale`.")),
             };
         }
-        "stable" | "sorted" | "attachments" | "att_encoding_info" => {
+        "attachments" => q.attachments.bytes = given.boolean()?,
+        "att_encoding_info" => q.attachments.encoding_info = given.boolean()?,
+        "stable" | "sorted" => {
             given.boolean()?;
         }
         _ => {}
@@ -323,7 +325,7 @@ async fn view(
     };
     let mut query = query_of(app, &req.query, body.as_ref())?;
     query.partition = partition;
-    let blocking = view.runs_functions(&query);
+    let blocking = view.runs_functions(&query) || query.attachments.bytes;
     let started = std::time::Instant::now();
     let rows = view.open(access, query).await?;
     let waited_us = started.elapsed().as_micros() as u64;
@@ -355,7 +357,7 @@ async fn queries(
         let mut q = query_of(app, &req.query, Some(&query))?;
         q.partition = partition.clone();
         view.check(&q)?;
-        blocking |= view.runs_functions(&q);
+        blocking |= view.runs_functions(&q) || q.attachments.bytes;
         all.push(q);
     }
     if all.iter().any(|q| q.update == Update::True) && !access.db.view_is_current(&view.index) {

@@ -4,7 +4,7 @@ use document::collation::HIGHEST;
 use index::keys::put_terminated;
 use index::{GroupLevel, PlaceRange, write_key_sort};
 
-use crate::Error;
+use crate::{Error, ShownAttachments};
 
 /// Whether a query waits for the index to be current.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,7 @@ pub struct ViewQuery {
     pub descending: bool,
     pub include_docs: bool,
     pub conflicts: bool,
+    pub attachments: ShownAttachments,
     /// `None`: when the view has a reduce function.
     pub reduce: Option<bool>,
     pub grouping: Grouping,
@@ -58,6 +59,7 @@ impl Default for ViewQuery {
             descending: false,
             include_docs: false,
             conflicts: false,
+            attachments: ShownAttachments::default(),
             reduce: None,
             grouping: Grouping::None,
             update: Update::True,

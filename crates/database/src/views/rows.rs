@@ -14,7 +14,7 @@ use super::{Update, ViewIndex};
 use crate::database::Database;
 use crate::rules::DatabaseAs;
 use crate::seq::Seqs;
-use crate::{Error, Read, ReadOptions};
+use crate::{Error, Read, ReadOptions, WantedBytes};
 
 /// Skips up to this many rows by walking them; more by the summary tree.
 const SKIP_WALKED_MAX: u64 = 256;
@@ -352,6 +352,11 @@ impl ViewRows {
         let options = ReadOptions {
             rev: link.rev.as_deref().and_then(|r| Rev::parse(r).ok()),
             conflicts,
+            att_encoding_info: self.query.attachments.encoding_info,
+            attachments: match self.query.attachments.bytes {
+                true => WantedBytes::All,
+                false => WantedBytes::None,
+            },
             ..ReadOptions::default()
         };
         let found = match DocId::new(id) {
@@ -362,6 +367,10 @@ impl ViewRows {
             Err(_) => Read::Missing,
         };
         match found {
+            Read::Found(doc) if self.query.attachments.bytes => {
+                let encoding_info = self.query.attachments.encoding_info;
+                out.extend(self.seen.json_with_bytes(&doc, encoding_info)?);
+            }
             Read::Found(doc) => out.extend_from_slice(&doc.json),
             Read::Missing | Read::Deleted => out.extend_from_slice(b"null"),
         }
