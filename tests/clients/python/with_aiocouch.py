@@ -83,7 +83,7 @@ async def bulk(db):
 
 async def views(db):
     design = await db.design_doc("aiocouch")
-    await design.create_view("by_n", "function (doc) { if (doc.n !== undefined) { emit(doc.n % 3, doc.n); } }", reduce_function="_sum")
+    await design.create_view("by_n", map_function="function (doc) { if (doc.n !== undefined) { emit(doc.n % 3, doc.n); } }", reduce_function="_sum")
     view = db.view("aiocouch", "by_n")
     rows = await view.get(reduce=False, key=1, limit=3)
     equal("view", [value for _, value in rows.items()] if not isinstance(rows, dict) else rows, [1, 4, 7])
