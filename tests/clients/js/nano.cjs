@@ -1,7 +1,6 @@
 // nano, the official CouchDB client for Node.
-const { setTimeout: wait } = require('node:timers/promises');
 const Nano = require(process.env.NANO ?? 'nano');
-const { url, name, password, urlWithAdmin, check, equal, fails, collect, run } = require('./checks.cjs');
+const { url, name, password, urlWithAdmin, check, equal, fails, collect, until, run } = require('./checks.cjs');
 
 const DB = 'client-nano';
 const ids = (list) => list.rows.map((row) => row.id);
@@ -196,7 +195,7 @@ async function attachments(db) {
   equal('stubs', Object.entries(stubs).map(([one, stub]) => [one, stub.content_type, stub.length, stub.revpos, stub.encoding ?? null]).sort(),
     [['deep/blob ü.bin', 'application/octet-stream', 5000, 2, null], ['note.txt', 'text/plain', Buffer.byteLength(text), 1, 'gzip']]);
   await fails('an attachment with an old rev', db.attachment.insert('attached', 'late.txt', 'x', 'text/plain', { rev: first.rev }), 409, 'conflict');
-  await fails('an attachment that is not there', db.attachment.get('attached', 'none'), 404, 'not_found');
+  await fails('an attachment that is not there', db.attachment.get('attached', 'none'), 404);
   equal('attachments inline', Buffer.from((await db.get('attached', { attachments: true }))._attachments['note.txt'].data, 'base64').toString(), text);
   const third = await db.attachment.destroy('attached', 'note.txt', { rev: second.rev });
   equal('delete an attachment', Object.keys((await db.get('attached'))._attachments), ['deep/blob ü.bin']);
@@ -228,9 +227,8 @@ async function replication(nano, db) {
   equal('and the attachments', (await nano.use(`${DB}-copy`).attachment.get('multi', 'a.txt')).toString(), 'first');
   equal('replicate again', (await nano.db.replicate(from, to)).no_changes, true);
   const enabled = await nano.db.replication.enable(from, `${to}-2`, { create_target: true });
-  let state;
-  for (let at = 0; at < 300 && state !== 'completed'; at += 1, await wait(100)) state = (await nano.db.replication.query(enabled.id))._replication_state;
-  equal('a replication document completes', state, 'completed');
+  const completed = async () => (await nano.db.replication.query(enabled.id))._replication_state === 'completed';
+  check('a replication document completes', await until(completed), await nano.db.replication.query(enabled.id));
   equal('its copy has every leaf', await leaves(nano.use(`${DB}-copy-2`)), await leaves(db));
   const { _rev } = await nano.db.replication.query(enabled.id);
   equal('disable it', (await nano.db.replication.disable(enabled.id, _rev)).ok, true);
@@ -240,6 +238,7 @@ async function replication(nano, db) {
 async function users(nano, db) {
   const anna = { _id: 'org.couchdb.user:nano-anna', name: 'nano-anna', type: 'user', roles: ['nurse'], password: 'sécret' };
   await nano.use('_users').insert(anna);
+  await nano.use('_users').insert({ ...anna, _id: 'org.couchdb.user:nano-other', name: 'nano-other' });
   const hers = Nano({ url, requestDefaults: { jar: true } });
   equal('log in', (await hers.auth('nano-anna', 'sécret')).roles, ['nurse']);
   equal('who am I', (await hers.session()).userCtx, { name: 'nano-anna', roles: ['nurse'] });
@@ -247,15 +246,25 @@ async function users(nano, db) {
   equal('a member reads', (await hers.use(DB).get('rabbit')).name, 'Peter');
   equal('a member writes', (await hers.use(DB).insert({ by: 'anna' }, 'by anna')).ok, true);
   await fails('a member writes no design document', hers.use(DB).insert({ views: {} }, '_design/hers'), 403, 'forbidden');
-  await fails('a member creates no database', hers.db.create(`${DB}-hers`), 403, 'forbidden');
-  await fails('nobody else reads her document', Nano(url).use('_users').get(anna._id), 404);
+  await fails('a member creates no database', hers.db.create(`${DB}-hers`), 401, 'unauthorized');
+  await fails('nobody reads users without logging in', Nano(url).use('_users').get(anna._id), 401, 'unauthorized');
+  await fails('nor does she, as long as that is for admins', hers.use('_users').get(anna._id), 403, 'forbidden');
+  const closed = await nano.request({ db: '_users', path: '_security' });
+  const editable = { path: '_node/_local/_config/couchdb/users_db_security_editable', method: 'put' };
+  await fails('whose security nobody edits', nano.request({ db: '_users', path: '_security', method: 'put', body: closed }), 403, 'forbidden');
+  await nano.request({ ...editable, body: 'true' });
+  await nano.request({ db: '_users', path: '_security', method: 'put', body: { ...closed, members: { roles: [] } } });
+  await fails('then she reads no other one', hers.use('_users').get('org.couchdb.user:nano-other'), 404, 'not_found');
   const own = await hers.use('_users').get(anna._id);
   check('she reads her own', own.name === 'nano-anna' && !('password' in own), own);
   await fails('she gives herself no role', hers.use('_users').insert({ ...own, roles: ['nurse', 'doctor'] }), 403, 'forbidden');
   equal('she changes her password', (await hers.use('_users').insert({ ...own, password: 'new' })).ok, true);
   await fails('the old password', Nano({ url, requestDefaults: { jar: true } }).auth('nano-anna', 'sécret'), 401, 'unauthorized');
   equal('the new password', (await Nano({ url, requestDefaults: { jar: true } }).auth('nano-anna', 'new')).name, 'nano-anna');
+  await nano.request({ db: '_users', path: '_security', method: 'put', body: closed });
+  await nano.request({ ...editable, method: 'delete' });
   await nano.use('_users').destroy(anna._id, (await nano.use('_users').get(anna._id))._rev);
+  await nano.use('_users').destroy('org.couchdb.user:nano-other', (await nano.use('_users').get('org.couchdb.user:nano-other'))._rev);
   await fails('a user that is gone', Nano({ url, requestDefaults: { jar: true } }).auth('nano-anna', 'new'), 401, 'unauthorized');
 }
 
