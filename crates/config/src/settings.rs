@@ -199,6 +199,7 @@ pub const SETTINGS: &[Setting] = &[
     set("chttpd", "max_uri_length", Limit, "infinity", "Longest request path with query, in bytes."),
     set("chttpd", "max_db_number_for_dbs_info_req", Int, "100", "Most databases in one POST /_dbs_info."),
     set("chttpd", "changes_timeout", Int, "60000", "Default, and longest, timeout and heartbeat of a waiting changes feed, in milliseconds."),
+    set("chttpd", "decode_plus_to_space", Bool, "true", "A plus sign in a request's path is a space."),
     set("chttpd", "enable_cors", Bool, "false", "Answer cross-origin requests; see [cors]."),
     set("chttpd", "secure_rewrites", Bool, "true", "Rewrite rules may not lead out of their database."),
     set("chttpd", "rewrite_limit", Int, "100", "Most times that one request is rewritten."),
@@ -265,6 +266,8 @@ pub const SETTINGS: &[Setting] = &[
     set("query_server_config", "reduce_limit", OneOf(&["true", "false", "log"]), "true", "Whether a reduction that does not shrink is an error; log only logs it."),
     set("query_server_config", "reduce_limit_threshold", Int, "5000", "Size from which a reduction has to shrink, in bytes."),
     set("query_server_config", "reduce_limit_ratio", Text, "2.0", "How many times smaller than its input it has to be."),
+    set("query_server_config", "query_limit", Limit, "268435456", "Most rows that one query of a view may ask for, and gets."),
+    set("query_server_config", "partition_query_limit", Limit, "268435456", "The same for a query of one partition."),
     // [csp]
     set("csp", "showlist_enable", Bool, "true", "Send the header."),
     set("csp", "showlist_header_value", Text, "sandbox", "Its value."),

@@ -232,7 +232,11 @@ impl BulkGet {
         out.extend_from_slice(format!("{{\"id\":{id},\"docs\":[").as_bytes());
         match self.found(doc) {
             Err(e) => {
-                let rev = doc.get("rev").cloned().unwrap_or(Value::Null);
+                // With an id that is none, the revision is not looked at.
+                let rev = match e.error.starts_with("illegal_") {
+                    true => Value::Null,
+                    false => doc.get("rev").cloned().unwrap_or(Value::Null),
+                };
                 write_error(out, &id, &rev, &e.error, &e.reason);
             }
             Ok(found) => {

@@ -43,7 +43,7 @@ pub async fn design(app: &App, req: &mut Request, access: &Access) -> Answer {
             let parts: Vec<String> = (3..req.segments.len())
                 .filter_map(|i| req.segment(i).map(str::to_owned))
                 .collect();
-            crate::views::design_part(app, req, access, &id, &parts, None).await
+            crate::views::design_part(app, req, access, &id, &parts).await
         }
         Some(_) => route(app, req, access, &id, 3).await,
     }

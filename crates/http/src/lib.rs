@@ -20,6 +20,7 @@ pub mod design;
 mod documents;
 mod errors;
 mod feed;
+mod given;
 mod later;
 mod lenient;
 mod linger;

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::app::App;
 use crate::errors::ApiError;
-use crate::query::{Query, encode_into, segments};
+use crate::query::{Query, encode_into, segments_with};
 
 /// After an error, this much of the body is read and thrown away so that the connection can go on.
 const DRAIN_BYTES_MAX: usize = 1 << 20;
@@ -32,6 +32,8 @@ pub struct Request {
     authority: Option<String>,
     /// Decoded segments; may hold invalid UTF-8.
     pub segments: Vec<Vec<u8>>,
+    /// What `+` is in a path.
+    pub plus_is_space: bool,
     pub query: Query,
     /// The query as sent.
     pub raw_query: Option<String>,
@@ -69,11 +71,13 @@ impl Request {
         parts: hyper::http::request::Parts,
         body: Incoming,
         peer: Option<std::net::IpAddr>,
+        plus_is_space: bool,
     ) -> Request {
         let path = parts.uri.path();
         Request {
             method,
-            segments: segments(path),
+            segments: segments_with(path, plus_is_space),
+            plus_is_space,
             query: Query::parse(parts.uri.query()),
             raw_query: parts.uri.query().map(str::to_owned),
             requested_path: None,
@@ -218,7 +222,7 @@ impl Request {
             None => (uri, None),
         };
         self.requested_path.get_or_insert_with(|| self.path.clone());
-        self.segments = segments(path);
+        self.segments = segments_with(path, self.plus_is_space);
         self.query = Query::parse(query);
         self.raw_query = query.map(str::to_owned);
         self.path = path.to_owned();

@@ -147,7 +147,7 @@ async fn dbs_info_of_keys(app: &App, req: &mut Request) -> Answer {
 }
 
 pub fn uuids(app: &App, req: &Request) -> Answer {
-    require_method_exactly(req, "GET")?;
+    require_method(req, "GET")?;
     let count = match req.query.get("count").map(str::parse::<u64>) {
         None => 1,
         Some(Ok(n)) => n,
@@ -162,14 +162,6 @@ pub fn uuids(app: &App, req: &Request) -> Answer {
         .header(CACHE_CONTROL, "no-cache")
         .header(PRAGMA, "no-cache")
         .header(EXPIRES, "Mon, 01 Jan 1990 00:00:00 GMT"))
-}
-
-/// HEAD goes as GET without being named among the methods, as CouchDB has it for `_uuids`.
-fn require_method_exactly(req: &Request, methods: &'static str) -> Result<(), ApiError> {
-    if req.method == "HEAD" {
-        return Ok(());
-    }
-    require_method(req, methods)
 }
 
 pub fn active_tasks(app: &App, req: &Request) -> Answer {

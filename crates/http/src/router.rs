@@ -118,9 +118,13 @@ async fn database(app: &App, req: &mut Request, name: &str) -> Answer {
     }
 }
 
-/// The refusal of a method that a route does not know.
+/// Refuses a method that a route does not know. HEAD goes wherever GET goes, named or not, as in CouchDB.
 pub fn require_method(req: &Request, methods: &'static str) -> Result<(), ApiError> {
-    if methods.split(',').any(|m| m == req.method) {
+    let method = match req.method.as_str() {
+        "HEAD" => "GET",
+        method => method,
+    };
+    if methods.split(',').any(|m| m == method) {
         Ok(())
     } else {
         Err(ApiError::method_not_allowed(methods))

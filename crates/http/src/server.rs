@@ -93,6 +93,17 @@ fn accept(stream: TcpStream, peer: SocketAddr, app: &Arc<App>, graceful: &Gracef
     });
 }
 
+/// Longest request id that is taken from a client, in bytes.
+const REQUEST_ID_BYTES_MAX: usize = 36;
+
+/// The id that the client gives its request, if it is one for logs.
+fn clients_request_id(headers: &HeaderMap) -> Option<HeaderValue> {
+    let id = headers.get(REQUEST_ID)?;
+    let plain = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+    let short = (1..=REQUEST_ID_BYTES_MAX).contains(&id.len());
+    (short && id.as_bytes().iter().all(plain)).then(|| id.clone())
+}
+
 /// Ten hexadecimal digits that differ from request to request.
 fn request_id() -> HeaderValue {
     // From a random number on, so that ids do not come again after a restart.
@@ -118,10 +129,11 @@ async fn answer(
     peer: SocketAddr,
 ) -> hyper::Response<Body> {
     let received = Instant::now();
-    let id = request_id();
     let (parts, body) = req.into_parts();
+    let id = clients_request_id(&parts.headers).unwrap_or_else(request_id);
     let (method, method_error) = effective_method(&parts);
-    let mut req = Request::new(method, parts, body, Some(peer.ip()));
+    let plus_is_space = app.limits().decode_plus_to_space;
+    let mut req = Request::new(method, parts, body, Some(peer.ip()), plus_is_space);
     let result = match method_error {
         Some(e) => Err(e),
         None => route(app, &mut req).await,
@@ -162,11 +174,8 @@ async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
     if req.target_len as u64 > limits.max_uri_length {
         return Err(ApiError::new(
             414,
-            "request_uri_too_long",
-            format!(
-                "the path with its query exceeds max_uri_length ({})",
-                limits.max_uri_length
-            ),
+            "too_long",
+            "the request uri is too long",
         ));
     }
     app.authenticate(req).await?;
