@@ -121,7 +121,7 @@ fn versions() -> Value {
         "couchdb": COUCHDB_VERSION,
         "settee": env!("CARGO_PKG_VERSION"),
         "collation_driver": {"name": "icu4x", "library_version": "2", "collator_version": "2", "collation_algorithm_version": "16"},
-        "javascript_engine": {"name": "none"},
+        "javascript_engine": {"name": "quickjs"},
     })
 }
 

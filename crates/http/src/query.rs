@@ -40,6 +40,14 @@ fn decode_text(text: &str) -> String {
     }
 }
 
+/// Whether every `%` has two hexadecimal digits behind it.
+pub fn is_well_encoded(text: &str) -> bool {
+    text.split('%').skip(1).all(|rest| {
+        let digits = rest.as_bytes().get(..2);
+        digits.is_some_and(|d| d.iter().all(u8::is_ascii_hexdigit))
+    })
+}
+
 /// Appends `text` as CouchDB encodes ids in a `Location`.
 pub fn encode_into(text: &str, out: &mut String) {
     for &b in text.as_bytes() {
@@ -124,6 +132,14 @@ mod tests {
     fn a_stray_percent_stands_for_itself() {
         assert_eq!(decode("100%"), b"100%");
         assert_eq!(decode("%zz%4"), b"%zz%4");
+    }
+
+    #[test]
+    fn a_percent_needs_two_hexadecimal_digits() {
+        assert!(is_well_encoded("/a%2Fb%aa"));
+        for bad in ["%", "/a%2", "%zz", "%%20", "%é"] {
+            assert!(!is_well_encoded(bad), "{bad}");
+        }
     }
 
     #[test]

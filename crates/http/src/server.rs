@@ -21,6 +21,7 @@ use crate::app::App;
 use crate::errors::ApiError;
 use crate::lenient::Lenient;
 use crate::linger::Lingering;
+use crate::query::is_well_encoded;
 use crate::reply::{Body, Reply};
 use crate::request::Request;
 use crate::router;
@@ -177,6 +178,10 @@ async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
             "too_long",
             "the request uri is too long",
         ));
+    }
+    let query = req.raw_query.as_deref().unwrap_or_default();
+    if !is_well_encoded(&req.path) || !is_well_encoded(query) {
+        return Err(ApiError::bad_request("invalid_url_encoding"));
     }
     app.authenticate(req).await?;
     let for_up = limits.require_valid_user_except_for_up && req.path == "/_up";
