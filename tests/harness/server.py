@@ -21,10 +21,15 @@ _running = set()
 def end_all():
     """Ends every process that this run started and that still lives."""
     for process in list(_running):
-        _end(process)
+        end(process)
 
 
-def _end(process):
+def track(process):
+    """From now on `end_all` ends this process too."""
+    _running.add(process)
+
+
+def end(process):
     if process.poll() is None:
         process.kill()
     process.wait()
@@ -44,24 +49,25 @@ class StartFailed(Exception):
 
 
 class Server:
-    """`data` outlives the process, so the same directory can be started again."""
+    """`data` outlives the process, so the same directory can be started again. `port` 0 is any free one."""
 
-    def __init__(self, binary, data, admin="admin:admin", options=(), log_path=None):
+    def __init__(self, binary, data, admin="admin:admin", options=(), log_path=None, port=0):
         self.binary, self.data, self.admin, self.options = binary, str(data), admin, list(options)
         self.log_path = log_path or self.data.rstrip("/") + ".log"
+        self.port = port
         self.process = None
         self.url = None
         self.start_seconds = None
 
     def start(self):
-        command = [self.binary, "serve", "--data", self.data, "--bind", "127.0.0.1", "--port", "0",
+        command = [self.binary, "serve", "--data", self.data, "--bind", "127.0.0.1", "--port", str(self.port),
                    "--admin", self.admin, *self.options]
         began = time.monotonic()
         with open(self.log_path, "ab") as log:
             self.log_start = log.tell()
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                             stderr=log, text=True, errors="replace")
-        _running.add(self.process)
+        track(self.process)
         self.url = self._wait_until_ready()
         self.start_seconds = time.monotonic() - began
         return self
@@ -91,7 +97,12 @@ class Server:
 
     def kill(self):
         """kill -9: no clean shutdown, nothing flushed."""
-        _end(self.process)
+        end(self.process)
+
+    def restart(self):
+        """Starts a server again that was killed or stopped, on the port that it had, so that its clients find it."""
+        self.port = int(self.url.rsplit(":", 1)[1])
+        return self.start()
 
     def stop(self):
         """SIGTERM; returns the exit code, or None when it had to be killed."""
@@ -100,7 +111,7 @@ class Server:
             code = self.process.wait(timeout=STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             code = None
-        _end(self.process)
+        end(self.process)
         return code
 
     def alive(self):

@@ -4,12 +4,11 @@ Every client script prints `ok NAME` or `not ok NAME: detail` for each thing tha
 Their packages are installed into the machine's cache, once per version of the lists beside the scripts.
 """
 
-import hashlib
 import os
-import shutil
 import subprocess
 
-INSTALL_TIMEOUT_S = 600
+from harness.packages import node_modules, virtual_environment
+
 SCRIPT_TIMEOUT_S = 180
 
 
@@ -20,6 +19,8 @@ def run(ctx):
     with ctx.server() as server:
         run_script(ctx, server, "curl", ["bash", folder / "curl_tour.sh"])
         run_script(ctx, server, "nano", ["node", folder / "js" / "nano.cjs"], node)
+        run_script(ctx, server, "cloudant (Node)", ["node", folder / "js" / "cloudant.cjs"], node)
+        run_script(ctx, server, "couchbackup", ["node", folder / "js" / "couchbackup.cjs"], node)
         run_script(ctx, server, "pouchdb", ["node", folder / "js" / "pouchdb.cjs"], node)
         run_script(ctx, server, "couchdb", [python, folder / "python" / "with_couchdb.py"])
         run_script(ctx, server, "couchdb3", [python, folder / "python" / "with_couchdb3.py"])
@@ -48,42 +49,3 @@ def run_script(ctx, server, name, command, environment=None):
 
 def text(output):
     return output.decode("utf-8", "replace") if isinstance(output, bytes) else output or ""
-
-
-def node_modules(ctx, folder):
-    lock = folder / "package-lock.json"
-    place = ctx.cache / "node" / fingerprint(lock)
-    if not (place / "installed").exists():
-        fresh(place)
-        for name in ("package.json", "package-lock.json"):
-            shutil.copy(folder / name, place / name)
-        install(ctx, "Node packages", ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error", "--prefix", place], place)
-    return place / "node_modules"
-
-
-def virtual_environment(ctx, folder):
-    requirements = folder / "requirements.txt"
-    place = ctx.cache / "venv" / fingerprint(requirements)
-    if not (place / "installed").exists():
-        fresh(place)
-        subprocess.run(["python3", "-m", "venv", place], check=True, timeout=INSTALL_TIMEOUT_S)
-        install(ctx, "Python packages", [place / "bin" / "python", "-m", "pip", "install", "--quiet", "-r", requirements], place)
-    return place
-
-
-def install(ctx, what, command, place):
-    ctx.report.note(f"installing {what} into {place}")
-    done = subprocess.run([str(part) for part in command], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          timeout=INSTALL_TIMEOUT_S, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{what} could not be installed:\n{done.stdout}{done.stderr}")
-    (place / "installed").touch()  # last, so that half an installation is not taken for one
-
-
-def fresh(place):
-    shutil.rmtree(place, ignore_errors=True)
-    place.mkdir(parents=True)
-
-
-def fingerprint(path):
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]

@@ -9,10 +9,10 @@ use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 
-use crate::admins::{Auth, State};
+use crate::account::{Account, Login};
+use crate::auth::{Auth, State};
 use crate::cache::Tag;
 use crate::error::AuthError;
-use crate::user::UserCtx;
 
 /// Standard base64; like Erlang's it does not mind the unused bits of the last character.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -26,7 +26,7 @@ pub enum Basic {
     /// There is none: the header is of another scheme, or has no colon.
     Anonymous,
     /// They were found right before.
-    Hit(Arc<UserCtx>),
+    Hit(Login),
     /// They must be checked, which takes long.
     Miss(Pending),
 }
@@ -64,20 +64,49 @@ impl Credentials {
     }
 }
 
-/// The outcome of one key derivation, shared by all who wait for it.
-pub(crate) type Slot = OnceLock<Option<Arc<UserCtx>>>;
+/// What was sent, under the cache's generation then.
+type Sent = (u64, Tag);
 
-/// Derivations under way, by the cache's generation and tag. The slots are owned by the [`Pending`]s.
-pub(crate) type InFlight = Mutex<HashMap<(u64, Tag), Weak<Slot>>>;
+/// The outcome of one key derivation, shared by all who wait for it: for which account, and whether it was right.
+pub(crate) type Slot = OnceLock<(Option<Arc<Account>>, bool)>;
+
+/// Derivations under way. The slots are owned by the [`Pending`]s.
+pub(crate) type InFlight = Mutex<HashMap<Sent, Weak<Slot>>>;
+
+/// How a password came.
+pub(crate) enum Way {
+    /// In a header, where there is no place for a second factor: whoever has one must log in.
+    Basic,
+    /// In a login, with the token of the second factor.
+    Login { token: String, now_secs: u64 },
+}
+
+impl Way {
+    /// Whether the right password is enough.
+    pub(crate) fn check(&self, account: &Account) -> Result<(), AuthError> {
+        let enough = match (&account.totp, self) {
+            (None, _) => true,
+            (Some(_), Way::Basic) => false,
+            (Some(totp), Way::Login { token, now_secs }) => totp.accepts(token, *now_secs),
+        };
+        if enough {
+            Ok(())
+        } else {
+            Err(AuthError::BadCredentials)
+        }
+    }
+}
 
 /// A name with a password that must be checked by deriving a key. Checks of the same ones at the same time cost one
 /// derivation.
 pub struct Pending {
     auth: Auth,
     state: Arc<State>,
+    /// `None`: nobody has this name.
+    account: Option<Arc<Account>>,
     credentials: Credentials,
-    tag: Tag,
-    generation: u64,
+    sent: Sent,
+    way: Way,
     slot: Arc<Slot>,
 }
 
@@ -90,29 +119,31 @@ impl std::fmt::Debug for Pending {
 }
 
 impl Pending {
-    /// `generation` must have been read before `state`.
+    /// The generation of `sent` must have been read before `state`.
     pub(crate) fn new(
         auth: &Auth,
         state: Arc<State>,
+        account: Option<Arc<Account>>,
         credentials: Credentials,
-        tag: Tag,
-        generation: u64,
+        sent: Sent,
+        way: Way,
     ) -> Pending {
         let mut in_flight = auth
             .inner
             .in_flight
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let entry = in_flight.entry((generation, tag)).or_default();
+        let entry = in_flight.entry(sent).or_default();
         let slot = entry.upgrade().unwrap_or_default();
         *entry = Arc::downgrade(&slot);
         drop(in_flight);
         Pending {
             auth: auth.clone(),
             state,
+            account,
             credentials,
-            tag,
-            generation,
+            sent,
+            way,
             slot,
         }
     }
@@ -122,61 +153,134 @@ impl Pending {
         &self.credentials.name
     }
 
+    /// [`Pending::verify`] on a blocking thread of the tokio runtime, when it is this peer's turn.
+    ///
+    /// # Errors
+    /// Those of [`Pending::verify`].
+    pub async fn verify_in_turn(self, peer: Option<IpAddr>) -> Result<Login, AuthError> {
+        let auth = self.auth.clone();
+        let turn = auth.inner.turns.wait(peer).await;
+        let verify = move || {
+            let _turn = turn;
+            self.verify(peer)
+        };
+        tokio::task::spawn_blocking(verify)
+            .await
+            .unwrap_or(Err(AuthError::BadCredentials))
+    }
+
     /// Checks the password. Blocks for as long as a key derivation takes (a tenth of a second and more), so it
     /// belongs on a thread that may block. `peer` is whom to count wrong passwords for.
     ///
     /// # Errors
-    /// [`AuthError::BadCredentials`]; [`AuthError::LockedOut`] when this peer gave wrong ones too often.
-    pub fn verify(self, peer: Option<IpAddr>) -> Result<Arc<UserCtx>, AuthError> {
+    /// [`AuthError::BadCredentials`]; [`AuthError::LockedOut`] when this peer gave wrong ones too often;
+    /// [`AuthError::TooFewIterations`] and [`AuthError::TooManyIterations`].
+    pub fn verify(self, peer: Option<IpAddr>) -> Result<Login, AuthError> {
         self.refuse_locked_out(peer)?;
+        self.check_iterations()?;
         let _turn = self.auth.inner.gate.enter(|| self.slot.get().is_some());
         // Others of this peer may have failed while we waited.
         self.refuse_locked_out(peer)?;
-        let outcome = self
+        let checked = self
             .slot
-            .get_or_init(|| self.state.verify(&self.credentials));
-        match outcome {
-            Some(user) => {
-                self.auth
-                    .inner
-                    .cache
-                    .insert(self.tag, user.clone(), self.generation);
-                Ok(user.clone())
-            }
-            None => {
-                self.count_failure(peer);
-                Err(AuthError::BadCredentials)
-            }
+            .get_or_init(|| (self.account.clone(), self.is_right()));
+        // Whoever filled the slot may have seen another password of this user.
+        let right = match checked {
+            (then, right) if self.is_account(then.as_deref()) => *right,
+            _ => self.is_right(),
+        };
+        let account = self.account.as_ref().filter(|_| right);
+        let Some(account) = account.filter(|account| self.way.check(account).is_ok()) else {
+            self.count_failure(peer);
+            return Err(AuthError::BadCredentials);
+        };
+        let account = match self.auth.inner.users.get() {
+            Some(users) => users.upgrade(account, &self.credentials.password),
+            None => account.clone(),
+        };
+        let (generation, tag) = self.sent;
+        self.auth
+            .inner
+            .cache
+            .insert(tag, account.clone(), generation);
+        Ok(Login { account })
+    }
+
+    fn is_account(&self, other: Option<&Account>) -> bool {
+        match (self.account.as_deref(), other) {
+            (None, None) => true,
+            (Some(own), Some(other)) => own == other,
+            _ => false,
+        }
+    }
+
+    /// Takes as long for a name that does not exist, and for a wrong password whose hash is cheap to try.
+    fn is_right(&self) -> bool {
+        let decoy = &self.state.decoy;
+        let hash = self.account.as_ref().and_then(|a| a.hash.as_ref());
+        let password = &self.credentials.password;
+        let right = hash.unwrap_or(decoy).verify(password);
+        if !right && hash.is_some_and(|hash| hash.is_cheaper_than(decoy)) {
+            decoy.verify(password);
+        }
+        right && hash.is_some()
+    }
+
+    fn check_iterations(&self) -> Result<(), AuthError> {
+        let account = self.account.as_ref().filter(|a| a.is_document);
+        let hash = account.and_then(|a| a.hash.as_ref());
+        let Some((_, iterations)) = hash.and_then(|hash| hash.pbkdf2()) else {
+            return Ok(());
+        };
+        let (min, max) = self.state.iterations;
+        match u64::from(iterations) {
+            n if n < min => Err(AuthError::TooFewIterations),
+            n if n > max => Err(AuthError::TooManyIterations),
+            _ => Ok(()),
         }
     }
 
     fn refuse_locked_out(&self, peer: Option<IpAddr>) -> Result<(), AuthError> {
-        let locked = self.lockout_key(peer).is_some_and(|key| {
-            self.auth
-                .inner
-                .lockout
-                .is_locked(&self.state.lockout, &key, Instant::now())
-        });
-        if locked {
-            Err(AuthError::LockedOut)
-        } else {
-            Ok(())
+        match self.account.as_deref() {
+            Some(account) => refuse_locked_out(&self.auth, &self.state, account, peer),
+            None => Ok(()),
         }
     }
 
     fn count_failure(&self, peer: Option<IpAddr>) {
-        if let Some(key) = self.lockout_key(peer) {
-            self.auth
-                .inner
-                .lockout
-                .failed(&self.state.lockout, key, Instant::now());
-        }
+        // Only names that exist are counted, as in CouchDB.
+        let (Some(account), Some(peer)) = (&self.account, peer) else {
+            return;
+        };
+        let lockout = &self.auth.inner.lockout;
+        lockout.failed(
+            &self.state.lockout,
+            lockout_key(account, peer),
+            Instant::now(),
+        );
     }
+}
 
-    /// Only names that exist are counted, as in CouchDB.
-    fn lockout_key(&self, peer: Option<IpAddr>) -> Option<(IpAddr, String, String)> {
-        let salt = self.state.salt(&self.credentials.name)?;
-        Some((peer?, self.credentials.name.clone(), salt.to_owned()))
+fn lockout_key(account: &Account, peer: IpAddr) -> (IpAddr, String, String) {
+    (peer, account.name().to_owned(), account.salt.clone())
+}
+
+/// # Errors
+/// [`AuthError::LockedOut`].
+pub(crate) fn refuse_locked_out(
+    auth: &Auth,
+    state: &State,
+    account: &Account,
+    peer: Option<IpAddr>,
+) -> Result<(), AuthError> {
+    let lockout = &auth.inner.lockout;
+    let Some(peer) = peer.filter(|_| !lockout.is_empty()) else {
+        return Ok(());
+    };
+    if lockout.is_locked(&state.lockout, &lockout_key(account, peer), Instant::now()) {
+        Err(AuthError::LockedOut)
+    } else {
+        Ok(())
     }
 }
 
@@ -190,7 +294,7 @@ impl Drop for Pending {
             .unwrap_or_else(PoisonError::into_inner);
         // New holders come only from under this lock, so the last one knows that it is.
         if Arc::strong_count(&self.slot) == 1 {
-            in_flight.remove(&(self.generation, self.tag));
+            in_flight.remove(&self.sent);
         }
     }
 }
@@ -289,16 +393,19 @@ mod tests {
         let folder = tempfile::tempdir().expect("temporary folder");
         let layers = config::Layers::new(folder.path().join("local.ini"));
         let auth = Auth::new(config::Config::load(layers).expect("load")).expect("auth");
-        let pending = |password: &str| match auth.login("a", password) {
-            Basic::Miss(pending) => pending,
+        let pending = |password: &str| match auth.login("a", password, "", None) {
+            Ok(Basic::Miss(pending)) => pending,
             other => panic!("{other:?}"),
         };
         let (first, second, third) = (pending("x"), pending("x"), pending("y"));
         assert!(Arc::ptr_eq(&first.slot, &second.slot) && !Arc::ptr_eq(&first.slot, &third.slot));
-        first
-            .slot
-            .get_or_init(|| Some(Arc::new(UserCtx::admin("a"))));
-        assert!(second.verify(None).is_ok(), "the outcome of the first");
+        assert!(!first.is_right());
+        first.slot.get_or_init(|| (None, true));
+        let refused = second.verify(None);
+        assert!(
+            matches!(refused, Err(AuthError::BadCredentials)),
+            "nobody has the name"
+        );
         drop((first, third));
         assert!(auth.inner.in_flight.lock().expect("lock").is_empty());
     }

@@ -7,7 +7,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::user::UserCtx;
+use crate::account::Account;
 
 const SHARDS: usize = 16;
 
@@ -43,7 +43,7 @@ impl Hasher for Unhashed {
     }
 }
 
-type Shard = RwLock<HashMap<Tag, Arc<UserCtx>, BuildHasherDefault<Unhashed>>>;
+type Shard = RwLock<HashMap<Tag, Arc<Account>, BuildHasherDefault<Unhashed>>>;
 
 pub(crate) struct Cache {
     key: [u8; 32],
@@ -85,7 +85,7 @@ impl Cache {
         self.generation.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn get(&self, tag: &Tag) -> Option<Arc<UserCtx>> {
+    pub(crate) fn get(&self, tag: &Tag) -> Option<Arc<Account>> {
         self.shard(tag)
             .read()
             .unwrap_or_else(PoisonError::into_inner)
@@ -94,7 +94,7 @@ impl Cache {
     }
 
     /// Keeps what was verified under `generation`, unless the cache was cleared since.
-    pub(crate) fn insert(&self, tag: Tag, user: Arc<UserCtx>, generation: u64) {
+    pub(crate) fn insert(&self, tag: Tag, account: Arc<Account>, generation: u64) {
         let entries_max = self.entries_max.load(Ordering::Relaxed).div_ceil(SHARDS);
         let mut shard = self
             .shard(&tag)
@@ -110,7 +110,7 @@ impl Cache {
             };
             shard.remove(&any);
         }
-        shard.insert(tag, user);
+        shard.insert(tag, account);
     }
 
     /// Forgets everything, and all verifications under way.
@@ -140,8 +140,8 @@ mod tests {
         cache
     }
 
-    fn user() -> Arc<UserCtx> {
-        Arc::new(UserCtx::admin("a"))
+    fn user() -> Arc<Account> {
+        Arc::new(Account::admin("a", None))
     }
 
     #[test]

@@ -18,6 +18,29 @@ pub enum AuthError {
     /// 400 `bad_request`.
     #[error("Malformed AuthSession cookie. Please clear your cookies.")]
     MalformedCookie,
+    /// 401 `unauthorized`.
+    #[error(
+        "User document conflicts must be resolved before the document is used for authentication purposes."
+    )]
+    UserConflicts,
+    /// 403 `forbidden`.
+    #[error("Iteration count is too low for this server")]
+    TooFewIterations,
+    /// 403 `forbidden`.
+    #[error("Iteration count is too high for this server")]
+    TooManyIterations,
+    /// 400 `bad_request`: a token that is none.
+    #[error("{0}")]
+    BadToken(&'static str),
+    /// 401 `unauthorized`: a token that does not count now, or names nobody.
+    #[error("{0}")]
+    TokenRefused(&'static str),
+    /// 500 `misconfigured_server`.
+    #[error("JWT is not configured correctly")]
+    JwtMisconfigured,
+    /// 500: the database of users could not be read.
+    #[error("{0}")]
+    UsersUnreadable(String),
     /// The configuration could not be read or changed.
     #[error(transparent)]
     Config(#[from] ConfigError),

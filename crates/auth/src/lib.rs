@@ -1,23 +1,33 @@
-//! Who is asking, and what they may do: server administrators, sessions, and databases' security objects.
+//! Who is asking, and what they may do: server administrators, users, sessions, tokens, and databases' security objects.
 //!
-//! Knows nothing of HTTP but the text of a few headers. Password hashes and session cookies are CouchDB's, so a
-//! `local.ini` can be carried over and clients notice no difference.
+//! Knows nothing of HTTP but the text of a few headers. Password hashes, user documents and session cookies are CouchDB's,
+//! so a `local.ini` and a database of users can be carried over and clients notice no difference.
 
 #![warn(missing_docs)]
 
+mod account;
 mod admins;
+mod auth;
 mod basic;
 mod cache;
 mod error;
+mod handlers;
+mod jwt;
 mod lockout;
 mod password;
+mod proxy;
 mod security;
 mod session;
+mod totp;
+mod turns;
 mod user;
+mod users;
 
-pub use admins::Auth;
+pub use account::Login;
+pub use auth::{Auth, Recognised, Said};
 pub use basic::{Basic, Pending};
 pub use error::AuthError;
+pub use handlers::Handler;
 pub use password::{Hash, PasswordHash, hash_password, random_password};
 pub use security::{DefaultSecurity, Security, SecurityError};
 pub use session::Session;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,8 @@ type Key = (IpAddr, String, String);
 #[derive(Default)]
 pub(crate) struct Lockout {
     failures: Mutex<HashMap<Key, Failures>>,
+    /// Of `failures`.
+    count: AtomicUsize,
 }
 
 struct Failures {
@@ -42,6 +45,11 @@ struct Failures {
 }
 
 impl Lockout {
+    /// Whether nothing was counted lately: the usual case, and cheap to find out.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == 0
+    }
+
     pub(crate) fn is_locked(&self, settings: &LockoutSettings, key: &Key, now: Instant) -> bool {
         let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         let count = failures
@@ -67,6 +75,7 @@ impl Lockout {
             };
         }
         entry.count += 1;
+        self.count.store(failures.len(), Ordering::Relaxed);
     }
 }
 

@@ -134,17 +134,95 @@ impl Stored {
     }
 }
 
+/// How new passwords of users are hashed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NewHash {
+    /// SHA-1 of password and salt: for those who insist.
+    Simple,
+    Pbkdf2 {
+        hash: Hash,
+        iterations: u32,
+    },
+}
+
+impl NewHash {
+    fn scheme(self) -> Scheme {
+        match self {
+            NewHash::Simple => Scheme::Simple,
+            NewHash::Pbkdf2 { hash, iterations } => Scheme::Pbkdf2 {
+                hash,
+                iterations: iterations.max(1),
+                legacy: false,
+            },
+        }
+    }
+
+    /// Whether it makes hashes such as this one.
+    pub(crate) fn made(self, hash: &PasswordHash) -> bool {
+        self.scheme() == hash.scheme
+    }
+}
+
 impl PasswordHash {
     /// Hashes a password, with a new salt. Takes as long as `iterations` says.
     pub fn new(password: &str, hash: Hash, iterations: u32) -> PasswordHash {
+        PasswordHash::made(NewHash::Pbkdf2 { hash, iterations }, password.as_bytes())
+    }
+
+    /// Hashes a password, with a new salt.
+    pub(crate) fn made(new: NewHash, password: &[u8]) -> PasswordHash {
+        PasswordHash::with_salt(new, password, &random_hex())
+    }
+
+    /// Hashes a password with this salt.
+    pub(crate) fn with_salt(new: NewHash, password: &[u8], salt: &str) -> PasswordHash {
+        let scheme = new.scheme();
+        PasswordHash {
+            key: derive(scheme, password, salt),
+            scheme,
+            salt: salt.to_owned(),
+        }
+    }
+
+    /// The hash of a user document of the scheme `simple`; `None` when the key is none.
+    pub(crate) fn of_simple(key: &str, salt: &str) -> Option<PasswordHash> {
+        PasswordHash::checked(Scheme::Simple, Hash::Sha1, key, salt)
+    }
+
+    /// The hash of a user document of the scheme `pbkdf2`; `None` when the key is none.
+    pub(crate) fn of_pbkdf2(
+        hash: Hash,
+        iterations: u32,
+        key: &str,
+        salt: &str,
+    ) -> Option<PasswordHash> {
         let scheme = Scheme::Pbkdf2 {
             hash,
-            iterations: iterations.max(1),
+            iterations,
             legacy: false,
         };
-        let salt = random_hex();
-        let key = derive(scheme, password.as_bytes(), &salt);
-        PasswordHash { scheme, key, salt }
+        PasswordHash::checked(scheme, hash, key, salt)
+    }
+
+    /// The derived key, or the hash of the scheme `simple`, in hex.
+    pub(crate) fn key_hex(&self) -> String {
+        to_hex(&self.key)
+    }
+
+    /// Hash function and iterations; `None` for the scheme `simple`.
+    pub(crate) fn pbkdf2(&self) -> Option<(Hash, u32)> {
+        match self.scheme {
+            Scheme::Simple => None,
+            Scheme::Pbkdf2 {
+                hash, iterations, ..
+            } => Some((hash, iterations)),
+        }
+    }
+
+    /// Whether trying a password takes clearly less time than with another hash.
+    pub(crate) fn is_cheaper_than(&self, other: &PasswordHash) -> bool {
+        let iterations = |hash: &PasswordHash| hash.pbkdf2().map_or(0, |(_, n)| n);
+        iterations(self) < iterations(other) / 10 * 9
     }
 
     /// Reads a hash; `None` for any other text.
@@ -279,7 +357,7 @@ fn derive(scheme: Scheme, password: &[u8], salt: &str) -> Vec<u8> {
     }
 }
 
-fn to_hex(bytes: &[u8]) -> String {
+pub(crate) fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

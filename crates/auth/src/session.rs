@@ -4,7 +4,6 @@
 //! hex; `mac` is the raw HMAC of `name:time` with `[chttpd_auth] secret` followed by the salt of the user's password
 //! hash as key.
 
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use base64::Engine;
@@ -12,17 +11,17 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use config::{Config, ConfigError};
 use subtle::ConstantTimeEq;
 
+use crate::account::Login;
 use crate::error::AuthError;
 use crate::password::Hash;
-use crate::user::UserCtx;
 
 const COOKIE: &str = "AuthSession";
 
 /// A session that is in force.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Session {
     /// Whose it is.
-    pub user: Arc<UserCtx>,
+    pub login: Login,
     /// Whether more than a tenth of its life has passed, so that the response should carry a new cookie.
     pub needs_refresh: bool,
 }
@@ -30,10 +29,10 @@ pub struct Session {
 /// The settings that cookies depend on.
 #[derive(Clone)]
 pub(crate) struct SessionSettings {
-    secret: String,
+    pub(crate) secret: String,
     timeout_secs: u64,
     /// The first signs; each may verify. Never empty.
-    algorithms: Vec<Hash>,
+    pub(crate) algorithms: Vec<Hash>,
     persistent: bool,
     same_site: Option<String>,
     domain: Option<String>,

@@ -3,6 +3,9 @@
 /// The role of server administrators.
 pub(crate) const ADMIN_ROLE: &str = "_admin";
 
+/// The only other role of the system: may read statistics.
+pub(crate) const METRICS_ROLE: &str = "_metrics";
+
 /// Who a request is from: CouchDB's user context.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UserCtx {

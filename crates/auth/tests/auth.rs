@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, SystemTime};
 
-use auth::{Auth, AuthError, Basic, UserCtx};
+use auth::{Auth, AuthError, Basic, Login, UserCtx};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use config::{Config, Layers};
@@ -69,7 +69,7 @@ fn header(name: &str, password: &str) -> String {
 }
 
 fn is_hit(auth: &Auth, header: &str) -> bool {
-    matches!(auth.check_cached(header), Ok(Basic::Hit(_)))
+    matches!(auth.check_cached(header, None), Ok(Basic::Hit(_)))
 }
 
 fn let_in(auth: &Auth, name: &str, password: &str) -> bool {
@@ -78,6 +78,19 @@ fn let_in(auth: &Auth, name: &str, password: &str) -> bool {
         Err(AuthError::BadCredentials) => false,
         Err(error) => panic!("{error}"),
     }
+}
+
+/// Who logs in with the right password.
+fn log_in(auth: &Auth, name: &str, password: &str) -> Login {
+    match auth.login(name, password, "", None).expect("a login") {
+        Basic::Hit(login) => login,
+        Basic::Miss(pending) => pending.verify(None).expect("the right password"),
+        Basic::Anonymous => panic!("nobody"),
+    }
+}
+
+fn cookie(auth: &Auth, name: &str, password: &str, secs: u64) -> String {
+    auth.issue_cookie(&log_in(auth, name, password), at(secs))
 }
 
 fn at(secs: u64) -> SystemTime {
@@ -148,27 +161,22 @@ fn a_password_that_was_right_is_remembered_until_it_changes() {
 #[test]
 fn an_administrator_that_is_removed_is_out_at_once() {
     let server = admin_server();
-    let cookie = server.auth.issue_cookie("admin", at(1000)).expect("cookie");
+    let cookie = cookie(&server.auth, "admin", "secret", 1000);
     assert!(let_in(&server.auth, "admin", "secret"));
     server
         .config
         .delete("admins", "admin", true)
         .expect("delete");
     assert!(!let_in(&server.auth, "admin", "secret") && !server.auth.has_admins());
-    assert_eq!(
-        server
-            .auth
-            .check_cookie(&cookie, at(1000))
-            .expect("well formed"),
-        None
-    );
+    let session = server.auth.check_cookie(&cookie, at(1000));
+    assert!(session.expect("well formed").is_none());
 }
 
 #[test]
 fn a_check_begun_before_a_change_leaves_nothing_behind() {
     let server = admin_server();
     let header = header("admin", "secret");
-    let Ok(Basic::Miss(pending)) = server.auth.check_cached(&header) else {
+    let Ok(Basic::Miss(pending)) = server.auth.check_cached(&header, None) else {
         panic!("not cached yet")
     };
     server.auth.set_admin("admin", "new", true).expect("set");
@@ -217,22 +225,17 @@ fn a_hash_may_be_given_instead_of_a_password() {
 fn sessions_survive_a_restart_even_when_the_password_comes_from_the_environment() {
     let env = [("SETTEE_ADMINS_ROOT", "pass")];
     let server = Server::new("").restart(&env);
-    let cookie = server.auth.issue_cookie("root", at(1000)).expect("cookie");
+    let cookie = cookie(&server.auth, "root", "pass", 1000);
     let server = server.restart(&env);
     let session = server
         .auth
         .check_cookie(&cookie, at(1001))
         .expect("well formed")
         .expect("valid");
-    assert_eq!(*session.user, UserCtx::admin("root"));
+    assert_eq!(**session.login.user(), UserCtx::admin("root"));
     let server = server.restart(&[("SETTEE_ADMINS_ROOT", "changed")]);
-    assert_eq!(
-        server
-            .auth
-            .check_cookie(&cookie, at(1001))
-            .expect("well formed"),
-        None
-    );
+    let session = server.auth.check_cookie(&cookie, at(1001));
+    assert!(session.expect("well formed").is_none());
     assert!(let_in(&server.auth, "root", "changed") && !let_in(&server.auth, "root", "pass"));
 }
 
@@ -245,22 +248,20 @@ fn sessions_follow_the_timeout_and_end_with_the_password() {
             .check_cookie(cookie, at(secs))
             .expect("well formed")
     };
-    let cookie = server.auth.issue_cookie("admin", at(1000)).expect("cookie");
+    let cookie = cookie(&server.auth, "admin", "secret", 1000);
     assert_eq!(check(&cookie, 1060).map(|s| s.needs_refresh), Some(false));
     assert_eq!(check(&cookie, 1061).map(|s| s.needs_refresh), Some(true));
-    assert_eq!(check(&cookie, 1600), None);
+    assert!(check(&cookie, 1600).is_none());
     server
         .config
         .set("chttpd_auth", "timeout", "3600", false)
         .expect("set");
     assert_eq!(check(&cookie, 1600).map(|s| s.needs_refresh), Some(true));
     server.auth.set_admin("admin", "secret", true).expect("set");
-    assert_eq!(
-        check(&cookie, 1000),
-        None,
+    assert!(
+        check(&cookie, 1000).is_none(),
         "the same password has a new salt"
     );
-    assert_eq!(server.auth.issue_cookie("nobody", at(0)), None);
 }
 
 #[test]
@@ -304,15 +305,18 @@ fn the_secret_is_made_once_and_a_lost_one_is_replaced() {
 #[test]
 fn logins_share_what_is_remembered_of_logins() {
     let auth = admin_server().auth;
-    let Basic::Miss(pending) = auth.login("admin", "secret") else {
+    let Ok(Basic::Miss(pending)) = auth.login("admin", "secret", "", PEER) else {
         panic!("not cached yet")
     };
     assert_eq!(
-        *pending.verify(PEER).expect("right"),
+        **pending.verify(PEER).expect("right").user(),
         UserCtx::admin("admin")
     );
-    assert!(matches!(auth.login("admin", "secret"), Basic::Hit(_)));
-    let Basic::Miss(pending) = auth.login("admin", "wrong") else {
+    assert!(matches!(
+        auth.login("admin", "secret", "", PEER),
+        Ok(Basic::Hit(_))
+    ));
+    let Ok(Basic::Miss(pending)) = auth.login("admin", "wrong", "", PEER) else {
         panic!("never cached")
     };
     assert!(matches!(
@@ -324,9 +328,11 @@ fn logins_share_what_is_remembered_of_logins() {
 #[test]
 fn five_wrong_passwords_lock_the_peer_out_of_that_name_only() {
     let server = admin_server();
-    let login = |name: &str, password: &str, peer| match server.auth.login(name, password) {
-        Basic::Miss(pending) => pending.verify(peer),
-        other => panic!("{other:?}"),
+    let login = |name: &str, password: &str, peer| match server.auth.login(name, password, "", peer)
+    {
+        Ok(Basic::Miss(pending)) => pending.verify(peer),
+        Ok(other) => panic!("{other:?}"),
+        Err(error) => Err(error),
     };
     for n in 0..5 {
         assert!(
@@ -385,9 +391,7 @@ fn concurrent_checks_of_one_header_all_succeed() {
 #[test]
 fn the_cookie_header_names_its_attributes() {
     let auth = admin_server().auth;
-    let header = auth
-        .set_cookie("admin", at(784_111_777), true)
-        .expect("admin");
+    let header = auth.set_cookie(&log_in(&auth, "admin", "secret"), at(784_111_777), true);
     assert!(header.starts_with("AuthSession=YWRtaW46"), "{header}");
     let attributes =
         "; Version=1; Expires=Sun, 06 Nov 1994 08:59:37 GMT; Max-Age=600; Secure; Path=/; HttpOnly";

@@ -3,13 +3,15 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use document::{Rev, RevRef, Revision, write_json_string};
+use document::{Rev, RevRef, Revision, StoredBody, write_json_string};
 use storage::{Body, ChangeIter, Record, Row, Shard, View};
 
 use crate::Error;
+use crate::attachments::ShownAttachments;
 use crate::database::Database;
 use crate::read::{FUNCTION_REVS_MAX, write_leaves, write_path};
 use crate::rows::write_members;
+use crate::rules::Watch;
 use crate::seq::Seqs;
 
 /// With up to this many ids, a `_doc_ids` feed looks the documents up instead of scanning (as CouchDB's
@@ -80,6 +82,7 @@ pub struct ChangesQuery {
     pub style: Style,
     pub include_docs: bool,
     pub conflicts: bool,
+    pub attachments: ShownAttachments,
     pub filter: Filter,
     /// Write the seq of every so manyth row only.
     pub seq_interval: Option<u64>,
@@ -115,6 +118,8 @@ pub struct Changes {
     pending_at_start: u64,
     json: Vec<u8>,
     revs: Vec<u8>,
+    /// Who is shown only what rules allow.
+    pub(crate) watch: Option<Watch>,
 }
 
 impl Database {
@@ -147,6 +152,7 @@ impl Database {
             pending_at_start: 0,
             json: vec![],
             revs: vec![],
+            watch: None,
             query,
         };
         feed.pending_at_start = feed.count_after()?;
@@ -294,7 +300,8 @@ impl Changes {
             let mut revs = vec![];
             for leaf in record.tree.leaves().into_iter().take(shown) {
                 let rev = leaf.rev.to_rev();
-                let doc = function_doc(view, shard, row.id, &record, &rev, leaf.revision)?;
+                let mut doc = function_doc(view, shard, row.id, &record, &rev, leaf.revision)?;
+                self.censor_for_filter(row.id, &mut doc);
                 batch.bytes += doc.len();
                 batch.docs.push(doc);
                 revs.push(rev);
@@ -513,6 +520,7 @@ impl Changes {
                 write_members(row.id, &leaf.rev.to_rev(), deleted, body, &mut doc);
                 doc.push(b'}');
             })?;
+            self.censor_for_filter(row.id, &mut doc);
             if filter.matches(row.id, deleted, Some(&doc)) {
                 push_rev(leaf.rev, revs);
             }
@@ -523,9 +531,16 @@ impl Changes {
     /// The winning revision's JSON.
     fn doc_json(&self, shard: &Arc<Shard>, seq: u64, row: &Row<'_>) -> Result<Vec<u8>, Error> {
         let mut out = vec![];
-        self.write_winner(shard, seq, row, &mut out)?;
+        self.write_winner(shard, seq, row, ShownAttachments::default(), &mut out)?;
         out.push(b'}');
+        self.censor_for_filter(row.id, &mut out);
         Ok(out)
+    }
+
+    fn censor_for_filter(&self, id: &str, doc: &mut Vec<u8>) {
+        if let Some(watch) = &self.watch {
+            watch.censor_for_filter(id, doc);
+        }
     }
 
     fn write_winner(
@@ -533,20 +548,21 @@ impl Changes {
         shard: &Arc<Shard>,
         seq: u64,
         row: &Row<'_>,
+        attachments: ShownAttachments,
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
         let rev: Rev = row.winner.to_rev();
+        let write = |body: &[u8], out: &mut Vec<u8>| {
+            let stored = StoredBody::split(body);
+            write_members(row.id, &rev, row.deleted, stored.json, out);
+            attachments.write(self.db.contents(), stored, out)
+        };
         match row.body {
-            Body::Inline(body) if row.winner_seq == seq => {
-                write_members(row.id, &rev, row.deleted, body, out);
-                Ok(())
-            }
+            Body::Inline(body) if row.winner_seq == seq => write(body, out),
             _ => {
                 let view = &self.views[self.shard_of_seq()];
-                let written = view.with_body(shard, row.winner_seq, |body| {
-                    write_members(row.id, &rev, row.deleted, body, out);
-                })?;
-                written.ok_or(Error::Storage(storage::Error::Corrupt("document body")))
+                let written = view.with_body(shard, row.winner_seq, |body| write(body, out))?;
+                written.ok_or(Error::Storage(storage::Error::Corrupt("document body")))?
             }
         }
     }
@@ -559,7 +575,7 @@ impl Changes {
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
         let start = out.len();
-        self.write_winner(shard, seq, row, out)?;
+        self.write_winner(shard, seq, row, self.query.attachments, out)?;
         if self.query.conflicts && row.has_other_leaves() {
             let view = &self.views[self.shard_of_seq()];
             if let Some(record) = view.record(shard, row.id)? {
@@ -567,6 +583,9 @@ impl Changes {
             }
         }
         out.push(b'}');
+        if let Some(watch) = &self.watch {
+            watch.censor(row.id, start, out);
+        }
         if let Filter::Custom(filter) = &self.query.filter
             && let Some(shown) = filter.project(&out[start..])
         {
@@ -583,7 +602,7 @@ impl Changes {
 
     /// Whether [`Changes::next_chunk`] may block for longer than reads take.
     pub fn may_block(&self) -> bool {
-        self.query.filter.may_block()
+        self.query.filter.may_block() || self.query.attachments.bytes
     }
 
     pub fn limit_reached(&self) -> bool {

@@ -2,16 +2,18 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use document::{DocId, Rev};
 use functions::Languages;
 use parking_lot::RwLock;
-use storage::{Limits, PurgeInfo, Shard, ShardNumber, ShardPurge, Store};
+use storage::{Contents, Limits, PurgeInfo, Shard, ShardNumber, ShardPurge, Store};
 use tokio::sync::watch;
 
+use crate::attachments::{AttachmentOptions, SharedOptions};
 use crate::catalogue::DatabaseRecord;
 use crate::maintenance::Maintenance;
+use crate::rules::{RuledWrites, SystemRules, ruled_writes};
 use crate::seq::Seqs;
 use crate::validate::Validators;
 use crate::views::{DatabaseViews, Views};
@@ -79,6 +81,10 @@ pub struct Database {
     /// Counts the commits that changed a design document.
     designs_version: AtomicU64,
     pub(crate) validators_found: Validators,
+    rules: OnceLock<Arc<dyn SystemRules>>,
+    pub(crate) ruled_writes: RuledWrites,
+    contents: Arc<Contents>,
+    attachment_options: SharedOptions,
 }
 
 impl Database {
@@ -88,13 +94,20 @@ impl Database {
         store: Arc<Store>,
         maintenance: Arc<Maintenance>,
         shared_views: Arc<Views>,
+        attachment_options: SharedOptions,
     ) -> Result<Database, Error> {
         let shards = record
             .shards
             .iter()
             .map(|&n| Ok(Arc::new(store.shard(n)?)))
-            .collect::<Result<_, Error>>()?;
+            .collect::<Result<Vec<Arc<Shard>>, Error>>()?;
+        let home = shards
+            .first()
+            .ok_or(storage::Error::Corrupt("database record"))?;
+        let contents = store.contents(home.clone());
         Ok(Database {
+            contents,
+            attachment_options,
             name: name.into(),
             store,
             maintenance,
@@ -113,11 +126,22 @@ impl Database {
             record: RwLock::new(record),
             designs_version: AtomicU64::new(0),
             validators_found: Validators::default(),
+            rules: OnceLock::new(),
+            ruled_writes: ruled_writes(),
         })
     }
 
     pub fn name(&self) -> &Arc<str> {
         &self.name
+    }
+
+    /// The contents of all attachments.
+    pub(crate) fn contents(&self) -> &Arc<Contents> {
+        &self.contents
+    }
+
+    pub(crate) fn attachment_options(&self) -> &RwLock<AttachmentOptions> {
+        &self.attachment_options
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -148,6 +172,24 @@ impl Database {
         self.epoch
     }
 
+    /// The rules that this database is under: of those offered, the first that concern it.
+    pub(crate) fn rules(&self) -> Option<&Arc<dyn SystemRules>> {
+        self.rules.get()
+    }
+
+    pub(crate) fn offer_rules(&self, rules: &Arc<dyn SystemRules>) {
+        if rules.concerns(&self.name) {
+            self.rules.get_or_init(|| rules.clone());
+        }
+    }
+
+    /// Tells the rules, if there are any, that something changed.
+    pub(crate) fn tell_rules(&self) {
+        if let Some(rules) = self.rules.get() {
+            rules.changed(&self.name);
+        }
+    }
+
     pub fn is_partitioned(&self) -> bool {
         self.partitioned
     }
@@ -167,7 +209,7 @@ impl Database {
     }
 
     /// Refuses an id that a partitioned database has no shard for.
-    pub(crate) fn check_id(&self, id: &str) -> Result<(), Error> {
+    pub(crate) fn check_partitioned(&self, id: &str) -> Result<(), Error> {
         match self.partitioned {
             true => partition::check_named(id),
             false => Ok(()),
@@ -223,6 +265,7 @@ impl Database {
             update_seq.at.push(meta.update_seq);
             purge_seq.at.push(meta.purge_seq);
         }
+        info.file_bytes += self.contents.stored_bytes()?;
         // Young data is in the log and in memory only, which the engine does not attribute to a shard.
         if info.file_bytes == 0 {
             info.file_bytes = info.active_bytes;
@@ -333,8 +376,10 @@ impl Database {
         let mut removed = 0;
         for shard in &self.shards {
             self.live()?;
-            removed += storage::compact(&self.store.committer, shard, progress)?;
+            let committer = &self.store.committer;
+            removed += storage::compact(committer, shard, &self.contents, progress)?;
         }
+        self.contents.reclaim();
         self.kept_superseded.store(self.superseded_rows(), Relaxed);
         Ok(removed)
     }
@@ -363,7 +408,7 @@ impl Database {
         self.live()?;
         let mut purges = Vec::with_capacity(requests.len());
         for (id, revs) in &requests {
-            self.check_id(id.as_str())?;
+            self.check_partitioned(id.as_str())?;
             let mut uuid = [0; 16];
             getrandom::fill(&mut uuid).map_err(|e| Error::BadRequest(e.to_string()))?;
             purges.push(ShardPurge {
@@ -395,7 +440,7 @@ impl Database {
     pub fn revs_diff(&self, ids: Vec<(String, Vec<Rev>)>) -> Result<Vec<RevsDiff>, Error> {
         let mut all = vec![];
         for (id, revs) in ids {
-            self.check_id(&id)?;
+            self.check_partitioned(&id)?;
             let record = self.shard_for(&id).record(&id)?.unwrap_or_default();
             let missing = record.tree.missing(&revs);
             if missing.is_empty() {
@@ -436,6 +481,7 @@ impl Database {
         if written.designs {
             self.designs_version.fetch_add(1, AcqRel);
         }
+        self.tell_rules();
         if let Some(tx) = &*self.changed.read() {
             // Two shards may be at the same seq: the value only has to change.
             tx.send_modify(|v| *v = v.wrapping_add(written.update_seq.max(1)));

@@ -10,10 +10,12 @@ use rustc_hash::FxHashMap;
 use storage::{ShardNumber, Store, StoreOptions};
 use tokio::sync::watch;
 
+use crate::attachments::{AttachmentOptions, SharedOptions};
 use crate::catalogue::DatabaseRecord;
 use crate::database::Database;
 use crate::events::{DbEvent, DbEventKind, Events};
 use crate::maintenance::Maintenance;
+use crate::rules::SystemRules;
 use crate::views::{Indexer, KenOptions, Views};
 use crate::{Error, Task, name, unix_seconds};
 
@@ -46,6 +48,7 @@ pub struct Options {
     /// Reductions that grow with their rows are refused beyond this.
     pub reduce_limit: Option<index::ReduceLimit>,
     pub ken: KenOptions,
+    pub attachments: AttachmentOptions,
 }
 
 impl Default for Options {
@@ -58,6 +61,7 @@ impl Default for Options {
             languages: Arc::new(functions::NoLanguages),
             reduce_limit: Some(index::ReduceLimit::default()),
             ken: KenOptions::default(),
+            attachments: AttachmentOptions::default(),
         }
     }
 }
@@ -120,6 +124,8 @@ pub struct Databases {
     creating: Mutex<HashSet<String>>,
     maintenance: Arc<Maintenance>,
     views: Arc<Views>,
+    rules: RwLock<Vec<Arc<dyn SystemRules>>>,
+    attachments: SharedOptions,
 }
 
 impl Databases {
@@ -145,6 +151,7 @@ impl Databases {
             reduce_limit: options.reduce_limit,
             indexer: Indexer::new(options.ken.clone()),
         });
+        let attachments = Arc::new(RwLock::new(options.attachments.clone()));
         let me = Databases {
             views,
             store: store.clone(),
@@ -154,6 +161,8 @@ impl Databases {
             events,
             creating: Mutex::default(),
             maintenance,
+            rules: RwLock::default(),
+            attachments,
         };
         for (name, record) in store.databases()? {
             me.add(&name, DatabaseRecord::decode(&record)?)?;
@@ -169,14 +178,29 @@ impl Databases {
             self.store.clone(),
             self.maintenance.clone(),
             self.views.clone(),
+            self.attachments.clone(),
         )?);
         let mut by_shard = self.by_shard.write();
         for n in numbers {
             by_shard.insert(n, Arc::downgrade(&db));
         }
         drop(by_shard);
+        let rules = self.rules.read();
+        rules.iter().for_each(|rules| db.offer_rules(rules));
         self.by_name.write().insert(db.name().clone(), db.clone());
+        db.tell_rules();
         Ok(db)
+    }
+
+    /// Puts databases that these rules concern under them: those that are here, and those that will be created. A
+    /// database is under one set of rules: the first that concerns it.
+    pub fn add_rules(&self, new: Arc<dyn SystemRules>) {
+        let mut rules = self.rules.write();
+        for db in self.by_name.read().values() {
+            db.offer_rules(&new);
+            db.tell_rules();
+        }
+        rules.push(new);
     }
 
     /// Creates a database and waits until it is durable.
@@ -267,6 +291,7 @@ impl Databases {
         }
         drop(by_shard);
         db.mark_deleted();
+        db.tell_rules();
         self.give_space_back(&db, shards);
         self.events.note(db.name(), DbEventKind::Deleted);
         Ok(())
@@ -315,6 +340,11 @@ impl Databases {
         }
     }
 
+    /// What is uploaded from now on is stored by these options.
+    pub fn set_attachment_options(&self, options: AttachmentOptions) {
+        *self.attachments.write() = options;
+    }
+
     pub fn count(&self) -> usize {
         self.by_name.read().len()
     }
@@ -322,6 +352,10 @@ impl Databases {
     /// Events after `seq`, oldest first, the newest of each database, and the last seq.
     pub fn events_since(&self, seq: u64) -> (Vec<DbEvent>, u64) {
         self.events.since(seq)
+    }
+
+    pub(crate) fn events(&self) -> &Events {
+        &self.events
     }
 
     /// Changes value whenever a database is created, updated or deleted.

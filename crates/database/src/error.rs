@@ -25,9 +25,18 @@ pub enum Error {
     Storage(storage::Error),
     #[error("{0}")]
     BadRequest(String),
+    /// An attachment has more bytes than it may have.
+    #[error("the attachment exceeds max_attachment_size")]
+    AttachmentTooLarge,
+    /// The bytes that came do not have the MD5 that the client says they have.
+    #[error("Possible message corruption.")]
+    DigestMismatch,
     /// A document or function that a request names is not there: CouchDB's reason.
     #[error("{0}")]
     Missing(&'static str),
+    /// The rules of a system database forbid to read this.
+    #[error("{0}")]
+    Forbidden(&'static str),
     #[error("the server is shutting down")]
     ShuttingDown,
     /// A function of a design document failed.

@@ -1,4 +1,4 @@
-//! What happened to databases, for `_db_updates`: the newest event of each, since the server started.
+//! What happened to databases: the newest event of each since the server started, and what `_global_changes` has to be told.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -6,11 +6,31 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DbEventKind {
     Created,
     Updated,
     Deleted,
+}
+
+impl DbEventKind {
+    /// CouchDB's word.
+    pub fn name(self) -> &'static str {
+        match self {
+            DbEventKind::Created => "created",
+            DbEventKind::Updated => "updated",
+            DbEventKind::Deleted => "deleted",
+        }
+    }
+}
+
+/// An event that `_global_changes` does not have yet.
+#[derive(Clone, Debug)]
+pub struct Pending {
+    pub db: Arc<str>,
+    pub kind: DbEventKind,
+    /// In the order of these.
+    pub seq: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -24,6 +44,8 @@ struct Log {
     seq: u64,
     by_seq: BTreeMap<u64, (Arc<str>, DbEventKind)>,
     by_db: HashMap<Arc<str>, u64>,
+    /// The newest of each kind for each database, by its seq; `None` while nobody keeps `_global_changes`.
+    pending: Option<HashMap<(Arc<str>, DbEventKind), u64>>,
 }
 
 pub struct Events {
@@ -42,6 +64,7 @@ impl Default for Events {
                 seq,
                 by_seq: BTreeMap::new(),
                 by_db: HashMap::new(),
+                pending: None,
             }),
             changed: watch::Sender::new(0),
         }
@@ -57,6 +80,9 @@ impl Events {
             log.by_seq.remove(&old);
         }
         log.by_seq.insert(seq, (db.clone(), kind));
+        if let Some(pending) = &mut log.pending {
+            pending.insert((db.clone(), kind), seq);
+        }
         drop(log);
         self.changed.send_replace(seq);
     }
@@ -74,6 +100,39 @@ impl Events {
             })
             .collect();
         (events, log.seq)
+    }
+
+    /// From now on, what happens is kept for [`Events::take_pending`].
+    pub fn keep_pending(&self) {
+        self.log.lock().pending.get_or_insert_default();
+    }
+
+    /// What happened since the last call, oldest first.
+    pub fn take_pending(&self) -> Vec<Pending> {
+        let taken = self.log.lock().pending.as_mut().map(std::mem::take);
+        let mut pending: Vec<Pending> = taken
+            .into_iter()
+            .flatten()
+            .map(|((db, kind), seq)| Pending { db, kind, seq })
+            .collect();
+        pending.sort_unstable_by_key(|p| p.seq);
+        pending
+    }
+
+    /// Has these taken again, unless the same happened since.
+    pub fn put_back(&self, events: Vec<Pending>) {
+        if events.is_empty() {
+            return;
+        }
+        let mut log = self.log.lock();
+        let seq = log.seq;
+        if let Some(pending) = &mut log.pending {
+            for p in events {
+                pending.entry((p.db, p.kind)).or_insert(p.seq);
+            }
+        }
+        drop(log);
+        self.changed.send_replace(seq);
     }
 
     pub fn watch(&self) -> watch::Receiver<u64> {

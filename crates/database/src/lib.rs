@@ -4,6 +4,7 @@
 //! Reads are synchronous and short; writes are futures that resolve when the commit queue has acknowledged them.
 //! Listings and feeds hold a snapshot, not a thread: the caller pulls the next piece when it wants it.
 
+mod attachments;
 mod catalogue;
 mod changes;
 mod database;
@@ -11,17 +12,23 @@ mod databases;
 mod design;
 mod error;
 mod events;
+mod global_changes;
 mod maintenance;
 mod name;
 mod partition;
 mod read;
+mod replicas;
 mod rows;
+mod rules;
 mod select;
 mod seq;
 mod update;
 mod validate;
 mod views;
 
+pub use attachments::{
+    AttachmentOptions, AttachmentReader, AttachmentSink, ShownAttachments, SinkOptions, Uploaded,
+};
 pub use changes::{
     BatchFilter, ChangeFilter, Changes, ChangesQuery, Filter, Framing, Since, Style,
 };
@@ -33,11 +40,13 @@ pub use document::collation::VERSION as COLLATOR_VERSION;
 pub use error::Error;
 pub use events::{DbEvent, DbEventKind};
 pub use functions::DesignDoc;
+pub use global_changes::{GLOBAL_CHANGES, GlobalChangesOptions};
 pub use index::{GroupLevel, ReduceLimit, ReduceSpec, write_key_sort};
 pub use name::NAME_LENGTH_MAX;
 pub use partition::check as check_partition;
-pub use read::{Read, ReadDoc, ReadOptions, WhichRevs};
+pub use read::{Read, ReadAttachment, ReadDoc, ReadOptions, WantedBytes, WhichRevs};
 pub use rows::{Bound, Key, Listing, Rows, RowsQuery};
+pub use rules::{Asked, Before, DatabaseAs, Refusal, Shown, SystemRules};
 pub use storage::{PurgeInfo, StoreOptions};
 pub use update::{Caller, Durability, EditMode, Outcome, WriteTiming};
 pub use views::{

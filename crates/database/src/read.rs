@@ -1,6 +1,9 @@
 //! Reading single documents, and writing them as JSON.
 
-use document::{DocId, Rev, RevPath, RevTree, Revision, with_members, write_json_string};
+use document::attachment::write_stubs;
+use document::{
+    Attachment, DocId, Rev, RevPath, RevTree, Revision, StoredBody, with_members, write_json_string,
+};
 use storage::{Record, Shard, local_rev};
 
 use crate::Error;
@@ -22,6 +25,21 @@ pub struct ReadOptions {
     pub conflicts: bool,
     pub deleted_conflicts: bool,
     pub local_seq: bool,
+    /// Which attachments' bytes are wanted.
+    pub attachments: WantedBytes,
+    /// Show how gzipped attachments are stored.
+    pub att_encoding_info: bool,
+}
+
+/// Which attachments' bytes a reader of documents wants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum WantedBytes {
+    /// None: stubs.
+    #[default]
+    None,
+    All,
+    /// Those that came after the latest of these revisions that is an ancestor.
+    Since(Vec<Rev>),
 }
 
 /// So many revisions do functions of design documents see in `_revisions`.
@@ -45,6 +63,8 @@ impl ReadOptions {
             || self.conflicts
             || self.deleted_conflicts
             || self.local_seq
+            || self.att_encoding_info
+            || self.attachments != WantedBytes::None
     }
 }
 
@@ -56,6 +76,17 @@ pub struct ReadDoc {
     pub json: Vec<u8>,
     /// The JSON also tells of other revisions, so that this one's id does not identify it.
     pub tells_more: bool,
+    /// The revision's attachments. When bytes are asked for ([`ReadOptions::attachments`]), `json` is without the member
+    /// `_attachments`, for [`Database::json_with_bytes`] or the reader to add.
+    pub attachments: Vec<ReadAttachment>,
+}
+
+/// An attachment of a document that was read.
+#[derive(Clone, Debug)]
+pub struct ReadAttachment {
+    pub attachment: Attachment,
+    /// Its bytes are asked for.
+    pub wanted: bool,
 }
 
 #[derive(Debug)]
@@ -77,7 +108,7 @@ impl Database {
     /// One document, also a design or local one.
     pub fn read(&self, id: &DocId, options: &ReadOptions) -> Result<Read, Error> {
         self.live()?;
-        self.check_id(id.as_str())?;
+        self.check_partitioned(id.as_str())?;
         let shard = self.shard_for(id.as_str());
         if id.is_local() {
             return read_local(shard, id);
@@ -121,7 +152,7 @@ impl Database {
         options: &ReadOptions,
     ) -> Result<Option<Vec<Result<ReadDoc, Rev>>>, Error> {
         self.live()?;
-        self.check_id(id.as_str())?;
+        self.check_partitioned(id.as_str())?;
         let shard = self.shard_for(id.as_str());
         let Some(record) = shard.record(id.as_str())? else {
             return Ok(None);
@@ -191,20 +222,27 @@ fn wanted(tree: &RevTree, options: &ReadOptions) -> Option<(Rev, Revision)> {
 fn read_winner(shard: &Shard, id: &DocId) -> Result<Read, Error> {
     let found = shard.winner(id.as_str(), |head, body| {
         if head.deleted {
-            return Read::Deleted;
+            return Some(Read::Deleted);
         }
         let rev = head.winner.to_rev();
         let mut json = Vec::with_capacity(body.len() + id.as_str().len() + 64);
-        with_members(id, &rev, false, body, &mut json);
+        let stored = StoredBody::split(body);
+        with_members(id, &rev, false, stored.json, &mut json);
+        let attachments = stored.attachments()?;
+        write_stubs(&attachments, &mut json);
         json.push(b'}');
-        Read::Found(ReadDoc {
+        Some(Read::Found(ReadDoc {
             rev,
             deleted: false,
             json,
             tells_more: false,
-        })
+            attachments: not_wanted(attachments),
+        }))
     })?;
-    Ok(found.unwrap_or(Read::Missing))
+    match found {
+        None => Ok(Read::Missing),
+        Some(read) => Ok(read.ok_or(CORRUPT)?),
+    }
 }
 
 fn read_local(shard: &Shard, id: &DocId) -> Result<Read, Error> {
@@ -220,6 +258,7 @@ fn read_local(shard: &Shard, id: &DocId) -> Result<Read, Error> {
         deleted: false,
         json,
         tells_more: false,
+        attachments: vec![],
     }))
 }
 
@@ -233,7 +272,8 @@ fn render(
     options: &ReadOptions,
 ) -> Result<ReadDoc, Error> {
     let mut out = Vec::with_capacity(body.len() + 256);
-    with_members(id, &rev, revision.deleted, body, &mut out);
+    let stored = StoredBody::split(body);
+    with_members(id, &rev, revision.deleted, stored.json, &mut out);
     if options.revs {
         write_revisions(&record.tree, &rev, options.revs_max, &mut out);
     }
@@ -254,13 +294,101 @@ fn render(
         }
     }
     let tells_more = out.len() > own;
+    let attachments = stored.attachments().ok_or(CORRUPT)?;
+    let attachments = options.wanted(&record.tree, &rev, attachments);
+    if options.attachments == WantedBytes::None {
+        write_attachments(&attachments, options.att_encoding_info, &mut out);
+    }
     out.push(b'}');
     Ok(ReadDoc {
         rev,
         deleted: revision.deleted,
         json: out,
         tells_more,
+        attachments,
     })
+}
+
+const CORRUPT: storage::Error = storage::Error::Corrupt("attachments");
+
+fn not_wanted(attachments: Vec<Attachment>) -> Vec<ReadAttachment> {
+    let not_wanted = |attachment| ReadAttachment {
+        attachment,
+        wanted: false,
+    };
+    attachments.into_iter().map(not_wanted).collect()
+}
+
+impl ReadOptions {
+    fn wanted(&self, tree: &RevTree, rev: &Rev, all: Vec<Attachment>) -> Vec<ReadAttachment> {
+        let since = match &self.attachments {
+            WantedBytes::None => return not_wanted(all),
+            WantedBytes::All => None,
+            WantedBytes::Since(revs) => Some(known_since(tree, rev, revs)),
+        };
+        all.into_iter()
+            .map(|attachment| ReadAttachment {
+                wanted: since.is_none_or(|since| attachment.revpos.unwrap_or(0) > since),
+                attachment,
+            })
+            .collect()
+    }
+}
+
+/// The generation of the latest of `revs` that is the revision or an ancestor of it; 0 for none.
+fn known_since(tree: &RevTree, rev: &Rev, revs: &[Rev]) -> u64 {
+    let Some(path) = tree.path(rev) else {
+        return 0;
+    };
+    let generations = (0..=path.start).rev();
+    let mut path = path.ids.iter().zip(generations);
+    let known = path.find(|(hash, generation)| {
+        revs.iter()
+            .any(|rev| rev.generation == *generation && rev.hash == **hash)
+    });
+    known.map_or(0, |(_, generation)| generation)
+}
+
+/// Appends the member `_attachments`, all as stubs.
+fn write_attachments(attachments: &[ReadAttachment], encoding_info: bool, out: &mut Vec<u8>) {
+    for (i, read) in attachments.iter().enumerate() {
+        out.extend_from_slice(match i {
+            0 => b",\"_attachments\":{".as_slice(),
+            _ => b",",
+        });
+        read.attachment
+            .write_json(document::Shown::Stub, encoding_info, out);
+    }
+    if !attachments.is_empty() {
+        out.push(b'}');
+    }
+}
+
+impl Database {
+    /// A document's text with the bytes that were asked for in Base64. All of it is held in memory. Blocks.
+    pub fn json_with_bytes(&self, doc: &ReadDoc, encoding_info: bool) -> Result<Vec<u8>, Error> {
+        let mut json = doc.json.clone();
+        if doc.attachments.is_empty() {
+            return Ok(json);
+        }
+        json.pop();
+        for (i, read) in doc.attachments.iter().enumerate() {
+            json.extend_from_slice(match i {
+                0 => b",\"_attachments\":{".as_slice(),
+                _ => b",",
+            });
+            if read.wanted {
+                let bytes = self.attachment_base64(&read.attachment)?;
+                let shown = document::Shown::Data(&bytes);
+                read.attachment.write_json(shown, encoding_info, &mut json);
+            } else {
+                let shown = document::Shown::Stub;
+                read.attachment.write_json(shown, encoding_info, &mut json);
+            }
+        }
+        json.extend_from_slice(b"}}");
+        Ok(json)
+    }
 }
 
 fn write_revisions(tree: &RevTree, rev: &Rev, max: Option<usize>, out: &mut Vec<u8>) {

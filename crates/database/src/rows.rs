@@ -1,10 +1,14 @@
 //! Listings of documents by id: `_all_docs`, `_design_docs`, `_local_docs` and a partition's.
 
-use document::{DocId, write_json_string};
-use storage::{Record, RecordHead, decode_local, local_rev};
+use std::sync::Arc;
 
+use document::{DocId, StoredBody, write_json_string};
+use storage::{Contents, Record, RecordHead, decode_local, local_rev};
+
+use crate::attachments::ShownAttachments;
 use crate::database::Database;
 use crate::read::write_leaves;
+use crate::rules::Watch;
 use crate::select::{IdMerge, Views};
 use crate::seq::Seqs;
 use crate::{Error, partition};
@@ -46,6 +50,7 @@ pub struct RowsQuery {
     pub descending: bool,
     pub include_docs: bool,
     pub conflicts: bool,
+    pub attachments: ShownAttachments,
     pub update_seq: bool,
 }
 
@@ -58,7 +63,11 @@ pub struct Rows {
     plan: Plan,
     include_docs: bool,
     conflicts: bool,
+    attachments: ShownAttachments,
+    contents: Arc<Contents>,
     first: bool,
+    /// Who is shown only what rules allow.
+    pub(crate) watch: Option<Watch>,
 }
 
 enum Plan {
@@ -122,7 +131,10 @@ impl Database {
             plan: Plan::Done,
             include_docs: query.include_docs,
             conflicts: query.conflicts,
+            attachments: query.attachments,
+            contents: self.contents().clone(),
             first: true,
+            watch: None,
         };
         rows.total_rows = match (&query.listing, &query.keys) {
             (Listing::LocalDocs, _) => None,
@@ -446,8 +458,10 @@ impl Rows {
         out.push(b'}');
         if self.include_docs {
             out.extend_from_slice(b",\"doc\":");
+            let start = out.len();
             write_members(id, &rev, false, &body, out);
             out.push(b'}');
+            self.censor(id, start, out);
         }
         out.push(b'}');
         Ok(())
@@ -471,18 +485,26 @@ impl Rows {
             (None, None) => head.seq,
         };
         let rev = head.winner.to_rev();
+        let start = out.len();
         let written =
             self.views.views[shard].with_body(&self.views.shards[shard], seq, |body| {
-                write_members(id, &rev, head.deleted, body, out);
+                let stored = StoredBody::split(body);
+                write_members(id, &rev, head.deleted, stored.json, out);
+                self.attachments.write(&self.contents, stored, out)
             })?;
-        if written.is_none() {
-            return Err(storage::Error::Corrupt("document body").into());
-        }
+        written.ok_or(storage::Error::Corrupt("document body"))??;
         if let Some(record) = record.filter(|_| self.conflicts) {
             write_leaves("_conflicts", &record.tree, &rev, false, out);
         }
         out.push(b'}');
+        self.censor(id, start, out);
         Ok(())
+    }
+
+    fn censor(&self, id: &str, start: usize, out: &mut Vec<u8>) {
+        if let Some(watch) = &self.watch {
+            watch.censor(id, start, out);
+        }
     }
 
     fn write_key(&mut self, at: &KeyAt, out: &mut Vec<u8>) -> Result<(), Error> {
@@ -538,7 +560,7 @@ fn write_id_and_key(id: &str, out: &mut Vec<u8>) {
     out.extend_from_within(start..end);
 }
 
-/// Appends a stored document without its closing brace. A stored id is a valid one.
+/// Appends a stored document without its closing brace, its attachments as stubs. A stored id is a valid one.
 pub(crate) fn write_members(
     id: &str,
     rev: &document::Rev,
@@ -546,7 +568,11 @@ pub(crate) fn write_members(
     body: &[u8],
     out: &mut Vec<u8>,
 ) {
+    let stored = StoredBody::split(body);
     if let Ok(id) = DocId::new(id) {
-        document::with_members(&id, rev, deleted, body, out);
+        document::with_members(&id, rev, deleted, stored.json, out);
+    }
+    if let Some(attachments) = stored.attachments() {
+        document::attachment::write_stubs(&attachments, out);
     }
 }

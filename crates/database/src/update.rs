@@ -4,8 +4,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use document::{EditDoc, Rev, RevPath, revision_id};
-use storage::{Change, Edit, ShardEdit};
+use storage::{Change, Content, Edit, File, ShardEdit, hashed};
 
+use crate::attachments::Held;
 use crate::database::Database;
 use crate::{Error, partition};
 
@@ -45,6 +46,11 @@ pub struct Caller {
 }
 
 impl Caller {
+    /// Whether this is a server administrator.
+    pub fn is_server_admin(&self) -> bool {
+        self.roles.iter().any(|role| role == "_admin")
+    }
+
     /// The user context object.
     pub(crate) fn json(&self, db: &str) -> Vec<u8> {
         serde_json::json!({"db": db, "name": self.name, "roles": self.roles})
@@ -71,51 +77,57 @@ impl Database {
         mode: EditMode,
         durability: Durability,
     ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
-        if !self.needs_validation(&edits) {
-            return self.update(edits, mode, durability).await;
-        }
         self.live()?;
-        let db = self.clone();
-        let validate = move || {
-            let refused = db.validate(&caller, &edits, mode);
-            (edits, refused)
-        };
-        let (edits, refused) = tokio::task::spawn_blocking(validate)
-            .await
-            .map_err(|_| Error::ShuttingDown)?;
-        let refused = refused?;
-        let allowed: Vec<EditDoc> = edits
-            .into_iter()
-            .zip(&refused)
-            .filter_map(|(edit, refused)| refused.is_none().then_some(edit))
-            .collect();
-        if allowed.is_empty() {
-            return Ok((
-                refused.into_iter().flatten().collect(),
-                WriteTiming::default(),
-            ));
+        let (resolved, held) = self.resolve(edits, mode).await?;
+        let (edits, unresolved) = split(resolved);
+        if !self.needs_validation(&edits) {
+            let (done, timing) = self.commit(edits, &held, mode, durability).await?;
+            return Ok((join(unresolved, done), timing));
         }
-        let (done, timing) = self.update(allowed, mode, durability).await?;
-        let mut done = done.into_iter();
-        let outcomes = refused
-            .into_iter()
-            .filter_map(|refused| refused.or_else(|| done.next()))
-            .collect();
-        Ok((outcomes, timing))
+        let turn = match self.rules() {
+            Some(_) => self.ruled_writes.acquire().await.ok(),
+            None => None,
+        };
+        let db = self.clone();
+        let validate = move || db.validate(&caller, edits, mode);
+        let checked = tokio::task::spawn_blocking(validate)
+            .await
+            .map_err(|_| Error::ShuttingDown)??;
+        drop(turn);
+        let (allowed, refused) = split(checked);
+        let (done, timing) = self.commit(allowed, &held, mode, durability).await?;
+        Ok((join(unresolved, join(refused, done)), timing))
     }
 
     /// Applies edits, each with its `id`; `_local/` ids too. One outcome an edit, in order. They are committed together:
     /// after a crash all of them are there or none. Nobody is asked whether they may be made.
     pub async fn update(
-        &self,
+        self: &Arc<Self>,
         edits: Vec<EditDoc>,
         mode: EditMode,
         durability: Durability,
     ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
         self.live()?;
+        let (resolved, held) = self.resolve(edits, mode).await?;
+        let (edits, unresolved) = split(resolved);
+        let (done, timing) = self.commit(edits, &held, mode, durability).await?;
+        Ok((join(unresolved, done), timing))
+    }
+
+    /// Commits edits whose attachments' contents are `held`.
+    async fn commit(
+        &self,
+        edits: Vec<EditDoc>,
+        held: &Held,
+        mode: EditMode,
+        durability: Durability,
+    ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
+        if edits.is_empty() {
+            return Ok((vec![], WriteTiming::default()));
+        }
         let edits = edits
             .into_iter()
-            .map(|doc| self.prepare(doc, mode))
+            .map(|doc| self.prepare(doc, held, mode))
             .collect::<Result<Vec<_>, _>>()?;
         let synced = durability == Durability::Synced;
         let done = self
@@ -140,8 +152,16 @@ impl Database {
         Ok((outcomes, timing))
     }
 
-    fn prepare(&self, doc: EditDoc, mode: EditMode) -> Result<ShardEdit, Error> {
+    fn prepare(&self, doc: EditDoc, held: &Held, mode: EditMode) -> Result<ShardEdit, Error> {
         let path = doc.rev_path();
+        let files: Vec<File> = doc
+            .files
+            .into_iter()
+            .map(|attachment| File {
+                upload: held.get(&attachment.content).and_then(Content::upload),
+                attachment,
+            })
+            .collect();
         let Some(id) = doc.id else {
             return Err(Error::BadRequest("an edit needs an `_id`".into()));
         };
@@ -153,7 +173,7 @@ impl Database {
                 rev: (!doc.deleted).then(|| next_local_rev(doc.rev.as_ref())),
             }
         } else if mode == EditMode::Interactive {
-            interactive(path, doc.deleted, doc.body_term)
+            interactive(path, doc.deleted, doc.body_term, &files)
         } else {
             let path = path.ok_or_else(|| {
                 Error::BadRequest(
@@ -169,20 +189,45 @@ impl Database {
                 id,
                 deleted: doc.deleted,
                 body: doc.body,
+                files,
+                home: self.contents().home(),
                 change,
             },
         })
     }
 }
 
-fn interactive(path: Option<RevPath>, deleted: bool, body_term: Vec<u8>) -> Change {
+fn interactive(path: Option<RevPath>, deleted: bool, body_term: Vec<u8>, files: &[File]) -> Change {
     let parent = path.and_then(|p| p.newest());
-    let rev = revision_id(deleted, parent.as_ref(), &body_term, &[]);
+    let rev = revision_id(deleted, parent.as_ref(), &body_term, &hashed(files));
     Change::Interactive {
         parent,
         rev,
         body_term,
     }
+}
+
+/// Divides checked edits into those that go on and the outcomes of the others, with gaps for the former.
+fn split(checked: Vec<Result<EditDoc, Outcome>>) -> (Vec<EditDoc>, Vec<Option<Outcome>>) {
+    let mut edits = Vec::with_capacity(checked.len());
+    let mut outcomes = Vec::with_capacity(checked.len());
+    for checked in checked {
+        match checked {
+            Ok(edit) => {
+                edits.push(edit);
+                outcomes.push(None);
+            }
+            Err(outcome) => outcomes.push(Some(outcome)),
+        }
+    }
+    (edits, outcomes)
+}
+
+/// Fills the gaps that [`split`] left.
+fn join(outcomes: Vec<Option<Outcome>>, done: Vec<Outcome>) -> Vec<Outcome> {
+    let mut done = done.into_iter();
+    let fill = |outcome: Option<Outcome>| outcome.or_else(|| done.next());
+    outcomes.into_iter().filter_map(fill).collect()
 }
 
 /// A local document's revisions count `0-1`, `0-2`, …, from whatever the client says it edits.

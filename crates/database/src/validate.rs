@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use document::attachment::write_stubs;
 use document::{DocId, EditDoc, Rev, RevPath, write_json_string};
 use functions::{DesignDoc, Error as FunctionError};
 use parking_lot::RwLock;
@@ -12,6 +13,7 @@ use crate::database::Database;
 use crate::design;
 use crate::read::{Read, ReadOptions, write_path};
 use crate::rows::write_members;
+use crate::rules::{self, Asked, SystemRules};
 use crate::update::{Caller, EditMode, Outcome};
 
 /// The design documents that validate, and the version of all design documents that they were found at.
@@ -32,7 +34,8 @@ impl Database {
     pub(crate) fn needs_validation(&self, docs: &[EditDoc]) -> bool {
         let is_plain = |id: &DocId| !id.is_design() && !id.is_local();
         let ids = || docs.iter().filter_map(|d| d.id.as_ref());
-        ids().any(DocId::is_design)
+        self.rules().is_some()
+            || ids().any(DocId::is_design)
             || ids().any(is_plain)
                 && self
                     .validators_found
@@ -51,23 +54,24 @@ impl Database {
         Ok(found)
     }
 
-    /// What becomes of edits that may not be made; `None` for those that may. Blocks: functions run.
+    /// The edits that may be made, as they are to be made, and what becomes of the others. Blocks: functions run.
     pub(crate) fn validate(
         &self,
         caller: &Caller,
-        docs: &[EditDoc],
+        docs: Vec<EditDoc>,
         mode: EditMode,
-    ) -> Result<Vec<Option<Outcome>>, Error> {
+    ) -> Result<Vec<Result<EditDoc, Outcome>>, Error> {
         let validators = self.validators()?;
         let mut call = Validation {
             db: self,
             validators: &validators,
             mode,
             user: caller.json(self.name()),
+            caller,
             security: self.security(),
             args: vec![],
         };
-        docs.iter().map(|doc| call.outcome(doc)).collect()
+        docs.into_iter().map(|doc| call.check(doc)).collect()
     }
 }
 
@@ -77,6 +81,7 @@ struct Validation<'a> {
     validators: &'a [DesignDoc],
     mode: EditMode,
     user: Vec<u8>,
+    caller: &'a Caller,
     security: Arc<str>,
     args: Vec<u8>,
 }
@@ -92,37 +97,79 @@ enum Before {
 }
 
 impl Validation<'_> {
-    fn outcome(&mut self, doc: &EditDoc) -> Result<Option<Outcome>, Error> {
-        let Some(id) = doc.id.as_ref().filter(|id| !id.is_local()) else {
-            return Ok(None);
+    fn check(&mut self, doc: EditDoc) -> Result<Result<EditDoc, Outcome>, Error> {
+        let Some(id) = doc.id.clone() else {
+            return Ok(Ok(doc));
+        };
+        let rules = self.db.rules().cloned();
+        let plain = !id.is_local() && !id.is_design();
+        let before = if id.is_local() || rules.is_none() && (!plain || self.validators.is_empty()) {
+            Before::Nothing
+        } else {
+            match self.mode {
+                EditMode::Interactive => self.before_edit(&id, doc.rev_path())?,
+                EditMode::Replicated => self.before_replicated(&id, doc.rev_path())?,
+            }
+        };
+        if matches!(before, Before::Known) {
+            return Ok(Ok(doc));
+        }
+        let doc = match rules {
+            None => doc,
+            Some(rules) => match self.by_rules(rules.as_ref(), &before, doc) {
+                Ok(doc) => doc,
+                Err(refusal) => return Ok(Err(refusal)),
+            },
         };
         if id.is_design() {
             let checked = design::check(self.db.languages().as_ref(), &doc.body);
-            return Ok(checked
-                .err()
-                .map(|(error, reason)| Outcome::Refused(error, reason)));
+            return Ok(match checked {
+                Ok(()) => Ok(doc),
+                Err((error, reason)) => Err(Outcome::Refused(error, reason)),
+            });
         }
-        if self.validators.is_empty() {
-            return Ok(None);
+        if id.is_local() || self.validators.is_empty() {
+            return Ok(Ok(doc));
         }
-        let before = match self.mode {
-            EditMode::Interactive => self.before_edit(id, doc.rev_path())?,
-            EditMode::Replicated => self.before_replicated(id, doc.rev_path())?,
-        };
         let before = match before {
-            Before::Known => return Ok(None),
             // Decided here: were it left to the commit, a revision that appears meanwhile would let the edit pass unseen.
-            Before::Conflict => return Ok(Some(Outcome::Conflict)),
-            Before::Nothing => b"null".to_vec(),
+            Before::Conflict => return Ok(Err(Outcome::Conflict)),
+            Before::Nothing | Before::Known => b"null".to_vec(),
             Before::Was(json) => json,
         };
-        self.write_args(id, doc, &before);
+        self.write_args(&id, &doc, &before);
         for validator in self.validators {
             if let Err(e) = self.call(validator) {
-                return Ok(Some(refused(e)));
+                return Ok(Err(refused(e)));
             }
         }
-        Ok(None)
+        Ok(Ok(doc))
+    }
+
+    fn by_rules(
+        &self,
+        rules: &dyn SystemRules,
+        before: &Before,
+        doc: EditDoc,
+    ) -> Result<EditDoc, Outcome> {
+        let asked = Asked {
+            db: self.db.name(),
+            caller: self.caller,
+            security: &self.security,
+        };
+        let before = match before {
+            Before::Nothing | Before::Known => rules::Before::Nothing,
+            Before::Was(json) => rules::Before::Was(json),
+            Before::Conflict => rules::Before::Conflict,
+        };
+        let doc = rules
+            .before_write(&asked, before, doc)
+            .map_err(|refusal| Outcome::Refused(refusal.error, refusal.reason))?;
+        match before {
+            // As below: what was not checked is not left to the commit.
+            rules::Before::Conflict => Err(Outcome::Conflict),
+            _ => Ok(doc),
+        }
     }
 
     fn call(&self, validator: &DesignDoc) -> Result<(), FunctionError> {
@@ -163,6 +210,7 @@ impl Validation<'_> {
                 }
             }
         }
+        write_stubs(&doc.files, out);
         out.extend_from_slice(b"},");
         out.extend_from_slice(before);
         out.push(b',');

@@ -8,18 +8,23 @@
 //! | [`rev`] | what is a revision, and how is it written? |
 //! | [`tree`] | which revisions of a document are known, which one wins? |
 //! | [`json`] | is this text JSON, what is its normal form, what does the document in it say? |
+//! | [`attachment`] | what does a stored document know of its attachments? |
+//! | [`multipart`] | how do a document and its attachments travel in one body? |
 //! | [`collation`] | in which order do a view's keys stand, and how is that order one of bytes? |
 //! | [`term`] | which revision id does an edit get? |
 //! | [`uuid`] | which id does a document get that came without one? |
 
+pub mod attachment;
 pub mod collation;
 pub mod id;
 pub mod json;
+pub mod multipart;
 pub mod rev;
 pub mod term;
 pub mod tree;
 pub mod uuid;
 
+pub use attachment::{Attachment, ContentId, Encoding, Shown, StoredBody};
 pub use collation::Collator;
 pub use id::{DocId, IdError};
 pub use json::{

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use auth::{Security, UserCtx};
-use database::Database;
+use database::{Database, DatabaseAs};
 
+use crate::documents::caller;
 use crate::errors::ApiError;
 
-/// A database, and what the asking user is in it.
+/// A database as the asking user sees it, and what the user is in it.
 pub struct Access {
-    pub db: Arc<Database>,
+    pub db: DatabaseAs,
     pub is_admin: bool,
 }
 
@@ -17,7 +18,10 @@ impl Access {
     /// Refuses users who are not members.
     pub fn open(db: Arc<Database>, user: &UserCtx) -> Result<Access, ApiError> {
         if user.is_admin() {
-            return Ok(Access { db, is_admin: true });
+            return Ok(Access {
+                db: db.seen_by(|| caller(user)),
+                is_admin: true,
+            });
         }
         let security = Security::parse(&db.security())
             .map_err(|e| ApiError::new(500, "internal_server_error", e.to_string()))?;
@@ -28,7 +32,10 @@ impl Access {
             });
         }
         let is_admin = security.is_db_admin(user);
-        Ok(Access { db, is_admin })
+        Ok(Access {
+            db: db.seen_by(|| caller(user)),
+            is_admin,
+        })
     }
 
     /// For maintenance: refuses users who are not admins of the database.

@@ -4,14 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use auth::{Auth, Basic, UserCtx};
+use auth::{Auth, Said, UserCtx};
 use config::Config;
-use database::Databases;
+use database::{AttachmentOptions, Databases};
 use document::{UuidAlgorithm, UuidGenerator};
-use hyper::header::{AUTHORIZATION, COOKIE};
+use hyper::header::COOKIE;
 use parking_lot::RwLock;
+use replicator::Replicator;
 
+use crate::cors::Cors;
 use crate::errors::ApiError;
+use crate::frame_options::FrameOptions;
+use crate::replication::Surroundings;
 use crate::request::Request;
 use crate::stats::Stats;
 
@@ -48,6 +52,12 @@ pub struct Limits {
     pub rewrite_limit: u64,
     /// Content-Security-Policy of what shows, lists and updates answer.
     pub showlist_policy: Option<String>,
+    pub cors: Option<Cors>,
+    pub frame_options: Option<FrameOptions>,
+    pub max_attachment_size: u64,
+    pub max_attachments_per_document: u64,
+    /// Content-Security-Policy of attachments.
+    pub attachments_policy: Option<String>,
 }
 
 impl Limits {
@@ -81,8 +91,22 @@ impl Limits {
                 true => Some(c.get_str("csp", "showlist_header_value")?),
                 false => None,
             },
+            cors: Cors::read(c)?,
+            frame_options: FrameOptions::read(c)?,
+            max_attachment_size: c.get_u64("couchdb", "max_attachment_size")?,
+            max_attachments_per_document: c.get_u64("couchdb", "max_attachments_per_document")?,
+            attachments_policy: match c.get_bool("csp", "attachments_enable")? {
+                true => Some(c.get_str("csp", "attachments_header_value")?),
+                false => None,
+            },
         })
     }
+}
+
+fn attachment_options(c: &Config) -> Result<AttachmentOptions, config::ConfigError> {
+    let level = c.get_u64("attachments", "compression_level")?;
+    let types = c.get_str("attachments", "compressible_types")?;
+    Ok(AttachmentOptions::new(level.min(9) as u32, &types))
 }
 
 pub struct App {
@@ -95,8 +119,11 @@ pub struct App {
     pub uuid: String,
     uuids: RwLock<Arc<UuidGenerator>>,
     limits: RwLock<Arc<Limits>>,
+    /// It runs once the server does.
+    pub replicator: Arc<Replicator>,
     open_feeds: Arc<AtomicUsize>,
     stopping: tokio::sync::watch::Sender<bool>,
+    restart: tokio::sync::watch::Sender<bool>,
 }
 
 impl App {
@@ -113,16 +140,29 @@ impl App {
                 uuid
             }
         };
-        let app = Arc::new(App {
+        let limits = Limits::read(&config)?;
+        let uuids = UuidGenerator::new(uuid_algorithm(&config)?);
+        warn_of_cors(&limits, None);
+        auth.use_databases(&databases).map_err(|e| match e {
+            auth::AuthError::Config(e) => e,
+            // Nothing else is read there.
+            e => config::ConfigError::Missing {
+                section: "chttpd_auth".to_owned(),
+                key: e.to_string(),
+            },
+        })?;
+        let app = Arc::new_cyclic(|me| App {
+            replicator: Replicator::new(databases.clone(), Arc::new(Surroundings(me.clone()))),
             databases,
-            limits: RwLock::new(Arc::new(Limits::read(&config)?)),
-            uuids: RwLock::new(Arc::new(UuidGenerator::new(uuid_algorithm(&config)?))),
+            limits: RwLock::new(Arc::new(limits)),
+            uuids: RwLock::new(Arc::new(uuids)),
             auth,
             stats: Stats::default(),
             started: Instant::now(),
             uuid,
             open_feeds: Arc::default(),
             stopping: tokio::sync::watch::Sender::new(false),
+            restart: tokio::sync::watch::Sender::new(false),
             config,
         });
         let weak = Arc::downgrade(&app);
@@ -135,8 +175,17 @@ impl App {
     }
 
     fn reread(&self) {
+        match attachment_options(&self.config) {
+            Ok(options) => self.databases.set_attachment_options(options),
+            Err(e) => {
+                tracing::error!(error = %e, "the configuration is not usable; the settings before it stay")
+            }
+        }
         match Limits::read(&self.config) {
-            Ok(limits) => *self.limits.write() = Arc::new(limits),
+            Ok(limits) => {
+                warn_of_cors(&limits, Some(&self.limits()));
+                *self.limits.write() = Arc::new(limits);
+            }
             Err(e) => tracing::warn!(error = %e, "the old limits stay in force"),
         }
         match uuid_algorithm(&self.config) {
@@ -155,29 +204,23 @@ impl App {
 
     /// Finds out who is asking.
     pub async fn authenticate(&self, req: &mut Request) -> Result<(), ApiError> {
-        if let Some(cookie) = session_cookie(req) {
-            let now = std::time::SystemTime::now();
-            if let Some(session) = self.auth.check_cookie(&cookie, now)? {
-                req.user = session.user;
-                req.authenticated = Some("cookie");
-                req.refresh_cookie = session.needs_refresh;
-                return Ok(());
-            }
+        let found = {
+            let headers = &req.headers;
+            let header = |name: &str| headers.get(name).and_then(|v| v.to_str().ok());
+            let said = Said {
+                cookie: session_cookie(req),
+                header: &header,
+                peer: req.peer,
+            };
+            self.auth
+                .recognise(said, std::time::SystemTime::now())
+                .await?
+        };
+        if let Some(found) = found {
+            req.user = found.user;
+            req.authenticated = Some(found.handler.name());
+            req.renew = found.renew;
         }
-        let Some(header) = req.header(&AUTHORIZATION) else {
-            return Ok(());
-        };
-        req.user = match self.auth.check_cached(header)? {
-            Basic::Anonymous => return Ok(()),
-            Basic::Hit(user) => user,
-            Basic::Miss(pending) => {
-                let peer = req.peer;
-                tokio::task::spawn_blocking(move || pending.verify(peer))
-                    .await
-                    .map_err(|_| ApiError::new(500, "internal_server_error", "login failed"))??
-            }
-        };
-        req.authenticated = Some("default");
         Ok(())
     }
 
@@ -205,6 +248,16 @@ impl App {
         self.stopping.send_replace(true);
     }
 
+    /// Asks whoever runs the server to start it anew.
+    pub fn ask_to_restart(&self) {
+        self.restart.send_replace(true);
+    }
+
+    /// True once the server is to be started anew.
+    pub fn restart_asked(&self) -> tokio::sync::watch::Receiver<bool> {
+        self.restart.subscribe()
+    }
+
     pub fn stopping(&self) -> tokio::sync::watch::Receiver<bool> {
         self.stopping.subscribe()
     }
@@ -219,12 +272,26 @@ impl Drop for OpenFeed {
     }
 }
 
-fn session_cookie(req: &Request) -> Option<String> {
+/// Says so when a configuration lets every page on the web use its reader's session.
+fn warn_of_cors(limits: &Limits, before: Option<&Limits>) {
+    let changed = before.is_none_or(|b| b.cors != limits.cors);
+    let trusting = limits
+        .cors
+        .as_ref()
+        .is_some_and(Cors::trusts_all_with_credentials);
+    if changed && trusting {
+        tracing::warn!(
+            "[cors] credentials with origins = * lets every page on the web use its reader's session; name the origins instead"
+        );
+    }
+}
+
+fn session_cookie(req: &Request) -> Option<&str> {
     req.header(&COOKIE)?
         .split(';')
         .filter_map(|c| c.trim().split_once('='))
         .find(|(name, value)| *name == "AuthSession" && !value.is_empty())
-        .map(|(_, value)| value.trim_matches('"').to_owned())
+        .map(|(_, value)| value.trim_matches('"'))
 }
 
 fn uuid_algorithm(c: &Config) -> Result<UuidAlgorithm, config::ConfigError> {
@@ -236,6 +303,15 @@ fn uuid_algorithm(c: &Config) -> Result<UuidAlgorithm, config::ConfigError> {
         },
         _ => UuidAlgorithm::Sequential,
     })
+}
+
+/// Refuses those who have not said who they are.
+pub fn require_login(user: &UserCtx) -> Result<(), ApiError> {
+    if user.name.is_some() {
+        Ok(())
+    } else {
+        Err(ApiError::unauthorized("Please login."))
+    }
 }
 
 /// Refuses everybody but server admins.

@@ -1,18 +1,17 @@
 //! Many documents at once: `_bulk_docs` and `_bulk_get`.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use database::{Database, EditMode, Outcome, ReadOptions, WhichRevs};
+use database::{DatabaseAs, EditMode, Outcome, ReadOptions, WantedBytes, WhichRevs};
 use document::{DocId, Rev, parse_bulk_docs, write_json_string};
 use serde_json::{Value, json};
 
 use crate::access::Access;
 use crate::app::App;
-use crate::documents::{WriteMode, caller, check_document, read_options};
+use crate::documents::{WriteMode, caller, check_document, parse_revs, read_options};
 use crate::errors::ApiError;
-use crate::feed::{CHUNK_BYTES, pull};
+use crate::feed::{CHUNK_BYTES, pull, pull_blocking};
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::router::require_method;
@@ -178,6 +177,8 @@ pub async fn bulk_get(app: &App, req: &mut Request, access: &Access) -> Answer {
     let options = ReadOptions {
         revs: query.revs,
         latest: query.latest,
+        attachments: query.attachments,
+        att_encoding_info: query.att_encoding_info,
         ..ReadOptions::default()
     };
     let mut results = BulkGet {
@@ -186,6 +187,9 @@ pub async fn bulk_get(app: &App, req: &mut Request, access: &Access) -> Answer {
         docs: docs.into_iter(),
         state: BulkGetState::Head,
     };
+    if results.reads_attachments() {
+        return pull_blocking("application/json", move |out| results.next_chunk(out)).await;
+    }
     pull("application/json", move |out| results.next_chunk(out))
 }
 
@@ -197,13 +201,19 @@ enum BulkGetState {
 }
 
 struct BulkGet {
-    db: Arc<Database>,
+    db: DatabaseAs,
     options: ReadOptions,
     docs: std::vec::IntoIter<Value>,
     state: BulkGetState,
 }
 
 impl BulkGet {
+    /// Whether some document's attachments are asked for.
+    fn reads_attachments(&self) -> bool {
+        self.options.attachments != WantedBytes::None
+            || (self.docs.as_slice().iter()).any(|doc| doc.get("atts_since").is_some())
+    }
+
     fn next_chunk(&mut self, out: &mut Vec<u8>) -> Result<bool, ApiError> {
         if matches!(self.state, BulkGetState::Done) {
             return Ok(false);
@@ -230,7 +240,9 @@ impl BulkGet {
     fn write(&self, doc: &Value, out: &mut Vec<u8>) -> Result<(), ApiError> {
         let id = doc.get("id").cloned().unwrap_or(Value::Null);
         out.extend_from_slice(format!("{{\"id\":{id},\"docs\":[").as_bytes());
-        match self.found(doc) {
+        let options = self.options_of(doc);
+        let found = options.and_then(|options| Ok((self.found(doc, &options)?, options)));
+        match found {
             Err(e) => {
                 // With an id that is none, the revision is not looked at.
                 let rev = match e.error.starts_with("illegal_") {
@@ -239,7 +251,7 @@ impl BulkGet {
                 };
                 write_error(out, &id, &rev, &e.error, &e.reason);
             }
-            Ok(found) => {
+            Ok((found, options)) => {
                 for (i, rev) in found.iter().enumerate() {
                     if i > 0 {
                         out.push(b',');
@@ -247,7 +259,13 @@ impl BulkGet {
                     match rev {
                         Ok(doc) => {
                             out.extend_from_slice(b"{\"ok\":");
-                            out.extend_from_slice(&doc.json);
+                            match options.attachments {
+                                WantedBytes::None => out.extend_from_slice(&doc.json),
+                                _ => {
+                                    let info = options.att_encoding_info;
+                                    out.extend(self.db.json_with_bytes(doc, info)?);
+                                }
+                            }
                             out.push(b'}');
                         }
                         Err(rev) => {
@@ -262,8 +280,21 @@ impl BulkGet {
         Ok(())
     }
 
+    /// A document's own `atts_since` counts for more than the query's.
+    fn options_of(&self, doc: &Value) -> Result<ReadOptions, ApiError> {
+        let mut options = self.options.clone();
+        if let Some(since) = doc.get("atts_since") {
+            options.attachments = WantedBytes::Since(parse_revs(since)?);
+        }
+        Ok(options)
+    }
+
     #[allow(clippy::type_complexity)]
-    fn found(&self, doc: &Value) -> Result<Vec<Result<database::ReadDoc, Option<Rev>>>, ApiError> {
+    fn found(
+        &self,
+        doc: &Value,
+        options: &ReadOptions,
+    ) -> Result<Vec<Result<database::ReadDoc, Option<Rev>>>, ApiError> {
         let Some(id) = doc.get("id").and_then(Value::as_str) else {
             return Err(ApiError::bad_request("document must be a JSON object"));
         };
@@ -277,7 +308,7 @@ impl BulkGet {
             None => WhichRevs::All,
             Some(rev) => WhichRevs::List(vec![rev.clone()]),
         };
-        Ok(match self.db.open_revs(&id, &which, &self.options)? {
+        Ok(match self.db.open_revs(&id, &which, options)? {
             Some(found) => found.into_iter().map(|f| f.map_err(Some)).collect(),
             None => vec![Err(rev)],
         })

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use database::{
-    BatchFilter, ChangeFilter, Changes, ChangesQuery, DesignDoc, Filter, Framing, Since, Style,
+    BatchFilter, ChangeFilter, Changes, ChangesQuery, DesignDoc, Filter, Framing, ShownAttachments,
+    Since, Style,
 };
 use functions::Languages;
 use futures_util::stream;
@@ -199,6 +200,10 @@ fn changes_query(
         style,
         include_docs: q.is_true("include_docs"),
         conflicts: q.is_true("conflicts"),
+        attachments: ShownAttachments {
+            bytes: q.is_true("attachments"),
+            encoding_info: q.is_true("att_encoding_info"),
+        },
         filter: filter(app, req, access, body, raw)?,
         seq_interval,
     })
@@ -216,33 +221,55 @@ fn filter(
     match q.get("filter") {
         None | Some("") => Ok(Filter::None),
         Some("_doc_ids") => doc_ids(q, body),
-        Some("_design") => Ok(Filter::Design),
         Some("_selector") => {
             let selector = body.get("selector").unwrap_or(&Value::Null);
-            let selector = mango::Selector::parse(selector)
-                .map_err(|e| ApiError::bad_request(e.to_string()))?;
-            let fields = match body.get("fields") {
-                None => None,
-                Some(f) => Some(
-                    mango::Fields::parse(f).map_err(|e| ApiError::bad_request(e.to_string()))?,
-                ),
-            };
-            Ok(Filter::Custom(Arc::new(SelectorFilter {
-                selector,
-                fields,
-            })))
+            selector_filter(selector, body.get("fields"))
         }
-        Some("_view") => {
+        Some(name) => {
+            let request = || calls::request_json(app, req, access, None, raw);
+            named_filter(access, q, name, request)
+        }
+    }
+}
+
+/// Documents that match; `fields` chooses what is shown of them.
+pub fn selector_filter(selector: &Value, fields: Option<&Value>) -> Result<Filter, ApiError> {
+    let selector =
+        mango::Selector::parse(selector).map_err(|e| ApiError::bad_request(e.to_string()))?;
+    let fields = match fields {
+        None => None,
+        Some(f) => Some(mango::Fields::parse(f).map_err(|e| ApiError::bad_request(e.to_string()))?),
+    };
+    Ok(Filter::Custom(Arc::new(SelectorFilter {
+        selector,
+        fields,
+    })))
+}
+
+/// A filter that needs nothing of the request's body: `_design`, `_view`, or a design document's function, which gets
+/// what `request` makes.
+pub fn named_filter(
+    access: &Access,
+    q: &Query,
+    name: &str,
+    request: impl FnOnce() -> Result<Value, ApiError>,
+) -> Result<Filter, ApiError> {
+    match name {
+        "_design" => Ok(Filter::Design),
+        "_view" => {
             let view = q
                 .get("view")
                 .ok_or_else(|| ApiError::bad_request("`view` filter parameter is not provided."))?;
             let (ddoc, view) = view.split_once('/').ok_or_else(|| {
                 ApiError::bad_request("`view` must be of the form `designname/viewname`")
             })?;
-            FunctionFilter::view(access, ddoc, view)
+            FunctionFilter::open(access, ddoc, &["views", view, "map"], None)
         }
-        Some(name) => match name.split('/').collect::<Vec<_>>()[..] {
-            [ddoc, name] => FunctionFilter::filter(app, req, access, ddoc, name, raw),
+        name => match name.split('/').collect::<Vec<_>>()[..] {
+            [ddoc, name] => {
+                let request = Some(request()?.to_string());
+                FunctionFilter::open(access, ddoc, &["filters", name], request)
+            }
             _ => Err(ApiError::bad_request(
                 "`filter` must be of the form `designname/filtername`",
             )),
@@ -298,22 +325,6 @@ struct FunctionFilter {
 }
 
 impl FunctionFilter {
-    fn filter(
-        app: &App,
-        req: &Request,
-        access: &Access,
-        ddoc: &str,
-        name: &str,
-        body: Option<&[u8]>,
-    ) -> Result<Filter, ApiError> {
-        let request = calls::request_json(app, req, access, None, body)?;
-        Self::open(access, ddoc, &["filters", name], Some(request.to_string()))
-    }
-
-    fn view(access: &Access, ddoc: &str, view: &str) -> Result<Filter, ApiError> {
-        Self::open(access, ddoc, &["views", view, "map"], None)
-    }
-
     fn open(
         access: &Access,
         ddoc: &str,

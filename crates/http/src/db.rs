@@ -119,6 +119,15 @@ pub async fn security(app: &App, req: &mut Request, access: &Access) -> Answer {
         return Ok(Reply::json_bytes(200, json));
     }
     access.require_design_admin(&req.user)?;
+    if app.auth.is_users_database(access.db.name())
+        && !app
+            .config
+            .get_bool("couchdb", "users_db_security_editable")?
+    {
+        return Err(ApiError::forbidden(
+            "You can't edit the security object of the user database.",
+        ));
+    }
     let bytes = req.request_bytes(app).await?;
     let json = document::normalise(&bytes)?;
     let json = String::from_utf8(json).map_err(|_| ApiError::invalid_json())?;

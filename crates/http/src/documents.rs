@@ -3,22 +3,25 @@
 use std::time::Instant;
 
 use auth::UserCtx;
-use database::{Caller, Durability, EditMode, Outcome, Read, ReadDoc, ReadOptions, WhichRevs};
+use database::{
+    Caller, Durability, EditMode, Outcome, Read, ReadDoc, ReadOptions, WantedBytes, WhichRevs,
+};
+use document::multipart::{PartHead, Writer};
 use document::{DocId, EditDoc, Rev, parse_document};
 use hyper::header::IF_MATCH;
 use serde_json::Value;
 
 use crate::access::Access;
 use crate::app::{App, Limits};
+use crate::attachments::{self, Parts, boundary};
 use crate::errors::ApiError;
 use crate::query::{Query, decode};
-use crate::reply::{Body, Reply};
+use crate::reply::Reply;
 use crate::request::Request;
 
 type Answer = Result<Reply, ApiError>;
 
 const METHODS: &str = "DELETE,GET,HEAD,POST,PUT,COPY";
-const ATTACHMENT_METHODS: &str = "DELETE,GET,HEAD,PUT";
 
 /// A document whose id is not UTF-8.
 pub fn invalid_id(req: &Request) -> Answer {
@@ -52,7 +55,7 @@ pub async fn design(app: &App, req: &mut Request, access: &Access) -> Answer {
 /// A document, or with segments from `rest` on, an attachment of it.
 pub async fn route(app: &App, req: &mut Request, access: &Access, id: &str, rest: usize) -> Answer {
     if req.segments.len() > rest {
-        return attachment(req, access, id);
+        return attachments::route(app, req, access, id, rest).await;
     }
     if id.starts_with("_design/") && rest == 2 && matches!(req.method.as_str(), "GET" | "HEAD") {
         let name = &id["_design/".len()..];
@@ -69,31 +72,7 @@ pub async fn route(app: &App, req: &mut Request, access: &Access, id: &str, rest
     }
 }
 
-fn attachment(req: &Request, access: &Access, id: &str) -> Answer {
-    crate::router::require_method(req, ATTACHMENT_METHODS)?;
-    if id.starts_with("_local/") {
-        return Err(ApiError::bad_request(
-            "_local documents do not accept attachments.",
-        ));
-    }
-    if req.method != "PUT" {
-        // No document has one yet.
-        let Ok(id) = DocId::new(id) else {
-            return Err(ApiError::missing());
-        };
-        return match access.db.read(&id, &ReadOptions::default())? {
-            Read::Found(_) => Err(ApiError::new(
-                404,
-                "not_found",
-                "Document is missing attachment",
-            )),
-            Read::Missing | Read::Deleted => Err(ApiError::missing()),
-        };
-    }
-    Err(ApiError::not_implemented("attachments"))
-}
-
-fn parse_id(id: &str, limits: &Limits) -> Result<DocId, ApiError> {
+pub fn parse_id(id: &str, limits: &Limits) -> Result<DocId, ApiError> {
     if id.len() as u64 > limits.max_document_id_length {
         return Err(ApiError::new(
             413,
@@ -127,21 +106,26 @@ fn get(app: &App, req: &Request, access: &Access, id: &str) -> Answer {
         Read::Missing => return Err(ApiError::missing()),
         Read::Deleted => return Err(ApiError::deleted()),
     };
-    let mut reply = doc_reply(req, doc);
+    let mut reply = doc_reply(req, access, doc, &options)?;
     reply.timing.read_us = started.elapsed().as_micros() as u64;
     Ok(reply)
 }
 
-fn doc_reply(req: &Request, doc: ReadDoc) -> Reply {
+fn doc_reply(req: &Request, access: &Access, doc: ReadDoc, options: &ReadOptions) -> Answer {
     let etag = doc.rev.to_string();
     let plain = !doc.tells_more;
     if plain && req.none_match(&etag) {
-        return Reply::empty(304).etag(&etag);
+        return Ok(Reply::empty(304).etag(&etag));
+    }
+    if options.attachments != WantedBytes::None {
+        let info = options.att_encoding_info;
+        let reply = attachments::doc_reply(req, &access.db, &doc, info)?;
+        return Ok(if plain { reply.etag(&etag) } else { reply });
     }
     let mut json = doc.json;
     json.push(b'\n');
     let reply = Reply::json_bytes(200, json);
-    if plain { reply.etag(&etag) } else { reply }
+    Ok(if plain { reply.etag(&etag) } else { reply })
 }
 
 fn check_numbers(query: &Query, names: &[&str]) -> Result<(), ApiError> {
@@ -158,9 +142,11 @@ fn check_numbers(query: &Query, names: &[&str]) -> Result<(), ApiError> {
 }
 
 pub fn read_options(query: &Query) -> Result<ReadOptions, ApiError> {
-    if let Some(since) = query.json("atts_since")? {
-        parse_revs(&since)?;
-    }
+    let attachments = match query.json("atts_since")? {
+        Some(since) => WantedBytes::Since(parse_revs(&since)?),
+        None if query.is_true("attachments") => WantedBytes::All,
+        None => WantedBytes::None,
+    };
     let meta = query.is_true("meta");
     Ok(ReadOptions {
         rev: query.get("rev").map(Rev::parse).transpose()?,
@@ -171,6 +157,8 @@ pub fn read_options(query: &Query) -> Result<ReadOptions, ApiError> {
         conflicts: meta || query.is_true("conflicts"),
         deleted_conflicts: meta || query.is_true("deleted_conflicts"),
         local_seq: query.is_true("local_seq"),
+        attachments,
+        att_encoding_info: query.is_true("att_encoding_info"),
     })
 }
 
@@ -205,62 +193,91 @@ fn get_open_revs(
     which: &WhichRevs,
     options: &ReadOptions,
 ) -> Answer {
-    let found = match (access.db.open_revs(id, which, options)?, which) {
+    let json = req.accept().contains("application/json");
+    let mut options = options.clone();
+    // Multipart brings the attachments, asked for or not.
+    if !json && options.attachments == WantedBytes::None {
+        options.attachments = WantedBytes::All;
+    }
+    let found = match (access.db.open_revs(id, which, &options)?, which) {
         (Some(found), _) => found,
         (None, WhichRevs::All) => return Err(ApiError::missing()),
         (None, WhichRevs::List(revs)) => revs.iter().cloned().map(Err).collect(),
     };
-    if req.accept().contains("application/json") {
-        let mut out = vec![b'['];
-        for (i, rev) in found.iter().enumerate() {
-            if i > 0 {
-                out.push(b',');
-            }
-            match rev {
-                Ok(doc) => {
-                    out.extend_from_slice(b"{\"ok\":");
-                    out.extend_from_slice(&doc.json);
-                }
-                Err(rev) => {
-                    out.extend_from_slice(b"{\"missing\":");
-                    rev.write_json_to(&mut out);
-                }
-            }
-            out.push(b'}');
-        }
-        out.extend_from_slice(b"]\n");
-        return Ok(Reply::json_bytes(200, out));
+    match json {
+        true => open_revs_json(access, &found, &options),
+        false => open_revs_multipart(access, &found),
     }
-    let boundary = boundary()?;
-    let mut out = vec![];
-    for rev in &found {
-        out.extend_from_slice(format!("--{boundary}\r\nContent-Type: application/json").as_bytes());
-        match rev {
-            Ok(doc) => {
-                out.extend_from_slice(b"\r\n\r\n");
-                out.extend_from_slice(&doc.json);
-            }
-            Err(rev) => {
-                out.extend_from_slice(b"; error=\"true\"\r\n\r\n{\"missing\":");
-                rev.write_json_to(&mut out);
-                out.push(b'}');
-            }
-        }
-        out.extend_from_slice(b"\r\n");
-    }
-    out.extend_from_slice(format!("--{boundary}--").as_bytes());
-    let kind = format!("multipart/mixed; boundary=\"{boundary}\"");
-    let mut reply = Reply::empty(200);
-    reply.body = Body::Full(out.into());
-    Ok(reply.header(hyper::header::CONTENT_TYPE, &kind))
 }
 
-/// A multipart boundary that no document can hold but by chance of 1 in 2^128.
-fn boundary() -> Result<String, ApiError> {
-    let mut random = [0; 16];
-    getrandom::fill(&mut random)
-        .map_err(|e| ApiError::new(500, "internal_server_error", e.to_string()))?;
-    Ok(random.iter().map(|b| format!("{b:02x}")).collect())
+fn open_revs_json(
+    access: &Access,
+    found: &[Result<ReadDoc, Rev>],
+    options: &ReadOptions,
+) -> Answer {
+    let mut parts = Parts::default();
+    parts.push_text(b"[");
+    for (i, rev) in found.iter().enumerate() {
+        if i > 0 {
+            parts.push_text(b",");
+        }
+        match rev {
+            Ok(doc) => {
+                parts.push_text(b"{\"ok\":");
+                match options.attachments {
+                    WantedBytes::None => parts.push_text(&doc.json),
+                    _ => attachments::push_doc_json(
+                        &access.db,
+                        doc,
+                        options.att_encoding_info,
+                        &mut parts,
+                    )?,
+                }
+                parts.push_text(b"}");
+            }
+            Err(rev) => parts.push_text(&missing_json(rev)),
+        }
+    }
+    parts.push_text(b"]\n");
+    Ok(parts.reply("application/json"))
+}
+
+fn missing_json(rev: &Rev) -> Vec<u8> {
+    let mut json = b"{\"missing\":".to_vec();
+    rev.write_json_to(&mut json);
+    json.push(b'}');
+    json
+}
+
+fn open_revs_multipart(access: &Access, found: &[Result<ReadDoc, Rev>]) -> Answer {
+    let (outer, inner) = (boundary()?, boundary()?);
+    let mut parts = Parts::default();
+    let mut writer = Writer::new(&outer)?;
+    let mut begin = |content_type: &str, parts: &mut Parts| {
+        let mut text = vec![];
+        let head = PartHead {
+            content_type,
+            ..PartHead::default()
+        };
+        writer.part(&head, &mut text);
+        parts.push_text(&text);
+    };
+    for rev in found {
+        match rev {
+            Ok(doc) => {
+                let db = &access.db;
+                attachments::push_doc_multipart(db, doc, &inner, &mut begin, &mut parts)?;
+            }
+            Err(rev) => {
+                begin("application/json; error=\"true\"", &mut parts);
+                parts.push_text(&missing_json(rev));
+            }
+        }
+    }
+    let mut end = vec![];
+    writer.end(&mut end);
+    parts.push_text(&end);
+    Ok(parts.reply(&writer.content_type("mixed")))
 }
 
 // ---- writing
@@ -322,22 +339,13 @@ pub fn check_document(doc: &EditDoc, limits: &Limits) -> Result<(), ApiError> {
     if let Some(id) = &doc.id {
         parse_id(id.as_str(), limits)?;
     }
-    let local = doc.id.as_ref().is_some_and(DocId::is_local);
-    if doc.attachments.is_some() && !local {
-        return Err(ApiError::not_implemented("attachments"));
-    }
     Ok(())
 }
 
 async fn read_document(app: &App, req: &mut Request) -> Result<(EditDoc, u64), ApiError> {
     let limits = app.limits();
-    // A document's text may be longer than its body: room for its underscore members.
-    let max = limits.max_http_request_size.min(
-        limits
-            .max_document_size
-            .saturating_mul(2)
-            .saturating_add(1 << 20),
-    );
+    // A document's text is longer than its body by its underscore members, attachments in Base64 among them.
+    let max = limits.max_http_request_size;
     let bytes = match req.bytes("max_document_size", max).await {
         Err(e) if e.status == 413 => {
             return Err(ApiError::new(
@@ -358,14 +366,30 @@ async fn read_document(app: &App, req: &mut Request) -> Result<(EditDoc, u64), A
 
 async fn put(app: &App, req: &mut Request, access: &Access, id: &str) -> Answer {
     let limits = app.limits();
-    let (mut doc, parse_us) = read_document(app, req).await?;
-    let id = parse_id(id, &limits)?;
-    doc.rev = edited_rev(req, doc.rev.take())?;
-    doc.id = Some(id.clone());
     let mode = match req.query.get("new_edits") {
         Some("false") => EditMode::Replicated,
         _ => EditMode::Interactive,
     };
+    let (mut doc, parse_us, uploaded) = match attachments::is_multipart_related(req) {
+        true => {
+            let received = attachments::read_multipart(
+                req,
+                &access.db,
+                limits.max_http_request_size,
+                limits.max_attachment_size,
+                mode == EditMode::Replicated,
+            );
+            let received = received.await?;
+            (received.doc, 0, received.uploaded)
+        }
+        false => {
+            let (doc, parse_us) = read_document(app, req).await?;
+            (doc, parse_us, vec![])
+        }
+    };
+    let id = parse_id(id, &limits)?;
+    doc.rev = edited_rev(req, doc.rev.take())?;
+    doc.id = Some(id.clone());
     if mode == EditMode::Replicated && doc.rev_path().is_none() {
         return Err(ApiError::bad_request(
             "When `new_edits: false`, the document needs `_rev` or `_revisions` specified",
@@ -373,6 +397,7 @@ async fn put(app: &App, req: &mut Request, access: &Access, id: &str) -> Answer 
     }
     let url = doc_url(req, access, &id);
     let mut reply = write(app, req, access, doc, mode).await?.reply(Some(&url));
+    drop(uploaded);
     reply.timing.parse_us = parse_us;
     Ok(reply)
 }
@@ -382,7 +407,7 @@ fn doc_url(req: &Request, access: &Access, id: &DocId) -> String {
 }
 
 /// The revision that the body, the query and `If-Match` agree on.
-fn edited_rev(req: &Request, body: Option<Rev>) -> Result<Option<Rev>, ApiError> {
+pub fn edited_rev(req: &Request, body: Option<Rev>) -> Result<Option<Rev>, ApiError> {
     let query = req.query.get("rev").map(Rev::parse).transpose()?;
     let etag = req
         .header(&IF_MATCH)
@@ -456,7 +481,8 @@ pub async fn write(
         Some(Outcome::Refused(error, reason)) if id.is_design() && error == "compilation_error" => {
             Err(ApiError::new(400, error, reason))
         }
-        Some(Outcome::Refused(error, reason)) => Err(crate::design::thrown(&error, &reason)),
+        Some(Outcome::Refused(error, reason)) => Err(attachments::refused(&error, &reason)
+            .unwrap_or_else(|| crate::design::thrown(&error, &reason))),
         Some(Outcome::Conflict) | None => Err(ApiError::conflict()),
     }
 }
@@ -559,6 +585,12 @@ async fn copy(app: &App, req: &mut Request, access: &Access, id: &str) -> Answer
     let mut doc = parse_document(&source.json)?;
     doc.id = Some(target.clone());
     doc.rev = rev;
+    doc.attachments = None;
+    doc.files = source
+        .attachments
+        .into_iter()
+        .map(|read| read.attachment)
+        .collect();
     let url = doc_url(req, access, &target);
     // The query's `rev` names the source.
     Ok(write(app, req, access, doc, EditMode::Interactive)

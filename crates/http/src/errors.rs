@@ -74,6 +74,19 @@ impl ApiError {
         )
     }
 
+    /// A revision that an attachment was to be added to or removed from is not there.
+    pub fn missing_rev() -> Self {
+        Self::new(409, "not_found", "missing_rev")
+    }
+
+    pub fn range_not_satisfiable() -> Self {
+        Self::new(
+            416,
+            "requested_range_not_satisfiable",
+            "Requested range not satisfiable",
+        )
+    }
+
     pub fn not_implemented(what: &str) -> Self {
         Self::new(
             501,
@@ -120,13 +133,38 @@ impl From<database::Error> for ApiError {
             E::MalformedSeq | E::BadRequest(_) => Self::bad_request(reason),
             E::Partition(error, _) => Self::new(400, error, reason),
             E::InsufficientStorage(_) => Self::new(507, "insufficient_storage", reason),
+            E::Forbidden(_) => Self::forbidden(reason),
             E::Missing(_) => Self::new(404, "not_found", reason),
             E::Function(e) => e.into(),
+            E::AttachmentTooLarge => Self::new(413, "attachment_too_large", reason),
+            E::DigestMismatch => Self::new(400, "content_md5_mismatch", reason),
             E::ShuttingDown => Self::new(503, "service_unavailable", reason),
             E::Storage(_) => {
                 tracing::error!(error = %reason, "storage failed");
                 Self::new(500, "internal_server_error", reason)
             }
+        }
+    }
+}
+
+impl From<replicator::Error> for ApiError {
+    fn from(e: replicator::Error) -> Self {
+        use replicator::Error as E;
+        let (name, reason) = (e.name(), e.to_string());
+        match e {
+            E::BadRequest(_) | E::InvalidEndpoint(_) => Self::new(400, name, reason),
+            E::Unauthorized(_) => Self::unauthorized(reason),
+            E::Forbidden(_) => Self::forbidden(reason),
+            E::NoJob => Self::missing(),
+            E::Duplicate(..) => Self::new(409, name, reason),
+            E::Database(e) => e.into(),
+            E::Stopped => database::Error::ShuttingDown.into(),
+            E::MissingEndpoint
+            | E::LocalEndpoint
+            | E::NoDatabase(_)
+            | E::FilterFetch(_)
+            | E::CheckpointCommitFailure(_)
+            | E::Request(_) => Self::new(500, name, reason),
         }
     }
 }
@@ -162,6 +200,12 @@ impl From<IdError> for ApiError {
     }
 }
 
+impl From<document::multipart::MultipartError> for ApiError {
+    fn from(e: document::multipart::MultipartError) -> Self {
+        Self::bad_request(e.to_string())
+    }
+}
+
 impl From<RevError> for ApiError {
     fn from(e: RevError) -> Self {
         Self::new(400, e.error(), e.to_string())
@@ -173,10 +217,11 @@ impl From<auth::AuthError> for ApiError {
         use auth::AuthError as E;
         let reason = e.to_string();
         match e {
-            E::BadBase64 | E::MalformedCookie => Self::bad_request(reason),
-            E::BadCredentials => Self::unauthorized(reason),
-            E::LockedOut => Self::forbidden(reason),
-            E::Config(_) => Self::new(500, "internal_server_error", reason),
+            E::BadBase64 | E::MalformedCookie | E::BadToken(_) => Self::bad_request(reason),
+            E::BadCredentials | E::UserConflicts | E::TokenRefused(_) => Self::unauthorized(reason),
+            E::LockedOut | E::TooFewIterations | E::TooManyIterations => Self::forbidden(reason),
+            E::JwtMisconfigured => Self::new(500, "misconfigured_server", reason),
+            E::Config(_) | E::UsersUnreadable(_) => Self::new(500, "internal_server_error", reason),
         }
     }
 }

@@ -10,63 +10,20 @@ use crate::reply::Reply;
 use crate::request::Request;
 use crate::router::require_method;
 
-/// Longest body read from somebody who did not log in, in bytes.
-const ANONYMOUS_BYTES_MAX: u64 = 64 << 10;
-
 type Answer = Result<Reply, ApiError>;
 
-pub async fn server(app: &App, req: &mut Request, name: &str) -> Answer {
+pub fn server(req: &Request, name: &str) -> Answer {
     match name {
-        "_utils" => Err(ApiError::missing()),
-        "_replicate" => {
-            let bytes = match req.user.name {
-                Some(_) => req.request_bytes(app).await?,
-                None => {
-                    req.bytes("max_http_request_size", ANONYMOUS_BYTES_MAX)
-                        .await?
-                }
-            };
-            if bytes.is_empty() {
-                return Err(ApiError::bad_request("Missing request body"));
-            }
-            Err(ApiError::not_implemented("replications"))
-        }
-        "_scheduler" => scheduler(req),
         "_reshard" => reshard(req),
-        "_search_analyze" => Err(ApiError::search_not_available()),
-        "_nouveau_analyze" => {
-            require_method(req, "POST")?;
-            Err(ApiError::not_implemented("full text indexes"))
+        "_search_analyze" => {
+            require_server_admin(&req.user)?;
+            Err(ApiError::search_not_available())
         }
         _ => {
             require_server_admin(&req.user)?;
-            Err(ApiError::not_implemented("cluster set-ups"))
+            require_method(req, "POST")?;
+            Err(ApiError::not_implemented("full text indexes"))
         }
-    }
-}
-
-fn scheduler(req: &Request) -> Answer {
-    require_server_admin(&req.user)?;
-    let part = req.segment(1);
-    match (part, req.segment(2), req.segment(3)) {
-        (Some("jobs" | "docs"), None, _) => {
-            require_method(req, "GET,HEAD")?;
-            let list = if part == Some("jobs") { "jobs" } else { "docs" };
-            Ok(Reply::json(
-                200,
-                &json!({"total_rows": 0, "offset": 0, list: []}),
-            ))
-        }
-        (Some("docs"), Some("_replicator"), None) => Ok(Reply::json(
-            200,
-            &json!({"total_rows": 0, "offset": 0, "docs": []}),
-        )),
-        (Some("docs"), Some(db), Some(_)) if db.ends_with("_replicator") => {
-            Err(ApiError::missing())
-        }
-        (Some("jobs"), Some(_), _) => Err(ApiError::missing()),
-        (Some("docs"), ..) => Err(ApiError::bad_request("Invalid path")),
-        _ => Ok(Reply::json(404, &json!({"error": "not found"}))),
     }
 }
 

@@ -2,24 +2,30 @@
 //!
 //! | module | answers |
 //! |---|---|
-//! | `server`, `linger`, `lenient` | how does a connection live, and what does every answer carry? |
+//! | `server`, `tls`, `linger`, `lenient` | how does a connection live, and what does every answer carry? |
 //! | `router` | which route is a path? |
 //! | `stored` | what does a selector see of a document? |
 //! | `request`, `query` | what did the client say? |
 //! | `reply`, `errors` | what does it get? `errors` is the one table from errors to statuses |
 //! | `documents`, `bulk`, `listing`, `changes`, `db` | what happens at a database's routes? |
 //! | `design` | what does a design function get of a request, and what becomes of its response? |
-//! | `root`, `node`, `session`, `later` | and at the server's? |
+//! | `replication` | what can be replicated, and how do replications fare? |
+//! | `cors`, `frame_options` | what may pages of other origins do? |
+//! | `root`, `node`, `session`, `setup`, `utils`, `db_updates`, `later` | and at the server's? |
 
 mod access;
 mod app;
+mod attachments;
 mod bulk;
 mod changes;
+mod cors;
 mod db;
+mod db_updates;
 pub mod design;
 mod documents;
 mod errors;
 mod feed;
+mod frame_options;
 mod given;
 mod later;
 mod lenient;
@@ -27,15 +33,21 @@ mod linger;
 mod listing;
 mod node;
 mod query;
+mod replication;
 mod reply;
 mod request;
 mod root;
 mod router;
 mod server;
 mod session;
+mod setup;
 mod stats;
 mod stored;
+mod tls;
+mod utils;
 mod views;
 
 pub use app::{App, COUCHDB_VERSION, NODE};
-pub use server::serve;
+pub use server::{Listeners, serve};
+pub use setup::create_system_databases;
+pub use tls::{Tls, TlsError};

@@ -8,15 +8,14 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
 /// How long, and how many bytes, a closing connection is read for.
 const LINGER_TIME_MAX: Duration = Duration::from_secs(2);
 const LINGER_BYTES_MAX: usize = 16 << 20;
 
-pub struct Lingering {
-    stream: TcpStream,
+pub struct Lingering<S> {
+    stream: S,
     closing: Option<Closing>,
 }
 
@@ -25,8 +24,8 @@ struct Closing {
     bytes_left: usize,
 }
 
-impl Lingering {
-    pub fn new(stream: TcpStream) -> Self {
+impl<S> Lingering<S> {
+    pub fn new(stream: S) -> Self {
         Lingering {
             stream,
             closing: None,
@@ -34,7 +33,7 @@ impl Lingering {
     }
 }
 
-impl AsyncRead for Lingering {
+impl<S: AsyncRead + Unpin> AsyncRead for Lingering<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -44,7 +43,7 @@ impl AsyncRead for Lingering {
     }
 }
 
-impl AsyncWrite for Lingering {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -1,13 +1,13 @@
 //! `_all_docs`, `_design_docs`, `_local_docs`, a partition's documents, and `/queries` on them.
 
-use database::{Bound, Key, Listing, Rows, RowsQuery};
+use database::{Bound, Key, Listing, Rows, RowsQuery, ShownAttachments};
 use serde_json::{Map, Value};
 
 use crate::access::Access;
 use crate::app::App;
 use crate::design::lists::ListRows;
 use crate::errors::ApiError;
-use crate::feed::{CHUNK_BYTES, pull};
+use crate::feed::{CHUNK_BYTES, pull, pull_blocking};
 use crate::given::{Given, Params, bound_limit};
 use crate::reply::Reply;
 use crate::request::Request;
@@ -33,7 +33,9 @@ fn apply(q: &mut RowsQuery, name: &str, given: Given<'_>) -> Result<(), ApiError
         "inclusive_end" => q.inclusive_end = given.boolean()?,
         "conflicts" => q.conflicts = given.boolean()?,
         "update_seq" => q.update_seq = given.boolean()?,
-        "attachments" | "att_encoding_info" | "sorted" => {
+        "attachments" => q.attachments.bytes = given.boolean()?,
+        "att_encoding_info" => q.attachments.encoding_info = given.boolean()?,
+        "sorted" => {
             given.boolean()?;
         }
         "group" => {
@@ -145,6 +147,7 @@ fn empty_query(listing: Listing) -> RowsQuery {
         descending: false,
         include_docs: false,
         conflicts: false,
+        attachments: ShownAttachments::default(),
         update_seq: false,
     }
 }
@@ -165,8 +168,13 @@ async fn list(app: &App, req: &mut Request, access: &Access, listing: Listing) -
         None
     };
     let q = query_of(app, access, listing, &Params::of(req, body.as_ref()))?;
+    let blocking = q.attachments.bytes;
     let mut rows = RowsBody::new(access.db.rows(q)?);
-    pull("application/json", move |out| rows.next_chunk(out, "\n"))
+    let next = move |out: &mut Vec<u8>| rows.next_chunk(out, "\n");
+    match blocking {
+        true => pull_blocking("application/json", next).await,
+        false => pull("application/json", next),
+    }
 }
 
 /// The `queries` of a POST body.
@@ -195,17 +203,21 @@ pub async fn posted_queries(
 /// Several listings in one answer.
 pub async fn queries(app: &App, req: &mut Request, access: &Access, name: &str) -> Answer {
     require_method(req, "POST")?;
+    if name == "_local_docs" {
+        access.require_admin()?;
+    }
     let queries = posted_queries(app, req).await?;
     let mut all = Vec::with_capacity(queries.len());
     for query in queries {
         let given = [Params::Query(&req.query), Params::Body(&query)];
         all.push(query_of(app, access, listing_of(name), &given)?);
     }
+    let blocking = all.iter().any(|q| q.attachments.bytes);
     let db = access.db.clone();
     let mut todo = all.into_iter();
     let mut current: Option<RowsBody> = None;
     let mut state = QueriesState::Head;
-    pull("application/json", move |out| {
+    let next = move |out: &mut Vec<u8>| {
         loop {
             if let Some(rows) = &mut current {
                 if rows.next_chunk(out, "")? {
@@ -229,7 +241,11 @@ pub async fn queries(app: &App, req: &mut Request, access: &Access, name: &str) 
             state = QueriesState::Rows;
             current = Some(RowsBody::new(db.rows(q)?));
         }
-    })
+    };
+    match blocking {
+        true => pull_blocking("application/json", next).await,
+        false => pull("application/json", next),
+    }
 }
 
 enum QueriesState {

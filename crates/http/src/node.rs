@@ -71,7 +71,8 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
         }
         Some("_restart") => {
             require_method(req, "POST")?;
-            Err(ApiError::not_implemented("restarts over HTTP"))
+            app.ask_to_restart();
+            Ok(Reply::ok())
         }
         Some(other) => Err(database::Error::IllegalName(other.to_owned()).into()),
     }

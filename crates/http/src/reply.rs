@@ -18,6 +18,8 @@ pub type Pieces = Pin<Box<dyn Stream<Item = Result<Bytes, StreamError>> + Send>>
 pub enum Body {
     Full(Bytes),
     Stream(Pieces),
+    /// A stream of so many bytes.
+    Sized(Pieces, u64),
 }
 
 impl http_body::Body for Body {
@@ -31,7 +33,7 @@ impl http_body::Body for Body {
         match self.get_mut() {
             Body::Full(b) if b.is_empty() => Poll::Ready(None),
             Body::Full(b) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(b))))),
-            Body::Stream(s) => s
+            Body::Stream(s) | Body::Sized(s, _) => s
                 .as_mut()
                 .poll_next(cx)
                 .map(|p| p.map(|r| r.map(Frame::data))),
@@ -46,6 +48,7 @@ impl http_body::Body for Body {
         match self {
             Body::Full(b) => SizeHint::with_exact(b.len() as u64),
             Body::Stream(_) => SizeHint::default(),
+            Body::Sized(_, length) => SizeHint::with_exact(*length),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use auth::UserCtx;
+use auth::{Login, UserCtx};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::HeaderMap;
@@ -43,10 +43,10 @@ pub struct Request {
     pub rewrites: u64,
     pub headers: HeaderMap,
     pub user: Arc<UserCtx>,
-    /// How the user was found: `default` (Basic) or `cookie`.
+    /// How the user was found: CouchDB's name of the handler, `default` (Basic) or `cookie` mostly.
     pub authenticated: Option<&'static str>,
-    /// The session's cookie is old enough to be given anew.
-    pub refresh_cookie: bool,
+    /// The session's cookie is old enough to be given anew, for this login.
+    pub renew: Option<Login>,
     pub peer: Option<std::net::IpAddr>,
     pub https: bool,
     /// Length of the target, path and query, in bytes.
@@ -87,7 +87,7 @@ impl Request {
             headers: parts.headers,
             user: Arc::new(UserCtx::anonymous()),
             authenticated: None,
-            refresh_cookie: false,
+            renew: None,
             peer,
             https: false,
             target_len: path.len() + parts.uri.query().map_or(0, |q| q.len() + 1),
@@ -173,6 +173,50 @@ impl Request {
         inflated
             .map_err(|e| ApiError::new(500, "internal_server_error", e.to_string()))??
             .ok_or_else(|| ApiError::too_large(limit, max))
+    }
+
+    /// The next bytes of the body as they come; `None` at its end.
+    ///
+    /// # Errors
+    /// 400 when the body ends early.
+    pub async fn next_bytes(&mut self) -> Result<Option<Bytes>, ApiError> {
+        match &mut self.body {
+            Source::Taken => Ok(None),
+            Source::Memory(_) => {
+                let Source::Memory(bytes) = std::mem::replace(&mut self.body, Source::Taken) else {
+                    return Ok(None);
+                };
+                Ok((!bytes.is_empty()).then_some(bytes))
+            }
+            Source::Client(body) => {
+                while let Some(frame) = body.frame().await {
+                    let frame = frame
+                        .map_err(|_| ApiError::bad_request("the request's body ended early"))?;
+                    if let Ok(data) = frame.into_data()
+                        && !data.is_empty()
+                    {
+                        return Ok(Some(data));
+                    }
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// Whether the client takes answers of this content type, by CouchDB's rules.
+    pub fn accepts(&self, content_type: &str) -> bool {
+        let header = self.header(&ACCEPT).unwrap_or("*/*");
+        let whole_kind = content_type
+            .split_once('/')
+            .map_or(String::new(), |(kind, _)| format!("{kind}/*"));
+        let weighed: Vec<(&str, bool)> = header.split(',').map(weighed).collect();
+        let of = |wanted: &str, taken: bool| {
+            weighed
+                .iter()
+                .any(|(name, q)| *q == taken && name.eq_ignore_ascii_case(wanted))
+        };
+        let taken = of("*/*", true) || of(content_type, true) || of(&whole_kind, true);
+        taken && !of(content_type, false) && !of(&whole_kind, false)
     }
 
     fn content_encoding(&self) -> Result<bool, ApiError> {
@@ -266,6 +310,17 @@ impl Request {
         }
         url
     }
+}
+
+/// An element of `Accept` or `Accept-Encoding`, and whether it is taken at all (`q` above 0).
+pub fn weighed(element: &str) -> (&str, bool) {
+    let (name, parameters) = element.split_once(';').unwrap_or((element, ""));
+    let q = parameters
+        .split(';')
+        .filter_map(|p| p.split_once('='))
+        .find(|(name, _)| name.trim().eq_ignore_ascii_case("q"))
+        .and_then(|(_, q)| q.trim().parse::<f32>().ok());
+    (name.trim(), q.is_none_or(|q| q > 0.0))
 }
 
 enum Unread {

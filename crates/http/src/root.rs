@@ -1,16 +1,10 @@
 //! Routes of the server as a whole.
 
-use std::sync::Arc;
-
-use bytes::Bytes;
-use database::{DbEventKind, NameRange};
-use futures_util::stream;
-use hyper::header::{CACHE_CONTROL, EXPIRES, HeaderValue, PRAGMA};
+use database::NameRange;
+use hyper::header::{CACHE_CONTROL, EXPIRES, PRAGMA};
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use crate::app::{App, COUCHDB_VERSION, NODE, require_server_admin};
-use crate::changes::{FeedKind, Patience, Woken, wait};
 use crate::db::info_json;
 use crate::errors::ApiError;
 use crate::given::Given;
@@ -174,7 +168,7 @@ pub fn uuids(app: &App, req: &Request) -> Answer {
 pub fn active_tasks(app: &App, req: &Request) -> Answer {
     require_method(req, "GET,HEAD")?;
     require_server_admin(&req.user)?;
-    let tasks: Vec<Value> = app
+    let mut tasks: Vec<Value> = app
         .databases
         .tasks()
         .iter()
@@ -198,6 +192,7 @@ pub fn active_tasks(app: &App, req: &Request) -> Answer {
             task
         })
         .collect();
+    tasks.extend(app.replicator.tasks());
     Ok(Reply::json(200, &tasks.into()))
 }
 
@@ -208,143 +203,6 @@ pub fn membership(req: &Request) -> Answer {
         200,
         &json!({"all_nodes": [NODE], "cluster_nodes": [NODE]}),
     ))
-}
-
-pub async fn db_updates(app: &App, req: &Request) -> Answer {
-    require_method(req, "GET,HEAD")?;
-    require_server_admin(&req.user)?;
-    let kind = FeedKind::of(&req.query)?;
-    let patience = Patience::of(&req.query, app.limits().changes_timeout_ms)?;
-    let since = match req.query.get("since") {
-        None | Some("0" | "") => 0,
-        Some("now") => app.databases.events_since(u64::MAX).1,
-        Some(s) => s
-            .split('-')
-            .next()
-            .and_then(|n| n.parse().ok())
-            .ok_or_else(|| {
-                ApiError::bad_request("Malformed sequence supplied in 'since' parameter.")
-            })?,
-    };
-    let limit = natural(&req.query, "limit")?.unwrap_or(u64::MAX);
-    let mut feed = DbUpdates {
-        databases: app.databases.clone(),
-        changed: app.databases.watch_events(),
-        stopping: app.stopping(),
-        kind,
-        patience,
-        since,
-        left: limit,
-        sent: 0,
-        head: true,
-        done: false,
-        _place: None,
-    };
-    if kind == FeedKind::Normal {
-        let mut out = Vec::new();
-        while !feed.done {
-            feed.next(&mut out).await;
-        }
-        return Ok(Reply::json_bytes(200, out));
-    }
-    feed._place = Some(app.open_feed()?);
-    let content_type = match kind {
-        FeedKind::EventSource => "text/event-stream",
-        _ => "application/json",
-    };
-    let pieces = stream::unfold(feed, |mut feed| async move {
-        let mut out = Vec::new();
-        while out.is_empty() && !feed.done {
-            feed.next(&mut out).await;
-        }
-        (!out.is_empty()).then(|| (Ok(Bytes::from(out)), feed))
-    });
-    Ok(Reply::stream(
-        HeaderValue::from_static(content_type),
-        Box::pin(pieces),
-    ))
-}
-
-struct DbUpdates {
-    databases: Arc<database::Databases>,
-    changed: tokio::sync::watch::Receiver<u64>,
-    stopping: tokio::sync::watch::Receiver<bool>,
-    kind: FeedKind,
-    patience: Patience,
-    since: u64,
-    left: u64,
-    sent: u64,
-    head: bool,
-    done: bool,
-    _place: Option<crate::app::OpenFeed>,
-}
-
-impl DbUpdates {
-    async fn next(&mut self, out: &mut Vec<u8>) {
-        let array = matches!(self.kind, FeedKind::Normal | FeedKind::Longpoll);
-        if std::mem::take(&mut self.head) && array {
-            out.extend_from_slice(b"{\"results\":[");
-        }
-        self.changed.mark_unchanged();
-        let (events, last) = self.databases.events_since(self.since);
-        for e in events {
-            if self.left == 0 {
-                break;
-            }
-            let kind = match e.kind {
-                DbEventKind::Created => "created",
-                DbEventKind::Updated => "updated",
-                DbEventKind::Deleted => "deleted",
-            };
-            let row = json!({"db_name": &*e.db, "type": kind, "seq": e.seq.to_string()});
-            let row = match self.kind {
-                FeedKind::EventSource => format!("data: {row}\nid: {}\n\n", e.seq),
-                FeedKind::Continuous => format!("{row}\n"),
-                _ if self.sent > 0 => format!(",\n{row}"),
-                _ => format!("\n{row}"),
-            };
-            out.extend_from_slice(row.as_bytes());
-            self.since = e.seq;
-            self.left -= 1;
-            self.sent += 1;
-        }
-        if self.left > 0 {
-            self.since = self.since.max(last);
-        }
-        let enough = self.left == 0 || self.kind == FeedKind::Longpoll && self.sent > 0;
-        if self.kind == FeedKind::Normal || enough {
-            return self.end(out);
-        }
-        if !out.is_empty() && !array {
-            return;
-        }
-        match wait(
-            &mut self.changed,
-            &mut self.stopping,
-            self.patience,
-            Instant::now(),
-        )
-        .await
-        {
-            Woken::Changed => {}
-            Woken::Heartbeat => out.push(b'\n'),
-            Woken::Ended => self.end(out),
-        }
-    }
-
-    fn end(&mut self, out: &mut Vec<u8>) {
-        self.done = true;
-        let last = self.since.to_string();
-        match self.kind {
-            FeedKind::Normal | FeedKind::Longpoll => {
-                out.extend_from_slice(format!("\n],\"last_seq\":\"{last}\"}}\n").as_bytes());
-            }
-            FeedKind::Continuous => {
-                out.extend_from_slice(format!("{{\"last_seq\":\"{last}\"}}\n").as_bytes());
-            }
-            FeedKind::EventSource => {}
-        }
-    }
 }
 
 /// Settee's own routes: `constant` for the benchmark, `backup` for the command line.

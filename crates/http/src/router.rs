@@ -2,16 +2,17 @@
 //! after they are split, doubled slashes count as one.
 
 use crate::access::Access;
-use crate::app::{App, require_server_admin};
+use crate::app::{App, require_login, require_server_admin};
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::{bulk, changes, db, documents, later, listing, node, root, session, views};
+use crate::setup::SYSTEM_DATABASES;
+use crate::{
+    bulk, changes, db, db_updates, documents, later, listing, node, replication, root, session,
+    setup, utils, views,
+};
 
 type Answer = Result<Reply, ApiError>;
-
-/// Databases whose names begin with an underscore.
-const SYSTEM_DATABASES: [&str; 3] = ["_users", "_replicator", "_global_changes"];
 
 pub async fn route(app: &App, req: &mut Request) -> Answer {
     let Some(first) = req.segments.first() else {
@@ -33,12 +34,18 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
         "_uuids" => root::uuids(app, req),
         "_active_tasks" => root::active_tasks(app, req),
         "_membership" => root::membership(req),
-        "_db_updates" => root::db_updates(app, req).await,
+        "_db_updates" => db_updates::route(app, req).await,
         "_session" => session::route(app, req).await,
         "_node" => node::route(app, req).await,
         "_settee" => root::settee(app, req).await,
-        "_utils" | "_replicate" | "_scheduler" | "_reshard" | "_cluster_setup"
-        | "_search_analyze" | "_nouveau_analyze" => later::server(app, req, &first).await,
+        "_cluster_setup" => setup::route(app, req).await,
+        "_utils" => utils::route(req),
+        "_replicate" => {
+            require_login(&req.user)?;
+            replication::replicate(app, req).await
+        }
+        "_scheduler" => replication::scheduler(app, req),
+        "_reshard" | "_search_analyze" | "_nouveau_analyze" => later::server(req, &first),
         _ => database(app, req, &first).await,
     }
 }
@@ -56,16 +63,18 @@ async fn database(app: &App, req: &mut Request, name: &str) -> Answer {
         }
     }
     let access = match req.segment(1) {
-        // Whose names are in `_users` is for admins.
-        Some("_all_docs") if name == "_users" => {
+        // Who is in the database of users, and what is replicated, is for admins.
+        Some("_all_docs" | "_changes")
+            if name == "_replicator" || app.auth.is_users_database(name) =>
+        {
             let db = app.databases.get(name)?;
             require_server_admin(&req.user)?;
-            Access { db, is_admin: true }
+            Access::open(db, &req.user)?
         }
-        Some("_purge") => {
+        Some("_purge" | "_sync_shards") => {
             let db = app.databases.get(name)?;
             require_server_admin(&req.user)?;
-            Access { db, is_admin: true }
+            Access::open(db, &req.user)?
         }
         _ => Access::open(app.databases.get(name)?, &req.user)?,
     };
@@ -108,7 +117,12 @@ async fn database(app: &App, req: &mut Request, name: &str) -> Answer {
         ("_ensure_full_commit", None, _) => db::ensure_full_commit(app, req, &access).await,
         ("_shards", ..) => db::shards(req, &access),
         ("_sync_shards", None, _) => db::sync_shards(req, &access),
-        ("_find" | "_index" | "_explain", ..) => later::mango(app, req, &second).await,
+        ("_find" | "_index" | "_explain", ..) => {
+            if second == "_index" && matches!(req.method.as_str(), "POST" | "DELETE") {
+                access.require_design_admin(&req.user)?;
+            }
+            later::mango(app, req, &second).await
+        }
         ("_temp_view", ..) => Err(ApiError::new(
             410,
             "gone",

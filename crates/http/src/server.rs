@@ -14,7 +14,8 @@ use hyper::header::{
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::app::App;
@@ -25,28 +26,61 @@ use crate::query::is_well_encoded;
 use crate::reply::{Body, Reply};
 use crate::request::Request;
 use crate::router;
+use crate::tls::Tls;
 
 /// How long requests under way may take when the server stops.
 const STOP_TIME_MAX: Duration = Duration::from_secs(10);
-/// A client that connects and does not send a request's head in this time is hung up on.
-const HEAD_TIME_MAX: Duration = Duration::from_secs(60);
+/// A client that does not send a request's head in this time after it connected or was answered is hung up on. As long as
+/// CouchDB's HTTP library waits: pools of clients keep connections for minutes, and cannot send a POST again by themselves.
+const HEAD_TIME_MAX: Duration = Duration::from_secs(300);
 
 const SERVER_NAME: &str = concat!("CouchDB/3.5.0 (Settee/", env!("CARGO_PKG_VERSION"), ")");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
 const BODY_TIME: HeaderName = HeaderName::from_static("x-couchdb-body-time");
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
+/// Where connections come in.
+pub struct Listeners {
+    pub http: TcpListener,
+    pub https: Option<(TcpListener, Arc<Tls>)>,
+}
+
+impl From<TcpListener> for Listeners {
+    fn from(http: TcpListener) -> Self {
+        Listeners { http, https: None }
+    }
+}
+
+impl Listeners {
+    /// The next connection, and what it is to be secured with.
+    async fn accept(&self) -> std::io::Result<(TcpStream, SocketAddr, Option<&Arc<Tls>>)> {
+        let Some((https, tls)) = &self.https else {
+            return self.http.accept().await.map(|(s, peer)| (s, peer, None));
+        };
+        tokio::select! {
+            a = self.http.accept() => a.map(|(s, peer)| (s, peer, None)),
+            a = https.accept() => a.map(|(s, peer)| (s, peer, Some(tls))),
+        }
+    }
+}
+
 /// Serves until `stop` resolves, then finishes what is under way.
-pub async fn serve(listener: TcpListener, app: Arc<App>, stop: impl Future<Output = ()>) {
+pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Future<Output = ()>) {
+    let listeners = listeners.into();
     let graceful = GracefulShutdown::new();
+    let keeper = {
+        let auth = app.auth.clone();
+        tokio::spawn(async move { auth.keep_users().await })
+    };
+    app.replicator.start();
     tokio::pin!(stop);
     loop {
         let accepted = tokio::select! {
-            a = listener.accept() => a,
+            a = listeners.accept() => a,
             () = &mut stop => break,
         };
         match accepted {
-            Ok((stream, peer)) => accept(stream, peer, &app, &graceful),
+            Ok((stream, peer, tls)) => accept(stream, peer, tls.cloned(), &app, graceful.watcher()),
             Err(e) => {
                 // Out of file descriptors, mostly: wait for some to come back.
                 tracing::warn!(error = %e, "accepting a connection failed");
@@ -54,7 +88,10 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, stop: impl Future<Outpu
             }
         }
     }
-    drop(listener);
+    drop(listeners);
+    keeper.abort();
+    // Before the feeds: jobs of this server may read them, and should see their own end.
+    app.replicator.stop().await;
     app.stop_feeds();
     if tokio::time::timeout(STOP_TIME_MAX, graceful.shutdown())
         .await
@@ -64,16 +101,41 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, stop: impl Future<Outpu
     }
 }
 
-fn accept(stream: TcpStream, peer: SocketAddr, app: &Arc<App>, graceful: &GracefulShutdown) {
+/// Has a connection served by a task of its own.
+fn accept(
+    stream: TcpStream,
+    peer: SocketAddr,
+    tls: Option<Arc<Tls>>,
+    app: &Arc<App>,
+    watcher: Watcher,
+) {
     if let Err(e) = stream.set_nodelay(true) {
         tracing::debug!(error = %e, "no TCP_NODELAY");
     }
-    app.stats.connections.fetch_add(1, Ordering::Relaxed);
+    let app = app.clone();
+    tokio::spawn(async move {
+        app.stats.connections.fetch_add(1, Ordering::Relaxed);
+        match tls {
+            None => connection(stream, peer, false, &app, watcher).await,
+            Some(tls) => {
+                if let Some(stream) = tls.accept(stream).await {
+                    connection(stream, peer, true, &app, watcher).await;
+                }
+            }
+        }
+        app.stats.connections.fetch_sub(1, Ordering::Relaxed);
+    });
+}
+
+async fn connection<S>(stream: S, peer: SocketAddr, https: bool, app: &Arc<App>, watcher: Watcher)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
     let service = {
         let app = app.clone();
         service_fn(move |req| {
             let app = app.clone();
-            async move { Ok::<_, Infallible>(answer(&app, req, peer).await) }
+            async move { Ok::<_, Infallible>(answer(&app, req, peer, https).await) }
         })
     };
     let mut builder = Builder::new(TokioExecutor::new());
@@ -83,15 +145,10 @@ fn accept(stream: TcpStream, peer: SocketAddr, app: &Arc<App>, graceful: &Gracef
         // Not `pipeline_flush`: it buffers a streamed answer whole, whatever the client takes.
         .header_read_timeout(HEAD_TIME_MAX);
     let stream = TokioIo::new(Lenient::new(Lingering::new(stream)));
-    let connection = builder.serve_connection(stream, service);
-    let connection = graceful.watch(connection.into_owned());
-    let app = app.clone();
-    tokio::spawn(async move {
-        if let Err(e) = connection.await {
-            tracing::debug!(error = %e, "connection ended");
-        }
-        app.stats.connections.fetch_sub(1, Ordering::Relaxed);
-    });
+    let connection = builder.serve_connection(stream, service).into_owned();
+    if let Err(e) = watcher.watch(connection).await {
+        tracing::debug!(error = %e, "connection ended");
+    }
 }
 
 /// Longest request id that is taken from a client, in bytes.
@@ -128,6 +185,7 @@ async fn answer(
     app: &App,
     req: hyper::Request<Incoming>,
     peer: SocketAddr,
+    https: bool,
 ) -> hyper::Response<Body> {
     let received = Instant::now();
     let (parts, body) = req.into_parts();
@@ -135,6 +193,7 @@ async fn answer(
     let (method, method_error) = effective_method(&parts);
     let plus_is_space = app.limits().decode_plus_to_space;
     let mut req = Request::new(method, parts, body, Some(peer.ip()), plus_is_space);
+    req.https = https;
     let result = match method_error {
         Some(e) => Err(e),
         None => route(app, &mut req).await,
@@ -172,6 +231,9 @@ fn effective_method(parts: &hyper::http::request::Parts) -> (String, Option<ApiE
 
 async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
     let limits = app.limits();
+    if let Some(reply) = limits.cors.as_ref().and_then(|cors| cors.preflight(req)) {
+        return Ok(reply);
+    }
     if req.target_len as u64 > limits.max_uri_length {
         return Err(ApiError::new(
             414,
@@ -184,8 +246,9 @@ async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
         return Err(ApiError::bad_request("invalid_url_encoding"));
     }
     app.authenticate(req).await?;
-    let for_up = limits.require_valid_user_except_for_up && req.path == "/_up";
-    if limits.require_valid_user && req.user.name.is_none() && !for_up && !is_login(req) {
+    let required = limits.require_valid_user
+        || limits.require_valid_user_except_for_up && !is_only(req, "_up");
+    if required && req.authenticated.is_none() && !is_login(req) {
         return Err(ApiError::unauthorized("Authentication required.")
             .with_www_authenticate("Basic realm=\"server\""));
     }
@@ -193,7 +256,12 @@ async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
 }
 
 fn is_login(req: &Request) -> bool {
-    req.method == "POST" && req.path == "/_session"
+    req.method == "POST" && is_only(req, "_session")
+}
+
+/// Whether the path is of this one segment.
+fn is_only(req: &Request, name: &str) -> bool {
+    req.segments.len() == 1 && req.segment(0) == Some(name)
 }
 
 /// An error as this client wants it: browsers are sent to the login page.
@@ -243,8 +311,8 @@ fn finish(
     let own_cookie = reply.headers.iter().find(|(n, _)| n == SET_COOKIE);
     if let Some((name, value)) = own_cookie {
         headers.insert(name.clone(), value.clone());
-    } else if req.refresh_cookie {
-        refresh_cookie(app, req, headers);
+    } else if let Some(login) = &req.renew {
+        renew_cookie(app, req, login, headers);
     }
     headers.insert(SERVER, HeaderValue::from_static(SERVER_NAME));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("must-revalidate"));
@@ -253,11 +321,22 @@ fn finish(
             headers.insert(name, value);
         }
     }
+    let limits = app.limits();
+    if let Some(cors) = &limits.cors {
+        cors.finish(req, headers);
+    }
+    if let Some(frame_options) = &limits.frame_options {
+        frame_options.finish(req, headers);
+    }
     headers.insert(REQUEST_ID, id);
     headers.insert(BODY_TIME, HeaderValue::from(req.body_us / 1000));
     headers.insert(SERVER_TIMING, server_timing(&reply.timing, us));
-    if let Body::Full(b) = response.body() {
-        let len = b.len();
+    let length = match response.body() {
+        Body::Full(b) => Some(b.len() as u64),
+        Body::Sized(_, length) => Some(*length),
+        Body::Stream(_) => None,
+    };
+    if let Some(len) = length {
         if req.method == "HEAD" && response.status() != hyper::StatusCode::NOT_MODIFIED {
             response
                 .headers_mut()
@@ -267,12 +346,10 @@ fn finish(
     response
 }
 
-fn refresh_cookie(app: &App, req: &Request, headers: &mut HeaderMap) {
-    let name = req.user.name.as_deref().unwrap_or_default();
+fn renew_cookie(app: &App, req: &Request, login: &auth::Login, headers: &mut HeaderMap) {
     let now = std::time::SystemTime::now();
-    if let Some(cookie) = app.auth.set_cookie(name, now, req.https)
-        && let Ok(v) = HeaderValue::from_str(&cookie)
-    {
+    let cookie = app.auth.set_cookie(login, now, req.https);
+    if let Ok(v) = HeaderValue::from_str(&cookie) {
         headers.append(SET_COOKIE, v);
     }
 }
@@ -305,6 +382,7 @@ fn server_timing(t: &crate::reply::Timing, total_us: u64) -> HeaderValue {
 fn log(req: &Request, reply: &Reply, id: &HeaderValue, us: u64) {
     let bytes = match &reply.body {
         Body::Full(b) => b.len() as i64,
+        Body::Sized(_, length) => *length as i64,
         Body::Stream(_) => -1,
     };
     tracing::info!(

@@ -1,8 +1,8 @@
 //! `_session`: who am I, log in, log out.
 
-use auth::{Basic, UserCtx};
+use auth::{Basic, Login};
 use hyper::header::{CONTENT_TYPE, SET_COOKIE};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::app::App;
 use crate::errors::ApiError;
@@ -21,15 +21,16 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
     match req.method.as_str() {
         "POST" => login(app, req).await,
         "DELETE" => logout(app, req),
-        _ => info(req),
+        _ => info(app, req),
     }
 }
 
-fn info(req: &Request) -> Answer {
+fn info(app: &App, req: &Request) -> Answer {
     if req.query.is_true("basic") && req.user.name.is_none() {
         return Err(ApiError::unauthorized("Please login."));
     }
-    let mut info = json!({"authentication_handlers": ["cookie", "default"]});
+    let handlers: Vec<&str> = app.auth.handlers().iter().map(|h| h.name()).collect();
+    let mut info = json!({"authentication_handlers": handlers});
     if let Some(how) = req.authenticated {
         info["authenticated"] = how.into();
     }
@@ -43,43 +44,71 @@ fn info(req: &Request) -> Answer {
     ))
 }
 
-async fn credentials(req: &mut Request) -> Result<(String, String), ApiError> {
+/// What a login says.
+struct Credentials {
+    name: String,
+    password: String,
+    /// Of the second factor.
+    token: String,
+}
+
+enum Form {
+    Query(Query),
+    Json(Map<String, Value>),
+}
+
+impl Form {
+    fn member(&self, name: &str) -> Option<String> {
+        let member = match self {
+            Form::Query(query) => query.get(name),
+            Form::Json(members) => members.get(name).and_then(Value::as_str),
+        };
+        member.map(str::to_owned)
+    }
+}
+
+async fn credentials(req: &mut Request) -> Result<Credentials, ApiError> {
     let kind = req.header(&CONTENT_TYPE).unwrap_or("").to_owned();
     // Anybody may try to log in: nobody needs much room for it.
     let bytes = req.bytes("the size of a login", LOGIN_BYTES_MAX).await?;
-    let (name, password) = if kind.starts_with("application/x-www-form-urlencoded") {
-        let form = Query::parse(std::str::from_utf8(&bytes).ok());
-        let name = form.get("name").or(form.get("username"));
-        (
-            name.map(str::to_owned),
-            form.get("password").map(str::to_owned),
-        )
+    let form = if kind.starts_with("application/x-www-form-urlencoded") {
+        Form::Query(Query::parse(std::str::from_utf8(&bytes).ok()))
     } else if kind.starts_with("application/json") {
-        let body: Value = serde_json::from_slice(&bytes).map_err(|_| ApiError::invalid_json())?;
-        let text = |m: &str| body.get(m).and_then(Value::as_str).map(str::to_owned);
-        (text("name").or(text("username")), text("password"))
+        match serde_json::from_slice(&bytes).map_err(|_| ApiError::invalid_json())? {
+            Value::Object(members) => Form::Json(members),
+            _ => return Err(ApiError::bad_request("Request body must be a JSON object")),
+        }
     } else {
         return Err(ApiError::bad_content_type(
             "Content-Type must be 'application/x-www-form-urlencoded' or 'application/json'",
         ));
     };
-    let name = name
-        .filter(|n| !n.is_empty())
-        .ok_or_else(|| ApiError::bad_request("request body must contain a username"))?;
-    Ok((name, password.unwrap_or_default()))
+    let member = |name| form.member(name);
+    let name = match (member("name"), member("username")) {
+        (Some(name), Some(username)) if name != username => {
+            return Err(ApiError::bad_request(
+                "request body contains different usernames",
+            ));
+        }
+        (name, username) => name.or(username),
+    };
+    Ok(Credentials {
+        name: name
+            .filter(|name| !name.is_empty())
+            .ok_or_else(|| ApiError::bad_request("request body must contain a username"))?,
+        password: member("password").unwrap_or_default(),
+        token: member("token").unwrap_or_default(),
+    })
 }
 
 async fn login(app: &App, req: &mut Request) -> Answer {
-    let (name, password) = credentials(req).await?;
-    match verify(app, req, &name, &password).await {
-        Ok(user) => {
-            let name = user.name.clone().unwrap_or_default();
+    let credentials = credentials(req).await?;
+    match verify(app, req, &credentials).await {
+        Ok(login) => {
             let now = std::time::SystemTime::now();
-            let cookie = app
-                .auth
-                .set_cookie(&name, now, req.https)
-                .ok_or_else(|| ApiError::unauthorized("Name or password is incorrect."))?;
-            let body = json!({"ok": true, "name": name, "roles": user.roles});
+            let cookie = app.auth.set_cookie(&login, now, req.https);
+            let user = login.user();
+            let body = json!({"ok": true, "name": user.name, "roles": user.roles});
             let reply = match redirect(req, "next") {
                 Some(url) => Reply::json(302, &body).location(&url),
                 None => Reply::json(200, &body),
@@ -99,21 +128,15 @@ async fn login(app: &App, req: &mut Request) -> Answer {
     }
 }
 
-async fn verify(
-    app: &App,
-    req: &Request,
-    name: &str,
-    password: &str,
-) -> Result<std::sync::Arc<UserCtx>, ApiError> {
-    match app.auth.login(name, password) {
-        Basic::Anonymous => Err(ApiError::unauthorized("Name or password is incorrect.")),
-        Basic::Hit(user) => Ok(user),
-        Basic::Miss(pending) => {
-            let peer = req.peer;
-            let done = tokio::task::spawn_blocking(move || pending.verify(peer)).await;
-            Ok(done.map_err(|e| ApiError::new(500, "internal_server_error", e.to_string()))??)
-        }
-    }
+async fn verify(app: &App, req: &Request, said: &Credentials) -> Result<Login, ApiError> {
+    let basic = app
+        .auth
+        .login(&said.name, &said.password, &said.token, req.peer)?;
+    Ok(match basic {
+        Basic::Anonymous => return Err(auth::AuthError::BadCredentials.into()),
+        Basic::Hit(login) => login,
+        Basic::Miss(pending) => pending.verify_in_turn(req.peer).await?,
+    })
 }
 
 /// A path of this server to send the browser to; never another server.

@@ -200,7 +200,9 @@ fn apply(q: &mut ViewQuery, name: &str, given: Given<'_>) -> Result<(), ApiError
         "stable" => {
             given.check_freshness(name)?;
         }
-        "sorted" | "attachments" | "att_encoding_info" => {
+        "attachments" => q.attachments.bytes = given.boolean()?,
+        "att_encoding_info" => q.attachments.encoding_info = given.boolean()?,
+        "sorted" => {
             given.boolean()?;
         }
         "partition" => q.partition = Some(given.text()),
@@ -285,7 +287,7 @@ async fn view(
         None
     };
     let query = query_of(app, &Params::of(req, body.as_ref()))?;
-    let blocking = view.runs_functions(&query);
+    let blocking = view.runs_functions(&query) || query.attachments.bytes;
     let started = std::time::Instant::now();
     let rows = view.open(app, access, query).await?;
     let waited_us = started.elapsed().as_micros() as u64;
@@ -310,7 +312,7 @@ async fn queries(app: &App, req: &mut Request, access: &Access, id: &str, name: 
         let given = [Params::Query(&req.query), Params::Body(&query)];
         let mut q = query_of(app, &given)?;
         view.check(app, &mut q)?;
-        blocking |= view.runs_functions(&q);
+        blocking |= view.runs_functions(&q) || q.attachments.bytes;
         all.push(q);
     }
     if all.iter().any(|q| q.update == Update::True) && !access.db.view_is_current(&view.index) {

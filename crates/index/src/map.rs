@@ -5,8 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
+use document::attachment::write_stubs;
 use document::collation::{Collator, compare_erlang};
-use document::write_json_string;
+use document::{StoredBody, write_json_string};
 use functions::{Doc, Emit, Emits, Mapper};
 use parking_lot::Mutex;
 use storage::{Body, ChangeIter, Row, Shard, View};
@@ -261,6 +262,20 @@ impl Work {
                         .ok_or(storage::Error::Corrupt("document body"))?;
                     Err(start..self.bodies.len())
                 }
+            };
+            let stored = StoredBody::split(match &body {
+                Ok(range) => &self.piece.bytes[range.clone()],
+                Err(range) => &self.bodies[range.clone()],
+            });
+            let without = stored.json.len();
+            if !stored.attachments.is_empty() {
+                let attachments = stored.attachments();
+                let attachments = attachments.ok_or(storage::Error::Corrupt("attachments"))?;
+                write_stubs(&attachments, &mut self.members);
+            }
+            let body = match body {
+                Ok(range) => Ok(range.start..range.start + without),
+                Err(range) => Err(range.start..range.start + without),
             };
             let id = offset(row.id.as_bytes());
             inputs.push(Input {

@@ -18,8 +18,10 @@ const EXAMPLES: &str = "Examples:
   settee bench --url http://admin:secret@127.0.0.1:5984
   settee backup http://admin:secret@127.0.0.1:5984 /backups/monday
   settee restore /backups/monday ./data
+  settee migrate http://admin:secret@couch:5984 --to http://admin:secret@127.0.0.1:5984
 
-Exit status: 0 done, 1 failed, 2 the command or the configuration is wrong, 3 done but documents were refused.";
+Exit status: 0 done, 1 failed, 2 the command or the configuration is wrong, 3 done but documents were refused, or
+source and target differ.";
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -33,12 +35,14 @@ pub enum Command {
     Backup(BackupOptions),
     /// Make a data directory from a backup
     Restore(RestoreOptions),
+    /// Bring everything of a CouchDB to a Settee
+    Migrate(MigrateOptions),
     /// Run functions of design documents for a server; started by it
     #[command(hide = true)]
     FunctionsWorker,
 }
 
-#[derive(Args)]
+#[derive(Args, Default)]
 pub struct ServeOptions {
     /// Directory of the data; made when absent
     #[arg(long, value_name = "DIR")]
@@ -148,3 +152,57 @@ pub struct RestoreOptions {
     /// The data directory to make
     pub data: PathBuf,
 }
+
+#[derive(Args)]
+#[command(after_help = MIGRATE_HELP, group = clap::ArgGroup::new("target").required(true))]
+pub struct MigrateOptions {
+    /// The CouchDB, with name and password of an admin
+    #[arg(
+        value_name = "SOURCE",
+        env = "SETTEE_MIGRATE_SOURCE",
+        hide_env_values = true
+    )]
+    pub source: String,
+    /// A running Settee, with name and password of an admin; it has to reach the source
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "SETTEE_MIGRATE_TO",
+        hide_env_values = true,
+        group = "target"
+    )]
+    pub to: Option<String>,
+    /// A data directory that no server uses; made when absent
+    #[arg(long, value_name = "DIR", group = "target")]
+    pub data: Option<PathBuf>,
+    /// Only databases whose names match, where * stands for any text, and no settings; may be given more than once
+    #[arg(long, value_name = "PATTERN")]
+    pub only: Vec<String>,
+    /// No databases whose names match; may be given more than once
+    #[arg(long, value_name = "PATTERN")]
+    pub except: Vec<String>,
+    /// Go on: databases may be there already, and get what they miss
+    #[arg(long = "continue")]
+    pub resume: bool,
+    /// Databases copied at a time
+    #[arg(long, value_name = "NUMBER", default_value_t = 4)]
+    pub jobs: usize,
+    /// Copy replications so that they wait until somebody edits them
+    #[arg(long)]
+    pub pause_replications: bool,
+    /// Leave the target's settings and admins as they are
+    #[arg(long)]
+    pub no_settings: bool,
+    /// Change nothing: only compare
+    #[arg(long)]
+    pub verify_only: bool,
+    /// Documents of each database whose content is compared; their revisions are compared of all
+    #[arg(long, value_name = "NUMBER", default_value_t = 20)]
+    pub sample: usize,
+}
+
+const MIGRATE_HELP: &str = "Copied are databases with all revisions that are not superseded, deleted ones and \
+attachments included, design and local documents, security objects, limits of revisions, shards and partitions, \
+users, replications, and the settings that have a meaning here, admins with their password hashes among them. \
+Interrupted, it goes on with --continue, which also brings over what has changed since. At the end the revisions of \
+all documents are compared; differences are listed, and the exit status is 3.";

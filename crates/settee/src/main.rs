@@ -4,6 +4,7 @@ mod backup;
 mod cli;
 mod languages;
 mod measure;
+mod migration;
 mod serve;
 
 use std::process::ExitCode;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         cli::Command::Load(options) => measure::load(options),
         cli::Command::Backup(options) => backup::backup(&options),
         cli::Command::Restore(options) => backup::restore(&options),
+        cli::Command::Migrate(options) => migration::run(options),
         cli::Command::FunctionsWorker => return functions::js::worker_main(),
     };
     match result {

@@ -5,11 +5,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use auth::Auth;
 use config::{Config, Layers};
-use database::{Databases, KenOptions, Options, StoreOptions};
-use http_api::App;
+use database::{
+    AttachmentOptions, Databases, GlobalChangesOptions, KenOptions, Options, StoreOptions,
+};
+use http_api::{App, Listeners, Tls};
 use tokio::net::{TcpListener, TcpSocket};
 use tracing_appender::non_blocking::WorkerGuard;
 
@@ -21,6 +24,8 @@ use crate::languages;
 pub const STORE: &str = "store";
 /// Name of the admin that `--generate-admin` makes.
 const GENERATED_ADMIN: &str = "admin";
+/// Name of the admin that [`while_serving`] makes, and does not keep.
+const MOMENTARY_ADMIN: &str = "settee-migrate";
 
 pub fn run(options: ServeOptions) -> Result<(), Failure> {
     let config = load_config(&options)?;
@@ -34,19 +39,110 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     let generated = ensure_admin(&options, &auth, &data)?;
     let databases = open(&options, &config, &data)?;
     let app = App::new(databases.clone(), config.clone(), auth).map_err(Failure::usage)?;
+    let runtime = runtime()?;
+    let kept = keep_global_changes(&runtime, &config, &databases)?;
+    let restart = app.restart_asked();
+    let result = runtime.block_on(listen(&options, &config, app, generated.as_deref()));
+    runtime.block_on(kept.end());
+    runtime.shutdown_timeout(Duration::from_secs(2));
+    databases.close();
+    tracing::info!("stopped");
+    let ports = result?;
+    if !*restart.borrow() {
+        return Ok(());
+    }
+    drop((databases, _flush));
+    Err(restart_process(&config, ports))
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     let threads = std::thread::available_parallelism().map_or(2, |n| n.get());
     // Reads that miss the caches block their thread for a while: twice the cores keep the others served.
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    tokio::runtime::Builder::new_multi_thread()
         .worker_threads((threads * 2).max(4))
         .thread_name("serve")
         .enable_all()
         .build()
+        .map_err(Failure::new)
+}
+
+/// Serves a data directory to this process alone, at a free port and for an admin of the moment, while `work` runs; it
+/// gets the URL with the admin's name and password.
+pub fn while_serving<F: Future<Output = Result<(), Failure>>>(
+    data: &Path,
+    work: impl FnOnce(String) -> F,
+) -> Result<(), Failure> {
+    let set = ["log/level=warning", "ssl/enable=false"].map(str::to_owned);
+    let options = ServeOptions {
+        data: Some(data.to_owned()),
+        bind: Some("127.0.0.1".into()),
+        port: Some(0),
+        set: set.into(),
+        no_admin: true,
+        ..ServeOptions::default()
+    };
+    let config = load_config(&options)?;
+    let data = data_directory(&options, &config)?;
+    let _flush = start_log(&config)?;
+    let auth = Auth::new(config.clone()).map_err(Failure::usage)?;
+    let password = auth::random_password();
+    auth.set_admin(MOMENTARY_ADMIN, &password, false)
         .map_err(Failure::new)?;
-    let result = runtime.block_on(listen(&options, &config, app, generated.as_deref()));
-    runtime.shutdown_timeout(std::time::Duration::from_secs(2));
+    let databases = open(&options, &config, &data)?;
+    let app = App::new(databases.clone(), config.clone(), auth).map_err(Failure::usage)?;
+    let runtime = runtime()?;
+    let kept = keep_global_changes(&runtime, &config, &databases)?;
+    let result = runtime.block_on(async {
+        let listener = bind(SocketAddr::new(bind_address(&config)?, 0), 64)?;
+        let local = listener.local_addr().map_err(Failure::new)?;
+        http_api::create_system_databases(&app)
+            .await
+            .map_err(Failure::new)?;
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let server = tokio::spawn(http_api::serve(listener, app, async {
+            // Resolves when the work is done, whichever way.
+            let _ = stopped.await;
+        }));
+        let url = format!("http://{MOMENTARY_ADMIN}:{password}@{local}");
+        let interrupted = stop_signal().map_err(Failure::new)?;
+        let result = tokio::select! {
+            result = work(url) => result,
+            () = interrupted => Err(Failure::new("interrupted; --continue goes on")),
+        };
+        drop(stop);
+        server.await.map_err(Failure::new)?;
+        result
+    });
+    runtime.block_on(kept.end());
+    runtime.shutdown_timeout(Duration::from_secs(2));
     databases.close();
-    tracing::info!("stopped");
     result
+}
+
+/// The ports that are listened at: HTTP, and HTTPS if there is one.
+struct Ports {
+    http: u16,
+    https: Option<u16>,
+}
+
+/// Becomes a new process of the same program with the same arguments; answers why that failed. A port that was any free
+/// one stays the same.
+fn restart_process(config: &Config, ports: Ports) -> Failure {
+    use std::os::unix::process::CommandExt as _;
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(e) => return Failure::new(format!("restart: {e}")),
+    };
+    let mut command = std::process::Command::new(program);
+    command.args(std::env::args_os().skip(1));
+    for (section, port) in [("chttpd", Some(ports.http)), ("ssl", ports.https)] {
+        if let Some(port) = port
+            && config.find(section, "port").as_deref() == Some("0")
+        {
+            command.arg("--set").arg(format!("{section}/port={port}"));
+        }
+    }
+    Failure::new(format!("restart: {}", command.exec()))
 }
 
 /// The directory as given, before any configuration is read from it.
@@ -63,6 +159,8 @@ fn load_config(options: &ServeOptions) -> Result<Config, Failure> {
         .filter(|(k, _)| k.starts_with("SETTEE_"))
         // Of the build and the tests, not settings.
         .filter(|(k, _)| k != "SETTEE_CACHE" && k != "SETTEE_VECTORS")
+        // Of `settee migrate`, with a password in it.
+        .filter(|(k, _)| !k.starts_with("SETTEE_MIGRATE_"))
         .collect();
     let mut set = |section: &str, key: &str, value: &str| {
         layers
@@ -200,8 +298,61 @@ fn open(options: &ServeOptions, config: &Config, data: &Path) -> Result<Arc<Data
             enabled: config.get_bool("ken", "enable").map_err(Failure::usage)?,
             limit: number("ken", "limit")? as usize,
         },
+        attachments: AttachmentOptions::new(
+            number("attachments", "compression_level")? as u32,
+            &config
+                .get_str("attachments", "compressible_types")
+                .map_err(Failure::usage)?,
+        ),
     };
     Databases::open(&data.join(STORE), options).map_err(Failure::new)
+}
+
+/// The task that keeps `_global_changes`.
+struct GlobalChanges {
+    stop: tokio::sync::oneshot::Sender<()>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl GlobalChanges {
+    /// Has it write what is left.
+    async fn end(self) {
+        // Either fails only when the task is gone already.
+        let _ = self.stop.send(());
+        let _ = self.task.await;
+    }
+}
+
+fn keep_global_changes(
+    runtime: &tokio::runtime::Runtime,
+    config: &Config,
+    databases: &Arc<Databases>,
+) -> Result<GlobalChanges, Failure> {
+    let ms = |key| {
+        let n = config
+            .get_u64("global_changes", key)
+            .map_err(Failure::usage)?;
+        Ok(Duration::from_millis(n))
+    };
+    let options = GlobalChangesOptions {
+        event_delay: ms("max_event_delay")?,
+        write_delay: ms("max_write_delay")?,
+    };
+    let wanted = config
+        .get_bool("global_changes", "update_db")
+        .map_err(Failure::usage)?;
+    let databases = databases.clone();
+    let (stop, stopped) = tokio::sync::oneshot::channel();
+    let task = runtime.spawn(async move {
+        if wanted {
+            let stopped = async {
+                // Resolves when the server stops, whichever way.
+                let _ = stopped.await;
+            };
+            databases.keep_global_changes(options, stopped).await;
+        }
+    });
+    Ok(GlobalChanges { stop, task })
 }
 
 async fn listen(
@@ -209,24 +360,15 @@ async fn listen(
     config: &Config,
     app: Arc<App>,
     generated: Option<&str>,
-) -> Result<(), Failure> {
-    let address: IpAddr = {
-        let text = config
-            .get_str("chttpd", "bind_address")
-            .map_err(Failure::usage)?;
-        match text.as_str() {
-            "any" => [0, 0, 0, 0].into(),
-            "localhost" => [127, 0, 0, 1].into(),
-            text => text.parse().map_err(|_| {
-                Failure::usage(format!("[chttpd] bind_address: '{text}' is no IP address"))
-            })?,
-        }
-    };
-    let port = config.get_u64("chttpd", "port").map_err(Failure::usage)?;
-    let port = u16::try_from(port).map_err(|_| Failure::usage("[chttpd] port is above 65535"))?;
-    let backlog = backlog(config)?;
-    let listener = bind(SocketAddr::new(address, port), backlog.min(65_535) as u32)?;
-    let local = listener.local_addr().map_err(Failure::new)?;
+) -> Result<Ports, Failure> {
+    let address = bind_address(config)?;
+    let backlog = backlog(config)?.min(65_535) as u32;
+    let http = bind(SocketAddr::new(address, port(config, "chttpd")?), backlog)?;
+    let local = http.local_addr().map_err(Failure::new)?;
+    let https = https(config, address, backlog)?;
+    http_api::create_system_databases(&app)
+        .await
+        .map_err(Failure::new)?;
     let stop = stop_signal().map_err(Failure::new)?;
     if let Some(password) = generated {
         println!("Admin: {GENERATED_ADMIN}, password: {password}");
@@ -235,9 +377,99 @@ async fn listen(
             data_directory(options, config)?.display()
         );
     }
+    let mut ports = Ports {
+        http: local.port(),
+        https: None,
+    };
+    if let Some((https, _)) = &https {
+        let local = https.local_addr().map_err(Failure::new)?;
+        ports.https = Some(local.port());
+        println!("Settee is listening on https://{local}");
+    }
     println!("Settee is listening on http://{local}");
     std::io::stdout().flush().map_err(Failure::new)?;
-    http_api::serve(listener, app, stop).await;
+    reload_on_hangup(config, https.as_ref().map(|(_, tls)| tls.clone())).map_err(Failure::new)?;
+    let mut restart = app.restart_asked();
+    let stop = async {
+        tokio::select! {
+            () = stop => {}
+            // The sender lives as long as the app, which is served.
+            _ = restart.wait_for(|asked| *asked) => tracing::info!("restarting"),
+        }
+    };
+    http_api::serve(Listeners { http, https }, app, stop).await;
+    Ok(ports)
+}
+
+fn bind_address(config: &Config) -> Result<IpAddr, Failure> {
+    let text = config
+        .get_str("chttpd", "bind_address")
+        .map_err(Failure::usage)?;
+    match text.as_str() {
+        "any" => Ok([0, 0, 0, 0].into()),
+        "localhost" => Ok([127, 0, 0, 1].into()),
+        text => text.parse().map_err(|_| {
+            Failure::usage(format!("[chttpd] bind_address: '{text}' is no IP address"))
+        }),
+    }
+}
+
+fn port(config: &Config, section: &str) -> Result<u16, Failure> {
+    let port = config.get_u64(section, "port").map_err(Failure::usage)?;
+    u16::try_from(port).map_err(|_| Failure::usage(format!("[{section}] port is above 65535")))
+}
+
+/// The secured port, when there is one. The files are read again when `[ssl]` changes.
+fn https(
+    config: &Config,
+    address: IpAddr,
+    backlog: u32,
+) -> Result<Option<(TcpListener, Arc<Tls>)>, Failure> {
+    if !config.get_bool("ssl", "enable").map_err(Failure::usage)? {
+        return Ok(None);
+    }
+    let tls = Tls::open(config).map_err(Failure::usage)?;
+    let listener = bind(SocketAddr::new(address, port(config, "ssl")?), backlog)?;
+    // The configuration then holds itself: it lives as long as the process.
+    let (secured, running) = (tls.clone(), config.clone());
+    config.subscribe(move |change| {
+        if change.section == "ssl" {
+            reload(&secured, &running);
+        }
+    });
+    Ok(Some((listener, tls)))
+}
+
+fn reload(tls: &Tls, config: &Config) {
+    match tls.reload(config) {
+        Ok(()) => tracing::info!("the certificate was read again"),
+        Err(e) => tracing::error!(error = %e, "the old certificate stays in force"),
+    }
+}
+
+/// On SIGHUP, configuration files and certificates are read again.
+fn reload_on_hangup(config: &Config, tls: Option<Arc<Tls>>) -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut hangup = signal(SignalKind::hangup())?;
+    let config = config.clone();
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            let (config, tls) = (config.clone(), tls.clone());
+            let read = move || {
+                match config.reload() {
+                    Ok(()) => tracing::info!("the configuration was read again"),
+                    Err(e) => tracing::error!(error = %e, "the old configuration stays in force"),
+                }
+                if let Some(tls) = tls {
+                    reload(&tls, &config);
+                }
+            };
+            // Files are read and subscribers run: not on a thread that serves.
+            if tokio::task::spawn_blocking(read).await.is_err() {
+                return;
+            }
+        }
+    });
     Ok(())
 }
 

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use document::attachment::append_attachments;
 use document::{DocId, Rev, RevHash};
 use rocksdb::WriteBatch;
 use rustc_hash::FxHashMap;
 
 use crate::Error;
 use crate::commit::{Put, ShardEdit, ShardPurge};
-use crate::edit::{self, Applied, Change, Edit, Outcome};
+use crate::contents;
+use crate::edit::{self, Applied, Change, Edit, File, Outcome};
 use crate::engine::{Engine, Keyspace};
 use crate::keys::{self, ShardNumber};
 use crate::meta::ShardMeta;
@@ -191,7 +193,13 @@ impl Batch {
             Applied::Known(rev) => return Ok(Outcome::Written(rev)),
             Applied::Conflict => return Ok(Outcome::Conflict),
         };
-        self.record_change(i, seq, before, Some(&edit.body));
+        let brought = Brought {
+            body: &edit.body,
+            files: &edit.files,
+            home: edit.home,
+            generation: rev.generation,
+        };
+        self.record_change(i, seq, before, Some(&brought));
         Ok(Outcome::Written(rev))
     }
 
@@ -211,7 +219,13 @@ impl Batch {
     }
 
     /// Writes the change row of a document whose tree was just changed, and counts it.
-    fn record_change(&mut self, i: usize, seq: u64, before: Counted, body: Option<&[u8]>) {
+    fn record_change(
+        &mut self,
+        i: usize,
+        seq: u64,
+        before: Counted,
+        brought: Option<&Brought<'_>>,
+    ) {
         let doc = &mut self.docs[i];
         let touched = &mut self.touched[doc.touched];
         let number = touched.shard.number;
@@ -231,6 +245,8 @@ impl Batch {
         meta.id_bytes = meta.id_bytes + u64::from(after.exists) * id_bytes
             - u64::from(before.exists) * id_bytes;
 
+        let with_files = brought.and_then(Brought::with_files);
+        let body = with_files.as_deref().or(brought.map(|b| b.body));
         self.value.clear();
         row::encode(
             seq,
@@ -261,6 +277,22 @@ impl Batch {
         doc.changed = true;
         touched.meta_changed = true;
         touched.deltas.push((seq, doc.id.clone(), delta));
+        if let Some(brought) = brought {
+            self.refer(number, seq, brought);
+        }
+    }
+
+    /// Notes that the change at `seq` names its attachments' contents.
+    fn refer(&mut self, shard: ShardNumber, seq: u64, brought: &Brought<'_>) {
+        let cf = self.engine.cf(Keyspace::Attachments);
+        for file in brought.files {
+            let key = contents::reference(brought.home, &file.attachment.content, shard, seq);
+            self.wb.put_cf(cf, key, []);
+            if let Some(number) = file.upload {
+                let listed = contents::upload_key(brought.home, number);
+                self.wb.delete_cf(self.engine.cf(Keyspace::Meta), listed);
+            }
+        }
     }
 
     /// Removes leaves of a document; answers which were there.
@@ -348,6 +380,28 @@ pub fn local_rev(n: u64) -> Rev {
     Rev {
         generation: 0,
         hash: RevHash::Text(n.to_string().into_bytes().into()),
+    }
+}
+
+/// What an edit brings besides a revision.
+struct Brought<'a> {
+    body: &'a [u8],
+    files: &'a [File],
+    home: ShardNumber,
+    /// Of the new revision.
+    generation: u64,
+}
+
+impl Brought<'_> {
+    /// The body with its attachments, if it has any.
+    fn with_files(&self) -> Option<Vec<u8>> {
+        if self.files.is_empty() {
+            return None;
+        }
+        let attachments: Vec<_> = self.files.iter().map(|f| f.attachment.clone()).collect();
+        let mut body = self.body.to_vec();
+        append_attachments(&attachments, self.generation, &mut body);
+        Some(body)
     }
 }
 

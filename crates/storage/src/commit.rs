@@ -99,7 +99,10 @@ enum Op {
 impl Op {
     fn body_bytes(&self) -> usize {
         match self {
-            Op::Edits { edits, .. } => edits.iter().map(|e| e.edit.body.len() + 64).sum(),
+            Op::Edits { edits, .. } => edits
+                .iter()
+                .map(|e| e.edit.body.len() + 256 * e.edit.files.len() + 64)
+                .sum(),
             _ => 64,
         }
     }

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use document::{ContentId, StoredBody};
+
 use crate::Error;
 use crate::commit::{Committer, Put};
+use crate::contents::{Contents, reference};
 use crate::engine::{Engine, Keyspace, Snapshot};
 use crate::keys;
 use crate::record::Record;
@@ -20,6 +23,7 @@ pub type Progress<'a> = &'a (dyn Fn(u64, u64) -> bool + Sync);
 pub fn compact(
     committer: &Committer,
     shard: &Arc<Shard>,
+    contents: &Contents,
     progress: Progress<'_>,
 ) -> Result<u64, Error> {
     let engine = &shard.engine;
@@ -28,13 +32,14 @@ pub fn compact(
     let snapshot = engine.snapshot();
     let (mut done, mut removed, mut from) = (0, 0, 0);
     loop {
-        let step = dead_rows(&snapshot, shard, from, upto)?;
+        let step = dead_rows(&snapshot, shard, contents, from, upto)?;
         let Some(last) = step.last_seq else {
             break;
         };
         let rows = step.removed;
         let sent = committer.put_compacted(step.puts, shard.clone(), rows);
         sent.blocking_recv().map_err(|_| Error::Closed)??;
+        contents.sweep(step.released)?;
         (done, removed, from) = (done + step.seen, removed + rows, last + 1);
         if !progress(done, total.max(done)) {
             return Ok(removed);
@@ -62,15 +67,24 @@ struct Step {
     seen: u64,
     removed: u64,
     last_seq: Option<u64>,
+    /// Contents that the removed rows referred to.
+    released: Vec<ContentId>,
 }
 
 /// The next superseded rows up to seq `upto` whose body no leaf needs, as removals.
-fn dead_rows(snapshot: &Snapshot, shard: &Shard, from: u64, upto: u64) -> Result<Step, Error> {
+fn dead_rows(
+    snapshot: &Snapshot,
+    shard: &Shard,
+    contents: &Contents,
+    from: u64,
+    upto: u64,
+) -> Result<Step, Error> {
     let mut step = Step {
         puts: vec![],
         seen: 0,
         removed: 0,
         last_seq: None,
+        released: vec![],
     };
     let mut markers = snapshot.iter(Keyspace::Superseded, shard.number);
     markers.seek(keys::seq_key(shard.number, from));
@@ -82,13 +96,18 @@ fn dead_rows(snapshot: &Snapshot, shard: &Shard, from: u64, upto: u64) -> Result
         step.seen += 1;
         step.last_seq = Some(seq);
         let key = keys::seq_key(shard.number, seq);
-        if let Some(external) = removable(snapshot, shard, seq, &key)? {
+        if let Some((external, released)) = removable(snapshot, shard, seq, &key)? {
             step.removed += 1;
             step.puts.push((Keyspace::BySeq, key.to_vec(), None));
             step.puts.push((Keyspace::Superseded, key.to_vec(), None));
             if external {
                 step.puts.push((Keyspace::Bodies, key.to_vec(), None));
             }
+            for id in &released {
+                let key = reference(contents.home(), id, shard.number, seq);
+                step.puts.push((Keyspace::Attachments, key, None));
+            }
+            step.released.extend(released);
         }
         if step.seen as usize >= STEP_ROWS {
             break;
@@ -99,15 +118,15 @@ fn dead_rows(snapshot: &Snapshot, shard: &Shard, from: u64, upto: u64) -> Result
     Ok(step)
 }
 
-/// Whether the row can go, and whether it has a body elsewhere. A body that is not a leaf's never becomes one again.
+/// If the row can go: whether it has a body elsewhere, and which contents it refers to. A body that is not a leaf's never becomes one again.
 fn removable(
     snapshot: &Snapshot,
     shard: &Shard,
     seq: u64,
     key: &[u8],
-) -> Result<Option<bool>, Error> {
+) -> Result<Option<(bool, Vec<ContentId>)>, Error> {
     let Some(value) = snapshot.get(Keyspace::BySeq, key)? else {
-        return Ok(Some(false));
+        return Ok(Some((false, vec![])));
     };
     let row = Row::decode(seq, &value)?;
     let id_key = keys::id_key(shard.number, row.id.as_bytes());
@@ -119,7 +138,26 @@ fn removable(
             .any(|l| l.revision.seq == seq),
         None => false,
     };
-    Ok((!needed).then_some(matches!(row.body, Body::External { .. })))
+    if needed {
+        return Ok(None);
+    }
+    Ok(Some(match row.body {
+        Body::None => (false, vec![]),
+        Body::Inline(body) => (false, referred_to(body)?),
+        Body::External {
+            attachments: false, ..
+        } => (true, vec![]),
+        Body::External { .. } => match snapshot.get(Keyspace::Bodies, key)? {
+            Some(body) => (true, referred_to(&body)?),
+            None => (true, vec![]),
+        },
+    }))
+}
+
+fn referred_to(stored: &[u8]) -> Result<Vec<ContentId>, Error> {
+    let attachments = StoredBody::split(stored).attachments();
+    let attachments = attachments.ok_or(Error::Corrupt("attachments"))?;
+    Ok(attachments.into_iter().map(|a| a.content).collect())
 }
 
 /// Lets the engine rewrite the shard's files without what was removed.

@@ -1,8 +1,9 @@
 //! Edits as the writer takes them, and their application to a document's record.
 
 use document::rev::GENERATION_MAX;
-use document::{DocId, Merged, Rev, RevPath, RevTree, Revision, revision_id};
+use document::{Attachment, DocId, Merged, Rev, RevPath, RevTree, Revision, revision_id};
 
+use crate::keys::ShardNumber;
 use crate::record::Record;
 
 /// How an edit relates to what is stored.
@@ -28,7 +29,37 @@ pub struct Edit {
     pub deleted: bool,
     /// JSON text, normalised, without underscore members.
     pub body: Vec<u8>,
+    pub files: Vec<File>,
+    /// The shard that holds the contents of the database's attachments.
+    pub home: ShardNumber,
     pub change: Change,
+}
+
+impl Edit {
+    /// Bytes of body and attachments, as sizes count them.
+    pub(crate) fn size(&self) -> u32 {
+        let files = self.files.iter().map(|f| f.attachment.stored_length);
+        let bytes = files.fold(self.body.len() as u64, u64::saturating_add);
+        u32::try_from(bytes).unwrap_or(u32::MAX)
+    }
+}
+
+/// An attachment of an edit. Whoever queues the edit holds its content until the outcome is there.
+#[derive(Clone, Debug)]
+pub struct File {
+    /// Without a `revpos`, it gets the new revision's generation.
+    pub attachment: Attachment,
+    /// The upload that brought the content, to be taken off the catalogue's list.
+    pub upload: Option<u64>,
+}
+
+/// Name, type and digest of each attachment, for the revision's id.
+pub fn hashed(files: &[File]) -> Vec<(String, String, [u8; 16])> {
+    let hashed = |f: &File| {
+        let a = &f.attachment;
+        (a.name.clone(), a.content_type.clone(), a.md5)
+    };
+    files.iter().map(hashed).collect()
 }
 
 /// What became of an edit.
@@ -53,7 +84,7 @@ pub(crate) fn apply(record: &mut Record, edit: &Edit, seq: u64, revs_limit: u64)
     let revision = Revision {
         deleted: edit.deleted,
         seq,
-        size: edit.body.len() as u32,
+        size: edit.size(),
     };
     let path = match &edit.change {
         Change::Replicated { path } => path.clone(),
@@ -61,7 +92,7 @@ pub(crate) fn apply(record: &mut Record, edit: &Edit, seq: u64, revs_limit: u64)
             parent,
             rev,
             body_term,
-        } => match interactive_path(&record.tree, parent.as_ref(), rev, body_term, edit.deleted) {
+        } => match interactive_path(&record.tree, parent.as_ref(), rev, body_term, edit) {
             Some(path) => path,
             None => return Applied::Conflict,
         },
@@ -94,7 +125,7 @@ fn interactive_path(
     parent: Option<&Rev>,
     rev: &Rev,
     body_term: &[u8],
-    deleted: bool,
+    edit: &Edit,
 ) -> Option<RevPath> {
     let last = |rev: &Rev| rev.generation >= GENERATION_MAX;
     if parent.is_some_and(last) {
@@ -111,14 +142,14 @@ fn interactive_path(
     };
     if winner.revision.deleted {
         // Only a new document may stand on a tombstone: it goes on from the winning one.
-        if parent.is_some() || deleted {
+        if parent.is_some() || edit.deleted {
             return None;
         }
         let tombstone = winner.rev.to_rev();
         if last(&tombstone) {
             return None;
         }
-        let rev = revision_id(false, Some(&tombstone), body_term, &[]);
+        let rev = revision_id(false, Some(&tombstone), body_term, &hashed(&edit.files));
         return Some(path(&rev, Some(&tombstone)));
     }
     let parent = parent?;

@@ -33,10 +33,12 @@ pub enum Keyspace {
     IndexBack,
     /// The summary trees of indexes.
     IndexBlocks,
+    /// Contents of attachments, and who refers to them.
+    Attachments,
 }
 
 impl Keyspace {
-    pub const ALL: [Keyspace; 11] = [
+    pub const ALL: [Keyspace; 12] = [
         Keyspace::Meta,
         Keyspace::ById,
         Keyspace::BySeq,
@@ -48,10 +50,11 @@ impl Keyspace {
         Keyspace::IndexRows,
         Keyspace::IndexBack,
         Keyspace::IndexBlocks,
+        Keyspace::Attachments,
     ];
 
     /// The keyspaces whose keys begin with the number of a shard or index.
-    pub const SHARDED: [Keyspace; 10] = [
+    pub const SHARDED: [Keyspace; 11] = [
         Keyspace::ById,
         Keyspace::BySeq,
         Keyspace::Bodies,
@@ -62,6 +65,7 @@ impl Keyspace {
         Keyspace::IndexRows,
         Keyspace::IndexBack,
         Keyspace::IndexBlocks,
+        Keyspace::Attachments,
     ];
 
     fn name(self) -> &'static str {
@@ -77,6 +81,7 @@ impl Keyspace {
             Keyspace::IndexRows => "index_rows",
             Keyspace::IndexBack => "index_back",
             Keyspace::IndexBlocks => "index_blocks",
+            Keyspace::Attachments => "attachments",
         }
     }
 }
@@ -115,6 +120,15 @@ pub struct Engine {
     /// but not the files.
     pub(crate) adding_files: parking_lot::Mutex<()>,
 }
+
+/// Shorter values of `attachments` stay in its tables.
+const ATTACHMENT_BLOB_BYTES_MIN: u64 = 4 << 10;
+const ATTACHMENT_BLOB_FILE_BYTES: u64 = 256 << 20;
+/// The part of the files, oldest first, from which a compaction moves what is still needed.
+const BLOB_GC_AGE_CUTOFF: f64 = 0.25;
+
+/// Less garbage than this is not worth rewriting files.
+const GARBAGE_BYTES_MIN: u64 = 16 << 20;
 
 const INGEST_DIRECTORY: &str = "ingest";
 
@@ -156,6 +170,7 @@ fn keyspace_options(k: Keyspace, cache: &Cache) -> Options {
         Keyspace::Meta => (8 << 10, true, 8 << 20),
         Keyspace::IndexRows => (8 << 10, false, 32 << 20),
         Keyspace::IndexBack => (8 << 10, true, 16 << 20),
+        Keyspace::Attachments => (16 << 10, true, 16 << 20),
         Keyspace::Superseded | Keyspace::Purges | Keyspace::Summary | Keyspace::IndexBlocks => {
             (16 << 10, false, 8 << 20)
         }
@@ -167,6 +182,17 @@ fn keyspace_options(k: Keyspace, cache: &Cache) -> Options {
     o.set_level_compaction_dynamic_level_bytes(true);
     o.set_compression_type(DBCompressionType::Lz4);
     o.set_bottommost_compression_type(DBCompressionType::Zstd);
+    if k == Keyspace::Attachments {
+        // Chunks go to files of their own, so that compactions move their places only, and they are compressed already or not
+        // worth it.
+        o.set_compression_type(DBCompressionType::None);
+        o.set_bottommost_compression_type(DBCompressionType::None);
+        o.set_enable_blob_files(true);
+        o.set_min_blob_size(ATTACHMENT_BLOB_BYTES_MIN);
+        o.set_blob_file_size(ATTACHMENT_BLOB_FILE_BYTES);
+        o.set_enable_blob_gc(true);
+        o.set_blob_gc_age_cutoff(BLOB_GC_AGE_CUTOFF);
+    }
     if bloom {
         o.set_memtable_prefix_bloom_ratio(0.02);
         o.set_memtable_whole_key_filtering(true);
@@ -194,6 +220,8 @@ impl Engine {
         o.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
         o.set_recycle_log_file_num(0);
         o.set_bytes_per_sync(1 << 20);
+        // Contents of attachments go through the log unsynced: a commit's sync should not find much of them.
+        o.set_wal_bytes_per_sync(1 << 20);
         o.set_max_open_files(1024);
         o.set_keep_log_file_num(4);
         o.set_max_log_file_size(8 << 20);
@@ -222,6 +250,13 @@ impl Engine {
 
     pub fn get(&self, k: Keyspace, key: &[u8]) -> Result<Option<DBPinnableSlice<'_>>, Error> {
         Ok(self.db.get_pinned_cf(self.cf(k), key)?)
+    }
+
+    /// Reads a value that will not be read again soon: it does not take the place of others in the cache.
+    pub fn get_once(&self, k: Keyspace, key: &[u8]) -> Result<Option<DBPinnableSlice<'_>>, Error> {
+        let mut o = ReadOptions::default();
+        o.fill_cache(false);
+        Ok(self.db.get_pinned_cf_opt(self.cf(k), key, &o)?)
     }
 
     pub fn write(&self, batch: WriteBatch, sync: bool) -> Result<(), Error> {
@@ -278,9 +313,48 @@ impl Engine {
                 let bytes = self
                     .db
                     .property_int_value_cf(self.cf(k), "rocksdb.total-sst-files-size");
-                (k.name(), bytes.ok().flatten().unwrap_or(0))
+                let blobs = self
+                    .db
+                    .property_int_value_cf(self.cf(k), "rocksdb.total-blob-file-size");
+                let bytes = bytes.ok().flatten().unwrap_or(0) + blobs.ok().flatten().unwrap_or(0);
+                (k.name(), bytes)
             })
             .collect()
+    }
+
+    /// Rewrites a range of `attachments` without what was removed. Files in which nothing is needed go; of the others, what is
+    /// needed is moved when more than a quarter of all is garbage.
+    pub fn reclaim_attachments(&self, from: &[u8], to: &[u8]) {
+        let cf = self.cf(Keyspace::Attachments);
+        if let Err(e) = self.db.flush_cf(cf) {
+            tracing::warn!(error = %e, "flush before compaction failed");
+        }
+        self.compact_attachments(Some(from), Some(to));
+        let of = |name| self.db.property_int_value_cf(cf, name).ok().flatten();
+        let garbage = of("rocksdb.live-blob-file-garbage-size").unwrap_or(0);
+        let all = of("rocksdb.live-blob-file-size").unwrap_or(0);
+        if garbage < GARBAGE_BYTES_MIN || garbage < all / 4 {
+            return;
+        }
+        let set = |cutoff: &str| {
+            let set = self
+                .db
+                .set_options_cf(cf, &[("blob_garbage_collection_age_cutoff", cutoff)]);
+            if let Err(e) = set {
+                tracing::warn!(error = %e, "attachments' files are not rewritten");
+            }
+        };
+        set("1.0");
+        self.compact_attachments(None, None);
+        set(&BLOB_GC_AGE_CUTOFF.to_string());
+    }
+
+    fn compact_attachments(&self, from: Option<&[u8]>, to: Option<&[u8]>) {
+        let mut options = rocksdb::CompactOptions::default();
+        options.set_bottommost_level_compaction(rocksdb::BottommostLevelCompaction::ForceOptimized);
+        options.set_exclusive_manual_compaction(false);
+        self.db
+            .compact_range_cf_opt(self.cf(Keyspace::Attachments), from, to, &options);
     }
 
     /// Bytes of files that hold the shard's rows, estimated by the engine.

@@ -51,6 +51,9 @@ pub mod meta {
     pub const NEXT_SHARD: &[u8] = b"n";
     pub const FORMAT: &[u8] = b"f";
     pub const DROPPED: u8 = b'x';
+    /// Contents that were begun and are not referred to yet.
+    pub const UPLOAD: u8 = b'u';
+    pub const NEXT_CONTENT: &[u8] = b"v";
 
     pub fn database(name: &str) -> Vec<u8> {
         let mut k = vec![DATABASE];

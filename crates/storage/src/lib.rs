@@ -7,6 +7,7 @@
 mod batch;
 mod commit;
 mod compact;
+mod contents;
 mod disk;
 mod edit;
 mod engine;
@@ -27,8 +28,9 @@ pub use commit::{
     Committer, Counters, Edited, OnCommit, Put, ShardEdit, ShardPurge, Timing, Written,
 };
 pub use compact::compact;
+pub use contents::{CHUNK_BYTES, Content, Contents, Numbers, Upload};
 pub use disk::DiskGuard;
-pub use edit::{Change, Edit, Outcome};
+pub use edit::{Change, Edit, File, Outcome, hashed};
 pub use engine::{Engine, Keyspace, Snapshot, StoreOptions};
 pub use error::Error;
 pub use keys::{ShardNumber, meta::index_state as index_state_key, shard_end};

@@ -1,6 +1,6 @@
 //! The value of by-seq: one change, with the state of the document's leaves after it and the body it brought.
 
-use document::RevTree;
+use document::{RevTree, StoredBody};
 
 use crate::Error;
 use crate::record::{StoredRev, put_rev};
@@ -8,6 +8,8 @@ use crate::varint::{Reader, put, put_slice};
 
 const INLINE_BODY: u8 = 1;
 const EXTERNAL_BODY: u8 = 2;
+/// Both flags: so compaction need not read other bodies to see what they refer to.
+const EXTERNAL_BODY_WITH_ATTACHMENTS: u8 = INLINE_BODY | EXTERNAL_BODY;
 const DELETED: u8 = 4;
 const OTHER_LEAVES: u8 = 8;
 const LIVE_ADDED: u8 = 16;
@@ -38,6 +40,8 @@ pub enum Body<'a> {
     /// In the bodies keyspace under the row's seq.
     External {
         len: u32,
+        /// It names attachments.
+        attachments: bool,
     },
 }
 
@@ -67,14 +71,13 @@ impl<'a> Row<'a> {
         } else {
             (0, &[][..])
         };
-        let body = if flags & INLINE_BODY != 0 {
-            Body::Inline(r.rest)
-        } else if flags & EXTERNAL_BODY != 0 {
-            Body::External {
+        let body = match flags & (INLINE_BODY | EXTERNAL_BODY) {
+            INLINE_BODY => Body::Inline(r.rest),
+            0 => Body::None,
+            kind => Body::External {
                 len: r.varint()? as u32,
-            }
-        } else {
-            Body::None
+                attachments: kind == EXTERNAL_BODY_WITH_ATTACHMENTS,
+            },
         };
         Ok(Row {
             id,
@@ -129,7 +132,10 @@ pub fn encode(
     let mut flags = match (body, inline) {
         (None, _) => 0,
         (_, Some(_)) => INLINE_BODY,
-        (_, None) => EXTERNAL_BODY,
+        (Some(b), None) => match StoredBody::split(b).attachments {
+            [] => EXTERNAL_BODY,
+            _ => EXTERNAL_BODY_WITH_ATTACHMENTS,
+        },
     };
     if winner.is_none_or(|w| w.revision.deleted) {
         flags |= DELETED;

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::Error;
 use crate::commit::{Committer, OnCommit, Put};
+use crate::contents::{self, Contents, Numbers};
 use crate::engine::{Engine, Keyspace, Snapshot, StoreOptions};
 use crate::keys::{self, ShardNumber, meta};
 use crate::shard::Shard;
@@ -29,6 +30,8 @@ pub struct Store {
     next_shard: Mutex<ShardNumber>,
     dropped: Mutex<Vec<ShardNumber>>,
     closing: AtomicBool,
+    contents: Arc<Numbers>,
+    reserve_bytes: u64,
 }
 
 impl Store {
@@ -36,6 +39,7 @@ impl Store {
     pub fn open(path: &Path, options: &StoreOptions, on_commit: OnCommit) -> Result<Store, Error> {
         let engine = Engine::open(path, options)?;
         check_format(&engine, path)?;
+        contents::discard_unfinished(&engine)?;
         let next_shard = match engine.get(Keyspace::Meta, meta::NEXT_SHARD)? {
             Some(v) => u32::from_be_bytes(
                 (*v).try_into()
@@ -50,6 +54,8 @@ impl Store {
             })?;
         let dropped = dropped_shards(&engine)?;
         Ok(Store {
+            contents: Arc::new(Numbers::open(&engine)?),
+            reserve_bytes: options.reserve_bytes,
             engine,
             committer,
             next_shard: Mutex::new(next_shard),
@@ -60,6 +66,11 @@ impl Store {
 
     pub fn shard(&self, number: ShardNumber) -> Result<Shard, Error> {
         Shard::open(self.engine.clone(), number)
+    }
+
+    /// The contents of the attachments of a database whose first shard is `home`. To be made once for each.
+    pub fn contents(&self, home: Arc<Shard>) -> Arc<Contents> {
+        Contents::new(home, self.contents.clone(), self.reserve_bytes)
     }
 
     /// Queues the record of a new database with `q` shards; `record` gets their numbers.

@@ -30,6 +30,8 @@ fn interactive(shard: &Arc<Shard>, id: &str, parent: Option<Rev>, body: String) 
         shard: shard.clone(),
         edit: Edit {
             id: DocId::new(id).unwrap(),
+            files: vec![],
+            home: 0,
             deleted: false,
             change: Change::Interactive {
                 rev: revision_id(false, parent.as_ref(), &term, &[]),
@@ -47,6 +49,8 @@ fn replicated(shard: &Arc<Shard>, id: &str, start: u64, deleted: bool) -> ShardE
         shard: shard.clone(),
         edit: Edit {
             id: DocId::new(id).unwrap(),
+            files: vec![],
+            home: 0,
             deleted,
             body: b"{}".to_vec(),
             change: Change::Replicated {

@@ -23,6 +23,14 @@ async function fails(what, promise, status, error) {
   }
 }
 
+/** Everything that a stream holds, as text or as a Buffer. */
+async function collect(stream, bytes = false) {
+  const chunks = [];
+  for await (const chunk of stream) chunks.push(Buffer.from(chunk));
+  const whole = Buffer.concat(chunks);
+  return bytes ? whole : whole.toString();
+}
+
 function run(main) {
   main().then(() => console.log('done'), (thrown) => {
     console.error(thrown);
@@ -30,4 +38,4 @@ function run(main) {
   });
 }
 
-module.exports = { url, name, password, urlWithAdmin, check, equal, fails, run };
+module.exports = { url, name, password, urlWithAdmin, check, equal, fails, collect, run };

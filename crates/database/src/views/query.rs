@@ -4,7 +4,7 @@ use document::collation::HIGHEST;
 use index::keys::put_terminated;
 use index::{GroupLevel, PlaceRange, write_key_sort};
 
-use crate::Error;
+use crate::{Error, ShownAttachments};
 
 /// Whether a query waits for the index to be current.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,7 @@ pub struct ViewQuery {
     pub include_docs: bool,
     /// `None`: not said, which counts as no. A reduced query must not say it.
     pub conflicts: Option<bool>,
+    pub attachments: ShownAttachments,
     /// `None`: when the view has a reduce function.
     pub reduce: Option<bool>,
     pub grouping: Grouping,
@@ -59,6 +60,7 @@ impl Default for ViewQuery {
             descending: false,
             include_docs: false,
             conflicts: None,
+            attachments: ShownAttachments::default(),
             reduce: None,
             grouping: Grouping::None,
             update: Update::True,

@@ -12,8 +12,9 @@ use super::design::{Design, ViewAt};
 use super::query::{Grouping, ViewQuery};
 use super::{Update, ViewIndex};
 use crate::database::Database;
+use crate::rules::DatabaseAs;
 use crate::seq::Seqs;
-use crate::{Error, Read, ReadOptions};
+use crate::{Error, Read, ReadOptions, WantedBytes};
 
 /// Skips up to this many rows by walking them; more by the summary tree.
 const SKIP_WALKED_MAX: u64 = 256;
@@ -24,7 +25,8 @@ pub struct ViewRows {
     pub total_rows: Option<u64>,
     pub offset: Option<u64>,
     pub update_seq: Option<String>,
-    db: Arc<Database>,
+    /// Whose documents are shown.
+    pub(crate) seen: DatabaseAs,
     views: Vec<IndexView>,
     at: ViewAt,
     query: ViewQuery,
@@ -86,7 +88,7 @@ impl Database {
             total_rows: None,
             offset: None,
             update_seq,
-            db: self.clone(),
+            seen: self.unwatched(),
             views,
             at,
             plan: match (reduced, query.grouping) {
@@ -257,7 +259,7 @@ impl ViewRows {
     /// Gives one row after the other (with whether it is not the first) until `take` answers false or none is left;
     /// answers whether there may be more.
     pub fn next_rows(&mut self, take: &mut dyn FnMut(bool, &[u8]) -> bool) -> Result<bool, Error> {
-        self.db.live()?;
+        self.seen.live()?;
         while self.left > 0 && !self.ranges.is_empty() {
             let more = match self.plan {
                 Plan::Rows => self.rows_of_range(take)?,
@@ -350,13 +352,25 @@ impl ViewRows {
         let options = ReadOptions {
             rev: link.rev.as_deref().and_then(|r| Rev::parse(r).ok()),
             conflicts,
+            att_encoding_info: self.query.attachments.encoding_info,
+            attachments: match self.query.attachments.bytes {
+                true => WantedBytes::All,
+                false => WantedBytes::None,
+            },
             ..ReadOptions::default()
         };
         let found = match DocId::new(id) {
-            Ok(id) => self.db.read(&id, &options)?,
+            Ok(id) => match self.seen.read(&id, &options) {
+                Err(Error::Forbidden(_)) => Read::Missing,
+                other => other?,
+            },
             Err(_) => Read::Missing,
         };
         match found {
+            Read::Found(doc) if self.query.attachments.bytes => {
+                let encoding_info = self.query.attachments.encoding_info;
+                out.extend(self.seen.json_with_bytes(&doc, encoding_info)?);
+            }
             Read::Found(doc) => out.extend_from_slice(&doc.json),
             Read::Missing | Read::Deleted => out.extend_from_slice(b"null"),
         }

@@ -80,6 +80,7 @@ pub fn all_docs() -> RowsQuery {
         descending: false,
         include_docs: false,
         conflicts: false,
+        attachments: Default::default(),
         update_seq: false,
     }
 }
@@ -109,6 +110,7 @@ pub fn feed(since: Since) -> ChangesQuery {
         style: Style::MainOnly,
         include_docs: false,
         conflicts: false,
+        attachments: Default::default(),
         filter: Filter::None,
         seq_interval: None,
     }

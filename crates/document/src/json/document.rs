@@ -5,7 +5,7 @@ use super::parser::{CutMark, MemberStart, Parser};
 use crate::rev::{GENERATION_MAX, Rev, RevHash};
 use crate::term;
 use crate::tree::RevPath;
-use crate::{DocId, IdError};
+use crate::{Attachment, DocId, IdError};
 
 /// An edit of a document, as a client sent it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +20,9 @@ pub struct EditDoc {
     pub deleted: bool,
     /// `_attachments` in normal form, when there are any.
     pub attachments: Option<Box<[u8]>>,
+    /// Attachments whose content is stored already. One counts in place of the entry of the same name in `attachments`, whose
+    /// place it takes; the others come first.
+    pub files: Vec<Attachment>,
     /// All other members: an object in normal form.
     pub body: Vec<u8>,
     /// The body as an Erlang term without the leading version byte, for [`revision_id`](crate::revision_id).
@@ -33,6 +36,21 @@ impl EditDoc {
             Some(path) if !path.ids.is_empty() => Some(path.clone()),
             _ => self.rev.clone().map(RevPath::single),
         }
+    }
+
+    /// The same edit with other members: `json` is an object whose members do not begin with an underscore.
+    ///
+    /// # Errors
+    /// [`DocError`].
+    pub fn with_body(self, json: &[u8]) -> Result<EditDoc, DocError> {
+        let EditDoc {
+            body, body_term, ..
+        } = parse_document(json)?;
+        Ok(EditDoc {
+            body,
+            body_term,
+            ..self
+        })
     }
 }
 
@@ -329,6 +347,7 @@ impl Specials {
                 revisions,
                 deleted,
                 attachments,
+                files: Vec::new(),
                 body,
                 body_term,
             }),

@@ -90,6 +90,16 @@ pub fn request_json(
     id: Option<&str>,
     body: Option<&[u8]>,
 ) -> Result<Value, ApiError> {
+    request_json_of(app, &Said::of(req, body), access, id)
+}
+
+/// The same for what somebody said otherwise than by a request.
+pub fn request_json_of(
+    app: &App,
+    said: &Said<'_>,
+    access: &Access,
+    id: Option<&str>,
+) -> Result<Value, ApiError> {
     let known = Known {
         db: access.db.name(),
         info: info_json(&access.db.info()?),
@@ -97,7 +107,7 @@ pub fn request_json(
         id,
         uuid: app.new_uuid(),
     };
-    request_object::full(&Said::of(req, body), known)
+    request_object::full(said, known)
 }
 
 fn security(access: &Access) -> Value {

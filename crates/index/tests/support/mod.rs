@@ -100,6 +100,8 @@ impl World {
         let term = body_term(&body).unwrap();
         Edit {
             id: DocId::new(id).unwrap(),
+            files: vec![],
+            home: 0,
             deleted,
             change: Change::Interactive {
                 rev: revision_id(deleted, parent.as_ref(), &term, &[]),
@@ -116,6 +118,8 @@ impl World {
         let ids = ids.map(|g| RevHash::parse(&format!("b{branch}g{g}")));
         Edit {
             id: DocId::new(id).unwrap(),
+            files: vec![],
+            home: 0,
             deleted: body.is_none(),
             change: Change::Replicated {
                 path: RevPath {
@@ -138,6 +142,8 @@ impl World {
         let purge = ShardPurge {
             shard: self.shard.clone(),
             id: DocId::new(id).unwrap(),
+            files: vec![],
+            home: 0,
             revs,
             uuid: [7; 16],
         };

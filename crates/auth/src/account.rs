@@ -1,0 +1,75 @@
+//! What is known of somebody who can log in: an administrator of `[admins]`, or a user of the database of users.
+
+use std::sync::Arc;
+
+use crate::password::PasswordHash;
+use crate::totp::Totp;
+use crate::user::UserCtx;
+
+/// An administrator or a user.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Account {
+    pub(crate) user: Arc<UserCtx>,
+    /// `None` when there is none, or none that is understood: then no password is right.
+    pub(crate) hash: Option<PasswordHash>,
+    /// Goes into session cookies. Empty for those who cannot log in.
+    pub(crate) salt: String,
+    /// A second factor, which only logins can give.
+    pub(crate) totp: Option<Totp>,
+    /// Whether it is a user document, whose hash can be made anew.
+    pub(crate) is_document: bool,
+}
+
+impl Account {
+    pub(crate) fn admin(name: &str, hash: Option<PasswordHash>) -> Account {
+        Account {
+            user: Arc::new(UserCtx::admin(name)),
+            salt: hash
+                .as_ref()
+                .map(|hash| hash.salt().to_owned())
+                .unwrap_or_default(),
+            hash,
+            totp: None,
+            is_document: false,
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.user.name.as_deref().unwrap_or_default()
+    }
+
+    /// Whether a password that was right for `earlier` is right for this.
+    pub(crate) fn has_password_of(&self, earlier: &Account) -> bool {
+        self.hash.is_some() && self.hash == earlier.hash && self.salt == earlier.salt
+    }
+
+    /// This account with further roles.
+    pub(crate) fn with_roles(&self, more: &[String]) -> Account {
+        let mut user = (*self.user).clone();
+        for role in more {
+            if !user.roles.contains(role) {
+                user.roles.push(role.clone());
+            }
+        }
+        Account {
+            user: Arc::new(user),
+            hash: self.hash.clone(),
+            salt: self.salt.clone(),
+            totp: self.totp.clone(),
+            is_document: self.is_document,
+        }
+    }
+}
+
+/// Somebody who has given the right password or cookie: what a new session cookie is made of.
+#[derive(Debug, Clone)]
+pub struct Login {
+    pub(crate) account: Arc<Account>,
+}
+
+impl Login {
+    /// Who it is.
+    pub fn user(&self) -> &Arc<UserCtx> {
+        &self.account.user
+    }
+}

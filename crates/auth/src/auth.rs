@@ -1,0 +1,531 @@
+//! Everything that is asked about who somebody is.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use config::{Change, Config, ConfigError};
+use database::Databases;
+
+use crate::account::{Account, Login};
+use crate::admins::{ensure_secret, hash_plain_passwords, new_hash, new_scheme, read_admins};
+use crate::basic::{Basic, Credentials, Gate, InFlight, Pending, Way, refuse_locked_out};
+use crate::cache::{Cache, Tag};
+use crate::error::AuthError;
+use crate::handlers::Handler;
+use crate::jwt::JwtSettings;
+use crate::lockout::{Lockout, LockoutSettings};
+use crate::password::{PasswordHash, Stored};
+use crate::proxy::ProxySettings;
+use crate::session::{Claim, Session, SessionSettings, Verdict};
+use crate::turns::Turns;
+use crate::user::UserCtx;
+use crate::users::Users;
+
+/// Tells who somebody is. Cheap to clone; follows the configuration as it changes.
+#[derive(Clone)]
+pub struct Auth {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    config: Config,
+    state: RwLock<Arc<State>>,
+    pub(crate) users: OnceLock<Arc<Users>>,
+    pub(crate) cache: Cache,
+    pub(crate) in_flight: InFlight,
+    pub(crate) gate: Gate,
+    pub(crate) turns: Turns,
+    pub(crate) lockout: Lockout,
+}
+
+/// What the configuration says, read once for each change.
+pub(crate) struct State {
+    /// Of the configuration when this was read.
+    version: u64,
+    admins: HashMap<String, Arc<Account>>,
+    /// Checked for names that do not exist, so that they take as long as those that do.
+    pub(crate) decoy: PasswordHash,
+    session: SessionSettings,
+    pub(crate) lockout: LockoutSettings,
+    /// PBKDF2 iterations that a user document may have.
+    pub(crate) iterations: (u64, u64),
+    handlers: Vec<Handler>,
+    proxy: Arc<ProxySettings>,
+    jwt: Arc<JwtSettings>,
+    cache_entries_max: usize,
+    problems: Vec<String>,
+}
+
+/// What a request says of who sends it.
+pub struct Said<'a> {
+    /// The value of the cookie `AuthSession`, if it is sent.
+    pub cookie: Option<&'a str>,
+    /// Any header, by name.
+    pub header: &'a (dyn Fn(&str) -> Option<&'a str> + Sync),
+    /// Whom to count wrong passwords for.
+    pub peer: Option<IpAddr>,
+}
+
+/// Who sends a request.
+pub struct Recognised {
+    /// Who it is.
+    pub user: Arc<UserCtx>,
+    /// How it was found out.
+    pub handler: Handler,
+    /// Set when the response should carry a new session cookie of this login.
+    pub renew: Option<Login>,
+}
+
+impl Auth {
+    /// Reads the administrators. Plain passwords are hashed and their hashes written to the configuration, and so is
+    /// a secret for sessions when there is none. Follows changes of the configuration from then on, in the same way.
+    ///
+    /// A plain password that comes from the environment or the command line is hashed with the salt that `local.ini`
+    /// has for it, so that sessions survive a restart.
+    ///
+    /// # Errors
+    /// [`AuthError::Config`].
+    pub fn new(config: Config) -> Result<Auth, AuthError> {
+        hash_plain_passwords(&config)?;
+        ensure_secret(&config)?;
+        let state = State::read(&config, Vec::new())?;
+        let cache = Cache::new();
+        cache.clear(state.cache_entries_max);
+        let inner = Arc::new(Inner {
+            config,
+            state: RwLock::new(Arc::new(state)),
+            users: OnceLock::new(),
+            cache,
+            in_flight: InFlight::default(),
+            gate: Gate::new(),
+            turns: Turns::new(),
+            lockout: Lockout::default(),
+        });
+        let weak = Arc::downgrade(&inner);
+        inner.config.subscribe(move |change| {
+            if let Some(inner) = weak.upgrade().filter(|_| concerns(change)) {
+                inner.refresh();
+            }
+        });
+        Ok(Auth { inner })
+    }
+
+    /// Knows the users of these databases' `[chttpd_auth] authentication_db` from now on, and puts that database under
+    /// the rules of user documents. The first call counts.
+    ///
+    /// # Errors
+    /// [`AuthError::Config`].
+    pub fn use_databases(&self, databases: &Arc<Databases>) -> Result<(), AuthError> {
+        let users = Arc::new(Users::new(self.inner.config.clone(), databases)?);
+        if self.inner.users.set(users.clone()).is_ok() {
+            databases.add_rules(users);
+        }
+        Ok(())
+    }
+
+    /// Keeps up the design document of the database of users, and users' own databases. Runs until it is dropped, on a
+    /// tokio runtime; a second call does nothing.
+    pub async fn keep_users(&self) {
+        if let Some(users) = self.inner.users.get() {
+            users.clone().keep().await;
+        }
+    }
+
+    /// Whether this is the database of users.
+    pub fn is_users_database(&self, name: &str) -> bool {
+        let users = self.inner.users.get();
+        users.is_some_and(|users| users.database_name() == name)
+    }
+
+    /// Whether there is any administrator.
+    pub fn has_admins(&self) -> bool {
+        !self.state().admins.is_empty()
+    }
+
+    /// How users are recognised, in order.
+    pub fn handlers(&self) -> Vec<Handler> {
+        self.state().handlers.clone()
+    }
+
+    /// What is wrong with the configuration of administrators and users, for the log. Names no passwords.
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = self.state().problems.clone();
+        let users = self.inner.users.get();
+        problems.extend(users.and_then(|users| users.settings().requirements.problem()));
+        problems
+    }
+
+    /// Finds out who sends a request, by the handlers of `[chttpd] authentication_handlers`, in order; `None` for nobody.
+    /// Passwords that were not right before are checked on a blocking thread of the tokio runtime.
+    ///
+    /// # Errors
+    /// What the first handler that finds something finds wrong with it.
+    pub async fn recognise(
+        &self,
+        said: Said<'_>,
+        now: SystemTime,
+    ) -> Result<Option<Recognised>, AuthError> {
+        let state = self.state();
+        let authorization = (said.header)("authorization");
+        for &handler in &state.handlers {
+            let found = match handler {
+                Handler::Cookie => match said.cookie {
+                    Some(cookie) => self.check_cookie(cookie, now)?.map(|session| {
+                        let user = session.login.user().clone();
+                        (user, session.needs_refresh.then_some(session.login))
+                    }),
+                    None => None,
+                },
+                Handler::Basic => {
+                    match authorization.map(|header| self.check_cached(header, said.peer)) {
+                        None => None,
+                        Some(basic) => match basic? {
+                            Basic::Anonymous => None,
+                            Basic::Hit(login) => Some(login),
+                            Basic::Miss(pending) => Some(pending.verify_in_turn(said.peer).await?),
+                        },
+                    }
+                    .map(|login| (login.user().clone(), None))
+                }
+                Handler::Proxy => state.proxy.user(said.header).map(|user| (user, None)),
+                Handler::Jwt => match authorization.and_then(bearer) {
+                    Some(token) => Some((state.jwt.user(token, unix_secs(now))?, None)),
+                    None => None,
+                },
+            };
+            if let Some((user, renew)) = found {
+                return Ok(Some(Recognised {
+                    user,
+                    handler,
+                    renew,
+                }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The administrator or user of this name.
+    pub(crate) fn account(
+        &self,
+        state: &State,
+        name: &str,
+    ) -> Result<Option<Arc<Account>>, AuthError> {
+        let users = self.inner.users.get();
+        let Some(admin) = state.admins.get(name) else {
+            return match users {
+                Some(users) => users.account(name),
+                None => Ok(None),
+            };
+        };
+        // A user document gives an administrator roles, but no password.
+        let roles = users.and_then(|users| users.roles_of_admin(name));
+        Ok(Some(match roles {
+            Some(document) => Arc::new(admin.with_roles(&document.user.roles)),
+            None => admin.clone(),
+        }))
+    }
+
+    /// Looks at an `Authorization` header. Never takes long: a header seen before is found in the cache, any other
+    /// must be checked by [`Pending::verify`].
+    ///
+    /// # Errors
+    /// [`AuthError::BadBase64`], [`AuthError::BadCredentials`], [`AuthError::UserConflicts`], [`AuthError::LockedOut`].
+    pub fn check_cached(&self, header: &str, peer: Option<IpAddr>) -> Result<Basic, AuthError> {
+        // Before the state: what changes later clears the cache later.
+        let generation = self.inner.cache.generation();
+        let state = self.state();
+        let tag = self.inner.cache.tag_of_header(header);
+        if let Some(login) = self.remembered(&state, &tag, peer)? {
+            Way::Basic.check(&login.account)?;
+            return Ok(Basic::Hit(login));
+        }
+        let Some(credentials) = Credentials::parse(header)? else {
+            return Ok(Basic::Anonymous);
+        };
+        let account = self.account(&state, &credentials.name)?;
+        let pending = Pending::new(
+            self,
+            state,
+            account,
+            credentials,
+            (generation, tag),
+            Way::Basic,
+        );
+        Ok(Basic::Miss(pending))
+    }
+
+    /// Looks at a name with a password, as they come in a login, and at the token of a second factor. Never takes long.
+    ///
+    /// # Errors
+    /// [`AuthError::BadCredentials`] and [`AuthError::UserConflicts`].
+    pub fn login(
+        &self,
+        name: &str,
+        password: &str,
+        token: &str,
+        peer: Option<IpAddr>,
+    ) -> Result<Basic, AuthError> {
+        let generation = self.inner.cache.generation();
+        let state = self.state();
+        let way = Way::Login {
+            token: token.to_owned(),
+            now_secs: unix_secs(SystemTime::now()),
+        };
+        let tag = self.inner.cache.tag_of_login(name, password.as_bytes());
+        let remembered = self.remembered(&state, &tag, peer)?;
+        // With a second factor, failures are counted: that is for `Pending`.
+        if let Some(login) = remembered.filter(|login| way.check(&login.account).is_ok()) {
+            return Ok(Basic::Hit(login));
+        }
+        let credentials = Credentials {
+            name: name.to_owned(),
+            password: password.as_bytes().to_vec(),
+        };
+        let account = self.account(&state, name)?;
+        let pending = Pending::new(self, state, account, credentials, (generation, tag), way);
+        Ok(Basic::Miss(pending))
+    }
+
+    /// Whose credentials these are, if they were right before and still are.
+    fn remembered(
+        &self,
+        state: &State,
+        tag: &Tag,
+        peer: Option<IpAddr>,
+    ) -> Result<Option<Login>, AuthError> {
+        let Some(then) = self.inner.cache.get(tag) else {
+            return Ok(None);
+        };
+        let now = self.account(state, then.name())?;
+        let Some(account) = now.filter(|now| now.has_password_of(&then)) else {
+            return Ok(None);
+        };
+        refuse_locked_out(self, state, &account, peer)?;
+        Ok(Some(Login { account }))
+    }
+
+    /// Who sent an `Authorization` header; `None` for nobody. May block as [`Pending::verify`] does, and counts no
+    /// wrong passwords.
+    ///
+    /// # Errors
+    /// Those of [`Auth::check_cached`] and [`Pending::verify`].
+    pub fn authenticate_basic(&self, header: &str) -> Result<Option<Arc<UserCtx>>, AuthError> {
+        let login = match self.check_cached(header, None)? {
+            Basic::Anonymous => return Ok(None),
+            Basic::Hit(login) => login,
+            Basic::Miss(pending) => pending.verify(None)?,
+        };
+        Ok(Some(login.user().clone()))
+    }
+
+    /// The value of a new session cookie.
+    pub fn issue_cookie(&self, login: &Login, now: SystemTime) -> String {
+        let account = &login.account;
+        let state = self.state();
+        state
+            .session
+            .issue(account.name(), &account.salt, unix_secs(now))
+    }
+
+    /// The `Set-Cookie` header that begins, or goes on with, a session. `https`: whether the request came that way.
+    pub fn set_cookie(&self, login: &Login, now: SystemTime, https: bool) -> String {
+        let cookie = self.issue_cookie(login, now);
+        self.state().session.set_cookie(&cookie, now, https)
+    }
+
+    /// The `Set-Cookie` header that ends a session.
+    pub fn clear_cookie(&self, https: bool) -> String {
+        self.state().session.clear_cookie(https)
+    }
+
+    /// The session that the value of an `AuthSession` cookie stands for; `None` when it is empty, expired, forged, or
+    /// its user is gone or has a new password.
+    ///
+    /// # Errors
+    /// [`AuthError::MalformedCookie`], [`AuthError::UserConflicts`].
+    pub fn check_cookie(&self, value: &str, now: SystemTime) -> Result<Option<Session>, AuthError> {
+        if value.is_empty() {
+            return Ok(None);
+        }
+        let claim = Claim::parse(value)?;
+        let state = self.state();
+        let account = self.account(&state, &claim.name)?;
+        // Without a salt nobody can have logged in.
+        let Some(account) = account.filter(|account| !account.salt.is_empty()) else {
+            return Ok(None);
+        };
+        Ok(
+            match state.session.judge(&claim, &account.salt, unix_secs(now)) {
+                Verdict::Refused => None,
+                Verdict::Valid { needs_refresh } => Some(Session {
+                    login: Login { account },
+                    needs_refresh,
+                }),
+            },
+        )
+    }
+
+    /// Hashes a password for `[admins]` as the configuration says. Blocks as [`Pending::verify`] does.
+    ///
+    /// # Errors
+    /// [`AuthError::Config`] when a setting is invalid.
+    pub fn hash_password(&self, password: &str) -> Result<String, AuthError> {
+        Ok(new_hash(&self.inner.config, password)?.to_string())
+    }
+
+    /// Creates an administrator, or changes its password; `password` may also be a hash. Returns what `[admins]` had.
+    /// Blocks as [`Pending::verify`] does.
+    ///
+    /// # Errors
+    /// [`AuthError::Config`].
+    pub fn set_admin(
+        &self,
+        name: &str,
+        password: &str,
+        persist: bool,
+    ) -> Result<Option<String>, AuthError> {
+        let value = match Stored::parse(password.trim()) {
+            Stored::Plain(password) if !password.is_empty() => self.hash_password(&password)?,
+            _ => password.to_owned(),
+        };
+        Ok(self.inner.config.set("admins", name, &value, persist)?)
+    }
+
+    fn state(&self) -> Arc<State> {
+        self.inner
+            .state
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+impl Inner {
+    /// Reads the configuration anew. What cannot be persisted is used nevertheless: keeping the old administrators
+    /// would let in one that was removed.
+    fn refresh(&self) {
+        let mut problems = Vec::new();
+        let users = self.users.get().map_or(Ok(()), |users| users.reread());
+        for result in [
+            hash_plain_passwords(&self.config),
+            ensure_secret(&self.config),
+            users,
+        ] {
+            problems.extend(result.err().map(|error| error.to_string()));
+        }
+        match State::read(&self.config, problems) {
+            Ok(new) => self.replace(new),
+            Err(error) => {
+                let old = self
+                    .state
+                    .read()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .clone();
+                self.replace(old.of_nobody(self.config.version(), error.to_string()));
+            }
+        }
+    }
+
+    /// A state read later may have been put in already.
+    fn replace(&self, new: State) {
+        let entries_max = new.cache_entries_max;
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        if new.version >= state.version {
+            *state = Arc::new(new);
+        }
+        drop(state);
+        // After the state: whoever reads the new generation then also reads the new state.
+        self.cache.clear(entries_max);
+    }
+}
+
+impl State {
+    fn read(config: &Config, mut problems: Vec<String>) -> Result<State, ConfigError> {
+        let version = config.version();
+        let admins = read_admins(config, &mut problems)?;
+        let (hash, iterations) = new_scheme(config)?;
+        let first = admins.values().find_map(|admin| admin.hash.as_ref());
+        let number = |key| config.get_u64("chttpd_auth", key);
+        let session = SessionSettings::read(config)?;
+        let (handlers, unknown) =
+            Handler::parse_list(&config.get_str("chttpd", "authentication_handlers")?);
+        problems.extend(
+            unknown
+                .iter()
+                .map(|name| format!("[chttpd] authentication_handlers: {name} is not known here")),
+        );
+        let proxy = ProxySettings::read(config, &session.secret, &session.algorithms)?;
+        if handlers.contains(&Handler::Proxy) && proxy.secret.is_none() {
+            problems.push(
+                "[chttpd_auth] proxy_use_secret is false: everybody who can reach this server can be anybody"
+                    .to_owned(),
+            );
+        }
+        let jwt = JwtSettings::read(config)?;
+        problems.extend(jwt.problems());
+        Ok(State {
+            version,
+            decoy: first.map_or_else(
+                || PasswordHash::decoy_of(hash, iterations),
+                PasswordHash::decoy,
+            ),
+            admins,
+            session,
+            lockout: LockoutSettings::read(config)?,
+            iterations: (number("min_iterations")?, number("max_iterations")?),
+            handlers,
+            proxy: Arc::new(proxy),
+            jwt: Arc::new(jwt),
+            cache_entries_max: usize::try_from(number("auth_cache_size")?).unwrap_or(usize::MAX),
+            problems,
+        })
+    }
+
+    /// For a configuration that cannot be understood: nobody is let in.
+    fn of_nobody(&self, version: u64, problem: String) -> State {
+        State {
+            version,
+            admins: HashMap::new(),
+            decoy: self.decoy.clone(),
+            session: self.session.clone(),
+            lockout: self.lockout,
+            iterations: self.iterations,
+            handlers: Vec::new(),
+            proxy: self.proxy.clone(),
+            jwt: self.jwt.clone(),
+            cache_entries_max: self.cache_entries_max,
+            problems: vec![problem],
+        }
+    }
+}
+
+/// The token of an `Authorization: Bearer` header.
+fn bearer(header: &str) -> Option<&str> {
+    let (scheme, token) = header.trim().split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+fn concerns(change: &Change) -> bool {
+    matches!(
+        (change.section.as_str(), change.key.as_str()),
+        (
+            "admins"
+                | "chttpd_auth"
+                | "couch_httpd_auth"
+                | "chttpd_auth_lockout"
+                | "jwt_auth"
+                | "jwt_keys"
+                | "couch_peruser",
+            _
+        ) | ("chttpd" | "httpd", "authentication_handlers")
+            | ("cluster", "q")
+            | ("couchdb", "default_security")
+    )
+}
+
+fn unix_secs(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}

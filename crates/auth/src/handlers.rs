@@ -1,0 +1,66 @@
+//! `[chttpd] authentication_handlers`: how users are recognised, in order.
+
+/// A way to recognise somebody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Handler {
+    /// A session cookie.
+    Cookie,
+    /// `Authorization: Basic`.
+    Basic,
+    /// Headers of a proxy that has checked them.
+    Proxy,
+    /// `Authorization: Bearer` with a JSON Web Token.
+    Jwt,
+}
+
+impl Handler {
+    /// CouchDB's name of it, in `GET /_session`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Handler::Cookie => "cookie",
+            Handler::Basic => "default",
+            Handler::Proxy => "proxy",
+            Handler::Jwt => "jwt",
+        }
+    }
+
+    /// Reads the setting, a list of Erlang tuples `{module, function}`. Answers what is known, and the functions that
+    /// are not: nobody is let in by those.
+    pub(crate) fn parse_list(setting: &str) -> (Vec<Handler>, Vec<String>) {
+        let (mut known, mut unknown) = (vec![], vec![]);
+        for tuple in setting.split('{').skip(1) {
+            let tuple = tuple.split('}').next().unwrap_or_default();
+            let function = tuple.rsplit(',').next().unwrap_or_default().trim();
+            let handler = match function {
+                "cookie_authentication_handler" => Handler::Cookie,
+                "default_authentication_handler" => Handler::Basic,
+                "proxy_authentication_handler" | "proxy_authentification_handler" => Handler::Proxy,
+                "jwt_authentication_handler" => Handler::Jwt,
+                other => {
+                    unknown.push(other.to_owned());
+                    continue;
+                }
+            };
+            if !known.contains(&handler) {
+                known.push(handler);
+            }
+        }
+        (known, unknown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handlers_are_read_in_order_and_unknown_ones_let_nobody_in() {
+        let (known, unknown) = Handler::parse_list(
+            "{chttpd_auth, jwt_authentication_handler}, {chttpd_auth,cookie_authentication_handler}, {chttpd_auth, null_authentication_handler}",
+        );
+        assert_eq!(known, [Handler::Jwt, Handler::Cookie]);
+        assert_eq!(unknown, ["null_authentication_handler"]);
+        assert_eq!(Handler::parse_list("").0, []);
+        assert_eq!(Handler::parse_list("{").0, []);
+    }
+}

@@ -1,0 +1,215 @@
+//! The users of the database of users (`_users`): who they are, and the rules of that database.
+//!
+//! A user is looked up at every request. What was read of one is kept until the database changes: every commit to it
+//! raises a number before it is acknowledged, and what was read under an older number is read again.
+
+mod keeper;
+mod members;
+mod peruser;
+mod record;
+mod requirements;
+mod rules;
+mod settings;
+mod validate;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
+
+use config::{Config, ConfigError};
+use database::{
+    Database, Databases, Durability, EditMode, Outcome, Read, ReadOptions, WriteTiming,
+};
+use document::DocId;
+use tokio::sync::Notify;
+
+pub(crate) use self::settings::UserSettings;
+use crate::account::Account;
+use crate::error::AuthError;
+use crate::password::PasswordHash;
+
+/// What the ids of user documents begin with; the name follows.
+pub(crate) const USER_PREFIX: &str = "org.couchdb.user:";
+
+/// The database of users.
+pub(crate) struct Users {
+    databases: Weak<Databases>,
+    config: Config,
+    /// Its name.
+    name: String,
+    /// Raised by each change of the database, before the change is acknowledged.
+    changes: AtomicU64,
+    known: RwLock<HashMap<String, Known>>,
+    settings: RwLock<Arc<UserSettings>>,
+    changed: Notify,
+    kept: AtomicBool,
+}
+
+/// An account as it was read when the number of changes was this; `None` when there was none.
+struct Known {
+    changes: u64,
+    account: Option<Arc<Account>>,
+}
+
+impl Users {
+    pub(crate) fn new(config: Config, databases: &Arc<Databases>) -> Result<Users, ConfigError> {
+        Ok(Users {
+            databases: Arc::downgrade(databases),
+            name: config.get_str("chttpd_auth", "authentication_db")?,
+            changes: AtomicU64::new(0),
+            known: RwLock::default(),
+            settings: RwLock::new(Arc::new(UserSettings::read(&config)?)),
+            changed: Notify::new(),
+            kept: AtomicBool::new(false),
+            config,
+        })
+    }
+
+    /// Reads the settings again.
+    pub(crate) fn reread(&self) -> Result<(), ConfigError> {
+        let new = Arc::new(UserSettings::read(&self.config)?);
+        *self
+            .settings
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = new;
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    pub(crate) fn settings(&self) -> Arc<UserSettings> {
+        self.settings
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Name of the database.
+    pub(crate) fn database_name(&self) -> &str {
+        &self.name
+    }
+
+    fn database(&self) -> Option<Arc<Database>> {
+        self.databases.upgrade()?.get(&self.name).ok()
+    }
+
+    /// The user of this name; `None` when there is none. Never takes long.
+    ///
+    /// # Errors
+    /// [`AuthError::UserConflicts`], and [`AuthError::UsersUnreadable`].
+    pub(crate) fn account(&self, name: &str) -> Result<Option<Arc<Account>>, AuthError> {
+        self.look_up(name, false)
+    }
+
+    /// What the user document of an administrator gives besides: roles. Most have none, which is remembered too; of
+    /// other names it is not, since anybody can make those up.
+    pub(crate) fn roles_of_admin(&self, name: &str) -> Option<Arc<Account>> {
+        let found = self.look_up(name, true).ok().flatten();
+        found.filter(|account| !account.user.roles.is_empty())
+    }
+
+    fn look_up(&self, name: &str, remember_none: bool) -> Result<Option<Arc<Account>>, AuthError> {
+        // Before the document is read: what changes while it is read is found at the next look.
+        let changes = self.changes.load(Ordering::Acquire);
+        if let Some(account) = self.known(name, changes) {
+            return Ok(account);
+        }
+        let json = match self.database() {
+            Some(db) => read_user(&db, name)?,
+            None => None,
+        };
+        let account = match json {
+            Some(json) => Some(Arc::new(record::account(name, &json)?)),
+            None => None,
+        };
+        if account.is_some() || remember_none {
+            self.remember(name, changes, account.clone());
+        }
+        Ok(account)
+    }
+
+    fn known(&self, name: &str, changes: u64) -> Option<Option<Arc<Account>>> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let known = known.get(name).filter(|known| known.changes == changes)?;
+        Some(known.account.clone())
+    }
+
+    fn remember(&self, name: &str, changes: u64, account: Option<Arc<Account>>) {
+        let entries_max = self.settings().known_max;
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= entries_max && !known.contains_key(name) {
+            let any = known.keys().next().cloned();
+            any.map(|any| known.remove(&any));
+        }
+        if entries_max > 0 {
+            known.insert(name.to_owned(), Known { changes, account });
+        }
+    }
+
+    /// Replaces the hash of a user by one of the settings in force, for the same password, when it is of others. Answers
+    /// the account as it is then. Blocks as a key derivation does.
+    pub(crate) fn upgrade(&self, account: &Arc<Account>, password: &[u8]) -> Arc<Account> {
+        let settings = self.settings();
+        let outdated = account
+            .hash
+            .as_ref()
+            .is_some_and(|hash| !settings.new_hash.made(hash));
+        if !(settings.upgrade && account.is_document && outdated) {
+            return account.clone();
+        }
+        // The salt stays, so that sessions go on.
+        let hash = PasswordHash::with_salt(settings.new_hash, password, &account.salt);
+        match self.write_hash(account, &hash) {
+            Ok(true) => tracing::info!(user = account.name(), "hashed a password anew"),
+            // Changed meanwhile: the next login sees to it.
+            Ok(false) => {}
+            Err(e) => tracing::warn!(user = account.name(), error = %e, "a hash stays as it is"),
+        }
+        match self.account(account.name()) {
+            Ok(Some(now)) if now.hash.as_ref() == Some(&hash) => now,
+            _ => account.clone(),
+        }
+    }
+
+    fn write_hash(&self, account: &Account, hash: &PasswordHash) -> Result<bool, database::Error> {
+        let Some(db) = self.database() else {
+            return Ok(false);
+        };
+        let name = account.name();
+        let id = user_id(name)?;
+        let Read::Found(doc) = db.read(&id, &ReadOptions::default())? else {
+            return Ok(false);
+        };
+        let unchanged =
+            record::account(name, &doc.json).is_ok_and(|now| now.has_password_of(account));
+        let new = record::with_hash(&doc.json, hash).filter(|_| unchanged);
+        let Some(new) = new else {
+            return Ok(false);
+        };
+        let edit = document::parse_document(&new)
+            .map_err(|e| database::Error::BadRequest(e.to_string()))?;
+        let done = db.update(vec![edit], EditMode::Interactive, Durability::Synced);
+        let (outcomes, _): (Vec<Outcome>, WriteTiming) = futures_executor::block_on(done)?;
+        Ok(matches!(outcomes[..], [Outcome::Ok { .. }]))
+    }
+}
+
+fn user_id(name: &str) -> Result<DocId, database::Error> {
+    DocId::new(&format!("{USER_PREFIX}{name}"))
+        .map_err(|e| database::Error::BadRequest(e.to_string()))
+}
+
+/// The text of a user's document, with its conflicts.
+fn read_user(db: &Database, name: &str) -> Result<Option<Vec<u8>>, AuthError> {
+    let Ok(id) = user_id(name) else {
+        return Ok(None);
+    };
+    let options = ReadOptions {
+        conflicts: true,
+        ..ReadOptions::default()
+    };
+    match db.read(&id, &options) {
+        Ok(Read::Found(doc)) => Ok(Some(doc.json)),
+        Ok(Read::Missing | Read::Deleted) | Err(database::Error::NoDatabase) => Ok(None),
+        Err(e) => Err(AuthError::UsersUnreadable(e.to_string())),
+    }
+}

@@ -1,0 +1,142 @@
+//! What may be written to the database of users, and who sees what of it.
+
+use std::borrow::Cow;
+
+use database::{Asked, Before, Refusal, Shown, SystemRules};
+use document::EditDoc;
+use serde_json::{Map, Value};
+use std::sync::atomic::Ordering;
+
+use super::members::Members;
+use super::record::{HASH_MEMBERS, hash_members};
+use super::requirements::Refused;
+use super::validate::{self, Change};
+use super::{USER_PREFIX, Users};
+use crate::password::PasswordHash;
+use crate::security::Security;
+use crate::user::UserCtx;
+
+const PASSWORD: &str = "password";
+
+fn refusal(error: &'static str, reason: impl Into<String>) -> Refusal {
+    Refusal {
+        error: Cow::Borrowed(error),
+        reason: reason.into(),
+    }
+}
+
+fn is_database_admin(asked: &Asked<'_>) -> bool {
+    if asked.caller.is_server_admin() {
+        return true;
+    }
+    let user = UserCtx {
+        name: asked.caller.name.clone(),
+        roles: asked.caller.roles.clone(),
+    };
+    Security::parse(asked.security).is_ok_and(|security| security.is_db_admin(&user))
+}
+
+fn object(json: &[u8]) -> Map<String, Value> {
+    serde_json::from_slice(json).unwrap_or_default()
+}
+
+impl SystemRules for Users {
+    fn concerns(&self, db: &str) -> bool {
+        db == self.name
+    }
+
+    fn before_write(
+        &self,
+        asked: &Asked<'_>,
+        before: Before<'_>,
+        edit: EditDoc,
+    ) -> Result<EditDoc, Refusal> {
+        let Some(id) = edit.id.clone() else {
+            return Ok(edit);
+        };
+        let is_admin = is_database_admin(asked);
+        let name = id.as_str().strip_prefix(USER_PREFIX);
+        let caller = asked.caller.name.as_deref();
+        // Nobody may register; a name that is taken is a conflict.
+        if !is_admin && caller.is_some() && caller != name {
+            return Err(refusal("not_found", "missing"));
+        }
+        if id.is_local() || id.is_design() || matches!(before, Before::Conflict) {
+            return Ok(edit);
+        }
+        let new = object(&edit.body);
+        let old = match before {
+            Before::Was(json) => Some(object(json)).filter(|old| !old.contains_key("_deleted")),
+            Before::Nothing | Before::Conflict => None,
+        };
+        let change = Change {
+            id: id.as_str(),
+            deleted: edit.deleted,
+            new: &new,
+            old: old.as_ref(),
+            caller: asked.caller,
+            is_admin,
+        };
+        validate::check(&change).map_err(|reason| refusal("forbidden", reason))?;
+        match new.get(PASSWORD) {
+            None | Some(Value::Null) => Ok(edit),
+            Some(Value::String(password)) => self.hashed(edit, password),
+            Some(_) => Err(refusal("forbidden", "Password value is invalid.")),
+        }
+    }
+
+    fn after_read(&self, asked: &Asked<'_>, id: &str, json: &[u8]) -> Shown {
+        if is_database_admin(asked) {
+            return Shown::Whole;
+        }
+        if id.starts_with("_design/") {
+            return Shown::Forbidden(
+                "Only administrators can view design docs in the users database.",
+            );
+        }
+        let name = id.strip_prefix(USER_PREFIX);
+        if name.is_some() && name == asked.caller.name.as_deref() {
+            return Shown::Whole;
+        }
+        let settings = self.settings();
+        let public = |name: &str| settings.public_fields.iter().any(|field| field == name);
+        match Members::parse(json) {
+            Some(members) if members.0.iter().any(|(name, _)| public(name)) => {
+                Shown::Instead(members.rewritten(&[], |name| name.starts_with('_') || public(name)))
+            }
+            _ => Shown::Hidden,
+        }
+    }
+
+    fn changed(&self, _db: &str) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        self.changed.notify_one();
+    }
+}
+
+impl Users {
+    /// The edit with a hash in place of its password.
+    fn hashed(&self, edit: EditDoc, password: &str) -> Result<EditDoc, Refusal> {
+        let invalid = || refusal("doc_validation", "the document cannot be read");
+        let members = Members::parse(&edit.body).ok_or_else(invalid)?;
+        let body = if edit.deleted {
+            members.rewritten(&[], |name| name != PASSWORD)
+        } else {
+            let settings = self.settings();
+            settings
+                .requirements
+                .check(password)
+                .map_err(|refused| match refused {
+                    Refused::Password(reason) => refusal("bad_request", reason),
+                    Refused::Setting => {
+                        refusal("forbidden", "Server cannot hash passwords at this time.")
+                    }
+                })?;
+            let hash = PasswordHash::made(settings.new_hash, password.as_bytes());
+            members.rewritten(&hash_members(&hash), |name| {
+                name != PASSWORD && !HASH_MEMBERS.contains(&name)
+            })
+        };
+        edit.with_body(&body).map_err(|_| invalid())
+    }
+}

@@ -1,0 +1,207 @@
+//! Attachments of a database's documents: writing their content, reading it, and which attachments an edit's document has.
+//!
+//! [`Database::attachment_sink`] takes an upload and answers what to put into an edit ([`Uploaded::attachment`], for
+//! [`EditDoc::files`](document::EditDoc)). [`Database::attachment_reader`] gives the bytes back, whole or a range.
+
+mod reader;
+mod resolve;
+mod sink;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use document::{Attachment, Shown, StoredBody};
+use storage::{Content, Contents};
+
+pub use reader::AttachmentReader;
+pub(crate) use resolve::Held;
+pub use sink::{AttachmentSink, SinkOptions, Uploaded};
+
+use crate::Error;
+use crate::database::Database;
+
+/// Which attachments are stored compressed, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttachmentOptions {
+    /// zlib's level from 1 to 9; 0 compresses nothing.
+    pub compression_level: u32,
+    /// Content types, in which the first `*` stands for anything. Parameters do not matter.
+    pub compressible_types: Vec<String>,
+}
+
+impl Default for AttachmentOptions {
+    /// CouchDB's.
+    fn default() -> Self {
+        Self::new(
+            8,
+            "text/*, application/javascript, application/json, application/xml",
+        )
+    }
+}
+
+impl AttachmentOptions {
+    /// `types`: separated by commas.
+    pub fn new(compression_level: u32, types: &str) -> AttachmentOptions {
+        let types = types.split(',').map(|t| t.trim().to_ascii_lowercase());
+        AttachmentOptions {
+            compression_level: compression_level.min(9),
+            compressible_types: types.filter(|t| !t.is_empty()).collect(),
+        }
+    }
+
+    /// Whether content of this type is stored compressed.
+    pub fn compresses(&self, content_type: &str) -> bool {
+        let content_type = content_type.trim().to_ascii_lowercase();
+        // CouchDB's pattern lets parameters begin at any semicolon.
+        let ends = content_type.match_indices(';').map(|(at, _)| at);
+        let mut candidates = ends
+            .chain([content_type.len()])
+            .map(|end| content_type[..end].trim_end());
+        self.compression_level > 0
+            && candidates.any(|candidate| {
+                let matches = |pattern: &String| is_like(candidate, pattern);
+                self.compressible_types.iter().any(matches)
+            })
+    }
+}
+
+fn is_like(text: &str, pattern: &str) -> bool {
+    match pattern.split_once('*') {
+        None => text == pattern,
+        Some((start, end)) => {
+            text.len() >= start.len() + end.len() && text.starts_with(start) && text.ends_with(end)
+        }
+    }
+}
+
+impl Database {
+    /// Begins the upload of an attachment's content.
+    pub fn attachment_sink(&self, content_type: &str, options: SinkOptions) -> AttachmentSink {
+        let level = {
+            let defaults = self.attachment_options().read();
+            let gzips = !options.encoded && defaults.compresses(content_type);
+            gzips.then_some(defaults.compression_level)
+        };
+        AttachmentSink::new(self.contents().upload(), level, options)
+    }
+
+    /// Reads an attachment's bytes: as they are stored, or decoded. `range` is one of those bytes; what is beyond their end is
+    /// left out.
+    ///
+    /// # Errors
+    /// Corruption, when the content is not there.
+    pub fn attachment_reader(
+        &self,
+        attachment: &Attachment,
+        range: Option<Range<u64>>,
+        decode: bool,
+    ) -> Result<AttachmentReader, Error> {
+        let content = self.hold_content(attachment)?;
+        let content = content.ok_or(storage::Error::Corrupt("attachment"))?;
+        Ok(AttachmentReader::new(attachment, content, range, decode))
+    }
+
+    /// Keeps an attachment's content from being removed while the answer is held; `None` when it is not there.
+    pub(crate) fn hold_content(&self, attachment: &Attachment) -> Result<Option<Content>, Error> {
+        Ok(self.contents().hold(&attachment.content)?)
+    }
+
+    /// All bytes of an attachment, decoded, in Base64. For small ones: they are held in memory.
+    pub(crate) fn attachment_base64(&self, attachment: &Attachment) -> Result<String, Error> {
+        base64_of(self.contents(), attachment)
+    }
+}
+
+fn base64_of(contents: &Arc<Contents>, attachment: &Attachment) -> Result<String, Error> {
+    use base64::Engine as _;
+    let content = contents.hold(&attachment.content)?;
+    let content = content.ok_or(storage::Error::Corrupt("attachment"))?;
+    let mut reader = AttachmentReader::new(attachment, content, None, true);
+    let mut bytes = Vec::new();
+    while let Some(piece) = reader.next_piece()? {
+        bytes.extend_from_slice(&piece);
+    }
+    Ok(base64::engine::general_purpose::STANDARD.encode(bytes))
+}
+
+/// How listings show the attachments of their documents.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShownAttachments {
+    /// With their bytes, in Base64, in place of stubs: pieces of such an answer take long to make.
+    pub bytes: bool,
+    /// How gzipped ones are stored.
+    pub encoding_info: bool,
+}
+
+impl ShownAttachments {
+    /// Appends the member `_attachments` of a stored body, if it has any.
+    pub(crate) fn write(
+        self,
+        contents: &Arc<Contents>,
+        stored: StoredBody<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        let attachments = stored.attachments();
+        let attachments = attachments.ok_or(storage::Error::Corrupt("attachments"))?;
+        for (i, attachment) in attachments.iter().enumerate() {
+            out.extend_from_slice(match i {
+                0 => b",\"_attachments\":{".as_slice(),
+                _ => b",",
+            });
+            if self.bytes {
+                let bytes = base64_of(contents, attachment)?;
+                attachment.write_json(Shown::Data(&bytes), self.encoding_info, out);
+            } else {
+                attachment.write_json(Shown::Stub, self.encoding_info, out);
+            }
+        }
+        if !attachments.is_empty() {
+            out.push(b'}');
+        }
+        Ok(())
+    }
+}
+
+/// Names that no attachment may have: CouchDB's reason.
+pub(crate) fn check_name(name: &str) -> Result<(), String> {
+    if name.starts_with('_') {
+        return Err(format!(
+            "Attachment name '{name}' starts with prohibited character '_'"
+        ));
+    }
+    Ok(())
+}
+
+/// Options that all databases share.
+pub(crate) type SharedOptions = Arc<parking_lot::RwLock<AttachmentOptions>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_compressible_as_in_couchdb() {
+        let options = AttachmentOptions::default();
+        for yes in [
+            "text/plain",
+            "TEXT/HTML",
+            "text/html; charset=utf-8",
+            "application/json",
+            " application/json ; charset=utf-8",
+            "text/",
+        ] {
+            assert!(options.compresses(yes), "{yes}");
+        }
+        for no in [
+            "",
+            "text",
+            "application/xhtml+xml",
+            "application/ld+json",
+            "application/octet-stream",
+            "image/png;text/plain",
+        ] {
+            assert!(!options.compresses(no), "{no}");
+        }
+        assert!(!AttachmentOptions::new(0, "text/*").compresses("text/plain"));
+    }
+}

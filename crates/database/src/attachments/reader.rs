@@ -1,0 +1,140 @@
+//! Reading an attachment's content.
+
+use std::io::{BufRead, Read};
+use std::ops::Range;
+
+use bytes::Bytes;
+use document::{Attachment, Encoding};
+use flate2::bufread::MultiGzDecoder;
+use storage::Content;
+
+use crate::Error;
+
+/// About as many bytes as a piece of decoded content has.
+const PIECE_BYTES: usize = 128 << 10;
+
+/// The bytes of an attachment, piece by piece. Between two pieces it holds a chunk at most.
+pub struct AttachmentReader {
+    source: Source,
+    /// Bytes to be passed over, then bytes to be given.
+    skip: u64,
+    left: u64,
+}
+
+enum Source {
+    Stored(Content),
+    /// The decoder takes memory, and is made when the first piece is asked for.
+    ToDecode(Content),
+    Decoded(Box<MultiGzDecoder<Chunks>>),
+}
+
+impl AttachmentReader {
+    pub(super) fn new(
+        attachment: &Attachment,
+        content: Content,
+        range: Option<Range<u64>>,
+        decode: bool,
+    ) -> AttachmentReader {
+        let range = range.unwrap_or(0..u64::MAX);
+        let source = match (attachment.encoding, decode) {
+            (Encoding::Gzip, true) => Source::ToDecode(content),
+            _ => Source::Stored(content),
+        };
+        AttachmentReader {
+            source,
+            skip: range.start,
+            left: range.end.saturating_sub(range.start),
+        }
+    }
+
+    /// The next piece, not empty; `None` at the end. Blocks for the reading of a chunk, or, when it has to decode up to where a
+    /// range begins, for longer.
+    ///
+    /// # Errors
+    /// Corruption; bytes that are not gzip though they were uploaded as such.
+    pub fn next_piece(&mut self) -> Result<Option<Bytes>, Error> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        if let Source::ToDecode(content) = &self.source {
+            let decoder = MultiGzDecoder::new(Chunks::new(content.clone()));
+            self.source = Source::Decoded(Box::new(decoder));
+        }
+        let mut piece = match &mut self.source {
+            Source::Stored(content) | Source::ToDecode(content) => {
+                let piece = content.read(self.skip)?;
+                self.skip += piece.len() as u64;
+                piece
+            }
+            Source::Decoded(decoder) => {
+                let skipped =
+                    std::io::copy(&mut decoder.by_ref().take(self.skip), &mut std::io::sink());
+                skipped.map_err(undecodable)?;
+                self.skip = 0;
+                let mut piece = Vec::with_capacity(PIECE_BYTES);
+                let mut some = decoder.by_ref().take(PIECE_BYTES as u64);
+                some.read_to_end(&mut piece).map_err(undecodable)?;
+                piece
+            }
+        };
+        piece.truncate(usize::try_from(self.left).unwrap_or(usize::MAX));
+        self.left -= piece.len() as u64;
+        if piece.is_empty() {
+            self.left = 0;
+            return Ok(None);
+        }
+        Ok(Some(piece.into()))
+    }
+}
+
+fn undecodable(e: std::io::Error) -> Error {
+    tracing::warn!(error = %e, "an attachment does not decode");
+    storage::Error::Corrupt("attachment: it does not decode as gzip").into()
+}
+
+/// A content as a stream of bytes.
+struct Chunks {
+    content: Content,
+    /// Where the next chunk begins.
+    offset: u64,
+    chunk: Vec<u8>,
+    at: usize,
+}
+
+impl Chunks {
+    fn new(content: Content) -> Chunks {
+        Chunks {
+            content,
+            offset: 0,
+            chunk: Vec::new(),
+            at: 0,
+        }
+    }
+}
+
+impl Read for Chunks {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        let mut here = self.fill_buf()?;
+        let n = here.read(out)?;
+        self.consume(n);
+        Ok(n)
+    }
+}
+
+impl BufRead for Chunks {
+    fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
+        if self.at == self.chunk.len() {
+            self.chunk = self
+                .content
+                .read(self.offset)
+                .map_err(std::io::Error::other)?;
+            self.offset += self.chunk.len() as u64;
+            self.at = 0;
+        }
+        Ok(&self.chunk[self.at..])
+    }
+
+    fn consume(&mut self, n: usize) {
+        self.at += n;
+    }
+}

@@ -1,0 +1,349 @@
+//! From what an edit says of its attachments to attachments whose content is stored.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use document::{Attachment, ContentId, DocId, EditDoc, Rev, StoredBody};
+use rustc_hash::FxHashMap;
+use serde::Deserialize;
+use serde::de::{MapAccess, Visitor};
+use serde_json::value::RawValue;
+use storage::{Content, Record};
+
+use super::{check_name, sink};
+use crate::Error;
+use crate::database::Database;
+use crate::update::{EditMode, Outcome};
+
+/// More bytes than this of `_attachments` are worked on on a thread for blocking work.
+const SMALL_BYTES: usize = 64 << 10;
+
+/// Contents that are kept until the edits that name them are committed.
+pub(crate) type Held = FxHashMap<ContentId, Content>;
+
+/// What becomes of each edit.
+pub(crate) type Resolved = Vec<Result<EditDoc, Outcome>>;
+
+impl Database {
+    /// Puts into [`EditDoc::files`] the attachments that each edit's document will have: those uploaded, those inline, and
+    /// those kept from the revision that it replaces.
+    pub(crate) async fn resolve(
+        self: &Arc<Self>,
+        edits: Vec<EditDoc>,
+        mode: EditMode,
+    ) -> Result<(Resolved, Held), Error> {
+        let bytes = edits
+            .iter()
+            .filter_map(|edit| Some(edit.attachments.as_ref()?.len()));
+        if bytes.sum::<usize>() <= SMALL_BYTES {
+            return self.resolve_now(edits, mode);
+        }
+        let db = self.clone();
+        tokio::task::spawn_blocking(move || db.resolve_now(edits, mode))
+            .await
+            .map_err(|_| Error::ShuttingDown)?
+    }
+
+    fn resolve_now(&self, edits: Vec<EditDoc>, mode: EditMode) -> Result<(Resolved, Held), Error> {
+        let mut held = Held::default();
+        let resolve = |mut edit: EditDoc| {
+            Ok(self
+                .resolve_one(&mut edit, mode, &mut held)?
+                .map_or(Ok(edit), Err))
+        };
+        let resolved: Result<_, Error> = edits.into_iter().map(resolve).collect();
+        Ok((resolved?, held))
+    }
+
+    fn resolve_one(
+        &self,
+        edit: &mut EditDoc,
+        mode: EditMode,
+        held: &mut Held,
+    ) -> Result<Option<Outcome>, Error> {
+        let said = edit.attachments.take();
+        if said.is_none() && edit.files.is_empty() {
+            return Ok(None);
+        }
+        let Some(id) = edit.id.clone().filter(|id| !id.is_local()) else {
+            edit.files.clear();
+            return Ok(None);
+        };
+        let entries = match &said {
+            Some(said) => read_entries(said)?,
+            None => vec![],
+        };
+        let mut resolving = Resolving {
+            db: self,
+            id: &id,
+            mode,
+            held,
+            parent: None,
+        };
+        let mut given = std::mem::take(&mut edit.files);
+        let mut files = Vec::with_capacity(given.len() + entries.len());
+        for (name, entry) in entries {
+            if let Err(reason) = check_name(&name) {
+                return Ok(Some(refused(reason)));
+            }
+            let file = match given.iter().position(|file| *file.name == *name) {
+                Some(at) => Ok(given.remove(at)),
+                None => resolving.attachment(name.into_owned(), &entry, edit)?,
+            };
+            match file {
+                Ok(file) => files.push(file),
+                Err(outcome) => return Ok(Some(outcome)),
+            }
+        }
+        given.append(&mut files);
+        for file in &given {
+            if !resolving.hold(file)? {
+                return Ok(Some(missing_stub(&id, &file.name)));
+            }
+        }
+        edit.files = given;
+        Ok(None)
+    }
+}
+
+/// The attachments of one edit.
+struct Resolving<'a> {
+    db: &'a Database,
+    id: &'a DocId,
+    mode: EditMode,
+    held: &'a mut Held,
+    /// Read when it is first needed.
+    parent: Option<Parent>,
+}
+
+/// The revision that stubs stand for attachments of.
+enum Parent {
+    None,
+    Is(Vec<Attachment>),
+    /// The edit will change nothing.
+    Known,
+    Conflict,
+}
+
+impl Resolving<'_> {
+    /// Keeps the file's content. False: it is not there.
+    fn hold(&mut self, file: &Attachment) -> Result<bool, Error> {
+        if self.held.contains_key(&file.content) {
+            return Ok(true);
+        }
+        let Some(content) = self.db.hold_content(file)? else {
+            return Ok(false);
+        };
+        self.held.insert(file.content, content);
+        Ok(true)
+    }
+
+    fn attachment(
+        &mut self,
+        name: String,
+        entry: &Entry<'_>,
+        edit: &EditDoc,
+    ) -> Result<Result<Attachment, Outcome>, Error> {
+        if entry.is_true("stub") {
+            return self.kept(name, entry, edit);
+        }
+        if entry.is_true("follows") {
+            return Ok(Err(refused(format!(
+                "The content of attachment {name} does not follow"
+            ))));
+        }
+        let content_type = match entry.get("content_type") {
+            None => Cow::Borrowed("application/octet-stream"),
+            Some(raw) => match serde_json::from_str::<Cow<'_, str>>(raw.get()) {
+                Ok(content_type) => content_type,
+                Err(_) => {
+                    let reason = format!("The content_type of attachment {name} is not a string");
+                    return Ok(Err(refused(reason)));
+                }
+            },
+        };
+        let Some(bytes) = entry.data() else {
+            return Ok(Err(refused(format!("Invalid attachment data for {name}"))));
+        };
+        let level = {
+            let options = self.db.attachment_options().read();
+            options
+                .compresses(&content_type)
+                .then_some(options.compression_level)
+        };
+        let uploaded = sink::store(self.db.contents().upload(), level, &bytes)?;
+        let revpos = match self.mode {
+            EditMode::Interactive => None,
+            EditMode::Replicated => Some(entry.number("revpos").unwrap_or(0)),
+        };
+        let file = uploaded.attachment(&name, &content_type, revpos);
+        self.held.insert(file.content, uploaded.content);
+        Ok(Ok(file))
+    }
+
+    /// The parent's attachment that a stub stands for.
+    fn kept(
+        &mut self,
+        name: String,
+        entry: &Entry<'_>,
+        edit: &EditDoc,
+    ) -> Result<Result<Attachment, Outcome>, Error> {
+        let parent = match self.parent.take() {
+            Some(parent) => parent,
+            None => self.find_parent(edit)?,
+        };
+        let parent = self.parent.insert(parent);
+        let found = match parent {
+            Parent::Conflict => return Ok(Err(Outcome::Conflict)),
+            Parent::Known => {
+                let rev = edit.rev_path().and_then(|path| path.newest());
+                return Ok(Err(rev.map_or(Outcome::Conflict, |rev| Outcome::Ok { rev })));
+            }
+            Parent::None => None,
+            Parent::Is(attachments) => attachments.iter().find(|a| a.name == name),
+        };
+        let same_revpos = |a: &&Attachment| {
+            entry.get("revpos").is_none()
+                || entry.number("revpos").is_some_and(|n| a.revpos == Some(n))
+        };
+        Ok(match found.filter(same_revpos) {
+            Some(attachment) => Ok(attachment.clone()),
+            None => Err(missing_stub(self.id, &name)),
+        })
+    }
+
+    fn find_parent(&self, edit: &EditDoc) -> Result<Parent, Error> {
+        let shard = self.db.shard_for(self.id.as_str());
+        let record = shard.record(self.id.as_str())?.unwrap_or_default();
+        let path = edit.rev_path();
+        if self.mode == EditMode::Interactive {
+            return match path.and_then(|path| path.newest()) {
+                Some(parent) if record.tree.is_leaf(&parent) => self.read(&record, &parent),
+                Some(_) => Ok(Parent::Conflict),
+                None if record.tree.winner().is_some_and(|w| !w.revision.deleted) => {
+                    Ok(Parent::Conflict)
+                }
+                None => Ok(Parent::None),
+            };
+        }
+        let Some(path) = path else {
+            return Ok(Parent::None);
+        };
+        let generations = (0..=path.start).rev();
+        for (nth, (hash, generation)) in path.ids.iter().zip(generations).enumerate() {
+            let rev = Rev {
+                generation,
+                hash: hash.clone(),
+            };
+            if record.tree.get(&rev).is_none() {
+                continue;
+            }
+            if nth == 0 {
+                return Ok(Parent::Known);
+            }
+            if let found @ Parent::Is(_) = self.read(&record, &rev)? {
+                return Ok(found);
+            }
+        }
+        Ok(Parent::None)
+    }
+
+    fn read(&self, record: &Record, rev: &Rev) -> Result<Parent, Error> {
+        let Some(revision) = record.tree.get(rev).and_then(|node| node.revision) else {
+            return Ok(Parent::None);
+        };
+        let shard = self.db.shard_for(self.id.as_str());
+        let Some(stored) = shard.body(revision.seq)? else {
+            // Replaced and compacted away meanwhile, if it was a leaf.
+            return Ok(Parent::Conflict);
+        };
+        let attachments = StoredBody::split(&stored).attachments();
+        Ok(Parent::Is(
+            attachments.ok_or(storage::Error::Corrupt("attachments"))?,
+        ))
+    }
+}
+
+fn refused(reason: String) -> Outcome {
+    Outcome::Refused("bad_request".into(), reason)
+}
+
+fn missing_stub(id: &DocId, name: &str) -> Outcome {
+    let reason = format!("Invalid attachment stub in {} for {name}", id.as_str());
+    Outcome::Refused("missing_stub".into(), reason)
+}
+
+/// What a document says of one attachment.
+pub(crate) struct Entry<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'a> Entry<'a> {
+    fn get(&self, name: &str) -> Option<&'a RawValue> {
+        let found = self.0.iter().find(|(n, _)| n == name)?;
+        Some(found.1)
+    }
+
+    fn is_true(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|raw| raw.get() == "true")
+    }
+
+    fn number(&self, name: &str) -> Option<u64> {
+        self.get(name)?.get().parse().ok()
+    }
+
+    /// The bytes of `data`. Like Erlang's decoder, this passes over white space.
+    fn data(&self) -> Option<Vec<u8>> {
+        let text: Cow<'_, str> = serde_json::from_str(self.get("data")?.get()).ok()?;
+        let engine = base64::engine::general_purpose::STANDARD;
+        let is_space = |byte: u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
+        if !text.bytes().any(is_space) {
+            return engine.decode(text.as_bytes()).ok();
+        }
+        let dense: Vec<u8> = text.bytes().filter(|&byte| !is_space(byte)).collect();
+        engine.decode(dense).ok()
+    }
+}
+
+/// Name and entry of each attachment, in their order. What is not an object is passed over, as in CouchDB.
+fn read_entries(said: &[u8]) -> Result<Vec<(Cow<'_, str>, Entry<'_>)>, Error> {
+    let unreadable = |e: serde_json::Error| Error::BadRequest(e.to_string());
+    let Members(members) = serde_json::from_slice(said).map_err(unreadable)?;
+    members
+        .into_iter()
+        .filter(|(_, raw)| raw.get().starts_with('{'))
+        .map(|(name, raw)| {
+            let Members(entry) = serde_json::from_str(raw.get()).map_err(unreadable)?;
+            Ok((name, Entry(entry)))
+        })
+        .collect()
+}
+
+/// An object's members in their order.
+struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder;
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+                let mut members = Vec::new();
+                while let Some((Name(name), value)) = map.next_entry()? {
+                    members.push((name, value));
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(InOrder)
+    }
+}
+
+/// A name, borrowed where it has no escapes.
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);

@@ -1,0 +1,267 @@
+//! Uploads: bytes in, a stored content out.
+
+use std::io::Write as _;
+
+use bytes::Bytes;
+use document::{Attachment, Encoding};
+use flate2::write::{GzDecoder, GzEncoder};
+use flate2::{Compression, GzBuilder};
+use md5::{Digest, Md5};
+use storage::{Content, Upload};
+use tokio::task::JoinHandle;
+
+use crate::Error;
+
+/// Bytes are worked on (hashed, compressed, written) in portions of this many, on a thread for blocking work.
+const PORTION_BYTES: usize = 256 << 10;
+/// Fewer bytes than this in all are worked on where they came.
+const SMALL_BYTES: usize = 16 << 10;
+/// The operating system in gzip's header, as zlib writes it on Unix.
+const GZIP_OS_UNIX: u8 = 3;
+
+/// What is known of an upload before its bytes.
+#[derive(Clone, Debug, Default)]
+pub struct SinkOptions {
+    /// The client sends gzipped bytes, which are stored as they come.
+    pub encoded: bool,
+    /// Number of the bytes before they were gzipped, as the client says; counted when it does not say, and the bytes must be
+    /// gzip then.
+    pub length: Option<u64>,
+    /// The MD5 that the bytes must have, as they are sent.
+    pub md5: Option<[u8; 16]>,
+    /// Most bytes that are taken.
+    pub bytes_max: Option<u64>,
+}
+
+/// Takes the bytes of one attachment. Dropped before it is finished, it leaves nothing.
+///
+/// It holds two portions at most: one that is worked on, and one that is coming in.
+pub struct AttachmentSink {
+    /// Absent while a portion is worked on.
+    work: Option<Box<Work>>,
+    working: Option<JoinHandle<Result<Box<Work>, Error>>>,
+    portion: Vec<Bytes>,
+    portion_bytes: usize,
+    taken: u64,
+    options: SinkOptions,
+}
+
+impl AttachmentSink {
+    pub(super) fn new(upload: Upload, gzip: Option<u32>, options: SinkOptions) -> AttachmentSink {
+        AttachmentSink {
+            work: Some(Box::new(Work::new(upload, gzip, &options))),
+            working: None,
+            portion: Vec::new(),
+            portion_bytes: 0,
+            taken: 0,
+            options,
+        }
+    }
+
+    /// Takes the next bytes.
+    ///
+    /// # Errors
+    /// [`Error::AttachmentTooLarge`], [`Error::InsufficientStorage`], and whatever writing meets.
+    pub async fn write(&mut self, bytes: Bytes) -> Result<(), Error> {
+        self.taken += bytes.len() as u64;
+        if self.options.bytes_max.is_some_and(|max| self.taken > max) {
+            return Err(Error::AttachmentTooLarge);
+        }
+        self.portion_bytes += bytes.len();
+        self.portion.push(bytes);
+        if self.portion_bytes >= PORTION_BYTES {
+            self.start_work().await?;
+        }
+        Ok(())
+    }
+
+    /// Hands the portion to a thread, once the one before is done.
+    async fn start_work(&mut self) -> Result<(), Error> {
+        let mut work = self.work().await?;
+        let portion = std::mem::take(&mut self.portion);
+        self.portion_bytes = 0;
+        self.working = Some(tokio::task::spawn_blocking(move || {
+            work.take_in(&portion)?;
+            Ok(work)
+        }));
+        Ok(())
+    }
+
+    async fn work(&mut self) -> Result<Box<Work>, Error> {
+        if let Some(working) = self.working.take() {
+            return working.await.map_err(|_| Error::ShuttingDown)?;
+        }
+        self.work.take().ok_or(Error::ShuttingDown)
+    }
+
+    /// Ends the upload.
+    ///
+    /// # Errors
+    /// [`Error::DigestMismatch`], [`Error::BadRequest`] for what should be gzip and is not, and those of `write`.
+    pub async fn finish(mut self) -> Result<Uploaded, Error> {
+        let mut work = self.work().await?;
+        let portion = std::mem::take(&mut self.portion);
+        let options = std::mem::take(&mut self.options);
+        let finish = move || {
+            work.take_in(&portion)?;
+            work.finish(&options)
+        };
+        if self.taken < SMALL_BYTES as u64 {
+            return finish();
+        }
+        tokio::task::spawn_blocking(finish)
+            .await
+            .map_err(|_| Error::ShuttingDown)?
+    }
+}
+
+/// What is done with the bytes.
+struct Work {
+    upload: Upload,
+    /// Of the bytes as they are stored.
+    stored_md5: Md5,
+    /// Of the bytes as they are sent, where that is another thing and somebody wants to know.
+    sent_md5: Option<Md5>,
+    gzip: Option<GzEncoder<Vec<u8>>>,
+    /// Counts what the client compressed.
+    counting: Option<GzDecoder<Counter>>,
+    /// Bytes as they are sent.
+    sent: u64,
+}
+
+impl Work {
+    fn new(upload: Upload, gzip: Option<u32>, options: &SinkOptions) -> Work {
+        let gzip = gzip.map(|level| {
+            GzBuilder::new()
+                .operating_system(GZIP_OS_UNIX)
+                .write(Vec::new(), Compression::new(level))
+        });
+        Work {
+            upload,
+            stored_md5: Md5::new(),
+            sent_md5: (gzip.is_some() && options.md5.is_some()).then(Md5::new),
+            gzip,
+            counting: (options.encoded && options.length.is_none())
+                .then(|| GzDecoder::new(Counter::default())),
+            sent: 0,
+        }
+    }
+
+    fn take_in(&mut self, portion: &[Bytes]) -> Result<(), Error> {
+        portion.iter().try_for_each(|bytes| self.take(bytes))
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.sent += bytes.len() as u64;
+        if let Some(md5) = &mut self.sent_md5 {
+            md5.update(bytes);
+        }
+        if let Some(counting) = &mut self.counting {
+            counting.write_all(bytes).map_err(not_gzip)?;
+        }
+        let Some(gzip) = &mut self.gzip else {
+            return self.store(bytes);
+        };
+        gzip.write_all(bytes).map_err(cannot_compress)?;
+        let compressed = std::mem::take(gzip.get_mut());
+        self.store(&compressed)
+    }
+
+    fn store(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.stored_md5.update(bytes);
+        Ok(self.upload.write(bytes)?)
+    }
+
+    fn finish(mut self, options: &SinkOptions) -> Result<Uploaded, Error> {
+        let encoding = match self.gzip.take() {
+            Some(gzip) => {
+                let rest = gzip.finish().map_err(cannot_compress)?;
+                self.store(&rest)?;
+                Encoding::Gzip
+            }
+            None if options.encoded => Encoding::Gzip,
+            None => Encoding::Identity,
+        };
+        let md5: [u8; 16] = self.stored_md5.finalize().into();
+        let sent_md5 = self.sent_md5.map_or(md5, |md5| md5.finalize().into());
+        if options.md5.is_some_and(|wanted| wanted != sent_md5) {
+            return Err(Error::DigestMismatch);
+        }
+        let counted = match self.counting.take() {
+            Some(counting) => Some(counting.finish().map_err(not_gzip)?.0),
+            None => None,
+        };
+        let length = match options.encoded {
+            true => options.length.or(counted).unwrap_or(self.sent),
+            false => self.sent,
+        };
+        Ok(Uploaded {
+            md5,
+            length,
+            length_unsure: options.encoded && counted.is_none(),
+            encoding,
+            content: self.upload.finish()?,
+        })
+    }
+}
+
+fn not_gzip(_: std::io::Error) -> Error {
+    Error::BadRequest("The attachment is not properly gzipped.".into())
+}
+
+fn cannot_compress(e: std::io::Error) -> Error {
+    Error::BadRequest(e.to_string())
+}
+
+#[derive(Debug, Default)]
+struct Counter(u64);
+
+impl std::io::Write for Counter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A content that was uploaded. Hold it until the edit that names it is acknowledged: else it may be removed.
+#[derive(Clone, Debug)]
+pub struct Uploaded {
+    /// MD5 of the stored bytes.
+    pub md5: [u8; 16],
+    /// Bytes before any encoding.
+    pub length: u64,
+    length_unsure: bool,
+    pub encoding: Encoding,
+    pub(crate) content: Content,
+}
+
+impl Uploaded {
+    /// The attachment that the content becomes in an edit. `revpos`: `None` for the generation of the edit's revision.
+    pub fn attachment(&self, name: &str, content_type: &str, revpos: Option<u64>) -> Attachment {
+        Attachment {
+            name: name.to_owned(),
+            content_type: content_type.to_owned(),
+            md5: self.md5,
+            content: self.content.id,
+            length: self.length,
+            stored_length: self.content.length(),
+            encoding: self.encoding,
+            length_unsure: self.length_unsure,
+            revpos,
+        }
+    }
+}
+
+/// Stores bytes that are in memory. Blocks.
+pub(super) fn store(upload: Upload, gzip: Option<u32>, bytes: &[u8]) -> Result<Uploaded, Error> {
+    let options = SinkOptions::default();
+    let mut work = Work::new(upload, gzip, &options);
+    for portion in bytes.chunks(PORTION_BYTES) {
+        work.take(portion)?;
+    }
+    work.finish(&options)
+}

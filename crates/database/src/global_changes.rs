@@ -1,0 +1,200 @@
+//! `_global_changes`: a database with a document for what last happened to each database, `created:name`,
+//! `updated:name` and `deleted:name`, as CouchDB keeps it. Its changes feed is what `_db_updates` shows.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use document::{DocId, EditDoc, parse_document};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::events::{DbEventKind, Pending};
+use crate::{
+    ChangesQuery, Database, Databases, Durability, EditMode, Error, Filter, Framing, NameRange,
+    Outcome, Read, ReadOptions, Since, Style,
+};
+
+pub const GLOBAL_CHANGES: &str = "_global_changes";
+
+/// Events in one write.
+const BATCH_EVENTS_MAX: usize = 1000;
+/// Nobody asks for old revisions of events.
+const REVS_LIMIT: u64 = 10;
+
+/// How long events may be held back, so that a busy server writes few of these documents.
+#[derive(Clone, Copy, Debug)]
+pub struct GlobalChangesOptions {
+    /// How long events are gathered after a quiet time.
+    pub event_delay: Duration,
+    /// Shortest time between two writes.
+    pub write_delay: Duration,
+}
+
+impl Databases {
+    /// Keeps `_global_changes`, while it exists, until `stop` resolves; then writes what is left. Events of the last
+    /// moments before a crash are lost, except for databases created and deleted, which are found out here.
+    pub async fn keep_global_changes(
+        self: Arc<Self>,
+        options: GlobalChangesOptions,
+        stop: impl Future<Output = ()>,
+    ) {
+        self.events().keep_pending();
+        let mut changed = self.watch_events();
+        self.recover().await;
+        tokio::pin!(stop);
+        loop {
+            tokio::select! {
+                _ = changed.changed() => {}
+                () = &mut stop => break,
+            }
+            sleep(options.event_delay).await;
+            changed.mark_unchanged();
+            let next = Instant::now() + options.write_delay;
+            if !self.flush().await {
+                continue;
+            }
+            tokio::select! {
+                () = sleep_until(next) => {}
+                () = &mut stop => break,
+            }
+        }
+        self.flush().await;
+    }
+
+    /// Writes what has happened; false when there was nothing to write.
+    async fn flush(self: &Arc<Self>) -> bool {
+        let pending = self.events().take_pending();
+        let began = pending
+            .iter()
+            .any(|p| &*p.db == GLOBAL_CHANGES && p.kind == DbEventKind::Created);
+        if began {
+            self.recover().await;
+        }
+        let pending: Vec<Pending> = pending
+            .into_iter()
+            .filter(|p| &*p.db != GLOBAL_CHANGES)
+            .collect();
+        if pending.is_empty() {
+            return false;
+        }
+        // Without the database nobody wants to know.
+        let Ok(db) = self.get(GLOBAL_CHANGES) else {
+            return false;
+        };
+        for batch in pending.chunks(BATCH_EVENTS_MAX) {
+            match write(&db, batch).await {
+                Ok(again) => self.events().put_back(again),
+                Err(Error::NoDatabase | Error::ShuttingDown) => return false,
+                Err(e) => {
+                    tracing::warn!(error = %e, "_global_changes is not written");
+                    self.events().put_back(batch.to_vec());
+                }
+            }
+        }
+        true
+    }
+
+    /// Compares `_global_changes` with the databases that there are, and notes what it missed.
+    async fn recover(self: &Arc<Self>) {
+        let Ok(db) = self.get(GLOBAL_CHANGES) else {
+            return;
+        };
+        if db.revs_limit() != REVS_LIMIT
+            && let Err(e) = db.set_revs_limit(REVS_LIMIT).await
+        {
+            tracing::warn!(error = %e, "_global_changes keeps its limit of revisions");
+        }
+        let databases = self.clone();
+        let missed = tokio::task::spawn_blocking(move || databases.missed(&db)).await;
+        match missed {
+            Ok(Ok(missed)) => self.events().put_back(missed),
+            Ok(Err(e)) => tracing::warn!(error = %e, "_global_changes cannot be compared"),
+            // The runtime is going down.
+            Err(_) => {}
+        }
+    }
+
+    fn missed(&self, db: &Arc<Database>) -> Result<Vec<Pending>, Error> {
+        let known = last_kinds(db)?;
+        let mut missed = vec![];
+        let mut note = |db: Arc<str>, kind| missed.push(Pending { db, kind, seq: 0 });
+        for (name, kind) in &known {
+            if *kind == DbEventKind::Created && self.get(name).is_err() {
+                note(Arc::from(name.as_str()), DbEventKind::Deleted);
+            }
+        }
+        for name in self.names(&NameRange::default()) {
+            let there = known.get(&*name) == Some(&DbEventKind::Created);
+            if !there && &*name != GLOBAL_CHANGES {
+                note(name, DbEventKind::Created);
+            }
+        }
+        Ok(missed)
+    }
+}
+
+/// For each database whether it was created or deleted last. (With several shards the order is that of the shards:
+/// a database that was made anew may be noted once more.)
+fn last_kinds(db: &Arc<Database>) -> Result<HashMap<String, DbEventKind>, Error> {
+    let mut feed = db.changes(ChangesQuery {
+        since: Since::Start,
+        descending: false,
+        limit: None,
+        style: Style::MainOnly,
+        include_docs: false,
+        conflicts: false,
+        attachments: crate::ShownAttachments::default(),
+        filter: Filter::None,
+        seq_interval: None,
+    })?;
+    let mut kinds = HashMap::new();
+    let mut out = vec![];
+    loop {
+        let more = feed.next_chunk(Framing::Lines, &mut out, 1 << 16)?;
+        for line in out.split(|b| *b == b'\n').filter(|line| !line.is_empty()) {
+            #[derive(serde::Deserialize)]
+            struct Row {
+                id: String,
+            }
+            let row: Row = serde_json::from_slice(line)
+                .map_err(|_| Error::Storage(storage::Error::Corrupt("change row")))?;
+            match row.id.split_once(':') {
+                Some(("created", name)) => kinds.insert(name.to_owned(), DbEventKind::Created),
+                Some(("deleted", name)) => kinds.insert(name.to_owned(), DbEventKind::Deleted),
+                _ => None,
+            };
+        }
+        out.clear();
+        if !more {
+            return Ok(kinds);
+        }
+    }
+}
+
+/// Writes a new revision of each event's document; answers those that somebody else edited at the same time.
+async fn write(db: &Arc<Database>, events: &[Pending]) -> Result<Vec<Pending>, Error> {
+    let edits = events
+        .iter()
+        .map(|event| edit(db, event))
+        .collect::<Result<Vec<_>, _>>()?;
+    let (outcomes, _) = db
+        .update(edits, EditMode::Interactive, Durability::Delayed)
+        .await?;
+    let again = events.iter().zip(outcomes);
+    Ok(again
+        .filter(|(_, outcome)| matches!(outcome, Outcome::Conflict))
+        .map(|(event, _)| event.clone())
+        .collect())
+}
+
+fn edit(db: &Arc<Database>, event: &Pending) -> Result<EditDoc, Error> {
+    let bad = |e: String| Error::BadRequest(e);
+    let id = DocId::new(&format!("{}:{}", event.kind.name(), event.db))
+        .map_err(|e| bad(e.to_string()))?;
+    let mut edit = parse_document(b"{}").map_err(|e| bad(e.to_string()))?;
+    if let Read::Found(doc) = db.read(&id, &ReadOptions::default())? {
+        edit.rev = Some(doc.rev);
+    }
+    edit.id = Some(id);
+    Ok(edit)
+}

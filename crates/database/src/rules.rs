@@ -1,0 +1,265 @@
+//! Rules of the server's own databases (`_users`, `_replicator`): what may be written to them, and who sees what of their
+//! documents. What they are is for the crates that keep such databases to say; here is only where they are asked.
+
+use std::borrow::Cow;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use document::{DocId, EditDoc, Rev};
+
+use crate::Error;
+use crate::changes::{Changes, ChangesQuery};
+use crate::database::Database;
+use crate::read::{Read, ReadDoc, ReadOptions, WhichRevs};
+use crate::rows::{Rows, RowsQuery};
+use crate::update::Caller;
+use crate::views::{Design, ViewAt, ViewIndex, ViewQuery, ViewRows};
+
+/// So many requests are under way at a time that write to one database with rules: rules may take long (they hash
+/// passwords), and must not take all threads for blocking work.
+const RULED_WRITES_MAX: usize = 2;
+
+/// The rules of some databases. Set by [`Databases::add_rules`](crate::Databases::add_rules).
+pub trait SystemRules: Send + Sync {
+    /// Whether the database of this name is under these rules. Asked once, when it is opened or created.
+    fn concerns(&self, db: &str) -> bool;
+
+    /// Refuses an edit, or says what is to be written in its place ([`EditDoc::with_body`]). Asked for every edit through
+    /// [`Database::update_as`], replicated ones, local and design documents too, before `validate_doc_update` functions
+    /// are. May block.
+    ///
+    /// # Errors
+    /// The refusal.
+    fn before_write(
+        &self,
+        asked: &Asked<'_>,
+        before: Before<'_>,
+        edit: EditDoc,
+    ) -> Result<EditDoc, Refusal>;
+
+    /// What somebody sees of a document. `json` is its whole text, with `_id`, `_rev` and what else was asked for.
+    fn after_read(&self, asked: &Asked<'_>, id: &str, json: &[u8]) -> Shown;
+
+    /// A database under these rules was written to, created or deleted: told before that is acknowledged. Must be quick.
+    fn changed(&self, _db: &str) {}
+}
+
+/// Who asks for what.
+pub struct Asked<'a> {
+    /// Name of the database.
+    pub db: &'a str,
+    pub caller: &'a Caller,
+    /// JSON text of the database's security object.
+    pub security: &'a str,
+}
+
+/// The document as it is before an edit.
+#[derive(Clone, Copy, Debug)]
+pub enum Before<'a> {
+    /// There is none, it is deleted, or it is local.
+    Nothing,
+    /// Its whole text.
+    Was(&'a [u8]),
+    /// The edit will be answered as a conflict, so it matters only whether this caller may try it.
+    Conflict,
+}
+
+/// Why an edit may not be made: error code and reason, as in [`Outcome::Refused`](crate::Outcome::Refused).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub error: Cow<'static, str>,
+    pub reason: String,
+}
+
+/// What is shown of a document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// All of it.
+    Whole,
+    /// This text in place of it.
+    Instead(Vec<u8>),
+    /// As if it were not there.
+    Hidden,
+    /// A read of this document alone is refused with this reason; among others it is hidden.
+    Forbidden(&'static str),
+}
+
+/// A database as somebody sees it: reads give what its rules let this caller see; everything else is the database's own.
+/// A database without rules pays one branch.
+#[derive(Clone)]
+pub struct DatabaseAs {
+    db: Arc<Database>,
+    watch: Option<Watch>,
+}
+
+/// Rules applied to what one caller reads.
+#[derive(Clone)]
+pub(crate) struct Watch {
+    rules: Arc<dyn SystemRules>,
+    db: Arc<str>,
+    caller: Arc<Caller>,
+    security: Arc<str>,
+}
+
+impl Watch {
+    fn shown(&self, id: &str, json: &[u8]) -> Shown {
+        let asked = Asked {
+            db: &self.db,
+            caller: &self.caller,
+            security: &self.security,
+        };
+        self.rules.after_read(&asked, id, json)
+    }
+
+    /// Replaces the document that `out` holds from `start` on by what is shown of it, `null` for nothing.
+    pub(crate) fn censor(&self, id: &str, start: usize, out: &mut Vec<u8>) {
+        let shown = match self.shown(id, &out[start..]) {
+            Shown::Whole => return,
+            Shown::Instead(json) => json,
+            Shown::Hidden | Shown::Forbidden(_) => b"null".to_vec(),
+        };
+        out.truncate(start);
+        out.extend_from_slice(&shown);
+    }
+
+    /// For functions and selectors: a document of which nothing is shown has no members for them.
+    pub(crate) fn censor_for_filter(&self, id: &str, out: &mut Vec<u8>) {
+        self.censor(id, 0, out);
+        if out == b"null" {
+            *out = b"{}".to_vec();
+        }
+    }
+}
+
+/// A place among the writes to a database with rules.
+pub(crate) type RuledWrites = tokio::sync::Semaphore;
+
+pub(crate) fn ruled_writes() -> RuledWrites {
+    RuledWrites::new(RULED_WRITES_MAX)
+}
+
+impl Database {
+    /// This database as `caller` sees it.
+    pub fn seen_by(self: &Arc<Self>, caller: impl FnOnce() -> Caller) -> DatabaseAs {
+        let watch = self.rules().map(|rules| Watch {
+            rules: rules.clone(),
+            db: self.name().clone(),
+            caller: Arc::new(caller()),
+            security: self.security(),
+        });
+        DatabaseAs {
+            db: self.clone(),
+            watch,
+        }
+    }
+}
+
+impl Database {
+    /// This database without anybody's eyes: its rules hide nothing.
+    pub(crate) fn unwatched(self: &Arc<Self>) -> DatabaseAs {
+        DatabaseAs {
+            db: self.clone(),
+            watch: None,
+        }
+    }
+}
+
+impl Deref for DatabaseAs {
+    type Target = Arc<Database>;
+
+    fn deref(&self) -> &Arc<Database> {
+        &self.db
+    }
+}
+
+impl DatabaseAs {
+    pub(crate) fn has_watch(&self) -> bool {
+        self.watch.is_some()
+    }
+
+    /// [`Database::read`]
+    ///
+    /// # Errors
+    /// Those of the read, and [`Error::Forbidden`].
+    pub fn read(&self, id: &DocId, options: &ReadOptions) -> Result<Read, Error> {
+        let read = self.db.read(id, options)?;
+        let (Some(watch), Read::Found(doc)) = (&self.watch, &read) else {
+            return Ok(read);
+        };
+        Ok(match watch.shown(id.as_str(), &doc.json) {
+            Shown::Whole => read,
+            Shown::Instead(json) => Read::Found(ReadDoc {
+                json,
+                attachments: vec![],
+                ..doc.clone()
+            }),
+            Shown::Hidden => Read::Missing,
+            Shown::Forbidden(reason) => return Err(Error::Forbidden(reason)),
+        })
+    }
+
+    /// [`Database::open_revs`]; revisions that are not shown are missing.
+    ///
+    /// # Errors
+    /// Those of the read.
+    pub fn open_revs(
+        &self,
+        id: &DocId,
+        which: &WhichRevs,
+        options: &ReadOptions,
+    ) -> Result<Option<Vec<Result<ReadDoc, Rev>>>, Error> {
+        let found = self.db.open_revs(id, which, options)?;
+        let (Some(watch), Some(found)) = (&self.watch, &found) else {
+            return Ok(found);
+        };
+        let shown = found.iter().map(|rev| match rev {
+            Err(missing) => Err(missing.clone()),
+            Ok(doc) => match watch.shown(id.as_str(), &doc.json) {
+                Shown::Whole => Ok(doc.clone()),
+                Shown::Instead(json) => Ok(ReadDoc {
+                    json,
+                    attachments: vec![],
+                    ..doc.clone()
+                }),
+                Shown::Hidden | Shown::Forbidden(_) => Err(doc.rev.clone()),
+            },
+        });
+        Ok(Some(shown.collect()))
+    }
+
+    /// [`Database::rows`]
+    ///
+    /// # Errors
+    /// Those of the listing.
+    pub fn rows(&self, query: RowsQuery) -> Result<Rows, Error> {
+        let mut rows = self.db.rows(query)?;
+        rows.watch = self.watch.clone();
+        Ok(rows)
+    }
+
+    /// [`Database::changes`]
+    ///
+    /// # Errors
+    /// Those of the feed.
+    pub fn changes(&self, query: ChangesQuery) -> Result<Changes, Error> {
+        let mut changes = self.db.changes(query)?;
+        changes.watch = self.watch.clone();
+        Ok(changes)
+    }
+
+    /// [`Database::view_rows`]
+    ///
+    /// # Errors
+    /// Those of the query.
+    pub fn view_rows(
+        &self,
+        design: &Design,
+        index: &ViewIndex,
+        at: ViewAt,
+        query: ViewQuery,
+    ) -> Result<ViewRows, Error> {
+        let mut rows = self.db.view_rows(design, index, at, query)?;
+        rows.seen = self.clone();
+        Ok(rows)
+    }
+}

@@ -1,0 +1,362 @@
+//! Attachments as a stored document names them, and their stored form behind its body.
+//!
+//! A stored body is JSON text, which ends in `}`. That of a document with attachments goes on:
+//!
+//! ```text
+//! stored body = JSON text | JSON text  attachments  length of attachments (u32, little endian)  01
+//! ```
+//!
+//! so whoever has the body has the attachments' metadata, without another read. The content is elsewhere, under a
+//! [`ContentId`].
+
+use crate::write_json_string;
+
+/// What marks a stored body that goes on after its JSON text, which never ends in this byte.
+const TRAILER: u8 = 1;
+const TRAILER_LENGTH: usize = 5;
+
+const GZIP: u8 = 1;
+const LENGTH_UNSURE: u8 = 2;
+
+/// What tells contents apart: the BLAKE3 hash of the stored bytes. MD5, which clients see, would let somebody make two contents
+/// with the same name.
+pub type ContentId = [u8; 32];
+
+/// How an attachment's bytes are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// As they are.
+    Identity,
+    /// Compressed.
+    Gzip,
+}
+
+/// An attachment of a revision: everything but its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attachment {
+    pub name: String,
+    pub content_type: String,
+    /// MD5 of the stored bytes, so of gzipped ones where they are gzipped: what clients see as digest.
+    pub md5: [u8; 16],
+    /// The stored bytes.
+    pub content: ContentId,
+    /// Number of bytes before any encoding.
+    pub length: u64,
+    /// Number of bytes as they are stored.
+    pub stored_length: u64,
+    pub encoding: Encoding,
+    /// Whether `length` is what a client said of bytes that it had compressed itself.
+    pub length_unsure: bool,
+    /// Generation of the revision that brought the content; `None` in an edit whose revision is not known yet.
+    pub revpos: Option<u64>,
+}
+
+/// How an attachment appears in a document's JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown<'a> {
+    /// `"stub":true`
+    Stub,
+    /// `"follows":true`: its content is a later part of the same body.
+    Follows,
+    /// Its bytes, decoded, in Base64.
+    Data(&'a str),
+}
+
+impl Attachment {
+    /// `md5-` and the digest in Base64.
+    pub fn digest(&self) -> String {
+        let mut text = "md5-".to_owned();
+        write_base64(&self.md5, &mut text);
+        text
+    }
+
+    /// The entity tag, without its quotes: the digest in Base64.
+    pub fn etag(&self) -> String {
+        let mut text = String::new();
+        write_base64(&self.md5, &mut text);
+        text
+    }
+
+    /// Appends `"name":{…}` as CouchDB shows it; `encoding_info` adds `encoding` and `encoded_length` to what is gzipped.
+    pub fn write_json(&self, shown: Shown<'_>, encoding_info: bool, out: &mut Vec<u8>) {
+        write_json_string(&self.name, out);
+        out.extend_from_slice(b":{\"content_type\":");
+        write_json_string(&self.content_type, out);
+        out.extend_from_slice(
+            format!(
+                ",\"revpos\":{},\"digest\":\"{}\"",
+                self.revpos.unwrap_or(0),
+                self.digest()
+            )
+            .as_bytes(),
+        );
+        match shown {
+            Shown::Data(base64) => {
+                out.extend_from_slice(b",\"data\":\"");
+                out.extend_from_slice(base64.as_bytes());
+                out.push(b'"');
+            }
+            Shown::Stub | Shown::Follows => {
+                out.extend_from_slice(format!(",\"length\":{}", self.length).as_bytes());
+                out.extend_from_slice(match shown {
+                    Shown::Follows => b",\"follows\":true",
+                    _ => b",\"stub\":true",
+                });
+            }
+        }
+        if encoding_info && self.encoding == Encoding::Gzip {
+            let info = format!(
+                ",\"encoding\":\"gzip\",\"encoded_length\":{}",
+                self.stored_length
+            );
+            out.extend_from_slice(info.as_bytes());
+        }
+        out.push(b'}');
+    }
+}
+
+/// Appends the member `_attachments` with its comma, all as stubs; nothing when there are none.
+pub fn write_stubs(attachments: &[Attachment], out: &mut Vec<u8>) {
+    for (i, attachment) in attachments.iter().enumerate() {
+        out.extend_from_slice(match i {
+            0 => b",\"_attachments\":{".as_slice(),
+            _ => b",",
+        });
+        attachment.write_json(Shown::Stub, false, out);
+    }
+    if !attachments.is_empty() {
+        out.push(b'}');
+    }
+}
+
+fn write_base64(bytes: &[u8], out: &mut String) {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for group in bytes.chunks(3) {
+        let mut word = [0; 3];
+        word[..group.len()].copy_from_slice(group);
+        let number = u32::from_be_bytes([0, word[0], word[1], word[2]]);
+        for i in 0..4 {
+            let digit = DIGITS[(number >> (18 - 6 * i)) as usize & 63];
+            out.push(if i > group.len() {
+                '='
+            } else {
+                char::from(digit)
+            });
+        }
+    }
+}
+
+/// A stored body, taken apart.
+#[derive(Clone, Copy, Debug)]
+pub struct StoredBody<'a> {
+    /// An object in normal form, without underscore members.
+    pub json: &'a [u8],
+    /// Encoded; empty when there are none.
+    pub attachments: &'a [u8],
+}
+
+impl<'a> StoredBody<'a> {
+    /// Takes a stored body apart. Of what no one has written, all is JSON.
+    pub fn split(stored: &'a [u8]) -> StoredBody<'a> {
+        let whole = StoredBody {
+            json: stored,
+            attachments: &[],
+        };
+        let Some((rest, [a, b, c, d, TRAILER])) = stored.split_last_chunk::<TRAILER_LENGTH>()
+        else {
+            return whole;
+        };
+        let length = u32::from_le_bytes([*a, *b, *c, *d]) as usize;
+        match rest.len().checked_sub(length) {
+            Some(at) => StoredBody {
+                json: &rest[..at],
+                attachments: &rest[at..],
+            },
+            None => whole,
+        }
+    }
+
+    /// The attachments' metadata; `None` when it does not decode.
+    pub fn attachments(&self) -> Option<Vec<Attachment>> {
+        let mut rest = self.attachments;
+        let mut all = Vec::new();
+        while !rest.is_empty() {
+            all.push(decode(&mut rest)?);
+        }
+        Some(all)
+    }
+}
+
+/// Appends to a body's JSON text its attachments, in their stored form. `revpos` counts for those that have none of their own.
+pub fn append_attachments(attachments: &[Attachment], revpos: u64, body: &mut Vec<u8>) {
+    if attachments.is_empty() {
+        return;
+    }
+    let start = body.len();
+    for attachment in attachments {
+        encode(attachment, revpos, body);
+    }
+    let length = (body.len() - start) as u32;
+    body.extend_from_slice(&length.to_le_bytes());
+    body.push(TRAILER);
+}
+
+fn encode(a: &Attachment, revpos: u64, out: &mut Vec<u8>) {
+    let flags = match a.encoding {
+        Encoding::Identity => 0,
+        Encoding::Gzip => GZIP,
+    };
+    out.push(flags | if a.length_unsure { LENGTH_UNSURE } else { 0 });
+    put_bytes(a.name.as_bytes(), out);
+    put_bytes(a.content_type.as_bytes(), out);
+    out.extend_from_slice(&a.md5);
+    out.extend_from_slice(&a.content);
+    put(a.length, out);
+    put(a.stored_length, out);
+    put(a.revpos.unwrap_or(revpos), out);
+}
+
+fn decode(rest: &mut &[u8]) -> Option<Attachment> {
+    let (&[flags], after) = rest.split_first_chunk()?;
+    *rest = after;
+    let name = take_text(rest)?;
+    let content_type = take_text(rest)?;
+    let (md5, after) = rest.split_first_chunk()?;
+    let (content, after) = after.split_first_chunk()?;
+    *rest = after;
+    Some(Attachment {
+        name,
+        content_type,
+        md5: *md5,
+        content: *content,
+        length: take(rest)?,
+        stored_length: take(rest)?,
+        encoding: match flags & GZIP {
+            0 => Encoding::Identity,
+            _ => Encoding::Gzip,
+        },
+        length_unsure: flags & LENGTH_UNSURE != 0,
+        revpos: Some(take(rest)?),
+    })
+}
+
+fn put(mut number: u64, out: &mut Vec<u8>) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
+    put(bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
+}
+
+fn take(rest: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let (&byte, after) = rest.split_first()?;
+        *rest = after;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+fn take_text(rest: &mut &[u8]) -> Option<String> {
+    let length = usize::try_from(take(rest)?).ok()?;
+    let (text, after) = rest.split_at_checked(length)?;
+    *rest = after;
+    String::from_utf8(text.to_vec()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn attachments() -> impl Strategy<Value = Vec<Attachment>> {
+        let one = (
+            (".{0,12}", ".{0,12}", any::<[u8; 16]>(), any::<[u8; 32]>()),
+            (any::<u64>(), any::<u64>(), any::<bool>(), any::<bool>()),
+            any::<Option<u64>>(),
+        );
+        let one = one.prop_map(|((name, content_type, md5, content), numbers, revpos)| {
+            let (length, stored_length, gzip, length_unsure) = numbers;
+            Attachment {
+                name,
+                content_type,
+                md5,
+                content,
+                length,
+                stored_length,
+                encoding: if gzip {
+                    Encoding::Gzip
+                } else {
+                    Encoding::Identity
+                },
+                length_unsure,
+                revpos,
+            }
+        });
+        prop::collection::vec(one, 0..4)
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_stored_behind_a_body_is_read_back(all in attachments(), revpos: u64) {
+            let mut stored = br#"{"x":1}"#.to_vec();
+            append_attachments(&all, revpos, &mut stored);
+            let body = StoredBody::split(&stored);
+            prop_assert_eq!(body.json, br#"{"x":1}"#);
+            let expected: Vec<Attachment> = all
+                .into_iter()
+                .map(|a| Attachment { revpos: a.revpos.or(Some(revpos)), ..a })
+                .collect();
+            prop_assert_eq!(body.attachments(), Some(expected));
+        }
+
+        #[test]
+        fn any_bytes_are_taken_apart_without_a_panic(mut stored: Vec<u8>, length in 0..64_u32) {
+            stored.extend_from_slice(&length.to_le_bytes());
+            stored.push(TRAILER);
+            let body = StoredBody::split(&stored);
+            prop_assert!(body.json.len() + body.attachments.len() <= stored.len());
+            body.attachments();
+        }
+    }
+
+    #[test]
+    fn a_body_without_attachments_is_its_json() {
+        let body = StoredBody::split(b"{}");
+        assert_eq!((body.json, body.attachments.len()), (&b"{}"[..], 0));
+    }
+
+    #[test]
+    fn stubs_are_shown_as_couchdb_shows_them() {
+        let attachment = Attachment {
+            name: "t.txt".into(),
+            content_type: "text/plain".into(),
+            md5: *b"\x88\xc6\xa2\x0b\xcc\x2a\x88\x59\x43\xd8\xd8\xcb\x4d\xe9\xaf\x09",
+            content: [0; 32],
+            length: 5,
+            stored_length: 25,
+            encoding: Encoding::Gzip,
+            length_unsure: false,
+            revpos: Some(1),
+        };
+        let mut out = Vec::new();
+        write_stubs(std::slice::from_ref(&attachment), &mut out);
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            r#","_attachments":{"t.txt":{"content_type":"text/plain","revpos":1,"digest":"md5-iMaiC8wqiFlD2NjLTemvCQ==","length":5,"stub":true}}"#
+        );
+        let mut out = Vec::new();
+        attachment.write_json(Shown::Data("aGVsbG8="), true, &mut out);
+        assert!(out.ends_with(br#""data":"aGVsbG8=","encoding":"gzip","encoded_length":25}"#));
+    }
+}

@@ -1,0 +1,190 @@
+//! One multipart body, without those inside it.
+
+use bytes::{Buf, Bytes, BytesMut};
+use memchr::memmem::Finder;
+
+use super::{BOUNDARY_LENGTH_MAX, Headers, Limits, MultipartError};
+
+/// Blanks that may stand between a delimiter and its line's end.
+const PADDING_MAX: usize = 128;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Before the first delimiter.
+    Preamble,
+    /// After a delimiter; the buffer begins with the CRLF of its line.
+    Headers,
+    Content,
+    /// After the closing delimiter.
+    Epilogue,
+}
+
+/// What comes next of one level.
+#[derive(Debug)]
+pub(super) enum Step {
+    Part(Headers),
+    Data(Bytes),
+    PartEnd,
+    End,
+    /// Nothing before more bytes come.
+    Hungry,
+}
+
+/// What follows a delimiter.
+enum Follower {
+    /// A part, after so many bytes of blanks.
+    Part(usize),
+    Close,
+    /// The text only begins like a delimiter.
+    None,
+    Unknown,
+}
+
+#[derive(Debug)]
+pub(super) struct Level {
+    buffer: BytesMut,
+    /// CRLF, two hyphens and the boundary.
+    delimiter: Finder<'static>,
+    state: State,
+    /// Bytes at the start of the buffer that are no content, though a delimiter may begin in them.
+    lead: usize,
+    /// The part's end was told; the end of all is due.
+    closing: bool,
+}
+
+impl Level {
+    pub fn new(boundary: &str) -> Result<Level, MultipartError> {
+        let length = boundary.len();
+        if length == 0 || length > BOUNDARY_LENGTH_MAX || boundary.contains(['\r', '\n', '\0']) {
+            return Err(MultipartError::Boundary);
+        }
+        let delimiter = format!("\r\n--{boundary}");
+        Ok(Level {
+            // So that a delimiter at the very beginning is one like the others.
+            buffer: BytesMut::from(&b"\r\n"[..]),
+            delimiter: Finder::new(delimiter.as_bytes()).into_owned(),
+            state: State::Preamble,
+            lead: 2,
+            closing: false,
+        })
+    }
+
+    pub fn push(&mut self, bytes: &[u8]) {
+        if self.state != State::Epilogue {
+            self.buffer.extend_from_slice(bytes);
+        }
+    }
+
+    /// Was the closing delimiter seen?
+    pub fn ended(&self) -> bool {
+        self.state == State::Epilogue && !self.closing
+    }
+
+    pub fn step(&mut self, limits: &Limits) -> Result<Step, MultipartError> {
+        match self.state {
+            State::Preamble => match self.content()? {
+                Step::PartEnd if self.closing => self.epilogue(),
+                Step::PartEnd => self.headers(limits),
+                step => Ok(step),
+            },
+            State::Headers => self.headers(limits),
+            State::Content => self.content(),
+            State::Epilogue => self.epilogue(),
+        }
+    }
+
+    fn epilogue(&mut self) -> Result<Step, MultipartError> {
+        self.buffer.clear();
+        Ok(match std::mem::take(&mut self.closing) {
+            true => Step::End,
+            false => Step::Hungry,
+        })
+    }
+
+    fn headers(&mut self, limits: &Limits) -> Result<Step, MultipartError> {
+        let Some(end) = memchr::memmem::find(&self.buffer, b"\r\n\r\n") else {
+            return match self.buffer.len() > limits.header_bytes_max + 4 {
+                true => Err(MultipartError::HeadersTooLong),
+                false => Ok(Step::Hungry),
+            };
+        };
+        if end > limits.header_bytes_max {
+            return Err(MultipartError::HeadersTooLong);
+        }
+        let block = self.buffer.split_to(end);
+        let headers = Headers::parse(block.get(2..).unwrap_or_default(), limits)?;
+        // The blank line's own CRLF stays: in a part without content, it is the delimiter's.
+        self.buffer.advance(2);
+        self.lead = 2;
+        self.state = State::Content;
+        Ok(Step::Part(headers))
+    }
+
+    /// Content up to the next delimiter. Before the first one there is only what is to be thrown away.
+    fn content(&mut self) -> Result<Step, MultipartError> {
+        loop {
+            let Some(at) = self.delimiter.find(&self.buffer) else {
+                // What may be the beginning of a delimiter stays.
+                let keep = self.delimiter.needle().len() - 1;
+                let upto = self.buffer.len().saturating_sub(keep);
+                match self.take(upto) {
+                    Some(data) => return Ok(Step::Data(data)),
+                    None => return Ok(Step::Hungry),
+                }
+            };
+            if let Some(data) = self.take(at) {
+                return Ok(Step::Data(data));
+            }
+            // Now the buffer begins with the delimiter.
+            let length = self.delimiter.needle().len();
+            match follower(&self.buffer[length..]) {
+                Follower::Unknown => return Ok(Step::Hungry),
+                Follower::Part(blanks) => {
+                    self.buffer.advance(length + blanks);
+                    self.state = State::Headers;
+                    self.lead = 0;
+                    return Ok(Step::PartEnd);
+                }
+                Follower::Close => {
+                    self.buffer.clear();
+                    self.state = State::Epilogue;
+                    self.closing = true;
+                    return Ok(Step::PartEnd);
+                }
+                // A delimiter may begin within this text, but not within its first byte.
+                Follower::None => {
+                    let lead = std::mem::take(&mut self.lead);
+                    if lead > 0 {
+                        self.buffer.advance(lead);
+                    } else if let Some(data) = self.take(2) {
+                        return Ok(Step::Data(data));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes the buffer's first `upto` bytes; `None` when there is nothing in them for the reader.
+    fn take(&mut self, upto: usize) -> Option<Bytes> {
+        let lead = self.lead.min(upto);
+        self.buffer.advance(lead);
+        self.lead -= lead;
+        let data = self.buffer.split_to(upto - lead);
+        (!data.is_empty() && self.state == State::Content).then(|| data.freeze())
+    }
+}
+
+fn follower(after: &[u8]) -> Follower {
+    if after.starts_with(b"--") {
+        return Follower::Close;
+    }
+    let is_blank = |byte: &&u8| matches!(byte, b' ' | b'\t');
+    let blanks = after.iter().take_while(is_blank).count();
+    match &after[blanks..] {
+        _ if blanks > PADDING_MAX => Follower::None,
+        [b'\r', b'\n', ..] => Follower::Part(blanks),
+        [] | [b'\r'] => Follower::Unknown,
+        [b'-'] if blanks == 0 => Follower::Unknown,
+        _ => Follower::None,
+    }
+}

@@ -1,0 +1,153 @@
+//! Documents with their attachments, as JSON and as multipart.
+
+use database::{Database, ReadAttachment, ReadDoc};
+use document::Encoding;
+use document::Shown;
+use document::multipart::{PartHead, Writer};
+
+use super::body::Parts;
+use crate::errors::ApiError;
+use crate::reply::Reply;
+use crate::request::Request;
+
+/// A multipart boundary that no part can hold but by chance of 1 in 2^128.
+pub fn boundary() -> Result<String, ApiError> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random)
+        .map_err(|e| ApiError::new(500, "internal_server_error", e.to_string()))?;
+    Ok(random.iter().map(|b| format!("{b:02x}")).collect())
+}
+
+/// Whether some attachment's bytes are to be sent.
+fn wants_bytes(doc: &ReadDoc) -> bool {
+    doc.attachments.iter().any(|read| read.wanted)
+}
+
+/// A document that was read with bytes asked for, as the client takes it.
+pub fn doc_reply(
+    req: &Request,
+    db: &Database,
+    doc: &ReadDoc,
+    encoding_info: bool,
+) -> Result<Reply, ApiError> {
+    let mut parts = Parts::default();
+    if doc.attachments.is_empty() || !req.accepts("multipart/related") {
+        push_doc_json(db, doc, encoding_info, &mut parts)?;
+        parts.push_text(b"\n");
+        return Ok(parts.reply("application/json"));
+    }
+    let boundary = boundary()?;
+    let content_type = push_doc_multipart(db, doc, &boundary, &mut |_, _| {}, &mut parts)?;
+    Ok(parts.reply(&content_type))
+}
+
+/// Appends a document's JSON with the wanted attachments' bytes in Base64.
+pub fn push_doc_json(
+    db: &Database,
+    doc: &ReadDoc,
+    encoding_info: bool,
+    parts: &mut Parts,
+) -> Result<(), ApiError> {
+    if doc.attachments.is_empty() {
+        parts.push_text(&doc.json);
+        return Ok(());
+    }
+    push_open_json(doc, parts);
+    let mut text = Vec::new();
+    for (i, read) in doc.attachments.iter().enumerate() {
+        text.clear();
+        if i > 0 {
+            text.push(b',');
+        }
+        if !read.wanted {
+            read.attachment
+                .write_json(Shown::Stub, encoding_info, &mut text);
+            parts.push_text(&text);
+            continue;
+        }
+        // The text of an empty Base64, to be filled.
+        read.attachment
+            .write_json(Shown::Data(""), encoding_info, &mut text);
+        let end = b"\"data\":\"";
+        let at = memchr::memmem::rfind(&text, end).map_or(text.len(), |at| at + end.len());
+        parts.push_text(&text[..at]);
+        parts.push_base64(db.attachment_reader(&read.attachment, None, true)?);
+        parts.push_text(&text[at..]);
+    }
+    parts.push_text(b"}}");
+    Ok(())
+}
+
+/// The document up to its attachments, which a read with bytes asked for leaves out.
+fn push_open_json(doc: &ReadDoc, parts: &mut Parts) {
+    let open = doc.json.strip_suffix(b"}").unwrap_or(&doc.json);
+    parts.push_text(open);
+    parts.push_text(b",\"_attachments\":{");
+}
+
+/// Appends a document and the wanted attachments, and answers the content type of all. `before` is told it first, to append
+/// what stands before the document.
+pub fn push_doc_multipart(
+    db: &Database,
+    doc: &ReadDoc,
+    boundary: &str,
+    before: &mut dyn FnMut(&str, &mut Parts),
+    parts: &mut Parts,
+) -> Result<String, ApiError> {
+    let mut writer = Writer::new(boundary)?;
+    let content_type = match wants_bytes(doc) {
+        true => writer.content_type("related"),
+        false => "application/json".to_owned(),
+    };
+    before(&content_type, parts);
+    if !wants_bytes(doc) {
+        push_json_with_follows(doc, parts);
+        return Ok(content_type);
+    }
+    let mut text = Vec::new();
+    let head = PartHead {
+        content_type: "application/json",
+        ..PartHead::default()
+    };
+    writer.part(&head, &mut text);
+    parts.push_text(&text);
+    push_json_with_follows(doc, parts);
+    for ReadAttachment { attachment, .. } in doc.attachments.iter().filter(|read| read.wanted) {
+        text.clear();
+        let head = PartHead {
+            content_type: &attachment.content_type,
+            filename: Some(&attachment.name),
+            length: Some(attachment.stored_length),
+            encoding: (attachment.encoding == Encoding::Gzip).then_some("gzip"),
+        };
+        writer.part(&head, &mut text);
+        parts.push_text(&text);
+        let reader = db.attachment_reader(attachment, None, false)?;
+        parts.push_raw(reader, Some(attachment.stored_length));
+    }
+    text.clear();
+    writer.end(&mut text);
+    parts.push_text(&text);
+    Ok(content_type)
+}
+
+fn push_json_with_follows(doc: &ReadDoc, parts: &mut Parts) {
+    if doc.attachments.is_empty() {
+        parts.push_text(&doc.json);
+        return;
+    }
+    push_open_json(doc, parts);
+    let mut text = Vec::new();
+    for (i, read) in doc.attachments.iter().enumerate() {
+        if i > 0 {
+            text.push(b',');
+        }
+        let shown = match read.wanted {
+            true => Shown::Follows,
+            false => Shown::Stub,
+        };
+        read.attachment.write_json(shown, true, &mut text);
+    }
+    text.extend_from_slice(b"}}");
+    parts.push_text(&text);
+}

@@ -1,0 +1,47 @@
+//! `X-Frame-Options`: whether answers may be shown inside other pages (`[chttpd] enable_xframe_options`,
+//! `[x_frame_options]`), by CouchDB's rules.
+
+use config::{Config, ConfigError};
+use hyper::HeaderMap;
+use hyper::header::{HeaderValue, X_FRAME_OPTIONS};
+
+use crate::request::Request;
+
+#[derive(Clone, Debug)]
+pub enum FrameOptions {
+    SameOrigin,
+    /// Requests to these hosts, as `https://example.com`, may be framed; `*` alone for all.
+    Hosts(Vec<String>),
+}
+
+impl FrameOptions {
+    /// The rule, when the header is sent at all.
+    pub fn read(c: &Config) -> Result<Option<FrameOptions>, ConfigError> {
+        if !c.get_bool("chttpd", "enable_xframe_options")? {
+            return Ok(None);
+        }
+        if c.get_bool("x_frame_options", "same_origin")? {
+            return Ok(Some(FrameOptions::SameOrigin));
+        }
+        let hosts = c.find("x_frame_options", "hosts").unwrap_or_default();
+        Ok(Some(FrameOptions::Hosts(
+            hosts.split(',').map(|h| h.trim().to_owned()).collect(),
+        )))
+    }
+
+    pub fn finish(&self, req: &Request, headers: &mut HeaderMap) {
+        let value = match self {
+            FrameOptions::SameOrigin => Some(HeaderValue::from_static("SAMEORIGIN")),
+            FrameOptions::Hosts(hosts) => {
+                let asked = req.base_url();
+                (hosts.contains(&asked) || hosts.as_slice() == ["*"])
+                    .then(|| HeaderValue::from_str(&format!("ALLOW-FROM {asked}")).ok())
+                    .flatten()
+            }
+        };
+        headers.insert(
+            X_FRAME_OPTIONS,
+            value.unwrap_or(HeaderValue::from_static("DENY")),
+        );
+    }
+}

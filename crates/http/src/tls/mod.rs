@@ -1,0 +1,178 @@
+//! HTTPS: the certificate, key and rules of `[ssl]`, and their replacement while the server runs.
+
+mod key;
+mod suites;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::{Config, ConfigError};
+use parking_lot::RwLock;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use thiserror::Error;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+/// What is wrong with `[ssl]`. The messages say which setting to look at; none holds a key or a password.
+#[derive(Debug, Error)]
+pub enum TlsError {
+    #[error("[ssl] {0} is not set")]
+    Unset(&'static str),
+    #[error("[ssl] {setting} {path}: {reason}")]
+    File {
+        setting: &'static str,
+        path: String,
+        reason: String,
+    },
+    #[error("[ssl] key_file does not match cert_file: it is the key of another certificate")]
+    Mismatch,
+    #[error("[ssl] {setting}: {reason}")]
+    Setting {
+        setting: &'static str,
+        reason: String,
+    },
+    #[error("[ssl]: {0}")]
+    Rustls(#[from] rustls::Error),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+}
+
+/// What connections are secured with.
+pub struct Tls {
+    rules: RwLock<Rules>,
+}
+
+struct Rules {
+    acceptor: TlsAcceptor,
+    handshake_time_max: Duration,
+}
+
+impl Tls {
+    /// Reads the files that `[ssl]` names. Blocks.
+    ///
+    /// # Errors
+    /// [`TlsError`].
+    pub fn open(config: &Config) -> Result<Arc<Tls>, TlsError> {
+        Ok(Arc::new(Tls {
+            rules: RwLock::new(Rules::read(config)?),
+        }))
+    }
+
+    /// Reads them again, for connections from now on. Blocks.
+    ///
+    /// # Errors
+    /// [`TlsError`]; nothing has changed then.
+    pub fn reload(&self, config: &Config) -> Result<(), TlsError> {
+        let rules = Rules::read(config)?;
+        *self.rules.write() = rules;
+        Ok(())
+    }
+
+    /// Secures a connection; `None` when the client cannot, or takes too long.
+    pub(crate) async fn accept(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
+        let (handshake, time_max) = {
+            let rules = self.rules.read();
+            (rules.acceptor.accept(stream), rules.handshake_time_max)
+        };
+        match tokio::time::timeout(time_max, handshake).await {
+            Ok(Ok(stream)) => Some(stream),
+            Ok(Err(e)) => {
+                tracing::debug!(error = %e, "no TLS");
+                None
+            }
+            Err(_) => {
+                tracing::debug!("the TLS handshake took too long");
+                None
+            }
+        }
+    }
+}
+
+impl Rules {
+    fn read(config: &Config) -> Result<Rules, TlsError> {
+        let provider = Arc::new(suites::provider(config)?);
+        let versions = suites::versions(config)?;
+        let certificates = certificates(config, "cert_file")?;
+        let key = key::read(config)?;
+        let builder = ServerConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(&versions)?;
+        let builder = match config.get_bool("ssl", "verify_ssl_certificates")? {
+            false => builder.with_no_client_auth(),
+            true => builder.with_client_cert_verifier(client_verifier(config, provider)?),
+        };
+        let mut rules = builder
+            .with_single_cert(certificates, key)
+            .map_err(|e| match e {
+                rustls::Error::InconsistentKeys(_) => TlsError::Mismatch,
+                e => e.into(),
+            })?;
+        rules.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(Rules {
+            acceptor: TlsAcceptor::from(Arc::new(rules)),
+            handshake_time_max: Duration::from_millis(config.get_u64("ssl", "handshake_timeout")?),
+        })
+    }
+}
+
+/// Who checks clients' certificates.
+fn client_verifier(
+    config: &Config,
+    provider: Arc<CryptoProvider>,
+) -> Result<Arc<dyn rustls::server::danger::ClientCertVerifier>, TlsError> {
+    let mut roots = RootCertStore::empty();
+    let path = path(config, "cacert_file")?;
+    for certificate in certificates(config, "cacert_file")? {
+        roots
+            .add(certificate)
+            .map_err(|e| unusable("cacert_file", &path, e))?;
+    }
+    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    let builder = match config.get_bool("ssl", "fail_if_no_peer_cert")? {
+        true => builder,
+        false => builder.allow_unauthenticated(),
+    };
+    builder
+        .build()
+        .map_err(|e| unusable("cacert_file", &path, e))
+}
+
+fn path(config: &Config, setting: &'static str) -> Result<PathBuf, TlsError> {
+    config
+        .find("ssl", setting)
+        .filter(|path| !path.is_empty())
+        .map(PathBuf::from)
+        .ok_or(TlsError::Unset(setting))
+}
+
+fn unusable(
+    setting: &'static str,
+    path: &std::path::Path,
+    reason: impl std::fmt::Display,
+) -> TlsError {
+    TlsError::File {
+        setting,
+        path: path.display().to_string(),
+        reason: reason.to_string(),
+    }
+}
+
+fn certificates(
+    config: &Config,
+    setting: &'static str,
+) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let path = path(config, setting)?;
+    let pem = std::fs::read(&path).map_err(|e| unusable(setting, &path, e))?;
+    let found = CertificateDer::pem_slice_iter(&pem)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|e| unusable(setting, &path, e))?;
+    if found.is_empty() {
+        return Err(unusable(setting, &path, "there is no certificate in it"));
+    }
+    Ok(found)
+}

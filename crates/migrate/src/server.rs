@@ -1,0 +1,296 @@
+//! One of the two servers, as a client sees it.
+
+use std::time::Duration;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use reqwest::{Method, Response, Url};
+use serde_json::{Map, Value};
+
+use crate::Error;
+
+/// Longest time for an answer to begin, but for replications.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(300);
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(30);
+/// How often a request that only reads is tried again, and how long is waited before the first time.
+const TRIES_MAX: u32 = 6;
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+
+/// What is not encoded in a segment of a path.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~')
+    .remove(b'$')
+    .remove(b'(')
+    .remove(b')');
+
+pub struct Server {
+    client: reqwest::Client,
+    /// Without credentials and without a slash at the end.
+    base: String,
+    credentials: Option<(String, String)>,
+}
+
+/// Names and values of a query.
+pub type Query<'a> = &'a [(&'a str, &'a str)];
+
+impl Server {
+    /// # Errors
+    /// [`Error::Url`].
+    pub fn new(text: &str) -> Result<Server, Error> {
+        let hidden = || text.rsplit('@').next().unwrap_or_default().to_owned();
+        let bad = |reason: &str| Error::Url(hidden(), reason.to_owned());
+        let mut url = Url::parse(text).map_err(|e| bad(&e.to_string()))?;
+        if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
+            return Err(bad("it has to begin with http:// or https://"));
+        }
+        let decode = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+        let credentials = (!url.username().is_empty()).then(|| {
+            (
+                decode(url.username()),
+                decode(url.password().unwrap_or_default()),
+            )
+        });
+        // Both fail only for URLs without a host.
+        let _ = url.set_username("");
+        let _ = url.set_password(None);
+        url.set_query(None);
+        url.set_fragment(None);
+        // reqwest takes the process's provider. Set already is fine too.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = reqwest::Client::builder()
+            .connect_timeout(CONNECT_TIME_MAX)
+            .tcp_keepalive(Duration::from_secs(30))
+            .build()
+            .map_err(|e| bad(&e.to_string()))?;
+        Ok(Server {
+            client,
+            base: url.as_str().trim_end_matches('/').to_owned(),
+            credentials,
+        })
+    }
+
+    /// The URL without credentials.
+    pub fn shown(&self) -> &str {
+        &self.base
+    }
+
+    /// Whether the name in the URL means the machine that uses it.
+    pub fn is_loopback(&self) -> bool {
+        let host = Url::parse(&self.base).ok();
+        host.as_ref()
+            .and_then(Url::host_str)
+            .is_some_and(|host| matches!(host, "localhost" | "127.0.0.1" | "[::1]"))
+    }
+
+    /// A database, as a replication's source.
+    pub fn endpoint(&self, db: &str) -> Value {
+        let mut endpoint = Map::new();
+        endpoint.insert("url".into(), self.url(&[db]).into());
+        if let Some((name, password)) = &self.credentials {
+            endpoint.insert(
+                "auth".into(),
+                serde_json::json!({"basic": {"username": name, "password": password}}),
+            );
+        }
+        endpoint.into()
+    }
+
+    fn url(&self, path: &[&str]) -> String {
+        let mut url = self.base.clone();
+        for segment in path {
+            url.push('/');
+            // A slash in a document's name of one of these kinds is a separator.
+            match segment.split_once('/') {
+                Some((kind @ ("_design" | "_local"), id)) => {
+                    url.push_str(kind);
+                    url.push('/');
+                    url.extend(utf8_percent_encode(id, SEGMENT));
+                }
+                _ => url.extend(utf8_percent_encode(segment, SEGMENT)),
+            }
+        }
+        url
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &[&str],
+        query: Query<'_>,
+        body: Option<&Value>,
+        time_max: Option<Duration>,
+    ) -> Result<Response, Error> {
+        let described = format!("{method} /{}", path.join("/"));
+        let mut request = self.client.request(method, self.url(path)).query(query);
+        if let Some((name, password)) = &self.credentials {
+            request = request.basic_auth(name, Some(password));
+        }
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let sent = request.send();
+        let sent = match time_max {
+            None => sent.await,
+            Some(time_max) => match tokio::time::timeout(time_max, sent).await {
+                Ok(sent) => sent,
+                Err(_) => return Err(self.unreachable(&described, "no answer")),
+            },
+        };
+        let response = sent.map_err(|e| self.unreachable(&described, &root_cause(&e)))?;
+        let status = response.status().as_u16();
+        if status < 300 {
+            return Ok(response);
+        }
+        let body: Value = response.json().await.unwrap_or_default();
+        let text = |member: &str| body[member].as_str().unwrap_or("no reason").to_owned();
+        Err(Error::Refused {
+            server: self.base.clone(),
+            request: described,
+            status,
+            error: text("error"),
+            reason: text("reason"),
+        })
+    }
+
+    fn unreachable(&self, request: &str, reason: &str) -> Error {
+        Error::Unreachable {
+            server: self.base.clone(),
+            reason: format!("{request}: {reason}"),
+        }
+    }
+
+    async fn json_of(&self, response: Response, path: &[&str]) -> Result<Value, Error> {
+        let text = response
+            .bytes()
+            .await
+            .map_err(|e| self.unreachable(&path.join("/"), &root_cause(&e)))?;
+        serde_json::from_slice(&text).map_err(|_| Error::Strange {
+            server: self.base.clone(),
+            request: format!("/{}", path.join("/")),
+        })
+    }
+
+    /// Asks for JSON; tried again when the server is away for a while.
+    ///
+    /// # Errors
+    /// What the server says, or that it is not there.
+    pub async fn get(&self, path: &[&str], query: Query<'_>) -> Result<Value, Error> {
+        let mut wait = FIRST_WAIT;
+        for _ in 1..TRIES_MAX {
+            match self.get_once(path, query).await {
+                Err(e) if e.is_passing() => {
+                    tokio::time::sleep(wait).await;
+                    wait *= 2;
+                }
+                done => return done,
+            }
+        }
+        self.get_once(path, query).await
+    }
+
+    async fn get_once(&self, path: &[&str], query: Query<'_>) -> Result<Value, Error> {
+        let response = self
+            .send(Method::GET, path, query, None, Some(ANSWER_TIME_MAX))
+            .await?;
+        self.json_of(response, path).await
+    }
+
+    /// Begins to read a long answer.
+    ///
+    /// # Errors
+    /// As [`Server::get`], without trying again.
+    pub async fn stream(&self, path: &[&str], query: Query<'_>) -> Result<Response, Error> {
+        self.send(Method::GET, path, query, None, Some(ANSWER_TIME_MAX))
+            .await
+    }
+
+    /// The next piece of a long answer.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`] when it ends early.
+    pub async fn piece(&self, response: &mut Response) -> Result<Option<Vec<u8>>, Error> {
+        let read = tokio::time::timeout(ANSWER_TIME_MAX, response.chunk()).await;
+        match read {
+            Ok(Ok(piece)) => Ok(piece.map(|bytes| bytes.to_vec())),
+            Ok(Err(e)) => Err(self.unreachable("reading", &root_cause(&e))),
+            Err(_) => Err(self.unreachable("reading", "nothing more came")),
+        }
+    }
+
+    /// # Errors
+    /// As [`Server::get`], without trying again.
+    pub async fn put(&self, path: &[&str], query: Query<'_>, body: &Value) -> Result<Value, Error> {
+        let response = self
+            .send(Method::PUT, path, query, Some(body), Some(ANSWER_TIME_MAX))
+            .await?;
+        self.json_of(response, path).await
+    }
+
+    /// # Errors
+    /// As [`Server::get`], without trying again.
+    pub async fn post(&self, path: &[&str], body: &Value) -> Result<Value, Error> {
+        let response = self
+            .send(Method::POST, path, &[], Some(body), Some(ANSWER_TIME_MAX))
+            .await?;
+        self.json_of(response, path).await
+    }
+
+    /// A request that takes as long as it takes.
+    ///
+    /// # Errors
+    /// As [`Server::get`], without trying again.
+    pub async fn post_and_wait(&self, path: &[&str], body: &Value) -> Result<Value, Error> {
+        let response = self.send(Method::POST, path, &[], Some(body), None).await?;
+        self.json_of(response, path).await
+    }
+}
+
+/// reqwest's own message repeats the URL; what went wrong is the innermost cause.
+fn root_cause(e: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = e;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_taken_out_of_the_url() {
+        let server = Server::new("http://a%40b:p%2Fw@host:5984/couch/").unwrap();
+        assert_eq!(server.shown(), "http://host:5984/couch");
+        let endpoint = server.endpoint("a/b+c");
+        assert_eq!(endpoint["url"], "http://host:5984/couch/a%2Fb%2Bc");
+        assert_eq!(endpoint["auth"]["basic"]["username"], "a@b");
+        assert_eq!(endpoint["auth"]["basic"]["password"], "p/w");
+    }
+
+    #[test]
+    fn a_bad_url_is_named_without_its_password() {
+        for text in ["ftp://u:secret@host", "http://u:secret@:x", "host"] {
+            let Err(e) = Server::new(text) else {
+                panic!("{text} is accepted")
+            };
+            assert!(!e.to_string().contains("secret"), "{e}");
+        }
+    }
+
+    #[test]
+    fn local_and_design_documents_keep_their_slash() {
+        let server = Server::new("http://h").unwrap();
+        assert_eq!(server.url(&["d", "_local/a/b"]), "http://h/d/_local/a%2Fb");
+        assert_eq!(server.url(&["d", "x/y"]), "http://h/d/x%2Fy");
+    }
+
+    #[test]
+    fn loopback_is_seen() {
+        let is = |url: &str| Server::new(url).unwrap().is_loopback();
+        assert!(is("http://127.0.0.1:1") && is("http://localhost") && is("http://[::1]:2"));
+        assert!(!is("http://example.com") && !is("http://10.0.0.1"));
+    }
+}

@@ -1,0 +1,202 @@
+//! Checkpoints: what `_local` documents of source and target say about how far a replication has come, in CouchDB's members.
+
+use serde_json::{Map, Value, json};
+
+use crate::id::VERSION;
+use crate::progress::Counts;
+
+/// Sessions remembered in a checkpoint.
+const HISTORY_MAX: usize = 50;
+
+/// What one side has recorded.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    /// `_rev` of the document; `None` while there is none.
+    pub rev: Option<String>,
+    /// Its members without `_id` and `_rev`.
+    pub body: Map<String, Value>,
+}
+
+impl Log {
+    pub fn of(mut doc: Map<String, Value>) -> Log {
+        doc.remove("_id");
+        let rev = doc.remove("_rev");
+        Log {
+            rev: rev.and_then(|r| r.as_str().map(str::to_owned)),
+            body: doc,
+        }
+    }
+
+    fn session(&self) -> Option<&Value> {
+        self.body.get("session_id").filter(|id| !id.is_null())
+    }
+
+    fn history(&self) -> &[Value] {
+        self.body
+            .get("history")
+            .and_then(Value::as_array)
+            .map_or(&[], Vec::as_slice)
+    }
+}
+
+/// Where both sides agree that a session has been: the seq to start after, and the sessions up to there, newest first.
+/// Without such a session the beginning, which is the seq 0.
+pub fn common_ancestor(source: &Log, target: &Log) -> (Value, Vec<Value>) {
+    if let (Some(s), Some(t)) = (source.session(), target.session())
+        && s == t
+    {
+        let seq = source.body.get("source_last_seq").cloned();
+        return (seq.unwrap_or(json!(0)), source.history().to_vec());
+    }
+    let (mut source, mut target) = (source.history(), target.history());
+    while let ([s, source_rest @ ..], [t, target_rest @ ..]) = (source, target) {
+        if has_session(target, s) {
+            return (recorded(s), source_rest.to_vec());
+        }
+        if has_session(source_rest, t) {
+            return (recorded(t), target_rest.to_vec());
+        }
+        (source, target) = (source_rest, target_rest);
+    }
+    (json!(0), vec![])
+}
+
+fn has_session(history: &[Value], entry: &Value) -> bool {
+    let id = entry.get("session_id");
+    id.is_some() && history.iter().any(|e| e.get("session_id") == id)
+}
+
+fn recorded(entry: &Value) -> Value {
+    entry.get("recorded_seq").cloned().unwrap_or(json!(0))
+}
+
+/// A session's part in a checkpoint.
+pub struct Session<'a> {
+    pub id: &'a str,
+    /// When it started and when the checkpoint is made, as HTTP writes dates.
+    pub started: &'a str,
+    pub now: &'a str,
+    pub start_seq: &'a Value,
+    /// Everything up to here is on the target's disk.
+    pub through: &'a Value,
+    pub counts: Counts,
+    /// For replications by ids the counts are members of the document as well, as they were in CouchDB 1.0.
+    pub by_ids: bool,
+}
+
+impl Session<'_> {
+    /// The checkpoint, for both sides.
+    pub fn checkpoint(&self, older: &[Value]) -> Map<String, Value> {
+        let c = self.counts;
+        let entry = json!({
+            "session_id": self.id,
+            "start_time": self.started,
+            "end_time": self.now,
+            "start_last_seq": self.start_seq,
+            "end_last_seq": self.through,
+            "recorded_seq": self.through,
+            "missing_checked": c.missing_checked,
+            "missing_found": c.missing_found,
+            "docs_read": c.docs_read,
+            "docs_written": c.docs_written,
+            "doc_write_failures": c.doc_write_failures,
+            "bulk_get_docs": c.bulk_get_docs,
+            "bulk_get_attempts": c.bulk_get_attempts,
+        });
+        let mut body = Map::new();
+        let mut set = |name: &str, value: Value| body.insert(name.to_owned(), value);
+        set("session_id", self.id.into());
+        set("source_last_seq", self.through.clone());
+        set("replication_id_version", VERSION.into());
+        if self.by_ids {
+            set("start_time", self.started.into());
+            set("end_time", self.now.into());
+            set("docs_read", c.docs_read.into());
+            set("docs_written", c.docs_written.into());
+            set("doc_write_failures", c.doc_write_failures.into());
+        }
+        let history = std::iter::once(&entry).chain(older).take(HISTORY_MAX);
+        set("history", history.cloned().collect());
+        body
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(session: &str, last: u64, history: &[(&str, u64)]) -> Log {
+        let history: Vec<Value> = history
+            .iter()
+            .map(|(id, seq)| json!({"session_id": id, "recorded_seq": seq}))
+            .collect();
+        match json!({"_id": "_local/x", "_rev": "0-3", "session_id": session, "source_last_seq": last, "history": history})
+        {
+            Value::Object(doc) => Log::of(doc),
+            _ => Log::default(),
+        }
+    }
+
+    fn seq(source: &Log, target: &Log) -> (u64, usize) {
+        let (seq, history) = common_ancestor(source, target);
+        (seq.as_u64().unwrap(), history.len())
+    }
+
+    #[test]
+    fn the_same_session_is_gone_on_with() {
+        let both = log("c", 30, &[("c", 30), ("b", 20), ("a", 10)]);
+        assert_eq!(seq(&both, &both), (30, 3));
+        assert_eq!(both.rev.as_deref(), Some("0-3"));
+    }
+
+    #[test]
+    fn one_side_that_fell_back_decides() {
+        let ahead = log("c", 30, &[("c", 30), ("b", 20), ("a", 10)]);
+        let behind = log("b", 20, &[("b", 20), ("a", 10)]);
+        assert_eq!(seq(&ahead, &behind).0, 20);
+        assert_eq!(seq(&behind, &ahead).0, 20);
+    }
+
+    #[test]
+    fn different_last_sessions_meet_at_an_older_one() {
+        let here = log("x", 40, &[("x", 40), ("b", 20), ("a", 10)]);
+        let there = log("y", 35, &[("y", 35), ("b", 21)]);
+        assert_eq!(seq(&here, &there).0, 20);
+    }
+
+    #[test]
+    fn strangers_begin_at_the_beginning() {
+        let here = log("x", 40, &[("x", 40)]);
+        let there = log("y", 35, &[("y", 35)]);
+        assert_eq!(seq(&here, &there), (0, 0));
+        assert_eq!(seq(&here, &Log::default()), (0, 0));
+        assert_eq!(seq(&Log::default(), &Log::default()), (0, 0));
+    }
+
+    #[test]
+    fn histories_that_are_no_histories_are_none() {
+        let odd = Log::of(Map::from_iter([(
+            "history".to_owned(),
+            json!([7, {"x": 1}, null]),
+        )]));
+        assert_eq!(seq(&odd, &odd), (0, 0));
+    }
+
+    #[test]
+    fn fifty_sessions_are_remembered() {
+        let older: Vec<Value> = (0..60).map(|n| json!({"session_id": n})).collect();
+        let session = Session {
+            id: "s",
+            started: "a",
+            now: "b",
+            start_seq: &json!(0),
+            through: &json!("7-x"),
+            counts: Counts::default(),
+            by_ids: true,
+        };
+        let body = session.checkpoint(&older);
+        assert_eq!(body["history"].as_array().unwrap().len(), 50);
+        assert_eq!(body["source_last_seq"], "7-x");
+        assert_eq!(body["docs_read"], 0);
+    }
+}

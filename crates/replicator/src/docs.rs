@@ -1,0 +1,460 @@
+//! The documents of replicator databases: each becomes a job, and is told how that fares.
+
+mod update;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime};
+
+use database::{ChangesQuery, Database, Databases, Filter, Framing, Since, Style};
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use crate::environment::Environment;
+use crate::error::Error;
+use crate::options::{DocRef, Replication, Selection, User};
+use crate::peer::random;
+use crate::rows::{Form, Rows};
+use crate::scheduler::{JobState, Listener, Scheduler, doc_backoff};
+use crate::time::iso8601;
+
+/// A job with a filter function is looked at again after so long, in case the function changed,
+const FILTER_CHECK_MIN: Duration = Duration::from_secs(60);
+/// and later the more documents there are, up to a day more.
+const FILTER_CHECK_RANGE_S_MAX: u64 = 86_400;
+/// So much of a feed is read at once, in bytes.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// States of documents, as `_scheduler/docs` names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DocState {
+    Initializing,
+    /// It could not become a job, and will be tried again.
+    Error,
+    Scheduled,
+}
+
+/// A document that is, or is to become, a job.
+struct Entry {
+    replication: Arc<Replication>,
+    state: DocState,
+    /// The job's id, once it has one.
+    job: Option<String>,
+    info: Value,
+    failures: u32,
+    changed: SystemTime,
+    started: SystemTime,
+    /// Distinguishes this entry from those before it.
+    serial: u64,
+}
+
+/// How far a database has been read.
+struct Read {
+    db: Weak<Database>,
+    since: Since,
+}
+
+pub struct Docs {
+    me: Weak<Docs>,
+    databases: Arc<Databases>,
+    environment: Arc<dyn Environment>,
+    scheduler: Arc<Scheduler>,
+    entries: Mutex<BTreeMap<DocRef, Entry>>,
+    dirty: Mutex<BTreeSet<String>>,
+    wake: Notify,
+    stopped: watch::Sender<bool>,
+}
+
+impl Docs {
+    pub fn new(
+        databases: Arc<Databases>,
+        environment: Arc<dyn Environment>,
+        scheduler: Arc<Scheduler>,
+    ) -> Arc<Docs> {
+        let docs = Arc::new_cyclic(|me: &Weak<Docs>| Docs {
+            me: me.clone(),
+            databases,
+            environment,
+            scheduler: scheduler.clone(),
+            entries: Mutex::default(),
+            dirty: Mutex::default(),
+            wake: Notify::new(),
+            stopped: watch::Sender::new(false),
+        });
+        let listener: Weak<dyn Listener> = docs.me.clone();
+        scheduler.set_listener(listener);
+        docs
+    }
+
+    /// A replicator database was written to, made or deleted.
+    pub fn changed(&self, db: &str) {
+        self.dirty.lock().insert(db.to_owned());
+        self.wake.notify_one();
+    }
+
+    pub fn stop(&self) {
+        self.stopped.send_replace(true);
+    }
+
+    /// Follows the replicator databases until the server stops.
+    pub async fn run(self: Arc<Self>) {
+        let mut stopped = self.stopped.subscribe();
+        let mut read: HashMap<String, Read> = HashMap::new();
+        // What is there already does not start all at once.
+        let mut jitter = self.environment.settings().startup_jitter;
+        loop {
+            let dirty = std::mem::take(&mut *self.dirty.lock());
+            for db in dirty {
+                self.follow(&db, &mut read, jitter);
+                tokio::task::yield_now().await;
+            }
+            jitter = Duration::ZERO;
+            tokio::select! {
+                () = self.wake.notified() => {}
+                () = crate::job::told(&mut stopped) => return,
+            }
+        }
+    }
+
+    /// Reads what changed in a database.
+    fn follow(&self, name: &str, read: &mut HashMap<String, Read>, jitter: Duration) {
+        let db = self.databases.get(name).ok();
+        let known = read.get(name).and_then(|read| read.db.upgrade());
+        let same = match (&db, &known) {
+            (Some(db), Some(known)) => Arc::ptr_eq(db, known),
+            _ => false,
+        };
+        if !same {
+            self.forget(name);
+            read.remove(name);
+        }
+        let Some(db) = db else { return };
+        let since = read.remove(name).map_or(Since::Start, |read| read.since);
+        match self.read_changes(&db, since.clone(), jitter) {
+            Ok(seq) => {
+                let since = Since::Seq(seq);
+                read.insert(
+                    name.to_owned(),
+                    Read {
+                        db: Arc::downgrade(&db),
+                        since,
+                    },
+                );
+            }
+            Err(e) => {
+                tracing::warn!(db = name, error = %e, "a replicator database cannot be read");
+                read.insert(
+                    name.to_owned(),
+                    Read {
+                        db: Arc::downgrade(&db),
+                        since,
+                    },
+                );
+            }
+        }
+    }
+
+    fn read_changes(
+        &self,
+        db: &Arc<Database>,
+        since: Since,
+        jitter: Duration,
+    ) -> Result<String, database::Error> {
+        let mut changes = db.changes(ChangesQuery {
+            since,
+            descending: false,
+            limit: None,
+            style: Style::MainOnly,
+            include_docs: true,
+            conflicts: false,
+            attachments: database::ShownAttachments::default(),
+            filter: Filter::None,
+            seq_interval: None,
+        })?;
+        let mut rows = Rows::new(Form::Lines);
+        loop {
+            let mut out = vec![];
+            let more = changes.next_chunk(Framing::Lines, &mut out, CHUNK_BYTES)?;
+            rows.push(&out);
+            while let Ok(Some(row)) = rows.next_row() {
+                if let Ok(row) = serde_json::from_slice::<Value>(&row) {
+                    self.changed_doc(db.name(), &row, jitter);
+                }
+            }
+            if !more {
+                return Ok(changes.last_seq());
+            }
+        }
+    }
+
+    fn changed_doc(&self, db: &str, row: &Value, jitter: Duration) {
+        let Some(id) = row.get("id").and_then(Value::as_str) else {
+            return;
+        };
+        if id.starts_with("_design/") {
+            return;
+        }
+        let at = DocRef {
+            db: db.to_owned(),
+            id: id.to_owned(),
+        };
+        let doc = row.get("doc").and_then(Value::as_object);
+        let deleted = row.get("deleted").and_then(Value::as_bool) == Some(true);
+        let Some(doc) = doc.filter(|_| !deleted) else {
+            return self.removed(&at);
+        };
+        match doc.get("_replication_state").and_then(Value::as_str) {
+            // Done, for good or ill, until somebody takes the state away.
+            Some("completed" | "failed") => self.removed(&at),
+            _ => self.updated(at, doc, jitter),
+        }
+    }
+
+    fn removed(&self, at: &DocRef) {
+        self.entries.lock().remove(at);
+        self.scheduler.remove_of(&at.db, Some(&at.id));
+    }
+
+    fn forget(&self, db: &str) {
+        self.entries.lock().retain(|at, _| at.db != db);
+        self.scheduler.remove_of(db, None);
+    }
+
+    fn updated(&self, at: DocRef, doc: &Map<String, Value>, jitter: Duration) {
+        let settings = self.environment.settings();
+        let parsed = Replication::parse(doc, user_of(doc), Some(at.clone()), &settings);
+        let replication = match parsed {
+            Ok(replication) => Arc::new(replication),
+            Err(e) => {
+                self.removed(&at);
+                return self.spawn_update(at, update::failed(&reason(&e)));
+            }
+        };
+        let mut entries = self.entries.lock();
+        if let Some(entry) = entries.get(&at) {
+            // States that were written to the document change nothing.
+            if *entry.replication == *replication {
+                return;
+            }
+            self.scheduler.remove_of(&at.db, Some(&at.id));
+        }
+        let serial = next_serial();
+        let now = SystemTime::now();
+        entries.insert(
+            at.clone(),
+            Entry {
+                replication,
+                state: DocState::Initializing,
+                job: None,
+                info: Value::Null,
+                failures: 0,
+                changed: now,
+                started: now,
+                serial,
+            },
+        );
+        drop(entries);
+        let not_before = (!jitter.is_zero()).then(|| Instant::now() + jitter.mul_f64(random()));
+        let me = self.me.clone();
+        tokio::spawn(async move {
+            let mut wait = Duration::ZERO;
+            loop {
+                tokio::time::sleep(wait).await;
+                let Some(docs) = me.upgrade() else { return };
+                match docs.schedule(&at, serial, not_before).await {
+                    Some(again) => wait = again,
+                    None => return,
+                }
+            }
+        });
+    }
+
+    /// Makes a document a job, or sees whether its filter has changed. Answers when to look again.
+    async fn schedule(
+        &self,
+        at: &DocRef,
+        serial: u64,
+        not_before: Option<Instant>,
+    ) -> Option<Duration> {
+        let replication = self.with_entry(at, serial, |entry| entry.replication.clone())?;
+        let id = self.scheduler.id_of(&replication).await;
+        let id = match id.and_then(|id| self.free(&id, at).map(|()| id)) {
+            Ok(id) => id,
+            Err(e) if e.is_permanent() => {
+                self.with_entry(at, serial, |_| ())?;
+                self.removed(at);
+                self.spawn_update(at.clone(), update::failed(&reason(&e)));
+                return None;
+            }
+            Err(e) => return self.try_later(at, serial, &e),
+        };
+        let old = self.with_entry(at, serial, |entry| {
+            let old = entry.job.replace(id.clone());
+            entry.state = DocState::Scheduled;
+            entry.failures = 0;
+            entry.info = Value::Null;
+            entry.changed = SystemTime::now();
+            self.scheduler.add(&id, replication.clone(), not_before);
+            old
+        })?;
+        if let Some(old) = old.filter(|old| *old != id) {
+            self.scheduler.remove(&old);
+        }
+        match &replication.selection {
+            Selection::Filter { name, .. } if !name.starts_with('_') => Some(self.filter_check()),
+            _ => None,
+        }
+    }
+
+    /// An id may be one document's only.
+    fn free(&self, id: &str, at: &DocRef) -> Result<(), Error> {
+        let Some(other) = self.scheduler.replication(id) else {
+            return Ok(());
+        };
+        match &other.doc {
+            Some(doc) if doc == at => Ok(()),
+            Some(doc) => Err(Error::Forbidden(format!(
+                "Replication `{id}` specified by document `{}` already started, triggered by document `{}` from db `{}`",
+                at.id, doc.id, doc.db
+            ))),
+            None => Err(Error::Duplicate(
+                id.to_owned(),
+                "a transient replication, started via the _replicate API endpoint".to_owned(),
+            )),
+        }
+    }
+
+    fn try_later(&self, at: &DocRef, serial: u64, e: &Error) -> Option<Duration> {
+        let failures = self.with_entry(at, serial, |entry| {
+            entry.state = DocState::Error;
+            entry.info = json!({"error": reason(e)});
+            entry.failures = entry.failures.saturating_add(1);
+            entry.changed = SystemTime::now();
+            if let Some(job) = entry.job.take() {
+                self.scheduler.remove(&job);
+            }
+            entry.failures
+        })?;
+        if self.environment.settings().update_docs {
+            self.spawn_update(at.clone(), update::error(&reason(e), None));
+        }
+        Some(doc_backoff(failures - 1))
+    }
+
+    fn filter_check(&self) -> Duration {
+        let documents = self.entries.lock().len() as u64;
+        let range = 1 + (documents / 5).min(FILTER_CHECK_RANGE_S_MAX);
+        FILTER_CHECK_MIN + Duration::from_secs(range).mul_f64(random())
+    }
+
+    fn with_entry<T>(
+        &self,
+        at: &DocRef,
+        serial: u64,
+        f: impl FnOnce(&mut Entry) -> T,
+    ) -> Option<T> {
+        let mut entries = self.entries.lock();
+        entries
+            .get_mut(at)
+            .filter(|entry| entry.serial == serial)
+            .map(f)
+    }
+
+    fn spawn_update(&self, at: DocRef, update: update::Update) {
+        let databases = self.databases.clone();
+        tokio::spawn(async move {
+            if let Err(e) = update::write(&databases, &at, update).await {
+                tracing::warn!(db = at.db, doc = at.id, error = %e, "a replication document was not updated");
+            }
+        });
+    }
+
+    /// What `_scheduler/docs` says of a document that is a job, or to become one.
+    pub fn doc_json(&self, at: &DocRef) -> Option<Value> {
+        let entries = self.entries.lock();
+        let entry = entries.get(at)?;
+        Some(self.entry_json(at, entry))
+    }
+
+    fn entry_json(&self, at: &DocRef, entry: &Entry) -> Value {
+        let job = entry
+            .job
+            .as_deref()
+            .and_then(|id| self.scheduler.summary(id));
+        let (state, info, errors, changed) = match (entry.state, job) {
+            (DocState::Scheduled, Some((state, info, crashes, changed))) => {
+                (JobState::name(state), info, crashes, changed)
+            }
+            // Between two steps.
+            (DocState::Scheduled | DocState::Initializing, _) => (
+                "initializing",
+                entry.info.clone(),
+                entry.failures,
+                entry.changed,
+            ),
+            (DocState::Error, _) => ("error", entry.info.clone(), entry.failures, entry.changed),
+        };
+        let r = &entry.replication;
+        json!({
+            "database": at.db,
+            "doc_id": at.id,
+            "id": entry.job,
+            "node": self.environment.node(),
+            "source": r.source.shown(),
+            "target": r.target.shown(),
+            "source_proxy": r.source.shown_proxy(),
+            "target_proxy": r.target.shown_proxy(),
+            "state": state,
+            "info": info,
+            "error_count": errors,
+            "last_updated": iso8601(changed),
+            "start_time": iso8601(entry.started),
+        })
+    }
+}
+
+/// The user that a document names.
+fn user_of(doc: &Map<String, Value>) -> User {
+    let ctx = doc.get("user_ctx");
+    let text = |v: &Value| v.as_str().map(str::to_owned);
+    let roles = ctx.and_then(|c| c.get("roles")?.as_array());
+    User {
+        name: ctx.and_then(|c| text(c.get("name")?)),
+        roles: roles.into_iter().flatten().filter_map(text).collect(),
+    }
+}
+
+fn reason(e: &Error) -> String {
+    match e {
+        Error::BadRequest(reason) | Error::InvalidEndpoint(reason) | Error::Forbidden(reason) => {
+            reason.clone()
+        }
+        e => e.text(),
+    }
+}
+
+fn next_serial() -> u64 {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+impl Listener for Docs {
+    fn started(&self, doc: &DocRef, id: &str) {
+        if self.environment.settings().update_docs {
+            self.spawn_update(doc.clone(), update::triggered(id));
+        }
+    }
+
+    fn crashed(&self, doc: &DocRef, id: &str, error: &Error) {
+        if self.environment.settings().update_docs {
+            self.spawn_update(doc.clone(), update::error(&error.text(), Some(id)));
+        }
+    }
+
+    fn completed(&self, doc: &DocRef, stats: Map<String, Value>) {
+        self.spawn_update(doc.clone(), update::completed(stats));
+    }
+}

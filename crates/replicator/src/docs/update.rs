@@ -1,0 +1,133 @@
+//! What replication documents are told: the members that begin with `_replication_`.
+
+use std::time::SystemTime;
+
+use database::{Databases, Durability, EditMode, Error, Outcome, Read, ReadOptions};
+use document::{DocId, parse_document};
+use serde_json::{Map, Value};
+
+use crate::options::DocRef;
+use crate::time::iso8601;
+
+/// A document that others write at the same time is tried so often.
+const TRIES_MAX: usize = 20;
+
+const STATE: &str = "_replication_state";
+const REASON: &str = "_replication_state_reason";
+const TIME: &str = "_replication_state_time";
+const ID: &str = "_replication_id";
+const STATS: &str = "_replication_stats";
+
+/// New values of members; `None` takes one away.
+pub type Update = Vec<(&'static str, Option<Value>)>;
+
+pub fn completed(stats: Map<String, Value>) -> Update {
+    vec![
+        (STATE, Some("completed".into())),
+        (REASON, None),
+        (STATS, Some(stats.into())),
+    ]
+}
+
+pub fn failed(reason: &str) -> Update {
+    vec![
+        (STATE, Some("failed".into())),
+        (STATS, None),
+        (REASON, Some(reason.into())),
+    ]
+}
+
+pub fn triggered(id: &str) -> Update {
+    vec![
+        (STATE, Some("triggered".into())),
+        (REASON, None),
+        (ID, Some(id.into())),
+        (STATS, None),
+    ]
+}
+
+pub fn error(reason: &str, id: Option<&str>) -> Update {
+    vec![
+        (STATE, Some("error".into())),
+        (REASON, Some(reason.into())),
+        (STATS, None),
+        (ID, id.map(Value::from)),
+    ]
+}
+
+/// Writes the members into the document as it is now. One that is gone is left alone.
+///
+/// # Errors
+/// Those of the database.
+pub async fn write(databases: &Databases, at: &DocRef, update: Update) -> Result<(), Error> {
+    let Ok(id) = DocId::new(&at.id) else {
+        return Ok(());
+    };
+    for _ in 0..TRIES_MAX {
+        let db = databases.get(&at.db)?;
+        let Read::Found(doc) = db.read(&id, &ReadOptions::default())? else {
+            return Ok(());
+        };
+        let old: Map<String, Value> =
+            serde_json::from_slice(&doc.json).map_err(|e| Error::BadRequest(e.to_string()))?;
+        let new = changed(old.clone(), &update, SystemTime::now());
+        if new == old {
+            return Ok(());
+        }
+        let edit = parse_document(Value::Object(new).to_string().as_bytes())
+            .map_err(|e| Error::BadRequest(e.to_string()))?;
+        let written = db.update(vec![edit], EditMode::Interactive, Durability::Synced);
+        match written.await?.0.pop() {
+            Some(Outcome::Conflict) => {}
+            _ => return Ok(()),
+        }
+    }
+    Err(Error::BadRequest("others write it all the time".into()))
+}
+
+fn changed(mut doc: Map<String, Value>, update: &Update, now: SystemTime) -> Map<String, Value> {
+    for (name, value) in update {
+        match value {
+            None => {
+                doc.shift_remove(*name);
+            }
+            Some(value) => {
+                if *name == STATE && doc.get(STATE) != Some(value) {
+                    doc.insert(TIME.into(), iso8601(now).into());
+                }
+                doc.insert((*name).into(), value.clone());
+            }
+        }
+    }
+    doc
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(value: Value) -> Map<String, Value> {
+        match value {
+            Value::Object(members) => members,
+            other => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn a_state_brings_its_time_once() {
+        let now = SystemTime::UNIX_EPOCH;
+        let doc = object(json!({"source": "a", "_replication_stats": 1}));
+        let told = changed(doc, &failed("why"), now);
+        assert_eq!(
+            Value::Object(told.clone()),
+            json!({
+                "source": "a", "_replication_state": "failed", "_replication_state_reason": "why",
+                "_replication_state_time": "1970-01-01T00:00:00Z"
+            })
+        );
+        let later = now + std::time::Duration::from_secs(9);
+        assert_eq!(changed(told.clone(), &failed("why"), later), told);
+    }
+}

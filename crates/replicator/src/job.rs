@@ -1,0 +1,412 @@
+//! One run of a replication: from the last checkpoint to the source's end, or until it is stopped.
+//!
+//! A reader turns the changes feed into batches; workers ask the target which revisions of a batch it misses, read those
+//! from the source and write them; the job records a checkpoint up to the first batch that is not finished.
+
+mod through;
+mod worker;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Map, Value, json};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use self::through::Through;
+use self::worker::Worker;
+use crate::checkpoint::{Log, Session, common_ancestor};
+use crate::error::Error;
+use crate::options::{Replication, Selection};
+use crate::peer::http::number_of;
+use crate::peer::{ChangesQuery, Info, Peer, Read, retry_wait};
+use crate::progress::{Counts, Progress};
+
+/// How long a last checkpoint may take when a job is told to stop.
+const LAST_CHECKPOINT_TIME_MAX: Duration = Duration::from_secs(5);
+/// Batches waiting for a worker.
+const BATCHES_WAITING_MAX: usize = 2;
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ended {
+    /// Everything is copied: what `_replicate` answers besides `ok`.
+    Completed(Map<String, Value>),
+    /// It was told to stop.
+    Stopped,
+}
+
+/// A run.
+pub struct Job {
+    pub replication: Arc<Replication>,
+    /// The name of the checkpoints: [`base_id`](crate::id::base_id).
+    pub id: String,
+    pub source: Peer,
+    pub target: Peer,
+    pub progress: Arc<Progress>,
+    /// True when the run is to end.
+    pub stop: watch::Receiver<bool>,
+}
+
+/// What a run has learnt before it began to copy.
+struct Start {
+    source: Info,
+    target: Info,
+    source_log: Log,
+    target_log: Log,
+    seq: Value,
+    history: Vec<Value>,
+    started: SystemTime,
+    session: String,
+    /// The counters when the session began: those before it are of others.
+    before: Counts,
+}
+
+impl Job {
+    /// Runs to the end. `running` is called once the job has begun to copy.
+    ///
+    /// # Errors
+    /// Why it had to give up; what was copied until then is recorded.
+    pub async fn run(mut self, running: impl FnOnce()) -> Result<Ended, Error> {
+        let mut stop = self.stop.clone();
+        let start = tokio::select! {
+            start = self.start() => start?,
+            () = told(&mut stop) => return Ok(Ended::Stopped),
+        };
+        running();
+        self.copy(start).await
+    }
+
+    async fn start(&mut self) -> Result<Start, Error> {
+        let (source, target) = (&self.source, &self.target);
+        let replication = &self.replication;
+        let source_info = source.info().await?;
+        if replication.create_target {
+            target.create(&replication.create_target_params).await?;
+        }
+        let target_info = target.info().await?;
+        let log_id = format!("_local/{}", self.id);
+        let (source_log, target_log) = match replication.use_checkpoints {
+            true => (
+                read_log(source, &log_id).await?,
+                read_log(target, &log_id).await?,
+            ),
+            false => (Log::default(), Log::default()),
+        };
+        let (common, history) = common_ancestor(&source_log, &target_log);
+        let seq = replication.since_seq.clone().unwrap_or(common);
+        self.progress.set_seqs(|seqs| {
+            seqs.source = source_info.update_seq.clone();
+            seqs.through = seq.clone();
+            seqs.checkpointed = seq.clone();
+        });
+        Ok(Start {
+            source: source_info,
+            target: target_info,
+            source_log,
+            target_log,
+            seq,
+            history,
+            started: SystemTime::now(),
+            session: random_id(),
+            before: self.progress.counts(),
+        })
+    }
+
+    fn query(&self, start: &Start) -> ChangesQuery {
+        let replication = &self.replication;
+        ChangesQuery {
+            continuous: replication.continuous,
+            winning_revs_only: replication.winning_revs_only,
+            selection: replication.selection.clone(),
+            // A target that never held anything needs every document, so the feed may as well bring them.
+            include_docs: start.target.is_empty
+                && !matches!(replication.selection, Selection::Ids(_)),
+            batch: replication.worker_batch_size,
+        }
+    }
+
+    async fn copy(self, start: Start) -> Result<Ended, Error> {
+        let query = self.query(&start);
+        let job = Arc::new(self);
+        let (batches, waiting) = mpsc::channel(BATCHES_WAITING_MAX);
+        let waiting = Arc::new(tokio::sync::Mutex::new(waiting));
+        let through = Arc::new(Through::new(start.seq.clone()));
+        // Tasks end with the set: a job that is dropped leaves nothing behind.
+        let mut tasks = JoinSet::new();
+        let reader = Reader {
+            job: job.clone(),
+            query: query.clone(),
+            seq: start.seq.clone(),
+            through: through.clone(),
+            batches,
+        };
+        tasks.spawn(reader.run());
+        for _ in 0..job.replication.worker_processes {
+            let worker = Worker {
+                job: job.clone(),
+                waiting: waiting.clone(),
+                through: through.clone(),
+                target_was_empty: start.target.is_empty,
+            };
+            tasks.spawn(worker.run());
+        }
+        let mut recorder = Recorder {
+            job: job.clone(),
+            through,
+            query,
+            recorded: start.seq.clone(),
+            start,
+            result: None,
+        };
+        recorder.watch(tasks).await
+    }
+}
+
+/// Waits until a job is told to stop.
+pub async fn told(stop: &mut watch::Receiver<bool>) {
+    // Nobody left to tell is as good as told.
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+async fn read_log(peer: &Peer, id: &str) -> Result<Log, Error> {
+    Ok(peer.read(id).await?.map_or_else(Log::default, Log::of))
+}
+
+/// Turns the changes feed into batches.
+struct Reader {
+    job: Arc<Job>,
+    query: ChangesQuery,
+    seq: Value,
+    through: Arc<Through>,
+    batches: mpsc::Sender<worker::Batch>,
+}
+
+impl Reader {
+    async fn run(mut self) -> Result<(), Error> {
+        let mut failures = 0;
+        loop {
+            match self.read_feed(&mut failures).await {
+                Ok(()) => return Ok(()),
+                Err(e @ (Error::Request(_) | Error::Database(_))) => {
+                    // The source went away in the middle: go on where the feed broke off.
+                    if failures >= self.job.replication.retries_per_request {
+                        return Err(e);
+                    }
+                    tokio::time::sleep(retry_wait(failures)).await;
+                    failures += 1;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Reads until the source has no more; in a continuous replication a feed that was ended is opened again.
+    async fn read_feed(&mut self, failures: &mut u32) -> Result<(), Error> {
+        loop {
+            let mut feed = self.job.source.changes(&self.query, &self.seq).await?;
+            loop {
+                match feed.read().await? {
+                    Read::Changes(changes, seq) => {
+                        *failures = 0;
+                        self.seq = seq.clone();
+                        self.send(changes, seq).await?;
+                    }
+                    Read::End(seq, pending) => {
+                        self.job.progress.set_seqs(|seqs| seqs.pending = pending);
+                        if let Some(seq) = seq.filter(|seq| *seq != self.seq) {
+                            self.seq = seq.clone();
+                            self.send(vec![], seq).await?;
+                        }
+                        if self.query.continuous {
+                            break;
+                        }
+                        return Ok(());
+                    }
+                }
+            }
+            // Ended by the server: a database that is deleted says so when it is asked again.
+            tokio::time::sleep(retry_wait(*failures)).await;
+            *failures = (*failures + 1).min(8);
+        }
+    }
+
+    async fn send(&self, changes: Vec<crate::peer::Change>, seq: Value) -> Result<(), Error> {
+        let number = self.through.begin(seq);
+        let batch = worker::Batch { number, changes };
+        self.batches.send(batch).await.map_err(|_| Error::Stopped)
+    }
+}
+
+/// Records checkpoints, and waits for the job's end.
+struct Recorder {
+    job: Arc<Job>,
+    through: Arc<Through>,
+    query: ChangesQuery,
+    start: Start,
+    /// The last checkpoint's seq.
+    recorded: Value,
+    /// The last checkpoint.
+    result: Option<Map<String, Value>>,
+}
+
+impl Recorder {
+    async fn watch(&mut self, mut tasks: JoinSet<Result<(), Error>>) -> Result<Ended, Error> {
+        let mut stop = self.job.stop.clone();
+        let interval = self
+            .job
+            .replication
+            .checkpoint_interval
+            .max(Duration::from_millis(10));
+        let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + interval, interval);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = told(&mut stop) => {
+                    tasks.abort_all();
+                    self.last_checkpoint().await;
+                    return Ok(Ended::Stopped);
+                }
+                _ = ticks.tick() => self.checkpoint().await?,
+                done = tasks.join_next() => match done {
+                    None => break,
+                    Some(Ok(Ok(()))) => {}
+                    Some(Ok(Err(e))) => {
+                        tasks.abort_all();
+                        self.last_checkpoint().await;
+                        return Err(e);
+                    }
+                    Some(Err(e)) => return Err(Error::Request(format!("a worker failed: {e}"))),
+                },
+            }
+        }
+        self.checkpoint().await?;
+        Ok(Ended::Completed(self.completed()))
+    }
+
+    /// What is done is recorded if that is possible; nobody depends on it.
+    async fn last_checkpoint(&mut self) {
+        let recorded = tokio::time::timeout(LAST_CHECKPOINT_TIME_MAX, self.checkpoint()).await;
+        if !matches!(recorded, Ok(Ok(()))) {
+            tracing::debug!(id = self.job.id, "no last checkpoint");
+        }
+    }
+
+    fn completed(&mut self) -> Map<String, Value> {
+        if !self.job.replication.use_checkpoints {
+            return Map::from_iter([("use_checkpoints".to_owned(), json!(false))]);
+        }
+        self.result.take().unwrap_or_else(|| {
+            let mut result = Map::from_iter([("no_changes".to_owned(), json!(true))]);
+            result.extend(self.start.source_log.body.clone());
+            result
+        })
+    }
+
+    /// Records how far everything is done, if that is further than recorded.
+    async fn checkpoint(&mut self) -> Result<(), Error> {
+        let job = self.job.clone();
+        let through = self.through.seq();
+        job.progress.set_seqs(|seqs| seqs.through = through.clone());
+        if !job.replication.use_checkpoints || self.is_recorded(&through) {
+            return Ok(());
+        }
+        // Counted before the commit: what is counted is on disk.
+        let counts = minus(job.progress.counts(), self.start.before);
+        self.commit().await?;
+        let started = httpdate::fmt_http_date(self.start.started);
+        let now = httpdate::fmt_http_date(SystemTime::now());
+        let body = Session {
+            id: &self.start.session,
+            started: &started,
+            now: &now,
+            start_seq: &self.start.seq,
+            through: &through,
+            counts,
+            by_ids: matches!(job.replication.selection, Selection::Ids(_)),
+        }
+        .checkpoint(&self.start.history);
+        let id = format!("_local/{}", job.id);
+        for (peer, log, side) in [
+            (&job.source, &mut self.start.source_log, "source"),
+            (&job.target, &mut self.start.target_log, "target"),
+        ] {
+            let written = peer.write_local(&id, log.rev.as_deref(), &body).await;
+            let rev = written.map_err(|e| match e {
+                Error::CheckpointCommitFailure(reason) => Error::CheckpointCommitFailure(format!(
+                    "Error updating the {side} checkpoint document: {reason}"
+                )),
+                e => e,
+            })?;
+            log.rev = Some(rev);
+            log.body = body.clone();
+        }
+        self.recorded = through.clone();
+        self.result = Some(body);
+        let pending = job.source.pending(&self.query, &through).await;
+        job.progress.set_seqs(|seqs| {
+            seqs.checkpointed = through;
+            seqs.pending = pending.or(seqs.pending);
+        });
+        Ok(())
+    }
+
+    /// A feed without a change ends at a seq that may be written otherwise than where it began.
+    fn is_recorded(&self, through: &Value) -> bool {
+        let nothing_read = self.through.batches_with_changes() == 0;
+        let same = || {
+            let number = number_of(through);
+            number.is_some() && number == number_of(&self.recorded)
+        };
+        *through == self.recorded || nothing_read && same()
+    }
+
+    /// Makes sure that everything is on disk, at databases that are still the same.
+    async fn commit(&self) -> Result<(), Error> {
+        let (source, target) = tokio::join!(
+            self.job.source.ensure_full_commit(),
+            self.job.target.ensure_full_commit()
+        );
+        let failed = |side: &str, e: Error| {
+            Error::CheckpointCommitFailure(format!("Failure on {side} commit: {}", e.text()))
+        };
+        let target = target.map_err(|e| failed("target", e))?;
+        let source = source.map_err(|e| failed("source", e))?;
+        let changed = |before: &Option<String>, now: &Option<String>| matches!((before, now), (Some(b), Some(n)) if b != n);
+        let which = match (
+            changed(&self.start.source.instance_start_time, &source),
+            changed(&self.start.target.instance_start_time, &target),
+        ) {
+            (false, false) => return Ok(()),
+            (true, false) => "Source database",
+            (false, true) => "Target database",
+            (true, true) => "Source and target databases",
+        };
+        Err(Error::CheckpointCommitFailure(format!(
+            "{which} out of sync: made anew since the replication began."
+        )))
+    }
+}
+
+fn minus(now: Counts, before: Counts) -> Counts {
+    Counts {
+        missing_checked: now.missing_checked - before.missing_checked,
+        missing_found: now.missing_found - before.missing_found,
+        docs_read: now.docs_read - before.docs_read,
+        docs_written: now.docs_written - before.docs_written,
+        doc_write_failures: now.doc_write_failures - before.doc_write_failures,
+        bulk_get_docs: now.bulk_get_docs - before.bulk_get_docs,
+        bulk_get_attempts: now.bulk_get_attempts - before.bulk_get_attempts,
+    }
+}
+
+/// 32 hexadecimal digits.
+fn random_id() -> String {
+    let mut bytes = [0u8; 16];
+    // Without random numbers the clock distinguishes sessions.
+    if getrandom::fill(&mut bytes).is_err() {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        bytes = now.map_or(0, |d| d.as_nanos()).to_be_bytes();
+    }
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}

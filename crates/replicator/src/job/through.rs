@@ -1,0 +1,100 @@
+//! Up to where everything is done, when batches finish in any order.
+
+use std::collections::VecDeque;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+
+/// The batches under way, in the order of the source.
+pub struct Through(Mutex<State>);
+
+struct State {
+    /// Everything up to here is done.
+    seq: Value,
+    /// Number of the first batch of `open`.
+    first: u64,
+    /// The seq that each batch ends at, and whether it is done.
+    open: VecDeque<(Value, bool)>,
+    with_changes: u64,
+}
+
+impl Through {
+    pub fn new(seq: Value) -> Through {
+        Through(Mutex::new(State {
+            seq,
+            first: 0,
+            open: VecDeque::new(),
+            with_changes: 0,
+        }))
+    }
+
+    /// A batch that ends at `seq` begins: its number.
+    pub fn begin(&self, seq: Value) -> u64 {
+        let mut state = self.0.lock();
+        state.open.push_back((seq, false));
+        state.first + state.open.len() as u64 - 1
+    }
+
+    /// The batch of this number is done.
+    pub fn finish(&self, number: u64, had_changes: bool) {
+        let mut state = self.0.lock();
+        state.with_changes += u64::from(had_changes);
+        let at = (number - state.first) as usize;
+        if let Some(batch) = state.open.get_mut(at) {
+            batch.1 = true;
+        }
+        while let Some((_, true)) = state.open.front() {
+            if let Some((seq, _)) = state.open.pop_front() {
+                state.seq = seq;
+                state.first += 1;
+            }
+        }
+    }
+
+    pub fn seq(&self) -> Value {
+        self.0.lock().seq.clone()
+    }
+
+    /// Finished batches that were not empty.
+    pub fn batches_with_changes(&self) -> u64 {
+        self.0.lock().with_changes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_batch_that_is_not_done_holds_back_those_after_it() {
+        let through = Through::new(0.into());
+        let numbers: Vec<u64> = (1..=3).map(|n| through.begin(n.into())).collect();
+        through.finish(numbers[2], true);
+        through.finish(numbers[1], false);
+        assert_eq!(through.seq(), 0);
+        through.finish(numbers[0], true);
+        assert_eq!(through.seq(), 3);
+        assert_eq!(through.batches_with_changes(), 2);
+        through.begin(4.into());
+        assert_eq!(through.seq(), 3);
+    }
+
+    proptest! {
+        #[test]
+        fn never_past_the_first_open_batch(order in Just((0u64..20).collect::<Vec<_>>()).prop_shuffle()) {
+            let through = Through::new(0.into());
+            for n in 1..=20u64 {
+                through.begin(n.into());
+            }
+            let mut done = std::collections::BTreeSet::new();
+            for number in order {
+                through.finish(number, true);
+                done.insert(number);
+                let first_open = (0..20).find(|n| !done.contains(n)).unwrap_or(20);
+                prop_assert_eq!(through.seq(), first_open);
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! A worker: takes a batch of changes, and brings to the target what it misses.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use tokio::sync::{Mutex, mpsc};
+
+use super::Job;
+use super::through::Through;
+use crate::error::Error;
+use crate::peer::{Body, Change, Doc, Missing, Portions};
+
+/// Changes that are dealt with together.
+pub struct Batch {
+    pub number: u64,
+    pub changes: Vec<Change>,
+}
+
+pub struct Worker {
+    pub job: Arc<Job>,
+    pub waiting: Arc<Mutex<mpsc::Receiver<Batch>>>,
+    pub through: Arc<Through>,
+    /// There was nothing in the target when the job began: it need not be asked about documents that come along.
+    pub target_was_empty: bool,
+}
+
+impl Worker {
+    /// Works until there are no more batches.
+    pub async fn run(self) -> Result<(), Error> {
+        loop {
+            let batch = self.waiting.lock().await.recv().await;
+            let Some(batch) = batch else {
+                return Ok(());
+            };
+            let had_changes = !batch.changes.is_empty();
+            if had_changes {
+                self.bring(batch.changes).await?;
+            }
+            self.through.finish(batch.number, had_changes);
+        }
+    }
+
+    async fn bring(&self, changes: Vec<Change>) -> Result<(), Error> {
+        let progress = &self.job.progress;
+        let revs = |changes: &[Change]| changes.iter().map(|c| c.revs.len() as u64).sum::<u64>();
+        progress.missing_checked.fetch_add(revs(&changes), Relaxed);
+        let (with_docs, others): (Vec<Change>, Vec<Change>) = changes
+            .into_iter()
+            .partition(|change| self.target_was_empty && change.doc.is_some());
+        let missing = match others.is_empty() {
+            true => vec![],
+            false => self.job.target.revs_diff(&others).await?,
+        };
+        let found = missing.iter().map(|m| m.revs.len() as u64).sum::<u64>();
+        progress
+            .missing_found
+            .fetch_add(found + with_docs.len() as u64, Relaxed);
+        // One portion is written while the next is read.
+        let (portions, written) = mpsc::channel(1);
+        let (read, write) =
+            tokio::join!(self.read(with_docs, missing, portions), self.write(written));
+        // A writer that gave up says more than the reader that it left alone.
+        write?;
+        read
+    }
+
+    async fn read(
+        &self,
+        with_docs: Vec<Change>,
+        missing: Vec<Missing>,
+        portions: Portions,
+    ) -> Result<(), Error> {
+        let came: Vec<Doc> = with_docs
+            .into_iter()
+            .filter_map(|change| {
+                let body = Body::Json(change.doc?);
+                Some(Doc {
+                    id: change.id,
+                    body,
+                })
+            })
+            .collect();
+        if !came.is_empty() {
+            portions.send(came).await.map_err(|_| Error::Stopped)?;
+        }
+        if missing.is_empty() {
+            return Ok(());
+        }
+        self.job
+            .source
+            .fetch(missing, &portions, &self.job.progress)
+            .await
+    }
+
+    async fn write(&self, mut portions: mpsc::Receiver<Vec<Doc>>) -> Result<(), Error> {
+        let progress = &self.job.progress;
+        while let Some(docs) = portions.recv().await {
+            let count = docs.len() as u64;
+            progress.docs_read.fetch_add(count, Relaxed);
+            let refused = self.job.target.write(docs).await?;
+            for no in &refused {
+                tracing::warn!(
+                    replication = self.job.id,
+                    id = no.id,
+                    error = no.error,
+                    reason = no.reason,
+                    "the target refused a document"
+                );
+            }
+            let refused = (refused.len() as u64).min(count);
+            progress.doc_write_failures.fetch_add(refused, Relaxed);
+            progress.docs_written.fetch_add(count - refused, Relaxed);
+        }
+        Ok(())
+    }
+}

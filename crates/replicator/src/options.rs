@@ -1,0 +1,457 @@
+//! What a replication document, or the body of `_replicate`, asks for.
+
+use std::time::Duration;
+
+use percent_encoding::percent_decode_str;
+use serde_json::{Map, Value};
+
+use crate::endpoint::Endpoint;
+use crate::error::Error;
+use crate::settings::Settings;
+
+/// Who wants the replication.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct User {
+    pub name: Option<String>,
+    pub roles: Vec<String>,
+}
+
+impl User {
+    /// Whether this is a server administrator.
+    pub fn is_admin(&self) -> bool {
+        self.roles.iter().any(|role| role == "_admin")
+    }
+}
+
+/// The document that describes a replication.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DocRef {
+    pub db: String,
+    pub id: String,
+}
+
+/// Which documents are copied.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Selection {
+    All,
+    /// Sorted, without duplicates.
+    Ids(Vec<String>),
+    /// A filter of the source: `design/name`, or a built-in one beginning with an underscore.
+    Filter {
+        name: String,
+        params: Map<String, Value>,
+    },
+    Selector(Map<String, Value>),
+}
+
+/// A replication: from where, to where, and how.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Replication {
+    pub source: Endpoint,
+    pub target: Endpoint,
+    pub user: User,
+    /// `None` for one that was asked for by `_replicate`.
+    pub doc: Option<DocRef>,
+    pub continuous: bool,
+    pub create_target: bool,
+    pub create_target_params: Map<String, Value>,
+    pub winning_revs_only: bool,
+    pub selection: Selection,
+    /// Begin here instead of at the last checkpoint.
+    pub since_seq: Option<Value>,
+    pub use_checkpoints: bool,
+    pub use_bulk_get: bool,
+    pub checkpoint_interval: Duration,
+    pub worker_batch_size: usize,
+    pub worker_processes: usize,
+    pub http_connections: usize,
+    pub connection_timeout: Duration,
+    pub retries_per_request: u32,
+}
+
+/// A request of `_replicate`.
+#[derive(Debug)]
+pub enum Request {
+    Start(Box<Replication>),
+    /// Stop the job that the same request started.
+    Cancel(Box<Replication>),
+    /// Stop the job with this id.
+    CancelId(String),
+}
+
+/// Largest number that a document may ask of workers, connections and batches: what is above counts as this.
+const COUNT_MAX: u64 = 10_000;
+
+impl Request {
+    /// Reads the body of `_replicate`.
+    ///
+    /// # Errors
+    /// [`Error::BadRequest`] and those of endpoints.
+    pub fn parse(
+        body: &Map<String, Value>,
+        user: User,
+        settings: &Settings,
+    ) -> Result<Request, Error> {
+        let cancel = boolean(body, "cancel")?.unwrap_or(false);
+        if cancel {
+            let id = ["_local_id", "replication_id", "id"];
+            if let Some(id) = id
+                .iter()
+                .find_map(|name| body.get(*name))
+                .and_then(Value::as_str)
+            {
+                // A plus sign of a URL's query may have become a space on its way.
+                return Ok(Request::CancelId(id.replace(' ', "+")));
+            }
+        }
+        let replication = Box::new(Replication::parse(body, user, None, settings)?);
+        Ok(match cancel {
+            true => Request::Cancel(replication),
+            false => Request::Start(replication),
+        })
+    }
+}
+
+impl Replication {
+    /// Reads a replication's members; others are passed over.
+    ///
+    /// # Errors
+    /// [`Error::BadRequest`] and those of endpoints. Databases of this server by their names are refused in documents,
+    /// as in CouchDB.
+    pub fn parse(
+        body: &Map<String, Value>,
+        user: User,
+        doc: Option<DocRef>,
+        settings: &Settings,
+    ) -> Result<Replication, Error> {
+        let (source_proxy, target_proxy) = proxies(body)?;
+        let selection = selection(body)?;
+        let create_target_params = object(body, "create_target_params", "a JSON object")?;
+        let ms = |name, default| -> Result<Duration, Error> {
+            Ok(number(body, name)?.map_or(default, Duration::from_millis))
+        };
+        let count = |name, default| -> Result<usize, Error> {
+            Ok(number(body, name)?.map_or(default, |n| n.clamp(1, COUNT_MAX) as usize))
+        };
+        let replication = Replication {
+            source: Endpoint::parse(body.get("source"), source_proxy, settings)?,
+            target: Endpoint::parse(body.get("target"), target_proxy, settings)?,
+            user,
+            continuous: boolean(body, "continuous")?.unwrap_or(false),
+            create_target: boolean(body, "create_target")?.unwrap_or(false),
+            create_target_params: create_target_params.unwrap_or_default(),
+            winning_revs_only: boolean(body, "winning_revs_only")?.unwrap_or(false),
+            selection,
+            since_seq: body.get("since_seq").filter(|v| !v.is_null()).cloned(),
+            use_checkpoints: boolean(body, "use_checkpoints")?.unwrap_or(settings.use_checkpoints),
+            use_bulk_get: boolean(body, "use_bulk_get")?.unwrap_or(settings.use_bulk_get),
+            checkpoint_interval: ms("checkpoint_interval", settings.checkpoint_interval)?,
+            worker_batch_size: count("worker_batch_size", settings.worker_batch_size)?,
+            worker_processes: count("worker_processes", settings.worker_processes)?,
+            http_connections: count("http_connections", settings.http_connections)?,
+            connection_timeout: ms("connection_timeout", settings.connection_timeout)?
+                .max(Duration::from_millis(1)),
+            retries_per_request: number(body, "retries_per_request")?
+                .map_or(settings.retries_per_request, |n| n.min(COUNT_MAX) as u32),
+            doc,
+        };
+        let is_local = |e: &Endpoint| matches!(e, Endpoint::Local(_));
+        if replication.doc.is_some()
+            && (is_local(&replication.source) || is_local(&replication.target))
+        {
+            return Err(Error::LocalEndpoint);
+        }
+        Ok(replication)
+    }
+
+    /// What the job's id ends with.
+    pub fn id_suffix(&self) -> String {
+        let mut suffix = String::new();
+        if self.continuous {
+            suffix.push_str("+continuous");
+        }
+        if self.create_target {
+            suffix.push_str("+create_target");
+        }
+        suffix
+    }
+}
+
+fn proxies(body: &Map<String, Value>) -> Result<(Option<&str>, Option<&str>), Error> {
+    let text = |name| {
+        body.get(name)
+            .and_then(Value::as_str)
+            .filter(|text| !text.is_empty())
+    };
+    let (both, source, target) = (text("proxy"), text("source_proxy"), text("target_proxy"));
+    for (name, given) in [("source_proxy", source), ("target_proxy", target)] {
+        if both.is_some() && given.is_some() {
+            return Err(Error::BadRequest(format!(
+                "`proxy` is mutually exclusive with `{name}`"
+            )));
+        }
+    }
+    Ok((both.or(source), both.or(target)))
+}
+
+fn selection(body: &Map<String, Value>) -> Result<Selection, Error> {
+    let ids = match body.get("doc_ids") {
+        None | Some(Value::Null) => None,
+        Some(Value::Array(ids)) => Some(parse_ids(ids)?),
+        Some(_) => return Err(bad("doc_ids", "an array")),
+    };
+    let selector = object(body, "selector", "a JSON object")?;
+    let params = object(body, "query_params", "an object")?.unwrap_or_default();
+    let filter = match body.get("filter") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(name)) => Some(name.clone()),
+        Some(_) => return Err(bad("filter", "a string")),
+    };
+    let given = [ids.is_some(), selector.is_some(), filter.is_some()];
+    if given.iter().filter(|given| **given).count() > 1 {
+        return Err(Error::BadRequest(
+            "`doc_ids`,`filter`,`selector` are mutually exclusive".into(),
+        ));
+    }
+    if let Some(ids) = ids {
+        return Ok(Selection::Ids(ids));
+    }
+    if let Some(selector) = selector {
+        let value = Value::Object(selector);
+        mango::Selector::parse(&value).map_err(|e| Error::BadRequest(e.to_string()))?;
+        return match value {
+            Value::Object(selector) => Ok(Selection::Selector(selector)),
+            _ => Ok(Selection::All),
+        };
+    }
+    match filter {
+        None => Ok(Selection::All),
+        Some(name) => {
+            check_filter(&name, &params)?;
+            Ok(Selection::Filter { name, params })
+        }
+    }
+}
+
+fn check_filter(name: &str, params: &Map<String, Value>) -> Result<(), Error> {
+    if name == "_view" {
+        let view = params
+            .get("view")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        if view.split('/').count() != 2 {
+            return Err(Error::BadRequest("Invalid `view` parameter.".into()));
+        }
+    }
+    if !name.starts_with('_') && !name.contains('/') {
+        return Err(Error::BadRequest(
+            "Invalid filter. Must match `ddocname/filtername`.".into(),
+        ));
+    }
+    Ok(())
+}
+
+/// Ids may be percent-encoded, as old clients send them.
+fn parse_ids(ids: &[Value]) -> Result<Vec<String>, Error> {
+    let mut ids = ids
+        .iter()
+        .map(|id| {
+            let id = id
+                .as_str()
+                .ok_or_else(|| bad("doc_ids", "an array of strings"))?;
+            Ok(percent_decode_str(id).decode_utf8_lossy().into_owned())
+        })
+        .collect::<Result<Vec<_>, Error>>()?;
+    ids.sort_unstable();
+    ids.dedup();
+    Ok(ids)
+}
+
+fn bad(name: &str, what: &str) -> Error {
+    Error::BadRequest(format!("parameter `{name}` must be {what}"))
+}
+
+fn boolean(body: &Map<String, Value>, name: &str) -> Result<Option<bool>, Error> {
+    match body.get(name) {
+        None => Ok(None),
+        Some(Value::Bool(b)) => Ok(Some(*b)),
+        Some(_) => Err(bad(name, "a boolean")),
+    }
+}
+
+/// A natural number, or one written as a string.
+fn number(body: &Map<String, Value>, name: &str) -> Result<Option<u64>, Error> {
+    match body.get(name) {
+        None => Ok(None),
+        Some(Value::Number(n)) => n.as_u64().map(Some).ok_or_else(|| bad(name, "an integer")),
+        Some(Value::String(text)) => text.parse().map(Some).map_err(|_| bad(name, "an integer")),
+        Some(_) => Err(bad(name, "an integer")),
+    }
+}
+
+fn object(
+    body: &Map<String, Value>,
+    name: &str,
+    what: &str,
+) -> Result<Option<Map<String, Value>>, Error> {
+    match body.get(name) {
+        None => Ok(None),
+        Some(Value::Object(members)) => Ok(Some(members.clone())),
+        Some(_) => Err(bad(name, what)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn parse(body: Value) -> Result<Replication, Error> {
+        let Value::Object(body) = body else {
+            panic!("an object")
+        };
+        Replication::parse(&body, User::default(), None, &Settings::default())
+    }
+
+    fn with(member: &str, value: Value) -> Result<Replication, Error> {
+        let mut body = json!({"source": "http://h/a", "target": "http://h/b"});
+        body[member] = value;
+        parse(body)
+    }
+
+    #[test]
+    fn members_of_the_wrong_type_are_refused_in_couchdbs_words() {
+        for (member, value, reason) in [
+            ("cancel", json!(1), ""),
+            (
+                "continuous",
+                json!("true"),
+                "parameter `continuous` must be a boolean",
+            ),
+            (
+                "create_target",
+                json!("true"),
+                "parameter `create_target` must be a boolean",
+            ),
+            (
+                "create_target_params",
+                json!("x"),
+                "parameter `create_target_params` must be a JSON object",
+            ),
+            (
+                "winning_revs_only",
+                json!("foo"),
+                "parameter `winning_revs_only` must be a boolean",
+            ),
+            (
+                "doc_ids",
+                json!("a"),
+                "parameter `doc_ids` must be an array",
+            ),
+            (
+                "selector",
+                json!([]),
+                "parameter `selector` must be a JSON object",
+            ),
+            (
+                "query_params",
+                json!(3),
+                "parameter `query_params` must be an object",
+            ),
+            (
+                "use_bulk_get",
+                json!(0),
+                "parameter `use_bulk_get` must be a boolean",
+            ),
+        ] {
+            match with(member, value) {
+                Err(Error::BadRequest(told)) => assert_eq!(told, reason),
+                Ok(_) => assert_eq!(member, "cancel"),
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn only_one_way_to_choose_documents_may_be_given() {
+        let both = parse(json!({
+            "source": "http://h/a", "target": "http://h/b", "doc_ids": ["a"], "selector": {}
+        }));
+        assert!(matches!(both, Err(Error::BadRequest(_))));
+        assert_eq!(
+            with("doc_ids", json!(["b%2Fc", "a", "a"]))
+                .unwrap()
+                .selection,
+            Selection::Ids(vec!["a".into(), "b/c".into()])
+        );
+        assert_eq!(
+            with("doc_ids", Value::Null).unwrap().selection,
+            Selection::All
+        );
+        assert!(with("filter", json!("noslash")).is_err());
+        assert!(with("filter", json!("_view")).is_err());
+    }
+
+    #[test]
+    fn numbers_may_be_strings_and_are_bounded() {
+        assert_eq!(
+            with("worker_batch_size", json!("7"))
+                .unwrap()
+                .worker_batch_size,
+            7
+        );
+        assert_eq!(
+            with("worker_processes", json!(0)).unwrap().worker_processes,
+            1
+        );
+        assert_eq!(
+            with("http_connections", json!(9_000_000))
+                .unwrap()
+                .http_connections,
+            COUNT_MAX as usize
+        );
+        assert!(with("worker_processes", json!(-1)).is_err());
+    }
+
+    #[test]
+    fn proxies_exclude_each_other() {
+        let both = parse(json!({
+            "source": "http://h/a", "target": "http://h/b",
+            "proxy": "http://p:1", "source_proxy": "http://p:2"
+        }));
+        assert!(matches!(both, Err(Error::BadRequest(_))));
+    }
+
+    #[test]
+    fn documents_may_not_name_local_databases() {
+        let Value::Object(body) = json!({"source": "x", "target": "y"}) else {
+            panic!("an object")
+        };
+        let doc = Some(DocRef {
+            db: "_replicator".into(),
+            id: "a".into(),
+        });
+        let settings = Settings::default();
+        let refused = Replication::parse(&body, User::default(), doc, &settings);
+        assert!(matches!(refused, Err(Error::LocalEndpoint)));
+        assert!(Replication::parse(&body, User::default(), None, &settings).is_ok());
+    }
+
+    #[test]
+    fn a_cancellation_names_its_job_or_describes_it() {
+        let settings = Settings::default();
+        let parse = |body: Value| {
+            let Value::Object(body) = body else {
+                panic!("an object")
+            };
+            Request::parse(&body, User::default(), &settings)
+        };
+        match parse(json!({"cancel": true, "_local_id": "abc continuous"})) {
+            Ok(Request::CancelId(id)) => assert_eq!(id, "abc+continuous"),
+            other => panic!("{other:?}"),
+        }
+        let same = json!({"source": "http://h/a", "target": "http://h/b", "cancel": true});
+        assert!(matches!(parse(same), Ok(Request::Cancel(_))));
+    }
+}

@@ -1,0 +1,578 @@
+//! A database behind HTTP: requests that are repeated when they fail.
+
+mod auth;
+mod docs;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use bytes::Bytes;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use reqwest::header::{
+    ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER,
+};
+use reqwest::{Client, Method, Response};
+use serde_json::{Map, Value, json};
+use tokio::sync::Semaphore;
+use url::Url;
+
+use self::auth::Auth;
+use super::Info;
+use super::changes::{Change, ChangesQuery, HttpFeed};
+use super::client::Clients;
+use super::retry;
+use crate::endpoint::Remote;
+use crate::error::Error;
+use crate::options::{Replication, Selection};
+use crate::peer::Missing;
+use crate::settings::Settings;
+
+/// Longest way that redirects may lead.
+const REDIRECTS_MAX: usize = 10;
+/// Everything but what needs no encoding in a path or a query.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~');
+
+pub struct HttpPeer {
+    client: Client,
+    base: Url,
+    headers: HeaderMap,
+    auth: Auth,
+    retries: u32,
+    timeout: Duration,
+    /// One place a request under way; a feed has its own.
+    connections: Arc<Semaphore>,
+    /// Cleared when the server turns out to have no `_bulk_get`.
+    bulk_get: AtomicBool,
+}
+
+/// A request, to be sent as often as needed.
+#[derive(Clone)]
+struct Call<'a> {
+    method: Method,
+    /// After the database's URL.
+    path: &'a str,
+    body: Option<Bytes>,
+}
+
+impl<'a> Call<'a> {
+    fn new(method: Method, path: &'a str) -> Call<'a> {
+        Call {
+            method,
+            path,
+            body: None,
+        }
+    }
+
+    fn post(path: &'a str, body: impl Into<Bytes>) -> Call<'a> {
+        Call {
+            method: Method::POST,
+            path,
+            body: Some(body.into()),
+        }
+    }
+}
+
+/// A whole answer.
+struct Answer {
+    status: u16,
+    body: Bytes,
+}
+
+impl Answer {
+    fn is_ok(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    fn json(&self) -> Option<Value> {
+        serde_json::from_slice(&self.body).ok()
+    }
+
+    /// What the server says went wrong, shortened.
+    fn told(&self) -> String {
+        let json = self.json().unwrap_or_default();
+        let member = |name: &str| json.get(name).and_then(Value::as_str).map(str::to_owned);
+        let text = match (member("error"), member("reason")) {
+            (Some(error), Some(reason)) => format!("{} {error}: {reason}", self.status),
+            _ => self.status.to_string(),
+        };
+        text.chars().take(500).collect()
+    }
+}
+
+/// Why one try gave no answer.
+struct Failed {
+    told: String,
+    retry_after: Option<Duration>,
+}
+
+impl Failed {
+    fn of(told: impl Into<String>) -> Failed {
+        Failed {
+            told: told.into(),
+            retry_after: None,
+        }
+    }
+}
+
+/// What went wrong, without the URL: it is told elsewhere, without credentials.
+pub(super) fn cause(e: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = e;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    let kind = if e.is_timeout() {
+        "timed out"
+    } else if e.is_connect() {
+        "cannot connect"
+    } else {
+        "failed"
+    };
+    format!("{kind}: {cause}")
+}
+
+pub(super) fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, ENCODED).to_string()
+}
+
+/// A document's path: design and local ones keep their slash.
+fn doc_path(id: &str) -> String {
+    for prefix in ["_design/", "_local/"] {
+        if let Some(name) = id.strip_prefix(prefix) {
+            return format!("{prefix}{}", encoded(name));
+        }
+    }
+    encoded(id)
+}
+
+impl HttpPeer {
+    /// # Errors
+    /// [`Error::Request`] when certificates cannot be read, [`Error::InvalidEndpoint`] for impossible headers.
+    pub async fn open(
+        remote: &Remote,
+        replication: &Replication,
+        settings: &Settings,
+        clients: &Arc<Clients>,
+    ) -> Result<HttpPeer, Error> {
+        let client = clients.get(remote, replication.connection_timeout, settings)?;
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        for (name, value) in &remote.headers {
+            let bad = || Error::InvalidEndpoint(format!("{name} is no header that can be sent"));
+            let name: HeaderName = name.parse().map_err(|_| bad())?;
+            let mut value = HeaderValue::from_str(&value.0).map_err(|_| bad())?;
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
+        let auth = Auth::open(&client, remote, settings.auth_session).await;
+        Ok(HttpPeer {
+            client,
+            base: remote.url.clone(),
+            headers,
+            auth,
+            retries: replication.retries_per_request,
+            timeout: replication.connection_timeout,
+            // One is always the feed's.
+            connections: Arc::new(Semaphore::new(replication.http_connections.max(2))),
+            bulk_get: AtomicBool::new(replication.use_bulk_get),
+        })
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.base)
+    }
+
+    /// Sends a request once, following redirects.
+    async fn send(&self, call: &Call<'_>) -> Result<Response, Failed> {
+        let mut url: Url = self
+            .url(call.path)
+            .parse()
+            .map_err(|_| Failed::of("bad URL"))?;
+        let mut method = call.method.clone();
+        let mut body = call.body.clone();
+        for _ in 0..=REDIRECTS_MAX {
+            let mut request = self.client.request(method.clone(), url.clone());
+            // Elsewhere nobody is to learn the credentials.
+            if url.origin() == self.base.origin() {
+                request = request.headers(self.headers.clone());
+                request = self.auth.sign(request);
+            }
+            if let Some(body) = &body {
+                request = request
+                    .header(CONTENT_TYPE, "application/json")
+                    .body(body.clone());
+            } else if method == Method::POST {
+                request = request
+                    .header(CONTENT_TYPE, "application/json")
+                    .body(Bytes::new());
+            }
+            let response = request.send().await.map_err(|e| Failed::of(cause(&e)))?;
+            let status = response.status().as_u16();
+            if !matches!(status, 301 | 302 | 303 | 307 | 308) {
+                return Ok(response);
+            }
+            let to = response
+                .headers()
+                .get(LOCATION)
+                .and_then(|l| l.to_str().ok());
+            let Some(to) = to.and_then(|to| url.join(to).ok()) else {
+                return Ok(response);
+            };
+            if !matches!(to.scheme(), "http" | "https") {
+                return Ok(response);
+            }
+            url = to;
+            if status == 303 {
+                (method, body) = (Method::GET, None);
+            }
+        }
+        Err(Failed::of("too many redirects"))
+    }
+
+    /// Sends a request, again and again while the server fails; `take` reads the answer, and says what is wrong with one
+    /// that is no answer.
+    async fn call<T, F: Future<Output = Result<T, Failed>>>(
+        &self,
+        call: Call<'_>,
+        take: impl Fn(Response) -> F,
+    ) -> Result<T, Error> {
+        let mut attempt = 0;
+        let mut renewed = false;
+        loop {
+            let failed = match self.send(&call).await {
+                Err(failed) => failed,
+                Ok(response) if response.status() == 401 && !renewed && self.auth.has_session() => {
+                    // The session ran out.
+                    renewed = true;
+                    self.auth.renew(&self.client).await;
+                    continue;
+                }
+                Ok(response) if retried(response.status().as_u16()) => {
+                    let after = response
+                        .headers()
+                        .get(RETRY_AFTER)
+                        .and_then(|v| v.to_str().ok());
+                    let retry_after = after.and_then(retry::retry_after);
+                    let told = match whole(response).await {
+                        Ok(answer) => answer.told(),
+                        Err(failed) => failed.told,
+                    };
+                    Failed { told, retry_after }
+                }
+                Ok(response) => match take(response).await {
+                    Ok(answer) => return Ok(answer),
+                    Err(failed) => failed,
+                },
+            };
+            if attempt >= self.retries {
+                return Err(self.error(&call, &failed.told));
+            }
+            tracing::debug!(url = %self.base, method = %call.method, told = failed.told, attempt, "a request is repeated");
+            tokio::time::sleep(retry::wait(attempt, failed.retry_after)).await;
+            attempt += 1;
+        }
+    }
+
+    fn error(&self, call: &Call<'_>, told: &str) -> Error {
+        let path = call.path.split('?').next().unwrap_or_default();
+        Error::Request(format!("{} {}{path}: {told}", call.method, self.base))
+    }
+
+    /// A whole answer, whatever its status below 500.
+    async fn answer(&self, call: Call<'_>) -> Result<Answer, Error> {
+        let _place = self.connections.acquire().await;
+        self.call(call, whole).await
+    }
+
+    /// A whole answer whose body is JSON if it is a success.
+    async fn json_answer(&self, call: Call<'_>) -> Result<Answer, Error> {
+        let _place = self.connections.acquire().await;
+        self.call(call, |response| async {
+            let answer = whole(response).await?;
+            match answer.is_ok() && answer.json().is_none() {
+                true => Err(Failed::of("the answer is not JSON")),
+                false => Ok(answer),
+            }
+        })
+        .await
+    }
+
+    /// The error that an answer is.
+    fn refusal(&self, call: &Call<'_>, answer: &Answer) -> Error {
+        match answer.status {
+            401 | 403 => Error::Unauthorized(self.base.to_string()),
+            404 => Error::NoDatabase(self.base.to_string()),
+            _ => self.error(call, &answer.told()),
+        }
+    }
+
+    pub async fn info(&self) -> Result<Info, Error> {
+        let call = Call::new(Method::GET, "");
+        let answer = self.json_answer(call.clone()).await?;
+        let info = match answer.json() {
+            Some(info) if answer.is_ok() && info.is_object() => info,
+            _ => return Err(self.refusal(&call, &answer)),
+        };
+        let count = |name: &str| info.get(name).and_then(Value::as_u64);
+        let seq = info.get("update_seq").cloned().unwrap_or(json!(0));
+        Ok(Info {
+            is_empty: count("doc_count") == Some(0)
+                && count("doc_del_count") == Some(0)
+                && number_of(&seq) == Some(0),
+            update_seq: seq,
+            instance_start_time: start_time(&info),
+        })
+    }
+
+    pub async fn create(&self, params: &Map<String, Value>) -> Result<(), Error> {
+        // A server may let nobody create what exists already.
+        let exists = self.answer(Call::new(Method::HEAD, "")).await?;
+        if exists.is_ok() {
+            return Ok(());
+        }
+        let text = |value: &Value| {
+            value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned)
+        };
+        let params: Vec<String> = params
+            .iter()
+            .map(|(name, value)| format!("{}={}", encoded(name), encoded(&text(value))))
+            .collect();
+        let path = match params.is_empty() {
+            true => String::new(),
+            false => format!("?{}", params.join("&")),
+        };
+        let call = Call::new(Method::PUT, &path);
+        let answer = self.answer(call.clone()).await?;
+        match answer.status {
+            200..300 | 412 => Ok(()),
+            _ => Err(self.refusal(&call, &answer)),
+        }
+    }
+
+    pub async fn read(&self, id: &str) -> Result<Option<Map<String, Value>>, Error> {
+        let path = doc_path(id);
+        let call = Call::new(Method::GET, &path);
+        let answer = self.json_answer(call.clone()).await?;
+        match (answer.status, answer.json()) {
+            (404, _) => Ok(None),
+            (200..300, Some(Value::Object(doc))) => Ok(Some(doc)),
+            _ => Err(self.refusal(&call, &answer)),
+        }
+    }
+
+    pub async fn write_local(
+        &self,
+        id: &str,
+        rev: Option<&str>,
+        body: &Map<String, Value>,
+    ) -> Result<String, Error> {
+        let mut doc = body.clone();
+        doc.insert("_id".into(), id.into());
+        if let Some(rev) = rev {
+            doc.insert("_rev".into(), rev.into());
+        }
+        let path = doc_path(id);
+        let call = Call {
+            method: Method::PUT,
+            path: &path,
+            body: Some(Value::Object(doc).to_string().into()),
+        };
+        let answer = self.json_answer(call).await?;
+        let rev = answer
+            .json()
+            .and_then(|a| Some(a.get("rev")?.as_str()?.to_owned()));
+        match rev {
+            Some(rev) if answer.is_ok() => return Ok(rev),
+            _ if answer.status != 409 => return Err(Error::CheckpointCommitFailure(answer.told())),
+            _ => {}
+        }
+        // An earlier try may have been taken although its answer was lost.
+        match self.read(id).await? {
+            Some(mut found) => {
+                found.remove("_id");
+                let rev = found.remove("_rev");
+                match rev.and_then(|r| r.as_str().map(str::to_owned)) {
+                    Some(rev) if found == *body => Ok(rev),
+                    _ => Err(Error::CheckpointCommitFailure("conflict".into())),
+                }
+            }
+            None => Err(Error::CheckpointCommitFailure("conflict".into())),
+        }
+    }
+
+    pub async fn ensure_full_commit(&self) -> Result<Option<String>, Error> {
+        let call = Call::post("_ensure_full_commit", "");
+        let answer = self.json_answer(call.clone()).await?;
+        match (answer.status, answer.json()) {
+            (200..300, Some(body)) => Ok(start_time(&body)),
+            // Not offered: writes are durable when they are answered, or the server knows no better.
+            (404 | 405 | 501, _) => self.info().await.map(|info| info.instance_start_time),
+            _ => Err(self.refusal(&call, &answer)),
+        }
+    }
+
+    /// Path and body of a request for changes.
+    fn changes_request(&self, query: &ChangesQuery, since: &Value) -> (String, Option<Bytes>) {
+        let mut path = String::from("_changes?style=");
+        path.push_str(if query.winning_revs_only {
+            "main_only"
+        } else {
+            "all_docs"
+        });
+        let since = since
+            .as_str()
+            .map_or_else(|| since.to_string(), str::to_owned);
+        path.push_str(&format!("&since={}", encoded(&since)));
+        if query.continuous {
+            let heartbeat = (self.timeout.as_millis() / 3).max(1);
+            path.push_str(&format!("&feed=continuous&heartbeat={heartbeat}"));
+        } else {
+            path.push_str("&feed=normal");
+        }
+        if query.include_docs {
+            path.push_str("&include_docs=true");
+        }
+        let body = match &query.selection {
+            Selection::All => None,
+            Selection::Ids(ids) => {
+                path.push_str("&filter=_doc_ids");
+                Some(json!({"doc_ids": ids}))
+            }
+            Selection::Selector(selector) => {
+                path.push_str("&filter=_selector");
+                Some(json!({"selector": selector}))
+            }
+            Selection::Filter { name, params } => {
+                path.push_str(&format!("&filter={}", encoded(name)));
+                for (name, value) in params {
+                    let text = value
+                        .as_str()
+                        .map_or_else(|| value.to_string(), str::to_owned);
+                    path.push_str(&format!("&{}={}", encoded(name), encoded(&text)));
+                }
+                None
+            }
+        };
+        (path, body.map(|b| b.to_string().into()))
+    }
+
+    pub async fn pending(&self, query: &ChangesQuery, since: &Value) -> Option<u64> {
+        let once = ChangesQuery {
+            continuous: false,
+            include_docs: false,
+            ..query.clone()
+        };
+        let (path, body) = self.changes_request(&once, since);
+        let path = format!("{path}&limit=0");
+        let call = match body {
+            None => Call::new(Method::GET, &path),
+            Some(body) => Call::post(&path, body),
+        };
+        self.answer(call)
+            .await
+            .ok()?
+            .json()?
+            .get("pending")?
+            .as_u64()
+    }
+
+    pub async fn changes(&self, query: &ChangesQuery, since: &Value) -> Result<HttpFeed, Error> {
+        let (path, body) = self.changes_request(query, since);
+        let call = match body {
+            None => Call::new(Method::GET, &path),
+            Some(body) => Call::post(&path, body),
+        };
+        let place = self.connections.clone().acquire_owned().await;
+        let place = place.map_err(|_| Error::Stopped)?;
+        let response = self
+            .call(call.clone(), |response| async { Ok(response) })
+            .await?;
+        if !response.status().is_success() {
+            let answer = whole(response)
+                .await
+                .map_err(|f| self.error(&call, &f.told))?;
+            return Err(self.refusal(&call, &answer));
+        }
+        Ok(HttpFeed::new(response, query.clone(), since.clone(), place))
+    }
+
+    pub async fn revs_diff(&self, changes: &[Change]) -> Result<Vec<Missing>, Error> {
+        #[derive(serde::Deserialize)]
+        struct Of {
+            #[serde(default)]
+            missing: Vec<String>,
+        }
+        type Diff = std::collections::HashMap<String, Of>;
+        let mut body = Vec::with_capacity(changes.len() * 96 + 2);
+        body.push(b'{');
+        for (i, change) in changes.iter().enumerate() {
+            if i > 0 {
+                body.push(b',');
+            }
+            document::write_json_string(&change.id, &mut body);
+            body.extend_from_slice(b":[");
+            for (i, rev) in change.revs.iter().enumerate() {
+                if i > 0 {
+                    body.push(b',');
+                }
+                document::write_json_string(rev, &mut body);
+            }
+            body.push(b']');
+        }
+        body.push(b'}');
+        let call = Call::post("_revs_diff", body);
+        let _place = self.connections.acquire().await;
+        let take = |response| async {
+            let answer: Answer = whole(response).await?;
+            if !answer.is_ok() {
+                return Ok(Err(answer));
+            }
+            let diff = serde_json::from_slice::<Diff>(&answer.body);
+            diff.map(Ok)
+                .map_err(|_| Failed::of("the answer is not understood"))
+        };
+        let mut diff = match self.call(call.clone(), take).await? {
+            Ok(diff) => diff,
+            Err(answer) => return Err(self.refusal(&call, &answer)),
+        };
+        // In the order of the changes.
+        let missing = changes.iter().filter_map(|c| {
+            let (id, of) = diff.remove_entry(&c.id)?;
+            (!of.missing.is_empty()).then_some(Missing {
+                id,
+                revs: of.missing,
+            })
+        });
+        Ok(missing.collect())
+    }
+}
+
+/// Statuses of a server that may do better next time.
+fn retried(status: u16) -> bool {
+    status == 408 || status == 429 || status >= 500 && status != 501
+}
+
+async fn whole(response: Response) -> Result<Answer, Failed> {
+    let status = response.status().as_u16();
+    let body = response.bytes().await.map_err(|e| Failed::of(cause(&e)))?;
+    Ok(Answer { status, body })
+}
+
+fn start_time(body: &Value) -> Option<String> {
+    body.get("instance_start_time")?.as_str().map(str::to_owned)
+}
+
+/// The number that a seq begins with.
+pub fn number_of(seq: &Value) -> Option<u64> {
+    match seq {
+        Value::Number(n) => n.as_u64(),
+        Value::String(text) => text.split('-').next()?.parse().ok(),
+        _ => None,
+    }
+}

@@ -1,0 +1,466 @@
+//! Documents of a database behind HTTP: read by `_bulk_get` or one by one, written by `_bulk_docs`.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::Relaxed;
+
+use bytes::Bytes;
+use document::{EditDoc, with_members, write_json_string};
+use futures_util::StreamExt;
+use reqwest::Method;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::super::{Body, Doc, Gather, Portions, Refused, retry};
+use super::{Answer, Call, Failed, HttpPeer, cause, doc_path, encoded, whole};
+use crate::error::Error;
+use crate::peer::Missing;
+use crate::progress::Progress;
+use crate::rows::{Form, Rows};
+
+/// Attachments of a document that are together up to this long, in bytes, come in bulk.
+const SMALL_ATTACHMENTS_BYTES: u64 = 64 << 10;
+/// So many documents with small attachments are asked for at once.
+const ATTACHED_BULK_MAX: usize = 50;
+/// Revisions asked for in one URL.
+const OPEN_REVS_MAX: usize = 50;
+/// Documents that are read one by one at a time.
+const SINGLE_READS_MAX: usize = 10;
+
+/// One result of `_bulk_get`.
+#[derive(Deserialize)]
+struct Got<'a> {
+    id: String,
+    #[serde(borrow)]
+    docs: Vec<GotRev<'a>>,
+}
+
+#[derive(Deserialize)]
+struct GotRev<'a> {
+    #[serde(borrow)]
+    ok: Option<&'a RawValue>,
+}
+
+/// The lengths of a document's attachments.
+#[derive(Deserialize)]
+struct Attached {
+    #[serde(rename = "_attachments", default)]
+    attachments: HashMap<String, Stub>,
+}
+
+#[derive(Deserialize)]
+struct Stub {
+    #[serde(default)]
+    length: u64,
+}
+
+/// What `_bulk_get` did not settle.
+#[derive(Default)]
+struct Left {
+    /// With attachments that fit into a bulk.
+    small: Vec<Missing>,
+    /// To be read one by one.
+    single: Vec<Missing>,
+}
+
+impl HttpPeer {
+    pub async fn fetch(
+        &self,
+        wanted: Vec<Missing>,
+        portions: &Portions,
+        progress: &Progress,
+    ) -> Result<(), Error> {
+        let mut out = Gather::new(portions);
+        let mut left = Left::default();
+        if !self
+            .bulk_get(wanted, false, &mut out, &mut left, progress)
+            .await?
+        {
+            left.single.append(&mut left.small);
+        }
+        let mut small = std::mem::take(&mut left.small);
+        while !small.is_empty() {
+            let rest = small.split_off(small.len().min(ATTACHED_BULK_MAX));
+            self.bulk_get(small, true, &mut out, &mut left, progress)
+                .await?;
+            small = rest;
+        }
+        let mut singles: Vec<Missing> = vec![];
+        for doc in left.single {
+            let portions = doc.revs.chunks(OPEN_REVS_MAX);
+            singles.extend(portions.map(|revs| Missing {
+                id: doc.id.clone(),
+                revs: revs.to_vec(),
+            }));
+        }
+        let mut reads = futures_util::stream::iter(singles)
+            .map(|doc| self.open_revs(doc))
+            .buffer_unordered(SINGLE_READS_MAX);
+        while let Some(docs) = reads.next().await {
+            for doc in docs? {
+                out.add(doc).await?;
+            }
+        }
+        out.flush().await
+    }
+
+    /// Asks for many documents at once. False when the server has no `_bulk_get`: everything is in `left.single` then.
+    async fn bulk_get(
+        &self,
+        mut wanted: Vec<Missing>,
+        attachments: bool,
+        out: &mut Gather<'_>,
+        left: &mut Left,
+        progress: &Progress,
+    ) -> Result<bool, Error> {
+        let path = format!("_bulk_get?revs=true&latest=true&attachments={attachments}");
+        let mut attempt = 0;
+        while !wanted.is_empty() {
+            if !self.bulk_get.load(Relaxed) {
+                left.single.append(&mut wanted);
+                return Ok(false);
+            }
+            let asked = wanted.iter().map(|doc| doc.revs.len() as u64).sum();
+            let call = Call::post(&path, bulk_get_body(&wanted));
+            let _place = self.connections.acquire().await;
+            let response = self.call(call.clone(), |r| async { Ok(r) }).await?;
+            let status = response.status().as_u16();
+            if matches!(status, 400 | 404 | 405 | 415 | 501) {
+                let answer = whole(response)
+                    .await
+                    .map_err(|f| self.error(&call, &f.told))?;
+                // A database that is gone is noticed by whoever reads single documents.
+                tracing::info!(url = %self.base, status = answer.status, "no _bulk_get: documents are read one by one");
+                self.bulk_get.store(false, Relaxed);
+                continue;
+            }
+            if status == 413 && wanted.len() > 1 {
+                drop(_place);
+                let half = wanted.split_off(wanted.len() / 2);
+                Box::pin(self.bulk_get(wanted, attachments, out, left, progress)).await?;
+                wanted = half;
+                continue;
+            }
+            if !response.status().is_success() {
+                let answer = whole(response)
+                    .await
+                    .map_err(|f| self.error(&call, &f.told))?;
+                return Err(self.refusal(&call, &answer));
+            }
+            progress.bulk_get_attempts.fetch_add(asked, Relaxed);
+            let mut reading = BulkRead {
+                open: wanted
+                    .iter()
+                    .map(|doc| (doc.id.clone(), doc.revs.len()))
+                    .collect(),
+                attachments,
+                left,
+                progress,
+            };
+            let read = reading.read(response, out).await;
+            let open = reading.open;
+            wanted.retain(|doc| open.contains_key(&doc.id));
+            match read {
+                Ok(Ok(())) => {
+                    // Ids that the server passed over.
+                    left.single.append(&mut wanted);
+                }
+                Ok(Err(failed)) if attempt < self.retries => {
+                    tokio::time::sleep(retry::wait(attempt, failed.retry_after)).await;
+                    attempt += 1;
+                }
+                Ok(Err(failed)) => return Err(self.error(&call, &failed.told)),
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads revisions of one document, with attachments. Those that are gone are left out.
+    async fn open_revs(&self, wanted: Missing) -> Result<Vec<Doc>, Error> {
+        let id = wanted.id.as_str();
+        let list = encoded(&json!(wanted.revs).to_string());
+        let path = format!(
+            "{}?revs=true&latest=true&attachments=true&open_revs={list}",
+            doc_path(id)
+        );
+        let call = Call::new(Method::GET, &path);
+        let _place = self.connections.acquire().await;
+        let take = |response| async {
+            let answer: Answer = whole(response).await?;
+            if !answer.is_ok() {
+                return Ok(Err(answer));
+            }
+            let found = serde_json::from_slice::<Vec<GotRev<'_>>>(&answer.body)
+                .map_err(|_| Failed::of("the answer is not understood"))?;
+            let docs = found.iter().filter_map(|rev| rev.ok).map(|doc| Doc {
+                id: id.to_owned(),
+                body: Body::Json(answer.body.slice_ref(doc.get().as_bytes())),
+            });
+            Ok(Ok(docs.collect::<Vec<_>>()))
+        };
+        match self.call(call.clone(), take).await? {
+            Ok(docs) => Ok(docs),
+            // Purged since.
+            Err(answer) if answer.status == 404 && !is_database_gone(&answer) => Ok(vec![]),
+            Err(answer) => Err(self.refusal(&call, &answer)),
+        }
+    }
+
+    pub async fn write(&self, docs: Vec<Doc>) -> Result<Vec<Refused>, Error> {
+        let docs: Vec<(String, Bytes)> = docs
+            .into_iter()
+            .map(|doc| {
+                let text = match doc.body {
+                    Body::Json(text) => text,
+                    Body::Edit(edit) => edit_json(&edit).into(),
+                };
+                (doc.id, text)
+            })
+            .collect();
+        self.write_texts(&docs).await
+    }
+
+    async fn write_texts(&self, docs: &[(String, Bytes)]) -> Result<Vec<Refused>, Error> {
+        let call = Call::post("_bulk_docs", bulk_docs_body(docs));
+        let place = self.connections.acquire().await;
+        let take = |response| async {
+            let answer: Answer = whole(response).await?;
+            if answer.is_ok() && answer.json().is_none_or(|a| !a.is_array()) {
+                return Err(Failed::of("the answer is not understood"));
+            }
+            Ok(answer)
+        };
+        let mut answer = self.call(call.clone(), take).await?;
+        if answer.status == 400 && docs.len() == 1 {
+            // Perhaps it was damaged on its way.
+            answer = self.call(call.clone(), take).await?;
+        }
+        drop(place);
+        match answer.status {
+            200..300 => Ok(refused(&answer)),
+            // Too much at once, or one that spoils it for the others: the halves tell.
+            400 | 413 if docs.len() > 1 => {
+                let (first, second) = docs.split_at(docs.len() / 2);
+                let mut refused = Box::pin(self.write_texts(first)).await?;
+                refused.extend(Box::pin(self.write_texts(second)).await?);
+                Ok(refused)
+            }
+            400 | 413 => Ok(docs
+                .iter()
+                .map(|(id, _)| Refused {
+                    id: id.clone(),
+                    error: if answer.status == 413 {
+                        "too_large"
+                    } else {
+                        "bad_request"
+                    }
+                    .into(),
+                    reason: answer.told(),
+                })
+                .collect()),
+            _ => Err(self.refusal(&call, &answer)),
+        }
+    }
+}
+
+fn is_database_gone(answer: &Answer) -> bool {
+    let reason = answer
+        .json()
+        .and_then(|a| Some(a.get("reason")?.as_str()?.to_owned()));
+    matches!(
+        reason.as_deref(),
+        Some("Database does not exist." | "no_db_file")
+    )
+}
+
+/// A `_bulk_get` answer being read.
+struct BulkRead<'a> {
+    /// Ids of which not every revision was answered yet, and how many.
+    open: HashMap<String, usize>,
+    attachments: bool,
+    left: &'a mut Left,
+    progress: &'a Progress,
+}
+
+impl BulkRead<'_> {
+    /// The inner error: the answer broke off, or is garbled.
+    async fn read(
+        &mut self,
+        mut response: reqwest::Response,
+        out: &mut Gather<'_>,
+    ) -> Result<Result<(), Failed>, Error> {
+        let mut rows = Rows::new(Form::Results);
+        loop {
+            loop {
+                let row = match rows.next_row() {
+                    Ok(Some(row)) => row,
+                    Ok(None) => break,
+                    Err(e) => return Ok(Err(Failed::of(e.to_string()))),
+                };
+                if let Err(e) = self.row(&row, out).await? {
+                    return Ok(Err(Failed::of(format!("a row is not understood: {e}"))));
+                }
+            }
+            match response.chunk().await {
+                Ok(Some(bytes)) => rows.push_bytes(bytes),
+                Ok(None) => break,
+                Err(e) => return Ok(Err(Failed::of(cause(&e)))),
+            }
+        }
+        let around = rows.finish().map_err(|e| e.to_string());
+        let around = around
+            .and_then(|text| serde_json::from_slice::<Value>(&text).map_err(|e| e.to_string()));
+        Ok(match around {
+            Ok(around) if around.get("results").is_some() => Ok(()),
+            Ok(_) => Err(Failed::of("there are no results")),
+            Err(told) => Err(Failed::of(told)),
+        })
+    }
+
+    async fn row(
+        &mut self,
+        row: &Bytes,
+        out: &mut Gather<'_>,
+    ) -> Result<Result<(), serde_json::Error>, Error> {
+        let got: Got<'_> = match serde_json::from_slice(row) {
+            Ok(got) => got,
+            Err(e) => return Ok(Err(e)),
+        };
+        let mut again = vec![];
+        for rev in &got.docs {
+            // Missing, or the server has no access itself: single reads tell.
+            let Some(doc) = rev.ok else { continue };
+            let text = row.slice_ref(doc.get().as_bytes());
+            if !self.attachments
+                && let Some(length) = attached(&text)
+            {
+                again.push((rev_of(&text), length));
+                continue;
+            }
+            self.progress.bulk_get_docs.fetch_add(1, Relaxed);
+            let id = got.id.clone();
+            let body = Body::Json(text);
+            out.add(Doc { id, body }).await?;
+        }
+        for (rev, length) in again {
+            let list = match length <= SMALL_ATTACHMENTS_BYTES {
+                true => &mut self.left.small,
+                false => &mut self.left.single,
+            };
+            if let Some(rev) = rev {
+                list.push(Missing {
+                    id: got.id.clone(),
+                    revs: vec![rev],
+                });
+            }
+        }
+        if let Some(open) = self.open.get_mut(&got.id) {
+            *open = open.saturating_sub(1);
+            if *open == 0 {
+                self.open.remove(&got.id);
+            }
+        }
+        Ok(Ok(()))
+    }
+}
+
+/// The length of a document's attachments together; `None` when it has none.
+fn attached(doc: &Bytes) -> Option<u64> {
+    memchr::memmem::find(doc, b"\"_attachments\"")?;
+    let attached: Attached = serde_json::from_slice(doc).ok()?;
+    if attached.attachments.is_empty() {
+        return None;
+    }
+    Some(attached.attachments.values().map(|stub| stub.length).sum())
+}
+
+fn rev_of(doc: &Bytes) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Named {
+        #[serde(rename = "_rev")]
+        rev: String,
+    }
+    serde_json::from_slice::<Named>(doc).ok().map(|n| n.rev)
+}
+
+fn bulk_get_body(wanted: &[Missing]) -> Vec<u8> {
+    let mut body = Vec::with_capacity(wanted.len() * 96 + 16);
+    body.extend_from_slice(b"{\"docs\":[");
+    for doc in wanted {
+        for rev in &doc.revs {
+            if body.last() != Some(&b'[') {
+                body.push(b',');
+            }
+            body.extend_from_slice(b"{\"id\":");
+            write_json_string(&doc.id, &mut body);
+            body.extend_from_slice(b",\"rev\":");
+            write_json_string(rev, &mut body);
+            body.push(b'}');
+        }
+    }
+    body.extend_from_slice(b"]}");
+    body
+}
+
+fn bulk_docs_body(docs: &[(String, Bytes)]) -> Vec<u8> {
+    let length: usize = docs.iter().map(|(_, text)| text.len() + 1).sum();
+    let mut body = Vec::with_capacity(length + 32);
+    body.extend_from_slice(b"{\"new_edits\":false,\"docs\":[");
+    for (i, (_, text)) in docs.iter().enumerate() {
+        if i > 0 {
+            body.push(b',');
+        }
+        body.extend_from_slice(text);
+    }
+    body.extend_from_slice(b"]}");
+    body
+}
+
+/// A revision as JSON, with its ancestors.
+pub fn edit_json(edit: &EditDoc) -> Vec<u8> {
+    let mut out = Vec::with_capacity(edit.body.len() + 256);
+    let (Some(id), Some(rev)) = (&edit.id, &edit.rev) else {
+        return out;
+    };
+    with_members(id, rev, edit.deleted, &edit.body, &mut out);
+    if let Some(path) = &edit.revisions {
+        out.extend_from_slice(
+            format!(",\"_revisions\":{{\"start\":{},\"ids\":[", path.start).as_bytes(),
+        );
+        for (i, hash) in path.ids.iter().enumerate() {
+            if i > 0 {
+                out.push(b',');
+            }
+            hash.write_json_to(&mut out);
+        }
+        out.extend_from_slice(b"]}");
+    }
+    out.push(b'}');
+    out
+}
+
+/// The refusals in an answer of `_bulk_docs`; what was taken may be listed as well.
+fn refused(answer: &Answer) -> Vec<Refused> {
+    #[derive(Deserialize)]
+    struct Row {
+        id: Option<String>,
+        error: Option<String>,
+        reason: Option<Value>,
+    }
+    if answer.body.trim_ascii() == b"[]" {
+        return vec![];
+    }
+    let rows: Vec<Row> = serde_json::from_slice(&answer.body).unwrap_or_default();
+    let refused = rows.into_iter().filter_map(|row| {
+        Some(Refused {
+            id: row.id.unwrap_or_default(),
+            error: row.error?,
+            reason: match row.reason {
+                Some(Value::String(text)) => text,
+                other => other.unwrap_or_default().to_string(),
+            },
+        })
+    });
+    refused.collect()
+}

@@ -1,0 +1,251 @@
+//! A database of this server: no HTTP, and documents go from one to the other as they are stored.
+
+use std::sync::Arc;
+
+use database::{
+    Caller, ChangesQuery as DatabaseQuery, DatabaseAs, Durability, EditMode, Filter, Outcome, Read,
+    ReadOptions, Since, Style, WhichRevs,
+};
+use document::{DocId, EditDoc, Rev, parse_document};
+use serde_json::{Map, Value};
+
+use super::changes::{Change, ChangesQuery, LocalFeed};
+use super::{Body, Doc, Gather, Info, Portions, Refused};
+use crate::error::Error;
+use crate::options::Selection;
+use crate::peer::Missing;
+use crate::rows::{Form, Rows};
+
+/// A database as the replication's owner may use it.
+#[derive(Clone)]
+pub struct LocalPeer {
+    pub db: DatabaseAs,
+    pub caller: Caller,
+    /// Whether design documents may be written.
+    pub is_admin: bool,
+    /// How changes are chosen when a filter of a design document is asked for.
+    pub filter: Option<Filter>,
+    /// Refuses documents that the server would refuse over HTTP: error and reason.
+    pub check: Check,
+}
+
+/// See [`LocalPeer::check`].
+pub type Check = Arc<dyn Fn(&EditDoc) -> Result<(), (String, String)> + Send + Sync>;
+
+impl LocalPeer {
+    fn gone(&self, e: database::Error) -> Error {
+        match e {
+            database::Error::NoDatabase => Error::NoDatabase(self.db.name().to_string()),
+            e => e.into(),
+        }
+    }
+
+    pub fn info(&self) -> Result<Info, Error> {
+        let info = self.db.info().map_err(|e| self.gone(e))?;
+        Ok(Info {
+            is_empty: info.doc_count == 0
+                && info.doc_del_count == 0
+                && super::http::number_of(&Value::from(info.update_seq.as_str())) == Some(0),
+            update_seq: info.update_seq.into(),
+            instance_start_time: Some(info.instance_start_time),
+        })
+    }
+
+    pub fn read(&self, id: &str) -> Result<Option<Map<String, Value>>, Error> {
+        let Ok(id) = DocId::new(id) else {
+            return Ok(None);
+        };
+        match self.db.read(&id, &ReadOptions::default())? {
+            Read::Found(doc) => Ok(serde_json::from_slice(&doc.json).ok()),
+            Read::Missing | Read::Deleted => Ok(None),
+        }
+    }
+
+    pub async fn write_local(
+        &self,
+        id: &str,
+        rev: Option<&str>,
+        body: &Map<String, Value>,
+    ) -> Result<String, Error> {
+        let refused = |told: String| Error::CheckpointCommitFailure(told);
+        let mut doc = body.clone();
+        doc.insert("_id".into(), id.into());
+        if let Some(rev) = rev {
+            doc.insert("_rev".into(), rev.into());
+        }
+        let edit = parse_document(Value::Object(doc).to_string().as_bytes())
+            .map_err(|e| refused(e.to_string()))?;
+        let write = self
+            .db
+            .update(vec![edit], EditMode::Interactive, Durability::Synced);
+        match write.await?.0.pop() {
+            Some(Outcome::Ok { rev }) => Ok(rev.to_string()),
+            _ => Err(refused("conflict".into())),
+        }
+    }
+
+    pub async fn ensure_full_commit(&self) -> Result<Option<String>, Error> {
+        self.db.ensure_full_commit().await?;
+        Ok(self.info()?.instance_start_time)
+    }
+
+    fn query(&self, query: &ChangesQuery, since: &Value) -> Result<DatabaseQuery, Error> {
+        let since = match since {
+            Value::String(seq) => Since::Seq(seq.clone()),
+            Value::Number(n) if n.as_u64() == Some(0) => Since::Start,
+            Value::Null => Since::Start,
+            other => Since::Seq(other.to_string()),
+        };
+        Ok(DatabaseQuery {
+            since,
+            descending: false,
+            limit: None,
+            style: match query.winning_revs_only {
+                true => Style::MainOnly,
+                false => Style::AllDocs,
+            },
+            include_docs: query.include_docs,
+            conflicts: false,
+            attachments: database::ShownAttachments::default(),
+            filter: match &query.selection {
+                Selection::All => Filter::None,
+                Selection::Ids(ids) => Filter::DocIds(Arc::new(ids.iter().cloned().collect())),
+                Selection::Filter { name, .. } if name == "_design" => Filter::Design,
+                Selection::Filter { .. } | Selection::Selector(_) => self
+                    .filter
+                    .clone()
+                    .ok_or_else(|| Error::FilterFetch("the filter is not there".into()))?,
+            },
+            seq_interval: None,
+        })
+    }
+
+    pub fn pending(&self, query: &ChangesQuery, since: &Value) -> Option<u64> {
+        let all = ChangesQuery {
+            selection: Selection::All,
+            ..query.clone()
+        };
+        let changes = self.db.changes(self.query(&all, since).ok()?).ok()?;
+        changes.pending().ok()
+    }
+
+    pub fn changes(&self, query: &ChangesQuery, since: &Value) -> Result<LocalFeed, Error> {
+        // Watched before it is looked at, so that nothing is missed between.
+        let changed = self.db.watch();
+        // Documents come from the store as they are, which is cheaper than as JSON.
+        let query = ChangesQuery {
+            include_docs: false,
+            ..query.clone()
+        };
+        Ok(LocalFeed {
+            changes: Some(self.db.changes(self.query(&query, since)?)?),
+            changed,
+            rows: Rows::new(Form::Lines),
+            query,
+            seq: since.clone(),
+            ended: false,
+        })
+    }
+
+    pub fn revs_diff(&self, changes: &[Change]) -> Result<Vec<Missing>, Error> {
+        let asked = changes
+            .iter()
+            .map(|change| (change.id.clone(), parse_revs(&change.revs)))
+            .collect();
+        let diff = self.db.revs_diff(asked)?;
+        let missing = diff.into_iter().map(|d| Missing {
+            id: d.id,
+            revs: d.missing.iter().map(Rev::to_string).collect(),
+        });
+        Ok(missing.collect())
+    }
+
+    pub async fn fetch(&self, wanted: Vec<Missing>, portions: &Portions) -> Result<(), Error> {
+        let mut out = Gather::new(portions);
+        for missing in wanted {
+            let Ok(id) = DocId::new(&missing.id) else {
+                continue;
+            };
+            let revs = parse_revs(&missing.revs);
+            for body in self.bodies(&id, revs)? {
+                let id = missing.id.clone();
+                out.add(Doc { id, body }).await?;
+            }
+        }
+        out.flush().await
+    }
+
+    fn bodies(&self, id: &DocId, revs: Vec<Rev>) -> Result<Vec<Body>, Error> {
+        if self.db.is_open() {
+            let edits = self.db.replicas(id, &revs)?;
+            return Ok(edits.into_iter().map(|e| Body::Edit(Box::new(e))).collect());
+        }
+        let options = ReadOptions {
+            revs: true,
+            latest: true,
+            ..ReadOptions::default()
+        };
+        let found = self.db.open_revs(id, &WhichRevs::List(revs), &options)?;
+        let found = found.into_iter().flatten().flatten();
+        Ok(found.map(|doc| Body::Json(doc.json.into())).collect())
+    }
+
+    pub async fn write(&self, docs: Vec<Doc>) -> Result<Vec<Refused>, Error> {
+        let mut refused = vec![];
+        let mut edits = Vec::with_capacity(docs.len());
+        for doc in docs {
+            match self.edit(doc) {
+                Ok(edit) => edits.push(edit),
+                Err(no) => refused.push(no),
+            }
+        }
+        let ids: Vec<Option<DocId>> = edits.iter().map(|e| e.id.clone()).collect();
+        if !edits.is_empty() {
+            let (caller, db) = (self.caller.clone(), self.db.clone());
+            let write = db.update_as(caller, edits, EditMode::Replicated, Durability::Synced);
+            let (outcomes, _) = write.await.map_err(|e| self.gone(e))?;
+            for (id, outcome) in ids.into_iter().zip(outcomes) {
+                let (error, reason) = match outcome {
+                    Outcome::Ok { .. } => continue,
+                    Outcome::Conflict => ("conflict".into(), "Document update conflict.".into()),
+                    Outcome::Refused(error, reason) => (error, reason),
+                };
+                refused.push(Refused {
+                    id: id.map(|id| id.to_string()).unwrap_or_default(),
+                    error: error.into_owned(),
+                    reason,
+                });
+            }
+        }
+        Ok(refused)
+    }
+
+    fn edit(&self, doc: Doc) -> Result<EditDoc, Refused> {
+        let no = |id: &str, error: &str, reason: String| Refused {
+            id: id.to_owned(),
+            error: error.to_owned(),
+            reason,
+        };
+        let edit = match doc.body {
+            Body::Edit(edit) => *edit,
+            Body::Json(text) => {
+                parse_document(&text).map_err(|e| no(&doc.id, e.error(), e.to_string()))?
+            }
+        };
+        let Some(id) = &edit.id else {
+            return Err(no(&doc.id, "bad_request", "there is no `_id`".into()));
+        };
+        if id.is_design() && !self.is_admin {
+            let reason = "You are not a db or server admin.";
+            return Err(no(id.as_str(), "forbidden", reason.into()));
+        }
+        match (self.check)(&edit) {
+            Ok(()) => Ok(edit),
+            Err((error, reason)) => Err(no(id.as_str(), &error, reason)),
+        }
+    }
+}
+
+fn parse_revs(revs: &[String]) -> Vec<Rev> {
+    revs.iter().filter_map(|rev| Rev::parse(rev).ok()).collect()
+}

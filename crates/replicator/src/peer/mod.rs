@@ -1,0 +1,245 @@
+//! The two ends of a replication, alike whether they are on this server or behind HTTP.
+
+mod changes;
+mod client;
+pub(crate) mod http;
+mod local;
+mod retry;
+
+use bytes::Bytes;
+use document::EditDoc;
+use serde_json::{Map, Value};
+use tokio::sync::mpsc;
+
+pub use changes::{Change, ChangesQuery, Feed, Read};
+pub use client::Clients;
+pub use http::HttpPeer;
+pub use local::LocalPeer;
+
+use crate::error::Error;
+use crate::progress::Progress;
+
+/// What a database says of itself.
+#[derive(Clone, Debug)]
+pub struct Info {
+    pub update_seq: Value,
+    /// Differs between databases that had the same name, where the server says.
+    pub instance_start_time: Option<String>,
+    /// Whether there is nothing in it, and never was.
+    pub is_empty: bool,
+}
+
+/// A revision on its way.
+#[derive(Debug)]
+pub struct Doc {
+    pub id: String,
+    pub body: Body,
+}
+
+/// What a revision is made of.
+#[derive(Debug)]
+pub enum Body {
+    /// The whole JSON text, with `_id`, `_rev` and, unless it is a first revision, `_revisions`.
+    Json(Bytes),
+    /// As the database has it.
+    Edit(Box<EditDoc>),
+}
+
+impl Body {
+    /// About so many bytes.
+    pub fn size(&self) -> usize {
+        match self {
+            Body::Json(text) => text.len(),
+            Body::Edit(edit) => edit.body.len() + 256,
+        }
+    }
+}
+
+/// Revisions that the target misses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    pub id: String,
+    pub revs: Vec<String>,
+}
+
+/// Why the target did not take a document.
+#[derive(Clone, Debug)]
+pub struct Refused {
+    pub id: String,
+    pub error: String,
+    pub reason: String,
+}
+
+/// Documents read, in portions of bounded size.
+pub type Portions = mpsc::Sender<Vec<Doc>>;
+
+/// An end of a replication.
+pub enum Peer {
+    Local(LocalPeer),
+    Http(HttpPeer),
+}
+
+impl Peer {
+    /// # Errors
+    /// [`Error::NoDatabase`], [`Error::Unauthorized`], and those of requests.
+    pub async fn info(&self) -> Result<Info, Error> {
+        match self {
+            Peer::Local(peer) => peer.info(),
+            Peer::Http(peer) => peer.info().await,
+        }
+    }
+
+    /// Creates the database unless it exists.
+    ///
+    /// # Errors
+    /// [`Error::Unauthorized`], and those of requests.
+    pub async fn create(&self, params: &Map<String, Value>) -> Result<(), Error> {
+        match self {
+            // Made before the peer was opened.
+            Peer::Local(_) => Ok(()),
+            Peer::Http(peer) => peer.create(params).await,
+        }
+    }
+
+    /// A document, or a local one (`_local/…`), in its newest revision.
+    ///
+    /// # Errors
+    /// Those of requests.
+    pub async fn read(&self, id: &str) -> Result<Option<Map<String, Value>>, Error> {
+        match self {
+            Peer::Local(peer) => peer.read(id),
+            Peer::Http(peer) => peer.read(id).await,
+        }
+    }
+
+    /// Writes a local document, and answers its new `_rev`.
+    ///
+    /// # Errors
+    /// [`Error::CheckpointCommitFailure`] when it was refused, and those of requests.
+    pub async fn write_local(
+        &self,
+        id: &str,
+        rev: Option<&str>,
+        body: &Map<String, Value>,
+    ) -> Result<String, Error> {
+        match self {
+            Peer::Local(peer) => peer.write_local(id, rev, body).await,
+            Peer::Http(peer) => peer.write_local(id, rev, body).await,
+        }
+    }
+
+    /// Waits until everything written is on disk; answers [`Info::instance_start_time`].
+    ///
+    /// # Errors
+    /// Those of requests.
+    pub async fn ensure_full_commit(&self) -> Result<Option<String>, Error> {
+        match self {
+            Peer::Local(peer) => peer.ensure_full_commit().await,
+            Peer::Http(peer) => peer.ensure_full_commit().await,
+        }
+    }
+
+    /// Changes after a seq that a feed has not shown yet, if the server tells.
+    pub async fn pending(&self, query: &ChangesQuery, since: &Value) -> Option<u64> {
+        match self {
+            Peer::Local(peer) => peer.pending(query, since),
+            Peer::Http(peer) => peer.pending(query, since).await,
+        }
+    }
+
+    /// Opens the changes feed.
+    ///
+    /// # Errors
+    /// Those of requests.
+    pub async fn changes(&self, query: &ChangesQuery, since: &Value) -> Result<Feed, Error> {
+        match self {
+            Peer::Local(peer) => peer.changes(query, since).map(Feed::Local),
+            Peer::Http(peer) => peer.changes(query, since).await.map(Feed::Http),
+        }
+    }
+
+    /// Which of these revisions are not here.
+    ///
+    /// # Errors
+    /// Those of requests.
+    pub async fn revs_diff(&self, changes: &[Change]) -> Result<Vec<Missing>, Error> {
+        match self {
+            Peer::Local(peer) => peer.revs_diff(changes),
+            Peer::Http(peer) => peer.revs_diff(changes).await,
+        }
+    }
+
+    /// Reads revisions with their ancestors and attachments.
+    ///
+    /// # Errors
+    /// Those of requests; [`Error::Stopped`] when nobody takes the portions any more.
+    pub async fn fetch(
+        &self,
+        wanted: Vec<Missing>,
+        portions: &Portions,
+        progress: &Progress,
+    ) -> Result<(), Error> {
+        match self {
+            Peer::Local(peer) => peer.fetch(wanted, portions).await,
+            Peer::Http(peer) => peer.fetch(wanted, portions, progress).await,
+        }
+    }
+
+    /// Writes revisions as they are; answers those that were refused.
+    ///
+    /// # Errors
+    /// Those of requests.
+    pub async fn write(&self, docs: Vec<Doc>) -> Result<Vec<Refused>, Error> {
+        match self {
+            Peer::Local(peer) => peer.write(docs).await,
+            Peer::Http(peer) => peer.write(docs).await,
+        }
+    }
+}
+
+/// The wait before repetition number `attempt` (from 0).
+pub fn retry_wait(attempt: u32) -> std::time::Duration {
+    retry::wait(attempt, None)
+}
+
+pub use retry::random;
+
+/// Documents of one portion, at most,
+const PORTION_DOCS_MAX: usize = 500;
+/// and about so many bytes.
+const PORTION_BYTES_MAX: usize = 2 << 20;
+
+/// Gathers documents into portions.
+struct Gather<'a> {
+    portions: &'a Portions,
+    docs: Vec<Doc>,
+    bytes: usize,
+}
+
+impl<'a> Gather<'a> {
+    fn new(portions: &'a Portions) -> Gather<'a> {
+        Gather {
+            portions,
+            docs: vec![],
+            bytes: 0,
+        }
+    }
+
+    async fn add(&mut self, doc: Doc) -> Result<(), Error> {
+        self.bytes += doc.body.size();
+        self.docs.push(doc);
+        if self.docs.len() >= PORTION_DOCS_MAX || self.bytes >= PORTION_BYTES_MAX {
+            self.flush().await?;
+        }
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> Result<(), Error> {
+        self.bytes = 0;
+        if self.docs.is_empty() {
+            return Ok(());
+        }
+        let docs = std::mem::take(&mut self.docs);
+        self.portions.send(docs).await.map_err(|_| Error::Stopped)
+    }
+}

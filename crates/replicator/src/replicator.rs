@@ -1,0 +1,242 @@
+//! The replicator of a server: jobs of `_replicate`, jobs of documents, and what is told of them.
+
+use std::sync::Arc;
+
+use database::{Databases, Listing, Read, ReadOptions, RowsQuery, SystemRules};
+use document::DocId;
+use serde_json::{Map, Value, json};
+
+use crate::docs::Docs;
+use crate::environment::Environment;
+use crate::error::Error;
+use crate::options::{DocRef, Replication, Request, User};
+use crate::rules::{ReplicatorRules, is_replicator_db};
+use crate::scheduler::{Outcome, Scheduler};
+
+/// What a request of `_replicate` came to.
+#[derive(Debug)]
+pub enum Replicated {
+    /// A continuous replication goes on: its id.
+    Continuous(String),
+    Cancelled(String),
+    /// What is told besides `ok`.
+    Completed(Map<String, Value>),
+    /// Somebody cancelled it.
+    Stopped,
+}
+
+pub struct Replicator {
+    databases: Arc<Databases>,
+    environment: Arc<dyn Environment>,
+    scheduler: Arc<Scheduler>,
+    docs: Arc<Docs>,
+}
+
+impl Replicator {
+    /// Puts replicator databases under their rules. Nothing runs before [`Replicator::start`].
+    pub fn new(databases: Arc<Databases>, environment: Arc<dyn Environment>) -> Arc<Replicator> {
+        let scheduler = Scheduler::new(environment.clone());
+        let docs = Docs::new(databases.clone(), environment.clone(), scheduler.clone());
+        let told = Arc::downgrade(&docs);
+        let rules: Arc<dyn SystemRules> = Arc::new(ReplicatorRules {
+            environment: environment.clone(),
+            changed: Arc::new(move |db: &str| {
+                if let Some(docs) = told.upgrade() {
+                    docs.changed(db);
+                }
+            }),
+        });
+        databases.add_rules(rules);
+        Arc::new(Replicator {
+            databases,
+            environment,
+            scheduler,
+            docs,
+        })
+    }
+
+    /// Begins to follow documents and run jobs, on the tokio runtime that this is called in.
+    pub fn start(&self) {
+        tokio::spawn(self.scheduler.clone().run());
+        tokio::spawn(self.docs.clone().run());
+    }
+
+    /// Stops all jobs, and waits until they have recorded where they are.
+    pub async fn stop(&self) {
+        self.docs.stop();
+        self.scheduler.stop().await;
+    }
+
+    /// A request of `_replicate`. Of a replication that is not continuous, waits for the end.
+    ///
+    /// # Errors
+    /// Why it was refused, or failed.
+    pub async fn replicate(
+        &self,
+        body: &Map<String, Value>,
+        user: User,
+    ) -> Result<Replicated, Error> {
+        match Request::parse(body, user.clone(), &self.environment.settings())? {
+            Request::CancelId(id) => self.cancel(id, &user).await,
+            Request::Cancel(replication) => {
+                let id = self.scheduler.id_of(&replication).await?;
+                self.cancel(id, &user).await
+            }
+            Request::Start(replication) => self.begin(*replication, &user).await,
+        }
+    }
+
+    async fn cancel(&self, id: String, user: &User) -> Result<Replicated, Error> {
+        self.scheduler.authorize(&id, user)?;
+        match self.scheduler.remove_and_wait(&id).await {
+            true => Ok(Replicated::Cancelled(id)),
+            false => Err(Error::NoJob),
+        }
+    }
+
+    async fn begin(&self, replication: Replication, user: &User) -> Result<Replicated, Error> {
+        let id = self.scheduler.id_of(&replication).await?;
+        if let Some(running) = self.scheduler.replication(&id) {
+            self.scheduler.authorize(&id, user)?;
+            if let Some(doc) = &running.doc {
+                let by = format!("document `{}` from db `{}`", doc.id, doc.db);
+                return Err(Error::Duplicate(id, by));
+            }
+        }
+        let continuous = replication.continuous;
+        self.scheduler.add(&id, Arc::new(replication), None);
+        if continuous {
+            return Ok(Replicated::Continuous(id));
+        }
+        match self.scheduler.outcome(&id).await {
+            Outcome::Completed(result) => Ok(Replicated::Completed(result)),
+            Outcome::Failed(e) => Err(e),
+            Outcome::Cancelled => Ok(Replicated::Stopped),
+        }
+    }
+
+    /// Jobs as `_scheduler/jobs` lists them.
+    pub fn jobs(&self) -> Vec<Value> {
+        self.scheduler.jobs_json()
+    }
+
+    pub fn job(&self, id: &str) -> Option<Value> {
+        self.scheduler.job_json(&id.replace(' ', "+"))
+    }
+
+    /// Running jobs as `_active_tasks` lists them.
+    pub fn tasks(&self) -> Vec<Value> {
+        self.scheduler.tasks()
+    }
+
+    /// Number of jobs, and of those that run.
+    pub fn job_counts(&self) -> (usize, usize) {
+        self.scheduler.counts()
+    }
+
+    /// The replicator databases, by name.
+    pub fn databases(&self) -> Vec<String> {
+        let names = self.databases.names(&database::NameRange::default());
+        let names = names.iter().filter(|name| is_replicator_db(name));
+        names.map(|name| name.to_string()).collect()
+    }
+
+    /// The ids of a database's documents that are replications, in order.
+    ///
+    /// # Errors
+    /// Those of the listing.
+    pub fn doc_ids(&self, db: &str) -> Result<Vec<String>, Error> {
+        let db = self.databases.get(db)?;
+        let mut rows = db.rows(RowsQuery {
+            listing: Listing::AllDocs,
+            start: None,
+            end: None,
+            inclusive_end: true,
+            keys: None,
+            limit: None,
+            skip: 0,
+            descending: false,
+            include_docs: false,
+            conflicts: false,
+            attachments: database::ShownAttachments::default(),
+            update_seq: false,
+        })?;
+        let mut out = vec![];
+        while rows.next_chunk(&mut out, 64 << 10)? {}
+        let mut split = crate::rows::Rows::new(crate::rows::Form::Lines);
+        split.push(&out);
+        let mut ids = vec![];
+        while let Ok(Some(row)) = split.next_row() {
+            let row: Value = serde_json::from_slice(&row).unwrap_or_default();
+            if let Some(id) = row.get("id").and_then(Value::as_str)
+                && !id.starts_with("_design/")
+            {
+                ids.push(id.to_owned());
+            }
+        }
+        Ok(ids)
+    }
+
+    /// What `_scheduler/docs` says of a document; `None` when there is none.
+    ///
+    /// # Errors
+    /// Those of the read.
+    pub fn doc(&self, db: &str, id: &str) -> Result<Option<Value>, Error> {
+        let at = DocRef {
+            db: db.to_owned(),
+            id: id.to_owned(),
+        };
+        if let Some(known) = self.docs.doc_json(&at) {
+            return Ok(Some(known));
+        }
+        let db = self.databases.get(db)?;
+        let Ok(id) = DocId::new(id) else {
+            return Ok(None);
+        };
+        let Read::Found(doc) = db.read(&id, &ReadOptions::default())? else {
+            return Ok(None);
+        };
+        let doc: Map<String, Value> = serde_json::from_slice(&doc.json).unwrap_or_default();
+        Ok(Some(self.finished_json(&at, &doc)))
+    }
+
+    /// A document whose replication has ended, or did not begin yet.
+    fn finished_json(&self, at: &DocRef, doc: &Map<String, Value>) -> Value {
+        let shown = |side: &str| {
+            let url = match doc.get(side) {
+                Some(Value::Object(members)) => members.get("url").and_then(Value::as_str),
+                other => other.and_then(Value::as_str),
+            };
+            url.map(crate::endpoint::without_user_info)
+        };
+        let state = doc.get("_replication_state").and_then(Value::as_str);
+        let info = match state {
+            Some("completed") => doc.get("_replication_stats").cloned().unwrap_or_default(),
+            Some("failed") => json!({"error": doc.get("_replication_state_reason")}),
+            _ => Value::Null,
+        };
+        let time = doc
+            .get("_replication_state_time")
+            .cloned()
+            .unwrap_or_default();
+        let start = info
+            .get("start_time")
+            .cloned()
+            .unwrap_or_else(|| time.clone());
+        json!({
+            "database": at.db,
+            "doc_id": at.id,
+            "id": null,
+            "node": self.environment.node(),
+            "source": shown("source"),
+            "target": shown("target"),
+            "source_proxy": shown("source_proxy").or(shown("proxy")),
+            "target_proxy": shown("target_proxy").or(shown("proxy")),
+            "state": state.filter(|s| matches!(*s, "completed" | "failed")).unwrap_or("initializing"),
+            "info": info,
+            "error_count": u32::from(state == Some("failed")),
+            "last_updated": time,
+            "start_time": start,
+        })
+    }
+}

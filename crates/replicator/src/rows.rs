@@ -1,0 +1,255 @@
+//! Rows out of a stream of JSON: the objects of the array in `{"results":[…]}`, or one object after another in a
+//! continuous feed. Bytes go in as they arrive, whole rows come out; nothing but the row that is still incomplete is held.
+
+use bytes::{Bytes, BytesMut};
+
+/// Longest row, in bytes: what is longer is no row.
+pub const ROW_BYTES_MAX: usize = 1 << 30;
+/// Longest text around the rows, in bytes.
+const ENVELOPE_BYTES_MAX: usize = 1 << 20;
+
+/// How rows are framed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// In an array that is a member of one object.
+    Results,
+    /// One object after another.
+    Lines,
+}
+
+/// The stream is not what it should be: cut short, garbled, or something else.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadStream(pub String);
+
+/// Cuts a stream into rows.
+pub struct Rows {
+    form: Form,
+    buffer: BytesMut,
+    /// Where the scan goes on in `buffer`.
+    at: usize,
+    /// Where the row being read starts in `buffer`.
+    row_start: Option<usize>,
+    depth: usize,
+    in_string: bool,
+    escaped: bool,
+    /// Everything that is outside of rows; with the rows left out it is JSON.
+    envelope: Vec<u8>,
+}
+
+impl Rows {
+    pub fn new(form: Form) -> Rows {
+        Rows {
+            form,
+            buffer: BytesMut::new(),
+            at: 0,
+            row_start: None,
+            depth: 0,
+            in_string: false,
+            escaped: false,
+            envelope: vec![],
+        }
+    }
+
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// Takes bytes over without copying them where that is possible.
+    pub fn push_bytes(&mut self, bytes: Bytes) {
+        if self.buffer.is_empty() {
+            self.at = 0;
+            self.buffer = BytesMut::from(bytes);
+        } else {
+            self.push(&bytes);
+        }
+    }
+
+    fn row_depth(&self) -> usize {
+        match self.form {
+            Form::Results => 2,
+            Form::Lines => 0,
+        }
+    }
+
+    /// The next whole row; `None` until more bytes are pushed.
+    ///
+    /// # Errors
+    /// [`BadStream`] when there cannot be one.
+    pub fn next_row(&mut self) -> Result<Option<Bytes>, BadStream> {
+        let row_depth = self.row_depth();
+        while self.at < self.buffer.len() {
+            if self.in_string {
+                self.skip_string();
+                continue;
+            }
+            let byte = self.buffer[self.at];
+            self.at += 1;
+            match byte {
+                b'"' => {
+                    self.in_string = true;
+                    self.keep(byte)?;
+                }
+                b'{' | b'[' => {
+                    if self.row_start.is_none() && self.depth == row_depth && byte == b'{' {
+                        self.row_start = Some(self.at - 1);
+                    }
+                    self.depth += 1;
+                    self.keep(byte)?;
+                }
+                b'}' | b']' => {
+                    let depth = self.depth.checked_sub(1);
+                    self.depth = depth.ok_or_else(|| BadStream("brackets do not match".into()))?;
+                    if let Some(start) = self.row_start
+                        && self.depth == row_depth
+                    {
+                        return Ok(Some(self.take_row(start)));
+                    }
+                    self.keep(byte)?;
+                }
+                _ => self.keep(byte)?,
+            }
+        }
+        if self.buffer.len() > ROW_BYTES_MAX {
+            return Err(BadStream("a row is too long".into()));
+        }
+        if self.row_start.is_none() {
+            self.buffer.clear();
+            self.at = 0;
+        }
+        Ok(None)
+    }
+
+    fn take_row(&mut self, start: usize) -> Bytes {
+        let mut row = self.buffer.split_to(self.at);
+        self.at = 0;
+        self.row_start = None;
+        let _before = row.split_to(start);
+        row.freeze()
+    }
+
+    /// Keeps what is outside of rows, but for what separates them.
+    fn keep(&mut self, byte: u8) -> Result<(), BadStream> {
+        if self.row_start.is_some() {
+            return Ok(());
+        }
+        let between = self.depth >= self.row_depth()
+            && matches!(byte, b',' | b' ' | b'\n' | b'\r' | b'\t')
+            && !self.in_string;
+        if between && (self.form == Form::Lines || self.depth == 2) {
+            return Ok(());
+        }
+        if self.envelope.len() >= ENVELOPE_BYTES_MAX {
+            return Err(BadStream("there are no rows".into()));
+        }
+        self.envelope.push(byte);
+        Ok(())
+    }
+
+    fn skip_string(&mut self) {
+        let from = self.at;
+        if self.escaped {
+            self.escaped = false;
+            self.at += 1;
+        } else {
+            match memchr::memchr2(b'"', b'\\', &self.buffer[from..]) {
+                None => self.at = self.buffer.len(),
+                Some(n) => {
+                    self.at = from + n + 1;
+                    match self.buffer[from + n] {
+                        b'"' => self.in_string = false,
+                        _ => self.escaped = true,
+                    }
+                }
+            }
+        }
+        if self.row_start.is_none() && self.envelope.len() < ENVELOPE_BYTES_MAX {
+            self.envelope.extend_from_slice(&self.buffer[from..self.at]);
+        }
+    }
+
+    /// At the stream's end: what was around the rows, as JSON.
+    ///
+    /// # Errors
+    /// [`BadStream`] when the stream ended in the middle.
+    pub fn finish(self) -> Result<Vec<u8>, BadStream> {
+        if self.depth != 0 || self.in_string || self.row_start.is_some() {
+            return Err(BadStream("the answer is cut short".into()));
+        }
+        Ok(self.envelope)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn split(
+        form: Form,
+        text: &[u8],
+        pieces: &[usize],
+    ) -> Result<(Vec<String>, String), BadStream> {
+        let mut rows = Rows::new(form);
+        let mut found = vec![];
+        let mut rest = text;
+        for &n in pieces.iter().chain([&usize::MAX]) {
+            let (piece, after) = rest.split_at(n.min(rest.len()));
+            rest = after;
+            rows.push_bytes(Bytes::copy_from_slice(piece));
+            while let Some(row) = rows.next_row()? {
+                found.push(String::from_utf8(row.to_vec()).unwrap());
+            }
+        }
+        Ok((found, String::from_utf8(rows.finish()?).unwrap()))
+    }
+
+    const FEED: &str = "{\"results\":[\n{\"a\":\"}]\\\"{\"},\n {\"b\":[{\"c\":[]}]}\n],\n\"last_seq\":\"5-{[\",\"pending\":0}\n";
+
+    #[test]
+    fn rows_and_what_is_around_them() {
+        let (rows, envelope) = split(Form::Results, FEED.as_bytes(), &[]).unwrap();
+        assert_eq!(rows, ["{\"a\":\"}]\\\"{\"}", "{\"b\":[{\"c\":[]}]}"]);
+        let around: serde_json::Value = serde_json::from_str(&envelope).unwrap();
+        assert_eq!(around["last_seq"], "5-{[");
+        assert_eq!(around["results"], serde_json::json!([]));
+    }
+
+    #[test]
+    fn lines_are_rows_and_heartbeats_are_not() {
+        let (rows, envelope) = split(Form::Lines, b"\n{\"a\":1}\n\n{\"b\":{}}\n\n", &[]).unwrap();
+        assert_eq!(rows, ["{\"a\":1}", "{\"b\":{}}"]);
+        assert_eq!(envelope, "");
+    }
+
+    #[test]
+    fn a_stream_that_is_cut_is_noticed() {
+        for end in 1..FEED.trim_end().len() {
+            assert!(
+                split(Form::Results, &FEED.as_bytes()[..end], &[]).is_err(),
+                "{end}"
+            );
+        }
+        assert!(split(Form::Results, b"}", &[]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn how_the_bytes_arrive_does_not_matter(pieces in prop::collection::vec(0usize..20, 0..40)) {
+            prop_assert_eq!(
+                split(Form::Results, FEED.as_bytes(), &pieces),
+                split(Form::Results, FEED.as_bytes(), &[])
+            );
+        }
+
+        #[test]
+        fn no_bytes_do_harm(bytes in prop::collection::vec(any::<u8>(), 0..200), lines in any::<bool>()) {
+            let mut rows = Rows::new(if lines { Form::Lines } else { Form::Results });
+            rows.push(&bytes);
+            while let Ok(Some(row)) = rows.next_row() {
+                prop_assert!(row.starts_with(b"{"));
+            }
+        }
+    }
+}

@@ -1,0 +1,499 @@
+//! Which jobs run when. A job is added, started, stopped or has crashed; crashed ones wait longer each time; when there are
+//! more than `max_jobs`, running ones give way at every `interval`.
+
+mod backoff;
+mod entry;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime};
+
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use self::entry::{Entry, Event, EventKind, Run};
+use crate::endpoint::Endpoint;
+use crate::environment::Environment;
+use crate::error::Error;
+use crate::id::base_id;
+use crate::job::{Ended, Job, told};
+use crate::options::{DocRef, Replication, Selection, User};
+use crate::peer::{Clients, HttpPeer, Peer};
+use crate::progress::Progress;
+
+pub use self::backoff::doc_backoff;
+pub use self::entry::JobState;
+
+/// How long a job may take to end after it was told to.
+const END_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// How a job of `_replicate` ended.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    Completed(Map<String, Value>),
+    Failed(Error),
+    Cancelled,
+}
+
+/// Who is told how jobs of documents fare.
+pub trait Listener: Send + Sync {
+    fn started(&self, doc: &DocRef, id: &str);
+    fn crashed(&self, doc: &DocRef, id: &str, error: &Error);
+    fn completed(&self, doc: &DocRef, stats: Map<String, Value>);
+}
+
+pub struct Scheduler {
+    me: Weak<Scheduler>,
+    environment: Arc<dyn Environment>,
+    clients: Arc<Clients>,
+    jobs: Mutex<HashMap<String, Entry>>,
+    wake: Notify,
+    listener: Mutex<Option<Weak<dyn Listener>>>,
+    stopped: watch::Sender<bool>,
+}
+
+impl Scheduler {
+    pub fn new(environment: Arc<dyn Environment>) -> Arc<Scheduler> {
+        Arc::new_cyclic(|me| Scheduler {
+            me: me.clone(),
+            environment,
+            clients: Arc::default(),
+            jobs: Mutex::default(),
+            wake: Notify::new(),
+            listener: Mutex::default(),
+            stopped: watch::Sender::new(false),
+        })
+    }
+
+    pub fn set_listener(&self, listener: Weak<dyn Listener>) {
+        *self.listener.lock() = Some(listener);
+    }
+
+    fn listener(&self) -> Option<Arc<dyn Listener>> {
+        self.listener.lock().as_ref()?.upgrade()
+    }
+
+    /// A replication's id. Reads the filter function of the source when there is one.
+    ///
+    /// # Errors
+    /// [`Error::FilterFetch`].
+    pub async fn id_of(&self, replication: &Replication) -> Result<String, Error> {
+        Ok(self.base_id_of(replication).await? + &replication.id_suffix())
+    }
+
+    async fn base_id_of(&self, replication: &Replication) -> Result<String, Error> {
+        let code = match &replication.selection {
+            Selection::Filter { name, .. } if !name.starts_with('_') => {
+                Some(self.filter_code(replication, name).await?)
+            }
+            _ => None,
+        };
+        Ok(base_id(
+            replication,
+            &self.environment.uuid(),
+            code.as_deref(),
+        ))
+    }
+
+    async fn filter_code(&self, replication: &Replication, name: &str) -> Result<String, Error> {
+        let source = replication.source.shown();
+        let (design, function) = name.split_once('/').unwrap_or((name, ""));
+        let fetched = |e: Error| {
+            Error::FilterFetch(format!(
+                "Couldn't open document `_design/{design}` from source database `{source}`: {}",
+                e.text()
+            ))
+        };
+        let peer = self
+            .open(&replication.source, replication, None)
+            .await
+            .map_err(fetched)?;
+        let id = format!("_design/{design}");
+        let ddoc = peer.read(&id).await.map_err(fetched)?;
+        let ddoc = ddoc.ok_or_else(|| fetched(Error::Request("not_found: missing".into())))?;
+        let code = ddoc.get("filters").and_then(|f| f.get(function)?.as_str());
+        code.map(str::to_owned).ok_or_else(|| {
+            Error::FilterFetch(format!(
+                "Couldn't parse filter code from document {design} on `{source}`"
+            ))
+        })
+    }
+
+    async fn open(
+        &self,
+        endpoint: &Endpoint,
+        replication: &Replication,
+        selection: Option<&Selection>,
+    ) -> Result<Peer, Error> {
+        Ok(match endpoint {
+            Endpoint::Local(name) => {
+                Peer::Local(self.environment.open(name, &replication.user, selection)?)
+            }
+            Endpoint::Remote(remote) => {
+                let settings = self.environment.settings();
+                Peer::Http(HttpPeer::open(remote, replication, &settings, &self.clients).await?)
+            }
+        })
+    }
+
+    /// Adds a job, or lets the same one run on. `not_before` keeps it from starting at once.
+    pub fn add(&self, id: &str, replication: Arc<Replication>, not_before: Option<Instant>) {
+        let mut jobs = self.jobs.lock();
+        let mut after = None;
+        if let Some(old) = jobs.get(id) {
+            if *old.replication == *replication {
+                return;
+            }
+            after = jobs.remove(id).and_then(|old| old.retire());
+        }
+        jobs.insert(id.to_owned(), Entry::new(replication, not_before, after));
+        drop(jobs);
+        self.wake.notify_one();
+    }
+
+    /// Waits for the end of a job that was just added.
+    pub async fn outcome(&self, id: &str) -> Outcome {
+        let outcome = self.jobs.lock().get(id).map(|job| job.outcome.subscribe());
+        let Some(mut outcome) = outcome else {
+            return Outcome::Cancelled;
+        };
+        let ended = outcome.wait_for(Option::is_some).await;
+        ended
+            .ok()
+            .and_then(|o| o.clone())
+            .unwrap_or(Outcome::Cancelled)
+    }
+
+    /// Takes a job out and stops it; it may take a moment to record where it is. False when there is none.
+    pub fn remove(&self, id: &str) -> bool {
+        let Some(job) = self.jobs.lock().remove(id) else {
+            return false;
+        };
+        job.outcome.send_replace(Some(Outcome::Cancelled));
+        let _ended = job.retire();
+        self.wake.notify_one();
+        true
+    }
+
+    /// The same, and waits until it has ended.
+    pub async fn remove_and_wait(&self, id: &str) -> bool {
+        let Some(job) = self.jobs.lock().remove(id) else {
+            return false;
+        };
+        job.outcome.send_replace(Some(Outcome::Cancelled));
+        if let Some(mut ended) = job.retire() {
+            let ended = ended.wait_for(|ended| *ended);
+            // One that does not end in time was told to, and does no harm.
+            let _ = tokio::time::timeout(END_TIME_MAX, ended).await;
+        }
+        self.wake.notify_one();
+        true
+    }
+
+    /// Stops the jobs of a document, or of all documents of a database.
+    pub fn remove_of(&self, db: &str, doc: Option<&str>) {
+        let ids: Vec<String> = {
+            let jobs = self.jobs.lock();
+            let of = |job: &Entry| {
+                let of_doc = job.replication.doc.as_ref();
+                of_doc.is_some_and(|d| d.db == db && doc.is_none_or(|id| d.id == id))
+            };
+            jobs.iter()
+                .filter(|(_, job)| of(job))
+                .map(|(id, _)| id.clone())
+                .collect()
+        };
+        for id in ids {
+            self.remove(&id);
+        }
+    }
+
+    /// Whose the job of this id is: `None` when there is none.
+    pub fn replication(&self, id: &str) -> Option<Arc<Replication>> {
+        self.jobs.lock().get(id).map(|job| job.replication.clone())
+    }
+
+    /// Who started the job may do with it what they want, and admins may.
+    ///
+    /// # Errors
+    /// [`Error::NoJob`], [`Error::Forbidden`].
+    pub fn authorize(&self, id: &str, user: &User) -> Result<(), Error> {
+        let replication = self.replication(id).ok_or(Error::NoJob)?;
+        if user.is_admin() || user.name.is_some() && replication.user.name == user.name {
+            return Ok(());
+        }
+        Err(Error::Forbidden("You are not a server admin.".into()))
+    }
+
+    /// Starts and stops jobs until the server stops.
+    pub async fn run(self: Arc<Self>) {
+        let mut stopped = self.stopped.subscribe();
+        let mut last_rotation = Instant::now();
+        loop {
+            let interval = self
+                .environment
+                .settings()
+                .interval
+                .max(Duration::from_millis(1));
+            let rotate = last_rotation.elapsed() >= interval;
+            if rotate {
+                last_rotation = Instant::now();
+            }
+            let next = self.reschedule(rotate);
+            let tick = last_rotation + interval;
+            let at = next.map_or(tick, |n| n.min(tick));
+            tokio::select! {
+                () = self.wake.notified() => {}
+                () = tokio::time::sleep_until(at) => {}
+                () = told(&mut stopped) => return,
+            }
+        }
+    }
+
+    /// Stops all jobs, and waits until they have recorded where they are.
+    pub async fn stop(&self) {
+        self.stopped.send_replace(true);
+        let jobs = std::mem::take(&mut *self.jobs.lock());
+        let ended: Vec<watch::Receiver<bool>> = jobs
+            .into_values()
+            .filter_map(|job| {
+                job.outcome.send_replace(Some(Outcome::Cancelled));
+                job.retire()
+            })
+            .collect();
+        let all = async {
+            for mut ended in ended {
+                let _ = ended.wait_for(|ended| *ended).await;
+            }
+        };
+        let _ = tokio::time::timeout(END_TIME_MAX, all).await;
+    }
+
+    /// Starts what may start. Answers when something else may.
+    fn reschedule(&self, rotate: bool) -> Option<Instant> {
+        if *self.stopped.borrow() {
+            return None;
+        }
+        let settings = self.environment.settings();
+        let mut jobs = self.jobs.lock();
+        let now = Instant::now();
+        let mut next: Option<Instant> = None;
+        let mut waiting: Vec<(Option<Instant>, String)> = vec![];
+        let mut running = 0;
+        for (id, job) in jobs.iter_mut() {
+            if job.is_running() {
+                running += 1;
+                job.forget_crashes(now, settings.health_threshold);
+                continue;
+            }
+            match job.ready_at() {
+                Some(at) if at > now => next = Some(next.map_or(at, |n| n.min(at))),
+                _ => waiting.push((job.last_started, id.clone())),
+            }
+        }
+        // Those that never ran come first, then those that have waited longest.
+        waiting.sort();
+        let free = settings.max_jobs.saturating_sub(running);
+        let excess = running.saturating_sub(settings.max_jobs);
+        let give_way = match rotate {
+            true => excess.max(waiting.len().saturating_sub(free).min(settings.max_churn)),
+            false => 0,
+        };
+        let stopped = stop_oldest(&mut jobs, give_way, settings.max_history);
+        let free = (settings.max_jobs + stopped).saturating_sub(running);
+        for (_, id) in waiting.into_iter().take(free) {
+            if let Some(job) = jobs.get_mut(&id) {
+                self.start(&id, job, settings.max_history);
+            }
+        }
+        next
+    }
+
+    fn start(&self, id: &str, job: &mut Entry, history_max: usize) {
+        let (stop, stopped) = watch::channel(false);
+        let (ended, has_ended) = watch::channel(false);
+        job.note(Event::now(EventKind::Started), history_max);
+        job.last_started = Some(Instant::now());
+        let serial = job.next_serial();
+        let after = job.after.take();
+        job.run = Some(Run {
+            stop,
+            ended: has_ended,
+            serial,
+        });
+        let me = self.me.clone();
+        let (id, replication, progress) =
+            (id.to_owned(), job.replication.clone(), job.progress.clone());
+        tokio::spawn(async move {
+            if let Some(mut after) = after {
+                let _ = after.wait_for(|ended| *ended).await;
+            }
+            let result = match me.upgrade() {
+                None => Ok(Ended::Stopped),
+                // In a task of its own, so that a panic is an error like others.
+                Some(scheduler) => {
+                    let run = scheduler.run_job(id.clone(), replication, progress, stopped);
+                    let told = |e| Err(Error::Request(format!("the job failed: {e}")));
+                    tokio::spawn(run).await.unwrap_or_else(told)
+                }
+            };
+            ended.send_replace(true);
+            if let Some(scheduler) = me.upgrade() {
+                scheduler.ended(&id, serial, result);
+            }
+        });
+    }
+
+    async fn run_job(
+        self: Arc<Self>,
+        id: String,
+        replication: Arc<Replication>,
+        progress: Arc<Progress>,
+        mut stop: watch::Receiver<bool>,
+    ) -> Result<Ended, Error> {
+        let opened = tokio::select! {
+            opened = self.open_peers(&replication) => opened?,
+            () = told(&mut stop) => return Ok(Ended::Stopped),
+        };
+        let base = id.split('+').next().unwrap_or(&id).to_owned();
+        let job = Job {
+            replication: replication.clone(),
+            id: base,
+            source: opened.0,
+            target: opened.1,
+            progress,
+            stop,
+        };
+        tracing::info!(
+            id,
+            source = replication.source.shown(),
+            target = replication.target.shown(),
+            "replication starts"
+        );
+        let started = || {
+            if let (Some(doc), Some(listener)) = (&replication.doc, self.listener()) {
+                listener.started(doc, &id);
+            }
+        };
+        job.run(started).await
+    }
+
+    async fn open_peers(&self, replication: &Replication) -> Result<(Peer, Peer), Error> {
+        let selection = Some(&replication.selection);
+        let source = self
+            .open(&replication.source, replication, selection)
+            .await?;
+        if let (Endpoint::Local(name), true) = (&replication.target, replication.create_target) {
+            let params = &replication.create_target_params;
+            self.environment
+                .create(name, &replication.user, params)
+                .await?;
+        }
+        let target = self.open(&replication.target, replication, None).await?;
+        Ok((source, target))
+    }
+
+    fn ended(&self, id: &str, serial: u64, result: Result<Ended, Error>) {
+        let history_max = self.environment.settings().max_history;
+        let mut jobs = self.jobs.lock();
+        let Some(job) = jobs.get_mut(id).filter(|job| job.serial == serial) else {
+            return;
+        };
+        job.run = None;
+        let replication = job.replication.clone();
+        match result {
+            Ok(Ended::Stopped) => job.note(Event::now(EventKind::Stopped), history_max),
+            Ok(Ended::Completed(result)) => {
+                let stats = job.final_stats();
+                job.outcome.send_replace(Some(Outcome::Completed(result)));
+                jobs.remove(id);
+                drop(jobs);
+                tracing::info!(id, "replication completed");
+                if let (Some(doc), Some(listener)) = (&replication.doc, self.listener()) {
+                    listener.completed(doc, stats);
+                }
+            }
+            Err(error) => {
+                tracing::warn!(id, error = error.text(), "replication failed");
+                job.crashed(&error, history_max);
+                match &replication.doc {
+                    // Whoever asked is told; nobody would ask again for them.
+                    None => {
+                        job.outcome.send_replace(Some(Outcome::Failed(error)));
+                        jobs.remove(id);
+                    }
+                    Some(doc) => {
+                        drop(jobs);
+                        if let Some(listener) = self.listener() {
+                            listener.crashed(doc, id, &error);
+                        }
+                    }
+                }
+            }
+        }
+        self.wake.notify_one();
+    }
+
+    /// All jobs as `_scheduler/jobs` lists them, by id.
+    pub fn jobs_json(&self) -> Vec<Value> {
+        let node = self.environment.node();
+        let jobs = self.jobs.lock();
+        let mut ids: Vec<&String> = jobs.keys().collect();
+        ids.sort();
+        ids.into_iter()
+            .filter_map(|id| Some(jobs.get(id)?.json(id, node)))
+            .collect()
+    }
+
+    pub fn job_json(&self, id: &str) -> Option<Value> {
+        let node = self.environment.node();
+        self.jobs.lock().get(id).map(|job| job.json(id, node))
+    }
+
+    /// What `_scheduler/docs` says of the job: state, info, number of crashes, when it last changed.
+    pub fn summary(&self, id: &str) -> Option<(JobState, Value, u32, SystemTime)> {
+        self.jobs.lock().get(id).map(Entry::summary)
+    }
+
+    /// Running jobs as `_active_tasks` lists them.
+    pub fn tasks(&self) -> Vec<Value> {
+        let node = self.environment.node();
+        let jobs = self.jobs.lock();
+        let running = jobs.iter().filter(|(_, job)| job.is_running());
+        running.map(|(id, job)| job.task(id, node)).collect()
+    }
+
+    /// Number of jobs, and of those that run.
+    pub fn counts(&self) -> (usize, usize) {
+        let jobs = self.jobs.lock();
+        (
+            jobs.len(),
+            jobs.values().filter(|job| job.is_running()).count(),
+        )
+    }
+}
+
+/// Stops the continuous jobs that have run longest.
+fn stop_oldest(jobs: &mut HashMap<String, Entry>, count: usize, history_max: usize) -> usize {
+    let mut running: Vec<(Option<Instant>, String)> = jobs
+        .iter()
+        .filter(|(_, job)| job.is_running() && job.replication.continuous)
+        .map(|(id, job)| (job.last_started, id.clone()))
+        .collect();
+    running.sort();
+    let mut stopped = 0;
+    for (_, id) in running.into_iter().take(count) {
+        if let Some(job) = jobs.get_mut(&id) {
+            job.give_way(history_max);
+            stopped += 1;
+        }
+    }
+    stopped
+}
+
+/// The answer to a request that started a continuous job or cancelled one.
+pub fn local_id_json(id: &str) -> Value {
+    json!({"ok": true, "_local_id": id})
+}

@@ -1,0 +1,52 @@
+//! How long a job that failed waits.
+
+use std::time::Duration;
+
+use crate::peer::random;
+
+/// After the first crash; doubles with each.
+const CRASH_WAIT: Duration = Duration::from_secs(30);
+const CRASH_EXPONENT_MAX: u32 = 10;
+/// So many seconds at most does a document wait that could not become a job; doubles with each failure.
+const DOC_WAIT_S: u64 = 64;
+const DOC_EXPONENT_MAX: u32 = 12;
+
+/// The wait after so many crashes in a row, with up to a tenth more, so that jobs of one vanished server do not come back
+/// all at once.
+pub fn crash_backoff(crashes: u32) -> Duration {
+    if crashes == 0 {
+        return Duration::ZERO;
+    }
+    let base = CRASH_WAIT * (1 << (crashes - 1).min(CRASH_EXPONENT_MAX));
+    base + base.mul_f64(random() / 10.0)
+}
+
+/// The wait of a document after so many failures (from 0): anything up to a bound that doubles, as in CouchDB.
+pub fn doc_backoff(failures: u32) -> Duration {
+    let bound = DOC_WAIT_S << failures.min(DOC_EXPONENT_MAX);
+    Duration::from_secs(1) + Duration::from_secs(bound).mul_f64(random())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crashes_double_the_wait_up_to_about_eight_hours() {
+        assert_eq!(crash_backoff(0), Duration::ZERO);
+        for (crashes, seconds) in [(1, 30), (2, 60), (5, 480), (11, 30_720), (4000, 30_720)] {
+            let wait = crash_backoff(crashes).as_secs_f64();
+            let base = f64::from(seconds);
+            assert!(wait >= base && wait <= base * 1.1, "{crashes}: {wait}");
+        }
+    }
+
+    #[test]
+    fn a_documents_wait_is_anything_up_to_its_bound() {
+        for failures in 0..40 {
+            let bound = DOC_WAIT_S << failures.min(DOC_EXPONENT_MAX);
+            let wait = doc_backoff(failures).as_secs();
+            assert!((1..=bound + 1).contains(&wait), "{failures}: {wait}");
+        }
+    }
+}

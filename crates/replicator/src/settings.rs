@@ -1,0 +1,69 @@
+//! What the administrator said: section `[replicator]`.
+
+use std::time::Duration;
+
+/// The settings of `[replicator]`, by CouchDB's names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// So many jobs run at once; the others wait for their turn.
+    pub max_jobs: usize,
+    /// So many jobs give way to waiting ones at one `interval`.
+    pub max_churn: usize,
+    /// So many events are remembered of each job.
+    pub max_history: usize,
+    pub interval: Duration,
+    /// Jobs found when the server starts wait up to so long, each for another time.
+    pub startup_jitter: Duration,
+    /// A job that ran so long without a crash is healthy: its earlier crashes are forgotten.
+    pub health_threshold: Duration,
+    /// Whether documents are told of every state, not only of the last one.
+    pub update_docs: bool,
+    pub worker_processes: usize,
+    pub worker_batch_size: usize,
+    pub http_connections: usize,
+    pub connection_timeout: Duration,
+    pub retries_per_request: u32,
+    pub use_checkpoints: bool,
+    pub use_bulk_get: bool,
+    pub checkpoint_interval: Duration,
+    /// Whether passwords are exchanged for a session first.
+    pub auth_session: bool,
+    pub verify_ssl_certificates: bool,
+    /// A PEM file with the authorities to trust.
+    pub ssl_trusted_certificates_file: Option<String>,
+    /// PEM files of a client's certificate and its key.
+    pub cert_file: Option<String>,
+    pub key_file: Option<String>,
+    /// Schemes that `source` and `target` may have.
+    pub valid_endpoint_protocols: Vec<String>,
+    pub valid_proxy_protocols: Vec<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            max_jobs: 500,
+            max_churn: 20,
+            max_history: 20,
+            interval: Duration::from_secs(60),
+            startup_jitter: Duration::from_secs(5),
+            health_threshold: Duration::from_secs(120),
+            update_docs: false,
+            worker_processes: 4,
+            worker_batch_size: 500,
+            http_connections: 20,
+            connection_timeout: Duration::from_secs(30),
+            retries_per_request: 5,
+            use_checkpoints: true,
+            use_bulk_get: true,
+            checkpoint_interval: Duration::from_secs(30),
+            auth_session: true,
+            verify_ssl_certificates: false,
+            ssl_trusted_certificates_file: None,
+            cert_file: None,
+            key_file: None,
+            valid_endpoint_protocols: vec!["http".into(), "https".into()],
+            valid_proxy_protocols: vec!["http".into(), "https".into(), "socks5".into()],
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! `settee migrate`.
+
+use std::path::Path;
+
+use crate::Failure;
+use crate::cli::MigrateOptions;
+use crate::serve;
+
+/// Differences shown; all are counted.
+const SHOWN_MAX: usize = 200;
+
+pub fn run(options: MigrateOptions) -> Result<(), Failure> {
+    match (&options.to, &options.data) {
+        (Some(to), _) => {
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .enable_all()
+                .build()
+                .map_err(Failure::new)?;
+            runtime.block_on(migrate(&options, to.clone()))
+        }
+        (None, Some(data)) => into_directory(&options, data),
+        // clap asks for one of them.
+        (None, None) => Err(Failure::usage("--to or --data is needed")),
+    }
+}
+
+/// Serves the directory, to this process alone, while it is filled.
+fn into_directory(options: &MigrateOptions, data: &Path) -> Result<(), Failure> {
+    serve::while_serving(data, |url| migrate(options, url))
+}
+
+async fn migrate(options: &MigrateOptions, target: String) -> Result<(), Failure> {
+    let summary = migrate::run(&migrate::Options {
+        source: options.source.clone(),
+        target,
+        only: options.only.clone(),
+        except: options.except.clone(),
+        resume: options.resume,
+        jobs: options.jobs,
+        pause_replications: options.pause_replications,
+        settings: !options.no_settings,
+        verify_only: options.verify_only,
+        sample: options.sample,
+    })
+    .await
+    .map_err(|e| match e {
+        migrate::Error::Url(..) => Failure::usage(e),
+        e => Failure::new(e),
+    })?;
+    let done = match options.verify_only {
+        true => "compared",
+        false => "copied and compared",
+    };
+    for note in &summary.notes {
+        println!("note: {note}");
+    }
+    for (what, list) in [
+        ("not migrated", &summary.failures),
+        ("difference", &summary.differences),
+    ] {
+        for text in list.iter().take(SHOWN_MAX) {
+            println!("{what}: {text}");
+        }
+        if list.len() > SHOWN_MAX {
+            println!("{what}: {} more", list.len() - SHOWN_MAX);
+        }
+    }
+    println!(
+        "{done} {} databases with {} documents in {}: {}",
+        summary.databases,
+        summary.documents,
+        migrate::duration(summary.elapsed),
+        match summary.differences.len() {
+            0 => "no difference".to_owned(),
+            1 => "1 difference".to_owned(),
+            n => format!("{n} differences"),
+        }
+    );
+    if !summary.failures.is_empty() {
+        return Err(Failure::new(format!(
+            "{} databases were not migrated; --continue goes on",
+            summary.failures.len()
+        )));
+    }
+    if !summary.differences.is_empty() {
+        return Err(Failure {
+            message: "source and target differ".into(),
+            status: 3,
+        });
+    }
+    Ok(())
+}

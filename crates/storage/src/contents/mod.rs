@@ -1,0 +1,361 @@
+//! Attachments' content: each content of a database once, in chunks, under the number of the database's first shard.
+//!
+//! | key after the shard's number | value |
+//! |---|---|
+//! | `c`, number, chunk | a chunk of a content's bytes |
+//! | `h`, content id | the number and the length of the content with this id |
+//! | `r`, content id, shard, seq | empty: the change with this seq brought a body that names the content |
+//!
+//! A content is written chunk by chunk under a number of its own, before its id is known ([`Upload`]). `h` is written when it is
+//! complete; `r` comes and goes with by-seq rows, in their batches. **A content goes when nothing refers to it and nobody holds
+//! it**: whoever reads a content, or is about to commit a document with it, holds a [`Content`]. What was begun and not yet
+//! referred to is listed in the catalogue (`u`), so that what a crash leaves is found at the next start.
+
+mod keys;
+mod recovery;
+mod upload;
+
+use std::sync::Arc;
+
+use document::ContentId;
+use parking_lot::Mutex;
+use rocksdb::WriteBatch;
+use rustc_hash::FxHashMap;
+
+pub(crate) use keys::{reference, upload as upload_key};
+pub use recovery::Numbers;
+pub(crate) use recovery::discard_unfinished;
+pub use upload::Upload;
+
+use crate::Error;
+use crate::disk::DiskGuard;
+use crate::engine::{Engine, Keyspace};
+use crate::keys::ShardNumber;
+use crate::shard::Shard;
+use crate::varint::{Reader, put};
+
+/// Bytes of a chunk. A reader holds one at a time, a writer two.
+pub const CHUNK_BYTES: usize = 128 << 10;
+/// A content of more chunks than this is removed as a range: range deletions slow readers, single ones take memory.
+const CHUNKS_DELETED_SINGLY: u64 = 64;
+
+/// The contents of one database.
+pub struct Contents {
+    engine: Arc<Engine>,
+    /// Where they are: the database's first shard.
+    home: Arc<Shard>,
+    numbers: Arc<Numbers>,
+    held: Mutex<FxHashMap<ContentId, Held>>,
+    guard: Mutex<DiskGuard>,
+    /// Ranges of contents removed since the last call of `reclaim`, and their bytes.
+    removed: Mutex<Vec<(u64, u64)>>,
+}
+
+/// Who holds a content now.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    count: u64,
+    /// Whether nothing may refer to it, so that the last holder has to look.
+    look: bool,
+    /// The upload that brought it, while the catalogue lists it.
+    upload: Option<u64>,
+}
+
+/// Where a content is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    number: u64,
+    length: u64,
+}
+
+impl Place {
+    fn decode(value: &[u8]) -> Result<Place, Error> {
+        let mut r = Reader::new(value, "content");
+        Ok(Place {
+            number: r.varint()?,
+            length: r.varint()?,
+        })
+    }
+
+    fn encode(self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(12);
+        put(self.number, &mut out);
+        put(self.length, &mut out);
+        out
+    }
+
+    fn chunks(self) -> u64 {
+        self.length.div_ceil(CHUNK_BYTES as u64)
+    }
+}
+
+impl Contents {
+    pub fn new(home: Arc<Shard>, numbers: Arc<Numbers>, reserve_bytes: u64) -> Arc<Contents> {
+        let engine = home.engine.clone();
+        Arc::new(Contents {
+            guard: Mutex::new(DiskGuard::new(&engine.path, reserve_bytes)),
+            engine,
+            home,
+            numbers,
+            held: Mutex::default(),
+            removed: Mutex::default(),
+        })
+    }
+
+    /// The shard under whose number they are.
+    pub fn home(&self) -> ShardNumber {
+        self.home.number
+    }
+
+    /// Begins a new content.
+    pub fn upload(self: &Arc<Self>) -> Upload {
+        Upload::new(self.clone())
+    }
+
+    /// A content that is here already.
+    pub fn hold(self: &Arc<Self>, id: &ContentId) -> Result<Option<Content>, Error> {
+        let mut held = self.held.lock();
+        let Some(place) = self.place(id)? else {
+            return Ok(None);
+        };
+        held.entry(*id).or_default().count += 1;
+        drop(held);
+        Ok(Some(Content {
+            contents: self.clone(),
+            id: *id,
+            place,
+        }))
+    }
+
+    /// Keeps what was uploaded, or, when the same content is here, that.
+    fn adopt(
+        self: &Arc<Self>,
+        id: ContentId,
+        uploaded: Place,
+        mut last: WriteBatch,
+    ) -> Result<(Content, bool), Error> {
+        let mut held = self.held.lock();
+        let (place, new) = match self.place(&id)? {
+            Some(place) => (place, false),
+            None => (uploaded, true),
+        };
+        if new {
+            let cf = self.engine.cf(Keyspace::Attachments);
+            last.put_cf(cf, keys::place(self.home(), &id), uploaded.encode());
+            let listed = keys::upload(self.home(), uploaded.number);
+            last.put_cf(self.engine.cf(Keyspace::Meta), listed, id);
+            self.write(last)?;
+        }
+        let entry = held.entry(id).or_default();
+        entry.count += 1;
+        if new {
+            entry.look = true;
+            entry.upload = Some(uploaded.number);
+        }
+        drop(held);
+        let content = Content {
+            contents: self.clone(),
+            id,
+            place,
+        };
+        Ok((content, new))
+    }
+
+    fn place(&self, id: &ContentId) -> Result<Option<Place>, Error> {
+        let key = keys::place(self.home(), id);
+        match self.engine.get(Keyspace::Attachments, &key)? {
+            Some(v) => Ok(Some(Place::decode(&v)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether a stored body names the content.
+    fn is_referred_to(&self, id: &ContentId) -> Result<bool, Error> {
+        let prefix = keys::references(self.home(), id);
+        let snapshot = self.engine.snapshot();
+        let mut it = snapshot.iter(Keyspace::Attachments, self.home());
+        it.seek(&prefix);
+        let found = it.key().is_some_and(|k| k.starts_with(&prefix));
+        it.status()?;
+        Ok(found)
+    }
+
+    /// Bodies that named these contents are gone: removes the contents that nothing else refers to. Those that somebody holds
+    /// go when they are let go.
+    pub fn sweep(&self, ids: impl IntoIterator<Item = ContentId>) -> Result<(), Error> {
+        for id in ids {
+            let mut held = self.held.lock();
+            match held.get_mut(&id) {
+                Some(held) => held.look = true,
+                None => self.remove_unreferred(&id, None)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn let_go(&self, id: &ContentId) {
+        let mut held = self.held.lock();
+        let Some(entry) = held.get_mut(id) else {
+            return;
+        };
+        entry.count -= 1;
+        if entry.count > 0 {
+            return;
+        }
+        let entry = held.remove(id).unwrap_or_default();
+        if entry.look
+            && let Err(e) = self.remove_unreferred(id, entry.upload)
+        {
+            tracing::warn!(error = %e, "removing an attachment that nothing refers to failed");
+        }
+    }
+
+    /// The caller has `held` locked, so that nobody takes hold of the content meanwhile.
+    fn remove_unreferred(&self, id: &ContentId, upload: Option<u64>) -> Result<(), Error> {
+        let mut wb = WriteBatch::default();
+        if let Some(number) = upload {
+            let listed = keys::upload(self.home(), number);
+            wb.delete_cf(self.engine.cf(Keyspace::Meta), listed);
+        }
+        if !self.is_referred_to(id)?
+            && let Some(place) = self.place(id)?
+        {
+            wb.delete_cf(
+                self.engine.cf(Keyspace::Attachments),
+                keys::place(self.home(), id),
+            );
+            self.remove_chunks(place, &mut wb);
+        }
+        if wb.is_empty() {
+            return Ok(());
+        }
+        self.write(wb)
+    }
+
+    fn remove_chunks(&self, place: Place, wb: &mut WriteBatch) {
+        remove_chunks(&self.engine, self.home(), place, wb);
+        if place.length > 0 {
+            self.removed.lock().push((place.number, place.length));
+        }
+    }
+
+    /// Has the engine give back the space of what was removed. Blocking; meant for a background thread.
+    pub fn reclaim(&self) {
+        let removed = std::mem::take(&mut *self.removed.lock());
+        let bytes: u64 = removed.iter().map(|(_, length)| length).sum();
+        if bytes == 0 {
+            return;
+        }
+        let numbers = removed.iter().map(|(number, _)| *number);
+        let (first, last) = (numbers.clone().min(), numbers.max());
+        self.engine.reclaim_attachments(
+            &keys::chunk(self.home(), first.unwrap_or(0), 0),
+            &keys::chunk(self.home(), last.unwrap_or(u64::MAX), u32::MAX),
+        );
+    }
+
+    /// Bytes removed since the last call of `reclaim`.
+    pub fn reclaimable_bytes(&self) -> u64 {
+        self.removed.lock().iter().map(|(_, length)| length).sum()
+    }
+
+    /// Bytes of all contents, each counted once.
+    pub fn stored_bytes(&self) -> Result<u64, Error> {
+        let snapshot = self.engine.snapshot();
+        let (low, high) = keys::places(self.home());
+        let mut it = snapshot.iter_range(Keyspace::Attachments, low, high);
+        it.seek_to_first();
+        let mut bytes = 0;
+        while let Some(value) = it.value() {
+            bytes += Place::decode(value)?.length;
+            it.next();
+        }
+        it.status()?;
+        Ok(bytes)
+    }
+
+    /// Not synced: the commit of the document that names the content syncs the log up to there.
+    fn write(&self, wb: WriteBatch) -> Result<(), Error> {
+        self.engine.write(wb, false)
+    }
+
+    fn admit(&self, bytes: u64) -> Result<(), Error> {
+        if self.home.dropped.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(Error::Dropped);
+        }
+        self.guard.lock().admit(&self.engine, bytes)
+    }
+}
+
+fn remove_chunks(engine: &Engine, home: ShardNumber, place: Place, wb: &mut WriteBatch) {
+    let cf = engine.cf(Keyspace::Attachments);
+    let chunks = place.chunks();
+    if chunks > CHUNKS_DELETED_SINGLY {
+        let from = keys::chunk(home, place.number, 0);
+        let to = keys::chunk(home, place.number + 1, 0);
+        wb.delete_range_cf(cf, from, to);
+        return;
+    }
+    for chunk in 0..chunks {
+        wb.delete_cf(cf, keys::chunk(home, place.number, chunk as u32));
+    }
+}
+
+/// A content that is kept while this is held, whether or not a document refers to it.
+pub struct Content {
+    contents: Arc<Contents>,
+    pub id: ContentId,
+    place: Place,
+}
+
+impl Content {
+    /// Bytes as they are stored.
+    pub fn length(&self) -> u64 {
+        self.place.length
+    }
+
+    /// The bytes from `offset` to the end of the chunk that they are in; empty at the end of the content.
+    pub fn read(&self, offset: u64) -> Result<Vec<u8>, Error> {
+        if offset >= self.place.length {
+            return Ok(vec![]);
+        }
+        let chunk = (offset / CHUNK_BYTES as u64) as u32;
+        let key = keys::chunk(self.contents.home(), self.place.number, chunk);
+        let value = self.contents.engine.get_once(Keyspace::Attachments, &key)?;
+        let value = value.ok_or(Error::Corrupt("attachment chunk"))?;
+        let skip = (offset % CHUNK_BYTES as u64) as usize;
+        let rest = value.get(skip..).filter(|rest| !rest.is_empty());
+        Ok(rest.ok_or(Error::Corrupt("attachment chunk"))?.to_vec())
+    }
+
+    /// The upload that the catalogue lists as not yet referred to, if one brought this content.
+    pub fn upload(&self) -> Option<u64> {
+        let held = self.contents.held.lock();
+        held.get(&self.id).and_then(|held| held.upload)
+    }
+}
+
+impl Clone for Content {
+    fn clone(&self) -> Self {
+        self.contents.held.lock().entry(self.id).or_default().count += 1;
+        Content {
+            contents: self.contents.clone(),
+            id: self.id,
+            place: self.place,
+        }
+    }
+}
+
+impl Drop for Content {
+    fn drop(&mut self) {
+        self.contents.let_go(&self.id);
+    }
+}
+
+impl std::fmt::Debug for Content {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Content")
+            .field("place", &self.place)
+            .finish()
+    }
+}

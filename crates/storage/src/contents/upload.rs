@@ -1,0 +1,140 @@
+//! Writing a content.
+
+use std::sync::Arc;
+
+use rocksdb::WriteBatch;
+
+use super::{CHUNK_BYTES, Content, Contents, Place, keys};
+use crate::Error;
+use crate::engine::Keyspace;
+
+/// A content that is being written. Dropped before [`Upload::finish`], it leaves nothing.
+pub struct Upload {
+    contents: Arc<Contents>,
+    hasher: Box<blake3::Hasher>,
+    /// Set when the first chunk is written.
+    number: Option<u64>,
+    /// Bytes of the chunks written.
+    written: u64,
+    /// Bytes after them.
+    buffer: Vec<u8>,
+}
+
+impl Upload {
+    pub(super) fn new(contents: Arc<Contents>) -> Upload {
+        Upload {
+            contents,
+            hasher: Box::default(),
+            number: None,
+            written: 0,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Bytes so far.
+    pub fn length(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
+    /// Appends bytes. Blocks for what writing chunks takes.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`], [`Error::Dropped`], or what the engine says.
+    pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
+        self.hasher.update(bytes);
+        while self.buffer.len() + bytes.len() >= CHUNK_BYTES {
+            let room = CHUNK_BYTES - self.buffer.len();
+            let (now, later) = bytes.split_at(room);
+            self.buffer.extend_from_slice(now);
+            bytes = later;
+            self.write_chunk()?;
+        }
+        if self.buffer.capacity() == 0 && self.written > 0 {
+            self.buffer.reserve_exact(CHUNK_BYTES);
+        }
+        self.buffer.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn write_chunk(&mut self) -> Result<(), Error> {
+        let mut wb = WriteBatch::default();
+        self.put_chunk(&mut wb)?;
+        self.contents.write(wb)?;
+        self.written += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    fn put_chunk(&mut self, wb: &mut WriteBatch) -> Result<(), Error> {
+        let contents = &self.contents;
+        contents.admit(self.buffer.len() as u64)?;
+        let number = match self.number {
+            Some(number) => number,
+            None => {
+                let number = contents.numbers.next(&contents.engine)?;
+                let listed = keys::upload(contents.home(), number);
+                wb.put_cf(contents.engine.cf(Keyspace::Meta), listed, []);
+                self.number = Some(number);
+                number
+            }
+        };
+        let chunk = (self.written / CHUNK_BYTES as u64) as u32;
+        wb.put_cf(
+            contents.engine.cf(Keyspace::Attachments),
+            keys::chunk(contents.home(), number, chunk),
+            &self.buffer,
+        );
+        Ok(())
+    }
+
+    /// Ends the content. If the same content is stored already, that is used and this one forgotten.
+    ///
+    /// # Errors
+    /// Those of [`Upload::write`].
+    pub fn finish(mut self) -> Result<Content, Error> {
+        let id = *self.hasher.finalize().as_bytes();
+        if self.number.is_none()
+            && let Some(content) = self.contents.hold(&id)?
+        {
+            return Ok(content);
+        }
+        let mut last = WriteBatch::default();
+        // One of no bytes has no chunk, but has a number.
+        if !self.buffer.is_empty() {
+            self.put_chunk(&mut last)?;
+        }
+        let number = match self.number {
+            Some(number) => number,
+            None => self.contents.numbers.next(&self.contents.engine)?,
+        };
+        let place = Place {
+            number,
+            length: self.length(),
+        };
+        let (content, new) = self.contents.adopt(id, place, last)?;
+        if new {
+            self.number = None;
+        }
+        Ok(content)
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        let Some(number) = self.number else {
+            return;
+        };
+        let contents = &self.contents;
+        let mut wb = WriteBatch::default();
+        let place = Place {
+            number,
+            length: self.written,
+        };
+        contents.remove_chunks(place, &mut wb);
+        let listed = keys::upload(contents.home(), number);
+        wb.delete_cf(contents.engine.cf(Keyspace::Meta), listed);
+        if let Err(e) = contents.write(wb) {
+            tracing::warn!(error = %e, "removing an unfinished upload failed; the next start does it");
+        }
+    }
+}

@@ -1,0 +1,389 @@
+"""The authorisation matrix: who may use which endpoint.
+
+ENDPOINTS names every endpoint of CouchDB's API (shared/api.md, when it is beside the checkout, is compared with it) and
+who may use it. Each is asked by everybody, on a real server, with `require_valid_user` off and on: those who may not are
+refused with 401 or 403, before anything else is said; those who may are answered, whatever the answer.
+"""
+
+import json
+
+import re
+
+from harness.api import Api
+
+# Ranks: each may what those before it may.
+ANYBODY, USER, MEMBER, DB_ADMIN, ADMIN, NOBODY = range(6)
+WHO = {"anybody": ANYBODY, "user": USER, "member": MEMBER, "db-admin": DB_ADMIN, "admin": ADMIN, "nobody": NOBODY}
+ACTORS = [("anonymous", None, ANYBODY), ("outsider", "outsider:pw-outsider", USER), ("member", "member:pw-member", MEMBER),
+          ("db-admin", "dbadmin:pw-dbadmin", DB_ADMIN), ("admin", "admin:admin", ADMIN)]
+SECURITY = {"admins": {"names": ["dbadmin"], "roles": []}, "members": {"names": [], "roles": ["readers"]}}
+ROLES = {"member": ["readers"]}
+
+ENDPOINTS = """
+GET /{db}/_all_docs                                      member
+POST /{db}/_all_docs                                     member
+GET /{db}/_design_docs                                   member
+POST /{db}/_design_docs                                  member
+POST /{db}/_all_docs/queries                             member
+POST /{db}/_design_docs/queries                          member
+POST /{db}/_bulk_get                                     member
+POST /{db}/_bulk_docs                                    member
+GET /{db}/_changes                                       member
+POST /{db}/_changes                                      member
+POST /{db}/_search_cleanup                               db-admin
+POST /{db}/_nouveau_cleanup                              db-admin
+HEAD /{db}                                               member
+GET /{db}                                                member
+PUT /{db}                                                admin
+DELETE /{db}                                             admin
+POST /{db}                                               member
+POST /{db}/_compact                                      db-admin
+POST /{db}/_compact/{ddoc}                               db-admin
+POST /{db}/_ensure_full_commit                           member
+POST /{db}/_view_cleanup                                 db-admin
+POST /{db}/_find                                         member
+POST /{db}/_index                                        db-admin
+GET /{db}/_index                                         member
+DELETE /{db}/_index/{design_doc}/json/{name}             db-admin
+POST /{db}/_index/_bulk_delete                           db-admin
+POST /{db}/_explain                                      member
+POST /{db}/_purge                                        admin
+GET /{db}/_purged_infos                                  member
+GET /{db}/_purged_infos_limit                            member
+PUT /{db}/_purged_infos_limit                            db-admin
+POST /{db}/_missing_revs                                 member
+POST /{db}/_revs_diff                                    member
+GET /{db}/_revs_limit                                    member
+PUT /{db}/_revs_limit                                    db-admin
+GET /{db}/_security                                      member
+PUT /{db}/_security                                      db-admin
+GET /{db}/_shards                                        member
+GET /{db}/_shards/{docid}                                member
+POST /{db}/_sync_shards                                  admin
+HEAD /{db}/_design/{ddoc}                                member
+GET /{db}/_design/{ddoc}                                 member
+PUT /{db}/_design/{ddoc}                                 db-admin
+DELETE /{db}/_design/{ddoc}                              db-admin
+COPY /{db}/_design/{ddoc}                                db-admin
+HEAD /{db}/_design/{ddoc}/{attname}                      member
+GET /{db}/_design/{ddoc}/{attname}                       member
+PUT /{db}/_design/{ddoc}/{attname}                       db-admin
+DELETE /{db}/_design/{ddoc}/{attname}                    db-admin
+GET /{db}/_design/{ddoc}/_info                           member
+GET /{db}/_design/{ddoc}/_nouveau/{index}                member
+GET /{db}/_design/{ddoc}/_nouveau_info/{index}           member
+GET /{db}/_design/{ddoc}/_show/{func}                    member
+POST /{db}/_design/{ddoc}/_show/{func}                   member
+GET /{db}/_design/{ddoc}/_show/{func}/{docid}            member
+POST /{db}/_design/{ddoc}/_show/{func}/{docid}           member
+GET /{db}/_design/{ddoc}/_list/{func}/{view}             member
+POST /{db}/_design/{ddoc}/_list/{func}/{view}            member
+GET /{db}/_design/{ddoc}/_list/{func}/{other-ddoc}/{view}  member
+POST /{db}/_design/{ddoc}/_list/{func}/{other-ddoc}/{view} member
+POST /{db}/_design/{ddoc}/_update/{func}                 member
+PUT /{db}/_design/{ddoc}/_update/{func}/{docid}          member
+ANY /{db}/_design/{ddoc}/_rewrite/{path}                 member
+GET /{db}/_design/{ddoc}/_search/{index}                 member
+GET /{db}/_design/{ddoc}/_search_info/{index}            member
+GET /{db}/_design/{ddoc}/_view/{view}                    member
+POST /{db}/_design/{ddoc}/_view/{view}                   member
+POST /{db}/_design/{ddoc}/_view/{view}/queries           member
+HEAD /{db}/{docid}/{attname}                             member
+GET /{db}/{docid}/{attname}                              member
+PUT /{db}/{docid}/{attname}                              member
+DELETE /{db}/{docid}/{attname}                           member
+HEAD /{db}/{docid}                                       member
+GET /{db}/{docid}                                        member
+PUT /{db}/{docid}                                        member
+DELETE /{db}/{docid}                                     member
+COPY /{db}/{docid}                                       member
+GET /{db}/_local_docs                                    db-admin
+POST /{db}/_local_docs                                   db-admin
+POST /{db}/_local_docs/queries                           db-admin
+GET /{db}/_local/{docid}                                 member
+PUT /{db}/_local/{docid}                                 member
+DELETE /{db}/_local/{docid}                              member
+COPY /{db}/_local/{docid}                                member
+GET /{db}/_partition/{partition_id}                      member
+GET /{db}/_partition/{partition_id}/_all_docs            member
+GET /{db}/_partition/{partition_id}/_design/{ddoc}/_view/{view} member
+POST /{db}/_partition/{partition_id}/_find               member
+POST /{db}/_partition/{partition_id}/_explain            member
+POST /_session                                           anybody
+GET /_session                                            anybody
+DELETE /_session                                         anybody
+GET /                                                    anybody
+GET /_active_tasks                                       admin
+GET /_all_dbs                                            admin
+GET /_dbs_info                                           admin
+POST /_dbs_info                                          admin
+GET /_cluster_setup                                      admin
+POST /_cluster_setup                                     admin
+GET /_db_updates                                         admin
+GET /_membership                                         admin
+POST /_replicate                                         user
+GET /_scheduler/jobs                                     admin
+GET /_scheduler/docs                                     admin
+GET /_scheduler/docs/{replicator_db}                     admin
+GET /_scheduler/docs/{replicator_db}/{docid}             admin
+GET /_node/{node-name}                                   admin
+GET /_node/{node-name}/_stats                            admin
+GET /_node/{node-name}/_prometheus                       admin
+GET /_node/{node-name}/_smoosh/status                    admin
+GET /_node/{node-name}/_system                           admin
+POST /_node/{node-name}/_restart                         admin
+GET /_node/{node-name}/_versions                         admin
+POST /_search_analyze                                    admin
+POST /_nouveau_analyze                                   admin
+GET /_utils                                              anybody
+GET /_utils/                                             anybody
+GET /_up                                                 anybody
+GET /_uuids                                              anybody
+GET /favicon.ico                                         anybody
+GET /_reshard                                            admin
+GET /_reshard/state                                      admin
+PUT /_reshard/state                                      admin
+GET /_reshard/jobs                                       admin
+GET /_reshard/jobs/{jobid}                               admin
+POST /_reshard/jobs                                      admin
+DELETE /_reshard/jobs/{jobid}                            admin
+GET /_reshard/jobs/{jobid}/state                         admin
+PUT /_reshard/jobs/{jobid}/state                         admin
+GET /_node/{node-name}/_config                           admin
+GET /_node/{node-name}/_config/{section}                 admin
+GET /_node/{node-name}/_config/{section}/{key}           admin
+PUT /_node/{node-name}/_config/{section}/{key}           admin
+DELETE /_node/{node-name}/_config/{section}/{key}        admin
+POST /_node/{node-name}/_config/_reload                  admin
+"""
+
+# What is not in api.md: system databases as they are by default, ways around, routes of Settee's own.
+MORE = """
+GET /_users                                              admin
+PUT /_users                                              admin
+DELETE /_users                                           admin
+GET /_users/_all_docs                                    admin
+POST /_users/_all_docs/queries                           admin
+GET /_users/_design_docs                                 admin
+GET /_users/_local_docs                                  admin
+GET /_users/_changes                                     admin
+POST /_users/_changes                                    admin
+GET /_users/org.couchdb.user:member                      admin
+PUT /_users/org.couchdb.user:member                      admin
+GET /_users/_design/_auth                                admin
+POST /_users/_bulk_get                                   admin
+POST /_users/_bulk_docs                                  admin
+POST /_users/_find                                       admin
+GET /_users/_security                                    admin
+PUT /_users/_security                                    nobody
+GET /_replicator                                         admin
+PUT /_replicator                                         admin
+GET /_replicator/_all_docs                               admin
+GET /_replicator/_changes                                admin
+GET /_replicator/a                                       admin
+PUT /_replicator/a                                       admin
+POST /_replicator/_bulk_docs                             admin
+GET /_replicator/_security                               admin
+GET /%5fusers/_all_docs                                  admin
+GET //_users//_all_docs                                  admin
+GET /_users/_all_docs/                                   admin
+GET /{db}/_design%2F{ddoc}                               member
+PUT /{db}/_design%2F{ddoc}                               db-admin
+DELETE /{db}/_design%2F{ddoc}                            db-admin
+COPY /{db}/{docid}#to-design                             db-admin
+PUT /{db}/_design%2F{ddoc}/{attname}                     db-admin
+POST /{db}#design                                        db-admin
+GET /_dbs_info/x                                         admin
+GET /_node/_local/_config/admins                         admin
+GET /_node/_local/_config/chttpd_auth/secret             admin
+POST /_settee/backup                                     admin
+"""
+
+VALUES = {"db": "matrix", "ddoc": "d", "design_doc": "d", "docid": "a", "attname": "file.txt", "name": "i", "view": "v", "index": "i",
+          "func": "f", "other-ddoc": "d", "path": "x", "partition_id": "p", "node-name": "_local", "section": "matrix", "key": "k",
+          "jobid": "1", "replicator_db": "_replicator"}
+BODIES = {
+    "_all_docs/queries": {"queries": [{}]}, "_design_docs/queries": {"queries": [{}]}, "_local_docs/queries": {"queries": [{}]},
+    "_view/v/queries": {"queries": [{}]}, "_bulk_get": {"docs": [{"id": "a"}]}, "_bulk_docs": {"docs": []}, "_find": {"selector": {}},
+    "_explain": {"selector": {}}, "_index": {"index": {"fields": ["a"]}}, "_bulk_delete": {"docids": []}, "_revs_limit": 1000,
+    "_purged_infos_limit": 1000, "_security": SECURITY, "_dbs_info": {"keys": ["matrix"]}, "_cluster_setup": {"action": "nothing"},
+    "_config/matrix/k": "value", "_replicate": {}, "_design/d": {}, "_design%2Fd": {}, "/matrix": {}, "file.txt": b"text",
+    "_reload": {}, "_restart": {}, "#design": {"_id": "_design/posted"}, "a": {}, "state": {"state": "stopped"},
+}
+DESIGN = {"views": {"v": {"map": "function (doc) { emit(doc._id); }"}}, "shows": {"f": "function () { return 'x'; }"},
+          "lists": {"f": "function () { return 'x'; }"}, "updates": {"f": "function () { return [null, 'x']; }"},
+          "rewrites": [{"from": "x", "to": "../../a"}]}
+
+
+def run(ctx):
+    ctx.attempt(names_every_endpoint)
+    ctx.attempt(refuses_whom_it_must)
+    ctx.attempt(public_databases)
+    ctx.attempt(public_users)
+
+
+def parse(text):
+    for line in text.strip().splitlines():
+        method, path, who = line.split()
+        yield method, path, WHO[who]
+
+
+def names_every_endpoint(ctx):
+    path = ctx.checkout.parent / "shared" / "api.md"
+    if not path.is_file():
+        ctx.report.skip("every endpoint of api.md is in the matrix", "no shared/api.md beside the checkout")
+        return
+    listed = set(re.findall(r"^- `([A-Z]+ [^`]+)`", path.read_text(encoding="utf-8"), re.M))
+    known = {f"{method} {path}" for method, path, _ in parse(ENDPOINTS)}
+    ctx.report.equal("every endpoint of api.md is in the matrix", sorted(listed - known), [])
+
+
+def matrix_server(ctx, name, *options):
+    config = ctx.root / f"{name}.ini"
+    config.write_text("[chttpd_auth]\niterations = 10\n[chttpd_auth_lockout]\nmode = off\n" + "\n".join(options), encoding="utf-8")
+    return ctx.server(name, options=["--config", str(config)])
+
+
+def prepare_users(api):
+    for name in ("_users", "_replicator"):
+        api.expect((201, 202, 412), "PUT", "/" + name)
+    for _, credentials, _ in ACTORS[1:4]:
+        name, password = credentials.split(":")
+        user = {"name": name, "password": password, "type": "user", "roles": ROLES.get(name, [])}
+        api.expect((201, 409), "PUT", f"/_users/org.couchdb.user:{name}", user)
+
+
+def prepare_database(api):
+    for name in ("_users", "_replicator"):
+        if api.get("/" + name).status == 404:
+            prepare_users(api)
+    if api.get("/matrix").status == 404:
+        api.expect(201, "PUT", "/matrix")
+    api.expect(200, "PUT", "/matrix/_security", SECURITY)
+    for path, body in (("/matrix/a", {}), ("/matrix/_design/d", DESIGN), ("/matrix/_local/a", {})):
+        if api.get(path).status == 404:
+            api.expect(201, "PUT", path, body)
+
+
+def refuses_whom_it_must(ctx):
+    with matrix_server(ctx, "matrix") as server:
+        admin = server.api()
+        prepare_users(admin)
+        for mode in ("off", "on", "except for _up"):
+            settings = {"require_valid_user": mode == "on", "require_valid_user_except_for_up": mode == "except for _up"}
+            for key, value in settings.items():
+                admin.expect(200, "PUT", f"/_node/_local/_config/chttpd/{key}", json.dumps(value))
+            ask_all(ctx, server, admin, mode)
+        ctx.report.check("no panic", "panicked" not in server.log(), server.log()[-2000:])
+
+
+def ask_all(ctx, server, admin, mode):
+    actors = [(name, Api(server.url, credentials), rank) for name, credentials, rank in ACTORS]
+    wrong, asked = [], 0
+    for method, path, who in [*parse(ENDPOINTS), *parse(MORE)]:
+        for name, api, rank in actors:
+            prepare_database(admin)
+            may = rank >= who
+            if rank == ANYBODY and mode != "off":
+                may = (method, path) == ("POST", "/_session") or (mode != "on" and path == "/_up")
+            response = ask(api, method, path)
+            asked += 1
+            problem = judge(method, response, may)
+            if problem:
+                wrong.append(f"{name}: {method} {path}: {problem}: {response!r}")
+    ctx.report.equal(f"require_valid_user {mode}: nobody is answered who must not be ({asked} requests)", wrong, [])
+
+
+def ask(api, method, path):
+    path, _, trick = path.partition("#")
+    path = re.sub(r"\{([^}]*)\}", lambda m: VALUES[m.group(1)], path)
+    method = "GET" if method == "ANY" else method
+    headers, body = {}, None
+    if method == "COPY":
+        headers["Destination"] = "_design/copied" if trick or "/_design/" in path else "copied" if "_local" not in path else "_local/copied"
+    if method in ("PUT", "POST"):
+        body = next((b for end, b in BODIES.items() if path.endswith(end) and "#" not in end), {})
+        body = BODIES.get("#" + trick, body) if trick else body
+    if path == "/_session" and method == "POST":
+        body = {"name": "member", "password": "pw-member"}
+    if path == "/_db_updates":
+        path += "?timeout=1"
+    if path == "/matrix" and method == "PUT":
+        path = "/matrix-new"
+    return api.request(method, path, body, headers=headers)
+
+
+def judge(method, response, may):
+    """What is wrong with an answer; None when nothing is."""
+    if may:
+        if response.status in (401, 403):
+            return "refused, though it may"
+        if response.status >= 500 and response.status not in (501, 503):
+            return "failed"
+        return None
+    if response.status not in (401, 403):
+        return "answered, though it may not"
+    if method != "HEAD" and not response.is_error_shape:
+        return "refused without CouchDB's error"
+    return None
+
+
+def public_databases(ctx):
+    """With an empty security object everybody may read and write, but not change the design or the database."""
+    with matrix_server(ctx, "public") as server:
+        admin = server.api()
+        prepare_users(admin)
+        wrong = []
+        for name, credentials, rank in ACTORS:
+            api = Api(server.url, credentials)
+            for method, path, who in parse(ENDPOINTS):
+                if not path.startswith("/{db}") or "{db}" == path:
+                    continue
+                prepare_database(admin)
+                admin.expect(200, "PUT", "/matrix/_security", {})
+                # Nobody is named: there are no admins of the database besides the server's.
+                may = who <= MEMBER or rank == ADMIN
+                response = ask(api, method, path)
+                problem = judge(method, response, may)
+                if problem:
+                    wrong.append(f"{name}: {method} {path}: {problem}: {response!r}")
+        ctx.report.equal("in a public database only documents are public", wrong, [])
+        bulk = Api(server.url, None).post("/matrix/_bulk_docs", {"docs": [{"_id": "_design/evil"}, {"_id": "fine"}]})
+        ctx.report.equal("a design document among others is refused by itself",
+                         [row.get("error") for row in bulk.json], ["unauthorized", None])
+        replicated = {"new_edits": False, "docs": [{"_id": "_design/evil", "_rev": "1-a"}]}
+        bulk = Api(server.url, None).post("/matrix/_bulk_docs", replicated)
+        ctx.report.equal("new_edits=false is no way around", [row.get("error") for row in bulk.json], ["unauthorized"])
+
+
+def public_users(ctx):
+    """The database of users opened to everybody: each sees and changes no more than himself."""
+    with matrix_server(ctx, "users", "[couchdb]\nusers_db_security_editable = true\n") as server:
+        admin = server.api()
+        prepare_users(admin)
+        admin.expect(200, "PUT", "/_users/_security", {})
+        check = ctx.report.equal
+        for name, credentials, rank in ACTORS[:4]:
+            api = Api(server.url, credentials)
+            other = "dbadmin" if name != "db-admin" else "member"
+            other = f"/_users/org.couchdb.user:{other}"
+            check(f"{name}: another's document is not there", api.get(other).status, 404)
+            check(f"{name}: nor its revisions", api.get(other + "?open_revs=all", headers={"Accept": "application/json"}).json[0].keys(),
+                  {"missing": 1}.keys())
+            rows = api.post("/_users/_bulk_get", {"docs": [{"id": other.split("/")[-1]}]}).json["results"][0]["docs"]
+            check(f"{name}: nor in _bulk_get", "ok" in rows[0], False)
+            check(f"{name}: nor may it be deleted", api.delete(other + "?rev=1-a").status, 404)
+            check(f"{name}: nor replaced", api.put(other, {"name": "x", "type": "user", "roles": []}).status, 409 if rank == ANYBODY else 404)
+            refused = 401 if rank == ANYBODY else (401, 403)
+            for path in ("/_users/_all_docs", "/_users/_changes", "/_users/_all_docs?include_docs=true"):
+                status = api.get(path).status
+                ctx.report.check(f"{name}: {path} is for admins", status == refused or status in (401, 403), status)
+            check(f"{name}: the design document is not shown", api.get("/_users/_design/_auth").status, 403)
+        member = Api(server.url, "member:pw-member")
+        own = member.get("/_users/org.couchdb.user:member")
+        check("one's own document is shown, without a password", (own.status, "password" in own.json), (200, False))
+        admin.expect(200, "PUT", "/_node/_local/_config/chttpd_auth/public_fields", "name, colour")
+        shown = Api(server.url, None).get("/_users/org.couchdb.user:member").json
+        check("public fields are shown to everybody", sorted(shown), ["_id", "_rev", "name"])
+
+
