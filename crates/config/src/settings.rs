@@ -200,6 +200,7 @@ pub const SETTINGS: &[Setting] = &[
     // [couchdb]
     active("couchdb", "database_dir", Text, "./data", "Folder of all data."),
     unset("couchdb", "uuid", Text, "Identifier of this server; made up and kept at first start."),
+    set("couchdb", "maintenance_mode", OneOf(&["false", "true", "nolb"]), "false", "What /_up tells load balancers: true and nolb are a 404."),
     set("couchdb", "max_document_size", Limit, "8000000", "Largest document body, in bytes of JSON."),
     set("couchdb", "max_attachment_size", Limit, "1073741824", "Largest attachment, in bytes."),
     set("couchdb", "max_attachments_per_document", Limit, "infinity", "Most attachments of a document."),
@@ -229,6 +230,8 @@ pub const SETTINGS: &[Setting] = &[
     set("chttpd", "max_uri_length", Limit, "infinity", "Longest request path with query, in bytes."),
     set("chttpd", "max_db_number_for_dbs_info_req", Int, "100", "Most databases in one POST /_dbs_info."),
     set("chttpd", "changes_timeout", Int, "60000", "Default, and longest, timeout and heartbeat of a waiting changes feed, in milliseconds."),
+    set("chttpd", "allow_jsonp", Bool, "false", "Wrap JSON in a call of the function that the parameter callback names."),
+    set("chttpd", "prefer_minimal", Text, "Cache-Control, Content-Length, Content-Range, Content-Type, ETag, Server, Transfer-Encoding, Vary", "Headers of an answer that Prefer: return=minimal leaves."),
     set("chttpd", "decode_plus_to_space", Bool, "true", "A plus sign in a request's path is a space."),
     set("chttpd", "enable_cors", Bool, "false", "Answer cross-origin requests; see [cors]."),
     set("chttpd", "enable_xframe_options", Bool, "false", "Send X-Frame-Options; see [x_frame_options]."),

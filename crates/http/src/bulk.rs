@@ -23,7 +23,7 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
     req.require_json()?;
     app.stats.bulk_requests.fetch_add(1, Relaxed);
     let limits = app.limits();
-    let bytes = req.request_bytes(app).await?;
+    let bytes = req.required_bytes(app).await?;
     let started = Instant::now();
     let bulk = parse_bulk_docs(&bytes)?;
     drop(bytes);

@@ -128,7 +128,7 @@ pub async fn security(app: &App, req: &mut Request, access: &Access) -> Answer {
             "You can't edit the security object of the user database.",
         ));
     }
-    let bytes = req.request_bytes(app).await?;
+    let bytes = req.required_bytes(app).await?;
     let json = document::normalise(&bytes)?;
     let json = String::from_utf8(json).map_err(|_| ApiError::invalid_json())?;
     auth::Security::parse(&json).map_err(|e| ApiError::bad_request(e.to_string()))?;
@@ -156,12 +156,12 @@ pub async fn revs_limit(app: &App, req: &mut Request, access: &Access) -> Answer
 }
 
 pub async fn purged_infos_limit(app: &App, req: &mut Request, access: &Access) -> Answer {
-    require_method(req, "PUT,GET")?;
+    require_method(req, "GET,PUT")?;
     if req.method != "PUT" {
         return Ok(Reply::json(200, &access.db.purged_infos_limit().into()));
     }
     access.require_admin()?;
-    let reason = "`purge_infos_limit` must be positive integer";
+    let reason = "`purged_infos_limit` must be positive integer";
     let limit = limit_body(app, req, reason).await?;
     access.db.set_purged_infos_limit(limit).await?;
     Ok(Reply::ok())
@@ -188,10 +188,9 @@ pub async fn purge(app: &App, req: &mut Request, access: &Access) -> Answer {
     let limits = app.limits();
     let body = req.json_object(app).await?;
     if body.len() as u64 > limits.purge_ids_max {
-        return Err(ApiError::bad_request(format!(
-            "Exceeded maximum number of documents: max_document_id_number is {}",
-            limits.purge_ids_max
-        )));
+        return Err(ApiError::bad_request(
+            "Exceeded maximum number of documents.",
+        ));
     }
     let mut requests = Vec::with_capacity(body.len());
     for (id, revs) in &body {
@@ -199,10 +198,9 @@ pub async fn purge(app: &App, req: &mut Request, access: &Access) -> Answer {
     }
     let revs: usize = requests.iter().map(|(_, r)| r.len()).sum();
     if revs as u64 > limits.purge_revs_max {
-        return Err(ApiError::bad_request(format!(
-            "Exceeded maximum number of revisions: max_revisions_number is {}",
-            limits.purge_revs_max
-        )));
+        return Err(ApiError::bad_request(
+            "Exceeded maximum number of revisions.",
+        ));
     }
     let purged: Map<String, Value> = access
         .db

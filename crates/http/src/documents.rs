@@ -346,6 +346,7 @@ async fn read_document(app: &App, req: &mut Request) -> Result<(EditDoc, u64), A
     let limits = app.limits();
     // A document's text is longer than its body by its underscore members, attachments in Base64 among them.
     let max = limits.max_http_request_size;
+    req.require_body()?;
     let bytes = match req.bytes("max_document_size", max).await {
         Err(e) if e.status == 413 => {
             return Err(ApiError::new(

@@ -27,6 +27,7 @@ mod errors;
 mod feed;
 mod frame_options;
 mod given;
+mod jsonp;
 mod later;
 mod lenient;
 mod linger;

@@ -8,10 +8,10 @@ use auth::{Login, UserCtx};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::HeaderMap;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::header::{
-    ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, IF_NONE_MATCH,
-    TRANSFER_ENCODING,
+    ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, HeaderName,
+    IF_NONE_MATCH, TRANSFER_ENCODING,
 };
 use serde_json::Value;
 
@@ -231,7 +231,7 @@ impl Request {
 
     /// The body as JSON of any kind.
     pub async fn json(&mut self, app: &App) -> Result<Value, ApiError> {
-        let bytes = self.request_bytes(app).await?;
+        let bytes = self.required_bytes(app).await?;
         serde_json::from_slice(&bytes).map_err(|_| ApiError::invalid_json())
     }
 
@@ -249,6 +249,22 @@ impl Request {
     pub async fn request_bytes(&mut self, app: &App) -> Result<Bytes, ApiError> {
         let max = app.limits().max_http_request_size;
         self.bytes("max_http_request_size", max).await
+    }
+
+    /// As [`Request::request_bytes`], of a request that must have a body.
+    pub async fn required_bytes(&mut self, app: &App) -> Result<Bytes, ApiError> {
+        self.require_body()?;
+        self.request_bytes(app).await
+    }
+
+    /// Refuses a request that announces no body, not even an empty one.
+    pub fn require_body(&self) -> Result<(), ApiError> {
+        let announced = self.headers.contains_key(CONTENT_LENGTH)
+            || self.headers.contains_key(TRANSFER_ENCODING);
+        if !announced && matches!(&self.body, Source::Client(body) if body.is_end_stream()) {
+            return Err(ApiError::bad_request("Missing request body"));
+        }
+        Ok(())
     }
 
     /// Gives the request a body to be read instead of the client's, which must have been read.
@@ -278,6 +294,11 @@ impl Request {
         let Source::Client(body) = std::mem::replace(&mut self.body, Source::Taken) else {
             return;
         };
+        // This client sends a body only when it is told to go on, which an early answer does not.
+        let waits = self.header(&EXPECT);
+        if waits.is_some_and(|e| e.eq_ignore_ascii_case("100-continue")) {
+            return;
+        }
         let done = read_all(body, DRAIN_BYTES_MAX as u64);
         // Whatever comes of it: the answer is made already.
         drop(tokio::time::timeout(DRAIN_TIME_MAX, done).await);

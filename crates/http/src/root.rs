@@ -33,8 +33,11 @@ pub fn welcome(app: &App, req: &Request) -> Answer {
     ))
 }
 
-pub fn up(req: &Request) -> Answer {
+pub fn up(app: &App, req: &Request) -> Answer {
     require_method(req, "GET,HEAD")?;
+    if let Some(status) = app.limits().maintenance_mode {
+        return Ok(Reply::json(404, &json!({"status": status})));
+    }
     Ok(Reply::json(200, &json!({"status": "ok", "seeds": {}})))
 }
 

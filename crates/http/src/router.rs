@@ -28,7 +28,7 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
         return database(app, req, &first).await;
     }
     match first.as_str() {
-        "_up" => root::up(req),
+        "_up" => root::up(app, req),
         "_all_dbs" => root::all_dbs(app, req),
         "_dbs_info" => root::dbs_info(app, req).await,
         "_uuids" => root::uuids(app, req),

@@ -25,8 +25,8 @@ use crate::linger::Lingering;
 use crate::query::is_well_encoded;
 use crate::reply::{Body, Reply};
 use crate::request::Request;
-use crate::router;
 use crate::tls::Tls;
+use crate::{jsonp, router};
 
 /// How long requests under way may take when the server stops.
 const STOP_TIME_MAX: Duration = Duration::from_secs(10);
@@ -198,7 +198,10 @@ async fn answer(
         Some(e) => Err(e),
         None => route(app, &mut req).await,
     };
-    let reply = result.unwrap_or_else(|e| refuse(app, &req, e));
+    let mut reply = result.unwrap_or_else(|e| refuse(app, &req, e));
+    if app.limits().allow_jsonp {
+        reply = jsonp::wrap(&req, reply);
+    }
     req.drain().await;
     finish(app, &req, reply, id, received)
 }
@@ -331,6 +334,12 @@ fn finish(
     headers.insert(REQUEST_ID, id);
     headers.insert(BODY_TIME, HeaderValue::from(req.body_us / 1000));
     headers.insert(SERVER_TIMING, server_timing(&reply.timing, us));
+    if req
+        .named_header("prefer")
+        .is_some_and(|p| p.eq_ignore_ascii_case("return=minimal"))
+    {
+        keep_only(&limits.prefer_minimal, headers);
+    }
     let length = match response.body() {
         Body::Full(b) => Some(b.len() as u64),
         Body::Sized(_, length) => Some(*length),
@@ -351,6 +360,15 @@ fn renew_cookie(app: &App, req: &Request, login: &auth::Login, headers: &mut Hea
     let cookie = app.auth.set_cookie(login, now, req.https);
     if let Ok(v) = HeaderValue::from_str(&cookie) {
         headers.append(SET_COOKIE, v);
+    }
+}
+
+/// Removes the headers that a client does without, as `Prefer: return=minimal` asks for.
+fn keep_only(kept: &[String], headers: &mut HeaderMap) {
+    let dropped = |name: &HeaderName| !kept.iter().any(|k| name.as_str().eq_ignore_ascii_case(k));
+    let names: Vec<HeaderName> = headers.keys().filter(|n| dropped(n)).cloned().collect();
+    for name in names {
+        headers.remove(name);
     }
 }
 
