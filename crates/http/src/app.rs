@@ -32,6 +32,14 @@ pub struct Limits {
     pub max_document_id_length: u64,
     pub max_uri_length: u64,
     pub max_keys: u64,
+    pub query_limit: u64,
+    pub partition_query_limit: u64,
+    pub decode_plus_to_space: bool,
+    pub allow_jsonp: bool,
+    /// The headers that `Prefer: return=minimal` leaves.
+    pub prefer_minimal: Vec<String>,
+    /// What `_up` says in place of `ok`.
+    pub maintenance_mode: Option<&'static str>,
     pub max_open_feeds: u64,
     pub max_bulk_docs_count: u64,
     pub max_bulk_get_count: u64,
@@ -64,6 +72,20 @@ impl Limits {
             max_document_id_length: c.get_u64("couchdb", "max_document_id_length")?,
             max_uri_length: c.get_u64("chttpd", "max_uri_length")?,
             max_keys: c.get_u64("limits", "max_keys")?,
+            query_limit: c.get_u64("query_server_config", "query_limit")?,
+            partition_query_limit: c.get_u64("query_server_config", "partition_query_limit")?,
+            decode_plus_to_space: c.get_bool("chttpd", "decode_plus_to_space")?,
+            allow_jsonp: c.get_bool("chttpd", "allow_jsonp")?,
+            prefer_minimal: c
+                .get_str("chttpd", "prefer_minimal")?
+                .split(',')
+                .map(|name| name.trim().to_owned())
+                .collect(),
+            maintenance_mode: match c.get_str("couchdb", "maintenance_mode")?.as_str() {
+                "true" => Some("maintenance_mode"),
+                "nolb" => Some("nolb"),
+                _ => None,
+            },
             max_open_feeds: c.get_u64("limits", "max_open_feeds")?,
             max_bulk_docs_count: c.get_u64("couchdb", "max_bulk_docs_count")?,
             max_bulk_get_count: c.get_u64("couchdb", "max_bulk_get_count")?,

@@ -28,7 +28,7 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
     req.require_json()?;
     app.stats.bulk_requests.fetch_add(1, Relaxed);
     let limits = app.limits();
-    let bytes = req.request_bytes(app).await?;
+    let bytes = req.required_bytes(app).await?;
     let started = Instant::now();
     let bulk = parse_bulk_docs(&bytes)?;
     drop(bytes);
@@ -306,7 +306,11 @@ impl BulkGet {
         let found = options.and_then(|options| Ok((self.found(doc, &options)?, options)));
         match found {
             Err(e) => {
-                let rev = doc.get("rev").cloned().unwrap_or(Value::Null);
+                // With an id that is none, the revision is not looked at.
+                let rev = match e.error.starts_with("illegal_") {
+                    true => Value::Null,
+                    false => doc.get("rev").cloned().unwrap_or(Value::Null),
+                };
                 write_error(out, &id, &rev, &e.error, &e.reason);
             }
             Ok((found, options)) => {
