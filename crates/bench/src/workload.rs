@@ -1,5 +1,6 @@
 //! The workloads, and how they are measured: prepared on every server, then in rounds that take turns.
 
+mod attachments;
 mod bulk;
 mod disk;
 mod ids;
@@ -87,6 +88,10 @@ const WORKLOADS: &[Description] = &[
         "replication",
         "100,000 documents from the other server, or from a second one; _bulk_docs of 1,000 beside it",
     ),
+    description(
+        "attachments",
+        "PUT and GET of attachments of 100 MB that cannot be compressed, 1 client",
+    ),
     description("many_dbs", "20,000 databases of 5 documents; memory"),
     description(
         "views_first_build",
@@ -130,6 +135,7 @@ const RATIOS: &[(&str, &str)] = &[
     ),
     ("replication", "replication_bulk_docs"),
     ("skip_of_10000", "skip_of_1000000"),
+    ("attachments_get", "attachments_put"),
     ("config_idle", "config_saturated"),
     ("dbs_info_idle", "dbs_info_saturated"),
     ("first_build javascript", "first_build_map_only"),
@@ -329,6 +335,11 @@ impl Bench {
                 self.measure(name, many_dbs::ManyDbs { databases }).await
             }
             "replication" => self.measure_replication(name).await,
+            "attachments" => {
+                let megabytes = self.scaled(100);
+                self.measure(name, attachments::Attachments { megabytes })
+                    .await
+            }
             _ => self.measure_views(name).await,
         }
     }

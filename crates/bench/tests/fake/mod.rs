@@ -192,6 +192,8 @@ fn inside(
             documents.insert((*id).to_owned(), document);
             (201, b"{\"ok\":true}".to_vec())
         }
+        ("PUT", [_, "bytes"]) => (201, b"{\"ok\":true}".to_vec()),
+        ("GET", [_, "bytes"]) => (200, vec![0; 10]),
         ("GET", [id]) => match contents.databases[database].get(*id) {
             Some(document) => ok(document.clone()),
             None => error(404, "not_found", "missing"),
