@@ -26,7 +26,7 @@ impl fmt::Debug for Secret {
 pub enum Endpoint {
     /// A database of this server, by its name.
     Local(String),
-    Remote(Remote),
+    Remote(Box<Remote>),
 }
 
 /// A database behind HTTP.
@@ -73,17 +73,21 @@ impl Endpoint {
         match value {
             None | Some(Value::Null) => Err(Error::MissingEndpoint),
             Some(Value::String(text)) if text.contains("://") => {
-                Remote::parse(text, &Map::new(), proxy, settings).map(Endpoint::Remote)
+                Remote::parse(text, &Map::new(), proxy, settings).map(Endpoint::remote)
             }
             Some(Value::String(name)) if !name.is_empty() => Ok(Endpoint::Local(name.clone())),
             Some(Value::Object(members)) => match members.get("url") {
                 Some(Value::String(text)) => {
-                    Remote::parse(text, members, proxy, settings).map(Endpoint::Remote)
+                    Remote::parse(text, members, proxy, settings).map(Endpoint::remote)
                 }
                 _ => Err(invalid("endpoint")),
             },
             Some(_) => Err(invalid("endpoint")),
         }
+    }
+
+    fn remote(remote: Remote) -> Endpoint {
+        Endpoint::Remote(Box::new(remote))
     }
 
     /// The address without credentials.
@@ -245,7 +249,7 @@ mod tests {
 
     fn remote(value: Value) -> Remote {
         match Endpoint::parse(Some(&value), None, &Settings::default()).unwrap() {
-            Endpoint::Remote(remote) => remote,
+            Endpoint::Remote(remote) => *remote,
             Endpoint::Local(name) => panic!("{name}"),
         }
     }

@@ -145,7 +145,8 @@ impl Scheduler {
             }
             Endpoint::Remote(remote) => {
                 let settings = self.environment.settings();
-                Peer::Http(HttpPeer::open(remote, replication, &settings, &self.clients).await?)
+                let peer = HttpPeer::open(remote, replication, &settings, &self.clients).await?;
+                Peer::Http(Box::new(peer))
             }
         })
     }

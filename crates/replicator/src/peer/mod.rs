@@ -80,7 +80,7 @@ pub type Portions = mpsc::Sender<Vec<Doc>>;
 /// An end of a replication.
 pub enum Peer {
     Local(LocalPeer),
-    Http(HttpPeer),
+    Http(Box<HttpPeer>),
 }
 
 impl Peer {
