@@ -24,7 +24,9 @@ function (doc, before, user, security) {
   doc.roles.forEach(function (role) {
     if (typeof role !== 'string') refuse('doc.roles can only contain strings');
   });
-  if (doc._id !== 'org.couchdb.user:' + doc.name) refuse('Doc ID must be of the form org.couchdb.user:name');
+  if (typeof doc.name !== 'string' || doc._id !== 'org.couchdb.user:' + doc.name) {
+    refuse('Doc ID must be of the form org.couchdb.user:name');
+  }
   if (old && old.name !== doc.name) refuse('Usernames can not be changed.');
   if (doc.password_sha && !doc.salt) refuse('Users with password_sha must have a salt.');
   if (doc.password_scheme && ['simple', 'pbkdf2'].indexOf(doc.password_scheme) < 0) {
