@@ -115,7 +115,8 @@ def design_document(ctx):
             {**good, "roles": {}}, {**good, "roles": [1]}, {**good, "roles": None}, {**good, "name": "jo"}, {**good, "roles": ["_admin"]},
             {**good, "roles": ["_metrics"]}, {**good, "password_scheme": "md5"}, {**good, "password_scheme": "pbkdf2"},
             {**good, "password_scheme": "pbkdf2", "iterations": "1"}, {**good, "password_scheme": "pbkdf2", "iterations": 1},
-            {**good, "password_scheme": "pbkdf2", "iterations": 1, "derived_key": 1}, {**good, "password_scheme": None}]
+            {**good, "password_scheme": "pbkdf2", "iterations": 1, "derived_key": 1}, {**good, "password_scheme": None},
+            {**good, "password_sha": "x"}, {**good, "password_sha": "x", "salt": "y"}]
     names = ["joe", "_joe", "j:e", "é", "5"]
     cases = [("joe", doc) for doc in docs] + [(name, {**good, "name": name}) for name in names] + [("5", {**good, "name": 5})]
     wrong = []
