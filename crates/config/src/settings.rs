@@ -200,6 +200,7 @@ pub const SETTINGS: &[Setting] = &[
     // [couchdb]
     active("couchdb", "database_dir", Text, "./data", "Folder of all data."),
     unset("couchdb", "uuid", Text, "Identifier of this server; made up and kept at first start."),
+    set("couchdb", "maintenance_mode", OneOf(&["false", "true", "nolb"]), "false", "What /_up tells load balancers: true and nolb are a 404."),
     set("couchdb", "max_document_size", Limit, "8000000", "Largest document body, in bytes of JSON."),
     set("couchdb", "max_attachment_size", Limit, "1073741824", "Largest attachment, in bytes."),
     set("couchdb", "max_attachments_per_document", Limit, "infinity", "Most attachments of a document."),
@@ -229,6 +230,9 @@ pub const SETTINGS: &[Setting] = &[
     set("chttpd", "max_uri_length", Limit, "infinity", "Longest request path with query, in bytes."),
     set("chttpd", "max_db_number_for_dbs_info_req", Int, "100", "Most databases in one POST /_dbs_info."),
     set("chttpd", "changes_timeout", Int, "60000", "Default, and longest, timeout and heartbeat of a waiting changes feed, in milliseconds."),
+    set("chttpd", "allow_jsonp", Bool, "false", "Wrap JSON in a call of the function that the parameter callback names."),
+    set("chttpd", "prefer_minimal", Text, "Cache-Control, Content-Length, Content-Range, Content-Type, ETag, Server, Transfer-Encoding, Vary", "Headers of an answer that Prefer: return=minimal leaves."),
+    set("chttpd", "decode_plus_to_space", Bool, "true", "A plus sign in a request's path is a space."),
     set("chttpd", "enable_cors", Bool, "false", "Answer cross-origin requests; see [cors]."),
     set("chttpd", "enable_xframe_options", Bool, "false", "Send X-Frame-Options; see [x_frame_options]."),
     set("chttpd", "secure_rewrites", Bool, "true", "Rewrite rules may not lead out of their database."),
@@ -354,6 +358,8 @@ pub const SETTINGS: &[Setting] = &[
     set("query_server_config", "reduce_limit", OneOf(&["true", "false", "log"]), "true", "Whether a reduction that does not shrink is an error; log only logs it."),
     set("query_server_config", "reduce_limit_threshold", Int, "5000", "Size from which a reduction has to shrink, in bytes."),
     set("query_server_config", "reduce_limit_ratio", Text, "2.0", "How many times smaller than its input it has to be."),
+    set("query_server_config", "query_limit", Limit, "268435456", "Most rows that one query of a view may ask for, and gets."),
+    set("query_server_config", "partition_query_limit", Limit, "268435456", "The same for a query of one partition."),
     // [attachments]
     active("attachments", "compression_level", Int, "8", "How much attachments of compressible types are compressed: 1 to 9, 0 for not at all."),
     active("attachments", "compressible_types", Text, "text/*, application/javascript, application/json, application/xml", "Content types of attachments that are stored compressed, separated by commas; * stands for anything."),

@@ -208,6 +208,14 @@ impl Database {
         shard_index_of(crc32fast::hash(hashed.as_bytes()), n)
     }
 
+    /// Refuses an id that a partitioned database has no shard for.
+    pub(crate) fn check_partitioned(&self, id: &str) -> Result<(), Error> {
+        match self.partitioned {
+            true => partition::check_named(id),
+            false => Ok(()),
+        }
+    }
+
     pub(crate) fn shard_for(&self, id: &str) -> &Arc<Shard> {
         &self.shards[self.shard_index(id)]
     }
@@ -400,6 +408,7 @@ impl Database {
         self.live()?;
         let mut purges = Vec::with_capacity(requests.len());
         for (id, revs) in &requests {
+            self.check_partitioned(id.as_str())?;
             let mut uuid = [0; 16];
             getrandom::fill(&mut uuid).map_err(|e| Error::BadRequest(e.to_string()))?;
             purges.push(ShardPurge {
@@ -431,6 +440,7 @@ impl Database {
     pub fn revs_diff(&self, ids: Vec<(String, Vec<Rev>)>) -> Result<Vec<RevsDiff>, Error> {
         let mut all = vec![];
         for (id, revs) in ids {
+            self.check_partitioned(&id)?;
             let record = self.shard_for(&id).record(&id)?.unwrap_or_default();
             let missing = record.tree.missing(&revs);
             if missing.is_empty() {

@@ -206,6 +206,11 @@ impl Databases {
     /// Creates a database and waits until it is durable.
     pub async fn create(&self, name: &str, options: CreateOptions) -> Result<Arc<Database>, Error> {
         name::check(name)?;
+        if options.partitioned && name::is_system(name) {
+            return Err(Error::BadRequest(
+                "Cannot partition a system database".into(),
+            ));
+        }
         let q = options.q.unwrap_or(self.options.default_q);
         if q == 0 || q > SHARDS_MAX {
             return Err(Error::BadRequest(format!(

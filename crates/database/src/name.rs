@@ -26,6 +26,12 @@ pub fn check(name: &str) -> Result<(), Error> {
     Ok(())
 }
 
+/// Whether a database of this name is one of the system, which CouchDB does not partition: also `…/_users` and `…/_replicator`.
+pub fn is_system(name: &str) -> bool {
+    let suffix = name.rsplit('/').next().unwrap_or(name);
+    SYSTEM.contains(&name) || matches!(suffix, "_users" | "_replicator")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -35,6 +41,8 @@ mod tests {
         for ok in ["a", "a/b", "z0_$()+-/", "_users", &"a".repeat(238)] {
             assert!(check(ok).is_ok(), "{ok}");
         }
+        assert!(is_system("_global_changes") && is_system("a/_users"));
+        assert!(!is_system("a/_global_changes") && !is_system("users"));
         for bad in ["", "A", "_a", "1a", "a.b", "é", "a b", &"a".repeat(239)] {
             assert!(check(bad).is_err(), "{bad}");
         }

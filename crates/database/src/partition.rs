@@ -27,16 +27,24 @@ pub fn check_id(id: &DocId) -> Result<(), Error> {
         return Ok(());
     }
     match id.as_str().split_once(':') {
-        None => Err(Error::Partition(
-            "illegal_docid",
-            "Doc id must be of form partition:id".into(),
-        )),
+        None => check_named(id.as_str()),
         Some((_, "")) => Err(Error::Partition(
             "illegal_docid",
             "Document id must not be empty".into(),
         )),
         Some((partition, _)) => check(partition),
     }
+}
+
+/// Checks that an id names a partition, which says where its document would be.
+pub fn check_named(id: &str) -> Result<(), Error> {
+    if id.starts_with('_') || id.contains(':') {
+        return Ok(());
+    }
+    Err(Error::Partition(
+        "illegal_docid",
+        "Doc id must be of form partition:id".into(),
+    ))
 }
 
 /// The bounds of a partition's ids: from the first, up to before the second.

@@ -108,6 +108,7 @@ impl Database {
     /// One document, also a design or local one.
     pub fn read(&self, id: &DocId, options: &ReadOptions) -> Result<Read, Error> {
         self.live()?;
+        self.check_partitioned(id.as_str())?;
         let shard = self.shard_for(id.as_str());
         if id.is_local() {
             return read_local(shard, id);
@@ -151,6 +152,7 @@ impl Database {
         options: &ReadOptions,
     ) -> Result<Option<Vec<Result<ReadDoc, Rev>>>, Error> {
         self.live()?;
+        self.check_partitioned(id.as_str())?;
         let shard = self.shard_for(id.as_str());
         let Some(record) = shard.record(id.as_str())? else {
             return Ok(None);

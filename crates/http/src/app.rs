@@ -32,6 +32,14 @@ pub struct Limits {
     pub max_document_id_length: u64,
     pub max_uri_length: u64,
     pub max_keys: u64,
+    pub query_limit: u64,
+    pub partition_query_limit: u64,
+    pub decode_plus_to_space: bool,
+    pub allow_jsonp: bool,
+    /// The headers that `Prefer: return=minimal` leaves.
+    pub prefer_minimal: Vec<String>,
+    /// What `_up` says in place of `ok`.
+    pub maintenance_mode: Option<&'static str>,
     pub max_open_feeds: u64,
     pub max_bulk_docs_count: u64,
     pub max_bulk_get_count: u64,
@@ -52,7 +60,6 @@ pub struct Limits {
     pub cors: Option<Cors>,
     pub frame_options: Option<FrameOptions>,
     pub max_attachment_size: u64,
-    pub max_attachments_per_document: u64,
     /// Content-Security-Policy of attachments.
     pub attachments_policy: Option<String>,
 }
@@ -65,6 +72,20 @@ impl Limits {
             max_document_id_length: c.get_u64("couchdb", "max_document_id_length")?,
             max_uri_length: c.get_u64("chttpd", "max_uri_length")?,
             max_keys: c.get_u64("limits", "max_keys")?,
+            query_limit: c.get_u64("query_server_config", "query_limit")?,
+            partition_query_limit: c.get_u64("query_server_config", "partition_query_limit")?,
+            decode_plus_to_space: c.get_bool("chttpd", "decode_plus_to_space")?,
+            allow_jsonp: c.get_bool("chttpd", "allow_jsonp")?,
+            prefer_minimal: c
+                .get_str("chttpd", "prefer_minimal")?
+                .split(',')
+                .map(|name| name.trim().to_owned())
+                .collect(),
+            maintenance_mode: match c.get_str("couchdb", "maintenance_mode")?.as_str() {
+                "true" => Some("maintenance_mode"),
+                "nolb" => Some("nolb"),
+                _ => None,
+            },
             max_open_feeds: c.get_u64("limits", "max_open_feeds")?,
             max_bulk_docs_count: c.get_u64("couchdb", "max_bulk_docs_count")?,
             max_bulk_get_count: c.get_u64("couchdb", "max_bulk_get_count")?,
@@ -88,7 +109,6 @@ impl Limits {
             cors: Cors::read(c)?,
             frame_options: FrameOptions::read(c)?,
             max_attachment_size: c.get_u64("couchdb", "max_attachment_size")?,
-            max_attachments_per_document: c.get_u64("couchdb", "max_attachments_per_document")?,
             attachments_policy: match c.get_bool("csp", "attachments_enable")? {
                 true => Some(c.get_str("csp", "attachments_header_value")?),
                 false => None,
@@ -100,7 +120,11 @@ impl Limits {
 fn attachment_options(c: &Config) -> Result<AttachmentOptions, config::ConfigError> {
     let level = c.get_u64("attachments", "compression_level")?;
     let types = c.get_str("attachments", "compressible_types")?;
-    Ok(AttachmentOptions::new(level.min(9) as u32, &types))
+    Ok(AttachmentOptions {
+        bytes_max: c.get_u64("couchdb", "max_attachment_size")?,
+        count_max: c.get_u64("couchdb", "max_attachments_per_document")?,
+        ..AttachmentOptions::new(level.min(9) as u32, &types)
+    })
 }
 
 pub struct App {
@@ -137,14 +161,7 @@ impl App {
         let limits = Limits::read(&config)?;
         let uuids = UuidGenerator::new(uuid_algorithm(&config)?);
         warn_of_cors(&limits, None);
-        auth.use_databases(&databases).map_err(|e| match e {
-            auth::AuthError::Config(e) => e,
-            // Nothing else is read there.
-            e => config::ConfigError::Missing {
-                section: "chttpd_auth".to_owned(),
-                key: e.to_string(),
-            },
-        })?;
+        auth.use_databases(&databases)?;
         let app = Arc::new_cyclic(|me| App {
             replicator: Replicator::new(databases.clone(), Arc::new(Surroundings(me.clone()))),
             databases,
@@ -159,6 +176,8 @@ impl App {
             restart: tokio::sync::watch::Sender::new(false),
             config,
         });
+        app.databases
+            .set_attachment_options(attachment_options(&app.config)?);
         let weak = Arc::downgrade(&app);
         app.config.subscribe(move |_| {
             if let Some(app) = weak.upgrade() {

@@ -11,7 +11,7 @@ use database::{
 };
 use functions::Languages;
 use futures_util::stream;
-use hyper::header::{ETAG, HeaderValue};
+use hyper::header::{CACHE_CONTROL, ETAG, HeaderValue};
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
@@ -42,7 +42,7 @@ pub enum FeedKind {
 impl FeedKind {
     pub fn of(query: &Query) -> Result<FeedKind, ApiError> {
         Ok(match query.get("feed") {
-            None | Some("normal" | "") => FeedKind::Normal,
+            None | Some("normal") => FeedKind::Normal,
             Some("longpoll") => FeedKind::Longpoll,
             Some("continuous" | "live") => FeedKind::Continuous,
             Some("eventsource") => FeedKind::EventSource,
@@ -74,11 +74,16 @@ impl Patience {
     /// `max_ms`, of `[chttpd] changes_timeout`, is the default and the longest of both, as in CouchDB.
     pub fn of(query: &Query, max_ms: u64) -> Result<Patience, ApiError> {
         let heartbeat = match query.get("heartbeat") {
-            None | Some("false") => None,
+            None => None,
             Some("true") => Some(max_ms),
-            Some(n) => match n.parse::<u64>() {
-                Ok(n) if n > 0 => Some(n.min(max_ms)),
-                _ => {
+            Some(n) => match n.parse::<i64>().map(u64::try_from) {
+                Ok(Ok(n)) if n > 0 => Some(n.min(max_ms)),
+                Ok(_) => {
+                    return Err(ApiError::bad_request(
+                        "The heartbeat value should be a positive integer (in milliseconds).",
+                    ));
+                }
+                Err(_) => {
                     return Err(ApiError::bad_request(
                         "Invalid heartbeat value. Expecting a positive integer value (in milliseconds).",
                     ));
@@ -115,7 +120,7 @@ pub async fn route(app: &App, req: &mut Request, access: &Access) -> Answer {
     let patience = Patience::of(&req.query, app.limits().changes_timeout_ms)?;
     let query = changes_query(app, req, access, &body, raw.as_deref(), kind)?;
     match kind {
-        FeedKind::Normal => normal(access, query).await,
+        FeedKind::Normal => normal(req, access, query).await,
         _ => {
             let feed = LiveFeed {
                 _place: app.open_feed()?,
@@ -378,8 +383,11 @@ fn write_tail(changes: &Changes, out: &mut Vec<u8>) -> Result<(), ApiError> {
     Ok(())
 }
 
-async fn normal(access: &Access, query: ChangesQuery) -> Answer {
+async fn normal(req: &Request, access: &Access, query: ChangesQuery) -> Answer {
     let etag = access.db.info()?.update_seq;
+    if req.none_match(&etag) {
+        return Ok(Reply::empty(304).etag(&etag));
+    }
     let mut changes = access.db.changes(query)?;
     let mut head = true;
     let mut done = false;
@@ -457,10 +465,7 @@ pub async fn wait(
 
 impl LiveFeed {
     fn reply(self) -> Reply {
-        let content_type = match self.kind {
-            FeedKind::EventSource => HeaderValue::from_static("text/event-stream"),
-            _ => HeaderValue::from_static("application/json"),
-        };
+        let events = self.kind == FeedKind::EventSource;
         let pieces = stream::unfold(self, |mut feed| async move {
             let mut out = Vec::new();
             match feed.next(&mut out).await {
@@ -473,7 +478,17 @@ impl LiveFeed {
                 }
             }
         });
-        Reply::stream(content_type, Box::pin(pieces))
+        if events {
+            let reply = Reply::stream(
+                HeaderValue::from_static("text/event-stream"),
+                Box::pin(pieces),
+            );
+            return reply.header(CACHE_CONTROL, "no-cache");
+        }
+        Reply::stream(
+            HeaderValue::from_static("application/json"),
+            Box::pin(pieces),
+        )
     }
 
     /// Appends what comes next, waiting for it; nothing at the end.

@@ -22,7 +22,7 @@ pub async fn create(app: &App, req: &mut Request, name: &str) -> Answer {
         None => Ok(None),
         Some(Ok(n)) if n > 0 => Ok(Some(n)),
         Some(_) => Err(ApiError::bad_request(format!(
-            "`{param}` must be a positive integer"
+            "The `{param}` value should be a positive integer."
         ))),
     };
     let partitioned = match req.query.get("partitioned") {
@@ -30,6 +30,19 @@ pub async fn create(app: &App, req: &mut Request, name: &str) -> Answer {
         Some("true") => true,
         Some(_) => return Err(ApiError::bad_request("Invalid `partitioned` parameter")),
     };
+    if req
+        .query
+        .get("placement")
+        .is_some_and(|rules| !is_placement(rules))
+    {
+        return Err(ApiError::bad_request(
+            "The `placement` value should be in a format `zone:n`.",
+        ));
+    }
+    // The name of CouchDB's only engine is accepted, as there is only one here.
+    if req.query.get("engine").is_some_and(|name| name != "couch") {
+        return Err(ApiError::bad_request("invalid_engine_extension"));
+    }
     // There is one node: more replicas are accepted as CouchDB accepts them, and one is kept.
     number("n")?;
     let security =
@@ -44,14 +57,23 @@ pub async fn create(app: &App, req: &mut Request, name: &str) -> Answer {
     Ok(Reply::json_bytes(201, "{\"ok\":true}\n").location(&req.url_of(&[name])))
 }
 
+/// Whether these are rules of which zone keeps how many replicas: `zone:n`, separated by commas.
+fn is_placement(rules: &str) -> bool {
+    rules.split(',').all(|rule| {
+        matches!(rule.split(':').collect::<Vec<_>>()[..], [zone, n]
+            if !zone.is_empty() && n.parse::<u32>().is_ok_and(|n| n > 0))
+    })
+}
+
 pub async fn delete(app: &App, req: &Request, name: &str) -> Answer {
-    app.databases.get(name)?;
-    require_server_admin(&req.user)?;
+    // Somebody lost the id of a document that was to be deleted.
     if req.query.get("rev").is_some() {
         return Err(ApiError::bad_request(
             "You tried to DELETE a database with a ?=rev parameter. Did you mean to DELETE a document instead?",
         ));
     }
+    app.databases.get(name)?;
+    require_server_admin(&req.user)?;
     app.databases.delete(name).await?;
     Ok(Reply::ok())
 }
@@ -91,7 +113,7 @@ pub fn info_json(info: &Info) -> Value {
 
 pub async fn security(app: &App, req: &mut Request, access: &Access) -> Answer {
     require_method(req, "PUT,GET")?;
-    if req.method == "GET" {
+    if req.method != "PUT" {
         let mut json = access.db.security().as_bytes().to_vec();
         json.push(b'\n');
         return Ok(Reply::json_bytes(200, json));
@@ -106,7 +128,7 @@ pub async fn security(app: &App, req: &mut Request, access: &Access) -> Answer {
             "You can't edit the security object of the user database.",
         ));
     }
-    let bytes = req.request_bytes(app).await?;
+    let bytes = req.required_bytes(app).await?;
     let json = document::normalise(&bytes)?;
     let json = String::from_utf8(json).map_err(|_| ApiError::invalid_json())?;
     auth::Security::parse(&json).map_err(|e| ApiError::bad_request(e.to_string()))?;
@@ -114,34 +136,33 @@ pub async fn security(app: &App, req: &mut Request, access: &Access) -> Answer {
     Ok(Reply::ok())
 }
 
-async fn limit_body(app: &App, req: &mut Request) -> Result<u64, ApiError> {
-    match req.json(app).await? {
-        Value::Number(n) => n
-            .as_u64()
-            .filter(|&n| n > 0)
-            .ok_or_else(|| ApiError::bad_request("`limit` must be a positive integer")),
-        _ => Err(ApiError::bad_request("`limit` must be a positive integer")),
-    }
+/// The body as a number above 0; `reason` says what is wrong with another.
+async fn limit_body(app: &App, req: &mut Request, reason: &'static str) -> Result<u64, ApiError> {
+    let body = req.json(app).await?;
+    body.as_u64()
+        .filter(|&n| n > 0)
+        .ok_or_else(|| ApiError::bad_request(reason))
 }
 
 pub async fn revs_limit(app: &App, req: &mut Request, access: &Access) -> Answer {
     require_method(req, "PUT,GET")?;
-    if req.method == "GET" {
+    if req.method != "PUT" {
         return Ok(Reply::json(200, &access.db.revs_limit().into()));
     }
     access.require_admin()?;
-    let limit = limit_body(app, req).await?;
+    let limit = limit_body(app, req, "`limit` must be a positive integer").await?;
     access.db.set_revs_limit(limit).await?;
     Ok(Reply::ok())
 }
 
 pub async fn purged_infos_limit(app: &App, req: &mut Request, access: &Access) -> Answer {
-    require_method(req, "PUT,GET")?;
-    if req.method == "GET" {
+    require_method(req, "GET,PUT")?;
+    if req.method != "PUT" {
         return Ok(Reply::json(200, &access.db.purged_infos_limit().into()));
     }
     access.require_admin()?;
-    let limit = limit_body(app, req).await?;
+    let reason = "`purged_infos_limit` must be positive integer";
+    let limit = limit_body(app, req, reason).await?;
     access.db.set_purged_infos_limit(limit).await?;
     Ok(Reply::ok())
 }
@@ -167,10 +188,9 @@ pub async fn purge(app: &App, req: &mut Request, access: &Access) -> Answer {
     let limits = app.limits();
     let body = req.json_object(app).await?;
     if body.len() as u64 > limits.purge_ids_max {
-        return Err(ApiError::bad_request(format!(
-            "Exceeded maximum number of documents: max_document_id_number is {}",
-            limits.purge_ids_max
-        )));
+        return Err(ApiError::bad_request(
+            "Exceeded maximum number of documents.",
+        ));
     }
     let mut requests = Vec::with_capacity(body.len());
     for (id, revs) in &body {
@@ -178,10 +198,9 @@ pub async fn purge(app: &App, req: &mut Request, access: &Access) -> Answer {
     }
     let revs: usize = requests.iter().map(|(_, r)| r.len()).sum();
     if revs as u64 > limits.purge_revs_max {
-        return Err(ApiError::bad_request(format!(
-            "Exceeded maximum number of revisions: max_revisions_number is {}",
-            limits.purge_revs_max
-        )));
+        return Err(ApiError::bad_request(
+            "Exceeded maximum number of revisions.",
+        ));
     }
     let purged: Map<String, Value> = access
         .db

@@ -46,7 +46,7 @@ pub async fn design(app: &App, req: &mut Request, access: &Access) -> Answer {
             let parts: Vec<String> = (3..req.segments.len())
                 .filter_map(|i| req.segment(i).map(str::to_owned))
                 .collect();
-            crate::views::design_part(app, req, access, &id, &parts, None).await
+            crate::views::design_part(app, req, access, &id, &parts).await
         }
         Some(_) => route(app, req, access, &id, 3).await,
     }
@@ -346,6 +346,7 @@ async fn read_document(app: &App, req: &mut Request) -> Result<(EditDoc, u64), A
     let limits = app.limits();
     // A document's text is longer than its body by its underscore members, attachments in Base64 among them.
     let max = limits.max_http_request_size;
+    req.require_body()?;
     let bytes = match req.bytes("max_document_size", max).await {
         Err(e) if e.status == 413 => {
             return Err(ApiError::new(

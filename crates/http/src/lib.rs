@@ -26,6 +26,8 @@ mod documents;
 mod errors;
 mod feed;
 mod frame_options;
+mod given;
+mod jsonp;
 mod later;
 mod lenient;
 mod linger;

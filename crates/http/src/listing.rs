@@ -8,7 +8,7 @@ use crate::app::App;
 use crate::design::lists::ListRows;
 use crate::errors::ApiError;
 use crate::feed::{CHUNK_BYTES, pull, pull_blocking};
-use crate::query::{Query, parse_json};
+use crate::given::{Given, Params, bound_limit};
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::router::require_method;
@@ -23,128 +23,101 @@ fn listing_of(name: &str) -> Listing {
     }
 }
 
-/// Where a parameter comes from decides its form: text in a query, JSON in a body.
-enum Source<'a> {
-    Query(&'a Query),
-    Body(&'a Map<String, Value>),
+/// Applies parameters in their order; of one that is given twice, the later counts.
+fn apply(q: &mut RowsQuery, name: &str, given: Given<'_>) -> Result<(), ApiError> {
+    match name {
+        "limit" => q.limit = Some(given.natural()?),
+        "skip" => q.skip = given.natural()?,
+        "descending" => q.descending = given.boolean()?,
+        "include_docs" => q.include_docs = given.boolean()?,
+        "inclusive_end" => q.inclusive_end = given.boolean()?,
+        "conflicts" => q.conflicts = given.boolean()?,
+        "update_seq" => q.update_seq = given.boolean()?,
+        "attachments" => q.attachments.bytes = given.boolean()?,
+        "att_encoding_info" => q.attachments.encoding_info = given.boolean()?,
+        "sorted" => {
+            given.boolean()?;
+        }
+        "group" => {
+            if given.boolean()? {
+                return Err(ApiError::query_parse(
+                    "Invalid use of grouping on a map view.",
+                ));
+            }
+        }
+        "group_level" => {
+            if given.natural()? > 0 {
+                return Err(ApiError::query_parse(
+                    "Invalid use of grouping on a map view.",
+                ));
+            }
+        }
+        "reduce" => {
+            if given.boolean()? {
+                return Err(ApiError::query_parse(
+                    "Reduce is invalid for map-only views.",
+                ));
+            }
+        }
+        "key" => {
+            let key = given.json()?;
+            (q.start, q.end) = (Some(bound(&key)), Some(bound(&key)));
+        }
+        "startkey" | "start_key" => q.start = Some(bound(&given.json()?)),
+        "endkey" | "end_key" => q.end = Some(bound(&given.json()?)),
+        "keys" => match given.json()? {
+            Value::Array(keys) => q.keys = Some(keys.into_iter().map(key_of).collect()),
+            _ => {
+                return Err(ApiError::bad_request(match given {
+                    Given::Text(_) => "`keys` parameter must be an array.",
+                    Given::Json(_) => "`keys` body member must be an array.",
+                }));
+            }
+        },
+        _ => {
+            given.check_freshness(name)?;
+        }
+    }
+    Ok(())
 }
 
-impl Source<'_> {
-    /// The JSON value of a key parameter.
-    fn json(&self, names: &[&str]) -> Result<Option<Value>, ApiError> {
-        for name in names {
-            match self {
-                Source::Query(q) => {
-                    if let Some(text) = q.get(name) {
-                        return parse_json(text).map(Some);
-                    }
-                }
-                Source::Body(b) => {
-                    if let Some(v) = b.get(*name) {
-                        return Ok(Some(v.clone()));
-                    }
-                }
+/// The listing that parameters ask for: a partition's is one of its own.
+fn query_of(
+    app: &App,
+    access: &Access,
+    listing: Listing,
+    given: &[Params<'_>],
+) -> Result<RowsQuery, ApiError> {
+    let mut q = empty_query(listing);
+    let mut partition = None;
+    for params in given {
+        for (name, value) in params.iter() {
+            match name {
+                "partition" => partition = Some(value.text()),
+                name => apply(&mut q, name, value)?,
             }
         }
-        Ok(None)
     }
-
-    fn text(&self, name: &str) -> Option<String> {
-        match self {
-            Source::Query(q) => q.get(name).map(str::to_owned),
-            Source::Body(b) => b.get(name).map(|v| match v {
-                Value::String(s) => s.clone(),
-                v => v.to_string(),
-            }),
-        }
-    }
-
-    fn boolean(&self, name: &str) -> Result<Option<bool>, ApiError> {
-        match self.text(name).as_deref() {
-            None => Ok(None),
-            Some("true") => Ok(Some(true)),
-            Some("false") => Ok(Some(false)),
-            Some(other) => Err(ApiError::query_parse(format!(
-                "Invalid boolean parameter: {}",
-                Value::from(other)
-            ))),
-        }
-    }
-
-    fn natural(&self, name: &str) -> Result<Option<u64>, ApiError> {
-        let Some(text) = self.text(name) else {
-            return Ok(None);
-        };
-        match text.parse::<i64>() {
-            Ok(n) if n >= 0 => Ok(Some(n as u64)),
-            Ok(_) => Err(ApiError::query_parse(format!(
-                "Invalid value for positive integer: {}",
-                Value::from(text)
-            ))),
-            Err(_) if text.is_empty() => {
-                Err(ApiError::query_parse("Invalid value for integer: []"))
-            }
-            Err(_) => Err(ApiError::query_parse(format!(
-                "Invalid value for integer: {}",
-                Value::from(text)
-            ))),
-        }
-    }
-
-    /// Applies every parameter that is here.
-    fn apply(&self, q: &mut RowsQuery) -> Result<(), ApiError> {
-        if let Some(v) = self.natural("limit")? {
-            q.limit = Some(v);
-        }
-        if let Some(v) = self.natural("skip")? {
-            q.skip = v;
-        }
-        let flags: [(&str, &mut bool); 7] = [
-            ("descending", &mut q.descending),
-            ("include_docs", &mut q.include_docs),
-            ("inclusive_end", &mut q.inclusive_end),
-            ("conflicts", &mut q.conflicts),
-            ("update_seq", &mut q.update_seq),
-            ("attachments", &mut q.attachments.bytes),
-            ("att_encoding_info", &mut q.attachments.encoding_info),
-        ];
-        for (name, flag) in flags {
-            if let Some(v) = self.boolean(name)? {
-                *flag = v;
-            }
-        }
-        for name in ["sorted", "stable"] {
-            self.boolean(name)?;
-        }
-        if self.boolean("group")? == Some(true) || self.natural("group_level")?.is_some() {
+    let limits = app.limits();
+    if let Some(partition) = partition {
+        if !access.db.is_partitioned() {
             return Err(ApiError::query_parse(
-                "Invalid use of grouping on a map view.",
+                "`partition` parameter is not supported on this db",
             ));
         }
-        if self.boolean("reduce")? == Some(true) {
-            return Err(ApiError::query_parse(
-                "Reduce is invalid for map-only views.",
-            ));
+        if partition.is_empty() {
+            return Err(ApiError::query_parse("Invalid value for `partition`."));
         }
-        if let Some(key) = self.json(&["key"])? {
-            q.start = Some(bound(&key));
-            q.end = Some(bound(&key));
-        }
-        if let Some(key) = self.json(&["start_key", "startkey"])? {
-            q.start = Some(bound(&key));
-        }
-        if let Some(key) = self.json(&["end_key", "endkey"])? {
-            q.end = Some(bound(&key));
-        }
-        match self.json(&["keys"])? {
-            None => {}
-            Some(Value::Array(keys)) => q.keys = Some(keys.into_iter().map(key_of).collect()),
-            Some(_) => {
-                return Err(ApiError::bad_request("`keys` parameter must be an array."));
-            }
-        }
-        Ok(())
+        bound_limit(&mut q.limit, limits.partition_query_limit)?;
+        q.listing = Listing::Partition(partition);
     }
+    if q.keys
+        .as_ref()
+        .is_some_and(|k| k.len() as u64 > limits.max_keys)
+    {
+        return Err(ApiError::too_large("max_keys", limits.max_keys));
+    }
+    Ok(q)
 }
 
 /// In Erlang's order of terms, which `_all_docs` follows, everything else comes before strings.
@@ -179,14 +152,6 @@ fn empty_query(listing: Listing) -> RowsQuery {
     }
 }
 
-fn check_keys(app: &App, q: &RowsQuery) -> Result<(), ApiError> {
-    let max = app.limits().max_keys;
-    if q.keys.as_ref().is_some_and(|k| k.len() as u64 > max) {
-        return Err(ApiError::too_large("max_keys", max));
-    }
-    Ok(())
-}
-
 pub async fn route(app: &App, req: &mut Request, access: &Access, name: &str) -> Answer {
     list(app, req, access, listing_of(name)).await
 }
@@ -196,14 +161,13 @@ async fn list(app: &App, req: &mut Request, access: &Access, listing: Listing) -
     if matches!(listing, Listing::LocalDocs) && !access.is_admin {
         access.require_admin()?;
     }
-    let mut q = empty_query(listing);
-    Source::Query(&req.query).apply(&mut q)?;
-    if req.method == "POST" {
+    let body = if req.method == "POST" {
         req.require_json()?;
-        let body = req.json_object(app).await?;
-        Source::Body(&body).apply(&mut q)?;
-    }
-    check_keys(app, &q)?;
+        Some(req.json_object(app).await?)
+    } else {
+        None
+    };
+    let q = query_of(app, access, listing, &Params::of(req, body.as_ref()))?;
     let blocking = q.attachments.bytes;
     let mut rows = RowsBody::new(access.db.rows(q)?);
     let next = move |out: &mut Vec<u8>| rows.next_chunk(out, "\n");
@@ -245,11 +209,8 @@ pub async fn queries(app: &App, req: &mut Request, access: &Access, name: &str) 
     let queries = posted_queries(app, req).await?;
     let mut all = Vec::with_capacity(queries.len());
     for query in queries {
-        let mut q = empty_query(listing_of(name));
-        Source::Query(&req.query).apply(&mut q)?;
-        Source::Body(&query).apply(&mut q)?;
-        check_keys(app, &q)?;
-        all.push(q);
+        let given = [Params::Query(&req.query), Params::Body(&query)];
+        all.push(query_of(app, access, listing_of(name), &given)?);
     }
     let blocking = all.iter().any(|q| q.attachments.bytes);
     let db = access.db.clone();
@@ -359,12 +320,7 @@ impl AllDocsRows {
         access: &Access,
         posted: Option<&Map<String, Value>>,
     ) -> Result<AllDocsRows, ApiError> {
-        let mut q = empty_query(Listing::AllDocs);
-        Source::Query(&req.query).apply(&mut q)?;
-        if let Some(body) = posted {
-            Source::Body(body).apply(&mut q)?;
-        }
-        check_keys(app, &q)?;
+        let q = query_of(app, access, Listing::AllDocs, &Params::of(req, posted))?;
         Ok(AllDocsRows {
             version: access.db.info()?.update_seq,
             rows: access.db.rows(q)?,
@@ -405,46 +361,64 @@ impl ListRows for AllDocsRows {
     }
 }
 
-/// `_partition/{p}` and what is under it.
+/// `_partition/{p}` and what is under it, which is what the database has, with the partition as a parameter.
 pub async fn partition(app: &App, req: &mut Request, access: &Access) -> Answer {
     let Some(name) = req.segment(2).map(str::to_owned) else {
         return Err(ApiError::bad_request("invalid_partition_req"));
     };
-    if !access.db.is_partitioned() {
-        return Err(ApiError::bad_request("database is not partitioned"));
+    if req.segments.len() == 3 {
+        return partition_info(req, access, &name);
     }
+    require_partitioned(access)?;
     database::check_partition(&name)?;
-    match (
-        req.segment(3).map(str::to_owned).as_deref(),
-        req.segments.len(),
-    ) {
-        (None, _) => {
-            require_method(req, "GET")?;
-            let info = access.db.partition_info(&name)?;
-            Ok(Reply::json(
-                200,
-                &serde_json::json!({
-                    "db_name": &**access.db.name(),
-                    "sizes": {"active": info.active_bytes, "external": info.external_bytes},
-                    "partition": info.partition,
-                    "doc_count": info.doc_count,
-                    "doc_del_count": info.doc_del_count,
-                }),
-            ))
+    let param = "partition".to_owned();
+    if req.query.get(&param).is_some_and(|given| given != name) {
+        return Err(ApiError::bad_request(
+            "Conflicting value for `partition` in query string",
+        ));
+    }
+    req.query.0.retain(|(k, _)| *k != param);
+    req.query.0.push((param, name.clone()));
+    let parts = req.segments.len() - 3;
+    match (req.segment(3), req.segment(5)) {
+        (Some("_all_docs"), _) if parts == 1 => list(app, req, access, Listing::AllDocs).await,
+        (Some("_all_docs"), _) if parts == 2 && req.segment(4) == Some("queries") => {
+            queries(app, req, access, "_all_docs").await
         }
-        (Some("_all_docs"), 4) => list(app, req, access, Listing::Partition(name)).await,
-        (Some("_find" | "_explain"), 4) => {
+        (Some("_find" | "_explain"), _) if parts == 1 => {
             require_method(req, "POST")?;
             Err(ApiError::not_implemented("Mango queries"))
         }
-        (Some("_design"), 7..) => {
-            let ddoc = req.segment(4).unwrap_or_default();
-            let id = format!("_design/{ddoc}");
-            let parts: Vec<String> = (5..req.segments.len())
-                .filter_map(|i| req.segment(i).map(str::to_owned))
-                .collect();
-            crate::views::design_part(app, req, access, &id, &parts, Some(name)).await
+        (Some("_design"), Some(part)) if part.starts_with('_') => {
+            req.segments.drain(1..3);
+            crate::documents::design(app, req, access).await
         }
-        _ => Err(ApiError::bad_request("invalid_partition_req")),
+        _ => Err(ApiError::missing()),
     }
+}
+
+fn require_partitioned(access: &Access) -> Result<(), ApiError> {
+    match access.db.is_partitioned() {
+        true => Ok(()),
+        false => Err(ApiError::bad_request("database is not partitioned")),
+    }
+}
+
+fn partition_info(req: &Request, access: &Access, name: &str) -> Answer {
+    if matches!(req.method.as_str(), "GET" | "HEAD") || name.starts_with('_') {
+        database::check_partition(name)?;
+    }
+    require_method(req, "GET")?;
+    require_partitioned(access)?;
+    let info = access.db.partition_info(name)?;
+    Ok(Reply::json(
+        200,
+        &serde_json::json!({
+            "db_name": &**access.db.name(),
+            "sizes": {"active": info.active_bytes, "external": info.external_bytes},
+            "partition": info.partition,
+            "doc_count": info.doc_count,
+            "doc_del_count": info.doc_del_count,
+        }),
+    ))
 }

@@ -30,38 +30,39 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
     }
     match req.segment(1) {
         Some("_local" | NODE) => {}
-        other => {
+        None => return Err(ApiError::bad_request("Incomplete path to _node request")),
+        Some(other) => {
             return Err(ApiError::new(
                 404,
                 "not_found",
-                format!("no such node: {}", other.unwrap_or_default()),
+                format!("no such node: {other}"),
             ));
         }
     }
     match part.as_deref() {
         None => {
-            require_method(req, "GET,HEAD")?;
+            require_method(req, "GET")?;
             Ok(Reply::json(200, &json!({"name": NODE})))
         }
         Some("_config") => config(app, req).await,
         Some("_stats") => stats(app, req),
         Some("_system") => {
-            require_method(req, "GET,HEAD")?;
+            require_method(req, "GET")?;
             Ok(Reply::json(200, &system(app)))
         }
         Some("_versions") => {
-            require_method(req, "GET,HEAD")?;
+            require_method(req, "GET")?;
             Ok(Reply::json(200, &versions()))
         }
         Some("_prometheus") => {
-            require_method(req, "GET,HEAD")?;
+            require_method(req, "GET")?;
             let text = app
                 .stats
                 .prometheus(&app.databases.stats(), app.started.elapsed().as_secs());
             Ok(Reply::text(200, "text/plain; version=2.0", text))
         }
         Some("_smoosh") => {
-            require_method(req, "GET,HEAD")?;
+            require_method(req, "GET")?;
             let active = app.databases.tasks().len();
             Ok(Reply::json(
                 200,
@@ -78,7 +79,7 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
 }
 
 fn stats(app: &App, req: &Request) -> Answer {
-    require_method(req, "GET,HEAD")?;
+    require_method(req, "GET")?;
     let tree = app.stats.tree(&app.databases.stats(), app.open_feeds());
     let mut at = &tree;
     for i in 3..req.segments.len() {
@@ -121,7 +122,7 @@ fn versions() -> Value {
         "couchdb": COUCHDB_VERSION,
         "settee": env!("CARGO_PKG_VERSION"),
         "collation_driver": {"name": "icu4x", "library_version": "2", "collator_version": "2", "collation_algorithm_version": "16"},
-        "javascript_engine": {"name": "none"},
+        "javascript_engine": {"name": "quickjs"},
     })
 }
 
@@ -167,17 +168,26 @@ fn unknown_value() -> ApiError {
     ApiError::new(404, "not_found", "unknown_config_value")
 }
 
-/// Sections that are not changed over HTTP, so that an admin of the database is not one of the machine.
-const FILE_ONLY_SECTIONS: [&str; 2] = ["query_servers", "native_query_servers"];
+/// Sections that are not changed over HTTP, as in CouchDB, so that an admin of the database is not one of the machine.
+const FILE_ONLY_SECTIONS: [&str; 8] = [
+    "daemons",
+    "external",
+    "httpd_db_handlers",
+    "httpd_design_handlers",
+    "httpd_global_handlers",
+    "native_query_servers",
+    "os_daemons",
+    "query_servers",
+];
 
 async fn config_value(app: &App, req: &mut Request, section: &str, key: &str) -> Answer {
     require_method(req, "GET,PUT,DELETE")?;
     let persist = req.named_header("x-couch-persist") != Some("false")
         && req.query.get("persist") != Some("false");
-    if req.method != "GET" && FILE_ONLY_SECTIONS.contains(&section) {
-        return Err(ApiError::forbidden(format!(
-            "[{section}] names programs that the server runs: it can be changed in its files, environment or command line only"
-        )));
+    if matches!(req.method.as_str(), "PUT" | "DELETE") && FILE_ONLY_SECTIONS.contains(&section) {
+        return Err(ApiError::forbidden(
+            "Config section blacklisted for modification over HTTP API.",
+        ));
     }
     match req.method.as_str() {
         "PUT" => {

@@ -6,13 +6,18 @@ use crate::errors::ApiError;
 
 /// Decodes `%XX` and `+`. A stray `%` stands for itself.
 pub fn decode(text: &str) -> Vec<u8> {
+    decode_with(text, b' ')
+}
+
+/// As [`decode`]; `plus` is what `+` stands for.
+fn decode_with(text: &str, plus: u8) -> Vec<u8> {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
     let mut i = 0;
     while i < bytes.len() {
         let hex = |b: Option<&u8>| b.and_then(|b| (*b as char).to_digit(16));
         match bytes[i] {
-            b'+' => out.push(b' '),
+            b'+' => out.push(plus),
             b'%' => match (hex(bytes.get(i + 1)), hex(bytes.get(i + 2))) {
                 (Some(h), Some(l)) => {
                     out.push((h * 16 + l) as u8);
@@ -35,6 +40,14 @@ fn decode_text(text: &str) -> String {
     }
 }
 
+/// Whether every `%` has two hexadecimal digits behind it.
+pub fn is_well_encoded(text: &str) -> bool {
+    text.split('%').skip(1).all(|rest| {
+        let digits = rest.as_bytes().get(..2);
+        digits.is_some_and(|d| d.iter().all(u8::is_ascii_hexdigit))
+    })
+}
+
 /// Appends `text` as CouchDB encodes ids in a `Location`.
 pub fn encode_into(text: &str, out: &mut String) {
     for &b in text.as_bytes() {
@@ -51,9 +64,15 @@ pub fn encode_into(text: &str, out: &mut String) {
 
 /// The segments of a path, decoded; empty ones are left out, as CouchDB tolerates doubled slashes.
 pub fn segments(path: &str) -> Vec<Vec<u8>> {
+    segments_with(path, true)
+}
+
+/// As [`segments`]; whether `+` is a space is for `[chttpd] decode_plus_to_space` to say.
+pub fn segments_with(path: &str, plus_is_space: bool) -> Vec<Vec<u8>> {
+    let plus = if plus_is_space { b' ' } else { b'+' };
     path.split('/')
         .filter(|s| !s.is_empty())
-        .map(decode)
+        .map(|s| decode_with(s, plus))
         .collect()
 }
 
@@ -106,12 +125,21 @@ mod tests {
     fn paths_are_split_before_they_are_decoded() {
         let s = segments("//db/a%2Fb//c+d/");
         assert_eq!(s, [b"db".to_vec(), b"a/b".to_vec(), b"c d".to_vec()]);
+        assert_eq!(segments_with("c+d%2B", false), [b"c+d+".to_vec()]);
     }
 
     #[test]
     fn a_stray_percent_stands_for_itself() {
         assert_eq!(decode("100%"), b"100%");
         assert_eq!(decode("%zz%4"), b"%zz%4");
+    }
+
+    #[test]
+    fn a_percent_needs_two_hexadecimal_digits() {
+        assert!(is_well_encoded("/a%2Fb%aa"));
+        for bad in ["%", "/a%2", "%zz", "%%20", "%é"] {
+            assert!(!is_well_encoded(bad), "{bad}");
+        }
     }
 
     #[test]

@@ -8,16 +8,16 @@ use auth::{Login, UserCtx};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::HeaderMap;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::header::{
-    ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, IF_NONE_MATCH,
-    TRANSFER_ENCODING,
+    ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, HeaderName,
+    IF_NONE_MATCH, TRANSFER_ENCODING,
 };
 use serde_json::Value;
 
 use crate::app::App;
 use crate::errors::ApiError;
-use crate::query::{Query, encode_into, segments};
+use crate::query::{Query, encode_into, segments_with};
 
 /// After an error, this much of the body is read and thrown away so that the connection can go on.
 const DRAIN_BYTES_MAX: usize = 1 << 20;
@@ -32,6 +32,8 @@ pub struct Request {
     authority: Option<String>,
     /// Decoded segments; may hold invalid UTF-8.
     pub segments: Vec<Vec<u8>>,
+    /// What `+` is in a path.
+    pub plus_is_space: bool,
     pub query: Query,
     /// The query as sent.
     pub raw_query: Option<String>,
@@ -69,11 +71,13 @@ impl Request {
         parts: hyper::http::request::Parts,
         body: Incoming,
         peer: Option<std::net::IpAddr>,
+        plus_is_space: bool,
     ) -> Request {
         let path = parts.uri.path();
         Request {
             method,
-            segments: segments(path),
+            segments: segments_with(path, plus_is_space),
+            plus_is_space,
             query: Query::parse(parts.uri.query()),
             raw_query: parts.uri.query().map(str::to_owned),
             requested_path: None,
@@ -227,7 +231,7 @@ impl Request {
 
     /// The body as JSON of any kind.
     pub async fn json(&mut self, app: &App) -> Result<Value, ApiError> {
-        let bytes = self.request_bytes(app).await?;
+        let bytes = self.required_bytes(app).await?;
         serde_json::from_slice(&bytes).map_err(|_| ApiError::invalid_json())
     }
 
@@ -247,6 +251,22 @@ impl Request {
         self.bytes("max_http_request_size", max).await
     }
 
+    /// As [`Request::request_bytes`], of a request that must have a body.
+    pub async fn required_bytes(&mut self, app: &App) -> Result<Bytes, ApiError> {
+        self.require_body()?;
+        self.request_bytes(app).await
+    }
+
+    /// Refuses a request that announces no body, not even an empty one.
+    pub fn require_body(&self) -> Result<(), ApiError> {
+        let announced = self.headers.contains_key(CONTENT_LENGTH)
+            || self.headers.contains_key(TRANSFER_ENCODING);
+        if !announced && matches!(&self.body, Source::Client(body) if body.is_end_stream()) {
+            return Err(ApiError::bad_request("Missing request body"));
+        }
+        Ok(())
+    }
+
     /// Gives the request a body to be read instead of the client's, which must have been read.
     pub fn set_body(&mut self, body: Bytes) {
         self.headers.remove(CONTENT_ENCODING);
@@ -262,7 +282,7 @@ impl Request {
             None => (uri, None),
         };
         self.requested_path.get_or_insert_with(|| self.path.clone());
-        self.segments = segments(path);
+        self.segments = segments_with(path, self.plus_is_space);
         self.query = Query::parse(query);
         self.raw_query = query.map(str::to_owned);
         self.path = path.to_owned();
@@ -274,6 +294,11 @@ impl Request {
         let Source::Client(body) = std::mem::replace(&mut self.body, Source::Taken) else {
             return;
         };
+        // This client sends a body only when it is told to go on, which an early answer does not.
+        let waits = self.header(&EXPECT);
+        if waits.is_some_and(|e| e.eq_ignore_ascii_case("100-continue")) {
+            return;
+        }
         let done = read_all(body, DRAIN_BYTES_MAX as u64);
         // Whatever comes of it: the answer is made already.
         drop(tokio::time::timeout(DRAIN_TIME_MAX, done).await);

@@ -1,13 +1,14 @@
 //! Routes of the server as a whole.
 
 use database::NameRange;
-use hyper::header::{CACHE_CONTROL, ETAG, EXPIRES, PRAGMA};
+use hyper::header::{CACHE_CONTROL, EXPIRES, PRAGMA};
 use serde_json::{Value, json};
 
 use crate::app::{App, COUCHDB_VERSION, NODE, require_server_admin};
 use crate::db::info_json;
 use crate::errors::ApiError;
-use crate::query::{Query, parse_json};
+use crate::given::Given;
+use crate::query::Query;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::router::require_method;
@@ -32,47 +33,53 @@ pub fn welcome(app: &App, req: &Request) -> Answer {
     ))
 }
 
-pub fn up(req: &Request) -> Answer {
+pub fn up(app: &App, req: &Request) -> Answer {
     require_method(req, "GET,HEAD")?;
+    if let Some(status) = app.limits().maintenance_mode {
+        return Ok(Reply::json(404, &json!({"status": status})));
+    }
     Ok(Reply::json(200, &json!({"status": "ok", "seeds": {}})))
 }
 
-/// A name given as a JSON string in a query.
-fn name(q: &Query, names: &[&str]) -> Result<Option<String>, ApiError> {
-    for n in names {
-        if let Some(text) = q.get(n) {
-            return match parse_json(text)? {
-                Value::String(s) => Ok(Some(s)),
-                _ => Err(ApiError::query_parse(format!("`{n}` must be a string"))),
-            };
+/// Which databases a query asks for; of a parameter that is given twice, the later counts.
+fn name_range(q: &Query) -> Result<NameRange, ApiError> {
+    let mut range = NameRange {
+        start: None,
+        end: None,
+        inclusive_end: true,
+        descending: false,
+        skip: 0,
+        limit: None,
+    };
+    for (param, text) in &q.0 {
+        let given = Given::Text(text);
+        match param.as_str() {
+            "key" => {
+                range.start = name(param, given)?;
+                range.end.clone_from(&range.start);
+            }
+            "start_key" | "startkey" => range.start = name(param, given)?,
+            "end_key" | "endkey" => range.end = name(param, given)?,
+            "inclusive_end" => range.inclusive_end = given.boolean()?,
+            "descending" => range.descending = given.boolean()?,
+            "skip" => range.skip = given.natural()?,
+            "limit" => range.limit = Some(given.natural()?),
+            _ => {}
         }
     }
-    Ok(None)
+    Ok(range)
 }
 
-fn natural(q: &Query, name: &str) -> Result<Option<u64>, ApiError> {
-    q.get(name)
-        .map(|v| {
-            v.parse().map_err(|_| {
-                ApiError::query_parse(format!(
-                    "Invalid value for positive integer: {}",
-                    Value::from(v)
-                ))
-            })
-        })
-        .transpose()
+/// A name given as a JSON string.
+fn name(param: &str, given: Given<'_>) -> Result<Option<String>, ApiError> {
+    match given.json()? {
+        Value::String(s) => Ok(Some(s)),
+        _ => Err(ApiError::query_parse(format!("`{param}` must be a string"))),
+    }
 }
 
-fn name_range(q: &Query) -> Result<NameRange, ApiError> {
-    let key = name(q, &["key"])?;
-    Ok(NameRange {
-        start: name(q, &["start_key", "startkey"])?.or(key.clone()),
-        end: name(q, &["end_key", "endkey"])?.or(key),
-        inclusive_end: q.get("inclusive_end") != Some("false"),
-        descending: q.is_true("descending"),
-        skip: natural(q, "skip")?.unwrap_or(0),
-        limit: natural(q, "limit")?,
-    })
+fn natural(q: &Query, param: &str) -> Result<Option<u64>, ApiError> {
+    q.get(param).map(|v| Given::Text(v).natural()).transpose()
 }
 
 pub fn all_dbs(app: &App, req: &Request) -> Answer {
@@ -82,19 +89,22 @@ pub fn all_dbs(app: &App, req: &Request) -> Answer {
     }
     let names = app.databases.names(&name_range(&req.query)?);
     let names: Vec<&str> = names.iter().map(|n| &**n).collect();
-    Ok(with_content_etag(Reply::json(200, &names.into())))
+    Ok(with_content_etag(req, Reply::json(200, &names.into())))
 }
 
-/// An ETag over the answer's own bytes.
-fn with_content_etag(reply: Reply) -> Reply {
+/// An ETag over the answer's own bytes, and 304 for who has it.
+fn with_content_etag(req: &Request, reply: Reply) -> Reply {
     use std::hash::{DefaultHasher, Hasher};
     let crate::reply::Body::Full(body) = &reply.body else {
         return reply;
     };
     let mut hasher = DefaultHasher::new();
     hasher.write(body);
-    let etag = format!("\"{:016X}\"", hasher.finish());
-    reply.header(ETAG, &etag)
+    let etag = format!("{:016X}", hasher.finish());
+    if req.none_match(&etag) {
+        return Reply::empty(304).etag(&etag);
+    }
+    reply.etag(&etag)
 }
 
 pub async fn dbs_info(app: &App, req: &mut Request) -> Answer {
@@ -110,7 +120,7 @@ pub async fn dbs_info(app: &App, req: &mut Request) -> Answer {
             infos.push(json!({"key": &*name, "info": info_json(&info)}));
         }
     }
-    Ok(with_content_etag(Reply::json(200, &infos.into())))
+    Ok(with_content_etag(req, Reply::json(200, &infos.into())))
 }
 
 async fn dbs_info_of_keys(app: &App, req: &mut Request) -> Answer {
@@ -141,7 +151,7 @@ async fn dbs_info_of_keys(app: &App, req: &mut Request) -> Answer {
 }
 
 pub fn uuids(app: &App, req: &Request) -> Answer {
-    require_method_exactly(req, "GET")?;
+    require_method(req, "GET")?;
     let count = match req.query.get("count").map(str::parse::<u64>) {
         None => 1,
         Some(Ok(n)) => n,
@@ -151,19 +161,11 @@ pub fn uuids(app: &App, req: &Request) -> Answer {
         return Err(ApiError::bad_request("count parameter too large"));
     }
     let uuids: Vec<String> = (0..count).map(|_| app.new_uuid()).collect();
-    let reply = with_content_etag(Reply::json(200, &json!({"uuids": uuids})));
+    let reply = with_content_etag(req, Reply::json(200, &json!({"uuids": uuids})));
     Ok(reply
         .header(CACHE_CONTROL, "no-cache")
         .header(PRAGMA, "no-cache")
         .header(EXPIRES, "Mon, 01 Jan 1990 00:00:00 GMT"))
-}
-
-/// HEAD goes as GET without being named among the methods, as CouchDB has it for `_uuids`.
-fn require_method_exactly(req: &Request, methods: &'static str) -> Result<(), ApiError> {
-    if req.method == "HEAD" {
-        return Ok(());
-    }
-    require_method(req, methods)
 }
 
 pub fn active_tasks(app: &App, req: &Request) -> Answer {

@@ -28,7 +28,7 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
         return database(app, req, &first).await;
     }
     match first.as_str() {
-        "_up" => root::up(req),
+        "_up" => root::up(app, req),
         "_all_dbs" => root::all_dbs(app, req),
         "_dbs_info" => root::dbs_info(app, req).await,
         "_uuids" => root::uuids(app, req),
@@ -132,9 +132,13 @@ async fn database(app: &App, req: &mut Request, name: &str) -> Answer {
     }
 }
 
-/// The refusal of a method that a route does not know.
+/// Refuses a method that a route does not know. HEAD goes wherever GET goes, named or not, as in CouchDB.
 pub fn require_method(req: &Request, methods: &'static str) -> Result<(), ApiError> {
-    if methods.split(',').any(|m| m == req.method) {
+    let method = match req.method.as_str() {
+        "HEAD" => "GET",
+        method => method,
+    };
+    if methods.split(',').any(|m| m == method) {
         Ok(())
     } else {
         Err(ApiError::method_not_allowed(methods))

@@ -22,10 +22,11 @@ use crate::app::App;
 use crate::errors::ApiError;
 use crate::lenient::Lenient;
 use crate::linger::Lingering;
+use crate::query::is_well_encoded;
 use crate::reply::{Body, Reply};
 use crate::request::Request;
-use crate::router;
 use crate::tls::Tls;
+use crate::{jsonp, router};
 
 /// How long requests under way may take when the server stops.
 const STOP_TIME_MAX: Duration = Duration::from_secs(10);
@@ -150,6 +151,17 @@ where
     }
 }
 
+/// Longest request id that is taken from a client, in bytes.
+const REQUEST_ID_BYTES_MAX: usize = 36;
+
+/// The id that the client gives its request, if it is one for logs.
+fn clients_request_id(headers: &HeaderMap) -> Option<HeaderValue> {
+    let id = headers.get(REQUEST_ID)?;
+    let plain = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+    let short = (1..=REQUEST_ID_BYTES_MAX).contains(&id.len());
+    (short && id.as_bytes().iter().all(plain)).then(|| id.clone())
+}
+
 /// Ten hexadecimal digits that differ from request to request.
 fn request_id() -> HeaderValue {
     // From a random number on, so that ids do not come again after a restart.
@@ -176,16 +188,20 @@ async fn answer(
     https: bool,
 ) -> hyper::Response<Body> {
     let received = Instant::now();
-    let id = request_id();
     let (parts, body) = req.into_parts();
+    let id = clients_request_id(&parts.headers).unwrap_or_else(request_id);
     let (method, method_error) = effective_method(&parts);
-    let mut req = Request::new(method, parts, body, Some(peer.ip()));
+    let plus_is_space = app.limits().decode_plus_to_space;
+    let mut req = Request::new(method, parts, body, Some(peer.ip()), plus_is_space);
     req.https = https;
     let result = match method_error {
         Some(e) => Err(e),
         None => route(app, &mut req).await,
     };
-    let reply = result.unwrap_or_else(|e| refuse(app, &req, e));
+    let mut reply = result.unwrap_or_else(|e| refuse(app, &req, e));
+    if app.limits().allow_jsonp {
+        reply = jsonp::wrap(&req, reply);
+    }
     req.drain().await;
     finish(app, &req, reply, id, received)
 }
@@ -224,12 +240,13 @@ async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
     if req.target_len as u64 > limits.max_uri_length {
         return Err(ApiError::new(
             414,
-            "request_uri_too_long",
-            format!(
-                "the path with its query exceeds max_uri_length ({})",
-                limits.max_uri_length
-            ),
+            "too_long",
+            "the request uri is too long",
         ));
+    }
+    let query = req.raw_query.as_deref().unwrap_or_default();
+    if !is_well_encoded(&req.path) || !is_well_encoded(query) {
+        return Err(ApiError::bad_request("invalid_url_encoding"));
     }
     app.authenticate(req).await?;
     let required = limits.require_valid_user
@@ -317,6 +334,12 @@ fn finish(
     headers.insert(REQUEST_ID, id);
     headers.insert(BODY_TIME, HeaderValue::from(req.body_us / 1000));
     headers.insert(SERVER_TIMING, server_timing(&reply.timing, us));
+    if req
+        .named_header("prefer")
+        .is_some_and(|p| p.eq_ignore_ascii_case("return=minimal"))
+    {
+        keep_only(&limits.prefer_minimal, headers);
+    }
     let length = match response.body() {
         Body::Full(b) => Some(b.len() as u64),
         Body::Sized(_, length) => Some(*length),
@@ -337,6 +360,15 @@ fn renew_cookie(app: &App, req: &Request, login: &auth::Login, headers: &mut Hea
     let cookie = app.auth.set_cookie(login, now, req.https);
     if let Ok(v) = HeaderValue::from_str(&cookie) {
         headers.append(SET_COOKIE, v);
+    }
+}
+
+/// Removes the headers that a client does without, as `Prefer: return=minimal` asks for.
+fn keep_only(kept: &[String], headers: &mut HeaderMap) {
+    let dropped = |name: &HeaderName| !kept.iter().any(|k| name.as_str().eq_ignore_ascii_case(k));
+    let names: Vec<HeaderName> = headers.keys().filter(|n| dropped(n)).cloned().collect();
+    for name in names {
+        headers.remove(name);
     }
 }
 

@@ -9,8 +9,8 @@ use crate::access::Access;
 use crate::app::App;
 use crate::errors::ApiError;
 use crate::feed::{CHUNK_BYTES, pull, pull_blocking};
+use crate::given::{Given, Params, bound_limit};
 use crate::listing::posted_queries;
-use crate::query::Query;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::router::require_method;
@@ -36,8 +36,13 @@ impl View {
     }
 
     /// Checks a query against the view, as CouchDB does, and waits for the index when the query wants that.
-    pub async fn open(&self, access: &Access, query: ViewQuery) -> Result<ViewRows, ApiError> {
-        self.check(&query)?;
+    pub async fn open(
+        &self,
+        app: &App,
+        access: &Access,
+        mut query: ViewQuery,
+    ) -> Result<ViewRows, ApiError> {
+        self.check(app, &mut query)?;
         let db = &access.db;
         if db.view_must_wait(&self.index, query.update) {
             db.update_view(&self.index).await?;
@@ -61,14 +66,20 @@ impl View {
                 .is_some_and(|r| matches!(reduces[r], database::ReduceSpec::Custom(_)))
     }
 
-    fn check(&self, query: &ViewQuery) -> Result<(), ApiError> {
+    fn check(&self, app: &App, query: &mut ViewQuery) -> Result<(), ApiError> {
         let refuse = |reason: &'static str| Err(ApiError::query_parse(reason));
+        let limits = app.limits();
+        let limit_max = match self.design.spec.partitioned {
+            true => limits.partition_query_limit,
+            false => limits.query_limit,
+        };
+        bound_limit(&mut query.limit, limit_max)?;
         match (self.design.spec.partitioned, &query.partition) {
             (true, None) => {
                 return refuse("`partition` parameter is mandatory for queries to this view.");
             }
             (false, Some(_)) => {
-                return refuse("`partition` parameter is not supported in this view.");
+                return refuse("`partition` parameter is not supported in this design doc");
             }
             _ => {}
         }
@@ -86,6 +97,9 @@ impl View {
             }
             if query.include_docs {
                 return refuse("`include_docs` is invalid for reduce");
+            }
+            if query.conflicts.is_some() {
+                return refuse("`conflicts` is invalid for reduce views.");
             }
         }
         if query.keys.is_none() && self.is_reversed(query)? {
@@ -114,91 +128,21 @@ impl View {
     }
 }
 
-/// Applies a request's parameters in their order, those of the query string first.
-pub fn query_of(
-    app: &App,
-    query: &Query,
-    body: Option<&Map<String, Value>>,
-) -> Result<ViewQuery, ApiError> {
+/// Applies the parameters of a request, of its body or of its query string, in their order.
+pub fn query_of(app: &App, given: &[Params<'_>]) -> Result<ViewQuery, ApiError> {
     let mut q = ViewQuery::default();
-    for (name, text) in &query.0 {
-        apply(&mut q, name, Given::Text(text))?;
+    for params in given {
+        for (name, value) in params.iter() {
+            apply(&mut q, name, value)?;
+        }
     }
-    for (name, value) in body.into_iter().flatten() {
-        apply(&mut q, name, Given::Json(value))?;
-    }
-    let max = app.limits().max_keys;
-    if q.keys.as_ref().is_some_and(|k| k.len() as u64 > max) {
-        return Err(ApiError::too_large("max_keys", max));
+    let limits = app.limits();
+    if let Some(keys) = &q.keys
+        && keys.len() as u64 > limits.max_keys
+    {
+        return Err(ApiError::too_large("max_keys", limits.max_keys));
     }
     Ok(q)
-}
-
-/// A parameter's value: text in a query, JSON in a body.
-#[derive(Clone, Copy)]
-enum Given<'a> {
-    Text(&'a str),
-    Json(&'a Value),
-}
-
-impl Given<'_> {
-    fn text(self) -> String {
-        match self {
-            Given::Text(t) => t.to_owned(),
-            Given::Json(Value::String(s)) => s.clone(),
-            Given::Json(v) => v.to_string(),
-        }
-    }
-
-    /// JSON text of a key.
-    fn key(self) -> Result<Vec<u8>, ApiError> {
-        match self {
-            Given::Text(t) => {
-                document::normalise(t.as_bytes()).map_err(|_| ApiError::invalid_json())
-            }
-            Given::Json(v) => Ok(v.to_string().into_bytes()),
-        }
-    }
-
-    fn keys(self) -> Result<Vec<Vec<u8>>, ApiError> {
-        let value = match self {
-            Given::Text(t) => crate::query::parse_json(t)?,
-            Given::Json(v) => v.clone(),
-        };
-        match value {
-            Value::Array(keys) => Ok(keys.iter().map(|k| k.to_string().into_bytes()).collect()),
-            _ => Err(ApiError::query_parse("`keys` member must be an array.")),
-        }
-    }
-
-    fn boolean(self) -> Result<bool, ApiError> {
-        match self.text().as_str() {
-            "true" => Ok(true),
-            "false" => Ok(false),
-            other => Err(ApiError::query_parse(format!(
-                "Invalid boolean parameter: {}",
-                Value::from(other)
-            ))),
-        }
-    }
-
-    fn natural(self) -> Result<u64, ApiError> {
-        let text = self.text();
-        match text.parse::<i64>() {
-            Ok(n) if n >= 0 => Ok(n as u64),
-            Ok(_) => Err(ApiError::query_parse(format!(
-                "Invalid value for positive integer: {}",
-                Value::from(text)
-            ))),
-            Err(_) if text.is_empty() => {
-                Err(ApiError::query_parse("Invalid value for integer: []"))
-            }
-            Err(_) => Err(ApiError::query_parse(format!(
-                "Invalid value for integer: {}",
-                Value::from(text)
-            ))),
-        }
-    }
 }
 
 fn apply(q: &mut ViewQuery, name: &str, given: Given<'_>) -> Result<(), ApiError> {
@@ -208,7 +152,7 @@ fn apply(q: &mut ViewQuery, name: &str, given: Given<'_>) -> Result<(), ApiError
             (q.start, q.end) = (Some(key.clone()), Some(key));
         }
         "keys" => {
-            let mut keys = given.keys()?;
+            let mut keys = keys(given)?;
             // As CouchDB has it, a single one is a key like any other.
             if let [key] = keys.as_mut_slice() {
                 let key = std::mem::take(key);
@@ -227,7 +171,7 @@ fn apply(q: &mut ViewQuery, name: &str, given: Given<'_>) -> Result<(), ApiError
         "descending" => q.descending = given.boolean()?,
         "inclusive_end" => q.inclusive_end = given.boolean()?,
         "include_docs" => q.include_docs = given.boolean()?,
-        "conflicts" => q.conflicts = given.boolean()?,
+        "conflicts" => q.conflicts = Some(given.boolean()?),
         "update_seq" => q.update_seq = given.boolean()?,
         "reduce" => q.reduce = Some(given.boolean()?),
         "group" => {
@@ -245,46 +189,67 @@ fn apply(q: &mut ViewQuery, name: &str, given: Given<'_>) -> Result<(), ApiError
                 )),
             };
         }
-        "update" => {
+        "update" | "stale" => {
+            given.check_freshness(name)?;
             q.update = match given.text().as_str() {
-                "true" => Update::True,
-                "false" => Update::False,
-                "lazy" => Update::Lazy,
-                _ => return Err(ApiError::query_parse("Invalid value for `update`.")),
+                "false" | "ok" => Update::False,
+                "lazy" | "update_after" => Update::Lazy,
+                _ => Update::True,
             };
         }
-        "stale" => {
-            q.update = match given.text().as_str() {
-                "ok" => Update::False,
-                "update_after" => Update::Lazy,
-                _ => return Err(ApiError::query_parse("Invalid value for `stale`.")),
-            };
+        "stable" => {
+            given.check_freshness(name)?;
         }
         "attachments" => q.attachments.bytes = given.boolean()?,
         "att_encoding_info" => q.attachments.encoding_info = given.boolean()?,
-        "stable" | "sorted" => {
+        "sorted" => {
             given.boolean()?;
         }
+        "partition" => q.partition = Some(given.text()),
         _ => {}
     }
     Ok(())
 }
 
-/// `_design/{name}/_view/…`, `_info` and what has no function behind it. `parts`: the segments after the name; `partition`
-/// for those below `_partition`.
+fn keys(given: Given<'_>) -> Result<Vec<Vec<u8>>, ApiError> {
+    match given.json()? {
+        Value::Array(keys) => Ok(keys.iter().map(|k| k.to_string().into_bytes()).collect()),
+        _ => Err(ApiError::query_parse("`keys` must be an array of strings.")),
+    }
+}
+
+/// The body of a POST to a view: an object whose `keys` are a list, and without the `queries` that have a route of their own.
+async fn posted(app: &App, req: &mut Request) -> Result<Map<String, Value>, ApiError> {
+    req.require_json()?;
+    let body = req.json_object(app).await?;
+    for name in ["queries", "keys"] {
+        if body.get(name).is_some_and(|list| !list.is_array()) {
+            return Err(ApiError::bad_request(format!(
+                "`{name}` member must be an array."
+            )));
+        }
+    }
+    if body.contains_key("queries") {
+        return Err(ApiError::bad_request(
+            "The `queries` parameter is no longer supported at this endpoint",
+        ));
+    }
+    Ok(body)
+}
+
+/// `_design/{name}/_view/…`, `_info` and what has no function behind it. `parts`: the segments after the name.
 pub async fn design_part(
     app: &App,
     req: &mut Request,
     access: &Access,
     id: &str,
     parts: &[String],
-    partition: Option<String>,
 ) -> Answer {
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     match parts.as_slice() {
-        ["_view", name] => view(app, req, access, id, (name, None), partition).await,
-        ["_view", name, sub] => view(app, req, access, id, (name, Some(sub)), partition).await,
-        ["_info"] if partition.is_none() => info(req, access, id),
+        ["_view", name] => view(app, req, access, id, (name, None)).await,
+        ["_view", name, sub] => view(app, req, access, id, (name, Some(sub))).await,
+        ["_info"] => info(req, access, id),
         ["_view"] => {
             access.db.design(id)?;
             Err(ApiError::method_not_allowed("GET,POST,HEAD"))
@@ -307,27 +272,24 @@ async fn view(
     access: &Access,
     id: &str,
     path: (&str, Option<&str>),
-    partition: Option<String>,
 ) -> Answer {
     let (name, sub) = path;
     match sub {
         None => {}
-        Some("queries") => return queries(app, req, access, id, name, partition).await,
-        Some(_) => return Err(ApiError::missing()),
+        Some("queries") => return queries(app, req, access, id, name).await,
+        Some(_) => return Err(ApiError::method_not_allowed("GET,POST,HEAD")),
     }
     let view = View::find(access, id, name)?;
     require_method(req, "GET,POST,HEAD")?;
     let body = if req.method == "POST" {
-        req.require_json()?;
-        Some(req.json_object(app).await?)
+        Some(posted(app, req).await?)
     } else {
         None
     };
-    let mut query = query_of(app, &req.query, body.as_ref())?;
-    query.partition = partition;
+    let query = query_of(app, &Params::of(req, body.as_ref()))?;
     let blocking = view.runs_functions(&query) || query.attachments.bytes;
     let started = std::time::Instant::now();
-    let rows = view.open(access, query).await?;
+    let rows = view.open(app, access, query).await?;
     let waited_us = started.elapsed().as_micros() as u64;
     let mut rows = RowsBody::new(rows);
     let next = move |out: &mut Vec<u8>| rows.next_chunk(out, "\n");
@@ -340,23 +302,16 @@ async fn view(
     Ok(reply)
 }
 
-async fn queries(
-    app: &App,
-    req: &mut Request,
-    access: &Access,
-    id: &str,
-    name: &str,
-    partition: Option<String>,
-) -> Answer {
+async fn queries(app: &App, req: &mut Request, access: &Access, id: &str, name: &str) -> Answer {
     let view = View::find(access, id, name)?;
     require_method(req, "POST")?;
     let queries = posted_queries(app, req).await?;
     let mut all = Vec::with_capacity(queries.len());
     let mut blocking = false;
     for query in queries {
-        let mut q = query_of(app, &req.query, Some(&query))?;
-        q.partition = partition.clone();
-        view.check(&q)?;
+        let given = [Params::Query(&req.query), Params::Body(&query)];
+        let mut q = query_of(app, &given)?;
+        view.check(app, &mut q)?;
         blocking |= view.runs_functions(&q) || q.attachments.bytes;
         all.push(q);
     }

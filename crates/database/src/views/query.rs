@@ -35,7 +35,8 @@ pub struct ViewQuery {
     pub skip: u64,
     pub descending: bool,
     pub include_docs: bool,
-    pub conflicts: bool,
+    /// `None`: not said, which counts as no. A reduced query must not say it.
+    pub conflicts: Option<bool>,
     pub attachments: ShownAttachments,
     /// `None`: when the view has a reduce function.
     pub reduce: Option<bool>,
@@ -58,7 +59,7 @@ impl Default for ViewQuery {
             skip: 0,
             descending: false,
             include_docs: false,
-            conflicts: false,
+            conflicts: None,
             attachments: ShownAttachments::default(),
             reduce: None,
             grouping: Grouping::None,

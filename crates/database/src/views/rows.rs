@@ -347,7 +347,7 @@ impl ViewRows {
     fn write_doc(&self, id: &str, value: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
         let link = Link::of(value);
         // As in CouchDB, `conflicts` is about a row's own document.
-        let conflicts = self.query.conflicts && link.id.is_none();
+        let conflicts = self.query.conflicts == Some(true) && link.id.is_none();
         let id = link.id.as_deref().unwrap_or(id);
         let options = ReadOptions {
             rev: link.rev.as_deref().and_then(|r| Rev::parse(r).ok()),

@@ -15,6 +15,7 @@ use crate::access::Access;
 use crate::app::App;
 use crate::errors::ApiError;
 use crate::feed::CHUNK_BYTES;
+use crate::given::Params;
 use crate::listing::AllDocsRows;
 use crate::reply::{Body, Reply};
 use crate::request::Request;
@@ -47,10 +48,10 @@ async fn open_rows(
     if view == "_all_docs" {
         return Ok(Box::new(AllDocsRows::open(app, req, access, posted)?));
     }
-    let mut query = views::query_of(app, &req.query, posted)?;
+    let mut query = views::query_of(app, &Params::of(req, posted))?;
     let shows_seq = std::mem::replace(&mut query.update_seq, true);
     let view = views::View::find(access, &ddoc.id, view)?;
-    let mut rows = view.open(access, query).await?;
+    let mut rows = view.open(app, access, query).await?;
     // What the index holds: with `update=false` that is not what the database holds.
     let version = rows.update_seq.clone().unwrap_or_default();
     if !shows_seq {
