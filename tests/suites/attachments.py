@@ -143,7 +143,8 @@ def server_for(ctx, name):
 
 
 def folder_mb(server):
-    return sum(path.stat().st_size for path in pathlib.Path(server.data).rglob("*") if path.is_file()) / MB
+    """Without the log, which is cut when it is long enough."""
+    return sum(path.stat().st_size for path in pathlib.Path(server.data).rglob("*") if path.suffix in (".sst", ".blob")) / MB
 
 
 def compact(api, db):
@@ -228,6 +229,7 @@ def content_is_stored_once(ctx):
         api.expect((201, 202), "PUT", "/once")
         content, megabytes = Content(5, 20), 20
         put(server, "/once/doc-0/a", content)
+        compact(api, "once")
         before, file_before = folder_mb(server), api.get("/once").json["sizes"]["file"]
         for number in range(1, 6):
             report.equal("the same bytes are stored again", put(server, f"/once/doc-{number}/b-{number}", content)[0], 201, quiet=True)
@@ -257,17 +259,18 @@ def space_is_given_back(ctx):
         put(server, "/dropped/long/a", Content(7, 60))
         full = folder_mb(server)
         kept = Content(100, 1)
-        report.check("attachments take room", full - empty > 150, f"{empty:.0f} MB before, {full:.0f} MB after")
+        report.check("attachments take room", full - empty > 100, f"{empty:.0f} MB before, {full:.0f} MB after")
         for name in ["long"] + [f"short-{number}" for number in range(1, 40)]:
             rev = api.get(f"/space/{name}").json["_rev"]
             api.expect(200, "DELETE", f"/space/{name}?rev={rev}")
         compact(api, "space")
         api.expect((200, 202), "DELETE", "/dropped")
-        gone = wait_until(lambda: folder_mb(server) < empty + 60, 60)
+        gone = wait_until(lambda: folder_mb(server) < empty + 30, 60)
         report.check("after a compaction, and with a deleted database, it is given back", gone,
                      f"{empty:.0f} MB before, {full:.0f} MB full, {folder_mb(server):.0f} MB after")
         report.note(f"{empty:.0f} MB empty, {full:.0f} MB full, {folder_mb(server):.0f} MB after")
-        report.check("sizes.file says so", api.get("/space").json["sizes"]["file"] < 3 * MB, api.get("/space").json["sizes"])
+        sizes = server.api().get("/space").json["sizes"]
+        report.check("sizes.file says so", sizes["file"] < 3 * MB, sizes)
         report.equal("what is still named is there", get_md5(server, "/space/short-0/a")[3], kept.md5())
 
 
@@ -276,13 +279,14 @@ def broken_uploads_leave_nothing(ctx):
     with server_for(ctx, "broken") as server:
         api = server.api()
         api.expect((201, 202), "PUT", "/broken")
+        sockets_before = server.open_sockets()
         for number, megabytes in enumerate((0, 1, 8, 30)):
             connection = Connection(server)
             connection.begin("PUT", f"/broken/doc-{number}/a", [f"Content-Length: {64 * MB}", "Content-Type: image/png"])
             connection.send([b"x" * 1000])
             connection.send(Content(number, megabytes))
             connection.socket.close()
-        settled = wait_until(lambda: server.open_sockets() <= 3, 30)
+        settled = wait_until(lambda: server.open_sockets() <= sockets_before, 30)
         report.check("their connections end", settled, server.open_sockets())
         report.equal("no document has come of them", api.get("/broken").json["doc_count"], 0)
         report.check("nor any file", not list((pathlib.Path(server.data) / "store" / "ingest").iterdir()))
@@ -389,7 +393,8 @@ def changed_by_many_at_once(ctx):
                     answer = api.put(doc, {"_rev": now.json["_rev"], "_attachments": now.json.get("_attachments", {})})
                 else:
                     answer = api.delete(f"{doc}{rev}")
-                if answer.status not in (200, 201, 409):
+                # Another one may have been first.
+                if answer.status not in (200, 201, 409) and not (answer.status == 404 and rev):
                     wrong.append(repr(answer))
 
         def read():

@@ -11,7 +11,7 @@ pub use send::{boundary, doc_reply, push_doc_json, push_doc_multipart};
 
 use std::time::Instant;
 
-use database::{EditMode, Read, ReadAttachment, ReadDoc, ReadOptions, SinkOptions};
+use database::{Database, EditMode, Read, ReadAttachment, ReadDoc, ReadOptions, SinkOptions};
 use document::{Attachment, DocId, EditDoc, Encoding, Rev};
 use hyper::header::{
     ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
@@ -301,7 +301,12 @@ fn before(req: &Request, access: &Access, id: &DocId) -> Result<Before, ApiError
         rev: Some(rev.clone()),
         ..ReadOptions::default()
     };
-    match access.db.read(id, &options)? {
+    // What somebody is shown of it may be less than what it is.
+    if !matches!(access.db.read(id, &options)?, Read::Found(_)) {
+        return Err(ApiError::missing_rev());
+    }
+    let db: &Database = &access.db;
+    match db.read(id, &options)? {
         Read::Found(doc) => Ok(Before {
             rev: Some(rev),
             deleted: doc.deleted,
