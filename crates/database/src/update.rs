@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use document::{EditDoc, Rev, RevPath, revision_id};
-use storage::{Change, Content, Edit, File, ShardEdit, hashed};
+use storage::{Change, Edit, File, ShardEdit, hashed};
 
 use crate::attachments::Held;
 use crate::database::Database;
@@ -161,7 +161,7 @@ impl Database {
             .files
             .into_iter()
             .map(|attachment| File {
-                upload: held.get(&attachment.content).and_then(Content::upload),
+                content: held.get(&attachment.content).cloned(),
                 attachment,
             })
             .collect();
