@@ -16,11 +16,12 @@ BACK_AGAIN_TIMEOUT_S = 60
 class ServerEdits:
     """`api` is asked for a client (`api()`), again after a connection was lost. `acknowledged`: [(id, rev), …].
 
-    An edit is given up when the connection breaks: it may be there or not, and is booked in neither case.
+    `unique_names`: no two attachments have the same name, for PouchDB's replicator, which may fetch the winner's attachment of
+    a name for a revision that lost. An edit is given up when the connection breaks: it may be there or not, and is booked in neither case.
     """
 
-    def __init__(self, api, db, name, random):
-        self._connect, self.db, self.name, self._random = api, db, name, random
+    def __init__(self, api, db, name, random, unique_names=True):
+        self._connect, self.db, self.name, self._random, self._unique_names = api, db, name, random, unique_names
         self.api = api()
         self.acknowledged = []
         self.refused = []
@@ -54,6 +55,11 @@ class ServerEdits:
     def _content(self):
         length = self._random.randrange(3000) if self._random.randrange(4) else self._random.randrange(150_000)
         return self._random.randbytes(length) if self._random.randrange(2) else (b"abcdefghijklmnopqrstuvwxyz" * (length // 26 + 1))[:length]
+
+    def _attachment_name(self):
+        self._made += 1
+        name = self._random.choice(NAMES)
+        return f"{name}.{self.name}.{self._made}" if self._unique_names else name
 
     def _inline_content(self):
         return {"content_type": self._random.choice(TYPES), "data": base64.b64encode(self._content()).decode()}
@@ -93,12 +99,12 @@ class ServerEdits:
     def _attach(self, doc_id):
         old = self._read(doc_id)
         query = f"?rev={old['_rev']}" if old else ""
-        path = self._path(doc_id, f"/{quote(self._random.choice(NAMES))}{query}")
+        path = self._path(doc_id, f"/{quote(self._attachment_name())}{query}")
         self._book(self.api.put(path, self._content(), headers={"Content-Type": self._random.choice(TYPES)}), "attach")
 
     def _inline(self, doc_id):
         old = self._read(doc_id) or {}
-        added = {self._random.choice(NAMES): self._inline_content(), "empty": {"content_type": "text/plain", "data": ""}}
+        added = {self._attachment_name(): self._inline_content(), "empty": {"content_type": "text/plain", "data": ""}}
         doc = {**{name: old[name] for name in ("_rev",) if name in old}, **self._body(), "_attachments": {**old.get("_attachments", {}), **added}}
         self._book(self.api.put(self._path(doc_id), doc), "inline")
 
@@ -116,7 +122,7 @@ class ServerEdits:
         start, ids = old["_revisions"]["start"], old["_revisions"]["ids"]
         hash_ = hashlib.md5(f"{self.name} {self._made}".encode()).hexdigest()
         doc = {"_id": doc_id, "_rev": f"{start}-{hash_}", "_revisions": {"start": start, "ids": [hash_, *ids[1:]]}, **self._body(),
-               "_attachments": {"note.txt": self._inline_content()}}
+               "_attachments": {self._attachment_name() if self._unique_names else "note.txt": self._inline_content()}}
         answer = self.api.post(f"/{self.db}/_bulk_docs", {"new_edits": False, "docs": [doc]})
         if answer.status == 201 and answer.json == []:
             self.acknowledged.append((doc_id, doc["_rev"]))

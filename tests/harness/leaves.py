@@ -1,103 +1,34 @@
-"""What a database holds, leaf by leaf, so that two of them can be compared whatever server they are on.
+"""Every leaf revision of a database: what two replicas must have in common."""
 
-A database is read as {document id: {revision: Leaf as a dictionary}}:
-
-    {"deleted": bool, "body": {members without underscore}, "ancestors": [revision, …, oldest last],
-     "attachments": {name: {"content_type", "length", "md5"}}}
-
-`md5` is of the content, not the server's `digest`: CouchDB digests what it stores, which for text is
-compressed, and PouchDB digests the content. Local documents are not leaves and not compared.
-"""
-
-import base64
-import hashlib
 import json
-import urllib.parse
-
-from harness.api import quote
-
-BATCH = 200
 
 
-def read_leaves(api, db, since="0", bulk=True):
-    """Every leaf of `db`. `bulk=False` asks for one leaf a request, for servers without a good `_bulk_get`."""
-    wanted = leaf_revs(api, db, since)
-    read = _by_bulk_get if bulk else _one_by_one
-    found = {}
-    for doc_id, doc in read(api, db, [(doc_id, rev) for doc_id, revs in wanted.items() for rev in revs]):
-        found.setdefault(doc_id, {})[doc["_rev"]] = leaf(doc)
-    missing = {doc_id: sorted(set(revs) - set(found.get(doc_id, ()))) for doc_id, revs in wanted.items()}
-    missing = {doc_id: revs for doc_id, revs in missing.items() if revs}
-    if missing:
-        raise AssertionError(f"{api.url}/{db}: leaves of _changes that cannot be read: {str(missing)[:500]}")
-    return found
-
-
-def leaf_revs(api, db, since="0"):
-    """{id: sorted leaf revisions} as `_changes?style=all_docs` names them; fast, and enough for large databases."""
-    changes = api.expect(200, "GET", f"/{quote(db)}/_changes?style=all_docs&since={quote(since)}")
-    revs = {}
-    for row in changes["results"]:
-        if row["id"] in revs:
-            raise AssertionError(f"{api.url}/{db}: {row['id']} is twice in _changes")
-        revs[row["id"]] = sorted(change["rev"] for change in row["changes"])
-    return revs
-
-
-def leaf(doc):
-    """A document as read with revs=true and attachments=true."""
-    revisions = doc.get("_revisions") or {"start": 0, "ids": []}
-    ancestors = [f"{revisions['start'] - at}-{hash_}" for at, hash_ in enumerate(revisions["ids"])]
-    return {
-        "deleted": bool(doc.get("_deleted")),
-        "body": {name: value for name, value in doc.items() if not name.startswith("_")},
-        "ancestors": ancestors[1:],
-        "attachments": {name: content(found["content_type"], base64.b64decode(found["data"]))
-                        for name, found in (doc.get("_attachments") or {}).items()},
-    }
-
-
-def content(content_type, data):
-    return {"content_type": content_type, "length": len(data), "md5": hashlib.md5(data).hexdigest()}
-
-
-def differences(one, other, names=("one", "other"), ancestors=True):
-    """Lines that say what differs; empty when both hold the same."""
-    lines = []
-    for doc_id in sorted(set(one) | set(other)):
-        here, there = one.get(doc_id, {}), other.get(doc_id, {})
-        for rev in sorted(set(here) | set(there)):
-            if rev not in here or rev not in there:
-                lines.append(f"{doc_id} {rev}: only in {names[0] if rev in here else names[1]}")
-                continue
-            for part in ("deleted", "body", "attachments", "ancestors")[:4 if ancestors else 3]:
-                # As text: 1 and 1.0 and true are equal in Python.
-                a, b = (json.dumps(side[rev][part], sort_keys=True) for side in (here, there))
-                if a != b:
-                    lines.append(f"{doc_id} {rev} {part}: {a[:200]} in {names[0]}, {b[:200]} in {names[1]}")
-    return lines
-
-
-def same_leaves(report, name, one, other, names=("one", "other"), ancestors=True):
-    """A check that both hold the same leaves, with the same bodies, attachments and ancestry."""
-    lines = differences(one, other, names, ancestors)
-    shown = "\n".join(lines[:20]) + (f"\n… and {len(lines) - 20} more" if len(lines) > 20 else "")
-    return report.check(f"{name} ({sum(map(len, one.values()))} leaves of {len(one)} documents)", not lines, shown)
-
-
-def _by_bulk_get(api, db, pairs):
-    for at in range(0, len(pairs), BATCH):
-        asked = {"docs": [{"id": doc_id, "rev": rev} for doc_id, rev in pairs[at:at + BATCH]]}
-        answer = api.expect(200, "POST", f"/{quote(db)}/_bulk_get?revs=true&attachments=true", asked)
+def leaves(api, db):
+    """{id: {rev: document}} with ancestors and attachments, of all documents, deleted ones too."""
+    rows = api.expect(200, "GET", f"/{db}/_changes?style=all_docs")["results"]
+    wanted = [{"id": row["id"], "rev": change["rev"]} for row in rows for change in row["changes"]]
+    found = {row["id"]: {} for row in rows}
+    for start in range(0, len(wanted), 1000):
+        body = {"docs": wanted[start:start + 1000]}
+        answer = api.expect(200, "POST", f"/{db}/_bulk_get?revs=true&attachments=true", body)
         for result in answer["results"]:
             for doc in result["docs"]:
                 if "ok" in doc:
-                    yield result["id"], doc["ok"]
+                    found[result["id"]][doc["ok"]["_rev"]] = doc["ok"]
+                else:
+                    found[result["id"]][doc["error"]["rev"]] = doc["error"]
+    return found
 
 
-def _one_by_one(api, db, pairs):
-    for doc_id, rev in pairs:
-        path = f"/{quote(db)}/{urllib.parse.quote(doc_id, safe='')}?rev={rev}&revs=true&attachments=true"
-        answer = api.get(path, headers={"Accept": "application/json"})
-        if answer.status == 200:
-            yield doc_id, answer.json
+def same_leaves(report, name, one, other, quiet=False):
+    """`one` and `other`: (api, database)."""
+    here, there = leaves(*one), leaves(*other)
+    return report.check(name, here == there, differences(here, there), quiet)
+
+
+def differences(here, there):
+    lines = [f"{len(here)} documents here, {len(there)} there"]
+    for id in sorted(set(here) | set(there)):
+        if here.get(id) != there.get(id):
+            lines.append(f"{id}: {json.dumps(here.get(id))[:300]} | {json.dumps(there.get(id))[:300]}")
+    return "\n".join(lines[:10])

@@ -141,6 +141,8 @@ class PouchServer:
     def kill(self):
         servers.end(self.process)
 
+    restart = start  # on the port that it had
+
     def log(self):
         return (self.folder / "server.log").read_text(encoding="utf-8", errors="replace")[-2000:]
 

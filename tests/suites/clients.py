@@ -1,4 +1,5 @@
-"""Real clients over real sockets: nano and PouchDB in Node, couchdb and couchdb3 in Python, curl.
+"""Real clients over real sockets: nano, PouchDB, the Cloudant SDK and couchbackup in Node; couchdb, couchdb3, aiocouch and the
+Cloudant SDK in Python; curl.
 
 Every client script prints `ok NAME` or `not ok NAME: detail` for each thing that it tries, and `done`.
 Their packages are installed into the machine's cache, once per version of the lists beside the scripts.
@@ -19,11 +20,14 @@ def run(ctx):
     with ctx.server() as server:
         run_script(ctx, server, "curl", ["bash", folder / "curl_tour.sh"])
         run_script(ctx, server, "nano", ["node", folder / "js" / "nano.cjs"], node)
+        run_script(ctx, server, "nano 10", ["node", folder / "js" / "nano.cjs"], {**node, "NANO": "nano-10"})
         run_script(ctx, server, "cloudant (Node)", ["node", folder / "js" / "cloudant.cjs"], node)
         run_script(ctx, server, "couchbackup", ["node", folder / "js" / "couchbackup.cjs"], node)
         run_script(ctx, server, "pouchdb", ["node", folder / "js" / "pouchdb.cjs"], node)
         run_script(ctx, server, "couchdb", [python, folder / "python" / "with_couchdb.py"])
         run_script(ctx, server, "couchdb3", [python, folder / "python" / "with_couchdb3.py"])
+        run_script(ctx, server, "ibmcloudant (Python)", [python, folder / "python" / "with_ibmcloudant.py"])
+        run_script(ctx, server, "aiocouch", [python, folder / "python" / "with_aiocouch.py"])
         ctx.report.check("no panic", "panicked" not in server.log(), server.log()[-1500:])
         left = [name for name in server.api().expect(200, "GET", "/_all_dbs") if not name.startswith("_")]
         ctx.report.equal("every client tidied up after itself", left, [])

@@ -46,6 +46,8 @@ BODIES = [
     ("PUT", "/fuzz-other/_security", {"admins": {"names": ["a"], "roles": []}, "members": {"names": [], "roles": ["r"]}}),
     ("PUT", "/fuzz-other/_revs_limit", 1000),
     ("PUT", "/fuzz-other/_purged_infos_limit", 1000),
+    ("PUT", "/fuzz/att", {"_attachments": {"a": {"data": "aGVsbG8=", "content_type": "text/plain", "revpos": 1, "digest": "md5-x"},
+                                       "b": {"stub": True, "revpos": 1}, "c": {"follows": True, "length": 3}}}),
     ("PUT", "/fuzz/_local/l", {"_rev": "0-1", "a": 1}),
     ("PUT", "/fuzz/_design/d", {"views": {"v": {"map": "function(doc){emit(doc._id)}"}}, "language": "javascript"}),
     ("PUT", "/_node/_local/_config/fuzz/key", "value"),
@@ -106,6 +108,8 @@ def run(ctx):
         for name in ("/fuzz", "/fuzz-other"):
             api.expect((201, 202), "PUT", name)
         api.expect(201, "PUT", "/fuzz/doc", {"a": 1})
+        api.expect(201, "PUT", "/fuzz/with", {"_attachments": {
+            "t": {"content_type": "text/plain", "data": "aGVsbG8gaGVsbG8="}, "b": {"content_type": "image/png", "data": "AAECAwQFBgcICQ=="}}})
         api.close()
         sockets_before = server.open_sockets()
         ctx.report.note(f"seed {ctx.seed}, {total} requests")
@@ -247,6 +251,55 @@ def harmed_gzip(rng):
     return Case(message(method, target, bytes(packed), ["Content-Type: application/json", f"Content-Encoding: {encoding}"]))
 
 
+def multipart(rng):
+    """A document with attachments that follow, damaged here and there."""
+    boundary = rng.choice(("b", "b", "b", "a b", "x" * 70, "x" * 71, ""))
+    names = [rng.choice(("one", "two", "a/b", "\u00fc", "_x", "")) for _ in range(rng.randint(0, 3))]
+    entry = lambda: {"follows": rng.choice((True, True, True, False, 1)), "length": rng.choice((0, 3, 5, -1, 2 ** 70, "x")),
+                     "content_type": rng.choice(("text/plain", "image/png", "", 1)), "encoding": rng.choice(("gzip", "identity", "br")),
+                     "digest": rng.choice(("md5-AAAAAAAAAAAAAAAAAAAAAA==", "x", 1)), "revpos": rng.choice((1, -1, "x")), "stub": rng.choice((True, False))}
+    doc = {"_attachments": {name: {key: value for key, value in entry().items() if rng.random() < 0.5} for name in names}}
+    lines = [b"--" + boundary.encode(), b"Content-Type: application/json", b"", json.dumps(doc).encode()]
+    for name in names:
+        lines += [b"--" + boundary.encode(), f'Content-Disposition: attachment; filename="{name}"'.encode(), b"", rng.choice((b"", b"abc", b"hello", b"\r\n--"))]
+    lines.append(b"--" + boundary.encode() + b"--")
+    body = bytearray(b"\r\n".join(lines))
+    for _ in range(rng.choice((0, 0, 1, 3))):
+        at = rng.randrange(len(body))
+        body[at:at + rng.choice((0, 1, 4))] = rng.choice((b"", b"\r\n", b"--", b"\x00", b":", bytes([rng.randrange(256)])))
+    kind = rng.choice((f'multipart/related; boundary="{boundary}"', f"multipart/related;boundary={boundary}", "multipart/related", 'multipart/related; boundary="'))
+    cut = rng.random() < 0.1
+    target = rng.choice(("/fuzz/mp", "/fuzz/mp?new_edits=false", "/fuzz/with", "/fuzz/_local/mp", "/fuzz/_design/mp"))
+    return Case(message("PUT", target, bytes(body), [f"Content-Type: {kind}"], length=len(body) + 100 if cut else None), half_close=cut)
+
+
+def ranged(rng):
+    """Ranges and encodings of attachments."""
+    number = lambda: rng.choice(("", "0", "1", "4", "9", "10", "99", "-1", "x", "9" * 30, "\u0660", " 3"))
+    ranges = ",".join(f"{number()}{rng.choice(('-', '-', '-', '', '--'))}{number()}" for _ in range(rng.choice((1, 1, 1, 2, 9, 40))))
+    headers = [f"Range: {rng.choice(('bytes=', 'bytes=', 'bytes', 'items=', '', 'BYTES = '))}{ranges}".encode("utf-8").decode("latin-1")]
+    if rng.random() < 0.4:
+        headers.append("Accept-Encoding: " + rng.choice(("gzip", "identity;q=0", "*;q=0", "gzip;q=x", ";;,=", "gzip;q=0.0, *")))
+    if rng.random() < 0.2:
+        headers.append("If-Range: " + rng.choice(("x", '"x"', "")))
+    return Case(message(rng.choice(("GET", "GET", "HEAD")), rng.choice(("/fuzz/with/t", "/fuzz/with/b", "/fuzz/with/none")), None, headers))
+
+
+def uploaded(rng):
+    """Attachments put with odd headers and names."""
+    headers = [f"Content-Type: {rng.choice(('text/plain', '', 'x' * 5000, 'a/b; c=' + chr(34)))}"]
+    if rng.random() < 0.3:
+        headers.append("Content-MD5: " + rng.choice(("x", "AAAAAAAAAAAAAAAAAAAAAA==", "=" * 30)))
+    if rng.random() < 0.3:
+        headers.append("Content-Encoding: " + rng.choice(("gzip", "br", "", "gzip, gzip")))
+    if rng.random() < 0.3:
+        headers.append("If-Match: " + rng.choice(("x", REV, "1-")))
+    target = f"/fuzz/{rng.choice(('up', 'with', '_design/up', '_local/up'))}/{odd_segment(rng)}"
+    body = rng.choice((b"", b"hello", gzip.compress(b"hello", mtime=0), bytes(3000)))
+    plain = is_plain(target)
+    return Case(message(rng.choice(("PUT", "PUT", "DELETE")), escape_control(target), body, headers), protocol=not plain)
+
+
 def harmed_method(rng):
     target = rng.choice(("/", "/fuzz/doc", "/fuzz/_all_docs", "/fuzz/_bulk_docs", "/fuzz/_changes?feed=normal", "/_uuids", "/_session", "/fuzz/_local/l"))
     return Case(message(rng.choice(METHODS), target, rng.choice((None, b"{}"))), protocol=True)
@@ -266,7 +319,7 @@ def request_line(rng):
 MAKERS = {
     "body": (40, harmed_body), "path": (15, harmed_path), "query": (20, harmed_query), "header": (8, harmed_header),
     "truncated": (4, truncated_body), "chunks": (4, harmed_chunks), "gzip": (4, harmed_gzip), "method": (2, harmed_method),
-    "noise": (1, noise), "request line": (2, request_line),
+    "multipart": (8, multipart), "range": (6, ranged), "upload": (4, uploaded), "noise": (1, noise), "request line": (2, request_line),
 }
 
 

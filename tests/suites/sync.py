@@ -10,10 +10,11 @@ import random
 import threading
 
 from harness import leaves
+from harness.api import Disconnected
 from harness.edits import ServerEdits
 from harness.flaky_proxy import FlakyProxy
 from harness.packages import node_modules
-from harness.pouch import Pouch
+from harness.pouch import Pouch, PouchServer
 from harness.server import wait_until
 
 DB = "synced"
@@ -24,7 +25,7 @@ CUT_SHARE = 0.2
 
 
 def run(ctx):
-    for part in (live_sync,):
+    for part in (live_sync, settee_replicates_with_pouchdb_server, pouchdb_server_replicates_with_settee):
         ctx.attempt(part)
 
 
@@ -66,6 +67,102 @@ def live_sync(ctx):
         each.stop()
     ctx.report.check("live: no panic", "panicked" not in server.log(), server.log()[-1500:])
     server.stop()
+
+
+def settee_replicates_with_pouchdb_server(ctx):
+    """Documents of `_replicator`, continuous in both directions; both servers die and connections are cut."""
+    label = "Settee and pouchdb-server"
+    settee, pouch, writers = two_servers(ctx, "settee-replicates", unique_names=False)
+    with FlakyProxy(pouch.url, random.Random(ctx.random.random()), MEAN_BYTES_UNTIL_CUT, CUT_SHARE) as proxy:
+        here, there = with_admin(settee), f"{proxy.url}/{DB}"
+        for name, source, target in (("pull", there, here), ("push", here, there)):
+            settee.api().expect(201, "PUT", f"/_replicator/{name}", {"source": source, "target": target, "continuous": True})
+        for number in range(ctx.size(3, 50)):
+            edit_and_kill(ctx, writers, [settee, pouch][number % 2])
+        proxy.calm()
+        ctx.report.check(f"{label}: connections were cut", proxy.cuts > 0, f"{proxy.cuts} cuts of {proxy.connections} connections")
+        both = lambda: [leaves.leaf_revs(settee.api(), DB), leaves.leaf_revs(pouch.api(), DB)]  # noqa: E731
+        ctx.report.check(f"{label}: both come to the same leaves", wait_until(lambda: all_equal(both()), CONVERGE_TIMEOUT_S, 0.2),
+                         lagging(both(), ["Settee", "pouchdb-server"]) + f"\n{settee.api().get('/_scheduler/docs').raw.decode()[:1500]}")
+        ctx.report.note(f"{label}: {proxy.cuts} of {proxy.connections} connections cut; {sum(len(each.acknowledged) for each in writers)} edits")
+    same_on_both(ctx, label, settee, pouch, writers)
+    settee.stop()
+
+
+def pouchdb_server_replicates_with_settee(ctx):
+    """Its own replicator, as source and as target, begun again until nothing fails; both servers die in the middle.
+
+    Its replicator must not survive a failure: it has the fault that tests/clients/js/pouchdb_retrying.cjs tells of.
+    """
+    label = "pouchdb-server's replicator"
+    settee, pouch, writers = two_servers(ctx, "pouchdb-server-replicates")
+    here = with_admin(settee)
+    pairs = [{"source": here, "target": DB}, {"source": DB, "target": here}]
+    for number in range(ctx.size(3, 50)):
+        edit_and_kill(ctx, writers, None)
+        replicating = threading.Thread(target=lambda: [replicated(pouch, pair) for pair in pairs], daemon=True)
+        done = len(settee.log())
+        replicating.start()
+        wait_until(lambda: len(settee.log()) > done + ctx.random.randrange(20_000) or not replicating.is_alive(), EDITS_TIMEOUT_S)
+        if number % 2:
+            settee.kill()
+            replicating.join(EDITS_TIMEOUT_S)
+            pouch.kill()
+            settee.restart()
+        else:
+            pouch.kill()
+        replicating.join(EDITS_TIMEOUT_S)
+        pouch.start()
+    for pair in pairs + pairs:
+        answer = pouch.api().post("/_replicate", pair)
+        ctx.report.check(f"{label}: {'pull' if pair['target'] == DB else 'push'}", answer.status == 200 and answer.json.get("ok"), repr(answer))
+    same_on_both(ctx, label, settee, pouch, writers)
+    settee.stop()
+
+
+def with_admin(settee):
+    return f"{settee.url.replace('://', '://' + settee.admin + '@')}/{DB}"
+
+
+def replicated(pouch, pair):
+    try:
+        return pouch.api().post("/_replicate", pair).status == 200
+    except Disconnected:
+        return False
+
+
+def two_servers(ctx, name, unique_names=True):
+    settee = ctx.server(name, options=["--set", "replicator/startup_jitter=100", "--set", "replicator/checkpoint_interval=500"]).start()
+    pouch = PouchServer(node_modules(ctx, ctx.checkout / "tests" / "clients" / "pouchdb-server"), ctx.folder(name + "-pouchdb-server")).start()
+    writers = []
+    for at, server in (("settee", settee), ("pouch", pouch)):
+        server.api().expect(201, "PUT", f"/{DB}")
+        writers.append(ServerEdits(lambda server=server: server.api(timeout=20), DB, at, random.Random(ctx.random.random()), unique_names))
+    return settee, pouch, writers
+
+
+def edit_and_kill(ctx, writers, server):
+    """Edits on both sides at once; `server` dies in the middle and comes back."""
+    edits = ctx.size(40, 100)
+    moment = len(writers[0].acknowledged) + ctx.random.randrange(edits // 2)
+
+    def meanwhile():
+        wait_until(lambda: len(writers[0].acknowledged) >= moment, EDITS_TIMEOUT_S)
+        if server is not None:
+            server.kill()
+            server.restart()
+
+    together([lambda each=each: each.make(edits) for each in writers], meanwhile)
+
+
+def same_on_both(ctx, label, settee, pouch, writers):
+    on_settee = leaves.read_leaves(settee.api(), DB)
+    leaves.same_leaves(ctx.report, f"{label}: both have the same", on_settee, leaves.read_leaves(pouch.api(), DB, bulk=False), ("Settee", "pouchdb-server"))
+    nothing_lost(ctx, f"{label}: nothing acknowledged is lost", list(itertools.chain(*(each.acknowledged for each in writers))), on_settee)
+    ctx.report.check(f"{label}: there are conflicts, tombstones and attachments to compare", *variety(on_settee))
+    ctx.report.equal(f"{label}: no edit was refused", [line for each in writers for line in each.refused][:5], [])
+    ctx.report.check(f"{label}: no panic", "panicked" not in settee.log(), settee.log()[-1500:])
+    pouch.kill()
 
 
 def device(ctx, name, retries):

@@ -391,7 +391,7 @@ def killed_builds_of(ctx, name, kills):
         database.put_design(group, group)
     for number in range(1, kills + 1):
         label = f"{name}: kill {number}"
-        database.edit(ctx.size(300, 1500))
+        database.edit(ctx.size(300, 500))
         slow = {"views": {"slow": {"map": f"{SLOW_MAP} // {number}", "reduce": "_sum"}}}
         slow_name = f"slow-{number}"
         if database.partitions:

@@ -91,6 +91,7 @@ impl Auth {
         hash_plain_passwords(&config)?;
         ensure_secret(&config)?;
         let state = State::read(&config, Vec::new())?;
+        warn(&state.problems, &[]);
         let cache = Cache::new();
         cache.clear(state.cache_entries_max);
         let inner = Arc::new(Inner {
@@ -116,8 +117,8 @@ impl Auth {
     /// the rules of user documents. The first call counts.
     ///
     /// # Errors
-    /// [`AuthError::Config`].
-    pub fn use_databases(&self, databases: &Arc<Databases>) -> Result<(), AuthError> {
+    /// A setting that is invalid.
+    pub fn use_databases(&self, databases: &Arc<Databases>) -> Result<(), ConfigError> {
         let users = Arc::new(Users::new(self.inner.config.clone(), databases)?);
         if self.inner.users.set(users.clone()).is_ok() {
             databases.add_rules(users);
@@ -149,12 +150,9 @@ impl Auth {
         self.state().handlers.clone()
     }
 
-    /// What is wrong with the configuration of administrators and users, for the log. Names no passwords.
+    /// What is wrong with the configuration of administrators, handlers and tokens; it is logged too. Names no secrets.
     pub fn problems(&self) -> Vec<String> {
-        let mut problems = self.state().problems.clone();
-        let users = self.inner.users.get();
-        problems.extend(users.and_then(|users| users.settings().requirements.problem()));
-        problems
+        self.state().problems.clone()
     }
 
     /// Finds out who sends a request, by the handlers of `[chttpd] authentication_handlers`, in order; `None` for nobody.
@@ -433,6 +431,7 @@ impl Inner {
         let entries_max = new.cache_entries_max;
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         if new.version >= state.version {
+            warn(&new.problems, &state.problems);
             *state = Arc::new(new);
         }
         drop(state);
@@ -498,6 +497,13 @@ impl State {
             cache_entries_max: self.cache_entries_max,
             problems: vec![problem],
         }
+    }
+}
+
+/// Logs what was not wrong before.
+fn warn(problems: &[String], known: &[String]) {
+    for problem in problems.iter().filter(|problem| !known.contains(problem)) {
+        tracing::warn!("{problem}");
     }
 }
 

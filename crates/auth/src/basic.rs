@@ -248,6 +248,13 @@ impl Pending {
     }
 
     fn count_failure(&self, peer: Option<IpAddr>) {
+        let peer_text = peer.map(tracing::field::display);
+        // As text in quotes: a name can hold anything.
+        tracing::warn!(
+            user = self.credentials.name,
+            peer = peer_text,
+            "authentication failed"
+        );
         // Only names that exist are counted, as in CouchDB.
         let (Some(account), Some(peer)) = (&self.account, peer) else {
             return;

@@ -25,7 +25,7 @@ impl Handler {
     }
 
     /// Reads the setting, a list of Erlang tuples `{module, function}`. Answers what is known, and the functions that
-    /// are not: nobody is let in by those.
+    /// are not: nobody is let in by those. When none is known the default is in force.
     pub(crate) fn parse_list(setting: &str) -> (Vec<Handler>, Vec<String>) {
         let (mut known, mut unknown) = (vec![], vec![]);
         for tuple in setting.split('{').skip(1) {
@@ -45,6 +45,10 @@ impl Handler {
                 known.push(handler);
             }
         }
+        if known.is_empty() {
+            // With none nobody could be recognised any more, nor set this right over HTTP.
+            known = vec![Handler::Cookie, Handler::Basic];
+        }
         (known, unknown)
     }
 }
@@ -60,7 +64,9 @@ mod tests {
         );
         assert_eq!(known, [Handler::Jwt, Handler::Cookie]);
         assert_eq!(unknown, ["null_authentication_handler"]);
-        assert_eq!(Handler::parse_list("").0, []);
-        assert_eq!(Handler::parse_list("{").0, []);
+        for nothing in ["", "{", "x", "{chttpd_auth, null_authentication_handler}"] {
+            let known = Handler::parse_list(nothing).0;
+            assert_eq!(known, [Handler::Cookie, Handler::Basic], "{nothing}");
+        }
     }
 }

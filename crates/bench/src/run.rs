@@ -20,6 +20,8 @@ use crate::workload::{self, Bench};
 pub struct BenchOptions {
     /// One or two servers, `http://user:password@host:port`. With two, their rounds are interleaved.
     pub urls: Vec<String>,
+    /// Of a run with one server: another one, for what takes two servers. Without it that one plays both parts.
+    pub second_url: Option<String>,
     /// Names from [`workloads`](crate::workloads); all of them when empty.
     pub workloads: Vec<String>,
     /// Fraction of the full data set sizes: 1.0 is what the figures are defined for.
@@ -51,6 +53,7 @@ impl Default for BenchOptions {
     fn default() -> Self {
         Self {
             urls: Vec::new(),
+            second_url: None,
             workloads: Vec::new(),
             scale: 1.0,
             seconds: 10.0,
@@ -142,7 +145,12 @@ async fn measure_and_clean_up(
     let selected = workload::select(&options.workloads)?;
     let connections_max = raise_open_files();
     let (sides, servers) = servers(&options).await?;
+    let second = match &options.second_url {
+        Some(url) => Some(side_of(Target::resolve(url).await?, None)),
+        None => None,
+    };
     let mut bench = Bench {
+        second,
         report: Report {
             servers,
             scale: options.scale,
@@ -202,23 +210,26 @@ async fn servers(options: &BenchOptions) -> Result<(Vec<Side>, Vec<Server>), Ben
     let mut servers = Vec::new();
     for (at, url) in options.urls.iter().enumerate() {
         let target = Target::resolve(url).await?;
-        let given = options.local_pid.filter(|_| at == 0);
-        let found = || {
-            target
-                .is_loopback()
-                .then(|| procfs::listener(target.address.port()))
-                .flatten()
-        };
-        let pid = given.or_else(found);
-        let side = Side::new(target, pid);
+        let side = side_of(target, options.local_pid.filter(|_| at == 0));
         servers.push(Server {
             url: side.target.label.clone(),
             product: product(&side).await?,
-            pid,
+            pid: side.pid,
         });
         sides.push(side);
     }
     Ok((sides, servers))
+}
+
+fn side_of(target: Target, pid: Option<u32>) -> Side {
+    let found = || {
+        target
+            .is_loopback()
+            .then(|| procfs::listener(target.address.port()))
+            .flatten()
+    };
+    let pid = pid.or_else(found);
+    Side::new(target, pid)
 }
 
 /// What `GET /` says; asks for `_all_dbs` too, so that wrong credentials are found before anything is measured.
@@ -245,7 +256,7 @@ async fn interrupted() {
 }
 
 async fn clean_up(bench: &mut Bench) {
-    for side in &bench.sides {
+    for side in bench.sides.iter().chain(&bench.second) {
         let reason = match side.clean_up().await {
             Ok(left) if left.is_empty() => continue,
             Ok(left) => format!("still there: {}", left.join(", ")),

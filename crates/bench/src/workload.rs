@@ -1,11 +1,13 @@
 //! The workloads, and how they are measured: prepared on every server, then in rounds that take turns.
 
+mod attachments;
 mod bulk;
 mod disk;
 mod ids;
 mod lightning;
 mod many_dbs;
 mod read;
+mod replication;
 mod saturated;
 mod single;
 mod skip;
@@ -82,6 +84,14 @@ const WORKLOADS: &[Description] = &[
         "saturated",
         "latency of _node/_local/_config and _dbs_info, idle and under 1,000+ connections",
     ),
+    description(
+        "replication",
+        "100,000 documents from the other server, or from a second one; _bulk_docs of 1,000 beside it",
+    ),
+    description(
+        "attachments",
+        "PUT and GET of attachments of 100 MB that cannot be compressed, 1 client",
+    ),
     description("many_dbs", "20,000 databases of 5 documents; memory"),
     description(
         "views_first_build",
@@ -123,7 +133,9 @@ const RATIOS: &[(&str, &str)] = &[
         "ids_random bytes on disk after compaction",
         "ids_sequential bytes on disk after compaction",
     ),
+    ("replication", "replication_bulk_docs"),
     ("skip_of_10000", "skip_of_1000000"),
+    ("attachments_get", "attachments_put"),
     ("config_idle", "config_saturated"),
     ("dbs_info_idle", "dbs_info_saturated"),
     ("first_build javascript", "first_build_map_only"),
@@ -206,6 +218,8 @@ pub(crate) struct Outcome {
 pub(crate) struct Bench {
     pub(crate) options: BenchOptions,
     pub(crate) sides: Vec<Side>,
+    /// Of a run with one server: a second one, for what takes two.
+    pub(crate) second: Option<Side>,
     pub(crate) report: Report,
     /// As many connections as the limit of open files allows.
     pub(crate) connections_max: usize,
@@ -226,7 +240,7 @@ impl Bench {
                 });
             }
             if !self.options.keep {
-                for side in &self.sides {
+                for side in self.sides.iter().chain(&self.second) {
                     side.clean_up_unshared().await;
                 }
             }
@@ -320,8 +334,40 @@ impl Bench {
                 let databases = self.scaled(20_000);
                 self.measure(name, many_dbs::ManyDbs { databases }).await
             }
+            "replication" => self.measure_replication(name).await,
+            "attachments" => {
+                let megabytes = self.scaled(100);
+                self.measure(name, attachments::Attachments { megabytes })
+                    .await
+            }
             _ => self.measure_views(name).await,
         }
+    }
+
+    async fn measure_replication(&mut self, name: &'static str) -> Result<(), BenchError> {
+        let documents = self.scaled(100_000);
+        let (sides, urls) = (&self.sides, &self.options.urls);
+        let mut gathering = Gathering::new(sides.len());
+        for (at, side) in sides.iter().enumerate() {
+            let second = self.second.as_ref().zip(self.options.second_url.as_deref());
+            let (other, other_url) = match sides.get(1 - at) {
+                Some(other) => (other, urls[1 - at].as_str()),
+                None => second.unwrap_or((side, &urls[at])),
+            };
+            let from = replication::End {
+                side: other,
+                url: other_url,
+            };
+            let to = replication::End {
+                side,
+                url: &urls[at],
+            };
+            for part in replication::measure(from, to, documents).await? {
+                gathering.add(at, part);
+            }
+        }
+        self.report.lines.extend(gathering.into_lines(name));
+        Ok(())
     }
 
     async fn measure_views(&mut self, name: &'static str) -> Result<(), BenchError> {

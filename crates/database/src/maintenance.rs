@@ -16,6 +16,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Fewer superseded rows than this are not worth a compaction of their own.
 const SUPERSEDED_ROWS_MIN: u64 = 20_000;
 
+/// So much of attachments' bytes that no leaf names is worth one, when it is more than what leaves have.
+const ATTACHMENT_GARBAGE_BYTES_MIN: u64 = 128 << 20;
+
 struct Job {
     db: Weak<Database>,
     name: Arc<str>,
@@ -198,12 +201,22 @@ impl Maintenance {
 }
 
 fn is_due(db: &Database) -> bool {
-    let docs: u64 = db
-        .all_shards()
-        .iter()
-        .map(|s| s.meta())
-        .map(|m| m.doc_count + m.doc_del_count)
-        .sum();
+    let (mut docs, mut leaf_bytes) = (0, 0);
+    for meta in db.all_shards().iter().map(|s| s.meta()) {
+        docs += meta.doc_count + meta.doc_del_count;
+        leaf_bytes += meta.external_bytes;
+    }
     let removable = db.removable_rows();
-    removable > SUPERSEDED_ROWS_MIN && removable > docs
+    if removable > SUPERSEDED_ROWS_MIN && removable > docs {
+        return true;
+    }
+    // What leaves name is in their bytes, each time that it is named. The rest only old revisions name, or nobody.
+    let garbage = match db.contents().stored_bytes() {
+        Ok(stored) => stored.saturating_sub(leaf_bytes) + db.contents().reclaimable_bytes(),
+        Err(e) => {
+            tracing::error!(error = %e, "counting the bytes of attachments failed");
+            0
+        }
+    };
+    garbage > ATTACHMENT_GARBAGE_BYTES_MIN && garbage > leaf_bytes
 }

@@ -1,6 +1,6 @@
 //! Revisions as another database takes them: nothing is made into JSON, and nothing parsed.
 
-use document::{DocId, EditDoc, Rev};
+use document::{DocId, EditDoc, Rev, StoredBody};
 
 use crate::Error;
 use crate::database::Database;
@@ -8,7 +8,8 @@ use crate::rules::DatabaseAs;
 
 impl Database {
     /// The leaves that `revs` have become, each as an edit for [`EditMode::Replicated`](crate::EditMode::Replicated):
-    /// with its ancestors, without `body_term`. Those that are not here are left out.
+    /// with its ancestors, without `body_term`; its `files` are in this database, and another has to copy them first.
+    /// Those that are not here are left out.
     ///
     /// # Errors
     /// Those of reads.
@@ -33,14 +34,16 @@ impl Database {
                 let Some(body) = shard.body(revision.seq)? else {
                     break;
                 };
+                let stored = StoredBody::split(&body);
+                let corrupt = storage::Error::Corrupt("attachments");
                 edits.push(EditDoc {
                     id: Some(id.clone()),
                     revisions: record.tree.path(rev),
                     rev: Some(rev.clone()),
                     deleted: revision.deleted,
                     attachments: None,
-                    files: vec![],
-                    body: document::StoredBody::split(&body).json.to_vec(),
+                    files: stored.attachments().ok_or(corrupt)?,
+                    body: stored.json.to_vec(),
                     body_term: vec![],
                 });
             }

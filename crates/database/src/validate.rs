@@ -111,6 +111,11 @@ impl Validation<'_> {
                 EditMode::Replicated => self.before_replicated(&id, doc.rev_path())?,
             }
         };
+        let before = match (before, &rules) {
+            // A branch without an ancestor here: for the rules it changes the document that there is.
+            (Before::Nothing, Some(_)) if self.mode == EditMode::Replicated => self.winner(&id)?,
+            (before, _) => before,
+        };
         if matches!(before, Before::Known) {
             return Ok(Ok(doc));
         }
@@ -259,6 +264,13 @@ impl Validation<'_> {
             break;
         }
         Ok(Before::Nothing)
+    }
+
+    fn winner(&self, id: &DocId) -> Result<Before, Error> {
+        Ok(match self.db.read(id, &ReadOptions::default())? {
+            Read::Found(doc) if !id.is_local() => Before::Was(doc.json),
+            Read::Found(_) | Read::Missing | Read::Deleted => Before::Nothing,
+        })
     }
 
     fn record(&self, id: &DocId) -> Result<Record, Error> {

@@ -50,7 +50,7 @@ impl Drop for Finished<'_> {
 type Reader = dyn Fn(&Arc<Database>, usize) + Sync;
 
 /// Creates, updates and deletes the writer's documents again and again, until the readers are done.
-fn keep_writing(db: &Database, writer: usize, race: &Race, deletes: bool) {
+fn keep_writing(db: &Arc<Database>, writer: usize, race: &Race, deletes: bool) {
     let runtime = runtime();
     // Spread over the ids that are there before, and not created in their order.
     let mut docs: Vec<(String, Option<Rev>)> = (0..DOCS_PER_WRITER)

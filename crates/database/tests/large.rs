@@ -37,7 +37,7 @@ struct Model {
     deleted: u64,
 }
 
-async fn fill(db: &Database, numbers: &mut Numbers) -> Model {
+async fn fill(db: &Arc<Database>, numbers: &mut Numbers) -> Model {
     let mut model = Model::default();
     let ids: Vec<String> = (0..DOCS)
         .map(|n| match n % 4 {
@@ -144,7 +144,7 @@ fn check_offset(
 }
 
 /// Purging changes ranks too, and leaves nothing in the feed.
-async fn purge_some(db: &Database, model: &mut Model, numbers: &mut Numbers) {
+async fn purge_some(db: &Arc<Database>, model: &mut Model, numbers: &mut Numbers) {
     let doomed: Vec<(String, String)> = model
         .live
         .iter()

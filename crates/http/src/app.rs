@@ -61,7 +61,6 @@ pub struct Limits {
     pub cors: Option<Cors>,
     pub frame_options: Option<FrameOptions>,
     pub max_attachment_size: u64,
-    pub max_attachments_per_document: u64,
     /// Content-Security-Policy of attachments.
     pub attachments_policy: Option<String>,
 }
@@ -112,7 +111,6 @@ impl Limits {
             cors: Cors::read(c)?,
             frame_options: FrameOptions::read(c)?,
             max_attachment_size: c.get_u64("couchdb", "max_attachment_size")?,
-            max_attachments_per_document: c.get_u64("couchdb", "max_attachments_per_document")?,
             attachments_policy: match c.get_bool("csp", "attachments_enable")? {
                 true => Some(c.get_str("csp", "attachments_header_value")?),
                 false => None,
@@ -124,7 +122,11 @@ impl Limits {
 fn attachment_options(c: &Config) -> Result<AttachmentOptions, config::ConfigError> {
     let level = c.get_u64("attachments", "compression_level")?;
     let types = c.get_str("attachments", "compressible_types")?;
-    Ok(AttachmentOptions::new(level.min(9) as u32, &types))
+    Ok(AttachmentOptions {
+        bytes_max: c.get_u64("couchdb", "max_attachment_size")?,
+        count_max: c.get_u64("couchdb", "max_attachments_per_document")?,
+        ..AttachmentOptions::new(level.min(9) as u32, &types)
+    })
 }
 
 pub struct App {
@@ -162,14 +164,7 @@ impl App {
         databases.set_partition_limit(limits.max_partition_size);
         let uuids = UuidGenerator::new(uuid_algorithm(&config)?);
         warn_of_cors(&limits, None);
-        auth.use_databases(&databases).map_err(|e| match e {
-            auth::AuthError::Config(e) => e,
-            // Nothing else is read there.
-            e => config::ConfigError::Missing {
-                section: "chttpd_auth".to_owned(),
-                key: e.to_string(),
-            },
-        })?;
+        auth.use_databases(&databases)?;
         let app = Arc::new_cyclic(|me| App {
             replicator: Replicator::new(databases.clone(), Arc::new(Surroundings(me.clone()))),
             databases,
@@ -184,6 +179,8 @@ impl App {
             restart: tokio::sync::watch::Sender::new(false),
             config,
         });
+        app.databases
+            .set_attachment_options(attachment_options(&app.config)?);
         let weak = Arc::downgrade(&app);
         app.config.subscribe(move |_| {
             if let Some(app) = weak.upgrade() {

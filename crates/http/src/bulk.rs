@@ -4,11 +4,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use database::{DatabaseAs, EditMode, Outcome, ReadOptions, WantedBytes, WhichRevs};
+use document::multipart::{PartHead, Writer};
 use document::{DocId, Rev, parse_bulk_docs, write_json_string};
 use serde_json::{Value, json};
 
 use crate::access::Access;
 use crate::app::App;
+use crate::attachments::{Parts, boundary, push_doc_multipart};
 use crate::documents::{WriteMode, caller, check_document, parse_revs, read_options};
 use crate::errors::ApiError;
 use crate::feed::{CHUNK_BYTES, pull, pull_blocking};
@@ -17,6 +19,9 @@ use crate::request::Request;
 use crate::router::require_method;
 
 type Answer = Result<Reply, ApiError>;
+
+/// Content type of a part that is not a document.
+const ERROR_PART: &str = "application/json; error=\"true\"";
 
 pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer {
     require_method(req, "POST")?;
@@ -187,6 +192,12 @@ pub async fn bulk_get(app: &App, req: &mut Request, access: &Access) -> Answer {
         docs: docs.into_iter(),
         state: BulkGetState::Head,
     };
+    let multipart = ["mixed", "related"].into_iter().find(|subtype| {
+        !req.accepts("application/json") && req.accepts(&format!("multipart/{subtype}"))
+    });
+    if let Some(subtype) = multipart {
+        return results.multipart(subtype);
+    }
     if results.reads_attachments() {
         return pull_blocking("application/json", move |out| results.next_chunk(out)).await;
     }
@@ -208,6 +219,57 @@ struct BulkGet {
 }
 
 impl BulkGet {
+    /// All documents, each a part: as it is, or itself `multipart/related` with the attachments that follow it.
+    fn multipart(&mut self, subtype: &str) -> Answer {
+        let (outer, inner) = (boundary()?, boundary()?);
+        let mut writer = Writer::new(&outer)?;
+        let mut parts = Parts::default();
+        let mut begin = |content_type: &str, parts: &mut Parts| {
+            let mut text = vec![];
+            let head = PartHead {
+                content_type,
+                ..PartHead::default()
+            };
+            writer.part(&head, &mut text);
+            parts.push_text(&text);
+        };
+        for doc in std::mem::take(&mut self.docs) {
+            let found = self.options_of(&doc).and_then(|mut options| {
+                if options.attachments == WantedBytes::None {
+                    options.attachments = WantedBytes::All;
+                }
+                self.found(&doc, &options)
+            });
+            let found = match found {
+                Ok(found) => found,
+                Err(e) => {
+                    let (id, rev) = (doc.get("id"), doc.get("rev"));
+                    let e = json!({"id": id, "rev": rev, "error": e.error, "reason": e.reason});
+                    begin(ERROR_PART, &mut parts);
+                    parts.push_text(e.to_string().as_bytes());
+                    continue;
+                }
+            };
+            for rev in found {
+                match rev {
+                    Ok(read) => {
+                        push_doc_multipart(&self.db, &read, &inner, &mut begin, &mut parts)?;
+                    }
+                    Err(rev) => {
+                        let rev = rev.map_or("undefined".into(), |rev| rev.to_string());
+                        let e = json!({"id": doc.get("id"), "rev": rev, "error": "not_found", "reason": "missing"});
+                        begin(ERROR_PART, &mut parts);
+                        parts.push_text(e.to_string().as_bytes());
+                    }
+                }
+            }
+        }
+        let mut end = vec![];
+        writer.end(&mut end);
+        parts.push_text(&end);
+        Ok(parts.reply(&writer.content_type(subtype)))
+    }
+
     /// Whether some document's attachments are asked for.
     fn reads_attachments(&self) -> bool {
         self.options.attachments != WantedBytes::None

@@ -31,6 +31,10 @@ fn info(app: &App, req: &Request) -> Answer {
     }
     let handlers: Vec<&str> = app.auth.handlers().iter().map(|h| h.name()).collect();
     let mut info = json!({"authentication_handlers": handlers});
+    // Told only when it was configured, as in CouchDB.
+    if let Some(db) = app.config.get("chttpd_auth", "authentication_db") {
+        info["authentication_db"] = db.into();
+    }
     if let Some(how) = req.authenticated {
         info["authenticated"] = how.into();
     }

@@ -8,7 +8,7 @@ use crate::server::Server;
 /// Documents in one request.
 const PAGE: usize = 500;
 /// CouchDB's notes to itself, of its own shards and purges.
-const INTERNAL: [&str; 3] = ["_local/shard-sync-", "_local/purge-", "_local/_"];
+const INTERNAL: [&str; 2] = ["_local/shard-sync-", "_local/purge-"];
 
 /// Copies the local documents that the target does not have in the same form; answers how many. With them, clients
 /// that replicate to this database go on where they were.

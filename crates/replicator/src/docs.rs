@@ -208,7 +208,13 @@ impl Docs {
         match doc.get("_replication_state").and_then(Value::as_str) {
             // Done, for good or ill, until somebody takes the state away.
             Some("completed" | "failed") => self.removed(&at),
-            _ => self.updated(at, doc, jitter),
+            state => {
+                // Left by another version, or by a setting that was changed since.
+                if state.is_some() && !self.environment.settings().update_docs {
+                    self.spawn_update(at.clone(), update::cleared());
+                }
+                self.updated(at, doc, jitter);
+            }
         }
     }
 

@@ -25,15 +25,27 @@ pub fn bench(options: BenchOptions) -> Result<(), Failure> {
     let runtime = runtime()?;
     let scratch = Scratch::new()?;
     let mut urls = options.url.clone();
-    let own = if urls.is_empty() {
-        let server = OwnServer::start(&scratch.0, &options.query_server)?;
+    let mut own = vec![];
+    if urls.is_empty() {
+        let server = OwnServer::start(&scratch.0.join("server"), &options.query_server)?;
         urls.push(server.url.clone());
-        Some(server)
+        own.push(server);
+    }
+    let wants_second = || {
+        let named = |w: &String| w == "replication";
+        options.workloads.is_empty() || options.workloads.iter().any(named)
+    };
+    let second_url = if !own.is_empty() && wants_second() {
+        let server = OwnServer::start(&scratch.0.join("second"), &[])?;
+        let url = server.url.clone();
+        own.push(server);
+        Some(url)
     } else {
         None
     };
     let run = bench::BenchOptions {
         urls,
+        second_url,
         workloads: options.workloads,
         scale: options.scale,
         seconds: options.seconds,
@@ -96,7 +108,7 @@ impl OwnServer {
         let password = auth::random_password();
         let mut child = std::process::Command::new(std::env::current_exe().map_err(Failure::new)?)
             .args(["serve", "--port", "0", "--bind", "127.0.0.1", "--data"])
-            .arg(dir.join("server"))
+            .arg(dir)
             .arg("--admin")
             .arg(format!("bench:{password}"))
             .args(["--set", "log/level=warning"])

@@ -298,12 +298,8 @@ fn open(options: &ServeOptions, config: &Config, data: &Path) -> Result<Arc<Data
             enabled: config.get_bool("ken", "enable").map_err(Failure::usage)?,
             limit: number("ken", "limit")? as usize,
         },
-        attachments: AttachmentOptions::new(
-            number("attachments", "compression_level")? as u32,
-            &config
-                .get_str("attachments", "compressible_types")
-                .map_err(Failure::usage)?,
-        ),
+        // The HTTP API sets them, also when the configuration changes.
+        attachments: AttachmentOptions::default(),
     };
     Databases::open(&data.join(STORE), options).map_err(Failure::new)
 }

@@ -170,7 +170,7 @@ fn keyspace_options(k: Keyspace, cache: &Cache) -> Options {
         Keyspace::Meta => (8 << 10, true, 8 << 20),
         Keyspace::IndexRows => (8 << 10, false, 32 << 20),
         Keyspace::IndexBack => (8 << 10, true, 16 << 20),
-        Keyspace::Attachments => (16 << 10, true, 16 << 20),
+        Keyspace::Attachments => (16 << 10, true, 8 << 20),
         Keyspace::Superseded | Keyspace::Purges | Keyspace::Summary | Keyspace::IndexBlocks => {
             (16 << 10, false, 8 << 20)
         }
@@ -322,14 +322,34 @@ impl Engine {
             .collect()
     }
 
-    /// Rewrites a range of `attachments` without what was removed. Files in which nothing is needed go; of the others, what is
-    /// needed is moved when more than a quarter of all is garbage.
-    pub fn reclaim_attachments(&self, from: &[u8], to: &[u8]) {
+    /// Options for writing a file of attachments' chunks that [`Engine::ingest`] takes.
+    pub(crate) fn content_file_options(&self) -> Options {
+        let mut o = keyspace_options(Keyspace::Attachments, &self.cache);
+        o.set_enable_blob_files(false);
+        o
+    }
+
+    /// Drops files that hold nothing but keys of a range in which nothing is needed any more.
+    pub(crate) fn drop_attachment_files(&self, from: &[u8], to: &[u8]) {
+        let cf = self.cf(Keyspace::Attachments);
+        if let Err(e) = self.db.delete_file_in_range_cf(&cf, from, to) {
+            tracing::warn!(error = %e, "dropping files of removed attachments failed");
+        }
+    }
+
+    /// Compacts ranges of `attachments` from which chunks were removed. Files in which nothing is needed go; of the others, what
+    /// is needed is moved when more than a quarter of all is garbage.
+    pub(crate) fn reclaim_attachments(&self, ranges: &[(Vec<u8>, Vec<u8>)]) {
         let cf = self.cf(Keyspace::Attachments);
         if let Err(e) = self.db.flush_cf(cf) {
             tracing::warn!(error = %e, "flush before compaction failed");
         }
-        self.compact_attachments(Some(from), Some(to));
+        let mut options = rocksdb::CompactOptions::default();
+        options.set_exclusive_manual_compaction(false);
+        for (from, to) in ranges {
+            self.db
+                .compact_range_cf_opt(cf, Some(from), Some(to), &options);
+        }
         let of = |name| self.db.property_int_value_cf(cf, name).ok().flatten();
         let garbage = of("rocksdb.live-blob-file-garbage-size").unwrap_or(0);
         let all = of("rocksdb.live-blob-file-size").unwrap_or(0);
@@ -337,24 +357,16 @@ impl Engine {
             return;
         }
         let set = |cutoff: &str| {
-            let set = self
-                .db
-                .set_options_cf(cf, &[("blob_garbage_collection_age_cutoff", cutoff)]);
-            if let Err(e) = set {
+            let option = [("blob_garbage_collection_age_cutoff", cutoff)];
+            if let Err(e) = self.db.set_options_cf(cf, &option) {
                 tracing::warn!(error = %e, "attachments' files are not rewritten");
             }
         };
         set("1.0");
-        self.compact_attachments(None, None);
-        set(&BLOB_GC_AGE_CUTOFF.to_string());
-    }
-
-    fn compact_attachments(&self, from: Option<&[u8]>, to: Option<&[u8]>) {
-        let mut options = rocksdb::CompactOptions::default();
         options.set_bottommost_level_compaction(rocksdb::BottommostLevelCompaction::ForceOptimized);
-        options.set_exclusive_manual_compaction(false);
         self.db
-            .compact_range_cf_opt(self.cf(Keyspace::Attachments), from, to, &options);
+            .compact_range_cf_opt(cf, None::<&[u8]>, None::<&[u8]>, &options);
+        set(&BLOB_GC_AGE_CUTOFF.to_string());
     }
 
     /// Bytes of files that hold the shard's rows, estimated by the engine.

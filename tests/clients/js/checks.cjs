@@ -1,4 +1,5 @@
 // How a Node client script says what worked.
+const { setTimeout: wait } = require('node:timers/promises');
 const { isDeepStrictEqual } = require('node:util');
 
 const url = process.env.SETTEE_URL;
@@ -31,6 +32,14 @@ async function collect(stream, bytes = false) {
   return bytes ? whole : whole.toString();
 }
 
+/** Whether `condition` becomes true in time. */
+async function until(condition, timeoutMs = 30_000) {
+  for (const end = Date.now() + timeoutMs; Date.now() < end; await wait(50)) {
+    if (await condition()) return true;
+  }
+  return false;
+}
+
 function run(main) {
   main().then(() => console.log('done'), (thrown) => {
     console.error(thrown);
@@ -38,4 +47,4 @@ function run(main) {
   });
 }
 
-module.exports = { url, name, password, urlWithAdmin, check, equal, fails, collect, run };
+module.exports = { url, name, password, urlWithAdmin, check, equal, fails, collect, until, run };

@@ -58,6 +58,15 @@ class Edits {
     return data;
   }
 
+  /**
+   * Never the same name twice: PouchDB's replicator may fetch the winner's attachment of a name for a revision that lost
+   * (it leaves out the revision), and what it fetched then must not differ.
+   */
+  attachmentName() {
+    this.made += 1;
+    return `${this.pick(NAMES)}.${this.name}.${this.made}`;
+  }
+
   async current(id) {
     return this.db.get(id).catch((error) => {
       if (error.status === 404) return { _id: id };
@@ -79,12 +88,12 @@ class Edits {
 
   async attach(id) {
     const { _rev } = await this.current(id);
-    return [await this.acknowledged(this.db.putAttachment(id, this.pick(NAMES), _rev, this.content(), this.pick(TYPES)))];
+    return [await this.acknowledged(this.db.putAttachment(id, this.attachmentName(), _rev, this.content(), this.pick(TYPES)))];
   }
 
   async inline(id) {
     const { _id, _rev, _attachments } = await this.current(id);
-    const added = { [this.pick(NAMES)]: { content_type: this.pick(TYPES), data: this.content().toString('base64') }, empty: { content_type: 'text/plain', data: '' } };
+    const added = { [this.attachmentName()]: { content_type: this.pick(TYPES), data: this.content().toString('base64') }, empty: { content_type: 'text/plain', data: '' } };
     return [await this.acknowledged(this.db.put({ _id, ...(_rev && { _rev }), ...this.body(), _attachments: { ..._attachments, ...added } }))];
   }
 
@@ -101,7 +110,7 @@ class Edits {
     const revisions = { start: _revisions.start, ids: [hash, ..._revisions.ids.slice(1)] };
     if (_rev.endsWith(hash)) return [];
     const data = this.content().toString('base64');
-    const doc = { _id: id, _rev: `${_revisions.start}-${hash}`, _revisions: revisions, ...this.body(), _attachments: { 'note.txt': { content_type: 'text/plain', data } } };
+    const doc = { _id: id, _rev: `${_revisions.start}-${hash}`, _revisions: revisions, ...this.body(), _attachments: { [this.attachmentName()]: { content_type: 'text/plain', data } } };
     const failed = await this.db.bulkDocs([doc], { new_edits: false });
     if (failed.length) throw Object.assign(new Error('the graft was refused'), failed[0]);
     return [[id, doc._rev]];

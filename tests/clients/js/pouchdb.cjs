@@ -15,7 +15,9 @@ run(async () => {
   await revisions(db);
   await live(db);
   await views(db);
+  await attachments(db);
   await replicates(db);
+  await users(db);
   equal('compact', (await db.compact({ interval: 50 })).ok, true);
   equal('destroy', (await db.destroy()).ok, true);
   await fails('destroyed', new PouchDB(`${url}/client-pouchdb`, { auth, skip_setup: true }).get('a'), 404, 'not_found');
@@ -117,6 +119,51 @@ async function views(db) {
   equal('viewCleanup', (await db.viewCleanup()).ok, true);
 }
 
+async function attachments(db) {
+  const text = Buffer.from('So she said “yes”.\n'.repeat(200));
+  const bytes = Buffer.from(Array.from({ length: 5000 }, (_, n) => (n * 7919) % 256));
+  const first = await db.putAttachment('attached', 'note.txt', text, 'text/plain');
+  const second = await db.putAttachment('attached', 'deep/blob ü.bin', first.rev, bytes, 'application/octet-stream');
+  check('getAttachment of a text', (await db.getAttachment('attached', 'note.txt')).equals(text));
+  check('getAttachment of bytes', (await db.getAttachment('attached', 'deep/blob ü.bin')).equals(bytes));
+  await fails('getAttachment of none', db.getAttachment('attached', 'none'), 404);
+  const whole = await db.get('attached', { attachments: true });
+  check('get with attachments', Buffer.from(whole._attachments['deep/blob ü.bin'].data, 'base64').equals(bytes));
+  const binary = await db.get('attached', { attachments: true, binary: true });
+  check('get with binary attachments', binary._attachments['note.txt'].data.equals(text));
+  const inline = await db.put({ _id: 'inline', _attachments: { 'a.txt': { content_type: 'text/plain', data: text.toString('base64') }, b: { content_type: 'image/png', data: bytes } } });
+  check('put with attachments inline', (await db.getAttachment('inline', 'a.txt')).equals(text) && (await db.getAttachment('inline', 'b')).equals(bytes));
+  const kept = await db.get('inline');
+  await db.put({ ...kept, changed: true });
+  check('an update by stubs keeps them', (await db.getAttachment('inline', 'b')).equals(bytes));
+  check('an attachment of an old revision', (await db.getAttachment('inline', 'b', { rev: inline.rev })).equals(bytes));
+  const listed = await db.allDocs({ keys: ['attached', 'inline'], include_docs: true, attachments: true });
+  equal('allDocs with attachments', listed.rows.map((row) => Object.values(row.doc._attachments).every((one) => one.data)), [true, true]);
+  const changed = await db.changes({ doc_ids: ['inline'], include_docs: true, attachments: true });
+  check('changes with attachments', Buffer.from(changed.results[0].doc._attachments['a.txt'].data, 'base64').equals(text));
+  const removed = await db.removeAttachment('attached', 'note.txt', second.rev);
+  equal('removeAttachment', [removed.ok, Object.keys((await db.get('attached'))._attachments)], [true, ['deep/blob ü.bin']]);
+  await fails('a stub of nothing', db.put({ _id: 'no stub', _attachments: { x: { stub: true, digest: 'md5-x', revpos: 1 } } }), 412);
+  await db.bulkDocs([{ _id: 'bulk attached', _attachments: { c: { content_type: 'image/png', data: bytes.toString('base64') } } }]);
+  check('bulkDocs with attachments', (await db.getAttachment('bulk attached', 'c')).equals(bytes));
+}
+
+/** As apps do it: a database that one user may read and write, and nobody else. */
+async function users(db) {
+  const as = (username, word) => new PouchDB(db.name, { auth: { username, password: word }, skip_setup: true });
+  const authorization = `Basic ${Buffer.from(`${name}:${password}`).toString('base64')}`;
+  const put = (path, body) => fetch(`${url}/${path}`, { method: 'PUT', body: JSON.stringify(body), headers: { authorization } });
+  equal('a user', (await put('_users/org.couchdb.user:pouch-anna', { name: 'pouch-anna', password: 'sécret', roles: [], type: 'user' })).status, 201);
+  await put('client-pouchdb/_security', { members: { names: ['pouch-anna'] }, admins: { names: [] } });
+  equal('who reads', (await as('pouch-anna', 'sécret').get('later')).late, true);
+  equal('and writes', (await as('pouch-anna', 'sécret').put({ _id: 'by anna' })).ok, true);
+  await fails('but no design document', as('pouch-anna', 'sécret').put({ _id: '_design/hers' }), 403, 'forbidden');
+  await fails('a wrong password', as('pouch-anna', 'wrong').get('later'), 401, 'unauthorized');
+  await fails('nobody else', new PouchDB(db.name, { skip_setup: true }).get('later'), 401, 'unauthorized');
+  const them = new PouchDB(`${url}/_users`, { auth, skip_setup: true });
+  equal('the user is removed', (await them.remove(await them.get('org.couchdb.user:pouch-anna'))).ok, true);
+}
+
 async function replicates(db) {
   const copy = open('client-pouchdb-copy');
   const first = await PouchDB.replicate(db, copy, { batch_size: 20 });
@@ -130,5 +177,6 @@ async function replicates(db) {
   await copy.put({ _id: 'on the copy' });
   const both = await PouchDB.sync(db, copy);
   check('sync', both.push.ok && both.pull.ok && both.pull.docs_written === 1, both);
+  check('attachments in the copy', (await copy.getAttachment('inline', 'b')).length === 5000);
   await copy.destroy();
 }

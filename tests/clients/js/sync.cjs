@@ -44,7 +44,9 @@ function exchange(path, options, body) {
       answer.on('end', () => {
         if (!answer.complete) return;
         const empty = answer.statusCode === 204 || answer.statusCode === 304;
-        resolve(new Response(empty ? null : Buffer.concat(chunks), { status: answer.statusCode, headers: answer.headers }));
+        const body = Buffer.concat(chunks);
+        const response = new Response(empty ? null : body, { status: answer.statusCode, headers: answer.headers });
+        resolve(Object.assign(response, { buffer: async () => body })); // as node-fetch has it; PouchDB asks for it
       });
     });
     request.on('error', reject);

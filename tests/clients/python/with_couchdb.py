@@ -1,5 +1,8 @@
 """Python's `couchdb` (the package CouchDB), the oldest client that is still in use."""
 
+import base64
+import io
+
 import couchdb
 from couchdb.design import ViewDefinition
 
@@ -82,11 +85,56 @@ equal("view paging", len(list(db.iterview("python/kinds", 7))), 30)
 raises("a view that does not exist", couchdb.ResourceNotFound, lambda: list(db.view("python/none")))
 check("view cleanup", db.cleanup())
 check("compact a view", db.compact("python"))
+
+text, data = ("So she said “yes”.\n" * 200).encode(), bytes(n * 7919 % 256 for n in range(5000))
+db["attached"] = {"with": "attachments"}
+doc = db["attached"]
+db.put_attachment(doc, text, "note.txt", "text/plain")
+db.put_attachment(doc, io.BytesIO(data), "deep/blob.bin", "application/octet-stream")
+equal("a text attachment", db.get_attachment("attached", "note.txt").read(), text)
+equal("a binary attachment", db.get_attachment(doc, "deep/blob.bin").read(), data)
+stubs = db["attached"]["_attachments"]
+equal("stubs", {name: (stub["content_type"], stub["length"], stub["stub"], stub["revpos"]) for name, stub in stubs.items()},
+      {"note.txt": ("text/plain", len(text), True, 2), "deep/blob.bin": ("application/octet-stream", 5000, True, 3)})
+equal("attachments inline", base64.b64decode(db.get("attached", attachments=True)["_attachments"]["note.txt"]["data"]), text)
+db.delete_attachment(doc, "note.txt")
+equal("delete an attachment", (list(db["attached"]["_attachments"]), db.get_attachment("attached", "note.txt")), (["deep/blob.bin"], None))
+
+db["_design/functions"] = {
+    "shows": {"hello": "function (doc, req) { return 'hello ' + doc._id; }"},
+    "lists": {"ids": "function (head, req) { var row, ids = []; while (row = getRow()) { ids.push(row.id); } send(toJSON(ids)); }"},
+    "updates": {"bump": "function (doc, req) { doc.bumped = true; return [doc, 'bumped']; }"},
+    "views": {"one": {"map": "function (doc) { if (doc._id === 'attached') { emit(null); } }"}},
+}
+equal("show", db.show("functions/hello", "attached")[1].read(), b"hello attached")
+equal("list", db.list("functions/ids", "functions/one")[1], ["attached"])
+equal("update handler", (db.update_doc("functions/bump", "attached")[1].read(), db["attached"]["bumped"]), (b"bumped", True))
+
+copy = server.create(DB + "-copy")
+done = server.replicate(f"{URL_WITH_ADMIN}/{DB}", f"{URL_WITH_ADMIN}/{DB}-copy")
+check("replicate", done["ok"] and done["history"][0]["doc_write_failures"] == 0, done)
+leaves = [sorted((row["id"], sorted(change["rev"] for change in row["changes"])) for row in each.changes(style="all_docs")["results"]) for each in (db, copy)]
+equal("the copy has every leaf", leaves[1], leaves[0])
+equal("and the attachment", copy.get_attachment("attached", "deep/blob.bin").read(), data)
+del server[DB + "-copy"]
+
+server.add_user("couchdb-anna", "sécret", roles=["nurse"])
+hers = couchdb.Server(URL)
+token = hers.login("couchdb-anna", "sécret")
+check("a user logs in", hers.verify_token(token))
+raises("with the right password", couchdb.Unauthorized, lambda: couchdb.Server(URL).login("couchdb-anna", "wrong"))
+db.security = {"admins": {"names": [], "roles": []}, "members": {"names": [], "roles": ["nurse"]}}
+anna = couchdb.Server(URL.replace("://", "://couchdb-anna:s%C3%A9cret@"))
+equal("a member reads", anna[DB]["attached"]["bumped"], True)
+raises("a member writes no design document", couchdb.ServerError, lambda: anna[DB].save({"_id": "_design/hers"}), lambda error: error.args[0][0] == 403)
+server.remove_user("couchdb-anna")
+raises("a user that is gone", couchdb.Unauthorized, lambda: couchdb.Server(URL).login("couchdb-anna", "sécret"))
+
 token = server.login(NAME, PASSWORD)
 check("cookie session", token and server.verify_token(token), token)
 check("logout", server.logout(token) is not None)
 running = {task["type"] for task in server.tasks()}
-check("active tasks", running <= {"database_compaction", "indexer", "view_compaction"}, running)
+check("active tasks", running <= {"database_compaction", "indexer", "view_compaction", "replication"}, running)
 server.delete(DB)
 check("delete the database", DB not in server)
 print("done")

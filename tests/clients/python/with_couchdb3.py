@@ -1,10 +1,11 @@
 """Python's `couchdb3`, a newer client on httpx."""
 
+import tempfile
 import threading
 
 import couchdb3
 
-from checks import NAME, PASSWORD, URL, check, equal, raises
+from checks import NAME, PASSWORD, URL, check, equal, raises, until
 
 DB = "client-couchdb3"
 server = couchdb3.Server(URL, user=NAME, password=PASSWORD)
@@ -65,6 +66,50 @@ check("membership", server.membership()["all_nodes"] == server.membership()["clu
 server.set_node_config("vectest", "from_couchdb3", "1")
 equal("configuration", server.node_config(section="vectest", key="from_couchdb3"), "1")
 server.delete_node_config("vectest", "from_couchdb3")
+
+text, data = ("So she said “yes”.\n" * 200).encode(), bytes(n * 7919 % 256 for n in range(5000))
+_, _, rev = db.save({"_id": "attached"})
+_, _, rev = db.put_attachment("attached", "note.txt", rev=rev, content=text, content_type="text/plain")
+with tempfile.NamedTemporaryFile(suffix=".png") as file:
+    file.write(data)
+    file.flush()
+    _, _, rev = db.put_attachment("attached", "deep/blob.png", rev=rev, path=file.name)
+note = db.get_attachment("attached", "note.txt")
+equal("a text attachment", (note.content, note.content_type), (text, "text/plain"))
+equal("an attachment sent in chunks", db.get_attachment("attached", "deep/blob.png").content, data)
+equal("stubs", {name: (stub["length"], stub["revpos"]) for name, stub in db.get("attached")["_attachments"].items()}, {"note.txt": (len(text), 2), "deep/blob.png": (5000, 3)})
+db.delete_attachment("attached", "note.txt", rev)
+equal("delete an attachment", list(db.get("attached")["_attachments"]), ["deep/blob.png"])
+raises("an attachment that is gone", couchdb3.exceptions.NotFoundError, lambda: db.get_attachment("attached", "note.txt"))
+
+db.put_design("functions", views={"by_n": {"map": "function (doc) { if (doc.n !== undefined) { emit(doc.n % 2, doc.n); } }", "reduce": "_sum"}})
+equal("view", [row["value"] for row in db.view("functions", "by_n", group=True).rows], [sum(range(0, 49, 2)), sum(range(1, 49, 2))])
+equal("view by key", [row["value"] for row in db.view("functions", "by_n", reduce=False, key=1, limit=2).rows], [1, 3])
+
+endpoint = lambda name: {"url": f"{URL}/{name}", "auth": {"basic": {"username": NAME, "password": PASSWORD}}}  # noqa: E731
+done = server.replicate(source=endpoint(DB), target=endpoint(DB + "-copy"), create_target=True)
+copy = server.get(DB + "-copy")
+leaves = [sorted((row["id"], sorted(change["rev"] for change in row["changes"])) for row in each.changes(style="all_docs")["results"]) for each in (db, copy)]
+equal("replicate: the copy has every leaf", leaves[1], leaves[0])
+equal("and the attachment", copy.get_attachment("attached", "deep/blob.png").content, data)
+started = server.replicate(source=endpoint(DB), target=endpoint(DB + "-copy"), continuous=True)
+db.save({"_id": "written later", "late": True})
+check("a continuous replication goes on", until(lambda: "written later" in copy))
+check("and shows in the active tasks", any(task["type"] == "replication" for task in server.active_tasks()), server.active_tasks())
+check("no password is shown", PASSWORD + "@" not in str(server.active_tasks()))
+server.replicate(source=endpoint(DB), target=endpoint(DB + "-copy"), continuous=True, cancel=True)
+check("it is cancelled", until(lambda: not any(task["type"] == "replication" for task in server.active_tasks())))
+server.delete(DB + "-copy")
+
+server.save_user("couchdb3-anna", password="sécret", roles=["r"])
+check("a user logs in", server.check_user("couchdb3-anna", "sécret"))
+raises("a wrong password of hers", couchdb3.exceptions.UnauthorizedError, lambda: couchdb3.Server(URL, user="couchdb3-anna", password="wrong").all_dbs())
+anna = couchdb3.Server(URL, user="couchdb3-anna", password="sécret", auth_method="basic").get(DB)
+equal("a member reads", anna.get("written later")["late"], True)
+raises("a member writes no design document", couchdb3.exceptions.ForbiddenError, lambda: anna.save({"_id": "_design/hers"}))
+users = server.get("_users")
+users.delete("org.couchdb.user:couchdb3-anna", users.get("org.couchdb.user:couchdb3-anna").rev)
+
 cookie = couchdb3.Server(URL, user=NAME, password=PASSWORD, auth_method="cookie")
 check("cookie session", DB in cookie.all_dbs())
 basic = couchdb3.Server(URL, user=NAME, password=PASSWORD, auth_method="basic")

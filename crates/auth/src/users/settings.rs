@@ -33,6 +33,13 @@ pub(super) struct PerUser {
 }
 
 impl UserSettings {
+    /// Logs what is wrong.
+    pub(super) fn warn(&self) {
+        if let Some(problem) = self.requirements.problem() {
+            tracing::warn!("{problem}");
+        }
+    }
+
     pub(crate) fn read(config: &Config) -> Result<UserSettings, ConfigError> {
         let q = match config.find("couch_peruser", "q") {
             Some(_) => config.get_u64("couch_peruser", "q")?,

@@ -112,6 +112,7 @@ fn reply(method: &Method, path: &str, query: &str, body: &[u8], contents: &mut C
         ("GET", ["_node", ..]) | ("GET", ["_dbs_info"]) => ok(json!({})),
         ("GET", ["_settee", "constant"]) => (200, vec![b'x'; 300]),
         ("GET", ["files", "lines.jsonl"]) => (200, b"{\"_id\":\"a\"}\n{\"_id\":\"b\"}\n".to_vec()),
+        ("POST", ["_replicate"]) => replicate(body, contents),
         (_, [database]) => database_reply(method, database, contents),
         (_, [database, rest @ ..]) => match contents.databases.get(*database) {
             None => error(404, "not_found", "Database does not exist."),
@@ -119,6 +120,19 @@ fn reply(method: &Method, path: &str, query: &str, body: &[u8], contents: &mut C
         },
         _ => error(404, "not_found", "missing"),
     }
+}
+
+/// Both databases are of this server, whatever the URLs say.
+fn replicate(body: &[u8], contents: &mut Contents) -> Reply {
+    let request: Value = serde_json::from_slice(body).unwrap();
+    let name = |end: &str| {
+        let url = request[end].as_str().unwrap();
+        url.rsplit('/').next().unwrap().to_owned()
+    };
+    let documents = contents.databases[&name("source")].clone();
+    let written = documents.len();
+    contents.databases.insert(name("target"), documents);
+    ok(json!({"ok": true, "history": [{"docs_written": written}]}))
 }
 
 fn database_reply(method: &Method, name: &str, contents: &mut Contents) -> Reply {
@@ -178,6 +192,8 @@ fn inside(
             documents.insert((*id).to_owned(), document);
             (201, b"{\"ok\":true}".to_vec())
         }
+        ("PUT", [_, "bytes"]) => (201, b"{\"ok\":true}".to_vec()),
+        ("GET", [_, "bytes"]) => (200, vec![0; 10]),
         ("GET", [id]) => match contents.databases[database].get(*id) {
             Some(document) => ok(document.clone()),
             None => error(404, "not_found", "missing"),

@@ -27,6 +27,10 @@ pub struct AttachmentOptions {
     pub compression_level: u32,
     /// Content types, in which the first `*` stands for anything. Parameters do not matter.
     pub compressible_types: Vec<String>,
+    /// Most bytes of an inline attachment.
+    pub bytes_max: u64,
+    /// Most attachments of a document.
+    pub count_max: u64,
 }
 
 impl Default for AttachmentOptions {
@@ -46,6 +50,8 @@ impl AttachmentOptions {
         AttachmentOptions {
             compression_level: compression_level.min(9),
             compressible_types: types.filter(|t| !t.is_empty()).collect(),
+            bytes_max: u64::MAX,
+            count_max: u64::MAX,
         }
     }
 

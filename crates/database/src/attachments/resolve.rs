@@ -98,6 +98,12 @@ impl Database {
             }
         }
         given.append(&mut files);
+        let count_max = self.attachment_options().read().count_max;
+        if given.len() as u64 > count_max {
+            return Ok(Some(too_large(format!(
+                "the document exceeds max_attachments_per_document ({count_max})"
+            ))));
+        }
         for file in &given {
             if !resolving.hold(file)? {
                 return Ok(Some(missing_stub(&id, &file.name)));
@@ -167,12 +173,19 @@ impl Resolving<'_> {
         let Some(bytes) = entry.data() else {
             return Ok(Err(refused(format!("Invalid attachment data for {name}"))));
         };
-        let level = {
+        let (level, bytes_max) = {
             let options = self.db.attachment_options().read();
-            options
-                .compresses(&content_type)
-                .then_some(options.compression_level)
+            let gzips = options.compresses(&content_type);
+            (
+                gzips.then_some(options.compression_level),
+                options.bytes_max,
+            )
         };
+        if bytes.len() as u64 > bytes_max {
+            return Ok(Err(too_large(format!(
+                "{name}: the attachment exceeds max_attachment_size ({bytes_max})"
+            ))));
+        }
         let uploaded = sink::store(self.db.contents().upload(), level, &bytes)?;
         let revpos = match self.mode {
             EditMode::Interactive => None,
@@ -268,6 +281,10 @@ impl Resolving<'_> {
 
 fn refused(reason: String) -> Outcome {
     Outcome::Refused("bad_request".into(), reason)
+}
+
+fn too_large(reason: String) -> Outcome {
+    Outcome::Refused("attachment_too_large".into(), reason)
 }
 
 fn missing_stub(id: &DocId, name: &str) -> Outcome {

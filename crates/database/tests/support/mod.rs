@@ -58,7 +58,7 @@ pub fn doc(json: &str) -> EditDoc {
 }
 
 /// Writes interactive edits, all of which must succeed; their revisions.
-pub async fn write(db: &Database, docs: Vec<EditDoc>) -> Vec<String> {
+pub async fn write(db: &Arc<Database>, docs: Vec<EditDoc>) -> Vec<String> {
     let done = db.update(docs, EditMode::Interactive, Durability::Delayed);
     let (outcomes, _) = done.await.unwrap();
     let revs = outcomes.into_iter().map(|o| match o {

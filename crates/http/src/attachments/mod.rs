@@ -229,6 +229,14 @@ async fn put(app: &App, req: &mut Request, access: &Access, id: &str, name: &str
     }
     // Before the bytes: who is going to be refused need not send them all.
     let before = before(req, access, &id)?;
+    if before.rev.is_none()
+        && matches!(
+            access.db.read(&id, &ReadOptions::default())?,
+            Read::Found(_)
+        )
+    {
+        return Err(ApiError::conflict());
+    }
     let options = SinkOptions {
         encoded,
         md5: content_md5(req)?,
@@ -373,6 +381,11 @@ fn named(e: database::Error, name: &str, max: u64) -> ApiError {
 pub fn refused(error: &str, reason: &str) -> Option<ApiError> {
     match error {
         "missing_stub" => Some(ApiError::new(412, "missing_stub", reason.to_owned())),
+        "attachment_too_large" => Some(ApiError::new(
+            413,
+            "attachment_too_large",
+            reason.to_owned(),
+        )),
         "bad_request" => Some(ApiError::bad_request(reason.to_owned())),
         _ => None,
     }

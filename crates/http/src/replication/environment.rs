@@ -106,6 +106,7 @@ impl Environment for Surroundings {
             db: access.db,
             filter: filter.flatten(),
             check: Arc::new(check),
+            attachment_bytes_max: app.limits().max_attachment_size,
         })
     }
 

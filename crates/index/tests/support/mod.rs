@@ -142,8 +142,6 @@ impl World {
         let purge = ShardPurge {
             shard: self.shard.clone(),
             id: DocId::new(id).unwrap(),
-            files: vec![],
-            home: 0,
             revs,
             uuid: [7; 16],
         };

@@ -37,6 +37,13 @@ pub fn failed(reason: &str) -> Update {
     ]
 }
 
+/// No state at all.
+pub fn cleared() -> Update {
+    [STATE, TIME, REASON, ID, STATS]
+        .map(|name| (name, None))
+        .into()
+}
+
 pub fn triggered(id: &str) -> Update {
     vec![
         (STATE, Some("triggered".into())),

@@ -8,7 +8,7 @@ use tokio::sync::{Mutex, mpsc};
 use super::Job;
 use super::through::Through;
 use crate::error::Error;
-use crate::peer::{Body, Change, Doc, Missing, Portions};
+use crate::peer::{Body, Change, Doc, Missing, Portions, Refused, apart};
 
 /// Changes that are dealt with together.
 pub struct Batch {
@@ -93,24 +93,42 @@ impl Worker {
     }
 
     async fn write(&self, mut portions: mpsc::Receiver<Vec<Doc>>) -> Result<(), Error> {
-        let progress = &self.job.progress;
+        let job = &self.job;
         while let Some(docs) = portions.recv().await {
-            let count = docs.len() as u64;
-            progress.docs_read.fetch_add(count, Relaxed);
-            let refused = self.job.target.write(docs).await?;
-            for no in &refused {
-                tracing::warn!(
-                    replication = self.job.id,
-                    id = no.id,
-                    error = no.error,
-                    reason = no.reason,
-                    "the target refused a document"
-                );
+            let (apart, docs): (Vec<Doc>, Vec<Doc>) = docs
+                .into_iter()
+                .partition(|doc| matches!(doc.body, Body::Apart(_)));
+            if !docs.is_empty() {
+                let count = docs.len() as u64;
+                job.progress.docs_read.fetch_add(count, Relaxed);
+                let refused = job.target.write(docs).await?;
+                self.note(count, &refused);
             }
-            let refused = (refused.len() as u64).min(count);
-            progress.doc_write_failures.fetch_add(refused, Relaxed);
-            progress.docs_written.fetch_add(count - refused, Relaxed);
+            for doc in apart {
+                let Body::Apart(rev) = doc.body else { continue };
+                job.progress.docs_read.fetch_add(1, Relaxed);
+                let retries = job.replication.retries_per_request;
+                let bring = apart::bring(&job.source, &job.target, &doc.id, &rev, retries);
+                self.note(1, &bring.await?);
+            }
         }
         Ok(())
+    }
+
+    /// Counts what was written and what was refused.
+    fn note(&self, count: u64, refused: &[Refused]) {
+        for no in refused {
+            tracing::warn!(
+                replication = self.job.id,
+                id = no.id,
+                error = no.error,
+                reason = no.reason,
+                "the target refused a document"
+            );
+        }
+        let progress = &self.job.progress;
+        let refused = (refused.len() as u64).min(count);
+        progress.doc_write_failures.fetch_add(refused, Relaxed);
+        progress.docs_written.fetch_add(count - refused, Relaxed);
     }
 }

@@ -20,6 +20,8 @@ const CLIENTS_MAX: usize = 32;
 struct Kind {
     proxy: Option<Proxy>,
     timeout: Duration,
+    /// For requests whose body, or the wait for the answer, may take longer than any silence.
+    uploads: bool,
     verify: bool,
     trusted: Option<String>,
     identity: Option<(String, String)>,
@@ -30,7 +32,7 @@ struct Kind {
 pub struct Clients(Mutex<Vec<(Kind, Client)>>);
 
 impl Clients {
-    /// The client for an endpoint.
+    /// The client for an endpoint; with `uploads`, one that waits for an answer as long as the request takes.
     ///
     /// # Errors
     /// [`Error::Request`] when a certificate cannot be read.
@@ -38,11 +40,13 @@ impl Clients {
         self: &Arc<Self>,
         remote: &Remote,
         timeout: Duration,
+        uploads: bool,
         settings: &Settings,
     ) -> Result<Client, Error> {
         let kind = Kind {
             proxy: remote.proxy.clone(),
             timeout,
+            uploads,
             verify: settings.verify_ssl_certificates,
             trusted: settings.ssl_trusted_certificates_file.clone(),
             identity: settings.cert_file.clone().zip(settings.key_file.clone()),
@@ -76,7 +80,11 @@ fn build(kind: &Kind) -> Result<Client, Error> {
         .tcp_keepalive(Duration::from_secs(60))
         .pool_idle_timeout(IDLE_TIME_MAX)
         .connect_timeout(kind.timeout)
-        .read_timeout(kind.timeout);
+        // A peer that takes no bytes any more is gone.
+        .tcp_user_timeout(kind.timeout);
+    if !kind.uploads {
+        builder = builder.read_timeout(kind.timeout);
+    }
     if let Some(proxy) = &kind.proxy {
         let mut url = proxy.0.clone();
         if url.scheme() == "socks5" {

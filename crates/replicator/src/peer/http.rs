@@ -1,7 +1,9 @@
 //! A database behind HTTP: requests that are repeated when they fail.
 
 mod auth;
+mod changes;
 mod docs;
+mod streamed;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -18,16 +20,20 @@ use tokio::sync::Semaphore;
 use url::Url;
 
 use self::auth::Auth;
+pub use self::docs::edit_json;
+pub use self::streamed::Put;
 use super::Info;
-use super::changes::{Change, ChangesQuery, HttpFeed};
 use super::client::Clients;
 use super::retry;
 use crate::endpoint::Remote;
 use crate::error::Error;
-use crate::options::{Replication, Selection};
-use crate::peer::Missing;
+use crate::options::Replication;
 use crate::settings::Settings;
 
+/// A request that is called bad may have been damaged on its way: it is repeated so often,
+const DOUBTS_MAX: u32 = 2;
+/// each time after so long.
+const DOUBT_WAIT: Duration = Duration::from_millis(50);
 /// Longest way that redirects may lead.
 const REDIRECTS_MAX: usize = 10;
 /// Everything but what needs no encoding in a path or a query.
@@ -39,6 +45,8 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
 
 pub struct HttpPeer {
     client: Client,
+    /// For bodies that are streams, and for long silences.
+    uploader: Client,
     base: Url,
     headers: HeaderMap,
     auth: Auth,
@@ -57,7 +65,12 @@ struct Call<'a> {
     /// After the database's URL.
     path: &'a str,
     body: Option<Bytes>,
+    accept: &'static str,
+    /// The answer may be silent for long.
+    patient: bool,
 }
+
+const JSON: &str = "application/json";
 
 impl<'a> Call<'a> {
     fn new(method: Method, path: &'a str) -> Call<'a> {
@@ -65,6 +78,8 @@ impl<'a> Call<'a> {
             method,
             path,
             body: None,
+            accept: JSON,
+            patient: false,
         }
     }
 
@@ -73,6 +88,8 @@ impl<'a> Call<'a> {
             method: Method::POST,
             path,
             body: Some(body.into()),
+            accept: JSON,
+            patient: false,
         }
     }
 }
@@ -158,9 +175,10 @@ impl HttpPeer {
         settings: &Settings,
         clients: &Arc<Clients>,
     ) -> Result<HttpPeer, Error> {
-        let client = clients.get(remote, replication.connection_timeout, settings)?;
+        let timeout = replication.connection_timeout;
+        let client = clients.get(remote, timeout, false, settings)?;
+        let uploader = clients.get(remote, timeout, true, settings)?;
         let mut headers = HeaderMap::new();
-        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         for (name, value) in &remote.headers {
             let bad = || Error::InvalidEndpoint(format!("{name} is no header that can be sent"));
             let name: HeaderName = name.parse().map_err(|_| bad())?;
@@ -171,11 +189,12 @@ impl HttpPeer {
         let auth = Auth::open(&client, remote, settings.auth_session).await;
         Ok(HttpPeer {
             client,
+            uploader,
             base: remote.url.clone(),
             headers,
             auth,
             retries: replication.retries_per_request,
-            timeout: replication.connection_timeout,
+            timeout,
             // One is always the feed's.
             connections: Arc::new(Semaphore::new(replication.http_connections.max(2))),
             bulk_get: AtomicBool::new(replication.use_bulk_get),
@@ -194,23 +213,30 @@ impl HttpPeer {
             .map_err(|_| Failed::of("bad URL"))?;
         let mut method = call.method.clone();
         let mut body = call.body.clone();
+        self.auth.keep(&self.client).await;
         for _ in 0..=REDIRECTS_MAX {
-            let mut request = self.client.request(method.clone(), url.clone());
+            let client = match call.patient {
+                true => &self.uploader,
+                false => &self.client,
+            };
+            let mut request = client.request(method.clone(), url.clone());
+            if !self.headers.contains_key(ACCEPT) {
+                request = request.header(ACCEPT, call.accept);
+            }
             // Elsewhere nobody is to learn the credentials.
             if url.origin() == self.base.origin() {
                 request = request.headers(self.headers.clone());
                 request = self.auth.sign(request);
             }
             if let Some(body) = &body {
-                request = request
-                    .header(CONTENT_TYPE, "application/json")
-                    .body(body.clone());
+                request = request.header(CONTENT_TYPE, JSON).body(body.clone());
             } else if method == Method::POST {
-                request = request
-                    .header(CONTENT_TYPE, "application/json")
-                    .body(Bytes::new());
+                request = request.header(CONTENT_TYPE, JSON).body(Bytes::new());
             }
             let response = request.send().await.map_err(|e| Failed::of(cause(&e)))?;
+            if url.origin() == self.base.origin() {
+                self.auth.note(response.headers());
+            }
             let status = response.status().as_u16();
             if !matches!(status, 301 | 302 | 303 | 307 | 308) {
                 return Ok(response);
@@ -242,9 +268,15 @@ impl HttpPeer {
     ) -> Result<T, Error> {
         let mut attempt = 0;
         let mut renewed = false;
+        let mut doubted = 0;
         loop {
             let failed = match self.send(&call).await {
                 Err(failed) => failed,
+                Ok(response) if response.status() == 400 && doubted < DOUBTS_MAX => {
+                    doubted += 1;
+                    tokio::time::sleep(DOUBT_WAIT).await;
+                    continue;
+                }
                 Ok(response) if response.status() == 401 && !renewed && self.auth.has_session() => {
                     // The session ran out.
                     renewed = true;
@@ -380,8 +412,7 @@ impl HttpPeer {
         let path = doc_path(id);
         let call = Call {
             method: Method::PUT,
-            path: &path,
-            body: Some(Value::Object(doc).to_string().into()),
+            ..Call::post(&path, Value::Object(doc).to_string())
         };
         let answer = self.json_answer(call).await?;
         let rev = answer
@@ -415,141 +446,6 @@ impl HttpPeer {
             (404 | 405 | 501, _) => self.info().await.map(|info| info.instance_start_time),
             _ => Err(self.refusal(&call, &answer)),
         }
-    }
-
-    /// Path and body of a request for changes.
-    fn changes_request(&self, query: &ChangesQuery, since: &Value) -> (String, Option<Bytes>) {
-        let mut path = String::from("_changes?style=");
-        path.push_str(if query.winning_revs_only {
-            "main_only"
-        } else {
-            "all_docs"
-        });
-        let since = since
-            .as_str()
-            .map_or_else(|| since.to_string(), str::to_owned);
-        path.push_str(&format!("&since={}", encoded(&since)));
-        if query.continuous {
-            let heartbeat = (self.timeout.as_millis() / 3).max(1);
-            path.push_str(&format!("&feed=continuous&heartbeat={heartbeat}"));
-        } else {
-            path.push_str("&feed=normal");
-        }
-        if query.include_docs {
-            path.push_str("&include_docs=true");
-        }
-        let body = match &query.selection {
-            Selection::All => None,
-            Selection::Ids(ids) => {
-                path.push_str("&filter=_doc_ids");
-                Some(json!({"doc_ids": ids}))
-            }
-            Selection::Selector(selector) => {
-                path.push_str("&filter=_selector");
-                Some(json!({"selector": selector}))
-            }
-            Selection::Filter { name, params } => {
-                path.push_str(&format!("&filter={}", encoded(name)));
-                for (name, value) in params {
-                    let text = value
-                        .as_str()
-                        .map_or_else(|| value.to_string(), str::to_owned);
-                    path.push_str(&format!("&{}={}", encoded(name), encoded(&text)));
-                }
-                None
-            }
-        };
-        (path, body.map(|b| b.to_string().into()))
-    }
-
-    pub async fn pending(&self, query: &ChangesQuery, since: &Value) -> Option<u64> {
-        let once = ChangesQuery {
-            continuous: false,
-            include_docs: false,
-            ..query.clone()
-        };
-        let (path, body) = self.changes_request(&once, since);
-        let path = format!("{path}&limit=0");
-        let call = match body {
-            None => Call::new(Method::GET, &path),
-            Some(body) => Call::post(&path, body),
-        };
-        self.answer(call)
-            .await
-            .ok()?
-            .json()?
-            .get("pending")?
-            .as_u64()
-    }
-
-    pub async fn changes(&self, query: &ChangesQuery, since: &Value) -> Result<HttpFeed, Error> {
-        let (path, body) = self.changes_request(query, since);
-        let call = match body {
-            None => Call::new(Method::GET, &path),
-            Some(body) => Call::post(&path, body),
-        };
-        let place = self.connections.clone().acquire_owned().await;
-        let place = place.map_err(|_| Error::Stopped)?;
-        let response = self
-            .call(call.clone(), |response| async { Ok(response) })
-            .await?;
-        if !response.status().is_success() {
-            let answer = whole(response)
-                .await
-                .map_err(|f| self.error(&call, &f.told))?;
-            return Err(self.refusal(&call, &answer));
-        }
-        Ok(HttpFeed::new(response, query.clone(), since.clone(), place))
-    }
-
-    pub async fn revs_diff(&self, changes: &[Change]) -> Result<Vec<Missing>, Error> {
-        #[derive(serde::Deserialize)]
-        struct Of {
-            #[serde(default)]
-            missing: Vec<String>,
-        }
-        type Diff = std::collections::HashMap<String, Of>;
-        let mut body = Vec::with_capacity(changes.len() * 96 + 2);
-        body.push(b'{');
-        for (i, change) in changes.iter().enumerate() {
-            if i > 0 {
-                body.push(b',');
-            }
-            document::write_json_string(&change.id, &mut body);
-            body.extend_from_slice(b":[");
-            for (i, rev) in change.revs.iter().enumerate() {
-                if i > 0 {
-                    body.push(b',');
-                }
-                document::write_json_string(rev, &mut body);
-            }
-            body.push(b']');
-        }
-        body.push(b'}');
-        let call = Call::post("_revs_diff", body);
-        let _place = self.connections.acquire().await;
-        let take = |response| async {
-            let answer: Answer = whole(response).await?;
-            if !answer.is_ok() {
-                return Ok(Err(answer));
-            }
-            let diff = serde_json::from_slice::<Diff>(&answer.body);
-            diff.map(Ok)
-                .map_err(|_| Failed::of("the answer is not understood"))
-        };
-        let mut diff = match self.call(call.clone(), take).await? {
-            Ok(diff) => diff,
-            Err(answer) => return Err(self.refusal(&call, &answer)),
-        };
-        // In the order of the changes.
-        let missing = changes.iter().filter_map(|c| {
-            let (id, of) = diff.remove_entry(&c.id)?;
-            (!of.missing.is_empty()).then_some(Missing {
-                id,
-                revs: of.missing,
-            })
-        });
-        Ok(missing.collect())
     }
 }
 

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use database::{
     Caller, ChangesQuery as DatabaseQuery, DatabaseAs, Durability, EditMode, Filter, Outcome, Read,
-    ReadOptions, Since, Style, WhichRevs,
+    ReadOptions, Since, Style, WantedBytes, WhichRevs,
 };
 use document::{DocId, EditDoc, Rev, parse_document};
 use serde_json::{Map, Value};
 
 use super::changes::{Change, ChangesQuery, LocalFeed};
-use super::{Body, Doc, Gather, Info, Portions, Refused};
+use super::{Body, Doc, Gather, Info, Portions, Refused, SMALL_ATTACHMENTS_BYTES};
 use crate::error::Error;
 use crate::options::Selection;
 use crate::peer::Missing;
@@ -27,6 +27,8 @@ pub struct LocalPeer {
     pub filter: Option<Filter>,
     /// Refuses documents that the server would refuse over HTTP: error and reason.
     pub check: Check,
+    /// Longest attachment that is taken, in bytes.
+    pub attachment_bytes_max: u64,
 }
 
 /// See [`LocalPeer::check`].
@@ -178,16 +180,37 @@ impl LocalPeer {
     fn bodies(&self, id: &DocId, revs: Vec<Rev>) -> Result<Vec<Body>, Error> {
         if self.db.is_open() {
             let edits = self.db.replicas(id, &revs)?;
-            return Ok(edits.into_iter().map(|e| Body::Edit(Box::new(e))).collect());
+            return edits.into_iter().map(|edit| self.body(id, edit)).collect();
         }
+        self.json(id, revs)
+    }
+
+    /// An edit may go as it is when it has no attachments.
+    fn body(&self, id: &DocId, edit: EditDoc) -> Result<Body, Error> {
+        let length: u64 = edit.files.iter().map(|file| file.length).sum();
+        match edit.rev.clone() {
+            Some(rev) if length > SMALL_ATTACHMENTS_BYTES => Ok(Body::Apart(rev.to_string())),
+            Some(rev) if !edit.files.is_empty() => {
+                let mut json = self.json(id, vec![rev])?;
+                Ok(json.pop().unwrap_or(Body::Edit(Box::new(edit))))
+            }
+            _ => Ok(Body::Edit(Box::new(edit))),
+        }
+    }
+
+    /// Revisions with their attachments in Base64.
+    fn json(&self, id: &DocId, revs: Vec<Rev>) -> Result<Vec<Body>, Error> {
         let options = ReadOptions {
             revs: true,
             latest: true,
+            attachments: WantedBytes::All,
             ..ReadOptions::default()
         };
         let found = self.db.open_revs(id, &WhichRevs::List(revs), &options)?;
         let found = found.into_iter().flatten().flatten();
-        Ok(found.map(|doc| Body::Json(doc.json.into())).collect())
+        found
+            .map(|doc| Ok(Body::Json(self.db.json_with_bytes(&doc, false)?.into())))
+            .collect()
     }
 
     pub async fn write(&self, docs: Vec<Doc>) -> Result<Vec<Refused>, Error> {
@@ -231,6 +254,8 @@ impl LocalPeer {
             Body::Json(text) => {
                 parse_document(&text).map_err(|e| no(&doc.id, e.error(), e.to_string()))?
             }
+            // Whoever reads a document apart writes it apart.
+            Body::Apart(_) => return Err(no(&doc.id, "bad_request", "not read".into())),
         };
         let Some(id) = &edit.id else {
             return Err(no(&doc.id, "bad_request", "there is no `_id`".into()));

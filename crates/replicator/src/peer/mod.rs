@@ -1,5 +1,6 @@
 //! The two ends of a replication, alike whether they are on this server or behind HTTP.
 
+pub mod apart;
 mod changes;
 mod client;
 pub(crate) mod http;
@@ -43,6 +44,8 @@ pub enum Body {
     Json(Bytes),
     /// As the database has it.
     Edit(Box<EditDoc>),
+    /// To be brought by itself, because its attachments are large: the revision.
+    Apart(String),
 }
 
 impl Body {
@@ -51,6 +54,7 @@ impl Body {
         match self {
             Body::Json(text) => text.len(),
             Body::Edit(edit) => edit.body.len() + 256,
+            Body::Apart(_) => 0,
         }
     }
 }
@@ -204,6 +208,8 @@ pub fn retry_wait(attempt: u32) -> std::time::Duration {
 
 pub use retry::random;
 
+/// Attachments of a document that are together up to this long, in bytes, come along in its JSON.
+const SMALL_ATTACHMENTS_BYTES: u64 = 64 << 10;
 /// Documents of one portion, at most,
 const PORTION_DOCS_MAX: usize = 500;
 /// and about so many bytes.

@@ -11,6 +11,7 @@
 //! it**: whoever reads a content, or is about to commit a document with it, holds a [`Content`]. What was begun and not yet
 //! referred to is listed in the catalogue (`u`), so that what a crash leaves is found at the next start.
 
+mod files;
 mod keys;
 mod recovery;
 mod upload;
@@ -36,6 +37,11 @@ use crate::varint::{Reader, put};
 
 /// Bytes of a chunk. A reader holds one at a time, a writer two.
 pub const CHUNK_BYTES: usize = 128 << 10;
+/// What is longer goes, from here on, into files of its own: once to disk, not through the log and memory. Shorter contents do
+/// not, for each file costs the engine some memory.
+const DIRECT_FROM_BYTES: u64 = 16 << 20;
+/// Removed contents whose numbers are not further apart are given back together.
+const RECLAIMED_TOGETHER: u64 = 64;
 /// A content of more chunks than this is removed as a range: range deletions slow readers, single ones take memory.
 const CHUNKS_DELETED_SINGLY: u64 = 64;
 
@@ -47,8 +53,10 @@ pub struct Contents {
     numbers: Arc<Numbers>,
     held: Mutex<FxHashMap<ContentId, Held>>,
     guard: Mutex<DiskGuard>,
-    /// Ranges of contents removed since the last call of `reclaim`, and their bytes.
-    removed: Mutex<Vec<(u64, u64)>>,
+    /// Contents removed since the last call of `reclaim`.
+    removed: Mutex<Vec<Place>>,
+    /// Bytes of all contents, once they have been counted.
+    bytes: Mutex<Option<u64>>,
 }
 
 /// Who holds a content now.
@@ -99,6 +107,7 @@ impl Contents {
             numbers,
             held: Mutex::default(),
             removed: Mutex::default(),
+            bytes: Mutex::default(),
         })
     }
 
@@ -145,6 +154,7 @@ impl Contents {
             let listed = keys::upload(self.home(), uploaded.number);
             last.put_cf(self.engine.cf(Keyspace::Meta), listed, id);
             self.write(last)?;
+            self.count(|bytes| bytes.saturating_add(uploaded.length));
         }
         let entry = held.entry(id).or_default();
         entry.count += 1;
@@ -212,55 +222,50 @@ impl Contents {
 
     /// The caller has `held` locked, so that nobody takes hold of the content meanwhile.
     fn remove_unreferred(&self, id: &ContentId, upload: Option<u64>) -> Result<(), Error> {
+        if self.is_referred_to(id)? {
+            return Ok(());
+        }
+        let Some(place) = self.place(id)? else {
+            return Ok(());
+        };
         let mut wb = WriteBatch::default();
+        let cf = self.engine.cf(Keyspace::Attachments);
+        wb.delete_cf(cf, keys::place(self.home(), id));
+        self.remove_chunks(place, &mut wb);
         if let Some(number) = upload {
             let listed = keys::upload(self.home(), number);
             wb.delete_cf(self.engine.cf(Keyspace::Meta), listed);
         }
-        if !self.is_referred_to(id)?
-            && let Some(place) = self.place(id)?
-        {
-            wb.delete_cf(
-                self.engine.cf(Keyspace::Attachments),
-                keys::place(self.home(), id),
-            );
-            self.remove_chunks(place, &mut wb);
-        }
-        if wb.is_empty() {
-            return Ok(());
-        }
-        self.write(wb)
+        self.write(wb)?;
+        self.count(|bytes| bytes.saturating_sub(place.length));
+        Ok(())
     }
 
     fn remove_chunks(&self, place: Place, wb: &mut WriteBatch) {
         remove_chunks(&self.engine, self.home(), place, wb);
         if place.length > 0 {
-            self.removed.lock().push((place.number, place.length));
+            self.removed.lock().push(place);
         }
     }
 
     /// Has the engine give back the space of what was removed. Blocking; meant for a background thread.
     pub fn reclaim(&self) {
         let removed = std::mem::take(&mut *self.removed.lock());
-        let bytes: u64 = removed.iter().map(|(_, length)| length).sum();
-        if bytes == 0 {
-            return;
-        }
-        let numbers = removed.iter().map(|(number, _)| *number);
-        let (first, last) = (numbers.clone().min(), numbers.max());
-        self.engine.reclaim_attachments(
-            &keys::chunk(self.home(), first.unwrap_or(0), 0),
-            &keys::chunk(self.home(), last.unwrap_or(u64::MAX), u32::MAX),
-        );
+        reclaim(&self.engine, self.home(), removed);
     }
 
     /// Bytes removed since the last call of `reclaim`.
     pub fn reclaimable_bytes(&self) -> u64 {
-        self.removed.lock().iter().map(|(_, length)| length).sum()
+        self.removed.lock().iter().map(|place| place.length).sum()
     }
 
     /// Bytes of all contents, each counted once.
     pub fn stored_bytes(&self) -> Result<u64, Error> {
+        // Locked all the time, so that none is counted twice or not at all.
+        let mut known = self.bytes.lock();
+        if let Some(bytes) = *known {
+            return Ok(bytes);
+        }
         let snapshot = self.engine.snapshot();
         let (low, high) = keys::places(self.home());
         let mut it = snapshot.iter_range(Keyspace::Attachments, low, high);
@@ -271,7 +276,13 @@ impl Contents {
             it.next();
         }
         it.status()?;
+        *known = Some(bytes);
         Ok(bytes)
+    }
+
+    fn count(&self, change: impl Fn(u64) -> u64) {
+        let mut known = self.bytes.lock();
+        *known = known.map(change);
     }
 
     /// Not synced: the commit of the document that names the content syncs the log up to there.
@@ -284,6 +295,33 @@ impl Contents {
             return Err(Error::Dropped);
         }
         self.guard.lock().admit(&self.engine, bytes)
+    }
+}
+
+/// Has the engine give back the space of contents whose chunks are removed.
+fn reclaim(engine: &Engine, home: ShardNumber, mut removed: Vec<Place>) {
+    removed.sort_by_key(|place| place.number);
+    let mut ranges: Vec<(u64, u64)> = vec![];
+    for place in &removed {
+        match ranges.last_mut() {
+            Some((_, last)) if place.number - *last <= RECLAIMED_TOGETHER => *last = place.number,
+            _ => ranges.push((place.number, place.number)),
+        }
+        if place.length > DIRECT_FROM_BYTES {
+            let from = keys::chunk(home, place.number, 0);
+            let to = keys::chunk(home, place.number, u32::MAX);
+            engine.drop_attachment_files(&from, &to);
+        }
+    }
+    let key = |(first, last)| {
+        (
+            keys::chunk(home, first, 0),
+            keys::chunk(home, last, u32::MAX),
+        )
+    };
+    let ranges: Vec<_> = ranges.into_iter().map(key).collect();
+    if !ranges.is_empty() {
+        engine.reclaim_attachments(&ranges);
     }
 }
 

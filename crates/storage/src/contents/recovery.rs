@@ -60,19 +60,26 @@ pub(crate) fn discard_unfinished(engine: &Arc<Engine>) -> Result<(), Error> {
     let mut it = snapshot.iter_all(Keyspace::Meta);
     it.seek([meta::UPLOAD]);
     let mut wb = WriteBatch::default();
+    let mut removed = vec![];
     while let (Some(key), Some(value)) = (it.key(), it.value()) {
         let Some((home, number)) = split_upload_key(key)? else {
             break;
         };
         wb.delete_cf(engine.cf(Keyspace::Meta), key);
-        discard(engine, home, number, value, &mut wb)?;
+        if let Some(place) = discard(engine, home, number, value, &mut wb)? {
+            removed.push((home, place));
+        }
         it.next();
     }
     it.status()?;
     if wb.is_empty() {
         return Ok(());
     }
-    engine.write(wb, false)
+    engine.write(wb, false)?;
+    for (home, place) in removed {
+        super::reclaim(engine, home, vec![place]);
+    }
+    Ok(())
 }
 
 fn split_upload_key(key: &[u8]) -> Result<Option<(ShardNumber, u64)>, Error> {
@@ -88,14 +95,14 @@ fn split_upload_key(key: &[u8]) -> Result<Option<(ShardNumber, u64)>, Error> {
     )))
 }
 
-/// `id`: empty of an upload that did not end.
+/// Answers what was removed. `id`: empty of an upload that did not end.
 fn discard(
     engine: &Arc<Engine>,
     home: ShardNumber,
     number: u64,
     id: &[u8],
     wb: &mut WriteBatch,
-) -> Result<(), Error> {
+) -> Result<Option<Place>, Error> {
     let cf = engine.cf(Keyspace::Attachments);
     if let Ok(id) = ContentId::try_from(id) {
         let key = keys::place(home, &id);
@@ -109,7 +116,7 @@ fn discard(
             let mut it = snapshot.iter(Keyspace::Attachments, home);
             it.seek(&prefix);
             if it.key().is_some_and(|key| key.starts_with(&prefix)) {
-                return Ok(());
+                return Ok(None);
             }
             it.status()?;
             wb.delete_cf(cf, key);
@@ -121,5 +128,5 @@ fn discard(
         length: u64::MAX,
     };
     remove_chunks(engine, home, place, wb);
-    Ok(())
+    Ok(Some(place))
 }

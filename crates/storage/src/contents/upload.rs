@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use rocksdb::WriteBatch;
 
-use super::{CHUNK_BYTES, Content, Contents, Place, keys};
+use super::files::ContentFiles;
+use super::{CHUNK_BYTES, Content, Contents, DIRECT_FROM_BYTES, Place, keys};
 use crate::Error;
 use crate::engine::Keyspace;
 
@@ -18,6 +19,8 @@ pub struct Upload {
     written: u64,
     /// Bytes after them.
     buffer: Vec<u8>,
+    /// Chunks from [`DIRECT_FROM_BYTES`] on.
+    files: Option<ContentFiles>,
 }
 
 impl Upload {
@@ -28,6 +31,7 @@ impl Upload {
             number: None,
             written: 0,
             buffer: Vec::new(),
+            files: None,
         }
     }
 
@@ -59,7 +63,9 @@ impl Upload {
     fn write_chunk(&mut self) -> Result<(), Error> {
         let mut wb = WriteBatch::default();
         self.put_chunk(&mut wb)?;
-        self.contents.write(wb)?;
+        if !wb.is_empty() {
+            self.contents.write(wb)?;
+        }
         self.written += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())
@@ -79,11 +85,13 @@ impl Upload {
             }
         };
         let chunk = (self.written / CHUNK_BYTES as u64) as u32;
-        wb.put_cf(
-            contents.engine.cf(Keyspace::Attachments),
-            keys::chunk(contents.home(), number, chunk),
-            &self.buffer,
-        );
+        let key = keys::chunk(contents.home(), number, chunk);
+        if self.written >= DIRECT_FROM_BYTES {
+            let new = || ContentFiles::new(contents.engine.clone(), number);
+            return self.files.get_or_insert_with(new).put(&key, &self.buffer);
+        }
+        let cf = contents.engine.cf(Keyspace::Attachments);
+        wb.put_cf(cf, key, &self.buffer);
         Ok(())
     }
 
@@ -93,9 +101,7 @@ impl Upload {
     /// Those of [`Upload::write`].
     pub fn finish(mut self) -> Result<Content, Error> {
         let id = *self.hasher.finalize().as_bytes();
-        if self.number.is_none()
-            && let Some(content) = self.contents.hold(&id)?
-        {
+        if let Some(content) = self.contents.hold(&id)? {
             return Ok(content);
         }
         let mut last = WriteBatch::default();
@@ -111,6 +117,9 @@ impl Upload {
             number,
             length: self.length(),
         };
+        if let Some(files) = self.files.take() {
+            files.ingest()?;
+        }
         let (content, new) = self.contents.adopt(id, place, last)?;
         if new {
             self.number = None;
@@ -126,10 +135,12 @@ impl Drop for Upload {
         };
         let contents = &self.contents;
         let mut wb = WriteBatch::default();
-        let place = Place {
-            number,
-            length: self.written,
+        // Files are removed with the value that they belong to; what was taken in goes with the rest.
+        let length = match self.files {
+            Some(_) => DIRECT_FROM_BYTES,
+            None => self.length(),
         };
+        let place = Place { number, length };
         contents.remove_chunks(place, &mut wb);
         let listed = keys::upload(contents.home(), number);
         wb.delete_cf(contents.engine.cf(Keyspace::Meta), listed);

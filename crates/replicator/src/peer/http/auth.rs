@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use reqwest::header::{COOKIE, HeaderValue, SET_COOKIE};
+use reqwest::header::{COOKIE, HeaderMap, HeaderValue, SET_COOKIE};
 use reqwest::{Client, RequestBuilder};
 use serde_json::json;
+use tokio::time::Instant;
 use url::Url;
 
 use crate::endpoint::Remote;
@@ -13,11 +14,44 @@ use crate::endpoint::Remote;
 /// How long a login may take: passwords are slow to check.
 const LOGIN_TIME_MAX: Duration = Duration::from_secs(30);
 
+/// A session whose time nobody knows is made anew after so long; CouchDB's last ten minutes.
+const SESSION_TIME: Duration = Duration::from_secs(275);
+
 pub struct Auth {
     credentials: Option<Credentials>,
-    session: Mutex<Option<HeaderValue>>,
+    session: Mutex<Option<Session>>,
     /// Where sessions are made; `None` when none are wanted.
     login: Option<Url>,
+}
+
+struct Session {
+    cookie: HeaderValue,
+    /// When to make another: a server may answer an expired one as if nobody asked, and refuse documents.
+    until: Instant,
+}
+
+impl Session {
+    /// The session that an answer brings, if it does.
+    fn of(headers: &HeaderMap) -> Option<Session> {
+        let cookies = headers.get_all(SET_COOKIE).iter();
+        let cookie = cookies.filter_map(|c| c.to_str().ok()).find(|c| {
+            let value = c.strip_prefix("AuthSession=");
+            value.is_some_and(|v| !v.is_empty() && !v.starts_with(';'))
+        })?;
+        let mut parts = cookie.split(';').map(str::trim);
+        let mut value = HeaderValue::from_str(parts.next()?).ok()?;
+        value.set_sensitive(true);
+        let age = parts.find_map(|part| {
+            let (name, seconds) = part.split_once('=')?;
+            let is = name.eq_ignore_ascii_case("max-age");
+            is.then(|| seconds.parse().ok()).flatten()
+        });
+        let age = age.map_or(SESSION_TIME, |s: u64| Duration::from_secs(s) / 2);
+        Some(Session {
+            cookie: value,
+            until: Instant::now() + age.min(SESSION_TIME),
+        })
+    }
 }
 
 struct Credentials {
@@ -53,13 +87,35 @@ impl Auth {
         self.session.lock().is_some()
     }
 
+    /// Logs in again when the session is about to run out.
+    pub async fn keep(&self, client: &Client) {
+        let due = self
+            .session
+            .lock()
+            .as_ref()
+            .is_some_and(|s| Instant::now() >= s.until);
+        if due {
+            self.renew(client).await;
+        }
+    }
+
+    /// A server may bring a new session with any answer.
+    pub fn note(&self, headers: &HeaderMap) {
+        if !headers.contains_key(SET_COOKIE) || !self.has_session() {
+            return;
+        }
+        if let Some(session) = Session::of(headers) {
+            *self.session.lock() = Some(session);
+        }
+    }
+
     /// Logs in again.
     pub async fn renew(&self, client: &Client) {
         let session = self.log_in(client).await;
         *self.session.lock() = session;
     }
 
-    async fn log_in(&self, client: &Client) -> Option<HeaderValue> {
+    async fn log_in(&self, client: &Client) -> Option<Session> {
         let (login, who) = (self.login.as_ref()?, self.credentials.as_ref()?);
         let body = json!({"name": who.user, "password": who.password}).to_string();
         let request = client
@@ -71,26 +127,43 @@ impl Auth {
         if !response.status().is_success() {
             return None;
         }
-        let cookies = response.headers().get_all(SET_COOKIE).iter();
-        let cookie = cookies
-            .filter_map(|c| c.to_str().ok()?.split(';').next())
-            .find(|c| {
-                c.strip_prefix("AuthSession=")
-                    .is_some_and(|v| !v.is_empty())
-            })?;
-        let mut cookie = HeaderValue::from_str(cookie).ok()?;
-        cookie.set_sensitive(true);
-        Some(cookie)
+        Session::of(response.headers())
     }
 
     pub fn sign(&self, request: RequestBuilder) -> RequestBuilder {
-        if let Some(cookie) = &*self.session.lock() {
-            return request.header(COOKIE, cookie.clone());
+        if let Some(session) = &*self.session.lock() {
+            return request.header(COOKIE, session.cookie.clone());
         }
         match &self.credentials {
             // Marked as sensitive by the client.
             Some(who) => request.basic_auth(&who.user, Some(&who.password)),
             None => request,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(cookie: &str) -> Option<(String, Duration)> {
+        let mut headers = HeaderMap::new();
+        headers.append(SET_COOKIE, HeaderValue::from_static("other=1"));
+        headers.append(SET_COOKIE, HeaderValue::from_str(cookie).unwrap());
+        let now = Instant::now();
+        let session = Session::of(&headers)?;
+        let cookie = session.cookie.to_str().unwrap().to_owned();
+        Some((cookie, session.until.saturating_duration_since(now)))
+    }
+
+    #[test]
+    fn a_session_is_renewed_at_half_its_time() {
+        let (cookie, time) =
+            session("AuthSession=abc; Version=1; Path=/; Max-Age=60; HttpOnly").unwrap();
+        assert_eq!(cookie, "AuthSession=abc");
+        assert_eq!(time.as_secs_f64().round(), 30.0);
+        let (_, time) = session("AuthSession=abc; Path=/").unwrap();
+        assert_eq!(time.as_secs_f64().round(), 275.0);
+        assert_eq!(session("AuthSession=; Path=/"), None);
     }
 }

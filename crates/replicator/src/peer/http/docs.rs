@@ -11,15 +11,13 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::super::{Body, Doc, Gather, Portions, Refused, retry};
+use super::super::{Body, Doc, Gather, Portions, Refused, SMALL_ATTACHMENTS_BYTES, retry};
 use super::{Answer, Call, Failed, HttpPeer, cause, doc_path, encoded, whole};
 use crate::error::Error;
 use crate::peer::Missing;
 use crate::progress::Progress;
 use crate::rows::{Form, Rows};
 
-/// Attachments of a document that are together up to this long, in bytes, come in bulk.
-const SMALL_ATTACHMENTS_BYTES: u64 = 64 << 10;
 /// So many documents with small attachments are asked for at once.
 const ATTACHED_BULK_MAX: usize = 50;
 /// Revisions asked for in one URL.
@@ -176,14 +174,11 @@ impl HttpPeer {
         Ok(true)
     }
 
-    /// Reads revisions of one document, with attachments. Those that are gone are left out.
+    /// Reads revisions of one document. Those that are gone are left out.
     async fn open_revs(&self, wanted: Missing) -> Result<Vec<Doc>, Error> {
         let id = wanted.id.as_str();
         let list = encoded(&json!(wanted.revs).to_string());
-        let path = format!(
-            "{}?revs=true&latest=true&attachments=true&open_revs={list}",
-            doc_path(id)
-        );
+        let path = format!("{}?revs=true&latest=true&open_revs={list}", doc_path(id));
         let call = Call::new(Method::GET, &path);
         let _place = self.connections.acquire().await;
         let take = |response| async {
@@ -193,9 +188,13 @@ impl HttpPeer {
             }
             let found = serde_json::from_slice::<Vec<GotRev<'_>>>(&answer.body)
                 .map_err(|_| Failed::of("the answer is not understood"))?;
-            let docs = found.iter().filter_map(|rev| rev.ok).map(|doc| Doc {
-                id: id.to_owned(),
-                body: Body::Json(answer.body.slice_ref(doc.get().as_bytes())),
+            let docs = found.iter().filter_map(|rev| rev.ok).map(|doc| {
+                let text = answer.body.slice_ref(doc.get().as_bytes());
+                let apart = attached(&text).and_then(|_| rev_of(&text));
+                Doc {
+                    id: id.to_owned(),
+                    body: apart.map_or(Body::Json(text), Body::Apart),
+                }
             });
             Ok(Ok(docs.collect::<Vec<_>>()))
         };
@@ -210,12 +209,14 @@ impl HttpPeer {
     pub async fn write(&self, docs: Vec<Doc>) -> Result<Vec<Refused>, Error> {
         let docs: Vec<(String, Bytes)> = docs
             .into_iter()
-            .map(|doc| {
+            .filter_map(|doc| {
                 let text = match doc.body {
                     Body::Json(text) => text,
                     Body::Edit(edit) => edit_json(&edit).into(),
+                    // Whoever reads a document apart writes it apart.
+                    Body::Apart(_) => return None,
                 };
-                (doc.id, text)
+                Some((doc.id, text))
             })
             .collect();
         self.write_texts(&docs).await
@@ -231,11 +232,7 @@ impl HttpPeer {
             }
             Ok(answer)
         };
-        let mut answer = self.call(call.clone(), take).await?;
-        if answer.status == 400 && docs.len() == 1 {
-            // Perhaps it was damaged on its way.
-            answer = self.call(call.clone(), take).await?;
-        }
+        let answer = self.call(call.clone(), take).await?;
         drop(place);
         match answer.status {
             200..300 => Ok(refused(&answer)),
@@ -264,7 +261,7 @@ impl HttpPeer {
     }
 }
 
-fn is_database_gone(answer: &Answer) -> bool {
+pub fn is_database_gone(answer: &Answer) -> bool {
     let reason = answer
         .json()
         .and_then(|a| Some(a.get("reason")?.as_str()?.to_owned()));
@@ -344,15 +341,16 @@ impl BulkRead<'_> {
             out.add(Doc { id, body }).await?;
         }
         for (rev, length) in again {
-            let list = match length <= SMALL_ATTACHMENTS_BYTES {
-                true => &mut self.left.small,
-                false => &mut self.left.single,
-            };
-            if let Some(rev) = rev {
-                list.push(Missing {
-                    id: got.id.clone(),
+            let Some(rev) = rev else { continue };
+            let id = got.id.clone();
+            if length <= SMALL_ATTACHMENTS_BYTES {
+                self.left.small.push(Missing {
+                    id,
                     revs: vec![rev],
                 });
+            } else {
+                let body = Body::Apart(rev);
+                out.add(Doc { id, body }).await?;
             }
         }
         if let Some(open) = self.open.get_mut(&got.id) {

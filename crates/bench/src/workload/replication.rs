@@ -1,0 +1,71 @@
+//! A replication of small documents from one server to another, over HTTP, beside bulk writes of as many documents.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use crate::documents::{Ids, Order, Shape};
+use crate::error::BenchError;
+use crate::side::{BULK_DOCS, Fill, Part, Side};
+use crate::slice::Slice;
+
+/// Each time into another database.
+const ROUNDS: u32 = 3;
+
+/// A server, and its URL with credentials for the server that replicates.
+pub(crate) struct End<'a> {
+    pub(crate) side: &'a Side,
+    pub(crate) url: &'a str,
+}
+
+/// Measures what `to` writes by `_bulk_docs`, one client, and what it pulls from `from`.
+pub(crate) async fn measure(
+    from: End<'_>,
+    to: End<'_>,
+    documents: u64,
+) -> Result<Vec<Part>, BenchError> {
+    let source = from.side.populated(Shape::Foo, documents).await?;
+    let mut parts = vec![];
+    for _ in 0..ROUNDS {
+        let database = to.side.create("replication_bulk").await?;
+        let fill = Fill {
+            database: &database,
+            shape: Shape::Foo,
+            ids: &Ids::new(Order::Sequential),
+            documents,
+            bulk: BULK_DOCS,
+            clients: 1,
+        };
+        let filling = to.side.fill(fill);
+        parts.push(
+            to.side
+                .part("replication_bulk_docs", "docs", filling)
+                .await?,
+        );
+        let target = to.side.create("replication").await?;
+        let request = json!({
+            "source": format!("{}/{}", from.url.trim_end_matches('/'), source.database),
+            "target": format!("{}/{target}", to.url.trim_end_matches('/')),
+        });
+        let pulling = pull(to.side, request.to_string(), documents);
+        parts.push(to.side.part("replication", "docs", pulling).await?);
+    }
+    Ok(parts)
+}
+
+async fn pull(side: &Side, request: String, documents: u64) -> Result<Slice, BenchError> {
+    let start = Instant::now();
+    let reply = side
+        .require("POST", "/_replicate", Some(request.as_bytes()))
+        .await?;
+    let took = start.elapsed();
+    let reply: Value = serde_json::from_slice(&reply).unwrap_or_default();
+    let written = reply["history"][0]["docs_written"].as_u64().unwrap_or(0);
+    let mut slice = Slice::new();
+    slice.record(written, took);
+    slice.seconds = took.as_secs_f64();
+    slice.errors.add(documents.saturating_sub(written), || {
+        "documents were not written".to_owned()
+    });
+    Ok(slice)
+}

@@ -1,0 +1,472 @@
+//! Revisions with large attachments: brought one at a time, as streams, so that no attachment is ever in memory as a whole.
+//!
+//! Between two servers the `multipart/related` body of the one's answer is the body of the request to the other.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::{Bytes, BytesMut};
+use database::{AttachmentReader, AttachmentSink, SinkOptions, Uploaded};
+use document::multipart::{ContentType, Event, Headers, Limits, Parser, PartHead, Writer};
+use document::{Attachment, DocId, EditDoc, Encoding, Rev, Shown, parse_document};
+use futures_util::stream;
+use reqwest::header::CONTENT_TYPE;
+use serde_json::{Map, Value};
+
+use super::http::{HttpPeer, Put, cause, edit_json};
+use super::local::LocalPeer;
+use super::{Body, Doc, Peer, Refused, retry};
+use crate::error::Error;
+
+/// The content type of attachments that have none.
+const DEFAULT_TYPE: &str = "application/octet-stream";
+/// Longest text of a document that comes with attachments, in bytes.
+const TEXT_BYTES_MAX: usize = 64 << 20;
+
+/// How one try ended.
+enum Tried {
+    Done(Vec<Refused>),
+    /// It may go better next time.
+    Again(String),
+}
+
+/// Brings one revision. Answers why the target refused it, if it did.
+///
+/// # Errors
+/// Those of requests.
+pub async fn bring(
+    source: &Peer,
+    target: &Peer,
+    id: &str,
+    rev: &str,
+    retries: u32,
+) -> Result<Vec<Refused>, Error> {
+    let mut attempt = 0;
+    loop {
+        let tried = match (source, target) {
+            (Peer::Http(source), Peer::Http(to)) => relay(source, to, id, rev).await?,
+            (Peer::Http(source), Peer::Local(to)) => download(source, to, id, rev).await?,
+            (Peer::Local(source), Peer::Http(to)) => upload(source, to, id, rev).await?,
+            (Peer::Local(source), Peer::Local(to)) => copy(source, to, id, rev).await?,
+        };
+        match tried {
+            Tried::Done(refused) => return Ok(refused),
+            Tried::Again(told) if attempt >= retries => {
+                return Err(Error::Request(format!("attachments of {id}: {told}")));
+            }
+            Tried::Again(told) => {
+                tracing::debug!(id, told, attempt, "attachments are brought again");
+                tokio::time::sleep(retry::wait(attempt, None)).await;
+                attempt += 1;
+            }
+        }
+    }
+}
+
+/// The type of an answer that is a document with attachments behind it; `None` when it is JSON alone.
+fn multipart_type(response: &reqwest::Response) -> Option<String> {
+    let header = response.headers().get(CONTENT_TYPE)?.to_str().ok()?;
+    let kind = header.split(';').next()?.trim();
+    kind.eq_ignore_ascii_case("multipart/related")
+        .then(|| header.to_owned())
+}
+
+async fn relay(source: &HttpPeer, target: &HttpPeer, id: &str, rev: &str) -> Result<Tried, Error> {
+    let Some(response) = source.open_with_attachments(id, rev).await? else {
+        return Ok(Tried::Done(vec![]));
+    };
+    let Some(kind) = multipart_type(&response) else {
+        return write_json(response, |docs| target.write(docs), id).await;
+    };
+    let length = response.content_length();
+    put(target, id, &kind, length, response.into()).await
+}
+
+/// Writes a document that came as JSON, its attachments in Base64.
+async fn write_json<F: Future<Output = Result<Vec<Refused>, Error>>>(
+    response: reqwest::Response,
+    write: impl FnOnce(Vec<Doc>) -> F,
+    id: &str,
+) -> Result<Tried, Error> {
+    let text = match response.bytes().await {
+        Ok(text) => text,
+        Err(e) => return Ok(Tried::Again(cause(&e))),
+    };
+    if serde_json::from_slice::<serde::de::IgnoredAny>(&text).is_err() {
+        return Ok(Tried::Again("the answer is not JSON".into()));
+    }
+    let doc = Doc {
+        id: id.to_owned(),
+        body: Body::Json(text),
+    };
+    write(vec![doc]).await.map(Tried::Done)
+}
+
+async fn put(
+    target: &HttpPeer,
+    id: &str,
+    kind: &str,
+    length: Option<u64>,
+    body: reqwest::Body,
+) -> Result<Tried, Error> {
+    Ok(match target.put_streamed(id, kind, length, body).await? {
+        Put::Done => Tried::Done(vec![]),
+        Put::Refused(error, reason) => Tried::Done(vec![Refused {
+            id: id.to_owned(),
+            error,
+            reason,
+        }]),
+        Put::Failed(told) => Tried::Again(told),
+    })
+}
+
+async fn upload(
+    source: &LocalPeer,
+    target: &HttpPeer,
+    id: &str,
+    rev: &str,
+) -> Result<Tried, Error> {
+    for edit in edits_of(source, id, rev)? {
+        let (kind, length, parts) = multipart(source, &edit)?;
+        let body = reqwest::Body::wrap_stream(stream::unfold(parts, next_piece));
+        match put(target, id, &kind, Some(length), body).await? {
+            Tried::Done(refused) if refused.is_empty() => {}
+            other => return Ok(other),
+        }
+    }
+    Ok(Tried::Done(vec![]))
+}
+
+fn edits_of(source: &LocalPeer, id: &str, rev: &str) -> Result<Vec<EditDoc>, Error> {
+    match (DocId::new(id), Rev::parse(rev)) {
+        (Ok(id), Ok(rev)) => Ok(source.db.replicas(&id, &[rev])?),
+        _ => Ok(vec![]),
+    }
+}
+
+/// What a body is put together from, the next last.
+type Parts = Vec<Part>;
+
+enum Part {
+    Text(Bytes),
+    Content(AttachmentReader),
+}
+
+/// A document and its attachments, as they are stored: content type, length and parts.
+fn multipart(source: &LocalPeer, edit: &EditDoc) -> Result<(String, u64, Parts), Error> {
+    let failed = |e: &dyn std::fmt::Display| Error::Request(e.to_string());
+    let mut writer = Writer::new(&boundary()?).map_err(|e| failed(&e))?;
+    let head = PartHead {
+        content_type: "application/json",
+        ..PartHead::default()
+    };
+    let mut text = Vec::new();
+    writer.part(&head, &mut text);
+    let mut json = edit_json(edit);
+    json.pop();
+    for (i, file) in edit.files.iter().enumerate() {
+        json.extend_from_slice(if i == 0 { b",\"_attachments\":{" } else { b"," });
+        file.write_json(Shown::Follows, true, &mut json);
+    }
+    json.extend_from_slice(b"}}");
+    text.extend_from_slice(&json);
+    let mut parts = vec![];
+    let mut length = 0;
+    for file in &edit.files {
+        let head = PartHead {
+            content_type: &file.content_type,
+            filename: Some(&file.name),
+            length: Some(file.stored_length),
+            encoding: (file.encoding == Encoding::Gzip).then_some("gzip"),
+        };
+        writer.part(&head, &mut text);
+        length += text.len() as u64 + file.stored_length;
+        parts.push(Part::Text(std::mem::take(&mut text).into()));
+        parts.push(Part::Content(
+            source.db.attachment_reader(file, None, false)?,
+        ));
+    }
+    writer.end(&mut text);
+    length += text.len() as u64;
+    parts.push(Part::Text(text.into()));
+    parts.reverse();
+    Ok((writer.content_type("related"), length, parts))
+}
+
+async fn next_piece(mut parts: Parts) -> Option<(Result<Bytes, database::Error>, Parts)> {
+    loop {
+        match parts.pop()? {
+            Part::Text(text) => return Some((Ok(text), parts)),
+            Part::Content(mut reader) => {
+                let read = tokio::task::spawn_blocking(move || (reader.next_piece(), reader)).await;
+                let (piece, reader) = match read {
+                    Ok(read) => read,
+                    Err(_) => return Some((Err(database::Error::ShuttingDown), vec![])),
+                };
+                match piece {
+                    Ok(None) => {}
+                    Ok(Some(bytes)) => {
+                        parts.push(Part::Content(reader));
+                        return Some((Ok(bytes), parts));
+                    }
+                    Err(e) => return Some((Err(e), vec![])),
+                }
+            }
+        }
+    }
+}
+
+fn boundary() -> Result<String, Error> {
+    let mut random = [0u8; 16];
+    getrandom::fill(&mut random).map_err(|e| Error::Request(e.to_string()))?;
+    Ok(random.iter().map(|b| format!("{b:02x}")).collect())
+}
+
+/// Copies between two databases of this server, as the bytes are stored.
+async fn copy(source: &LocalPeer, target: &LocalPeer, id: &str, rev: &str) -> Result<Tried, Error> {
+    for mut edit in edits_of(source, id, rev)? {
+        let mut held = vec![];
+        for file in &mut edit.files {
+            let options = SinkOptions {
+                encoded: file.encoding == Encoding::Gzip,
+                length: Some(file.length),
+                md5: Some(file.md5),
+                bytes_max: Some(target.attachment_bytes_max),
+            };
+            let mut sink = target.db.attachment_sink(&file.content_type, options);
+            let mut parts = vec![Part::Content(
+                source.db.attachment_reader(file, None, false)?,
+            )];
+            while let Some((piece, rest)) = next_piece(parts).await {
+                parts = rest;
+                if let Err(e) = sink.write(piece?).await {
+                    return refused_upload(id, e);
+                }
+            }
+            let uploaded = match sink.finish().await {
+                Ok(uploaded) => uploaded,
+                Err(e) => return refused_upload(id, e),
+            };
+            *file = uploaded.attachment(&file.name, &file.content_type, file.revpos);
+            held.push(uploaded);
+        }
+        let body = Body::Edit(Box::new(edit));
+        let refused = target
+            .write(vec![Doc {
+                id: id.to_owned(),
+                body,
+            }])
+            .await?;
+        drop(held);
+        if !refused.is_empty() {
+            return Ok(Tried::Done(refused));
+        }
+    }
+    Ok(Tried::Done(vec![]))
+}
+
+/// An attachment that the database does not take is a document that it refuses; anything else is a failure.
+fn refused_upload(id: &str, e: database::Error) -> Result<Tried, Error> {
+    match e {
+        database::Error::AttachmentTooLarge => Ok(Tried::Done(vec![Refused {
+            id: id.to_owned(),
+            error: "attachment_too_large".into(),
+            reason: e.to_string(),
+        }])),
+        // Garbled on its way, perhaps.
+        database::Error::DigestMismatch | database::Error::BadRequest(_) => {
+            Ok(Tried::Again(e.to_string()))
+        }
+        e => Err(e.into()),
+    }
+}
+
+async fn download(
+    source: &HttpPeer,
+    target: &LocalPeer,
+    id: &str,
+    rev: &str,
+) -> Result<Tried, Error> {
+    let Some(mut response) = source.open_with_attachments(id, rev).await? else {
+        return Ok(Tried::Done(vec![]));
+    };
+    let Some(kind) = multipart_type(&response) else {
+        return write_json(response, |docs| target.write(docs), id).await;
+    };
+    let kind = ContentType::parse(&kind);
+    let parser = kind.as_ref().and_then(ContentType::boundary);
+    let Some(Ok(mut parser)) = parser.map(|b| Parser::new(b, Limits::default())) else {
+        return Ok(Tried::Again("a multipart answer without a boundary".into()));
+    };
+    let mut receiving = Receiving::new(target);
+    loop {
+        let bytes = match response.chunk().await {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => break,
+            Err(e) => return Ok(Tried::Again(cause(&e))),
+        };
+        parser.push(&bytes);
+        loop {
+            let event = match parser.next_event() {
+                Ok(Some(event)) => event,
+                Ok(None) => break,
+                Err(e) => return Ok(Tried::Again(e.to_string())),
+            };
+            match receiving.event(event).await {
+                Ok(()) => {}
+                Err(Broken::Garbled(told)) => return Ok(Tried::Again(told)),
+                Err(Broken::Refused(e)) => return refused_upload(id, e),
+            }
+        }
+    }
+    if let Err(e) = parser.finish() {
+        return Ok(Tried::Again(e.to_string()));
+    }
+    let Some((edit, held)) = receiving.finish() else {
+        return Ok(Tried::Again("attachments are missing".into()));
+    };
+    let body = Body::Edit(Box::new(edit));
+    let refused = target
+        .write(vec![Doc {
+            id: id.to_owned(),
+            body,
+        }])
+        .await?;
+    drop(held);
+    Ok(Tried::Done(refused))
+}
+
+enum Broken {
+    Garbled(String),
+    Refused(database::Error),
+}
+
+/// An attachment that follows its document.
+struct Expected {
+    name: String,
+    content_type: String,
+    revpos: Option<u64>,
+    options: SinkOptions,
+    file: Option<Attachment>,
+}
+
+/// A document with attachments coming in.
+struct Receiving<'a> {
+    target: &'a LocalPeer,
+    text: BytesMut,
+    doc: Option<EditDoc>,
+    expected: Vec<Expected>,
+    /// Which of those expected comes in.
+    uploading: Option<(usize, AttachmentSink)>,
+    held: Vec<Uploaded>,
+}
+
+impl<'a> Receiving<'a> {
+    fn new(target: &'a LocalPeer) -> Receiving<'a> {
+        Receiving {
+            target,
+            text: BytesMut::new(),
+            doc: None,
+            expected: vec![],
+            uploading: None,
+            held: vec![],
+        }
+    }
+
+    async fn event(&mut self, event: Event) -> Result<(), Broken> {
+        match event {
+            Event::Part(headers) if self.doc.is_some() => self.begin(&headers),
+            Event::Part(_) | Event::End => {}
+            Event::Data(bytes) if self.doc.is_none() => {
+                if self.text.len() + bytes.len() > TEXT_BYTES_MAX {
+                    return Err(Broken::Garbled("the document is too long".into()));
+                }
+                self.text.extend_from_slice(&bytes);
+            }
+            Event::Data(bytes) => {
+                if let Some((_, sink)) = &mut self.uploading {
+                    sink.write(bytes).await.map_err(Broken::Refused)?;
+                }
+            }
+            Event::PartEnd if self.doc.is_none() => {
+                let doc = parse_document(&self.text);
+                let doc = doc.map_err(|e| Broken::Garbled(e.to_string()))?;
+                self.expected = self.expected_of(&doc)?;
+                self.doc = Some(doc);
+            }
+            Event::PartEnd => {
+                if let Some((index, sink)) = self.uploading.take() {
+                    let uploaded = sink.finish().await.map_err(Broken::Refused)?;
+                    let e = &mut self.expected[index];
+                    e.file = Some(uploaded.attachment(&e.name, &e.content_type, e.revpos));
+                    self.held.push(uploaded);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The part is the attachment that its file name says, or else the next of those that are still to come.
+    fn begin(&mut self, headers: &Headers) {
+        let open = |e: &Expected| e.file.is_none();
+        let named = headers
+            .filename()
+            .and_then(|name| self.expected.iter().position(|e| open(e) && e.name == name));
+        let Some(index) = named.or_else(|| self.expected.iter().position(open)) else {
+            return;
+        };
+        let expected = &self.expected[index];
+        let mut options = expected.options.clone();
+        options.bytes_max = Some(self.target.attachment_bytes_max);
+        let sink = self
+            .target
+            .db
+            .attachment_sink(&expected.content_type, options);
+        self.uploading = Some((index, sink));
+    }
+
+    fn expected_of(&self, doc: &EditDoc) -> Result<Vec<Expected>, Broken> {
+        let Some(said) = &doc.attachments else {
+            return Ok(vec![]);
+        };
+        let said: Map<String, Value> =
+            serde_json::from_slice(said).map_err(|e| Broken::Garbled(e.to_string()))?;
+        let follows = |entry: &Value| entry.get("follows") == Some(&Value::Bool(true));
+        Ok(said
+            .iter()
+            .filter(|(_, entry)| follows(entry))
+            .map(|(name, entry)| expected(name, entry))
+            .collect())
+    }
+
+    /// The document and what it holds; `None` when attachments are missing.
+    fn finish(self) -> Option<(EditDoc, Vec<Uploaded>)> {
+        let mut doc = self.doc?;
+        for expected in self.expected {
+            doc.files.push(expected.file?);
+        }
+        Some((doc, self.held))
+    }
+}
+
+fn expected(name: &str, entry: &Value) -> Expected {
+    let text = |member: &str| entry.get(member).and_then(Value::as_str);
+    let number = |member: &str| entry.get(member).and_then(Value::as_u64);
+    Expected {
+        name: name.to_owned(),
+        content_type: text("content_type").unwrap_or(DEFAULT_TYPE).to_owned(),
+        revpos: Some(number("revpos").unwrap_or(0)),
+        options: SinkOptions {
+            encoded: text("encoding") == Some("gzip"),
+            length: number("length"),
+            md5: text("digest").and_then(md5),
+            bytes_max: None,
+        },
+        file: None,
+    }
+}
+
+/// The bytes of a digest `md5-…`.
+fn md5(digest: &str) -> Option<[u8; 16]> {
+    let bytes = STANDARD.decode(digest.strip_prefix("md5-")?).ok()?;
+    bytes.try_into().ok()
+}

@@ -1,0 +1,150 @@
+//! The changes of a database behind HTTP, and what it misses of another's.
+
+use bytes::Bytes;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::super::changes::{Change, ChangesQuery, HttpFeed};
+use super::{Answer, Call, Failed, HttpPeer, encoded, whole};
+use crate::error::Error;
+use crate::options::Selection;
+use crate::peer::Missing;
+
+impl HttpPeer {
+    /// Path and body of a request for changes.
+    fn changes_request(&self, query: &ChangesQuery, since: &Value) -> (String, Option<Bytes>) {
+        let mut path = String::from("_changes?style=");
+        path.push_str(if query.winning_revs_only {
+            "main_only"
+        } else {
+            "all_docs"
+        });
+        let since = since
+            .as_str()
+            .map_or_else(|| since.to_string(), str::to_owned);
+        path.push_str(&format!("&since={}", encoded(&since)));
+        if query.continuous {
+            let heartbeat = (self.timeout.as_millis() / 3).max(1);
+            path.push_str(&format!("&feed=continuous&heartbeat={heartbeat}"));
+        } else {
+            path.push_str("&feed=normal");
+        }
+        if query.include_docs {
+            path.push_str("&include_docs=true");
+        }
+        let body = match &query.selection {
+            Selection::All => None,
+            Selection::Ids(ids) => {
+                path.push_str("&filter=_doc_ids");
+                Some(json!({"doc_ids": ids}))
+            }
+            Selection::Selector(selector) => {
+                path.push_str("&filter=_selector");
+                Some(json!({"selector": selector}))
+            }
+            Selection::Filter { name, params } => {
+                path.push_str(&format!("&filter={}", encoded(name)));
+                for (name, value) in params {
+                    let text = value
+                        .as_str()
+                        .map_or_else(|| value.to_string(), str::to_owned);
+                    path.push_str(&format!("&{}={}", encoded(name), encoded(&text)));
+                }
+                None
+            }
+        };
+        (path, body.map(|b| b.to_string().into()))
+    }
+
+    pub async fn pending(&self, query: &ChangesQuery, since: &Value) -> Option<u64> {
+        let once = ChangesQuery {
+            continuous: false,
+            include_docs: false,
+            ..query.clone()
+        };
+        let (path, body) = self.changes_request(&once, since);
+        let path = format!("{path}&limit=0");
+        let call = match body {
+            None => Call::new(Method::GET, &path),
+            Some(body) => Call::post(&path, body),
+        };
+        self.answer(call)
+            .await
+            .ok()?
+            .json()?
+            .get("pending")?
+            .as_u64()
+    }
+
+    pub async fn changes(&self, query: &ChangesQuery, since: &Value) -> Result<HttpFeed, Error> {
+        let (path, body) = self.changes_request(query, since);
+        let mut call = match body {
+            None => Call::new(Method::GET, &path),
+            Some(body) => Call::post(&path, body),
+        };
+        // A filter may pass over many changes, and a feed that ends has no heartbeats.
+        call.patient = !query.continuous && query.selection != Selection::All;
+        let place = self.connections.clone().acquire_owned().await;
+        let place = place.map_err(|_| Error::Stopped)?;
+        let response = self
+            .call(call.clone(), |response| async { Ok(response) })
+            .await?;
+        if !response.status().is_success() {
+            let answer = whole(response)
+                .await
+                .map_err(|f| self.error(&call, &f.told))?;
+            return Err(self.refusal(&call, &answer));
+        }
+        Ok(HttpFeed::new(response, query.clone(), since.clone(), place))
+    }
+
+    pub async fn revs_diff(&self, changes: &[Change]) -> Result<Vec<Missing>, Error> {
+        #[derive(serde::Deserialize)]
+        struct Of {
+            #[serde(default)]
+            missing: Vec<String>,
+        }
+        type Diff = std::collections::HashMap<String, Of>;
+        let mut body = Vec::with_capacity(changes.len() * 96 + 2);
+        body.push(b'{');
+        for (i, change) in changes.iter().enumerate() {
+            if i > 0 {
+                body.push(b',');
+            }
+            document::write_json_string(&change.id, &mut body);
+            body.extend_from_slice(b":[");
+            for (i, rev) in change.revs.iter().enumerate() {
+                if i > 0 {
+                    body.push(b',');
+                }
+                document::write_json_string(rev, &mut body);
+            }
+            body.push(b']');
+        }
+        body.push(b'}');
+        let call = Call::post("_revs_diff", body);
+        let _place = self.connections.acquire().await;
+        let take = |response| async {
+            let answer: Answer = whole(response).await?;
+            if !answer.is_ok() {
+                return Ok(Err(answer));
+            }
+            let diff = serde_json::from_slice::<Diff>(&answer.body);
+            diff.map(Ok)
+                .map_err(|_| Failed::of("the answer is not understood"))
+        };
+        let mut diff = match self.call(call.clone(), take).await? {
+            Ok(diff) => diff,
+            Err(answer) => return Err(self.refusal(&call, &answer)),
+        };
+        // In the order of the changes.
+        let missing = changes.iter().filter_map(|c| {
+            let (id, of) = diff.remove_entry(&c.id)?;
+            (!of.missing.is_empty()).then_some(Missing {
+                id,
+                revs: of.missing,
+            })
+        });
+        Ok(missing.collect())
+    }
+}

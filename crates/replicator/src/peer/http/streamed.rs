@@ -1,0 +1,118 @@
+//! Documents whose attachments are streams.
+
+use bytes::Bytes;
+use reqwest::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
+use reqwest::{Body, Method, Response};
+
+use super::docs::is_database_gone;
+use super::{Answer, Call, HttpPeer, JSON, cause, doc_path, encoded, retried, whole};
+use crate::error::Error;
+
+/// What became of a document that was sent as a stream.
+pub enum Put {
+    Done,
+    /// Error and reason.
+    Refused(String, String),
+    /// It may be taken another time.
+    Failed(String),
+}
+
+impl HttpPeer {
+    /// The answer that has a revision with all its attachments, preferably as `multipart/related`; `None` when the revision is
+    /// gone.
+    ///
+    /// # Errors
+    /// Those of requests.
+    pub async fn open_with_attachments(
+        &self,
+        id: &str,
+        rev: &str,
+    ) -> Result<Option<Response>, Error> {
+        let path = format!(
+            "{}?rev={}&revs=true&latest=true&attachments=true&att_encoding_info=true",
+            doc_path(id),
+            encoded(rev)
+        );
+        let call = Call {
+            accept: "multipart/related, application/json",
+            ..Call::new(Method::GET, &path)
+        };
+        let response = self
+            .call(call.clone(), |response| async { Ok(response) })
+            .await?;
+        if response.status().is_success() {
+            return Ok(Some(response));
+        }
+        let answer = whole(response)
+            .await
+            .map_err(|f| self.error(&call, &f.told))?;
+        match answer.status {
+            404 if !is_database_gone(&answer) => Ok(None),
+            _ => Err(self.refusal(&call, &answer)),
+        }
+    }
+
+    /// Writes a revision from a stream, once.
+    ///
+    /// # Errors
+    /// [`Error::NoDatabase`].
+    pub async fn put_streamed(
+        &self,
+        id: &str,
+        content_type: &str,
+        length: Option<u64>,
+        body: Body,
+    ) -> Result<Put, Error> {
+        let _place = self.connections.acquire().await;
+        let path = format!("{}?new_edits=false", doc_path(id));
+        let mut request = self
+            .uploader
+            .put(self.url(&path))
+            .headers(self.headers.clone());
+        if !self.headers.contains_key(ACCEPT) {
+            request = request.header(ACCEPT, JSON);
+        }
+        if let Some(length) = length {
+            request = request.header(CONTENT_LENGTH, length);
+        }
+        let request = self
+            .auth
+            .sign(request.header(CONTENT_TYPE, content_type).body(body));
+        let answer = match request.send().await {
+            Ok(response) => whole(response).await,
+            Err(e) => return Ok(Put::Failed(cause(&e))),
+        };
+        let answer: Answer = match answer {
+            Ok(answer) => answer,
+            Err(failed) => return Ok(Put::Failed(failed.told)),
+        };
+        Ok(match answer.status {
+            200..300 => Put::Done,
+            404 if is_database_gone(&answer) => {
+                return Err(Error::NoDatabase(self.base.to_string()));
+            }
+            401 if self.auth.has_session() => {
+                // The session ran out, perhaps.
+                self.auth.renew(&self.client).await;
+                Put::Failed(answer.told())
+            }
+            status if retried(status) || status == 400 => Put::Failed(answer.told()),
+            _ => {
+                let (error, reason) = error_of(&answer.body);
+                Put::Refused(error, reason)
+            }
+        })
+    }
+}
+
+fn error_of(body: &Bytes) -> (String, String) {
+    #[derive(serde::Deserialize, Default)]
+    struct Told {
+        #[serde(default)]
+        error: String,
+        #[serde(default)]
+        reason: String,
+    }
+    let told: Told = serde_json::from_slice(body).unwrap_or_default();
+    (told.error, told.reason)
+}

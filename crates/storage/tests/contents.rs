@@ -1,0 +1,348 @@
+//! Contents of attachments: stored once, kept while somebody needs them, gone afterwards, whatever crash comes between.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use document::{Attachment, DocId, Encoding, Rev, StoredBody, body_term, revision_id};
+use storage::{
+    CHUNK_BYTES, Change, Content, Contents, Edit, File, Keyspace, Limits, Outcome, Shard,
+    ShardEdit, ShardPurge, Store, StoreOptions, compact, hashed,
+};
+
+/// Longer contents are written to files of their own from here on.
+const DIRECT_FROM_BYTES: usize = 16 << 20;
+
+struct World {
+    store: Store,
+    shard: Arc<Shard>,
+    contents: Arc<Contents>,
+}
+
+fn open(path: &Path) -> World {
+    let options = StoreOptions {
+        block_cache_bytes: 8 << 20,
+        ..StoreOptions::default()
+    };
+    let store = Store::open(path, &options, Box::new(|_| {})).unwrap();
+    let shard = Arc::new(store.shard(7).unwrap());
+    let contents = store.contents(shard.clone());
+    World {
+        store,
+        shard,
+        contents,
+    }
+}
+
+impl World {
+    fn upload(&self, bytes: &[u8]) -> Content {
+        let mut upload = self.contents.upload();
+        for piece in bytes.chunks(50_000) {
+            upload.write(piece).unwrap();
+        }
+        upload.finish().unwrap()
+    }
+
+    fn edit(&self, id: &str, parent: Option<Rev>, files: &[&Content]) -> Outcome {
+        let files: Vec<File> = files
+            .iter()
+            .enumerate()
+            .map(|(n, content)| File {
+                attachment: attachment(&format!("file-{n}"), content),
+                upload: content.upload(),
+            })
+            .collect();
+        let body_term = body_term(b"{}").unwrap();
+        let edit = Edit {
+            id: DocId::new(id).unwrap(),
+            deleted: false,
+            body: b"{}".to_vec(),
+            change: Change::Interactive {
+                rev: revision_id(false, parent.as_ref(), &body_term, &hashed(&files)),
+                parent,
+                body_term,
+            },
+            files,
+            home: self.contents.home(),
+        };
+        let edit = ShardEdit {
+            shard: self.shard.clone(),
+            edit,
+        };
+        let done = self
+            .store
+            .committer
+            .edit(vec![edit], Limits::default(), true);
+        done.blocking_recv().unwrap().unwrap().0.remove(0)
+    }
+
+    fn written(&self, id: &str, parent: Option<Rev>, files: &[&Content]) -> Rev {
+        match self.edit(id, parent, files) {
+            Outcome::Written(rev) => rev,
+            Outcome::Conflict => panic!("conflict"),
+        }
+    }
+
+    fn compact(&self) {
+        compact(
+            &self.store.committer,
+            &self.shard,
+            &self.contents,
+            &|_, _| true,
+        )
+        .unwrap();
+    }
+
+    /// Keys of contents, and of uploads that nothing refers to.
+    fn keys(&self) -> (usize, usize) {
+        let snapshot = self.store.snapshot();
+        let count = |k, prefix: &[u8]| {
+            let mut it = snapshot.iter_all(k);
+            it.seek(prefix);
+            let mut count = 0;
+            while it.key().is_some_and(|key| key.starts_with(prefix)) {
+                count += 1;
+                it.next();
+            }
+            count
+        };
+        (
+            count(Keyspace::Attachments, &[]),
+            count(Keyspace::Meta, b"u"),
+        )
+    }
+}
+
+fn attachment(name: &str, content: &Content) -> Attachment {
+    Attachment {
+        name: name.into(),
+        content_type: "image/png".into(),
+        md5: [0; 16],
+        content: content.id,
+        length: content.length(),
+        stored_length: content.length(),
+        encoding: Encoding::Identity,
+        length_unsure: false,
+        revpos: None,
+    }
+}
+
+fn read(content: &Content) -> Vec<u8> {
+    let mut bytes = vec![];
+    loop {
+        let piece = content.read(bytes.len() as u64).unwrap();
+        if piece.is_empty() {
+            return bytes;
+        }
+        bytes.extend(piece);
+    }
+}
+
+/// Bytes that no other seed gives.
+fn bytes(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    (0..length).map(|_| next()).collect()
+}
+
+#[test]
+fn what_is_written_is_read_from_any_place_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = open(dir.path());
+    let chunk = CHUNK_BYTES;
+    for length in [
+        0,
+        1,
+        chunk - 1,
+        chunk,
+        chunk + 1,
+        3 * chunk,
+        DIRECT_FROM_BYTES,
+        DIRECT_FROM_BYTES + 2 * chunk + 5,
+    ] {
+        let bytes = bytes(length as u64 + 1, length);
+        let content = world.upload(&bytes);
+        assert_eq!(content.length(), length as u64);
+        assert!(read(&content) == bytes, "{length} bytes");
+        for at in [1, chunk as u64, length as u64 / 2] {
+            let piece = content.read(at).unwrap();
+            let rest = bytes.get(at as usize..).unwrap_or_default();
+            assert!(rest.starts_with(&piece) && piece.is_empty() == rest.is_empty());
+        }
+        world.written(&format!("doc-{length}"), None, &[&content]);
+    }
+    assert_eq!(world.keys().1, 0, "all are referred to");
+}
+
+#[test]
+fn equal_contents_are_stored_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = open(dir.path());
+    let bytes = bytes(1, DIRECT_FROM_BYTES + 300_000);
+    let first = world.upload(&bytes);
+    world.written("a", None, &[&first]);
+    let keys = world.keys();
+    let second = world.upload(&bytes);
+    assert_eq!(second.id, first.id);
+    assert_eq!(world.keys(), keys, "the second left nothing");
+    world.written("b", None, &[&second, &first]);
+    assert_eq!(world.keys().0, keys.0 + 1, "one reference more");
+    assert_eq!(world.contents.stored_bytes().unwrap(), bytes.len() as u64);
+}
+
+#[test]
+fn what_nothing_refers_to_goes_with_its_last_holder() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = open(dir.path());
+    let content = world.upload(&bytes(1, 500_000));
+    let other = content.clone();
+    drop(content);
+    assert_eq!(read(&other).len(), 500_000);
+    let id = other.id;
+    drop(other);
+    assert_eq!(world.keys(), (0, 0));
+    assert!(world.contents.hold(&id).unwrap().is_none());
+}
+
+#[test]
+fn an_upload_that_is_not_ended_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = open(dir.path());
+    for length in [10, 400_000, DIRECT_FROM_BYTES + 400_000] {
+        let mut upload = world.contents.upload();
+        upload.write(&bytes(1, length)).unwrap();
+        drop(upload);
+        assert_eq!(world.keys(), (0, 0), "{length} bytes");
+    }
+    let files = std::fs::read_dir(dir.path().join("ingest")).unwrap();
+    assert_eq!(files.count(), 0);
+}
+
+#[test]
+fn a_refused_edit_refers_to_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = open(dir.path());
+    world.written("a", None, &[]);
+    let content = world.upload(&bytes(1, 300_000));
+    assert_eq!(world.edit("a", None, &[&content]), Outcome::Conflict);
+    drop(content);
+    assert_eq!(world.keys(), (0, 0));
+}
+
+#[test]
+fn compaction_removes_contents_that_only_old_revisions_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = open(dir.path());
+    let [old, kept, new] = [1, 2, 3].map(|seed| world.upload(&bytes(seed, 200_000)));
+    let first = world.written("a", None, &[&old, &kept]);
+    world.written("a", Some(first), &[&kept, &new]);
+    let ids = [old.id, kept.id, new.id];
+    drop((old, kept, new));
+    assert!(
+        ids.iter()
+            .all(|id| world.contents.hold(id).unwrap().is_some()),
+        "before"
+    );
+    world.compact();
+    let there = ids.map(|id| world.contents.hold(&id).unwrap().is_some());
+    assert_eq!(there, [false, true, true]);
+    world.contents.reclaim();
+    assert_eq!(
+        read(&world.contents.hold(&ids[2]).unwrap().unwrap()),
+        bytes(3, 200_000)
+    );
+    assert_eq!(world.contents.stored_bytes().unwrap(), 400_000);
+}
+
+#[test]
+fn a_reader_keeps_what_compaction_would_remove() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = open(dir.path());
+    let content = world.upload(&bytes(1, 300_000));
+    let first = world.written("a", None, &[&content]);
+    world.written("a", Some(first), &[]);
+    world.compact();
+    assert_eq!(read(&content), bytes(1, 300_000));
+    drop(content);
+    assert_eq!(world.keys(), (0, 0));
+}
+
+#[test]
+fn contents_of_purged_documents_go_with_the_next_compaction() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = open(dir.path());
+    let content = world.upload(&bytes(1, 300_000));
+    let rev = world.written("a", None, &[&content]);
+    drop(content);
+    let purge = ShardPurge {
+        shard: world.shard.clone(),
+        id: DocId::new("a").unwrap(),
+        revs: vec![rev],
+        uuid: [0; 16],
+    };
+    let purged = world.store.committer.purge(vec![purge], Limits::default());
+    purged.blocking_recv().unwrap().unwrap();
+    world.compact();
+    assert_eq!(world.keys(), (0, 0));
+}
+
+#[test]
+fn what_a_crash_leaves_is_removed_at_the_next_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let ids = {
+        let world = open(dir.path());
+        let kept = world.upload(&bytes(1, 300_000));
+        world.written("a", None, &[&kept]);
+        let unreferred = world.upload(&bytes(2, 300_000));
+        let long = world.upload(&bytes(3, DIRECT_FROM_BYTES + 300_000));
+        let mut unfinished = world.contents.upload();
+        unfinished.write(&bytes(4, 300_000)).unwrap();
+        let ids = [kept.id, unreferred.id, long.id];
+        // As a crash: nobody lets go, nothing is closed.
+        std::mem::forget((kept, unreferred, long));
+        std::mem::forget(unfinished);
+        ids
+    };
+    let world = open(&copy_of(dir.path()));
+    let there = ids.map(|id| world.contents.hold(&id).unwrap().is_some());
+    assert_eq!(there, [true, false, false]);
+    // Three chunks, the content's place, one reference.
+    assert_eq!(world.keys(), (5, 0));
+    let again = world.upload(&bytes(2, 300_000));
+    assert_eq!(read(&again), bytes(2, 300_000));
+}
+
+/// A copy of a store that is still open.
+fn copy_of(path: &Path) -> std::path::PathBuf {
+    let copy = path.with_extension("copy");
+    std::fs::create_dir_all(&copy).unwrap();
+    for entry in std::fs::read_dir(path).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_file() && entry.file_name() != "LOCK" {
+            std::fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+        }
+    }
+    copy
+}
+
+#[test]
+fn a_body_and_its_attachments_are_stored_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = open(dir.path());
+    let content = world.upload(b"hello");
+    world.written("a", None, &[&content]);
+    let record = world.shard.record("a").unwrap().unwrap();
+    let stored = world.shard.body(record.seq).unwrap().unwrap();
+    let body = StoredBody::split(&stored);
+    assert_eq!(body.json, b"{}");
+    let attachments = body.attachments().unwrap();
+    assert_eq!(attachments.len(), 1);
+    assert_eq!(
+        (attachments[0].content, attachments[0].revpos),
+        (content.id, Some(1))
+    );
+}

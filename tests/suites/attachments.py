@@ -1,0 +1,427 @@
+"""Attachments: long ones streamed in little memory, each content stored once, space given back, nothing lost by kill -9."""
+
+import base64
+import hashlib
+import json
+import os
+import pathlib
+import random
+import socket
+import threading
+
+from harness.api import Disconnected, basic
+from harness.server import wait_until
+
+MB = 1 << 20
+# Resident memory that any of the transfers below may add.
+GROWTH_MB_MAX = 64
+BOUNDARY = "attachments-suite-boundary"
+
+
+def run(ctx):
+    for part in (long_ones_take_little_memory, ranges_of_long_ones, content_is_stored_once, space_is_given_back,
+                 broken_uploads_leave_nothing, kill_during_uploads, changed_by_many_at_once):
+        ctx.attempt(part)
+
+
+# ---- sending and receiving without holding the bytes
+
+class Content:
+    """Bytes that can be made again: `megabytes` blocks that differ in their first bytes. Not compressible."""
+
+    def __init__(self, seed, megabytes):
+        self.block, self.megabytes = random.Random(seed).randbytes(MB), megabytes
+        self.length = megabytes * MB
+
+    def __iter__(self):
+        for number in range(self.megabytes):
+            yield number.to_bytes(8, "big") + self.block[8:]
+
+    def md5(self):
+        md5 = hashlib.md5()
+        for piece in self:
+            md5.update(piece)
+        return base64.b64encode(md5.digest()).decode()
+
+
+class Connection:
+    """A raw connection: one request with a body in pieces, and its answer in pieces."""
+
+    def __init__(self, server, timeout=120):
+        host, port = server.url.removeprefix("http://").split(":")
+        self.socket = socket.create_connection((host, int(port)), timeout=timeout)
+        self.authorization = basic(server.admin)
+
+    def begin(self, method, path, headers):
+        lines = [f"{method} {path} HTTP/1.1", "Host: localhost", f"Authorization: {self.authorization}", "Connection: close", *headers]
+        self.socket.sendall("\r\n".join(lines).encode() + b"\r\n\r\n")
+
+    def send(self, pieces):
+        for piece in pieces:
+            self.socket.sendall(piece)
+
+    def answer(self, md5=None):
+        """(status, headers, length of the body, the body when there is no `md5` to give it to)"""
+        got = b""
+        while b"\r\n\r\n" not in got:
+            piece = self.socket.recv(65536)
+            if not piece:
+                return None, {}, 0, b""
+            got += piece
+        head, _, rest = got.partition(b"\r\n\r\n")
+        lines = head.decode("latin-1").split("\r\n")
+        headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines[1:])}
+        length, body, buffer = len(rest), [rest], bytearray(256 * 1024)
+        if md5 is not None:
+            md5.update(rest)
+        while count := self.socket.recv_into(buffer):
+            length += count
+            if md5 is not None:
+                md5.update(memoryview(buffer)[:count])
+            else:
+                body.append(bytes(buffer[:count]))
+        self.socket.close()
+        return int(lines[0].split(" ")[1]), headers, length, b"".join(body) if md5 is None else b""
+
+
+def put(server, path, content, content_type="application/octet-stream", chunked=False):
+    connection = Connection(server)
+    framing = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {content.length}"
+    connection.begin("PUT", path, [f"Content-Type: {content_type}", framing])
+    if chunked:
+        connection.send(f"{len(piece):x}\r\n".encode() + piece + b"\r\n" for piece in content)
+        connection.send([b"0\r\n\r\n"])
+    else:
+        connection.send(content)
+    status, _, _, body = connection.answer()
+    return status, body
+
+
+def get_md5(server, path, headers=()):
+    md5 = hashlib.md5()
+    connection = Connection(server)
+    connection.begin("GET", path, headers)
+    status, headers, length, _ = connection.answer(md5)
+    return status, headers, length, base64.b64encode(md5.digest()).decode()
+
+
+def put_multipart(server, path, content):
+    doc = {"_attachments": {"big": {"follows": True, "content_type": "application/octet-stream", "length": content.length}}}
+    head = (f'--{BOUNDARY}\r\nContent-Type: application/json\r\n\r\n{json.dumps(doc)}\r\n--{BOUNDARY}\r\n'
+            f'Content-Disposition: attachment; filename="big"\r\n\r\n').encode()
+    tail = f"\r\n--{BOUNDARY}--".encode()
+    connection = Connection(server)
+    connection.begin("PUT", path, [f'Content-Type: multipart/related; boundary="{BOUNDARY}"',
+                                   f"Content-Length: {len(head) + content.length + len(tail)}"])
+    connection.send([head])
+    connection.send(content)
+    connection.send([tail])
+    status, _, _, body = connection.answer()
+    return status, body
+
+
+class Memory:
+    """How much the server's peak memory grows within a block."""
+
+    def __init__(self, server):
+        self.server = server
+
+    def __enter__(self):
+        # Resets the peak.
+        pathlib.Path(f"/proc/{self.server.process.pid}/clear_refs").write_text("5", encoding="ascii")
+        self.before = self.server.rss_mb()
+        return self
+
+    def __exit__(self, *_):
+        self.growth = self.server.peak_rss_mb() - self.before
+
+
+def server_for(ctx, name):
+    config = ctx.root / "limits.ini"
+    config.write_text("[couchdb]\nmax_attachment_size = infinity\n", encoding="utf-8")
+    return ctx.server(name, options=["--config", str(config)])
+
+
+def folder_mb(server):
+    return sum(path.stat().st_size for path in pathlib.Path(server.data).rglob("*") if path.is_file()) / MB
+
+
+def compact(api, db):
+    api.expect((200, 202), "POST", f"/{db}/_compact", {})
+    wait_until(lambda: not api.get(f"/{db}").json["compact_running"], 120)
+
+
+# ---- parts
+
+def long_ones_take_little_memory(ctx):
+    megabytes = ctx.size(192, 2048)
+    report = ctx.report
+    with server_for(ctx, "long") as server:
+        api = server.api(timeout=300)
+        api.expect((201, 202), "PUT", "/long")
+        # What a server needs once: buffers, caches, threads.
+        put(server, "/long/first/small", Content(0, 24))
+        whole, parts, chunks = Content(1, megabytes), Content(2, megabytes), Content(3, megabytes)
+        with Memory(server) as memory:
+            status, body = put(server, "/long/whole/big", whole)
+        small(report, f"PUT of {megabytes} MB", memory, status == 201, body)
+        with Memory(server) as memory:
+            status, _, length, md5 = get_md5(server, "/long/whole/big")
+        small(report, f"GET of {megabytes} MB", memory, (status, length, md5) == (200, whole.length, whole.md5()), (status, length))
+        with Memory(server) as memory:
+            status, body = put_multipart(server, "/long/parts", parts)
+        small(report, f"multipart/related of {megabytes} MB", memory, status == 201, body)
+        digest = api.get("/long/parts").json["_attachments"]["big"]["digest"]
+        report.equal("its digest is that of the bytes", digest, "md5-" + parts.md5())
+        with Memory(server) as memory:
+            status, headers, length, _ = get_md5(server, "/long/parts?attachments=true", ["Accept: multipart/related"])
+        small(report, f"multipart/related back of {megabytes} MB", memory,
+              status == 200 and length > parts.length and int(headers["content-length"]) == length, (status, headers))
+        with Memory(server) as memory:
+            status, body = put(server, "/long/chunks/big", chunks, chunked=True)
+        small(report, f"PUT in chunks of {megabytes} MB", memory, status == 201, body)
+        report.equal("it has arrived", get_md5(server, "/long/chunks/big")[3], chunks.md5())
+        with Memory(server) as memory:
+            readers = [Connection(server) for _ in range(8)]
+            for reader in readers:
+                reader.begin("GET", "/long/whole/big", [])
+            served = wait_until(lambda: all(reader.socket.recv(1024) for reader in readers), 60)
+        small(report, "eight readers that do not read on", memory, served, "")
+        for reader in readers:
+            reader.socket.close()
+        report.check("no panic", "panicked" not in server.log(), server.log()[-1500:])
+
+
+def small(report, what, memory, ok, detail):
+    report.check(f"{what} works", ok, detail)
+    report.check(f"{what} adds less than {GROWTH_MB_MAX} MB of memory", memory.growth < GROWTH_MB_MAX, f"{memory.growth:.0f} MB")
+    report.note(f"{what}: {memory.growth:.0f} MB of memory")
+
+
+def ranges_of_long_ones(ctx):
+    report = ctx.report
+    with server_for(ctx, "ranges") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/ranges")
+        content = Content(4, 20)
+        report.equal("a long attachment is stored", put(server, "/ranges/a/big", content)[0], 201)
+        text = " ".join(str(number) for number in range(200_000)).encode()
+        report.equal("a text is stored", api.put("/ranges/b/text", text, headers={"Content-Type": "text/plain"}).status, 201)
+        whole = b"".join(content)
+        for _ in range(ctx.size(40, 400)):
+            path, stored = ctx.random.choice((("/ranges/a/big", whole), ("/ranges/b/text", text)))
+            first = ctx.random.randrange(len(stored))
+            last = min(len(stored) - 1, first + ctx.random.choice((0, 1, 1000, 131_071, 131_072, 300_000)))
+            got = api.get(path, headers={"Range": f"bytes={first}-{last}"})
+            right = got.status == 206 and got.raw == stored[first:last + 1] and got.headers["content-range"] == f"bytes {first}-{last}/{len(stored)}"
+            report.check("a range is what was asked for", right, f"{path} {first}-{last}: {got!r}", quiet=True)
+        gzipped = api.get("/ranges/b/text", headers={"Accept-Encoding": "gzip"})
+        part = api.get("/ranges/b/text", headers={"Accept-Encoding": "gzip", "Range": "bytes=100-"})
+        report.check("of what is sent gzipped a range goes on where an answer broke off",
+                     part.status == 206 and part.headers["content-encoding"] == "gzip" and part.raw == gzipped.raw[100:], repr(part))
+
+
+def content_is_stored_once(ctx):
+    report = ctx.report
+    with server_for(ctx, "once") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/once")
+        content, megabytes = Content(5, 20), 20
+        put(server, "/once/doc-0/a", content)
+        before, file_before = folder_mb(server), api.get("/once").json["sizes"]["file"]
+        for number in range(1, 6):
+            report.equal("the same bytes are stored again", put(server, f"/once/doc-{number}/b-{number}", content)[0], 201, quiet=True)
+        file_after = api.get("/once").json["sizes"]["file"]
+        report.check("sizes.file counts them once", file_after - file_before < MB, f"{file_before} before, {file_after} after")
+        compact(api, "once")
+        grown = folder_mb(server) - before
+        report.check("five more documents with the same 20 MB take no more room", grown < megabytes, f"{grown:.0f} MB more")
+        report.equal("each has them", {get_md5(server, f"/once/doc-{n}/b-{n}")[3] for n in range(1, 6)}, {content.md5()})
+        for number in range(5):
+            rev = api.get(f"/once/doc-{number}").json["_rev"]
+            api.expect(200, "DELETE", f"/once/doc-{number}?rev={rev}")
+        compact(api, "once")
+        report.equal("the last one keeps them", get_md5(server, "/once/doc-5/b-5")[3], content.md5())
+
+
+def space_is_given_back(ctx):
+    report = ctx.report
+    with server_for(ctx, "space") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/space")
+        api.expect((201, 202), "PUT", "/dropped")
+        empty = folder_mb(server)
+        put(server, "/space/long/a", Content(6, 60))
+        for number in range(40):
+            put(server, f"/space/short-{number}/a", Content(100 + number, 1))
+        put(server, "/dropped/long/a", Content(7, 60))
+        full = folder_mb(server)
+        kept = Content(100, 1)
+        report.check("attachments take room", full - empty > 150, f"{empty:.0f} MB before, {full:.0f} MB after")
+        for name in ["long"] + [f"short-{number}" for number in range(1, 40)]:
+            rev = api.get(f"/space/{name}").json["_rev"]
+            api.expect(200, "DELETE", f"/space/{name}?rev={rev}")
+        compact(api, "space")
+        api.expect((200, 202), "DELETE", "/dropped")
+        gone = wait_until(lambda: folder_mb(server) < empty + 60, 60)
+        report.check("after a compaction, and with a deleted database, it is given back", gone,
+                     f"{empty:.0f} MB before, {full:.0f} MB full, {folder_mb(server):.0f} MB after")
+        report.note(f"{empty:.0f} MB empty, {full:.0f} MB full, {folder_mb(server):.0f} MB after")
+        report.check("sizes.file says so", api.get("/space").json["sizes"]["file"] < 3 * MB, api.get("/space").json["sizes"])
+        report.equal("what is still named is there", get_md5(server, "/space/short-0/a")[3], kept.md5())
+
+
+def broken_uploads_leave_nothing(ctx):
+    report = ctx.report
+    with server_for(ctx, "broken") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/broken")
+        for number, megabytes in enumerate((0, 1, 8, 30)):
+            connection = Connection(server)
+            connection.begin("PUT", f"/broken/doc-{number}/a", [f"Content-Length: {64 * MB}", "Content-Type: image/png"])
+            connection.send([b"x" * 1000])
+            connection.send(Content(number, megabytes))
+            connection.socket.close()
+        settled = wait_until(lambda: server.open_sockets() <= 3, 30)
+        report.check("their connections end", settled, server.open_sockets())
+        report.equal("no document has come of them", api.get("/broken").json["doc_count"], 0)
+        report.check("nor any file", not list((pathlib.Path(server.data) / "store" / "ingest").iterdir()))
+        api.put("/broken/doc", {"a": 1})
+        wrong = api.put("/broken/doc/a", os.urandom(300_000), headers={"Content-Type": "image/png"})
+        report.equal("an upload without the revision is a conflict", wrong.status, 409)
+        report.check("and leaves nothing", api.get("/broken").json["sizes"]["file"] < 100_000, api.get("/broken").json["sizes"])
+        late = api.put("/broken/none/a", b"hello", headers={"Content-MD5": base64.b64encode(bytes(16)).decode()})
+        report.check("a wrong Content-MD5 is refused", (late.status, late.json["error"]) == (400, "content_md5_mismatch"), repr(late))
+        right = base64.b64encode(hashlib.md5(b"hello").digest()).decode()
+        for content_type in ("image/png", "text/plain"):
+            kept = api.put(f"/broken/{content_type[:5]}/a", b"hello", headers={"Content-MD5": right, "Content-Type": content_type})
+            report.equal(f"a right one is not ({content_type})", kept.status, 201)
+
+
+def kill_during_uploads(ctx):
+    report = ctx.report
+    acknowledged = {}
+    server = server_for(ctx, "killed")
+    for turn in range(ctx.size(4, 20)):
+        server.start()
+        api = server.api()
+        if turn == 0:
+            api.expect((201, 202), "PUT", "/killed")
+        else:
+            check_acknowledged(report, api, acknowledged)
+            folder = pathlib.Path(server.data) / "store" / "ingest"
+            report.check("no file is left over", not list(folder.iterdir()), list(folder.iterdir()), quiet=True)
+        writers = [Uploader(server, acknowledged, f"{turn}-{number}", ctx.random.random()) for number in range(4)]
+        for writer in writers:
+            writer.start()
+        enough = len(acknowledged) + ctx.random.randrange(5, 40)
+        report.check("uploads go on", wait_until(lambda: len(acknowledged) >= enough, 120), len(acknowledged), quiet=True)
+        server.kill()
+        for writer in writers:
+            writer.join(60)
+    server.start()
+    api = server.api()
+    check_acknowledged(report, api, acknowledged)
+    report.note(f"{len(acknowledged)} attachments acknowledged")
+    compact(api, "killed")
+    check_acknowledged(report, api, acknowledged)
+    stored = api.get("/killed").json["sizes"]["file"]
+    named = sum({md5: length for md5, length in acknowledged.values()}.values())
+    others = sum(row["doc"]["_attachments"]["a"]["length"] for row in api.get("/killed/_all_docs?include_docs=true").json["rows"])
+    report.check("what was not acknowledged and is in no document takes no room", stored < max(named, others) + 2 * MB, f"{stored}, {named}, {others}")
+    server.stop()
+
+
+def check_acknowledged(report, api, acknowledged):
+    wrong = []
+    for path, (md5, length) in list(acknowledged.items()):
+        got = api.get(path)
+        if got.status != 200 or len(got.raw) != length or hashlib.md5(got.raw).hexdigest() != md5:
+            wrong.append((path, got.status, len(got.raw), length))
+    report.check("every acknowledged attachment is whole", not wrong, wrong[:5])
+
+
+class Uploader(threading.Thread):
+    """Uploads attachments of all sizes, some of them of equal bytes, and notes what was acknowledged."""
+
+    def __init__(self, server, acknowledged, name, seed):
+        super().__init__(daemon=True)
+        self.api, self.acknowledged, self.name_, self.random = server.api(), acknowledged, name, random.Random(seed)
+
+    def run(self):
+        number = 0
+        while True:
+            size = self.random.choice((0, 10, 5000, 131_072, 200_000, 1_000_000, 17 * MB))
+            same = self.random.random() < 0.3
+            body = (b"same" * (size // 4 + 1))[:size] if same else self.random.randbytes(size)
+            path = f"/killed/{self.name_}-{number}/a"
+            kind = self.random.choice(("image/png", "text/plain")) if size < MB else "image/png"
+            try:
+                answer = self.api.put(path, body, headers={"Content-Type": kind})
+            except Disconnected:
+                return
+            if answer.status == 201:
+                self.acknowledged[path] = hashlib.md5(body).hexdigest(), size
+            number += 1
+
+
+def changed_by_many_at_once(ctx):
+    """Writers replace, delete and copy attachments with few different contents, while a compaction runs and readers read."""
+    report = ctx.report
+    contents = [random.Random(n).randbytes(size) for n, size in enumerate((10, 5000, 140_000, 400_000))]
+    known = {hashlib.md5(content).hexdigest() for content in contents}
+    with server_for(ctx, "many") as server:
+        server.api().expect((201, 202), "PUT", "/many")
+        wrong, stop = [], threading.Event()
+
+        def change(seed):
+            api, rng = server.api(), random.Random(seed)
+            for _ in range(ctx.size(60, 600)):
+                doc = f"/many/doc-{rng.randrange(6)}"
+                now = api.get(doc)
+                rev = f"?rev={now.json['_rev']}" if now.status == 200 else ""
+                action = rng.random()
+                if action < 0.6 or not rev:
+                    answer = api.put(f"{doc}/a{rev}", rng.choice(contents), headers={"Content-Type": "image/png"})
+                elif action < 0.8:
+                    answer = api.delete(f"{doc}/a{rev}")
+                elif action < 0.9:
+                    answer = api.put(doc, {"_rev": now.json["_rev"], "_attachments": now.json.get("_attachments", {})})
+                else:
+                    answer = api.delete(f"{doc}{rev}")
+                if answer.status not in (200, 201, 409):
+                    wrong.append(repr(answer))
+
+        def read():
+            api, rng = server.api(), random.Random(0)
+            while not stop.is_set():
+                got = api.get(f"/many/doc-{rng.randrange(6)}/a")
+                if got.status != 404 and (got.status != 200 or hashlib.md5(got.raw).hexdigest() not in known):
+                    wrong.append(repr(got))
+
+        def compact_again():
+            api = server.api()
+            while not stop.is_set():
+                compact(api, "many")
+
+        changers = [threading.Thread(target=change, args=(number,), daemon=True) for number in range(4)]
+        others = [threading.Thread(target=read, daemon=True), threading.Thread(target=compact_again, daemon=True)]
+        for thread in changers + others:
+            thread.start()
+        for thread in changers:
+            thread.join(300)
+        stop.set()
+        for thread in others:
+            thread.join(60)
+        report.check("every answer is a right one", not wrong, "\n".join(wrong[:5]))
+        api = server.api()
+        compact(api, "many")
+        named = {}
+        for row in api.get("/many/_all_docs?include_docs=true&attachments=true").json["rows"]:
+            for attachment in row["doc"].get("_attachments", {}).values():
+                data = base64.b64decode(attachment["data"])
+                named[hashlib.md5(data).hexdigest()] = len(data)
+        stored = api.get("/many").json["sizes"]["file"]
+        report.check("only known contents are left", set(named) <= known, named)
+        report.check("and no more of them than documents name", stored <= sum(named.values()) + 100_000, f"{stored}, {named}")
+        report.check("no panic", "panicked" not in server.log(), server.log()[-1500:])
