@@ -131,6 +131,12 @@ SCENARIOS = [
             "_design/v/_info", "_design/v/_view/plain")),
         ("HEAD /{db}/_bulk_docs", None, 405, None),
     ]),
+    ("_bulk_get", "", DOCS, [
+        *((f"POST /{{db}}/_bulk_get?{name}=1-a", {"docs": []}, 400,
+           bad("bad_request", f'"{name}" query parameter is not acceptable'))
+          for name in ("rev", "open_revs", "new_edits", "w", "atts_since")),
+        ("POST /{db}/_bulk_get?revs=true&latest=true", {"docs": []}, 200, {"results": []}),
+    ]),
     ("purges", "", DOCS, [
         ("PUT /{db}/_purged_infos_limit", 0, 400, bad("bad_request", "`purged_infos_limit` must be positive integer")),
         ("POST /{db}/_purged_infos_limit", 1, 405, bad("method_not_allowed", "Only GET,PUT allowed")),
@@ -161,6 +167,13 @@ SCENARIOS = [
         ("DELETE /_node/_local/_config/chttpd/decode_plus_to_space", None, 200, "false"),
         ("GET /{db}/a+b", None, 404, None),
         ("GET /{db}/a%2Bb", None, 200, {"_id": "a+b"}),
+    ]),
+    ("counts of documents in a request", "", DOCS, [
+        *(step for limit, path in (("max_bulk_docs_count", "_bulk_docs"), ("max_bulk_get_count", "_bulk_get")) for step in (
+            (f"PUT /_node/_local/_config/couchdb/{limit}", "1", 200, None),
+            (f"POST /{{db}}/{path}", {"docs": [{"id": "d0"}, {"id": "d1"}]}, 413, bad(f"{limit}_exceeded", "1")),
+            (f"DELETE /_node/_local/_config/couchdb/{limit}", None, 200, "1"),
+        )),
     ]),
     ("paths that are not well encoded", "", [], [
         ("GET /{db}/%zz", None, 400, bad("bad_request", "invalid_url_encoding")),
@@ -222,6 +235,11 @@ def odd_http(context):
         etag = api.get(path).headers["ETag"]
         again = api.get(path, headers={"If-None-Match": f'"x", {etag}'})
         report.equal(f"{path} is not sent to who has it", (again.status, again.raw), (304, b""))
+
+    for accept, kind in (("application/json", "application/json"), ("text/html", "application/json"), ("*/*", "multipart/mixed"),
+                         ("application/json, multipart/mixed", "multipart/mixed")):
+        answer = api.get("/db/a?open_revs=all", headers={"Accept": accept})
+        report.equal(f"open_revs to who takes {accept}", answer.headers["Content-Type"].split(";")[0], kind)
 
     minimal = api.get("/db/a", headers={"Prefer": "return=minimal"}).headers
     report.check("headers to be done without are left out", "ETag" in minimal and "X-Couch-Request-ID" not in minimal, minimal)
