@@ -79,7 +79,7 @@ impl Database {
     ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
         self.live()?;
         let (resolved, held) = self.resolve(edits, mode).await?;
-        let (edits, unresolved) = split(resolved);
+        let (edits, unresolved) = split(self.refuse_overflows(resolved, mode)?);
         if !self.needs_validation(&edits) {
             let (done, timing) = self.commit(edits, &held, mode, durability).await?;
             return Ok((join(unresolved, done), timing));
@@ -112,7 +112,7 @@ impl Database {
     ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
         self.live()?;
         let (resolved, held) = self.resolve(edits, mode).await?;
-        let (edits, unresolved) = split(resolved);
+        let (edits, unresolved) = split(self.refuse_overflows(resolved, mode)?);
         let (done, timing) = self.commit(edits, &held, mode, durability).await?;
         Ok((join(unresolved, done), timing))
     }

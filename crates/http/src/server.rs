@@ -285,7 +285,12 @@ async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
         return Err(ApiError::unauthorized("Authentication required.")
             .with_www_authenticate("Basic realm=\"server\""));
     }
-    router::route(app, req).await
+    loop {
+        let answer = router::route(app, req).await;
+        if !std::mem::take(&mut req.is_rerouted) || answer.is_err() {
+            return answer;
+        }
+    }
 }
 
 fn is_login(req: &Request) -> bool {
