@@ -380,12 +380,13 @@ fn finish(
         Body::Sized(_, length) => Some(*length),
         Body::Stream(_) => None,
     };
-    if let Some(len) = length {
-        if req.method == "HEAD" && response.status() != hyper::StatusCode::NOT_MODIFIED {
-            response
-                .headers_mut()
-                .insert(CONTENT_LENGTH, HeaderValue::from(len));
-        }
+    if let Some(len) = length
+        && req.method == "HEAD"
+        && response.status() != hyper::StatusCode::NOT_MODIFIED
+    {
+        response
+            .headers_mut()
+            .insert(CONTENT_LENGTH, HeaderValue::from(len));
     }
     response
 }
