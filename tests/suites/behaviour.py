@@ -168,6 +168,14 @@ SCENARIOS = [
         ("GET /{db}/a+b", None, 404, None),
         ("GET /{db}/a%2Bb", None, 200, {"_id": "a+b"}),
     ]),
+    ("rewrites without an end", "", [], [
+        ("PUT /{db}/_design/l", {"rewrites": [{"from": "loop", "to": "_rewrite/loop"}]}, 201, None),
+        ("PUT /{db}/_design/f", {"rewrites": "function(req) { return {path: '../../_design/f/_rewrite/x'}; }"}, 201, None),
+        ("PUT /_node/_local/_config/chttpd/rewrite_limit", "1000", 200, None),
+        ("GET /{db}/_design/l/_rewrite/loop", None, 400, {"error": "bad_request"}),
+        ("GET /{db}/_design/f/_rewrite/loop", None, 400, {"error": "bad_request"}),
+        ("DELETE /_node/_local/_config/chttpd/rewrite_limit", None, 200, "1000"),
+    ]),
     ("counts of documents in a request", "", DOCS, [
         *(step for limit, path in (("max_bulk_docs_count", "_bulk_docs"), ("max_bulk_get_count", "_bulk_get")) for step in (
             (f"PUT /_node/_local/_config/couchdb/{limit}", "1", 200, None),
