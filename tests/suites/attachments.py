@@ -8,6 +8,7 @@ import pathlib
 import random
 import socket
 import threading
+import time
 
 from harness.api import Disconnected, basic
 from harness.server import wait_until
@@ -20,7 +21,7 @@ BOUNDARY = "attachments-suite-boundary"
 
 def run(ctx):
     for part in (long_ones_take_little_memory, ranges_of_long_ones, content_is_stored_once, space_is_given_back,
-                 broken_uploads_leave_nothing, kill_during_uploads, changed_by_many_at_once):
+                 broken_uploads_leave_nothing, content_outlives_who_brought_it, kill_during_uploads, changed_by_many_at_once):
         ctx.attempt(part)
 
 
@@ -143,7 +144,8 @@ def server_for(ctx, name):
 
 
 def folder_mb(server):
-    return sum(path.stat().st_size for path in pathlib.Path(server.data).rglob("*") if path.is_file()) / MB
+    """Without the log, which is cut when it is long enough."""
+    return sum(path.stat().st_size for path in pathlib.Path(server.data).rglob("*") if path.suffix in (".sst", ".blob")) / MB
 
 
 def compact(api, db):
@@ -215,10 +217,32 @@ def ranges_of_long_ones(ctx):
             got = api.get(path, headers={"Range": f"bytes={first}-{last}"})
             right = got.status == 206 and got.raw == stored[first:last + 1] and got.headers["content-range"] == f"bytes {first}-{last}/{len(stored)}"
             report.check("a range is what was asked for", right, f"{path} {first}-{last}: {got!r}", quiet=True)
-        gzipped = api.get("/ranges/b/text", headers={"Accept-Encoding": "gzip"})
-        part = api.get("/ranges/b/text", headers={"Accept-Encoding": "gzip", "Range": "bytes=100-"})
-        report.check("of what is sent gzipped a range goes on where an answer broke off",
-                     part.status == 206 and part.headers["content-encoding"] == "gzip" and part.raw == gzipped.raw[100:], repr(part))
+        part = api.get("/ranges/b/text", headers={"Accept-Encoding": "gzip", "Range": "bytes=100-199"})
+        report.check("of what is stored gzipped a range is of the bytes as they are, also when gzip is accepted",
+                     part.status == 206 and "content-encoding" not in part.headers and part.raw == text[100:200], repr(part))
+
+
+def content_outlives_who_brought_it(ctx):
+    """Clients that close right after sending, so that the answer finds nobody: a document that was stored has its attachment."""
+    report = ctx.report
+    with ctx.server("hang-ups") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/hangups")
+        host, port = "127.0.0.1", int(server.url.rsplit(":", 1)[1])
+        sent = {}
+        for n in range(ctx.size(600, 20_000)):
+            content = ctx.random.randbytes(2500)
+            sent[f"d{n}"] = content
+            attachment = {"content_type": "image/x", "data": base64.b64encode(content).decode()}
+            body = json.dumps({"docs": [{"_id": f"d{n}", "_attachments": {"f": attachment}}]}).encode()
+            head = f"POST /hangups/_bulk_docs HTTP/1.1\r\nHost: x\r\nAuthorization: {basic(server.admin)}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            with socket.create_connection((host, port)) as connection:
+                connection.sendall(head.encode() + body)
+                time.sleep(ctx.random.random() * 0.003)  # so that it is hung up at different moments of the request
+        stored = {row["id"] for row in api.expect(200, "GET", "/hangups/_all_docs")["rows"]}
+        wrong = [id for id in sorted(stored) if api.get(f"/hangups/{id}/f").raw != sent[id]]
+        report.check("some documents are stored before the client hung up", len(stored) > len(sent) // 20, f"{len(stored)} of {len(sent)}")
+        report.check("each has its attachment", not wrong, f"{len(wrong)} of {len(stored)}, such as {wrong[:5]}")
 
 
 def content_is_stored_once(ctx):
@@ -228,6 +252,7 @@ def content_is_stored_once(ctx):
         api.expect((201, 202), "PUT", "/once")
         content, megabytes = Content(5, 20), 20
         put(server, "/once/doc-0/a", content)
+        compact(api, "once")
         before, file_before = folder_mb(server), api.get("/once").json["sizes"]["file"]
         for number in range(1, 6):
             report.equal("the same bytes are stored again", put(server, f"/once/doc-{number}/b-{number}", content)[0], 201, quiet=True)
@@ -257,17 +282,18 @@ def space_is_given_back(ctx):
         put(server, "/dropped/long/a", Content(7, 60))
         full = folder_mb(server)
         kept = Content(100, 1)
-        report.check("attachments take room", full - empty > 150, f"{empty:.0f} MB before, {full:.0f} MB after")
+        report.check("attachments take room", full - empty > 100, f"{empty:.0f} MB before, {full:.0f} MB after")
         for name in ["long"] + [f"short-{number}" for number in range(1, 40)]:
             rev = api.get(f"/space/{name}").json["_rev"]
             api.expect(200, "DELETE", f"/space/{name}?rev={rev}")
         compact(api, "space")
         api.expect((200, 202), "DELETE", "/dropped")
-        gone = wait_until(lambda: folder_mb(server) < empty + 60, 60)
+        gone = wait_until(lambda: folder_mb(server) < empty + 30, 60)
         report.check("after a compaction, and with a deleted database, it is given back", gone,
                      f"{empty:.0f} MB before, {full:.0f} MB full, {folder_mb(server):.0f} MB after")
         report.note(f"{empty:.0f} MB empty, {full:.0f} MB full, {folder_mb(server):.0f} MB after")
-        report.check("sizes.file says so", api.get("/space").json["sizes"]["file"] < 3 * MB, api.get("/space").json["sizes"])
+        sizes = server.api().get("/space").json["sizes"]
+        report.check("sizes.file says so", sizes["file"] < 3 * MB, sizes)
         report.equal("what is still named is there", get_md5(server, "/space/short-0/a")[3], kept.md5())
 
 
@@ -276,13 +302,14 @@ def broken_uploads_leave_nothing(ctx):
     with server_for(ctx, "broken") as server:
         api = server.api()
         api.expect((201, 202), "PUT", "/broken")
+        sockets_before = server.open_sockets()
         for number, megabytes in enumerate((0, 1, 8, 30)):
             connection = Connection(server)
             connection.begin("PUT", f"/broken/doc-{number}/a", [f"Content-Length: {64 * MB}", "Content-Type: image/png"])
             connection.send([b"x" * 1000])
             connection.send(Content(number, megabytes))
             connection.socket.close()
-        settled = wait_until(lambda: server.open_sockets() <= 3, 30)
+        settled = wait_until(lambda: server.open_sockets() <= sockets_before, 30)
         report.check("their connections end", settled, server.open_sockets())
         report.equal("no document has come of them", api.get("/broken").json["doc_count"], 0)
         report.check("nor any file", not list((pathlib.Path(server.data) / "store" / "ingest").iterdir()))
@@ -389,7 +416,8 @@ def changed_by_many_at_once(ctx):
                     answer = api.put(doc, {"_rev": now.json["_rev"], "_attachments": now.json.get("_attachments", {})})
                 else:
                     answer = api.delete(f"{doc}{rev}")
-                if answer.status not in (200, 201, 409):
+                # Another one may have been first.
+                if answer.status not in (200, 201, 409) and not (answer.status == 404 and rev):
                     wrong.append(repr(answer))
 
         def read():

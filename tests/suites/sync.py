@@ -22,6 +22,8 @@ CONVERGE_TIMEOUT_S = 90
 EDITS_TIMEOUT_S = 60
 MEAN_BYTES_UNTIL_CUT = 3_000  # PouchDB opens a connection for most requests, and most are small
 CUT_SHARE = 0.2
+REPLICATOR_MEAN_BYTES_UNTIL_CUT = 40_000  # Settee's replicator keeps its connections
+REPLICATOR_CUT_SHARE = 0.6
 
 
 def run(ctx):
@@ -54,9 +56,9 @@ def live_sync(ctx):
                          lagging(everybody(), ["server"] + [each.name for each in devices]) + last_words(devices))
         ctx.report.note(f"live: {proxy.cuts} of {proxy.connections} connections cut, {proxy.bytes} bytes; "
                         f"{sum(len(each.acknowledged) for each in devices) + len(others.acknowledged)} edits")
-    on_server = leaves.read_leaves(server.api(), DB)
+    on_server = leaves.leaves(server.api(), DB)
     for each in devices:
-        leaves.same_leaves(ctx.report, f"live: {each.name} has what the server has", on_server, each.leaves(ctx.root), ("server", each.name))
+        leaves.same_readings(ctx.report, f"live: {each.name} has what the server has", on_server, each.leaves(ctx.root), ("on the server", f"on {each.name}"))
     acknowledged = list(itertools.chain(others.acknowledged, *(each.acknowledged for each in devices)))
     nothing_lost(ctx, "live: nothing acknowledged is lost", acknowledged, on_server)
     ctx.report.check("live: there are conflicts, tombstones and attachments to compare", *variety(on_server))
@@ -73,12 +75,12 @@ def settee_replicates_with_pouchdb_server(ctx):
     """Documents of `_replicator`, continuous in both directions; both servers die and connections are cut."""
     label = "Settee and pouchdb-server"
     settee, pouch, writers = two_servers(ctx, "settee-replicates", unique_names=False)
-    with FlakyProxy(pouch.url, random.Random(ctx.random.random()), MEAN_BYTES_UNTIL_CUT, CUT_SHARE) as proxy:
+    with FlakyProxy(pouch.url, random.Random(ctx.random.random()), REPLICATOR_MEAN_BYTES_UNTIL_CUT, REPLICATOR_CUT_SHARE) as proxy:
         here, there = with_admin(settee), f"{proxy.url}/{DB}"
         for name, source, target in (("pull", there, here), ("push", here, there)):
             settee.api().expect(201, "PUT", f"/_replicator/{name}", {"source": source, "target": target, "continuous": True})
         for number in range(ctx.size(3, 50)):
-            edit_and_kill(ctx, writers, [settee, pouch][number % 2])
+            edit_and_kill(ctx, writers, [settee, pouch][number % 2], proxy.cut_all)
         proxy.calm()
         ctx.report.check(f"{label}: connections were cut", proxy.cuts > 0, f"{proxy.cuts} cuts of {proxy.connections} connections")
         both = lambda: [leaves.leaf_revs(settee.api(), DB), leaves.leaf_revs(pouch.api(), DB)]  # noqa: E731
@@ -141,13 +143,14 @@ def two_servers(ctx, name, unique_names=True):
     return settee, pouch, writers
 
 
-def edit_and_kill(ctx, writers, server):
-    """Edits on both sides at once; `server` dies in the middle and comes back."""
+def edit_and_kill(ctx, writers, server, first=lambda: None):
+    """Edits on both sides at once; in the middle `first` happens, and `server` dies and comes back."""
     edits = ctx.size(40, 100)
     moment = len(writers[0].acknowledged) + ctx.random.randrange(edits // 2)
 
     def meanwhile():
         wait_until(lambda: len(writers[0].acknowledged) >= moment, EDITS_TIMEOUT_S)
+        first()
         if server is not None:
             server.kill()
             server.restart()
@@ -156,8 +159,8 @@ def edit_and_kill(ctx, writers, server):
 
 
 def same_on_both(ctx, label, settee, pouch, writers):
-    on_settee = leaves.read_leaves(settee.api(), DB)
-    leaves.same_leaves(ctx.report, f"{label}: both have the same", on_settee, leaves.read_leaves(pouch.api(), DB, bulk=False), ("Settee", "pouchdb-server"))
+    on_settee = leaves.leaves(settee.api(), DB)
+    leaves.same_readings(ctx.report, f"{label}: both have the same", on_settee, leaves.leaves(pouch.api(), DB, bulk=False), ("on Settee", "on pouchdb-server"))
     nothing_lost(ctx, f"{label}: nothing acknowledged is lost", list(itertools.chain(*(each.acknowledged for each in writers))), on_settee)
     ctx.report.check(f"{label}: there are conflicts, tombstones and attachments to compare", *variety(on_settee))
     ctx.report.equal(f"{label}: no edit was refused", [line for each in writers for line in each.refused][:5], [])

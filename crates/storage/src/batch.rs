@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use crate::Error;
 use crate::commit::{Put, ShardEdit, ShardPurge};
-use crate::contents;
+use crate::contents::{self, Content};
 use crate::edit::{self, Applied, Change, Edit, File, Outcome};
 use crate::engine::{Engine, Keyspace};
 use crate::keys::{self, ShardNumber};
@@ -288,7 +288,7 @@ impl Batch {
         for file in brought.files {
             let key = contents::reference(brought.home, &file.attachment.content, shard, seq);
             self.wb.put_cf(cf, key, []);
-            if let Some(number) = file.upload {
+            if let Some(number) = file.content.as_ref().and_then(Content::upload) {
                 let listed = contents::upload_key(brought.home, number);
                 self.wb.delete_cf(self.engine.cf(Keyspace::Meta), listed);
             }

@@ -3,6 +3,7 @@
 use document::rev::GENERATION_MAX;
 use document::{Attachment, DocId, Merged, Rev, RevPath, RevTree, Revision, revision_id};
 
+use crate::contents::Content;
 use crate::keys::ShardNumber;
 use crate::record::Record;
 
@@ -44,13 +45,13 @@ impl Edit {
     }
 }
 
-/// An attachment of an edit. Whoever queues the edit holds its content until the outcome is there.
+/// An attachment of an edit.
 #[derive(Clone, Debug)]
 pub struct File {
     /// Without a `revpos`, it gets the new revision's generation.
     pub attachment: Attachment,
-    /// The upload that brought the content, to be taken off the catalogue's list.
-    pub upload: Option<u64>,
+    /// Its content, held until the edit is committed: whoever queued the edit may not wait for that, and let go.
+    pub content: Option<Content>,
 }
 
 /// Name, type and digest of each attachment, for the revision's id.

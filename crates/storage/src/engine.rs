@@ -369,12 +369,13 @@ impl Engine {
         set(&BLOB_GC_AGE_CUTOFF.to_string());
     }
 
-    /// Bytes of files that hold the shard's rows, estimated by the engine.
+    /// Bytes of files that hold the shard's rows, but for attachments, estimated by the engine.
     pub fn file_bytes(&self, shard: ShardNumber) -> u64 {
         let start = shard.to_be_bytes();
         let end = keys::shard_end(shard);
         Keyspace::SHARDED
             .iter()
+            .filter(|&&k| k != Keyspace::Attachments)
             .flat_map(|&k| {
                 self.db
                     .get_approximate_sizes_cf(self.cf(k), &[rocksdb::Range::new(&start, &end)])

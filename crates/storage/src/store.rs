@@ -21,6 +21,9 @@ const FORMAT: &[u8] = b"settee 1";
 /// A dropped shard with at most this many rows in a keyspace is deleted row by row: range deletions slow readers.
 const DROP_ROWS_SINGLY: usize = 1_000;
 
+/// So many rows of attachments wait for the engine's own compactions. A row is at most a chunk.
+const ATTACHMENT_ROWS_KEPT: usize = 64;
+
 /// What tells the indexes of a shard apart.
 pub type Signature = [u8; meta::SIGNATURE_LEN];
 
@@ -186,12 +189,19 @@ impl Store {
             if wb.is_empty() {
                 continue;
             }
-            let large = it.valid();
+            let (large, rows) = (it.valid(), wb.len());
             if large {
                 wb.clear();
                 wb.delete_range_cf(cf, &start[..], &end[..]);
             }
             self.engine.write(wb, false)?;
+            if k == Keyspace::Attachments && rows > ATTACHMENT_ROWS_KEPT {
+                // Few rows may be much.
+                self.engine.drop_attachment_files(&start, &end);
+                self.engine
+                    .reclaim_attachments(&[(start.to_vec(), end.clone())]);
+                continue;
+            }
             if large {
                 self.engine
                     .db

