@@ -292,11 +292,24 @@ def errors(pair):
     gone = pair.replicate("http://127.0.0.1:9/x", db, retries_per_request=1, connection_timeout=500)
     report.check("nobody there", gone.status == 500 and "127.0.0.1:9" in gone.json["reason"], gone)
     anonymous = pair.servers[0].api(credentials="")
-    refused = anonymous.post("/_replicate", {"source": pair.remote(db), "target": db})
-    report.equal("who may not use a local database", refused.status, 401)
-    refused = anonymous.post("/_replicate", {"source": pair.remote(db), "target": "made", "create_target": True})
-    report.equal("who may not create one", refused.status, 401)
+    request = {"source": pair.remote(db), "target": db}
+    report.equal("nobody replicates without logging in", anonymous.post("/_replicate", request).status, 401)
+    anna = user(pair, "anna")
+    report.equal("who may not use a local database", told(anna.post("/_replicate", request))[:2], (401, "unauthorized"))
+    refused = anna.post("/_replicate", {**request, "target": "made", "create_target": True})
+    report.equal("who may not create one", told(refused)[:2], (401, "unauthorized"))
+    report.equal("and it is not made", pair.here.request("GET", "/made").status, 404)
+    job = pair.replicate(pair.remote(db), db, continuous=True).json["_local_id"]
+    report.equal("others' jobs are theirs", anna.post("/_replicate", {"cancel": True, "replication_id": job}).status, 403)
+    pair.here.expect(200, "POST", "/_replicate", {"cancel": True, "replication_id": job})
     report.equal("the scheduler is for admins", [anonymous.request("GET", f"/_scheduler/{p}").status for p in ("jobs", "docs")], [401, 401])
+
+
+def user(pair, name):
+    """An API of a user who is nobody in particular."""
+    doc = {"name": name, "password": "pw", "type": "user", "roles": []}
+    pair.here.request("PUT", f"/_users/org.couchdb.user:{name}", doc)
+    return pair.servers[0].api(credentials=f"{name}:pw")
 
 
 def state(pair, id, db="_replicator"):
@@ -361,6 +374,25 @@ def document_rules(pair):
                       ("no URL", {"source": "ftp://h/a", "target": "http://h/b"}),
                       ("a bad option", {"source": "http://h/a", "target": "http://h/b", "continuous": "yes"})):
         report.equal(f"a document with {name} is refused", pair.here.request("PUT", "/_replicator/bad", doc).status, 403)
+    security = pair.here.expect(200, "GET", "/_replicator/_security")
+    pair.here.expect(200, "PUT", "/_replicator/_security", {"members": {"roles": []}, "admins": {"roles": []}})
+    anna, secret = user(pair, "anna"), {"url": "http://x:hidden@127.0.0.1:9/x", "headers": {"X": "hidden"}}
+    doc = {"source": secret, "target": "http://y:hidden@127.0.0.1:9/y", "proxy": "http://z:hidden@127.0.0.1:9"}
+    pair.here.expect(201, "PUT", "/_replicator/mine", doc)
+    rev = anna.expect(201, "PUT", "/_replicator/hers", doc)["rev"]
+    report.equal("a document is its writer's", anna.expect(200, "GET", "/_replicator/hers")["owner"], "anna")
+    seen = anna.expect(200, "GET", "/_replicator/mine")
+    report.equal("credentials are hidden from others", (seen["source"], seen["target"]), ({"url": "http://127.0.0.1:9/x"}, "http://127.0.0.1:9/y"))
+    views = [anna.request("GET", path).raw for path in ("/_replicator/mine?revs=true", "/_replicator/mine?open_revs=all")]
+    views.append(anna.post("/_replicator/_bulk_get", {"docs": [{"id": "mine"}]}).raw)
+    report.check("wherever they look", not any(b"hidden" in view for view in views), views)
+    report.check("but not from oneself", b"hidden" in anna.request("GET", "/_replicator/hers").raw)
+    taken = {**doc, "_rev": pair.here.expect(200, "GET", "/_replicator/mine")["_rev"]}
+    report.equal("nobody takes over another's document", anna.request("PUT", "/_replicator/mine", taken).status, 403)
+    report.equal("nor writes in another's name", anna.request("PUT", "/_replicator/forged", {**doc, "owner": "admin"}).status, 403)
+    anna.expect(200, "DELETE", f"/_replicator/hers?rev={rev}")
+    pair.here.expect(200, "DELETE", f"/_replicator/mine?rev={taken['_rev']}")
+    pair.here.expect(200, "PUT", "/_replicator/_security", security)
     report.equal("design documents are not replications", pair.here.request("PUT", "/_replicator/_design/x", {"a": 1}).status, 201)
 
 

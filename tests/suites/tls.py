@@ -116,6 +116,10 @@ def garbage(ctx, authority, cert, key):
                     pass  # reset by the server, which is its right
         silent = [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(50)]
         report.equal("others are served meanwhile", secured.ask("GET", "/_up")[0].status, 200)
+        mute = [context(authority).wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=10), server_hostname="127.0.0.1") for _ in range(5)]
+        report.equal("so are they when handshakes are followed by nothing", secured.ask("GET", "/_up")[0].status, 200)
+        for connection in mute:
+            connection.close()
         ended = [connection.recv(1) for connection in silent]
         report.equal("who says nothing is hung up on after handshake_timeout", ended, [b""] * 50)
         for connection in silent:

@@ -202,6 +202,7 @@ pub const SETTINGS: &[Setting] = &[
     unset("couchdb", "uuid", Text, "Identifier of this server; made up and kept at first start."),
     set("couchdb", "maintenance_mode", OneOf(&["false", "true", "nolb"]), "false", "What /_up tells load balancers: true and nolb are a 404."),
     set("couchdb", "max_document_size", Limit, "8000000", "Largest document body, in bytes of JSON."),
+    set("couchdb", "max_partition_size", Limit, "10737418240", "Size from which a partition takes no more documents, in bytes."),
     set("couchdb", "max_attachment_size", Limit, "1073741824", "Largest attachment, in bytes."),
     set("couchdb", "max_attachments_per_document", Limit, "infinity", "Most attachments of a document."),
     set("couchdb", "max_document_id_length", Limit, "infinity", "Longest document id, in bytes."),

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use crate::attachments::{AttachmentOptions, SharedOptions};
 use crate::catalogue::DatabaseRecord;
 use crate::maintenance::Maintenance;
+use crate::partition_limit::{SharedLimit, SharedRoom};
 use crate::rules::{RuledWrites, SystemRules, ruled_writes};
 use crate::seq::Seqs;
 use crate::validate::Validators;
@@ -85,6 +86,8 @@ pub struct Database {
     pub(crate) ruled_writes: RuledWrites,
     contents: Arc<Contents>,
     attachment_options: SharedOptions,
+    partition_limit: SharedLimit,
+    partition_room: SharedRoom,
 }
 
 impl Database {
@@ -95,6 +98,7 @@ impl Database {
         maintenance: Arc<Maintenance>,
         shared_views: Arc<Views>,
         attachment_options: SharedOptions,
+        partition_limit: SharedLimit,
     ) -> Result<Database, Error> {
         let shards = record
             .shards
@@ -108,6 +112,8 @@ impl Database {
         Ok(Database {
             contents,
             attachment_options,
+            partition_limit,
+            partition_room: SharedRoom::default(),
             name: name.into(),
             store,
             maintenance,
@@ -142,6 +148,14 @@ impl Database {
 
     pub(crate) fn attachment_options(&self) -> &RwLock<AttachmentOptions> {
         &self.attachment_options
+    }
+
+    pub(crate) fn partition_limit(&self) -> &SharedLimit {
+        &self.partition_limit
+    }
+
+    pub(crate) fn partition_room(&self) -> &SharedRoom {
+        &self.partition_room
     }
 
     pub(crate) fn store(&self) -> &Store {

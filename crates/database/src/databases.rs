@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
@@ -15,6 +16,7 @@ use crate::catalogue::DatabaseRecord;
 use crate::database::Database;
 use crate::events::{DbEvent, DbEventKind, Events};
 use crate::maintenance::Maintenance;
+use crate::partition_limit::SharedLimit;
 use crate::rules::SystemRules;
 use crate::views::{Indexer, KenOptions, Views};
 use crate::{Error, Task, name, unix_seconds};
@@ -126,6 +128,7 @@ pub struct Databases {
     views: Arc<Views>,
     rules: RwLock<Vec<Arc<dyn SystemRules>>>,
     attachments: SharedOptions,
+    partition_limit: SharedLimit,
 }
 
 impl Databases {
@@ -163,6 +166,7 @@ impl Databases {
             maintenance,
             rules: RwLock::default(),
             attachments,
+            partition_limit: Arc::new(AtomicU64::new(u64::MAX)),
         };
         for (name, record) in store.databases()? {
             me.add(&name, DatabaseRecord::decode(&record)?)?;
@@ -179,6 +183,7 @@ impl Databases {
             self.maintenance.clone(),
             self.views.clone(),
             self.attachments.clone(),
+            self.partition_limit.clone(),
         )?);
         let mut by_shard = self.by_shard.write();
         for n in numbers {
@@ -338,6 +343,11 @@ impl Databases {
         } else {
             names.skip(skip).take(limit).cloned().collect()
         }
+    }
+
+    /// Sets how many bytes a partition may hold before it takes no more; at first there is no limit.
+    pub fn set_partition_limit(&self, max_bytes: u64) {
+        self.partition_limit.store(max_bytes, Ordering::Relaxed);
     }
 
     /// What is uploaded from now on is stored by these options.

@@ -16,6 +16,7 @@ mod global_changes;
 mod maintenance;
 mod name;
 mod partition;
+mod partition_limit;
 mod read;
 mod replicas;
 mod rows;

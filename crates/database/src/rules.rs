@@ -132,10 +132,10 @@ impl Watch {
 }
 
 /// A place among the writes to a database with rules.
-pub(crate) type RuledWrites = tokio::sync::Semaphore;
+pub(crate) type RuledWrites = Arc<tokio::sync::Semaphore>;
 
 pub(crate) fn ruled_writes() -> RuledWrites {
-    RuledWrites::new(RULED_WRITES_MAX)
+    Arc::new(tokio::sync::Semaphore::new(RULED_WRITES_MAX))
 }
 
 impl Database {

@@ -79,21 +79,24 @@ impl Database {
     ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
         self.live()?;
         let (resolved, held) = self.resolve(edits, mode).await?;
-        let (edits, unresolved) = split(resolved);
+        let (edits, unresolved) = split(self.refuse_overflows(resolved, mode)?);
         if !self.needs_validation(&edits) {
             let (done, timing) = self.commit(edits, &held, mode, durability).await?;
             return Ok((join(unresolved, done), timing));
         }
         let turn = match self.rules() {
-            Some(_) => self.ruled_writes.acquire().await.ok(),
+            Some(_) => self.ruled_writes.clone().acquire_owned().await.ok(),
             None => None,
         };
         let db = self.clone();
-        let validate = move || db.validate(&caller, edits, mode);
+        let validate = move || {
+            // Given back when the work is done, also when nobody waits for it any more.
+            let _turn = turn;
+            db.validate(&caller, edits, mode)
+        };
         let checked = tokio::task::spawn_blocking(validate)
             .await
             .map_err(|_| Error::ShuttingDown)??;
-        drop(turn);
         let (allowed, refused) = split(checked);
         let (done, timing) = self.commit(allowed, &held, mode, durability).await?;
         Ok((join(unresolved, join(refused, done)), timing))
@@ -109,7 +112,7 @@ impl Database {
     ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
         self.live()?;
         let (resolved, held) = self.resolve(edits, mode).await?;
-        let (edits, unresolved) = split(resolved);
+        let (edits, unresolved) = split(self.refuse_overflows(resolved, mode)?);
         let (done, timing) = self.commit(edits, &held, mode, durability).await?;
         Ok((join(unresolved, done), timing))
     }

@@ -155,9 +155,10 @@ fn an_upload_is_checked() {
         let gzipped = upload(&db, "text/plain", &text(100_000), SinkOptions::default())
             .await
             .unwrap();
-        let gzipped = gzipped.attachment("f", "text/plain", None);
+        let attachment = gzipped.attachment("f", "text/plain", None);
+        drop(gzipped);
         let mut edit = doc(r#"{"_id":"f"}"#);
-        edit.files.push(gzipped);
+        edit.files.push(attachment);
         // Nobody holds the content any more: it is gone.
         let refused = self::edit(&db, edit, EditMode::Interactive).await;
         assert!(matches!(refused, Outcome::Refused(error, _) if error == "missing_stub"));

@@ -34,6 +34,7 @@ pub struct Limits {
     pub max_keys: u64,
     pub query_limit: u64,
     pub partition_query_limit: u64,
+    pub max_partition_size: u64,
     pub decode_plus_to_space: bool,
     pub allow_jsonp: bool,
     /// The headers that `Prefer: return=minimal` leaves.
@@ -74,6 +75,7 @@ impl Limits {
             max_keys: c.get_u64("limits", "max_keys")?,
             query_limit: c.get_u64("query_server_config", "query_limit")?,
             partition_query_limit: c.get_u64("query_server_config", "partition_query_limit")?,
+            max_partition_size: c.get_u64("couchdb", "max_partition_size")?,
             decode_plus_to_space: c.get_bool("chttpd", "decode_plus_to_space")?,
             allow_jsonp: c.get_bool("chttpd", "allow_jsonp")?,
             prefer_minimal: c
@@ -159,6 +161,7 @@ impl App {
             }
         };
         let limits = Limits::read(&config)?;
+        databases.set_partition_limit(limits.max_partition_size);
         let uuids = UuidGenerator::new(uuid_algorithm(&config)?);
         warn_of_cors(&limits, None);
         auth.use_databases(&databases)?;
@@ -196,6 +199,8 @@ impl App {
         }
         match Limits::read(&self.config) {
             Ok(limits) => {
+                self.databases
+                    .set_partition_limit(limits.max_partition_size);
                 warn_of_cors(&limits, Some(&self.limits()));
                 *self.limits.write() = Arc::new(limits);
             }

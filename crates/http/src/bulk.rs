@@ -35,7 +35,7 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
     let parse_us = started.elapsed().as_micros() as u64;
     let mut docs = bulk.docs;
     if docs.len() as u64 > limits.max_bulk_docs_count {
-        return Err(ApiError::too_large(
+        return Err(ApiError::too_many(
             "max_bulk_docs_count",
             limits.max_bulk_docs_count,
         ));
@@ -159,6 +159,9 @@ fn outcomes_json(ids: &[DocId], revs: &[Option<Rev>], outcomes: &[Outcome]) -> V
     out
 }
 
+/// Parameters of a GET that `_bulk_get` refuses: they are of one document.
+const ONE_DOCUMENT_ONLY: [&str; 5] = ["open_revs", "new_edits", "w", "rev", "atts_since"];
+
 pub async fn bulk_get(app: &App, req: &mut Request, access: &Access) -> Answer {
     require_method(req, "POST")?;
     req.require_json()?;
@@ -168,9 +171,19 @@ pub async fn bulk_get(app: &App, req: &mut Request, access: &Access) -> Answer {
         Some(Value::Array(docs)) => docs,
         Some(_) => return Err(ApiError::bad_request("`docs` must be an array.")),
     };
+    if let Some((name, _)) = req
+        .query
+        .0
+        .iter()
+        .find(|(name, _)| ONE_DOCUMENT_ONLY.contains(&name.as_str()))
+    {
+        return Err(ApiError::bad_request(format!(
+            "\"{name}\" query parameter is not acceptable"
+        )));
+    }
     let limit = app.limits().max_bulk_get_count;
     if docs.len() as u64 > limit {
-        return Err(ApiError::too_large("max_bulk_get_count", limit));
+        return Err(ApiError::too_many("max_bulk_get_count", limit));
     }
     if docs
         .iter()

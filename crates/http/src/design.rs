@@ -17,7 +17,7 @@ pub fn thrown(name: &str, reason: &str) -> ApiError {
     let status = match name {
         "bad_request" | "query_parse_error" | "doc_validation" | "invalid_design_doc" => 400,
         "unauthorized" => 401,
-        "forbidden" => 403,
+        "forbidden" | "partition_overflow" => 403,
         "not_found" => 404,
         "method_not_allowed" => 405,
         "not_acceptable" => 406,

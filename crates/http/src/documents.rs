@@ -193,7 +193,8 @@ fn get_open_revs(
     which: &WhichRevs,
     options: &ReadOptions,
 ) -> Answer {
-    let json = req.accept().contains("application/json");
+    // Who takes multipart is given it, whatever else is taken.
+    let json = !req.accepts("multipart/mixed");
     let mut options = options.clone();
     // Multipart brings the attachments, asked for or not.
     if !json && options.attachments == WantedBytes::None {

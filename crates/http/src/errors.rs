@@ -87,6 +87,11 @@ impl ApiError {
         )
     }
 
+    /// More documents than the named limit allows in one request. The reason is the limit, as in CouchDB.
+    pub fn too_many(limit: &str, max: u64) -> Self {
+        Self::new(413, format!("{limit}_exceeded"), max.to_string())
+    }
+
     pub fn not_implemented(what: &str) -> Self {
         Self::new(
             501,

@@ -12,8 +12,6 @@ use crate::router::require_method;
 
 pub use environment::Surroundings;
 
-/// Longest body read from somebody who did not log in, in bytes.
-const ANONYMOUS_BYTES_MAX: u64 = 64 << 10;
 /// Jobs listed unless another limit is asked for.
 const JOBS_LIMIT: u64 = 100;
 /// States that `_scheduler/docs?states=` knows.
@@ -29,15 +27,9 @@ const STATES: [&str; 7] = [
 
 type Answer = Result<Reply, ApiError>;
 
-/// `POST /_replicate`
+/// `POST /_replicate`, of somebody who logged in.
 pub async fn replicate(app: &App, req: &mut Request) -> Answer {
-    let bytes = match req.user.name {
-        Some(_) => req.request_bytes(app).await?,
-        None => {
-            let limit = "max_http_request_size";
-            req.bytes(limit, ANONYMOUS_BYTES_MAX).await?
-        }
-    };
+    let bytes = req.request_bytes(app).await?;
     if bytes.is_empty() && req.method != "PUT" {
         return Err(ApiError::bad_request("Missing request body"));
     }

@@ -41,6 +41,8 @@ pub struct Request {
     pub requested_path: Option<String>,
     /// How many times it was rewritten.
     pub rewrites: u64,
+    /// It leads elsewhere since it was routed, and has no answer yet.
+    pub is_rerouted: bool,
     pub headers: HeaderMap,
     pub user: Arc<UserCtx>,
     /// How the user was found: CouchDB's name of the handler, `default` (Basic) or `cookie` mostly.
@@ -82,6 +84,7 @@ impl Request {
             raw_query: parts.uri.query().map(str::to_owned),
             requested_path: None,
             rewrites: 0,
+            is_rerouted: false,
             path: path.to_owned(),
             authority: parts.uri.authority().map(|a| a.as_str().to_owned()),
             headers: parts.headers,
@@ -287,6 +290,7 @@ impl Request {
         self.raw_query = query.map(str::to_owned);
         self.path = path.to_owned();
         self.rewrites += 1;
+        self.is_rerouted = true;
     }
 
     /// Reads what is left of the body, up to a bound, so that an early answer does not cost the connection.

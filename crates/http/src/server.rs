@@ -34,6 +34,9 @@ const STOP_TIME_MAX: Duration = Duration::from_secs(10);
 /// CouchDB's HTTP library waits: pools of clients keep connections for minutes, and cannot send a POST again by themselves.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(300);
 
+/// Clients of HTTP/2 that answer no ping are gone.
+const PING_EVERY: Duration = Duration::from_secs(60);
+
 const SERVER_NAME: &str = concat!("CouchDB/3.5.0 (Settee/", env!("CARGO_PKG_VERSION"), ")");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
 const BODY_TIME: HeaderName = HeaderName::from_static("x-couchdb-body-time");
@@ -116,10 +119,14 @@ fn accept(
     tokio::spawn(async move {
         app.stats.connections.fetch_add(1, Ordering::Relaxed);
         match tls {
-            None => connection(stream, peer, false, &app, watcher).await,
+            None => connection(stream, peer, Spoken::Unknown, &app, watcher).await,
             Some(tls) => {
                 if let Some(stream) = tls.accept(stream).await {
-                    connection(stream, peer, true, &app, watcher).await;
+                    let spoken = match stream.get_ref().1.alpn_protocol() {
+                        Some(b"h2") => Spoken::Http2,
+                        _ => Spoken::Http1,
+                    };
+                    connection(stream, peer, spoken, &app, watcher).await;
                 }
             }
         }
@@ -127,18 +134,41 @@ fn accept(
     });
 }
 
-async fn connection<S>(stream: S, peer: SocketAddr, https: bool, app: &Arc<App>, watcher: Watcher)
-where
+/// What a connection speaks. Over TLS it was agreed on; elsewhere the first bytes tell.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Spoken {
+    Unknown,
+    Http1,
+    Http2,
+}
+
+async fn connection<S>(
+    stream: S,
+    peer: SocketAddr,
+    spoken: Spoken,
+    app: &Arc<App>,
+    watcher: Watcher,
+) where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let service = {
         let app = app.clone();
         service_fn(move |req| {
             let app = app.clone();
+            let https = spoken != Spoken::Unknown;
             async move { Ok::<_, Infallible>(answer(&app, req, peer, https).await) }
         })
     };
     let mut builder = Builder::new(TokioExecutor::new());
+    builder = match spoken {
+        Spoken::Unknown => builder,
+        Spoken::Http1 => builder.http1_only(),
+        Spoken::Http2 => builder.http2_only(),
+    };
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING_EVERY);
     builder
         .http1()
         .timer(TokioTimer::new())
@@ -255,7 +285,12 @@ async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
         return Err(ApiError::unauthorized("Authentication required.")
             .with_www_authenticate("Basic realm=\"server\""));
     }
-    router::route(app, req).await
+    loop {
+        let answer = router::route(app, req).await;
+        if !std::mem::take(&mut req.is_rerouted) || answer.is_err() {
+            return answer;
+        }
+    }
 }
 
 fn is_login(req: &Request) -> bool {
@@ -345,12 +380,13 @@ fn finish(
         Body::Sized(_, length) => Some(*length),
         Body::Stream(_) => None,
     };
-    if let Some(len) = length {
-        if req.method == "HEAD" && response.status() != hyper::StatusCode::NOT_MODIFIED {
-            response
-                .headers_mut()
-                .insert(CONTENT_LENGTH, HeaderValue::from(len));
-        }
+    if let Some(len) = length
+        && req.method == "HEAD"
+        && response.status() != hyper::StatusCode::NOT_MODIFIED
+    {
+        response
+            .headers_mut()
+            .insert(CONTENT_LENGTH, HeaderValue::from(len));
     }
     response
 }

@@ -10,7 +10,7 @@ use crate::Error;
 use crate::server::Server;
 
 /// Settings of the machine or of the process, which are another's here.
-const OF_THE_MACHINE: [(&str, &str); 18] = [
+const OF_THE_MACHINE: [(&str, &str); 22] = [
     ("couchdb", "database_dir"),
     ("couchdb", "view_index_dir"),
     ("couchdb", "uuid"),
@@ -29,6 +29,10 @@ const OF_THE_MACHINE: [(&str, &str); 18] = [
     ("ssl", "key_file"),
     ("ssl", "cacert_file"),
     ("ssl", "password"),
+    ("replicator", "cert_file"),
+    ("replicator", "key_file"),
+    ("replicator", "password"),
+    ("replicator", "ssl_trusted_certificates_file"),
 ];
 
 /// Sections whose keys are names of the user's.

@@ -302,7 +302,8 @@ impl Docs {
             entry.failures = 0;
             entry.info = Value::Null;
             entry.changed = SystemTime::now();
-            self.scheduler.add(&id, replication.clone(), not_before);
+            // Who wrote the document is told in it.
+            let _awaited = self.scheduler.add(&id, replication.clone(), not_before);
             old
         })?;
         if let Some(old) = old.filter(|old| *old != id) {

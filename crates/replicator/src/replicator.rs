@@ -104,11 +104,11 @@ impl Replicator {
             }
         }
         let continuous = replication.continuous;
-        self.scheduler.add(&id, Arc::new(replication), None);
+        let awaited = self.scheduler.add(&id, Arc::new(replication), None);
         if continuous {
             return Ok(Replicated::Continuous(id));
         }
-        match self.scheduler.outcome(&id).await {
+        match awaited.outcome().await {
             Outcome::Completed(result) => Ok(Replicated::Completed(result)),
             Outcome::Failed(e) => Err(e),
             Outcome::Cancelled => Ok(Replicated::Stopped),

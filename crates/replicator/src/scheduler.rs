@@ -37,6 +37,18 @@ pub enum Outcome {
     Cancelled,
 }
 
+/// The end of a job, to come.
+pub struct Awaited(watch::Receiver<Option<Outcome>>);
+
+impl Awaited {
+    /// Waits for it.
+    pub async fn outcome(mut self) -> Outcome {
+        let ended = self.0.wait_for(Option::is_some).await;
+        let outcome = ended.ok().and_then(|outcome| outcome.clone());
+        outcome.unwrap_or(Outcome::Cancelled)
+    }
+}
+
 /// Who is told how jobs of documents fare.
 pub trait Listener: Send + Sync {
     fn started(&self, doc: &DocRef, id: &str);
@@ -139,31 +151,27 @@ impl Scheduler {
     }
 
     /// Adds a job, or lets the same one run on. `not_before` keeps it from starting at once.
-    pub fn add(&self, id: &str, replication: Arc<Replication>, not_before: Option<Instant>) {
+    pub fn add(
+        &self,
+        id: &str,
+        replication: Arc<Replication>,
+        not_before: Option<Instant>,
+    ) -> Awaited {
         let mut jobs = self.jobs.lock();
         let mut after = None;
         if let Some(old) = jobs.get(id) {
             if *old.replication == *replication {
-                return;
+                return Awaited(old.outcome.subscribe());
             }
             after = jobs.remove(id).and_then(|old| old.retire());
         }
-        jobs.insert(id.to_owned(), Entry::new(replication, not_before, after));
+        let job = Entry::new(replication, not_before, after);
+        // Before it may start: it may end before anybody could look for it.
+        let awaited = Awaited(job.outcome.subscribe());
+        jobs.insert(id.to_owned(), job);
         drop(jobs);
         self.wake.notify_one();
-    }
-
-    /// Waits for the end of a job that was just added.
-    pub async fn outcome(&self, id: &str) -> Outcome {
-        let outcome = self.jobs.lock().get(id).map(|job| job.outcome.subscribe());
-        let Some(mut outcome) = outcome else {
-            return Outcome::Cancelled;
-        };
-        let ended = outcome.wait_for(Option::is_some).await;
-        ended
-            .ok()
-            .and_then(|o| o.clone())
-            .unwrap_or(Outcome::Cancelled)
+        awaited
     }
 
     /// Takes a job out and stops it; it may take a moment to record where it is. False when there is none.

@@ -24,9 +24,13 @@ function (doc, before, user, security) {
   doc.roles.forEach(function (role) {
     if (typeof role !== 'string') refuse('doc.roles can only contain strings');
   });
-  if (doc._id !== 'org.couchdb.user:' + doc.name) refuse('Doc ID must be of the form org.couchdb.user:name');
+  if (typeof doc.name !== 'string' || doc._id !== 'org.couchdb.user:' + doc.name) {
+    refuse('Doc ID must be of the form org.couchdb.user:name');
+  }
   if (old && old.name !== doc.name) refuse('Usernames can not be changed.');
-  if (doc.password_sha && !doc.salt) refuse('Users with password_sha must have a salt.');
+  if (doc.password_sha && !doc.salt) {
+    refuse('Users with password_sha must have a salt.See /_utils/script/couch.js for example code.');
+  }
   if (doc.password_scheme && ['simple', 'pbkdf2'].indexOf(doc.password_scheme) < 0) {
     refuse('Password scheme `' + doc.password_scheme + '` not supported.');
   }
