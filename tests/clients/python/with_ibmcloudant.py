@@ -102,12 +102,21 @@ service.put_document(db=DB, doc_id="live-1", document={"live": 1})
 lines = [json.loads(line) for line in continuous.iter_lines() if line.strip()]
 check("a continuous feed to its end", lines[0]["id"] == "live-1" and "last_seq" in lines[-1], lines)
 equal("a follower, once", len(list(ChangesFollower(service, db=DB).start_one_off())), everything + 1)
-# With a limit, because a follower that is stopped ends when its last request of a minute does.
 follower = ChangesFollower(service, db=DB, since=rest["last_seq"], include_docs=True, limit=3)
-writer = threading.Thread(target=lambda: [service.put_document(db=DB, doc_id=f"live-{n}", document={"live": n}) for n in (2, 3)])
-writer.start()
-seen = [change.doc.to_dict()["live"] if hasattr(change.doc, "to_dict") else change.doc["live"] for change in follower.start()]
-writer.join()
+seen = []
+following = threading.Thread(target=lambda: seen.extend(change.doc.to_dict()["live"] for change in follower.start()))
+following.start()
+for n in (2, 3):
+    service.put_document(db=DB, doc_id=f"live-{n}", document={"live": n})
+
+
+def ends():
+    """A follower that has what it was to give waits for the answer to its last request, for up to a minute."""
+    service.post_document(db=DB, document={"for": "the last request"})
+    return not following.is_alive()
+
+
+check("a follower ends", until(ends))
 equal("a follower, live", seen, [1, 2, 3])
 
 # Views.
