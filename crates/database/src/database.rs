@@ -11,6 +11,7 @@ use storage::{Limits, PurgeInfo, Shard, ShardNumber, ShardPurge, Store};
 use tokio::sync::watch;
 
 use crate::catalogue::DatabaseRecord;
+use crate::find::IndexesFound;
 use crate::maintenance::Maintenance;
 use crate::seq::Seqs;
 use crate::validate::Validators;
@@ -79,6 +80,7 @@ pub struct Database {
     /// Counts the commits that changed a design document.
     designs_version: AtomicU64,
     pub(crate) validators_found: Validators,
+    pub(crate) find_indexes: IndexesFound,
 }
 
 impl Database {
@@ -113,6 +115,7 @@ impl Database {
             record: RwLock::new(record),
             designs_version: AtomicU64::new(0),
             validators_found: Validators::default(),
+            find_indexes: IndexesFound::default(),
         })
     }
 

@@ -14,6 +14,7 @@ use crate::catalogue::DatabaseRecord;
 use crate::database::Database;
 use crate::events::{DbEvent, DbEventKind, Events};
 use crate::maintenance::Maintenance;
+use crate::find::{Scans, WithIndexes};
 use crate::views::{Indexer, KenOptions, Views};
 use crate::{Error, Task, name, unix_seconds};
 
@@ -141,7 +142,8 @@ impl Databases {
         let store = Arc::new(Store::open(dir, &options.store, on_commit)?);
         let maintenance = Maintenance::start(store.clone(), options.auto_compact);
         let views = Arc::new(Views {
-            languages: options.languages.clone(),
+            languages: Arc::new(WithIndexes(options.languages.clone())),
+            scans: Scans::default(),
             reduce_limit: options.reduce_limit,
             indexer: Indexer::new(options.ken.clone()),
         });
@@ -327,6 +329,7 @@ impl Databases {
     pub fn tasks(&self) -> Vec<Task> {
         let mut tasks = self.maintenance.tasks();
         tasks.extend(self.views.indexer.tasks());
+        tasks.extend(self.views.scans.tasks());
         tasks
     }
 

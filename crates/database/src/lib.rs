@@ -11,6 +11,7 @@ mod databases;
 mod design;
 mod error;
 mod events;
+mod find;
 mod maintenance;
 mod name;
 mod partition;
@@ -32,6 +33,7 @@ pub use databases::{
 pub use document::collation::VERSION as COLLATOR_VERSION;
 pub use error::Error;
 pub use events::{DbEvent, DbEventKind};
+pub use find::{FindAnswer, FindIndex, FindLimits};
 pub use functions::DesignDoc;
 pub use index::{GroupLevel, ReduceLimit, ReduceSpec, write_key_sort};
 pub use name::NAME_LENGTH_MAX;

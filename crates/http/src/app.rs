@@ -45,6 +45,7 @@ pub struct Limits {
     pub rewrite_limit: u64,
     /// Content-Security-Policy of what shows, lists and updates answer.
     pub showlist_policy: Option<String>,
+    pub mango: crate::find::MangoSettings,
 }
 
 impl Limits {
@@ -71,6 +72,7 @@ impl Limits {
             purge_revs_max: c.get_u64("purge", "max_revisions_number")?,
             secure_rewrites: c.get_bool("chttpd", "secure_rewrites")?,
             rewrite_limit: c.get_u64("chttpd", "rewrite_limit")?,
+            mango: crate::find::MangoSettings::read(c)?,
             showlist_policy: match c.get_bool("csp", "showlist_enable")? {
                 true => Some(c.get_str("csp", "showlist_header_value")?),
                 false => None,

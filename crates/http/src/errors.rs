@@ -122,12 +122,19 @@ impl From<database::Error> for ApiError {
             E::InsufficientStorage(_) => Self::new(507, "insufficient_storage", reason),
             E::Missing(_) => Self::new(404, "not_found", reason),
             E::Function(e) => e.into(),
+            E::Find(e) => e.into(),
             E::ShuttingDown => Self::new(503, "service_unavailable", reason),
             E::Storage(_) => {
                 tracing::error!(error = %reason, "storage failed");
                 Self::new(500, "internal_server_error", reason)
             }
         }
+    }
+}
+
+impl From<mango::FindError> for ApiError {
+    fn from(e: mango::FindError) -> Self {
+        Self::new(e.status(), e.error(), e.to_string())
     }
 }
 

@@ -90,62 +90,6 @@ fn reshard(req: &Request) -> Answer {
     }
 }
 
-/// `_find`, `_index`, `_explain`
-pub async fn mango(app: &App, req: &mut Request, name: &str) -> Answer {
-    if name == "_index" && req.segments.len() == 2 {
-        require_method(req, "GET,POST")?;
-    } else if name != "_index" {
-        require_method(req, "POST")?;
-    }
-    if req.method == "POST" {
-        req.require_json()?;
-        let body = req.json_object(app).await?;
-        if name == "_index" && !body.contains_key("index") && req.segments.len() == 2 {
-            return Err(ApiError::new(
-                400,
-                "missing_required_key",
-                "Missing required key: index",
-            ));
-        }
-        if name != "_index" {
-            check_find(&body)?;
-        }
-    }
-    Err(ApiError::not_implemented("Mango queries"))
-}
-
-/// The members that `_find` knows.
-const FIND_MEMBERS: [&str; 17] = [
-    "selector",
-    "use_index",
-    "bookmark",
-    "limit",
-    "skip",
-    "sort",
-    "fields",
-    "partition",
-    "r",
-    "conflicts",
-    "stale",
-    "update",
-    "stable",
-    "execution_stats",
-    "allow_fallback",
-    "w",
-    "wait",
-];
-
-fn check_find(body: &serde_json::Map<String, Value>) -> Result<(), ApiError> {
-    match body.keys().find(|k| !FIND_MEMBERS.contains(&k.as_str())) {
-        Some(key) => Err(ApiError::new(
-            400,
-            "invalid_key",
-            format!("Invalid key {key} for this request."),
-        )),
-        None => Ok(()),
-    }
-}
-
 /// What may follow the name of a design document; anything else is an attachment's name.
 pub const DESIGN_PARTS: [&str; 6] = [
     "_view",

@@ -417,10 +417,8 @@ pub async fn partition(app: &App, req: &mut Request, access: &Access) -> Answer 
             ))
         }
         (Some("_all_docs"), 4) => list(app, req, access, Listing::Partition(name)).await,
-        (Some("_find" | "_explain"), 4) => {
-            require_method(req, "POST")?;
-            Err(ApiError::not_implemented("Mango queries"))
-        }
+        (Some("_find"), 4) => crate::find::find(app, req, access, Some(name)).await,
+        (Some("_explain"), 4) => crate::find::explain(app, req, access, Some(name)).await,
         (Some("_design"), 7..) => {
             let ddoc = req.segment(4).unwrap_or_default();
             let id = format!("_design/{ddoc}");

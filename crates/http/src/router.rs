@@ -6,7 +6,7 @@ use crate::app::{App, require_server_admin};
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::{bulk, changes, db, documents, later, listing, node, root, session, views};
+use crate::{bulk, changes, db, documents, find, later, listing, node, root, session, views};
 
 type Answer = Result<Reply, ApiError>;
 
@@ -108,7 +108,7 @@ async fn database(app: &App, req: &mut Request, name: &str) -> Answer {
         ("_ensure_full_commit", None, _) => db::ensure_full_commit(app, req, &access).await,
         ("_shards", ..) => db::shards(req, &access),
         ("_sync_shards", None, _) => db::sync_shards(req, &access),
-        ("_find" | "_index" | "_explain", ..) => later::mango(app, req, &second).await,
+        ("_find" | "_index" | "_explain", ..) => find::route(app, req, &access, &second).await,
         ("_temp_view", ..) => Err(ApiError::new(
             410,
             "gone",
