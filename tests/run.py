@@ -24,7 +24,7 @@ sys.dont_write_bytecode = True
 from harness import server as servers  # noqa: E402
 from harness.report import Report  # noqa: E402
 
-SUITES = ["vectors", "design_functions", "clients", "fuzz", "crash", "damage", "backup", "many", "slow_reader", "views",
+SUITES = ["vectors", "design_functions", "clients", "fuzz", "crash", "damage", "backup", "many", "slow_reader", "views", "find",
           "languages", "hostile"]
 
 

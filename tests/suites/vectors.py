@@ -10,7 +10,7 @@ import json
 import os
 import pathlib
 
-AREAS = ["documents", "revisions", "bulk", "changes", "database", "http", "partitioned", "auth", "views", "design-functions"]
+AREAS = ["documents", "revisions", "bulk", "changes", "database", "http", "partitioned", "auth", "views", "design-functions", "mango"]
 SYSTEM_DATABASES = ["_users", "_replicator"]
 DIFFERENCES_SHOWN = 5
 

@@ -2,6 +2,7 @@
 
 mod bulk;
 mod disk;
+mod find;
 mod ids;
 mod lightning;
 mod many_dbs;
@@ -102,6 +103,10 @@ const WORKLOADS: &[Description] = &[
     description(
         "views_read",
         "limit=1, ranges of 100, group_level and whole reductions of a view",
+    ),
+    description(
+        "find",
+        "_find: indexed range of 10, covered range of 100, scans without an index; building a json index",
     ),
     description(
         "views_while_building",
@@ -319,6 +324,14 @@ impl Bench {
             "many_dbs" => {
                 let databases = self.scaled(20_000);
                 self.measure(name, many_dbs::ManyDbs { databases }).await
+            }
+            "find" => {
+                let documents = self.scaled(200_000);
+                let find = find::Find {
+                    connections,
+                    documents,
+                };
+                self.measure(name, find).await
             }
             _ => self.measure_views(name).await,
         }

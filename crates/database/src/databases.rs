@@ -13,8 +13,8 @@ use tokio::sync::watch;
 use crate::catalogue::DatabaseRecord;
 use crate::database::Database;
 use crate::events::{DbEvent, DbEventKind, Events};
-use crate::maintenance::Maintenance;
 use crate::find::{Scans, WithIndexes};
+use crate::maintenance::Maintenance;
 use crate::views::{Indexer, KenOptions, Views};
 use crate::{Error, Task, name, unix_seconds};
 

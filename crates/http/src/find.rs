@@ -1,6 +1,5 @@
 //! Mango queries: `_find` and `_explain`, of a database or of a partition.
 
-
 use database::{FindAnswer, FindLimits};
 use mango::{AggregateLimits, Defaults, Find};
 
@@ -173,4 +172,3 @@ pub async fn route(app: &App, req: &mut Request, access: &Access, name: &str) ->
         _ => crate::indexes::route(app, req, access).await,
     }
 }
-

@@ -117,7 +117,9 @@ async fn remove(
         let (rev, Some(members)) = split(access.db.design_value(ddoc)?) else {
             return Err(ApiError::missing());
         };
-        let is_index = members.get("language").is_some_and(|l| l == mango::index::LANGUAGE);
+        let is_index = members
+            .get("language")
+            .is_some_and(|l| l == mango::index::LANGUAGE);
         let new = remove_from(&members, name).map_err(|()| ApiError::missing())?;
         if !is_index {
             return Err(ApiError::missing());

@@ -1,7 +1,7 @@
 //! Routes whose work comes with later issues. They check what can be checked, answer what is true of a server without
 //! that feature, and otherwise say clearly that it is not there.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::access::Access;
 use crate::app::{App, require_server_admin};

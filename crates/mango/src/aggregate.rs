@@ -120,7 +120,11 @@ impl Aggregate {
             "$max" => Function::Maximum(slot),
             "$average" => Function::Average(slot),
             "$distinct" => Function::Distinct(slot),
-            _ => return Err(invalid(&format!("no function `{function}`: there are $count, $sum, $min, $max, $average and $distinct"))),
+            _ => {
+                return Err(invalid(&format!(
+                    "no function `{function}`: there are $count, $sum, $min, $max, $average and $distinct"
+                )));
+            }
         })
     }
 
@@ -291,7 +295,9 @@ impl Groups {
         if !self.groups.contains_key(self.key.as_slice()) {
             let group_by = self.aggregate.group_by.iter();
             let group = Group {
-                values: group_by.map(|(_, slot)| value(*slot).map(Into::into)).collect(),
+                values: group_by
+                    .map(|(_, slot)| value(*slot).map(Into::into))
+                    .collect(),
                 states: self.new_states(),
             };
             self.insert(self.key.clone().into(), group)?;
@@ -436,7 +442,9 @@ impl State {
             State::Extreme(held) => keep(held, function, (sort_key(text), text.to_vec())),
             State::Distinct(values) => {
                 let before = values.len();
-                values.entry(sort_key(text)).or_insert_with(|| text.to_vec());
+                values
+                    .entry(sort_key(text))
+                    .or_insert_with(|| text.to_vec());
                 return values.len() - before;
             }
         }
@@ -543,14 +551,22 @@ mod tests {
             "highest": {"$max": "n"}, "mean": {"$average": "n"}, "all": {"$distinct": "n"}}});
         let mut limited = groups(aggregate.clone(), &docs[..4]).unwrap();
         limited.limits.values_max = 9;
-        limited.add(&Doc::whole(docs[4].to_string().as_bytes())).unwrap();
-        assert_eq!(answer(&limited), json!([
-            {"key": {}, "value": {"docs": 1, "with": 0, "sum": 7, "lowest": 7, "highest": 7, "mean": 7.0, "all": [7]}},
-            {"key": {"c": "a"}, "value": {"docs": 1, "with": 1, "sum": 2.5, "lowest": 2.5, "highest": 2.5, "mean": 2.5, "all": [2.5]}},
-            {"key": {"c": "b"}, "value": {"docs": 3, "with": 1, "sum": 4, "lowest": 1, "highest": "text", "mean": 2.0,
-                "all": [1, 3, "text"]}},
-        ]));
-        assert!(matches!(groups(aggregate, &docs), Err(FindError::AggregateTooLarge(_))));
+        limited
+            .add(&Doc::whole(docs[4].to_string().as_bytes()))
+            .unwrap();
+        assert_eq!(
+            answer(&limited),
+            json!([
+                {"key": {}, "value": {"docs": 1, "with": 0, "sum": 7, "lowest": 7, "highest": 7, "mean": 7.0, "all": [7]}},
+                {"key": {"c": "a"}, "value": {"docs": 1, "with": 1, "sum": 2.5, "lowest": 2.5, "highest": 2.5, "mean": 2.5, "all": [2.5]}},
+                {"key": {"c": "b"}, "value": {"docs": 3, "with": 1, "sum": 4, "lowest": 1, "highest": "text", "mean": 2.0,
+                    "all": [1, 3, "text"]}},
+            ])
+        );
+        assert!(matches!(
+            groups(aggregate, &docs),
+            Err(FindError::AggregateTooLarge(_))
+        ));
     }
 
     #[test]
@@ -565,9 +581,17 @@ mod tests {
     #[test]
     fn what_is_no_aggregate_is_refused() {
         for wrong in [
-            json!(1), json!({}), json!({"group_by": "a"}), json!({"group_by": [1]}), json!({"compute": []}),
-            json!({"compute": {"a": "b"}}), json!({"compute": {"a": {"$median": "b"}}}), json!({"compute": {"a": {"$sum": 1}}}),
-            json!({"compute": {"a": {"$sum": "b", "$min": "b"}}}), json!({"groups": []}), json!({"group_by": ["a..b"]}),
+            json!(1),
+            json!({}),
+            json!({"group_by": "a"}),
+            json!({"group_by": [1]}),
+            json!({"compute": []}),
+            json!({"compute": {"a": "b"}}),
+            json!({"compute": {"a": {"$median": "b"}}}),
+            json!({"compute": {"a": {"$sum": 1}}}),
+            json!({"compute": {"a": {"$sum": "b", "$min": "b"}}}),
+            json!({"groups": []}),
+            json!({"group_by": ["a..b"]}),
         ] {
             assert!(Aggregate::parse(&wrong).is_err(), "{wrong}");
         }

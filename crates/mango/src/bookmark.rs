@@ -66,7 +66,12 @@ mod tests {
             ddoc: Some("_design/d".into()),
             ..index.clone()
         };
-        for (text, index) in [(text.as_str(), &other), ("nil", &index), ("!", &index), ("", &index)] {
+        for (text, index) in [
+            (text.as_str(), &other),
+            ("nil", &index),
+            ("!", &index),
+            ("", &index),
+        ] {
             assert!(Bookmark::decode(text, index).is_err(), "{text}");
         }
     }

@@ -153,7 +153,11 @@ mod tests {
         let ordered = ordered.as_array().unwrap();
         for (i, left) in ordered.iter().enumerate() {
             for (j, right) in ordered.iter().enumerate() {
-                assert_eq!(compare(left, right, Order::Raw), i.cmp(&j), "{left} and {right}");
+                assert_eq!(
+                    compare(left, right, Order::Raw),
+                    i.cmp(&j),
+                    "{left} and {right}"
+                );
             }
         }
     }

@@ -60,7 +60,9 @@ impl Operands {
         }
         let mut key = Vec::with_capacity(2 * text.len() + 16);
         order.write(text, &mut key);
-        sorts.binary_search_by(|s| (**s).cmp(key.as_slice())).is_ok()
+        sorts
+            .binary_search_by(|s| (**s).cmp(key.as_slice()))
+            .is_ok()
     }
 }
 

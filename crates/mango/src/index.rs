@@ -108,8 +108,7 @@ impl Index {
         if ddoc["language"] != LANGUAGE {
             return vec![];
         }
-        let partitioned =
-            partitioned && ddoc["options"]["partitioned"].as_bool().unwrap_or(true);
+        let partitioned = partitioned && ddoc["options"]["partitioned"].as_bool().unwrap_or(true);
         let views = ddoc["views"].as_object().into_iter().flatten();
         let index = |(name, view): (&String, &Value)| {
             view["options"].as_object()?;
@@ -397,7 +396,9 @@ mod tests {
     #[test]
     fn a_design_document_takes_indexes_and_gives_them_back() {
         let a = new(json!({"index": {"fields": ["a", "b"]}, "ddoc": "d", "name": "x"})).unwrap();
-        let b = new(json!({"index": {"fields": ["b"], "partial_filter_selector": {"t": 1}}, "ddoc": "d", "name": "y"}));
+        let b = new(
+            json!({"index": {"fields": ["b"], "partial_filter_selector": {"t": 1}}, "ddoc": "d", "name": "y"}),
+        );
         let first = a.add_to(None).unwrap().unwrap();
         assert_eq!(
             Value::Object(first.clone()),

@@ -162,7 +162,10 @@ mod tests {
             all.map(|e| std::str::from_utf8(e).unwrap()).collect()
         };
         assert_eq!(of("[]"), Vec::<&str>::new());
-        assert_eq!(of(r#"[1,"a]",{"b":[2]},[]]"#), ["1", r#""a]""#, r#"{"b":[2]}"#, "[]"]);
+        assert_eq!(
+            of(r#"[1,"a]",{"b":[2]},[]]"#),
+            ["1", r#""a]""#, r#"{"b":[2]}"#, "[]"]
+        );
         let mut members = Members::of(br#"{"a":1,"b\n":{}}"#);
         let (name, value) = members.name().unwrap();
         assert_eq!((name, value), (&b"a"[..], 5));

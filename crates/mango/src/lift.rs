@@ -299,12 +299,27 @@ mod tests {
             body: br#"{"s":"x","list":[{"k":1},[7]],"o":{"a":{"b":2},"c":3},"z":null}"#,
         };
         let names = [
-            "_id", "s", "s.x", "list", "list.0.k", "list.0.z", "list.1.0", "list.2", "list.k", "o.a", "o.a.b", "o.c", "o.q",
-            "z", "q.r", "_rev", "_q",
+            "_id", "s", "s.x", "list", "list.0.k", "list.0.z", "list.1.0", "list.2", "list.k",
+            "o.a", "o.a.b", "o.c", "o.q", "z", "q.r", "_rev", "_q",
         ];
         let expected = [
-            "\"x\"", "\"x\"", "no way", r#"[{"k":1},[7]]"#, "1", "missing", "7", "no way", "no way", r#"{"b":2}"#, "2", "3",
-            "missing", "null", "missing", "\"1-a\"", "missing",
+            "\"x\"",
+            "\"x\"",
+            "no way",
+            r#"[{"k":1},[7]]"#,
+            "1",
+            "missing",
+            "7",
+            "no way",
+            "no way",
+            r#"{"b":2}"#,
+            "2",
+            "3",
+            "missing",
+            "null",
+            "missing",
+            "\"1-a\"",
+            "missing",
         ];
         assert_eq!(found(&names, &doc), expected);
         for (name, expected) in names.iter().zip(expected) {

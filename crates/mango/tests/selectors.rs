@@ -199,7 +199,8 @@ fn selectors_beyond_the_limits_are_refused() {
         refusal(nested(Limits::default().selector_depth_max)),
         SelectorError::TooDeep(Limits::default().selector_depth_max)
     );
-    let elements = (0..Limits::default().selector_depth_max).fold(json!({"$eq": 1}), |inner, _| json!({"$elemMatch": inner}));
+    let elements = (0..Limits::default().selector_depth_max)
+        .fold(json!({"$eq": 1}), |inner, _| json!({"$elemMatch": inner}));
     assert_eq!(
         refusal(json!({"a": elements})),
         SelectorError::TooDeep(Limits::default().selector_depth_max)
@@ -212,8 +213,12 @@ fn selectors_beyond_the_limits_are_refused() {
         SelectorError::TooManyConditions(Limits::default().selector_conditions_max)
     );
 
-    let regexes = json!({"$or": vec![json!({"a": {"$regex": "x"}}); Limits::default().regexes_max + 1]});
-    assert_eq!(refusal(regexes), SelectorError::TooManyRegexes(Limits::default().regexes_max));
+    let regexes =
+        json!({"$or": vec![json!({"a": {"$regex": "x"}}); Limits::default().regexes_max + 1]});
+    assert_eq!(
+        refusal(regexes),
+        SelectorError::TooManyRegexes(Limits::default().regexes_max)
+    );
 }
 
 fn value() -> impl Strategy<Value = Value> {

@@ -41,7 +41,8 @@ impl FindAnswer {
 
     fn scans(&self, documents: &Documents, aggregate: &Aggregate) -> bool {
         let mut names = aggregate.paths().iter().map(|path| &path.parts()[0]);
-        let known = |name: &String| !name.starts_with('_') || ["_id", "_rev"].contains(&name.as_str());
+        let known =
+            |name: &String| !name.starts_with('_') || ["_id", "_rev"].contains(&name.as_str());
         documents.can_be_scanned() && names.all(known)
     }
 

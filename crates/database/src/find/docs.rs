@@ -51,7 +51,11 @@ impl Documents {
         plan: &Plan,
         after: Option<Vec<u8>>,
     ) -> Result<Documents, Error> {
-        let ids = plan.columns.first().cloned().unwrap_or_else(Intervals::full);
+        let ids = plan
+            .columns
+            .first()
+            .cloned()
+            .unwrap_or_else(Intervals::full);
         let (shards, ids) = match &find.partition {
             Some(p) => {
                 let (from, to) = partition::bounds(p);
@@ -64,12 +68,13 @@ impl Documents {
         let (views, blocks) = Views::open(shards)?;
         // What underscore members other than these hold is not in a stored row.
         let mut fields = find.selector.fields().iter().map(|path| &path.parts()[0]);
-        let known = fields.all(|name| !name.starts_with('_') || ["_id", "_rev"].contains(&name.as_str()));
+        let known =
+            fields.all(|name| !name.starts_with('_') || ["_id", "_rev"].contains(&name.as_str()));
         let share = match (ids.ranges().first(), ids.ranges().last()) {
             _ if ids.is_full() => u64::MAX,
-            (Some((low, _)), Some((_, high))) => {
-                views.rank(&blocks, high)?.saturating_sub(views.rank(&blocks, low)?)
-            }
+            (Some((low, _)), Some((_, high))) => views
+                .rank(&blocks, high)?
+                .saturating_sub(views.rank(&blocks, low)?),
             _ => 0,
         };
         let few = share < views.live_total() / WALKED_SHARE;

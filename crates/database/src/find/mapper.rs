@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use functions::{
-    Designs, Doc, Emit, Emits, Error, Languages, MapGroup, Mapper, Reducer,
-};
+use functions::{Designs, Doc, Emit, Emits, Error, Languages, MapGroup, Mapper, Reducer};
 use mango::index::LANGUAGE;
 use mango::{Definition, Found, Lift, Limits};
 
@@ -43,7 +41,9 @@ impl Languages for WithIndexes {
             return self.0.projections(group);
         }
         let fields = |map: &String| match View::read(map) {
-            Some(view) => Ok(serde_json::Value::from_iter(view.definition.fields.names()).to_string()),
+            Some(view) => {
+                Ok(serde_json::Value::from_iter(view.definition.fields.names()).to_string())
+            }
             None => Err("not the definition of an index".to_owned()),
         };
         group.maps.iter().map(fields).collect()
@@ -152,7 +152,14 @@ mod tests {
         let rows: Vec<_> = out
             .rows
             .iter()
-            .map(|e| (e.doc, e.view, String::from_utf8_lossy(out.key(e)), out.value(e)))
+            .map(|e| {
+                (
+                    e.doc,
+                    e.view,
+                    String::from_utf8_lossy(out.key(e)),
+                    out.value(e),
+                )
+            })
             .collect();
         let row = |doc, view, key: &'static str| (doc, view, key.into(), &b"null"[..]);
         let expected = [

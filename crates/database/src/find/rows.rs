@@ -229,7 +229,10 @@ impl FindAnswer {
             cursors[next].next()?;
         }
         // Each shard's next row is there already, but only one more than what was given is needed.
-        let ahead = cursors.iter().filter(|c| matches!(c.row(), Ok(Some(_)))).count() as u64;
+        let ahead = cursors
+            .iter()
+            .filter(|c| matches!(c.row(), Ok(Some(_))))
+            .count() as u64;
         let seen: u64 = cursors.iter().map(|c| c.examined).sum();
         drop(cursors);
         let ahead = ahead.saturating_sub(u64::from(self.left == 0 || more));
@@ -359,7 +362,11 @@ impl FindAnswer {
             return None;
         }
         let docs = self.stats.docs_examined;
-        let (docs, quorum) = if self.find.r > 1 { (0, docs) } else { (docs, 0) };
+        let (docs, quorum) = if self.find.r > 1 {
+            (0, docs)
+        } else {
+            (docs, 0)
+        };
         Some(serde_json::json!({
             "total_keys_examined": self.stats.keys_examined,
             "total_docs_examined": docs,

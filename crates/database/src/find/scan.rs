@@ -124,7 +124,11 @@ impl Scan<'_> {
     }
 
     /// Puts all matching documents into groups; answers how many were looked at.
-    pub fn group(&self, groups: &mut Groups, new: impl Fn() -> Groups + Sync) -> Result<u64, Error> {
+    pub fn group(
+        &self,
+        groups: &mut Groups,
+        new: impl Fn() -> Groups + Sync,
+    ) -> Result<u64, Error> {
         let all = Mutex::new(groups);
         self.run(
             &new,
@@ -201,9 +205,7 @@ impl Scan<'_> {
                 id > after
             }
         });
-        behind
-            && !id.starts_with(b"_design/")
-            && (self.ids.is_full() || self.ids.find(id).is_ok())
+        behind && !id.starts_with(b"_design/") && (self.ids.is_full() || self.ids.find(id).is_ok())
     }
 
     fn look_at(
@@ -212,7 +214,10 @@ impl Scan<'_> {
         reader: &mut Reader,
         mut look: impl FnMut(&[u8], &Doc<'_>) -> Result<(), Error>,
     ) -> Result<u64, Error> {
-        let (shard, view) = (&self.views.shards[piece.shard], &self.views.views[piece.shard]);
+        let (shard, view) = (
+            &self.views.shards[piece.shard],
+            &self.views.views[piece.shard],
+        );
         let mut it = ChangeIter::new(&view.snapshot, shard.number, piece.after, false);
         let mut bodies = None;
         let mut seen = 0;

@@ -123,7 +123,10 @@ fn candidates(find: &Find, indexes: &[Index], choice: &Choice) -> Value {
             "ranking": ranking,
             "covering": covering,
         });
-        all.push((ranking, json!({"index": index.to_json(), "analysis": analysis})));
+        all.push((
+            ranking,
+            json!({"index": index.to_json(), "analysis": analysis}),
+        ));
     }
     all.sort_by_key(|(ranking, _)| *ranking);
     Value::Array(all.into_iter().map(|(_, entry)| entry).collect())

@@ -282,15 +282,28 @@ mod tests {
 
     #[test]
     fn or_and_in_are_several_ranges() {
-        let set = of(json!({"$or": [{"a": 1}, {"a": {"$gt": 7, "$lt": 9}}, {"a": 1.0}]}), Space::SortKeys);
+        let set = of(
+            json!({"$or": [{"a": 1}, {"a": {"$gt": 7, "$lt": 9}}, {"a": 1.0}]}),
+            Space::SortKeys,
+        );
         assert_eq!(set.ranges().len(), 2);
-        for (value, expected) in [(json!(1), true), (json!(2), false), (json!(8), true), (json!("x"), false)] {
+        for (value, expected) in [
+            (json!(1), true),
+            (json!(2), false),
+            (json!(8), true),
+            (json!("x"), false),
+        ] {
             assert_eq!(holds(&set, &value), expected, "{value}");
         }
         let set = of(json!({"a": {"$in": [5, 3, "x"]}}), Space::SortKeys);
         assert!(holds(&set, &json!(3)) && !holds(&set, &json!(4)) && holds(&set, &json!([9])));
         assert!(of(json!({"$or": [{"a": 1}, {"b": 1}]}), Space::SortKeys).is_full());
-        assert!(of(json!({"a": 1, "b": {"a": 2}}), Space::SortKeys).ranges().len() == 1);
+        assert!(
+            of(json!({"a": 1, "b": {"a": 2}}), Space::SortKeys)
+                .ranges()
+                .len()
+                == 1
+        );
         assert!(of(json!({"$and": [{"a": 1}, {"a": 2}]}), Space::SortKeys).is_none());
     }
 
@@ -300,7 +313,12 @@ mod tests {
         assert_eq!(set.ranges(), [(b"b".to_vec(), b"d\0".to_vec())]);
         assert!(of(json!({"_id": {"$gt": null}}), Space::Ids).is_full());
         assert!(of(json!({"_id": {"$lt": {}}}), Space::Ids).is_none());
-        assert_eq!(of(json!({"_id": {"$in": ["x", 1, "a"]}}), Space::Ids).ranges().len(), 2);
+        assert_eq!(
+            of(json!({"_id": {"$in": ["x", 1, "a"]}}), Space::Ids)
+                .ranges()
+                .len(),
+            2
+        );
     }
 
     proptest! {

@@ -174,9 +174,10 @@ impl Choice {
         let columns: Vec<Intervals> = paths
             .map(|path| intervals(&find.selector, path, space))
             .collect();
-        let unsatisfiable = self.ranked.first().is_some_and(
-            |(_, ranges, _)| matches!(ranges.as_slice(), [None]),
-        );
+        let unsatisfiable = self
+            .ranked
+            .first()
+            .is_some_and(|(_, ranges, _)| matches!(ranges.as_slice(), [None]));
         Plan {
             covering: find.covered_by(index),
             nothing: find.selector.is_nothing() || unsatisfiable,

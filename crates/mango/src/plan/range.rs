@@ -79,7 +79,8 @@ fn collect(node: &Node, fields: &mut Vec<String>) {
 fn is_indexable(condition: &Condition) -> bool {
     match condition {
         Condition::Is(relation, _) => *relation != Relation::NotEqual,
-        Condition::BeginsWith(_) => true,
+        // It restricts no range, but an index with the field serves the query better than one without.
+        Condition::BeginsWith(_) | Condition::Exists(true) => true,
         _ => false,
     }
 }
