@@ -30,7 +30,7 @@ impl MangoSettings {
             defaults: Defaults {
                 limit: c.get_u64("mango", "default_limit")?,
                 limits: mango::Limits {
-                    selector_depth_max: number("max_selector_depth")?,
+                    selector_depth_max: number("max_selector_depth")?.min(mango::DEPTH_MAX),
                     selector_conditions_max: number("max_selector_conditions")?,
                     regexes_max: number("max_selector_regexes")?,
                     regex_bytes_max: number("max_regex_size")?,

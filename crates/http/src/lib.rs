@@ -7,7 +7,7 @@
 //! | `stored` | what does a selector see of a document? |
 //! | `request`, `query` | what did the client say? |
 //! | `reply`, `errors` | what does it get? `errors` is the one table from errors to statuses |
-//! | `documents`, `bulk`, `listing`, `changes`, `db` | what happens at a database's routes? |
+//! | `documents`, `bulk`, `listing`, `changes`, `find`, `indexes`, `db` | what happens at a database's routes? |
 //! | `design` | what does a design function get of a request, and what becomes of its response? |
 //! | `root`, `node`, `session`, `later` | and at the server's? |
 

@@ -37,7 +37,7 @@ pub use error::{FindError, SelectorError};
 pub use fields::Fields;
 pub use index::{Definition, Index, NewIndex};
 pub use lift::{Doc, Found, Lift};
-pub use limits::Limits;
+pub use limits::{DEPTH_MAX, Limits};
 pub use options::{Defaults, Find};
 pub use path::{FieldPath, PATH_PARTS_MAX};
 pub use plan::{Choice, Intervals, Plan};

@@ -13,6 +13,19 @@ pub struct Limits {
     pub regex_bytes_max: usize,
 }
 
+impl Limits {
+    /// Of selectors that are stored: whoever was allowed to write one is allowed to use it, within reason.
+    pub const OF_INDEXES: Limits = Limits {
+        selector_depth_max: DEPTH_MAX,
+        selector_conditions_max: 1_000_000,
+        regexes_max: 10_000,
+        regex_bytes_max: 16 << 20,
+    };
+}
+
+/// Selectors are read by recursion, so that no setting may allow more levels than the stack does.
+pub const DEPTH_MAX: usize = 256;
+
 impl Default for Limits {
     fn default() -> Self {
         Limits {

@@ -58,7 +58,7 @@ struct View {
 impl View {
     fn read(map: &str) -> Option<View> {
         let map = serde_json::from_str(map).ok()?;
-        let definition = Definition::from_map(&map, &Limits::default()).ok()?;
+        let definition = Definition::from_map(&map, &Limits::OF_INDEXES).ok()?;
         let lift = Lift::new(&definition.paths);
         Some(View { definition, lift })
     }

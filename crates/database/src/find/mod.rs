@@ -73,7 +73,7 @@ impl Database {
             let Some(ddoc) = self.design_value(&design.id)? else {
                 continue;
             };
-            let limits = mango::Limits::default();
+            let limits = mango::Limits::OF_INDEXES;
             for index in Index::of_design(&ddoc, self.is_partitioned(), &limits) {
                 if let Some(at) = design.view(&index.name) {
                     all.push(FindIndex {

@@ -16,7 +16,7 @@ use crate::views::ViewIndex;
 use crate::{Error, Read, ReadOptions};
 
 /// Documents that were looked at in one piece without finding any: come up for air now and then.
-pub(crate) const EXAMINED_A_PIECE_MAX: u64 = 10_000;
+pub(crate) const EXAMINED_A_PIECE_MAX: u64 = 1_000;
 
 /// What was done for an answer so far.
 #[derive(Clone, Copy, Debug, Default)]
