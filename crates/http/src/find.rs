@@ -48,20 +48,41 @@ impl MangoSettings {
     }
 }
 
-async fn read(
+/// A longer body is read on a thread for blocking work: the values of `$in` are sorted.
+const BLOCKING_BODY_BYTES: usize = 64 << 10;
+
+/// Reads the body, and has `use_it` make something of the query.
+async fn read<T: Send + 'static>(
     app: &App,
     req: &mut Request,
     partition: Option<String>,
-) -> Result<(Find, MangoSettings), ApiError> {
+    use_it: impl FnOnce(Find, &MangoSettings) -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
     require_method(req, "POST")?;
     req.require_json()?;
-    let body = req.json_object(app).await?;
+    let bytes = req.request_bytes(app).await?;
     let settings = app.limits().mango;
-    let mut find = Find::parse(&body, &settings.defaults)?;
-    if partition.is_some() {
-        find.partition = partition;
+    let is_long = bytes.len() > BLOCKING_BODY_BYTES;
+    let work = move || {
+        let body = match serde_json::from_slice(&bytes) {
+            Ok(serde_json::Value::Object(body)) => body,
+            Ok(_) => {
+                return Err(ApiError::bad_request("Request body must be a JSON object"));
+            }
+            Err(_) => return Err(ApiError::invalid_json()),
+        };
+        let mut find = Find::parse(&body, &settings.defaults)?;
+        if partition.is_some() {
+            find.partition = partition;
+        }
+        use_it(find, &settings)
+    };
+    if !is_long {
+        return work();
     }
-    Ok((find, settings))
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|_| ApiError::new(500, "internal_server_error", "a worker thread failed"))?
 }
 
 /// `_explain`; `partition` of one below `_partition`.
@@ -71,8 +92,9 @@ pub async fn explain(
     access: &Access,
     partition: Option<String>,
 ) -> Answer {
-    let (find, _) = read(app, req, partition).await?;
-    Ok(Reply::json(200, &access.db.explain(&find)?))
+    let db = access.db.clone();
+    let answer = read(app, req, partition, move |find, _| Ok(db.explain(&find)?)).await?;
+    Ok(Reply::json(200, &answer))
 }
 
 /// `_find`; `partition` of one below `_partition`.
@@ -83,10 +105,13 @@ pub async fn find(
     partition: Option<String>,
 ) -> Answer {
     let started = std::time::Instant::now();
-    let (find, settings) = read(app, req, partition).await?;
-    let plan = access.db.plan_find(find, &settings.find)?;
+    let db = access.db.clone();
+    let plan = read(app, req, partition, move |find, settings| {
+        Ok((db.plan_find(find, &settings.find)?, settings.find))
+    });
+    let (plan, limits) = plan.await?;
     let parse_us = started.elapsed().as_micros() as u64;
-    let answer = access.db.find(plan, settings.find).await?;
+    let answer = access.db.find(plan, limits).await?;
     let blocks = answer.may_block();
     let mut body = FindBody {
         answer,

@@ -138,21 +138,26 @@ async fn bulk_delete(app: &App, req: &mut Request, access: &Access) -> Answer {
     access.require_design_admin(&req.user)?;
     let (mut success, mut fail) = (vec![], vec![]);
     for id in ids {
-        let indexes = access.db.find_indexes()?;
-        let mut own = indexes
-            .iter()
-            .filter(|i| i.index.ddoc.as_deref() == Some(&id));
-        // CouchDB deletes a design document of one index, and nothing of one with several.
-        let removed = match (own.next(), own.next()) {
-            (Some(only), None) => remove(app, req, access, &id, &only.index.name).await,
-            _ => Err(ApiError::missing()),
-        };
-        match removed {
+        match remove_all(app, req, access, &id).await {
             Ok(()) => success.insert(0, json!({"id": id, "ok": true})),
             Err(e) => fail.insert(0, json!({"id": id, "error": e.error})),
         }
     }
     Ok(Reply::json(200, &json!({"success": success, "fail": fail})))
+}
+
+/// Removes every index of a design document. (CouchDB fails when there are several.)
+async fn remove_all(app: &App, req: &Request, access: &Access, id: &str) -> Result<(), ApiError> {
+    let indexes = access.db.find_indexes()?;
+    let own = indexes
+        .iter()
+        .filter(|i| i.index.ddoc.as_deref() == Some(id));
+    let mut removed = Err(ApiError::missing());
+    for index in own {
+        remove(app, req, access, id, &index.index.name).await?;
+        removed = Ok(());
+    }
+    removed
 }
 
 /// The revision, and the members that a write gives back.

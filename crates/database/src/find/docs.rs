@@ -15,7 +15,9 @@ use crate::select::{IdMerge, Views};
 use crate::{Error, partition};
 
 /// Documents that are read in the order of ids before the rest is scanned.
-const WALKED_MAX: u64 = 1_000;
+const WALKED_MIN: u64 = 1_000;
+/// While one of so many documents matches, going on in the order of ids is quicker than a scan.
+const WALKED_A_MATCH: u64 = 10;
 /// Ids that one scan finds at most.
 const SCANNED_IDS_MAX: u64 = 65_536;
 /// A range of ids is scanned rather than walked when it may hold more documents than this part of all.
@@ -29,6 +31,8 @@ pub(crate) struct Documents {
     /// The last id that was looked at.
     pub after: Option<Vec<u8>>,
     walked: u64,
+    /// Matches that were wanted at first.
+    wanted: u64,
     /// Ids that a scan found.
     found: VecDeque<Vec<u8>>,
     state: State,
@@ -84,6 +88,7 @@ impl Documents {
             descending: plan.descending,
             after,
             walked: 0,
+            wanted: find.limit.saturating_add(find.skip),
             found: VecDeque::new(),
             state: if few || !known {
                 State::WalkingToTheEnd
@@ -150,7 +155,9 @@ impl Documents {
                     if !walking {
                         return Ok(false);
                     }
-                    if self.state == State::Walking && self.walked >= WALKED_MAX {
+                    let matches = self.wanted.saturating_sub(answer.wanted());
+                    let few = matches.saturating_mul(WALKED_A_MATCH) < self.walked;
+                    if self.state == State::Walking && self.walked >= WALKED_MIN && few {
                         self.state = State::Scanning;
                     } else {
                         return Ok(true);
@@ -230,9 +237,7 @@ impl Documents {
             if self.take(answer, shard, &place, value, out)? {
                 answer.given(place.clone());
             }
-            let is_enough = out.len() >= enough
-                || seen >= EXAMINED_A_PIECE_MAX
-                || (self.state == State::Walking && self.walked + seen >= WALKED_MAX);
+            let is_enough = out.len() >= enough || seen >= EXAMINED_A_PIECE_MAX;
             last = Some(place);
             if answer.is_full() {
                 break;

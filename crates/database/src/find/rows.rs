@@ -47,7 +47,7 @@ pub struct FindAnswer {
 /// Where documents come from.
 pub(crate) enum Source {
     Nothing,
-    Index(Rows),
+    Index(Box<Rows>),
     Documents(Box<Documents>),
 }
 
@@ -140,7 +140,7 @@ impl FindAnswer {
             if let Some(place) = bookmark.as_deref() {
                 rows.go_on_behind(place);
             }
-            Source::Index(rows)
+            Source::Index(Box::new(rows))
         } else {
             let documents = Documents::open(&db, &find, &plan, bookmark.clone())?;
             Source::Documents(Box::new(documents))
