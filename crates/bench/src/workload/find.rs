@@ -33,7 +33,7 @@ impl State {
     }
 }
 
-/// Creates an index, and waits with a query until it is there. Returns the design document's name.
+/// Creates an index, and waits with a query until it is built.
 async fn build(side: &Side, database: &str, fields: &[&str], name: &str) -> Result<(), BenchError> {
     let index = json!({"index": {"fields": fields}, "ddoc": name, "name": name});
     let path = format!("/{database}/_index");
