@@ -97,6 +97,20 @@ pub async fn explain(
     Ok(Reply::json(200, &answer))
 }
 
+/// Documents of system databases are shown to others than admins in part only, and a query could ask for the rest: by its
+/// selector, and by the keys of an index.
+fn refuse_censored(access: &Access) -> Result<(), ApiError> {
+    let name: &str = access.db.name();
+    let of = |system: &str| {
+        let before = name.strip_suffix(system);
+        before.is_some_and(|before| before.is_empty() || before.ends_with('/'))
+    };
+    if of("_users") || of("_replicator") {
+        access.require_admin()?;
+    }
+    Ok(())
+}
+
 /// `_find`; `partition` of one below `_partition`.
 pub async fn find(
     app: &App,
@@ -104,6 +118,7 @@ pub async fn find(
     access: &Access,
     partition: Option<String>,
 ) -> Answer {
+    refuse_censored(access)?;
     let started = std::time::Instant::now();
     let db = access.db.clone();
     let plan = read(app, req, partition, move |find, settings| {
