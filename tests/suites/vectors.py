@@ -11,7 +11,7 @@ import os
 import pathlib
 
 AREAS = ["documents", "revisions", "bulk", "changes", "database", "http", "partitioned", "auth", "views", "design-functions",
-         "attachments", "replication"]
+         "attachments", "replication", "mango"]
 SYSTEM_DATABASES = ["_users", "_replicator"]
 DIFFERENCES_SHOWN = 5
 

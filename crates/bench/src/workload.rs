@@ -3,6 +3,7 @@
 mod attachments;
 mod bulk;
 mod disk;
+mod find;
 mod ids;
 mod lightning;
 mod many_dbs;
@@ -112,6 +113,10 @@ const WORKLOADS: &[Description] = &[
     description(
         "views_read",
         "limit=1, ranges of 100, group_level and whole reductions of a view",
+    ),
+    description(
+        "find",
+        "_find: indexed range of 10, covered range of 100, scans without an index; building a json index",
     ),
     description(
         "views_while_building",
@@ -339,6 +344,14 @@ impl Bench {
                 let megabytes = self.scaled(100);
                 self.measure(name, attachments::Attachments { megabytes })
                     .await
+            }
+            "find" => {
+                let documents = self.scaled(200_000);
+                let find = find::Find {
+                    connections,
+                    documents,
+                };
+                self.measure(name, find).await
             }
             _ => self.measure_views(name).await,
         }

@@ -337,6 +337,13 @@ pub const SETTINGS: &[Setting] = &[
     // [mango]
     set("mango", "default_limit", Int, "25", "Documents that _find returns when the query says nothing."),
     set("mango", "index_scan_warning_threshold", Int, "10", "Documents looked at for each found, from which _find warns; 0 for never."),
+    set("mango", "scan_limit", Int, "0", "Most documents that _find looks at when no index serves; a query that needs more is refused. 0 for any number."),
+    set("mango", "max_selector_depth", Int, "64", "Levels of conditions in a selector."),
+    set("mango", "max_selector_conditions", Int, "10000", "Operators and field names in a selector; values of $in do not count."),
+    set("mango", "max_selector_regexes", Int, "64", "Regular expressions in a selector."),
+    set("mango", "max_regex_size", Int, "1048576", "Memory of one compiled regular expression, in bytes."),
+    set("mango", "max_aggregate_groups", Int, "100000", "Groups of one aggregate."),
+    set("mango", "max_aggregate_values", Int, "1000000", "Values that $distinct holds, in all groups of an aggregate."),
     // [purge]
     set("purge", "max_document_id_number", Int, "100", "Most documents in one _purge request."),
     set("purge", "max_revisions_number", Int, "1000", "Most revisions in one _purge request."),

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use crate::attachments::{AttachmentOptions, SharedOptions};
 use crate::catalogue::DatabaseRecord;
+use crate::find::IndexesFound;
 use crate::maintenance::Maintenance;
 use crate::partition_limit::{SharedLimit, SharedRoom};
 use crate::rules::{RuledWrites, SystemRules, ruled_writes};
@@ -88,6 +89,7 @@ pub struct Database {
     attachment_options: SharedOptions,
     partition_limit: SharedLimit,
     partition_room: SharedRoom,
+    pub(crate) find_indexes: IndexesFound,
 }
 
 impl Database {
@@ -134,6 +136,7 @@ impl Database {
             validators_found: Validators::default(),
             rules: OnceLock::new(),
             ruled_writes: ruled_writes(),
+            find_indexes: IndexesFound::default(),
         })
     }
 

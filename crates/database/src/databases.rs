@@ -15,6 +15,7 @@ use crate::attachments::{AttachmentOptions, SharedOptions};
 use crate::catalogue::DatabaseRecord;
 use crate::database::Database;
 use crate::events::{DbEvent, DbEventKind, Events};
+use crate::find::{Scans, WithIndexes};
 use crate::maintenance::Maintenance;
 use crate::partition_limit::SharedLimit;
 use crate::rules::SystemRules;
@@ -150,7 +151,8 @@ impl Databases {
         let store = Arc::new(Store::open(dir, &options.store, on_commit)?);
         let maintenance = Maintenance::start(store.clone(), options.auto_compact);
         let views = Arc::new(Views {
-            languages: options.languages.clone(),
+            languages: Arc::new(WithIndexes(options.languages.clone())),
+            scans: Scans::default(),
             reduce_limit: options.reduce_limit,
             indexer: Indexer::new(options.ken.clone()),
         });
@@ -376,6 +378,7 @@ impl Databases {
     pub fn tasks(&self) -> Vec<Task> {
         let mut tasks = self.maintenance.tasks();
         tasks.extend(self.views.indexer.tasks());
+        tasks.extend(self.views.scans.tasks());
         tasks
     }
 

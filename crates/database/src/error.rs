@@ -42,6 +42,9 @@ pub enum Error {
     /// A function of a design document failed.
     #[error("{0}")]
     Function(#[from] functions::Error),
+    /// A query or an index is refused.
+    #[error("{0}")]
+    Find(#[from] mango::FindError),
 }
 
 impl From<storage::Error> for Error {

@@ -12,6 +12,7 @@ mod databases;
 mod design;
 mod error;
 mod events;
+mod find;
 mod global_changes;
 mod maintenance;
 mod name;
@@ -40,6 +41,7 @@ pub use databases::{
 pub use document::collation::VERSION as COLLATOR_VERSION;
 pub use error::Error;
 pub use events::{DbEvent, DbEventKind};
+pub use find::{FindAnswer, FindIndex, FindLimits};
 pub use functions::DesignDoc;
 pub use global_changes::{GLOBAL_CHANGES, GlobalChangesOptions};
 pub use index::{GroupLevel, ReduceLimit, ReduceSpec, write_key_sort};

@@ -176,6 +176,14 @@ impl<'a> StoredBody<'a> {
         }
     }
 
+    /// Appends the attachments to `members`, as stubs, and answers the rest: what functions and selectors see of a document.
+    /// `None` when the metadata does not decode.
+    pub fn move_stubs(stored: &'a [u8], members: &mut Vec<u8>) -> Option<&'a [u8]> {
+        let body = StoredBody::split(stored);
+        write_stubs(&body.attachments()?, members);
+        Some(body.json)
+    }
+
     /// The attachments' metadata; `None` when it does not decode.
     pub fn attachments(&self) -> Option<Vec<Attachment>> {
         let mut rest = self.attachments;
@@ -355,6 +363,12 @@ mod tests {
             String::from_utf8(out).unwrap(),
             r#","_attachments":{"t.txt":{"content_type":"text/plain","revpos":1,"digest":"md5-iMaiC8wqiFlD2NjLTemvCQ==","length":5,"stub":true}}"#
         );
+        let mut stored = b"{}".to_vec();
+        append_attachments(std::slice::from_ref(&attachment), 1, &mut stored);
+        let mut members = br#""_id":"a""#.to_vec();
+        let json = StoredBody::move_stubs(&stored, &mut members);
+        assert_eq!(json, Some(&b"{}"[..]));
+        assert!(members.starts_with(br#""_id":"a","_attachments":{"t.txt":{"#));
         let mut out = Vec::new();
         attachment.write_json(Shown::Data("aGVsbG8="), true, &mut out);
         assert!(out.ends_with(br#""data":"aGVsbG8=","encoding":"gzip","encoded_length":25}"#));

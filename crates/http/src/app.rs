@@ -63,6 +63,7 @@ pub struct Limits {
     pub max_attachment_size: u64,
     /// Content-Security-Policy of attachments.
     pub attachments_policy: Option<String>,
+    pub mango: crate::find::MangoSettings,
 }
 
 impl Limits {
@@ -104,6 +105,7 @@ impl Limits {
             purge_revs_max: c.get_u64("purge", "max_revisions_number")?,
             secure_rewrites: c.get_bool("chttpd", "secure_rewrites")?,
             rewrite_limit: c.get_u64("chttpd", "rewrite_limit")?,
+            mango: crate::find::MangoSettings::read(c)?,
             showlist_policy: match c.get_bool("csp", "showlist_enable")? {
                 true => Some(c.get_str("csp", "showlist_header_value")?),
                 false => None,

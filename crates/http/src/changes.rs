@@ -304,14 +304,14 @@ impl ChangeFilter for SelectorFilter {
     }
 
     fn matches(&self, _id: &str, _deleted: bool, doc: Option<&[u8]>) -> bool {
-        doc.and_then(stored::value_of)
-            .is_some_and(|doc| self.selector.matches(&doc))
+        doc.is_some_and(|doc| self.selector.matches_doc(&mango::Doc::whole(doc)))
     }
 
     fn project(&self, doc: &[u8]) -> Option<Vec<u8>> {
-        let fields = self.fields.as_ref()?;
-        let doc = stored::value_of(doc)?;
-        Some(fields.project(&doc).to_string().into_bytes())
+        let fields = self.fields.as_ref().filter(|fields| !fields.is_all())?;
+        let mut projection = vec![];
+        fields.write(&mango::Doc::whole(doc), &mut projection);
+        Some(projection)
     }
 }
 

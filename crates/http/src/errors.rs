@@ -143,12 +143,19 @@ impl From<database::Error> for ApiError {
             E::Function(e) => e.into(),
             E::AttachmentTooLarge => Self::new(413, "attachment_too_large", reason),
             E::DigestMismatch => Self::new(400, "content_md5_mismatch", reason),
+            E::Find(e) => e.into(),
             E::ShuttingDown => Self::new(503, "service_unavailable", reason),
             E::Storage(_) => {
                 tracing::error!(error = %reason, "storage failed");
                 Self::new(500, "internal_server_error", reason)
             }
         }
+    }
+}
+
+impl From<mango::FindError> for ApiError {
+    fn from(e: mango::FindError) -> Self {
+        Self::new(e.status(), e.error(), e.to_string())
     }
 }
 

@@ -1,10 +1,10 @@
 //! Routes whose work comes with later issues. They check what can be checked, answer what is true of a server without
 //! that feature, and otherwise say clearly that it is not there.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::access::Access;
-use crate::app::{App, require_server_admin};
+use crate::app::require_server_admin;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
@@ -44,62 +44,6 @@ fn reshard(req: &Request) -> Answer {
         )),
         (Some("jobs"), Some(_), "GET" | "HEAD") => Err(ApiError::missing()),
         _ => Err(ApiError::not_implemented("shard splits")),
-    }
-}
-
-/// `_find`, `_index`, `_explain`
-pub async fn mango(app: &App, req: &mut Request, name: &str) -> Answer {
-    if name == "_index" && req.segments.len() == 2 {
-        require_method(req, "GET,POST")?;
-    } else if name != "_index" {
-        require_method(req, "POST")?;
-    }
-    if req.method == "POST" {
-        req.require_json()?;
-        let body = req.json_object(app).await?;
-        if name == "_index" && !body.contains_key("index") && req.segments.len() == 2 {
-            return Err(ApiError::new(
-                400,
-                "missing_required_key",
-                "Missing required key: index",
-            ));
-        }
-        if name != "_index" {
-            check_find(&body)?;
-        }
-    }
-    Err(ApiError::not_implemented("Mango queries"))
-}
-
-/// The members that `_find` knows.
-const FIND_MEMBERS: [&str; 17] = [
-    "selector",
-    "use_index",
-    "bookmark",
-    "limit",
-    "skip",
-    "sort",
-    "fields",
-    "partition",
-    "r",
-    "conflicts",
-    "stale",
-    "update",
-    "stable",
-    "execution_stats",
-    "allow_fallback",
-    "w",
-    "wait",
-];
-
-fn check_find(body: &serde_json::Map<String, Value>) -> Result<(), ApiError> {
-    match body.keys().find(|k| !FIND_MEMBERS.contains(&k.as_str())) {
-        Some(key) => Err(ApiError::new(
-            400,
-            "invalid_key",
-            format!("Invalid key {key} for this request."),
-        )),
-        None => Ok(()),
     }
 }
 

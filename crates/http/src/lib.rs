@@ -7,7 +7,7 @@
 //! | `stored` | what does a selector see of a document? |
 //! | `request`, `query` | what did the client say? |
 //! | `reply`, `errors` | what does it get? `errors` is the one table from errors to statuses |
-//! | `documents`, `bulk`, `listing`, `changes`, `db` | what happens at a database's routes? |
+//! | `documents`, `bulk`, `listing`, `changes`, `find`, `indexes`, `db` | what happens at a database's routes? |
 //! | `design` | what does a design function get of a request, and what becomes of its response? |
 //! | `replication` | what can be replicated, and how do replications fare? |
 //! | `cors`, `frame_options` | what may pages of other origins do? |
@@ -25,8 +25,10 @@ pub mod design;
 mod documents;
 mod errors;
 mod feed;
+mod find;
 mod frame_options;
 mod given;
+mod indexes;
 mod jsonp;
 mod later;
 mod lenient;

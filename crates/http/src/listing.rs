@@ -385,9 +385,9 @@ pub async fn partition(app: &App, req: &mut Request, access: &Access) -> Answer 
         (Some("_all_docs"), _) if parts == 2 && req.segment(4) == Some("queries") => {
             queries(app, req, access, "_all_docs").await
         }
-        (Some("_find" | "_explain"), _) if parts == 1 => {
-            require_method(req, "POST")?;
-            Err(ApiError::not_implemented("Mango queries"))
+        (Some("_find"), _) if parts == 1 => crate::find::find(app, req, access, Some(name)).await,
+        (Some("_explain"), _) if parts == 1 => {
+            crate::find::explain(app, req, access, Some(name)).await
         }
         (Some("_design"), Some(part)) if part.starts_with('_') => {
             req.segments.drain(1..3);

@@ -8,8 +8,8 @@ use crate::reply::Reply;
 use crate::request::Request;
 use crate::setup::SYSTEM_DATABASES;
 use crate::{
-    bulk, changes, db, db_updates, documents, later, listing, node, replication, root, session,
-    setup, utils, views,
+    bulk, changes, db, db_updates, documents, find, later, listing, node, replication, root,
+    session, setup, utils, views,
 };
 
 type Answer = Result<Reply, ApiError>;
@@ -117,12 +117,7 @@ async fn database(app: &App, req: &mut Request, name: &str) -> Answer {
         ("_ensure_full_commit", None, _) => db::ensure_full_commit(app, req, &access).await,
         ("_shards", ..) => db::shards(req, &access),
         ("_sync_shards", None, _) => db::sync_shards(req, &access),
-        ("_find" | "_index" | "_explain", ..) => {
-            if second == "_index" && matches!(req.method.as_str(), "POST" | "DELETE") {
-                access.require_design_admin(&req.user)?;
-            }
-            later::mango(app, req, &second).await
-        }
+        ("_find" | "_index" | "_explain", ..) => find::route(app, req, &access, &second).await,
         ("_temp_view", ..) => Err(ApiError::new(
             410,
             "gone",

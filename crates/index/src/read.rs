@@ -61,6 +61,7 @@ pub struct IndexView {
 /// Rows of a range in either direction.
 pub struct RowIter<'a> {
     raw: DBRawIterator<'a>,
+    prefix: [u8; VIEW_LEN],
     descending: bool,
 }
 
@@ -75,6 +76,16 @@ impl<'a> RowIter<'a> {
             place: &k[VIEW_LEN..],
             stored: RowValue::decode(v)?,
         }))
+    }
+
+    /// To the first row at `place` or behind it, in the iterator's direction and within its range.
+    pub fn seek(&mut self, place: &[u8]) {
+        let key = [&self.prefix, place].concat();
+        if self.descending {
+            self.raw.seek_for_prev(key);
+        } else {
+            self.raw.seek(key);
+        }
     }
 
     pub fn next(&mut self) {
@@ -116,7 +127,11 @@ impl IndexView {
         } else {
             raw.seek_to_first();
         }
-        RowIter { raw, descending }
+        RowIter {
+            raw,
+            prefix: view_prefix(self.number, view as u16),
+            descending,
+        }
     }
 
     /// Rows before `place`.

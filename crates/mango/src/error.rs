@@ -41,13 +41,16 @@ pub enum SelectorError {
     /// `$text` below a field or another operator's element.
     #[error("$text is only allowed at the root of a selector")]
     TextBelowRoot,
-    /// Conditions nested deeper than [`crate::DEPTH_MAX`].
+    /// More than one `$text`.
+    #[error("Selector cannot contain more than one $text operator")]
+    SeveralTexts,
+    /// Conditions nested deeper than [`crate::Limits`] allow, or names of more parts.
     #[error("Selector is nested too deeply: more than {0} levels")]
     TooDeep(usize),
-    /// More conditions than [`crate::CONDITIONS_MAX`].
+    /// More conditions than [`crate::Limits`] allow.
     #[error("Selector is too large: more than {0} conditions")]
     TooManyConditions(usize),
-    /// More regular expressions than [`crate::REGEXES_MAX`].
+    /// More regular expressions than [`crate::Limits`] allow.
     #[error("Selector has too many regular expressions: more than {0}")]
     TooManyRegexes(usize),
     /// `fields` is not an array.
@@ -72,6 +75,7 @@ impl SelectorError {
             Self::UnsupportedOperator(_) => "not_supported",
             Self::BadArgument { .. } | Self::BadRegex { .. } => "bad_arg",
             Self::TextBelowRoot => "bad_field",
+            Self::SeveralTexts => "multiple_text_selector",
             Self::InvalidFieldName(_) => "invalid_field_name",
             Self::FieldsNotAnArray(_) => "invalid_fields",
             Self::InvalidField(_) => "invalid_field",
@@ -90,6 +94,148 @@ impl SelectorError {
                 format!("Fields must be an array of strings, not: {value}")
             }
             other => other.to_string(),
+        }
+    }
+}
+
+/// Why a query or an index is refused, in CouchDB's words. The status is 400 but where [`FindError::status`] says otherwise.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum FindError {
+    /// The selector, or `fields`.
+    #[error("{}", .0.find_reason())]
+    Selector(#[from] SelectorError),
+    /// A required member is not there.
+    #[error("Missing required key: {0}")]
+    MissingKey(&'static str),
+    /// A member that means nothing.
+    #[error("Invalid key {0} for this request.")]
+    InvalidKey(String),
+    /// No string.
+    #[error("Invalid string: {0}")]
+    InvalidString(Value),
+    /// A name of nothing.
+    #[error("Index name or ddoc cannot be empty string")]
+    EmptyString,
+    /// Neither true nor false.
+    #[error("Invalid boolean value: {0}")]
+    InvalidBoolean(Value),
+    /// No natural number.
+    #[error("{0} is not an integer greater than or equal to zero")]
+    InvalidNatural(Value),
+    /// No positive integer.
+    #[error("{0} is not an integer greater than zero")]
+    InvalidPositive(Value),
+    /// Neither `ok` nor false.
+    #[error("Invalid value for stale: {0}")]
+    InvalidStale(Value),
+    /// No list of fields.
+    #[error("Sort must be an array of sort specs, not: {0}")]
+    InvalidSort(Value),
+    /// No field, or one with a direction that is none.
+    #[error("Invalid sort field: {0}")]
+    InvalidSortField(Value),
+    /// Two directions.
+    #[error("Sorts currently only support a single direction for all fields.")]
+    MixedSort,
+    /// Not a name of an index.
+    #[error("Invalid index name: {0}")]
+    InvalidIndexName(Value),
+    /// No bookmark, or one of another query.
+    #[error("Invalid bookmark value: {0}")]
+    InvalidBookmark(Value),
+    /// No index has the order.
+    #[error("No {}index exists for this sort, try indexing by the sort fields.", .0)]
+    NoUsableIndex(&'static str),
+    /// `allow_fallback` is false and `use_index` names nothing that serves.
+    #[error("{0}")]
+    NoFallback(String),
+    /// `partition` in a database that is not partitioned.
+    #[error("`partition` parameter is not supported on this db")]
+    NotPartitioned,
+    /// The definition is no object.
+    #[error("JSON indexes must be an object, not: {0}")]
+    InvalidIndexJson(Value),
+    /// A type that is none.
+    #[error("Invalid type for index: {0}")]
+    InvalidIndexType(String),
+    /// A type that comes with full text search.
+    #[error("{0}")]
+    ServiceUnavailable(&'static str),
+    /// `partitioned` is neither true nor false.
+    #[error("Invalid value for partitioned: {0}")]
+    InvalidPartitioned(Value),
+    /// The design document has the other option.
+    #[error("Requested partitioned option does not match existing value on design document {0}")]
+    PartitionedMismatch(String),
+    /// The design document holds other functions.
+    #[error("Existing design doc has an invalid language: {0}")]
+    DesignLanguage(Value),
+    /// No list of ids.
+    #[error("Bulk Delete requires an array of non-null docids. Docids: {0}")]
+    InvalidBulkDocs(Value),
+    /// `limit` or `skip` of the list of indexes.
+    #[error("Index parameter ranges: limit > 1, skip > 0")]
+    InvalidListParams,
+    /// `aggregate` is not as it should be.
+    #[error("{0}")]
+    InvalidAggregate(String),
+    /// More groups or values than allowed.
+    #[error("{0}")]
+    AggregateTooLarge(String),
+    /// No index serves, and a scan of all documents is too long.
+    #[error(
+        "No index serves this query, and looking at all {documents} documents is refused by [mango] scan_limit ({limit}). Create an index for it."
+    )]
+    ScanRefused {
+        /// Documents that would be looked at.
+        documents: u64,
+        /// The setting.
+        limit: u64,
+    },
+}
+
+impl FindError {
+    /// The status of the answer.
+    pub fn status(&self) -> u16 {
+        match self {
+            Self::ServiceUnavailable(_) => 503,
+            Self::InvalidListParams => 500,
+            Self::AggregateTooLarge(_) => 413,
+            _ => 400,
+        }
+    }
+
+    /// The `error` member of the answer.
+    pub fn error(&self) -> &'static str {
+        match self {
+            Self::Selector(e) => e.find_error(),
+            Self::MissingKey(_) => "missing_required_key",
+            Self::InvalidKey(_) => "invalid_key",
+            Self::InvalidString(_) => "invalid_string",
+            Self::EmptyString => "invalid_empty_string",
+            Self::InvalidBoolean(_) => "invalid_boolean",
+            Self::InvalidNatural(_) => "invalid_non_neg_integer",
+            Self::InvalidPositive(_) => "invalid_pos_integer",
+            Self::InvalidStale(_) => "invalid_ok_or_false_value",
+            Self::InvalidSort(_) => "invalid_sort_json",
+            Self::InvalidSortField(_) => "invalid_sort_field",
+            Self::MixedSort => "unsupported_mixed_sort",
+            Self::InvalidIndexName(_) => "invalid_index_name",
+            Self::InvalidBookmark(_) => "invalid_bookmark",
+            Self::NoUsableIndex(_) => "no_usable_index",
+            Self::NoFallback(_) | Self::InvalidIndexJson(_) | Self::InvalidIndexType(_) => {
+                "invalid_index"
+            }
+            Self::NotPartitioned => "query_parse_error",
+            Self::ServiceUnavailable(_) => "required index service unavailable",
+            Self::InvalidPartitioned(_) => "invalid_partitioned_value",
+            Self::PartitionedMismatch(_) => "invalid_partitioned_option",
+            Self::DesignLanguage(_) => "invalid_ddoc_lang",
+            Self::InvalidBulkDocs(_) => "invalid_bulk_docs",
+            Self::InvalidListParams => "invalid_list_index_params",
+            Self::InvalidAggregate(_) => "invalid_aggregate",
+            Self::AggregateTooLarge(_) => "aggregate_too_large",
+            Self::ScanRefused { .. } => "scan_refused",
         }
     }
 }

@@ -1,12 +1,25 @@
-use serde_json::{Map, Value};
+use document::write_json_string;
+use serde_json::Value;
 
 use crate::error::SelectorError;
+use crate::lift::{Doc, Found, Lifter, Slot};
 use crate::path::FieldPath;
 
 /// The `fields` option: which fields of a document are given back.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Fields {
-    paths: Vec<FieldPath>,
+    /// As they are written, in the order of the option.
+    names: Vec<String>,
+    lifter: Lifter,
+    members: Vec<Member>,
+}
+
+/// A member of the projection.
+#[derive(Clone, Debug)]
+struct Member {
+    name: String,
+    slot: Option<usize>,
+    below: Vec<Member>,
 }
 
 impl Fields {
@@ -20,62 +33,103 @@ impl Fields {
         let names = value
             .as_array()
             .ok_or_else(|| SelectorError::FieldsNotAnArray(value.clone()))?;
-        let paths = names.iter().map(|name| match name {
-            Value::String(name) => FieldPath::parse(name),
-            other => Err(SelectorError::InvalidField(other.clone())),
-        });
-        Ok(Self {
-            paths: paths.collect::<Result<_, _>>()?,
-        })
+        let mut fields = Fields::default();
+        for name in names {
+            let Value::String(name) = name else {
+                return Err(SelectorError::InvalidField(name.clone()));
+            };
+            let path = FieldPath::parse(name)?;
+            fields.names.push(name.clone());
+            let slot = fields.lifter.add(&path);
+            insert(&mut fields.members, path.parts(), slot);
+        }
+        Ok(fields)
     }
 
     /// Whether every field is given back.
     pub fn is_all(&self) -> bool {
-        self.paths.is_empty()
+        self.names.is_empty()
     }
 
-    /// The asked-for fields, in the order of the option; empty for all fields.
+    /// The asked-for fields as they were written; empty for all fields.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The asked-for fields, each once; empty for all fields.
     pub fn paths(&self) -> &[FieldPath] {
-        &self.paths
+        self.lifter.paths()
     }
 
-    /// The document with only these fields.
+    /// Appends the document with only these fields. A field that the document has not is left out. Elements of arrays come
+    /// back as members (`arr.0` gives `{"arr":{"0":1}}`), as in CouchDB.
+    pub fn write(&self, doc: &Doc<'_>, out: &mut Vec<u8>) {
+        let mut slots: Vec<Slot> = Vec::with_capacity(self.paths().len());
+        self.lifter.lift(doc, &mut slots);
+        self.write_found(&|slot| slots[slot].of(doc), out);
+    }
+
+    /// The same of values that were found already, in the order of [`Fields::paths`].
+    pub fn write_found<'a>(&self, found: &dyn Fn(usize) -> Found<'a>, out: &mut Vec<u8>) {
+        out.push(b'{');
+        write_members(&self.members, found, out);
+        out.push(b'}');
+    }
+
+    /// The document with only these fields; all of it for all fields.
     pub fn project(&self, document: &Value) -> Value {
         if self.is_all() {
-            document.clone()
-        } else {
-            project(&self.paths, document)
+            return document.clone();
         }
+        let mut out = vec![];
+        self.write(&Doc::whole(document.to_string().as_bytes()), &mut out);
+        serde_json::from_slice(&out).unwrap_or_default()
     }
 }
 
-/// The document with only the given fields; none for no fields. A field that the document has not is left out. Elements of
-/// arrays come back as members (`arr.0` gives `{"arr":{"0":1}}`), as in CouchDB.
-pub fn project(fields: &[FieldPath], document: &Value) -> Value {
-    let mut projection = Map::new();
-    for path in fields {
-        if let Some(value) = path.value(document) {
-            insert(&mut projection, path.parts(), value);
-        }
-    }
-    Value::Object(projection)
-}
-
-/// Puts the value at the path. Where something other than an object stands in the way, a field above it was asked for as
-/// well and has brought the whole value already.
-fn insert(target: &mut Map<String, Value>, parts: &[String], value: &Value) {
-    let Some((part, rest)) = parts.split_first() else {
+fn insert(members: &mut Vec<Member>, parts: &[String], slot: usize) {
+    let Some((name, rest)) = parts.split_first() else {
         return;
     };
-    if rest.is_empty() {
-        target.insert(part.clone(), value.clone());
-        return;
+    let at = match members.iter().position(|m| m.name == *name) {
+        Some(at) => at,
+        None => {
+            members.push(Member {
+                name: name.clone(),
+                slot: None,
+                below: vec![],
+            });
+            members.len() - 1
+        }
+    };
+    match rest {
+        [] => members[at].slot = Some(slot),
+        rest => insert(&mut members[at].below, rest, slot),
     }
-    let inner = target
-        .entry(part)
-        .or_insert_with(|| Value::Object(Map::new()));
-    if let Value::Object(inner) = inner {
-        insert(inner, rest, value);
+}
+
+/// Whether a part of the member was found.
+fn is_found<'a>(member: &Member, found: &dyn Fn(usize) -> Found<'a>) -> bool {
+    let own = member.slot.map(found);
+    matches!(own, Some(Found::Value(_))) || member.below.iter().any(|m| is_found(m, found))
+}
+
+fn write_members<'a>(members: &[Member], found: &dyn Fn(usize) -> Found<'a>, out: &mut Vec<u8>) {
+    let mut first = true;
+    for member in members.iter().filter(|m| is_found(m, found)) {
+        if !std::mem::take(&mut first) {
+            out.push(b',');
+        }
+        write_json_string(&member.name, out);
+        out.push(b':');
+        // A whole value has its parts in it.
+        if let Some(Found::Value(text)) = member.slot.map(found) {
+            out.extend_from_slice(text);
+            continue;
+        }
+        out.push(b'{');
+        write_members(&member.below, found, out);
+        out.push(b'}');
     }
 }
 

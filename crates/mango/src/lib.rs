@@ -14,17 +14,37 @@
 
 #![warn(missing_docs)]
 
-mod collate;
+pub mod aggregate;
+mod bookmark;
+mod compare;
 mod condition;
 mod error;
 mod fields;
+pub mod index;
+mod json;
+mod lift;
+mod limits;
+mod options;
 mod parse;
 mod path;
+pub mod plan;
 mod selector;
+mod sort;
 
-pub use collate::{compare, compare_raw};
-pub use error::SelectorError;
-pub use fields::{Fields, project};
-pub use parse::{CONDITIONS_MAX, DEPTH_MAX, REGEX_SIZE_MAX_BYTES, REGEXES_MAX};
-pub use path::FieldPath;
+pub use aggregate::{Aggregate, AggregateLimits, Groups};
+pub use bookmark::Bookmark;
+pub use error::{FindError, SelectorError};
+pub use fields::Fields;
+pub use index::{Definition, Index, NewIndex};
+pub use lift::{Doc, Found, Lift};
+pub use limits::{DEPTH_MAX, Limits};
+pub use options::{Defaults, Find};
+pub use path::{FieldPath, PATH_PARTS_MAX};
+pub use plan::{Choice, Intervals, Plan};
 pub use selector::Selector;
+pub use sort::{Direction, Sort};
+
+/// The elements of an array's text.
+pub fn elements(array: &[u8]) -> impl Iterator<Item = &[u8]> {
+    json::Elements::of(array)
+}

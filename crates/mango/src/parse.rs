@@ -1,38 +1,40 @@
 use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
 
-use crate::collate::integer;
-use crate::condition::{Condition, Relation};
+use crate::compare::Operand;
+use crate::condition::{Condition, Operands, Relation};
 use crate::error::SelectorError;
+use crate::lift::Lifter;
+use crate::limits::Limits;
 use crate::path::FieldPath;
-use crate::selector::Node;
-
-/// Levels of conditions in a selector, at most.
-pub const DEPTH_MAX: usize = 64;
-/// Operators and field names in a selector, at most.
-pub const CONDITIONS_MAX: usize = 10_000;
-/// Regular expressions in a selector, at most.
-pub const REGEXES_MAX: usize = 64;
-/// Memory of one compiled regular expression, at most.
-pub const REGEX_SIZE_MAX_BYTES: usize = 1 << 20;
+use crate::selector::{Field, Node};
 
 /// Reads the whole selector.
-pub(crate) fn root(value: &Value) -> Result<Node, SelectorError> {
-    Reader::default().node(
-        value,
-        &Place {
-            field: String::new(),
-            depth: 0,
-            negation: Negation::Moved { negated: false },
-        },
-    )
+pub(crate) fn root(value: &Value, limits: &Limits) -> Result<(Node, Lifter), SelectorError> {
+    let mut reader = Reader {
+        limits,
+        conditions: 0,
+        regexes: 0,
+        lifter: Lifter::default(),
+        has_text: false,
+    };
+    let place = Place {
+        field: String::new(),
+        depth: 0,
+        negation: Negation::Moved { negated: false },
+    };
+    let root = reader.node(value, &place)?;
+    Ok((root, reader.lifter))
 }
 
 /// What has been counted so far, to be held against the limits.
-#[derive(Default)]
-struct Reader {
+struct Reader<'a> {
+    limits: &'a Limits,
     conditions: usize,
     regexes: usize,
+    /// The fields of conditions that are about the document itself.
+    lifter: Lifter,
+    has_text: bool,
 }
 
 /// Where in the selector a value stands.
@@ -53,9 +55,9 @@ enum Negation {
 }
 
 impl Place {
-    fn deeper(&self) -> Result<Self, SelectorError> {
-        if self.depth >= DEPTH_MAX {
-            return Err(SelectorError::TooDeep(DEPTH_MAX));
+    fn deeper(&self, limits: &Limits) -> Result<Self, SelectorError> {
+        if self.depth >= limits.selector_depth_max {
+            return Err(SelectorError::TooDeep(limits.selector_depth_max));
         }
         Ok(Self {
             field: self.field.clone(),
@@ -64,8 +66,8 @@ impl Place {
         })
     }
 
-    fn below_field(&self, name: &str) -> Result<Self, SelectorError> {
-        let place = self.deeper()?;
+    fn below_field(&self, name: &str, limits: &Limits) -> Result<Self, SelectorError> {
+        let place = self.deeper(limits)?;
         let field = if self.field.is_empty() {
             name.to_owned()
         } else {
@@ -74,37 +76,50 @@ impl Place {
         Ok(Self { field, ..place })
     }
 
-    fn element(&self) -> Result<Self, SelectorError> {
+    fn element(&self, limits: &Limits) -> Result<Self, SelectorError> {
         Ok(Self {
             field: String::new(),
             negation: Negation::Kept,
-            ..self.deeper()?
+            ..self.deeper(limits)?
         })
     }
 
     fn negated(&self) -> bool {
         matches!(self.negation, Negation::Moved { negated: true })
     }
+}
 
+impl Reader<'_> {
     /// A node that asks for the condition here, or for its opposite if that is what has been moved down.
-    fn condition(&self, condition: Condition) -> Result<Node, SelectorError> {
-        let condition = if self.negated() {
+    fn wanted(&mut self, place: &Place, condition: Condition) -> Result<Node, SelectorError> {
+        let condition = if place.negated() {
             condition.negated()
         } else {
             condition
         };
-        if self.field.is_empty() {
+        if place.field.is_empty() {
             return Ok(Node::Here(condition));
         }
-        Ok(Node::Field(FieldPath::parse(&self.field)?, condition))
+        let path = FieldPath::parse(&place.field)?;
+        let slot = match place.negation {
+            Negation::Moved { .. } => Some(self.lifter.add(&path)),
+            Negation::Kept => None,
+        };
+        let field = Field {
+            name: place.field.clone(),
+            path,
+            slot,
+        };
+        Ok(Node::Field(field, condition))
     }
-}
 
-impl Reader {
     fn node(&mut self, value: &Value, place: &Place) -> Result<Node, SelectorError> {
         let members = match value {
             Value::Object(members) if !members.is_empty() => members,
-            other => return place.condition(Condition::Is(Relation::Equal, other.clone())),
+            other => {
+                let equal = Condition::Is(Relation::Equal, Operand::new(other.clone()));
+                return self.wanted(place, equal);
+            }
         };
         let nodes = self.members(members, place)?;
         Ok(if place.negated() {
@@ -127,20 +142,21 @@ impl Reader {
 
     fn member(&mut self, name: &str, value: &Value, place: &Place) -> Result<Node, SelectorError> {
         self.conditions += 1;
-        if self.conditions > CONDITIONS_MAX {
-            return Err(SelectorError::TooManyConditions(CONDITIONS_MAX));
+        let max = self.limits.selector_conditions_max;
+        if self.conditions > max {
+            return Err(SelectorError::TooManyConditions(max));
         }
         match name {
             "$and" => Ok(self.combination("$and", value, place)?.all(place.negated())),
             "$or" => Ok(self.combination("$or", value, place)?.any(place.negated())),
             "$nor" => self.nor(value, place),
             "$not" => self.not(value, place),
-            "$text" => text(value, place),
+            "$text" => self.text(value, place),
             _ if name.starts_with('$') => {
                 let condition = self.condition(name, value, place)?;
-                place.condition(condition)
+                self.wanted(place, condition)
             }
-            _ => self.node(value, &place.below_field(name)?),
+            _ => self.node(value, &place.below_field(name, self.limits)?),
         }
     }
 
@@ -150,7 +166,7 @@ impl Reader {
         value: &Value,
         place: &Place,
     ) -> Result<Combination, SelectorError> {
-        let place = place.deeper()?;
+        let place = place.deeper(self.limits)?;
         let nodes = list(operator, value)?
             .iter()
             .map(|value| self.node(value, &place));
@@ -165,7 +181,7 @@ impl Reader {
             Negation::Moved { negated } => {
                 let place = Place {
                     negation: Negation::Moved { negated: !negated },
-                    ..place.deeper()?
+                    ..place.deeper(self.limits)?
                 };
                 Ok(self.combination("$nor", value, &place)?.all(negated))
             }
@@ -176,7 +192,7 @@ impl Reader {
         if !value.is_object() {
             return Err(bad_argument("$not", value));
         }
-        let inner = place.deeper()?;
+        let inner = place.deeper(self.limits)?;
         match place.negation {
             Negation::Kept => Ok(Node::Not(Box::new(self.node(value, &inner)?))),
             Negation::Moved { negated } => self.node(
@@ -196,15 +212,21 @@ impl Reader {
         place: &Place,
     ) -> Result<Condition, SelectorError> {
         Ok(match (name, value) {
-            ("$eq", _) => Condition::Is(Relation::Equal, value.clone()),
-            ("$ne", _) => Condition::Is(Relation::NotEqual, value.clone()),
-            ("$lt", _) => Condition::Is(Relation::Less, value.clone()),
-            ("$lte", _) => Condition::Is(Relation::LessOrEqual, value.clone()),
-            ("$gt", _) => Condition::Is(Relation::Greater, value.clone()),
-            ("$gte", _) => Condition::Is(Relation::GreaterOrEqual, value.clone()),
-            ("$in", _) => Condition::In(list("$in", value)?.to_vec()),
-            ("$nin", _) => Condition::NotIn(list("$nin", value)?.to_vec()),
-            ("$all", _) => Condition::All(list("$all", value)?.to_vec()),
+            ("$eq", _) => Condition::Is(Relation::Equal, Operand::new(value.clone())),
+            ("$ne", _) => Condition::Is(Relation::NotEqual, Operand::new(value.clone())),
+            ("$lt", _) => Condition::Is(Relation::Less, Operand::new(value.clone())),
+            ("$lte", _) => Condition::Is(Relation::LessOrEqual, Operand::new(value.clone())),
+            ("$gt", _) => Condition::Is(Relation::Greater, Operand::new(value.clone())),
+            ("$gte", _) => Condition::Is(Relation::GreaterOrEqual, Operand::new(value.clone())),
+            ("$in", _) => Condition::In(Operands::new(list("$in", value)?.to_vec())),
+            ("$nin", _) => Condition::NotIn(Operands::new(list("$nin", value)?.to_vec())),
+            ("$all", _) => Condition::All(
+                list("$all", value)?
+                    .iter()
+                    .cloned()
+                    .map(Operand::new)
+                    .collect(),
+            ),
             ("$exists", _) => Condition::Exists(
                 value
                     .as_bool()
@@ -243,19 +265,39 @@ impl Reader {
         if !value.is_object() {
             return Err(bad_argument(operator, value));
         }
-        Ok(Box::new(self.node(value, &place.element()?)?))
+        Ok(Box::new(self.node(value, &place.element(self.limits)?)?))
     }
 
     fn regex(&mut self, pattern: &str) -> Result<Regex, SelectorError> {
         self.regexes += 1;
-        if self.regexes > REGEXES_MAX {
-            return Err(SelectorError::TooManyRegexes(REGEXES_MAX));
+        if self.regexes > self.limits.regexes_max {
+            return Err(SelectorError::TooManyRegexes(self.limits.regexes_max));
         }
         let compiled = RegexBuilder::new(pattern)
-            .size_limit(REGEX_SIZE_MAX_BYTES)
-            .dfa_size_limit(REGEX_SIZE_MAX_BYTES)
+            .size_limit(self.limits.regex_bytes_max)
+            .dfa_size_limit(self.limits.regex_bytes_max)
             .build();
         compiled.map_err(|error| bad_regex(pattern, &error))
+    }
+
+    /// Without a text index `$text` restricts nothing, as recorded.
+    fn text(&mut self, value: &Value, place: &Place) -> Result<Node, SelectorError> {
+        match value {
+            Value::String(_) | Value::Number(_) | Value::Bool(_) => {}
+            _ => return Err(bad_argument("$text", value)),
+        }
+        match place.negation {
+            Negation::Moved { negated: false } if place.field.is_empty() => {
+                if std::mem::replace(&mut self.has_text, true) {
+                    return Err(SelectorError::SeveralTexts);
+                }
+                Ok(Node::Text(value.clone()))
+            }
+            Negation::Moved { negated: true } if place.field.is_empty() => {
+                Err(bad_argument("$not", value))
+            }
+            _ => Err(SelectorError::TextBelowRoot),
+        }
     }
 }
 
@@ -291,21 +333,6 @@ fn any(mut nodes: Vec<Node>) -> Node {
     }
 }
 
-/// Without a text index `$text` restricts nothing, as recorded.
-fn text(value: &Value, place: &Place) -> Result<Node, SelectorError> {
-    match value {
-        Value::String(_) | Value::Number(_) | Value::Bool(_) => {}
-        _ => return Err(bad_argument("$text", value)),
-    }
-    match place.negation {
-        Negation::Moved { negated: false } if place.field.is_empty() => Ok(Node::Everything),
-        Negation::Moved { negated: true } if place.field.is_empty() => {
-            Err(bad_argument("$not", value))
-        }
-        _ => Err(SelectorError::TextBelowRoot),
-    }
-}
-
 fn list<'a>(operator: &'static str, value: &'a Value) -> Result<&'a [Value], SelectorError> {
     match value {
         Value::Array(values) => Ok(values),
@@ -316,6 +343,10 @@ fn list<'a>(operator: &'static str, value: &'a Value) -> Result<&'a [Value], Sel
 fn modulo(value: &Value) -> Option<Condition> {
     let [Value::Number(divisor), Value::Number(remainder)] = value.as_array()?.as_slice() else {
         return None;
+    };
+    let integer = |n: &serde_json::Number| {
+        let signed = n.as_i64().map(i128::from);
+        signed.or_else(|| n.as_u64().map(i128::from))
     };
     let (divisor, remainder) = (integer(divisor)?, integer(remainder)?);
     (divisor != 0).then_some(Condition::Modulo { divisor, remainder })

@@ -1,23 +1,16 @@
-use serde_json::Value;
+use document::json::skip;
 
 use crate::error::SelectorError;
+use crate::json::{Elements, Kind, Members, is_name};
+use crate::lift::Found;
+
+/// Parts of a field's name, at most.
+pub const PATH_PARTS_MAX: usize = 256;
 
 /// The way to a field: its parts, from the root of the document inwards.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FieldPath {
     parts: Vec<String>,
-}
-
-/// What stands at the end of a path.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Found<'a> {
-    /// A value.
-    Value(&'a Value),
-    /// The last object on the way has no such member.
-    Missing,
-    /// The way leads through a value that has no members, or past the end of an array. CouchDB holds this to be neither
-    /// present nor absent: not even `$exists: false` matches.
-    NoWay,
 }
 
 impl FieldPath {
@@ -42,6 +35,9 @@ impl FieldPath {
         if parts.iter().any(String::is_empty) {
             return Err(SelectorError::InvalidFieldName(name.to_owned()));
         }
+        if parts.len() > PATH_PARTS_MAX {
+            return Err(SelectorError::TooDeep(PATH_PARTS_MAX));
+        }
         Ok(Self { parts })
     }
 
@@ -50,23 +46,13 @@ impl FieldPath {
         &self.parts
     }
 
-    /// The value at the end of the path. A part that is a number is also the position in an array, from 0.
-    pub fn value<'a>(&self, document: &'a Value) -> Option<&'a Value> {
-        match self.find(document) {
-            Found::Value(value) => Some(value),
-            Found::Missing | Found::NoWay => None,
-        }
-    }
-
-    pub(crate) fn find<'a>(&self, document: &'a Value) -> Found<'a> {
-        let mut value = document;
+    /// What stands at the end of the path in a value. A part that is a number is also the position in an array, from 0.
+    pub(crate) fn find<'a>(&self, text: &'a [u8]) -> Found<'a> {
+        let mut value = text;
         for part in &self.parts {
-            let (next, otherwise) = match value {
-                Value::Object(members) => (members.get(part), Found::Missing),
-                Value::Array(elements) => (
-                    part.parse().ok().and_then(|at: usize| elements.get(at)),
-                    Found::NoWay,
-                ),
+            let (next, otherwise) = match Kind::of(value) {
+                Kind::Object => (member(value, part), Found::Missing),
+                Kind::Array => (element(value, part), Found::NoWay),
                 _ => (None, Found::NoWay),
             };
             match next {
@@ -83,10 +69,27 @@ impl FieldPath {
     }
 }
 
+fn member<'a>(object: &'a [u8], wanted: &str) -> Option<&'a [u8]> {
+    let mut members = Members::of(object);
+    loop {
+        let (name, value) = members.name()?;
+        let end = skip::value(object, value)?;
+        if is_name(name, wanted) {
+            return Some(&object[value..end]);
+        }
+        if !members.go_on(end) {
+            return None;
+        }
+    }
+}
+
+fn element<'a>(array: &'a [u8], part: &str) -> Option<&'a [u8]> {
+    Elements::of(array).nth(part.parse().ok()?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn parts(name: &str) -> Vec<String> {
         FieldPath::parse(name).unwrap().parts
@@ -112,9 +115,9 @@ mod tests {
 
     #[test]
     fn a_way_through_a_scalar_is_not_a_missing_field() {
-        let document = json!({"s": "x", "list": [{"k": 1}]});
-        let find = |name: &str| FieldPath::parse(name).unwrap().find(&document);
-        assert_eq!(find("list.0.k"), Found::Value(&json!(1)));
+        let document = br#"{"s":"x","list":[{"k":1}]}"#;
+        let find = |name: &str| FieldPath::parse(name).unwrap().find(document);
+        assert_eq!(find("list.0.k"), Found::Value(b"1"));
         assert_eq!(find("list.0.z"), Found::Missing);
         assert_eq!(find("list.1"), Found::NoWay);
         assert_eq!(find("list.-1"), Found::NoWay);

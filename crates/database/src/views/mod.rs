@@ -24,6 +24,7 @@ pub use query::{Grouping, Update, ViewQuery};
 pub use rows::ViewRows;
 
 use crate::database::Database;
+use crate::find::Scans;
 use crate::{Error, Read, ReadOptions};
 
 /// Design documents parsed and kept for each database.
@@ -34,6 +35,7 @@ pub struct Views {
     pub languages: Arc<dyn Languages>,
     pub reduce_limit: Option<ReduceLimit>,
     pub(crate) indexer: Indexer,
+    pub(crate) scans: Scans,
 }
 
 /// The state of the last and of the next update of an index.

@@ -14,6 +14,7 @@ mod document;
 mod error;
 mod number;
 mod parser;
+pub mod skip;
 mod string;
 #[cfg(test)]
 mod tests;

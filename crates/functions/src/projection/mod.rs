@@ -20,13 +20,14 @@ mod follow;
 mod need;
 mod refusal;
 mod scan;
-mod skip;
 mod source;
 #[cfg(test)]
 mod tests;
 mod usage;
 
 pub use refusal::Refusal;
+
+use document::json::skip;
 
 use need::Need;
 pub(crate) use scan::WHOLE;

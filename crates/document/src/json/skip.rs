@@ -8,7 +8,7 @@
 
 /// The end of the value that starts at `pos`.
 #[inline]
-pub(super) fn value(text: &[u8], pos: usize) -> Option<usize> {
+pub fn value(text: &[u8], pos: usize) -> Option<usize> {
     match text.get(pos)? {
         b'"' => string(text, pos + 1).map(|(end, _)| end),
         b'{' | b'[' => container(text, pos + 1),
@@ -31,7 +31,7 @@ fn scalar(text: &[u8], pos: usize) -> Option<usize> {
 
 /// The position after the quote that ends the string whose contents start at `pos`, and whether it has escapes.
 #[inline]
-pub(super) fn string(text: &[u8], pos: usize) -> Option<(usize, bool)> {
+pub fn string(text: &[u8], pos: usize) -> Option<(usize, bool)> {
     #[cfg(target_arch = "x86_64")]
     return x86::string(text, pos);
     #[cfg(not(target_arch = "x86_64"))]
@@ -40,7 +40,7 @@ pub(super) fn string(text: &[u8], pos: usize) -> Option<(usize, bool)> {
 
 /// The position after the bracket that closes the object or array that `pos` is inside of.
 #[inline]
-pub(super) fn container(text: &[u8], pos: usize) -> Option<usize> {
+pub fn container(text: &[u8], pos: usize) -> Option<usize> {
     #[cfg(target_arch = "x86_64")]
     return x86::container(text, pos);
     #[cfg(not(target_arch = "x86_64"))]

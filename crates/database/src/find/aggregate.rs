@@ -1,0 +1,112 @@
+//! Answers of queries with `aggregate`: groups instead of documents.
+
+use document::{DocId, write_json_string};
+use mango::{Aggregate, Doc, Found, Groups};
+
+use super::cursor::next_of;
+use super::docs::Documents;
+use super::rows::{Column, FindAnswer, Rows, Source};
+use crate::select::IdMerge;
+use crate::{Error, Read, ReadOptions};
+
+impl FindAnswer {
+    /// Whether the answer is groups.
+    pub fn is_aggregate(&self) -> bool {
+        self.find.aggregate.is_some()
+    }
+
+    /// Appends all groups, joined by `,\r\n`. Blocks.
+    pub fn write_groups(&mut self, out: &mut Vec<u8>) -> Result<(), Error> {
+        let Some(aggregate) = self.find.aggregate.clone() else {
+            return Ok(());
+        };
+        let new = || Groups::new(&aggregate, self.limits.aggregate);
+        let mut groups = new();
+        match std::mem::replace(&mut self.source, Source::Nothing) {
+            Source::Nothing => {}
+            Source::Index(rows) => self.group_rows(&rows, &mut groups)?,
+            Source::Documents(documents) if self.scans(&documents, &aggregate) => {
+                let db = self.db.clone();
+                let is_over = || db.live().is_err();
+                let examined = documents.scan(self, &is_over).group(&mut groups, new)?;
+                self.db.live()?;
+                self.stats.docs_examined = examined;
+                self.stats.keys_examined = examined;
+            }
+            Source::Documents(documents) => self.group_documents(&documents, &mut groups)?,
+        }
+        self.stats.results = groups.write(self.find.skip, self.find.limit, out);
+        Ok(())
+    }
+
+    fn scans(&self, documents: &Documents, aggregate: &Aggregate) -> bool {
+        let mut names = aggregate.paths().iter().map(|path| &path.parts()[0]);
+        let known =
+            |name: &String| !name.starts_with('_') || ["_id", "_rev"].contains(&name.as_str());
+        documents.can_be_scanned() && names.all(known)
+    }
+
+    fn group_rows(&mut self, rows: &Rows, groups: &mut Groups) -> Result<(), Error> {
+        let mut cursors = rows.cursors(&rows.range)?;
+        let mut quoted = vec![];
+        while let Some(next) = next_of(&cursors, rows.descending)? {
+            let Some(row) = cursors[next].row()? else {
+                break;
+            };
+            let id = row.id()?;
+            match &rows.covering {
+                None => self.group_document(&id, groups)?,
+                Some(covering) => {
+                    quoted.clear();
+                    write_json_string(&id, &mut quoted);
+                    let key: Vec<&[u8]> = mango::elements(row.stored.key).collect();
+                    let of = |column: Column| match column {
+                        Column::Id => Found::Value(&quoted),
+                        Column::Key(n) => {
+                            key.get(n).map_or(Found::Missing, |text| Found::Value(text))
+                        }
+                    };
+                    let selected = |slot: usize| of(covering.selector[slot]);
+                    if self.find.selector.matches_found(&selected) {
+                        groups.add_found(&|slot| of(covering.answer[slot]))?;
+                    }
+                }
+            }
+            if self.stats.keys_examined.is_multiple_of(1024) {
+                self.db.live()?;
+            }
+            self.stats.keys_examined += 1;
+            cursors[next].next()?;
+        }
+        Ok(())
+    }
+
+    fn group_document(&mut self, id: &str, groups: &mut Groups) -> Result<(), Error> {
+        let id = DocId::new(id).map_err(|e| Error::BadRequest(e.to_string()))?;
+        if let Read::Found(doc) = self.db.read(&id, &ReadOptions::default())? {
+            self.stats.docs_examined += 1;
+            let doc = Doc::whole(&doc.json);
+            if self.find.selector.matches_doc(&doc) {
+                groups.add(&doc)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn group_documents(&mut self, documents: &Documents, groups: &mut Groups) -> Result<(), Error> {
+        for (low, high) in documents.ids.ranges() {
+            let mut merge = IdMerge::new(&documents.views);
+            merge.seek(low);
+            while let Some((_, id, _)) = merge.entry().filter(|(_, id, _)| *id < high.as_slice()) {
+                if !id.starts_with(b"_design/") {
+                    let id = String::from_utf8_lossy(id).into_owned();
+                    self.group_document(&id, groups)?;
+                    self.stats.keys_examined += 1;
+                }
+                merge.next();
+            }
+            merge.status()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,182 @@
+//! The rows of an index that a query looks at: several ranges of each field, in the order of the index and in one pass.
+//!
+//! Where a row's key is outside of the ranges of a field, the next place that can hold one inside is known, and the cursor
+//! jumps there: so `$in` and `$or` are several ranges, and a range of a later field is used though one before it has a range
+//! too. What is passed over changes neither which rows are seen nor their order.
+
+use document::collation::{self, HIGHEST};
+use index::{IndexView, PlaceRange, RowIter, ViewRow};
+use mango::Intervals;
+
+use crate::Error;
+
+/// The first byte of an array's sort key, which every key of an index begins with.
+const ARRAY: u8 = 0x17;
+/// Rows that are passed one by one before the cursor jumps.
+const STEPS_MAX: u32 = 4;
+
+/// Which rows of an index are looked at.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    /// What every place begins with: the partition.
+    prefix: Vec<u8>,
+    /// Of the leading fields, up to the last that is restricted.
+    columns: Vec<Intervals>,
+    /// The places from the first to the last of them.
+    pub range: PlaceRange,
+    /// All rows in `range` are wanted.
+    exact: bool,
+}
+
+impl Wanted {
+    pub fn new(prefix: Vec<u8>, columns: &[Intervals]) -> Wanted {
+        let restricted = columns.iter().rposition(|set| !set.is_full());
+        let columns = columns[..restricted.map_or(0, |last| last + 1)].to_vec();
+        let mut low = prefix.clone();
+        low.push(ARRAY);
+        let mut high = None;
+        let mut exact = true;
+        for (i, set) in columns.iter().enumerate() {
+            let ranges = set.ranges();
+            let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else {
+                high = Some(low.clone());
+                break;
+            };
+            if ranges.len() == 1 && is_value(&first.0, &first.1) {
+                low.extend_from_slice(&first.0);
+                continue;
+            }
+            high = Some([&low[..], &last.1].concat());
+            low.extend_from_slice(&first.0);
+            exact = ranges.len() == 1 && i + 1 == columns.len();
+            break;
+        }
+        let high = high.unwrap_or_else(|| [&low[..], HIGHEST].concat());
+        Wanted {
+            prefix,
+            columns,
+            range: PlaceRange {
+                low,
+                high: Some(high),
+            },
+            exact,
+        }
+    }
+
+    /// Where the next row can be that is wanted, when the one at `place` is not.
+    fn judge(&self, place: &[u8], descending: bool) -> Result<Option<Vec<u8>>, Error> {
+        if self.exact {
+            return Ok(None);
+        }
+        let mut at = self.prefix.len() + 1;
+        for set in &self.columns {
+            let corrupt = storage::Error::Corrupt("index row");
+            let rest = place.get(at..).ok_or(corrupt.clone())?;
+            let length = collation::skip(rest).ok_or(corrupt)?;
+            if !set.is_full()
+                && let Err(next) = set.find(&rest[..length])
+            {
+                let ranges = set.ranges();
+                let found = if descending {
+                    next.checked_sub(1).map(|i| &ranges[i].1)
+                } else {
+                    ranges.get(next).map(|(low, _)| low)
+                };
+                let before = &place[..at];
+                return Ok(Some(match (found, descending) {
+                    (Some(bound), _) => [before, bound].concat(),
+                    // Behind all rows that begin like this one.
+                    (None, false) => [before, HIGHEST].concat(),
+                    (None, true) => before.to_vec(),
+                }));
+            }
+            at += length;
+        }
+        Ok(None)
+    }
+}
+
+/// Whether the range holds one value alone.
+fn is_value(low: &[u8], high: &[u8]) -> bool {
+    high.strip_prefix(low) == Some(HIGHEST) && collation::skip(low) == Some(low.len())
+}
+
+/// The wanted rows of one shard.
+pub(crate) struct Cursor<'a> {
+    iter: RowIter<'a>,
+    wanted: &'a Wanted,
+    descending: bool,
+    /// Rows that were looked at, without those that are jumped over.
+    pub examined: u64,
+}
+
+impl<'a> Cursor<'a> {
+    /// At the first wanted row of `range`, which is what is left of the wanted one.
+    pub fn new(
+        index: &'a IndexView,
+        view: usize,
+        range: &PlaceRange,
+        wanted: &'a Wanted,
+        descending: bool,
+    ) -> Result<Self, Error> {
+        let mut cursor = Cursor {
+            iter: index.iter(view, range, descending),
+            wanted,
+            descending,
+            examined: 0,
+        };
+        cursor.settle()?;
+        Ok(cursor)
+    }
+
+    pub fn row(&self) -> Result<Option<ViewRow<'_>>, Error> {
+        Ok(self.iter.row()?)
+    }
+
+    pub fn next(&mut self) -> Result<(), Error> {
+        self.iter.next();
+        self.settle()
+    }
+
+    /// Goes on to a row that is wanted, unless this one is.
+    fn settle(&mut self) -> Result<(), Error> {
+        let mut steps = 0;
+        loop {
+            let Some(row) = self.iter.row()? else {
+                return Ok(());
+            };
+            self.examined += u64::from(steps == 0);
+            let Some(target) = self.wanted.judge(row.place, self.descending)? else {
+                return Ok(());
+            };
+            steps += 1;
+            if steps < STEPS_MAX {
+                self.iter.next();
+            } else {
+                self.iter.seek(&target);
+                steps = 0;
+            }
+        }
+    }
+}
+
+/// The cursor whose row comes next.
+pub(crate) fn next_of(cursors: &[Cursor<'_>], descending: bool) -> Result<Option<usize>, Error> {
+    let mut best: Option<(usize, &[u8])> = None;
+    for (i, cursor) in cursors.iter().enumerate() {
+        let Some(row) = cursor.row()? else {
+            continue;
+        };
+        let is_next = best.is_none_or(|(_, held)| {
+            if descending {
+                row.place > held
+            } else {
+                row.place < held
+            }
+        });
+        if is_next {
+            best = Some((i, row.place));
+        }
+    }
+    Ok(best.map(|(i, _)| i))
+}

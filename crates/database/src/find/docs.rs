@@ -1,0 +1,297 @@
+//! Queries without an index, over all documents in the order of their ids.
+//!
+//! At first documents are read one by one in that order, since a few often are enough. When they are not, the rest is scanned
+//! in the order in which it lies, on all cores, for the ids that come first ([`super::scan`]); only these are then read.
+
+use std::collections::VecDeque;
+
+use document::StoredBody;
+use mango::{Doc, Find, Intervals, Plan};
+use storage::{Record, RecordHead};
+
+use super::rows::{EXAMINED_A_PIECE_MAX, FindAnswer};
+use super::scan::Scan;
+use crate::database::Database;
+use crate::select::{IdMerge, Views};
+use crate::{Error, partition};
+
+/// Documents that are read in the order of ids before the rest is scanned.
+const WALKED_MIN: u64 = 1_000;
+/// While one of so many documents matches, going on in the order of ids is quicker than a scan.
+const WALKED_A_MATCH: u64 = 10;
+/// Ids that one scan finds at most.
+const SCANNED_IDS_MAX: u64 = 65_536;
+/// A range of ids is scanned rather than walked when it may hold more documents than this part of all.
+const WALKED_SHARE: u64 = 8;
+
+/// Documents by id.
+pub(crate) struct Documents {
+    pub views: Views,
+    pub ids: Intervals,
+    pub descending: bool,
+    /// The last id that was looked at.
+    pub after: Option<Vec<u8>>,
+    walked: u64,
+    /// Matches that were wanted at first.
+    wanted: u64,
+    /// Ids that a scan found.
+    found: VecDeque<Vec<u8>>,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Walking,
+    /// Few documents are in the ranges, or the selector is about members that only a read document has.
+    WalkingToTheEnd,
+    Scanning,
+    /// `found` is all that is left.
+    Scanned,
+}
+
+impl Documents {
+    pub fn open(
+        db: &Database,
+        find: &Find,
+        plan: &Plan,
+        after: Option<Vec<u8>>,
+    ) -> Result<Documents, Error> {
+        let ids = plan
+            .columns
+            .first()
+            .cloned()
+            .unwrap_or_else(Intervals::full);
+        let (shards, ids) = match &find.partition {
+            Some(p) => {
+                let (from, to) = partition::bounds(p);
+                let shard = db.shard_for(&from);
+                let ids = ids.within(from.as_bytes(), to.as_bytes());
+                (std::slice::from_ref(shard), ids)
+            }
+            None => (db.all_shards(), ids),
+        };
+        let (views, blocks) = Views::open(shards)?;
+        // What underscore members other than these hold is not in a stored row.
+        let mut fields = find.selector.fields().iter().map(|path| &path.parts()[0]);
+        let known =
+            fields.all(|name| !name.starts_with('_') || ["_id", "_rev"].contains(&name.as_str()));
+        let share = match (ids.ranges().first(), ids.ranges().last()) {
+            _ if ids.is_full() => u64::MAX,
+            (Some((low, _)), Some((_, high))) => views
+                .rank(&blocks, high)?
+                .saturating_sub(views.rank(&blocks, low)?),
+            _ => 0,
+        };
+        let few = share < views.live_total() / WALKED_SHARE;
+        Ok(Documents {
+            views,
+            ids,
+            descending: plan.descending,
+            after,
+            walked: 0,
+            wanted: find.limit.saturating_add(find.skip),
+            found: VecDeque::new(),
+            state: if few || !known {
+                State::WalkingToTheEnd
+            } else {
+                State::Walking
+            },
+        })
+    }
+
+    /// Whether a scan of stored rows sees all that the selector is about.
+    pub fn can_be_scanned(&self) -> bool {
+        self.state != State::WalkingToTheEnd
+    }
+
+    pub fn scan<'a>(
+        &'a self,
+        answer: &'a FindAnswer,
+        is_over: &'a (dyn Fn() -> bool + Sync),
+    ) -> Scan<'a> {
+        Scan {
+            scans: &answer.db.shared_views().scans,
+            database: answer.db.name(),
+            views: &self.views,
+            find: &answer.find,
+            ids: &self.ids,
+            after: self.after.as_deref(),
+            descending: self.descending,
+            is_over,
+        }
+    }
+
+    /// As [`FindAnswer::next_chunk`].
+    pub fn next_chunk(
+        &mut self,
+        answer: &mut FindAnswer,
+        out: &mut Vec<u8>,
+        enough: usize,
+    ) -> Result<bool, Error> {
+        loop {
+            if answer.is_full() {
+                return Ok(false);
+            }
+            while let Some(id) = self.found.pop_front() {
+                // Ids are stored as text. A document that changed since is judged as it is now.
+                let text = String::from_utf8_lossy(&id).into_owned();
+                let examined = answer.stats.docs_examined;
+                if answer.take_document(&text, out)? {
+                    answer.given(id);
+                }
+                // The scan has counted it.
+                answer.stats.docs_examined = examined;
+                if answer.is_full() {
+                    return Ok(false);
+                }
+                if out.len() >= enough {
+                    return Ok(true);
+                }
+            }
+            match self.state {
+                State::Scanned => return Ok(false),
+                State::Scanning => self.look_for_more(answer)?,
+                State::Walking | State::WalkingToTheEnd => {
+                    let walking = self.walk(answer, out, enough)?;
+                    if !walking {
+                        return Ok(false);
+                    }
+                    let matches = self.wanted.saturating_sub(answer.wanted());
+                    let few = matches.saturating_mul(WALKED_A_MATCH) < self.walked;
+                    if self.state == State::Walking && self.walked >= WALKED_MIN && few {
+                        self.state = State::Scanning;
+                    } else {
+                        return Ok(true);
+                    }
+                }
+            }
+        }
+    }
+
+    fn look_for_more(&mut self, answer: &mut FindAnswer) -> Result<(), Error> {
+        let count = answer.wanted().min(SCANNED_IDS_MAX);
+        let is_over = || answer.db.live().is_err();
+        let found = self.scan(answer, &is_over).first_ids(count as usize)?;
+        answer.stats.docs_examined += found.examined;
+        answer.stats.keys_examined += found.examined;
+        if found.more {
+            self.after = found.ids.last().cloned();
+        } else {
+            self.state = State::Scanned;
+        }
+        self.found = found.ids.into();
+        Ok(())
+    }
+
+    /// Looks at documents in order; false when there are none left.
+    fn walk(
+        &mut self,
+        answer: &mut FindAnswer,
+        out: &mut Vec<u8>,
+        enough: usize,
+    ) -> Result<bool, Error> {
+        let mut merge = IdMerge::over(&self.views, false, self.descending);
+        match &self.after {
+            Some(id) => merge.seek(id),
+            None => match (self.ids.ranges().first(), self.ids.ranges().last()) {
+                (Some((low, _)), Some((_, high))) => {
+                    merge.seek(if self.descending { high } else { low });
+                }
+                _ => return Ok(false),
+            },
+        }
+        let mut seen = 0;
+        let mut last = self.after.take();
+        let mut more = false;
+        while let Some((shard, id, value)) = merge.entry() {
+            if last.as_deref() == Some(id) {
+                merge.next();
+                continue;
+            }
+            if let Err(next) = self.ids.find(id) {
+                let ranges = self.ids.ranges();
+                let target = if self.descending {
+                    next.checked_sub(1).map(|i| &ranges[i].1)
+                } else {
+                    ranges.get(next).map(|(low, _)| low)
+                };
+                match target {
+                    Some(target) => {
+                        // The end of a range is not in it.
+                        if self.descending && id == target.as_slice() {
+                            merge.next();
+                        } else {
+                            merge.seek(target);
+                        }
+                    }
+                    None => break,
+                }
+                continue;
+            }
+            let head = RecordHead::decode(value)?;
+            if head.deleted || id.starts_with(b"_design/") {
+                merge.next();
+                continue;
+            }
+            seen += 1;
+            let place = id.to_vec();
+            if self.take(answer, shard, &place, value, out)? {
+                answer.given(place.clone());
+            }
+            let is_enough = out.len() >= enough || seen >= EXAMINED_A_PIECE_MAX;
+            last = Some(place);
+            if answer.is_full() {
+                break;
+            }
+            if is_enough {
+                more = true;
+                break;
+            }
+            merge.next();
+        }
+        merge.status()?;
+        drop(merge);
+        self.walked += seen;
+        answer.stats.keys_examined += seen;
+        self.after = last;
+        Ok(more)
+    }
+
+    /// Judges a document by its stored body before it is read in full.
+    fn take(
+        &self,
+        answer: &mut FindAnswer,
+        shard: usize,
+        id: &[u8],
+        value: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<bool, Error> {
+        let text = String::from_utf8_lossy(id).into_owned();
+        if !self.can_be_scanned() || answer.find.selector.is_everything() {
+            return answer.take_document(&text, out);
+        }
+        let head = RecordHead::decode(value)?;
+        let seq = match head.body {
+            Some((seq, _)) => seq,
+            None => Record::decode(value)?
+                .tree
+                .winner()
+                .map_or(head.seq, |w| w.revision.seq),
+        };
+        let mut members = b"\"_id\":".to_vec();
+        document::write_json_string(&text, &mut members);
+        members.extend_from_slice(b",\"_rev\":");
+        head.winner.write_json_to(&mut members);
+        let (shard, view) = (&self.views.shards[shard], &self.views.views[shard]);
+        let matches = view.with_body(shard, seq, |stored| {
+            let body = StoredBody::move_stubs(stored, &mut members)?;
+            let members = &members;
+            Some(answer.find.selector.matches_doc(&Doc { members, body }))
+        })?;
+        if matches == Some(Some(false)) {
+            answer.stats.docs_examined += 1;
+            return Ok(false);
+        }
+        answer.take_document(&text, out)
+    }
+}

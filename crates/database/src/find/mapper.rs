@@ -1,0 +1,175 @@
+//! Mango's indexes as a language: a view whose map is `{"fields": {…}}` emits the fields' values, natively.
+
+use std::sync::Arc;
+
+use functions::{Designs, Doc, Emit, Emits, Error, Languages, MapGroup, Mapper, Reducer};
+use mango::index::LANGUAGE;
+use mango::{Definition, Found, Lift, Limits};
+
+/// Languages, and indexes beside them.
+#[derive(Debug)]
+pub(crate) struct WithIndexes(pub Arc<dyn Languages>);
+
+impl Languages for WithIndexes {
+    fn mapper(&self, group: &MapGroup) -> Result<Box<dyn Mapper>, Error> {
+        if group.language != LANGUAGE {
+            return self.0.mapper(group);
+        }
+        let views = group.maps.iter().map(|map| View::read(map)).collect();
+        Ok(Box::new(IndexMapper { views }))
+    }
+
+    fn reducer(
+        &self,
+        language: &str,
+        source: &str,
+        lib: Option<&str>,
+    ) -> Result<Box<dyn Reducer>, Error> {
+        self.0.reducer(language, source, lib)
+    }
+
+    fn designs(&self, language: &str) -> Result<Box<dyn Designs>, Error> {
+        self.0.designs(language)
+    }
+
+    fn check(&self, language: &str, source: &str, lib: Option<&str>) -> Result<(), Error> {
+        self.0.check(language, source, lib)
+    }
+
+    fn projections(&self, group: &MapGroup) -> Vec<Result<String, String>> {
+        if group.language != LANGUAGE {
+            return self.0.projections(group);
+        }
+        let fields = |map: &String| match View::read(map) {
+            Some(view) => {
+                Ok(serde_json::Value::from_iter(view.definition.fields.names()).to_string())
+            }
+            None => Err("not the definition of an index".to_owned()),
+        };
+        group.maps.iter().map(fields).collect()
+    }
+}
+
+struct View {
+    definition: Definition,
+    lift: Lift,
+}
+
+impl View {
+    fn read(map: &str) -> Option<View> {
+        let map = serde_json::from_str(map).ok()?;
+        let definition = Definition::from_map(&map, &Limits::OF_INDEXES).ok()?;
+        let lift = Lift::new(&definition.paths);
+        Some(View { definition, lift })
+    }
+
+    /// Writes the key of a document: an array of its fields' values. False when it lacks one, or is not to be in the index.
+    fn write_key(&mut self, doc: &mango::Doc<'_>, out: &mut Vec<u8>) -> bool {
+        if let Some((_, selector)) = &self.definition.partial
+            && !selector.matches_doc(doc)
+        {
+            return false;
+        }
+        out.push(b'[');
+        for (i, found) in self.lift.of(doc).enumerate() {
+            let Found::Value(text) = found else {
+                return false;
+            };
+            if i > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(text);
+        }
+        out.push(b']');
+        true
+    }
+}
+
+/// Emits nothing for a view that is no index, as CouchDB does.
+struct IndexMapper {
+    views: Vec<Option<View>>,
+}
+
+impl Mapper for IndexMapper {
+    fn map(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<(), Error> {
+        for (n, doc) in docs.iter().enumerate() {
+            let doc = mango::Doc {
+                members: doc.members,
+                body: doc.body,
+            };
+            for (v, view) in self.views.iter_mut().enumerate() {
+                let Some(view) = view else {
+                    continue;
+                };
+                let start = out.bytes.len();
+                if !view.write_key(&doc, &mut out.bytes) {
+                    out.bytes.truncate(start);
+                    continue;
+                }
+                let end = out.bytes.len();
+                out.bytes.extend_from_slice(b"null");
+                out.rows.push(Emit {
+                    doc: n as u32,
+                    view: v as u32,
+                    key: (start as u32, end as u32),
+                    value: (end as u32, out.bytes.len() as u32),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_that_has_all_fields_is_in_the_index() {
+        let languages = WithIndexes(Arc::new(functions::NoLanguages));
+        let group = MapGroup {
+            language: "query".into(),
+            maps: vec![
+                r#"{"fields":{"a":"asc","b.c":"asc"}}"#.into(),
+                r#"{"fields":{"a":"asc"},"partial_filter_selector":{"a":{"$gt":1}}}"#.into(),
+                "function (doc) {}".into(),
+                r#"{"fields":{"_id":"asc"}}"#.into(),
+            ],
+            ..MapGroup::default()
+        };
+        let docs = [
+            r#"{"b":{"c":[1]},"a":1}"#,
+            r#"{"a":2,"b":{}}"#,
+            r#"{"a":null,"b":{"c":null}}"#,
+        ];
+        let docs = docs.map(|body| Doc {
+            members: br#""_id":"x","_rev":"1-a""#,
+            body: body.as_bytes(),
+        });
+        let mut out = Emits::default();
+        let mut mapper = languages.mapper(&group).unwrap();
+        mapper.map(&docs, &mut out).unwrap();
+        let rows: Vec<_> = out
+            .rows
+            .iter()
+            .map(|e| {
+                (
+                    e.doc,
+                    e.view,
+                    String::from_utf8_lossy(out.key(e)),
+                    out.value(e),
+                )
+            })
+            .collect();
+        let row = |doc, view, key: &'static str| (doc, view, key.into(), &b"null"[..]);
+        let expected = [
+            row(0, 0, "[1,[1]]"),
+            row(0, 3, r#"["x"]"#),
+            row(1, 1, "[2]"),
+            row(1, 3, r#"["x"]"#),
+            row(2, 0, "[null,null]"),
+            row(2, 3, r#"["x"]"#),
+        ];
+        assert_eq!(rows, expected);
+    }
+}

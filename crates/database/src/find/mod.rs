@@ -1,0 +1,176 @@
+//! Mango queries: which indexes a database has, which one answers, and what it answers.
+
+mod aggregate;
+mod cursor;
+mod docs;
+mod mapper;
+mod rows;
+mod scan;
+
+use std::sync::Arc;
+
+use document::DocId;
+use mango::{AggregateLimits, Choice, Find, FindError, Index, Plan};
+use parking_lot::Mutex;
+use serde_json::Value;
+
+pub(crate) use mapper::WithIndexes;
+pub use rows::FindAnswer;
+pub(crate) use scan::Scans;
+
+use crate::database::Database;
+use crate::views::{Design, ViewAt};
+use crate::{Error, Read, ReadOptions};
+
+/// What a query may cost (`[mango]` in the configuration).
+#[derive(Clone, Copy, Debug)]
+pub struct FindLimits {
+    /// Most documents that are looked at for want of an index; 0: any number.
+    pub scan_limit: u64,
+    /// Documents looked at for each result from which there is a warning; 0: never.
+    pub scan_warning_threshold: u64,
+    pub aggregate: AggregateLimits,
+}
+
+/// An index of a database.
+#[derive(Clone, Debug)]
+pub struct FindIndex {
+    pub index: Index,
+    /// The view that holds it; `None` of that of all documents.
+    pub(crate) view: Option<(Arc<Design>, ViewAt)>,
+}
+
+/// The indexes as of a version of the design documents.
+#[derive(Default)]
+pub(crate) struct IndexesFound(Mutex<Option<(u64, Arc<Vec<FindIndex>>)>>);
+
+/// A query, and how it is answered.
+pub struct FindPlan {
+    pub(crate) find: Arc<Find>,
+    pub(crate) index: FindIndex,
+    pub(crate) plan: Plan,
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Database {
+    /// The indexes, that of all documents first, then by design document and name.
+    pub fn find_indexes(&self) -> Result<Arc<Vec<FindIndex>>, Error> {
+        self.live()?;
+        let version = self.designs_version();
+        if let Some((known, indexes)) = &*self.find_indexes.0.lock()
+            && *known == version
+        {
+            return Ok(indexes.clone());
+        }
+        let mut all = vec![FindIndex {
+            index: Index::all_docs(),
+            view: None,
+        }];
+        for design in self.designs()? {
+            if design.spec.language != mango::index::LANGUAGE {
+                continue;
+            }
+            let Some(ddoc) = self.design_value(&design.id)? else {
+                continue;
+            };
+            let limits = mango::Limits::OF_INDEXES;
+            for index in Index::of_design(&ddoc, self.is_partitioned(), &limits) {
+                if let Some(at) = design.view(&index.name) {
+                    all.push(FindIndex {
+                        index,
+                        view: Some((design.clone(), at)),
+                    });
+                }
+            }
+        }
+        all.sort_by(|a, b| a.index.order().cmp(&b.index.order()));
+        let all = Arc::new(all);
+        *self.find_indexes.0.lock() = Some((version, all.clone()));
+        Ok(all)
+    }
+
+    /// A design document with all its members; `None` when there is none.
+    pub fn design_value(&self, id: &str) -> Result<Option<Value>, Error> {
+        let id = DocId::new(id).map_err(|e| Error::BadRequest(e.to_string()))?;
+        let Read::Found(doc) = self.read(&id, &ReadOptions::default())? else {
+            return Ok(None);
+        };
+        let value = serde_json::from_slice(&doc.json);
+        value
+            .map(Some)
+            .map_err(|e| Error::BadRequest(format!("the design document: {e}")))
+    }
+
+    /// What `_explain` answers.
+    pub fn explain(&self, find: &Find) -> Result<Value, Error> {
+        self.check_partition_of(find)?;
+        let indexes = self.find_indexes()?;
+        let indexes: Vec<Index> = indexes.iter().map(|i| i.index.clone()).collect();
+        let choice = mango::plan::choose(find, &indexes)?;
+        Ok(mango::plan::explain(
+            self.name(),
+            self.is_partitioned(),
+            find,
+            &indexes,
+            &choice,
+        ))
+    }
+
+    /// Chooses an index.
+    pub fn plan_find(&self, find: Find, limits: &FindLimits) -> Result<FindPlan, Error> {
+        self.check_partition_of(&find)?;
+        let all = self.find_indexes()?;
+        let choice = mango::plan::choose_of(&find, all.iter().map(|i| &i.index))?;
+        let Some(index) = choice.index.and_then(|i| all.get(i)) else {
+            return Err(Choice::no_index(&find, self.is_partitioned()).into());
+        };
+        let plan = choice.plan(&find, &index.index);
+        let warnings = choice.warnings(&find, &index.index);
+        let scans_all = index.view.is_none()
+            && !plan.nothing
+            && find.partition.is_none()
+            && plan.columns.iter().all(|ids| ids.is_full())
+            && (!find.selector.is_everything() || find.aggregate.is_some());
+        if scans_all && limits.scan_limit > 0 {
+            let documents = self.all_shards().iter().map(|s| s.meta().doc_count).sum();
+            if documents > limits.scan_limit {
+                let limit = limits.scan_limit;
+                return Err(FindError::ScanRefused { documents, limit }.into());
+            }
+        }
+        Ok(FindPlan {
+            find: Arc::new(find),
+            index: index.clone(),
+            plan,
+            warnings,
+        })
+    }
+
+    /// Waits for the index, unless the query does not want that, and opens the answer.
+    pub async fn find(
+        self: &Arc<Self>,
+        plan: FindPlan,
+        limits: FindLimits,
+    ) -> Result<FindAnswer, Error> {
+        let mut view = None;
+        if let Some((design, at)) = &plan.index.view
+            && !plan.plan.nothing
+        {
+            let index = self.view_index(design)?;
+            let waits = plan.find.update && !plan.find.stale;
+            if waits && !self.view_is_current(&index) {
+                self.update_view(&index).await?;
+            }
+            view = Some((index, at.view));
+        }
+        FindAnswer::open(self.clone(), plan, view, limits)
+    }
+
+    fn check_partition_of(&self, find: &Find) -> Result<(), Error> {
+        match &find.partition {
+            None => Ok(()),
+            Some(_) if !self.is_partitioned() => Err(FindError::NotPartitioned.into()),
+            Some(partition) => crate::check_partition(partition),
+        }
+    }
+}

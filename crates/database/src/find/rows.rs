@@ -1,0 +1,399 @@
+//! The answer of a query, produced piece by piece.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use document::{DocId, write_json_string};
+use index::IndexView;
+use index::keys::put_terminated;
+use mango::{Bookmark, Doc, FieldPath, Find, Found};
+
+use super::cursor::{Cursor, Wanted, next_of};
+use super::docs::Documents;
+use super::{FindIndex, FindLimits, FindPlan};
+use crate::database::Database;
+use crate::views::ViewIndex;
+use crate::{Error, Read, ReadOptions};
+
+/// Documents that were looked at in one piece without finding any: come up for air now and then.
+pub(crate) const EXAMINED_A_PIECE_MAX: u64 = 1_000;
+
+/// What was done for an answer so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stats {
+    pub keys_examined: u64,
+    pub docs_examined: u64,
+    pub results: u64,
+}
+
+/// An answer.
+pub struct FindAnswer {
+    pub(crate) db: Arc<Database>,
+    pub(crate) find: Arc<Find>,
+    pub(crate) index: FindIndex,
+    pub(crate) source: Source,
+    pub(crate) stats: Stats,
+    pub(crate) limits: FindLimits,
+    warnings: Vec<String>,
+    nothing: bool,
+    skip: u64,
+    left: u64,
+    first: bool,
+    last: Option<Vec<u8>>,
+    started: Instant,
+    options: ReadOptions,
+}
+
+/// Where documents come from.
+pub(crate) enum Source {
+    Nothing,
+    Index(Box<Rows>),
+    Documents(Box<Documents>),
+}
+
+/// The rows of an index that are left.
+pub(crate) struct Rows {
+    pub views: Vec<IndexView>,
+    pub view: usize,
+    pub wanted: Wanted,
+    pub range: index::PlaceRange,
+    pub descending: bool,
+    /// The keys hold everything: where the selector's and the answer's fields are in them.
+    pub covering: Option<Covering>,
+}
+
+/// Which part of a row is a field.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Column {
+    Id,
+    Key(usize),
+}
+
+/// Columns by the selector's fields, and by those of the answer.
+pub(crate) struct Covering {
+    pub selector: Vec<Column>,
+    pub answer: Vec<Column>,
+}
+
+impl Covering {
+    fn new(find: &Find, columns: &[FieldPath]) -> Covering {
+        let of = |paths: &[FieldPath]| -> Vec<Column> {
+            let column = |path| columns.iter().position(|c| c == path);
+            paths
+                .iter()
+                .map(|path| column(path).map_or(Column::Id, Column::Key))
+                .collect()
+        };
+        Covering {
+            selector: of(find.selector.fields()),
+            answer: match &find.aggregate {
+                Some(aggregate) => of(aggregate.paths()),
+                None => of(find.fields.paths()),
+            },
+        }
+    }
+}
+
+impl FindAnswer {
+    pub(crate) fn open(
+        db: Arc<Database>,
+        plan: FindPlan,
+        view: Option<(Arc<ViewIndex>, usize)>,
+        limits: FindLimits,
+    ) -> Result<FindAnswer, Error> {
+        let FindPlan {
+            find,
+            index,
+            plan,
+            warnings,
+        } = plan;
+        let bookmark = match &find.bookmark {
+            Some(text) => Some(Bookmark::decode(text, &index.index)?.place),
+            None => None,
+        };
+        let source = if plan.nothing || (find.limit == 0 && find.aggregate.is_none()) {
+            Source::Nothing
+        } else if let Some((view_index, view)) = view {
+            let (views, prefix) = match &find.partition {
+                Some(p) => {
+                    let shard = db.shard_index(&format!("{p}:"));
+                    let mut prefix = vec![];
+                    put_terminated(p.as_bytes(), &mut prefix);
+                    (vec![view_index.shards[shard].view()?], prefix)
+                }
+                None => {
+                    let views = view_index.shards.iter().map(|i| i.view());
+                    (views.collect::<Result<_, _>>()?, vec![])
+                }
+            };
+            let wanted = Wanted::new(prefix, &plan.columns);
+            let mut rows = Rows {
+                views,
+                view,
+                range: wanted.range.clone(),
+                wanted,
+                descending: plan.descending,
+                covering: plan
+                    .covering
+                    .then(|| Covering::new(&find, &index.index.definition.paths)),
+            };
+            if let Some(place) = bookmark.as_deref() {
+                rows.go_on_behind(place);
+            }
+            Source::Index(Box::new(rows))
+        } else {
+            let documents = Documents::open(&db, &find, &plan, bookmark.clone())?;
+            Source::Documents(Box::new(documents))
+        };
+        Ok(FindAnswer {
+            db,
+            source,
+            nothing: plan.nothing,
+            warnings,
+            skip: find.skip,
+            left: find.limit,
+            first: true,
+            last: None,
+            started: Instant::now(),
+            options: ReadOptions {
+                conflicts: find.conflicts,
+                ..ReadOptions::default()
+            },
+            stats: Stats::default(),
+            limits,
+            find,
+            index,
+        })
+    }
+
+    /// Whether making a piece can take long, so that it belongs on a thread for blocking work.
+    pub fn may_block(&self) -> bool {
+        match &self.source {
+            Source::Nothing => false,
+            Source::Documents(_) => true,
+            Source::Index(_) => self.find.aggregate.is_some() || self.find.limit > 1_000,
+        }
+    }
+
+    /// Appends documents joined by `,\r\n` until about `soft_bytes` were added; false when there are no more.
+    pub fn next_chunk(&mut self, out: &mut Vec<u8>, soft_bytes: usize) -> Result<bool, Error> {
+        self.db.live()?;
+        let enough = out.len() + soft_bytes.max(1);
+        match std::mem::replace(&mut self.source, Source::Nothing) {
+            Source::Nothing => Ok(false),
+            Source::Index(mut rows) => {
+                let more = self.index_rows(&mut rows, out, enough)?;
+                if more {
+                    self.source = Source::Index(rows);
+                }
+                Ok(more)
+            }
+            Source::Documents(mut documents) => {
+                let more = documents.next_chunk(self, out, enough)?;
+                if more {
+                    self.source = Source::Documents(documents);
+                }
+                Ok(more)
+            }
+        }
+    }
+
+    fn index_rows(
+        &mut self,
+        rows: &mut Rows,
+        out: &mut Vec<u8>,
+        enough: usize,
+    ) -> Result<bool, Error> {
+        let range = rows.range.clone();
+        let before = self.stats.keys_examined;
+        let mut stopped = None;
+        let mut cursors = rows.cursors(&range)?;
+        let mut more = false;
+        while let Some(next) = next_of(&cursors, rows.descending)? {
+            // `next_of` has found a row there.
+            let Some(row) = cursors[next].row()? else {
+                break;
+            };
+            let found = self.left > 0 && self.take_row(&row, rows.covering.as_ref(), out)?;
+            if found {
+                self.last = Some(row.place.to_vec());
+            } else if self.left == 0 {
+                break;
+            }
+            let seen: u64 = cursors.iter().map(|c| c.examined).sum();
+            if out.len() >= enough || seen >= EXAMINED_A_PIECE_MAX {
+                stopped = Some(row.place.to_vec());
+                more = true;
+                break;
+            }
+            cursors[next].next()?;
+        }
+        // Each shard's next row is there already, but only one more than what was given is needed.
+        let ahead = cursors
+            .iter()
+            .filter(|c| matches!(c.row(), Ok(Some(_))))
+            .count() as u64;
+        let seen: u64 = cursors.iter().map(|c| c.examined).sum();
+        drop(cursors);
+        let ahead = ahead.saturating_sub(u64::from(self.left == 0 || more));
+        self.stats.keys_examined = before + seen.saturating_sub(ahead);
+        if let Some(place) = stopped {
+            rows.go_on_behind(&place);
+        }
+        Ok(more)
+    }
+
+    /// Gives the document of a row when it matches; answers whether it was given.
+    fn take_row(
+        &mut self,
+        row: &index::ViewRow<'_>,
+        covering: Option<&Covering>,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, Error> {
+        let id = row.id()?;
+        let Some(covering) = covering else {
+            return self.take_document(&id, out);
+        };
+        let mut quoted = vec![];
+        write_json_string(&id, &mut quoted);
+        let key: Vec<&[u8]> = mango::elements(row.stored.key).collect();
+        let of = |column: Column| match column {
+            Column::Id => Found::Value(&quoted),
+            Column::Key(n) => key.get(n).map_or(Found::Missing, |text| Found::Value(text)),
+        };
+        let selected = |slot: usize| of(covering.selector[slot]);
+        if !self.find.selector.matches_found(&selected) {
+            return Ok(false);
+        }
+        if !self.counts() {
+            return Ok(false);
+        }
+        self.separate(out);
+        self.find
+            .fields
+            .write_found(&|slot| of(covering.answer[slot]), out);
+        Ok(true)
+    }
+
+    /// Reads a document and gives it when it matches.
+    pub(crate) fn take_document(&mut self, id: &str, out: &mut Vec<u8>) -> Result<bool, Error> {
+        let id = DocId::new(id).map_err(|e| Error::BadRequest(e.to_string()))?;
+        let Read::Found(doc) = self.db.read(&id, &self.options)? else {
+            return Ok(false);
+        };
+        self.stats.docs_examined += 1;
+        let text = Doc::whole(&doc.json);
+        if !self.find.selector.matches_doc(&text) || !self.counts() {
+            return Ok(false);
+        }
+        self.separate(out);
+        if self.find.fields.is_all() {
+            out.extend_from_slice(&doc.json);
+        } else {
+            self.find.fields.write(&text, out);
+        }
+        Ok(true)
+    }
+
+    /// Whether a match is to be given, after those that are skipped.
+    fn counts(&mut self) -> bool {
+        if self.skip > 0 {
+            self.skip -= 1;
+            return false;
+        }
+        self.left -= 1;
+        self.stats.results += 1;
+        true
+    }
+
+    fn separate(&mut self, out: &mut Vec<u8>) {
+        if !std::mem::take(&mut self.first) {
+            out.extend_from_slice(b",\r\n");
+        }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Matches that are still to be found.
+    pub(crate) fn wanted(&self) -> u64 {
+        self.left.saturating_add(self.skip)
+    }
+
+    pub(crate) fn given(&mut self, place: Vec<u8>) {
+        self.last = Some(place);
+    }
+
+    /// No document can match: CouchDB answers with `docs` alone.
+    pub fn is_nothing(&self) -> bool {
+        self.nothing
+    }
+
+    /// Where the next page begins, after the last piece.
+    pub fn bookmark(&self) -> String {
+        match (&self.last, &self.find.bookmark) {
+            (Some(place), _) => Bookmark {
+                place: place.clone(),
+            }
+            .encode(&self.index.index),
+            (None, Some(given)) => given.clone(),
+            (None, None) => "nil".to_owned(),
+        }
+    }
+
+    /// CouchDB's warnings, one a line.
+    pub fn warning(&self) -> Option<String> {
+        let mut all = self.warnings.clone();
+        let threshold = self.limits.scan_warning_threshold;
+        let Stats {
+            docs_examined,
+            results,
+            ..
+        } = self.stats;
+        let scan = mango::plan::scan_warning(docs_examined, results, threshold);
+        all.extend(scan.map(str::to_owned));
+        (!all.is_empty()).then(|| all.join("\n"))
+    }
+
+    /// `execution_stats`, when they were asked for.
+    pub fn execution_stats(&self) -> Option<serde_json::Value> {
+        if !self.find.execution_stats {
+            return None;
+        }
+        let docs = self.stats.docs_examined;
+        let (docs, quorum) = if self.find.r > 1 {
+            (0, docs)
+        } else {
+            (docs, 0)
+        };
+        Some(serde_json::json!({
+            "total_keys_examined": self.stats.keys_examined,
+            "total_docs_examined": docs,
+            "total_quorum_docs_examined": quorum,
+            "results_returned": self.stats.results,
+            "execution_time_ms": self.started.elapsed().as_micros() as f64 / 1000.0,
+        }))
+    }
+}
+
+impl Rows {
+    pub fn cursors<'a>(&'a self, range: &index::PlaceRange) -> Result<Vec<Cursor<'a>>, Error> {
+        let views = self.views.iter();
+        views
+            .map(|v| Cursor::new(v, self.view, range, &self.wanted, self.descending))
+            .collect()
+    }
+
+    fn go_on_behind(&mut self, place: &[u8]) {
+        if self.descending {
+            self.range.high = Some(place.to_vec());
+            if self.range.low.as_slice() > place {
+                self.range.low = place.to_vec();
+            }
+        } else {
+            let behind = [place, &[0]].concat();
+            self.range.low = behind.max(self.range.low.clone());
+        }
+    }
+}

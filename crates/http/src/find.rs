@@ -1,0 +1,214 @@
+//! Mango queries: `_find` and `_explain`, of a database or of a partition.
+
+use database::{FindAnswer, FindLimits};
+use mango::{AggregateLimits, Defaults, Find};
+
+use crate::access::Access;
+use crate::app::App;
+use crate::errors::ApiError;
+use crate::feed::{CHUNK_BYTES, pull, pull_blocking};
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::router::require_method;
+
+type Answer = Result<Reply, ApiError>;
+
+/// The settings of `[mango]`.
+#[derive(Clone, Copy, Debug)]
+pub struct MangoSettings {
+    pub defaults: Defaults,
+    pub find: FindLimits,
+}
+
+impl MangoSettings {
+    pub fn read(c: &config::Config) -> Result<MangoSettings, config::ConfigError> {
+        let number = |name: &str| {
+            let n = c.get_u64("mango", name)?;
+            Ok(usize::try_from(n).unwrap_or(usize::MAX))
+        };
+        Ok(MangoSettings {
+            defaults: Defaults {
+                limit: c.get_u64("mango", "default_limit")?,
+                limits: mango::Limits {
+                    selector_depth_max: number("max_selector_depth")?.min(mango::DEPTH_MAX),
+                    selector_conditions_max: number("max_selector_conditions")?,
+                    regexes_max: number("max_selector_regexes")?,
+                    regex_bytes_max: number("max_regex_size")?,
+                },
+            },
+            find: FindLimits {
+                scan_limit: c.get_u64("mango", "scan_limit")?,
+                scan_warning_threshold: c.get_u64("mango", "index_scan_warning_threshold")?,
+                aggregate: AggregateLimits {
+                    groups_max: number("max_aggregate_groups")?,
+                    values_max: number("max_aggregate_values")?,
+                },
+            },
+        })
+    }
+}
+
+/// A longer body is read on a thread for blocking work: the values of `$in` are sorted.
+const BLOCKING_BODY_BYTES: usize = 64 << 10;
+
+/// Reads the body, and has `use_it` make something of the query.
+async fn read<T: Send + 'static>(
+    app: &App,
+    req: &mut Request,
+    partition: Option<String>,
+    use_it: impl FnOnce(Find, &MangoSettings) -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    require_method(req, "POST")?;
+    req.require_json()?;
+    let bytes = req.request_bytes(app).await?;
+    let settings = app.limits().mango;
+    let is_long = bytes.len() > BLOCKING_BODY_BYTES;
+    let work = move || {
+        let body = match serde_json::from_slice(&bytes) {
+            Ok(serde_json::Value::Object(body)) => body,
+            Ok(_) => {
+                return Err(ApiError::bad_request("Request body must be a JSON object"));
+            }
+            Err(_) => return Err(ApiError::invalid_json()),
+        };
+        let mut find = Find::parse(&body, &settings.defaults)?;
+        if partition.is_some() {
+            find.partition = partition;
+        }
+        use_it(find, &settings)
+    };
+    if !is_long {
+        return work();
+    }
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|_| ApiError::new(500, "internal_server_error", "a worker thread failed"))?
+}
+
+/// `_explain`; `partition` of one below `_partition`.
+pub async fn explain(
+    app: &App,
+    req: &mut Request,
+    access: &Access,
+    partition: Option<String>,
+) -> Answer {
+    let db = access.db.clone();
+    let answer = read(app, req, partition, move |find, _| Ok(db.explain(&find)?)).await?;
+    Ok(Reply::json(200, &answer))
+}
+
+/// Documents of system databases are shown to others than admins in part only, and a query could ask for the rest: by its
+/// selector, and by the keys of an index.
+fn refuse_censored(access: &Access) -> Result<(), ApiError> {
+    let name: &str = access.db.name();
+    let of = |system: &str| {
+        let before = name.strip_suffix(system);
+        before.is_some_and(|before| before.is_empty() || before.ends_with('/'))
+    };
+    if of("_users") || of("_replicator") {
+        access.require_admin()?;
+    }
+    Ok(())
+}
+
+/// `_find`; `partition` of one below `_partition`.
+pub async fn find(
+    app: &App,
+    req: &mut Request,
+    access: &Access,
+    partition: Option<String>,
+) -> Answer {
+    refuse_censored(access)?;
+    let started = std::time::Instant::now();
+    let db = access.db.clone();
+    let plan = read(app, req, partition, move |find, settings| {
+        Ok((db.plan_find(find, &settings.find)?, settings.find))
+    });
+    let (plan, limits) = plan.await?;
+    let parse_us = started.elapsed().as_micros() as u64;
+    let answer = access.db.find(plan, limits).await?;
+    let blocks = answer.may_block();
+    let mut body = FindBody {
+        answer,
+        state: State::Head,
+    };
+    let next = move |out: &mut Vec<u8>| body.next_chunk(out);
+    let mut reply = if blocks {
+        pull_blocking("application/json", next).await?
+    } else {
+        pull("application/json", next)?
+    };
+    reply.timing.parse_us = parse_us;
+    Ok(reply)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Head,
+    Rows,
+    Done,
+}
+
+struct FindBody {
+    answer: FindAnswer,
+    state: State,
+}
+
+impl FindBody {
+    fn next_chunk(&mut self, out: &mut Vec<u8>) -> Result<bool, ApiError> {
+        if self.state == State::Done {
+            return Ok(false);
+        }
+        if self.state == State::Head {
+            if self.answer.is_aggregate() {
+                out.extend_from_slice(b"{\"groups\":[\r\n");
+                self.answer.write_groups(out)?;
+                self.write_tail(out);
+                return Ok(true);
+            }
+            out.extend_from_slice(b"{\"docs\":[\r\n");
+            self.state = State::Rows;
+        }
+        if !self.answer.next_chunk(out, CHUNK_BYTES)? {
+            self.write_tail(out);
+        }
+        Ok(true)
+    }
+
+    fn write_tail(&mut self, out: &mut Vec<u8>) {
+        self.state = State::Done;
+        out.extend_from_slice(b"\r\n]");
+        let answer = &self.answer;
+        if answer.is_nothing() && !answer.is_aggregate() {
+            out.extend_from_slice(b"}\r\n");
+            return;
+        }
+        if !answer.is_aggregate() {
+            member("bookmark", &answer.bookmark().into(), out);
+        }
+        if let Some(stats) = answer.execution_stats() {
+            member("execution_stats", &stats, out);
+        }
+        if let Some(warning) = answer.warning() {
+            member("warning", &warning.into(), out);
+        }
+        out.extend_from_slice(b"}\r\n");
+    }
+}
+
+fn member(name: &str, value: &serde_json::Value, out: &mut Vec<u8>) {
+    out.extend_from_slice(format!(",\r\n\"{name}\": {value}").as_bytes());
+}
+
+/// Of the whole database.
+pub async fn route(app: &App, req: &mut Request, access: &Access, name: &str) -> Answer {
+    if req.segments.len() > 2 && name != "_index" {
+        require_method(req, "POST")?;
+        return Err(ApiError::missing());
+    }
+    match name {
+        "_find" => find(app, req, access, None).await,
+        "_explain" => explain(app, req, access, None).await,
+        _ => crate::indexes::route(app, req, access).await,
+    }
+}

@@ -1,0 +1,200 @@
+//! `_index`: creating, listing and deleting Mango's indexes, which live in design documents.
+
+use database::EditMode;
+use mango::index::{parse_bulk_delete, remove_from};
+use mango::{FindError, NewIndex};
+use serde_json::{Map, Value, json};
+
+use crate::access::Access;
+use crate::app::App;
+use crate::documents::write;
+use crate::errors::ApiError;
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::router::require_method;
+
+type Answer = Result<Reply, ApiError>;
+
+/// How often a change of a design document is tried again that another one came before.
+const TRIES_MAX: usize = 4;
+
+/// `_index` and what is under it.
+pub async fn route(app: &App, req: &mut Request, access: &Access) -> Answer {
+    let parts: Vec<String> = (2..req.segments.len())
+        .map(|i| req.segment(i).unwrap_or_default().to_owned())
+        .collect();
+    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+    match (req.method.as_str(), parts.as_slice()) {
+        ("GET", []) => list(req, access),
+        ("POST", []) => create(app, req, access).await,
+        (_, []) => Err(ApiError::method_not_allowed("GET,POST")),
+        ("POST", ["_bulk_delete"]) => bulk_delete(app, req, access).await,
+        (_, ["_bulk_delete"]) => Err(ApiError::method_not_allowed("POST")),
+        (_, ["_design", ddoc, kind, name]) => {
+            delete(app, req, access, &format!("_design/{ddoc}"), kind, name).await
+        }
+        (_, [ddoc, kind, name]) => {
+            let id = match ddoc.starts_with("_design/") {
+                true => (*ddoc).to_owned(),
+                false => format!("_design/{ddoc}"),
+            };
+            delete(app, req, access, &id, kind, name).await
+        }
+        _ => Err(ApiError::missing()),
+    }
+}
+
+fn list(req: &Request, access: &Access) -> Answer {
+    let number = |name: &str| match req.query.get(name) {
+        None => Ok(None),
+        Some(text) => match text.parse::<i64>() {
+            Ok(n) => Ok(Some(n)),
+            Err(_) => Err(FindError::InvalidListParams),
+        },
+    };
+    let (limit, skip) = (number("limit")?, number("skip")?.unwrap_or(0));
+    if limit.is_some_and(|n| n < 1) || skip < 0 {
+        return Err(FindError::InvalidListParams.into());
+    }
+    let all = access.db.find_indexes()?;
+    let limit = limit.map_or(usize::MAX, |n| n as usize);
+    let indexes: Vec<Value> = all
+        .iter()
+        .skip(skip as usize)
+        .take(limit)
+        .map(|i| i.index.to_json())
+        .collect();
+    let answer = json!({"total_rows": all.len(), "indexes": indexes});
+    Ok(Reply::json(200, &answer))
+}
+
+async fn create(app: &App, req: &mut Request, access: &Access) -> Answer {
+    req.require_json()?;
+    let body = req.json_object(app).await?;
+    let index = NewIndex::parse(&body, &app.limits().mango.defaults.limits)?;
+    access.require_design_admin(&req.user)?;
+    let mut result = "exists";
+    for left in (0..TRIES_MAX).rev() {
+        let old = access.db.design_value(&index.ddoc)?;
+        let (rev, members) = split(old);
+        let Some(new) = index.add_to(members.as_ref())? else {
+            break;
+        };
+        if save(app, req, access, &index.ddoc, rev, Some(new), left).await? {
+            result = "created";
+            break;
+        }
+    }
+    let answer = json!({"result": result, "id": index.ddoc, "name": index.name});
+    Ok(Reply::json(200, &answer))
+}
+
+async fn delete(
+    app: &App,
+    req: &mut Request,
+    access: &Access,
+    ddoc: &str,
+    kind: &str,
+    name: &str,
+) -> Answer {
+    require_method(req, "DELETE")?;
+    if kind != "json" {
+        return Err(ApiError::missing());
+    }
+    access.require_design_admin(&req.user)?;
+    remove(app, req, access, ddoc, name).await?;
+    Ok(Reply::ok())
+}
+
+async fn remove(
+    app: &App,
+    req: &Request,
+    access: &Access,
+    ddoc: &str,
+    name: &str,
+) -> Result<(), ApiError> {
+    for left in (0..TRIES_MAX).rev() {
+        let (rev, Some(members)) = split(access.db.design_value(ddoc)?) else {
+            return Err(ApiError::missing());
+        };
+        let is_index = members
+            .get("language")
+            .is_some_and(|l| l == mango::index::LANGUAGE);
+        let new = remove_from(&members, name).map_err(|()| ApiError::missing())?;
+        if !is_index {
+            return Err(ApiError::missing());
+        }
+        if save(app, req, access, ddoc, rev, new, left).await? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+async fn bulk_delete(app: &App, req: &mut Request, access: &Access) -> Answer {
+    req.require_json()?;
+    let body = req.json_object(app).await?;
+    let ids = parse_bulk_delete(&body)?;
+    access.require_design_admin(&req.user)?;
+    let (mut success, mut fail) = (vec![], vec![]);
+    for id in ids {
+        match remove_all(app, req, access, &id).await {
+            Ok(()) => success.insert(0, json!({"id": id, "ok": true})),
+            Err(e) => fail.insert(0, json!({"id": id, "error": e.error})),
+        }
+    }
+    Ok(Reply::json(200, &json!({"success": success, "fail": fail})))
+}
+
+/// Removes every index of a design document. (CouchDB fails when there are several.)
+async fn remove_all(app: &App, req: &Request, access: &Access, id: &str) -> Result<(), ApiError> {
+    let indexes = access.db.find_indexes()?;
+    let own = indexes
+        .iter()
+        .filter(|i| i.index.ddoc.as_deref() == Some(id));
+    let mut removed = Err(ApiError::missing());
+    for index in own {
+        remove(app, req, access, id, &index.index.name).await?;
+        removed = Ok(());
+    }
+    removed
+}
+
+/// The revision, and the members that a write gives back.
+fn split(ddoc: Option<Value>) -> (Option<Value>, Option<Map<String, Value>>) {
+    let Some(Value::Object(mut members)) = ddoc else {
+        return (None, None);
+    };
+    members.shift_remove("_id");
+    (members.shift_remove("_rev"), Some(members))
+}
+
+/// Writes a design document, or deletes it when it has no members left; false when another write came before and the change
+/// can be tried again.
+async fn save(
+    app: &App,
+    req: &Request,
+    access: &Access,
+    id: &str,
+    rev: Option<Value>,
+    members: Option<Map<String, Value>>,
+    tries_left: usize,
+) -> Result<bool, ApiError> {
+    let mut doc = Map::from_iter([("_id".to_owned(), Value::from(id))]);
+    doc.extend(rev.map(|rev| ("_rev".to_owned(), rev)));
+    match members {
+        Some(members) => doc.extend(members),
+        None => drop(doc.insert("_deleted".to_owned(), Value::Bool(true))),
+    }
+    let edit = document::parse_document(Value::Object(doc).to_string().as_bytes())?;
+    match write(app, req, access, edit, EditMode::Interactive).await {
+        Ok(_) => Ok(true),
+        Err(e) if e.status == 409 && tries_left > 0 => Ok(false),
+        Err(e) if e.status == 409 => Err(ApiError::new(
+            500,
+            "error_saving_ddoc",
+            "Encountered a conflict while saving the design document.",
+        )),
+        Err(e) => Err(e),
+    }
+}

@@ -1,0 +1,173 @@
+//! Comparing values: by the sort keys of views, so that a selector and an index never disagree.
+
+use std::cmp::Ordering;
+
+use document::Collator;
+use document::collation::HIGHEST;
+use serde_json::Value;
+
+use crate::json::Kind;
+
+/// In which order values compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// That of views.
+    Collated,
+    /// That of Erlang's terms, in which CouchDB compares `_id`: strings byte by byte and above everything else.
+    Raw,
+}
+
+impl Order {
+    /// Appends bytes that compare as the values do in this order.
+    pub fn write(self, text: &[u8], out: &mut Vec<u8>) {
+        let collator = Collator::root();
+        let written = match self {
+            Order::Collated => collator.write_sort_key(text, out),
+            Order::Raw => collator.write_raw_sort_key(text, out),
+        };
+        if written.is_err() {
+            // Not JSON, which no stored text is: after everything that is.
+            out.extend_from_slice(HIGHEST);
+            out.extend_from_slice(text);
+        }
+    }
+}
+
+/// A value of a selector, ready to be compared with.
+#[derive(Clone, Debug)]
+pub(crate) struct Operand {
+    pub value: Value,
+    /// Its JSON text.
+    pub text: Vec<u8>,
+    kind: Kind,
+    /// When it is a short integer.
+    small: Option<i64>,
+    pub sort: Vec<u8>,
+    pub raw: Vec<u8>,
+}
+
+impl Operand {
+    pub fn new(value: Value) -> Operand {
+        let text = value.to_string().into_bytes();
+        // Floats get the spelling of stored ones.
+        let text = document::normalise(&text).unwrap_or(text);
+        let mut operand = Operand {
+            value,
+            kind: Kind::of(&text),
+            small: small_integer(&text),
+            text,
+            sort: vec![],
+            raw: vec![],
+        };
+        Order::Collated.write(&operand.text, &mut operand.sort);
+        Order::Raw.write(&operand.text, &mut operand.raw);
+        operand
+    }
+
+    /// The place of `text` relative to this.
+    #[inline]
+    pub fn compare(&self, text: &[u8], order: Order) -> Ordering {
+        if order == Order::Raw {
+            return self.compare_raw(text);
+        }
+        let kind = Kind::of(text);
+        if kind != self.kind {
+            return kind.cmp(&self.kind);
+        }
+        match kind {
+            Kind::Null | Kind::False | Kind::True => return Ordering::Equal,
+            Kind::Number => {
+                if let (Some(own), Some(other)) = (self.small, small_integer(text)) {
+                    return other.cmp(&own);
+                }
+            }
+            _ => {}
+        }
+        if text == self.text {
+            return Ordering::Equal;
+        }
+        let mut sort = Vec::with_capacity(2 * text.len() + 16);
+        Order::Collated.write(text, &mut sort);
+        sort.as_slice().cmp(&self.sort)
+    }
+
+    fn compare_raw(&self, text: &[u8]) -> Ordering {
+        if text == self.text {
+            return Ordering::Equal;
+        }
+        let mut raw = Vec::with_capacity(text.len() + 16);
+        Order::Raw.write(text, &mut raw);
+        raw.as_slice().cmp(&self.raw)
+    }
+}
+
+/// An integer of at most 18 digits.
+#[inline]
+fn small_integer(text: &[u8]) -> Option<i64> {
+    let (negative, digits) = match text.split_first() {
+        Some((b'-', digits)) => (true, digits),
+        _ => (false, text),
+    };
+    if digits.is_empty() || digits.len() > 18 {
+        return None;
+    }
+    let mut number = 0i64;
+    for &digit in digits {
+        let digit = digit.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        number = 10 * number + i64::from(digit);
+    }
+    Some(if negative { -number } else { number })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn compare(left: &Value, right: &Value, order: Order) -> Ordering {
+        let text = Operand::new(left.clone()).text;
+        Operand::new(right.clone()).compare(&text, order)
+    }
+
+    #[test]
+    fn values_are_ordered_by_type_and_then_by_value() {
+        let ordered = json!([
+            null, false, true, -1, 0, 0.5, 1, 9007199254740992.0, 9007199254740993_i64, 18446744073709551615_u64, 1e300,
+            "", "_", "a", "A", "á", "b", [], [1], [1, 1], [2], {}, {"a": 1}, {"a": 1, "b": 0}, {"a": 2}, {"b": 0}
+        ]);
+        let ordered = ordered.as_array().unwrap();
+        for (i, left) in ordered.iter().enumerate() {
+            for (j, right) in ordered.iter().enumerate() {
+                let found = compare(left, right, Order::Collated);
+                assert_eq!(found, i.cmp(&j), "{left} and {right}");
+            }
+        }
+    }
+
+    #[test]
+    fn ids_are_ordered_as_erlang_orders_terms() {
+        let ordered = json!([-1, 0, 0.5, 1, false, null, true, {}, [], [1], "", "B", "a"]);
+        let ordered = ordered.as_array().unwrap();
+        for (i, left) in ordered.iter().enumerate() {
+            for (j, right) in ordered.iter().enumerate() {
+                assert_eq!(
+                    compare(left, right, Order::Raw),
+                    i.cmp(&j),
+                    "{left} and {right}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn strings_that_collate_alike_are_equal_and_their_bytes_are_not() {
+        for other in ["a\u{0}", "a\u{200b}"] {
+            let (a, other) = (json!("a"), json!(other));
+            assert_eq!(compare(&a, &other, Order::Collated), Ordering::Equal);
+            assert_eq!(compare(&a, &other, Order::Raw), Ordering::Less);
+        }
+    }
+}

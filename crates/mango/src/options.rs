@@ -1,0 +1,196 @@
+//! The body of `_find` and `_explain`.
+
+use serde_json::{Map, Value, json};
+
+use crate::aggregate::Aggregate;
+use crate::error::FindError;
+use crate::fields::Fields;
+use crate::limits::Limits;
+use crate::selector::Selector;
+use crate::sort::Sort;
+
+/// What `_find` and `_explain` are asked for.
+#[derive(Clone, Debug)]
+pub struct Find {
+    /// Which documents.
+    pub selector: Selector,
+    /// The design document and perhaps the name of the index to be used.
+    pub use_index: Vec<String>,
+    /// Where to go on.
+    pub bookmark: Option<String>,
+    /// Documents at most.
+    pub limit: u64,
+    /// Documents to be left out first.
+    pub skip: u64,
+    /// In which order.
+    pub sort: Sort,
+    /// Which fields.
+    pub fields: Fields,
+    /// Of which partition.
+    pub partition: Option<String>,
+    /// Of how many replicas; there is one.
+    pub r: u64,
+    /// Whether documents have `_conflicts`.
+    pub conflicts: bool,
+    /// `stale: "ok"`
+    pub stale: bool,
+    /// Whether the index is brought up to date first.
+    pub update: bool,
+    /// Answered in any case; there is one replica.
+    pub stable: bool,
+    /// Whether the answer has `execution_stats`.
+    pub execution_stats: bool,
+    /// Whether another index than `use_index` may serve.
+    pub allow_fallback: bool,
+    /// Groups and what they come to, instead of documents.
+    pub aggregate: Option<Aggregate>,
+}
+
+/// Settings of the server that a query is read with.
+#[derive(Clone, Copy, Debug)]
+pub struct Defaults {
+    /// Documents when the query says nothing.
+    pub limit: u64,
+    /// Limits on selectors.
+    pub limits: Limits,
+}
+
+impl Find {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// Any [`FindError`] of a query.
+    pub fn parse(body: &Map<String, Value>, defaults: &Defaults) -> Result<Find, FindError> {
+        let mut body = body.clone();
+        let mut take = |name: &str| body.shift_remove(name);
+        let Some(selector) = take("selector") else {
+            return Err(FindError::MissingKey("selector"));
+        };
+        let selector = Selector::parse_within(&selector, &defaults.limits)?;
+        let use_index = take("use_index").map_or(Ok(vec![]), |v| use_index(&v))?;
+        let bookmark = match take("bookmark") {
+            None | Some(Value::Null) => None,
+            Some(Value::String(s)) if s.is_empty() => None,
+            Some(Value::String(s)) => Some(s),
+            Some(other) => return Err(FindError::InvalidBookmark(other)),
+        };
+        let limit = take("limit").map(|v| natural(&v)).transpose()?;
+        let skip = take("skip").map_or(Ok(0), |v| natural(&v))?;
+        let sort = take("sort").map_or(Ok(Sort::default()), |v| Sort::parse(&v))?;
+        let fields = take("fields").map_or(Ok(Fields::default()), |v| Fields::parse(&v))?;
+        let partition = match take("partition") {
+            None => None,
+            Some(Value::String(p)) if p.is_empty() => None,
+            Some(Value::String(p)) => Some(p),
+            Some(other) => return Err(FindError::InvalidString(other)),
+        };
+        let r = take("r").map_or(Ok(1), |v| positive(&v))?;
+        let mut flag = |name: &str, default| take(name).map_or(Ok(default), |v| boolean(&v));
+        let conflicts = flag("conflicts", false)?;
+        let update = flag("update", true)?;
+        let stable = flag("stable", false)?;
+        let execution_stats = flag("execution_stats", false)?;
+        let allow_fallback = flag("allow_fallback", true)?;
+        let stale = match take("stale") {
+            None | Some(Value::Bool(false)) => false,
+            Some(Value::String(s)) if s == "ok" => true,
+            Some(Value::String(s)) if s == "false" => false,
+            Some(other) => return Err(FindError::InvalidStale(other)),
+        };
+        let aggregate = match take("aggregate") {
+            None => None,
+            Some(value) => Some(Aggregate::parse(&value)?),
+        };
+        if let Some((name, _)) = body.iter().next() {
+            return Err(FindError::InvalidKey(name.clone()));
+        }
+        // Groups are few, and no page of them says that there are more.
+        let default = match aggregate {
+            Some(_) => u64::MAX,
+            None => defaults.limit,
+        };
+        let find = Find {
+            selector,
+            use_index,
+            bookmark,
+            limit: limit.unwrap_or(default),
+            skip,
+            sort,
+            fields,
+            partition,
+            r,
+            conflicts,
+            stale,
+            update,
+            stable,
+            execution_stats,
+            allow_fallback,
+            aggregate,
+        };
+        if find.aggregate.is_some() {
+            crate::aggregate::check(&find)?;
+        }
+        Ok(find)
+    }
+
+    /// The options as `_explain` shows them.
+    pub fn options_json(&self) -> Value {
+        json!({
+            "use_index": self.use_index,
+            "bookmark": self.bookmark.as_deref().unwrap_or("nil"),
+            "limit": self.limit,
+            "skip": self.skip,
+            "sort": self.sort.to_object(),
+            "fields": self.fields.names(),
+            "partition": self.partition.as_deref().unwrap_or(""),
+            "r": self.r,
+            "conflicts": self.conflicts,
+            "stale": if self.stale { json!("ok") } else { json!(false) },
+            "update": self.update,
+            "stable": self.stable,
+            "execution_stats": self.execution_stats,
+            "allow_fallback": self.allow_fallback,
+        })
+    }
+}
+
+/// `"ddoc"`, `"_design/ddoc"`, `"ddoc/name"`, or a list of one or two of them.
+///
+/// # Errors
+/// [`FindError::InvalidIndexName`]
+pub fn use_index(value: &Value) -> Result<Vec<String>, FindError> {
+    let names = match value {
+        Value::Null => Some(vec![]),
+        Value::String(text) => {
+            let (prefix, name) = match text.strip_prefix("_design/") {
+                Some(name) => ("_design/", name),
+                None => ("", text.as_str()),
+            };
+            Some(match name.split_once('/') {
+                Some((ddoc, index)) => vec![format!("{prefix}{ddoc}"), index.to_owned()],
+                None => vec![name.to_owned()],
+            })
+        }
+        Value::Array(list) if list.len() <= 2 => list
+            .iter()
+            .map(|name| name.as_str().map(str::to_owned))
+            .collect(),
+        _ => None,
+    };
+    names.ok_or_else(|| FindError::InvalidIndexName(value.clone()))
+}
+
+fn natural(value: &Value) -> Result<u64, FindError> {
+    let refused = || FindError::InvalidNatural(value.clone());
+    value.as_u64().ok_or_else(refused)
+}
+
+pub(crate) fn positive(value: &Value) -> Result<u64, FindError> {
+    let refused = || FindError::InvalidPositive(value.clone());
+    value.as_u64().filter(|n| *n > 0).ok_or_else(refused)
+}
+
+pub(crate) fn boolean(value: &Value) -> Result<bool, FindError> {
+    let refused = || FindError::InvalidBoolean(value.clone());
+    value.as_bool().ok_or_else(refused)
+}

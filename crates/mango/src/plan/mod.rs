@@ -1,0 +1,340 @@
+//! Which index answers a query, by CouchDB's rules, and what is read of it.
+
+mod explain;
+pub mod intervals;
+mod range;
+
+pub use explain::explain;
+pub use intervals::{Intervals, Space, intervals};
+
+use crate::condition::{Condition, Relation};
+use crate::error::FindError;
+use crate::index::Index;
+use crate::options::Find;
+use crate::selector::{Node, Selector};
+use crate::sort::{Direction, Sort};
+use range::{Range, composite, field_ranges, indexable_fields};
+
+/// Why an index does not serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    FieldMismatch,
+    SortOrderMismatch,
+    NeedsTextSearch,
+}
+
+impl Reason {
+    fn name(self) -> &'static str {
+        match self {
+            Reason::FieldMismatch => "field_mismatch",
+            Reason::SortOrderMismatch => "sort_order_mismatch",
+            Reason::NeedsTextSearch => "needs_text_search",
+        }
+    }
+}
+
+/// What became of each index on the way to the one that is used.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// The index that is used, by its place in the list. `None`: none has the order.
+    pub index: Option<usize>,
+    /// What each is like, in the order of the list.
+    pub(crate) candidates: Vec<Candidate>,
+    /// The json indexes that serve, best first, with CouchDB's ranges and how many restricted fields each leaves over.
+    pub(crate) ranked: Vec<(usize, Vec<Option<Range>>, usize)>,
+    /// CouchDB's ranges of all fields.
+    ranges: Vec<(String, Option<Range>)>,
+    /// Whether the query reads descending.
+    pub descending: bool,
+}
+
+/// How far an index came.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Candidate {
+    pub partial: bool,
+    pub out_of_scope: bool,
+    pub unusable: Option<Reason>,
+    pub excluded: bool,
+    pub unfavored: bool,
+}
+
+impl Candidate {
+    fn is_usable(&self) -> bool {
+        !self.partial && !self.out_of_scope && self.unusable.is_none()
+    }
+}
+
+/// How the documents of a query are found.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Of an index: the values of each of its fields that are looked at. Of all documents: the ids, as one field.
+    pub columns: Vec<Intervals>,
+    /// The index's keys hold everything that the selector and `fields` name.
+    pub covering: bool,
+    /// No document can match: CouchDB then answers with `docs` alone.
+    pub nothing: bool,
+    /// Whether rows are read from the highest.
+    pub descending: bool,
+}
+
+/// Chooses among `indexes`, which are in the order of their names with the one of all documents first.
+///
+/// # Errors
+/// [`FindError::NoFallback`]. That no index has the order is not an error here.
+pub fn choose(find: &Find, indexes: &[Index]) -> Result<Choice, FindError> {
+    choose_of(find, indexes.iter())
+}
+
+/// The same of a list of references.
+///
+/// # Errors
+/// As [`choose`].
+pub fn choose_of<'a>(
+    find: &Find,
+    indexes: impl Iterator<Item = &'a Index>,
+) -> Result<Choice, FindError> {
+    let indexes: Vec<&Index> = indexes.collect();
+    let asked_for = |index: &Index| is_asked_for(index, &find.use_index);
+    let mut candidates: Vec<Candidate> = indexes
+        .iter()
+        .map(|index| {
+            let mut c = Candidate {
+                partial: index.definition.partial.is_some() && !asked_for(index),
+                ..Candidate::default()
+            };
+            let scope = index.is_special() || index.partitioned == find.partition.is_some();
+            c.out_of_scope = !c.partial && !scope;
+            if !c.partial && !c.out_of_scope {
+                c.unusable = unusable(index, &find.selector, &find.sort);
+            }
+            c
+        })
+        .collect();
+    let named = |c: &Candidate, index: &Index| c.is_usable() && asked_for(index);
+    let any_named = candidates.iter().zip(&indexes).any(|(c, i)| named(c, i));
+    if any_named {
+        for (c, index) in candidates.iter_mut().zip(&indexes) {
+            c.excluded = c.is_usable() && !asked_for(index);
+        }
+    } else if !find.allow_fallback {
+        return Err(FindError::NoFallback(no_fallback(&find.use_index)));
+    }
+    let serves = |c: &Candidate| c.is_usable() && !c.excluded;
+    let json = |(c, index): (&Candidate, &&Index)| serves(c) && !index.is_special();
+    if candidates.iter().zip(&indexes).any(json) {
+        for (c, index) in candidates.iter_mut().zip(&indexes) {
+            c.unfavored = serves(c) && index.is_special();
+        }
+    }
+    let ranges = field_ranges(&find.selector);
+    let mut ranked = vec![];
+    for (i, (c, index)) in candidates.iter().zip(&indexes).enumerate() {
+        if serves(c) && !c.unfavored && !index.is_special() {
+            let prefix = composite(&index.definition.fields.fields, &ranges);
+            let left = ranges.len() - prefix.len();
+            ranked.push((i, prefix, left));
+        }
+    }
+    ranked.sort_by_key(|(i, _, left)| {
+        let index = indexes[*i];
+        (*left, index.definition.paths.len(), index.order())
+    });
+    let special = || {
+        let mut all = candidates.iter().zip(&indexes);
+        all.position(|(c, index)| serves(c) && index.is_special())
+    };
+    let index = ranked.first().map(|(i, ..)| *i).or_else(special);
+    Ok(Choice {
+        index,
+        candidates,
+        ranked,
+        ranges,
+        descending: find.sort.direction() == Direction::Descending,
+    })
+}
+
+impl Choice {
+    /// The error of a query that no index can answer. `partitioned`: of the database.
+    pub fn no_index(find: &Find, partitioned: bool) -> FindError {
+        FindError::NoUsableIndex(match (partitioned, &find.partition) {
+            (false, _) => "",
+            (true, Some(_)) => "partitioned ",
+            (true, None) => "global ",
+        })
+    }
+
+    /// What is read of the chosen index.
+    pub fn plan(&self, find: &Find, index: &Index) -> Plan {
+        let space = if index.is_special() {
+            Space::Ids
+        } else {
+            Space::SortKeys
+        };
+        let paths = index.definition.paths.iter();
+        let columns: Vec<Intervals> = paths
+            .map(|path| intervals(&find.selector, path, space))
+            .collect();
+        let unsatisfiable = self
+            .ranked
+            .first()
+            .is_some_and(|(_, ranges, _)| matches!(ranges.as_slice(), [None]));
+        Plan {
+            covering: find.covered_by(index),
+            nothing: find.selector.is_nothing() || unsatisfiable,
+            columns,
+            descending: self.descending,
+        }
+    }
+
+    /// What CouchDB would say about how the index was chosen.
+    pub fn warnings(&self, find: &Find, index: &Index) -> Vec<String> {
+        let mut all = vec![];
+        if !find.use_index.is_empty() && !is_asked_for(index, &find.use_index) {
+            let ddoc = design_name(&find.use_index[0]);
+            all.push(match find.use_index.get(1) {
+                None => format!(
+                    "_design/{ddoc} was not used because it does not contain a valid index for this query."
+                ),
+                Some(name) => format!(
+                    "_design/{ddoc}, {name} was not used because it is not a valid index for this query."
+                ),
+            });
+        }
+        if index.is_special() {
+            let text = "No matching index found, create an index to optimize query time.";
+            all.push(text.to_owned());
+        }
+        all
+    }
+}
+
+/// The warning of many documents looked at for few results, from `threshold` for each; 0: never.
+pub fn scan_warning(docs_examined: u64, results: u64, threshold: u64) -> Option<&'static str> {
+    let high = threshold > 0 && docs_examined > threshold.saturating_mul(results.max(1));
+    high.then_some(
+        "The number of documents examined is high in proportion to the number of results returned. Consider adding a more specific index to improve this.",
+    )
+}
+
+impl Find {
+    /// Whether the keys of an index hold every field that the query names.
+    pub fn covered_by(&self, index: &Index) -> bool {
+        if index.is_special() || self.conflicts {
+            return false;
+        }
+        let has = |path: &crate::FieldPath| path.is_id() || index.definition.paths.contains(path);
+        let named = match &self.aggregate {
+            Some(aggregate) => aggregate.paths(),
+            None if self.fields.is_all() => return false,
+            None => self.fields.paths(),
+        };
+        named.iter().all(has) && self.selector.fields().iter().all(has)
+    }
+}
+
+fn design_name(name: &str) -> &str {
+    name.strip_prefix("_design/").unwrap_or(name)
+}
+
+fn is_asked_for(index: &Index, use_index: &[String]) -> bool {
+    let Some(ddoc) = use_index.first() else {
+        return false;
+    };
+    index.ddoc.as_deref().map(design_name) == Some(design_name(ddoc))
+        && use_index.get(1).is_none_or(|name| *name == index.name)
+}
+
+fn no_fallback(use_index: &[String]) -> String {
+    match use_index {
+        [] => "You must specify an index with the `use_index` parameter.".to_owned(),
+        [ddoc] => format!(
+            "_design/{} specified by `use_index` could not be found or it is not suitable.",
+            design_name(ddoc)
+        ),
+        [ddoc, name, ..] => format!(
+            "_design/{}, {name} specified by `use_index` could not be found or it is not suitable.",
+            design_name(ddoc)
+        ),
+    }
+}
+
+/// Why an index does not serve a query, if it does not.
+fn unusable(index: &Index, selector: &Selector, sort: &Sort) -> Option<Reason> {
+    let columns = &index.definition.fields.fields;
+    if index.is_special() {
+        if sort.fields.is_empty() {
+            return None;
+        }
+        if !indexable_fields(selector).iter().any(|f| f == "_id") {
+            return Some(Reason::FieldMismatch);
+        }
+        let ordered = sort.names().eq(["_id"]);
+        return (!ordered).then_some(Reason::SortOrderMismatch);
+    }
+    let mut required: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
+    // What is sorted by exists in all results, as do these two.
+    required.retain(|name| !["_id", "_rev"].contains(name) && !sort.names().any(|s| s == *name));
+    if !remaining(&selector.root, required).is_empty() {
+        return Some(Reason::FieldMismatch);
+    }
+    if !has_order(columns, sort, selector) {
+        return Some(Reason::SortOrderMismatch);
+    }
+    has_text(&selector.root).then_some(Reason::NeedsTextSearch)
+}
+
+/// The fields that a document may lack and still match.
+fn remaining<'a>(node: &Node, required: Vec<&'a str>) -> Vec<&'a str> {
+    match node {
+        Node::All(nodes) => nodes
+            .iter()
+            .fold(required, |left, node| remaining(node, left)),
+        Node::Any(nodes) => {
+            let left: Vec<Vec<&str>> = nodes
+                .iter()
+                .map(|node| remaining(node, required.clone()))
+                .collect();
+            let mut required = required;
+            required.retain(|name| left.iter().any(|l| l.contains(name)));
+            required
+        }
+        Node::Field(field, condition) if !condition.matches_missing() => {
+            let mut required = required;
+            required.retain(|name| *name != field.name);
+            required
+        }
+        _ => required,
+    }
+}
+
+/// Whether the index is in the order: its fields begin with those of the sort, but for fields of one value.
+fn has_order(columns: &[(String, Direction)], sort: &Sort, selector: &Selector) -> bool {
+    let Some(first) = sort.names().next() else {
+        return true;
+    };
+    let skipped = columns
+        .iter()
+        .take_while(|(name, _)| name != first && is_constant(&selector.root, name))
+        .count();
+    let columns = columns[skipped..].iter().map(|(name, _)| name.as_str());
+    let length = sort.fields.len();
+    columns.take(length).eq(sort.names())
+}
+
+fn is_constant(node: &Node, name: &str) -> bool {
+    match node {
+        Node::All(nodes) => nodes.iter().any(|node| is_constant(node, name)),
+        Node::Field(field, condition) => {
+            field.name == name && matches!(condition, Condition::Is(Relation::Equal, _))
+        }
+        _ => false,
+    }
+}
+
+fn has_text(node: &Node) -> bool {
+    match node {
+        Node::All(nodes) | Node::Any(nodes) => nodes.iter().any(has_text),
+        Node::Text(_) => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,322 @@
+"""Mango queries against a naive evaluator: random selectors over random documents, without indexes and with different ones;
+pages by bookmark; aggregates against sums made here; hostile selectors; clients for Node."""
+
+import functools
+import json
+import time
+
+from harness import naive_find as naive
+from harness.server import wait_until
+from suites.clients import node_modules, run_script
+
+FIELDS = ["a", "b", "o.x", "arr.0"]
+INDEXES = [["a"], ["b"], ["a", "b"], ["b", "a"], ["o.x"], ["a", "o.x"], ["a", "b", "o.x"], ["arr.0"], ["_id", "a"]]
+SCALARS = [None, False, True, -1, 0, 1, 1.0, 2, 2.5, 10**18, "", "a", "A", "b", "ab", "é", "zz"]
+BOUNDED_S = 20
+
+
+def run(ctx):
+    for part in (one_shard, three_shards, partitioned, pages, aggregates, covering_never_reads, hostile, refused_scans, clients):
+        ctx.attempt(part)
+
+
+def one_shard(ctx):
+    differential(ctx, "one shard", "?q=1")
+
+
+def three_shards(ctx):
+    differential(ctx, "three shards", "?q=3")
+
+
+def differential(ctx, what, query):
+    """Every index that serves answers what a scan answers, and both what the naive evaluator says."""
+    with ctx.server(what.replace(" ", "-")) as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db" + query)
+        docs = documents(ctx.random, ctx.size(150, 1500))
+        write(api, docs)
+        names = create_indexes(api)
+        wrong = []
+        used = set()
+        for _ in range(ctx.size(250, 5000)):
+            selector = random_selector(ctx.random, 2)
+            expected = sorted(d["_id"] for d in docs.values() if naive.matches(selector, d))
+            for name in [None, *ctx.random.sample(names, 3)]:
+                asked = {"selector": selector, "limit": 10_000, "fields": ctx.random.choice([["_id"], []])}
+                if name:
+                    asked["use_index"] = name
+                answer = api.post("/db/_find", asked)
+                got = sorted(d["_id"] for d in answer.json["docs"]) if answer.status == 200 else answer
+                if got != expected:
+                    wrong.append((asked, got, expected))
+                elif name and "was not used" not in answer.json.get("warning", ""):
+                    used.add(tuple(name))
+            sorted_by(ctx, api, docs, selector, wrong)
+        ctx.report.check(f"{what}: the same documents with and without every index", not wrong, show(wrong))
+        ctx.report.check(f"{what}: indexes were used", len(used) >= len(names) // 2, used)
+        edited(ctx, api, docs, what)
+        ctx.report.check(f"{what}: no panic", "panicked" not in server.log(), server.log()[-1500:])
+
+
+def sorted_by(ctx, api, docs, selector, wrong):
+    """A sort that an index has: the order of the field's values, whatever else is read."""
+    field = ctx.random.choice(["a", "b", "o.x"])
+    direction = ctx.random.choice(["asc", "desc"])
+    limit, skip = ctx.random.choice([(10_000, 0), (5, 0), (7, 3)])
+    asked = {"selector": {"$and": [selector, {field: {"$exists": True}}]}, "sort": [{field: direction}], "limit": limit, "skip": skip}
+    answer = api.post("/db/_find", asked)
+    if answer.status != 200:
+        wrong.append((asked, answer, "an answer"))
+        return
+    found = [d for d in docs.values() if naive.matches(asked["selector"], d)]
+    order = functools.cmp_to_key(naive.compare)
+    keys = sorted((order(naive.get(d, field)) for d in found), reverse=direction == "desc")[skip:skip + limit]
+    got = [order(naive.get(d, field)) for d in answer.json["docs"]]
+    if len(got) != len(keys) or any(g != k for g, k in zip(got, keys)):
+        wrong.append((asked, [d["_id"] for d in answer.json["docs"]], "the order of " + field))
+
+
+def edited(ctx, api, docs, what):
+    """Indexes follow edits and deletions."""
+    for doc_id in ctx.random.sample(sorted(docs), len(docs) // 3):
+        rev = api.expect(200, "GET", f"/db/{doc_id}")["_rev"]
+        if ctx.random.random() < 0.5:
+            api.expect(200, "DELETE", f"/db/{doc_id}?rev={rev}")
+            del docs[doc_id]
+        else:
+            docs[doc_id] = {"_id": doc_id, **random_body(ctx.random)}
+            api.expect((201, 202), "PUT", f"/db/{doc_id}", {**docs[doc_id], "_rev": rev})
+    for field in ("a", "b"):
+        answer = api.expect(200, "POST", "/db/_find", {"selector": {field: {"$gt": None}}, "limit": 10_000, "fields": ["_id"]})
+        expected = sorted(d["_id"] for d in docs.values() if naive.matches({field: {"$gt": None}}, d))
+        ctx.report.equal(f"{what}: after edits, {field}", sorted(d["_id"] for d in answer["docs"]), expected)
+
+
+def documents(random, count):
+    ids = [f"doc-{n:04}" for n in range(count)]
+    return {doc_id: {"_id": doc_id, **random_body(random)} for doc_id in ids}
+
+
+def random_body(random):
+    body = {}
+    for field in ("a", "b"):
+        if random.random() < 0.8:
+            body[field] = random_value(random)
+    if random.random() < 0.6:
+        body["o"] = random.choice([{}, {"x": random_value(random)}, 1, {"x": {"y": random.choice(SCALARS)}}])
+    if random.random() < 0.6:
+        body["arr"] = [random.choice(SCALARS) for _ in range(random.randrange(4))]
+    return body
+
+
+def random_value(random):
+    kind = random.random()
+    if kind < 0.8:
+        return random.choice(SCALARS)
+    return [random.choice(SCALARS) for _ in range(random.randrange(3))] if kind < 0.9 else {"k": random.choice(SCALARS)}
+
+
+def random_selector(random, depth):
+    kind = random.random()
+    if depth and kind < 0.15:
+        return {"$or": [random_selector(random, depth - 1) for _ in range(random.randrange(1, 4))]}
+    if depth and kind < 0.3:
+        return {"$and": [random_selector(random, depth - 1) for _ in range(random.randrange(1, 4))]}
+    if depth and kind < 0.36:
+        return {"$not": random_selector(random, depth - 1)}
+    if depth and kind < 0.4:
+        return {"$nor": [random_selector(random, depth - 1)]}
+    fields = random.sample(FIELDS, random.choice([1, 1, 2, 3]))
+    return {field: random_condition(random) for field in fields}
+
+
+def random_condition(random):
+    value = random_value(random)
+    return random.choice([
+        lambda: value if not isinstance(value, dict) else {"$eq": value},
+        lambda: {"$eq": value},
+        lambda: {"$ne": value},
+        lambda: {"$gt": value},
+        lambda: {"$gte": value, "$lt": random_value(random)},
+        lambda: {"$lte": value},
+        lambda: {"$in": [random_value(random) for _ in range(random.randrange(4))]},
+        lambda: {"$nin": [random_value(random) for _ in range(random.randrange(3))]},
+        lambda: {"$exists": random.random() < 0.7},
+        lambda: {"$type": random.choice(["null", "boolean", "number", "string", "array", "object", "x"])},
+        lambda: {"$regex": random.choice(["^a", "b", "", "^$"])},
+        lambda: {"$beginsWith": random.choice(["a", "", "z", "A"])},
+        lambda: {"$size": random.randrange(3)},
+        lambda: {"$mod": [2, 0]},
+        lambda: {"$all": [random.choice(SCALARS)]},
+        lambda: {"$elemMatch": {"$eq": random.choice(SCALARS)}},
+        lambda: {"$not": {"$gt": value}},
+    ])()
+
+
+def write(api, docs):
+    for answer in api.expect((201, 202), "POST", "/db/_bulk_docs", {"docs": list(docs.values())}):
+        assert answer.get("ok"), answer
+
+
+def create_indexes(api):
+    names = []
+    for n, fields in enumerate(INDEXES):
+        body = {"index": {"fields": fields}, "ddoc": f"i{n}", "name": "by"}
+        api.expect(200, "POST", "/db/_index", body)
+        names.append([f"i{n}", "by"])
+    return names
+
+
+def partitioned(ctx):
+    """A query of a partition sees the partition, with a partitioned index and without one."""
+    with ctx.server("partitioned") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db?q=2&partitioned=true")
+        docs = {f"{p}:{n}": {"_id": f"{p}:{n}", "n": n % 7} for p in "pqr" for n in range(50)}
+        write(api, docs)
+        selector = {"n": {"$in": [2, 5]}}
+        expected = sorted(d for d in docs if d.startswith("q:") and docs[d]["n"] in (2, 5))
+        for index in (None, {"index": {"fields": ["n"]}}, {"index": {"fields": ["n"]}, "partitioned": False, "ddoc": "g"}):
+            if index:
+                api.expect(200, "POST", "/db/_index", index)
+            answer = api.expect(200, "POST", "/db/_partition/q/_find", {"selector": selector, "limit": 100})
+            ctx.report.equal(f"a partition, with {index}", sorted(d["_id"] for d in answer["docs"]), expected)
+        everywhere = api.expect(200, "POST", "/db/_find", {"selector": selector, "limit": 1000})
+        ctx.report.equal("all partitions by the global index", (len(everywhere["docs"]), "warning" in everywhere), (3 * len(expected), False))
+
+
+def pages(ctx):
+    """Pages by bookmark are the whole answer, each document once."""
+    with ctx.server("pages") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db?q=3")
+        docs = documents(ctx.random, 4000)
+        write(api, docs)
+        api.expect(200, "POST", "/db/_index", {"index": {"fields": ["a", "b"]}, "ddoc": "i", "name": "ab"})
+        cases = [
+            ("all documents", {"selector": {}}),
+            ("a scan", {"selector": {"o.x": {"$exists": True}}}),
+            ("an index", {"selector": {"a": {"$gt": None}, "b": {"$exists": True}}}),
+            ("an index, descending", {"selector": {"a": {"$gt": None}, "b": {"$exists": True}}, "sort": [{"a": "desc"}]}),
+            ("several ranges", {"selector": {"a": {"$in": [1, "a", None]}, "b": {"$in": [0, True, "b"]}}}),
+        ]
+        for what, asked in cases:
+            whole = api.expect(200, "POST", "/db/_find", {**asked, "limit": 100_000})["docs"]
+            got, bookmark = [], None
+            while True:
+                page = api.expect(200, "POST", "/db/_find", {**asked, "limit": 333, "bookmark": bookmark})
+                if not page["docs"]:
+                    break
+                got += page["docs"]
+                bookmark = page["bookmark"]
+            expected = [d["_id"] for d in docs.values() if naive.matches(asked["selector"], d)]
+            ctx.report.check(f"pages of {what}", got == whole and sorted(d["_id"] for d in got) == sorted(expected),
+                             f"{len(got)} by pages, {len(whole)} at once, {len(expected)} expected")
+
+
+def aggregates(ctx):
+    """Groups by scan, by an index and by a covering one are what a sum made here says."""
+    with ctx.server("aggregates") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db?q=3")
+        docs = {f"d{n:05}": {"_id": f"d{n:05}", "g": f"g{n % 5}", "n": n, "t": n % 2} for n in range(5000)}
+        write(api, docs)
+        asked = {"selector": {"t": 1}, "aggregate": {"group_by": ["g"], "compute": {
+            "docs": {"$count": True}, "sum": {"$sum": "n"}, "low": {"$min": "n"}, "high": {"$max": "n"}, "mean": {"$average": "n"},
+            "all": {"$distinct": "t"}}}}
+        expected = []
+        for g in sorted({d["g"] for d in docs.values()}):
+            numbers = [d["n"] for d in docs.values() if d["g"] == g and d["t"] == 1]
+            expected.append({"key": {"g": g}, "value": {
+                "docs": len(numbers), "sum": sum(numbers), "low": min(numbers), "high": max(numbers),
+                "mean": sum(numbers) / len(numbers), "all": [1]}})
+        ctx.report.equal("by scan", api.expect(200, "POST", "/db/_find", asked)["groups"], expected)
+        for fields in (["t"], ["t", "g", "n"]):
+            api.expect(200, "POST", "/db/_index", {"index": {"fields": fields}, "ddoc": "-".join(fields), "name": "i"})
+            answer = api.expect(200, "POST", "/db/_find", {**asked, "use_index": "-".join(fields)})
+            # An index on fields that the selector does not name is not used.
+            ctx.report.equal(f"with an index on {fields}", answer["groups"], expected)
+        asked["selector"].update({"g": {"$gt": None}, "n": {"$gt": None}})
+        answer = api.expect(200, "POST", "/db/_find", {**asked, "execution_stats": True})
+        ctx.report.equal("by a covering index", (answer["groups"], answer["execution_stats"]["total_docs_examined"]), (expected, 0))
+        refused = api.post("/db/_find", {**asked, "sort": ["t"]})
+        ctx.report.equal("what means nothing is refused", (refused.status, refused.json["error"]), (400, "invalid_aggregate"))
+
+
+def covering_never_reads(ctx):
+    with ctx.server("covering") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db")
+        write(api, {str(n): {"_id": str(n), "a": n, "b": [n], "c": "x" * 100} for n in range(50)})
+        api.expect(200, "POST", "/db/_index", {"index": {"fields": ["a", "b"]}, "ddoc": "i", "name": "ab"})
+        for fields, read in ((["a", "b", "_id"], 0), (["a", "c"], 10)):
+            answer = api.expect(200, "POST", "/db/_find", {
+                "selector": {"a": {"$lt": 10}, "b": {"$exists": True}}, "fields": fields, "execution_stats": True})
+            docs = [{f: {"_id": str(n), "a": n, "b": [n], "c": "x" * 100}[f] for f in fields} for n in range(10)]
+            stats = answer["execution_stats"]["total_docs_examined"]
+            ctx.report.equal(f"fields {fields}", (answer["docs"], stats >= read, stats == 0), (docs, True, read == 0))
+
+
+def hostile(ctx):
+    """Each is answered or refused in bounded time, and the server goes on."""
+    with ctx.server("hostile") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db")
+        write(api, {str(n): {"_id": str(n), "a": "a" * 5000, "n": n} for n in range(200)})
+        api.expect(200, "POST", "/db/_index", {"index": {"fields": ["n"]}, "ddoc": "i", "name": "n"})
+        nested = functools.reduce(lambda inner, _: {"$and": [inner]}, range(100), {"a": 1})
+        elements = functools.reduce(lambda inner, _: {"$elemMatch": inner}, range(100), {"$eq": 1})
+        cases = {
+            "a backtracking regular expression": ({"a": {"$regex": "(a+)+$b"}}, 200),
+            "a huge regular expression": ({"a": {"$regex": "(a{1000}){1000}"}}, 400),
+            "look-ahead": ({"a": {"$regex": "(?=a)b"}}, 400),
+            "a back reference": ({"a": {"$regex": "(a)\\1"}}, 400),
+            "many regular expressions": ({"$or": [{"a": {"$regex": f"x{n}"}} for n in range(1000)]}, 400),
+            "depth": (nested, 400),
+            "depth of elements": ({"a": elements}, 400),
+            "width": ({"$or": [{"n": n} for n in range(20_000)]}, 400),
+            "a giant $in": ({"n": {"$in": list(range(10**18, 10**18 + 200_000)) + [7]}}, 200),
+            "a giant $nin": ({"n": {"$nin": list(range(200_000))}}, 200),
+            "many giant $in": ({"$and": [{"n": {"$in": list(range(20_000))}} for _ in range(20)]}, 200),
+            "a long name": ({".".join(["a"] * 5000): 1}, 400),
+            "a wide $or over an index": ({"$or": [{"n": {"$gt": n, "$lt": n + 1}} for n in range(3000)]}, 200),
+        }
+        for what, (selector, status) in cases.items():
+            for _ in range(2):
+                began = time.monotonic()
+                answer = api.post("/db/_find", {"selector": selector})
+                took = time.monotonic() - began
+            ctx.report.check(f"{what}: {status}", answer.status == status and took < BOUNDED_S, f"{answer!r} after {took:.1f} s")
+        one = api.expect(200, "POST", "/db/_find", {"selector": {"n": {"$in": list(range(10**18, 10**18 + 50_000)) + [7]}}})
+        ctx.report.equal("a giant $in finds the one", [d["_id"] for d in one["docs"]], ["7"])
+        many = api.post("/db/_find", {"selector": {}, "aggregate": {"compute": {"all": {"$distinct": "n"}}}})
+        ctx.report.equal("all values of 200 documents", len(many.json["groups"][0]["value"]["all"]), 200)
+        ctx.report.check("no panic", "panicked" not in server.log(), server.log()[-1500:])
+
+
+def refused_scans(ctx):
+    """`scan_limit` refuses what no index serves, and nothing else."""
+    with ctx.server("refused") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db")
+        write(api, {str(n): {"_id": str(n), "n": n} for n in range(100)})
+        api.expect(200, "PUT", "/_node/_local/_config/mango/scan_limit", "50")
+        wait_until(lambda: api.post("/db/_find", {"selector": {"n": 1}}).status == 400)
+        refused = api.post("/db/_find", {"selector": {"n": 1}})
+        ctx.report.equal("a scan is refused", (refused.status, refused.json["error"]), (400, "scan_refused"))
+        for selector in ({}, {"_id": "7"}, {"_id": {"$gt": "90"}, "n": {"$gt": 1}}):
+            ctx.report.equal(f"{selector} is not", api.post("/db/_find", {"selector": selector}).status, 200)
+        api.expect(200, "POST", "/db/_index", {"index": {"fields": ["n"]}})
+        ctx.report.equal("with an index it is answered", api.post("/db/_find", {"selector": {"n": 1}}).status, 200)
+
+
+def clients(ctx):
+    """pouchdb-find over HTTP, nano and the Cloudant SDK."""
+    folder = ctx.checkout / "tests" / "clients"
+    node = {"NODE_PATH": str(node_modules(ctx, folder / "find"))}
+    with ctx.server("clients") as server:
+        run_script(ctx, server, "find", ["node", folder / "js" / "find.cjs"], node)
+
+
+def show(wrong):
+    return "\n".join(f"{json.dumps(asked)}\n  got {got}\n  expected {expected}" for asked, got, expected in wrong[:4]) + f"\n{len(wrong)} in all"
