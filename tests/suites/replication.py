@@ -379,7 +379,7 @@ def document_rules(pair):
     anna, secret = user(pair, "anna"), {"url": "http://x:hidden@127.0.0.1:9/x", "headers": {"X": "hidden"}}
     doc = {"source": secret, "target": "http://y:hidden@127.0.0.1:9/y", "proxy": "http://z:hidden@127.0.0.1:9"}
     pair.here.expect(201, "PUT", "/_replicator/mine", doc)
-    rev = anna.expect(201, "PUT", "/_replicator/hers", doc)["rev"]
+    anna.expect(201, "PUT", "/_replicator/hers", {**doc, "target": "http://y:hidden@127.0.0.1:9/hers"})
     report.equal("a document is its writer's", anna.expect(200, "GET", "/_replicator/hers")["owner"], "anna")
     seen = anna.expect(200, "GET", "/_replicator/mine")
     report.equal("credentials are hidden from others", (seen["source"], seen["target"]), ({"url": "http://127.0.0.1:9/x"}, "http://127.0.0.1:9/y"))
@@ -390,6 +390,7 @@ def document_rules(pair):
     taken = {**doc, "_rev": pair.here.expect(200, "GET", "/_replicator/mine")["_rev"]}
     report.equal("nobody takes over another's document", anna.request("PUT", "/_replicator/mine", taken).status, 403)
     report.equal("nor writes in another's name", anna.request("PUT", "/_replicator/forged", {**doc, "owner": "admin"}).status, 403)
+    rev = anna.expect(200, "GET", "/_replicator/hers")["_rev"]
     anna.expect(200, "DELETE", f"/_replicator/hers?rev={rev}")
     pair.here.expect(200, "DELETE", f"/_replicator/mine?rev={taken['_rev']}")
     pair.here.expect(200, "PUT", "/_replicator/_security", security)
