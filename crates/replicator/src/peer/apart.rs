@@ -71,7 +71,8 @@ fn multipart_type(response: &reqwest::Response) -> Option<String> {
 }
 
 async fn relay(source: &HttpPeer, target: &HttpPeer, id: &str, rev: &str) -> Result<Tried, Error> {
-    let Some(response) = source.open_with_attachments(id, rev).await? else {
+    let gzipped = target.takes_gzipped().await;
+    let Some(response) = source.open_with_attachments(id, rev, gzipped).await? else {
         return Ok(Tried::Done(vec![]));
     };
     let Some(kind) = multipart_type(&response) else {
@@ -125,8 +126,9 @@ async fn upload(
     id: &str,
     rev: &str,
 ) -> Result<Tried, Error> {
+    let gzipped = target.takes_gzipped().await;
     for edit in edits_of(source, id, rev)? {
-        let (kind, length, parts) = multipart(source, &edit)?;
+        let (kind, length, parts) = multipart(source, &edit, gzipped)?;
         let body = reqwest::Body::wrap_stream(stream::unfold(parts, next_piece));
         match put(target, id, &kind, Some(length), body).await? {
             Tried::Done(refused) if refused.is_empty() => {}
@@ -151,8 +153,13 @@ enum Part {
     Content(AttachmentReader),
 }
 
-/// A document and its attachments, as they are stored: content type, length and parts.
-fn multipart(source: &LocalPeer, edit: &EditDoc) -> Result<(String, u64, Parts), Error> {
+/// A document and its attachments: content type, length and parts. They go as they are stored, or, when the target does not
+/// take `gzipped` ones, decoded.
+fn multipart(
+    source: &LocalPeer,
+    edit: &EditDoc,
+    gzipped: bool,
+) -> Result<(String, u64, Parts), Error> {
     let failed = |e: &dyn std::fmt::Display| Error::Request(e.to_string());
     let mut writer = Writer::new(&boundary()?).map_err(|e| failed(&e))?;
     let head = PartHead {
@@ -165,24 +172,26 @@ fn multipart(source: &LocalPeer, edit: &EditDoc) -> Result<(String, u64, Parts),
     json.pop();
     for (i, file) in edit.files.iter().enumerate() {
         json.extend_from_slice(if i == 0 { b",\"_attachments\":{" } else { b"," });
-        file.write_json(Shown::Follows, true, &mut json);
+        sent(file, gzipped).write_json(Shown::Follows, true, &mut json);
     }
     json.extend_from_slice(b"}}");
     text.extend_from_slice(&json);
     let mut parts = vec![];
     let mut length = 0;
     for file in &edit.files {
+        let shown = sent(file, gzipped);
         let head = PartHead {
-            content_type: &file.content_type,
-            filename: Some(&file.name),
-            length: Some(file.stored_length),
-            encoding: (file.encoding == Encoding::Gzip).then_some("gzip"),
+            content_type: &shown.content_type,
+            filename: Some(&shown.name),
+            length: Some(shown.stored_length),
+            encoding: (shown.encoding == Encoding::Gzip).then_some("gzip"),
         };
         writer.part(&head, &mut text);
-        length += text.len() as u64 + file.stored_length;
+        length += text.len() as u64 + shown.stored_length;
         parts.push(Part::Text(std::mem::take(&mut text).into()));
+        let decode = shown.encoding != file.encoding;
         parts.push(Part::Content(
-            source.db.attachment_reader(file, None, false)?,
+            source.db.attachment_reader(file, None, decode)?,
         ));
     }
     writer.end(&mut text);
@@ -190,6 +199,16 @@ fn multipart(source: &LocalPeer, edit: &EditDoc) -> Result<(String, u64, Parts),
     parts.push(Part::Text(text.into()));
     parts.reverse();
     Ok((writer.content_type("related"), length, parts))
+}
+
+/// How an attachment is sent. One whose decoded length is not sure cannot be announced decoded.
+fn sent(file: &Attachment, gzipped: bool) -> Attachment {
+    let mut shown = file.clone();
+    if !gzipped && !file.length_unsure {
+        shown.encoding = Encoding::Identity;
+        shown.stored_length = file.length;
+    }
+    shown
 }
 
 async fn next_piece(mut parts: Parts) -> Option<(Result<Bytes, database::Error>, Parts)> {
@@ -286,7 +305,7 @@ async fn download(
     id: &str,
     rev: &str,
 ) -> Result<Tried, Error> {
-    let Some(mut response) = source.open_with_attachments(id, rev).await? else {
+    let Some(mut response) = source.open_with_attachments(id, rev, true).await? else {
         return Ok(Tried::Done(vec![]));
     };
     let Some(kind) = multipart_type(&response) else {

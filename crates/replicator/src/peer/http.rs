@@ -6,7 +6,7 @@ mod docs;
 mod streamed;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -56,7 +56,13 @@ pub struct HttpPeer {
     connections: Arc<Semaphore>,
     /// Cleared when the server turns out to have no `_bulk_get`.
     bulk_get: AtomicBool,
+    /// Which kind of server it is: [`UNKNOWN`], [`COUCHDB`] or [`OTHER`].
+    couchdb: AtomicU8,
 }
+
+const UNKNOWN: u8 = 0;
+const COUCHDB: u8 = 1;
+const OTHER: u8 = 2;
 
 /// A request, to be sent as often as needed.
 #[derive(Clone)]
@@ -198,6 +204,7 @@ impl HttpPeer {
             // One is always the feed's.
             connections: Arc::new(Semaphore::new(replication.http_connections.max(2))),
             bulk_get: AtomicBool::new(replication.use_bulk_get),
+            couchdb: AtomicU8::new(UNKNOWN),
         })
     }
 
@@ -358,6 +365,23 @@ impl HttpPeer {
             update_seq: seq,
             instance_start_time: start_time(&info),
         })
+    }
+
+    /// Whether the server takes attachments that are gzipped, as CouchDB does. PouchDB's server would store them so; it says what
+    /// it is at its root.
+    pub async fn takes_gzipped(&self) -> bool {
+        let known = self.couchdb.load(Ordering::Relaxed);
+        if known != UNKNOWN {
+            return known == COUCHDB;
+        }
+        let Ok(answer) = self.answer(Call::new(Method::GET, "../")).await else {
+            return true;
+        };
+        let root = answer.json().filter(|_| answer.is_ok());
+        let is = root.is_none_or(|root| root.get("couchdb").is_some());
+        self.couchdb
+            .store(if is { COUCHDB } else { OTHER }, Ordering::Relaxed);
+        is
     }
 
     pub async fn create(&self, params: &Map<String, Value>) -> Result<(), Error> {

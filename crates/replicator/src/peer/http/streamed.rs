@@ -19,7 +19,7 @@ pub enum Put {
 
 impl HttpPeer {
     /// The answer that has a revision with all its attachments, preferably as `multipart/related`; `None` when the revision is
-    /// gone.
+    /// gone. Attachments come as they are stored, `gzipped` ones too, or else decoded.
     ///
     /// # Errors
     /// Those of requests.
@@ -27,9 +27,10 @@ impl HttpPeer {
         &self,
         id: &str,
         rev: &str,
+        gzipped: bool,
     ) -> Result<Option<Response>, Error> {
         let path = format!(
-            "{}?rev={}&revs=true&latest=true&attachments=true&att_encoding_info=true",
+            "{}?rev={}&revs=true&latest=true&attachments=true&att_encoding_info={gzipped}",
             doc_path(id),
             encoded(rev)
         );
