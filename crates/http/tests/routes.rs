@@ -115,7 +115,7 @@ fn every_route_names_the_methods_that_it_knows() {
         ("/_session", "GET, HEAD, POST, DELETE"),
         ("/_node/_local/_config/a/b", "GET, PUT, DELETE"),
         ("/_node/_local/_config/a", "GET"),
-        ("/_node/_local/_stats", "GET, HEAD"),
+        ("/_node/_local/_stats", "GET"),
         ("/_scheduler/jobs", "GET, HEAD"),
         ("/db", "DELETE, GET, HEAD, POST"),
         ("/db/a", "DELETE, GET, HEAD, POST, PUT, COPY"),
@@ -133,7 +133,7 @@ fn every_route_names_the_methods_that_it_knows() {
         ("/db/_revs_limit", "PUT, GET"),
         ("/db/_purge", "POST"),
         ("/db/_purged_infos", "GET"),
-        ("/db/_purged_infos_limit", "PUT, GET"),
+        ("/db/_purged_infos_limit", "GET, PUT"),
         ("/db/_security", "PUT, GET"),
         ("/db/_compact", "POST"),
         ("/db/_ensure_full_commit", "POST"),
@@ -174,7 +174,7 @@ fn a_path_with_its_query_has_a_longest_length() {
     ] {
         let answer = ask("GET", &target, "", "");
         assert_eq!(answer.status, 414);
-        assert!(answer.body.contains("max_uri_length"), "{answer:?}");
+        assert!(answer.body.contains("\"too_long\""), "{answer:?}");
     }
 }
 

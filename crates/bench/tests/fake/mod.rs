@@ -168,6 +168,8 @@ fn inside(
         return reply;
     }
     match (method.as_str(), rest) {
+        ("POST" | "DELETE", ["_index", ..]) => ok(json!({"ok": true})),
+        ("POST", ["_find"]) => find(&contents.databases[database], body),
         ("POST", ["_all_docs"]) => by_keys(&contents.databases[database], body),
         ("POST", ["_bulk_docs"]) => bulk(database, body, contents),
         ("POST", ["_ensure_full_commit"] | ["_compact"]) => (201, b"{\"ok\":true}".to_vec()),
@@ -242,6 +244,43 @@ fn by_keys(documents: &Documents, body: &[u8]) -> Reply {
         .map(|key| json!({"id": key, "key": key, "value": {"rev": "1-a"}}))
         .collect();
     ok(json!({"total_rows": documents.len(), "offset": null, "rows": rows}))
+}
+
+fn find(documents: &Documents, body: &[u8]) -> Reply {
+    let request: Value = serde_json::from_slice(body).unwrap();
+    let limit = request["limit"].as_u64().unwrap_or(25) as usize;
+    let matching = documents
+        .values()
+        .filter(|document| fits(&request["selector"], document));
+    ok(json!({"docs": matching.take(limit).collect::<Vec<_>>(), "bookmark": "nil"}))
+}
+
+/// Whether a document fits a selector of the few operators that the workloads use.
+fn fits(selector: &Value, document: &Value) -> bool {
+    selector.as_object().unwrap().iter().all(|(name, wanted)| {
+        if name == "$or" {
+            let mut either = wanted.as_array().unwrap().iter();
+            return either.any(|selector| fits(selector, document));
+        }
+        let value = &document[name];
+        let Some(operators) = wanted.as_object() else {
+            return value == wanted;
+        };
+        operators
+            .iter()
+            .all(|(operator, operand)| match operator.as_str() {
+                "$gt" if operand.is_null() => !value.is_null(),
+                "$gte" => value.as_f64() >= operand.as_f64(),
+                "$lt" => value
+                    .as_f64()
+                    .is_some_and(|n| n < operand.as_f64().unwrap()),
+                "$size" => value.as_array().is_some_and(|a| json!(a.len()) == *operand),
+                "$beginsWith" => value
+                    .as_str()
+                    .is_some_and(|text| text.starts_with(operand.as_str().unwrap())),
+                other => panic!("the fake server does not know {other}"),
+            })
+    })
 }
 
 /// Ids that begin with `conflict` are refused each, and one named `poison` refuses the whole request.

@@ -361,7 +361,8 @@ impl ViewRows {
         };
         let found = match DocId::new(id) {
             Ok(id) => match self.seen.read(&id, &options) {
-                Err(Error::Forbidden(_)) => Read::Missing,
+                // A link to what cannot be in this database, or may not be seen, leads nowhere.
+                Err(Error::Forbidden(_) | Error::Partition(..)) => Read::Missing,
                 other => other?,
             },
             Err(_) => Read::Missing,
