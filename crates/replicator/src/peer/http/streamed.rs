@@ -19,7 +19,8 @@ pub enum Put {
 
 impl HttpPeer {
     /// The answer that has a revision with all its attachments, preferably as `multipart/related`; `None` when the revision is
-    /// gone. Attachments come as they are stored, `gzipped` ones too, or else decoded.
+    /// gone. Attachments come as they are stored, `gzipped` ones too, or else
+    /// decoded, in one JSON text.
     ///
     /// # Errors
     /// Those of requests.
@@ -34,8 +35,13 @@ impl HttpPeer {
             doc_path(id),
             encoded(rev)
         );
+        // A multipart answer has attachments as they are stored, whatever was asked for; only JSON has them decoded.
+        let accept = match gzipped {
+            true => "multipart/related, application/json",
+            false => "application/json",
+        };
         let call = Call {
-            accept: "multipart/related, application/json",
+            accept,
             ..Call::new(Method::GET, &path)
         };
         let response = self
