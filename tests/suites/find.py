@@ -59,7 +59,7 @@ def differential(ctx, what, query):
 
 
 def sorted_by(ctx, api, docs, selector, wrong):
-    """A sort that an index has: the order of the field's values, whatever else is read."""
+    """A sort that an index has: the order of the index, which is the field's, then its other fields' and the ids'."""
     field = ctx.random.choice(["a", "b", "o.x"])
     direction = ctx.random.choice(["asc", "desc"])
     limit, skip = ctx.random.choice([(10_000, 0), (5, 0), (7, 3)])
@@ -69,11 +69,15 @@ def sorted_by(ctx, api, docs, selector, wrong):
         wrong.append((asked, answer, "an answer"))
         return
     found = [d for d in docs.values() if naive.matches(asked["selector"], d)]
+    index = api.expect(200, "POST", "/db/_explain", asked)["index"]["def"]["fields"]
+    fields = [next(iter(f)) for f in index]
     order = functools.cmp_to_key(naive.compare)
-    keys = sorted((order(naive.get(d, field)) for d in found), reverse=direction == "desc")[skip:skip + limit]
-    got = [order(naive.get(d, field)) for d in answer.json["docs"]]
-    if len(got) != len(keys) or any(g != k for g, k in zip(got, keys)):
-        wrong.append((asked, [d["_id"] for d in answer.json["docs"]], "the order of " + field))
+    found.sort(key=lambda d: ([order(naive.get(d, f)) for f in fields], d["_id"]), reverse=direction == "desc")
+    expected = [d["_id"] for d in found][skip:skip + limit]
+    got = [d["_id"] for d in answer.json["docs"]]
+    keys = [order(naive.get(docs[doc_id], field)) for doc_id in got]
+    if got != expected or keys != sorted(keys, reverse=direction == "desc"):
+        wrong.append((asked, got, expected))
 
 
 def edited(ctx, api, docs, what):

@@ -165,10 +165,21 @@ fn members(value: Option<&Value>) -> impl Iterator<Item = (&str, &Value)> {
 
 /// Checks the body of a design document as CouchDB does when it is written. Functions in languages that nobody runs are
 /// taken as they are. May block, because functions are compiled.
-pub(crate) fn check(languages: &dyn Languages, body: &[u8]) -> Result<(), Refusal> {
+///
+/// `partitioned`: of the database.
+pub(crate) fn check(
+    languages: &dyn Languages,
+    partitioned: bool,
+    body: &[u8],
+) -> Result<(), Refusal> {
     let doc: Map<String, Value> =
         serde_json::from_slice(body).map_err(|e| invalid(e.to_string()))?;
     check_fields(&doc)?;
+    let option = doc.get("options").and_then(|o| o.get("partitioned"));
+    if option == Some(&Value::Bool(true)) && !partitioned {
+        let reason = "partitioned option cannot be true in a non-partitioned database.";
+        return Err(invalid(reason.to_owned()));
+    }
     let language = doc
         .get("language")
         .and_then(Value::as_str)
@@ -261,7 +272,7 @@ mod tests {
     use super::*;
 
     fn refusal(body: &str) -> Option<Refusal> {
-        check(&functions::NoLanguages, body.as_bytes()).err()
+        check(&functions::NoLanguages, false, body.as_bytes()).err()
     }
 
     #[test]

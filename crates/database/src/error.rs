@@ -39,6 +39,9 @@ pub enum Error {
     Forbidden(&'static str),
     #[error("the server is shutting down")]
     ShuttingDown,
+    /// Nobody waits for the answer any more.
+    #[error("the client has gone")]
+    ClientGone,
     /// A function of a design document failed.
     #[error("{0}")]
     Function(#[from] functions::Error),

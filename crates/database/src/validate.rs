@@ -127,7 +127,11 @@ impl Validation<'_> {
             },
         };
         if id.is_design() {
-            let checked = design::check(self.db.languages().as_ref(), &doc.body);
+            let checked = design::check(
+                self.db.languages().as_ref(),
+                self.db.is_partitioned(),
+                &doc.body,
+            );
             return Ok(match checked {
                 Ok(()) => Ok(doc),
                 Err((error, reason)) => Err(Outcome::Refused(error, reason)),

@@ -144,7 +144,7 @@ impl From<database::Error> for ApiError {
             E::AttachmentTooLarge => Self::new(413, "attachment_too_large", reason),
             E::DigestMismatch => Self::new(400, "content_md5_mismatch", reason),
             E::Find(e) => e.into(),
-            E::ShuttingDown => Self::new(503, "service_unavailable", reason),
+            E::ShuttingDown | E::ClientGone => Self::new(503, "service_unavailable", reason),
             E::Storage(_) => {
                 tracing::error!(error = %reason, "storage failed");
                 Self::new(500, "internal_server_error", reason)

@@ -54,6 +54,19 @@ pub async fn pull_blocking<F>(content_type: &'static str, next: F) -> Result<Rep
 where
     F: FnMut(&mut Vec<u8>) -> Result<bool, ApiError> + Send + 'static,
 {
+    pull_blocking_for(content_type, (), next).await
+}
+
+/// The same; `client` is dropped when the client has gone or has the whole answer, also while a piece is made.
+pub async fn pull_blocking_for<F, C>(
+    content_type: &'static str,
+    client: C,
+    next: F,
+) -> Result<Reply, ApiError>
+where
+    F: FnMut(&mut Vec<u8>) -> Result<bool, ApiError> + Send + 'static,
+    C: Send + 'static,
+{
     let (mut first, mut more, mut next) = make_piece(next).await?;
     if more && first.len() < CHUNK_BYTES {
         let (second, still, same) = make_piece(next).await?;
@@ -63,17 +76,21 @@ where
     if !more {
         return Ok(Reply::text(200, content_type, first));
     }
-    let pieces = stream::unfold((Some(first), Some(next)), |(first, next)| async move {
+    let start = (Some(first), Some(next), client);
+    let pieces = stream::unfold(start, |(first, next, client)| async move {
         if let Some(first) = first {
-            return Some((Ok(Bytes::from(first)), (None, next)));
+            return Some((Ok(Bytes::from(first)), (None, next, client)));
         }
         match make_piece(next?).await {
             Ok((piece, false, _)) if piece.is_empty() => None,
-            Ok((piece, more, next)) => Some((Ok(Bytes::from(piece)), (None, more.then_some(next)))),
+            Ok((piece, more, next)) => {
+                let next = more.then_some(next);
+                Some((Ok(Bytes::from(piece)), (None, next, client)))
+            }
             Err(e) => {
                 tracing::error!(reason = %e.reason, "an answer was cut short");
                 let e: StreamError = e.reason.into_owned().into();
-                Some((Err(e), (None, None)))
+                Some((Err(e), (None, None, client)))
             }
         }
     });

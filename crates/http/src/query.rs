@@ -76,7 +76,7 @@ pub fn segments_with(path: &str, plus_is_space: bool) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Parameters in their order.
+/// Parameters in their order. `;` separates them as `&` does.
 #[derive(Clone, Debug, Default)]
 pub struct Query(pub Vec<(String, String)>);
 
@@ -86,7 +86,7 @@ impl Query {
             return Query::default();
         };
         Query(
-            text.split('&')
+            text.split(['&', ';'])
                 .filter(|p| !p.is_empty())
                 .map(|p| {
                     let (k, v) = p.split_once('=').unwrap_or((p, ""));
@@ -148,6 +148,8 @@ mod tests {
         assert_eq!(q.get("count"), Some("1"));
         assert_eq!(q.get("flag"), Some(""));
         assert_eq!(q.get(""), Some("x"));
+        let q = Query::parse(Some(";skip=5;limit=%3B"));
+        assert_eq!((q.get("skip"), q.get("limit")), (Some("5"), Some(";")));
     }
 
     #[test]

@@ -90,6 +90,7 @@ impl SelectorError {
     pub fn find_reason(&self) -> String {
         match self {
             Self::NotAnObject(value) => format!("Selector must be a JSON object, not: {value}"),
+            Self::UnsupportedOperator(name) => format!("Unsupported operator: {name}"),
             Self::FieldsNotAnArray(value) => {
                 format!("Fields must be an array of strings, not: {value}")
             }

@@ -162,14 +162,9 @@ pub fn use_index(value: &Value) -> Result<Vec<String>, FindError> {
     let names = match value {
         Value::Null => Some(vec![]),
         Value::String(text) => {
-            let (prefix, name) = match text.strip_prefix("_design/") {
-                Some(name) => ("_design/", name),
-                None => ("", text.as_str()),
-            };
-            Some(match name.split_once('/') {
-                Some((ddoc, index)) => vec![format!("{prefix}{ddoc}"), index.to_owned()],
-                None => vec![name.to_owned()],
-            })
+            let name = text.strip_prefix("_design/").unwrap_or(text);
+            let parts: Vec<String> = name.split('/').map(str::to_owned).collect();
+            (parts.len() <= 2).then_some(parts)
         }
         Value::Array(list) if list.len() <= 2 => list
             .iter()

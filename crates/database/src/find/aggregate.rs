@@ -1,13 +1,13 @@
 //! Answers of queries with `aggregate`: groups instead of documents.
 
-use document::{DocId, write_json_string};
+use document::write_json_string;
 use mango::{Aggregate, Doc, Found, Groups};
 
 use super::cursor::next_of;
 use super::docs::Documents;
 use super::rows::{Column, FindAnswer, Rows, Source};
 use crate::select::IdMerge;
-use crate::{Error, Read, ReadOptions};
+use crate::Error;
 
 impl FindAnswer {
     /// Whether the answer is groups.
@@ -26,10 +26,9 @@ impl FindAnswer {
             Source::Nothing => {}
             Source::Index(rows) => self.group_rows(&rows, &mut groups)?,
             Source::Documents(documents) if self.scans(&documents, &aggregate) => {
-                let db = self.db.clone();
-                let is_over = || db.live().is_err();
+                let is_over = || self.is_wanted().is_err();
                 let examined = documents.scan(self, &is_over).group(&mut groups, new)?;
-                self.db.live()?;
+                self.is_wanted()?;
                 self.stats.docs_examined = examined;
                 self.stats.keys_examined = examined;
             }
@@ -50,6 +49,11 @@ impl FindAnswer {
         let mut cursors = rows.cursors(&rows.range)?;
         let mut quoted = vec![];
         while let Some(next) = next_of(&cursors, rows.descending)? {
+            if cursors[next].is_unsettled {
+                self.is_wanted()?;
+                cursors[next].settle()?;
+                continue;
+            }
             let Some(row) = cursors[next].row()? else {
                 break;
             };
@@ -72,18 +76,22 @@ impl FindAnswer {
                     }
                 }
             }
-            if self.stats.keys_examined.is_multiple_of(1024) {
-                self.db.live()?;
-            }
-            self.stats.keys_examined += 1;
+            self.count_key()?;
             cursors[next].next()?;
         }
         Ok(())
     }
 
+    fn count_key(&mut self) -> Result<(), Error> {
+        self.stats.keys_examined += 1;
+        match self.stats.keys_examined.is_multiple_of(1024) {
+            true => self.is_wanted(),
+            false => Ok(()),
+        }
+    }
+
     fn group_document(&mut self, id: &str, groups: &mut Groups) -> Result<(), Error> {
-        let id = DocId::new(id).map_err(|e| Error::BadRequest(e.to_string()))?;
-        if let Read::Found(doc) = self.db.read(&id, &ReadOptions::default())? {
+        if let Some(doc) = self.read_document(id)? {
             self.stats.docs_examined += 1;
             let doc = Doc::whole(&doc.json);
             if self.find.selector.matches_doc(&doc) {
@@ -101,7 +109,7 @@ impl FindAnswer {
                 if !id.starts_with(b"_design/") {
                     let id = String::from_utf8_lossy(id).into_owned();
                     self.group_document(&id, groups)?;
-                    self.stats.keys_examined += 1;
+                    self.count_key()?;
                 }
                 merge.next();
             }

@@ -14,6 +14,8 @@ use crate::Error;
 const ARRAY: u8 = 0x17;
 /// Rows that are passed one by one before the cursor jumps.
 const STEPS_MAX: u32 = 4;
+/// Rows that are passed, and jumps, in looking for the next wanted row, before others get their turn.
+const LOOKS_MAX: u32 = 512;
 
 /// Which rows of an index are looked at.
 #[derive(Clone, Debug)]
@@ -108,6 +110,8 @@ pub(crate) struct Cursor<'a> {
     descending: bool,
     /// Rows that were looked at, without those that are jumped over.
     pub examined: u64,
+    /// The row is not known to be wanted: it was enough for now.
+    pub is_unsettled: bool,
 }
 
 impl<'a> Cursor<'a> {
@@ -124,6 +128,7 @@ impl<'a> Cursor<'a> {
             wanted,
             descending,
             examined: 0,
+            is_unsettled: false,
         };
         cursor.settle()?;
         Ok(cursor)
@@ -138,10 +143,11 @@ impl<'a> Cursor<'a> {
         self.settle()
     }
 
-    /// Goes on to a row that is wanted, unless this one is.
-    fn settle(&mut self) -> Result<(), Error> {
+    /// Goes on to a row that is wanted, unless this one is; or leaves it unsettled.
+    pub fn settle(&mut self) -> Result<(), Error> {
         let mut steps = 0;
-        loop {
+        self.is_unsettled = false;
+        for _ in 0..LOOKS_MAX {
             let Some(row) = self.iter.row()? else {
                 return Ok(());
             };
@@ -157,6 +163,8 @@ impl<'a> Cursor<'a> {
                 steps = 0;
             }
         }
+        self.is_unsettled = true;
+        Ok(())
     }
 }
 

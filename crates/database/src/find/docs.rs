@@ -9,16 +9,17 @@ use document::StoredBody;
 use mango::{Doc, Find, Intervals, Plan};
 use storage::{Record, RecordHead};
 
-use super::rows::{EXAMINED_A_PIECE_MAX, FindAnswer};
+use super::rows::FindAnswer;
 use super::scan::Scan;
-use crate::database::Database;
 use crate::select::{IdMerge, Views};
-use crate::{Error, partition};
+use crate::{DatabaseAs, Error, partition};
 
 /// Documents that are read in the order of ids before the rest is scanned.
 const WALKED_MIN: u64 = 1_000;
 /// While one of so many documents matches, going on in the order of ids is quicker than a scan.
 const WALKED_A_MATCH: u64 = 10;
+/// Documents that are looked at in one piece: come up for air now and then.
+const WALKED_A_PIECE_MAX: u64 = 1_000;
 /// Ids that one scan finds at most.
 const SCANNED_IDS_MAX: u64 = 65_536;
 /// A range of ids is scanned rather than walked when it may hold more documents than this part of all.
@@ -42,7 +43,7 @@ pub(crate) struct Documents {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Walking,
-    /// Few documents are in the ranges, or the selector is about members that only a read document has.
+    /// Few documents are in the ranges, or the selector is about what only a read document has, or not all of each is shown.
     WalkingToTheEnd,
     Scanning,
     /// `found` is all that is left.
@@ -51,7 +52,7 @@ enum State {
 
 impl Documents {
     pub fn open(
-        db: &Database,
+        db: &DatabaseAs,
         find: &Find,
         plan: &Plan,
         after: Option<Vec<u8>>,
@@ -91,7 +92,7 @@ impl Documents {
             walked: 0,
             wanted: find.limit.saturating_add(find.skip),
             found: VecDeque::new(),
-            state: if few || !known {
+            state: if few || !known || db.has_watch() {
                 State::WalkingToTheEnd
             } else {
                 State::Walking
@@ -170,8 +171,9 @@ impl Documents {
 
     fn look_for_more(&mut self, answer: &mut FindAnswer) -> Result<(), Error> {
         let count = answer.wanted().min(SCANNED_IDS_MAX);
-        let is_over = || answer.db.live().is_err();
+        let is_over = || answer.is_wanted().is_err();
         let found = self.scan(answer, &is_over).first_ids(count as usize)?;
+        answer.is_wanted()?;
         answer.stats.docs_examined += found.examined;
         answer.stats.keys_examined += found.examined;
         if found.more {
@@ -238,7 +240,7 @@ impl Documents {
             if self.take(answer, shard, &place, value, out)? {
                 answer.given(place.clone());
             }
-            let is_enough = out.len() >= enough || seen >= EXAMINED_A_PIECE_MAX;
+            let is_enough = out.len() >= enough || seen >= WALKED_A_PIECE_MAX;
             last = Some(place);
             if answer.is_full() {
                 break;

@@ -20,7 +20,7 @@ pub(crate) use scan::Scans;
 
 use crate::database::Database;
 use crate::views::{Design, ViewAt};
-use crate::{Error, Read, ReadOptions};
+use crate::{DatabaseAs, Error, Read, ReadOptions};
 
 /// What a query may cost (`[mango]` in the configuration).
 #[derive(Clone, Copy, Debug)]
@@ -116,10 +116,24 @@ impl Database {
         ))
     }
 
-    /// Chooses an index.
+    fn check_partition_of(&self, find: &Find) -> Result<(), Error> {
+        match &find.partition {
+            None => Ok(()),
+            Some(_) if !self.is_partitioned() => Err(FindError::NotPartitioned.into()),
+            Some(partition) => crate::check_partition(partition),
+        }
+    }
+}
+
+impl DatabaseAs {
+    /// Chooses an index. Who is not shown everything gets none but that of all documents: the keys of others hold what
+    /// documents hide.
     pub fn plan_find(&self, find: Find, limits: &FindLimits) -> Result<FindPlan, Error> {
         self.check_partition_of(&find)?;
-        let all = self.find_indexes()?;
+        let mut all = self.find_indexes()?;
+        if self.has_watch() {
+            all = Arc::new(all.iter().filter(|i| i.view.is_none()).cloned().collect());
+        }
         let choice = mango::plan::choose_of(&find, all.iter().map(|i| &i.index))?;
         let Some(index) = choice.index.and_then(|i| all.get(i)) else {
             return Err(Choice::no_index(&find, self.is_partitioned()).into());
@@ -148,7 +162,7 @@ impl Database {
 
     /// Waits for the index, unless the query does not want that, and opens the answer.
     pub async fn find(
-        self: &Arc<Self>,
+        &self,
         plan: FindPlan,
         limits: FindLimits,
     ) -> Result<FindAnswer, Error> {
@@ -164,13 +178,5 @@ impl Database {
             view = Some((index, at.view));
         }
         FindAnswer::open(self.clone(), plan, view, limits)
-    }
-
-    fn check_partition_of(&self, find: &Find) -> Result<(), Error> {
-        match &find.partition {
-            None => Ok(()),
-            Some(_) if !self.is_partitioned() => Err(FindError::NotPartitioned.into()),
-            Some(partition) => crate::check_partition(partition),
-        }
     }
 }

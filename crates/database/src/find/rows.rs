@@ -1,6 +1,7 @@
 //! The answer of a query, produced piece by piece.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
 use document::{DocId, write_json_string};
@@ -11,12 +12,11 @@ use mango::{Bookmark, Doc, FieldPath, Find, Found};
 use super::cursor::{Cursor, Wanted, next_of};
 use super::docs::Documents;
 use super::{FindIndex, FindLimits, FindPlan};
-use crate::database::Database;
 use crate::views::ViewIndex;
-use crate::{Error, Read, ReadOptions};
+use crate::{DatabaseAs, Error, Read, ReadDoc, ReadOptions};
 
-/// Documents that were looked at in one piece without finding any: come up for air now and then.
-pub(crate) const EXAMINED_A_PIECE_MAX: u64 = 1_000;
+/// Rows that were looked at in one piece without finding any: come up for air now and then.
+const ROWS_A_PIECE_MAX: u64 = 256;
 
 /// What was done for an answer so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,9 +26,18 @@ pub struct Stats {
     pub results: u64,
 }
 
+/// While this is held, somebody waits for the answer.
+pub struct Client(Arc<AtomicBool>);
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 /// An answer.
 pub struct FindAnswer {
-    pub(crate) db: Arc<Database>,
+    pub(crate) db: DatabaseAs,
     pub(crate) find: Arc<Find>,
     pub(crate) index: FindIndex,
     pub(crate) source: Source,
@@ -42,6 +51,14 @@ pub struct FindAnswer {
     last: Option<Vec<u8>>,
     started: Instant,
     options: ReadOptions,
+    /// The client has gone.
+    is_idle: Arc<AtomicBool>,
+}
+
+/// Where the next piece begins.
+enum Resume {
+    At(Vec<u8>),
+    Behind(Vec<u8>),
 }
 
 /// Where documents come from.
@@ -96,7 +113,7 @@ impl Covering {
 
 impl FindAnswer {
     pub(crate) fn open(
-        db: Arc<Database>,
+        db: DatabaseAs,
         plan: FindPlan,
         view: Option<(Arc<ViewIndex>, usize)>,
         limits: FindLimits,
@@ -160,10 +177,26 @@ impl FindAnswer {
                 ..ReadOptions::default()
             },
             stats: Stats::default(),
+            is_idle: Arc::default(),
             limits,
             find,
             index,
         })
+    }
+
+    /// To be held as long as somebody waits for the answer: when it is dropped, work for it ends.
+    pub fn client(&self) -> Client {
+        Client(self.is_idle.clone())
+    }
+
+    /// # Errors
+    /// The database is gone, or the client.
+    pub(crate) fn is_wanted(&self) -> Result<(), Error> {
+        self.db.live()?;
+        match self.is_idle.load(Relaxed) {
+            true => Err(Error::ClientGone),
+            false => Ok(()),
+        }
     }
 
     /// Whether making a piece can take long, so that it belongs on a thread for blocking work.
@@ -177,7 +210,7 @@ impl FindAnswer {
 
     /// Appends documents joined by `,\r\n` until about `soft_bytes` were added; false when there are no more.
     pub fn next_chunk(&mut self, out: &mut Vec<u8>, soft_bytes: usize) -> Result<bool, Error> {
-        self.db.live()?;
+        self.is_wanted()?;
         let enough = out.len() + soft_bytes.max(1);
         match std::mem::replace(&mut self.source, Source::Nothing) {
             Source::Nothing => Ok(false),
@@ -206,7 +239,7 @@ impl FindAnswer {
     ) -> Result<bool, Error> {
         let range = rows.range.clone();
         let before = self.stats.keys_examined;
-        let mut stopped = None;
+        let mut resume = None;
         let mut cursors = rows.cursors(&range)?;
         let mut more = false;
         while let Some(next) = next_of(&cursors, rows.descending)? {
@@ -214,6 +247,11 @@ impl FindAnswer {
             let Some(row) = cursors[next].row()? else {
                 break;
             };
+            if cursors[next].is_unsettled {
+                resume = Some(Resume::At(row.place.to_vec()));
+                more = true;
+                break;
+            }
             let found = self.left > 0 && self.take_row(&row, rows.covering.as_ref(), out)?;
             if found {
                 self.last = Some(row.place.to_vec());
@@ -221,24 +259,27 @@ impl FindAnswer {
                 break;
             }
             let seen: u64 = cursors.iter().map(|c| c.examined).sum();
-            if out.len() >= enough || seen >= EXAMINED_A_PIECE_MAX {
-                stopped = Some(row.place.to_vec());
+            if out.len() >= enough || seen >= ROWS_A_PIECE_MAX {
+                resume = Some(Resume::Behind(row.place.to_vec()));
                 more = true;
                 break;
             }
             cursors[next].next()?;
         }
-        // Each shard's next row is there already, but only one more than what was given is needed.
+        // Each shard's next row is there already, but it may never be given, or is looked at again.
         let ahead = cursors
             .iter()
             .filter(|c| matches!(c.row(), Ok(Some(_))))
             .count() as u64;
         let seen: u64 = cursors.iter().map(|c| c.examined).sum();
         drop(cursors);
-        let ahead = ahead.saturating_sub(u64::from(self.left == 0 || more));
+        let last_given = self.left == 0 || matches!(resume, Some(Resume::Behind(_)));
+        let ahead = ahead.saturating_sub(u64::from(last_given));
         self.stats.keys_examined = before + seen.saturating_sub(ahead);
-        if let Some(place) = stopped {
-            rows.go_on_behind(&place);
+        match resume {
+            Some(Resume::Behind(place)) => rows.go_on_behind(&place),
+            Some(Resume::At(place)) => rows.go_on_at(place),
+            None => {}
         }
         Ok(more)
     }
@@ -277,8 +318,7 @@ impl FindAnswer {
 
     /// Reads a document and gives it when it matches.
     pub(crate) fn take_document(&mut self, id: &str, out: &mut Vec<u8>) -> Result<bool, Error> {
-        let id = DocId::new(id).map_err(|e| Error::BadRequest(e.to_string()))?;
-        let Read::Found(doc) = self.db.read(&id, &self.options)? else {
+        let Some(doc) = self.read_document(id)? else {
             return Ok(false);
         };
         self.stats.docs_examined += 1;
@@ -293,6 +333,16 @@ impl FindAnswer {
             self.find.fields.write(&text, out);
         }
         Ok(true)
+    }
+
+    /// What the caller is shown of a document.
+    pub(crate) fn read_document(&self, id: &str) -> Result<Option<ReadDoc>, Error> {
+        let id = DocId::new(id).map_err(|e| Error::BadRequest(e.to_string()))?;
+        match self.db.read(&id, &self.options) {
+            Ok(Read::Found(doc)) => Ok(Some(doc)),
+            Ok(_) | Err(Error::Forbidden(_)) => Ok(None),
+            Err(e) => Err(e),
+        }
     }
 
     /// Whether a match is to be given, after those that are skipped.
@@ -383,6 +433,14 @@ impl Rows {
         views
             .map(|v| Cursor::new(v, self.view, range, &self.wanted, self.descending))
             .collect()
+    }
+
+    fn go_on_at(&mut self, place: Vec<u8>) {
+        if self.descending {
+            self.range.high = Some([&place[..], &[0]].concat());
+        } else {
+            self.range.low = place;
+        }
     }
 
     fn go_on_behind(&mut self, place: &[u8]) {

@@ -76,7 +76,7 @@ pub(crate) struct Scan<'a> {
     /// Only ids behind this one, in the direction.
     pub after: Option<&'a [u8]>,
     pub descending: bool,
-    /// Ends the scan when it answers true: the database is gone.
+    /// Ends the scan when it answers true.
     pub is_over: &'a (dyn Fn() -> bool + Sync),
 }
 

@@ -66,7 +66,7 @@ fn mrargs(find: &Find, choice: &Choice, index: &Index, covering: bool) -> Value 
         "start_key": start,
         "end_key": end,
         "direction": if descending { "rev" } else { "fwd" },
-        "stable": find.stable,
+        "stable": find.stable || find.stale,
         "update": find.update && !find.stale,
         "conflicts": if find.conflicts { json!(true) } else { json!("undefined") },
     })

@@ -110,13 +110,18 @@ pub fn choose_of<'a>(
             c
         })
         .collect();
+    // Without a name, what is refused is a scan.
+    let any_json = |candidates: &[Candidate]| {
+        let mut all = candidates.iter().zip(&indexes);
+        all.any(|(c, index)| c.is_usable() && !index.is_special())
+    };
     let named = |c: &Candidate, index: &Index| c.is_usable() && asked_for(index);
     let any_named = candidates.iter().zip(&indexes).any(|(c, i)| named(c, i));
     if any_named {
         for (c, index) in candidates.iter_mut().zip(&indexes) {
             c.excluded = c.is_usable() && !asked_for(index);
         }
-    } else if !find.allow_fallback {
+    } else if !find.allow_fallback && !(find.use_index.is_empty() && any_json(&candidates)) {
         return Err(FindError::NoFallback(no_fallback(&find.use_index)));
     }
     let serves = |c: &Candidate| c.is_usable() && !c.excluded;
