@@ -129,6 +129,12 @@ class Server:
     def peak_rss_mb(self):
         return self._status_kb("VmHWM") / 1024
 
+    def cpu_seconds(self):
+        """User and system time so far."""
+        with open(f"/proc/{self.process.pid}/stat", encoding="ascii") as stat:
+            fields = stat.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def _status_kb(self, field):
         with open(f"/proc/{self.process.pid}/status", encoding="ascii") as status:
             for line in status:

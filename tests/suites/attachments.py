@@ -20,7 +20,8 @@ BOUNDARY = "attachments-suite-boundary"
 
 
 def run(ctx):
-    for part in (long_ones_take_little_memory, ranges_of_long_ones, content_is_stored_once, space_is_given_back,
+    for part in (long_ones_take_little_memory, forms, hostile_forms, ranges_of_long_ones, content_is_stored_once, space_is_given_back,
+                 what_a_reader_kept_goes_after_a_crash, what_a_reader_kept_goes_after_a_stop,
                  broken_uploads_leave_nothing, content_outlives_who_brought_it, kill_during_uploads, changed_by_many_at_once):
         ctx.attempt(part)
 
@@ -121,6 +122,39 @@ def put_multipart(server, path, content):
     return status, body
 
 
+def part_head(field, filename=None, content_type=None):
+    file = f'; filename="{filename}"' if filename is not None else ""
+    kind = f"Content-Type: {content_type}\r\n" if content_type else ""
+    return f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="{field}"{file}\r\n{kind}\r\n'.encode()
+
+
+def form_body(*parts):
+    """Of parts (content, field, filename, content type), of which the last two may be left out."""
+    return b"".join(part_head(*head) + content + b"\r\n" for content, *head in parts) + f"--{BOUNDARY}--\r\n".encode()
+
+
+FORM = {"Referer": "http://{host}/page.html?x=y", "Content-Type": f"multipart/form-data; boundary={BOUNDARY}"}
+
+
+def post_form(api, path, body, **headers):
+    """`headers`: in place of the usual ones; None for none."""
+    sent = {name: value.replace("{host}", f"{api.host}:{api.port}") for name, value in {**FORM, **headers}.items() if value is not None}
+    return api.post(path, body, headers=sent)
+
+
+def post_form_with(server, path, content):
+    head = part_head("_attachments", "big", "application/octet-stream")
+    tail = f"\r\n--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"_doc\"\r\n\r\n{{}}\r\n--{BOUNDARY}--".encode()
+    connection = Connection(server)
+    connection.begin("POST", path, ["Referer: http://localhost/", f"Content-Type: {FORM['Content-Type']}",
+                                    f"Content-Length: {len(head) + content.length + len(tail)}"])
+    connection.send([head])
+    connection.send(content)
+    connection.send([tail])
+    status, _, _, body = connection.answer()
+    return status, body
+
+
 class Memory:
     """How much the server's peak memory grows within a block."""
 
@@ -180,6 +214,11 @@ def long_ones_take_little_memory(ctx):
         small(report, f"multipart/related back of {megabytes} MB", memory,
               status == 200 and length > parts.length and int(headers["content-length"]) == length, (status, headers))
         with Memory(server) as memory:
+            status, body = post_form_with(server, "/long/form", parts)
+        small(report, f"multipart/form-data of {megabytes} MB", memory, status == 201, body)
+        digest = api.get("/long/form").json["_attachments"]["big"]["digest"]
+        report.equal("its digest is that of the bytes", digest, "md5-" + parts.md5())
+        with Memory(server) as memory:
             status, body = put(server, "/long/chunks/big", chunks, chunked=True)
         small(report, f"PUT in chunks of {megabytes} MB", memory, status == 201, body)
         report.equal("it has arrived", get_md5(server, "/long/chunks/big")[3], chunks.md5())
@@ -198,6 +237,114 @@ def small(report, what, memory, ok, detail):
     report.check(f"{what} works", ok, detail)
     report.check(f"{what} adds less than {GROWTH_MB_MAX} MB of memory", memory.growth < GROWTH_MB_MAX, f"{memory.growth:.0f} MB")
     report.note(f"{what}: {memory.growth:.0f} MB of memory")
+
+
+def forms(ctx):
+    """What pages send: `POST /db/doc` with multipart/form-data."""
+    report = ctx.report
+    with ctx.server("forms") as server:
+        api = server.api()
+        api.expect(201, "PUT", "/forms")
+
+        def stubs(doc):
+            return {name: (a["content_type"], a["length"], a["revpos"]) for name, a in doc.get("_attachments", {}).items()}
+
+        made = post_form(api, "/forms/a", form_body(
+            (b"one", "_attachments", "1.txt", "Text/Plain; charset=utf-8"), (b'{"n": 1, "_id": "other"}', "_doc"),
+            (b"\r\n--\0", "_attachments", "2", None), (b"{}", "_doc"), (b"said", "other"), (b"", "_attachments", "", "text/plain")))
+        rev = made.json.get("rev", "")
+        report.equal("a form makes a document", (made.status, made.json, made.headers["ETag"], made.headers["Location"]),
+                     (201, {"ok": True, "id": "a", "rev": rev}, f'"{rev}"', None))
+        doc = api.get("/forms/a").json
+        report.equal("with the form's JSON", (doc["n"], doc["_id"], doc["_rev"]), (1, "a", rev))
+        report.equal("and its files", stubs(doc), {"1.txt": ("text/plain", 3, 1), "2": ("application/octet-stream", 5, 1)})
+        report.equal("bytes as they are", api.get("/forms/a/2").raw, b"\r\n--\0")
+        same = api.expect(201, "PUT", "/forms/same", {"n": 1, "_attachments": {
+            "1.txt": {"content_type": "text/plain", "data": base64.b64encode(b"one").decode()},
+            "2": {"data": base64.b64encode(b"\r\n--\0").decode()}}})
+        report.equal("the revision is that of the same document by PUT", same["rev"], rev)
+
+        more = post_form(api, "/forms/a", form_body((b" " + rev.encode() + b" ", "_rev"), (b"new", "_attachments", "2", "a/b"), (b"3", "_attachments", "ü/3", "a/b")))
+        report.equal("a revision's body stays", (more.status, api.get("/forms/a").json.get("n")), (201, 1))
+        report.equal("files are replaced and added", stubs(api.get("/forms/a").json),
+                     {"2": ("a/b", 3, 2), "ü/3": ("a/b", 1, 2), "1.txt": ("text/plain", 3, 1)})
+        rev = more.json["rev"]
+        kept = json.dumps({"_rev": rev, "_attachments": {name: {"stub": True} for name in ("1.txt", "2")}}).encode()
+        edited = post_form(api, "/forms/a", form_body((kept, "_doc"), (b"newer", "_attachments", "2", "a/b")))
+        report.equal("stubs stay but where there is a file", (edited.status, stubs(api.get("/forms/a").json)),
+                     (201, {"2": ("a/b", 5, 3), "1.txt": ("text/plain", 3, 1)}))
+        rev = edited.json["rev"]
+        by_query = post_form(api, f"/forms/a?rev={rev}", form_body((b'{"n": 4}', "_doc")))
+        report.equal("the revision may be in the query", (by_query.status, stubs(api.get("/forms/a").json)), (201, {}))
+        design = post_form(api, "/forms/_design/d", form_body((b"{}", "_doc"), (b"x", "_attachments", "f", "a/b")))
+        report.equal("a design document", (design.status, api.get("/forms/_design/d/f").raw), (201, b"x"))
+        report.equal("a local document", post_form(api, "/forms/_local/l", form_body((b'{"n": 1}', "_doc"))).status, 201)
+        proxied = post_form(api, "/forms/proxied", form_body((b"{}", "_doc")), Referer="https://db.example/", **{"X-Forwarded-Host": "db.example"})
+        report.equal("behind a proxy", proxied.status, 201)
+
+
+def hostile_forms(ctx):
+    report = ctx.report
+    with ctx.server("hostile-forms") as server:
+        api = server.api()
+        api.expect(201, "PUT", "/forms")
+        rev = api.expect(201, "PUT", "/forms/a", {"n": 1})["rev"]
+        before = api.get("/forms").json["update_seq"]
+        doc, file = (b"{}", "_doc"), (b"x", "_attachments", "f", "a/b")
+        good = form_body(doc, file)
+        required, match = "Referer header required.", "Referer header must match host."
+        kind = "Content-Type must be multipart/form-data"
+        for name, headers, status, reason in (
+            ("no Referer", {"Referer": None, "Content-Type": None}, 400, required),
+            *((f"from {referer}", {"Referer": referer, "Content-Type": None}, 400, match) for referer in (
+                "http://evil.example/", "http://{host}.evil.example/", "http://evil.example/http://{host}/", "http://x@{host}/", "/", "é", "")),
+            ("no type", {"Content-Type": None}, 415, kind),
+            *((f"type {sent}", {"Content-Type": sent}, 415, kind) for sent in (
+                "application/x-www-form-urlencoded", "multipart/related; boundary=b", "multipart/form-datax", "")),
+            ("no boundary", {"Content-Type": "multipart/form-data"}, 400, "Missing multipart boundary"),
+            ("a long boundary", {"Content-Type": "multipart/form-data; boundary=" + "b" * 71}, 400, "Bad multipart boundary"),
+        ):
+            answer = post_form(api, "/forms/b", good, **headers)
+            report.equal(f"a form with {name}", (answer.status, answer.json["reason"]), (status, reason))
+        for name, body, status, reason in (
+            ("nothing", b"", 400, "Multipart body ended too early"),
+            ("its end missing", good.replace(b"--\r\n", b"\r\n"), 400, None),
+            ("its file cut", good[:-40], 400, "Multipart body ended too early"),
+            ("no field", form_body(file), 400, "The form has neither a field `_doc` nor a field `_rev`"),
+            ("no parts", f"--{BOUNDARY}--".encode(), 400, "The form has neither a field `_doc` nor a field `_rev`"),
+            ("a part that is none", f"--{BOUNDARY}\r\n\r\nx\r\n".encode() + good, 400, "A part of the form is no form field"),
+            ("a header that is none", f"--{BOUNDARY}\r\nx\r\n\r\nx\r\n".encode() + good, 400, "Bad multipart header"),
+            ("long headers", f"--{BOUNDARY}\r\nx: {'x' * 20000}\r\n\r\nx\r\n".encode() + good, 400, "Multipart headers are too long"),
+            ("bad JSON", form_body((b"{", "_doc"), file), 400, None),
+            ("JSON that is no object", form_body((b"[]", "_doc"), file), 400, None),
+            ("an empty document", form_body((b"", "_doc"), file), 400, None),
+            ("a bad revision", form_body((b"x", "_rev"), file), 400, "Invalid rev format"),
+            ("a revision that is no text", form_body((b"1-\xff", "_rev"), file), 400, "Invalid rev format"),
+            ("a long revision", form_body((b"1" * 2000, "_rev"), file), 400, "Invalid rev format"),
+            ("an unknown revision", form_body((b"1-x", "_rev"), file), 409, "missing_rev"),
+            ("the same file twice", form_body(doc, file, file), 400, "Duplicate attachments"),
+            ("a private name", form_body(doc, (b"x", "_attachments", "_f", "a/b")), 400,
+             "Attachment name '_f' starts with prohibited character '_'"),
+            ("a file without a name", form_body(doc, (b"x", "_attachments", "", "a/b")), 400, "A file has no name"),
+            ("a stub of nothing", form_body((b'{"_attachments":{"g":{"stub":true}}}', "_doc"), file), 412, None),
+        ):
+            answer = post_form(api, "/forms/b", body)
+            report.check(f"a form with {name}", (answer.status, answer.json["reason"]) == (status, reason or answer.json["reason"]), repr(answer))
+        report.equal("a form without a revision", post_form(api, "/forms/a", good).status, 409)
+        report.equal("a form for two revisions", post_form(api, f"/forms/a?rev={rev}", form_body((b'{"_rev":"1-x"}', "_doc"))).status, 400)
+        report.equal("a form for an id that is none", post_form(api, "/forms/_b", good).json["error"], "illegal_docid")
+        report.equal("files for a local document", post_form(api, "/forms/_local/b", good).status, 400)
+        for setting, value, status in (("max_attachment_size", "4", 413), ("max_attachments_per_document", "1", 413), ("max_document_size", "50", 413)):
+            api.expect(200, "PUT", f"/_node/_local/_config/couchdb/{setting}", value)
+            body = form_body((b'{"n":"' + b"x" * 100 + b'"}', "_doc"), (b"12345", "_attachments", "f", "a/b"), (b"x", "_attachments", "g", "a/b"))
+            answer = post_form(api, "/forms/b", body)
+            report.check(f"a form beyond {setting}", answer.status == status, repr(answer))
+            api.expect(200, "DELETE", f"/_node/_local/_config/couchdb/{setting}")
+        anonymous = server.api(credentials="")
+        report.equal("a form of who is nobody", post_form(anonymous, "/forms/b", good).status, 401)
+        report.equal("nothing was written", (api.get("/forms/b").status, api.get("/forms").json["update_seq"]), (404, before))
+        compact(api, "forms")
+        report.check("no panic", "panicked" not in server.log(), server.log()[-1500:])
 
 
 def ranges_of_long_ones(ctx):
@@ -297,6 +444,50 @@ def space_is_given_back(ctx):
         report.equal("what is still named is there", get_md5(server, "/space/short-0/a")[3], kept.md5())
 
 
+def what_a_reader_kept_goes_after_a_crash(ctx):
+    kept_by_a_reader(ctx, "crash", lambda server: server.kill())
+
+
+def what_a_reader_kept_goes_after_a_stop(ctx):
+    kept_by_a_reader(ctx, "stop", lambda server: server.stop())
+
+
+def kept_by_a_reader(ctx, name, end):
+    """A reader keeps a long content that a compaction would remove; then the server ends."""
+    report = ctx.report
+    server = server_for(ctx, f"kept-{name}")
+    with server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/kept?q=1")
+        empty = folder_mb(server)
+        # More than what makes a compaction due.
+        put(server, "/kept/long/a", Content(8, 140))
+        reader = Connection(server)
+        reader.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        reader.begin("GET", "/kept/long/a", [])
+        reader.socket.recv(100)
+        rev = api.get("/kept/long").json["_rev"]
+        api.expect(200, "DELETE", f"/kept/long?rev={rev}")
+        compact(api, "kept")
+        held = api.get("/kept").json["sizes"]["file"]
+        report.check(f"{name}: a content that is read stays", held > 140 * MB, held)
+        compactions = server.log().count("compacted")
+        until = time.monotonic() + 12
+        while time.monotonic() < until:
+            api.expect((201, 202), "POST", "/kept", {})
+            time.sleep(0.2)
+        report.equal(f"{name}: compactions that could free nothing are not repeated", server.log().count("compacted") - compactions, 0)
+        end(server)
+        reader.socket.close()
+        server.start()
+        api = server.api()
+        compact(api, "kept")
+        sizes = api.get("/kept").json["sizes"]
+        report.check(f"{name}: the next compaction removes it", sizes["file"] < MB, sizes)
+        given_back = wait_until(lambda: folder_mb(server) < empty + 40, 30)
+        report.check(f"{name}: and gives its space back", given_back, f"{empty:.0f} MB before, {folder_mb(server):.0f} MB after")
+
+
 def broken_uploads_leave_nothing(ctx):
     report = ctx.report
     with server_for(ctx, "broken") as server:
@@ -312,7 +503,9 @@ def broken_uploads_leave_nothing(ctx):
         settled = wait_until(lambda: server.open_sockets() <= sockets_before, 30)
         report.check("their connections end", settled, server.open_sockets())
         report.equal("no document has come of them", api.get("/broken").json["doc_count"], 0)
-        report.check("nor any file", not list((pathlib.Path(server.data) / "store" / "ingest").iterdir()))
+        ingest = pathlib.Path(server.data) / "store" / "ingest"
+        # A portion may be worked on when its connection ends.
+        report.check("nor any file", wait_until(lambda: not list(ingest.iterdir()), 30), list(ingest.iterdir()))
         api.put("/broken/doc", {"a": 1})
         wrong = api.put("/broken/doc/a", os.urandom(300_000), headers={"Content-Type": "image/png"})
         report.equal("an upload without the revision is a conflict", wrong.status, 409)

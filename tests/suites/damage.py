@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import shutil
+import struct
 import subprocess
 
 from harness.api import quote
@@ -17,7 +18,7 @@ SPACE_RETURNS_TIMEOUT_S = 60
 
 
 def run(ctx):
-    for part in (torn_log_tail, damaged_log_middle, damaged_table, damaged_current, full_disk):
+    for part in (torn_log_tail, killed_while_opening, damaged_log_middle, damaged_table, damaged_current, full_disk):
         ctx.attempt(part)
 
 
@@ -64,6 +65,36 @@ def torn_log_tail(ctx):
         verify(ctx.report, server.api(), ledger, f"torn tail, {cut} bytes, then more and another crash",
                may_lack={ledger.order[199]}, quiet=True)
         server.stop()
+
+
+def killed_while_opening(ctx):
+    """The engine recovers a torn log, begins the next one with an empty batch, and only then removes the torn one. What is on the
+    disk when it is killed between the two is made here."""
+    server, ledger = filled_and_killed(ctx, "opening", 200)
+    torn = log_files(server.data)[-1]
+    os.truncate(torn, torn.stat().st_size - 100)
+    later = torn.with_name(f"{int(torn.stem) + 5:06}.log")
+    later.write_bytes(log_record(struct.pack("<QI", 1_000, 0)))
+    server = ctx.server("opening").start()
+    verify(ctx.report, server.api(), ledger, "an empty log after a torn one", may_lack={ledger.order[-1]})
+    server.stop()
+
+
+def log_record(payload):
+    """A record as RocksDB's logs have them: checksum, length, type, payload."""
+    full = 1
+    crc = crc32c(bytes([full]) + payload)
+    masked = (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+    return struct.pack("<IHB", masked, len(payload), full) + payload
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
 
 
 def damaged_log_middle(ctx):

@@ -2,6 +2,7 @@
 //!
 //! `cargo run --release -p database --example lightning [-- DOCUMENTS]`
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use database::{CreateOptions, Databases, Durability, EditMode, Options};
@@ -29,7 +30,7 @@ fn main() {
     databases.close();
 }
 
-async fn run(databases: &Databases, name: &str, docs: u64, random: bool) -> f64 {
+async fn run(databases: &Arc<Databases>, name: &str, docs: u64, random: bool) -> f64 {
     let options = CreateOptions {
         q: None,
         n: None,

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use crate::attachments::{AttachmentOptions, SharedOptions};
 use crate::catalogue::DatabaseRecord;
+use crate::databases::to_the_end;
 use crate::find::IndexesFound;
 use crate::maintenance::Maintenance;
 use crate::partition_limit::{SharedLimit, SharedRoom};
@@ -77,6 +78,8 @@ pub struct Database {
     written: AtomicBool,
     /// Superseded rows that the last compaction had to keep: bodies of losing leaves.
     kept_superseded: AtomicU64,
+    /// Bytes of attachments that no leaf names, which the last compaction had to keep: somebody held them, or the estimate errs.
+    kept_garbage: AtomicU64,
     deleted: AtomicBool,
     partitioned: bool,
     epoch: u32,
@@ -128,6 +131,7 @@ impl Database {
             changed: RwLock::new(None),
             written: AtomicBool::new(false),
             kept_superseded: AtomicU64::new(0),
+            kept_garbage: AtomicU64::new(0),
             deleted: AtomicBool::new(false),
             partitioned: record.partitioned,
             epoch: record.epoch,
@@ -327,43 +331,47 @@ impl Database {
         self.security.read().clone()
     }
 
-    pub async fn set_security(&self, json: String) -> Result<(), Error> {
-        let text: Arc<str> = json.as_str().into();
-        self.change(|r| r.security = json).await?;
-        *self.security.write() = text;
-        Ok(())
+    pub async fn set_security(self: &Arc<Self>, json: String) -> Result<(), Error> {
+        self.change(|r| r.security = json).await
     }
 
     pub fn revs_limit(&self) -> u64 {
         self.record.read().revs_limit
     }
 
-    pub async fn set_revs_limit(&self, limit: u64) -> Result<(), Error> {
-        self.change(|r| r.revs_limit = limit).await
+    pub async fn set_revs_limit(self: &Arc<Self>, limit: u64) -> Result<(), Error> {
+        self.change(move |r| r.revs_limit = limit).await
     }
 
     pub fn purged_infos_limit(&self) -> u64 {
         self.record.read().purged_infos_limit
     }
 
-    pub async fn set_purged_infos_limit(&self, limit: u64) -> Result<(), Error> {
-        self.change(|r| r.purged_infos_limit = limit).await
+    pub async fn set_purged_infos_limit(self: &Arc<Self>, limit: u64) -> Result<(), Error> {
+        self.change(move |r| r.purged_infos_limit = limit).await
     }
 
-    async fn change(&self, f: impl FnOnce(&mut DatabaseRecord)) -> Result<(), Error> {
-        let _one = self.changing.lock().await;
-        self.live()?;
-        let mut record = self.record.read().clone();
-        f(&mut record);
-        let put = Store::put_database(&self.name, record.encode());
-        let done = self
-            .store
-            .committer
-            .put_for(self.shards[0].clone(), vec![put])
-            .await;
-        done.map_err(|_| Error::ShuttingDown)??;
-        *self.record.write() = record;
-        Ok(())
+    async fn change(
+        self: &Arc<Self>,
+        f: impl FnOnce(&mut DatabaseRecord) + Send + 'static,
+    ) -> Result<(), Error> {
+        let me = self.clone();
+        to_the_end(async move {
+            let _one = me.changing.lock().await;
+            me.live()?;
+            let mut record = me.record.read().clone();
+            f(&mut record);
+            let put = Store::put_database(&me.name, record.encode());
+            let put = me
+                .store
+                .committer
+                .put_for(me.shards[0].clone(), vec![put]);
+            put.await.map_err(|_| Error::ShuttingDown)??;
+            *me.security.write() = record.security.as_str().into();
+            *me.record.write() = record;
+            Ok(())
+        })
+        .await
     }
 
     pub fn shards(&self) -> Vec<ShardRange> {
@@ -396,9 +404,31 @@ impl Database {
             let committer = &self.store.committer;
             removed += storage::compact(committer, shard, &self.contents, progress)?;
         }
-        self.contents.reclaim();
+        self.contents.sweep_all()?;
+        self.contents.reclaim()?;
         self.kept_superseded.store(self.superseded_rows(), Relaxed);
+        self.kept_garbage.store(self.attachment_garbage()?, Relaxed);
         Ok(removed)
+    }
+
+    /// Bytes of the bodies and attachments of all leaves.
+    pub(crate) fn leaf_bytes(&self) -> u64 {
+        self.shards.iter().map(|s| s.meta().external_bytes).sum()
+    }
+
+    /// Bytes of attachments that only old revisions name, or nobody. What leaves name is in their bytes, each time that it is
+    /// named: so this is less than the truth where contents are shared.
+    fn attachment_garbage(&self) -> Result<u64, Error> {
+        let stored = self.contents.stored_bytes()?;
+        Ok(stored.saturating_sub(self.leaf_bytes()))
+    }
+
+    /// Bytes of attachments that a compaction may give back.
+    pub(crate) fn removable_attachment_bytes(&self) -> Result<u64, Error> {
+        let garbage = self.attachment_garbage()?;
+        // What was kept and then went does not hide what comes.
+        let kept = self.kept_garbage.fetch_min(garbage, Relaxed).min(garbage);
+        Ok((garbage - kept).saturating_add(self.contents.reclaimable_bytes()?))
     }
 
     fn superseded_rows(&self) -> u64 {

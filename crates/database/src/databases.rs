@@ -210,8 +210,22 @@ impl Databases {
         rules.push(new);
     }
 
-    /// Creates a database and waits until it is durable.
-    pub async fn create(&self, name: &str, options: CreateOptions) -> Result<Arc<Database>, Error> {
+    /// Creates a database and waits until it is durable. Once begun it goes on to its end, whoever waits; needs a Tokio
+    /// runtime.
+    pub async fn create(
+        self: &Arc<Self>,
+        name: &str,
+        options: CreateOptions,
+    ) -> Result<Arc<Database>, Error> {
+        let (me, name) = (self.clone(), name.to_owned());
+        to_the_end(async move { me.create_now(&name, options).await }).await
+    }
+
+    async fn create_now(
+        &self,
+        name: &str,
+        options: CreateOptions,
+    ) -> Result<Arc<Database>, Error> {
         name::check(name)?;
         if options.partitioned && name::is_system(name) {
             return Err(Error::BadRequest(
@@ -267,8 +281,14 @@ impl Databases {
             .ok_or(Error::NoDatabase)
     }
 
-    /// Deletes a database: gone when this returns, its space given back in the background.
-    pub async fn delete(&self, name: &str) -> Result<(), Error> {
+    /// Deletes a database: gone when this returns, its space given back in the background. Once begun it goes on to its
+    /// end, whoever waits; needs a Tokio runtime.
+    pub async fn delete(self: &Arc<Self>, name: &str) -> Result<(), Error> {
+        let (me, name) = (self.clone(), name.to_owned());
+        to_the_end(async move { me.delete_now(&name).await }).await
+    }
+
+    async fn delete_now(&self, name: &str) -> Result<(), Error> {
         let (db, _reserved) = {
             let mut by_name = self.by_name.write();
             let db = by_name.remove(name).ok_or(Error::NoDatabase)?;
@@ -415,6 +435,15 @@ impl Drop for Databases {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+/// Runs what must not stop half-way when nobody waits for it any more: a client that hangs up drops its request.
+pub(crate) async fn to_the_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Error>> + Send + 'static,
+) -> Result<T, Error> {
+    tokio::spawn(work)
+        .await
+        .unwrap_or_else(|_| Err(Error::ShuttingDown))
 }
 
 /// Keeps a name from being created twice at once.

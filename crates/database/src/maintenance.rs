@@ -150,18 +150,24 @@ impl Maintenance {
         }
     }
 
-    fn next_job(&self) -> Option<Arc<Job>> {
-        let mut work = self.work.lock();
-        let written = std::mem::take(&mut work.written);
+    /// Queues the compactions that writes have made due.
+    fn queue_due(&self) {
+        let written = std::mem::take(&mut self.work.lock().written);
         for db in written {
-            let due = db.upgrade().is_some_and(|db| {
-                db.forget_written();
-                is_due(&db)
-            });
-            if self.auto_compact && due {
-                work.queue.push(db);
+            let Some(db) = db.upgrade() else {
+                continue;
+            };
+            db.forget_written();
+            // It reads the store, which the commit thread, who tells of writes, must not wait for.
+            if self.auto_compact && is_due(&db) {
+                self.compact(&db);
             }
         }
+    }
+
+    fn next_job(&self) -> Option<Arc<Job>> {
+        self.queue_due();
+        let mut work = self.work.lock();
         while let Some(weak) = work.queue.pop() {
             let Some(db) = weak.upgrade() else {
                 continue;
@@ -201,22 +207,17 @@ impl Maintenance {
 }
 
 fn is_due(db: &Database) -> bool {
-    let (mut docs, mut leaf_bytes) = (0, 0);
-    for meta in db.all_shards().iter().map(|s| s.meta()) {
-        docs += meta.doc_count + meta.doc_del_count;
-        leaf_bytes += meta.external_bytes;
-    }
+    let metas = db.all_shards().iter().map(|s| s.meta());
+    let docs: u64 = metas.map(|m| m.doc_count + m.doc_del_count).sum();
     let removable = db.removable_rows();
     if removable > SUPERSEDED_ROWS_MIN && removable > docs {
         return true;
     }
-    // What leaves name is in their bytes, each time that it is named. The rest only old revisions name, or nobody.
-    let garbage = match db.contents().stored_bytes() {
-        Ok(stored) => stored.saturating_sub(leaf_bytes) + db.contents().reclaimable_bytes(),
+    match db.removable_attachment_bytes() {
+        Ok(bytes) => bytes > ATTACHMENT_GARBAGE_BYTES_MIN && bytes > db.leaf_bytes(),
         Err(e) => {
             tracing::error!(error = %e, "counting the bytes of attachments failed");
-            0
+            false
         }
-    };
-    garbage > ATTACHMENT_GARBAGE_BYTES_MIN && garbage > leaf_bytes
+    }
 }

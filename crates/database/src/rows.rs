@@ -33,6 +33,7 @@ pub enum Key {
 }
 
 /// A start or end of a range. JSON that is no string lies before or after every id in the listing's direction.
+#[derive(Clone, Debug)]
 pub enum Bound {
     Id(String),
     BeforeAll,
@@ -302,12 +303,14 @@ impl Range {
             }
             _ => total,
         };
-        let start_only = match (&query.start, self.descending) {
+        let skipped = before.saturating_add(self.skip).min(total);
+        let shown = match (&query.start, self.descending) {
             // A start outside the listing's kind of keys: CouchDB's offset is 0.
-            (Some(Bound::BeforeAll), false) | (Some(Bound::AfterAll), true) => 0,
-            _ => before,
+            (Some(Bound::BeforeAll), false) | (Some(Bound::AfterAll), true) => {
+                self.skip.min(total)
+            }
+            _ => skipped,
         };
-        let skipped = start_only.saturating_add(self.skip).min(total);
         if self.skip > SKIP_WALKED_MAX && self.left > 0 {
             let rank = if self.descending {
                 total.checked_sub(skipped + 1)
@@ -320,7 +323,7 @@ impl Range {
             }
             self.skip = 0;
         }
-        Ok(skipped.saturating_sub(base).min(within))
+        Ok(shown.saturating_sub(base).min(within))
     }
 
     fn position(&self, merge: &mut IdMerge<'_>) {

@@ -121,6 +121,12 @@ fn an_upload_becomes_an_attachment_and_its_bytes_come_back_whole_and_in_ranges()
     });
 }
 
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut gzip = flate2::write::GzEncoder::new(vec![], flate2::Compression::default());
+    std::io::Write::write_all(&mut gzip, bytes).unwrap();
+    gzip.finish().unwrap()
+}
+
 #[test]
 fn an_upload_is_checked() {
     let dir = tempfile::tempdir().unwrap();
@@ -152,6 +158,22 @@ fn an_upload_is_checked() {
         };
         let refused = upload(&db, "text/plain", b"not gzip", encoded.clone()).await;
         assert!(matches!(refused, Err(Error::BadRequest(_))));
+        // RFC 1952: a file may have several members.
+        let members = [gzip(b"hello "), gzip(b""), gzip(&text(100_000))].concat();
+        for cut in [1, 9, gzip(&text(100_000)).len() - 1] {
+            let torn = &members[..members.len() - cut];
+            let refused = upload(&db, "text/plain", torn, encoded.clone()).await;
+            assert!(
+                matches!(refused, Err(Error::BadRequest(_))),
+                "less {cut} bytes"
+            );
+        }
+        let trailing = [&members[..], b"more"].concat();
+        let refused = upload(&db, "text/plain", &trailing, encoded.clone()).await;
+        assert!(matches!(refused, Err(Error::BadRequest(_))));
+        let uploaded = upload(&db, "text/plain", &members, encoded).await.unwrap();
+        assert_eq!(uploaded.length, 100_006);
+        drop(uploaded);
         let gzipped = upload(&db, "text/plain", &text(100_000), SinkOptions::default())
             .await
             .unwrap();

@@ -5,7 +5,9 @@ mod support;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use database::{Database, Databases, Durability, EditMode, Since};
+use database::{
+    Bound, CreateOptions, Database, Databases, Durability, EditMode, Listing, RowsQuery, Since,
+};
 use document::Rev;
 use support::{
     all_docs, bound, changes_of, compact, doc, feed, ids_of, open, rows_of, runtime, with_shards,
@@ -246,4 +248,46 @@ fn offsets_are_exact_over_two_shards() {
 #[test]
 fn offsets_are_exact_over_eight_shards() {
     offsets_are_exact(8);
+}
+
+/// Skips of any length in a partition stay in it, also from a start that is no id.
+#[test]
+fn a_long_skip_stays_in_its_partition() {
+    let dir = tempfile::tempdir().unwrap();
+    let databases = open(&dir.path().join("data"));
+    let runtime = runtime();
+    let options = CreateOptions {
+        partitioned: true,
+        ..with_shards(1)
+    };
+    let db = runtime.block_on(databases.create("db", options)).unwrap();
+    for partition in ["a", "b", "c"] {
+        let docs = (0..1_000).map(|n| doc(&format!(r#"{{"_id":"{partition}:{n:04}"}}"#)));
+        runtime.block_on(write(&db, docs.collect()));
+    }
+    for descending in [false, true] {
+        for start in [None, Some(Bound::BeforeAll), Some(Bound::AfterAll)] {
+            let empty = matches!(
+                (&start, descending),
+                (Some(Bound::AfterAll), false) | (Some(Bound::BeforeAll), true)
+            );
+            for skip in [0, 600, 999, 1_000, 5_000] {
+                let expected: Vec<String> = (skip..1_000)
+                    .take(if empty { 0 } else { 3 })
+                    .map(|n| if descending { 999 - n } else { n })
+                    .map(|n| format!("b:{n:04}"))
+                    .collect();
+                let query = RowsQuery {
+                    listing: Listing::Partition("b".into()),
+                    start: start.clone(),
+                    descending,
+                    skip,
+                    limit: Some(3),
+                    ..all_docs()
+                };
+                let rows = rows_of(&mut db.rows(query).unwrap(), 1_000);
+                assert_eq!(ids_of(&rows), expected, "{descending} {start:?} {skip}");
+            }
+        }
+    }
 }

@@ -11,7 +11,7 @@ use database::{Databases, Error, NameRange, Read, ReadOptions, Since};
 use document::DocId;
 use support::{all_docs, changes_of, doc, feed, open, rows_of, runtime, with_shards, write};
 
-fn names(databases: &Databases) -> Vec<String> {
+fn names(databases: &Arc<Databases>) -> Vec<String> {
     let names = databases.names(&NameRange::default());
     names.iter().map(|n| n.to_string()).collect()
 }
@@ -186,7 +186,7 @@ fn a_database_created_while_its_namesake_is_deleted_stays() {
 }
 
 /// Tries until the old database of that name is gone; somebody else may be quicker.
-fn create_when_free(databases: &Databases, name: &str) {
+fn create_when_free(databases: &Arc<Databases>, name: &str) {
     let runtime = runtime();
     loop {
         match runtime.block_on(databases.create(name, with_shards(2))) {

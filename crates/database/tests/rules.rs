@@ -80,7 +80,7 @@ async fn scene() -> Scene {
     }
 }
 
-async fn create(databases: &Databases, name: &str) {
+async fn create(databases: &Arc<Databases>, name: &str) {
     let options = CreateOptions {
         q: Some(2),
         n: None,

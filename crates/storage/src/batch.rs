@@ -8,7 +8,7 @@ use rocksdb::WriteBatch;
 use rustc_hash::FxHashMap;
 
 use crate::Error;
-use crate::commit::{Put, ShardEdit, ShardPurge};
+use crate::commit::{Put, ShardPurge};
 use crate::contents::{self, Content};
 use crate::edit::{self, Applied, Change, Edit, File, Outcome};
 use crate::engine::{Engine, Keyspace};
@@ -51,8 +51,8 @@ struct Doc {
     touched: usize,
     id: DocId,
     record: Record,
-    /// Its stored record does not decode.
-    unreadable: bool,
+    /// Why its stored record cannot be read.
+    unreadable: Option<Error>,
     changed: bool,
 }
 
@@ -99,31 +99,25 @@ impl Batch {
         Ok(self.touched.len() - 1)
     }
 
-    /// Reads the records of all documents to be edited, in one go.
-    pub fn fetch(&mut self, edits: &[&ShardEdit]) -> Result<(), Error> {
-        let mut wanted: Vec<(ShardNumber, &DocId)> = Vec::with_capacity(edits.len());
-        self.doc_index.reserve(edits.len());
-        self.docs.reserve(edits.len());
-        for e in edits {
-            if matches!(e.edit.change, Change::Local { .. }) {
-                continue;
-            }
-            let touched = self.touch(&e.shard)?;
-            let number = e.shard.number;
+    /// Reads the records of all documents to be changed, in one go.
+    pub fn fetch(&mut self, docs: &[(&Arc<Shard>, &DocId)]) -> Result<(), Error> {
+        let mut wanted: Vec<(ShardNumber, &DocId)> = Vec::with_capacity(docs.len());
+        self.doc_index.reserve(docs.len());
+        self.docs.reserve(docs.len());
+        for &(shard, id) in docs {
+            let touched = self.touch(shard)?;
+            let number = shard.number;
             let next = self.docs.len();
-            let slot = self
-                .doc_index
-                .entry((number, e.edit.id.clone()))
-                .or_insert(next);
+            let slot = self.doc_index.entry((number, id.clone())).or_insert(next);
             if *slot == next {
                 self.docs.push(Doc {
                     touched,
-                    id: e.edit.id.clone(),
+                    id: id.clone(),
                     record: Record::default(),
-                    unreadable: false,
+                    unreadable: None,
                     changed: false,
                 });
-                wanted.push((number, &e.edit.id));
+                wanted.push((number, id));
             }
         }
         if wanted.is_empty() {
@@ -139,39 +133,30 @@ impl Batch {
             .db
             .batched_multi_get_cf(cf, keys.iter().map(Vec::as_slice), false);
         for (doc, value) in self.docs.iter_mut().zip(values) {
-            match value?.map(|v| Record::decode(&v)) {
-                None => {}
-                Some(Ok(record)) => doc.record = record,
-                Some(Err(_)) => doc.unreadable = true,
+            let record = match value {
+                Ok(Some(v)) => Record::decode(&v).map(Some),
+                Ok(None) => Ok(None),
+                Err(e) => Err(e.into()),
+            };
+            match record {
+                Ok(record) => doc.record = record.unwrap_or_default(),
+                Err(e) => doc.unreadable = Some(e),
             }
         }
         Ok(())
     }
 
-    /// The error of a document whose record does not decode: it fails its own request only.
+    /// The error of a document whose record cannot be read: it fails its own request only.
     pub fn unreadable(&self, shard: &Arc<Shard>, id: &DocId) -> Option<Error> {
         let i = *self.doc_index.get(&(shard.number, id.clone()))?;
-        self.docs[i]
-            .unreadable
-            .then_some(Error::Corrupt("document record"))
+        self.docs[i].unreadable.clone()
     }
 
-    fn doc(&mut self, shard: &Arc<Shard>, id: &DocId) -> Result<usize, Error> {
-        if let Some(&i) = self.doc_index.get(&(shard.number, id.clone())) {
-            return Ok(i);
-        }
-        let touched = self.touch(shard)?;
-        let record = shard.record(id.as_str())?.unwrap_or_default();
-        self.docs.push(Doc {
-            touched,
-            id: id.clone(),
-            record,
-            unreadable: false,
-            changed: false,
-        });
-        let i = self.docs.len() - 1;
-        self.doc_index.insert((shard.number, id.clone()), i);
-        Ok(i)
+    /// A document that was fetched.
+    fn doc(&self, shard: &Arc<Shard>, id: &DocId) -> Result<usize, Error> {
+        let i = self.doc_index.get(&(shard.number, id.clone()));
+        debug_assert!(i.is_some(), "what a batch changes is fetched first");
+        i.copied().ok_or(Error::Corrupt("batch"))
     }
 
     pub fn edit(
@@ -241,7 +226,8 @@ impl Batch {
         meta.doc_count = meta.doc_count + u64::from(after.live) - u64::from(before.live);
         meta.doc_del_count =
             meta.doc_del_count + u64::from(after.dead()) - u64::from(before.dead());
-        meta.external_bytes = meta.external_bytes + after.bytes - before.bytes;
+        meta.external_bytes =
+            (meta.external_bytes.saturating_add(after.bytes)).saturating_sub(before.bytes);
         meta.id_bytes = meta.id_bytes + u64::from(after.exists) * id_bytes
             - u64::from(before.exists) * id_bytes;
 

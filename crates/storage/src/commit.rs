@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use crate::Error;
 use crate::batch::{Batch, Limits};
 use crate::disk::DiskGuard;
-use crate::edit::{Edit, Outcome};
+use crate::edit::{Change, Edit, Outcome};
 use crate::engine::{Engine, Keyspace};
 use crate::keys::ShardNumber;
 use crate::shard::{Shard, saved};
@@ -104,6 +104,26 @@ impl Op {
                 .map(|e| e.edit.body.len() + 256 * e.edit.files.len() + 64)
                 .sum(),
             _ => 64,
+        }
+    }
+
+    fn edits(&self) -> usize {
+        match self {
+            Op::Edits { edits, .. } => edits.len(),
+            _ => 0,
+        }
+    }
+
+    /// Adds the documents whose records it changes.
+    fn docs_into<'a>(&'a self, docs: &mut Vec<(&'a Arc<Shard>, &'a DocId)>) {
+        match self {
+            Op::Edits { edits, .. } => {
+                let with_record = |e: &&ShardEdit| !matches!(e.edit.change, Change::Local { .. });
+                let edits = edits.iter().filter(with_record);
+                docs.extend(edits.map(|e| (&e.shard, &e.edit.id)));
+            }
+            Op::Purge { purges, .. } => docs.extend(purges.iter().map(|p| (&p.shard, &p.id))),
+            Op::Put { .. } | Op::Sync { .. } => {}
         }
     }
 
@@ -438,6 +458,7 @@ impl Writer {
                     self.note_unflushed();
                 }
                 self.publish(batch);
+                self.forget_dropped(&ops);
                 answer(ops, results, started);
             }
             Err(e) => {
@@ -476,15 +497,11 @@ impl Writer {
         let counters = &self.shared.counters;
         counters.batches.fetch_add(1, Relaxed);
         counters.requests.fetch_add(ops.len() as u64, Relaxed);
-        let edits: Vec<&ShardEdit> = ops
-            .iter()
-            .flat_map(|op| match op {
-                Op::Edits { edits, .. } => edits.as_slice(),
-                _ => &[],
-            })
-            .collect();
-        counters.edits.fetch_add(edits.len() as u64, Relaxed);
-        batch.fetch(&edits)?;
+        let edits: usize = ops.iter().map(Op::edits).sum();
+        counters.edits.fetch_add(edits as u64, Relaxed);
+        let mut docs = Vec::with_capacity(edits);
+        ops.iter().for_each(|op| op.docs_into(&mut docs));
+        batch.fetch(&docs)?;
         let mut answers = Vec::with_capacity(ops.len());
         for op in ops {
             if let Some(e) = refusal(&batch, op) {
@@ -576,6 +593,17 @@ impl Writer {
         }
     }
 
+    /// Lets go of dropped shards. Nothing of theirs may be written any more: once their rows are gone, nobody looks for others.
+    fn forget_dropped(&mut self, ops: &[Op]) {
+        for op in ops {
+            if let Op::Put { dropped, .. } = op {
+                for shard in dropped {
+                    self.dirty.remove(&shard.number);
+                }
+            }
+        }
+    }
+
     /// Saves the summaries worth saving, at close.
     fn save_all(&mut self) {
         for (number, shard) in std::mem::take(&mut self.dirty) {
@@ -606,7 +634,9 @@ fn refusal(batch: &Batch, op: &Op) -> Option<Error> {
         Op::Edits { edits, .. } => edits
             .iter()
             .find_map(|e| gone(&e.shard).or_else(|| batch.unreadable(&e.shard, &e.edit.id))),
-        Op::Purge { purges, .. } => purges.iter().find_map(|p| gone(&p.shard)),
+        Op::Purge { purges, .. } => purges
+            .iter()
+            .find_map(|p| gone(&p.shard).or_else(|| batch.unreadable(&p.shard, &p.id))),
         Op::Put { compacted, .. } => compacted.as_ref().and_then(|(s, _)| gone(s)),
         Op::Sync { .. } => None,
     }

@@ -38,10 +38,9 @@ pub struct Edit {
 
 impl Edit {
     /// Bytes of body and attachments, as sizes count them.
-    pub(crate) fn size(&self) -> u32 {
+    pub(crate) fn size(&self) -> u64 {
         let files = self.files.iter().map(|f| f.attachment.stored_length);
-        let bytes = files.fold(self.body.len() as u64, u64::saturating_add);
-        u32::try_from(bytes).unwrap_or(u32::MAX)
+        files.fold(self.body.len() as u64, u64::saturating_add)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType,
@@ -119,6 +120,7 @@ pub struct Engine {
     /// Held while files are added and while a copy is made: the engine's copy may have what was logged after files were added
     /// but not the files.
     pub(crate) adding_files: parking_lot::Mutex<()>,
+    closing: AtomicBool,
 }
 
 /// Shorter values of `attachments` stay in its tables.
@@ -238,7 +240,17 @@ impl Engine {
             path: path.into(),
             cache,
             adding_files: parking_lot::Mutex::default(),
+            closing: AtomicBool::new(false),
         }))
+    }
+
+    /// From here on a compaction may end before its time.
+    pub(crate) fn begin_closing(&self) {
+        self.closing.store(true, Relaxed);
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Relaxed)
     }
 
     pub fn cf(&self, k: Keyspace) -> &ColumnFamily {

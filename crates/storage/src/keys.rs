@@ -54,6 +54,8 @@ pub mod meta {
     /// Contents that were begun and are not referred to yet.
     pub const UPLOAD: u8 = b'u';
     pub const NEXT_CONTENT: &[u8] = b"v";
+    /// Bytes of contents are counted as they come and go: they were not in stores of early versions.
+    pub const CONTENTS_COUNTED: &[u8] = b"b";
 
     pub fn database(name: &str) -> Vec<u8> {
         let mut k = vec![DATABASE];

@@ -59,7 +59,7 @@ pub struct RecordHead<'a> {
     pub deleted: bool,
     pub winner: StoredRev<'a>,
     /// Where the winner's body is, and its length in bytes; `None` when only the tree knows.
-    pub body: Option<(u64, u32)>,
+    pub body: Option<(u64, u64)>,
 }
 
 impl<'a> RecordHead<'a> {
@@ -74,7 +74,7 @@ fn split(value: &[u8]) -> Result<(RecordHead<'_>, &[u8]), Error> {
     let seq = r.varint()?;
     let winner = StoredRev::read(&mut r)?;
     let body = if flags & HAS_TREE == 0 {
-        Some((seq, r.varint()? as u32))
+        Some((seq, r.varint()?))
     } else {
         None
     };
@@ -135,7 +135,7 @@ impl Record {
         put(self.seq, out);
         put_rev(winner.rev.generation, winner.rev.hash.as_bytes(), out);
         if lone {
-            put(u64::from(winner.revision.size), out);
+            put(winner.revision.size, out);
         } else {
             self.tree.encode(out);
         }
@@ -150,7 +150,7 @@ impl Record {
         self.tree
             .leaves()
             .iter()
-            .map(|l| u64::from(l.revision.size))
-            .sum()
+            .map(|l| l.revision.size)
+            .fold(0, u64::saturating_add)
     }
 }

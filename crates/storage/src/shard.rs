@@ -1,7 +1,7 @@
 //! One range of one database: its counters, its summary, and reads of its keyspaces.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use rocksdb::DBRawIterator;
@@ -63,6 +63,9 @@ impl Shard {
     }
 
     /// A snapshot and counters of the same moment, and what `f` reads of the summary then.
+    ///
+    /// # Errors
+    /// [`Error::Dropped`], and those of the engine.
     pub fn view_with<T>(&self, f: impl Fn(&Summary) -> T) -> Result<(View, T), Error> {
         loop {
             let mut state = self.state.lock();
@@ -82,6 +85,10 @@ impl Shard {
                 return Ok((view, t));
             }
             drop(state);
+            // The counters of a dropped shard are gone from the engine: the two will never agree.
+            if self.dropped.load(Relaxed) {
+                return Err(Error::Dropped);
+            }
             std::thread::yield_now();
         }
     }

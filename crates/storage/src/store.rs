@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use rocksdb::WriteBatch;
@@ -32,7 +31,6 @@ pub struct Store {
     pub committer: Committer,
     next_shard: Mutex<ShardNumber>,
     dropped: Mutex<Vec<ShardNumber>>,
-    closing: AtomicBool,
     contents: Arc<Numbers>,
     reserve_bytes: u64,
 }
@@ -42,6 +40,7 @@ impl Store {
     pub fn open(path: &Path, options: &StoreOptions, on_commit: OnCommit) -> Result<Store, Error> {
         let engine = Engine::open(path, options)?;
         check_format(&engine, path)?;
+        contents::count_bytes(&engine)?;
         contents::discard_unfinished(&engine)?;
         let next_shard = match engine.get(Keyspace::Meta, meta::NEXT_SHARD)? {
             Some(v) => u32::from_be_bytes(
@@ -63,7 +62,6 @@ impl Store {
             committer,
             next_shard: Mutex::new(next_shard),
             dropped: Mutex::new(dropped),
-            closing: AtomicBool::new(false),
         })
     }
 
@@ -143,7 +141,7 @@ impl Store {
     /// Removes the rows of dropped shards. Blocking; meant for a background thread. Returns how many shards went.
     pub fn reap(&self) -> Result<usize, Error> {
         let mut n = 0;
-        while !self.closing.load(Ordering::Relaxed) {
+        while !self.engine.is_closing() {
             let Some(shard) = self.dropped.lock().pop() else {
                 break;
             };
@@ -290,7 +288,7 @@ impl Store {
 
     /// Stops the writer after what is queued.
     pub fn close(&self) {
-        self.closing.store(true, Ordering::Relaxed);
+        self.engine.begin_closing();
         self.committer.close();
         // Everything acknowledged is in the log: compactions and flushes under way may be left for the next start.
         self.engine.db.cancel_all_background_work(false);

@@ -4,6 +4,9 @@
 //! leaves and harmless: it was never acknowledged. A bad record with readable ones after it is damage, and must be
 //! said. Format: RocksDB wiki, "Write Ahead Log File Format": blocks of 32 KiB holding records of
 //! `crc32c (4, masked) | length (2) | type (1) | payload`.
+//!
+//! Having recovered a log with a bad end, the engine begins a new one with an empty batch, which tells where the old one
+//! ended, before it removes the old one. After a crash between the two, both are there; that is no damage either.
 
 use std::path::Path;
 
@@ -13,6 +16,9 @@ const BLOCK: usize = 32 << 10;
 const HEADER: usize = 7;
 /// Record types full, first, middle, last.
 const TYPES: std::ops::RangeInclusive<u8> = 1..=4;
+const FULL: u8 = 1;
+/// A batch begins with its sequence number (8) and the number of its entries (4).
+const BATCH_HEADER: usize = 12;
 
 /// What reading one record at a position gave.
 enum Step {
@@ -62,7 +68,13 @@ fn step(log: &[u8], pos: usize) -> Step {
     }
 }
 
-/// Offset of the first bad record of a log, and the readable records found after it, block by block.
+/// Whether the record at `pos`, which ends at `next`, is a batch without entries.
+fn is_empty_batch(log: &[u8], pos: usize, next: usize) -> bool {
+    let payload = &log[pos + HEADER..next];
+    log[pos + HEADER - 1] == FULL && payload.len() == BATCH_HEADER && payload[8..] == [0; 4]
+}
+
+/// Offset of the first bad record of a log, and the readable records found after it.
 fn scan(log: &[u8]) -> Option<(usize, u64)> {
     let mut pos = 0;
     let bad = loop {
@@ -72,14 +84,18 @@ fn scan(log: &[u8]) -> Option<(usize, u64)> {
             Step::End => return None,
         }
     };
-    // The length of a bad record cannot be trusted: look on at every offset of its block, then from the next blocks.
-    let mut later = 0;
-    let block_end = (bad / BLOCK + 1) * BLOCK;
-    let mut pos = bad + 1;
+    Some((bad, records_from(log, bad + 1)))
+}
+
+/// Readable records with something in them from `pos` on, over what cannot be read: the length of a bad record cannot be
+/// trusted, so the search goes on at every offset of the block of `pos`, then from the beginnings of the next blocks.
+fn records_from(log: &[u8], mut pos: usize) -> u64 {
+    let mut records = 0;
+    let block_end = (pos.saturating_sub(1) / BLOCK + 1) * BLOCK;
     while pos < log.len() {
         match step(log, pos) {
             Step::Record(next) => {
-                later += 1;
+                records += u64::from(!is_empty_batch(log, pos, next));
                 pos = next;
             }
             Step::Padding(next) if next > pos => pos = next,
@@ -88,7 +104,7 @@ fn scan(log: &[u8]) -> Option<(usize, u64)> {
             Step::Padding(_) | Step::End => break,
         }
     }
-    Some((bad, later))
+    records
 }
 
 /// Refuses a directory whose log is damaged before its end.
@@ -101,7 +117,8 @@ pub fn check(dir: &Path) -> Result<(), Error> {
         .map(|e| e.path())
         .filter(|p| p.extension().is_some_and(|x| x == "log"))
         .collect();
-    logs.sort();
+    // By number: six digits, or more.
+    logs.sort_by_key(|path| (path.as_os_str().len(), path.clone()));
     let mut damaged: Option<(std::path::PathBuf, usize, u64)> = None;
     for path in logs {
         let log = std::fs::read(&path).map_err(|e| Error::Directory {
@@ -110,9 +127,7 @@ pub fn check(dir: &Path) -> Result<(), Error> {
         })?;
         if let Some((_, _, later)) = &mut damaged {
             // Everything in a later log comes after the damage.
-            if matches!(step(&log, 0), Step::Record(_)) {
-                *later += 1;
-            }
+            *later += records_from(&log, 0);
         } else if let Some((offset, later)) = scan(&log) {
             damaged = Some((path, offset, later));
         }
@@ -165,6 +180,38 @@ mod tests {
         let (offset, later) = scan(&log).unwrap();
         assert_eq!(offset, record(b"one").len());
         assert_eq!(later, 1);
+    }
+
+    fn batch(entries: u32) -> Vec<u8> {
+        let mut payload = 7_u64.to_le_bytes().to_vec();
+        payload.extend_from_slice(&entries.to_le_bytes());
+        payload.extend(vec![b'x'; 3 * entries as usize]);
+        record(&payload)
+    }
+
+    #[test]
+    fn an_empty_batch_in_a_log_after_a_torn_one_is_no_damage_and_others_are() {
+        let torn = [batch(2), batch(3)].concat();
+        let torn = &torn[..torn.len() - 5];
+        let check_with = |later: &[Vec<u8>]| {
+            let dir = tempfile::tempdir().unwrap();
+            std::fs::write(dir.path().join("000008.log"), torn).unwrap();
+            for (n, log) in later.iter().enumerate() {
+                std::fs::write(dir.path().join(format!("{:06}.log", 12 + n)), log).unwrap();
+            }
+            check(dir.path())
+        };
+        assert!(check_with(&[]).is_ok());
+        assert!(check_with(&[batch(0)]).is_ok());
+        assert!(check_with(&[batch(0), batch(0), vec![]]).is_ok());
+        let refused = |later: &[Vec<u8>]| match check_with(later) {
+            Err(Error::DamagedLog { later_records, .. }) => later_records,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(refused(&[[batch(0), batch(1)].concat()]), 1);
+        assert_eq!(refused(&[batch(0), [batch(1), batch(1)].concat()]), 2);
+        let begins_badly = [vec![9; 20], batch(1)].concat();
+        assert_eq!(refused(&[begins_badly]), 1);
     }
 
     #[test]

@@ -20,7 +20,7 @@ fn path() -> impl Strategy<Value = RevPath> {
 }
 
 fn record() -> impl Strategy<Value = Record> {
-    let leaf = (path(), any::<bool>(), 1u64..1 << 50, any::<u32>());
+    let leaf = (path(), any::<bool>(), 1u64..1 << 50, any::<u64>());
     (
         prop::collection::vec(leaf, 1..5),
         any::<bool>(),

@@ -51,6 +51,10 @@ impl World {
                 content: Some((*content).clone()),
             })
             .collect();
+        self.edit_with(id, parent, files)
+    }
+
+    fn edit_with(&self, id: &str, parent: Option<Rev>, files: Vec<File>) -> Outcome {
         let body_term = body_term(b"{}").unwrap();
         let edit = Edit {
             id: DocId::new(id).unwrap(),
@@ -72,7 +76,11 @@ impl World {
             .store
             .committer
             .edit(vec![edit], Limits::default(), true);
-        done.blocking_recv().unwrap().unwrap().0.remove(0)
+        let outcome = done.blocking_recv().unwrap().unwrap().0.remove(0);
+        // The commit thread lets go of the edit's contents after it answered.
+        let synced = self.store.committer.sync();
+        synced.blocking_recv().unwrap().unwrap();
+        outcome
     }
 
     fn written(&self, id: &str, parent: Option<Rev>, files: &[&Content]) -> Rev {
@@ -94,22 +102,36 @@ impl World {
 
     /// Keys of contents, and of uploads that nothing refers to.
     fn keys(&self) -> (usize, usize) {
+        let of_contents = ["c", "h", "r"].map(|kind| self.keys_of(kind));
         let snapshot = self.store.snapshot();
-        let count = |k, prefix: &[u8]| {
-            let mut it = snapshot.iter_all(k);
-            it.seek(prefix);
-            let mut count = 0;
-            while it.key().is_some_and(|key| key.starts_with(prefix)) {
-                count += 1;
-                it.next();
-            }
-            count
-        };
-        (
-            count(Keyspace::Attachments, &[]),
-            count(Keyspace::Meta, b"u"),
-        )
+        let mut it = snapshot.iter_all(Keyspace::Meta);
+        (of_contents.iter().sum(), count(&mut it, b"u"))
     }
+
+    fn keys_of(&self, kind: &str) -> usize {
+        let snapshot = self.store.snapshot();
+        let mut it = snapshot.iter_all(Keyspace::Attachments);
+        let mut prefix = self.contents.home().to_be_bytes().to_vec();
+        prefix.extend_from_slice(kind.as_bytes());
+        count(&mut it, &prefix)
+    }
+
+    /// Bytes of the files with attachments.
+    fn file_bytes(&self) -> u64 {
+        let all = self.store.keyspace_bytes();
+        let attachments = all.iter().find(|(name, _)| *name == "attachments");
+        attachments.unwrap().1
+    }
+}
+
+fn count(it: &mut rocksdb::DBRawIterator<'_>, prefix: &[u8]) -> usize {
+    it.seek(prefix);
+    let mut count = 0;
+    while it.key().is_some_and(|key| key.starts_with(prefix)) {
+        count += 1;
+        it.next();
+    }
+    count
 }
 
 fn attachment(name: &str, content: &Content) -> Attachment {
@@ -250,7 +272,7 @@ fn compaction_removes_contents_that_only_old_revisions_name() {
     world.compact();
     let there = ids.map(|id| world.contents.hold(&id).unwrap().is_some());
     assert_eq!(there, [false, true, true]);
-    world.contents.reclaim();
+    world.contents.reclaim().unwrap();
     assert_eq!(
         read(&world.contents.hold(&ids[2]).unwrap().unwrap()),
         bytes(3, 200_000)
@@ -314,6 +336,150 @@ fn what_a_crash_leaves_is_removed_at_the_next_start() {
     assert_eq!(world.keys(), (5, 0));
     let again = world.upload(&bytes(2, 300_000));
     assert_eq!(read(&again), bytes(2, 300_000));
+}
+
+#[test]
+fn what_was_held_when_a_crash_came_is_removed_by_the_next_compaction() {
+    let dir = tempfile::tempdir().unwrap();
+    let ids = {
+        let world = open(dir.path());
+        let [held, kept] = [1, 2].map(|seed| world.upload(&bytes(seed, 300_000)));
+        let first = world.written("a", None, &[&held, &kept]);
+        world.written("a", Some(first), &[&kept]);
+        world.compact();
+        assert_eq!(world.keys_of("r"), 1, "only of what the leaf names");
+        let ids = [held.id, kept.id];
+        // As a crash: the reader does not let go.
+        std::mem::forget((held, kept));
+        ids
+    };
+    let world = open(&copy_of(dir.path()));
+    assert_eq!(world.contents.stored_bytes().unwrap(), 600_000);
+    let read_now = world.contents.hold(&ids[0]).unwrap();
+    world.compact();
+    world.contents.sweep_all().unwrap();
+    let there = ids.map(|id| world.contents.hold(&id).unwrap().is_some());
+    assert_eq!(there, [true, true], "somebody reads it again");
+    drop(read_now);
+    let there = ids.map(|id| world.contents.hold(&id).unwrap().is_some());
+    assert_eq!(there, [false, true]);
+    assert_eq!(world.contents.stored_bytes().unwrap(), 300_000);
+}
+
+#[test]
+fn only_contents_without_references_are_swept() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = open(dir.path());
+    let contents: Vec<_> = (0..20)
+        .map(|seed| world.upload(&bytes(seed, 5_000)))
+        .collect();
+    for (n, content) in contents.iter().enumerate().filter(|(n, _)| n % 3 != 0) {
+        let first = world.written(&format!("a-{n}"), None, &[content]);
+        world.written(&format!("a-{n}"), Some(first), &[content]);
+    }
+    let ids: Vec<_> = contents.iter().map(|content| content.id).collect();
+    std::mem::forget(contents);
+    let copy = copy_of(dir.path());
+    // Their uploads' entries would have the start remove them.
+    let world = open_after(&copy, |engine, wb| {
+        let snapshot = engine.snapshot();
+        let mut it = snapshot.iter_all(Keyspace::Meta);
+        it.seek(b"u");
+        while let Some(key) = it.key().filter(|key| key.starts_with(b"u")) {
+            wb.delete_cf(engine.cf(Keyspace::Meta), key);
+            it.next();
+        }
+    });
+    assert_eq!(world.keys_of("h"), 20);
+    world.contents.sweep_all().unwrap();
+    for (n, id) in ids.iter().enumerate() {
+        let there = world.contents.hold(id).unwrap().is_some();
+        assert_eq!(there, n % 3 != 0, "{n}");
+    }
+}
+
+#[test]
+fn space_of_what_went_before_a_restart_is_given_back_by_the_next_compaction() {
+    let dir = tempfile::tempdir().unwrap();
+    let length = DIRECT_FROM_BYTES + (8 << 20);
+    {
+        let world = open(dir.path());
+        let content = world.upload(&bytes(1, length));
+        let first = world.written("a", None, &[&content]);
+        world.written("a", Some(first), &[]);
+        world.compact();
+        world.contents.reclaim().unwrap();
+        drop(content);
+        assert_eq!(world.keys(), (0, 0));
+        assert_eq!(world.contents.reclaimable_bytes().unwrap(), length as u64);
+        world.store.close();
+    }
+    let world = open(dir.path());
+    assert!(world.file_bytes() > 1 << 20, "{}", world.file_bytes());
+    assert_eq!(world.contents.reclaimable_bytes().unwrap(), length as u64);
+    world.contents.reclaim().unwrap();
+    assert!(world.file_bytes() < 1 << 20, "{}", world.file_bytes());
+    assert_eq!(world.contents.reclaimable_bytes().unwrap(), 0);
+}
+
+#[test]
+fn bytes_of_contents_are_counted_in_stores_that_did_not_count_them() {
+    let dir = tempfile::tempdir().unwrap();
+    {
+        let world = open(dir.path());
+        for seed in 0..3 {
+            let content = world.upload(&bytes(seed, 200_000));
+            world.written(&format!("a-{seed}"), None, &[&content]);
+        }
+        assert_eq!(world.contents.stored_bytes().unwrap(), 600_000);
+        world.store.close();
+    }
+    let world = open_after(dir.path(), |engine, wb| {
+        wb.delete_cf(engine.cf(Keyspace::Meta), b"b");
+        wb.delete_cf(engine.cf(Keyspace::Attachments), [0, 0, 0, 7, b'b']);
+    });
+    assert_eq!(world.contents.stored_bytes().unwrap(), 600_000);
+}
+
+/// A store whose rows were changed before it was opened.
+fn open_after(
+    path: &Path,
+    change: impl FnOnce(&Arc<storage::Engine>, &mut rocksdb::WriteBatch),
+) -> World {
+    {
+        let engine = storage::Engine::open(path, &StoreOptions::default()).unwrap();
+        let mut wb = rocksdb::WriteBatch::default();
+        change(&engine, &mut wb);
+        engine.write(wb, true).unwrap();
+    }
+    open(path)
+}
+
+#[test]
+fn attachments_of_many_gigabytes_are_counted_in_full() {
+    let dir = tempfile::tempdir().unwrap();
+    let length = 9_u64 << 30;
+    {
+        let world = open(dir.path());
+        let mut content = attachment("long", &world.upload(b"not so long"));
+        (content.length, content.stored_length) = (length, length);
+        let file = File {
+            attachment: content,
+            content: None,
+        };
+        let rev = world.edit_with("a", None, vec![file.clone()]);
+        let Outcome::Written(rev) = rev else {
+            panic!("conflict")
+        };
+        assert_eq!(world.shard.meta().external_bytes, length + 2);
+        // Now with a tree.
+        world.edit_with("a", Some(rev), vec![file]);
+        assert_eq!(world.shard.meta().external_bytes, length + 2);
+        world.store.close();
+    }
+    let world = open(dir.path());
+    let record = world.shard.record("a").unwrap().unwrap();
+    assert_eq!(record.leaf_bytes(), length + 2);
 }
 
 /// A copy of a store that is still open.

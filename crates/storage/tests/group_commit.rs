@@ -185,6 +185,64 @@ fn write_contended(
     all
 }
 
+/// A store whose commit thread waits in its first commit until it is let go.
+fn open_gated(path: &Path) -> (Store, std::sync::mpsc::Sender<()>) {
+    let (open_gate, gate) = std::sync::mpsc::channel();
+    let gate = std::sync::Mutex::new(Some(gate));
+    let wait = move |_: &storage::Written<'_>| {
+        if let Some(gate) = gate.lock().unwrap().take() {
+            gate.recv().unwrap();
+        }
+    };
+    let options = StoreOptions::default();
+    let store = Store::open(path, &options, Box::new(wait)).unwrap();
+    (store, open_gate)
+}
+
+#[test]
+fn a_record_that_cannot_be_read_fails_its_own_requests_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, open_gate) = open_gated(dir.path());
+    let s = shard(&store, 1);
+    let engine = store.engine();
+    let mut wb = rocksdb::WriteBatch::default();
+    let cf = engine.cf(storage::Keyspace::ById);
+    wb.put_cf(cf, [&[0, 0, 0, 1], &b"bad"[..]].concat(), [1]);
+    engine.write(wb, true).unwrap();
+    let purge = |ids: &[&str]| {
+        let purge = |id: &&str| storage::ShardPurge {
+            shard: s.clone(),
+            id: DocId::new(id).unwrap(),
+            revs: vec![Rev {
+                generation: 1,
+                hash: RevHash::parse("g1"),
+            }],
+            uuid: [0; 16],
+        };
+        let purges = ids.iter().map(purge).collect();
+        store.committer.purge(purges, Limits::default())
+    };
+    let edit = |id| {
+        let edits = vec![replicated(&s, id, 1, false)];
+        store.committer.edit(edits, Limits::default(), true)
+    };
+    let first = edit("first");
+    // While that is committed, these come together.
+    let good = edit("good");
+    let bad_purge = purge(&["first", "bad"]);
+    let bad_edit = edit("bad");
+    let good_purge = purge(&["first"]);
+    open_gate.send(()).unwrap();
+    assert!(first.blocking_recv().unwrap().is_ok());
+    assert!(good.blocking_recv().unwrap().is_ok());
+    assert!(bad_purge.blocking_recv().unwrap().is_err());
+    assert!(bad_edit.blocking_recv().unwrap().is_err());
+    let purged = good_purge.blocking_recv().unwrap().unwrap();
+    assert_eq!(purged[0].len(), 1, "the refused purge did not do it");
+    assert!(s.record("good").unwrap().is_some());
+    assert!(s.record("first").unwrap().is_none());
+}
+
 #[test]
 fn racing_updates_of_one_document_lose_no_generation() {
     let dir = tempfile::tempdir().unwrap();

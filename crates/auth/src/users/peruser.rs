@@ -54,7 +54,7 @@ impl Users {
 }
 
 async fn follow(
-    databases: &Databases,
+    databases: &Arc<Databases>,
     users: &Arc<Database>,
     settings: &PerUser,
     since: Since,
@@ -103,7 +103,7 @@ fn database_name(settings: &PerUser, user: &str) -> String {
     format!("{}{hex}", settings.prefix)
 }
 
-async fn provide(databases: &Databases, settings: &PerUser, user: &str) -> Result<(), Error> {
+async fn provide(databases: &Arc<Databases>, settings: &PerUser, user: &str) -> Result<(), Error> {
     let name = database_name(settings, user);
     let options = CreateOptions {
         q: Some(settings.q),
@@ -129,7 +129,7 @@ async fn provide(databases: &Databases, settings: &PerUser, user: &str) -> Resul
     .await
 }
 
-async fn forget(databases: &Databases, settings: &PerUser, user: &str) -> Result<(), Error> {
+async fn forget(databases: &Arc<Databases>, settings: &PerUser, user: &str) -> Result<(), Error> {
     let name = database_name(settings, user);
     if settings.delete {
         return match databases.delete(&name).await {
@@ -150,7 +150,7 @@ async fn forget(databases: &Databases, settings: &PerUser, user: &str) -> Result
 
 /// Applies `change` to the names of admins and members; it answers whether it changed anything.
 async fn change_security(
-    db: &Database,
+    db: &Arc<Database>,
     change: impl Fn(&mut Vec<Value>) -> bool,
 ) -> Result<(), Error> {
     let mut security: Map<String, Value> = serde_json::from_str(&db.security()).unwrap_or_default();

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use bytes::Bytes;
 use document::{Attachment, Encoding};
-use flate2::write::{GzDecoder, GzEncoder};
+use flate2::write::{GzEncoder, MultiGzDecoder};
 use flate2::{Compression, GzBuilder};
 use md5::{Digest, Md5};
 use storage::{Content, Upload};
@@ -120,7 +120,7 @@ struct Work {
     sent_md5: Option<Md5>,
     gzip: Option<GzEncoder<Vec<u8>>>,
     /// Counts what the client compressed.
-    counting: Option<GzDecoder<Counter>>,
+    counting: Option<MultiGzDecoder<Counter>>,
     /// Bytes as they are sent.
     sent: u64,
 }
@@ -138,7 +138,7 @@ impl Work {
             sent_md5: (gzip.is_some() && options.md5.is_some()).then(Md5::new),
             gzip,
             counting: (options.encoded && options.length.is_none())
-                .then(|| GzDecoder::new(Counter::default())),
+                .then(|| MultiGzDecoder::new(Counter::default())),
             sent: 0,
         }
     }

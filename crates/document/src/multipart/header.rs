@@ -45,6 +45,16 @@ impl Headers {
         ContentType::parse(self.get("content-type")?)
     }
 
+    /// The name of the form field that the part is, in a `multipart/form-data` (RFC 7578).
+    pub fn form_field(&self) -> Option<String> {
+        let (kind, parameters) = split_parameters(self.get("content-disposition")?);
+        if !kind.eq_ignore_ascii_case("form-data") {
+            return None;
+        }
+        let (_, name) = parameters.into_iter().find(|(name, _)| name == "name")?;
+        Some(name)
+    }
+
     /// The file name in `Content-Disposition`: an attachment's name. The extended form (RFC 5987) in UTF-8 goes first.
     pub fn filename(&self) -> Option<String> {
         let disposition = self.get("content-disposition")?;

@@ -244,6 +244,23 @@ fn file_names_are_read_in_every_form() {
     assert_eq!(name("attachment"), None);
 }
 
+#[test]
+fn a_form_field_has_a_name_and_a_file_two() {
+    let names = |value: &str| {
+        let block = format!("Content-Disposition: {value}");
+        let headers = Headers::parse(block.as_bytes(), &Limits::default()).unwrap();
+        (headers.form_field(), headers.filename())
+    };
+    let some = |name: &str| Some(name.to_owned());
+    assert_eq!(names("form-data; name=\"_doc\""), (some("_doc"), None));
+    assert_eq!(
+        names("Form-Data; Name=a; FileName=\"\""),
+        (some("a"), some(""))
+    );
+    assert_eq!(names("form-data; filename=x"), (None, some("x")));
+    assert_eq!(names("attachment; name=a"), (None, None));
+}
+
 fn pieces(body: &[u8], cuts: &[prop::sample::Index]) -> Vec<Vec<u8>> {
     let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(body.len() + 1)).collect();
     at.extend([0, body.len()]);

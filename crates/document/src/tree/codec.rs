@@ -118,7 +118,7 @@ fn encode_node(node: &Node, out: &mut Vec<u8>) {
     out.extend_from_slice(node.hash.as_bytes());
     if let Some(revision) = node.revision {
         write_varint(revision.seq, out);
-        write_varint(u64::from(revision.size), out);
+        write_varint(revision.size, out);
     }
 }
 
@@ -259,7 +259,7 @@ impl<'a> Reader<'a> {
             0 => Ok(None),
             HAS_BODY | HAS_BODY_DELETED => {
                 let seq = self.varint()?;
-                let size = u32::try_from(self.varint()?).map_err(|_| Corrupt)?;
+                let size = self.varint()?;
                 Ok(Some(Revision {
                     deleted: flags & DELETED != 0,
                     seq,

@@ -26,7 +26,7 @@ pub struct Revision {
     /// The update sequence under which the body is stored.
     pub seq: u64,
     /// The length of the body's text in bytes.
-    pub size: u32,
+    pub size: u64,
 }
 
 /// A revision without children. It always has a body.

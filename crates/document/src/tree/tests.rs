@@ -277,7 +277,7 @@ impl History {
         Revision {
             deleted: self.deleted[at],
             seq: at as u64 * 1000,
-            size: at as u32,
+            size: at as u64,
         }
     }
 

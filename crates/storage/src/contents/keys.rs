@@ -2,11 +2,16 @@
 
 use document::ContentId;
 
-use crate::keys::ShardNumber;
+use crate::Error;
+use crate::keys::{SHARD_LEN, ShardNumber};
 
+const BYTES: u8 = b'b';
 const CHUNK: u8 = b'c';
 const PLACE: u8 = b'h';
 const REFERENCE: u8 = b'r';
+const REMOVED: u8 = b'x';
+/// What comes before a content's id.
+const ID_AT: usize = SHARD_LEN + 1;
 
 fn key(home: ShardNumber, kind: u8, rest: &[&[u8]]) -> Vec<u8> {
     let mut key = Vec::with_capacity(64);
@@ -18,8 +23,19 @@ fn key(home: ShardNumber, kind: u8, rest: &[&[u8]]) -> Vec<u8> {
     key
 }
 
+/// Where the bytes of all contents are counted.
+pub fn bytes(home: ShardNumber) -> Vec<u8> {
+    key(home, BYTES, &[])
+}
+
 pub fn chunk(home: ShardNumber, number: u64, chunk: u32) -> Vec<u8> {
     key(home, CHUNK, &[&number.to_be_bytes(), &chunk.to_be_bytes()])
+}
+
+/// The chunk in the key of one.
+pub fn chunk_of(key: &[u8]) -> Result<u32, Error> {
+    let chunk = key.last_chunk().ok_or(Error::Corrupt("chunk key"))?;
+    Ok(u32::from_be_bytes(*chunk))
 }
 
 pub fn place(home: ShardNumber, id: &ContentId) -> Vec<u8> {
@@ -29,6 +45,35 @@ pub fn place(home: ShardNumber, id: &ContentId) -> Vec<u8> {
 /// The first key of places, and the first after them.
 pub fn places(home: ShardNumber) -> (Vec<u8>, Vec<u8>) {
     (key(home, PLACE, &[]), key(home, PLACE + 1, &[]))
+}
+
+/// The content that the key of a place or of a reference is about.
+pub fn id_of(key: &[u8]) -> Result<&ContentId, Error> {
+    let id = key.get(ID_AT..).and_then(<[u8]>::first_chunk);
+    id.ok_or(Error::Corrupt("content key"))
+}
+
+/// The first key of references, and the first after them.
+pub fn all_references(home: ShardNumber) -> (Vec<u8>, Vec<u8>) {
+    (key(home, REFERENCE, &[]), key(home, REFERENCE + 1, &[]))
+}
+
+/// A content whose space is yet to be given back.
+pub fn removed(home: ShardNumber, number: u64) -> Vec<u8> {
+    key(home, REMOVED, &[&number.to_be_bytes()])
+}
+
+/// The first key of removed contents, and the first after them.
+pub fn all_removed(home: ShardNumber) -> (Vec<u8>, Vec<u8>) {
+    (key(home, REMOVED, &[]), key(home, REMOVED + 1, &[]))
+}
+
+/// The number in the key of a removed content.
+pub fn number_of(key: &[u8]) -> Result<u64, Error> {
+    let number = key.get(ID_AT..).and_then(|rest| rest.try_into().ok());
+    Ok(u64::from_be_bytes(
+        number.ok_or(Error::Corrupt("removed content key"))?,
+    ))
 }
 
 /// What all references to a content begin with.

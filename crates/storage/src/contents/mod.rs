@@ -2,17 +2,21 @@
 //!
 //! | key after the shard's number | value |
 //! |---|---|
+//! | `b` | bytes of all contents |
 //! | `c`, number, chunk | a chunk of a content's bytes |
 //! | `h`, content id | the number and the length of the content with this id |
 //! | `r`, content id, shard, seq | empty: the change with this seq brought a body that names the content |
+//! | `x`, number | the length of a content whose chunks are removed, and their space is yet to be given back |
 //!
 //! A content is written chunk by chunk under a number of its own, before its id is known ([`Upload`]). `h` is written when it is
 //! complete; `r` comes and goes with by-seq rows, in their batches. **A content goes when nothing refers to it and nobody holds
 //! it**: whoever reads a content, or is about to commit a document with it, holds a [`Content`]. What was begun and not yet
-//! referred to is listed in the catalogue (`u`), so that what a crash leaves is found at the next start.
+//! referred to is listed in the catalogue (`u`), so that what a crash leaves is found at the next start. What lost its last
+//! reference and was still there when a crash came is found by the next compaction ([`Contents::sweep_all`]).
 
 mod files;
 mod keys;
+mod reclaim;
 mod recovery;
 mod upload;
 
@@ -25,7 +29,7 @@ use rustc_hash::FxHashMap;
 
 pub(crate) use keys::{reference, upload as upload_key};
 pub use recovery::Numbers;
-pub(crate) use recovery::discard_unfinished;
+pub(crate) use recovery::{count_bytes, discard_unfinished};
 pub use upload::Upload;
 
 use crate::Error;
@@ -40,8 +44,6 @@ pub const CHUNK_BYTES: usize = 128 << 10;
 /// What is longer goes, from here on, into files of its own: once to disk, not through the log and memory. Shorter contents do
 /// not, for each file costs the engine some memory.
 const DIRECT_FROM_BYTES: u64 = 16 << 20;
-/// Removed contents whose numbers are not further apart are given back together.
-const RECLAIMED_TOGETHER: u64 = 64;
 /// A content of more chunks than this is removed as a range: range deletions slow readers, single ones take memory.
 const CHUNKS_DELETED_SINGLY: u64 = 64;
 
@@ -53,10 +55,6 @@ pub struct Contents {
     numbers: Arc<Numbers>,
     held: Mutex<FxHashMap<ContentId, Held>>,
     guard: Mutex<DiskGuard>,
-    /// Contents removed since the last call of `reclaim`.
-    removed: Mutex<Vec<Place>>,
-    /// Bytes of all contents, once they have been counted.
-    bytes: Mutex<Option<u64>>,
 }
 
 /// Who holds a content now.
@@ -106,8 +104,6 @@ impl Contents {
             home,
             numbers,
             held: Mutex::default(),
-            removed: Mutex::default(),
-            bytes: Mutex::default(),
         })
     }
 
@@ -149,12 +145,16 @@ impl Contents {
             None => (uploaded, true),
         };
         if new {
+            if self.is_dropped() {
+                return Err(Error::Dropped);
+            }
             let cf = self.engine.cf(Keyspace::Attachments);
             last.put_cf(cf, keys::place(self.home(), &id), uploaded.encode());
             let listed = keys::upload(self.home(), uploaded.number);
             last.put_cf(self.engine.cf(Keyspace::Meta), listed, id);
+            let bytes = self.stored_bytes()?.saturating_add(uploaded.length);
+            put_bytes(&self.engine, self.home(), bytes, &mut last);
             self.write(last)?;
-            self.count(|bytes| bytes.saturating_add(uploaded.length));
         }
         let entry = held.entry(id).or_default();
         entry.count += 1;
@@ -188,6 +188,39 @@ impl Contents {
         let found = it.key().is_some_and(|k| k.starts_with(&prefix));
         it.status()?;
         Ok(found)
+    }
+
+    /// Removes the contents that nothing refers to and nobody holds: what a crash, or a compaction that failed, left of those
+    /// that [`Contents::sweep`] was to be told of. Reads the keys of all contents and references.
+    pub fn sweep_all(&self) -> Result<(), Error> {
+        let snapshot = self.engine.snapshot();
+        let (low, high) = keys::places(self.home());
+        let mut places = snapshot.scan_range(Keyspace::Attachments, low, high);
+        let (low, high) = keys::all_references(self.home());
+        let mut references = snapshot.scan_range(Keyspace::Attachments, low, high);
+        places.seek_to_first();
+        references.seek_to_first();
+        while let Some(key) = places.key() {
+            if self.engine.is_closing() {
+                return Ok(());
+            }
+            let id = keys::id_of(key)?;
+            while let Some(key) = references.key()
+                && keys::id_of(key)? < id
+            {
+                references.next();
+            }
+            references.status()?;
+            let referred = match references.key() {
+                Some(key) => keys::id_of(key)? == id,
+                None => false,
+            };
+            if !referred {
+                self.sweep([*id])?;
+            }
+            places.next();
+        }
+        Ok(places.status()?)
     }
 
     /// Bodies that named these contents are gone: removes the contents that nothing else refers to. Those that somebody holds
@@ -231,58 +264,37 @@ impl Contents {
         let mut wb = WriteBatch::default();
         let cf = self.engine.cf(Keyspace::Attachments);
         wb.delete_cf(cf, keys::place(self.home(), id));
-        self.remove_chunks(place, &mut wb);
+        remove_chunks(&self.engine, self.home(), place, &mut wb);
         if let Some(number) = upload {
             let listed = keys::upload(self.home(), number);
             wb.delete_cf(self.engine.cf(Keyspace::Meta), listed);
         }
-        self.write(wb)?;
-        self.count(|bytes| bytes.saturating_sub(place.length));
-        Ok(())
-    }
-
-    fn remove_chunks(&self, place: Place, wb: &mut WriteBatch) {
-        remove_chunks(&self.engine, self.home(), place, wb);
-        if place.length > 0 {
-            self.removed.lock().push(place);
+        if self.is_dropped() {
+            // Its rows go, or went already: none may be added.
+            wb.delete_cf(cf, keys::bytes(self.home()));
+        } else {
+            let bytes = self.stored_bytes()?.saturating_sub(place.length);
+            put_bytes(&self.engine, self.home(), bytes, &mut wb);
+            reclaim::list(&self.engine, self.home(), place, &mut wb);
         }
+        self.write(wb)
     }
 
     /// Has the engine give back the space of what was removed. Blocking; meant for a background thread.
-    pub fn reclaim(&self) {
-        let removed = std::mem::take(&mut *self.removed.lock());
-        reclaim(&self.engine, self.home(), removed);
+    pub fn reclaim(&self) -> Result<(), Error> {
+        reclaim::reclaim(&self.engine, self.home())
     }
 
-    /// Bytes removed since the last call of `reclaim`.
-    pub fn reclaimable_bytes(&self) -> u64 {
-        self.removed.lock().iter().map(|place| place.length).sum()
+    /// Bytes removed whose space was not given back yet.
+    pub fn reclaimable_bytes(&self) -> Result<u64, Error> {
+        let removed = reclaim::removed(&self.engine, self.home())?;
+        let lengths = removed.iter().map(|place| place.length);
+        Ok(lengths.fold(0, u64::saturating_add))
     }
 
     /// Bytes of all contents, each counted once.
     pub fn stored_bytes(&self) -> Result<u64, Error> {
-        // Locked all the time, so that none is counted twice or not at all.
-        let mut known = self.bytes.lock();
-        if let Some(bytes) = *known {
-            return Ok(bytes);
-        }
-        let snapshot = self.engine.snapshot();
-        let (low, high) = keys::places(self.home());
-        let mut it = snapshot.iter_range(Keyspace::Attachments, low, high);
-        it.seek_to_first();
-        let mut bytes = 0;
-        while let Some(value) = it.value() {
-            bytes += Place::decode(value)?.length;
-            it.next();
-        }
-        it.status()?;
-        *known = Some(bytes);
-        Ok(bytes)
-    }
-
-    fn count(&self, change: impl Fn(u64) -> u64) {
-        let mut known = self.bytes.lock();
-        *known = known.map(change);
+        stored_bytes(&self.engine, self.home())
     }
 
     /// Not synced: the commit of the document that names the content syncs the log up to there.
@@ -291,38 +303,30 @@ impl Contents {
     }
 
     fn admit(&self, bytes: u64) -> Result<(), Error> {
-        if self.home.dropped.load(std::sync::atomic::Ordering::Relaxed) {
+        if self.is_dropped() {
             return Err(Error::Dropped);
         }
         self.guard.lock().admit(&self.engine, bytes)
     }
+
+    fn is_dropped(&self) -> bool {
+        self.home.dropped.load(std::sync::atomic::Ordering::Relaxed)
+    }
 }
 
-/// Has the engine give back the space of contents whose chunks are removed.
-fn reclaim(engine: &Engine, home: ShardNumber, mut removed: Vec<Place>) {
-    removed.sort_by_key(|place| place.number);
-    let mut ranges: Vec<(u64, u64)> = vec![];
-    for place in &removed {
-        match ranges.last_mut() {
-            Some((_, last)) if place.number - *last <= RECLAIMED_TOGETHER => *last = place.number,
-            _ => ranges.push((place.number, place.number)),
-        }
-        if place.length > DIRECT_FROM_BYTES {
-            let from = keys::chunk(home, place.number, 0);
-            let to = keys::chunk(home, place.number, u32::MAX);
-            engine.drop_attachment_files(&from, &to);
-        }
+/// **The count changes in the batches that add and remove contents**, which one at a time makes: with `held` locked, or at the
+/// start.
+fn stored_bytes(engine: &Engine, home: ShardNumber) -> Result<u64, Error> {
+    match engine.get(Keyspace::Attachments, &keys::bytes(home))? {
+        Some(v) => Reader::new(&v, "bytes of contents").varint(),
+        None => Ok(0),
     }
-    let key = |(first, last)| {
-        (
-            keys::chunk(home, first, 0),
-            keys::chunk(home, last, u32::MAX),
-        )
-    };
-    let ranges: Vec<_> = ranges.into_iter().map(key).collect();
-    if !ranges.is_empty() {
-        engine.reclaim_attachments(&ranges);
-    }
+}
+
+fn put_bytes(engine: &Engine, home: ShardNumber, bytes: u64, wb: &mut WriteBatch) {
+    let mut value = Vec::with_capacity(10);
+    put(bytes, &mut value);
+    wb.put_cf(engine.cf(Keyspace::Attachments), keys::bytes(home), value);
 }
 
 fn remove_chunks(engine: &Engine, home: ShardNumber, place: Place, wb: &mut WriteBatch) {

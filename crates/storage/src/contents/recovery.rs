@@ -1,15 +1,16 @@
 //! Numbers of contents, and what a crash left of uploads.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use document::ContentId;
 use parking_lot::Mutex;
 use rocksdb::WriteBatch;
 
-use super::{Place, keys, remove_chunks};
+use super::{CHUNK_BYTES, Place, keys, remove_chunks};
 use crate::Error;
-use crate::engine::{Engine, Keyspace};
-use crate::keys::{ShardNumber, meta};
+use crate::engine::{Engine, Keyspace, Snapshot};
+use crate::keys::{ShardNumber, meta, shard_end};
 
 /// So many numbers are reserved by one write.
 const RESERVED: u64 = 1024;
@@ -54,20 +55,55 @@ impl Numbers {
     }
 }
 
+/// Counts the bytes of all contents of a store that was written before they were counted. Nobody writes yet.
+pub(crate) fn count_bytes(engine: &Arc<Engine>) -> Result<(), Error> {
+    if engine
+        .get(Keyspace::Meta, meta::CONTENTS_COUNTED)?
+        .is_some()
+    {
+        return Ok(());
+    }
+    let snapshot = engine.snapshot();
+    let mut wb = WriteBatch::default();
+    let mut homes = snapshot.iter_all(Keyspace::Attachments);
+    homes.seek_to_first();
+    while let Some(&home) = homes.key().and_then(<[u8]>::first_chunk) {
+        let home = ShardNumber::from_be_bytes(home);
+        super::put_bytes(engine, home, scanned_bytes(&snapshot, home)?, &mut wb);
+        homes.seek(shard_end(home));
+    }
+    homes.status()?;
+    wb.put_cf(engine.cf(Keyspace::Meta), meta::CONTENTS_COUNTED, []);
+    engine.write(wb, false)
+}
+
+fn scanned_bytes(snapshot: &Snapshot, home: ShardNumber) -> Result<u64, Error> {
+    let (low, high) = keys::places(home);
+    let mut places = snapshot.scan_range(Keyspace::Attachments, low, high);
+    let mut bytes = 0_u64;
+    places.seek_to_first();
+    while let Some(value) = places.value() {
+        bytes = bytes.saturating_add(Place::decode(value)?.length);
+        places.next();
+    }
+    places.status()?;
+    Ok(bytes)
+}
+
 /// Removes uploads that the last run did not end, and contents that it did not come to refer to. Nobody writes yet.
 pub(crate) fn discard_unfinished(engine: &Arc<Engine>) -> Result<(), Error> {
     let snapshot = engine.snapshot();
     let mut it = snapshot.iter_all(Keyspace::Meta);
     it.seek([meta::UPLOAD]);
     let mut wb = WriteBatch::default();
-    let mut removed = vec![];
+    let mut uncounted: BTreeMap<ShardNumber, u64> = BTreeMap::new();
     while let (Some(key), Some(value)) = (it.key(), it.value()) {
         let Some((home, number)) = split_upload_key(key)? else {
             break;
         };
         wb.delete_cf(engine.cf(Keyspace::Meta), key);
-        if let Some(place) = discard(engine, home, number, value, &mut wb)? {
-            removed.push((home, place));
+        if let Some(bytes) = discard(&snapshot, home, number, value, &mut wb)? {
+            *uncounted.entry(home).or_default() += bytes;
         }
         it.next();
     }
@@ -75,11 +111,14 @@ pub(crate) fn discard_unfinished(engine: &Arc<Engine>) -> Result<(), Error> {
     if wb.is_empty() {
         return Ok(());
     }
-    engine.write(wb, false)?;
-    for (home, place) in removed {
-        super::reclaim(engine, home, vec![place]);
+    for (&home, &bytes) in uncounted.iter().filter(|(_, bytes)| **bytes > 0) {
+        let rest = super::stored_bytes(engine, home)?.saturating_sub(bytes);
+        super::put_bytes(engine, home, rest, &mut wb);
     }
-    Ok(())
+    engine.write(wb, false)?;
+    uncounted
+        .into_keys()
+        .try_for_each(|home| super::reclaim::reclaim(engine, home))
 }
 
 fn split_upload_key(key: &[u8]) -> Result<Option<(ShardNumber, u64)>, Error> {
@@ -95,23 +134,25 @@ fn split_upload_key(key: &[u8]) -> Result<Option<(ShardNumber, u64)>, Error> {
     )))
 }
 
-/// Answers what was removed. `id`: empty of an upload that did not end.
+/// Removes what an upload brought, unless something refers to it. Answers how much less is stored then. `id`: empty of an upload
+/// that did not end.
 fn discard(
-    engine: &Arc<Engine>,
+    snapshot: &Snapshot,
     home: ShardNumber,
     number: u64,
     id: &[u8],
     wb: &mut WriteBatch,
-) -> Result<Option<Place>, Error> {
-    let cf = engine.cf(Keyspace::Attachments);
+) -> Result<Option<u64>, Error> {
+    let engine = snapshot.engine();
+    let mut counted = None;
     if let Ok(id) = ContentId::try_from(id) {
         let key = keys::place(home, &id);
         let place = match engine.get(Keyspace::Attachments, &key)? {
             Some(v) => Some(Place::decode(&v)?),
             None => None,
         };
-        if place.is_some_and(|place| place.number == number) {
-            let snapshot = engine.snapshot();
+        counted = place.filter(|place| place.number == number);
+        if counted.is_some() {
             let prefix = keys::references(home, &id);
             let mut it = snapshot.iter(Keyspace::Attachments, home);
             it.seek(&prefix);
@@ -119,14 +160,31 @@ fn discard(
                 return Ok(None);
             }
             it.status()?;
-            wb.delete_cf(cf, key);
+            wb.delete_cf(engine.cf(Keyspace::Attachments), key);
         }
     }
-    // How far it came is not known.
-    let place = Place {
-        number,
-        length: u64::MAX,
+    let place = match counted {
+        Some(place) => place,
+        None => unfinished(snapshot, home, number)?,
     };
     remove_chunks(engine, home, place, wb);
-    Ok(Some(place))
+    super::reclaim::list(engine, home, place, wb);
+    Ok(Some(counted.map_or(0, |place| place.length)))
+}
+
+/// How far an upload came, in whole chunks.
+fn unfinished(snapshot: &Snapshot, home: ShardNumber, number: u64) -> Result<Place, Error> {
+    let low = keys::chunk(home, number, 0);
+    let high = keys::chunk(home, number, u32::MAX);
+    let mut chunks = snapshot.iter_range(Keyspace::Attachments, low, high);
+    chunks.seek_to_last();
+    let chunks_there = match chunks.key() {
+        Some(key) => u64::from(keys::chunk_of(key)?) + 1,
+        None => 0,
+    };
+    chunks.status()?;
+    Ok(Place {
+        number,
+        length: chunks_there * CHUNK_BYTES as u64,
+    })
 }

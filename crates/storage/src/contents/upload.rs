@@ -5,7 +5,9 @@ use std::sync::Arc;
 use rocksdb::WriteBatch;
 
 use super::files::ContentFiles;
-use super::{CHUNK_BYTES, Content, Contents, DIRECT_FROM_BYTES, Place, keys};
+use super::{
+    CHUNK_BYTES, Content, Contents, DIRECT_FROM_BYTES, Place, keys, reclaim, remove_chunks,
+};
 use crate::Error;
 use crate::engine::Keyspace;
 
@@ -141,7 +143,10 @@ impl Drop for Upload {
             None => self.length(),
         };
         let place = Place { number, length };
-        contents.remove_chunks(place, &mut wb);
+        remove_chunks(&contents.engine, contents.home(), place, &mut wb);
+        if !contents.is_dropped() {
+            reclaim::list(&contents.engine, contents.home(), place, &mut wb);
+        }
         let listed = keys::upload(contents.home(), number);
         wb.delete_cf(contents.engine.cf(Keyspace::Meta), listed);
         if let Err(e) = contents.write(wb) {

@@ -1,0 +1,80 @@
+//! The space of removed contents: listed with their removal, and given back by the next compaction, whatever comes between.
+
+use std::sync::Arc;
+
+use rocksdb::WriteBatch;
+
+use super::{DIRECT_FROM_BYTES, Place, keys};
+use crate::Error;
+use crate::engine::{Engine, Keyspace};
+use crate::keys::ShardNumber;
+use crate::varint::{Reader, put};
+
+/// Removed contents whose numbers are not further apart are given back together.
+const RECLAIMED_TOGETHER: u64 = 64;
+
+/// Lists a content whose chunks the batch removes.
+pub(super) fn list(engine: &Engine, home: ShardNumber, place: Place, wb: &mut WriteBatch) {
+    if place.length > 0 {
+        let mut length = Vec::with_capacity(10);
+        put(place.length, &mut length);
+        let key = keys::removed(home, place.number);
+        wb.put_cf(engine.cf(Keyspace::Attachments), key, length);
+    }
+}
+
+/// The contents whose space is yet to be given back, in the order of their numbers.
+pub(super) fn removed(engine: &Arc<Engine>, home: ShardNumber) -> Result<Vec<Place>, Error> {
+    let snapshot = engine.snapshot();
+    let (low, high) = keys::all_removed(home);
+    let mut it = snapshot.iter_range(Keyspace::Attachments, low, high);
+    let mut removed = vec![];
+    it.seek_to_first();
+    while let (Some(key), Some(value)) = (it.key(), it.value()) {
+        removed.push(Place {
+            number: keys::number_of(key)?,
+            length: Reader::new(value, "removed content").varint()?,
+        });
+        it.next();
+    }
+    it.status()?;
+    Ok(removed)
+}
+
+/// Has the engine give back the space of what was removed.
+pub(super) fn reclaim(engine: &Arc<Engine>, home: ShardNumber) -> Result<(), Error> {
+    let removed = removed(engine, home)?;
+    if removed.is_empty() {
+        return Ok(());
+    }
+    let mut ranges: Vec<(u64, u64)> = vec![];
+    for place in &removed {
+        match ranges.last_mut() {
+            Some((_, last)) if place.number - *last <= RECLAIMED_TOGETHER => *last = place.number,
+            _ => ranges.push((place.number, place.number)),
+        }
+        if place.length > DIRECT_FROM_BYTES {
+            let from = keys::chunk(home, place.number, 0);
+            let to = keys::chunk(home, place.number, u32::MAX);
+            engine.drop_attachment_files(&from, &to);
+        }
+    }
+    let key = |(first, last)| {
+        (
+            keys::chunk(home, first, 0),
+            keys::chunk(home, last, u32::MAX),
+        )
+    };
+    let ranges: Vec<_> = ranges.into_iter().map(key).collect();
+    engine.reclaim_attachments(&ranges);
+    if engine.is_closing() {
+        // It may not have come to its end: the next compaction begins it again.
+        return Ok(());
+    }
+    let mut wb = WriteBatch::default();
+    let cf = engine.cf(Keyspace::Attachments);
+    for place in removed {
+        wb.delete_cf(cf, keys::removed(home, place.number));
+    }
+    engine.write(wb, false)
+}

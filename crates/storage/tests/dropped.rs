@@ -1,0 +1,92 @@
+//! What a dropped database leaves: nothing.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use document::{DocId, RevHash, RevPath};
+use storage::{Change, Edit, Keyspace, Limits, Shard, ShardEdit, Store, StoreOptions};
+
+fn open(path: &Path) -> Store {
+    let options = StoreOptions {
+        block_cache_bytes: 8 << 20,
+        ..StoreOptions::default()
+    };
+    Store::open(path, &options, Box::new(|_| {})).unwrap()
+}
+
+fn create(store: &Store, name: &str) -> Arc<Shard> {
+    let mut number = 0;
+    let created = store.create_database(name, 1, |numbers| {
+        number = numbers[0];
+        b"{}".to_vec()
+    });
+    created.blocking_recv().unwrap().unwrap();
+    Arc::new(store.shard(number).unwrap())
+}
+
+fn write(store: &Store, shard: &Arc<Shard>, documents: usize) {
+    let edit = |n| ShardEdit {
+        shard: shard.clone(),
+        edit: Edit {
+            id: DocId::new(&format!("doc-{n:06}")).unwrap(),
+            files: vec![],
+            home: shard.number,
+            deleted: false,
+            body: b"{}".to_vec(),
+            change: Change::Replicated {
+                path: RevPath {
+                    start: 1,
+                    ids: vec![RevHash::parse("a")],
+                },
+            },
+        },
+    };
+    let edits = (0..documents).map(edit).collect();
+    let done = store.committer.edit(edits, Limits::default(), true);
+    done.blocking_recv().unwrap().unwrap();
+}
+
+/// Keys of a shard in all keyspaces, and in the catalogue.
+fn keys(store: &Store, shard: u32) -> Vec<(Keyspace, Vec<u8>)> {
+    let snapshot = store.snapshot();
+    let mut keys = vec![];
+    for k in Keyspace::ALL {
+        let mut it = snapshot.iter_all(k);
+        it.seek_to_first();
+        while let Some(key) = it.key() {
+            let number_at = usize::from(k == Keyspace::Meta);
+            if key.get(number_at..number_at + 4) == Some(&shard.to_be_bytes()) {
+                keys.push((k, key.to_vec()));
+            }
+            it.next();
+        }
+    }
+    keys
+}
+
+#[test]
+fn a_dropped_shard_is_let_go_and_leaves_no_row_behind_at_shutdown() {
+    let dir = tempfile::tempdir().unwrap();
+    let (number, kept) = {
+        let store = open(dir.path());
+        let kept = create(&store, "kept");
+        write(&store, &kept, 1_500);
+        let shard = create(&store, "dropped");
+        write(&store, &shard, 1_500);
+        let number = shard.number;
+        let watched = Arc::downgrade(&shard);
+        let dropped = store.drop_database("dropped", vec![shard]);
+        dropped.blocking_recv().unwrap().unwrap();
+        store.committer.sync().blocking_recv().unwrap().unwrap();
+        assert!(watched.upgrade().is_none(), "nobody keeps it");
+        store.note_dropped(&[number]);
+        assert_eq!(store.reap().unwrap(), 1);
+        assert_eq!(keys(&store, number), []);
+        store.close();
+        (number, kept.number)
+    };
+    let store = open(dir.path());
+    assert_eq!(keys(&store, number), []);
+    let summaries = keys(&store, kept);
+    assert!(summaries.iter().any(|(k, _)| *k == Keyspace::Summary));
+}
