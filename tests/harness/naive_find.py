@@ -20,24 +20,48 @@ def get(doc, path):
     return value
 
 
+def finds(selector, doc):
+    """What `_find` does: a selector that is an empty combination alone finds nothing."""
+    return not is_empty(selector) and matches(selector, doc)
+
+
+def is_empty(selector):
+    """Whether the normal form of the whole selector is `{"$and": []}` or `{"$or": []}`."""
+    if len(selector) != 1:
+        return False
+    name, value = next(iter(selector.items()))
+    return value == [] if name in ("$and", "$or", "$nor") else name == "$not" and is_empty(value)
+
+
 def matches(selector, doc):
     return all(_member(name, value, doc, False) for name, value in selector.items()) if selector else True
 
 
+def _any(parts):
+    """An empty `$or` restricts nothing, like an empty `$and`."""
+    parts = list(parts)
+    return not parts or any(parts)
+
+
 def _judge(selector, doc, negated):
+    if not selector:
+        return _field(doc, "$eq", {}, negated)
     parts = [_member(name, value, doc, negated) for name, value in selector.items()]
     return any(parts) if negated else all(parts)
 
 
 def _member(name, value, doc, negated):
     if name == "$and":
-        return (any if negated else all)(_judge(s, doc, negated) for s in value)
+        return (_any if negated else all)(_judge(s, doc, negated) for s in value)
     if name == "$or":
-        return (all if negated else any)(_judge(s, doc, negated) for s in value)
+        return (all if negated else _any)(_judge(s, doc, negated) for s in value)
     if name == "$nor":
-        return (any if negated else all)(_judge(s, doc, not negated) for s in value)
+        return (_any if negated else all)(_judge(s, doc, not negated) for s in value)
     if name == "$not":
         return _judge(value, doc, not negated)
+    if name.startswith("$"):
+        # Without a field it is about the document.
+        return _field(doc, name, value, negated)
     conditions = value if isinstance(value, dict) and value and all(k.startswith("$") for k in value) else {"$eq": value}
     parts = [_field(get(doc, name), op, operand, negated) for op, operand in conditions.items()]
     return any(parts) if negated else all(parts)
@@ -74,9 +98,14 @@ def _holds(value, op, operand):
         return isinstance(value, int) and not isinstance(value, bool) and value % operand[0] == operand[1]
     if op == "$all":
         return isinstance(value, list) and all(any(_same(v, o) for v in value) for o in operand)
-    if op == "$elemMatch":
-        return isinstance(value, list) and any(compare(v, operand["$eq"]) == 0 for v in value)
+    if op in ("$elemMatch", "$allMatch"):
+        each = any if op == "$elemMatch" else all
+        return isinstance(value, list) and value != [] and each(_element(v, operand) for v in value)
     raise ValueError(op)
+
+
+def _element(value, operand):
+    return operand == {"$or": []} or compare(value, operand["$eq"]) == 0
 
 
 def _same(a, b):

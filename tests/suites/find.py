@@ -16,7 +16,8 @@ BOUNDED_S = 20
 
 
 def run(ctx):
-    for part in (one_shard, three_shards, partitioned, pages, aggregates, covering_never_reads, hostile, refused_scans, clients):
+    for part in (one_shard, three_shards, partitioned, pages, skipped, in_pieces, ids_in_indexes, empty_combinations, long_integers, explained,
+                 aggregates, covering_never_reads, dense_scans, hostile, hostile_sizes, refused_scans, clients):
         ctx.attempt(part)
 
 
@@ -40,7 +41,7 @@ def differential(ctx, what, query):
         used = set()
         for _ in range(ctx.size(250, 5000)):
             selector = random_selector(ctx.random, 2)
-            expected = sorted(d["_id"] for d in docs.values() if naive.matches(selector, d))
+            expected = sorted(d["_id"] for d in docs.values() if naive.finds(selector, d))
             for name in [None, *ctx.random.sample(names, 3)]:
                 asked = {"selector": selector, "limit": 10_000, "fields": ctx.random.choice([["_id"], []])}
                 if name:
@@ -130,6 +131,15 @@ def random_selector(random, depth):
         return {"$not": random_selector(random, depth - 1)}
     if depth and kind < 0.4:
         return {"$nor": [random_selector(random, depth - 1)]}
+    if depth and kind < 0.46:
+        return random.choice([
+            lambda: {"$and": [{random.choice(["$or", "$and", "$nor"]): []}, random_selector(random, depth - 1)]},
+            lambda: {"$or": [random_selector(random, depth - 1), {"$or": []}]},
+            lambda: {"$or": []},
+            lambda: {"$or": [{"$type": random.choice(["object", "array"])}, random_selector(random, depth - 1)]},
+            lambda: {**random_selector(random, 0), random.choice(["$gt", "$lt", "$ne"]): random.choice(SCALARS)},
+            lambda: {"$nor": [{}, random_selector(random, depth - 1)]},
+        ])()
     fields = random.sample(FIELDS, random.choice([1, 1, 2, 3]))
     return {field: random_condition(random) for field in fields}
 
@@ -153,6 +163,7 @@ def random_condition(random):
         lambda: {"$mod": [2, 0]},
         lambda: {"$all": [random.choice(SCALARS)]},
         lambda: {"$elemMatch": {"$eq": random.choice(SCALARS)}},
+        lambda: {random.choice(["$elemMatch", "$allMatch"]): {"$or": []}},
         lambda: {"$not": {"$gt": value}},
     ])()
 
@@ -185,6 +196,11 @@ def partitioned(ctx):
                 api.expect(200, "POST", "/db/_index", index)
             answer = api.expect(200, "POST", "/db/_partition/q/_find", {"selector": selector, "limit": 100})
             ctx.report.equal(f"a partition, with {index}", sorted(d["_id"] for d in answer["docs"]), expected)
+        other = api.expect(200, "POST", "/db/_partition/r/_find", {"selector": selector, "limit": 2, "sort": [{"n": "desc"}]})
+        for direction in ("asc", "desc"):
+            asked = {"selector": selector, "limit": 100, "sort": [{"n": direction}], "bookmark": other["bookmark"]}
+            got = api.expect(200, "POST", "/db/_partition/q/_find", asked)["docs"]
+            ctx.report.check(f"no document of another partition, {direction}", all(d["_id"].startswith("q:") for d in got), got)
         everywhere = api.expect(200, "POST", "/db/_find", {"selector": selector, "limit": 1000})
         ctx.report.equal("all partitions by the global index", (len(everywhere["docs"]), "warning" in everywhere), (3 * len(expected), False))
 
@@ -218,6 +234,151 @@ def pages(ctx):
                              f"{len(got)} by pages, {len(whole)} at once, {len(expected)} expected")
 
 
+def skipped(ctx):
+    """Skipped matches move the bookmark too."""
+    with ctx.server("skipped") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db")
+        write(api, {f"{n:02}": {"_id": f"{n:02}", "n": n} for n in range(30)})
+        api.expect(200, "POST", "/db/_index", {"index": {"fields": ["n"]}, "ddoc": "i", "name": "i"})
+        for selector in ({"_id": {"$gt": None}}, {"n": {"$gt": 3}}, {"n": {"$gt": 3}, "_id": {"$gt": "05"}}):
+            first = api.expect(200, "POST", "/db/_find", {"selector": selector, "skip": 100})
+            again = api.expect(200, "POST", "/db/_find", {"selector": selector, "bookmark": first["bookmark"]})
+            ctx.report.equal(f"{selector}: all are skipped", (first["docs"], first["bookmark"] != "nil", again["docs"]), ([], True, []))
+
+
+def in_pieces(ctx):
+    """Answers and searches of many pieces by an index, with few documents asked for: not cut short."""
+    with ctx.server("pieces") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db")
+        docs = {f"{n:04}": {"_id": f"{n:04}", "n": n, "m": n % 1000, "s": "x" * 1000} for n in range(3000)}
+        write(api, docs)
+        api.expect(200, "POST", "/db/_index", {"index": {"fields": ["n"]}, "ddoc": "i", "name": "i"})
+        ctx.report.equal("a long answer", len(found(api, {"n": {"$gte": 0}}, limit=1000)), 1000)
+        ctx.report.equal("a long search", found(api, {"n": {"$gte": 0}, "m": 999}, limit=3), ["0999", "1999", "2999"])
+
+
+def ids_in_indexes(ctx):
+    """Ids compare byte by byte, and an index collates them: no document is lost by that."""
+    with ctx.server("ids") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db")
+        docs = {doc_id: {"_id": doc_id, "a": 1, "s": "\u0e40\u0e01"} for doc_id in "ABCabc"}
+        write(api, docs)
+        cases = [({"_id": {"$gt": "B", "$lt": "a"}, "a": 1}, ["C"]), ({"_id": {"$gte": "B", "$lt": "a"}}, ["B", "C"]),
+                 ({"s": {"$beginsWith": "\u0e40", "$lt": "\u0e40"}}, sorted(docs)), ({"_id": {"$gt": "b", "$lt": "a"}}, [])]
+        for index in (None, ["_id"], ["_id", "a"], ["s"]):
+            if index:
+                api.expect(200, "POST", "/db/_index", {"index": {"fields": index}, "ddoc": "-".join(index), "name": "i"})
+            for selector, expected in cases:
+                asked = {"selector": selector, **({"use_index": "-".join(index)} if index else {})}
+                got = [d["_id"] for d in api.expect(200, "POST", "/db/_find", asked)["docs"]]
+                ctx.report.equal(f"{selector} with {index}", sorted(got), expected)
+        for name in api.expect(200, "GET", "/db/_index")["indexes"][1:]:
+            api.expect(200, "DELETE", f"/db/_index/{name['ddoc']}/json/{name['name']}")
+        nothing = {"selector": {"_id": {"$gt": "b", "$lt": "a"}}}
+        ctx.report.equal("no id at all", api.expect(200, "POST", "/db/_find", nothing), {"docs": []})
+        mrargs = api.expect(200, "POST", "/db/_explain", nothing)["mrargs"]
+        ctx.report.equal("and no range", (mrargs["start_key"], mrargs["end_key"]), (None, None))
+
+
+def empty_combinations(ctx):
+    """An empty `$or` restricts nothing, but for `_find` of it alone. A condition without a field is about the document."""
+    with ctx.server("empty") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db")
+        docs = {str(n): {"_id": str(n), "a": n, "l": [n]} for n in range(5)}
+        write(api, docs)
+        api.expect(200, "POST", "/db/_index", {"index": {"fields": ["a"], "partial_filter_selector": {"$or": []}}, "ddoc": "p", "name": "p"})
+        api.expect(200, "POST", "/db/_index", {"index": {"fields": ["nope"]}, "ddoc": "n", "name": "n"})
+        everything = [{"$and": [{"$or": []}]}, {"$or": [{"$or": []}]}, {"$or": [{"x": 6}, {"$or": []}]}, {"l": {"$allMatch": {"$or": []}}},
+                      {"$and": [{"_id": {"$gt": None}}, {"x": {"$not": {"$and": []}}}]}, {"$and": [{"$gt": None}]}, {"$nor": [{}]},
+                      {"$and": [{"$ne": 5}]}, {"$not": {"$and": [{}]}}, {"$or": [{"$type": "object"}, {"a": 1}]}]
+        for selector in everything:
+            ctx.report.equal(f"{selector}", found(api, selector), sorted(docs))
+        for selector in ({"a": 3, "$or": []}, {"a": 3, "$gt": 5}, {"a": 3, "$or": [], "use": {"$exists": False}}):
+            ctx.report.equal(f"{selector}", found(api, selector), ["3"])
+        ctx.report.equal("none", found(api, {"$and": [{}, {"a": 1}]}), [])
+        ctx.report.equal("a partial index of all", found(api, {"a": {"$gt": None}}, use_index="p"), sorted(docs))
+        for selector in ({"$or": []}, {"$and": []}, {"x": {"$or": []}}, {"x": {"$nor": []}}, {"x": {"$not": {"$or": []}}}):
+            ctx.report.equal(f"_find of {selector}", api.expect(200, "POST", "/db/_find", {"selector": selector}), {"docs": []})
+            changes = api.expect(200, "POST", "/db/_changes?filter=_selector", {"selector": selector})["results"]
+            ctx.report.equal(f"_changes of {selector}", len(changes), len(docs) + 2)
+        alone = api.post("/db/_find", {"selector": {"$gt": 5}})
+        ctx.report.equal("a condition alone", (alone.status, alone.json["error"]), (400, "invalid_selector"))
+
+
+def found(api, selector, **options):
+    answer = api.expect(200, "POST", "/db/_find", {"selector": selector, "limit": 10_000, **options})
+    return sorted(d["_id"] for d in answer["docs"])
+
+
+def long_integers(ctx):
+    """Integers of any length are compared digit by digit, and kept so in a partial index."""
+    with ctx.server("integers") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db")
+        long = 123456789012345678901234567890
+        write(api, {str(n): {"_id": str(n), "n": long + n, "l": [long + n], "t": 1} for n in range(3)})
+        index = {"index": {"fields": ["t"], "partial_filter_selector": {"n": long + 1}}, "ddoc": "p", "name": "p"}
+        api.expect(200, "POST", "/db/_index", index)
+        for fields in (None, ["n"]):
+            if fields:
+                api.expect(200, "POST", "/db/_index", {"index": {"fields": fields}, "ddoc": "n", "name": "n"})
+            for condition in (long + 1, {"$in": [7, long + 1]}, {"$gt": long, "$lt": long + 2}, {"$mod": [10, 1]}, {"$mod": [long, 1]}):
+                ctx.report.equal(f"{condition} with an index on {fields}", found(api, {"n": condition}), ["1"])
+        ctx.report.equal("$all", found(api, {"l": {"$all": [long + 1]}}), ["1"])
+        ctx.report.equal("by a partial index", found(api, {"t": 1}, use_index="p"), ["1"])
+        ddoc = api.expect(200, "GET", "/db/_design/p")["views"]["p"]
+        ctx.report.equal("the design document", ddoc["map"]["partial_filter_selector"], {"n": {"$eq": long + 1}})
+        api.expect(200, "POST", "/db/_index", {"index": {"fields": ["x"]}, "ddoc": "p", "name": "q"})
+        ddoc = api.expect(200, "GET", "/db/_design/p")["views"]["p"]
+        ctx.report.equal("with another index in it", ddoc["options"]["def"]["partial_filter_selector"], {"n": long + 1})
+        listed = api.expect(200, "GET", "/db/_index")["indexes"]
+        ctx.report.check("the list", any(i["def"].get("partial_filter_selector") == {"n": {"$eq": long + 1}} for i in listed), listed)
+        explained = api.expect(200, "POST", "/db/_explain", {"selector": {"n": long}})
+        ctx.report.equal("_explain", (explained["selector"], explained["mrargs"]["start_key"]), ({"n": {"$eq": long}}, [long]))
+        unchanged = api.expect(200, "POST", "/db/_index", index)["result"]
+        ctx.report.equal("the same index again", unchanged, "exists")
+
+
+def explained(ctx):
+    """The other candidates, in the order of CouchDB; what covers; and no design documents in indexes."""
+    with ctx.server("explained") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db")
+        write(api, {"1": {"_id": "1", "a": 1, "language": "x"}})
+        for name, fields in (("a", ["a"]), ("c", ["z"]), ("b", ["a", "b"]), ("d", ["a", "_id"])):
+            api.expect(200, "POST", "/db/_index", {"index": {"fields": fields}, "ddoc": name, "name": name})
+        asked = {"selector": {"a": 1}, "fields": ["a"], "conflicts": True}
+        answer = api.expect(200, "POST", "/db/_explain", asked)
+        ctx.report.equal("candidates", [c["index"]["name"] for c in answer["index_candidates"]], ["d", "c", "b", "_all_docs"])
+        ctx.report.equal("covering", (answer["covering"], answer["mrargs"]["include_docs"]), (True, False))
+        ctx.report.equal("and yet with conflicts", api.expect(200, "POST", "/db/_find", asked)["docs"], [{"a": 1}])
+        view = {"map": {"fields": {"language": "asc"}, "partial_filter_selector": {}}, "reduce": "_count", "options": {"def": {"fields": ["language"]}}}
+        api.expect((201, 202), "PUT", "/db/_design/with", {"language": "query", "options": {"include_design": True}, "views": {"v": view}})
+        ctx.report.equal("no design documents", found(api, {"language": {"$gt": None}}, use_index="with"), ["1"])
+
+
+def dense_scans(ctx):
+    """A query of many matches without an index: all of them, in order, each counted once."""
+    with ctx.server("dense") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db?q=2")
+        count = ctx.size(150_000, 400_000)
+        write(api, {f"a{n:06}": {"_id": f"a{n:06}", "t": 0} for n in range(2000)})
+        for start in range(0, count, 50_000):
+            ids = [f"b{n:06}" for n in range(start, min(start + 50_000, count))]
+            write(api, {doc_id: {"_id": doc_id, "t": 1} for doc_id in ids})
+        for what, selector in (("dense", {"t": 1}), ("sparse", {"t": 1, "_id": {"$regex": "[05]$"}})):
+            answer = api.expect(200, "POST", "/db/_find", {"selector": selector, "limit": count, "fields": ["_id"], "execution_stats": True})
+            expected = [f"b{n:06}" for n in range(count) if what == "dense" or n % 5 == 0]
+            ctx.report.check(f"{what}: all in order", [d["_id"] for d in answer["docs"]] == expected, len(answer["docs"]))
+            examined = answer["execution_stats"]["total_docs_examined"]
+            ctx.report.check(f"{what}: each counted once, but for the first", examined <= count + 4000, examined)
+
+
 def aggregates(ctx):
     """Groups by scan, by an index and by a covering one are what a sum made here says."""
     with ctx.server("aggregates") as server:
@@ -243,6 +404,16 @@ def aggregates(ctx):
         asked["selector"].update({"g": {"$gt": None}, "n": {"$gt": None}})
         answer = api.expect(200, "POST", "/db/_find", {**asked, "execution_stats": True})
         ctx.report.equal("by a covering index", (answer["groups"], answer["execution_stats"]["total_docs_examined"]), (expected, 0))
+        write(api, {"x1": {"_id": "x1", "f": 1.0, "v": 1.0}, "x2": {"_id": "x2", "f": 1, "v": 1}, "x3": {"_id": "x3", "f": 1.0, "v": 1.0}})
+        ties = {"selector": {"f": {"$gt": None}}, "aggregate": {"group_by": ["f"], "compute": {"v": {"$distinct": "v"}, "n": {"$count": True}}}}
+        for fields in (None, ["f"], ["f", "v"]):
+            if fields:
+                api.expect(200, "POST", "/db/_index", {"index": {"fields": fields}, "ddoc": "-".join(fields), "name": "i"})
+            groups = json.dumps(api.expect(200, "POST", "/db/_find", {**ties, **({"use_index": "-".join(fields)} if fields else {})})["groups"])
+            ctx.report.equal(f"equal values with {fields}", groups, '[{"key": {"f": 1}, "value": {"v": [1], "n": 3}}]')
+        for selector in ({"t": 77}, {"$or": []}, {"_id": {"$gt": "b", "$lt": "a"}}):
+            none = {"selector": selector, "aggregate": {"compute": {"n": {"$count": True}}}}
+            ctx.report.equal(f"no match of {selector}", api.expect(200, "POST", "/db/_find", none)["groups"], [{"key": {}, "value": {"n": 0}}])
         refused = api.post("/db/_find", {**asked, "sort": ["t"]})
         ctx.report.equal("what means nothing is refused", (refused.status, refused.json["error"]), (400, "invalid_aggregate"))
 
@@ -296,6 +467,53 @@ def hostile(ctx):
         many = api.post("/db/_find", {"selector": {}, "aggregate": {"compute": {"all": {"$distinct": "n"}}}})
         ctx.report.equal("all values of 200 documents", len(many.json["groups"][0]["value"]["all"]), 200)
         ctx.report.check("no panic", "panicked" not in server.log(), server.log()[-1500:])
+
+
+def hostile_sizes(ctx):
+    """Large requests and large values: bounded time, bounded memory, and others are answered meanwhile."""
+    with ctx.server("hostile-sizes") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db")
+        write(api, {"a": {"_id": "a", "n": 1}, "l": {"_id": "l", "n": list(range(60_000))}})
+        api.expect(200, "POST", "/db/_index", {"index": {"fields": ["n"]}, "ddoc": "i", "name": "n"})
+        many = {f"f{n:x}": 1 for n in range(9_000)}
+        cases = {
+            "a long name": ("_find", {"selector": {"x" * 50_000: {"$or": [{"$eq": n} for n in range(9_000)]}}}, 400),
+            "a name as long as allowed": ("_find", {"selector": {"x" * 1024: {"$or": [{"$eq": n} for n in range(9_000)]}}}, 200),
+            "the same explained": ("_explain", {"selector": {"x" * 1024: {"$or": [{"$eq": n} for n in range(9_000)]}}}, 200),
+            "many fields in a selector": ("_find", {"selector": many}, 200),
+            "the same explained, with all as fields": ("_explain", {"selector": many, "fields": list(many)}, 200),
+            "many fields shown": ("_find", {"selector": {}, "fields": [f"f{n}.a.b" for n in range(10_000)]}, 200),
+            "too many fields": ("_find", {"selector": {}, "fields": [f"f{n}" for n in range(200_000)]}, 400),
+            "$all of many": ("_find", {"selector": {"_id": "l", "n": {"$all": list(range(59_999, -1, -1))}}}, 200),
+            "$in beside many conditions": ("_find", {"selector": {"$and": [{"n": {"$in": list(range(80_000))}}] + [{"n": {"$ne": -1}}] * 2_000}}, 200),
+        }
+        for what, (endpoint, asked, status) in cases.items():
+            began = time.monotonic()
+            answer = api.post(f"/db/{endpoint}", asked)
+            took = time.monotonic() - began
+            ctx.report.check(f"{what}: {status}", answer.status == status and took < BOUNDED_S, f"{answer!r} after {took:.1f} s")
+        deep = '{"selector":' + '{"$and":[' * 2_000 + "{}" + "]}" * 2_000 + "}"
+        answer = api.post("/db/_find", deep.encode())
+        ctx.report.check("deep", answer.status == 400 and "nested too deeply" in answer.json["reason"], repr(answer))
+        depth = 1_000
+        write_text(api, '{"docs":[{"_id":"deep","d":' + "[" * depth + "]" * depth + "}]}")
+        deep = '{"selector":{"_id":"deep","d":' + "[" * depth + "]" * depth + '},"fields":["_id"]}'
+        answer = api.post("/db/_find", deep.encode())
+        ctx.report.equal("a deep value is found", answer.json, {**answer.json, "docs": [{"_id": "deep"}]})
+        api.expect(200, "PUT", "/_node/_local/_config/mango/max_aggregate_bytes", "3000000")
+        write(api, {f"s{n}": {"_id": f"s{n}", "s": f"{n}" + "x" * 1_000_000} for n in range(10)})
+        for aggregate in ({"group_by": ["s"]}, {"compute": {"d": {"$distinct": "s"}}}):
+            asked = {"selector": {"s": {"$gt": None}}, "aggregate": aggregate}
+            wait_until(lambda: api.post("/db/_find", asked).status == 413)
+            refused = api.post("/db/_find", asked)
+            ctx.report.equal(f"{aggregate}", (refused.status, refused.json["error"]), (413, "aggregate_too_large"))
+        ctx.report.check("no panic", "panicked" not in server.log(), server.log()[-1500:])
+
+
+def write_text(api, text):
+    answer = api.post("/db/_bulk_docs", text.encode())
+    assert answer.status in (201, 202), answer
 
 
 def refused_scans(ctx):

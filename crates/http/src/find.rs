@@ -42,6 +42,7 @@ impl MangoSettings {
                 aggregate: AggregateLimits {
                     groups_max: number("max_aggregate_groups")?,
                     values_max: number("max_aggregate_values")?,
+                    bytes_max: number("max_aggregate_bytes")?,
                 },
             },
         })
@@ -64,13 +65,7 @@ async fn read<T: Send + 'static>(
     let settings = app.limits().mango;
     let is_long = bytes.len() > BLOCKING_BODY_BYTES;
     let work = move || {
-        let body = match serde_json::from_slice(&bytes) {
-            Ok(serde_json::Value::Object(body)) => body,
-            Ok(_) => {
-                return Err(ApiError::bad_request("Request body must be a JSON object"));
-            }
-            Err(_) => return Err(ApiError::invalid_json()),
-        };
+        let body = document::normalise(&bytes)?;
         let mut find = Find::parse(&body, &settings.defaults)?;
         if partition.is_some() {
             find.partition = partition;
@@ -94,7 +89,7 @@ pub async fn explain(
 ) -> Answer {
     let db = access.db.clone();
     let answer = read(app, req, partition, move |find, _| Ok(db.explain(&find)?)).await?;
-    Ok(Reply::json(200, &answer))
+    Ok(Reply::json_bytes(200, [&answer[..], b"\n"].concat()))
 }
 
 /// `_find`; `partition` of one below `_partition`.
@@ -117,10 +112,15 @@ pub async fn find(
         answer,
         state: State::Head,
     };
-    let next = move |out: &mut Vec<u8>| body.next_chunk(out);
     let mut reply = if blocks {
+        let next = move |out: &mut Vec<u8>| body.next_chunk(out);
         pull_blocking_for("application/json", client, next).await?
     } else {
+        // Who does not ask for the next piece has gone.
+        let next = move |out: &mut Vec<u8>| {
+            let _held = &client;
+            body.next_chunk(out)
+        };
         pull("application/json", next)?
     };
     reply.timing.parse_us = parse_us;
@@ -145,16 +145,18 @@ impl FindBody {
             return Ok(false);
         }
         if self.state == State::Head {
-            if self.answer.is_aggregate() {
-                out.extend_from_slice(b"{\"groups\":[\r\n");
-                self.answer.write_groups(out)?;
-                self.write_tail(out);
-                return Ok(true);
-            }
-            out.extend_from_slice(b"{\"docs\":[\r\n");
+            let head: &[u8] = match self.answer.is_aggregate() {
+                true => b"{\"groups\":[\r\n",
+                false => b"{\"docs\":[\r\n",
+            };
+            out.extend_from_slice(head);
             self.state = State::Rows;
         }
-        if !self.answer.next_chunk(out, CHUNK_BYTES)? {
+        let more = match self.answer.is_aggregate() {
+            true => self.answer.next_groups(out, CHUNK_BYTES)?,
+            false => self.answer.next_chunk(out, CHUNK_BYTES)?,
+        };
+        if !more {
             self.write_tail(out);
         }
         Ok(true)

@@ -1,9 +1,9 @@
 //! `_index`: creating, listing and deleting Mango's indexes, which live in design documents.
 
 use database::EditMode;
-use mango::index::{parse_bulk_delete, remove_from};
+use mango::index::{DesignMembers, design_members, parse_bulk_delete, remove_from, write_design};
 use mango::{FindError, NewIndex};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use crate::access::Access;
 use crate::app::App;
@@ -58,23 +58,24 @@ fn list(req: &Request, access: &Access) -> Answer {
     }
     let all = access.db.find_indexes()?;
     let limit = limit.map_or(usize::MAX, |n| n as usize);
-    let indexes: Vec<Value> = all
-        .iter()
-        .skip(skip as usize)
-        .take(limit)
-        .map(|i| i.index.to_json())
-        .collect();
-    let answer = json!({"total_rows": all.len(), "indexes": indexes});
-    Ok(Reply::json(200, &answer))
+    let mut answer = format!("{{\"total_rows\":{},\"indexes\":[", all.len()).into_bytes();
+    for (i, index) in all.iter().skip(skip as usize).take(limit).enumerate() {
+        if i > 0 {
+            answer.push(b',');
+        }
+        answer.extend_from_slice(&index.index.to_json());
+    }
+    answer.extend_from_slice(b"]}\n");
+    Ok(Reply::json_bytes(200, answer))
 }
 
 async fn create(app: &App, req: &mut Request, access: &Access) -> Answer {
     req.require_json()?;
-    let body = req.json_object(app).await?;
+    let body = document::normalise(&req.request_bytes(app).await?)?;
     let index = NewIndex::parse(&body, &app.limits().mango.defaults.limits)?;
     let mut result = "exists";
     for left in (0..TRIES_MAX).rev() {
-        let old = access.db.design_value(&index.ddoc)?;
+        let old = access.db.design_text(&index.ddoc)?;
         let (rev, members) = split(old);
         let Some(new) = index.add_to(members.as_ref())? else {
             break;
@@ -115,12 +116,10 @@ async fn remove(
     name: &str,
 ) -> Result<(), ApiError> {
     for left in (0..TRIES_MAX).rev() {
-        let (rev, Some(members)) = split(access.db.design_value(ddoc)?) else {
+        let (rev, Some(members)) = split(access.db.design_text(ddoc)?) else {
             return Err(ApiError::missing());
         };
-        let is_index = members
-            .get("language")
-            .is_some_and(|l| l == mango::index::LANGUAGE);
+        let is_index = mango::index::is_of_indexes(&members);
         let new = remove_from(&members, name).map_err(|()| ApiError::missing())?;
         if !is_index {
             return Err(ApiError::missing());
@@ -161,13 +160,16 @@ async fn remove_all(app: &App, req: &Request, access: &Access, id: &str) -> Resu
     removed
 }
 
-/// The revision, and the members that a write gives back.
-fn split(ddoc: Option<Value>) -> (Option<Value>, Option<Map<String, Value>>) {
-    let Some(Value::Object(mut members)) = ddoc else {
+/// The revision, as JSON text, and the members that a write gives back.
+fn split(ddoc: Option<Vec<u8>>) -> (Option<Vec<u8>>, Option<DesignMembers>) {
+    let Some(ddoc) = ddoc else {
         return (None, None);
     };
-    members.shift_remove("_id");
-    (members.shift_remove("_rev"), Some(members))
+    let mut members = design_members(&ddoc);
+    let rev = members.iter().find(|(name, _)| name == "_rev");
+    let rev = rev.map(|(_, rev)| rev.clone());
+    members.retain(|(name, _)| name != "_id" && name != "_rev");
+    (rev, Some(members))
 }
 
 /// Writes a design document, or deletes it when it has no members left; false when another write came before and the change
@@ -177,17 +179,11 @@ async fn save(
     req: &Request,
     access: &Access,
     id: &str,
-    rev: Option<Value>,
-    members: Option<Map<String, Value>>,
+    rev: Option<Vec<u8>>,
+    members: Option<DesignMembers>,
     tries_left: usize,
 ) -> Result<bool, ApiError> {
-    let mut doc = Map::from_iter([("_id".to_owned(), Value::from(id))]);
-    doc.extend(rev.map(|rev| ("_rev".to_owned(), rev)));
-    match members {
-        Some(members) => doc.extend(members),
-        None => drop(doc.insert("_deleted".to_owned(), Value::Bool(true))),
-    }
-    let edit = document::parse_document(Value::Object(doc).to_string().as_bytes())?;
+    let edit = document::parse_document(&write_design(id, rev, members))?;
     match write(app, req, access, edit, EditMode::Interactive).await {
         Ok(_) => Ok(true),
         Err(e) if e.status == 409 && tries_left > 0 => Ok(false),

@@ -1,10 +1,10 @@
 //! Comparing values: by the sort keys of views, so that a selector and an index never disagree.
 
 use std::cmp::Ordering;
+use std::sync::OnceLock;
 
 use document::Collator;
 use document::collation::HIGHEST;
-use serde_json::Value;
 
 use crate::json::Kind;
 
@@ -36,32 +36,42 @@ impl Order {
 /// A value of a selector, ready to be compared with.
 #[derive(Clone, Debug)]
 pub(crate) struct Operand {
-    pub value: Value,
     /// Its JSON text.
-    pub text: Vec<u8>,
-    kind: Kind,
+    pub text: Box<[u8]>,
+    pub kind: Kind,
     /// When it is a short integer.
     small: Option<i64>,
-    pub sort: Vec<u8>,
-    pub raw: Vec<u8>,
+    pub sort: Box<[u8]>,
+    raw: OnceLock<Box<[u8]>>,
 }
 
 impl Operand {
-    pub fn new(value: Value) -> Operand {
-        let text = value.to_string().into_bytes();
-        // Floats get the spelling of stored ones.
-        let text = document::normalise(&text).unwrap_or(text);
-        let mut operand = Operand {
-            value,
-            kind: Kind::of(&text),
-            small: small_integer(&text),
-            text,
-            sort: vec![],
-            raw: vec![],
-        };
-        Order::Collated.write(&operand.text, &mut operand.sort);
-        Order::Raw.write(&operand.text, &mut operand.raw);
-        operand
+    /// Of a text in the normal form.
+    pub fn new(text: &[u8]) -> Operand {
+        let mut sort = vec![];
+        Order::Collated.write(text, &mut sort);
+        Operand {
+            kind: Kind::of(text),
+            small: small_integer(text),
+            text: text.into(),
+            sort: sort.into(),
+            raw: OnceLock::new(),
+        }
+    }
+
+    /// Of a string.
+    pub fn string(text: &str) -> Operand {
+        let mut quoted = vec![];
+        document::write_json_string(text, &mut quoted);
+        Operand::new(&quoted)
+    }
+
+    fn raw(&self) -> &[u8] {
+        self.raw.get_or_init(|| {
+            let mut raw = vec![];
+            Order::Raw.write(&self.text, &mut raw);
+            raw.into()
+        })
     }
 
     /// The place of `text` relative to this.
@@ -83,21 +93,21 @@ impl Operand {
             }
             _ => {}
         }
-        if text == self.text {
+        if *text == *self.text {
             return Ordering::Equal;
         }
         let mut sort = Vec::with_capacity(2 * text.len() + 16);
         Order::Collated.write(text, &mut sort);
-        sort.as_slice().cmp(&self.sort)
+        sort.as_slice().cmp(&*self.sort)
     }
 
     fn compare_raw(&self, text: &[u8]) -> Ordering {
-        if text == self.text {
+        if *text == *self.text {
             return Ordering::Equal;
         }
         let mut raw = Vec::with_capacity(text.len() + 16);
         Order::Raw.write(text, &mut raw);
-        raw.as_slice().cmp(&self.raw)
+        raw.as_slice().cmp(self.raw())
     }
 }
 
@@ -125,11 +135,11 @@ fn small_integer(text: &[u8]) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::text_of;
+    use serde_json::{Value, json};
 
     fn compare(left: &Value, right: &Value, order: Order) -> Ordering {
-        let text = Operand::new(left.clone()).text;
-        Operand::new(right.clone()).compare(&text, order)
+        Operand::new(&text_of(right)).compare(&text_of(left), order)
     }
 
     #[test]

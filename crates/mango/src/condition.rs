@@ -1,11 +1,9 @@
 use std::cmp::Ordering;
 use std::sync::OnceLock;
 
-use regex::Regex;
-use serde_json::Value;
-
 use crate::compare::{Operand, Order};
-use crate::json::{Elements, Kind, Members, integer, string};
+use crate::json::{self, Elements, Kind, Members, string};
+use crate::pcre::Pattern;
 use crate::selector::{At, Node};
 
 /// What a value that is present has to fulfil.
@@ -21,9 +19,9 @@ pub(crate) enum Condition {
         divisor: i128,
         remainder: i128,
     },
-    Regex(Regex),
+    Regex(Pattern),
     BeginsWith(String),
-    All(Vec<Operand>),
+    All(Literals),
     Size(u64),
     ElemMatch(Box<Node>),
     AllMatch(Box<Node>),
@@ -34,7 +32,8 @@ pub(crate) enum Condition {
 /// The operands of `$in` and `$nin`, to be looked up.
 #[derive(Clone, Debug)]
 pub(crate) struct Operands {
-    pub values: Vec<Value>,
+    /// The array's text.
+    pub text: Box<[u8]>,
     /// Their sort keys, in ascending order.
     pub sorts: Vec<Box<[u8]>>,
     /// The same in the order of ids.
@@ -42,18 +41,23 @@ pub(crate) struct Operands {
 }
 
 impl Operands {
-    pub fn new(values: Vec<Value>) -> Operands {
+    /// Of an array's text in the normal form.
+    pub fn new(text: &[u8]) -> Operands {
         Operands {
-            sorts: sorted(&values, Order::Collated),
+            sorts: sorted(text, Order::Collated),
             raws: OnceLock::new(),
-            values,
+            text: text.into(),
         }
+    }
+
+    pub fn values(&self) -> Elements<'_> {
+        Elements::of(&self.text)
     }
 
     fn hold(&self, text: &[u8], order: Order) -> bool {
         let sorts = match order {
             Order::Collated => &self.sorts,
-            Order::Raw => self.raws.get_or_init(|| sorted(&self.values, order)),
+            Order::Raw => self.raws.get_or_init(|| sorted(&self.text, order)),
         };
         if sorts.is_empty() {
             return false;
@@ -66,18 +70,61 @@ impl Operands {
     }
 }
 
-fn sorted(values: &[Value], order: Order) -> Vec<Box<[u8]>> {
-    let mut sorts: Vec<Box<[u8]>> = values
-        .iter()
+fn sorted(array: &[u8], order: Order) -> Vec<Box<[u8]>> {
+    let mut sorts: Vec<Box<[u8]>> = Elements::of(array)
         .map(|value| {
             let mut key = vec![];
-            order.write(value.to_string().as_bytes(), &mut key);
+            order.write(value, &mut key);
             key.into_boxed_slice()
         })
         .collect();
     sorts.sort_unstable();
     sorts.dedup();
     sorts
+}
+
+/// The operands of `$all`, which are compared to the letter: types of numbers and order of members included. Equal values have
+/// one text.
+#[derive(Clone, Debug)]
+pub(crate) struct Literals {
+    /// The array's text.
+    pub text: Box<[u8]>,
+    /// The texts of the values in order, each once.
+    sorted: Vec<Box<[u8]>>,
+}
+
+impl Literals {
+    /// Of an array's text in the normal form.
+    pub fn new(text: &[u8]) -> Literals {
+        let mut sorted: Vec<Box<[u8]>> = Elements::of(text).map(Into::into).collect();
+        sorted.sort_unstable();
+        sorted.dedup();
+        Literals {
+            text: text.into(),
+            sorted,
+        }
+    }
+
+    /// Whether all of them are elements of the array; or the only one is an array, and this one.
+    fn are_in(&self, array: &[u8]) -> bool {
+        // `$all: []` matches nothing, as recorded.
+        let mut missing = self.sorted.len();
+        if missing == 0 {
+            return false;
+        }
+        let mut found = vec![false; missing];
+        for element in Elements::of(array) {
+            if let Ok(i) = self.sorted.binary_search_by(|own| (**own).cmp(element))
+                && !std::mem::replace(&mut found[i], true)
+            {
+                missing -= 1;
+                if missing == 0 {
+                    return true;
+                }
+            }
+        }
+        self.text.strip_prefix(b"[").and_then(|t| t.strip_suffix(b"]")) == Some(array)
+    }
 }
 
 /// The place of a value relative to an operand.
@@ -133,6 +180,15 @@ impl Condition {
         matches!(self, Self::Exists(false))
     }
 
+    /// Whether judging a value takes no longer than reading it, about.
+    pub(crate) fn is_light(&self) -> bool {
+        match self {
+            Self::Regex(_) | Self::ElemMatch(_) | Self::AllMatch(_) | Self::KeyMapMatch(_) => false,
+            Self::Not(condition) => condition.is_light(),
+            _ => true,
+        }
+    }
+
     pub(crate) fn matches(&self, value: &[u8], order: Order) -> bool {
         match self {
             Self::Is(relation, operand) => relation.holds(operand.compare(value, order)),
@@ -141,11 +197,11 @@ impl Condition {
             Self::Exists(wanted) => *wanted,
             Self::Type(name) => name == Kind::of(value).name(),
             Self::Modulo { divisor, remainder } => {
-                integer(value).is_some_and(|n| n.checked_rem(*divisor) == Some(*remainder))
+                Kind::of(value) == Kind::Number && json::remainder(value, *divisor) == Some(*remainder)
             }
             Self::Regex(regex) => string(value).is_some_and(|text| regex.is_match(&text)),
             Self::BeginsWith(prefix) => string(value).is_some_and(|text| text.starts_with(prefix)),
-            Self::All(operands) => elements(value).is_some_and(|_| has_all(value, operands)),
+            Self::All(operands) => Kind::of(value) == Kind::Array && operands.are_in(value),
             Self::Size(length) => {
                 elements(value).is_some_and(|elements| elements.count() as u64 == *length)
             }
@@ -173,15 +229,6 @@ fn is_in(value: &[u8], operands: &Operands, order: Order) -> bool {
         Some(mut all) => all.any(|element| operands.hold(element, order)),
         None => operands.hold(value, order),
     }
-}
-
-/// Looks for operands to the letter: types of numbers and order of members included. Equal values have one text.
-fn has_all(array: &[u8], operands: &[Operand]) -> bool {
-    let is_element = |operand: &Operand| Elements::of(array).any(|e| e == operand.text);
-    let is_the_operand =
-        || matches!(operands, [operand] if operand.value.is_array() && operand.text == array);
-    // `$all: []` matches nothing, as recorded.
-    !operands.is_empty() && (operands.iter().all(is_element) || is_the_operand())
 }
 
 fn any_key(object: &[u8], node: &Node, order: Order) -> bool {

@@ -29,7 +29,7 @@ pub enum SelectorError {
     BadRegex {
         /// The regular expression, as JSON.
         pattern: Value,
-        /// The last line of what the compiler says.
+        /// What is wrong with it.
         cause: String,
     },
     /// A condition that stands at the root of the selector without a field.
@@ -38,6 +38,9 @@ pub enum SelectorError {
     /// A field name with an empty part, as in `a..b`.
     #[error("Invalid field name: {0}")]
     InvalidFieldName(String),
+    /// A longer field name than any is allowed to be, in bytes.
+    #[error("Field name is longer than {0} bytes")]
+    LongFieldName(usize),
     /// `$text` below a field or another operator's element.
     #[error("$text is only allowed at the root of a selector")]
     TextBelowRoot,
@@ -56,6 +59,9 @@ pub enum SelectorError {
     /// `fields` is not an array.
     #[error("Selector error: fields must be JSON array")]
     FieldsNotAnArray(Value),
+    /// More names in `fields` than allowed.
+    #[error("Selector error: fields must be at most {0}")]
+    TooManyFields(usize),
     /// A member of `fields` is not a string.
     #[error("Invalid JSON for field spec: {0}")]
     InvalidField(Value),
@@ -76,8 +82,8 @@ impl SelectorError {
             Self::BadArgument { .. } | Self::BadRegex { .. } => "bad_arg",
             Self::TextBelowRoot => "bad_field",
             Self::SeveralTexts => "multiple_text_selector",
-            Self::InvalidFieldName(_) => "invalid_field_name",
-            Self::FieldsNotAnArray(_) => "invalid_fields",
+            Self::InvalidFieldName(_) | Self::LongFieldName(_) => "invalid_field_name",
+            Self::FieldsNotAnArray(_) | Self::TooManyFields(_) => "invalid_fields",
             Self::InvalidField(_) => "invalid_field",
             Self::MissingFieldName
             | Self::TooDeep(_)
@@ -94,6 +100,7 @@ impl SelectorError {
             Self::FieldsNotAnArray(value) => {
                 format!("Fields must be an array of strings, not: {value}")
             }
+            Self::TooManyFields(max) => format!("Fields must be at most {max}"),
             other => other.to_string(),
         }
     }
@@ -108,6 +115,12 @@ pub enum FindError {
     /// A required member is not there.
     #[error("Missing required key: {0}")]
     MissingKey(&'static str),
+    /// The body, or what is to be an object in it, is none.
+    #[error("Request body must be a JSON object")]
+    NotAnObject,
+    /// A member nested deeper than any that means something.
+    #[error("Value of {0} is nested too deeply")]
+    NestedTooDeeply(String),
     /// A member that means nothing.
     #[error("Invalid key {0} for this request.")]
     InvalidKey(String),
@@ -211,6 +224,7 @@ impl FindError {
         match self {
             Self::Selector(e) => e.find_error(),
             Self::MissingKey(_) => "missing_required_key",
+            Self::NotAnObject | Self::NestedTooDeeply(_) => "bad_request",
             Self::InvalidKey(_) => "invalid_key",
             Self::InvalidString(_) => "invalid_string",
             Self::EmptyString => "invalid_empty_string",

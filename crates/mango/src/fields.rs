@@ -2,8 +2,11 @@ use document::write_json_string;
 use serde_json::Value;
 
 use crate::error::SelectorError;
-use crate::lift::{Doc, Found, Lifter, Slot};
+use crate::lift::{Branch, Doc, Found, Lifter, Slot};
 use crate::path::FieldPath;
+
+/// Names in `fields`, at most.
+pub const FIELDS_MAX: usize = 10_000;
 
 /// The `fields` option: which fields of a document are given back.
 #[derive(Clone, Debug, Default)]
@@ -11,15 +14,6 @@ pub struct Fields {
     /// As they are written, in the order of the option.
     names: Vec<String>,
     lifter: Lifter,
-    members: Vec<Member>,
-}
-
-/// A member of the projection.
-#[derive(Clone, Debug)]
-struct Member {
-    name: String,
-    slot: Option<usize>,
-    below: Vec<Member>,
 }
 
 impl Fields {
@@ -27,12 +21,15 @@ impl Fields {
     ///
     /// # Errors
     ///
-    /// [`SelectorError::FieldsNotAnArray`], [`SelectorError::InvalidField`] for a member that is not a string,
+    /// [`SelectorError::FieldsNotAnArray`], [`SelectorError::TooManyFields`], [`SelectorError::InvalidField`] for a member that is not a string,
     /// [`SelectorError::InvalidFieldName`] for a name with an empty part.
     pub fn parse(value: &Value) -> Result<Self, SelectorError> {
         let names = value
             .as_array()
             .ok_or_else(|| SelectorError::FieldsNotAnArray(value.clone()))?;
+        if names.len() > FIELDS_MAX {
+            return Err(SelectorError::TooManyFields(FIELDS_MAX));
+        }
         let mut fields = Fields::default();
         for name in names {
             let Value::String(name) = name else {
@@ -40,8 +37,7 @@ impl Fields {
             };
             let path = FieldPath::parse(name)?;
             fields.names.push(name.clone());
-            let slot = fields.lifter.add(&path);
-            insert(&mut fields.members, path.parts(), slot);
+            fields.lifter.add(&path);
         }
         Ok(fields)
     }
@@ -72,7 +68,7 @@ impl Fields {
     /// The same of values that were found already, in the order of [`Fields::paths`].
     pub fn write_found<'a>(&self, found: &dyn Fn(usize) -> Found<'a>, out: &mut Vec<u8>) {
         out.push(b'{');
-        write_members(&self.members, found, out);
+        write_members(self.lifter.branches(), found, out);
         out.push(b'}');
     }
 
@@ -87,50 +83,36 @@ impl Fields {
     }
 }
 
-fn insert(members: &mut Vec<Member>, parts: &[String], slot: usize) {
-    let Some((name, rest)) = parts.split_first() else {
-        return;
-    };
-    let at = match members.iter().position(|m| m.name == *name) {
-        Some(at) => at,
-        None => {
-            members.push(Member {
-                name: name.clone(),
-                slot: None,
-                below: vec![],
-            });
-            members.len() - 1
-        }
-    };
-    match rest {
-        [] => members[at].slot = Some(slot),
-        rest => insert(&mut members[at].below, rest, slot),
-    }
-}
-
-/// Whether a part of the member was found.
-fn is_found<'a>(member: &Member, found: &dyn Fn(usize) -> Found<'a>) -> bool {
-    let own = member.slot.map(found);
-    matches!(own, Some(Found::Value(_))) || member.below.iter().any(|m| is_found(m, found))
-}
-
-fn write_members<'a>(members: &[Member], found: &dyn Fn(usize) -> Found<'a>, out: &mut Vec<u8>) {
-    let mut first = true;
-    for member in members.iter().filter(|m| is_found(m, found)) {
-        if !std::mem::take(&mut first) {
+/// Appends the members of these branches that were found; answers whether there are any.
+fn write_members<'a>(branches: &[Branch], found: &dyn Fn(usize) -> Found<'a>, out: &mut Vec<u8>) -> bool {
+    let mut any = false;
+    for branch in branches {
+        let start = out.len();
+        if any {
             out.push(b',');
         }
-        write_json_string(&member.name, out);
+        write_json_string(&branch.name, out);
         out.push(b':');
         // A whole value has its parts in it.
-        if let Some(Found::Value(text)) = member.slot.map(found) {
-            out.extend_from_slice(text);
-            continue;
+        let is_found = match branch.slot.map(found) {
+            Some(Found::Value(text)) => {
+                out.extend_from_slice(text);
+                true
+            }
+            _ => {
+                out.push(b'{');
+                let is_found = write_members(branch.below(), found, out);
+                out.push(b'}');
+                is_found
+            }
+        };
+        if is_found {
+            any = true;
+        } else {
+            out.truncate(start);
         }
-        out.push(b'{');
-        write_members(&member.below, found, out);
-        out.push(b'}');
     }
+    any
 }
 
 #[cfg(test)]

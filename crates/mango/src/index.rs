@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use sha1::{Digest, Sha1};
 
 use crate::error::{FindError, SelectorError};
+use crate::json::{self, Kind, members, object, shown, string, text_of};
 use crate::limits::Limits;
 use crate::options::{boolean, positive};
 use crate::path::FieldPath;
@@ -35,34 +36,33 @@ pub struct Definition {
     /// The same, read.
     pub paths: Vec<FieldPath>,
     /// Which documents are in it: as it is written, and read. `None`: all that have the fields.
-    pub partial: Option<(Value, Selector)>,
+    pub partial: Option<(Box<[u8]>, Selector)>,
 }
 
 impl Definition {
-    /// Reads what a design document has in `map`: `{"fields": {"a": "asc"}, "partial_filter_selector": {}}`.
+    /// Reads what a design document has in `map`, a text in the normal form: `{"fields": {"a": "asc"},
+    /// "partial_filter_selector": {}}`.
     ///
     /// # Errors
     /// [`FindError::MissingKey`], [`FindError::InvalidSort`], [`FindError::Selector`].
-    pub fn from_map(map: &Value, limits: &Limits) -> Result<Definition, FindError> {
-        let fields = map.get("fields").ok_or(FindError::MissingKey("fields"))?;
-        let sort = Sort::from_object(fields);
-        let fields = sort.ok_or_else(|| FindError::InvalidSort(fields.clone()))?;
+    pub fn from_map(map: &[u8], limits: &Limits) -> Result<Definition, FindError> {
+        let fields = shown(json::member(map, "fields").ok_or(FindError::MissingKey("fields"))?);
+        let sort = Sort::from_object(&fields).ok_or(FindError::InvalidSort(fields))?;
         // Before CouchDB 2.1 it was called `selector`.
-        let partial = map.get("partial_filter_selector");
-        Self::new(fields, partial.or(map.get("selector")), limits)
+        let partial = json::member(map, "partial_filter_selector");
+        Self::new(sort, partial.or(json::member(map, "selector")), limits)
     }
 
     fn new(
         fields: Sort,
-        partial: Option<&Value>,
+        partial: Option<&[u8]>,
         limits: &Limits,
     ) -> Result<Definition, FindError> {
         let paths = fields.names().map(FieldPath::parse);
         let paths = paths.collect::<Result<_, SelectorError>>()?;
         let partial = match partial {
-            None => None,
-            Some(Value::Object(members)) if members.is_empty() => None,
-            Some(value) => Some((value.clone(), Selector::parse_within(value, limits)?)),
+            None | Some(b"{}") => None,
+            Some(text) => Some((text.into(), Selector::read(text, limits)?)),
         };
         Ok(Definition {
             fields,
@@ -71,12 +71,12 @@ impl Definition {
         })
     }
 
-    fn to_json(&self) -> Value {
-        let mut json = json!({"fields": self.fields.to_list()});
+    fn to_json(&self) -> Vec<u8> {
+        let mut all = vec![("fields", text_of(&self.fields.to_list()))];
         if let Some((written, _)) = &self.partial {
-            json["partial_filter_selector"] = written.clone();
+            all.push(("partial_filter_selector", written.to_vec()));
         }
-        json
+        object(&all)
     }
 }
 
@@ -103,44 +103,106 @@ impl Index {
         self.ddoc.is_none()
     }
 
-    /// The indexes of a design document in the order of its views; what is none is left out. `partitioned`: of the database.
-    pub fn of_design(ddoc: &Value, partitioned: bool, limits: &Limits) -> Vec<Index> {
-        if ddoc["language"] != LANGUAGE {
+    /// The indexes of a design document, a text in the normal form, in the order of its views; what is none is left out.
+    /// `partitioned`: of the database.
+    pub fn of_design(ddoc: &[u8], partitioned: bool, limits: &Limits) -> Vec<Index> {
+        let text = |name| json::member(ddoc, name).and_then(string);
+        let Some(id) = text("_id").filter(|_| text("language").as_deref() == Some(LANGUAGE)) else {
             return vec![];
-        }
-        let partitioned = partitioned && ddoc["options"]["partitioned"].as_bool().unwrap_or(true);
-        let views = ddoc["views"].as_object().into_iter().flatten();
-        let index = |(name, view): (&String, &Value)| {
-            view["options"].as_object()?;
+        };
+        let option = json::member(ddoc, "options").and_then(|o| json::member(o, "partitioned"));
+        let partitioned = partitioned && option != Some(b"false");
+        let index = |(name, view): (String, &[u8])| {
+            Kind::of(json::member(view, "options")?).eq(&Kind::Object).then_some(())?;
+            let map = json::member(view, "map")?;
             Some(Index {
-                ddoc: Some(ddoc["_id"].as_str()?.to_owned()),
-                name: name.clone(),
-                definition: Definition::from_map(&view["map"], limits).ok()?,
+                ddoc: Some(id.clone().into_owned()),
+                name,
+                definition: Definition::from_map(map, limits).ok()?,
                 partitioned,
             })
         };
-        views.filter_map(index).collect()
+        let views = json::member(ddoc, "views").unwrap_or(b"{}");
+        members(views).filter_map(index).collect()
     }
 
-    /// As `_index` and `_explain` show it.
-    pub fn to_json(&self) -> Value {
+    /// As `_index` and `_explain` show it: JSON text.
+    pub fn to_json(&self) -> Vec<u8> {
+        let text = |value: Value| text_of(&value);
+        let mut all = vec![
+            ("ddoc", text(self.ddoc.as_deref().into())),
+            ("name", text(self.name.as_str().into())),
+        ];
         if self.is_special() {
-            return json!({
-                "ddoc": null, "name": self.name, "type": "special", "def": self.definition.to_json(),
-            });
+            all.push(("type", text("special".into())));
+        } else {
+            all.push(("type", text("json".into())));
+            all.push(("partitioned", text(self.partitioned.into())));
         }
-        json!({
-            "ddoc": self.ddoc,
-            "name": self.name,
-            "type": "json",
-            "partitioned": self.partitioned,
-            "def": self.definition.to_json(),
-        })
+        all.push(("def", self.definition.to_json()));
+        object(&all)
     }
 
     /// The name as it orders indexes: the one of all documents first.
     pub fn order(&self) -> (Option<&str>, &str) {
         (self.ddoc.as_deref(), &self.name)
+    }
+}
+
+/// The members of a design document: names, and the texts of values in the normal form.
+pub type DesignMembers = Vec<(String, Vec<u8>)>;
+
+/// The members of a design document's text in the normal form.
+pub fn design_members(ddoc: &[u8]) -> DesignMembers {
+    let all = members(ddoc);
+    all.map(|(name, value)| (name, value.to_vec())).collect()
+}
+
+/// Whether these are of a design document of indexes.
+pub fn is_of_indexes(ddoc: &DesignMembers) -> bool {
+    find(ddoc, "language").and_then(string).as_deref() == Some(LANGUAGE)
+}
+
+/// The text of a design document to be written; without members, of its deletion. `rev` is the text of the revision that it
+/// replaces.
+pub fn write_design(id: &str, rev: Option<Vec<u8>>, members: Option<DesignMembers>) -> Vec<u8> {
+    let mut doc = vec![("_id".to_owned(), text_of(&id.into()))];
+    doc.extend(rev.map(|rev| ("_rev".to_owned(), rev)));
+    match members {
+        Some(members) => doc.extend(members),
+        None => doc.push(("_deleted".to_owned(), b"true".to_vec())),
+    }
+    object(&doc)
+}
+
+fn find<'a>(all: &'a DesignMembers, name: &str) -> Option<&'a [u8]> {
+    let found = all.iter().find(|(n, _)| n == name);
+    found.map(|(_, value)| value.as_slice())
+}
+
+fn put(all: &mut DesignMembers, name: &str, value: Vec<u8>) {
+    match all.iter_mut().find(|(n, _)| n == name) {
+        Some((_, held)) => *held = value,
+        None => all.push((name.to_owned(), value)),
+    }
+}
+
+/// Puts the texts of definitions in a design document of indexes, read into `ddoc`, in the place of what was read of them: so
+/// integers keep all their digits. `text` is the document's in the normal form.
+pub fn keep_definitions(ddoc: &mut Value, text: &[u8]) {
+    if ddoc["language"] != LANGUAGE {
+        return;
+    }
+    let views = ddoc.get_mut("views").and_then(Value::as_object_mut);
+    let (Some(views), Some(texts)) = (views, json::member(text, "views")) else {
+        return;
+    };
+    for (name, view) in members(texts) {
+        let map = json::member(view, "map").and_then(|map| std::str::from_utf8(map).ok());
+        let held = views.get_mut(&name).and_then(|view| view.get_mut("map"));
+        if let (Some(map), Some(held @ Value::Object(_))) = (map, held) {
+            *held = map.into();
+        }
     }
 }
 
@@ -155,18 +217,24 @@ pub struct NewIndex {
     pub w: u64,
     partitioned: Option<bool>,
     definition: Definition,
-    written: Value,
+    written: Vec<u8>,
 }
 
 impl NewIndex {
-    /// Reads a body.
+    /// Reads a body, a text in the normal form.
     ///
     /// # Errors
     /// Any [`FindError`] of an index's definition.
-    pub fn parse(body: &Map<String, Value>, limits: &Limits) -> Result<NewIndex, FindError> {
-        let mut body = body.clone();
+    pub fn parse(body: &[u8], limits: &Limits) -> Result<NewIndex, FindError> {
+        if Kind::of(body) != Kind::Object {
+            return Err(FindError::NotAnObject);
+        }
+        let written = json::member(body, "index").ok_or(FindError::MissingKey("index"))?;
+        let mut body: Map<String, Value> = members(body)
+            .filter(|(name, _)| name != "index")
+            .map(|(name, value)| (name, shown(value)))
+            .collect();
         let mut take = |name: &str| body.shift_remove(name);
-        let written = take("index").ok_or(FindError::MissingKey("index"))?;
         let kind = match take("type") {
             None => "json".to_owned(),
             Some(Value::String(kind)) => kind,
@@ -194,8 +262,8 @@ impl NewIndex {
             "nouveau" => return Err(FindError::ServiceUnavailable("nouveau")),
             _ => return Err(FindError::InvalidIndexType(kind)),
         }
-        let made_up = || made_up_name(&written, &index, &ddoc, partitioned, w);
-        let definition = define(&written, limits)?;
+        let made_up = || made_up_name(written, &index, &ddoc, partitioned, w);
+        let definition = define(written, limits)?;
         Ok(NewIndex {
             name: index.clone().unwrap_or_else(made_up),
             ddoc: match &ddoc {
@@ -206,7 +274,7 @@ impl NewIndex {
             w,
             partitioned,
             definition,
-            written,
+            written: written.to_vec(),
         })
     }
 
@@ -215,97 +283,102 @@ impl NewIndex {
     ///
     /// # Errors
     /// [`FindError::DesignLanguage`], [`FindError::PartitionedMismatch`].
-    pub fn add_to(
-        &self,
-        old: Option<&Map<String, Value>>,
-    ) -> Result<Option<Map<String, Value>>, FindError> {
+    pub fn add_to(&self, old: Option<&DesignMembers>) -> Result<Option<DesignMembers>, FindError> {
         let mut ddoc = match old {
             Some(old) => {
-                let language = old.get("language").unwrap_or(&Value::Null);
-                if language != LANGUAGE {
-                    return Err(FindError::DesignLanguage(language.clone()));
+                if !is_of_indexes(old) {
+                    let language = find(old, "language").map_or(Value::Null, shown);
+                    return Err(FindError::DesignLanguage(language));
                 }
                 old.clone()
             }
-            None => Map::from_iter([("language".to_owned(), Value::from(LANGUAGE))]),
+            None => vec![("language".to_owned(), text_of(&LANGUAGE.into()))],
         };
-        let partial = self.definition.partial.as_ref();
-        let view = json!({
-            "map": {
-                "fields": self.definition.fields.to_object(),
-                "partial_filter_selector": partial.map_or(json!({}), |(_, read)| read.to_json()),
-            },
-            "reduce": "_count",
-            "options": {"def": self.written},
-        });
-        let views = ddoc.entry("views").or_insert_with(|| json!({}));
-        if !views.is_object() {
-            *views = json!({});
-        }
-        views[&self.name] = view;
-        let option = ddoc.get("options").and_then(|o| o.get("partitioned"));
-        let option = option.and_then(Value::as_bool);
+        let view = self.view();
+        let views = find(&ddoc, "views").filter(|views| Kind::of(views) == Kind::Object);
+        let mut views = views.map_or(vec![], design_members);
+        let is_there = find(&views, &self.name).is_some_and(|held| json::same(held, &view));
+        put(&mut views, &self.name, view);
+        put(&mut ddoc, "views", object(&views));
+        let option = find(&ddoc, "options").and_then(|o| json::member(o, "partitioned"));
+        let option = match option {
+            Some(b"true") => Some(true),
+            Some(b"false") => Some(false),
+            _ => None,
+        };
         if option != self.partitioned {
             match (old, self.partitioned) {
                 (None, Some(partitioned)) => {
-                    ddoc.insert("options".into(), json!({"partitioned": partitioned}));
+                    let options = json!({"partitioned": partitioned});
+                    put(&mut ddoc, "options", text_of(&options));
                 }
                 (None, None) => {}
                 (Some(_), _) => return Err(FindError::PartitionedMismatch(self.ddoc.clone())),
             }
         }
-        Ok((old != Some(&ddoc)).then_some(ddoc))
+        Ok((!is_there).then_some(ddoc))
+    }
+
+    /// The view that holds the index.
+    fn view(&self) -> Vec<u8> {
+        let mut partial = b"{}".to_vec();
+        if let Some((_, read)) = &self.definition.partial {
+            partial.clear();
+            read.write_json(&mut partial);
+        }
+        let map = object(&[
+            ("fields", text_of(&self.definition.fields.to_object())),
+            ("partial_filter_selector", partial),
+        ]);
+        object(&[
+            ("map", map),
+            ("reduce", b"\"_count\"".to_vec()),
+            ("options", object(&[("def", &self.written)])),
+        ])
     }
 }
 
 /// A design document's members without one of its indexes: `None` when nothing is left, `Err` when it has no such index.
 #[allow(clippy::result_unit_err)]
-pub fn remove_from(
-    ddoc: &Map<String, Value>,
-    name: &str,
-) -> Result<Option<Map<String, Value>>, ()> {
+pub fn remove_from(ddoc: &DesignMembers, name: &str) -> Result<Option<DesignMembers>, ()> {
     let mut ddoc = ddoc.clone();
-    let views = ddoc.get_mut("views").and_then(Value::as_object_mut);
-    let views = views.ok_or(())?;
-    views.shift_remove(name).ok_or(())?;
+    let mut views = design_members(find(&ddoc, "views").ok_or(())?);
+    let at = views.iter().position(|(n, _)| n == name).ok_or(())?;
+    views.remove(at);
     if views.is_empty() {
-        ddoc.shift_remove("views");
-        let left = ddoc.keys().any(|k| k != "language" && k != "options");
+        ddoc.retain(|(name, _)| name != "views");
+        let left = ddoc.iter().any(|(n, _)| n != "language" && n != "options");
         return Ok(left.then_some(ddoc));
     }
+    put(&mut ddoc, "views", object(&views));
     Ok(Some(ddoc))
 }
 
 /// Reads `{"fields": […], "partial_filter_selector": {…}}`.
-fn define(written: &Value, limits: &Limits) -> Result<Definition, FindError> {
-    let Value::Object(members) = written else {
-        return Err(FindError::InvalidIndexJson(written.clone()));
-    };
-    let mut members = members.clone();
-    let fields = members
-        .shift_remove("fields")
-        .ok_or(FindError::MissingKey("fields"))?;
-    let fields = Sort::parse(&fields)?;
-    let partial = members.shift_remove("partial_filter_selector");
-    if let Some((name, _)) = members.iter().next() {
-        return Err(FindError::InvalidKey(name.clone()));
+fn define(written: &[u8], limits: &Limits) -> Result<Definition, FindError> {
+    if Kind::of(written) != Kind::Object {
+        return Err(FindError::InvalidIndexJson(shown(written)));
     }
-    if let Some(other) = partial.as_ref().filter(|p| !p.is_object()) {
-        return Err(SelectorError::NotAnObject(other.clone()).into());
+    let fields = json::member(written, "fields").ok_or(FindError::MissingKey("fields"))?;
+    let fields = Sort::parse(&shown(fields))?;
+    let known = ["fields", "partial_filter_selector"];
+    if let Some((name, _)) = members(written).find(|(n, _)| !known.contains(&n.as_str())) {
+        return Err(FindError::InvalidKey(name));
     }
-    Definition::new(fields, partial.as_ref(), limits)
+    let partial = json::member(written, "partial_filter_selector");
+    Definition::new(fields, partial, limits)
 }
 
 /// CouchDB's name of an index that is given none: the SHA-1 sum of the definition and the options as an Erlang term.
 fn made_up_name(
-    definition: &Value,
+    definition: &[u8],
     name: &Option<String>,
     ddoc: &Option<String>,
     partitioned: Option<bool>,
     w: u64,
 ) -> String {
-    let json = |value: &Value| body_term(value.to_string().as_bytes()).unwrap_or_default();
-    let definition = json(definition);
+    let json = |value: &Value| body_term(&text_of(value)).unwrap_or_default();
+    let definition = body_term(definition).unwrap_or_default();
     let given = |name: &Option<String>| match name {
         Some(name) => json(&Value::from(name.as_str())),
         None => atom("auto_name"),
@@ -381,7 +454,7 @@ mod tests {
     use super::*;
 
     fn new(body: Value) -> Result<NewIndex, FindError> {
-        NewIndex::parse(body.as_object().unwrap(), &Limits::default())
+        NewIndex::parse(&text_of(&body), &Limits::default())
     }
 
     #[test]
@@ -401,16 +474,16 @@ mod tests {
         );
         let first = a.add_to(None).unwrap().unwrap();
         assert_eq!(
-            Value::Object(first.clone()),
+            shown(&object(&first)),
             json!({"language": "query", "views": {"x": {
                 "map": {"fields": {"a": "asc", "b": "asc"}, "partial_filter_selector": {}},
                 "reduce": "_count", "options": {"def": {"fields": ["a", "b"]}}}}})
         );
         assert_eq!(a.add_to(Some(&first)), Ok(None));
         let both = b.unwrap().add_to(Some(&first)).unwrap().unwrap();
-        let mut ddoc = Value::Object(both.clone());
-        ddoc["_id"] = json!("_design/d");
-        let indexes = Index::of_design(&ddoc, false, &Limits::default());
+        let mut ddoc = both.clone();
+        put(&mut ddoc, "_id", b"\"_design/d\"".to_vec());
+        let indexes = Index::of_design(&object(&ddoc), false, &Limits::default());
         assert_eq!(indexes.len(), 2);
         assert!(indexes[0].definition.partial.is_none() && indexes[1].definition.partial.is_some());
         let one = remove_from(&both, "y").unwrap().unwrap();
@@ -423,9 +496,32 @@ mod tests {
     fn a_design_document_of_functions_is_left_alone() {
         let a = new(json!({"index": {"fields": ["a"]}, "ddoc": "d"})).unwrap();
         let old = json!({"language": "javascript", "views": {}});
-        let refused = a.add_to(old.as_object());
+        let refused = a.add_to(Some(&design_members(&text_of(&old))));
         assert_eq!(refused, Err(FindError::DesignLanguage(json!("javascript"))));
         let mixed = json!({"index": {"fields": [{"a": "asc"}, {"b": "desc"}]}});
         assert_eq!(new(mixed).unwrap_err(), FindError::MixedSort);
+    }
+
+    #[test]
+    fn integers_of_a_definition_keep_their_digits() {
+        let long = "123456789012345678901234567890";
+        let body = format!(
+            r#"{{"index":{{"fields":["a"],"partial_filter_selector":{{"n":{long}}}}},"ddoc":"d","name":"x"}}"#
+        );
+        let index = NewIndex::parse(body.as_bytes(), &Limits::default()).unwrap();
+        let mut ddoc = index.add_to(None).unwrap().unwrap();
+        assert_eq!(index.add_to(Some(&ddoc)), Ok(None));
+        let text = String::from_utf8(object(&ddoc)).unwrap();
+        assert_eq!(text.matches(long).count(), 2, "{text}");
+        put(&mut ddoc, "_id", b"\"_design/d\"".to_vec());
+        let text = object(&ddoc);
+        let read = &Index::of_design(&text, false, &Limits::default())[0];
+        assert!(String::from_utf8(read.to_json()).unwrap().contains(long));
+        let (_, partial) = read.definition.partial.as_ref().unwrap();
+        let doc = format!(r#"{{"n":{long}}}"#);
+        assert!(partial.matches_doc(&crate::Doc::whole(doc.as_bytes())));
+        let mut value = shown(&text);
+        keep_definitions(&mut value, &text);
+        assert!(value["views"]["x"]["map"].as_str().unwrap().contains(long));
     }
 }

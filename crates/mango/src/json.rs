@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use document::json::skip;
+use serde_json::Value;
 
 /// The kinds of JSON values, in the order of views.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,6 +78,102 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
+/// The members of an object's text, names unescaped.
+pub(crate) fn members(object: &[u8]) -> impl Iterator<Item = (String, &[u8])> {
+    let mut all = (Kind::of(object) == Kind::Object).then(|| Members::of(object));
+    std::iter::from_fn(move || {
+        let (name, value) = all.as_ref()?.name()?;
+        let end = skip::value(object, value)?;
+        if !all.as_mut()?.go_on(end) {
+            all = None;
+        }
+        Some((unescaped(name)?.into_owned(), object.get(value..end)?))
+    })
+}
+
+/// The value of an object's member; `None` too when the text is no object.
+pub(crate) fn member<'a>(object: &'a [u8], wanted: &str) -> Option<&'a [u8]> {
+    if Kind::of(object) != Kind::Object {
+        return None;
+    }
+    let mut members = Members::of(object);
+    loop {
+        let (name, value) = members.name()?;
+        let end = skip::value(object, value)?;
+        if is_name(name, wanted) {
+            return object.get(value..end);
+        }
+        if !members.go_on(end) {
+            return None;
+        }
+    }
+}
+
+/// Whether two texts are the same but for the order of members.
+pub(crate) fn same(one: &[u8], other: &[u8]) -> bool {
+    match (Kind::of(one), Kind::of(other)) {
+        (Kind::Object, Kind::Object) => {
+            let sorted = |text| {
+                let mut all: Vec<_> = members(text).collect();
+                all.sort_unstable();
+                all
+            };
+            let (one, other) = (sorted(one), sorted(other));
+            let pairs = one.iter().zip(&other);
+            one.len() == other.len() && pairs.into_iter().all(|(a, b)| a.0 == b.0 && same(a.1, b.1))
+        }
+        (Kind::Array, Kind::Array) => {
+            let (mut one, mut other) = (Elements::of(one), Elements::of(other));
+            loop {
+                match (one.next(), other.next()) {
+                    (Some(a), Some(b)) if same(a, b) => {}
+                    (a, b) => return a.is_none() && b.is_none(),
+                }
+            }
+        }
+        _ => one == other,
+    }
+}
+
+/// The value that a text stands for, to be shown: long integers and deep nesting are lost.
+pub(crate) fn shown(text: &[u8]) -> Value {
+    serde_json::from_slice(text).unwrap_or_else(|_| String::from_utf8_lossy(text).into())
+}
+
+/// A value's text in the normal form. (Any value has one that is not nested deeper than texts may be.)
+pub(crate) fn text_of(value: &Value) -> Vec<u8> {
+    let text = value.to_string().into_bytes();
+    document::normalise(&text).unwrap_or(text)
+}
+
+/// An array of these elements.
+pub(crate) fn array<'a>(elements: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut out = vec![b'['];
+    for (i, element) in elements.enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(element);
+    }
+    out.push(b']');
+    out
+}
+
+/// An object of these members.
+pub(crate) fn object<N: AsRef<str>, V: AsRef<[u8]>>(members: &[(N, V)]) -> Vec<u8> {
+    let mut out = vec![b'{'];
+    for (i, (name, value)) in members.iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        document::write_json_string(name.as_ref(), &mut out);
+        out.push(b':');
+        out.extend_from_slice(value.as_ref());
+    }
+    out.push(b'}');
+    out
+}
+
 /// The members of an object's text: the name without quotes, as it is written, and where the value begins. The reader says
 /// how far it has read.
 pub(crate) struct Members<'a> {
@@ -126,7 +223,7 @@ pub(crate) fn is_name(written: &[u8], name: &str) -> bool {
         || (written.contains(&b'\\') && unescape(written).is_some_and(|n| n == name))
 }
 
-fn unescape(written: &[u8]) -> Option<String> {
+pub(crate) fn unescape(written: &[u8]) -> Option<String> {
     let mut quoted = Vec::with_capacity(written.len() + 2);
     quoted.push(b'"');
     quoted.extend_from_slice(written);
@@ -134,13 +231,17 @@ fn unescape(written: &[u8]) -> Option<String> {
     serde_json::from_slice(&quoted).ok()
 }
 
+/// The text between quotes.
+fn unescaped(written: &[u8]) -> Option<Cow<'_, str>> {
+    if written.contains(&b'\\') {
+        return unescape(written).map(Cow::Owned);
+    }
+    std::str::from_utf8(written).ok().map(Cow::Borrowed)
+}
+
 /// A string's text without quotes and escapes; `None` for what is no string.
 pub(crate) fn string(text: &[u8]) -> Option<Cow<'_, str>> {
-    let inner = text.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
-    if inner.contains(&b'\\') {
-        return unescape(inner).map(Cow::Owned);
-    }
-    std::str::from_utf8(inner).ok().map(Cow::Borrowed)
+    unescaped(text.strip_prefix(b"\"")?.strip_suffix(b"\"")?)
 }
 
 /// A number that is written as an integer of at most 127 bits.
@@ -149,6 +250,27 @@ pub(crate) fn integer(text: &[u8]) -> Option<i128> {
         return None;
     }
     std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// The longest divisor of [`remainder`], in decimal digits: ten times its remainder fits into 127 bits.
+pub(crate) const DIVISOR_DIGITS_MAX: usize = 36;
+
+/// What is left of a number that is written as an integer, of any length, with the sign of the number; the divisor is not 0
+/// and has at most [`DIVISOR_DIGITS_MAX`] digits.
+pub(crate) fn remainder(text: &[u8], divisor: i128) -> Option<i128> {
+    let (negative, digits) = match text.split_first()? {
+        (b'-', digits) => (true, digits),
+        _ => (false, text),
+    };
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let divisor = divisor.checked_abs()?;
+    let mut left = 0i128;
+    for digit in digits {
+        left = (10 * left + i128::from(digit - b'0')).checked_rem(divisor)?;
+    }
+    Some(if negative { -left } else { left })
 }
 
 #[cfg(test)]
@@ -183,5 +305,10 @@ mod tests {
         assert_eq!(integer(b"-12"), Some(-12));
         assert_eq!(integer(b"1.0"), None);
         assert_eq!(integer(b"\"1\""), None);
+        assert_eq!(remainder(b"123456789012345678901234567890123456789012", 10), Some(2));
+        assert_eq!(remainder(b"-7", -3), Some(-1));
+        assert_eq!(remainder(b"7.0", 3), None);
+        let longest = 10i128.pow(DIVISOR_DIGITS_MAX as u32) - 1;
+        assert_eq!(remainder("9".repeat(2 * DIVISOR_DIGITS_MAX).as_bytes(), longest), Some(0));
     }
 }

@@ -1,8 +1,10 @@
 //! Lifting the members that a query names out of a document's text, in one pass that skips everything else.
 
+use std::collections::{BTreeSet, HashMap};
+
 use document::json::skip;
 
-use crate::json::{Kind, Members, is_name};
+use crate::json::{Kind, Members, is_name, unescape};
 use crate::path::FieldPath;
 
 /// A document as it is stored.
@@ -20,6 +22,17 @@ impl<'a> Doc<'a> {
         Doc {
             members: &[],
             body: text,
+        }
+    }
+
+    /// Hands over the text of the whole document.
+    pub(crate) fn with_whole<T>(&self, take: impl FnOnce(&[u8]) -> T) -> T {
+        match self.body.strip_prefix(b"{") {
+            Some(rest) if !self.members.is_empty() => {
+                let comma: &[u8] = if rest == b"}" { b"" } else { b"," };
+                take(&[b"{", self.members, comma, rest].concat())
+            }
+            _ => take(self.body),
         }
     }
 }
@@ -90,48 +103,109 @@ impl Lift {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lifter {
     paths: Vec<FieldPath>,
-    branches: Vec<Branch>,
+    slots: HashMap<FieldPath, usize>,
+    branches: Branches,
+}
+
+/// Names that are looked for in one object or array.
+#[derive(Clone, Debug, Default)]
+struct Branches {
+    all: Vec<Branch>,
+    /// Where each name is, when there are more than a few.
+    by_name: HashMap<Box<[u8]>, usize>,
+    /// Names that are positions in an array, and which they are, in order. Several names may be one position, as `1` and `01`.
+    positions: BTreeSet<(usize, usize)>,
+    /// Names that begin with `_`.
+    own: usize,
 }
 
 /// A name on a path.
 #[derive(Clone, Debug)]
-struct Branch {
-    name: String,
-    /// The name as a position in an array.
-    position: Option<usize>,
-    slot: Option<usize>,
-    below: Vec<Branch>,
+pub(crate) struct Branch {
+    pub name: Box<str>,
+    /// When a path ends here.
+    pub slot: Option<usize>,
+    below: Branches,
+}
+
+impl Branch {
+    /// The names on the paths that go on.
+    pub fn below(&self) -> &[Branch] {
+        &self.below.all
+    }
+}
+
+/// More names than this are looked up by their hash.
+const COMPARED_NAMES_MAX: usize = 8;
+
+impl Branches {
+    fn position(&self, name: &str) -> Option<usize> {
+        if self.by_name.is_empty() {
+            return self.all.iter().position(|b| *b.name == *name);
+        }
+        self.by_name.get(name.as_bytes()).copied()
+    }
+
+    /// The branch of a name as it is written.
+    #[inline]
+    fn find(&self, written: &[u8]) -> Option<&Branch> {
+        if self.by_name.is_empty() {
+            return self.all.iter().find(|b| is_name(written, &b.name));
+        }
+        let at = match written.contains(&b'\\') {
+            true => self.by_name.get(unescape(written)?.as_bytes()),
+            false => self.by_name.get(written),
+        };
+        at.map(|at| &self.all[*at])
+    }
+
+    fn add(&mut self, name: &str) -> &mut Branch {
+        let at = self.position(name).unwrap_or_else(|| {
+            let at = self.all.len();
+            self.all.push(Branch {
+                name: name.into(),
+                slot: None,
+                below: Branches::default(),
+            });
+            self.own += usize::from(name.starts_with('_'));
+            if let Ok(position) = name.parse() {
+                self.positions.insert((position, at));
+            }
+            if self.all.len() > COMPARED_NAMES_MAX {
+                let new = self.by_name.len();
+                let names = self.all.iter().enumerate().skip(new);
+                self.by_name.extend(names.map(|(at, b)| (b.name.as_bytes().into(), at)));
+            }
+            at
+        });
+        &mut self.all[at]
+    }
 }
 
 impl Lifter {
     /// The slot of a path, which is added when it is new.
     pub fn add(&mut self, path: &FieldPath) -> usize {
-        if let Some(slot) = self.paths.iter().position(|p| p == path) {
-            return slot;
+        if let Some(slot) = self.slots.get(path) {
+            return *slot;
         }
         let slot = self.paths.len();
         self.paths.push(path.clone());
+        self.slots.insert(path.clone(), slot);
         let mut branches = &mut self.branches;
-        for (i, name) in path.parts().iter().enumerate() {
-            let at = match branches.iter().position(|b| b.name == *name) {
-                Some(at) => at,
-                None => {
-                    branches.push(Branch {
-                        name: name.clone(),
-                        position: name.parse().ok(),
-                        slot: None,
-                        below: vec![],
-                    });
-                    branches.len() - 1
-                }
-            };
-            let branch = &mut branches[at];
-            if i + 1 == path.parts().len() {
+        let last = path.parts().len() - 1;
+        for (i, name) in path.parts().enumerate() {
+            let branch = branches.add(name);
+            if i == last {
                 branch.slot = Some(slot);
             }
             branches = &mut branch.below;
         }
         slot
+    }
+
+    /// The first names of the paths, in the order in which they were added.
+    pub fn branches(&self) -> &[Branch] {
+        &self.branches.all
     }
 
     pub fn paths(&self) -> &[FieldPath] {
@@ -142,11 +216,11 @@ impl Lifter {
     pub fn lift(&self, doc: &Doc<'_>, slots: &mut Vec<Slot>) {
         slots.clear();
         slots.resize(self.paths.len(), Slot::Missing);
-        let own = |b: &&Branch| b.name.starts_with('_') && !doc.members.is_empty();
-        let (members, body) = (
-            self.branches.iter().filter(own).count(),
-            self.branches.iter().filter(|b| !own(b)).count(),
-        );
+        let members = match doc.members.is_empty() {
+            true => 0,
+            false => self.branches.own,
+        };
+        let body = self.branches.all.len() - members;
         if members > 0 {
             Pass {
                 text: doc.members,
@@ -177,14 +251,14 @@ impl Pass<'_, '_> {
     fn members(
         &mut self,
         mut members: Members<'_>,
-        branches: &[Branch],
+        branches: &Branches,
         mut wanted: usize,
     ) -> Option<usize> {
         loop {
             let Some((name, value)) = members.name() else {
                 return Some(members.end() + 1);
             };
-            let end = match branches.iter().find(|b| is_name(name, &b.name)) {
+            let end = match branches.find(name) {
                 None => skip::value(self.text, value)?,
                 Some(branch) => {
                     wanted -= 1;
@@ -203,7 +277,7 @@ impl Pass<'_, '_> {
 
     /// Takes what the branch wants of the value at `pos`; answers the value's end, unless it is the last that is looked at.
     fn value(&mut self, branch: &Branch, pos: usize, last: bool) -> Option<usize> {
-        if branch.below.is_empty() {
+        if branch.below.all.is_empty() {
             let end = skip::value(self.text, pos)?;
             self.take(branch, pos, end);
             return Some(end);
@@ -211,10 +285,10 @@ impl Pass<'_, '_> {
         match Kind::of(self.text.get(pos..)?) {
             Kind::Object => {
                 let members = Members::from(self.text, pos + 1);
-                self.members(members, &branch.below, branch.below.len());
+                self.members(members, &branch.below, branch.below.all.len());
             }
             Kind::Array => self.array(&branch.below, pos)?,
-            _ => self.no_way(&branch.below),
+            _ => self.no_way(&branch.below.all),
         }
         if last && branch.slot.is_none() {
             return Some(pos);
@@ -224,27 +298,25 @@ impl Pass<'_, '_> {
         Some(end)
     }
 
-    fn array(&mut self, branches: &[Branch], pos: usize) -> Option<()> {
-        self.no_way(branches);
-        let highest = branches.iter().filter_map(|b| b.position).max();
-        let Some(highest) = highest else {
-            return Some(());
-        };
+    fn array(&mut self, branches: &Branches, pos: usize) -> Option<()> {
+        self.no_way(&branches.all);
         let mut at = pos + 1;
-        if *self.text.get(at)? == b']' {
+        if branches.positions.is_empty() || *self.text.get(at)? == b']' {
             return Some(());
         }
-        for n in 0..=highest {
-            let end = skip::value(self.text, at)?;
-            // Several names may be one position, as `1` and `01`.
-            for branch in branches.iter().filter(|b| b.position == Some(n)) {
-                self.missing(branch);
-                self.value(branch, at, false)?;
+        let mut n = 0;
+        for (position, branch) in &branches.positions {
+            while n < *position {
+                let end = skip::value(self.text, at)?;
+                if *self.text.get(end)? != b',' {
+                    return Some(());
+                }
+                at = end + 1;
+                n += 1;
             }
-            if *self.text.get(end)? != b',' {
-                break;
-            }
-            at = end + 1;
+            let branch = &branches.all[*branch];
+            self.missing(branch);
+            self.value(branch, at, false)?;
         }
         Some(())
     }
@@ -268,7 +340,7 @@ impl Pass<'_, '_> {
             if let Some(slot) = branch.slot {
                 self.slots[slot] = to;
             }
-            self.set(&branch.below, to);
+            self.set(&branch.below.all, to);
         }
     }
 }

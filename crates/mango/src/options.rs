@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::aggregate::Aggregate;
 use crate::error::FindError;
 use crate::fields::Fields;
+use crate::json::{self, Kind, members};
 use crate::limits::Limits;
 use crate::selector::Selector;
 use crate::sort::Sort;
@@ -56,17 +57,26 @@ pub struct Defaults {
 }
 
 impl Find {
-    /// Reads a body.
+    /// Reads a body, a text in the normal form of [`document::normalise`].
     ///
     /// # Errors
     /// Any [`FindError`] of a query.
-    pub fn parse(body: &Map<String, Value>, defaults: &Defaults) -> Result<Find, FindError> {
-        let mut body = body.clone();
-        let mut take = |name: &str| body.shift_remove(name);
-        let Some(selector) = take("selector") else {
+    pub fn parse(text: &[u8], defaults: &Defaults) -> Result<Find, FindError> {
+        if Kind::of(text) != Kind::Object {
+            return Err(FindError::NotAnObject);
+        }
+        let Some(selector) = json::member(text, "selector") else {
             return Err(FindError::MissingKey("selector"));
         };
-        let selector = Selector::parse_within(&selector, &defaults.limits)?;
+        let selector = Selector::read(selector, &defaults.limits)?;
+        let mut body = members(text)
+            .filter(|(name, _)| name != "selector")
+            .map(|(name, value)| match serde_json::from_slice(value) {
+                Ok(value) => Ok((name, value)),
+                Err(_) => Err(FindError::NestedTooDeeply(name)),
+            })
+            .collect::<Result<Map<String, Value>, _>>()?;
+        let mut take = |name: &str| body.shift_remove(name);
         let use_index = take("use_index").map_or(Ok(vec![]), |v| use_index(&v))?;
         let bookmark = match take("bookmark") {
             None | Some(Value::Null) => None,

@@ -1,25 +1,29 @@
-use regex::{Regex, RegexBuilder};
-use serde_json::{Map, Value};
+use std::sync::Arc;
+
+use serde_json::Value;
 
 use crate::compare::Operand;
-use crate::condition::{Condition, Operands, Relation};
+use crate::condition::{Condition, Literals, Operands, Relation};
 use crate::error::SelectorError;
+use crate::json::{DIVISOR_DIGITS_MAX, Elements, Kind, integer, members, shown, string};
 use crate::lift::Lifter;
 use crate::limits::Limits;
-use crate::path::FieldPath;
+use crate::path::{FieldPath, check_length};
+use crate::pcre::Pattern;
 use crate::selector::{Field, Node};
 
-/// Reads the whole selector.
-pub(crate) fn root(value: &Value, limits: &Limits) -> Result<(Node, Lifter), SelectorError> {
+/// Reads the whole selector, an object's text in the normal form.
+pub(crate) fn root(value: &[u8], limits: &Limits) -> Result<(Node, Lifter), SelectorError> {
     let mut reader = Reader {
         limits,
         conditions: 0,
         regexes: 0,
         lifter: Lifter::default(),
         has_text: false,
+        last: None,
     };
     let place = Place {
-        field: String::new(),
+        field: None,
         depth: 0,
         negation: Negation::Moved { negated: false },
     };
@@ -35,12 +39,14 @@ struct Reader<'a> {
     /// The fields of conditions that are about the document itself.
     lifter: Lifter,
     has_text: bool,
+    /// The field of the condition before.
+    last: Option<(Arc<str>, FieldPath)>,
 }
 
 /// Where in the selector a value stands.
 struct Place {
-    /// The dotted name of the field above; empty for none.
-    field: String,
+    /// The dotted name of the field above.
+    field: Option<Arc<str>>,
     depth: usize,
     negation: Negation,
 }
@@ -68,17 +74,19 @@ impl Place {
 
     fn below_field(&self, name: &str, limits: &Limits) -> Result<Self, SelectorError> {
         let place = self.deeper(limits)?;
-        let field = if self.field.is_empty() {
-            name.to_owned()
-        } else {
-            format!("{}.{name}", self.field)
+        let above = self.field.as_deref();
+        check_length(above.map_or(0, |above| above.len() + 1) + name.len())?;
+        let field = match above {
+            None if name.is_empty() => None,
+            None => Some(Arc::from(name)),
+            Some(above) => Some(Arc::from(format!("{above}.{name}"))),
         };
         Ok(Self { field, ..place })
     }
 
     fn element(&self, limits: &Limits) -> Result<Self, SelectorError> {
         Ok(Self {
-            field: String::new(),
+            field: None,
             negation: Negation::Kept,
             ..self.deeper(limits)?
         })
@@ -97,31 +105,40 @@ impl Reader<'_> {
         } else {
             condition
         };
-        if place.field.is_empty() {
+        let Some(name) = &place.field else {
             return Ok(Node::Here(condition));
-        }
-        let path = FieldPath::parse(&place.field)?;
+        };
+        let path = self.path(name)?;
         let slot = match place.negation {
             Negation::Moved { .. } => Some(self.lifter.add(&path)),
             Negation::Kept => None,
         };
         let field = Field {
-            name: place.field.clone(),
+            name: name.clone(),
             path,
             slot,
         };
         Ok(Node::Field(field, condition))
     }
 
-    fn node(&mut self, value: &Value, place: &Place) -> Result<Node, SelectorError> {
-        let members = match value {
-            Value::Object(members) if !members.is_empty() => members,
-            other => {
-                let equal = Condition::Is(Relation::Equal, Operand::new(other.clone()));
-                return self.wanted(place, equal);
-            }
-        };
-        let nodes = self.members(members, place)?;
+    fn path(&mut self, name: &Arc<str>) -> Result<FieldPath, SelectorError> {
+        if let Some((last, path)) = &self.last
+            && Arc::ptr_eq(last, name)
+        {
+            return Ok(path.clone());
+        }
+        let path = FieldPath::parse(name)?;
+        self.last = Some((name.clone(), path.clone()));
+        Ok(path)
+    }
+
+    fn node(&mut self, value: &[u8], place: &Place) -> Result<Node, SelectorError> {
+        if Kind::of(value) != Kind::Object || value == b"{}" {
+            let equal = Condition::Is(Relation::Equal, Operand::new(value));
+            return self.wanted(place, equal);
+        }
+        let nodes = members(value).map(|(name, value)| self.member(&name, value, place));
+        let nodes = nodes.collect::<Result<_, _>>()?;
         Ok(if place.negated() {
             any(nodes)
         } else {
@@ -129,18 +146,7 @@ impl Reader<'_> {
         })
     }
 
-    fn members(
-        &mut self,
-        members: &Map<String, Value>,
-        place: &Place,
-    ) -> Result<Vec<Node>, SelectorError> {
-        members
-            .iter()
-            .map(|(name, value)| self.member(name, value, place))
-            .collect()
-    }
-
-    fn member(&mut self, name: &str, value: &Value, place: &Place) -> Result<Node, SelectorError> {
+    fn member(&mut self, name: &str, value: &[u8], place: &Place) -> Result<Node, SelectorError> {
         self.conditions += 1;
         let max = self.limits.selector_conditions_max;
         if self.conditions > max {
@@ -163,21 +169,21 @@ impl Reader<'_> {
     fn combination(
         &mut self,
         operator: &'static str,
-        value: &Value,
+        value: &[u8],
         place: &Place,
     ) -> Result<Combination, SelectorError> {
         let place = place.deeper(self.limits)?;
-        let nodes = list(operator, value)?
-            .iter()
-            .map(|value| self.node(value, &place));
+        let nodes = Elements::of(array(operator, value)?).map(|value| self.node(value, &place));
         Ok(Combination(nodes.collect::<Result<_, _>>()?))
     }
 
-    fn nor(&mut self, value: &Value, place: &Place) -> Result<Node, SelectorError> {
+    fn nor(&mut self, value: &[u8], place: &Place) -> Result<Node, SelectorError> {
         match place.negation {
-            Negation::Kept => Ok(Node::Not(Box::new(Node::Any(
-                self.combination("$nor", value, place)?.0,
-            )))),
+            Negation::Kept => {
+                let nodes = self.combination("$nor", value, place)?.0;
+                let not = |node| Node::Not(Box::new(node));
+                Ok(Node::All(nodes.into_iter().map(not).collect()))
+            }
             Negation::Moved { negated } => {
                 let place = Place {
                     negation: Negation::Moved { negated: !negated },
@@ -188,8 +194,8 @@ impl Reader<'_> {
         }
     }
 
-    fn not(&mut self, value: &Value, place: &Place) -> Result<Node, SelectorError> {
-        if !value.is_object() {
+    fn not(&mut self, value: &[u8], place: &Place) -> Result<Node, SelectorError> {
+        if Kind::of(value) != Kind::Object {
             return Err(bad_argument("$not", value));
         }
         let inner = place.deeper(self.limits)?;
@@ -208,48 +214,47 @@ impl Reader<'_> {
     fn condition(
         &mut self,
         name: &str,
-        value: &Value,
+        value: &[u8],
         place: &Place,
     ) -> Result<Condition, SelectorError> {
-        Ok(match (name, value) {
-            ("$eq", _) => Condition::Is(Relation::Equal, Operand::new(value.clone())),
-            ("$ne", _) => Condition::Is(Relation::NotEqual, Operand::new(value.clone())),
-            ("$lt", _) => Condition::Is(Relation::Less, Operand::new(value.clone())),
-            ("$lte", _) => Condition::Is(Relation::LessOrEqual, Operand::new(value.clone())),
-            ("$gt", _) => Condition::Is(Relation::Greater, Operand::new(value.clone())),
-            ("$gte", _) => Condition::Is(Relation::GreaterOrEqual, Operand::new(value.clone())),
-            ("$in", _) => Condition::In(Operands::new(list("$in", value)?.to_vec())),
-            ("$nin", _) => Condition::NotIn(Operands::new(list("$nin", value)?.to_vec())),
-            ("$all", _) => Condition::All(
-                list("$all", value)?
-                    .iter()
-                    .cloned()
-                    .map(Operand::new)
-                    .collect(),
-            ),
-            ("$exists", _) => Condition::Exists(
-                value
-                    .as_bool()
-                    .ok_or_else(|| bad_argument("$exists", value))?,
-            ),
-            ("$type", _) => Condition::Type(
-                value
-                    .as_str()
-                    .ok_or_else(|| bad_argument("$type", value))?
-                    .to_owned(),
-            ),
-            ("$size", _) => {
-                Condition::Size(value.as_u64().ok_or_else(|| bad_argument("$size", value))?)
+        let bad = |operator| bad_argument(operator, value);
+        let is = |relation| Condition::Is(relation, Operand::new(value));
+        let text = || string(value);
+        Ok(match name {
+            "$eq" => is(Relation::Equal),
+            "$ne" => is(Relation::NotEqual),
+            "$lt" => is(Relation::Less),
+            "$lte" => is(Relation::LessOrEqual),
+            "$gt" => is(Relation::Greater),
+            "$gte" => is(Relation::GreaterOrEqual),
+            "$in" => Condition::In(Operands::new(array("$in", value)?)),
+            "$nin" => Condition::NotIn(Operands::new(array("$nin", value)?)),
+            "$all" => Condition::All(Literals::new(array("$all", value)?)),
+            "$exists" => match Kind::of(value) {
+                Kind::True => Condition::Exists(true),
+                Kind::False => Condition::Exists(false),
+                _ => return Err(bad("$exists")),
+            },
+            "$type" => Condition::Type(text().ok_or_else(|| bad("$type"))?.into_owned()),
+            "$size" => {
+                let size = integer(value).and_then(|n| u64::try_from(n).ok());
+                Condition::Size(size.ok_or_else(|| bad("$size"))?)
             }
-            ("$mod", _) => modulo(value).ok_or_else(|| bad_argument("$mod", value))?,
-            ("$regex", Value::String(pattern)) => Condition::Regex(self.regex(pattern)?),
-            ("$beginsWith", Value::String(prefix)) => Condition::BeginsWith(prefix.clone()),
-            ("$elemMatch", _) => Condition::ElemMatch(self.element("$elemMatch", value, place)?),
-            ("$allMatch", _) => Condition::AllMatch(self.element("$allMatch", value, place)?),
-            ("$keyMapMatch", _) => {
+            "$mod" => modulo(value).ok_or_else(|| bad("$mod"))?,
+            "$regex" => match text() {
+                Some(pattern) => Condition::Regex(self.regex(&pattern)?),
+                None => return Err(SelectorError::InvalidOperator(name.to_owned())),
+            },
+            "$beginsWith" => match text() {
+                Some(prefix) => Condition::BeginsWith(prefix.into_owned()),
+                None => return Err(SelectorError::InvalidOperator(name.to_owned())),
+            },
+            "$elemMatch" => Condition::ElemMatch(self.element("$elemMatch", value, place)?),
+            "$allMatch" => Condition::AllMatch(self.element("$allMatch", value, place)?),
+            "$keyMapMatch" => {
                 Condition::KeyMapMatch(self.element("$keyMapMatch", value, place)?)
             }
-            ("$where" | "$geoWithin" | "$geoIntersects" | "$near" | "$nearSphere", _) => {
+            "$where" | "$geoWithin" | "$geoIntersects" | "$near" | "$nearSphere" => {
                 return Err(SelectorError::UnsupportedOperator(name.to_owned()));
             }
             _ => return Err(SelectorError::InvalidOperator(name.to_owned())),
@@ -259,41 +264,41 @@ impl Reader<'_> {
     fn element(
         &mut self,
         operator: &'static str,
-        value: &Value,
+        value: &[u8],
         place: &Place,
     ) -> Result<Box<Node>, SelectorError> {
-        if !value.is_object() {
+        if Kind::of(value) != Kind::Object {
             return Err(bad_argument(operator, value));
         }
         Ok(Box::new(self.node(value, &place.element(self.limits)?)?))
     }
 
-    fn regex(&mut self, pattern: &str) -> Result<Regex, SelectorError> {
+    fn regex(&mut self, pattern: &str) -> Result<Pattern, SelectorError> {
         self.regexes += 1;
         if self.regexes > self.limits.regexes_max {
             return Err(SelectorError::TooManyRegexes(self.limits.regexes_max));
         }
-        let compiled = RegexBuilder::new(pattern)
-            .size_limit(self.limits.regex_bytes_max)
-            .dfa_size_limit(self.limits.regex_bytes_max)
-            .build();
-        compiled.map_err(|error| bad_regex(pattern, &error))
+        Pattern::compile(pattern, self.limits.regex_bytes_max).map_err(|cause| {
+            SelectorError::BadRegex {
+                pattern: Value::from(pattern),
+                cause,
+            }
+        })
     }
 
     /// Without a text index `$text` restricts nothing, as recorded.
-    fn text(&mut self, value: &Value, place: &Place) -> Result<Node, SelectorError> {
-        match value {
-            Value::String(_) | Value::Number(_) | Value::Bool(_) => {}
-            _ => return Err(bad_argument("$text", value)),
+    fn text(&mut self, value: &[u8], place: &Place) -> Result<Node, SelectorError> {
+        if matches!(Kind::of(value), Kind::Null | Kind::Array | Kind::Object) {
+            return Err(bad_argument("$text", value));
         }
         match place.negation {
-            Negation::Moved { negated: false } if place.field.is_empty() => {
+            Negation::Moved { negated: false } if place.field.is_none() => {
                 if std::mem::replace(&mut self.has_text, true) {
                     return Err(SelectorError::SeveralTexts);
                 }
-                Ok(Node::Text(value.clone()))
+                Ok(Node::Text(value.into()))
             }
-            Negation::Moved { negated: true } if place.field.is_empty() => {
+            Negation::Moved { negated: true } if place.field.is_none() => {
                 Err(bad_argument("$not", value))
             }
             _ => Err(SelectorError::TextBelowRoot),
@@ -333,43 +338,25 @@ fn any(mut nodes: Vec<Node>) -> Node {
     }
 }
 
-fn list<'a>(operator: &'static str, value: &'a Value) -> Result<&'a [Value], SelectorError> {
-    match value {
-        Value::Array(values) => Ok(values),
+fn array<'a>(operator: &'static str, value: &'a [u8]) -> Result<&'a [u8], SelectorError> {
+    match Kind::of(value) {
+        Kind::Array => Ok(value),
         _ => Err(bad_argument(operator, value)),
     }
 }
 
-fn modulo(value: &Value) -> Option<Condition> {
-    let [Value::Number(divisor), Value::Number(remainder)] = value.as_array()?.as_slice() else {
-        return None;
-    };
-    let integer = |n: &serde_json::Number| {
-        let signed = n.as_i64().map(i128::from);
-        signed.or_else(|| n.as_u64().map(i128::from))
-    };
+fn modulo(value: &[u8]) -> Option<Condition> {
+    let mut both = Elements::of(array("$mod", value).ok()?);
+    let (divisor, remainder) = (both.next()?, both.next()?);
+    let is_short = divisor.len() <= DIVISOR_DIGITS_MAX;
     let (divisor, remainder) = (integer(divisor)?, integer(remainder)?);
-    (divisor != 0).then_some(Condition::Modulo { divisor, remainder })
+    let is_divisor = is_short && divisor != 0 && both.next().is_none();
+    is_divisor.then_some(Condition::Modulo { divisor, remainder })
 }
 
-fn bad_argument(operator: &'static str, argument: &Value) -> SelectorError {
+fn bad_argument(operator: &'static str, argument: &[u8]) -> SelectorError {
     SelectorError::BadArgument {
         operator,
-        argument: argument.clone(),
-    }
-}
-
-/// The compiler draws the place of the error over several lines; only the last says what is wrong.
-fn bad_regex(pattern: &str, error: &regex::Error) -> SelectorError {
-    let text = error.to_string();
-    let cause = text
-        .lines()
-        .last()
-        .unwrap_or_default()
-        .trim_start_matches("error: ")
-        .to_owned();
-    SelectorError::BadRegex {
-        pattern: Value::from(pattern),
-        cause,
+        argument: shown(argument),
     }
 }

@@ -1,16 +1,25 @@
-use document::json::skip;
+use std::sync::Arc;
 
 use crate::error::SelectorError;
-use crate::json::{Elements, Kind, Members, is_name};
+use crate::json::{Elements, Kind, member};
 use crate::lift::Found;
 
 /// Parts of a field's name, at most.
 pub const PATH_PARTS_MAX: usize = 256;
 
-/// The way to a field: its parts, from the root of the document inwards.
+/// Bytes of a field's whole name, at most: selectors repeat the names of fields for each condition below them.
+pub const FIELD_NAME_BYTES_MAX: usize = 1024;
+
+/// The way to a field: its parts, from the root of the document inwards. Clones share them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct FieldPath {
-    parts: Vec<String>,
+pub struct FieldPath(Arc<Parts>);
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Parts {
+    /// One behind the other.
+    text: Box<str>,
+    /// Where each ends.
+    ends: Box<[u32]>,
 }
 
 impl FieldPath {
@@ -19,37 +28,52 @@ impl FieldPath {
     ///
     /// # Errors
     ///
-    /// [`SelectorError::InvalidFieldName`] if a part is empty.
+    /// [`SelectorError::InvalidFieldName`] if a part is empty; [`SelectorError::LongFieldName`] and
+    /// [`SelectorError::TooDeep`] of a name beyond [`FIELD_NAME_BYTES_MAX`] or [`PATH_PARTS_MAX`].
     pub fn parse(name: &str) -> Result<Self, SelectorError> {
-        let mut parts = vec![String::new()];
+        check_length(name.len())?;
+        let mut text = String::with_capacity(name.len());
+        let mut ends = vec![];
         let mut escaped = false;
         for character in name.chars() {
-            match (character, parts.last_mut()) {
-                ('.', _) if !escaped => parts.push(String::new()),
-                ('\\', _) => {}
-                (_, Some(part)) => part.push(character),
-                (_, None) => {}
+            match character {
+                '.' if !escaped => ends.push(text.len() as u32),
+                '\\' => {}
+                _ => text.push(character),
             }
             escaped = character == '\\';
         }
-        if parts.iter().any(String::is_empty) {
+        ends.push(text.len() as u32);
+        if ends[0] == 0 || ends.windows(2).any(|two| two[0] == two[1]) {
             return Err(SelectorError::InvalidFieldName(name.to_owned()));
         }
-        if parts.len() > PATH_PARTS_MAX {
+        if ends.len() > PATH_PARTS_MAX {
             return Err(SelectorError::TooDeep(PATH_PARTS_MAX));
         }
-        Ok(Self { parts })
+        Ok(Self(Arc::new(Parts {
+            text: text.into(),
+            ends: ends.into(),
+        })))
     }
 
-    /// The parts, outermost first; never empty.
-    pub fn parts(&self) -> &[String] {
-        &self.parts
+    /// The parts, outermost first; there is one at least.
+    pub fn parts(&self) -> impl ExactSizeIterator<Item = &str> {
+        let Parts { text, ends } = &*self.0;
+        ends.iter().enumerate().map(move |(i, end)| {
+            let start = i.checked_sub(1).map_or(0, |before| ends[before]);
+            &text[start as usize..*end as usize]
+        })
+    }
+
+    /// The first of the parts: a member of the document.
+    pub fn first(&self) -> &str {
+        &self.0.text[..self.0.ends[0] as usize]
     }
 
     /// What stands at the end of the path in a value. A part that is a number is also the position in an array, from 0.
     pub(crate) fn find<'a>(&self, text: &'a [u8]) -> Found<'a> {
         let mut value = text;
-        for part in &self.parts {
+        for part in self.parts() {
             let (next, otherwise) = match Kind::of(value) {
                 Kind::Object => (member(value, part), Found::Missing),
                 Kind::Array => (element(value, part), Found::NoWay),
@@ -65,21 +89,16 @@ impl FieldPath {
 
     /// Whether this is the field of the document's id, whose values compare byte by byte.
     pub(crate) fn is_id(&self) -> bool {
-        self.parts == ["_id"]
+        self.0.ends.len() == 1 && &*self.0.text == "_id"
     }
 }
 
-fn member<'a>(object: &'a [u8], wanted: &str) -> Option<&'a [u8]> {
-    let mut members = Members::of(object);
-    loop {
-        let (name, value) = members.name()?;
-        let end = skip::value(object, value)?;
-        if is_name(name, wanted) {
-            return Some(&object[value..end]);
-        }
-        if !members.go_on(end) {
-            return None;
-        }
+/// # Errors
+/// [`SelectorError::LongFieldName`]
+pub(crate) fn check_length(bytes: usize) -> Result<(), SelectorError> {
+    match bytes > FIELD_NAME_BYTES_MAX {
+        true => Err(SelectorError::LongFieldName(FIELD_NAME_BYTES_MAX)),
+        false => Ok(()),
     }
 }
 
@@ -92,7 +111,7 @@ mod tests {
     use super::*;
 
     fn parts(name: &str) -> Vec<String> {
-        FieldPath::parse(name).unwrap().parts
+        FieldPath::parse(name).unwrap().parts().map(str::to_owned).collect()
     }
 
     #[test]

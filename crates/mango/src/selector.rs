@@ -1,10 +1,13 @@
 use std::cell::RefCell;
+use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use document::write_json_string;
+use serde_json::Value;
 
 use crate::compare::Order;
 use crate::condition::{Condition, Relation};
 use crate::error::SelectorError;
+use crate::json::{Kind, shown, text_of};
 use crate::lift::{Doc, Found, Lifter, Slot};
 use crate::limits::Limits;
 use crate::parse;
@@ -16,8 +19,8 @@ pub struct Selector {
     pub(crate) root: Node,
     /// The fields that the root's conditions are about.
     pub(crate) lifter: Lifter,
-    /// Finds nothing, whatever `root` says.
-    nothing: bool,
+    /// A condition is about the document as a whole.
+    needs_whole: bool,
 }
 
 /// A part of a selector, judged against a document or, below `$elemMatch` and its like, against an element.
@@ -25,7 +28,7 @@ pub struct Selector {
 pub(crate) enum Node {
     /// Every node matches. Without nodes this matches everything.
     All(Vec<Node>),
-    /// Any node matches. Without nodes this matches nothing.
+    /// Any node matches. Without nodes this matches everything too, as in CouchDB.
     Any(Vec<Node>),
     /// The node does not match. Only below `$elemMatch` and its like: elsewhere negations are moved into the conditions.
     Not(Box<Node>),
@@ -33,8 +36,8 @@ pub(crate) enum Node {
     Field(Field, Condition),
     /// The value itself fulfils the condition.
     Here(Condition),
-    /// `$text`, which restricts nothing without a text index.
-    Text(Value),
+    /// `$text`, which restricts nothing without a text index. Its operand as text.
+    Text(Box<[u8]>),
     /// The empty selector.
     Everything,
 }
@@ -43,7 +46,7 @@ pub(crate) enum Node {
 #[derive(Clone, Debug)]
 pub(crate) struct Field {
     /// As it is written, dotted.
-    pub name: String,
+    pub name: Arc<str>,
     pub path: FieldPath,
     /// Where the document's lifted value is; `None` below `$elemMatch` and its like.
     pub slot: Option<usize>,
@@ -52,8 +55,8 @@ pub(crate) struct Field {
 /// What a node is judged against.
 #[derive(Clone, Copy)]
 pub(crate) enum At<'a> {
-    /// A document whose fields were found, by slot.
-    Slots(&'a dyn Fn(usize) -> Found<'a>),
+    /// A document whose fields were found, by slot, and the document itself.
+    Slots(&'a dyn Fn(usize) -> Found<'a>, Option<&'a Doc<'a>>),
     /// A value.
     Value(&'a [u8]),
 }
@@ -81,21 +84,27 @@ impl Selector {
     ///
     /// Any [`SelectorError`] but those of `fields`.
     pub fn parse_within(value: &Value, limits: &Limits) -> Result<Self, SelectorError> {
-        let (root, lifter) = match value {
-            Value::Object(members) if members.is_empty() => (Node::Everything, Lifter::default()),
-            Value::Object(_) => parse::root(value, limits)?,
-            other => return Err(SelectorError::NotAnObject(other.clone())),
+        Self::read(&text_of(value), limits)
+    }
+
+    /// The same of a text in the normal form of [`document::normalise`], whose integers may have any length.
+    ///
+    /// # Errors
+    ///
+    /// As [`Selector::parse_within`].
+    pub fn read(text: &[u8], limits: &Limits) -> Result<Self, SelectorError> {
+        let (root, lifter) = match Kind::of(text) {
+            Kind::Object if text == b"{}" => (Node::Everything, Lifter::default()),
+            Kind::Object => parse::root(text, limits)?,
+            _ => return Err(SelectorError::NotAnObject(shown(text))),
         };
         if matches!(root, Node::Here(_)) {
             return Err(SelectorError::MissingFieldName);
         }
-        // An empty `$and`, `$or` or `$nor` that is the whole selector finds nothing, as recorded; further down an empty
-        // `$and` is no restriction.
-        let nothing = matches!(&root, Node::All(nodes) | Node::Any(nodes) if nodes.is_empty());
         Ok(Self {
+            needs_whole: root.needs_whole(),
             root,
             lifter,
-            nothing,
         })
     }
 
@@ -107,19 +116,30 @@ impl Selector {
     /// Whether a stored document is asked for.
     pub fn matches_doc(&self, doc: &Doc<'_>) -> bool {
         match &self.root {
-            _ if self.nothing => false,
             Node::Everything | Node::Text(_) => true,
             root => SLOTS.with_borrow_mut(|slots| {
                 self.lifter.lift(doc, slots);
                 let found = |slot: usize| slots[slot].of(doc);
-                root.matches(At::Slots(&found), Order::Collated)
+                root.matches(At::Slots(&found, Some(doc)), Order::Collated)
             }),
         }
     }
 
-    /// Whether the values of the fields in [`Selector::fields`], in that order, are those of a document that is asked for.
+    /// Whether the values of the fields in [`Selector::fields`], in that order, are those of a document that is asked for. Not
+    /// for a selector that [`Selector::needs_whole`].
     pub fn matches_found<'a>(&self, found: &'a dyn Fn(usize) -> Found<'a>) -> bool {
-        !self.nothing && self.root.matches(At::Slots(found), Order::Collated)
+        self.root.matches(At::Slots(found, None), Order::Collated)
+    }
+
+    /// Whether a condition is about the document as a whole, as `$type` in `{"$or": [{"$type": "object"}, {"a": 1}]}`.
+    pub fn needs_whole(&self) -> bool {
+        self.needs_whole
+    }
+
+    /// Whether judging a document takes no longer than reading it, about.
+    pub fn is_light(&self) -> bool {
+        let mut left = LIGHT_CONDITIONS_MAX;
+        self.root.is_light(&mut left)
     }
 
     /// The fields that conditions are about, without those below `$elemMatch` and its like; each once.
@@ -141,29 +161,32 @@ impl Selector {
         matches!(self.root, Node::Everything)
     }
 
-    /// Whether no document can match, because the whole selector is an empty `$and`, `$or` or `$nor`. `_find` then answers
-    /// with `docs` alone.
-    pub fn is_nothing(&self) -> bool {
-        self.nothing
+    /// Whether the whole selector is an empty `$and`, `$or` or `$nor`. `_find` answers it with `docs` alone, and none of
+    /// them, as recorded; `_changes` passes every document.
+    pub fn is_empty_combination(&self) -> bool {
+        matches!(&self.root, Node::All(nodes) | Node::Any(nodes) if nodes.is_empty())
     }
 
-    /// The selector in CouchDB's normal form, as `_explain` shows it.
-    pub fn to_json(&self) -> Value {
-        self.root.to_json()
+    /// Appends the selector in CouchDB's normal form, as `_explain` shows it.
+    pub fn write_json(&self, out: &mut Vec<u8>) {
+        self.root.write_json(out);
     }
 }
+
+/// Conditions that are judged in about the time that a document takes to be read.
+const LIGHT_CONDITIONS_MAX: usize = 64;
 
 impl Node {
     pub(crate) fn matches(&self, at: At<'_>, order: Order) -> bool {
         match self {
             Self::All(nodes) => nodes.iter().all(|node| node.matches(at, order)),
-            Self::Any(nodes) => nodes.iter().any(|node| node.matches(at, order)),
+            Self::Any(nodes) => nodes.is_empty() || nodes.iter().any(|node| node.matches(at, order)),
             Self::Not(node) => !node.matches(at, order),
             Self::Field(field, condition) => {
                 let found = match (at, field.slot) {
-                    (At::Slots(found), Some(slot)) => found(slot),
+                    (At::Slots(found, _), Some(slot)) => found(slot),
                     (At::Value(value), _) => field.path.find(value),
-                    (At::Slots(_), None) => Found::NoWay,
+                    (At::Slots(..), None) => Found::NoWay,
                 };
                 match found {
                     Found::Value(value) if field.path.is_id() => {
@@ -176,51 +199,79 @@ impl Node {
             }
             Self::Here(condition) => match at {
                 At::Value(value) => condition.matches(value, order),
-                At::Slots(_) => false,
+                At::Slots(_, Some(doc)) => doc.with_whole(|doc| condition.matches(doc, order)),
+                At::Slots(_, None) => false,
             },
             Self::Text(_) | Self::Everything => true,
         }
     }
 
-    fn to_json(&self) -> Value {
-        let list = |nodes: &[Node]| Value::Array(nodes.iter().map(Node::to_json).collect());
+    fn needs_whole(&self) -> bool {
         match self {
-            Self::All(nodes) => json!({"$and": list(nodes)}),
-            Self::Any(nodes) => json!({"$or": list(nodes)}),
-            Self::Not(node) => json!({"$not": node.to_json()}),
-            Self::Field(field, condition) => object(&field.name, condition.to_json()),
-            Self::Here(condition) => object("", condition.to_json()),
-            Self::Text(text) => json!({"$default": {"$text": text}}),
-            Self::Everything => json!({}),
+            Self::All(nodes) | Self::Any(nodes) => nodes.iter().any(Node::needs_whole),
+            Self::Not(node) => node.needs_whole(),
+            Self::Here(_) => true,
+            Self::Field(..) | Self::Text(_) | Self::Everything => false,
+        }
+    }
+
+    fn is_light(&self, left: &mut usize) -> bool {
+        *left = left.saturating_sub(1);
+        *left > 0
+            && match self {
+                Self::All(nodes) | Self::Any(nodes) => nodes.iter().all(|n| n.is_light(left)),
+                Self::Not(node) => node.is_light(left),
+                Self::Field(_, condition) | Self::Here(condition) => condition.is_light(),
+                Self::Text(_) | Self::Everything => true,
+            }
+    }
+
+    fn write_json(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::All(nodes) => write_list("$and", nodes, out),
+            Self::Any(nodes) => write_list("$or", nodes, out),
+            Self::Not(node) => write_object("$not", out, |out| node.write_json(out)),
+            Self::Field(field, condition) => {
+                write_object(&field.name, out, |out| condition.write_json(out));
+            }
+            Self::Here(condition) => write_object("", out, |out| condition.write_json(out)),
+            Self::Text(text) => write_object("$default", out, |out| {
+                write_object("$text", out, |out| out.extend_from_slice(text));
+            }),
+            Self::Everything => out.extend_from_slice(b"{}"),
         }
     }
 }
 
 impl Condition {
-    fn to_json(&self) -> Value {
-        let (operator, operand) = match self {
-            Self::Is(relation, operand) => (relation.operator(), operand.value.clone()),
-            Self::In(operands) => ("$in", Value::Array(operands.values.clone())),
-            Self::NotIn(operands) => ("$nin", Value::Array(operands.values.clone())),
-            Self::Exists(wanted) => ("$exists", Value::Bool(*wanted)),
-            Self::Type(name) => ("$type", Value::from(name.as_str())),
-            // Both were read from 64-bit integers.
-            Self::Modulo { divisor, remainder } => {
-                ("$mod", json!([*divisor as i64, *remainder as i64]))
-            }
-            Self::Regex(regex) => ("$regex", Value::from(regex.as_str())),
-            Self::BeginsWith(prefix) => ("$beginsWith", Value::from(prefix.as_str())),
-            Self::All(operands) => {
-                let values = operands.iter().map(|o| o.value.clone());
-                ("$all", Value::Array(values.collect()))
-            }
-            Self::Size(length) => ("$size", Value::from(*length)),
-            Self::ElemMatch(node) => ("$elemMatch", node.to_json()),
-            Self::AllMatch(node) => ("$allMatch", node.to_json()),
-            Self::KeyMapMatch(node) => ("$keyMapMatch", node.to_json()),
-            Self::Not(condition) => ("$not", condition.to_json()),
+    fn write_json(&self, out: &mut Vec<u8>) {
+        let text = |operator, text: &[u8], out: &mut _| {
+            write_object(operator, out, |out: &mut Vec<u8>| out.extend_from_slice(text));
         };
-        object(operator, operand)
+        let string = |operator, text: &str, out: &mut _| {
+            write_object(operator, out, |out| write_json_string(text, out));
+        };
+        let node = |operator, node: &Node, out: &mut _| {
+            write_object(operator, out, |out| node.write_json(out));
+        };
+        match self {
+            Self::Is(relation, operand) => text(relation.operator(), &operand.text, out),
+            Self::In(operands) => text("$in", &operands.text, out),
+            Self::NotIn(operands) => text("$nin", &operands.text, out),
+            Self::Exists(wanted) => text("$exists", wanted.to_string().as_bytes(), out),
+            Self::Type(name) => string("$type", name, out),
+            Self::Modulo { divisor, remainder } => {
+                text("$mod", format!("[{divisor},{remainder}]").as_bytes(), out);
+            }
+            Self::Regex(regex) => string("$regex", regex.as_str(), out),
+            Self::BeginsWith(prefix) => string("$beginsWith", prefix, out),
+            Self::All(operands) => text("$all", &operands.text, out),
+            Self::Size(length) => text("$size", length.to_string().as_bytes(), out),
+            Self::ElemMatch(below) => node("$elemMatch", below, out),
+            Self::AllMatch(below) => node("$allMatch", below, out),
+            Self::KeyMapMatch(below) => node("$keyMapMatch", below, out),
+            Self::Not(condition) => write_object("$not", out, |out| condition.write_json(out)),
+        }
     }
 }
 
@@ -242,10 +293,28 @@ fn collect_names<'a>(node: &'a Node, names: &mut Vec<&'a str>) {
         Node::All(nodes) | Node::Any(nodes) => nodes.iter().for_each(|n| collect_names(n, names)),
         Node::Not(node) => collect_names(node, names),
         Node::Field(field, _) => names.push(&field.name),
-        Node::Here(_) | Node::Text(_) | Node::Everything => {}
+        Node::Here(_) => names.push(""),
+        Node::Text(_) | Node::Everything => {}
     }
 }
 
-fn object(name: &str, value: Value) -> Value {
-    Value::Object(Map::from_iter([(name.to_owned(), value)]))
+fn write_object(name: &str, out: &mut Vec<u8>, value: impl FnOnce(&mut Vec<u8>)) {
+    out.push(b'{');
+    write_json_string(name, out);
+    out.push(b':');
+    value(out);
+    out.push(b'}');
+}
+
+fn write_list(operator: &str, nodes: &[Node], out: &mut Vec<u8>) {
+    write_object(operator, out, |out| {
+        out.push(b'[');
+        for (i, node) in nodes.iter().enumerate() {
+            if i > 0 {
+                out.push(b',');
+            }
+            node.write_json(out);
+        }
+        out.push(b']');
+    });
 }

@@ -1,6 +1,6 @@
 //! What selectors mean beyond the recorded scenarios, what is refused, and laws that hold for any of them.
 
-use mango::{Limits, Selector, SelectorError};
+use mango::{Doc, Limits, Selector, SelectorError};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -61,16 +61,109 @@ fn a_field_of_a_scalar_is_neither_present_nor_absent() {
 }
 
 #[test]
-fn an_empty_combination_matches_nothing_as_a_whole_and_restricts_nothing_as_a_part() {
-    for operator in ["$and", "$or", "$nor"] {
-        let selector = Selector::parse(&json!({operator: []})).unwrap();
-        assert!(
-            selector.is_nothing() && !selector.matches(&json!({"a": 1})),
-            "{operator}"
-        );
+fn an_empty_combination_restricts_nothing() {
+    for selector in [
+        json!({"$and": []}),
+        json!({"$or": []}),
+        json!({"$nor": []}),
+        json!({"x": {"$or": []}}),
+        json!({"x": {"$not": {"$or": []}}}),
+        json!({"$not": {"$and": []}}),
+    ] {
+        let read = Selector::parse(&selector).unwrap();
+        assert!(read.is_empty_combination(), "{selector}");
+        assert!(read.matches(&json!({"a": 1})), "{selector}");
     }
-    assert!(matches(json!({"a": 1, "$and": []}), json!({"a": 1})));
-    assert!(!matches(json!({"a": 1, "$or": []}), json!({"a": 1})));
+    for selector in [
+        json!({"a": 1, "$and": []}),
+        json!({"a": 1, "$or": []}),
+        json!({"$and": [{"$or": []}]}),
+        json!({"$or": [{"$or": []}]}),
+        json!({"$or": [{"x": 6}, {"$or": []}]}),
+        json!({"$and": [{"_id": {"$gt": null}}, {"x": {"$not": {"$and": []}}}]}),
+        json!({"l": {"$elemMatch": {"$or": []}}}),
+        json!({"l": {"$allMatch": {"$or": []}}}),
+        json!({"l": {"$elemMatch": {"$nor": []}}}),
+    ] {
+        let read = Selector::parse(&selector).unwrap();
+        assert!(!read.is_empty_combination(), "{selector}");
+        assert!(read.matches(&json!({"_id": "i", "a": 1, "l": [1]})), "{selector}");
+    }
+    assert!(!matches(json!({"l": {"$elemMatch": {"$or": []}}}), json!({"l": []})));
+}
+
+#[test]
+fn a_condition_without_a_field_is_about_the_document() {
+    let document = json!({"_id": "i", "_rev": "1-x", "a": 1});
+    for (selector, expected) in [
+        (json!({"a": 1, "$gt": 5}), true),
+        (json!({"a": 2, "$gt": 5}), false),
+        (json!({"$and": [{"$gt": null}]}), true),
+        (json!({"$and": [{"$ne": 5}]}), true),
+        (json!({"$nor": [{}]}), true),
+        (json!({"$not": {"$and": [{}]}}), true),
+        (json!({"$or": [{"$type": "object"}, {"a": 2}]}), true),
+        (json!({"$and": [{}, {"a": 1}]}), false),
+        (json!({"$or": [{}, {"a": 1}]}), true),
+        (json!({"a": 1, "$exists": true}), true),
+        (json!({"a": 1, "$keyMapMatch": {"$eq": "_rev"}}), true),
+        (json!({"$and": [{"$eq": {"_id": "i", "_rev": "1-x", "a": 1}}]}), true),
+    ] {
+        let read = Selector::parse(&selector).unwrap();
+        assert!(read.needs_whole());
+        assert_eq!(read.matches(&document), expected, "{selector}");
+        let stored = Doc {
+            members: br#""_id":"i","_rev":"1-x""#,
+            body: br#"{"a":1}"#,
+        };
+        assert_eq!(read.matches_doc(&stored), expected, "{selector}");
+    }
+}
+
+#[test]
+fn integers_of_any_length_are_exact() {
+    let (long, next) = ("123456789012345678901234567890", "123456789012345678901234567891");
+    let matches = |selector: String, value: &str| {
+        let text = document::normalise(selector.as_bytes()).unwrap();
+        let selector = Selector::read(&text, &Limits::default()).unwrap();
+        let mut shown = vec![];
+        selector.write_json(&mut shown);
+        assert!(String::from_utf8(shown).unwrap().contains(long) || !text.is_ascii());
+        selector.matches_doc(&Doc::whole(format!(r#"{{"n":{value}}}"#).as_bytes()))
+    };
+    for operand in [
+        format!("{long}"),
+        format!(r#"{{"$in":[1,{long}]}}"#),
+        format!(r#"{{"$not":{{"$nin":[{long}]}}}}"#),
+        format!(r#"{{"$gte":{long},"$lt":{next}}}"#),
+    ] {
+        let selector = format!(r#"{{"n":{operand}}}"#);
+        assert!(matches(selector.clone(), long), "{selector}");
+        assert!(!matches(selector.clone(), next), "{selector}");
+    }
+    let all = format!(r#"{{"n":{{"$all":[{long}]}}}}"#);
+    assert!(matches(all.clone(), &format!("[{long}]")) && !matches(all, &format!("[{next}]")));
+    let modulo = format!(r#"{{"n":{{"$mod":[{long},1]}}}}"#);
+    assert!(matches(modulo.clone(), next) && !matches(modulo.clone(), long));
+    assert!(matches(modulo, "1"));
+}
+
+#[test]
+fn a_long_field_name_is_refused() {
+    let name = "x".repeat(mango::FIELD_NAME_BYTES_MAX);
+    assert!(Selector::parse(&json!({&name: 1})).is_ok());
+    let refused = SelectorError::LongFieldName(mango::FIELD_NAME_BYTES_MAX);
+    assert_eq!(refusal(json!({format!("{name}x"): 1})), refused);
+    assert_eq!(refusal(json!({name: {"x": 1}})), refused);
+}
+
+#[test]
+fn many_operands_of_all_are_looked_up() {
+    let numbers: Vec<u32> = (0..60_000).collect();
+    let backwards: Vec<u32> = numbers.iter().rev().copied().collect();
+    assert!(matches(json!({"n": {"$all": backwards}}), json!({"n": numbers})));
+    assert!(!matches(json!({"n": {"$all": [1, 2, 2]}}), json!({"n": [1, 1]})));
+    assert!(matches(json!({"n": {"$all": [1, 2, 2]}}), json!({"n": [2, 1]})));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use document::write_json_string;
 use mango::{Aggregate, Doc, Found, Groups};
 
 use super::cursor::next_of;
-use super::docs::Documents;
+use super::docs::{Documents, is_stored};
 use super::rows::{Column, FindAnswer, Rows, Source};
 use crate::select::IdMerge;
 use crate::Error;
@@ -15,34 +15,40 @@ impl FindAnswer {
         self.find.aggregate.is_some()
     }
 
-    /// Appends all groups, joined by `,\r\n`. Blocks.
-    pub fn write_groups(&mut self, out: &mut Vec<u8>) -> Result<(), Error> {
-        let Some(aggregate) = self.find.aggregate.clone() else {
-            return Ok(());
+    /// Appends groups, joined by `,\r\n`, until about `soft_bytes` were added; false when there are no more. Blocks.
+    pub fn next_groups(&mut self, out: &mut Vec<u8>, soft_bytes: usize) -> Result<bool, Error> {
+        let enough = out.len() + soft_bytes.max(1);
+        let mut groups = match self.groups.take() {
+            Some(groups) => groups,
+            None => self.group()?.sorted(self.find.skip, self.find.limit),
         };
-        let new = || Groups::new(&aggregate, self.limits.aggregate);
-        let mut groups = new();
+        let more = groups.write(out, enough);
+        self.stats.results = groups.written();
+        self.groups = Some(groups);
+        Ok(more)
+    }
+
+    fn group(&mut self) -> Result<Groups, Error> {
+        let find = self.find.clone();
+        let aggregate = find.aggregate.as_ref().ok_or(Error::Missing("missing"))?;
+        let mut groups = Groups::new(aggregate, self.limits.aggregate);
         match std::mem::replace(&mut self.source, Source::Nothing) {
             Source::Nothing => {}
             Source::Index(rows) => self.group_rows(&rows, &mut groups)?,
-            Source::Documents(documents) if self.scans(&documents, &aggregate) => {
+            Source::Documents(documents) if self.scans(&documents, aggregate) => {
                 let is_over = || self.is_wanted().is_err();
-                let examined = documents.scan(self, &is_over).group(&mut groups, new)?;
+                let examined = documents.scan(self, &is_over).group(&mut groups)?;
                 self.is_wanted()?;
                 self.stats.docs_examined = examined;
                 self.stats.keys_examined = examined;
             }
             Source::Documents(documents) => self.group_documents(&documents, &mut groups)?,
         }
-        self.stats.results = groups.write(self.find.skip, self.find.limit, out);
-        Ok(())
+        Ok(groups)
     }
 
     fn scans(&self, documents: &Documents, aggregate: &Aggregate) -> bool {
-        let mut names = aggregate.paths().iter().map(|path| &path.parts()[0]);
-        let known =
-            |name: &String| !name.starts_with('_') || ["_id", "_rev"].contains(&name.as_str());
-        documents.can_be_scanned() && names.all(known)
+        documents.can_be_scanned() && aggregate.paths().iter().all(is_stored)
     }
 
     fn group_rows(&mut self, rows: &Rows, groups: &mut Groups) -> Result<(), Error> {
@@ -82,9 +88,10 @@ impl FindAnswer {
         Ok(())
     }
 
+    /// The client is asked for often: documents may be large, and selectors heavy.
     fn count_key(&mut self) -> Result<(), Error> {
         self.stats.keys_examined += 1;
-        match self.stats.keys_examined.is_multiple_of(1024) {
+        match self.stats.keys_examined.is_multiple_of(16) {
             true => self.is_wanted(),
             false => Ok(()),
         }

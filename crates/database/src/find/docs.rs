@@ -4,12 +4,13 @@
 //! in the order in which it lies, on all cores, for the ids that come first ([`super::scan`]); only these are then read.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use document::StoredBody;
-use mango::{Doc, Find, Intervals, Plan};
+use mango::{Doc, FieldPath, Find, Intervals, Plan};
 use storage::{Record, RecordHead};
 
-use super::rows::FindAnswer;
+use super::rows::{FindAnswer, PIECE_TIME};
 use super::scan::Scan;
 use crate::select::{IdMerge, Views};
 use crate::{DatabaseAs, Error, partition};
@@ -20,8 +21,10 @@ const WALKED_MIN: u64 = 1_000;
 const WALKED_A_MATCH: u64 = 10;
 /// Documents that are looked at in one piece: come up for air now and then.
 const WALKED_A_PIECE_MAX: u64 = 1_000;
-/// Ids that one scan finds at most.
-const SCANNED_IDS_MAX: u64 = 65_536;
+/// Ids that a first scan finds at most.
+const SCANNED_IDS_MIN: u64 = 65_536;
+/// Ids that any scan finds at most. Each finds four times as many as the one before.
+const SCANNED_IDS_MAX: u64 = 1 << 20;
 /// A range of ids is scanned rather than walked when it may hold more documents than this part of all.
 const WALKED_SHARE: u64 = 8;
 
@@ -32,9 +35,13 @@ pub(crate) struct Documents {
     pub descending: bool,
     /// The last id that was looked at.
     pub after: Option<Vec<u8>>,
+    /// Documents that were walked over since the walk began, and matches that were wanted then.
     walked: u64,
-    /// Matches that were wanted at first.
     wanted: u64,
+    /// Ids that the next scan finds at most.
+    scan_ids_max: u64,
+    /// A scan has looked at all documents that are left, so that they are counted.
+    is_counted: bool,
     /// Ids that a scan found.
     found: VecDeque<Vec<u8>>,
     state: State,
@@ -48,6 +55,12 @@ enum State {
     Scanning,
     /// `found` is all that is left.
     Scanned,
+}
+
+/// Whether a stored row tells the value of a field: of underscore members it has two.
+pub(crate) fn is_stored(path: &FieldPath) -> bool {
+    let name = path.first();
+    !name.starts_with('_') || ["_id", "_rev"].contains(&name)
 }
 
 impl Documents {
@@ -72,10 +85,7 @@ impl Documents {
             None => (db.all_shards(), ids),
         };
         let (views, blocks) = Views::open(shards)?;
-        // What underscore members other than these hold is not in a stored row.
-        let mut fields = find.selector.fields().iter().map(|path| &path.parts()[0]);
-        let known =
-            fields.all(|name| !name.starts_with('_') || ["_id", "_rev"].contains(&name.as_str()));
+        let known = find.selector.fields().iter().all(is_stored) && !find.selector.needs_whole();
         let share = match (ids.ranges().first(), ids.ranges().last()) {
             _ if ids.is_full() => u64::MAX,
             (Some((low, _)), Some((_, high))) => views
@@ -91,6 +101,8 @@ impl Documents {
             after,
             walked: 0,
             wanted: find.limit.saturating_add(find.skip),
+            scan_ids_max: SCANNED_IDS_MIN,
+            is_counted: false,
             found: VecDeque::new(),
             state: if few || !known || db.has_watch() {
                 State::WalkingToTheEnd
@@ -129,6 +141,7 @@ impl Documents {
         out: &mut Vec<u8>,
         enough: usize,
     ) -> Result<bool, Error> {
+        let began = Instant::now();
         loop {
             if answer.is_full() {
                 return Ok(false);
@@ -145,7 +158,7 @@ impl Documents {
                 if answer.is_full() {
                     return Ok(false);
                 }
-                if out.len() >= enough {
+                if out.len() >= enough || began.elapsed() >= PIECE_TIME {
                     return Ok(true);
                 }
             }
@@ -170,14 +183,24 @@ impl Documents {
     }
 
     fn look_for_more(&mut self, answer: &mut FindAnswer) -> Result<(), Error> {
-        let count = answer.wanted().min(SCANNED_IDS_MAX);
+        let count = answer.wanted().min(self.scan_ids_max);
+        self.scan_ids_max = SCANNED_IDS_MAX.min(4 * self.scan_ids_max);
         let is_over = || answer.is_wanted().is_err();
         let found = self.scan(answer, &is_over).first_ids(count as usize)?;
         answer.is_wanted()?;
-        answer.stats.docs_examined += found.examined;
-        answer.stats.keys_examined += found.examined;
+        if !self.is_counted {
+            answer.stats.docs_examined += found.examined;
+            answer.stats.keys_examined += found.examined;
+            self.is_counted = true;
+        }
         if found.more {
             self.after = found.ids.last().cloned();
+            // Every scan is of all documents. Where many match, those that follow are quicker found in their order.
+            if found.matches.saturating_mul(WALKED_A_MATCH) >= found.examined {
+                self.state = State::Walking;
+                self.walked = 0;
+                self.wanted = answer.wanted().saturating_sub(found.ids.len() as u64);
+            }
         } else {
             self.state = State::Scanned;
         }
@@ -202,6 +225,8 @@ impl Documents {
                 _ => return Ok(false),
             },
         }
+        let began = Instant::now();
+        let counted = answer.stats;
         let mut seen = 0;
         let mut last = self.after.take();
         let mut more = false;
@@ -240,7 +265,9 @@ impl Documents {
             if self.take(answer, shard, &place, value, out)? {
                 answer.given(place.clone());
             }
-            let is_enough = out.len() >= enough || seen >= WALKED_A_PIECE_MAX;
+            let is_enough = out.len() >= enough
+                || seen >= WALKED_A_PIECE_MAX
+                || began.elapsed() >= PIECE_TIME;
             last = Some(place);
             if answer.is_full() {
                 break;
@@ -254,7 +281,11 @@ impl Documents {
         merge.status()?;
         drop(merge);
         self.walked += seen;
-        answer.stats.keys_examined += seen;
+        if self.is_counted {
+            answer.stats.docs_examined = counted.docs_examined;
+        } else {
+            answer.stats.keys_examined += seen;
+        }
         self.after = last;
         Ok(more)
     }

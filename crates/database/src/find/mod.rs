@@ -12,7 +12,6 @@ use std::sync::Arc;
 use document::DocId;
 use mango::{AggregateLimits, Choice, Find, FindError, Index, Plan};
 use parking_lot::Mutex;
-use serde_json::Value;
 
 pub(crate) use mapper::WithIndexes;
 pub use rows::FindAnswer;
@@ -70,7 +69,7 @@ impl Database {
             if design.spec.language != mango::index::LANGUAGE {
                 continue;
             }
-            let Some(ddoc) = self.design_value(&design.id)? else {
+            let Some(ddoc) = self.design_text(&design.id)? else {
                 continue;
             };
             let limits = mango::Limits::OF_INDEXES;
@@ -89,20 +88,17 @@ impl Database {
         Ok(all)
     }
 
-    /// A design document with all its members; `None` when there is none.
-    pub fn design_value(&self, id: &str) -> Result<Option<Value>, Error> {
+    /// The text of a design document with all its members; `None` when there is none.
+    pub fn design_text(&self, id: &str) -> Result<Option<Vec<u8>>, Error> {
         let id = DocId::new(id).map_err(|e| Error::BadRequest(e.to_string()))?;
-        let Read::Found(doc) = self.read(&id, &ReadOptions::default())? else {
-            return Ok(None);
-        };
-        let value = serde_json::from_slice(&doc.json);
-        value
-            .map(Some)
-            .map_err(|e| Error::BadRequest(format!("the design document: {e}")))
+        match self.read(&id, &ReadOptions::default())? {
+            Read::Found(doc) => Ok(Some(doc.json)),
+            _ => Ok(None),
+        }
     }
 
-    /// What `_explain` answers.
-    pub fn explain(&self, find: &Find) -> Result<Value, Error> {
+    /// What `_explain` answers: JSON text.
+    pub fn explain(&self, find: &Find) -> Result<Vec<u8>, Error> {
         self.check_partition_of(find)?;
         let indexes = self.find_indexes()?;
         let indexes: Vec<Index> = indexes.iter().map(|i| i.index.clone()).collect();

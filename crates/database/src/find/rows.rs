@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use document::{DocId, write_json_string};
 use index::IndexView;
 use index::keys::put_terminated;
-use mango::{Bookmark, Doc, FieldPath, Find, Found};
+use mango::{Bookmark, Doc, FieldPath, Find, Found, SortedGroups};
 
 use super::cursor::{Cursor, Wanted, next_of};
 use super::docs::Documents;
@@ -17,6 +17,10 @@ use crate::{DatabaseAs, Error, Read, ReadDoc, ReadOptions};
 
 /// Rows that were looked at in one piece without finding any: come up for air now and then.
 const ROWS_A_PIECE_MAX: u64 = 256;
+/// A piece takes no longer, but for its last document.
+pub(super) const PIECE_TIME: Duration = Duration::from_millis(50);
+/// Fields of an answer that are written in about the time that a document takes to be read.
+const LIGHT_FIELDS_MAX: usize = 64;
 
 /// What was done for an answer so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,7 +52,10 @@ pub struct FindAnswer {
     skip: u64,
     left: u64,
     first: bool,
+    /// The place of the last match, also of one that was skipped.
     last: Option<Vec<u8>>,
+    /// Groups that are still to be given.
+    pub(crate) groups: Option<SortedGroups>,
     started: Instant,
     options: ReadOptions,
     /// The client has gone.
@@ -171,6 +178,7 @@ impl FindAnswer {
             left: find.limit,
             first: true,
             last: None,
+            groups: None,
             started: Instant::now(),
             options: ReadOptions {
                 conflicts: find.conflicts,
@@ -204,7 +212,12 @@ impl FindAnswer {
         match &self.source {
             Source::Nothing => false,
             Source::Documents(_) => true,
-            Source::Index(_) => self.find.aggregate.is_some() || self.find.limit > 1_000,
+            Source::Index(_) => {
+                self.find.aggregate.is_some()
+                    || self.find.limit > 1_000
+                    || !self.find.selector.is_light()
+                    || self.find.fields.names().len() > LIGHT_FIELDS_MAX
+            }
         }
     }
 
@@ -239,6 +252,7 @@ impl FindAnswer {
     ) -> Result<bool, Error> {
         let range = rows.range.clone();
         let before = self.stats.keys_examined;
+        let began = Instant::now();
         let mut resume = None;
         let mut cursors = rows.cursors(&range)?;
         let mut more = false;
@@ -252,14 +266,15 @@ impl FindAnswer {
                 more = true;
                 break;
             }
-            let found = self.left > 0 && self.take_row(&row, rows.covering.as_ref(), out)?;
-            if found {
-                self.last = Some(row.place.to_vec());
-            } else if self.left == 0 {
+            if self.left == 0 {
                 break;
             }
+            if self.take_row(&row, rows.covering.as_ref(), out)? {
+                self.last = Some(row.place.to_vec());
+            }
             let seen: u64 = cursors.iter().map(|c| c.examined).sum();
-            if out.len() >= enough || seen >= ROWS_A_PIECE_MAX {
+            let is_enough = out.len() >= enough || seen >= ROWS_A_PIECE_MAX;
+            if is_enough || began.elapsed() >= PIECE_TIME {
                 resume = Some(Resume::Behind(row.place.to_vec()));
                 more = true;
                 break;
@@ -284,7 +299,7 @@ impl FindAnswer {
         Ok(more)
     }
 
-    /// Gives the document of a row when it matches; answers whether it was given.
+    /// Gives the document of a row when it matches, unless it is skipped; answers whether it matches.
     fn take_row(
         &mut self,
         row: &index::ViewRow<'_>,
@@ -307,7 +322,7 @@ impl FindAnswer {
             return Ok(false);
         }
         if !self.counts() {
-            return Ok(false);
+            return Ok(true);
         }
         self.separate(out);
         self.find
@@ -316,15 +331,18 @@ impl FindAnswer {
         Ok(true)
     }
 
-    /// Reads a document and gives it when it matches.
+    /// Reads a document and gives it when it matches, unless it is skipped; answers whether it matches.
     pub(crate) fn take_document(&mut self, id: &str, out: &mut Vec<u8>) -> Result<bool, Error> {
         let Some(doc) = self.read_document(id)? else {
             return Ok(false);
         };
         self.stats.docs_examined += 1;
         let text = Doc::whole(&doc.json);
-        if !self.find.selector.matches_doc(&text) || !self.counts() {
+        if !self.find.selector.matches_doc(&text) {
             return Ok(false);
+        }
+        if !self.counts() {
+            return Ok(true);
         }
         self.separate(out);
         if self.find.fields.is_all() {
@@ -437,21 +455,41 @@ impl Rows {
 
     fn go_on_at(&mut self, place: Vec<u8>) {
         if self.descending {
-            self.range.high = Some([&place[..], &[0]].concat());
+            self.end_before([&place[..], &[0]].concat());
         } else {
-            self.range.low = place;
+            self.begin_at(place);
         }
     }
 
     fn go_on_behind(&mut self, place: &[u8]) {
         if self.descending {
-            self.range.high = Some(place.to_vec());
-            if self.range.low.as_slice() > place {
-                self.range.low = place.to_vec();
-            }
+            self.end_before(place.to_vec());
         } else {
-            let behind = [place, &[0]].concat();
-            self.range.low = behind.max(self.range.low.clone());
+            self.begin_at([place, &[0]].concat());
+        }
+    }
+
+    /// A bookmark may be of another partition: no place outside of the range is ever looked at.
+    fn begin_at(&mut self, place: Vec<u8>) {
+        if place > self.range.low {
+            self.range.low = place;
+        }
+        self.close();
+    }
+
+    fn end_before(&mut self, place: Vec<u8>) {
+        if self.range.high.as_ref().is_none_or(|high| place < *high) {
+            self.range.high = Some(place);
+        }
+        self.close();
+    }
+
+    /// A range that ends before it begins is empty.
+    fn close(&mut self) {
+        if let Some(high) = &self.range.high
+            && *high < self.range.low
+        {
+            self.range.low = high.clone();
         }
     }
 }

@@ -18,9 +18,28 @@ const PIECE_SEQS: u64 = 8_192;
 /// Scans shorter than this are not shown among the tasks.
 const SHOWN_AFTER: Duration = Duration::from_millis(500);
 
+/// Documents that a thread looks at before it asks again whether somebody waits.
+const LOOKS_MAX: u64 = 16;
+
 /// The scans that run.
 #[derive(Debug, Default)]
-pub(crate) struct Scans(Mutex<Vec<Arc<Progress>>>);
+pub(crate) struct Scans {
+    running: Mutex<Vec<Arc<Progress>>>,
+    /// Threads of all of them beside those that they were called on.
+    threads: AtomicUsize,
+}
+
+/// Threads beside the one that a scan is called on.
+struct Threads<'a> {
+    of: &'a Scans,
+    count: usize,
+}
+
+impl Drop for Threads<'_> {
+    fn drop(&mut self) {
+        self.of.threads.fetch_sub(self.count, Relaxed);
+    }
+}
 
 #[derive(Debug)]
 struct Progress {
@@ -40,17 +59,28 @@ impl Scans {
             done: AtomicU64::new(0),
             total,
         });
-        self.0.lock().push(progress.clone());
+        self.running.lock().push(progress.clone());
         progress
     }
 
     fn end(&self, progress: &Arc<Progress>) {
-        self.0.lock().retain(|p| !Arc::ptr_eq(p, progress));
+        self.running.lock().retain(|p| !Arc::ptr_eq(p, progress));
+    }
+
+    /// As many more threads as are free, at most `wanted`: all scans together have no more than cores, beside their own one.
+    fn threads(&self, wanted: usize) -> Threads<'_> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut count = 0;
+        let _ = self.threads.fetch_update(Relaxed, Relaxed, |running| {
+            count = wanted.min((cores - 1).saturating_sub(running));
+            Some(running + count)
+        });
+        Threads { of: self, count }
     }
 
     /// For `/_active_tasks`.
     pub fn tasks(&self) -> Vec<Task> {
-        let running = self.0.lock();
+        let running = self.running.lock();
         let long = running.iter().filter(|p| p.started.elapsed() > SHOWN_AFTER);
         long.map(|p| Task {
             kind: "find",
@@ -85,6 +115,8 @@ pub(crate) struct FirstIds {
     pub ids: Vec<Vec<u8>>,
     /// There are more matching documents.
     pub more: bool,
+    /// Matching documents, about, as far as they were looked at: at least as many as `ids`.
+    pub matches: u64,
     pub examined: u64,
 }
 
@@ -96,6 +128,7 @@ impl Scan<'_> {
             || First::new(count, self.descending),
             |first, id, doc| {
                 if first.takes(id) && self.find.selector.matches_doc(doc) {
+                    first.matches += 1;
                     first.add(id.to_vec());
                 }
                 Ok(())
@@ -103,6 +136,7 @@ impl Scan<'_> {
             |first| {
                 let mut all = found.lock();
                 all.dropped |= first.dropped;
+                all.matches += first.matches;
                 for id in first.into_ids() {
                     all.add(id);
                 }
@@ -110,7 +144,7 @@ impl Scan<'_> {
             },
         )?;
         let first = found.into_inner();
-        let more = first.dropped;
+        let (more, matches) = (first.dropped, first.matches);
         let mut ids = first.into_ids();
         if self.descending {
             ids.sort_unstable_by(|a, b| b.cmp(a));
@@ -120,30 +154,33 @@ impl Scan<'_> {
         Ok(FirstIds {
             ids,
             more,
+            matches,
             examined,
         })
     }
 
     /// Puts all matching documents into groups; answers how many were looked at.
-    pub fn group(
-        &self,
-        groups: &mut Groups,
-        new: impl Fn() -> Groups + Sync,
-    ) -> Result<u64, Error> {
-        let all = Mutex::new(groups);
-        self.run(
-            &new,
+    pub fn group(&self, groups: &mut Groups) -> Result<u64, Error> {
+        let parts: Mutex<Vec<Groups>> = Mutex::default();
+        let examined = self.run(
+            || groups.part(),
             |groups, _, doc| {
                 if self.find.selector.matches_doc(doc) {
                     groups.add(doc)?;
                 }
                 Ok(())
             },
-            |groups| Ok(all.lock().merge(groups)?),
-        )
+            |groups| {
+                parts.lock().push(groups);
+                Ok(())
+            },
+        )?;
+        let mut parts = parts.into_inner().into_iter();
+        parts.try_for_each(|part| groups.merge(part))?;
+        Ok(examined)
     }
 
-    /// Gives the live documents of `ids` to as many threads as there are cores; answers how many there were.
+    /// Gives the live documents of `ids` to as many threads as are free; answers how many there were.
     fn run<T: Send>(
         &self,
         new: impl Fn() -> T + Sync,
@@ -162,17 +199,18 @@ impl Scan<'_> {
                 if failed.load(Relaxed) || (self.is_over)() {
                     break;
                 }
-                let seen = self.look_at(piece, &mut reader, |id, doc| look(&mut own, id, doc))?;
+                let is_over = || failed.load(Relaxed) || (self.is_over)();
+                let seen =
+                    self.look_at(piece, &mut reader, &is_over, |id, doc| look(&mut own, id, doc))?;
                 examined.fetch_add(seen, Relaxed);
                 progress.done.fetch_add(piece.to - piece.after, Relaxed);
             }
             put(own)
         };
         let work = || work().inspect_err(|_| failed.store(true, Relaxed));
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = cores.min(pieces.len());
+        let threads = self.scans.threads(pieces.len().saturating_sub(1));
         let result = std::thread::scope(|scope| {
-            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let others: Vec<_> = (0..threads.count).map(|_| scope.spawn(work)).collect();
             let mut result = work();
             for other in others {
                 let panicked = || Err(Error::BadRequest("a scanning thread panicked".into()));
@@ -213,6 +251,7 @@ impl Scan<'_> {
         &self,
         piece: &Piece,
         reader: &mut Reader,
+        is_over: &dyn Fn() -> bool,
         mut look: impl FnMut(&[u8], &Doc<'_>) -> Result<(), Error>,
     ) -> Result<u64, Error> {
         let (shard, view) = (
@@ -221,11 +260,14 @@ impl Scan<'_> {
         );
         let mut it = ChangeIter::new(&view.snapshot, shard.number, piece.after, false);
         let mut bodies = None;
-        let mut seen = 0;
+        let mut seen = 0u64;
         while let Some((seq, value)) = it.entry().filter(|(seq, _)| *seq <= piece.to) {
             let row = Row::decode(seq, value)?;
             if !row.deleted && self.is_wanted(row.id.as_bytes()) {
                 seen += 1;
+                if seen.is_multiple_of(LOOKS_MAX) && is_over() {
+                    return Ok(seen);
+                }
                 reader.members.clear();
                 reader.members.extend_from_slice(b"\"_id\":");
                 document::write_json_string(row.id, &mut reader.members);
@@ -281,6 +323,7 @@ struct First {
     /// The last one is on top.
     heap: BinaryHeap<Ranked>,
     dropped: bool,
+    matches: u64,
 }
 
 /// An id, compared in the direction of the query.
@@ -314,6 +357,7 @@ impl First {
             descending,
             heap: BinaryHeap::new(),
             dropped: false,
+            matches: 0,
         }
     }
 

@@ -1,79 +1,86 @@
 //! The answer of `_explain`.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 use super::range::{end_key, id_keys, indexable_fields, start_key};
 use super::{Candidate, Choice};
 use crate::index::Index;
+use crate::json::{array, object};
 use crate::options::Find;
 use crate::sort::Direction;
 
-/// What `_explain` answers. `dbname` and `partitioned` are the database's.
+fn text(value: impl Into<Value>) -> Vec<u8> {
+    value.into().to_string().into_bytes()
+}
+
+/// What `_explain` answers, as JSON text. `dbname` and `partitioned` are the database's.
 pub fn explain(
     dbname: &str,
     partitioned: bool,
     find: &Find,
     indexes: &[Index],
     choice: &Choice,
-) -> Value {
+) -> Vec<u8> {
     let chosen = choice.index.map(|i| &indexes[i]);
-    let mut answer = json!({
-        "dbname": dbname,
-        "index": chosen.map(Index::to_json),
-        "partitioned": partitioned,
-        "selector": find.selector.to_json(),
-        "opts": find.options_json(),
-        "limit": find.limit,
-        "skip": find.skip,
-        "fields": find.fields.names(),
-        "index_candidates": candidates(find, indexes, choice),
-        "selector_hints": hints(find),
-    });
+    let mut selector = vec![];
+    find.selector.write_json(&mut selector);
+    let mut members = vec![
+        ("dbname", text(dbname)),
+        ("index", chosen.map_or_else(|| text(Value::Null), Index::to_json)),
+        ("partitioned", text(partitioned)),
+        ("selector", selector),
+        ("opts", text(find.options_json())),
+        ("limit", text(find.limit)),
+        ("skip", text(find.skip)),
+        ("fields", text(find.fields.names())),
+        ("index_candidates", candidates(find, indexes, choice)),
+        ("selector_hints", text(hints(find))),
+    ];
     if let Some(index) = chosen {
         let covering = find.covered_by(index);
-        answer["mrargs"] = mrargs(find, choice, index, covering);
-        answer["covering"] = json!(covering);
+        members.push(("mrargs", mrargs(find, choice, index, covering)));
+        members.push(("covering", text(covering)));
     }
     if let Some(aggregate) = &find.aggregate {
-        answer["aggregate"] = aggregate.written().clone();
+        members.push(("aggregate", text(aggregate.written().clone())));
     }
-    answer
+    object(&members)
 }
 
-fn mrargs(find: &Find, choice: &Choice, index: &Index, covering: bool) -> Value {
-    let (mut start, mut end) = if index.is_special() {
-        let range = choice.ranges.iter().find(|(field, _)| field == "_id");
-        id_keys(range.and_then(|(_, range)| range.as_ref()))
+fn mrargs(find: &Find, choice: &Choice, index: &Index, covering: bool) -> Vec<u8> {
+    let (mut start, mut end) = if find.selector.is_empty_combination() || choice.is_empty(index) {
+        (text(Value::Null), text(Value::Null))
+    } else if index.is_special() {
+        id_keys(choice.range_of_ids().and_then(Option::as_ref))
     } else {
         let ranges = choice.ranked.first().map_or(&[][..], |(_, r, _)| r);
-        match ranges {
-            [None] => (Value::Null, Value::Null),
-            _ => (start_key(ranges), end_key(ranges)),
-        }
+        (start_key(ranges), end_key(ranges))
     };
-    if find.selector.is_nothing() {
-        (start, end) = (Value::Null, Value::Null);
-    }
     let descending = find.sort.direction() == Direction::Descending;
     if descending {
         std::mem::swap(&mut start, &mut end);
     }
-    json!({
-        "include_docs": !covering && find.r == 1,
-        "view_type": "map",
-        "reduce": false,
-        "partition": find.partition,
-        "start_key": start,
-        "end_key": end,
-        "direction": if descending { "rev" } else { "fwd" },
-        "stable": find.stable || find.stale,
-        "update": find.update && !find.stale,
-        "conflicts": if find.conflicts { json!(true) } else { json!("undefined") },
-    })
+    object(&[
+        ("include_docs", text(!covering && find.r == 1)),
+        ("view_type", text("map")),
+        ("reduce", text(false)),
+        ("partition", text(find.partition.clone())),
+        ("start_key", start),
+        ("end_key", end),
+        ("direction", text(if descending { "rev" } else { "fwd" })),
+        ("stable", text(find.stable || find.stale)),
+        ("update", text(find.update && !find.stale)),
+        (
+            "conflicts",
+            if find.conflicts { text(true) } else { text("undefined") },
+        ),
+    ])
 }
 
-/// The indexes that are not used, the best first, and why.
-fn candidates(find: &Find, indexes: &[Index], choice: &Choice) -> Value {
+/// The indexes that are not used, the last by name first, and why.
+fn candidates(find: &Find, indexes: &[Index], choice: &Choice) -> Vec<u8> {
     let count = |f: &dyn Fn(&Candidate) -> bool| choice.candidates.iter().any(f);
     // Each group that has members stands one rank behind the one before it.
     let unfavored = choice.ranked.len().max(1);
@@ -84,8 +91,13 @@ fn candidates(find: &Find, indexes: &[Index], choice: &Choice) -> Value {
     let width = choice
         .index
         .map_or(0, |i| indexes[i].definition.paths.len());
-    let mut all: Vec<(usize, Value)> = vec![];
-    for (i, (index, c)) in indexes.iter().zip(&choice.candidates).enumerate() {
+    let mut ranks = vec![0; indexes.len()];
+    for (rank, (i, ..)) in choice.ranked.iter().enumerate() {
+        ranks[*i] = rank;
+    }
+    let mut all = vec![];
+    // They are in the order of their names.
+    for (i, (index, c)) in indexes.iter().zip(&choice.candidates).enumerate().rev() {
         if choice.index == Some(i) {
             continue;
         }
@@ -100,8 +112,7 @@ fn candidates(find: &Find, indexes: &[Index], choice: &Choice) -> Value {
         } else if c.unfavored {
             ("unfavored_type", unfavored)
         } else {
-            let rank = choice.ranked.iter().position(|(r, ..)| *r == i);
-            let rank = rank.unwrap_or_default();
+            let rank = ranks[i];
             let distance = choice.ranked.get(rank).map_or(0, |(.., left)| *left);
             let reason = if distance > 0 {
                 "less_overlap"
@@ -123,13 +134,12 @@ fn candidates(find: &Find, indexes: &[Index], choice: &Choice) -> Value {
             "ranking": ranking,
             "covering": covering,
         });
-        all.push((
-            ranking,
-            json!({"index": index.to_json(), "analysis": analysis}),
-        ));
+        all.push(object(&[
+            ("index", index.to_json()),
+            ("analysis", text(analysis)),
+        ]));
     }
-    all.sort_by_key(|(ranking, _)| *ranking);
-    Value::Array(all.into_iter().map(|(_, entry)| entry).collect())
+    array(all.iter().map(Vec::as_slice))
 }
 
 /// Whether an index has all `fields`; what the selector names does not count here, as in CouchDB.
@@ -140,8 +150,9 @@ fn fields_covered(find: &Find, index: &Index) -> bool {
 
 fn hints(find: &Find) -> Value {
     let indexable = indexable_fields(&find.selector);
+    let known: HashSet<&str> = indexable.iter().copied().collect();
     let mut others: Vec<&str> = find.selector.field_names();
-    others.retain(|name| !indexable.iter().any(|i| i == name));
+    others.retain(|name| !known.contains(name));
     json!([{
         "type": "json",
         "indexable_fields": indexable,

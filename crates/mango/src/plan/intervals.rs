@@ -4,7 +4,7 @@ use document::collation::HIGHEST;
 
 use crate::compare::{Operand, Order};
 use crate::condition::{Condition, Relation};
-use crate::json::Kind;
+use crate::json::{Kind, string};
 use crate::path::FieldPath;
 use crate::selector::{Node, Selector};
 
@@ -75,22 +75,22 @@ impl Intervals {
 
     /// The part from `low` up to but without `high`.
     pub fn within(&self, low: &[u8], high: &[u8]) -> Intervals {
-        self.intersect(&Self::one(low.to_vec(), high.to_vec()))
+        self.clone().intersect(Self::one(low.to_vec(), high.to_vec()))
     }
 
-    fn intersect(&self, other: &Intervals) -> Intervals {
+    fn intersect(self, other: Intervals) -> Intervals {
         if self.is_full() {
-            return other.clone();
+            return other;
         }
         if other.is_full() {
-            return self.clone();
+            return self;
         }
         let (mut a, mut b) = (self.0.iter().peekable(), other.0.iter().peekable());
         let mut both = vec![];
         while let (Some(x), Some(y)) = (a.peek(), b.peek()) {
-            let (low, high) = (x.0.clone().max(y.0.clone()), x.1.clone().min(y.1.clone()));
+            let (low, high) = ((&x.0).max(&y.0), (&x.1).min(&y.1));
             if low < high {
-                both.push((low, high));
+                both.push((low.clone(), high.clone()));
             }
             if x.1 < y.1 {
                 a.next();
@@ -100,24 +100,24 @@ impl Intervals {
         }
         Intervals(both)
     }
+
+    /// What is in all of the sets. Small ones come first, so that a large one is gone through once.
+    fn common(sets: impl Iterator<Item = Intervals>) -> Intervals {
+        let mut sets: Vec<_> = sets.filter(|set| !set.is_full()).collect();
+        sets.sort_by_key(|set| set.0.len());
+        sets.into_iter().fold(Intervals::full(), Intervals::intersect)
+    }
 }
 
 /// The values of a field that can be in documents which the selector asks for and that have the field.
 pub fn intervals(selector: &Selector, field: &FieldPath, space: Space) -> Intervals {
-    if selector.is_nothing() {
-        return Intervals::none();
-    }
     of_node(&selector.root, field, space)
 }
 
 fn of_node(node: &Node, field: &FieldPath, space: Space) -> Intervals {
     match node {
-        Node::All(nodes) => nodes.iter().fold(Intervals::full(), |all, node| {
-            if all.is_none() {
-                return all;
-            }
-            all.intersect(&of_node(node, field, space))
-        }),
+        Node::All(nodes) => Intervals::common(nodes.iter().map(|n| of_node(n, field, space))),
+        Node::Any(nodes) if nodes.is_empty() => Intervals::full(),
         Node::Any(nodes) => Intervals::union(nodes.iter().map(|n| of_node(n, field, space))),
         Node::Field(at, condition) if at.path == *field => match space {
             Space::Ids => of_id(condition),
@@ -200,7 +200,7 @@ fn of_prefix(prefix: &str) -> Intervals {
     } else {
         prefix
     };
-    let sort = Operand::new(plain.into()).sort;
+    let sort = Operand::string(plain).sort;
     // Primary weights end with `01`; an empty text has none.
     let end = sort.iter().skip(1).position(|&b| b <= 1);
     let low = sort[..end.map_or(1, |end| end + 1)].to_vec();
@@ -228,7 +228,7 @@ fn of_collated_id(condition: &Condition) -> Intervals {
 fn of_id(condition: &Condition) -> Intervals {
     let after = |id: &str| [id.as_bytes(), &[0]].concat();
     match condition {
-        Condition::Is(relation, operand) => match operand.value.as_str() {
+        Condition::Is(relation, operand) => match string(&operand.text).as_deref() {
             Some(id) => match relation {
                 Relation::Equal => Intervals::one(id.into(), after(id)),
                 Relation::NotEqual => Intervals::full(),
@@ -246,8 +246,8 @@ fn of_id(condition: &Condition) -> Intervals {
             },
         },
         Condition::In(operands) => {
-            let ids = operands.values.iter().filter_map(|v| v.as_str());
-            Intervals::union(ids.map(|id| Intervals::one(id.into(), after(id))))
+            let ids = operands.values().filter_map(string);
+            Intervals::union(ids.map(|id| Intervals::one((*id).into(), after(&id))))
         }
         Condition::BeginsWith(prefix) if !prefix.is_empty() => {
             Intervals::one(prefix.as_bytes().to_vec(), above(prefix.as_bytes()))

@@ -13,7 +13,7 @@ use crate::index::Index;
 use crate::options::Find;
 use crate::selector::{Node, Selector};
 use crate::sort::{Direction, Sort};
-use range::{Range, composite, field_ranges, indexable_fields};
+use range::{Range, composite, field_ranges, indexable_fields, is_unsatisfiable};
 
 /// Why an index does not serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,16 +179,28 @@ impl Choice {
         let columns: Vec<Intervals> = paths
             .map(|path| intervals(&find.selector, path, space))
             .collect();
-        let unsatisfiable = self
-            .ranked
-            .first()
-            .is_some_and(|(_, ranges, _)| matches!(ranges.as_slice(), [None]));
         Plan {
-            covering: find.covered_by(index),
-            nothing: find.selector.is_nothing() || unsatisfiable,
+            covering: find.covered_by(index) && !find.conflicts,
+            nothing: find.selector.is_empty_combination()
+                || self.is_empty(index) && finds_nothing(find, index, &columns),
             columns,
             descending: self.descending,
         }
+    }
+
+    /// Whether CouchDB's range of the chosen index is empty.
+    fn is_empty(&self, index: &Index) -> bool {
+        if index.is_special() {
+            return self.range_of_ids().is_some_and(Option::is_none);
+        }
+        let ranges = self.ranked.first().map_or(&[][..], |(_, ranges, _)| ranges);
+        matches!(ranges, [None])
+    }
+
+    /// CouchDB's range of ids, if the selector has one.
+    fn range_of_ids(&self) -> Option<&Option<Range>> {
+        let ids = self.ranges.iter().find(|(field, _)| field == "_id");
+        ids.map(|(_, range)| range)
     }
 
     /// What CouchDB would say about how the index was chosen.
@@ -222,9 +234,9 @@ pub fn scan_warning(docs_examined: u64, results: u64, threshold: u64) -> Option<
 }
 
 impl Find {
-    /// Whether the keys of an index hold every field that the query names.
+    /// Whether the keys of an index hold every field that the query names. (`conflicts` is not asked about, as in CouchDB.)
     pub fn covered_by(&self, index: &Index) -> bool {
-        if index.is_special() || self.conflicts {
+        if index.is_special() || self.selector.needs_whole() {
             return false;
         }
         let has = |path: &crate::FieldPath| path.is_id() || index.definition.paths.contains(path);
@@ -235,6 +247,17 @@ impl Find {
         };
         named.iter().all(has) && self.selector.fields().iter().all(has)
     }
+}
+
+/// Whether what CouchDB takes for an empty range is one: it is of the index's first field.
+fn finds_nothing(find: &Find, index: &Index, columns: &[Intervals]) -> bool {
+    columns.first().is_some_and(Intervals::is_none)
+        || index
+            .definition
+            .fields
+            .names()
+            .next()
+            .is_some_and(|field| is_unsatisfiable(&find.selector, field))
 }
 
 fn design_name(name: &str) -> &str {
@@ -270,7 +293,7 @@ fn unusable(index: &Index, selector: &Selector, sort: &Sort) -> Option<Reason> {
         if sort.fields.is_empty() {
             return None;
         }
-        if !indexable_fields(selector).iter().any(|f| f == "_id") {
+        if !indexable_fields(selector).contains(&"_id") {
             return Some(Reason::FieldMismatch);
         }
         let ordered = sort.names().eq(["_id"]);
@@ -294,6 +317,8 @@ fn remaining<'a>(node: &Node, required: Vec<&'a str>) -> Vec<&'a str> {
         Node::All(nodes) => nodes
             .iter()
             .fold(required, |left, node| remaining(node, left)),
+        // To CouchDB an empty `$or` requires all fields, and so it loses documents.
+        Node::Any(nodes) if nodes.is_empty() => required,
         Node::Any(nodes) => {
             let left: Vec<Vec<&str>> = nodes
                 .iter()
@@ -305,7 +330,7 @@ fn remaining<'a>(node: &Node, required: Vec<&'a str>) -> Vec<&'a str> {
         }
         Node::Field(field, condition) if !condition.matches_missing() => {
             let mut required = required;
-            required.retain(|name| *name != field.name);
+            required.retain(|name| **name != *field.name);
             required
         }
         _ => required,
@@ -330,7 +355,7 @@ fn is_constant(node: &Node, name: &str) -> bool {
     match node {
         Node::All(nodes) => nodes.iter().any(|node| is_constant(node, name)),
         Node::Field(field, condition) => {
-            field.name == name && matches!(condition, Condition::Is(Relation::Equal, _))
+            *field.name == *name && matches!(condition, Condition::Is(Relation::Equal, _))
         }
         _ => false,
     }

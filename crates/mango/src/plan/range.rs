@@ -4,15 +4,15 @@
 //! keys. What is read is narrower ([`super::intervals`]).
 
 use std::cmp::Ordering;
-
-use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 use crate::compare::{Operand, Order};
 use crate::condition::{Condition, Relation};
+use crate::json::array;
 use crate::selector::{Node, Selector};
 
 /// Stands for the highest key in what `_explain` shows.
-pub(crate) const MAX: &str = "<MAX>";
+const MAX: &[u8] = b"\"<MAX>\"";
 
 /// One end of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,39 +41,60 @@ enum Position {
     Above,
 }
 
-/// The fields of a selector that an index can find, and the range of each. One without values is there alone, with `None`.
+/// The fields of a selector that an index can find, in order, and the range of each. One without values is there alone, with
+/// `None`.
 pub(crate) fn field_ranges(selector: &Selector) -> Vec<(String, Option<Range>)> {
+    let mut fields = BTreeMap::new();
+    collect(&selector.root, &mut fields);
     let mut ranges = vec![];
-    for field in indexable_fields(selector) {
-        let whole = Range {
-            low: (End::Open, None),
-            high: (End::Open, None),
-        };
-        match narrow(&selector.root, &field, whole) {
-            None => return vec![(field, None)],
-            Some(range) => ranges.push((field, Some(range))),
+    for (field, Field { conditions, .. }) in fields.iter().filter(|(_, f)| f.is_indexable) {
+        let mut all = conditions.iter();
+        let range = all.try_fold(Range::WHOLE, |range, c| narrow(c, range, Order::Collated));
+        if range.is_none() {
+            return vec![((*field).to_owned(), None)];
         }
+        ranges.push(((*field).to_owned(), range));
     }
     ranges
 }
 
-/// The fields that comparisons are about, in order.
-pub(crate) fn indexable_fields(selector: &Selector) -> Vec<String> {
-    let mut fields = vec![];
+/// Whether no value of a field fulfils all that must hold of it, comparisons taken alone. CouchDB's range can be empty though
+/// some do: it collates ids, and takes `$beginsWith` for a range.
+pub(crate) fn is_unsatisfiable(selector: &Selector, field: &str) -> bool {
+    let mut fields = BTreeMap::new();
     collect(&selector.root, &mut fields);
-    fields.sort();
-    fields.dedup();
-    fields
+    let order = if field == "_id" { Order::Raw } else { Order::Collated };
+    let conditions = fields.get(field).map_or(&[][..], |f| &f.conditions);
+    let mut all = conditions.iter().filter(|c| matches!(c, Condition::Is(..)));
+    all.try_fold(Range::WHOLE, |range, c| narrow(c, range, order)).is_none()
 }
 
-fn collect(node: &Node, fields: &mut Vec<String>) {
-    match node {
-        Node::All(nodes) => nodes.iter().for_each(|n| collect(n, fields)),
-        Node::Field(field, condition) if is_indexable(condition) => {
-            fields.push(field.name.clone());
-        }
-        _ => {}
-    }
+/// The fields that comparisons are about, in order.
+pub(crate) fn indexable_fields(selector: &Selector) -> Vec<&str> {
+    let mut fields = BTreeMap::new();
+    collect(&selector.root, &mut fields);
+    let indexable = fields.into_iter().filter(|(_, field)| field.is_indexable);
+    indexable.map(|(name, _)| name).collect()
+}
+
+/// What must hold of a field.
+#[derive(Default)]
+struct Field<'a> {
+    conditions: Vec<&'a Condition>,
+    is_indexable: bool,
+}
+
+fn collect<'a>(node: &'a Node, fields: &mut BTreeMap<&'a str, Field<'a>>) {
+    let (name, condition) = match node {
+        Node::All(nodes) => return nodes.iter().for_each(|n| collect(n, fields)),
+        Node::Field(field, condition) => (&*field.name, condition),
+        // A field without a name, to CouchDB.
+        Node::Here(condition) => ("", condition),
+        _ => return,
+    };
+    let field = fields.entry(name).or_default();
+    field.is_indexable |= is_indexable(condition);
+    field.conditions.push(condition);
 }
 
 fn is_indexable(condition: &Condition) -> bool {
@@ -85,29 +106,28 @@ fn is_indexable(condition: &Condition) -> bool {
     }
 }
 
-fn narrow(node: &Node, field: &str, range: Range) -> Option<Range> {
-    match node {
-        Node::All(nodes) => nodes
-            .iter()
-            .try_fold(range, |range, node| narrow(node, field, range)),
-        Node::Field(at, condition) if at.name == field => match condition {
-            Condition::Is(relation, operand) => range.and(*relation, operand),
-            Condition::BeginsWith(prefix) => {
-                let from = Operand::new(Value::from(prefix.as_str()));
-                let to = Operand::new(Value::from(format!("{prefix}\u{ffff}")));
-                range
-                    .and(Relation::GreaterOrEqual, &from)?
-                    .and(Relation::LessOrEqual, &to)
-            }
-            _ => Some(range),
-        },
+fn narrow(condition: &Condition, range: Range, order: Order) -> Option<Range> {
+    match condition {
+        Condition::Is(relation, operand) => range.and(*relation, operand, order),
+        Condition::BeginsWith(prefix) => range
+            .and(Relation::GreaterOrEqual, &Operand::string(prefix), order)?
+            .and(
+                Relation::LessOrEqual,
+                &Operand::string(&format!("{prefix}\u{ffff}")),
+                order,
+            ),
         _ => Some(range),
     }
 }
 
 impl Range {
-    fn position(&self, operand: &Operand) -> Position {
-        let to = |bound: &Operand| bound.compare(&operand.text, Order::Collated);
+    const WHOLE: Range = Range {
+        low: (End::Open, None),
+        high: (End::Open, None),
+    };
+
+    fn position(&self, operand: &Operand, order: Order) -> Position {
+        let to = |bound: &Operand| bound.compare(&operand.text, order);
         match self.low.1.as_ref().map_or(Ordering::Greater, to) {
             Ordering::Less => Position::Below,
             Ordering::Equal => Position::Low,
@@ -120,7 +140,7 @@ impl Range {
     }
 
     /// The part of the range that the relation leaves; `None` when it leaves nothing.
-    fn and(self, relation: Relation, operand: &Operand) -> Option<Range> {
+    fn and(self, relation: Relation, operand: &Operand, order: Order) -> Option<Range> {
         use Position as P;
         let low_is_in = self.low.0 != End::Open;
         let high_is_in = self.high.0 != End::Open;
@@ -128,7 +148,7 @@ impl Range {
             low: (End::Equal, Some(operand.clone())),
             high: (End::Equal, Some(operand.clone())),
         };
-        let position = self.position(operand);
+        let position = self.position(operand, order);
         let low = |end, range: Range| Range {
             low: (end, Some(operand.clone())),
             ..range
@@ -163,34 +183,31 @@ pub(crate) fn composite(
     ranges: &[(String, Option<Range>)],
 ) -> Vec<Option<Range>> {
     let range = |(name, _): &(String, _)| {
-        let known = ranges.iter().find(|(field, _)| field == name);
-        known.map(|(_, range)| range.clone())
+        let known = ranges.binary_search_by(|(field, _)| field.cmp(name));
+        known.ok().map(|i| ranges[i].1.clone())
     };
     columns.iter().map_while(range).collect()
 }
 
 /// The first key that CouchDB reads of these ranges.
-pub(crate) fn start_key(ranges: &[Option<Range>]) -> Value {
+pub(crate) fn start_key(ranges: &[Option<Range>]) -> Vec<u8> {
     let bounds = ranges.iter().flatten().map(|range| range.low.1.as_ref());
-    let keys = bounds.map_while(|bound| bound.map(|b| b.value.clone()));
-    Value::Array(keys.collect())
+    array(bounds.map_while(|bound| bound.map(|b| &*b.text)))
 }
 
 /// The last one.
-pub(crate) fn end_key(ranges: &[Option<Range>]) -> Value {
+pub(crate) fn end_key(ranges: &[Option<Range>]) -> Vec<u8> {
     let bounds = ranges.iter().flatten().map(|range| range.high.1.as_ref());
-    let keys = bounds.map_while(|bound| bound.map(|b| b.value.clone()));
-    let mut keys: Vec<Value> = keys.collect();
-    keys.push(json!(MAX));
-    Value::Array(keys)
+    let keys = bounds.map_while(|bound| bound.map(|b| &*b.text));
+    array(keys.chain([MAX]))
 }
 
 /// The ends of a range of ids: `null` and the highest where there is no bound.
-pub(crate) fn id_keys(range: Option<&Range>) -> (Value, Value) {
+pub(crate) fn id_keys(range: Option<&Range>) -> (Vec<u8>, Vec<u8>) {
     let low = range.and_then(|r| r.low.1.as_ref());
     let high = range.and_then(|r| r.high.1.as_ref());
     (
-        low.map_or(Value::Null, |o| o.value.clone()),
-        high.map_or(json!(MAX), |o| o.value.clone()),
+        low.map_or(&b"null"[..], |o| &o.text).to_vec(),
+        high.map_or(MAX, |o| &o.text).to_vec(),
     )
 }

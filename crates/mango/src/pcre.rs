@@ -1,0 +1,322 @@
+//! `$regex`: CouchDB's expressions are PCRE's, and are matched here by the crate `regex`, in linear time.
+//!
+//! A pattern is read once from left to right and written anew. Options like `(?i)` are followed here: every atom is
+//! written for those that hold at its place. A selector asks whether a text matches, not where, so that groups do not
+//! capture and laziness is dropped. Source: pcrepattern(3) of PCRE 8.44, which is in Erlang/OTP before 28.
+
+mod class;
+mod group;
+#[cfg(test)]
+mod tests;
+
+use regex::{Regex, RegexBuilder};
+
+/// Why a pattern is refused.
+type Refusal = &'static str;
+
+/// A compiled expression.
+#[derive(Clone, Debug)]
+pub(crate) struct Pattern {
+    text: Box<str>,
+    regex: Regex,
+}
+
+impl Pattern {
+    /// Compiles PCRE's `text` into at most `bytes_max` bytes, or tells why not.
+    pub fn compile(text: &str, bytes_max: usize) -> Result<Pattern, String> {
+        if text.len() > PATTERN_BYTES_MAX {
+            return Err(format!(
+                "regular expression is longer than {PATTERN_BYTES_MAX} bytes"
+            ));
+        }
+        let regex = RegexBuilder::new(&translate(text)?)
+            .size_limit(bytes_max)
+            .dfa_size_limit(bytes_max)
+            .build()
+            .map_err(|error| last_line(&error))?;
+        Ok(Pattern {
+            text: text.into(),
+            regex,
+        })
+    }
+
+    /// The expression as it was given.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    pub fn is_match(&self, subject: &str) -> bool {
+        self.regex.is_match(subject)
+    }
+}
+
+/// PCRE's programs, of a byte or more for each character, have 64 KiB at most.
+const PATTERN_BYTES_MAX: usize = 1 << 16;
+
+/// The compiler draws the place of the error over several lines; only the last says what is wrong.
+fn last_line(error: &regex::Error) -> String {
+    let text = error.to_string();
+    let last = text.lines().last().unwrap_or_default();
+    last.trim_start_matches("error: ").to_owned()
+}
+
+/// `$` and `\Z`: the end, or before the newline at the end. The newline is taken in, as there is no look-ahead.
+const END: &str = r"(?:\n?\z)";
+/// `\R`. A `\r` that is followed by `\n` is no newline of its own, which only the assertion can tell.
+const NEWLINE: &str = r"(?:\r\n|\r(?Rm:^)|[\n\x0B\x0C\x{85}\x{2028}\x{2029}])";
+const REPEAT_MAX: u32 = 65_535;
+
+const BACK_REFERENCE: Refusal = "backreferences are not supported";
+const NOTHING_TO_REPEAT: Refusal = "nothing to repeat";
+const UNCLOSED_GROUP: Refusal = "unclosed group";
+
+/// Options that can be changed within a pattern. The others (`U`, `J`, `X`) do not change what matches.
+#[derive(Clone, Copy, Default)]
+struct Flags {
+    caseless: bool,
+    multi_line: bool,
+    dot_all: bool,
+    extended: bool,
+}
+
+#[derive(Default)]
+struct Translation<'a> {
+    /// What has not been read yet.
+    rest: &'a str,
+    output: String,
+    flags: Flags,
+    /// The flags around each group that is open.
+    outer: Vec<Flags>,
+    /// Capturing groups so far.
+    groups: u32,
+    /// Whether a quantifier can follow.
+    repeatable: bool,
+    /// `(*UTF8)` or `(*UCP)`: without them only letters of ASCII have two cases.
+    unicode_cases: bool,
+    /// `(*UCP)`: `\d`, `\w`, `\s`, `\b` and POSIX classes go by Unicode.
+    unicode_classes: bool,
+}
+
+/// The same expression for the crate `regex`.
+fn translate(pattern: &str) -> Result<String, Refusal> {
+    let mut translation = Translation {
+        rest: pattern,
+        ..Translation::default()
+    };
+    translation.options();
+    translation.skip_blanks()?;
+    while let Some(c) = translation.next() {
+        translation.token(c)?;
+        translation.skip_blanks()?;
+    }
+    if translation.outer.is_empty() {
+        Ok(translation.output)
+    } else {
+        Err(UNCLOSED_GROUP)
+    }
+}
+
+impl<'a> Translation<'a> {
+    fn next(&mut self) -> Option<char> {
+        let c = self.rest.chars().next()?;
+        self.rest = &self.rest[c.len_utf8()..];
+        Some(c)
+    }
+
+    fn eat(&mut self, prefix: &str) -> bool {
+        let rest = self.rest.strip_prefix(prefix);
+        self.rest = rest.unwrap_or(self.rest);
+        rest.is_some()
+    }
+
+    /// The longest beginning of such characters.
+    fn take_while(&mut self, wanted: impl Fn(char) -> bool) -> &'a str {
+        let end = self
+            .rest
+            .find(|c: char| !wanted(c))
+            .unwrap_or(self.rest.len());
+        let (taken, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        taken
+    }
+
+    /// `(*UTF8)` and its like, at the beginning; [`Self::group`] refuses those that are left.
+    fn options(&mut self) {
+        while let Some((name, rest)) = self
+            .rest
+            .strip_prefix("(*")
+            .and_then(|verb| verb.split_once(')'))
+        {
+            match name {
+                "UTF8" | "UTF" => self.unicode_cases = true,
+                "UCP" => (self.unicode_cases, self.unicode_classes) = (true, true),
+                // As it is anyway.
+                "LF" | "BSR_UNICODE" | "NO_START_OPT" | "NO_AUTO_POSSESS" => {}
+                _ => return,
+            }
+            self.rest = rest;
+        }
+    }
+
+    /// Comments, and the white space of `(?x)`: what follows them is seen as if they were not there.
+    fn skip_blanks(&mut self) -> Result<(), Refusal> {
+        loop {
+            if self.flags.extended {
+                self.take_while(|c| matches!(c, ' ' | '\t'..='\r'));
+            }
+            if self.flags.extended && self.eat("#") {
+                self.take_while(|c| c != '\n');
+            } else if self.eat("(?#") {
+                self.take_while(|c| c != ')');
+                if !self.eat(")") {
+                    return Err("unclosed comment");
+                }
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    fn token(&mut self, c: char) -> Result<(), Refusal> {
+        match c {
+            '\\' => return self.escape(),
+            '[' => return self.class(),
+            '(' => return self.group(),
+            ')' => return self.close(),
+            '|' => self.assertion("|"),
+            '^' if self.flags.multi_line => self.assertion("(?m:^)"),
+            '^' => self.assertion(r"\A"),
+            '$' if self.flags.multi_line => self.assertion("(?m:$)"),
+            '$' => self.assertion(END),
+            '.' if self.flags.dot_all => self.atom("(?s:.)"),
+            '.' => self.atom(r"[^\n]"),
+            '*' => return self.repeat("*"),
+            '+' => return self.repeat("+"),
+            '?' => return self.repeat("?"),
+            '{' => match self.counts()? {
+                Some(counts) => return self.repeat(&counts),
+                None => self.literal('{'),
+            },
+            c => self.literal(c),
+        }
+        Ok(())
+    }
+
+    /// Writes what a quantifier can follow.
+    fn atom(&mut self, text: &str) {
+        self.output.push_str(text);
+        self.repeatable = true;
+    }
+
+    /// Writes what no quantifier can follow.
+    fn assertion(&mut self, text: &str) {
+        self.output.push_str(text);
+        self.repeatable = false;
+    }
+
+    fn literal(&mut self, c: char) {
+        if self.flags.caseless && self.unicode_cases {
+            self.output.push_str("(?i:");
+            class::write_char(&mut self.output, c);
+            self.output.push(')');
+        } else if self.flags.caseless && c.is_ascii_alphabetic() {
+            let cases = [c.to_ascii_lowercase(), c.to_ascii_uppercase()];
+            self.output.push('[');
+            self.output.extend(cases);
+            self.output.push(']');
+        } else {
+            class::write_char(&mut self.output, c);
+        }
+        self.repeatable = true;
+    }
+
+    fn repeat(&mut self, quantifier: &str) -> Result<(), Refusal> {
+        if !self.repeatable {
+            return Err(NOTHING_TO_REPEAT);
+        }
+        self.assertion(quantifier);
+        self.skip_blanks()?;
+        if !self.eat("?") && self.eat("+") {
+            return Err("possessive quantifiers are not supported");
+        }
+        Ok(())
+    }
+
+    /// The rest of `{2}`, `{2,}` or `{2,5}`; any other brace is a character like others.
+    fn counts(&mut self) -> Result<Option<String>, Refusal> {
+        let start = self.rest;
+        let low = self.take_while(|c| c.is_ascii_digit());
+        let comma = !low.is_empty() && self.eat(",");
+        let high = self.take_while(|c| comma && c.is_ascii_digit());
+        if low.is_empty() || !self.eat("}") {
+            self.rest = start;
+            return Ok(None);
+        }
+        let number = |digits: &str| match digits.parse::<u32>() {
+            Ok(n) if n <= REPEAT_MAX => Ok(n),
+            _ => Err("number too big in {} quantifier"),
+        };
+        let low = number(low)?;
+        Ok(Some(match (comma, high) {
+            (false, _) => format!("{{{low}}}"),
+            (true, "") => format!("{{{low},}}"),
+            (true, high) => match number(high)? {
+                high if high < low => return Err("numbers out of order in {} quantifier"),
+                high => format!("{{{low},{high}}}"),
+            },
+        }))
+    }
+
+    /// What follows a backslash outside of classes.
+    fn escape(&mut self) -> Result<(), Refusal> {
+        match self.next().ok_or(r"\ at end of pattern")? {
+            'Q' => {
+                while !self.eat(r"\E")
+                    && let Some(c) = self.next()
+                {
+                    self.literal(c);
+                }
+            }
+            'E' => {}
+            // The search begins at the beginning.
+            'A' | 'G' => self.assertion(r"\A"),
+            'Z' => self.assertion(END),
+            'z' => self.assertion(r"\z"),
+            'b' if self.unicode_classes => self.assertion(r"\b"),
+            'b' => self.assertion(r"(?-u:\b)"),
+            'B' if self.unicode_classes => self.assertion(r"\B"),
+            'B' => self.assertion(r"(?-u:\B)"),
+            'N' => {
+                let name = self.rest.strip_prefix('{');
+                if name.is_some_and(|name| !name.starts_with(|c: char| c.is_ascii_digit())) {
+                    return Err(r"\N{name} is not supported");
+                }
+                self.atom(r"[^\n]");
+            }
+            'R' => self.atom(NEWLINE),
+            'K' => return Err(r"\K is not supported"),
+            'X' => return Err(r"\X is not supported"),
+            'C' => return Err(r"\C is not supported"),
+            'k' | 'g' => return Err(BACK_REFERENCE),
+            digit @ '1'..='9' if self.is_back_reference(digit) => return Err(BACK_REFERENCE),
+            c => match self.set(c)? {
+                Some(members) => self.atom(&format!("[{members}]")),
+                None => {
+                    let c = self.character(c)?;
+                    self.literal(c);
+                }
+            },
+        }
+        Ok(())
+    }
+
+    /// Numbers up to 7, or of groups that there are; others are octal or stand for themselves.
+    fn is_back_reference(&self, first: char) -> bool {
+        let more = self.rest.bytes().take_while(u8::is_ascii_digit);
+        let digits = first.to_digit(10).into_iter();
+        let number = digits
+            .chain(more.map(|digit| u32::from(digit - b'0')))
+            .fold(0_u32, |n, digit| n.saturating_mul(10).saturating_add(digit));
+        number < 8 || number <= self.groups
+    }
+}

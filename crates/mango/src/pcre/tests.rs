@@ -1,0 +1,220 @@
+use proptest::prelude::*;
+
+use super::group::{LOOK_AROUND, RECURSION, VERB};
+use super::*;
+
+const BYTES_MAX: usize = 1 << 20;
+
+/// Patterns, subjects that match, subjects that do not: all as Erlang's `re:run` answers, but for the last two groups.
+#[rustfmt::skip]
+const CASES: &[(&str, &[&str], &[&str])] = &[
+    // Ends and beginnings.
+    ("a$", &["a", "a\n"], &["a\n\n", "ab", "a\nb"]),
+    (r"a\Z", &["a", "a\n"], &["a\n\n"]),
+    (r"\Aa\z", &["a"], &["a\n", "ba"]),
+    ("^$", &["", "\n"], &["\n\n", "x"]),
+    ("(^|,)b($|,)", &["b", "a,b\n", "b,c"], &["ab", "bc"]),
+    ("a$b", &[], &["ab", "a\nb"]),
+    ("(a$)*b", &["b", "ab"], &["a\n"]),
+    ("(?m)^a$", &["b\na\nb", "a\n\n"], &["ab"]),
+    ("((?m)a$)|b$", &["a\nx", "xb"], &["b\nx"]),
+    (r"\Ga", &["ab"], &["ba"]),
+    // Escapes.
+    (r"^\<a\>$", &["<a>"], &["a"]),
+    (r"^\_\-\#\ \&\~\/\@\%\é$", &["_-# &~/@%é"], &[]),
+    (r"^\y\i\j$", &["yij"], &[]),
+    (r"^\a\e\f\n\r\t\cA\c;$", &["\u{7}\u{1b}\u{c}\n\r\t\u{1}{"], &[]),
+    (r"^\141\0\x62\x{63}\o{144}\x4\xg$", &["a\0bcd\u{4}\0g"], &[]),
+    (r"(a)\12\8\81$", &["a\n881"], &[]),
+    (r"^\Qa.b\E\Q\E+\E$", &["a.bb", "a.b"], &["axb", "a.ba.b"]),
+    (r"\Qa[b", &["a[b"], &["ab"]),
+    (r"\b{start", &["a{start"], &["start"]),
+    (r"\ba\b", &["a", "-a-"], &["ba", "ab"]),
+    (r"a\Bb", &["ab"], &["a b"]),
+    (r"[[:<:]]a[[:>:]]", &["b a c"], &["ba", "ab"]),
+    // Sets.
+    (r"^\w\d\s\h\v\N\D\W\S\H\V$", &["_1\u{b}\t\nxx-xxx"], &["_1\n\n\nxx-xxx"]),
+    (r"^.\N$", &["aa"], &["a\n", "\na"]),
+    ("(?s)^.$", &["a", "\n"], &[]),
+    (r"^a\R$", &["a\n", "a\r", "a\r\n", "a\u{b}"], &["ab", "a\n\r"]),
+    (r"a\R\R", &["a\r\n\r\n", "a\n\n", "a\r\r"], &["a\r\nb"]),
+    (r"a\R\n", &["a\r\n\n"], &["a\r\n"]),
+    (r"^\pL\p{Lu}\P{Lu}\p{^Lu}\p{L&}\p{Xwd}$", &["aAaaA_"], &["aaAAaa"]),
+    (r"(?i)\p{Lu}", &["A"], &["a"]),
+    // Classes.
+    ("^[]a]+$", &["]a"], &["b"]),
+    ("^[^]a]+$", &["b["], &["]"]),
+    ("^[a[b]c]$", &["[c]", "ac]"], &["a"]),
+    ("^[a&&b~~c]+$", &["a&b~c"], &["-"]),
+    ("^[+--a-]+$", &["+,-a"], &["."]),
+    (r"^[\d-z]+$", &["1-z"], &["y"]),
+    (r"^[a\-c]+$", &["a-c"], &["b"]),
+    (r"^[\b\x41-\103\n]+$", &["\u{8}ABC\n"], &["b"]),
+    (r"^[\w\W][^\W\d][\s.][^\H]$", &["\na.\t"], &["\n1.\t"]),
+    (r"^[\Q^]-\Ea-c]+$", &["^]-abc"], &["d"]),
+    (r"^[\E^a]$", &["b", "^"], &["a"]),
+    (r"^[\R\B\z\8]+$", &["RBz8"], &["\n"]),
+    ("^[[:alpha:][:^digit:]]+[[:alpha:]-z]$", &["a---"], &["1a", "aa1"]),
+    ("^[[:alpha]+$", &["[:alph"], &["b"]),
+    ("(?i)^[[:upper:]][[:lower:]][^b-d][x-z]$", &["aAaX"], &["aACX"]),
+    // Braces and quantifiers.
+    ("^{$", &["{"], &[]),
+    ("^a{b{x}}{,2}{1,b{ 2}$", &["a{b{x}}{,2}{1,b{ 2}"], &[]),
+    ("^x{2}y{2,}z{0,1}$", &["xxyyy", "xxyyz"], &["xyy", "xxy"]),
+    ("^a+?b*?c??d{2}?$", &["aadd"], &["ad"]),
+    ("(?U)^a+$", &["aa"], &["b"]),
+    ("^(|a)(b||c)()*(d*)*$", &["", "ab", "cdd"], &["ba"]),
+    ("", &["", "a"], &[]),
+    // Groups and flags.
+    ("^(?<n>a)(?P<m>b)(?'k'c)(?:d)(?|(e)|(f))$", &["abcde", "abcdf"], &["abcd"]),
+    ("^a(?#)b(?# + ] )+c$", &["abbc"], &["ac"]),
+    ("^(a(?i)b|c)d$", &["aBd", "Cd"], &["Abd", "aBD"]),
+    ("^(?i:a(?-i)b)c(?i)(?-i:d)e$", &["AbcdE"], &["ABcde", "Abcde\nE"]),
+    ("(?x)^ a b # comment (\n c + [ ]\\ d\\Q e\\E $", &["abcc  d e"], &["a b c  d e"]),
+    ("(?xx-x)a b", &["a b"], &["ab"]),
+    ("(?i)^k$", &["K"], &["\u{212a}"]),
+    ("(*LF)(*UTF8)(?i)^é[à-è]k$", &["ÉÈK"], &["éak"]),
+    (r"(*UTF8)(*UCP)^\w\d\s[[:alpha:]][^\W]$", &["é٣\u{2003}日_"], &["é٣ 1-"]),
+    (r"(*UTF8)(*UCP)^\bé\b", &["é", "é-"], &["éa"]),
+    // Characters, where Erlang has bytes.
+    ("^.[é日]é?$", &["éé", "日日é"], &["é", "e日日"]),
+    (r"^\w\b", &["a", "aé"], &["é"]),
+    (r"\d|\s", &[], &["٣", "\u{2003}", "\u{a0}"]),
+    (r"^\x{e9}\x{65e5}\xe9$", &["é日é"], &[]),
+    (r"[\x80-\xff]", &["é", "日"], &["ascii"]),
+    (r"^[^\x00-\x7f\n]$", &["é", "日"], &["a"]),
+    (r"^\h\v$", &["\u{a0}\u{2028}"], &[]),
+    // What follows an end does not see the newline that the end has taken in; `^` is at the end of the last line, too.
+    (r"a$\n", &[], &["a\n"]),
+    ("(?m)^$", &["a\n\nb", "a\n"], &["a"]),
+];
+
+const REFUSED: &[(&str, Refusal)] = &[
+    ("(", UNCLOSED_GROUP),
+    ("(?i", UNCLOSED_GROUP),
+    ("a)", "unopened group"),
+    ("[a", "unclosed character class"),
+    ("[]", "unclosed character class"),
+    ("*a", NOTHING_TO_REPEAT),
+    ("(+)", NOTHING_TO_REPEAT),
+    ("a|{2}", NOTHING_TO_REPEAT),
+    ("a**", NOTHING_TO_REPEAT),
+    ("a{2}{3}", NOTHING_TO_REPEAT),
+    ("^*", NOTHING_TO_REPEAT),
+    (r"\b+", NOTHING_TO_REPEAT),
+    ("(?i)?", NOTHING_TO_REPEAT),
+    ("a{3,2}", "numbers out of order in {} quantifier"),
+    ("a{65536}", "number too big in {} quantifier"),
+    ("a{99999999999}", "number too big in {} quantifier"),
+    ("a++", "possessive quantifiers are not supported"),
+    ("a{2}+", "possessive quantifiers are not supported"),
+    ("(?x)a* +", "possessive quantifiers are not supported"),
+    ("(?>a)", "atomic groups are not supported"),
+    ("(?=a)", LOOK_AROUND),
+    ("(?<!a)", LOOK_AROUND),
+    (r"(a)\1", BACK_REFERENCE),
+    (r"(?<n>a)\k<n>", BACK_REFERENCE),
+    (r"(()()()()()()())\8", BACK_REFERENCE),
+    ("(?P=n)", BACK_REFERENCE),
+    ("(a(?1))", RECURSION),
+    ("(?R)", RECURSION),
+    ("(?-1)", RECURSION),
+    ("(?(1)a|b)", "conditional groups are not supported"),
+    (r"a\Kb", r"\K is not supported"),
+    (r"\X", r"\X is not supported"),
+    (r"\u0041", r"\L, \l, \U and \u are not supported"),
+    (r"\N{LATIN}", r"\N{name} is not supported"),
+    (r"[\N]", r"\N is not supported in a class"),
+    ("(?z)", "unrecognized character after (?"),
+    ("(?<1a>b)", "invalid group name"),
+    ("(?#a", "unclosed comment"),
+    ("[z-a]", "range out of order in character class"),
+    (r"[a-\d]", "invalid range in character class"),
+    ("[[:letter:]]", "unknown POSIX class name"),
+    (
+        "[:alpha:]",
+        "POSIX named classes are supported only within a class",
+    ),
+    (r"\x{110000}", class::INVALID_CODE),
+    (r"\x{d800}", class::INVALID_CODE),
+    (r"\o{8}", class::INVALID_CODE),
+    (r"\x{41", class::INVALID_CODE),
+    (r"a\", r"\ at end of pattern"),
+    ("(*CR)a", VERB),
+    ("a(*UTF8)", VERB),
+];
+
+#[test]
+fn patterns_match_what_they_match_in_pcre() {
+    for (text, matching, others) in CASES {
+        let pattern = Pattern::compile(text, BYTES_MAX).unwrap();
+        assert_eq!(pattern.as_str(), *text);
+        let is_match = |subject: &&&str| pattern.is_match(subject);
+        let missed: Vec<_> = matching.iter().filter(|s| !is_match(s)).collect();
+        let wrong: Vec<_> = others.iter().filter(is_match).collect();
+        assert!(
+            missed.is_empty() && wrong.is_empty(),
+            "{pattern:?}: {missed:?} {wrong:?}"
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_matched_is_refused_with_the_reason() {
+    for (text, reason) in REFUSED {
+        assert_eq!(translate(text), Err(*reason), "{text}");
+    }
+}
+
+#[test]
+fn a_large_pattern_is_refused() {
+    let refusal = |text: &str| Pattern::compile(text, BYTES_MAX).unwrap_err();
+    assert!(refusal("(a{1000}){1000}").contains("size limit"));
+    assert!(refusal(&"a".repeat(PATTERN_BYTES_MAX + 1)).contains("longer than"));
+    let groups = ["(", ")"].map(|bracket| bracket.repeat(PATTERN_BYTES_MAX / 2));
+    assert!(refusal(&groups.concat()).contains("nest"));
+}
+
+/// Text in which what has a meaning is frequent.
+fn pattern() -> impl Strategy<Value = String> {
+    let token = prop_oneof![
+        prop::sample::select(
+            [r"[](){}*+?|^$.\-&~#:<>=!'_,012xXkKpPnQEiéſ", "\n "]
+                .concat()
+                .chars()
+                .collect::<Vec<_>>()
+        )
+        .prop_map(String::from),
+        prop::sample::select(
+            [
+                r"\Q", r"\E", r"\p{", r"\x{", r"\R", "[^", "[:", ":]", "(?", "(?#", "(?x)",
+                "(*UTF8)"
+            ]
+            .as_slice()
+        )
+        .prop_map(String::from),
+        r"\\[ -~]",
+        "(?s).",
+    ];
+    prop::collection::vec(token, 0..12).prop_map(|tokens| tokens.concat())
+}
+
+proptest! {
+    #[test]
+    fn any_pattern_is_compiled_or_refused(text in pattern(), subject in "(?s).{0,8}") {
+        let translated = translate(&text);
+        if let Ok(translated) = &translated {
+            prop_assert!(translated.len() <= 64 * text.len());
+        }
+        match (Pattern::compile(&text, BYTES_MAX), translated) {
+            (Ok(pattern), _) => {
+                pattern.is_match(&subject);
+            }
+            (Err(reason), Err(refusal)) => prop_assert_eq!(reason, refusal),
+            (Err(reason), Ok(translated)) => prop_assert!(
+                ["size limit", "Unicode property"].iter().any(|known| reason.contains(known)),
+                "{}: {}", translated, reason,
+            ),
+        }
+    }
+}
