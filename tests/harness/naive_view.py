@@ -5,6 +5,7 @@ whose order matters hold no others.
 """
 
 import json
+import zlib
 
 
 class Refused(Exception):
@@ -47,6 +48,12 @@ def is_number(value):
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
+def shard_of(doc_id, shards, partitioned=False):
+    """The number of the shard that CouchDB puts a document into."""
+    hashed = doc_id.partition(":")[0] if partitioned else doc_id
+    return min(zlib.crc32(hashed.encode()) // (2**32 // shards), shards - 1)
+
+
 class Row:
     def __init__(self, doc_id, key, value, doc):
         self.id, self.key, self.value, self.doc = doc_id, key, value, doc
@@ -61,6 +68,7 @@ class NaiveView:
     function of a list of rows, or None."""
 
     def __init__(self, docs, map_function, reduce=None):
+        self.shard_of = lambda doc_id: 0
         self.docs = {doc["_id"]: doc for doc in docs}
         self.reduce = reduce
         self.rows = []
@@ -79,19 +87,28 @@ class NaiveView:
         reducing = self.reduce is not None and options.get("reduce", True)
         self._check(options, reducing)
         rows = self.rows[::-1] if options.get("descending") else self.rows
-        before = None
         if "keys" in options:
-            chosen = [[row for row in rows if row.place[0] == collation(key)] for key in options["keys"]]
+            # `descending` turns the order of the keys too, but not that of their groups.
+            keys = options["keys"][::-1] if options.get("descending") and not reducing else options["keys"]
+            chosen = [[row for row in rows if row.place[0] == collation(key)] for key in keys]
+            before = self._before_keys(rows, keys, options)
         else:
             before, inside = self._range(rows, options)
             chosen = [inside]
         if reducing:
             return {"rows": self._cut(self._reduced(chosen, options), options)}
         shown = self._cut([row for part in chosen for row in part], options)
-        answer = {"total_rows": len(self.rows), "rows": [self._shown(row, options) for row in shown]}
-        if before is not None:
-            answer["offset"] = min(len(self.rows), before + options.get("skip", 0))
-        return answer
+        offset = min(len(self.rows), before + options.get("skip", 0))
+        return {"total_rows": len(self.rows), "offset": offset, "rows": [self._shown(row, options) for row in shown]}
+
+    def _before_keys(self, rows, keys, options):
+        """The sum over the shards of how many of a shard's rows lie before the first that it answers, or before the last key."""
+        backwards, sought, before = bool(options.get("descending")), [collation(key) for key in keys], 0
+        for shard in {self.shard_of(row.id) for row in rows} if keys else ():
+            places = [row.place[0] for row in rows if self.shard_of(row.id) == shard]
+            first = next((key for key in sought if key in places), sought[-1])
+            before += sum(place > first if backwards else place < first for place in places)
+        return before
 
     def _check(self, options, reducing):
         def refuse_if(condition):

@@ -240,7 +240,7 @@ class Samples:
             options["keys"] = unique([self.some_key(model) for _ in range(pick.randint(1, 5))])
         elif how < 0.8:
             self._choose_range(options, model)
-        if may_turn and "keys" not in options and pick.random() < 0.3:
+        if may_turn and pick.random() < 0.3:
             options["descending"] = True
             if "startkey" in options and "endkey" in options and pick.random() < 0.95:
                 options["startkey"], options["endkey"] = options["endkey"], options["startkey"]

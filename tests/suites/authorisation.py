@@ -99,9 +99,9 @@ GET /{db}/{docid}                                        member
 PUT /{db}/{docid}                                        member
 DELETE /{db}/{docid}                                     member
 COPY /{db}/{docid}                                       member
-GET /{db}/_local_docs                                    db-admin
-POST /{db}/_local_docs                                   db-admin
-POST /{db}/_local_docs/queries                           db-admin
+GET /{db}/_local_docs                                    member
+POST /{db}/_local_docs                                   member
+POST /{db}/_local_docs/queries                           member
 GET /{db}/_local/{docid}                                 member
 PUT /{db}/_local/{docid}                                 member
 DELETE /{db}/_local/{docid}                              member
@@ -391,8 +391,37 @@ def public_users(ctx):
         admin.expect(200, "PUT", "/_node/_local/_config/chttpd_auth/public_fields", "name, colour")
         shown = Api(server.url, None).get("/_users/org.couchdb.user:member").json
         check("public fields are shown to everybody", sorted(shown), ["_id", "_rev", "name"])
+        for name in ("_users", "_replicator"):
+            views_where_documents_are_hidden(ctx, server, admin, name)
 
 
+
+def views_where_documents_are_hidden(ctx, server, admin, db):
+    """Nothing hides what a view emits, so they are for admins, whichever way leads to them."""
+    check, path = ctx.report.equal, f"/{db}/_design/views"
+    admin.expect(201, "PUT", path, {
+        "views": {"all": {"map": "function (doc) { emit(doc._id, doc); }"}, "count": {"map": "function (doc) { emit(doc._id); }", "reduce": "_count"}},
+        "lists": {"rows": "function () { var row, out = ''; while (row = getRow()) out += JSON.stringify(row); return out; }"},
+        "rewrites": [{"from": "view", "to": "_view/all"}, {"from": "list", "to": "_list/rows/all"}]})
+    requests = ("GET _view/all", "HEAD _view/all", "GET _view/all?include_docs=true", "GET _view/count", "POST _view/all", "POST _view/all/queries",
+                "GET _list/rows/all", "POST _list/rows/all", "GET _list/rows/views/all", "GET _list/rows/_all_docs",
+                "GET _rewrite/view", "GET _rewrite/list")
+    for actor, credentials, may in (("nobody", None, False), ("member", "member:pw-member", False), ("dbadmin", "dbadmin:pw-dbadmin", True),
+                                    ("admin", "admin:admin", True)):
+        admin.expect(200, "PUT", f"/{db}/_security", {"admins": {"names": ["dbadmin"]}, "members": {}})
+        api, wrong = Api(server.url, credentials), []
+        for request in requests:
+            method, rest = request.split(" ")
+            body = {"queries": [{}]} if rest.endswith("queries") else {} if method == "POST" else None
+            response = api.request(method, f"{path}/{rest}", body)
+            if response.status != (200 if may else 403) or (not may and b"org.couchdb.user" in response.raw):
+                wrong.append(f"{request}: {response!r}")
+        check(f"{actor}: views of {db} are {'shown' if may else 'refused'}", wrong, [])
+    reason = {"_users": "Only administrators can view design docs in the users database."}.get(db, "Only administrators can query views of this database.")
+    refusal = Api(server.url, None).get(f"{path}/_view/all").json
+    check(f"why views of {db} are refused", refusal, {"error": "forbidden", "reason": reason})
+    check(f"local documents of {db} are not listed", Api(server.url, None).get(f"/{db}/_local_docs").status, 401)
+    check(f"a view of {db} that is not there", admin.get(f"{path}/_view/none").status, 404)
 
 
 def themselves(ctx, server, admin):

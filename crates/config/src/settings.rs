@@ -234,6 +234,9 @@ pub const SETTINGS: &[Setting] = &[
     set("chttpd", "allow_jsonp", Bool, "false", "Wrap JSON in a call of the function that the parameter callback names."),
     set("chttpd", "prefer_minimal", Text, "Cache-Control, Content-Length, Content-Range, Content-Type, ETag, Server, Transfer-Encoding, Vary", "Headers of an answer that Prefer: return=minimal leaves."),
     set("chttpd", "decode_plus_to_space", Bool, "true", "A plus sign in a request's path is a space."),
+    set("chttpd", "x_forwarded_host", Text, "X-Forwarded-Host", "Name of the header in which a proxy says which host it was asked."),
+    set("chttpd", "x_forwarded_proto", Text, "X-Forwarded-Proto", "Name of the header in which a proxy says https when it was asked so."),
+    set("chttpd", "x_forwarded_ssl", Text, "X-Forwarded-Ssl", "Name of the header in which a proxy says on when it was asked by HTTPS."),
     set("chttpd", "enable_cors", Bool, "false", "Answer cross-origin requests; see [cors]."),
     set("chttpd", "enable_xframe_options", Bool, "false", "Send X-Frame-Options; see [x_frame_options]."),
     set("chttpd", "secure_rewrites", Bool, "true", "Rewrite rules may not lead out of their database."),
@@ -344,6 +347,7 @@ pub const SETTINGS: &[Setting] = &[
     set("mango", "max_regex_size", Int, "1048576", "Memory of one compiled regular expression, in bytes."),
     set("mango", "max_aggregate_groups", Int, "100000", "Groups of one aggregate."),
     set("mango", "max_aggregate_values", Int, "1000000", "Values that $distinct holds, in all groups of an aggregate."),
+    set("mango", "max_aggregate_bytes", Int, "268435456", "Memory of the groups of one aggregate and their values, in bytes."),
     // [purge]
     set("purge", "max_document_id_number", Int, "100", "Most documents in one _purge request."),
     set("purge", "max_revisions_number", Int, "1000", "Most revisions in one _purge request."),

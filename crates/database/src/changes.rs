@@ -95,7 +95,7 @@ pub enum Framing {
     Array,
     /// One a line.
     Lines,
-    /// `data: {…}`, `id: seq`, an empty line.
+    /// `data: {…}`, `id: "seq"`, an empty line.
     Events,
 }
 
@@ -442,9 +442,9 @@ impl Changes {
             Framing::Events => {
                 out.extend_from_slice(b"data: ");
                 out.extend_from_slice(&json);
-                out.extend_from_slice(b"\nid: ");
+                out.extend_from_slice(b"\nid: \"");
                 self.write_seq(seq, out);
-                out.extend_from_slice(b"\n\n");
+                out.extend_from_slice(b"\"\n\n");
             }
         }
         self.json = json;
@@ -603,6 +603,12 @@ impl Changes {
     /// Whether [`Changes::next_chunk`] may block for longer than reads take.
     pub fn may_block(&self) -> bool {
         self.query.filter.may_block() || self.query.attachments.bytes
+    }
+
+    /// Whether no change may follow when [`Changes::next_chunk`] has come to its end: later ones are newer than what was
+    /// shown, so that a descending feed has no place for them.
+    pub fn is_final(&self) -> bool {
+        self.query.descending || self.limit_reached()
     }
 
     pub fn limit_reached(&self) -> bool {

@@ -1,5 +1,7 @@
 //! Reading single documents, and writing them as JSON.
 
+use std::borrow::Cow;
+
 use document::attachment::write_stubs;
 use document::{
     Attachment, DocId, Rev, RevPath, RevTree, Revision, StoredBody, with_members, write_json_string,
@@ -116,6 +118,7 @@ impl Database {
         if !options.needs_tree() {
             return read_winner(shard, id);
         }
+        let options = &*self.within_revs_limit(options);
         loop {
             let Some(record) = shard.record(id.as_str())? else {
                 return Ok(Read::Missing);
@@ -157,6 +160,7 @@ impl Database {
         let Some(record) = shard.record(id.as_str())? else {
             return Ok(None);
         };
+        let options = &*self.within_revs_limit(options);
         let mut revs = vec![];
         match which {
             WhichRevs::All => revs.extend(record.tree.leaves().iter().map(|l| l.rev.to_rev())),
@@ -181,6 +185,19 @@ impl Database {
             .map(|rev| open_rev(shard, id, &record, rev, options))
             .collect::<Result<_, _>>()
             .map(Some)
+    }
+
+    /// As in CouchDB, a lowered `_revs_limit` cuts what is shown of a longer history at once.
+    fn within_revs_limit<'o>(&self, options: &'o ReadOptions) -> Cow<'o, ReadOptions> {
+        if !options.revs {
+            return Cow::Borrowed(options);
+        }
+        let limit = usize::try_from(self.revs_limit()).unwrap_or(usize::MAX);
+        let revs_max = options.revs_max.map_or(limit, |max| max.min(limit));
+        Cow::Owned(ReadOptions {
+            revs_max: Some(revs_max),
+            ..options.clone()
+        })
     }
 }
 

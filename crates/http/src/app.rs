@@ -14,6 +14,7 @@ use replicator::Replicator;
 
 use crate::cors::Cors;
 use crate::errors::ApiError;
+use crate::forwarded::Forwarded;
 use crate::frame_options::FrameOptions;
 use crate::replication::Surroundings;
 use crate::request::Request;
@@ -60,7 +61,10 @@ pub struct Limits {
     pub showlist_policy: Option<String>,
     pub cors: Option<Cors>,
     pub frame_options: Option<FrameOptions>,
+    /// Where a proxy says what it was asked for.
+    pub forwarded: Arc<Forwarded>,
     pub max_attachment_size: u64,
+    pub max_attachments_per_document: u64,
     /// Content-Security-Policy of attachments.
     pub attachments_policy: Option<String>,
     pub mango: crate::find::MangoSettings,
@@ -112,7 +116,9 @@ impl Limits {
             },
             cors: Cors::read(c)?,
             frame_options: FrameOptions::read(c)?,
+            forwarded: Arc::new(Forwarded::read(c)?),
             max_attachment_size: c.get_u64("couchdb", "max_attachment_size")?,
+            max_attachments_per_document: c.get_u64("couchdb", "max_attachments_per_document")?,
             attachments_policy: match c.get_bool("csp", "attachments_enable")? {
                 true => Some(c.get_str("csp", "attachments_header_value")?),
                 false => None,

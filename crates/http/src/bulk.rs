@@ -11,12 +11,13 @@ use serde_json::{Value, json};
 use crate::access::Access;
 use crate::app::App;
 use crate::attachments::{Parts, boundary, push_doc_multipart};
-use crate::documents::{WriteMode, caller, check_document, parse_revs, read_options};
+use crate::documents::{caller, check_document, parse_revs, read_options};
 use crate::errors::ApiError;
 use crate::feed::{CHUNK_BYTES, pull, pull_blocking};
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::router::require_method;
+use crate::write_mode::WriteMode;
 
 type Answer = Result<Reply, ApiError>;
 
@@ -80,7 +81,7 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
     };
     let mut reply = Reply::json_bytes(
         if write_mode.accepted { 202 } else { 201 },
-        outcomes_json(&ids, &revs, &outcomes),
+        outcomes_json(&ids, &revs, &outcomes, write_mode.accepted),
     );
     reply.timing.parse_us = parse_us;
     reply.timing.wait_us = timing.wait_us;
@@ -119,8 +120,14 @@ fn all_or_nothing(docs: &[document::EditDoc]) -> Reply {
     Reply::json(417, &Value::Array(refused))
 }
 
-/// One object a document; of replicated edits, whose `revs` are known, only those that failed.
-fn outcomes_json(ids: &[DocId], revs: &[Option<Rev>], outcomes: &[Outcome]) -> Vec<u8> {
+/// One object a document; of replicated edits, whose `revs` are known, only those that failed. `accepted`: by fewer replicas
+/// than asked for.
+fn outcomes_json(
+    ids: &[DocId],
+    revs: &[Option<Rev>],
+    outcomes: &[Outcome],
+    accepted: bool,
+) -> Vec<u8> {
     let replicated = !revs.is_empty();
     let mut out = Vec::with_capacity(outcomes.len() * 100 + 3);
     out.push(b'[');
@@ -137,6 +144,9 @@ fn outcomes_json(ids: &[DocId], revs: &[Option<Rev>], outcomes: &[Outcome]) -> V
                 write_json_string(id.as_str(), &mut out);
                 out.extend_from_slice(b",\"rev\":");
                 rev.write_json_to(&mut out);
+                if accepted {
+                    out.extend_from_slice(b",\"accepted\":true");
+                }
                 out.push(b'}');
                 continue;
             }
@@ -233,10 +243,29 @@ struct BulkGet {
 
 impl BulkGet {
     /// All documents, each a part: as it is, or itself `multipart/related` with the attachments that follow it.
-    fn multipart(&mut self, subtype: &str) -> Answer {
+    fn multipart(mut self, subtype: &str) -> Answer {
         let (outer, inner) = (boundary()?, boundary()?);
         let mut writer = Writer::new(&outer)?;
-        let mut parts = Parts::default();
+        let content_type = writer.content_type(subtype);
+        Parts::reply_as_made(&content_type, move |parts| {
+            let Some(doc) = self.docs.next() else {
+                let mut end = vec![];
+                writer.end(&mut end);
+                parts.push_text(&end);
+                return Ok(false);
+            };
+            self.push_part(&doc, &mut writer, &inner, parts)?;
+            Ok(true)
+        })
+    }
+
+    fn push_part(
+        &self,
+        doc: &Value,
+        writer: &mut Writer,
+        inner: &str,
+        parts: &mut Parts,
+    ) -> Result<(), ApiError> {
         let mut begin = |content_type: &str, parts: &mut Parts| {
             let mut text = vec![];
             let head = PartHead {
@@ -246,41 +275,36 @@ impl BulkGet {
             writer.part(&head, &mut text);
             parts.push_text(&text);
         };
-        for doc in std::mem::take(&mut self.docs) {
-            let found = self.options_of(&doc).and_then(|mut options| {
-                if options.attachments == WantedBytes::None {
-                    options.attachments = WantedBytes::All;
+        let found = self.options_of(doc).and_then(|mut options| {
+            if options.attachments == WantedBytes::None {
+                options.attachments = WantedBytes::All;
+            }
+            self.found(doc, &options)
+        });
+        let found = match found {
+            Ok(found) => found,
+            Err(e) => {
+                let (id, rev) = (doc.get("id"), doc.get("rev"));
+                let e = json!({"id": id, "rev": rev, "error": e.error, "reason": e.reason});
+                begin(ERROR_PART, parts);
+                parts.push_text(e.to_string().as_bytes());
+                return Ok(());
+            }
+        };
+        for rev in found {
+            match rev {
+                Ok(read) => {
+                    push_doc_multipart(&self.db, &read, inner, &mut begin, parts)?;
                 }
-                self.found(&doc, &options)
-            });
-            let found = match found {
-                Ok(found) => found,
-                Err(e) => {
-                    let (id, rev) = (doc.get("id"), doc.get("rev"));
-                    let e = json!({"id": id, "rev": rev, "error": e.error, "reason": e.reason});
-                    begin(ERROR_PART, &mut parts);
+                Err(rev) => {
+                    let rev = rev.map_or("undefined".into(), |rev| rev.to_string());
+                    let e = json!({"id": doc.get("id"), "rev": rev, "error": "not_found", "reason": "missing"});
+                    begin(ERROR_PART, parts);
                     parts.push_text(e.to_string().as_bytes());
-                    continue;
-                }
-            };
-            for rev in found {
-                match rev {
-                    Ok(read) => {
-                        push_doc_multipart(&self.db, &read, &inner, &mut begin, &mut parts)?;
-                    }
-                    Err(rev) => {
-                        let rev = rev.map_or("undefined".into(), |rev| rev.to_string());
-                        let e = json!({"id": doc.get("id"), "rev": rev, "error": "not_found", "reason": "missing"});
-                        begin(ERROR_PART, &mut parts);
-                        parts.push_text(e.to_string().as_bytes());
-                    }
                 }
             }
         }
-        let mut end = vec![];
-        writer.end(&mut end);
-        parts.push_text(&end);
-        Ok(parts.reply(&writer.content_type(subtype)))
+        Ok(())
     }
 
     /// Whether some document's attachments are asked for.

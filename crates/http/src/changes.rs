@@ -164,7 +164,10 @@ fn changes_query(
     let event_id = (kind == FeedKind::EventSource)
         .then(|| req.named_header("last-event-id"))
         .flatten();
-    let since = match event_id.or(q.get("last-event-id")).or(q.get("since")) {
+    // As `id` is written, or without its quotes.
+    let event_id = event_id.or(q.get("last-event-id"));
+    let event_id = event_id.map(|id| id.trim_matches('"'));
+    let since = match event_id.or(q.get("since")) {
         None | Some("0" | "") => Since::Start,
         Some("now") => Since::Now,
         Some(seq) => Since::Seq(seq.to_owned()),
@@ -195,7 +198,7 @@ fn changes_query(
     };
     Ok(ChangesQuery {
         since,
-        descending: q.is_true("descending") && matches!(kind, FeedKind::Normal),
+        descending: q.is_true("descending"),
         limit,
         style,
         include_docs: q.is_true("include_docs"),
@@ -221,6 +224,9 @@ fn filter(
     match q.get("filter") {
         None | Some("") => Ok(Filter::None),
         Some("_doc_ids") => doc_ids(q, body),
+        Some("_selector") if req.method != "POST" => Err(ApiError::bad_request(
+            "Selector must be specified in POST payload",
+        )),
         Some("_selector") => {
             let selector = body.get("selector").unwrap_or(&Value::Null);
             selector_filter(selector, body.get("fields"))
@@ -265,6 +271,7 @@ pub fn named_filter(
             })?;
             FunctionFilter::open(access, ddoc, &["views", view, "map"], None)
         }
+        name if name.starts_with('_') => Err(ApiError::bad_request("unknown builtin filter name")),
         name => match name.split('/').collect::<Vec<_>>()[..] {
             [ddoc, name] => {
                 let request = Some(request()?.to_string());
@@ -549,10 +556,10 @@ impl LiveFeed {
         }
     }
 
-    /// The limit is reached, or a longpoll has something to tell.
+    /// The feed has come to its end, or a longpoll has something to tell.
     fn has_enough(&self) -> bool {
         let changes = self.changes.lock();
-        changes.limit_reached() || self.kind == FeedKind::Longpoll && changes.rows() > 0
+        changes.is_final() || self.kind == FeedKind::Longpoll && changes.rows() > 0
     }
 
     async fn read(&mut self, out: &mut Vec<u8>) -> Result<bool, ApiError> {

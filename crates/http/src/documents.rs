@@ -1,11 +1,9 @@
-//! Single documents: GET, HEAD, PUT, DELETE, COPY.
+//! Single documents: GET, HEAD, PUT, POST, DELETE, COPY.
 
 use std::time::Instant;
 
 use auth::UserCtx;
-use database::{
-    Caller, Durability, EditMode, Outcome, Read, ReadDoc, ReadOptions, WantedBytes, WhichRevs,
-};
+use database::{Caller, EditMode, Outcome, Read, ReadDoc, ReadOptions, WantedBytes, WhichRevs};
 use document::multipart::{PartHead, Writer};
 use document::{DocId, EditDoc, Rev, parse_document};
 use hyper::header::IF_MATCH;
@@ -18,6 +16,7 @@ use crate::errors::ApiError;
 use crate::query::{Query, decode};
 use crate::reply::Reply;
 use crate::request::Request;
+use crate::write_mode::WriteMode;
 
 type Answer = Result<Reply, ApiError>;
 
@@ -54,22 +53,36 @@ pub async fn design(app: &App, req: &mut Request, access: &Access) -> Answer {
 
 /// A document, or with segments from `rest` on, an attachment of it.
 pub async fn route(app: &App, req: &mut Request, access: &Access, id: &str, rest: usize) -> Answer {
+    if id.starts_with("_design/") && rest == 2 && matches!(req.method.as_str(), "GET" | "HEAD") {
+        return Ok(Reply::empty(301).location(&design_url(req, access, id)));
+    }
     if req.segments.len() > rest {
         return attachments::route(app, req, access, id, rest).await;
-    }
-    if id.starts_with("_design/") && rest == 2 && matches!(req.method.as_str(), "GET" | "HEAD") {
-        let name = &id["_design/".len()..];
-        let url = req.url_of(&[access.db.name(), "_design", name]);
-        return Ok(Reply::empty(301).location(&url));
     }
     match req.method.as_str() {
         "GET" | "HEAD" => get(app, req, access, id),
         "PUT" => put(app, req, access, id).await,
         "DELETE" => delete(app, req, access, id).await,
         "COPY" => copy(app, req, access, id).await,
-        "POST" => Err(ApiError::bad_request("Referer header required.")),
+        "POST" => attachments::post_form(app, req, access, id).await,
         _ => Err(ApiError::method_not_allowed(METHODS)),
     }
+}
+
+/// The URL that was asked for, with the slash of `_design%2F` as it is.
+fn design_url(req: &Request, access: &Access, id: &str) -> String {
+    const ENCODED: &str = "/_design%2f";
+    let path = &req.path;
+    let Some(at) = path.to_ascii_lowercase().find(ENCODED) else {
+        return req.url_of(&[access.db.name(), "_design", &id["_design/".len()..]]);
+    };
+    let (db, rest) = (&path[..at], &path[at + ENCODED.len()..]);
+    let mut url = format!("{}{db}/_design/{rest}", req.base_url());
+    if let Some(query) = &req.raw_query {
+        url.push('?');
+        url.push_str(query);
+    }
+    url
 }
 
 pub fn parse_id(id: &str, limits: &Limits) -> Result<DocId, ApiError> {
@@ -97,9 +110,13 @@ fn get(app: &App, req: &Request, access: &Access, id: &str) -> Answer {
         .document_reads
         .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     check_numbers(&req.query, &["r"])?;
-    let options = read_options(&req.query)?;
+    let mut options = read_options(&req.query)?;
     if let Some(which) = open_revs(&req.query)? {
         return get_open_revs(req, access, &id, &which, &options);
+    }
+    // With `latest` it is the winner, of whatever branch `rev` is. (`open_revs`, and attachments, stay on its branch.)
+    if options.latest {
+        options.rev = None;
     }
     let doc = match access.db.read(&id, &options)? {
         Read::Found(doc) => doc,
@@ -128,7 +145,7 @@ fn doc_reply(req: &Request, access: &Access, doc: ReadDoc, options: &ReadOptions
     Ok(if plain { reply.etag(&etag) } else { reply })
 }
 
-fn check_numbers(query: &Query, names: &[&str]) -> Result<(), ApiError> {
+pub fn check_numbers(query: &Query, names: &[&str]) -> Result<(), ApiError> {
     for name in names {
         if let Some(v) = query.get(name)
             && v.parse::<u64>().is_err()
@@ -283,47 +300,6 @@ fn open_revs_multipart(access: &Access, found: &[Result<ReadDoc, Rev>]) -> Answe
 
 // ---- writing
 
-/// How a write is to be acknowledged.
-pub struct WriteMode {
-    pub durability: Durability,
-    /// `batch=ok`: the answer holds no revision.
-    pub batch: bool,
-    /// 202 in place of 201: acknowledged before it is on disk, or by fewer replicas than asked for.
-    pub accepted: bool,
-}
-
-impl WriteMode {
-    pub fn of(
-        req: &Request,
-        limits: &Limits,
-        replicas: u32,
-        w: Option<u64>,
-    ) -> Result<Self, ApiError> {
-        check_numbers(&req.query, &["w"])?;
-        let w = req.query.get("w").and_then(|w| w.parse().ok()).or(w);
-        let batch = req.query.get("batch") == Some("ok");
-        let full_commit = req.named_header("x-couch-full-commit") == Some("true");
-        let delayed = batch || limits.delayed_commits && !full_commit;
-        Ok(WriteMode {
-            durability: if delayed {
-                Durability::Delayed
-            } else {
-                Durability::Synced
-            },
-            batch,
-            accepted: batch || w.is_some_and(|w| w > u64::from(replicas)),
-        })
-    }
-
-    fn status(&self, deleted: bool) -> u16 {
-        match (self.accepted, deleted) {
-            (true, _) => 202,
-            (false, true) => 200,
-            (false, false) => 201,
-        }
-    }
-}
-
 /// Checks one parsed document against the limits.
 pub fn check_document(doc: &EditDoc, limits: &Limits) -> Result<(), ApiError> {
     if doc.body.len() as u64 > limits.max_document_size {
@@ -372,7 +348,8 @@ async fn put(app: &App, req: &mut Request, access: &Access, id: &str) -> Answer 
         Some("false") => EditMode::Replicated,
         _ => EditMode::Interactive,
     };
-    let (mut doc, parse_us, uploaded) = match attachments::is_multipart_related(req) {
+    let brings_files = attachments::is_multipart_related(req);
+    let (mut doc, parse_us, uploaded) = match brings_files {
         true => {
             let received = attachments::read_multipart(
                 req,
@@ -398,7 +375,12 @@ async fn put(app: &App, req: &mut Request, access: &Access, id: &str) -> Answer 
         ));
     }
     let url = doc_url(req, access, &id);
-    let mut reply = write(app, req, access, doc, mode).await?.reply(Some(&url));
+    let mut write_mode = WriteMode::of(req, &limits, 1, None)?;
+    if !brings_files {
+        write_mode = write_mode.or_batch(req);
+    }
+    let written = write_as(app, req, access, doc, mode, write_mode).await?;
+    let mut reply = written.reply(Some(&url));
     drop(uploaded);
     reply.timing.parse_us = parse_us;
     Ok(reply)
@@ -408,7 +390,7 @@ fn doc_url(req: &Request, access: &Access, id: &DocId) -> String {
     req.url_of(&[access.db.name(), id.as_str()])
 }
 
-/// The revision that the body, the query and `If-Match` agree on.
+/// The revision that the body, the query and `If-Match` agree on: the one edited, or the one that `COPY` copies.
 pub fn edited_rev(req: &Request, body: Option<Rev>) -> Result<Option<Rev>, ApiError> {
     let query = req.query.get("rev").map(Rev::parse).transpose()?;
     let etag = req
@@ -456,15 +438,25 @@ pub async fn write(
     doc: EditDoc,
     mode: EditMode,
 ) -> Result<Written, ApiError> {
-    let limits = app.limits();
-    check_document(&doc, &limits)?;
+    let write_mode = WriteMode::of(req, &app.limits(), 1, None)?;
+    write_as(app, req, access, doc, mode, write_mode).await
+}
+
+async fn write_as(
+    app: &App,
+    req: &Request,
+    access: &Access,
+    doc: EditDoc,
+    mode: EditMode,
+    write_mode: WriteMode,
+) -> Result<Written, ApiError> {
+    check_document(&doc, &app.limits())?;
     let Some(id) = doc.id.clone() else {
         return Err(ApiError::bad_request("an edit needs an `_id`"));
     };
     if id.is_design() {
         access.require_design_admin(&req.user)?;
     }
-    let write_mode = WriteMode::of(req, &limits, 1, None)?;
     let deleted = doc.deleted;
     let caller = caller(&req.user);
     let done = access
@@ -523,8 +515,9 @@ impl Written {
         reply
     }
 
-    /// The answer to `POST /{db}`, which carries no ETag.
-    pub fn reply_without_etag(self, url: &str) -> Reply {
+    /// The answer to `POST /{db}`, which carries no ETag and does not tell deletions from edits.
+    pub fn reply_without_etag(mut self, url: &str) -> Reply {
+        self.deleted = false;
         let mut reply = self.reply(Some(url));
         reply.headers.retain(|(n, _)| n != hyper::header::ETAG);
         reply
@@ -541,7 +534,8 @@ pub async fn post(app: &App, req: &mut Request, access: &Access) -> Answer {
     };
     doc.id = Some(id.clone());
     let url = doc_url(req, access, &id);
-    let written = write(app, req, access, doc, EditMode::Interactive).await?;
+    let write_mode = WriteMode::of(req, &app.limits(), 1, None)?.or_batch(req);
+    let written = write_as(app, req, access, doc, EditMode::Interactive, write_mode).await?;
     let mut reply = written.reply_without_etag(&url);
     reply.timing.parse_us = parse_us;
     Ok(reply)
@@ -576,7 +570,7 @@ async fn copy(app: &App, req: &mut Request, access: &Access, id: &str) -> Answer
         return Err(ApiError::missing());
     };
     let options = ReadOptions {
-        rev: req.query.get("rev").map(Rev::parse).transpose()?,
+        rev: edited_rev(req, None)?,
         ..ReadOptions::default()
     };
     let source = match access.db.read(&id, &options)? {
@@ -594,7 +588,6 @@ async fn copy(app: &App, req: &mut Request, access: &Access, id: &str) -> Answer
         .map(|read| read.attachment)
         .collect();
     let url = doc_url(req, access, &target);
-    // The query's `rev` names the source.
     Ok(write(app, req, access, doc, EditMode::Interactive)
         .await?
         .reply(Some(&url)))

@@ -1,5 +1,6 @@
 //! Parameters of listings and views, which come as text in a query or as JSON in a body.
 
+use database::{GroupLevel, Grouping};
 use serde_json::{Map, Value};
 
 use crate::errors::ApiError;
@@ -122,6 +123,33 @@ impl Given<'_> {
     }
 }
 
+/// `group` and `group_level` as they are given.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GivenGrouping {
+    pub group: Option<bool>,
+    pub level: Option<u64>,
+}
+
+impl GivenGrouping {
+    /// What both say together, in whichever order they are given: the level counts more.
+    pub fn grouping(self) -> Result<Grouping, ApiError> {
+        let elements = |n| GroupLevel::Elements(usize::try_from(n).unwrap_or(usize::MAX));
+        match (self.group, self.level) {
+            (Some(true), None) => Ok(Grouping::By(GroupLevel::Exact)),
+            (_, None | Some(0)) => Ok(Grouping::None),
+            (Some(false), Some(_)) => Err(ApiError::query_parse(
+                "Can't specify group=false and group_level>0 at the same time",
+            )),
+            (_, Some(n)) => Ok(Grouping::By(elements(n))),
+        }
+    }
+}
+
+/// The refusal of `keys` together with a range.
+pub fn keys_with_range() -> ApiError {
+    ApiError::query_parse("`keys` is incompatible with `key`, `start_key` and `end_key`")
+}
+
 /// Refuses a `limit` beyond what the configuration allows, which is also the limit of who gives none.
 pub fn bound_limit(limit: &mut Option<u64>, max: u64) -> Result<(), ApiError> {
     if *limit.get_or_insert(max) > max {
@@ -153,6 +181,23 @@ mod tests {
         assert!(natural("1.5").is_err());
         assert!(Given::Json(&json!("1")).natural().is_err());
         assert_eq!(Given::Json(&json!(3)).natural().ok(), Some(3));
+    }
+
+    #[test]
+    fn a_group_level_counts_more_than_group() {
+        let grouping = |group, level| GivenGrouping { group, level }.grouping().ok();
+        let elements = |n| Some(Grouping::By(GroupLevel::Elements(n)));
+        assert_eq!(grouping(None, None), Some(Grouping::None));
+        assert_eq!(grouping(Some(false), None), Some(Grouping::None));
+        assert_eq!(
+            grouping(Some(true), None),
+            Some(Grouping::By(GroupLevel::Exact))
+        );
+        assert_eq!(grouping(Some(true), Some(0)), Some(Grouping::None));
+        assert_eq!(grouping(Some(true), Some(1)), elements(1));
+        assert_eq!(grouping(None, Some(2)), elements(2));
+        assert_eq!(grouping(Some(false), Some(0)), Some(Grouping::None));
+        assert_eq!(grouping(Some(false), Some(2)), None);
     }
 
     #[test]

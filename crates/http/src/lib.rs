@@ -5,9 +5,10 @@
 //! | `server`, `tls`, `linger`, `lenient` | how does a connection live, and what does every answer carry? |
 //! | `router` | which route is a path? |
 //! | `stored` | what does a selector see of a document? |
-//! | `request`, `query` | what did the client say? |
+//! | `request`, `query`, `forwarded` | what did the client say, and what a proxy of it? |
 //! | `reply`, `errors` | what does it get? `errors` is the one table from errors to statuses |
-//! | `documents`, `bulk`, `listing`, `changes`, `find`, `indexes`, `db` | what happens at a database's routes? |
+//! | `documents`, `attachments`, `bulk`, `listing`, `changes`, `find`, `indexes`, `partition`, `db` | what happens at a database's routes? |
+//! | `write_mode` | how is a write to be acknowledged? |
 //! | `design` | what does a design function get of a request, and what becomes of its response? |
 //! | `replication` | what can be replicated, and how do replications fare? |
 //! | `cors`, `frame_options` | what may pages of other origins do? |
@@ -26,6 +27,7 @@ mod documents;
 mod errors;
 mod feed;
 mod find;
+mod forwarded;
 mod frame_options;
 mod given;
 mod indexes;
@@ -35,6 +37,7 @@ mod lenient;
 mod linger;
 mod listing;
 mod node;
+mod partition;
 mod query;
 mod replication;
 mod reply;
@@ -49,6 +52,7 @@ mod stored;
 mod tls;
 mod utils;
 mod views;
+mod write_mode;
 
 pub use app::{App, COUCHDB_VERSION, NODE};
 pub use server::{Listeners, serve};

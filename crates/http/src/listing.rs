@@ -1,6 +1,6 @@
 //! `_all_docs`, `_design_docs`, `_local_docs`, a partition's documents, and `/queries` on them.
 
-use database::{Bound, Key, Listing, Rows, RowsQuery, ShownAttachments};
+use database::{Bound, Grouping, Key, Listing, Rows, RowsQuery, ShownAttachments};
 use serde_json::{Map, Value};
 
 use crate::access::Access;
@@ -8,7 +8,7 @@ use crate::app::App;
 use crate::design::lists::ListRows;
 use crate::errors::ApiError;
 use crate::feed::{CHUNK_BYTES, pull, pull_blocking};
-use crate::given::{Given, Params, bound_limit};
+use crate::given::{Given, GivenGrouping, Params, bound_limit, keys_with_range};
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::router::require_method;
@@ -23,7 +23,7 @@ fn listing_of(name: &str) -> Listing {
     }
 }
 
-/// Applies parameters in their order; of one that is given twice, the later counts.
+/// Applies a parameter that has nothing to do with others.
 fn apply(q: &mut RowsQuery, name: &str, given: Given<'_>) -> Result<(), ApiError> {
     match name {
         "limit" => q.limit = Some(given.natural()?),
@@ -38,20 +38,6 @@ fn apply(q: &mut RowsQuery, name: &str, given: Given<'_>) -> Result<(), ApiError
         "sorted" => {
             given.boolean()?;
         }
-        "group" => {
-            if given.boolean()? {
-                return Err(ApiError::query_parse(
-                    "Invalid use of grouping on a map view.",
-                ));
-            }
-        }
-        "group_level" => {
-            if given.natural()? > 0 {
-                return Err(ApiError::query_parse(
-                    "Invalid use of grouping on a map view.",
-                ));
-            }
-        }
         "reduce" => {
             if given.boolean()? {
                 return Err(ApiError::query_parse(
@@ -59,21 +45,6 @@ fn apply(q: &mut RowsQuery, name: &str, given: Given<'_>) -> Result<(), ApiError
                 ));
             }
         }
-        "key" => {
-            let key = given.json()?;
-            (q.start, q.end) = (Some(bound(&key)), Some(bound(&key)));
-        }
-        "startkey" | "start_key" => q.start = Some(bound(&given.json()?)),
-        "endkey" | "end_key" => q.end = Some(bound(&given.json()?)),
-        "keys" => match given.json()? {
-            Value::Array(keys) => q.keys = Some(keys.into_iter().map(key_of).collect()),
-            _ => {
-                return Err(ApiError::bad_request(match given {
-                    Given::Text(_) => "`keys` parameter must be an array.",
-                    Given::Json(_) => "`keys` body member must be an array.",
-                }));
-            }
-        },
         _ => {
             given.check_freshness(name)?;
         }
@@ -81,43 +52,128 @@ fn apply(q: &mut RowsQuery, name: &str, given: Given<'_>) -> Result<(), ApiError
     Ok(())
 }
 
-/// The listing that parameters ask for: a partition's is one of its own.
+/// Parameters as they are given; of one that is given twice, the later counts.
+struct GivenRows {
+    query: RowsQuery,
+    partition: Option<String>,
+    start: Option<Value>,
+    end: Option<Value>,
+    keys: Option<Vec<Value>>,
+    grouping: GivenGrouping,
+}
+
+impl GivenRows {
+    fn of(listing: Listing) -> GivenRows {
+        GivenRows {
+            query: empty_query(listing),
+            partition: None,
+            start: None,
+            end: None,
+            keys: None,
+            grouping: GivenGrouping::default(),
+        }
+    }
+
+    fn add(&mut self, params: &Params<'_>) -> Result<(), ApiError> {
+        for (name, value) in params.iter() {
+            match name {
+                "partition" => self.partition = Some(value.text()),
+                "group" => self.grouping.group = Some(value.boolean()?),
+                "group_level" => self.grouping.level = Some(value.natural()?),
+                "key" => {
+                    let key = value.json()?;
+                    (self.start, self.end) = (Some(key.clone()), Some(key));
+                }
+                "startkey" | "start_key" => self.start = Some(value.json()?),
+                "endkey" | "end_key" => self.end = Some(value.json()?),
+                "keys" => self.add_keys(value)?,
+                name => apply(&mut self.query, name, value)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn add_keys(&mut self, given: Given<'_>) -> Result<(), ApiError> {
+        let Value::Array(keys) = given.json()? else {
+            return Err(ApiError::bad_request(match given {
+                Given::Text(_) => "`keys` parameter must be an array.",
+                Given::Json(_) => "`keys` body member must be an array.",
+            }));
+        };
+        // As CouchDB has it, a single one is the range too, of which what follows may make another.
+        if let [key] = keys.as_slice() {
+            (self.start, self.end) = (Some(key.clone()), Some(key.clone()));
+        }
+        self.keys = Some(keys);
+        Ok(())
+    }
+
+    /// The listing that they ask for: a partition's is one of its own.
+    fn check(self, app: &App, access: &Access) -> Result<RowsQuery, ApiError> {
+        let limits = app.limits();
+        let mut q = self.query;
+        if self.grouping.grouping()? != Grouping::None {
+            return Err(ApiError::query_parse(
+                "Invalid use of grouping on a map view.",
+            ));
+        }
+        let range = (self.start.as_ref(), self.end.as_ref());
+        match self.keys.as_deref() {
+            None | Some([]) => {}
+            Some(_) if range == (None, None) => {}
+            Some([key]) if range == (Some(key), Some(key)) => {}
+            Some(_) => return Err(keys_with_range()),
+        }
+        (q.start, q.end) = (range.0.map(bound), range.1.map(bound));
+        if let Some(partition) = self.partition {
+            if !access.db.is_partitioned() {
+                return Err(ApiError::query_parse(
+                    "`partition` parameter is not supported on this db",
+                ));
+            }
+            if partition.is_empty() {
+                return Err(ApiError::query_parse("Invalid value for `partition`."));
+            }
+            bound_limit(&mut q.limit, limits.partition_query_limit)?;
+            q.listing = Listing::Partition(partition);
+        }
+        if let Some(keys) = self.keys {
+            if keys.len() as u64 > limits.max_keys {
+                return Err(ApiError::too_large("max_keys", limits.max_keys));
+            }
+            q.keys = Some(keys.into_iter().map(key_of).collect());
+        }
+        Ok(q)
+    }
+}
+
 fn query_of(
     app: &App,
     access: &Access,
     listing: Listing,
     given: &[Params<'_>],
 ) -> Result<RowsQuery, ApiError> {
-    let mut q = empty_query(listing);
-    let mut partition = None;
+    let mut rows = GivenRows::of(listing);
     for params in given {
-        for (name, value) in params.iter() {
-            match name {
-                "partition" => partition = Some(value.text()),
-                name => apply(&mut q, name, value)?,
-            }
-        }
+        rows.add(params)?;
     }
-    let limits = app.limits();
-    if let Some(partition) = partition {
-        if !access.db.is_partitioned() {
-            return Err(ApiError::query_parse(
-                "`partition` parameter is not supported on this db",
-            ));
-        }
-        if partition.is_empty() {
-            return Err(ApiError::query_parse("Invalid value for `partition`."));
-        }
-        bound_limit(&mut q.limit, limits.partition_query_limit)?;
-        q.listing = Listing::Partition(partition);
-    }
-    if q.keys
-        .as_ref()
-        .is_some_and(|k| k.len() as u64 > limits.max_keys)
-    {
-        return Err(ApiError::too_large("max_keys", limits.max_keys));
-    }
-    Ok(q)
+    rows.check(app, access)
+}
+
+/// One of `queries`. Its request's parameters are for it too but, as in CouchDB, not their `keys` and grouping.
+fn one_of_queries(
+    app: &App,
+    req: &Request,
+    access: &Access,
+    listing: Listing,
+    query: &Map<String, Value>,
+) -> Result<RowsQuery, ApiError> {
+    let mut rows = GivenRows::of(listing);
+    rows.add(&Params::Query(&req.query))?;
+    rows.keys = None;
+    rows.grouping = GivenGrouping::default();
+    rows.add(&Params::Body(query))?;
+    rows.check(app, access)
 }
 
 /// In Erlang's order of terms, which `_all_docs` follows, everything else comes before strings.
@@ -156,11 +212,17 @@ pub async fn route(app: &App, req: &mut Request, access: &Access, name: &str) ->
     list(app, req, access, listing_of(name)).await
 }
 
+/// What is local in a database with rules (checkpoints, say, of who replicates it) is for its admins.
+fn require_listed(access: &Access, listing: &Listing) -> Result<(), ApiError> {
+    match listing {
+        Listing::LocalDocs if !access.db.is_open() => access.require_admin(),
+        _ => Ok(()),
+    }
+}
+
 async fn list(app: &App, req: &mut Request, access: &Access, listing: Listing) -> Answer {
     require_method(req, "GET,HEAD,POST")?;
-    if matches!(listing, Listing::LocalDocs) && !access.is_admin {
-        access.require_admin()?;
-    }
+    require_listed(access, &listing)?;
     let body = if req.method == "POST" {
         req.require_json()?;
         Some(req.json_object(app).await?)
@@ -203,14 +265,11 @@ pub async fn posted_queries(
 /// Several listings in one answer.
 pub async fn queries(app: &App, req: &mut Request, access: &Access, name: &str) -> Answer {
     require_method(req, "POST")?;
-    if name == "_local_docs" {
-        access.require_admin()?;
-    }
+    require_listed(access, &listing_of(name))?;
     let queries = posted_queries(app, req).await?;
     let mut all = Vec::with_capacity(queries.len());
     for query in queries {
-        let given = [Params::Query(&req.query), Params::Body(&query)];
-        all.push(query_of(app, access, listing_of(name), &given)?);
+        all.push(one_of_queries(app, req, access, listing_of(name), &query)?);
     }
     let blocking = all.iter().any(|q| q.attachments.bytes);
     let db = access.db.clone();
@@ -320,6 +379,11 @@ impl AllDocsRows {
         access: &Access,
         posted: Option<&Map<String, Value>>,
     ) -> Result<AllDocsRows, ApiError> {
+        if !access.is_admin && !access.db.is_open() {
+            return Err(ApiError::forbidden(
+                "Only admins can access _all_docs of system databases.",
+            ));
+        }
         let q = query_of(app, access, Listing::AllDocs, &Params::of(req, posted))?;
         Ok(AllDocsRows {
             version: access.db.info()?.update_seq,

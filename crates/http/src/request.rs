@@ -15,8 +15,9 @@ use hyper::header::{
 };
 use serde_json::Value;
 
-use crate::app::App;
+use crate::app::{App, Limits};
 use crate::errors::ApiError;
+use crate::forwarded::Forwarded;
 use crate::query::{Query, encode_into, segments_with};
 
 /// After an error, this much of the body is read and thrown away so that the connection can go on.
@@ -44,6 +45,7 @@ pub struct Request {
     /// It leads elsewhere since it was routed, and has no answer yet.
     pub is_rerouted: bool,
     pub headers: HeaderMap,
+    forwarded: Arc<Forwarded>,
     pub user: Arc<UserCtx>,
     /// How the user was found: CouchDB's name of the handler, `default` (Basic) or `cookie` mostly.
     pub authenticated: Option<&'static str>,
@@ -73,9 +75,10 @@ impl Request {
         parts: hyper::http::request::Parts,
         body: Incoming,
         peer: Option<std::net::IpAddr>,
-        plus_is_space: bool,
+        limits: &Limits,
     ) -> Request {
         let path = parts.uri.path();
+        let plus_is_space = limits.decode_plus_to_space;
         Request {
             method,
             segments: segments_with(path, plus_is_space),
@@ -88,6 +91,7 @@ impl Request {
             path: path.to_owned(),
             authority: parts.uri.authority().map(|a| a.as_str().to_owned()),
             headers: parts.headers,
+            forwarded: limits.forwarded.clone(),
             user: Arc::new(UserCtx::anonymous()),
             authenticated: None,
             renew: None,
@@ -308,22 +312,23 @@ impl Request {
         drop(tokio::time::timeout(DRAIN_TIME_MAX, done).await);
     }
 
-    /// Scheme and host that the client used, for `Location`.
-    pub fn base_url(&self) -> String {
-        let host = self
-            .named_header("x-forwarded-host")
+    /// Host and port that the client asked, as it or a proxy before us names them.
+    pub fn host(&self) -> &str {
+        self.forwarded
+            .host(&self.headers)
             .or_else(|| self.header(&HOST))
             // HTTP/2 names the host in the target.
             .or(self.authority.as_deref())
-            .unwrap_or("127.0.0.1");
-        let ssl = self.named_header("x-forwarded-ssl") == Some("on");
-        let scheme = match self.named_header("x-forwarded-proto") {
-            Some("https") => "https",
-            Some(_) => "http",
-            None if ssl || self.https => "https",
-            None => "http",
+            .unwrap_or("127.0.0.1")
+    }
+
+    /// Scheme and host that the client used, for `Location`.
+    pub fn base_url(&self) -> String {
+        let scheme = match self.https || self.forwarded.is_https(&self.headers) {
+            true => "https",
+            false => "http",
         };
-        format!("{scheme}://{host}")
+        format!("{scheme}://{}", self.host())
     }
 
     /// The URL of a database or of something in it; the segments are encoded.

@@ -8,8 +8,8 @@ use crate::reply::Reply;
 use crate::request::Request;
 use crate::setup::SYSTEM_DATABASES;
 use crate::{
-    bulk, changes, db, db_updates, documents, find, later, listing, node, replication, root,
-    session, setup, utils, views,
+    bulk, changes, db, db_updates, documents, find, later, listing, node, partition, replication,
+    root, session, setup, utils, views,
 };
 
 type Answer = Result<Reply, ApiError>;
@@ -93,7 +93,13 @@ async fn database(app: &App, req: &mut Request, name: &str) -> Answer {
         ("_local", Some(id), 3..) => {
             documents::route(app, req, &access, &format!("_local/{id}"), 3).await
         }
-        ("_local", ..) => Err(ApiError::bad_request("Invalid _local document id.")),
+        ("_local", ..) | ("_local/", None, _) => {
+            Err(ApiError::bad_request("Invalid _local document id."))
+        }
+        ("_partition", ..) if req.segment(3) == Some("_index") => {
+            partition::enter(req, &access)?;
+            find::route(app, req, &access, "_index").await
+        }
         ("_partition", ..) => listing::partition(app, req, &access).await,
         ("_all_docs" | "_design_docs" | "_local_docs", None, _) => {
             listing::route(app, req, &access, &second).await

@@ -221,8 +221,7 @@ async fn answer(
     let (parts, body) = req.into_parts();
     let id = clients_request_id(&parts.headers).unwrap_or_else(request_id);
     let (method, method_error) = effective_method(&parts);
-    let plus_is_space = app.limits().decode_plus_to_space;
-    let mut req = Request::new(method, parts, body, Some(peer.ip()), plus_is_space);
+    let mut req = Request::new(method, parts, body, Some(peer.ip()), &app.limits());
     req.https = https;
     let result = match method_error {
         Some(e) => Err(e),

@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
-use database::{Design, GroupLevel, Grouping, Update, ViewAt, ViewIndex, ViewQuery, ViewRows};
+use database::{
+    Design, GroupLevel, Grouping, ReadOptions, Update, ViewAt, ViewIndex, ViewQuery, ViewRows,
+};
+use document::DocId;
 use serde_json::{Map, Value, json};
 
 use crate::access::Access;
 use crate::app::App;
 use crate::errors::ApiError;
 use crate::feed::{CHUNK_BYTES, pull, pull_blocking};
-use crate::given::{Given, Params, bound_limit};
+use crate::given::{Given, GivenGrouping, Params, bound_limit, keys_with_range};
 use crate::listing::posted_queries;
 use crate::reply::Reply;
 use crate::request::Request;
@@ -28,6 +31,7 @@ impl View {
     /// Finds a view. `id` is that of the design document.
     pub fn find(access: &Access, id: &str, name: &str) -> Result<View, ApiError> {
         let design = access.db.design(id)?;
+        require_visible(access, id)?;
         let Some(at) = design.view(name) else {
             return Err(ApiError::new(404, "not_found", "missing_named_view"));
         };
@@ -102,6 +106,10 @@ impl View {
                 return refuse("`conflicts` is invalid for reduce views.");
             }
         }
+        let has_range = query.start.is_some() || query.end.is_some();
+        if has_range && query.keys.as_ref().is_some_and(|keys| !keys.is_empty()) {
+            return Err(keys_with_range());
+        }
         if query.keys.is_none() && self.is_reversed(query)? {
             return refuse(
                 "No rows can match your key range, reverse your start_key and end_key or set descending=true",
@@ -128,21 +136,69 @@ impl View {
     }
 }
 
+/// Refuses views to others than admins where rules hide documents or parts of them: nothing hides what a view emits.
+fn require_visible(access: &Access, id: &str) -> Result<(), ApiError> {
+    if access.is_admin || access.db.is_open() {
+        return Ok(());
+    }
+    // In the rules' own words, when they hide design documents too.
+    access.db.read(&DocId::new(id)?, &ReadOptions::default())?;
+    Err(ApiError::forbidden(
+        "Only administrators can query views of this database.",
+    ))
+}
+
 /// Applies the parameters of a request, of its body or of its query string, in their order.
 pub fn query_of(app: &App, given: &[Params<'_>]) -> Result<ViewQuery, ApiError> {
-    let mut q = ViewQuery::default();
+    let mut parsed = GivenQuery::default();
     for params in given {
+        parsed.add(params)?;
+    }
+    parsed.check(app)
+}
+
+/// One of `queries`. Its request's parameters are for it too but, as in CouchDB, not their `keys` and grouping.
+fn one_of_queries(
+    app: &App,
+    req: &Request,
+    query: &Map<String, Value>,
+) -> Result<ViewQuery, ApiError> {
+    let mut parsed = GivenQuery::default();
+    parsed.add(&Params::Query(&req.query))?;
+    parsed.query.keys = None;
+    parsed.grouping = GivenGrouping::default();
+    parsed.add(&Params::Body(query))?;
+    parsed.check(app)
+}
+
+#[derive(Default)]
+struct GivenQuery {
+    query: ViewQuery,
+    grouping: GivenGrouping,
+}
+
+impl GivenQuery {
+    fn add(&mut self, params: &Params<'_>) -> Result<(), ApiError> {
         for (name, value) in params.iter() {
-            apply(&mut q, name, value)?;
+            match name {
+                "group" => self.grouping.group = Some(value.boolean()?),
+                "group_level" => self.grouping.level = Some(value.natural()?),
+                name => apply(&mut self.query, name, value)?,
+            }
         }
+        Ok(())
     }
-    let limits = app.limits();
-    if let Some(keys) = &q.keys
-        && keys.len() as u64 > limits.max_keys
-    {
-        return Err(ApiError::too_large("max_keys", limits.max_keys));
+
+    fn check(mut self, app: &App) -> Result<ViewQuery, ApiError> {
+        let keys_max = app.limits().max_keys;
+        if let Some(keys) = &self.query.keys
+            && keys.len() as u64 > keys_max
+        {
+            return Err(ApiError::too_large("max_keys", keys_max));
+        }
+        self.query.grouping = self.grouping.grouping()?;
+        Ok(self.query)
     }
-    Ok(q)
 }
 
 fn apply(q: &mut ViewQuery, name: &str, given: Given<'_>) -> Result<(), ApiError> {
@@ -174,21 +230,6 @@ fn apply(q: &mut ViewQuery, name: &str, given: Given<'_>) -> Result<(), ApiError
         "conflicts" => q.conflicts = Some(given.boolean()?),
         "update_seq" => q.update_seq = given.boolean()?,
         "reduce" => q.reduce = Some(given.boolean()?),
-        "group" => {
-            q.grouping = if given.boolean()? {
-                Grouping::By(GroupLevel::Exact)
-            } else {
-                Grouping::None
-            };
-        }
-        "group_level" => {
-            q.grouping = match given.natural()? {
-                0 => Grouping::None,
-                n => Grouping::By(GroupLevel::Elements(
-                    usize::try_from(n).unwrap_or(usize::MAX),
-                )),
-            };
-        }
         "update" | "stale" => {
             given.check_freshness(name)?;
             q.update = match given.text().as_str() {
@@ -309,8 +350,7 @@ async fn queries(app: &App, req: &mut Request, access: &Access, id: &str, name: 
     let mut all = Vec::with_capacity(queries.len());
     let mut blocking = false;
     for query in queries {
-        let given = [Params::Query(&req.query), Params::Body(&query)];
-        let mut q = query_of(app, &given)?;
+        let mut q = one_of_queries(app, req, &query)?;
         view.check(app, &mut q)?;
         blocking |= view.runs_functions(&q) || q.attachments.bytes;
         all.push(q);

@@ -13,6 +13,8 @@ use crate::spec::{ReduceSpec, Spec};
 
 /// Idle runners kept of each custom function.
 const IDLE_MAX: usize = 2;
+/// Begins the state of a custom function that did not shrink; the reason follows. No JSON text begins so.
+const OVERFLOW: u8 = 0;
 
 type Idle = Vec<Box<dyn Reducer>>;
 
@@ -113,9 +115,8 @@ impl Reducers {
                 Ok(self.limited(*b, bytes, state))
             }
             ReduceSpec::Custom(source) => {
-                let state = self.run((view, function), source, |r| r.reduce(rows))?;
-                self.check(bytes(), &state)?;
-                Ok(state.into())
+                let state = self.run((view, function), source, |r| r.reduce(rows));
+                self.checked(bytes(), state)
             }
         }
     }
@@ -130,18 +131,30 @@ impl Reducers {
                 Ok(self.limited(*b, bytes, state))
             }
             ReduceSpec::Custom(source) => {
+                // As in CouchDB, what is made of an overflow is that overflow.
+                if let Some(overflow) = states.iter().find(|s| s.first() == Some(&OVERFLOW)) {
+                    return Ok(overflow.clone());
+                }
                 let values: Vec<&[u8]> = states.iter().map(|s| &**s).collect();
-                let state = self.run((view, function), source, |r| r.rereduce(&values))?;
-                self.check(bytes(), &state)?;
-                Ok(state.into())
+                let state = self.run((view, function), source, |r| r.rereduce(&values));
+                self.checked(bytes(), state)
             }
         }
     }
 
-    /// What a client sees of a state, as JSON text; `None` of no rows.
+    /// What a client sees of a state, as JSON text.
+    ///
+    /// # Errors
+    /// That the function did not shrink its rows, or that they were none for it.
     pub fn finalize(&self, view: usize, function: usize, state: &[u8]) -> Result<Vec<u8>, Error> {
         match self.builtin(view, function) {
-            None => Ok(state.to_vec()),
+            None => match state {
+                [OVERFLOW, reason @ ..] => {
+                    let reason = String::from_utf8_lossy(reason).into_owned();
+                    Err(functions::Error::ReduceOverflow(reason).into())
+                }
+                state => Ok(state.to_vec()),
+            },
             Some(b) => b.finalize(state).map_err(|e| {
                 Error::Function(functions::Error::Thrown {
                     name: e.error().into(),
@@ -158,19 +171,28 @@ impl Reducers {
         }
     }
 
-    /// CouchDB's guard against reductions that grow with their rows.
-    fn check(&self, input_bytes: usize, state: &[u8]) -> Result<(), Error> {
-        let Some(limit) = &self.limit else {
-            return Ok(());
+    /// CouchDB's guard against reductions that grow with their rows: such a state says only that, so that it costs no other
+    /// group its answer.
+    fn checked(&self, input_bytes: usize, state: Result<Vec<u8>, Error>) -> Result<State, Error> {
+        let reason = match state {
+            Ok(state) => match self.overflow(input_bytes, state.len()) {
+                None => return Ok(state.into()),
+                Some(reason) => reason,
+            },
+            Err(Error::Function(functions::Error::ReduceOverflow(reason))) => reason,
+            Err(e) => return Err(e),
         };
-        let size = state.len();
+        Ok([&[OVERFLOW], reason.as_bytes()].concat().into())
+    }
+
+    fn overflow(&self, input_bytes: usize, size: usize) -> Option<String> {
+        let limit = self.limit.as_ref()?;
         if size <= limit.threshold || size as f64 * limit.ratio <= input_bytes as f64 {
-            return Ok(());
+            return None;
         }
-        Err(functions::Error::ReduceOverflow(format!(
+        Some(format!(
             "Reduce output must shrink more rapidly: input size: {input_bytes} output size: {size}"
         ))
-        .into())
     }
 
     fn run(
@@ -200,5 +222,78 @@ impl Reducers {
     /// Lets go of idle runners.
     pub fn rest(&self) {
         self.idle.lock().clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use functions::{Designs, Error as FunctionError, MapGroup, Mapper, NoLanguages};
+
+    use super::*;
+    use crate::spec::ViewSpec;
+
+    /// A function whose result is all that it is given.
+    #[derive(Debug)]
+    struct Grows;
+
+    impl Languages for Grows {
+        fn mapper(&self, group: &MapGroup) -> Result<Box<dyn Mapper>, FunctionError> {
+            NoLanguages.mapper(group)
+        }
+        fn reducer(
+            &self,
+            _: &str,
+            _: &str,
+            _: Option<&str>,
+        ) -> Result<Box<dyn Reducer>, FunctionError> {
+            Ok(Box::new(Grows))
+        }
+        fn designs(&self, language: &str) -> Result<Box<dyn Designs>, FunctionError> {
+            NoLanguages.designs(language)
+        }
+        fn check(&self, _: &str, _: &str, _: Option<&str>) -> Result<(), FunctionError> {
+            Ok(())
+        }
+    }
+
+    impl Reducer for Grows {
+        fn reduce(&mut self, rows: &[ReduceRow<'_>]) -> Result<Vec<u8>, FunctionError> {
+            Ok(rows.iter().flat_map(|r| r.value).copied().collect())
+        }
+        fn rereduce(&mut self, values: &[&[u8]]) -> Result<Vec<u8>, FunctionError> {
+            Ok(values.concat())
+        }
+    }
+
+    #[test]
+    fn a_state_that_did_not_shrink_says_so_and_so_does_what_is_made_of_it() {
+        let view = ViewSpec {
+            map: String::new(),
+            reduces: vec![ReduceSpec::Custom("grows".into())],
+            raw: false,
+        };
+        let spec = Spec {
+            language: "any".into(),
+            lib: None,
+            views: vec![view],
+            include_design: false,
+            local_seq: false,
+            partitioned: false,
+        };
+        let limit = Some(ReduceLimit::default());
+        let reducers = Reducers::new(Arc::new(spec), Arc::new(Grows), limit);
+        let state = |value: &[u8]| {
+            let (key, id) = (b"1".as_slice(), b"\"d\"".as_slice());
+            reducers.reduce(0, 0, &[ReduceRow { key, id, value }])
+        };
+        let small = state(b"\"x\"").unwrap();
+        let large = state(&vec![b'1'; 10_000]).unwrap();
+        let both = reducers.rereduce(0, 0, &[small.clone(), large]).unwrap();
+        let all = reducers.rereduce(0, 0, &[both, small.clone()]).unwrap();
+        assert_eq!(reducers.finalize(0, 0, &small).unwrap(), b"\"x\"");
+        assert_eq!(
+            reducers.finalize(0, 0, &all).unwrap_err().to_string(),
+            "Reduce output must shrink more rapidly: input size: 10001 output size: 10000"
+        );
     }
 }

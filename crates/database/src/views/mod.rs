@@ -153,8 +153,9 @@ impl Database {
         let Read::Found(doc) = self.read(&doc_id, &ReadOptions::default())? else {
             return Err(Error::Missing("missing"));
         };
-        let value = serde_json::from_slice(&doc.json)
+        let mut value = serde_json::from_slice(&doc.json)
             .map_err(|e| Error::BadRequest(format!("the design document: {e}")))?;
+        mango::index::keep_definitions(&mut value, &doc.json);
         let design = Arc::new(Design::read(id, doc.rev, &value, self.is_partitioned()));
         let mut designs = self.views.designs.lock();
         if designs.len() >= DESIGNS_KEPT_MAX {

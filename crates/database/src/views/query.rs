@@ -110,18 +110,18 @@ impl ViewQuery {
             };
             return Ok(vec![self.range(&ends, raw)?]);
         };
-        let keys: Box<dyn Iterator<Item = &Vec<u8>>> = Box::new(keys.iter());
-        keys.map(|k| {
-            let ends = Ends {
-                start: Some(k),
-                start_id: self.start_id.as_deref(),
-                end: Some(k),
-                end_id: self.end_id.as_deref(),
-                inclusive_end: self.inclusive_end,
-            };
-            self.range(&ends, raw)
-        })
-        .collect()
+        keys.iter()
+            .map(|k| {
+                let ends = Ends {
+                    start: Some(k),
+                    start_id: self.start_id.as_deref(),
+                    end: Some(k),
+                    end_id: self.end_id.as_deref(),
+                    inclusive_end: self.inclusive_end,
+                };
+                self.range(&ends, raw)
+            })
+            .collect()
     }
 
     fn range(&self, ends: &Ends<'_>, raw: bool) -> Result<PlaceRange, Error> {

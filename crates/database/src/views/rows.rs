@@ -83,7 +83,11 @@ impl Database {
             let epoch = self.epoch();
             Seqs { epoch, at }.to_string()
         });
-        let ranges: VecDeque<PlaceRange> = query.ranges(raw)?.into();
+        let mut ranges: VecDeque<PlaceRange> = query.ranges(raw)?.into();
+        // As in CouchDB, `descending` turns the order of `keys` too, but not that of their groups.
+        if reduced.is_none() && query.descending {
+            ranges.make_contiguous().reverse();
+        }
         let mut rows = ViewRows {
             total_rows: None,
             offset: None,
@@ -145,25 +149,7 @@ impl ViewRows {
             self.rows_in(&whole)?
         };
         self.total_rows = Some(total);
-        let Some(first) = self.ranges.front().cloned() else {
-            self.offset = Some(0);
-            return Ok(());
-        };
-        let before = if self.query.descending {
-            let after_first = PlaceRange {
-                low: first.high.clone().unwrap_or_default(),
-                high: whole.high.clone(),
-            };
-            match first.high {
-                None => 0,
-                Some(_) => self.rows_in(&after_first)?,
-            }
-        } else {
-            self.rows_in(&PlaceRange {
-                low: whole.low.clone(),
-                high: Some(first.low.clone()),
-            })?
-        };
+        let before = self.rows_before(&whole)?;
         self.offset = Some(before.saturating_add(self.skip).min(total));
         while self.skip > SKIP_WALKED_MAX {
             let Some(range) = self.ranges.front().cloned() else {
@@ -179,6 +165,27 @@ impl ViewRows {
             break;
         }
         Ok(())
+    }
+
+    /// Rows before the first one asked for, as CouchDB counts them with several ranges: in each shard those before the first
+    /// range that it has rows of, or before the last one.
+    fn rows_before(&self, whole: &PlaceRange) -> Result<u64, Error> {
+        let view = self.at.view;
+        self.sum(|v| {
+            let mut ranges = self.ranges.iter().peekable();
+            while let Some(range) = ranges.next() {
+                if ranges.peek().is_some() && v.edge(view, range, false)?.is_none() {
+                    continue;
+                }
+                let (from, to) = if self.query.descending {
+                    (v.rank_of_end(view, range)?, v.rank_of_end(view, whole)?)
+                } else {
+                    (v.rank(view, &whole.low)?, v.rank(view, &range.low)?)
+                };
+                return Ok(to.saturating_sub(from));
+            }
+            Ok(0)
+        })
     }
 
     /// Begins the first range so many rows later.
@@ -399,14 +406,33 @@ impl ViewRows {
             self.skip -= 1;
             return Ok(false);
         }
-        let view = &self.views[0];
-        let state = view.rereduce(self.at.view, function, &states)?;
-        let mut row = b"{\"key\":null,\"value\":".to_vec();
-        row.extend_from_slice(&view.finalize(self.at.view, function, &state)?);
-        row.push(b'}');
+        let state = self.views[0].rereduce(self.at.view, function, &states)?;
+        let row = self.reduced_row(function, b"null", &state)?;
         self.left -= 1;
         take(!std::mem::take(&mut self.first), &row);
         Ok(false)
+    }
+
+    /// The row of a reduction; of one that did not shrink what CouchDB has in its place, without the key.
+    fn reduced_row(&self, function: usize, key: &[u8], state: &State) -> Result<Vec<u8>, Error> {
+        use functions::Error::ReduceOverflow;
+        let mut row = b"{\"key\":".to_vec();
+        match self.views[0].finalize(self.at.view, function, state) {
+            Ok(value) => {
+                row.extend_from_slice(key);
+                row.extend_from_slice(b",\"value\":");
+                row.extend_from_slice(&value);
+            }
+            Err(index::Error::Function(e @ ReduceOverflow(_))) => {
+                row.extend_from_slice(b"null,\"error\":");
+                write_json_string(e.name(), &mut row);
+                row.extend_from_slice(b",\"reason\":");
+                write_json_string(&e.reason(), &mut row);
+            }
+            Err(e) => return Err(e.into()),
+        }
+        row.push(b'}');
+        Ok(row)
     }
 
     /// The states of shards over a range, in the order of the rows that matter to the function: documents are spread over
@@ -465,12 +491,7 @@ impl ViewRows {
                 self.skip -= 1;
                 continue;
             }
-            let value = self.views[0].finalize(self.at.view, function, &group.state)?;
-            let mut row = b"{\"key\":".to_vec();
-            row.extend_from_slice(&group.key);
-            row.extend_from_slice(b",\"value\":");
-            row.extend_from_slice(&value);
-            row.push(b'}');
+            let row = self.reduced_row(function, &group.key, &group.state)?;
             self.left -= 1;
             more = take(!std::mem::take(&mut self.first), &row);
         }

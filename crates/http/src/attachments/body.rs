@@ -2,10 +2,11 @@
 
 use bytes::Bytes;
 use database::AttachmentReader;
-use futures_util::stream;
+use futures_util::stream::{self, Stream};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 
 use crate::errors::ApiError;
+use crate::feed::CHUNK_BYTES;
 use crate::reply::{Body, Reply, StreamError};
 
 /// An answer in parts.
@@ -59,11 +60,7 @@ impl Parts {
 
     /// The answer. What is of text alone is whole at once.
     pub fn reply(self, content_type: &str) -> Reply {
-        let mut reply = Reply::empty(200);
-        // A content type is what the uploader said; one that cannot be a header is left out, as CouchDB's empty one is not.
-        if let Ok(value) = HeaderValue::from_bytes(content_type.as_bytes()) {
-            reply.headers.push((CONTENT_TYPE, value));
-        }
+        let mut reply = reply_of(content_type);
         let length = self.length.0;
         let mut parts = self.parts;
         if let [] | [Part::Text(_)] = parts.as_slice() {
@@ -74,26 +71,84 @@ impl Parts {
             reply.body = Body::Full(text.into());
             return reply;
         }
-        let pieces = stream::unfold(parts.into_iter(), |mut parts| async move {
-            loop {
-                let part = parts.as_mut_slice().first_mut()?;
-                match next_piece(part).await {
-                    Ok(Some(piece)) => return Some((Ok(piece), parts)),
-                    Ok(None) => drop(parts.next()),
-                    Err(e) => {
-                        tracing::error!(reason = %e.reason, "an answer was cut short");
-                        let e: StreamError = e.reason.into_owned().into();
-                        return Some((Err(e), Vec::new().into_iter()));
-                    }
-                }
-            }
-        });
+        let pieces = pieces(parts, |_| Ok(false));
         reply.body = match length {
             Some(length) => Body::Sized(Box::pin(pieces), length),
             None => Body::Stream(Box::pin(pieces)),
         };
         reply
     }
+
+    /// An answer that is made as the client takes it: each call of `more` appends some parts, until it answers false.
+    pub fn reply_as_made(
+        content_type: &str,
+        mut more: impl FnMut(&mut Parts) -> Result<bool, ApiError> + Send + 'static,
+    ) -> Result<Reply, ApiError> {
+        let mut first = Parts::default();
+        while first.text_bytes() < CHUNK_BYTES {
+            if !more(&mut first)? {
+                return Ok(first.reply(content_type));
+            }
+        }
+        let mut reply = reply_of(content_type);
+        reply.body = Body::Stream(Box::pin(pieces(first.parts, more)));
+        Ok(reply)
+    }
+
+    fn text_bytes(&self) -> usize {
+        let bytes = self.parts.iter().map(|part| match part {
+            Part::Text(text) => text.len(),
+            Part::Raw(_) | Part::Base64(..) => 0,
+        });
+        bytes.sum()
+    }
+}
+
+fn reply_of(content_type: &str) -> Reply {
+    let mut reply = Reply::empty(200);
+    // A content type is what the uploader said; one that cannot be a header is left out, as CouchDB's empty one is not.
+    if let Ok(value) = HeaderValue::from_bytes(content_type.as_bytes()) {
+        reply.headers.push((CONTENT_TYPE, value));
+    }
+    reply
+}
+
+/// The bytes of `parts`, and of those that `more` appends.
+fn pieces(
+    parts: Vec<Part>,
+    more: impl FnMut(&mut Parts) -> Result<bool, ApiError> + Send + 'static,
+) -> impl Stream<Item = Result<Bytes, StreamError>> + Send {
+    let start = (parts.into_iter(), Some(more));
+    stream::unfold(start, |(mut parts, mut more)| async move {
+        loop {
+            let next = match parts.as_mut_slice().first_mut() {
+                Some(part) => next_piece(part).await,
+                None => {
+                    let mut made = Parts::default();
+                    let going_on = more.as_mut()?(&mut made);
+                    parts = made.parts.into_iter();
+                    match going_on {
+                        Ok(true) => {}
+                        Ok(false) => more = None,
+                        Err(e) => return Some((Err(cut_short(e)), (Vec::new().into_iter(), None))),
+                    }
+                    // Others on this thread get their turn.
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+            };
+            match next {
+                Ok(Some(piece)) => return Some((Ok(piece), (parts, more))),
+                Ok(None) => drop(parts.next()),
+                Err(e) => return Some((Err(cut_short(e)), (Vec::new().into_iter(), None))),
+            }
+        }
+    })
+}
+
+fn cut_short(e: ApiError) -> StreamError {
+    tracing::error!(reason = %e.reason, "an answer was cut short");
+    e.reason.into_owned().into()
 }
 
 async fn next_piece(part: &mut Part) -> Result<Option<Bytes>, ApiError> {

@@ -1,11 +1,13 @@
 //! Attachments: `/{db}/{doc}/{name}`, and documents that travel with theirs.
 
 mod body;
+mod form;
 mod range;
 mod receive;
 mod send;
 
 pub use body::Parts;
+pub use form::post_form;
 pub use receive::{is_multipart_related, read_multipart};
 pub use send::{boundary, doc_reply, push_doc_json, push_doc_multipart};
 
@@ -35,29 +37,41 @@ const DEFAULT_TYPE: &str = "application/octet-stream";
 pub async fn route(app: &App, req: &mut Request, access: &Access, id: &str, rest: usize) -> Answer {
     crate::router::require_method(req, METHODS)?;
     if id.starts_with("_local/") {
-        return Err(ApiError::bad_request(
-            "_local documents do not accept attachments.",
-        ));
+        return Err(no_local_attachments());
     }
     let reads = matches!(req.method.as_str(), "GET" | "HEAD");
     let name = String::from_utf8(req.segments[rest..].join(&b'/'));
     let Ok(name) = name else {
         return Err(match reads {
-            true => ApiError::new(404, "not_found", "Document is missing attachment"),
+            true => no_attachment(),
             false => ApiError::bad_request("Attachment name is not UTF-8 encoded"),
         });
     };
     if reads {
         return get(app, req, access, id, &name);
     }
-    if name.starts_with('_') {
-        return Err(ApiError::bad_request(format!(
-            "Attachment name '{name}' starts with prohibited character '_'"
-        )));
-    }
+    check_name(&name)?;
     match req.method.as_str() {
         "PUT" => put(app, req, access, id, &name).await,
         _ => delete(app, req, access, id, &name).await,
+    }
+}
+
+fn no_local_attachments() -> ApiError {
+    ApiError::bad_request("_local documents do not accept attachments.")
+}
+
+fn no_attachment() -> ApiError {
+    ApiError::new(404, "not_found", "Document is missing attachment")
+}
+
+/// Refuses a name that no attachment may be given.
+fn check_name(name: &str) -> Result<(), ApiError> {
+    match name.starts_with('_') {
+        true => Err(ApiError::bad_request(format!(
+            "Attachment name '{name}' starts with prohibited character '_'"
+        ))),
+        false => Ok(()),
     }
 }
 
@@ -80,7 +94,7 @@ fn get(app: &App, req: &Request, access: &Access, id: &str, name: &str) -> Answe
         .into_iter()
         .find(|read| read.attachment.name == name)
         .map(|read| read.attachment)
-        .ok_or_else(|| ApiError::new(404, "not_found", "Document is missing attachment"))?;
+        .ok_or_else(no_attachment)?;
     let mut reply = bytes_reply(app, req, access, &attachment)?;
     reply.timing.read_us = started.elapsed().as_micros() as u64;
     Ok(reply)
@@ -250,7 +264,7 @@ async fn put(app: &App, req: &mut Request, access: &Access, id: &str, name: &str
     }
     let uploaded = sink.finish().await?;
     let mut files = vec![uploaded.attachment(name, &content_type, None)];
-    files.extend(before.others(name));
+    files.extend(before.others(|other| other == name));
     let written = edit(app, req, access, before, id.clone(), files).await?;
     drop(uploaded);
     let url = req.url_of(&[access.db.name(), id.as_str(), name]);
@@ -264,11 +278,19 @@ async fn delete(app: &App, req: &mut Request, access: &Access, id: &str, name: &
     if id.is_design() {
         access.require_design_admin(&req.user)?;
     }
-    if edited_rev(req, None)?.is_none() {
-        found(access.db.read(&id, &ReadOptions::default())?)?;
-    }
     let before = before(req, access, &id)?;
-    let files = before.others(name).collect();
+    let is_it = |read: &ReadAttachment| read.attachment.name == name;
+    let is_there = match before.rev {
+        Some(_) => before.attachments.iter().any(is_it),
+        None => {
+            let winner = found(access.db.read(&id, &ReadOptions::default())?)?;
+            winner.attachments.iter().any(is_it)
+        }
+    };
+    if !is_there {
+        return Err(no_attachment());
+    }
+    let files = before.others(|other| other == name).collect();
     let written = edit(app, req, access, before, id, files).await?;
     Ok(reply_of(written, 200))
 }
@@ -283,21 +305,26 @@ struct Before {
 }
 
 impl Before {
-    fn others(&self, name: &str) -> impl Iterator<Item = Attachment> {
+    /// The attachments that are not replaced.
+    fn others(&self, is_replaced: impl Fn(&str) -> bool) -> impl Iterator<Item = Attachment> {
         let attachments = self.attachments.iter().map(|read| &read.attachment);
-        attachments.filter(move |a| a.name != name).cloned()
+        attachments.filter(move |a| !is_replaced(&a.name)).cloned()
     }
 }
 
 fn before(req: &Request, access: &Access, id: &DocId) -> Result<Before, ApiError> {
-    let Some(rev) = edited_rev(req, None)? else {
-        return Ok(Before {
+    match edited_rev(req, None)? {
+        Some(rev) => before_of(access, id, rev),
+        None => Ok(Before {
             rev: None,
             deleted: false,
             body: b"{}".to_vec(),
             attachments: vec![],
-        });
-    };
+        }),
+    }
+}
+
+fn before_of(access: &Access, id: &DocId, rev: Rev) -> Result<Before, ApiError> {
     let options = ReadOptions {
         rev: Some(rev.clone()),
         ..ReadOptions::default()

@@ -17,7 +17,7 @@ pub enum Ranges {
 
 /// Reads `bytes=0-4, -3` for so many bytes. Other units, and what is no list of ranges, count as no header.
 ///
-/// As CouchDB does, `0-` is everything (and answered with 200), and of a suffix that is longer than all, the first byte is left
+/// As CouchDB does, `0-` is everything, also among others (and answered with 200), and of a suffix that is longer than all, the first byte is left
 /// out.
 ///
 /// # Errors
@@ -31,14 +31,13 @@ pub fn parse(header: &str, length: u64) -> Result<Ranges, ApiError> {
         match parse_one(element.trim(), length) {
             Parsed::Range(range) => ranges.push(range),
             Parsed::NotSatisfiable => return Err(ApiError::range_not_satisfiable()),
-            Parsed::No => return Ok(Ranges::All),
+            Parsed::All => return Ok(Ranges::All),
         }
     }
     if ranges.len() > RANGES_MAX {
         return Ok(Ranges::All);
     }
     Ok(match <[Range<u64>; 1]>::try_from(ranges) {
-        Ok([range]) if range == (0..length) && list.trim().ends_with('-') => Ranges::All,
         Ok([range]) => Ranges::One(range),
         Err(ranges) => Ranges::Several(ranges),
     })
@@ -47,12 +46,13 @@ pub fn parse(header: &str, length: u64) -> Result<Ranges, ApiError> {
 enum Parsed {
     Range(Range<u64>),
     NotSatisfiable,
-    No,
+    /// `0-`, or no range.
+    All,
 }
 
 fn parse_one(element: &str, length: u64) -> Parsed {
     let Some((from, to)) = element.split_once('-') else {
-        return Parsed::No;
+        return Parsed::All;
     };
     let number = |text: &str| match text.bytes().all(|b| b.is_ascii_digit()) {
         // More digits than a number has: as far as one can go.
@@ -60,12 +60,13 @@ fn parse_one(element: &str, length: u64) -> Parsed {
         false => None,
     };
     let (Some(first), Some(last)): (Option<u64>, Option<u64>) = (number(from), number(to)) else {
-        return Parsed::No;
+        return Parsed::All;
     };
     let range = match (from.is_empty(), to.is_empty()) {
-        (true, true) => return Parsed::No,
+        (true, true) => return Parsed::All,
         (true, false) if last > length => 1..length,
         (true, false) => length - last..length,
+        (false, true) if first == 0 => return Parsed::All,
         (false, true) => first..length,
         (false, false) if first > last => return Parsed::NotSatisfiable,
         (false, false) => first..length.min(last.saturating_add(1)),
@@ -104,6 +105,9 @@ mod tests {
             "bytes=-",
             "bytes=1",
             "bytes=0-1,x",
+            "bytes=0-,0-,0-",
+            "bytes=1-3,0-",
+            "bytes=0-,300-",
         ] {
             assert_eq!(ranges(all, 256), Some(Ranges::All), "{all}");
         }
@@ -111,6 +115,7 @@ mod tests {
             assert_eq!(ranges(bad, 256), None, "{bad}");
         }
         assert_eq!(ranges("bytes=0-1", 0), None);
+        assert_eq!(ranges("bytes=0-", 0), Some(Ranges::All));
         assert_eq!(
             ranges("bytes=0-99999999999999999999999", 256),
             Some(Ranges::One(0..256))

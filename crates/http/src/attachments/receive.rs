@@ -11,6 +11,48 @@ use super::{DEFAULT_TYPE, decode_md5, named};
 use crate::errors::ApiError;
 use crate::request::Request;
 
+/// What a request's multipart body consists of, as its bytes come.
+pub struct Events {
+    parser: Parser,
+    ended: bool,
+}
+
+impl Events {
+    /// # Errors
+    /// 400 when the content type does not say how the body's parts are divided.
+    pub fn new(content_type: &str) -> Result<Events, ApiError> {
+        let content_type = ContentType::parse(content_type);
+        let boundary = content_type
+            .as_ref()
+            .and_then(ContentType::boundary)
+            .ok_or_else(|| ApiError::bad_request("Missing multipart boundary"))?;
+        Ok(Events {
+            parser: Parser::new(boundary, Limits::default())?,
+            ended: false,
+        })
+    }
+
+    /// The next event; `None` after [`Event::End`], when all of the request is read.
+    ///
+    /// # Errors
+    /// 400 when the body is no multipart body, or ends early.
+    pub async fn next(&mut self, req: &mut Request) -> Result<Option<Event>, ApiError> {
+        while !self.ended {
+            if let Some(event) = self.parser.next_event()? {
+                self.ended = event == Event::End;
+                return Ok(Some(event));
+            }
+            match req.next_bytes().await? {
+                Some(bytes) => self.parser.push(&bytes),
+                None => return Err(MultipartError::Truncated.into()),
+            }
+        }
+        // What comes after the closing delimiter says nothing.
+        while req.next_bytes().await?.is_some() {}
+        Ok(None)
+    }
+}
+
 /// Whether the request's body is a document with attachments.
 pub fn is_multipart_related(req: &Request) -> bool {
     let header = req.header(&CONTENT_TYPE).unwrap_or("");
@@ -32,13 +74,7 @@ pub async fn read_multipart(
     attachment_bytes_max: u64,
     replicated: bool,
 ) -> Result<Received, ApiError> {
-    let header = req.header(&CONTENT_TYPE).unwrap_or("");
-    let content_type = ContentType::parse(header);
-    let boundary = content_type
-        .as_ref()
-        .and_then(ContentType::boundary)
-        .ok_or_else(|| ApiError::bad_request("Missing multipart boundary"))?;
-    let mut parser = Parser::new(boundary, Limits::default())?;
+    let mut events = Events::new(req.header(&CONTENT_TYPE).unwrap_or(""))?;
     let mut receiving = Receiving {
         db,
         document_bytes_max,
@@ -49,20 +85,10 @@ pub async fn read_multipart(
         expected: vec![],
         uploading: None,
         uploaded: vec![],
-        ended: false,
     };
-    while !receiving.ended {
-        let Some(bytes) = req.next_bytes().await? else {
-            break;
-        };
-        parser.push(&bytes);
-        while let Some(event) = parser.next_event()? {
-            receiving.event(event).await?;
-        }
+    while let Some(event) = events.next(req).await? {
+        receiving.event(event).await?;
     }
-    parser.finish()?;
-    // What comes after the closing delimiter says nothing.
-    while req.next_bytes().await?.is_some() {}
     receiving.finish()
 }
 
@@ -88,7 +114,6 @@ struct Receiving<'a> {
     expected: Vec<Expected>,
     uploading: Option<Uploading>,
     uploaded: Vec<Uploaded>,
-    ended: bool,
 }
 
 struct Uploading {
@@ -132,7 +157,7 @@ impl Receiving<'_> {
                 self.doc = Some(doc);
             }
             Event::PartEnd => self.end().await?,
-            Event::End => self.ended = true,
+            Event::End => {}
         }
         Ok(())
     }
