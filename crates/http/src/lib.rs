@@ -2,7 +2,7 @@
 //!
 //! | module | answers |
 //! |---|---|
-//! | `server`, `tls`, `linger`, `lenient` | how does a connection live, and what does every answer carry? |
+//! | `server`, `tls`, `patience`, `linger`, `lenient` | how does a connection live, and what does every answer carry? |
 //! | `router` | which route is a path? |
 //! | `stored` | what does a selector see of a document? |
 //! | `request`, `query` | what did the client say? |
@@ -35,6 +35,7 @@ mod lenient;
 mod linger;
 mod listing;
 mod node;
+mod patience;
 mod query;
 mod replication;
 mod reply;
