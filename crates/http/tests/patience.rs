@@ -22,7 +22,9 @@ static SERVER: LazyLock<SocketAddr> = LazyLock::new(|| {
     layers.overrides = vec![("admins".into(), "admin".into(), "secret".into())];
     let config = Config::load(layers).unwrap();
     let auth = Auth::new(config.clone()).unwrap();
+    let functions = functions::Functions::new(Default::default(), Default::default());
     let options = Options {
+        languages: functions.unwrap(),
         store: StoreOptions {
             block_cache_bytes: 8 << 20,
             write_buffers_bytes: 8 << 20,

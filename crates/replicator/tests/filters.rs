@@ -1,5 +1,7 @@
 //! Replication documents with a filter function, whose source comes and goes.
 
+// The other file of tests uses the rest.
+#[allow(dead_code)]
 mod support;
 
 use std::sync::Arc;
