@@ -7,6 +7,8 @@ import json
 import re
 import socket
 
+from harness.api import Disconnected
+
 DOCS = [{"_id": f"d{i}", "n": i} for i in range(4)]
 VIEWS = {
     "views": {
@@ -193,6 +195,7 @@ SCENARIOS = [
 def run(context):
     context.attempt(scenarios)
     context.attempt(odd_http)
+    context.attempt(few_connections)
 
 
 def scenarios(context):
@@ -282,6 +285,21 @@ def odd_http(context):
     ):
         got = [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+)", exchange(server, sent.encode(), len(statuses)))]
         report.equal(name, got, statuses)
+
+
+def few_connections(context):
+    """CouchDB's `{max, N}`: who comes when all places are taken waits until one is free."""
+    server = context.server("few", options=["--set", "chttpd/server_options=[{max, 2}]"]).start()
+    first, second, third = (server.api(timeout=2) for _ in range(3))
+    context.report.equal("two connections are served", [api.get("/").status for api in (first, second)], [200, 200])
+    try:
+        third.get("/")
+        waits = False
+    except Disconnected:
+        waits = True
+    context.report.check("a third one waits", waits)
+    first.close()
+    context.report.equal("for one to go", server.api().get("/").status, 200)
 
 
 def exchange(server, data, answers):
