@@ -19,7 +19,7 @@ HANDLERS = "".join(f"{{chttpd_auth, {name}_authentication_handler}}, " for name 
 
 def run(ctx):
     for part in (user_documents, design_document, sessions, ends_of_sessions, older_hashes, second_factor, roles_of_admins, proxies, tokens, public_key_tokens,
-                 lockout, users_databases, password_rules, conflicts, flood, hostile, secrets_in_logs):
+                 lockout, users_databases, other_databases_of_users, another_database_of_users, password_rules, conflicts, flood, hostile, secrets_in_logs):
         ctx.attempt(part)
 
 
@@ -441,6 +441,64 @@ def users_databases(ctx):
     config(api, "couch_peruser", "enable", "true")
     ctx.report.check("users from before it was enabled get theirs", wait_until(lambda: api.get("/home-" + b"eve".hex()).status == 200, 20))
     server.stop()
+
+
+def hidden_password(doc):
+    return "password" not in doc and len(doc.get("derived_key", "")) > 20
+
+
+def other_databases_of_users(ctx):
+    """Every database called `…/_users`, or by `users_db_suffix`, keeps passwords as the one does that users log in from."""
+    server, api = start(ctx, "suffix", ini=FAST + "[couchdb]\nusers_db_suffix = people\n")
+    open_to_all = {"members": {"roles": []}, "admins": {"roles": []}}
+    make_user(api, "eve")
+    make_user(api, "mallory")
+    eve = server.api(credentials="eve:secret")
+    for db in ("x/_users", "people", "a/b/people"):
+        path = "/" + quote(db)
+        api.expect(201, "PUT", path)
+        api.expect(200, "PUT", f"{path}/_security", open_to_all)
+        for name in ("eve", "mallory"):
+            api.expect(201, "PUT", f"{path}/org.couchdb.user:{name}", {"name": name, "password": "secret", "type": "user", "roles": []})
+        doc = api.expect(200, "GET", f"{path}/org.couchdb.user:eve")
+        ctx.report.check(f"{db} keeps no passwords", hidden_password(doc), doc)
+        seen = [eve.get(f"{path}/org.couchdb.user:{name}").status for name in ("eve", "mallory")]
+        ctx.report.equal("users see themselves in it", seen, [200, 404])
+        ctx.report.equal("and not who else there is", [eve.get(f"{path}/{list}").status for list in ("_all_docs", "_changes")], [401, 401])
+        other = {"name": "new", "password": "secret", "type": "user", "roles": []}
+        ctx.report.equal("nor write others", eve.put(f"{path}/org.couchdb.user:new", other).status, 404)
+        ctx.report.equal("nobody logs in from it", who(server, "new:secret"), None)
+    for db in ("x_users", "mypeople", "_users2x"[1:]):
+        api.expect(201, "PUT", f"/{db}")
+        api.expect(201, "PUT", f"/{db}/org.couchdb.user:eve", {"password": "plain"})
+        ctx.report.equal(f"{db} is a database like others", api.expect(200, "GET", f"/{db}/org.couchdb.user:eve").get("password"), "plain")
+
+
+def another_database_of_users(ctx):
+    """`authentication_db` is another at once when it is changed."""
+    server, api = start(ctx, "moved")
+    make_user(api, "ada")
+    api.expect(201, "PUT", "/people")
+    api.expect(201, "PUT", "/people/plain", {"password": "of old"})
+    ctx.report.equal("before", who(server, "ada:secret"), ("ada", []))
+    api.expect(200, "PUT", "/_node/_local/_config/chttpd_auth/authentication_db", "people")
+    ctx.report.equal("the new name is told", api.get("/_session").json["info"]["authentication_db"], "people")
+    ctx.report.equal("users of the old database are nobody", who(server, "ada:secret"), None)
+    ben = {"name": "ben", "password": "secret", "type": "user", "roles": ["r"]}
+    api.expect(201, "PUT", "/people/org.couchdb.user:ben", ben)
+    doc = api.expect(200, "GET", "/people/org.couchdb.user:ben")
+    ctx.report.check("passwords of the new one are hashed", hidden_password(doc), doc)
+    ctx.report.equal("its users log in", (who(server, "ben:secret"), bool(log_in(server, "ben"))), (("ben", ["r"]), True))
+    ctx.report.equal("its documents are checked", api.put("/people/org.couchdb.user:odd", {"name": "x", "type": "user", "roles": []}).status, 403)
+    ctx.report.check("it has its design document", wait_until(lambda: api.get("/people/_design/_auth").status == 200))
+    make_user(api, "carl")
+    ctx.report.check("the old one keeps its rules", hidden_password(user_doc(api, "carl")))
+    api.expect(200, "DELETE", "/_node/_local/_config/chttpd_auth/authentication_db")
+    ctx.report.equal("and back", (who(server, "ada:secret"), who(server, "ben:secret")), (("ada", []), None))
+    api.expect(201, "PUT", "/later")
+    api.expect(200, "PUT", "/_node/_local/_config/couchdb/users_db_suffix", "later")
+    api.expect(201, "PUT", "/later/org.couchdb.user:dan", {"name": "dan", "password": "secret", "type": "user", "roles": []})
+    ctx.report.check("another suffix counts at once", hidden_password(api.expect(200, "GET", "/later/org.couchdb.user:dan")))
 
 
 def password_rules(ctx):

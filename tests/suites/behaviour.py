@@ -7,6 +7,8 @@ import json
 import re
 import socket
 
+from harness.api import Disconnected
+
 DOCS = [{"_id": f"d{i}", "n": i} for i in range(4)]
 VIEWS = {
     "views": {
@@ -343,6 +345,7 @@ def run(context):
     context.attempt(lowered_revs_limit)
     context.attempt(batches)
     context.attempt(forwarded)
+    context.attempt(few_connections)
 
 
 def scenarios(context):
@@ -576,6 +579,19 @@ def forwarded(context):
         asked = {"X-Asked-Host": "c.example", "X-Asked-Proto": "https", "X-Older": "b.example", "X-Forwarded-Host": "a.example"}
         report.equal("names of one's own", base(asked), "https://c.example")
         report.equal("the usual ones say nothing then", base({"X-Forwarded-Ssl": "on", "X-Forwarded-Proto": "https"}), server.url)
+def few_connections(context):
+    """CouchDB's `{max, N}`: who comes when all places are taken waits until one is free."""
+    server = context.server("few", options=["--set", "chttpd/server_options=[{max, 2}]"]).start()
+    first, second, third = (server.api(timeout=2) for _ in range(3))
+    context.report.equal("two connections are served", [api.get("/").status for api in (first, second)], [200, 200])
+    try:
+        third.get("/")
+        waits = False
+    except Disconnected:
+        waits = True
+    context.report.check("a third one waits", waits)
+    first.close()
+    context.report.equal("for one to go", server.api().get("/").status, 200)
 
 
 def exchange(server, data, answers):

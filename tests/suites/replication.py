@@ -300,7 +300,7 @@ def errors(pair):
     report.equal("who may not create one", told(refused)[:2], (401, "unauthorized"))
     report.equal("and it is not made", pair.here.request("GET", "/made").status, 404)
     job = pair.replicate(pair.remote(db), db, continuous=True).json["_local_id"]
-    report.equal("others' jobs are theirs", anna.post("/_replicate", {"cancel": True, "replication_id": job}).status, 403)
+    report.equal("others' jobs are theirs", anna.post("/_replicate", {"cancel": True, "replication_id": job}).status, 401)
     pair.here.expect(200, "POST", "/_replicate", {"cancel": True, "replication_id": job})
     report.equal("the scheduler is for admins", [anonymous.request("GET", f"/_scheduler/{p}").status for p in ("jobs", "docs")], [401, 401])
 

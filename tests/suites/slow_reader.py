@@ -15,7 +15,37 @@ BYTES_A_SECOND = 1024
 GROWTH_MB_MAX = 200
 
 
+LIST_READERS = 540
+
+
 def run(ctx):
+    ctx.attempt(many_at_once)
+    ctx.attempt(readers_of_lists)
+
+
+def readers_of_lists(ctx):
+    """Functions that wait for their readers have places and threads of their own number: everything else goes on."""
+    with ctx.server("lists") as server:
+        api = server.api(timeout=20)
+        api.expect(201, "PUT", "/lists")
+        long = "function(head, req) { var s = new Array(10000).join('x'); for (var i = 0; i < 10000; i++) send(s); }"
+        api.expect(201, "PUT", "/lists/_design/d", {"views": {"v": {"map": "function(doc) {}"}}, "lists": {"long": long}})
+        request = f"GET /lists/_design/d/_list/long/v HTTP/1.1\r\nHost: x\r\nAuthorization: {basic('admin:admin')}\r\n\r\n"
+        readers = [socket.create_connection((api.host, api.port)) for _ in range(LIST_READERS)]
+        for reader in readers:
+            reader.sendall(request.encode())
+        answers = [api.put("/lists/a", {}).status, api.put("/_node/_local/_config/log/level", "info").status,
+                   server.api(credentials="admin:wrong").get("/_all_dbs").status, api.get("/lists/_design/d/_view/v").status]
+        ctx.report.equal(f"{LIST_READERS} readers of lists who take nothing stop nobody", answers, [201, 200, 401, 200])
+        for reader in readers:
+            reader.close()
+        short = {"lists": {"short": "function(head, req) { send('short'); }"}, "views": {"v": {"map": "function(doc) {}"}}}
+        api.expect(201, "PUT", "/lists/_design/e", short)
+        ctx.report.equal("and when they are gone, lists go on", api.get("/lists/_design/e/_list/short/v").raw, b"short")
+        ctx.report.check("no panic", "panicked" not in server.log())
+
+
+def many_at_once(ctx):
     readers_wanted = ctx.size(6, 60)
     with ctx.server() as server:
         api = server.api()

@@ -113,8 +113,8 @@ impl Auth {
         Ok(Auth { inner })
     }
 
-    /// Knows the users of these databases' `[chttpd_auth] authentication_db` from now on, and puts that database under
-    /// the rules of user documents. The first call counts.
+    /// Knows the users of these databases' `[chttpd_auth] authentication_db` from now on, and puts that database, and those
+    /// called `…/_users` or by `[couchdb] users_db_suffix`, under the rules of user documents. The first call counts.
     ///
     /// # Errors
     /// A setting that is invalid.
@@ -134,10 +134,16 @@ impl Auth {
         }
     }
 
-    /// Whether this is the database of users.
+    /// Whether this is a database of users: that which they log in from, or one under its rules.
     pub fn is_users_database(&self, name: &str) -> bool {
         let users = self.inner.users.get();
-        users.is_some_and(|users| users.database_name() == name)
+        users.is_some_and(|users| users.settings().is_users_database(name))
+    }
+
+    /// Whether this is the database that users log in from.
+    pub fn is_authentication_database(&self, name: &str) -> bool {
+        let users = self.inner.users.get();
+        users.is_some_and(|users| users.settings().database == name)
     }
 
     /// Whether there is any administrator.
@@ -527,7 +533,7 @@ fn concerns(change: &Change) -> bool {
             _
         ) | ("chttpd" | "httpd", "authentication_handlers")
             | ("cluster", "q")
-            | ("couchdb", "default_security")
+            | ("couchdb", "default_security" | "users_db_suffix")
     )
 }
 

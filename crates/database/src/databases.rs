@@ -210,6 +210,18 @@ impl Databases {
         rules.push(new);
     }
 
+    /// Asks the rules again which databases they concern, since that has changed.
+    pub fn ask_rules_again(&self) {
+        // Alone: a database that is being added is asked about before this, or after.
+        let rules = self.rules.write();
+        for db in self.by_name.read().values() {
+            if db.rules().is_none() {
+                rules.iter().for_each(|rules| db.offer_rules(rules));
+                db.tell_rules();
+            }
+        }
+    }
+
     /// Creates a database and waits until it is durable. Once begun it goes on to its end, whoever waits; needs a Tokio
     /// runtime.
     pub async fn create(

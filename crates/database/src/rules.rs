@@ -21,7 +21,9 @@ const RULED_WRITES_MAX: usize = 2;
 
 /// The rules of some databases. Set by [`Databases::add_rules`](crate::Databases::add_rules).
 pub trait SystemRules: Send + Sync {
-    /// Whether the database of this name is under these rules. Asked once, when it is opened or created.
+    /// Whether the database of this name is under these rules. Asked when it is opened or created, and by
+    /// [`Databases::ask_rules_again`](crate::Databases::ask_rules_again). Once a database is under rules it stays there until it is
+    /// opened again.
     fn concerns(&self, db: &str) -> bool;
 
     /// Refuses an edit, or says what is to be written in its place ([`EditDoc::with_body`]). Asked for every edit through

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use auth::{Security, UserCtx};
 use database::{Database, DatabaseAs};
 
+use crate::app::{App, require_server_admin};
 use crate::documents::caller;
 use crate::errors::ApiError;
 
@@ -36,6 +37,20 @@ impl Access {
             db: db.seen_by(|| caller(user)),
             is_admin,
         })
+    }
+
+    /// The same for somebody who wants to know all documents: who is in a database of users, and what is replicated, is for
+    /// the server's admins.
+    pub fn open_for_listing(
+        app: &App,
+        db: Arc<Database>,
+        user: &UserCtx,
+    ) -> Result<Access, ApiError> {
+        let name = db.name();
+        if replicator::is_replicator_db(name) || app.auth.is_users_database(name) {
+            require_server_admin(user)?;
+        }
+        Access::open(db, user)
     }
 
     /// For maintenance: refuses users who are not admins of the database.

@@ -1,8 +1,8 @@
 //! What every request needs: the databases, the configuration, who may come in, and counters.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use auth::{Auth, Said, UserCtx};
 use config::Config;
@@ -11,8 +11,10 @@ use document::{UuidAlgorithm, UuidGenerator};
 use hyper::header::COOKIE;
 use parking_lot::RwLock;
 use replicator::Replicator;
+use tokio::sync::Semaphore;
 
 use crate::cors::Cors;
+use crate::design::LISTS_MAX;
 use crate::errors::ApiError;
 use crate::forwarded::Forwarded;
 use crate::frame_options::FrameOptions;
@@ -24,6 +26,10 @@ use crate::stats::Stats;
 pub const COUCHDB_VERSION: &str = "3.5.0";
 /// Name of this node, in CouchDB's form.
 pub const NODE: &str = "settee@127.0.0.1";
+
+/// A client that is silent for so long, where it is to send something, is hung up on. As long as CouchDB's HTTP library waits:
+/// pools of clients keep connections for minutes, and cannot send a POST again by themselves.
+const SILENCE_TIME_MAX: Duration = Duration::from_secs(300);
 
 /// Settings that requests look at, read again when the configuration changes.
 #[derive(Clone, Debug)]
@@ -150,6 +156,9 @@ pub struct App {
     /// It runs once the server does.
     pub replicator: Arc<Replicator>,
     open_feeds: Arc<AtomicUsize>,
+    /// Places of list functions under way.
+    pub lists: Arc<Semaphore>,
+    silence_ms_max: AtomicU64,
     stopping: tokio::sync::watch::Sender<bool>,
     restart: tokio::sync::watch::Sender<bool>,
 }
@@ -183,6 +192,8 @@ impl App {
             started: Instant::now(),
             uuid,
             open_feeds: Arc::default(),
+            lists: Arc::new(Semaphore::new(LISTS_MAX)),
+            silence_ms_max: AtomicU64::new(SILENCE_TIME_MAX.as_millis() as u64),
             stopping: tokio::sync::watch::Sender::new(false),
             restart: tokio::sync::watch::Sender::new(false),
             config,
@@ -250,6 +261,17 @@ impl App {
         Ok(())
     }
 
+    /// How long a client may take to begin a request, or to send the next bytes of one.
+    pub fn silence_max(&self) -> Duration {
+        Duration::from_millis(self.silence_ms_max.load(Ordering::Relaxed))
+    }
+
+    /// Has clients be less patient, or more.
+    pub fn set_silence_max(&self, max: Duration) {
+        let ms = u64::try_from(max.as_millis()).unwrap_or(u64::MAX);
+        self.silence_ms_max.store(ms, Ordering::Relaxed);
+    }
+
     /// Takes a place among the open feeds.
     pub fn open_feed(&self) -> Result<OpenFeed, ApiError> {
         let max = self.limits().max_open_feeds;
@@ -312,9 +334,12 @@ fn warn_of_cors(limits: &Limits, before: Option<&Limits>) {
     }
 }
 
+/// The session's cookie. HTTP/2 splits cookies into as many fields as it likes.
 fn session_cookie(req: &Request) -> Option<&str> {
-    req.header(&COOKIE)?
-        .split(';')
+    let fields = req.headers.get_all(COOKIE).into_iter();
+    fields
+        .filter_map(|field| field.to_str().ok())
+        .flat_map(|field| field.split(';'))
         .filter_map(|c| c.trim().split_once('='))
         .find(|(name, value)| *name == "AuthSession" && !value.is_empty())
         .map(|(_, value)| value.trim_matches('"'))

@@ -119,7 +119,7 @@ pub async fn security(app: &App, req: &mut Request, access: &Access) -> Answer {
         return Ok(Reply::json_bytes(200, json));
     }
     access.require_design_admin(&req.user)?;
-    if app.auth.is_users_database(access.db.name())
+    if app.auth.is_authentication_database(access.db.name())
         && !app
             .config
             .get_bool("couchdb", "users_db_security_editable")?

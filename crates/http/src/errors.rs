@@ -53,6 +53,14 @@ impl ApiError {
         Self::new(409, "conflict", "Document update conflict.")
     }
 
+    pub fn client_too_slow() -> Self {
+        Self::new(
+            408,
+            "request_timeout",
+            "nothing of the request's body came for too long",
+        )
+    }
+
     pub fn unauthorized(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(401, "unauthorized", reason)
     }
@@ -165,7 +173,7 @@ impl From<replicator::Error> for ApiError {
         let (name, reason) = (e.name(), e.to_string());
         match e {
             E::BadRequest(_) | E::InvalidEndpoint(_) => Self::new(400, name, reason),
-            E::Unauthorized(_) => Self::unauthorized(reason),
+            E::Unauthorized(_) | E::NotAdmin => Self::unauthorized(reason),
             E::Forbidden(_) => Self::forbidden(reason),
             E::NoJob => Self::missing(),
             E::Duplicate(..) => Self::new(409, name, reason),

@@ -2,7 +2,7 @@
 //!
 //! | module | answers |
 //! |---|---|
-//! | `server`, `tls`, `linger`, `lenient` | how does a connection live, and what does every answer carry? |
+//! | `server`, `tls`, `patience`, `linger`, `lenient` | how does a connection live, and what does every answer carry? |
 //! | `router` | which route is a path? |
 //! | `stored` | what does a selector see of a document? |
 //! | `request`, `query`, `forwarded` | what did the client say, and what a proxy of it? |
@@ -38,6 +38,7 @@ mod linger;
 mod listing;
 mod node;
 mod partition;
+mod patience;
 mod query;
 mod replication;
 mod reply;

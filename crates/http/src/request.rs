@@ -55,6 +55,8 @@ pub struct Request {
     pub https: bool,
     /// Length of the target, path and query, in bytes.
     pub target_len: usize,
+    /// How long the client may send nothing of a body that is read.
+    pub silence_max: Duration,
     /// How long reading the body took, in microseconds, for `X-CouchDB-Body-Time`.
     pub body_us: u64,
     body: Source,
@@ -98,6 +100,7 @@ impl Request {
             peer,
             https: false,
             target_len: path.len() + parts.uri.query().map_or(0, |q| q.len() + 1),
+            silence_max: Duration::MAX,
             body_us: 0,
             body: Source::Client(body),
         }
@@ -164,7 +167,7 @@ impl Request {
             return Ok(Bytes::new());
         };
         let started = Instant::now();
-        let read = read_all(body, max).await;
+        let read = read_all(body, max, self.silence_max).await;
         self.body_us = started.elapsed().as_micros() as u64;
         let raw = match read {
             Ok(raw) => raw,
@@ -172,6 +175,7 @@ impl Request {
             Err(Unread::Broken) => {
                 return Err(ApiError::bad_request("the request's body ended early"));
             }
+            Err(Unread::Silent) => return Err(ApiError::client_too_slow()),
         };
         if !gzip {
             return Ok(raw);
@@ -185,7 +189,7 @@ impl Request {
     /// The next bytes of the body as they come; `None` at its end.
     ///
     /// # Errors
-    /// 400 when the body ends early.
+    /// 400 when the body ends early, 408 when nothing of it comes for too long.
     pub async fn next_bytes(&mut self) -> Result<Option<Bytes>, ApiError> {
         match &mut self.body {
             Source::Taken => Ok(None),
@@ -196,7 +200,12 @@ impl Request {
                 Ok((!bytes.is_empty()).then_some(bytes))
             }
             Source::Client(body) => {
-                while let Some(frame) = body.frame().await {
+                let max = self.silence_max;
+                loop {
+                    let frame = tokio::time::timeout(max, body.frame()).await;
+                    let Some(frame) = frame.map_err(|_| ApiError::client_too_slow())? else {
+                        return Ok(None);
+                    };
                     let frame = frame
                         .map_err(|_| ApiError::bad_request("the request's body ended early"))?;
                     if let Ok(data) = frame.into_data()
@@ -205,7 +214,6 @@ impl Request {
                         return Ok(Some(data));
                     }
                 }
-                Ok(None)
             }
         }
     }
@@ -307,7 +315,7 @@ impl Request {
         if waits.is_some_and(|e| e.eq_ignore_ascii_case("100-continue")) {
             return;
         }
-        let done = read_all(body, DRAIN_BYTES_MAX as u64);
+        let done = read_all(body, DRAIN_BYTES_MAX as u64, DRAIN_TIME_MAX);
         // Whatever comes of it: the answer is made already.
         drop(tokio::time::timeout(DRAIN_TIME_MAX, done).await);
     }
@@ -356,13 +364,19 @@ pub fn weighed(element: &str) -> (&str, bool) {
 enum Unread {
     TooLarge,
     Broken,
+    /// Nothing came for too long.
+    Silent,
 }
 
-async fn read_all(mut body: Incoming, max: u64) -> Result<Bytes, Unread> {
+async fn read_all(mut body: Incoming, max: u64, silence_max: Duration) -> Result<Bytes, Unread> {
     let mut first: Option<Bytes> = None;
     let mut rest = BytesMut::new();
     let mut len = 0;
-    while let Some(frame) = body.frame().await {
+    loop {
+        let frame = tokio::time::timeout(silence_max, body.frame()).await;
+        let Some(frame) = frame.map_err(|_| Unread::Silent)? else {
+            break;
+        };
         let Ok(data) = frame.map_err(|_| Unread::Broken)?.into_data() else {
             continue;
         };

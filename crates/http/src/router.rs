@@ -63,13 +63,8 @@ async fn database(app: &App, req: &mut Request, name: &str) -> Answer {
         }
     }
     let access = match req.segment(1) {
-        // Who is in the database of users, and what is replicated, is for admins.
-        Some("_all_docs" | "_changes")
-            if name == "_replicator" || app.auth.is_users_database(name) =>
-        {
-            let db = app.databases.get(name)?;
-            require_server_admin(&req.user)?;
-            Access::open(db, &req.user)?
+        Some("_all_docs" | "_changes") => {
+            Access::open_for_listing(app, app.databases.get(name)?, &req.user)?
         }
         Some("_purge" | "_sync_shards") => {
             let db = app.databases.get(name)?;

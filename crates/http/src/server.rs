@@ -15,13 +15,16 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::app::App;
 use crate::errors::ApiError;
 use crate::lenient::Lenient;
 use crate::linger::Lingering;
+use crate::patience::Patience;
 use crate::query::is_well_encoded;
 use crate::reply::{Body, Reply};
 use crate::request::Request;
@@ -30,12 +33,12 @@ use crate::{jsonp, router};
 
 /// How long requests under way may take when the server stops.
 const STOP_TIME_MAX: Duration = Duration::from_secs(10);
-/// A client that does not send a request's head in this time after it connected or was answered is hung up on. As long as
-/// CouchDB's HTTP library waits: pools of clients keep connections for minutes, and cannot send a POST again by themselves.
-const HEAD_TIME_MAX: Duration = Duration::from_secs(300);
-
 /// Clients of HTTP/2 that answer no ping are gone.
 const PING_EVERY: Duration = Duration::from_secs(60);
+/// A connection that is silent for so long is asked for a sign of life by TCP,
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(120);
+/// again and again, until it is given up; a client without power or network says no goodbye.
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(30);
 
 const SERVER_NAME: &str = concat!("CouchDB/3.5.0 (Settee/", env!("CARGO_PKG_VERSION"), ")");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
@@ -46,11 +49,17 @@ const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 pub struct Listeners {
     pub http: TcpListener,
     pub https: Option<(TcpListener, Arc<Tls>)>,
+    /// Connections served at a time; others wait to be accepted.
+    pub connections_max: Option<usize>,
 }
 
 impl From<TcpListener> for Listeners {
     fn from(http: TcpListener) -> Self {
-        Listeners { http, https: None }
+        Listeners {
+            http,
+            https: None,
+            connections_max: None,
+        }
     }
 }
 
@@ -77,13 +86,23 @@ pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Fu
     };
     app.replicator.start();
     tokio::pin!(stop);
+    let max = listeners.connections_max.unwrap_or(Semaphore::MAX_PERMITS);
+    let places = Arc::new(Semaphore::new(max.min(Semaphore::MAX_PERMITS)));
     loop {
-        let accepted = tokio::select! {
-            a = listeners.accept() => a,
+        let accepting = async {
+            // Nobody closes the semaphore.
+            let place = places.clone().acquire_owned().await.ok();
+            (listeners.accept().await, place)
+        };
+        let (accepted, place) = tokio::select! {
+            a = accepting => a,
             () = &mut stop => break,
         };
         match accepted {
-            Ok((stream, peer, tls)) => accept(stream, peer, tls.cloned(), &app, graceful.watcher()),
+            Ok((stream, peer, tls)) => {
+                let watcher = graceful.watcher();
+                accept(stream, peer, tls.cloned(), &app, (watcher, place));
+            }
             Err(e) => {
                 // Out of file descriptors, mostly: wait for some to come back.
                 tracing::warn!(error = %e, "accepting a connection failed");
@@ -110,10 +129,16 @@ fn accept(
     peer: SocketAddr,
     tls: Option<Arc<Tls>>,
     app: &Arc<App>,
-    watcher: Watcher,
+    (watcher, place): (Watcher, Option<OwnedSemaphorePermit>),
 ) {
-    if let Err(e) = stream.set_nodelay(true) {
-        tracing::debug!(error = %e, "no TCP_NODELAY");
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEPALIVE_AFTER)
+        .with_interval(KEEPALIVE_EVERY);
+    let set = stream
+        .set_nodelay(true)
+        .and_then(|()| SockRef::from(&stream).set_tcp_keepalive(&keepalive));
+    if let Err(e) = set {
+        tracing::debug!(error = %e, "a connection without TCP_NODELAY or keepalive");
     }
     let app = app.clone();
     tokio::spawn(async move {
@@ -131,6 +156,7 @@ fn accept(
             }
         }
         app.stats.connections.fetch_sub(1, Ordering::Relaxed);
+        drop(place);
     });
 }
 
@@ -173,8 +199,9 @@ async fn connection<S>(
         .http1()
         .timer(TokioTimer::new())
         // Not `pipeline_flush`: it buffers a streamed answer whole, whatever the client takes.
-        .header_read_timeout(HEAD_TIME_MAX);
-    let stream = TokioIo::new(Lenient::new(Lingering::new(stream)));
+        .header_read_timeout(app.silence_max());
+    let stream = Patience::new(Lingering::new(stream), app.silence_max());
+    let stream = TokioIo::new(Lenient::new(stream));
     let connection = builder.serve_connection(stream, service).into_owned();
     if let Err(e) = watcher.watch(connection).await {
         tracing::debug!(error = %e, "connection ended");
@@ -223,6 +250,7 @@ async fn answer(
     let (method, method_error) = effective_method(&parts);
     let mut req = Request::new(method, parts, body, Some(peer.ip()), &app.limits());
     req.https = https;
+    req.silence_max = app.silence_max();
     let result = match method_error {
         Some(e) => Err(e),
         None => route(app, &mut req).await,

@@ -333,17 +333,22 @@ impl Docs {
         }
     }
 
+    /// Of a document that is a job already only its filter could not be looked at: the job goes on, as in CouchDB.
     fn try_later(&self, at: &DocRef, serial: u64, e: &Error) -> Option<Duration> {
         let failures = self.with_entry(at, serial, |entry| {
+            if entry.job.is_some() {
+                return None;
+            }
             entry.state = DocState::Error;
             entry.info = json!({"error": reason(e)});
             entry.failures = entry.failures.saturating_add(1);
             entry.changed = SystemTime::now();
-            if let Some(job) = entry.job.take() {
-                self.scheduler.remove(&job);
-            }
-            entry.failures
+            Some(entry.failures)
         })?;
+        let Some(failures) = failures else {
+            tracing::warn!(db = at.db, doc = at.id, error = %e, "the filter of a running replication cannot be looked at");
+            return Some(self.filter_check());
+        };
         if self.environment.settings().update_docs {
             self.spawn_update(at.clone(), update::error(&reason(e), None));
         }

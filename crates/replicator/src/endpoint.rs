@@ -72,7 +72,8 @@ impl Endpoint {
     ) -> Result<Endpoint, Error> {
         match value {
             None | Some(Value::Null) => Err(Error::MissingEndpoint),
-            Some(Value::String(text)) if text.contains("://") => {
+            // No database's name has a colon.
+            Some(Value::String(text)) if text.contains("://") || Url::parse(text).is_ok() => {
                 Remote::parse(text, &Map::new(), proxy, settings).map(Endpoint::remote)
             }
             Some(Value::String(name)) if !name.is_empty() => Ok(Endpoint::Local(name.clone())),
@@ -216,21 +217,43 @@ fn basic(value: &str) -> Option<(String, String)> {
     Some((user.to_owned(), password.to_owned()))
 }
 
-/// Cuts `user:password@` out of a URL's text, which otherwise stays as it is.
+/// Cuts `user:password@` out of a URL's text, which otherwise stays as it is. Credentials are what [`Url::parse`] takes for
+/// such, which reads spellings that hardly look like URLs; a text that is none loses whatever might be some.
 ///
 /// ```
 /// use replicator::without_user_info;
 /// assert_eq!(without_user_info("http://u:p@host:5984/db"), "http://host:5984/db");
+/// assert_eq!(without_user_info("http:///u:p@host/db"), "http:///host/db");
 /// assert_eq!(without_user_info("http://host/a@b"), "http://host/a@b");
 /// ```
-pub fn without_user_info(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else {
-        return url.to_owned();
+pub fn without_user_info(text: &str) -> String {
+    let Ok(url) = Url::parse(text) else {
+        return cut(text, |rest| rest.rfind('@'));
     };
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    match authority.rfind('@') {
-        Some(at) => format!("{scheme}://{}", &rest[at + 1..]),
-        None => url.to_owned(),
+    if url.username().is_empty() && url.password().is_none() {
+        return text.to_owned();
+    }
+    let shown = cut(text, |rest| {
+        let authority = rest.split(['/', '\\', '?', '#']).next();
+        authority.unwrap_or_default().rfind('@')
+    });
+    let hidden = without_credentials(&url);
+    match Url::parse(&shown) {
+        Ok(url) if url.as_str() == hidden => shown,
+        _ => hidden,
+    }
+}
+
+/// The text without what stands between its scheme with slashes and the `@` that `find` names.
+fn cut(text: &str, find: impl FnOnce(&str) -> Option<usize>) -> String {
+    let Some((scheme, rest)) = text.split_once(':') else {
+        return text.to_owned();
+    };
+    let path = rest.trim_start_matches(['/', '\\']);
+    let slashes = &rest[..rest.len() - path.len()];
+    match find(path) {
+        Some(at) => format!("{scheme}:{slashes}{}", &path[at + 1..]),
+        None => text.to_owned(),
     }
 }
 
@@ -268,6 +291,41 @@ mod tests {
             assert_eq!(remote.url.as_str(), "http://host:5984/db/");
             assert_eq!(remote.headers, []);
             assert!(!format!("{remote:?}").contains("p:ss"));
+        }
+    }
+
+    #[test]
+    fn credentials_are_hidden_however_the_url_is_spelt() {
+        for (text, shown) in [
+            ("http:///u:s3cret@host/db", "http:///host/db"),
+            ("http:u:s3cret@host/db", "http:host/db"),
+            ("http:/u:s3cret@host/db", "http:/host/db"),
+            ("http:\\\\u:s3cret@host/db", "http:\\\\host/db"),
+            ("HTTP://u:s3cret@host/db?x@y", "HTTP://host/db?x@y"),
+            ("http://u:a@s3cret@host/db", "http://host/db"),
+            (" ht\ntp://u:s3cret@host/db", " ht\ntp://host/db"),
+            ("socks5://u:s3cret@host:1080", "socks5://host:1080"),
+            ("http://u:p/s3cret@host/db", "http://host/db"),
+            ("http://u:s3cret@ho st/db", "http://ho st/db"),
+            ("http://s3cret@/db", "http:///db"),
+            ("http://host/a@b", "http://host/a@b"),
+            ("db", "db"),
+        ] {
+            assert_eq!(without_user_info(text), shown, "{text}");
+            let settings = Settings::default();
+            for value in [json!(text), json!({"url": text})] {
+                match Endpoint::parse(Some(&value), Some(text), &settings) {
+                    Ok(endpoint) => {
+                        let told = format!(
+                            "{endpoint:?} {} {:?}",
+                            endpoint.shown(),
+                            endpoint.shown_proxy()
+                        );
+                        assert!(!told.replace("given: \"", "").contains("s3cret"), "{told}");
+                    }
+                    Err(e) => assert!(!e.text().contains("s3cret"), "{e}"),
+                }
+            }
         }
     }
 

@@ -24,6 +24,9 @@ pub enum Error {
     /// The caller may not do this.
     #[error("{0}")]
     Forbidden(String),
+    /// The job is somebody else's.
+    #[error("You are not a server admin.")]
+    NotAdmin,
     /// The filter function could not be read from the source.
     #[error("{0}")]
     FilterFetch(String),
@@ -54,7 +57,7 @@ impl Error {
             Error::InvalidEndpoint(_) => "invalid_replication",
             Error::MissingEndpoint | Error::LocalEndpoint => "error",
             Error::NoDatabase(_) => "db_not_found",
-            Error::Unauthorized(_) => "unauthorized",
+            Error::Unauthorized(_) | Error::NotAdmin => "unauthorized",
             Error::Forbidden(_) => "forbidden",
             Error::FilterFetch(_) => "filter_fetch_error",
             Error::CheckpointCommitFailure(_) => "checkpoint_commit_failure",

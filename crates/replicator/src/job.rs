@@ -26,6 +26,10 @@ use crate::progress::{Counts, Progress};
 const LAST_CHECKPOINT_TIME_MAX: Duration = Duration::from_secs(5);
 /// Batches waiting for a worker.
 const BATCHES_WAITING_MAX: usize = 2;
+/// While a job goes on, a source of this server is asked this often how many changes are still to come,
+const PENDING_EVERY_LOCAL: Duration = Duration::from_secs(1);
+/// and one behind HTTP this often.
+const PENDING_EVERY_HTTP: Duration = Duration::from_secs(5);
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -140,6 +144,7 @@ impl Job {
             seq: start.seq.clone(),
             through: through.clone(),
             batches,
+            has_changes: false,
         };
         tasks.spawn(reader.run());
         for _ in 0..job.replication.worker_processes {
@@ -163,6 +168,27 @@ impl Job {
     }
 }
 
+/// Asks now and then how many changes are still to come after what is done.
+async fn watch_pending(job: Arc<Job>, query: ChangesQuery, through: Arc<Through>) {
+    let mut ticks = tokio::time::interval(match job.source {
+        Peer::Local(_) => PENDING_EVERY_LOCAL,
+        Peer::Http(_) => PENDING_EVERY_HTTP,
+    });
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut asked = None;
+    loop {
+        ticks.tick().await;
+        let seq = through.seq();
+        if asked.as_ref() == Some(&seq) {
+            continue;
+        }
+        if let Some(pending) = job.source.pending(&query, &seq).await {
+            job.progress.set_seqs(|seqs| seqs.pending = Some(pending));
+        }
+        asked = Some(seq);
+    }
+}
+
 /// Waits until a job is told to stop.
 pub async fn told(stop: &mut watch::Receiver<bool>) {
     // Nobody left to tell is as good as told.
@@ -180,6 +206,8 @@ struct Reader {
     seq: Value,
     through: Arc<Through>,
     batches: mpsc::Sender<worker::Batch>,
+    /// Whether there was a change.
+    has_changes: bool,
 }
 
 impl Reader {
@@ -210,11 +238,14 @@ impl Reader {
                     Read::Changes(changes, seq) => {
                         *failures = 0;
                         self.seq = seq.clone();
+                        self.has_changes = true;
                         self.send(changes, seq).await?;
                     }
                     Read::End(seq, pending) => {
                         self.job.progress.set_seqs(|seqs| seqs.pending = pending);
-                        if let Some(seq) = seq.filter(|seq| *seq != self.seq) {
+                        // A job that ends without a change has nothing to record, as in CouchDB.
+                        let is_news = self.query.continuous || self.has_changes;
+                        if let Some(seq) = seq.filter(|seq| is_news && *seq != self.seq) {
                             self.seq = seq.clone();
                             self.send(vec![], seq).await?;
                         }
@@ -253,6 +284,13 @@ struct Recorder {
 impl Recorder {
     async fn watch(&mut self, mut tasks: JoinSet<Result<(), Error>>) -> Result<Ended, Error> {
         let mut stop = self.job.stop.clone();
+        // Ends with this function.
+        let mut watching = JoinSet::new();
+        watching.spawn(watch_pending(
+            self.job.clone(),
+            self.query.clone(),
+            self.through.clone(),
+        ));
         let interval = self
             .job
             .replication
@@ -307,7 +345,6 @@ impl Recorder {
     async fn checkpoint(&mut self) -> Result<(), Error> {
         let job = self.job.clone();
         let through = self.through.seq();
-        job.progress.set_seqs(|seqs| seqs.through = through.clone());
         if !job.replication.use_checkpoints || self.is_recorded(&through) {
             return Ok(());
         }

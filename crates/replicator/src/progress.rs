@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
+use crate::peer::http::number_of;
+
 /// The counters, at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -37,7 +39,7 @@ pub struct Progress {
 /// Places in the source, as the source writes them.
 #[derive(Clone, Debug, Default)]
 pub struct Seqs {
-    /// Where the source was when it was looked at.
+    /// The furthest that the source is known to be.
     pub source: Value,
     /// Everything up to here has been dealt with.
     pub through: Value,
@@ -45,6 +47,24 @@ pub struct Seqs {
     pub checkpointed: Value,
     /// Changes that are still to come, when the source said.
     pub pending: Option<u64>,
+}
+
+impl Seqs {
+    /// A batch is done that ended at `end`, and with it everything up to `through`. Seqs whose order nobody knows are in the
+    /// order of the source.
+    pub fn advance(&mut self, through: Value, end: Value) {
+        let is_behind = |here: &Value, there: &Value| match (number_of(here), number_of(there)) {
+            (Some(here), Some(there)) => here < there,
+            _ => true,
+        };
+        // Batches may say so in another order than they are done in.
+        if !is_behind(&through, &self.through) || number_of(&through).is_none() {
+            self.through = through;
+        }
+        if is_behind(&self.source, &end) {
+            self.source = end;
+        }
+    }
 }
 
 impl Progress {
@@ -95,5 +115,35 @@ impl Progress {
         info.insert("source_seq".into(), seqs.source);
         info.insert("through_seq".into(), seqs.through);
         info
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_source_is_never_behind_what_is_done() {
+        let mut seqs = Seqs {
+            source: "5-a".into(),
+            through: 0.into(),
+            ..Seqs::default()
+        };
+        seqs.advance("3-x".into(), "3-x".into());
+        assert_eq!(
+            (&seqs.source, &seqs.through),
+            (&"5-a".into(), &"3-x".into())
+        );
+        seqs.advance("9-y".into(), "9-y".into());
+        seqs.advance("3-x".into(), "6-z".into());
+        assert_eq!(
+            (&seqs.source, &seqs.through),
+            (&"9-y".into(), &"9-y".into())
+        );
+        seqs.advance("odd".into(), "odd".into());
+        assert_eq!(
+            (&seqs.source, &seqs.through),
+            (&"odd".into(), &"odd".into())
+        );
     }
 }

@@ -227,13 +227,13 @@ impl Scheduler {
     /// Who started the job may do with it what they want, and admins may.
     ///
     /// # Errors
-    /// [`Error::NoJob`], [`Error::Forbidden`].
+    /// [`Error::NoJob`], [`Error::NotAdmin`].
     pub fn authorize(&self, id: &str, user: &User) -> Result<(), Error> {
         let replication = self.replication(id).ok_or(Error::NoJob)?;
         if user.is_admin() || user.name.is_some() && replication.user.name == user.name {
             return Ok(());
         }
-        Err(Error::Forbidden("You are not a server admin.".into()))
+        Err(Error::NotAdmin)
     }
 
     /// Starts and stops jobs until the server stops.

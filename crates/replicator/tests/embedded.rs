@@ -128,7 +128,7 @@ async fn a_continuous_job_runs_until_it_is_cancelled_by_whom_it_belongs_to() {
     other.name = Some("other".into());
     other.roles.clear();
     let refused = node.replicator.replicate(&cancel, other).await;
-    assert!(matches!(refused, Err(Error::Forbidden(_))));
+    assert!(matches!(refused, Err(Error::NotAdmin)));
     let cancelled = node.replicator.replicate(&cancel, admin()).await;
     assert!(matches!(cancelled, Ok(Replicated::Cancelled(_))));
     assert_eq!(node.replicator.job_counts(), (0, 0));

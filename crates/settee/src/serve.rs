@@ -358,7 +358,8 @@ async fn listen(
     generated: Option<&str>,
 ) -> Result<Ports, Failure> {
     let address = bind_address(config)?;
-    let backlog = backlog(config)?.min(65_535) as u32;
+    let accepting = accepting(config)?;
+    let backlog = accepting.backlog.min(65_535) as u32;
     let http = bind(SocketAddr::new(address, port(config, "chttpd")?), backlog)?;
     let local = http.local_addr().map_err(Failure::new)?;
     let https = https(config, address, backlog)?;
@@ -393,7 +394,12 @@ async fn listen(
             _ = restart.wait_for(|asked| *asked) => tracing::info!("restarting"),
         }
     };
-    http_api::serve(Listeners { http, https }, app, stop).await;
+    let listeners = Listeners {
+        http,
+        https,
+        connections_max: accepting.max,
+    };
+    http_api::serve(listeners, app, stop).await;
     Ok(ports)
 }
 
@@ -469,24 +475,34 @@ fn reload_on_hangup(config: &Config, tls: Option<Arc<Tls>>) -> std::io::Result<(
     Ok(())
 }
 
-/// `[chttpd] backlog`, or the one of `server_options`, CouchDB's list of Erlang tuples. Its other options are those of
-/// a server that is not here: they are said to be without effect.
-fn backlog(config: &Config) -> Result<u64, Failure> {
-    let mut backlog = config
-        .get_u64("chttpd", "backlog")
-        .map_err(Failure::usage)?;
+/// How connections are accepted.
+struct Accepting {
+    backlog: u64,
+    /// Connections at a time.
+    max: Option<usize>,
+}
+
+/// `[chttpd] backlog`, and `backlog` and `max` of `server_options`, CouchDB's list of Erlang tuples. Its other options are those
+/// of a server that is not here: they are said to be without effect.
+fn accepting(config: &Config) -> Result<Accepting, Failure> {
+    let backlog = config.get_u64("chttpd", "backlog");
+    let mut accepting = Accepting {
+        backlog: backlog.map_err(Failure::usage)?,
+        max: None,
+    };
     let options = config.get("chttpd", "server_options").unwrap_or_default();
     for option in options.split('{').skip(1) {
         let option = option.split('}').next().unwrap_or_default();
         let (name, value) = option.split_once(',').unwrap_or((option, ""));
         match (name.trim(), value.trim().parse::<u64>()) {
-            ("backlog", Ok(n)) => backlog = n,
+            ("backlog", Ok(n)) => accepting.backlog = n,
+            ("max", Ok(n)) => accepting.max = Some(usize::try_from(n).unwrap_or(usize::MAX).max(1)),
             (name, _) => tracing::warn!(
                 "[chttpd] server_options: {name} has no effect here: connections are accepted as they come"
             ),
         }
     }
-    Ok(backlog)
+    Ok(accepting)
 }
 
 fn bind(address: SocketAddr, backlog: u32) -> Result<TcpListener, Failure> {

@@ -25,7 +25,7 @@ impl Users {
         let mut progress = Progress::default();
         loop {
             if let Err(e) = self.ensure_design().await {
-                tracing::warn!(database = self.name, error = %e, "no design document {DESIGN}");
+                tracing::warn!(database = self.settings().database, error = %e, "no design document {DESIGN}");
             }
             self.keep_user_databases(&mut progress).await;
             self.changed.notified().await;

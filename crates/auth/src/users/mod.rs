@@ -1,4 +1,4 @@
-//! The users of the database of users (`_users`): who they are, and the rules of that database.
+//! The users of the database of users (`_users`): who they are, and the rules of that database and of those like it.
 //!
 //! A user is looked up at every request. What was read of one is kept until the database changes: every commit to it
 //! raises a number before it is acknowledged, and what was read under an older number is read again.
@@ -35,8 +35,6 @@ pub(crate) const USER_PREFIX: &str = "org.couchdb.user:";
 pub(crate) struct Users {
     databases: Weak<Databases>,
     config: Config,
-    /// Its name.
-    name: String,
     /// Raised by each change of the database, before the change is acknowledged.
     changes: AtomicU64,
     known: RwLock<HashMap<String, Known>>,
@@ -55,7 +53,6 @@ impl Users {
     pub(crate) fn new(config: Config, databases: &Arc<Databases>) -> Result<Users, ConfigError> {
         Ok(Users {
             databases: Arc::downgrade(databases),
-            name: config.get_str("chttpd_auth", "authentication_db")?,
             changes: AtomicU64::new(0),
             known: RwLock::default(),
             settings: {
@@ -69,14 +66,23 @@ impl Users {
         })
     }
 
-    /// Reads the settings again.
+    /// Reads the settings again. Other databases that hold users now are put under the rules at once.
     pub(crate) fn reread(&self) -> Result<(), ConfigError> {
         let new = Arc::new(UserSettings::read(&self.config)?);
         new.warn();
-        *self
+        let mut settings = self
             .settings
             .write()
-            .unwrap_or_else(PoisonError::into_inner) = new;
+            .unwrap_or_else(PoisonError::into_inner);
+        let old = std::mem::replace(&mut *settings, new.clone());
+        drop(settings);
+        if !new.has_databases_of(&old) {
+            // After the settings: what was read of the old database before is not looked at again.
+            self.changes.fetch_add(1, Ordering::AcqRel);
+            if let Some(databases) = self.databases.upgrade() {
+                databases.ask_rules_again();
+            }
+        }
         self.changed.notify_one();
         Ok(())
     }
@@ -88,13 +94,11 @@ impl Users {
             .clone()
     }
 
-    /// Name of the database.
-    pub(crate) fn database_name(&self) -> &str {
-        &self.name
-    }
-
     fn database(&self) -> Option<Arc<Database>> {
-        self.databases.upgrade()?.get(&self.name).ok()
+        self.databases
+            .upgrade()?
+            .get(&self.settings().database)
+            .ok()
     }
 
     /// The user of this name; `None` when there is none. Never takes long.

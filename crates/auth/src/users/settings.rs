@@ -8,6 +8,10 @@ use crate::proxy::split;
 
 /// What the configuration says of users.
 pub(crate) struct UserSettings {
+    /// Name of the database that users log in from.
+    pub(crate) database: String,
+    /// Last part of the names of databases under the same rules, besides `_users`.
+    suffix: String,
     /// How passwords are hashed.
     pub(crate) new_hash: NewHash,
     pub(crate) requirements: Requirements,
@@ -40,6 +44,17 @@ impl UserSettings {
         }
     }
 
+    /// Whether documents of this database are users: of the one that they log in from, and of all `…/_users`, as in CouchDB.
+    pub(crate) fn is_users_database(&self, name: &str) -> bool {
+        let last = name.rsplit('/').next().unwrap_or(name);
+        name == self.database || last == "_users" || last == self.suffix
+    }
+
+    /// Whether the same databases hold users under these settings.
+    pub(super) fn has_databases_of(&self, other: &UserSettings) -> bool {
+        (&self.database, &self.suffix) == (&other.database, &other.suffix)
+    }
+
     pub(crate) fn read(config: &Config) -> Result<UserSettings, ConfigError> {
         let q = match config.find("couch_peruser", "q") {
             Some(_) => config.get_u64("couch_peruser", "q")?,
@@ -50,6 +65,8 @@ impl UserSettings {
         let password_regexp = config.find("chttpd_auth", "password_regexp");
         let public_fields = config.find("chttpd_auth", "public_fields");
         Ok(UserSettings {
+            database: config.get_str("chttpd_auth", "authentication_db")?,
+            suffix: config.get_str("couchdb", "users_db_suffix")?,
             new_hash: new_hash(config)?,
             requirements: Requirements::parse(password_regexp.as_deref().unwrap_or_default()),
             upgrade: config.get_bool("chttpd_auth", "upgrade_hash_on_auth")?,

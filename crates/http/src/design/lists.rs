@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use database::{DesignDoc, ViewRows};
 use functions::{Error as FunctionError, ListIo};
 use futures_util::stream;
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::{calls, response};
 use crate::access::Access;
@@ -17,14 +18,21 @@ use crate::errors::ApiError;
 use crate::feed::CHUNK_BYTES;
 use crate::given::Params;
 use crate::listing::AllDocsRows;
-use crate::reply::{Body, Reply};
+use crate::reply::{Body, Reply, StreamError};
 use crate::request::Request;
 use crate::views;
 
 type Answer = Result<Reply, ApiError>;
 
-/// Pieces of output on their way to the client; when it takes none, the function waits.
-const PIECES_MAX: usize = 16;
+/// List functions under way at a time; further requests wait without a thread.
+pub const LISTS_MAX: usize = 32;
+/// About so many bytes of output wait for the client; then the function does.
+const WAITING_BYTES_MAX: usize = 256 << 10;
+/// What a piece takes besides its text, in bytes.
+const PIECE_BYTES: usize = 128;
+/// When a client takes nothing for so long its function ends, since a thread and a process wait with it; the answer is cut
+/// short.
+const STALL_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// The rows that a list function asks for. Called on a blocking thread, one after another.
 pub trait ListRows: Send {
@@ -145,13 +153,18 @@ pub async fn list(
         return Ok(Reply::empty(304).etag(&etag));
     }
     let policy = app.limits().showlist_policy.clone();
-    let (to, pieces) = mpsc::channel(PIECES_MAX);
+    let place = app.lists.clone().acquire_owned().await;
+    let place = place.map_err(|_| database::Error::ShuttingDown)?;
+    let (to, pieces) = mpsc::unbounded_channel();
+    let stall_time_max = STALL_TIME_MAX.min(app.silence_max());
     let languages = access.db.languages().clone();
     let name = name.to_owned();
     tokio::task::spawn_blocking(move || {
         let mut io = Io {
             rows: &mut *rows,
             to,
+            room: Arc::new(Semaphore::new(WAITING_BYTES_MAX)),
+            stall_time_max,
             failed: None,
         };
         let done = io.rows.head().map_err(|e| io.fail(e)).and_then(|head| {
@@ -166,8 +179,9 @@ pub async fn list(
         if let Err(e) = done {
             let e = io.failed.take().unwrap_or_else(|| e.into());
             // Nobody hears it when the client is gone.
-            let _ = io.to.blocking_send(Piece::Failed(e));
+            let _ = io.to.send(Piece::Failed(e));
         }
+        drop(place);
     });
     answer(pieces, &etag, policy.as_deref()).await
 }
@@ -175,13 +189,19 @@ pub async fn list(
 /// What a list function gives.
 enum Piece {
     Start(Vec<u8>),
-    Text(String),
+    /// With the room that it takes until the client has it.
+    Text(String, OwnedSemaphorePermit),
     Failed(ApiError),
+    /// The client took nothing for too long.
+    Stalled,
 }
 
 struct Io<'r> {
     rows: &'r mut dyn ListRows,
-    to: mpsc::Sender<Piece>,
+    to: mpsc::UnboundedSender<Piece>,
+    /// Bytes that may yet wait for the client.
+    room: Arc<Semaphore>,
+    stall_time_max: Duration,
     /// Why the rows ended.
     failed: Option<ApiError>,
 }
@@ -195,10 +215,34 @@ impl Io<'_> {
     }
 
     fn send(&self, piece: Piece) -> Result<(), FunctionError> {
-        self.to
-            .blocking_send(piece)
-            .map_err(|_| FunctionError::Process("the client went away".to_owned()))
+        self.to.send(piece).map_err(|_| gone())
     }
+
+    /// Waits until the client has taken enough for so many bytes more.
+    fn wait_for_room(&self, bytes: usize) -> Result<OwnedSemaphorePermit, FunctionError> {
+        let bytes = (bytes + PIECE_BYTES).min(WAITING_BYTES_MAX);
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        if let Ok(room) = self.room.clone().try_acquire_many_owned(bytes) {
+            return Ok(room);
+        }
+        let waiting = async {
+            tokio::select! {
+                room = self.room.clone().acquire_many_owned(bytes) => room.ok(),
+                () = self.to.closed() => None,
+                () = tokio::time::sleep(self.stall_time_max) => {
+                    let _ = self.to.send(Piece::Stalled);
+                    None
+                }
+            }
+        };
+        tokio::runtime::Handle::current()
+            .block_on(waiting)
+            .ok_or_else(gone)
+    }
+}
+
+fn gone() -> FunctionError {
+    FunctionError::Process("the client went away".to_owned())
 }
 
 impl ListIo for Io<'_> {
@@ -207,7 +251,8 @@ impl ListIo for Io<'_> {
     }
 
     fn chunk(&mut self, text: &str) -> Result<(), FunctionError> {
-        self.send(Piece::Text(text.to_owned()))
+        let room = self.wait_for_room(text.len())?;
+        self.send(Piece::Text(text.to_owned(), room))
     }
 
     fn row(&mut self) -> Result<Option<Vec<u8>>, FunctionError> {
@@ -215,43 +260,60 @@ impl ListIo for Io<'_> {
     }
 }
 
+type Pieces = mpsc::UnboundedReceiver<Piece>;
+
 /// The head as soon as it is known; a short body whole, a long one as it comes.
-async fn answer(mut pieces: mpsc::Receiver<Piece>, etag: &str, policy: Option<&str>) -> Answer {
+async fn answer(mut pieces: Pieces, etag: &str, policy: Option<&str>) -> Answer {
     let mut first = Vec::new();
     let head = match pieces.recv().await {
         Some(Piece::Start(head)) => response::list(&head, etag, policy)?,
         Some(Piece::Failed(e)) => return Err(e),
-        Some(Piece::Text(text)) => {
+        Some(Piece::Text(text, _room)) => {
             first.extend_from_slice(text.as_bytes());
             response::list(b"{}", etag, policy)?
         }
-        None => response::list(b"{}", etag, policy)?,
+        None | Some(Piece::Stalled) => response::list(b"{}", etag, policy)?,
     };
-    if gather(&mut pieces, &mut first).await {
+    if gather(&mut pieces, &mut first).await == Gathered::End {
         return Ok(head.with_body(Body::Full(first.into())));
     }
-    let rest = stream::unfold((Some(first), pieces), |(first, mut pieces)| async move {
+    let rest = stream::unfold((Some(first), Some(pieces)), |(first, pieces)| async move {
         if let Some(first) = first {
             return Some((Ok(Bytes::from(first)), (None, pieces)));
         }
+        let mut pieces = pieces?;
         let mut piece = Vec::new();
-        gather(&mut pieces, &mut piece).await;
-        (!piece.is_empty()).then(|| (Ok(piece.into()), (None, pieces)))
+        match gather(&mut pieces, &mut piece).await {
+            Gathered::Stalled => {
+                let cut: StreamError = "the client took nothing for too long".into();
+                Some((Err(cut), (None, None)))
+            }
+            _ => (!piece.is_empty()).then(|| (Ok(piece.into()), (None, Some(pieces)))),
+        }
     });
     Ok(head.with_body(Body::Stream(Box::pin(rest))))
 }
 
-/// Appends output until there is a good deal of it; true at its end. A failure is part of it, as in CouchDB.
-async fn gather(pieces: &mut mpsc::Receiver<Piece>, out: &mut Vec<u8>) -> bool {
+#[derive(PartialEq, Eq)]
+enum Gathered {
+    More,
+    End,
+    /// There is more, but nobody makes it.
+    Stalled,
+}
+
+/// Appends output until there is a good deal of it. A failure is part of it, as in CouchDB.
+async fn gather(pieces: &mut Pieces, out: &mut Vec<u8>) -> Gathered {
     while out.len() < CHUNK_BYTES {
         match pieces.recv().await {
-            None => return true,
-            Some(Piece::Text(text)) => out.extend_from_slice(text.as_bytes()),
+            None => return Gathered::End,
+            Some(Piece::Text(text, _room)) => out.extend_from_slice(text.as_bytes()),
             Some(Piece::Failed(e)) => {
                 out.extend_from_slice(format!("{}\n", e.to_json()).as_bytes())
             }
+            Some(Piece::Stalled) => return Gathered::Stalled,
             Some(Piece::Start(_)) => {}
         }
     }
-    false
+    Gathered::More
 }

@@ -35,13 +35,15 @@ impl Through {
         state.first + state.open.len() as u64 - 1
     }
 
-    /// The batch of this number is done.
-    pub fn finish(&self, number: u64, had_changes: bool) {
+    /// The batch of this number is done. Answers up to where everything is done now, and where the batch ended.
+    pub fn finish(&self, number: u64, had_changes: bool) -> (Value, Value) {
         let mut state = self.0.lock();
         state.with_changes += u64::from(had_changes);
         let at = (number - state.first) as usize;
+        let mut end = Value::Null;
         if let Some(batch) = state.open.get_mut(at) {
             batch.1 = true;
+            end = batch.0.clone();
         }
         while let Some((_, true)) = state.open.front() {
             if let Some((seq, _)) = state.open.pop_front() {
@@ -49,6 +51,7 @@ impl Through {
                 state.first += 1;
             }
         }
+        (state.seq.clone(), end)
     }
 
     pub fn seq(&self) -> Value {

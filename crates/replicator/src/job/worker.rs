@@ -36,7 +36,10 @@ impl Worker {
             if had_changes {
                 self.bring(batch.changes).await?;
             }
-            self.through.finish(batch.number, had_changes);
+            let (done, furthest) = self.through.finish(batch.number, had_changes);
+            self.job
+                .progress
+                .set_seqs(|seqs| seqs.advance(done, furthest));
         }
     }
 

@@ -12,7 +12,7 @@ use futures_util::stream;
 use reqwest::header::CONTENT_TYPE;
 use serde_json::{Map, Value};
 
-use super::http::{HttpPeer, Put, cause, edit_json};
+use super::http::{HttpPeer, MISSING_WAIT, Put, cause, edit_json};
 use super::local::LocalPeer;
 use super::{Body, Doc, Peer, Refused, retry};
 use crate::error::Error;
@@ -27,6 +27,8 @@ enum Tried {
     Done(Vec<Refused>),
     /// It may go better next time.
     Again(String),
+    /// The source has no such revision.
+    Missing,
 }
 
 /// Brings one revision. Answers why the target refused it, if it did.
@@ -41,6 +43,7 @@ pub async fn bring(
     retries: u32,
 ) -> Result<Vec<Refused>, Error> {
     let mut attempt = 0;
+    let mut was_missing = false;
     loop {
         let tried = match (source, target) {
             (Peer::Http(source), Peer::Http(to)) => relay(source, to, id, rev).await?,
@@ -50,6 +53,11 @@ pub async fn bring(
         };
         match tried {
             Tried::Done(refused) => return Ok(refused),
+            Tried::Missing if was_missing => return leave_out(source, id, rev).await,
+            Tried::Missing => {
+                was_missing = true;
+                tokio::time::sleep(MISSING_WAIT).await;
+            }
             Tried::Again(told) if attempt >= retries => {
                 return Err(Error::Request(format!("attachments of {id}: {told}")));
             }
@@ -60,6 +68,18 @@ pub async fn bring(
             }
         }
     }
+}
+
+/// Of a revision that is gone, that it was not written; as long as the source names it, it is not gone.
+async fn leave_out(source: &Peer, id: &str, rev: &str) -> Result<Vec<Refused>, Error> {
+    if let Peer::Http(source) = source {
+        source.leave_out(id, &[rev.to_owned()]).await?;
+    }
+    Ok(vec![Refused {
+        id: id.to_owned(),
+        error: "not_found".into(),
+        reason: format!("revision {rev} has left the source"),
+    }])
 }
 
 /// The type of an answer that is a document with attachments behind it; `None` when it is JSON alone.
@@ -73,7 +93,7 @@ fn multipart_type(response: &reqwest::Response) -> Option<String> {
 async fn relay(source: &HttpPeer, target: &HttpPeer, id: &str, rev: &str) -> Result<Tried, Error> {
     let gzipped = target.takes_gzipped().await;
     let Some(response) = source.open_with_attachments(id, rev, gzipped).await? else {
-        return Ok(Tried::Done(vec![]));
+        return Ok(Tried::Missing);
     };
     let Some(kind) = multipart_type(&response) else {
         return write_json(response, |docs| target.write(docs), id).await;
@@ -127,7 +147,11 @@ async fn upload(
     rev: &str,
 ) -> Result<Tried, Error> {
     let gzipped = target.takes_gzipped().await;
-    for edit in edits_of(source, id, rev)? {
+    let edits = edits_of(source, id, rev)?;
+    if edits.is_empty() {
+        return Ok(Tried::Missing);
+    }
+    for edit in edits {
         let (kind, length, parts) = multipart(source, &edit, gzipped)?;
         let body = reqwest::Body::wrap_stream(stream::unfold(parts, next_piece));
         match put(target, id, &kind, Some(length), body).await? {
@@ -242,7 +266,11 @@ fn boundary() -> Result<String, Error> {
 
 /// Copies between two databases of this server, as the bytes are stored.
 async fn copy(source: &LocalPeer, target: &LocalPeer, id: &str, rev: &str) -> Result<Tried, Error> {
-    for mut edit in edits_of(source, id, rev)? {
+    let edits = edits_of(source, id, rev)?;
+    if edits.is_empty() {
+        return Ok(Tried::Missing);
+    }
+    for mut edit in edits {
         let mut held = vec![];
         for file in &mut edit.files {
             let options = SinkOptions {
@@ -306,7 +334,7 @@ async fn download(
     rev: &str,
 ) -> Result<Tried, Error> {
     let Some(mut response) = source.open_with_attachments(id, rev, true).await? else {
-        return Ok(Tried::Done(vec![]));
+        return Ok(Tried::Missing);
     };
     let Some(kind) = multipart_type(&response) else {
         return write_json(response, |docs| target.write(docs), id).await;

@@ -3,6 +3,7 @@
 mod auth;
 mod changes;
 mod docs;
+mod single;
 mod streamed;
 
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use url::Url;
 
 use self::auth::Auth;
 pub use self::docs::edit_json;
+pub use self::single::MISSING_WAIT;
 pub use self::streamed::Put;
 use super::Info;
 use super::client::Clients;

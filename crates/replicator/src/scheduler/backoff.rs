@@ -7,9 +7,11 @@ use crate::peer::random;
 /// After the first crash; doubles with each.
 const CRASH_WAIT: Duration = Duration::from_secs(30);
 const CRASH_EXPONENT_MAX: u32 = 10;
-/// So many seconds at most does a document wait that could not become a job; doubles with each failure.
+/// So many seconds at most does a document wait that could not become a job; doubles with each failure,
 const DOC_WAIT_S: u64 = 64;
 const DOC_EXPONENT_MAX: u32 = 12;
+/// but nobody waits longer than a day. (In CouchDB a day is the mean of the last bound.)
+const DOC_WAIT_S_MAX: u64 = 86_400;
 
 /// The wait after so many crashes in a row, with up to a tenth more, so that jobs of one vanished server do not come back
 /// all at once.
@@ -23,8 +25,11 @@ pub fn crash_backoff(crashes: u32) -> Duration {
 
 /// The wait of a document after so many failures (from 0): anything up to a bound that doubles, as in CouchDB.
 pub fn doc_backoff(failures: u32) -> Duration {
-    let bound = DOC_WAIT_S << failures.min(DOC_EXPONENT_MAX);
-    Duration::from_secs(1) + Duration::from_secs(bound).mul_f64(random())
+    Duration::from_secs(1) + Duration::from_secs(doc_bound_s(failures)).mul_f64(random())
+}
+
+fn doc_bound_s(failures: u32) -> u64 {
+    (DOC_WAIT_S << failures.min(DOC_EXPONENT_MAX)).min(DOC_WAIT_S_MAX)
 }
 
 #[cfg(test)]
@@ -44,9 +49,13 @@ mod tests {
     #[test]
     fn a_documents_wait_is_anything_up_to_its_bound() {
         for failures in 0..40 {
-            let bound = DOC_WAIT_S << failures.min(DOC_EXPONENT_MAX);
+            let bound = doc_bound_s(failures);
             let wait = doc_backoff(failures).as_secs();
             assert!((1..=bound + 1).contains(&wait), "{failures}: {wait}");
         }
+        assert_eq!(
+            [0, 1, 10, 11, 4000].map(doc_bound_s),
+            [64, 128, 65_536, 86_400, 86_400]
+        );
     }
 }

@@ -12,7 +12,11 @@ use crate::peer::Missing;
 
 impl HttpPeer {
     /// Path and body of a request for changes.
-    fn changes_request(&self, query: &ChangesQuery, since: &Value) -> (String, Option<Bytes>) {
+    pub(super) fn changes_request(
+        &self,
+        query: &ChangesQuery,
+        since: &Value,
+    ) -> (String, Option<Bytes>) {
         let mut path = String::from("_changes?style=");
         path.push_str(if query.winning_revs_only {
             "main_only"
@@ -57,18 +61,16 @@ impl HttpPeer {
     }
 
     pub async fn pending(&self, query: &ChangesQuery, since: &Value) -> Option<u64> {
+        // Whatever is chosen of them, as in CouchDB: nobody runs a filter to count.
         let once = ChangesQuery {
             continuous: false,
             include_docs: false,
+            selection: Selection::All,
             ..query.clone()
         };
-        let (path, body) = self.changes_request(&once, since);
+        let (path, _) = self.changes_request(&once, since);
         let path = format!("{path}&limit=0");
-        let call = match body {
-            None => Call::new(Method::GET, &path),
-            Some(body) => Call::post(&path, body),
-        };
-        self.answer(call)
+        self.answer(Call::new(Method::GET, &path))
             .await
             .ok()?
             .json()?

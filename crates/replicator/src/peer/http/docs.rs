@@ -6,13 +6,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use bytes::Bytes;
 use document::{EditDoc, with_members, write_json_string};
 use futures_util::StreamExt;
-use reqwest::Method;
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
 use super::super::{Body, Doc, Gather, Portions, Refused, SMALL_ATTACHMENTS_BYTES, retry};
-use super::{Answer, Call, Failed, HttpPeer, cause, doc_path, encoded, whole};
+use super::{Answer, Call, Failed, HttpPeer, cause, whole};
 use crate::error::Error;
 use crate::peer::Missing;
 use crate::progress::Progress;
@@ -37,6 +36,8 @@ struct Got<'a> {
 struct GotRev<'a> {
     #[serde(borrow)]
     ok: Option<&'a RawValue>,
+    /// In CouchDB an object whose `rev` says which revision it is about.
+    error: Option<Value>,
 }
 
 /// The lengths of a document's attachments.
@@ -94,8 +95,10 @@ impl HttpPeer {
         let mut reads = futures_util::stream::iter(singles)
             .map(|doc| self.open_revs(doc))
             .buffer_unordered(SINGLE_READS_MAX);
-        while let Some(docs) = reads.next().await {
-            for doc in docs? {
+        while let Some(read) = reads.next().await {
+            let (docs, left_out) = read?;
+            progress.doc_write_failures.fetch_add(left_out, Relaxed);
+            for doc in docs {
                 out.add(doc).await?;
             }
         }
@@ -151,6 +154,7 @@ impl HttpPeer {
                     .iter()
                     .map(|doc| (doc.id.clone(), doc.revs.len()))
                     .collect(),
+                wanted: &wanted,
                 attachments,
                 left,
                 progress,
@@ -172,38 +176,6 @@ impl HttpPeer {
             }
         }
         Ok(true)
-    }
-
-    /// Reads revisions of one document. Those that are gone are left out.
-    async fn open_revs(&self, wanted: Missing) -> Result<Vec<Doc>, Error> {
-        let id = wanted.id.as_str();
-        let list = encoded(&json!(wanted.revs).to_string());
-        let path = format!("{}?revs=true&latest=true&open_revs={list}", doc_path(id));
-        let call = Call::new(Method::GET, &path);
-        let _place = self.connections.acquire().await;
-        let take = |response| async {
-            let answer: Answer = whole(response).await?;
-            if !answer.is_ok() {
-                return Ok(Err(answer));
-            }
-            let found = serde_json::from_slice::<Vec<GotRev<'_>>>(&answer.body)
-                .map_err(|_| Failed::of("the answer is not understood"))?;
-            let docs = found.iter().filter_map(|rev| rev.ok).map(|doc| {
-                let text = answer.body.slice_ref(doc.get().as_bytes());
-                let apart = attached(&text).and_then(|_| rev_of(&text));
-                Doc {
-                    id: id.to_owned(),
-                    body: apart.map_or(Body::Json(text), Body::Apart),
-                }
-            });
-            Ok(Ok(docs.collect::<Vec<_>>()))
-        };
-        match self.call(call.clone(), take).await? {
-            Ok(docs) => Ok(docs),
-            // Purged since.
-            Err(answer) if answer.status == 404 && !is_database_gone(&answer) => Ok(vec![]),
-            Err(answer) => Err(self.refusal(&call, &answer)),
-        }
     }
 
     pub async fn write(&self, docs: Vec<Doc>) -> Result<Vec<Refused>, Error> {
@@ -275,6 +247,8 @@ pub fn is_database_gone(answer: &Answer) -> bool {
 struct BulkRead<'a> {
     /// Ids of which not every revision was answered yet, and how many.
     open: HashMap<String, usize>,
+    /// What was asked for.
+    wanted: &'a [Missing],
     attachments: bool,
     left: &'a mut Left,
     progress: &'a Progress,
@@ -325,9 +299,16 @@ impl BulkRead<'_> {
             Err(e) => return Ok(Err(e)),
         };
         let mut again = vec![];
+        if got.docs.is_empty() {
+            self.read_singly(&got.id, None);
+        }
         for rev in &got.docs {
             // Missing, or the server has no access itself: single reads tell.
-            let Some(doc) = rev.ok else { continue };
+            let Some(doc) = rev.ok else {
+                let named = rev.error.as_ref().and_then(|e| e.get("rev")?.as_str());
+                self.read_singly(&got.id, named);
+                continue;
+            };
             let text = row.slice_ref(doc.get().as_bytes());
             if !self.attachments
                 && let Some(length) = attached(&text)
@@ -341,7 +322,10 @@ impl BulkRead<'_> {
             out.add(Doc { id, body }).await?;
         }
         for (rev, length) in again {
-            let Some(rev) = rev else { continue };
+            let Some(rev) = rev else {
+                self.read_singly(&got.id, None);
+                continue;
+            };
             let id = got.id.clone();
             if length <= SMALL_ATTACHMENTS_BYTES {
                 self.left.small.push(Missing {
@@ -361,10 +345,22 @@ impl BulkRead<'_> {
         }
         Ok(Ok(()))
     }
+
+    /// Has a revision that was asked for read by itself; without knowing which, all of that document.
+    fn read_singly(&mut self, id: &str, rev: Option<&str>) {
+        let Some(wanted) = self.wanted.iter().find(|wanted| wanted.id == id) else {
+            return;
+        };
+        let named = rev.filter(|rev| wanted.revs.iter().any(|known| known == rev));
+        self.left.single.push(Missing {
+            id: id.to_owned(),
+            revs: named.map_or_else(|| wanted.revs.clone(), |rev| vec![rev.to_owned()]),
+        });
+    }
 }
 
 /// The length of a document's attachments together; `None` when it has none.
-fn attached(doc: &Bytes) -> Option<u64> {
+pub fn attached(doc: &Bytes) -> Option<u64> {
     memchr::memmem::find(doc, b"\"_attachments\"")?;
     let attached: Attached = serde_json::from_slice(doc).ok()?;
     if attached.attachments.is_empty() {
@@ -373,7 +369,7 @@ fn attached(doc: &Bytes) -> Option<u64> {
     Some(attached.attachments.values().map(|stub| stub.length).sum())
 }
 
-fn rev_of(doc: &Bytes) -> Option<String> {
+pub fn rev_of(doc: &Bytes) -> Option<String> {
     #[derive(Deserialize)]
     struct Named {
         #[serde(rename = "_rev")]
@@ -438,27 +434,63 @@ pub fn edit_json(edit: &EditDoc) -> Vec<u8> {
     out
 }
 
-/// The refusals in an answer of `_bulk_docs`; what was taken may be listed as well.
+/// The refusals in an answer of `_bulk_docs`; what was taken may be listed as well. In PouchDB `error` is `true`, and `name` says
+/// which.
 fn refused(answer: &Answer) -> Vec<Refused> {
     #[derive(Deserialize)]
     struct Row {
-        id: Option<String>,
-        error: Option<String>,
-        reason: Option<Value>,
+        #[serde(default)]
+        id: Value,
+        #[serde(default)]
+        error: Value,
+        #[serde(default)]
+        name: Value,
+        #[serde(default)]
+        reason: Value,
     }
+    let text = |value: Value| match value {
+        Value::String(text) => text,
+        Value::Null => String::new(),
+        other => other.to_string(),
+    };
     if answer.body.trim_ascii() == b"[]" {
         return vec![];
     }
-    let rows: Vec<Row> = serde_json::from_slice(&answer.body).unwrap_or_default();
+    let rows: Vec<Value> = serde_json::from_slice(&answer.body).unwrap_or_default();
     let refused = rows.into_iter().filter_map(|row| {
+        let row: Row = serde_json::from_value(row).ok()?;
+        let error = match (row.error, row.name) {
+            (Value::Null | Value::Bool(false), _) => return None,
+            (Value::Bool(true), Value::String(name)) => name,
+            (error, _) => text(error),
+        };
         Some(Refused {
-            id: row.id.unwrap_or_default(),
-            error: row.error?,
-            reason: match row.reason {
-                Some(Value::String(text)) => text,
-                other => other.unwrap_or_default().to_string(),
-            },
+            id: text(row.id),
+            error,
+            reason: text(row.reason),
         })
     });
     refused.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_told_whatever_their_shape() {
+        let body = r#"[{"id":"a","error":true,"name":"forbidden","status":403,"reason":"no"},
+            {"id":"b","error":"unauthorized","reason":{"why":1}},{"ok":true,"id":"c","rev":"1-c"},7,{"id":5,"error":9}]"#;
+        let told: Vec<String> = refused(&Answer {
+            status: 201,
+            body: Bytes::from(body),
+        })
+        .into_iter()
+        .map(|no| format!("{} {} {}", no.id, no.error, no.reason))
+        .collect();
+        assert_eq!(
+            told,
+            ["a forbidden no", "b unauthorized {\"why\":1}", "5 9 "]
+        );
+    }
 }

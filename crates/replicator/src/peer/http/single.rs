@@ -1,0 +1,154 @@
+//! Revisions that are read one by one, and what becomes of those that the source names but does not have.
+
+use std::time::Duration;
+
+use reqwest::Method;
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::super::changes::ChangesQuery;
+use super::super::{Body, Doc};
+use super::docs::{attached, is_database_gone, rev_of};
+use super::{Answer, Call, Failed, HttpPeer, doc_path, encoded, whole};
+use crate::error::Error;
+use crate::options::Selection;
+use crate::peer::Missing;
+
+/// A revision that is missing is asked for again after so long: the server may be one of several that have yet to hear of it.
+/// CouchDB's `missing_doc_retry_msec`.
+pub const MISSING_WAIT: Duration = Duration::from_secs(2);
+
+/// One result of `open_revs`.
+#[derive(Deserialize)]
+struct Opened<'a> {
+    #[serde(borrow)]
+    ok: Option<&'a RawValue>,
+    missing: Option<String>,
+}
+
+/// Documents read, and the revisions that the server has not.
+type Found = (Vec<Doc>, Vec<String>);
+
+impl HttpPeer {
+    /// Reads revisions of one document. Those that have left the source since it named them are counted, and left out.
+    ///
+    /// # Errors
+    /// Those of requests, and [`Error::Request`] when the source goes on naming a revision that it does not have.
+    pub async fn open_revs(&self, wanted: Missing) -> Result<(Vec<Doc>, u64), Error> {
+        let (mut docs, revs) = self.read_revs(&wanted).await?;
+        if revs.is_empty() {
+            return Ok((docs, 0));
+        }
+        tokio::time::sleep(MISSING_WAIT).await;
+        let id = wanted.id;
+        let (late, revs) = self
+            .read_revs(&Missing {
+                id: id.clone(),
+                revs,
+            })
+            .await?;
+        docs.extend(late);
+        self.leave_out(&id, &revs).await?;
+        Ok((docs, revs.len() as u64))
+    }
+
+    async fn read_revs(&self, wanted: &Missing) -> Result<Found, Error> {
+        let id = wanted.id.as_str();
+        let list = encoded(&json!(wanted.revs).to_string());
+        let path = format!("{}?revs=true&latest=true&open_revs={list}", doc_path(id));
+        let call = Call::new(Method::GET, &path);
+        let _place = self.connections.acquire().await;
+        let take = |response| async {
+            let answer: Answer = whole(response).await?;
+            if !answer.is_ok() {
+                return Ok(Err(answer));
+            }
+            let found = serde_json::from_slice::<Vec<Opened<'_>>>(&answer.body)
+                .map_err(|_| Failed::of("the answer is not understood"))?;
+            let (mut docs, mut missing) = (vec![], vec![]);
+            for opened in found {
+                match opened {
+                    Opened { ok: Some(doc), .. } => {
+                        let text = answer.body.slice_ref(doc.get().as_bytes());
+                        let apart = attached(&text).and_then(|_| rev_of(&text));
+                        docs.push(Doc {
+                            id: id.to_owned(),
+                            body: apart.map_or(Body::Json(text), Body::Apart),
+                        });
+                    }
+                    Opened {
+                        missing: Some(rev), ..
+                    } => missing.push(rev),
+                    _ => return Err(Failed::of("a revision could not be read")),
+                }
+            }
+            Ok(Ok((docs, missing)))
+        };
+        match self.call(call.clone(), take).await? {
+            Ok(found) => Ok(found),
+            Err(answer) if answer.status == 404 && !is_database_gone(&answer) => {
+                Ok((vec![], wanted.revs.clone()))
+            }
+            Err(answer) => Err(self.refusal(&call, &answer)),
+        }
+    }
+
+    /// Decides about revisions that stay missing: those that were purged meanwhile are no longer among the changes, and are
+    /// left out. What the source still names must not be lost.
+    ///
+    /// # Errors
+    /// [`Error::Request`] when the source still names one, and those of requests.
+    pub async fn leave_out(&self, id: &str, revs: &[String]) -> Result<(), Error> {
+        if revs.is_empty() {
+            return Ok(());
+        }
+        let leaves = self.leaves(id).await?;
+        if let Some(rev) = revs.iter().find(|rev| leaves.contains(rev)) {
+            let told = format!("revision {rev} is among the changes, but missing");
+            let path = doc_path(id);
+            return Err(self.error(&Call::new(Method::GET, &path), &told));
+        }
+        tracing::warn!(url = %self.base, id, ?revs, "revisions have left the source, and are not copied");
+        Ok(())
+    }
+
+    /// The leaves that the source names of a document now.
+    async fn leaves(&self, id: &str) -> Result<Vec<String>, Error> {
+        #[derive(Deserialize)]
+        struct Changes {
+            results: Vec<Row>,
+        }
+        #[derive(Deserialize)]
+        struct Row {
+            id: String,
+            changes: Vec<Leaf>,
+        }
+        #[derive(Deserialize)]
+        struct Leaf {
+            rev: String,
+        }
+        let query = ChangesQuery {
+            continuous: false,
+            winning_revs_only: false,
+            selection: Selection::Ids(vec![id.to_owned()]),
+            include_docs: false,
+            batch: 1,
+        };
+        let (path, body) = self.changes_request(&query, &json!(0));
+        let call = Call {
+            patient: true,
+            ..Call::post(&path, body.unwrap_or_default())
+        };
+        let answer = self.json_answer(call.clone()).await?;
+        if !answer.is_ok() {
+            return Err(self.refusal(&call, &answer));
+        }
+        let changes: Changes = serde_json::from_slice(&answer.body)
+            .map_err(|_| self.error(&call, "the answer is not understood"))?;
+        let rows = changes.results.into_iter().filter(|row| row.id == id);
+        Ok(rows
+            .flat_map(|row| row.changes.into_iter().map(|leaf| leaf.rev))
+            .collect())
+    }
+}
