@@ -579,6 +579,8 @@ def forwarded(context):
         asked = {"X-Asked-Host": "c.example", "X-Asked-Proto": "https", "X-Older": "b.example", "X-Forwarded-Host": "a.example"}
         report.equal("names of one's own", base(asked), "https://c.example")
         report.equal("the usual ones say nothing then", base({"X-Forwarded-Ssl": "on", "X-Forwarded-Proto": "https"}), server.url)
+
+
 def few_connections(context):
     """CouchDB's `{max, N}`: who comes when all places are taken waits until one is free."""
     server = context.server("few", options=["--set", "chttpd/server_options=[{max, 2}]"]).start()

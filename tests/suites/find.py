@@ -3,6 +3,7 @@ pages by bookmark; aggregates against sums made here; hostile selectors; clients
 
 import functools
 import json
+import threading
 import time
 
 from harness import naive_find as naive
@@ -17,7 +18,7 @@ BOUNDED_S = 20
 
 def run(ctx):
     for part in (one_shard, three_shards, partitioned, pages, skipped, in_pieces, ids_in_indexes, empty_combinations, long_integers, explained,
-                 aggregates, covering_never_reads, dense_scans, hostile, hostile_sizes, refused_scans, clients):
+                 aggregates, covering_never_reads, dense_scans, hostile, hostile_sizes, slow_expressions, refused_scans, clients):
         ctx.attempt(part)
 
 
@@ -509,6 +510,25 @@ def hostile_sizes(ctx):
             refused = api.post("/db/_find", asked)
             ctx.report.equal(f"{aggregate}", (refused.status, refused.json["error"]), (413, "aggregate_too_large"))
         ctx.report.check("no panic", "panicked" not in server.log(), server.log()[-1500:])
+
+
+def slow_expressions(ctx):
+    """A regular expression that takes long keeps nobody waiting, though an index finds the documents."""
+    with ctx.server("slow") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db")
+        write(api, {str(n): {"_id": str(n), "n": n, "s": "01" * 50_000} for n in range(8)})
+        api.expect(200, "POST", "/db/_index", {"index": {"fields": ["n"]}, "ddoc": "i", "name": "i"})
+        asked = {"selector": {"n": {"$gte": 0}, "s": {"$regex": "[01]*1[01]{1500}x"}}}
+        threads = [threading.Thread(target=lambda: server.api().post("/db/_find", asked)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        slowest = 0
+        while any(thread.is_alive() for thread in threads):
+            began = time.monotonic()
+            api.expect(200, "GET", "/db/1")
+            slowest = max(slowest, time.monotonic() - began)
+        ctx.report.check("others are answered meanwhile", slowest < 2, f"{slowest:.1f} s")
 
 
 def write_text(api, text):

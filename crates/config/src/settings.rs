@@ -344,7 +344,7 @@ pub const SETTINGS: &[Setting] = &[
     set("mango", "max_selector_depth", Int, "64", "Levels of conditions in a selector."),
     set("mango", "max_selector_conditions", Int, "10000", "Operators and field names in a selector; values of $in do not count."),
     set("mango", "max_selector_regexes", Int, "64", "Regular expressions in a selector."),
-    set("mango", "max_regex_size", Int, "1048576", "Memory of one compiled regular expression, in bytes."),
+    set("mango", "max_regex_size", Int, "393216", "Memory of one compiled regular expression, in bytes: the time that it takes grows with it."),
     set("mango", "max_aggregate_groups", Int, "100000", "Groups of one aggregate."),
     set("mango", "max_aggregate_values", Int, "1000000", "Values that $distinct holds, in all groups of an aggregate."),
     set("mango", "max_aggregate_bytes", Int, "268435456", "Memory of the groups of one aggregate and their values, in bytes."),

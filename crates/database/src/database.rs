@@ -362,10 +362,7 @@ impl Database {
             let mut record = me.record.read().clone();
             f(&mut record);
             let put = Store::put_database(&me.name, record.encode());
-            let put = me
-                .store
-                .committer
-                .put_for(me.shards[0].clone(), vec![put]);
+            let put = me.store.committer.put_for(me.shards[0].clone(), vec![put]);
             put.await.map_err(|_| Error::ShuttingDown)??;
             *me.security.write() = record.security.as_str().into();
             *me.record.write() = record;

@@ -233,11 +233,7 @@ impl Databases {
         to_the_end(async move { me.create_now(&name, options).await }).await
     }
 
-    async fn create_now(
-        &self,
-        name: &str,
-        options: CreateOptions,
-    ) -> Result<Arc<Database>, Error> {
+    async fn create_now(&self, name: &str, options: CreateOptions) -> Result<Arc<Database>, Error> {
         name::check(name)?;
         if options.partitioned && name::is_system(name) {
             return Err(Error::BadRequest(

@@ -123,7 +123,10 @@ impl Literals {
                 }
             }
         }
-        self.text.strip_prefix(b"[").and_then(|t| t.strip_suffix(b"]")) == Some(array)
+        self.text
+            .strip_prefix(b"[")
+            .and_then(|t| t.strip_suffix(b"]"))
+            == Some(array)
     }
 }
 
@@ -197,7 +200,8 @@ impl Condition {
             Self::Exists(wanted) => *wanted,
             Self::Type(name) => name == Kind::of(value).name(),
             Self::Modulo { divisor, remainder } => {
-                Kind::of(value) == Kind::Number && json::remainder(value, *divisor) == Some(*remainder)
+                Kind::of(value) == Kind::Number
+                    && json::remainder(value, *divisor) == Some(*remainder)
             }
             Self::Regex(regex) => string(value).is_some_and(|text| regex.is_match(&text)),
             Self::BeginsWith(prefix) => string(value).is_some_and(|text| text.starts_with(prefix)),

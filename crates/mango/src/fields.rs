@@ -84,7 +84,11 @@ impl Fields {
 }
 
 /// Appends the members of these branches that were found; answers whether there are any.
-fn write_members<'a>(branches: &[Branch], found: &dyn Fn(usize) -> Found<'a>, out: &mut Vec<u8>) -> bool {
+fn write_members<'a>(
+    branches: &[Branch],
+    found: &dyn Fn(usize) -> Found<'a>,
+    out: &mut Vec<u8>,
+) -> bool {
     let mut any = false;
     for branch in branches {
         let start = out.len();

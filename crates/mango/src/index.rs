@@ -53,11 +53,7 @@ impl Definition {
         Self::new(sort, partial.or(json::member(map, "selector")), limits)
     }
 
-    fn new(
-        fields: Sort,
-        partial: Option<&[u8]>,
-        limits: &Limits,
-    ) -> Result<Definition, FindError> {
+    fn new(fields: Sort, partial: Option<&[u8]>, limits: &Limits) -> Result<Definition, FindError> {
         let paths = fields.names().map(FieldPath::parse);
         let paths = paths.collect::<Result<_, SelectorError>>()?;
         let partial = match partial {
@@ -113,7 +109,9 @@ impl Index {
         let option = json::member(ddoc, "options").and_then(|o| json::member(o, "partitioned"));
         let partitioned = partitioned && option != Some(b"false");
         let index = |(name, view): (String, &[u8])| {
-            Kind::of(json::member(view, "options")?).eq(&Kind::Object).then_some(())?;
+            Kind::of(json::member(view, "options")?)
+                .eq(&Kind::Object)
+                .then_some(())?;
             let map = json::member(view, "map")?;
             Some(Index {
                 ddoc: Some(id.clone().into_owned()),

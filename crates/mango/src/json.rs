@@ -305,10 +305,16 @@ mod tests {
         assert_eq!(integer(b"-12"), Some(-12));
         assert_eq!(integer(b"1.0"), None);
         assert_eq!(integer(b"\"1\""), None);
-        assert_eq!(remainder(b"123456789012345678901234567890123456789012", 10), Some(2));
+        assert_eq!(
+            remainder(b"123456789012345678901234567890123456789012", 10),
+            Some(2)
+        );
         assert_eq!(remainder(b"-7", -3), Some(-1));
         assert_eq!(remainder(b"7.0", 3), None);
         let longest = 10i128.pow(DIVISOR_DIGITS_MAX as u32) - 1;
-        assert_eq!(remainder("9".repeat(2 * DIVISOR_DIGITS_MAX).as_bytes(), longest), Some(0));
+        assert_eq!(
+            remainder("9".repeat(2 * DIVISOR_DIGITS_MAX).as_bytes(), longest),
+            Some(0)
+        );
     }
 }

@@ -174,7 +174,8 @@ impl Branches {
             if self.all.len() > COMPARED_NAMES_MAX {
                 let new = self.by_name.len();
                 let names = self.all.iter().enumerate().skip(new);
-                self.by_name.extend(names.map(|(at, b)| (b.name.as_bytes().into(), at)));
+                self.by_name
+                    .extend(names.map(|(at, b)| (b.name.as_bytes().into(), at)));
             }
             at
         });
@@ -397,6 +398,37 @@ mod tests {
         for (name, expected) in names.iter().zip(expected) {
             assert_eq!(found(&[name], &doc), [expected], "{name}");
         }
+    }
+
+    #[test]
+    fn many_paths_are_found_as_few_are() {
+        let members: Vec<String> = (0..40)
+            .map(|n| format!(r#""m\n{n}":[{n},{{"k":{n}}}]"#))
+            .collect();
+        let text = format!("{{{}}}", members.join(","));
+        let doc = Doc::whole(text.as_bytes());
+        let names: Vec<String> = (0..60)
+            .flat_map(|n| ["0", "1.k", "1.z", "7", "k"].map(|end| format!("m\n{n}.{end}")))
+            .collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let all = found(&names, &doc);
+        for (name, all) in names.iter().zip(all) {
+            assert_eq!(found(&[name], &doc), [all], "{name}");
+        }
+        let array: Vec<String> = (0..30).map(|n| n.to_string()).collect();
+        let text = format!(r#"{{"a":[{}]}}"#, array.join(","));
+        let names: Vec<String> = (0..40).map(|n| format!("a.{}", 39 - n)).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let expected = (0..40).map(|n| match 39 - n {
+            n @ 0..30 => n.to_string(),
+            _ => "no way".to_owned(),
+        });
+        let all = found(&names, &Doc::whole(text.as_bytes()));
+        assert_eq!(all, expected.collect::<Vec<_>>());
+        assert_eq!(
+            found(&["a.1", "a.01"], &Doc::whole(text.as_bytes())),
+            ["1", "1"]
+        );
     }
 
     #[test]

@@ -32,7 +32,7 @@ impl Default for Limits {
             selector_depth_max: 64,
             selector_conditions_max: 10_000,
             regexes_max: 64,
-            regex_bytes_max: 1 << 20,
+            regex_bytes_max: 384 << 10,
         }
     }
 }

@@ -251,9 +251,7 @@ impl Reader<'_> {
             },
             "$elemMatch" => Condition::ElemMatch(self.element("$elemMatch", value, place)?),
             "$allMatch" => Condition::AllMatch(self.element("$allMatch", value, place)?),
-            "$keyMapMatch" => {
-                Condition::KeyMapMatch(self.element("$keyMapMatch", value, place)?)
-            }
+            "$keyMapMatch" => Condition::KeyMapMatch(self.element("$keyMapMatch", value, place)?),
             "$where" | "$geoWithin" | "$geoIntersects" | "$near" | "$nearSphere" => {
                 return Err(SelectorError::UnsupportedOperator(name.to_owned()));
             }

@@ -111,7 +111,11 @@ mod tests {
     use super::*;
 
     fn parts(name: &str) -> Vec<String> {
-        FieldPath::parse(name).unwrap().parts().map(str::to_owned).collect()
+        FieldPath::parse(name)
+            .unwrap()
+            .parts()
+            .map(str::to_owned)
+            .collect()
     }
 
     #[test]

@@ -180,7 +180,9 @@ impl Node {
     pub(crate) fn matches(&self, at: At<'_>, order: Order) -> bool {
         match self {
             Self::All(nodes) => nodes.iter().all(|node| node.matches(at, order)),
-            Self::Any(nodes) => nodes.is_empty() || nodes.iter().any(|node| node.matches(at, order)),
+            Self::Any(nodes) => {
+                nodes.is_empty() || nodes.iter().any(|node| node.matches(at, order))
+            }
             Self::Not(node) => !node.matches(at, order),
             Self::Field(field, condition) => {
                 let found = match (at, field.slot) {
@@ -246,7 +248,9 @@ impl Node {
 impl Condition {
     fn write_json(&self, out: &mut Vec<u8>) {
         let text = |operator, text: &[u8], out: &mut _| {
-            write_object(operator, out, |out: &mut Vec<u8>| out.extend_from_slice(text));
+            write_object(operator, out, |out: &mut Vec<u8>| {
+                out.extend_from_slice(text)
+            });
         };
         let string = |operator, text: &str, out: &mut _| {
             write_object(operator, out, |out| write_json_string(text, out));

@@ -87,9 +87,15 @@ fn an_empty_combination_restricts_nothing() {
     ] {
         let read = Selector::parse(&selector).unwrap();
         assert!(!read.is_empty_combination(), "{selector}");
-        assert!(read.matches(&json!({"_id": "i", "a": 1, "l": [1]})), "{selector}");
+        assert!(
+            read.matches(&json!({"_id": "i", "a": 1, "l": [1]})),
+            "{selector}"
+        );
     }
-    assert!(!matches(json!({"l": {"$elemMatch": {"$or": []}}}), json!({"l": []})));
+    assert!(!matches(
+        json!({"l": {"$elemMatch": {"$or": []}}}),
+        json!({"l": []})
+    ));
 }
 
 #[test]
@@ -107,7 +113,10 @@ fn a_condition_without_a_field_is_about_the_document() {
         (json!({"$or": [{}, {"a": 1}]}), true),
         (json!({"a": 1, "$exists": true}), true),
         (json!({"a": 1, "$keyMapMatch": {"$eq": "_rev"}}), true),
-        (json!({"$and": [{"$eq": {"_id": "i", "_rev": "1-x", "a": 1}}]}), true),
+        (
+            json!({"$and": [{"$eq": {"_id": "i", "_rev": "1-x", "a": 1}}]}),
+            true,
+        ),
     ] {
         let read = Selector::parse(&selector).unwrap();
         assert!(read.needs_whole());
@@ -122,7 +131,10 @@ fn a_condition_without_a_field_is_about_the_document() {
 
 #[test]
 fn integers_of_any_length_are_exact() {
-    let (long, next) = ("123456789012345678901234567890", "123456789012345678901234567891");
+    let (long, next) = (
+        "123456789012345678901234567890",
+        "123456789012345678901234567891",
+    );
     let matches = |selector: String, value: &str| {
         let text = document::normalise(selector.as_bytes()).unwrap();
         let selector = Selector::read(&text, &Limits::default()).unwrap();
@@ -132,7 +144,7 @@ fn integers_of_any_length_are_exact() {
         selector.matches_doc(&Doc::whole(format!(r#"{{"n":{value}}}"#).as_bytes()))
     };
     for operand in [
-        format!("{long}"),
+        long.to_owned(),
         format!(r#"{{"$in":[1,{long}]}}"#),
         format!(r#"{{"$not":{{"$nin":[{long}]}}}}"#),
         format!(r#"{{"$gte":{long},"$lt":{next}}}"#),
@@ -161,9 +173,18 @@ fn a_long_field_name_is_refused() {
 fn many_operands_of_all_are_looked_up() {
     let numbers: Vec<u32> = (0..60_000).collect();
     let backwards: Vec<u32> = numbers.iter().rev().copied().collect();
-    assert!(matches(json!({"n": {"$all": backwards}}), json!({"n": numbers})));
-    assert!(!matches(json!({"n": {"$all": [1, 2, 2]}}), json!({"n": [1, 1]})));
-    assert!(matches(json!({"n": {"$all": [1, 2, 2]}}), json!({"n": [2, 1]})));
+    assert!(matches(
+        json!({"n": {"$all": backwards}}),
+        json!({"n": numbers})
+    ));
+    assert!(!matches(
+        json!({"n": {"$all": [1, 2, 2]}}),
+        json!({"n": [1, 1]})
+    ));
+    assert!(matches(
+        json!({"n": {"$all": [1, 2, 2]}}),
+        json!({"n": [2, 1]})
+    ));
 }
 
 #[test]

@@ -6,8 +6,8 @@ use mango::{Aggregate, Doc, Found, Groups};
 use super::cursor::next_of;
 use super::docs::{Documents, is_stored};
 use super::rows::{Column, FindAnswer, Rows, Source};
-use crate::select::IdMerge;
 use crate::Error;
+use crate::select::IdMerge;
 
 impl FindAnswer {
     /// Whether the answer is groups.

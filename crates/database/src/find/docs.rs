@@ -265,9 +265,8 @@ impl Documents {
             if self.take(answer, shard, &place, value, out)? {
                 answer.given(place.clone());
             }
-            let is_enough = out.len() >= enough
-                || seen >= WALKED_A_PIECE_MAX
-                || began.elapsed() >= PIECE_TIME;
+            let is_enough =
+                out.len() >= enough || seen >= WALKED_A_PIECE_MAX || began.elapsed() >= PIECE_TIME;
             last = Some(place);
             if answer.is_full() {
                 break;

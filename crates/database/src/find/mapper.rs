@@ -149,10 +149,12 @@ mod tests {
             r#"{"a":2,"b":{}}"#,
             r#"{"a":null,"b":{"c":null}}"#,
         ];
-        let mut docs = docs.map(|body| Doc {
-            members: br#""_id":"x","_rev":"1-a""#,
-            body: body.as_bytes(),
-        }).to_vec();
+        let mut docs = docs
+            .map(|body| Doc {
+                members: br#""_id":"x","_rev":"1-a""#,
+                body: body.as_bytes(),
+            })
+            .to_vec();
         docs.push(Doc {
             members: br#""_id":"_design/x","_rev":"1-a""#,
             body: br#"{"a":2,"b":{"c":1}}"#,

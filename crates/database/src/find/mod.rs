@@ -157,11 +157,7 @@ impl DatabaseAs {
     }
 
     /// Waits for the index, unless the query does not want that, and opens the answer.
-    pub async fn find(
-        &self,
-        plan: FindPlan,
-        limits: FindLimits,
-    ) -> Result<FindAnswer, Error> {
+    pub async fn find(&self, plan: FindPlan, limits: FindLimits) -> Result<FindAnswer, Error> {
         let mut view = None;
         if let Some((design, at)) = &plan.index.view
             && !plan.plan.nothing

@@ -200,8 +200,9 @@ impl Scan<'_> {
                     break;
                 }
                 let is_over = || failed.load(Relaxed) || (self.is_over)();
-                let seen =
-                    self.look_at(piece, &mut reader, &is_over, |id, doc| look(&mut own, id, doc))?;
+                let seen = self.look_at(piece, &mut reader, &is_over, |id, doc| {
+                    look(&mut own, id, doc)
+                })?;
                 examined.fetch_add(seen, Relaxed);
                 progress.done.fetch_add(piece.to - piece.after, Relaxed);
             }

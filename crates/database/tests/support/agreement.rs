@@ -154,9 +154,9 @@ fn check_doc(db: &Database, model: &Model, id: &str) -> Result<(), TestCaseError
         prop_assert!(matches!(full, Read::Deleted));
     } else {
         prop_assert_eq!(found(plain)?, json_of(id, doc, &winner));
-        prop_assert_eq!(found(full)?, full_json(id, doc));
+        prop_assert_eq!(found(full)?, full_json(id, doc, model.revs_limit));
     }
-    check_leaves(db, &doc_id, doc)?;
+    check_leaves(db, &doc_id, doc, model.revs_limit)?;
     check_revisions(db, &doc_id, doc)
 }
 
@@ -167,10 +167,10 @@ fn found(read: Read) -> Result<Value, TestCaseError> {
     Ok(serde_json::from_slice(&doc.json).unwrap())
 }
 
-fn full_json(id: &str, doc: &Doc) -> Value {
+fn full_json(id: &str, doc: &Doc, revs_limit: usize) -> Value {
     let winner = doc.winner();
     let mut json = json_of(id, doc, &winner);
-    json["_revisions"] = revisions(doc, &winner);
+    json["_revisions"] = revisions(doc, &winner, revs_limit);
     let statuses = doc.lineage(&winner).into_iter().map(|rev| {
         let status = match &doc.nodes[&rev].body {
             Some(b) if b.kept && b.deleted => "deleted",
@@ -185,14 +185,20 @@ fn full_json(id: &str, doc: &Doc) -> Value {
     json
 }
 
-fn revisions(doc: &Doc, rev: &Rev) -> Value {
-    let lineage = doc.lineage(rev);
-    let ids: Vec<String> = lineage.iter().map(|r| r.hash.to_string()).collect();
+/// A limit that was lowered counts for what is shown at once, for what is stored with the next edit.
+fn revisions(doc: &Doc, rev: &Rev, revs_limit: usize) -> Value {
+    let lineage = doc.lineage(rev).into_iter().take(revs_limit);
+    let ids: Vec<String> = lineage.map(|r| r.hash.to_string()).collect();
     json!({"start": rev.generation, "ids": ids})
 }
 
 /// `open_revs=all` with ancestries: all leaves, best first.
-fn check_leaves(db: &Database, id: &DocId, doc: &Doc) -> Result<(), TestCaseError> {
+fn check_leaves(
+    db: &Database,
+    id: &DocId,
+    doc: &Doc,
+    revs_limit: usize,
+) -> Result<(), TestCaseError> {
     let options = ReadOptions {
         revs: true,
         ..ReadOptions::default()
@@ -207,7 +213,7 @@ fn check_leaves(db: &Database, id: &DocId, doc: &Doc) -> Result<(), TestCaseErro
         .collect();
     let expected = doc.leaves().into_iter().map(|rev| {
         let mut json = json_of(id.as_str(), doc, &rev);
-        json["_revisions"] = revisions(doc, &rev);
+        json["_revisions"] = revisions(doc, &rev, revs_limit);
         json
     });
     // `_revisions` as the trees know them, whichever order equal leaves come in.

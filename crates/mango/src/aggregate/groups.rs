@@ -62,7 +62,7 @@ impl Group {
 
     /// Of values that are equal it is the one whose text comes first that is shown, so that the order in which documents are
     /// looked at does not show.
-    fn show<'a>(&mut self, field: usize, text: Option<&'a [u8]>) -> usize {
+    fn show(&mut self, field: usize, text: Option<&[u8]>) -> usize {
         match (&mut self.values[field], text) {
             (Some(held), Some(text)) if *text < **held => {
                 let more = text.len().saturating_sub(held.len());
@@ -164,7 +164,8 @@ impl Groups {
             let text = format!("there are more groups than [mango] max_aggregate_groups ({max})");
             return Err(FindError::AggregateTooLarge(text));
         }
-        self.held.add(key.len() + 2 * ALLOCATION_BYTES + group.bytes());
+        self.held
+            .add(key.len() + 2 * ALLOCATION_BYTES + group.bytes());
         self.groups.insert(key, group);
         Ok(())
     }
@@ -176,7 +177,9 @@ impl Groups {
             ..
         } = self.limits;
         let text = if self.held.values > values_max {
-            format!("there are more distinct values than [mango] max_aggregate_values ({values_max})")
+            format!(
+                "there are more distinct values than [mango] max_aggregate_values ({values_max})"
+            )
         } else if self.held.bytes_of_all.load(Relaxed) > bytes_max {
             format!("groups hold more than [mango] max_aggregate_bytes ({bytes_max})")
         } else {
@@ -187,7 +190,9 @@ impl Groups {
 
     fn new_states(&self) -> Vec<State> {
         let functions = self.aggregate.compute.iter();
-        functions.map(|(_, function)| State::new(*function)).collect()
+        functions
+            .map(|(_, function)| State::new(*function))
+            .collect()
     }
 
     /// Puts the groups of another part of the documents in.
@@ -299,4 +304,3 @@ fn write_name(name: &str, first: &mut bool, out: &mut Vec<u8>) {
     write_json_string(name, out);
     out.push(b':');
 }
-

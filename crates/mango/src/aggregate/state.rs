@@ -117,7 +117,11 @@ impl State {
     }
 
     /// Takes a document's value.
-    pub fn add<'a>(&mut self, function: Function, value: &dyn Fn(usize) -> Option<&'a [u8]>) -> More {
+    pub fn add<'a>(
+        &mut self,
+        function: Function,
+        value: &dyn Fn(usize) -> Option<&'a [u8]>,
+    ) -> More {
         let slot = match function {
             Function::Count => {
                 if let State::Count(n) = self {
@@ -153,7 +157,9 @@ impl State {
         match (self, other) {
             (State::Count(own), State::Count(n)) => *own += n,
             (State::Number(own), State::Number(sum)) => own.merge(&sum),
-            (State::Extreme(own), State::Extreme(Some(other))) => return keep(own, function, other),
+            (State::Extreme(own), State::Extreme(Some(other))) => {
+                return keep(own, function, other);
+            }
             (State::Distinct(own), State::Distinct(values)) => {
                 for (key, text) in values {
                     let one = hold(own, key, text);
@@ -234,4 +240,3 @@ fn keep(
     *held = Some(other);
     More { values: 0, bytes }
 }
-

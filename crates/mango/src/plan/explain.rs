@@ -28,7 +28,10 @@ pub fn explain(
     find.selector.write_json(&mut selector);
     let mut members = vec![
         ("dbname", text(dbname)),
-        ("index", chosen.map_or_else(|| text(Value::Null), Index::to_json)),
+        (
+            "index",
+            chosen.map_or_else(|| text(Value::Null), Index::to_json),
+        ),
         ("partitioned", text(partitioned)),
         ("selector", selector),
         ("opts", text(find.options_json())),
@@ -74,7 +77,11 @@ fn mrargs(find: &Find, choice: &Choice, index: &Index, covering: bool) -> Vec<u8
         ("update", text(find.update && !find.stale)),
         (
             "conflicts",
-            if find.conflicts { text(true) } else { text("undefined") },
+            if find.conflicts {
+                text(true)
+            } else {
+                text("undefined")
+            },
         ),
     ])
 }

@@ -75,7 +75,8 @@ impl Intervals {
 
     /// The part from `low` up to but without `high`.
     pub fn within(&self, low: &[u8], high: &[u8]) -> Intervals {
-        self.clone().intersect(Self::one(low.to_vec(), high.to_vec()))
+        self.clone()
+            .intersect(Self::one(low.to_vec(), high.to_vec()))
     }
 
     fn intersect(self, other: Intervals) -> Intervals {
@@ -105,7 +106,8 @@ impl Intervals {
     fn common(sets: impl Iterator<Item = Intervals>) -> Intervals {
         let mut sets: Vec<_> = sets.filter(|set| !set.is_full()).collect();
         sets.sort_by_key(|set| set.0.len());
-        sets.into_iter().fold(Intervals::full(), Intervals::intersect)
+        sets.into_iter()
+            .fold(Intervals::full(), Intervals::intersect)
     }
 }
 
@@ -305,6 +307,19 @@ mod tests {
                 == 1
         );
         assert!(of(json!({"$and": [{"a": 1}, {"a": 2}]}), Space::SortKeys).is_none());
+    }
+
+    #[test]
+    fn common_parts_do_not_depend_on_the_order_of_conditions() {
+        let values: Vec<u32> = (0..20_000).collect();
+        let mut conditions = vec![json!({"a": {"$ne": 1}}); 2_000];
+        conditions.push(json!({"a": {"$in": values}}));
+        conditions.push(json!({"a": {"$lt": 100}}));
+        conditions.push(json!({"$or": []}));
+        let one = of(json!({"$and": conditions.clone()}), Space::SortKeys);
+        conditions.reverse();
+        assert_eq!(one, of(json!({"$and": conditions}), Space::SortKeys));
+        assert!(holds(&one, &json!(7)) && !holds(&one, &json!(7.5)) && !holds(&one, &json!(200)));
     }
 
     #[test]

@@ -7,6 +7,8 @@ mod range;
 pub use explain::explain;
 pub use intervals::{Intervals, Space, intervals};
 
+use std::collections::HashSet;
+
 use crate::condition::{Condition, Relation};
 use crate::error::FindError;
 use crate::index::Index;
@@ -95,6 +97,7 @@ pub fn choose_of<'a>(
 ) -> Result<Choice, FindError> {
     let indexes: Vec<&Index> = indexes.collect();
     let asked_for = |index: &Index| is_asked_for(index, &find.use_index);
+    let selector = Known::of(&find.selector);
     let mut candidates: Vec<Candidate> = indexes
         .iter()
         .map(|index| {
@@ -105,15 +108,16 @@ pub fn choose_of<'a>(
             let scope = index.is_special() || index.partitioned == find.partition.is_some();
             c.out_of_scope = !c.partial && !scope;
             if !c.partial && !c.out_of_scope {
-                c.unusable = unusable(index, &find.selector, &find.sort);
+                c.unusable = unusable(index, &selector, &find.sort);
             }
             c
         })
         .collect();
     // Without a name, what is refused is a scan.
-    let any_json = |candidates: &[Candidate]| {
+    let may_fall_back = |candidates: &[Candidate]| {
         let mut all = candidates.iter().zip(&indexes);
-        all.any(|(c, index)| c.is_usable() && !index.is_special())
+        let mut any_json = || all.any(|(c, index)| c.is_usable() && !index.is_special());
+        find.allow_fallback || (find.use_index.is_empty() && any_json())
     };
     let named = |c: &Candidate, index: &Index| c.is_usable() && asked_for(index);
     let any_named = candidates.iter().zip(&indexes).any(|(c, i)| named(c, i));
@@ -121,7 +125,7 @@ pub fn choose_of<'a>(
         for (c, index) in candidates.iter_mut().zip(&indexes) {
             c.excluded = c.is_usable() && !asked_for(index);
         }
-    } else if !find.allow_fallback && !(find.use_index.is_empty() && any_json(&candidates)) {
+    } else if !may_fall_back(&candidates) {
         return Err(FindError::NoFallback(no_fallback(&find.use_index)));
     }
     let serves = |c: &Candidate| c.is_usable() && !c.excluded;
@@ -286,54 +290,76 @@ fn no_fallback(use_index: &[String]) -> String {
     }
 }
 
+/// What is asked of a selector for each index.
+struct Known<'a> {
+    selector: &'a Selector,
+    /// The fields that every document has which matches.
+    present: HashSet<&'a str>,
+    has_text: bool,
+}
+
+impl<'a> Known<'a> {
+    fn of(selector: &'a Selector) -> Self {
+        Known {
+            selector,
+            present: present(&selector.root),
+            has_text: has_text(&selector.root),
+        }
+    }
+}
+
 /// Why an index does not serve a query, if it does not.
-fn unusable(index: &Index, selector: &Selector, sort: &Sort) -> Option<Reason> {
+fn unusable(index: &Index, known: &Known<'_>, sort: &Sort) -> Option<Reason> {
     let columns = &index.definition.fields.fields;
     if index.is_special() {
         if sort.fields.is_empty() {
             return None;
         }
-        if !indexable_fields(selector).contains(&"_id") {
+        if !indexable_fields(known.selector).contains(&"_id") {
             return Some(Reason::FieldMismatch);
         }
         let ordered = sort.names().eq(["_id"]);
         return (!ordered).then_some(Reason::SortOrderMismatch);
     }
-    let mut required: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
     // What is sorted by exists in all results, as do these two.
-    required.retain(|name| !["_id", "_rev"].contains(name) && !sort.names().any(|s| s == *name));
-    if !remaining(&selector.root, required).is_empty() {
+    let is_there = |name: &str| {
+        ["_id", "_rev"].contains(&name)
+            || known.present.contains(name)
+            || sort.names().any(|s| s == name)
+    };
+    if !columns.iter().all(|(name, _)| is_there(name)) {
         return Some(Reason::FieldMismatch);
     }
-    if !has_order(columns, sort, selector) {
+    if !has_order(columns, sort, known.selector) {
         return Some(Reason::SortOrderMismatch);
     }
-    has_text(&selector.root).then_some(Reason::NeedsTextSearch)
+    known.has_text.then_some(Reason::NeedsTextSearch)
 }
 
-/// The fields that a document may lack and still match.
-fn remaining<'a>(node: &Node, required: Vec<&'a str>) -> Vec<&'a str> {
+/// The fields that a document has which matches. (To CouchDB an empty `$or` stands for all fields, and so an index loses
+/// documents.)
+fn present(node: &Node) -> HashSet<&str> {
     match node {
-        Node::All(nodes) => nodes
-            .iter()
-            .fold(required, |left, node| remaining(node, left)),
-        // To CouchDB an empty `$or` requires all fields, and so it loses documents.
-        Node::Any(nodes) if nodes.is_empty() => required,
+        Node::All(nodes) => nodes.iter().fold(HashSet::new(), |mut all, node| {
+            let mut more = present(node);
+            if more.len() > all.len() {
+                std::mem::swap(&mut all, &mut more);
+            }
+            all.extend(more);
+            all
+        }),
         Node::Any(nodes) => {
-            let left: Vec<Vec<&str>> = nodes
-                .iter()
-                .map(|node| remaining(node, required.clone()))
-                .collect();
-            let mut required = required;
-            required.retain(|name| left.iter().any(|l| l.contains(name)));
-            required
+            let all = nodes.iter().map(present);
+            let common = all.reduce(|mut common, other| {
+                common.retain(|name| other.contains(name));
+                common
+            });
+            common.unwrap_or_default()
         }
         Node::Field(field, condition) if !condition.matches_missing() => {
-            let mut required = required;
-            required.retain(|name| **name != *field.name);
-            required
+            HashSet::from([&*field.name])
         }
-        _ => required,
+        _ => HashSet::new(),
     }
 }
 
@@ -366,5 +392,84 @@ fn has_text(node: &Node) -> bool {
         Node::All(nodes) | Node::Any(nodes) => nodes.iter().any(has_text),
         Node::Text(_) => true,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::NewIndex;
+    use crate::{Defaults, Limits};
+    use serde_json::{Value, json};
+
+    fn find(body: Value) -> Find {
+        let limits = Limits::default();
+        Find::parse(body.to_string().as_bytes(), &Defaults { limit: 25, limits }).unwrap()
+    }
+
+    /// The index of all documents and these.
+    fn indexes(fields: &[&[&str]]) -> Vec<Index> {
+        let mut all = vec![Index::all_docs()];
+        for (i, fields) in fields.iter().enumerate() {
+            let body = json!({"index": {"fields": fields}, "ddoc": format!("d{i}"), "name": "x"});
+            let new = NewIndex::parse(body.to_string().as_bytes(), &Limits::default()).unwrap();
+            let ddoc = new.add_to(None).unwrap();
+            let id = Some(b"1".to_vec());
+            let text = crate::index::write_design(&new.ddoc, id, ddoc);
+            all.extend(Index::of_design(&text, false, &Limits::default()));
+        }
+        all
+    }
+
+    fn plan(selector: Value, fields: &[&[&str]]) -> (usize, Plan) {
+        let (find, all) = (find(json!({"selector": selector})), indexes(fields));
+        let choice = choose(&find, &all).unwrap();
+        let chosen = choice.index.unwrap();
+        (chosen, choice.plan(&find, &all[chosen]))
+    }
+
+    #[test]
+    fn an_index_serves_when_all_its_fields_are_there() {
+        let (a, ab): (&[&str], &[&str]) = (&["a"], &["a", "b"]);
+        for (selector, expected) in [
+            (json!({"a": 1}), 1),
+            (json!({"a": 1, "b": 1}), 2),
+            (json!({"$or": [{"a": 1}, {"b": 1, "a": 2}]}), 1),
+            (json!({"$or": [{"a": 1}, {"b": 1}]}), 0),
+            (json!({"a": {"$exists": false}}), 0),
+            (json!({"$and": [{"$or": []}]}), 0),
+            (json!({"a": 1, "$or": []}), 1),
+        ] {
+            assert_eq!(plan(selector.clone(), &[a, ab]).0, expected, "{selector}");
+        }
+    }
+
+    #[test]
+    fn what_couchdb_takes_for_an_empty_range_must_be_one() {
+        let (ids, text): (&[&str], &[&str]) = (&["_id"], &["s"]);
+        for (selector, fields, nothing) in [
+            (json!({"_id": {"$gt": "b", "$lt": "a"}}), &[][..], true),
+            (json!({"_id": {"$gt": "a", "$lt": "a"}}), &[], true),
+            (json!({"_id": {"$gt": "b", "$lt": "a"}}), &[ids], true),
+            (json!({"_id": {"$gt": "B", "$lt": "a"}}), &[], false),
+            (json!({"_id": {"$gt": "B", "$lt": "a"}}), &[ids], false),
+            (json!({"s": {"$gt": "b", "$lt": "a"}}), &[text], true),
+            (json!({"s": {"$gt": 5, "$lt": 5}}), &[text], true),
+            (
+                json!({"s": {"$beginsWith": "เ", "$lt": "เ"}}),
+                &[text],
+                false,
+            ),
+            (
+                json!({"s": {"$beginsWith": "b", "$lt": "a"}}),
+                &[text],
+                true,
+            ),
+            (json!({"$or": []}), &[], true),
+            (json!({"$and": [{"$or": []}]}), &[], false),
+        ] {
+            let found = plan(selector.clone(), fields).1.nothing;
+            assert_eq!(found, nothing, "{selector} with {fields:?}");
+        }
     }
 }

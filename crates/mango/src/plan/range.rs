@@ -63,10 +63,15 @@ pub(crate) fn field_ranges(selector: &Selector) -> Vec<(String, Option<Range>)> 
 pub(crate) fn is_unsatisfiable(selector: &Selector, field: &str) -> bool {
     let mut fields = BTreeMap::new();
     collect(&selector.root, &mut fields);
-    let order = if field == "_id" { Order::Raw } else { Order::Collated };
+    let order = if field == "_id" {
+        Order::Raw
+    } else {
+        Order::Collated
+    };
     let conditions = fields.get(field).map_or(&[][..], |f| &f.conditions);
     let mut all = conditions.iter().filter(|c| matches!(c, Condition::Is(..)));
-    all.try_fold(Range::WHOLE, |range, c| narrow(c, range, order)).is_none()
+    all.try_fold(Range::WHOLE, |range, c| narrow(c, range, order))
+        .is_none()
 }
 
 /// The fields that comparisons are about, in order.

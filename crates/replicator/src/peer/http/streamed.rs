@@ -31,7 +31,7 @@ impl HttpPeer {
         gzipped: bool,
     ) -> Result<Option<Response>, Error> {
         let path = format!(
-            "{}?rev={}&revs=true&latest=true&attachments=true&att_encoding_info={gzipped}",
+            "{}?rev={}&revs=true&attachments=true&att_encoding_info={gzipped}",
             doc_path(id),
             encoded(rev)
         );
