@@ -221,7 +221,10 @@ def judge(report, name, answer, must_fail):
 
 
 def is_failure(answer):
-    """The function was tried, and an error in CouchDB's shape says that it failed."""
+    """The function was tried, and an error in CouchDB's shape says that it failed: of the answer, or of each row of a reduction."""
+    if answer.status == 200:
+        rows = answer.json.get("rows")
+        return bool(rows) and all(row.get("error") and row.get("reason") for row in rows)
     return answer.status >= 400 and answer.is_error_shape and answer.json["error"] not in UNTRIED
 
 
