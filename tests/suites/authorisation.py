@@ -393,7 +393,28 @@ def public_users(ctx):
         check("public fields are shown to everybody", sorted(shown), ["_id", "_rev", "name"])
         for name in ("_users", "_replicator"):
             views_where_documents_are_hidden(ctx, server, admin, name)
+        queries_where_documents_are_hidden(ctx, server, admin)
 
+
+def queries_where_documents_are_hidden(ctx, server, admin):
+    """A query finds what its caller may read, and cannot ask for the rest by its selector, its order or an index."""
+    check, everything = ctx.report.equal, {"selector": {}, "limit": 1000}
+    admin.expect(200, "PUT", "/_node/_local/_config/chttpd_auth/public_fields", "")
+    admin.expect(200, "PUT", "/_users/_security", {})
+    admin.expect(200, "POST", "/_users/_index", {"index": {"fields": ["derived_key"]}, "ddoc": "keys", "name": "keys"})
+    key = admin.expect(200, "GET", "/_users/org.couchdb.user:dbadmin")["derived_key"]
+    count = {"selector": {"type": "user"}, "aggregate": {"compute": {"users": {"$count": True}}}}
+    by_key = {"selector": {"derived_key": {"$gt": None}}, "fields": ["_id"], "limit": 1000}
+    users = len(admin.expect(200, "POST", "/_users/_find", by_key)["docs"])
+    ctx.report.check("admins find all", users > 1, users)
+    for actor, credentials, seen in (("nobody", None, []), ("member", "member:pw-member", ["org.couchdb.user:member"])):
+        api = Api(server.url, credentials)
+        for what, asked in (("everything", everything), ("documents with keys", by_key), ("the index", {**by_key, "use_index": ["keys", "keys"]})):
+            got = [doc["_id"] for doc in api.expect(200, "POST", "/_users/_find", asked)["docs"]]
+            check(f"{actor} asks for {what}", got, seen)
+        check(f"{actor} asks for another's key", api.expect(200, "POST", "/_users/_find", {"selector": {"derived_key": key}})["docs"], [])
+        check(f"{actor} counts", api.expect(200, "POST", "/_users/_find", count)["groups"][0]["value"], {"users": len(seen)})
+        check(f"{actor} asks for an order", api.post("/_users/_find", {**by_key, "sort": ["derived_key"]}).status, 400)
 
 
 def views_where_documents_are_hidden(ctx, server, admin, db):
