@@ -329,6 +329,8 @@ def long_integers(ctx):
                 api.expect(200, "POST", "/db/_index", {"index": {"fields": fields}, "ddoc": "n", "name": "n"})
             for condition in (long + 1, {"$in": [7, long + 1]}, {"$gt": long, "$lt": long + 2}, {"$mod": [10, 1]}, {"$mod": [long, 1]}):
                 ctx.report.equal(f"{condition} with an index on {fields}", found(api, {"n": condition}), ["1"])
+        changes = api.expect(200, "POST", "/db/_changes?filter=_selector", {"selector": {"n": long + 1}})["results"]
+        ctx.report.equal("_changes", [row["id"] for row in changes], ["1"])
         ctx.report.equal("$all", found(api, {"l": {"$all": [long + 1]}}), ["1"])
         ctx.report.equal("by a partial index", found(api, {"t": 1}, use_index="p"), ["1"])
         ddoc = api.expect(200, "GET", "/db/_design/p")["views"]["p"]

@@ -23,6 +23,7 @@ use crate::design::request_object::body_given;
 use crate::design::{calls, path};
 use crate::errors::ApiError;
 use crate::feed::{CHUNK_BYTES, pull, pull_blocking};
+use crate::find::BLOCKING_BODY_BYTES;
 use crate::query::Query;
 use crate::reply::{Reply, StreamError};
 use crate::request::Request;
@@ -118,7 +119,12 @@ pub async fn route(app: &App, req: &mut Request, access: &Access) -> Answer {
     };
     let kind = FeedKind::of(&req.query)?;
     let patience = Patience::of(&req.query, app.limits().changes_timeout_ms)?;
-    let query = changes_query(app, req, access, &body, raw.as_deref(), kind)?;
+    let read = || changes_query(app, req, access, &body, raw.as_deref(), kind);
+    let query = if raw.as_ref().is_some_and(|r| r.len() > BLOCKING_BODY_BYTES) {
+        tokio::task::block_in_place(read)?
+    } else {
+        read()?
+    };
     match kind {
         FeedKind::Normal => normal(req, access, query).await,
         _ => {
@@ -228,7 +234,9 @@ fn filter(
             "Selector must be specified in POST payload",
         )),
         Some("_selector") => {
-            let selector = body.get("selector").unwrap_or(&Value::Null);
+            // Out of the text: the members of `body` hold no integers beyond 64 bits.
+            let text = document::normalise(raw.filter(|r| !r.is_empty()).unwrap_or(b"{}"))?;
+            let selector = mango::Selector::of_body(&text, &app.limits().mango.defaults.limits);
             selector_filter(selector, body.get("fields"))
         }
         Some(name) => {
@@ -239,9 +247,11 @@ fn filter(
 }
 
 /// Documents that match; `fields` chooses what is shown of them.
-pub fn selector_filter(selector: &Value, fields: Option<&Value>) -> Result<Filter, ApiError> {
-    let selector =
-        mango::Selector::parse(selector).map_err(|e| ApiError::bad_request(e.to_string()))?;
+pub fn selector_filter(
+    selector: Result<mango::Selector, mango::SelectorError>,
+    fields: Option<&Value>,
+) -> Result<Filter, ApiError> {
+    let selector = selector.map_err(|e| ApiError::bad_request(e.to_string()))?;
     let fields = match fields {
         None => None,
         Some(f) => Some(mango::Fields::parse(f).map_err(|e| ApiError::bad_request(e.to_string()))?),

@@ -50,7 +50,7 @@ impl MangoSettings {
 }
 
 /// A longer body is read on a thread for blocking work: the values of `$in` are sorted.
-const BLOCKING_BODY_BYTES: usize = 64 << 10;
+pub const BLOCKING_BODY_BYTES: usize = 64 << 10;
 
 /// Reads the body, and has `use_it` make something of the query.
 async fn read<T: Send + 'static>(

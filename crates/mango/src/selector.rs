@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::compare::Order;
 use crate::condition::{Condition, Relation};
 use crate::error::SelectorError;
-use crate::json::{Kind, shown, text_of};
+use crate::json::{Kind, member, shown, text_of};
 use crate::lift::{Doc, Found, Lifter, Slot};
 use crate::limits::Limits;
 use crate::parse;
@@ -106,6 +106,15 @@ impl Selector {
             root,
             lifter,
         })
+    }
+
+    /// The member `selector` of a request's body, an object in that normal form.
+    ///
+    /// # Errors
+    ///
+    /// As [`Selector::parse_within`]; a body without one is [`SelectorError::NotAnObject`].
+    pub fn of_body(body: &[u8], limits: &Limits) -> Result<Self, SelectorError> {
+        Self::read(member(body, "selector").unwrap_or(b"null"), limits)
     }
 
     /// Whether the document, with its `_id` and `_rev` as members, is asked for.

@@ -171,7 +171,8 @@ fn filter(
     match selection {
         Selection::All | Selection::Ids(_) => Ok(None),
         Selection::Selector(selector) => {
-            changes::selector_filter(&Value::Object(selector.clone()), None).map(Some)
+            let selector = mango::Selector::parse(&Value::Object(selector.clone()));
+            changes::selector_filter(selector, None).map(Some)
         }
         Selection::Filter { name, params } => {
             let mut raw_query = String::from("filter=");
