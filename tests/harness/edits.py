@@ -30,11 +30,24 @@ class ServerEdits:
     def make(self, count):
         wanted = len(self.acknowledged) + count
         while len(self.acknowledged) < wanted:
+            self._persistently(lambda: getattr(self, "_" + self._random.choice(KINDS))(self._an_id()))
+        self._persistently(self._one_of_each)
+
+    def _persistently(self, edit):
+        while True:
             try:
-                getattr(self, "_" + self._random.choice(KINDS))(self._an_id())
+                return edit()
             except Disconnected:
                 if not wait_until(self._back_again, BACK_AGAIN_TIMEOUT_S):
                     raise
+
+    def _one_of_each(self):
+        """A tombstone, a conflict and an attachment in documents that nobody else edits: there are some, however the dice fall."""
+        self._made += 1
+        for kind in ("remove", "graft", "attach"):
+            doc_id = f"{self.name}-{kind}-{self._made}"
+            self._put(doc_id)
+            getattr(self, f"_{kind}")(doc_id)
 
     def _back_again(self):
         try:
