@@ -592,7 +592,7 @@ def same(what, bad, good):
             return base64.b64decode(bad.split()[-1] + "==").rstrip(b"\0") == base64.b64decode(good.split()[-1])
         except ValueError:
             return False
-    strip = lambda text: text.strip().rstrip("=").strip('"')
+    strip = lambda text: " ".join(text.split()).rstrip("=").strip('"')  # after a scheme come any number of spaces
     first = lambda text: strip(text.split(";")[0])
     return (first(bad) if what == "cookie" else strip(bad)) == strip(good) or what == "cookie" and strip(good) in [strip(c) for c in bad.split(";")]
 
