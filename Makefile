@@ -2,7 +2,7 @@
 # make test     everything that CI runs: formatting, clippy, cargo's tests, the black-box tests
 # make lint     formatting and clippy
 # make bench    how fast this machine serves it (BENCH_ARGS="--url http://…" for another server)
-# make soak     the black-box tests at full length (about an hour)
+# make soak     the black-box tests at full length (about half an hour)
 # make build    the binary alone
 #
 # There is one profile, release, for all of them. RocksDB is compiled once per machine (scripts/rocksdb.sh);
