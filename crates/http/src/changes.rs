@@ -23,7 +23,7 @@ use crate::design::request_object::body_given;
 use crate::design::{calls, path};
 use crate::errors::ApiError;
 use crate::feed::{CHUNK_BYTES, pull, pull_blocking};
-use crate::find::BLOCKING_BODY_BYTES;
+use crate::find::apart_if_long;
 use crate::query::Query;
 use crate::reply::{Reply, StreamError};
 use crate::request::Request;
@@ -119,12 +119,8 @@ pub async fn route(app: &App, req: &mut Request, access: &Access) -> Answer {
     };
     let kind = FeedKind::of(&req.query)?;
     let patience = Patience::of(&req.query, app.limits().changes_timeout_ms)?;
-    let read = || changes_query(app, req, access, &body, raw.as_deref(), kind);
-    let query = if raw.as_ref().is_some_and(|r| r.len() > BLOCKING_BODY_BYTES) {
-        tokio::task::block_in_place(read)?
-    } else {
-        read()?
-    };
+    let mut query = changes_query(req, kind)?;
+    query.filter = filter(app, req, access, &body, raw).await?;
     match kind {
         FeedKind::Normal => normal(req, access, query).await,
         _ => {
@@ -158,14 +154,8 @@ async fn read_body(
     }
 }
 
-fn changes_query(
-    app: &App,
-    req: &Request,
-    access: &Access,
-    body: &Map<String, Value>,
-    raw: Option<&[u8]>,
-    kind: FeedKind,
-) -> Result<ChangesQuery, ApiError> {
+/// What the query asks for; the filter is for [`filter`] to read.
+fn changes_query(req: &Request, kind: FeedKind) -> Result<ChangesQuery, ApiError> {
     let q = &req.query;
     let event_id = (kind == FeedKind::EventSource)
         .then(|| req.named_header("last-event-id"))
@@ -213,18 +203,18 @@ fn changes_query(
             bytes: q.is_true("attachments"),
             encoding_info: q.is_true("att_encoding_info"),
         },
-        filter: filter(app, req, access, body, raw)?,
+        filter: Filter::None,
         seq_interval,
     })
 }
 
 /// `body` is `raw` as an object.
-fn filter(
+async fn filter(
     app: &App,
-    req: &Request,
+    req: &mut Request,
     access: &Access,
     body: &Map<String, Value>,
-    raw: Option<&[u8]>,
+    raw: Option<Bytes>,
 ) -> Result<Filter, ApiError> {
     let q = &req.query;
     match q.get("filter") {
@@ -235,12 +225,17 @@ fn filter(
         )),
         Some("_selector") => {
             // Out of the text: the members of `body` hold no integers beyond 64 bits.
-            let text = document::normalise(raw.filter(|r| !r.is_empty()).unwrap_or(b"{}"))?;
-            let selector = mango::Selector::of_body(&text, &app.limits().mango.defaults.limits);
-            selector_filter(selector, body.get("fields"))
+            let text = raw.filter(|r| !r.is_empty());
+            let limits = app.limits().mango.defaults.limits;
+            let fields = body.get("fields").cloned();
+            apart_if_long(text.unwrap_or(Bytes::from_static(b"{}")), move |text| {
+                let selector = mango::Selector::of_body(&document::normalise(text)?, &limits);
+                selector_filter(selector, fields.as_ref())
+            })
+            .await
         }
         Some(name) => {
-            let request = || calls::request_json(app, req, access, None, raw);
+            let request = || calls::request_json(app, req, access, None, raw.as_deref());
             named_filter(access, q, name, request)
         }
     }

@@ -33,6 +33,11 @@ impl ApiError {
         Self::new(400, "bad_request", reason)
     }
 
+    /// A thread for blocking work panicked.
+    pub fn worker_failed() -> Self {
+        Self::new(500, "internal_server_error", "a worker thread failed")
+    }
+
     pub fn invalid_json() -> Self {
         Self::bad_request("invalid UTF-8 JSON")
     }

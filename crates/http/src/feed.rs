@@ -108,6 +108,5 @@ where
         let mut piece = vec![];
         next(&mut piece).map(|more| (piece, more, next))
     });
-    made.await
-        .map_err(|_| ApiError::new(500, "internal_server_error", "a worker thread failed"))?
+    made.await.map_err(|_| ApiError::worker_failed())?
 }

@@ -1,5 +1,6 @@
 //! Mango queries: `_find` and `_explain`, of a database or of a partition.
 
+use bytes::Bytes;
 use database::{FindAnswer, FindLimits};
 use mango::{AggregateLimits, Defaults, Find};
 
@@ -50,7 +51,7 @@ impl MangoSettings {
 }
 
 /// A longer body is read on a thread for blocking work: the values of `$in` are sorted.
-pub const BLOCKING_BODY_BYTES: usize = 64 << 10;
+const BLOCKING_BODY_BYTES: usize = 64 << 10;
 
 /// Reads the body, and has `use_it` make something of the query.
 async fn read<T: Send + 'static>(
@@ -63,21 +64,28 @@ async fn read<T: Send + 'static>(
     req.require_json()?;
     let bytes = req.request_bytes(app).await?;
     let settings = app.limits().mango;
-    let is_long = bytes.len() > BLOCKING_BODY_BYTES;
-    let work = move || {
-        let body = document::normalise(&bytes)?;
+    apart_if_long(bytes, move |bytes| {
+        let body = document::normalise(bytes)?;
         let mut find = Find::parse(&body, &settings.defaults)?;
         if partition.is_some() {
             find.partition = partition;
         }
         use_it(find, &settings)
-    };
-    if !is_long {
-        return work();
+    })
+    .await
+}
+
+/// Has `work` read a body: a long one on a thread for blocking work.
+pub async fn apart_if_long<T: Send + 'static>(
+    body: Bytes,
+    work: impl FnOnce(&[u8]) -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    if body.len() <= BLOCKING_BODY_BYTES {
+        return work(&body);
     }
-    tokio::task::spawn_blocking(work)
+    tokio::task::spawn_blocking(move || work(&body))
         .await
-        .map_err(|_| ApiError::new(500, "internal_server_error", "a worker thread failed"))?
+        .map_err(|_| ApiError::worker_failed())?
 }
 
 /// `_explain`; `partition` of one below `_partition`.

@@ -53,6 +53,7 @@ mod stored;
 mod tls;
 mod utils;
 mod views;
+mod wrapper;
 mod write_mode;
 
 pub use app::{App, COUCHDB_VERSION, NODE};

@@ -419,6 +419,11 @@ impl FindAnswer {
             results,
             ..
         } = self.stats;
+        // A group is made of many documents.
+        let threshold = match self.find.aggregate {
+            Some(_) => 0,
+            None => threshold,
+        };
         let scan = mango::plan::scan_warning(docs_examined, results, threshold);
         all.extend(scan.map(str::to_owned));
         (!all.is_empty()).then(|| all.join("\n"))

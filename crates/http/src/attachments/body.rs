@@ -165,9 +165,7 @@ async fn next_piece(part: &mut Part) -> Result<Option<Bytes>, ApiError> {
         };
         (piece, taken)
     });
-    let (piece, taken) = read
-        .await
-        .map_err(|_| ApiError::new(500, "internal_server_error", "a worker thread failed"))?;
+    let (piece, taken) = read.await.map_err(|_| ApiError::worker_failed())?;
     *part = taken;
     Ok(piece?)
 }

@@ -80,7 +80,11 @@ impl Aggregate {
                     aggregate.group_by.push((name, slot));
                 }
             }
-            Some(_) => return Err(invalid("`group_by` must be an array of fields")),
+            Some(_) => {
+                return Err(invalid(&format!(
+                    "`group_by` must be an array of at most {PATH_PARTS_MAX} fields"
+                )));
+            }
         }
         let empty = Map::new();
         let compute = match members.get("compute") {
@@ -114,20 +118,20 @@ impl Aggregate {
         if function == "$count" && *field == true {
             return Ok(Function::Count);
         }
-        let slot = self.field(field)?;
-        Ok(match function.as_str() {
-            "$count" => Function::CountField(slot),
-            "$sum" => Function::Sum(slot),
-            "$min" => Function::Minimum(slot),
-            "$max" => Function::Maximum(slot),
-            "$average" => Function::Average(slot),
-            "$distinct" => Function::Distinct(slot),
+        let of_field = match function.as_str() {
+            "$count" => Function::CountField,
+            "$sum" => Function::Sum,
+            "$min" => Function::Minimum,
+            "$max" => Function::Maximum,
+            "$average" => Function::Average,
+            "$distinct" => Function::Distinct,
             _ => {
                 return Err(invalid(&format!(
                     "no function `{function}`: there are $count, $sum, $min, $max, $average and $distinct"
                 )));
             }
-        })
+        };
+        Ok(of_field(self.field(field)?))
     }
 
     /// The member as it was written.
