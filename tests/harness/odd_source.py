@@ -7,8 +7,8 @@ import urllib.parse
 
 
 class OddSource:
-    """`bulk`, `single`, `listed`: what befalls `d2` in `_bulk_get` ("ok", "error" or "stub", whose attachment is long), when it is
-    read by itself ("ok", "missing", "gone" or "broken"), and whether `_changes` names it when it is asked for that one alone."""
+    """`bulk`, `single`, `listed`: what befalls `d2` in `_bulk_get` ("ok", "error", "stub", whose attachment is long, or "leaves":
+    there are two, each with an attachment, and the second fails when attachments are asked for), when it is read by itself ("ok", "missing", "gone" or "broken"), and whether `_changes` names it when it is asked for that one alone."""
 
     def __init__(self, bulk="error", single="ok", listed=True):
         self.bulk, self.single, self.listed = bulk, single, listed
@@ -56,13 +56,17 @@ class OddSource:
         if path == "/_changes":
             return 200, self.changes(query, body)
         if path == "/_bulk_get":
-            return 200, {"results": [self.got(asked) for asked in json.loads(body)["docs"]]}
+            return 200, {"results": [self.got(asked, query) for asked in json.loads(body)["docs"]]}
         if path == "/d2":
             self.singles += 1
             if self.single == "broken":
                 return 500, {"error": "internal_server_error", "reason": "odd"}
             if self.single == "gone":
                 return missing
+            if self.bulk == "leaves":
+                if "open_revs" in query:
+                    return 200, [{"ok": attached(revision)} for revision in json.loads(query["open_revs"][0])]
+                return 200, attached(query["rev"][0], with_bytes=True)
             if "open_revs" in query:
                 return 200, [{"missing": rev(2)} if self.single == "missing" else {"ok": document(2)}]
             return (200, document(2)) if self.single == "ok" else missing
@@ -70,6 +74,8 @@ class OddSource:
 
     def changes(self, query, body):
         rows = [{"seq": f"{n}-x", "id": f"d{n}", "changes": [{"rev": rev(n)}]} for n in (1, 2, 3)]
+        if self.bulk == "leaves":
+            rows[1]["changes"].append({"rev": SECOND})
         since = int(query.get("since", ["0"])[0].split("-")[0])
         rows = [row for row in rows if int(row["seq"].split("-")[0]) > since]
         if body:
@@ -79,8 +85,13 @@ class OddSource:
             return {"results": [], "last_seq": f"{since}-x", "pending": len(rows)}
         return {"results": rows, "last_seq": "3-x", "pending": 0}
 
-    def got(self, asked):
+    def got(self, asked, query):
         id = asked["id"]
+        if id == "d2" and self.bulk == "leaves":
+            with_bytes = query.get("attachments") == ["true"]
+            if with_bytes and asked["rev"] == SECOND:
+                return {"id": id, "docs": [{"error": {"id": id, "rev": SECOND, "error": "timeout", "reason": "odd"}}]}
+            return {"id": id, "docs": [{"ok": attached(asked["rev"], with_bytes)}]}
         if id == "d2" and self.bulk == "error":
             error = {"id": id, "rev": asked["rev"], "error": "timeout", "reason": "The request could not be processed in time."}
             return {"id": id, "docs": [{"error": error}]}
@@ -88,6 +99,15 @@ class OddSource:
         if id == "d2" and self.bulk == "stub":
             doc["_attachments"] = {"a": {"stub": True, "length": 1 << 20, "content_type": "x/y", "revpos": 1, "digest": "md5-xxx"}}
         return {"id": id, "docs": [{"ok": doc}]}
+
+
+SECOND = "1-" + "b" * 31 + "2"
+
+
+def attached(revision, with_bytes=False):
+    content = {"data": "YQ=="} if with_bytes else {"stub": True, "length": 1}
+    attachment = {"content_type": "x/y", "revpos": 1, "digest": "md5-DMF1ucDxtqgxw5niaXcmYQ==", **content}
+    return {"_id": "d2", "_rev": revision, "_attachments": {"a": attachment}}
 
 
 def rev(n):

@@ -6,7 +6,7 @@ import http.server
 import json
 
 from harness.api import quote
-from harness.odd_source import OddSource
+from harness.odd_source import SECOND, OddSource
 from harness.server import wait_until
 
 OPTIONS = ["--set", "replicator/startup_jitter=0", "--set", "replicator/retries_per_request=1", "--set", "couchdb/users_db_security_editable=true"]
@@ -15,7 +15,7 @@ OPTIONS = ["--set", "replicator/startup_jitter=0", "--set", "replicator/retries_
 def run(ctx):
     with ctx.server(options=OPTIONS) as server:
         api = server.api()
-        for part in (refused_in_bulk, missing_singly, broken_singly, purged_meanwhile, large_attachments, odd_refusals,
+        for part in (refused_in_bulk, refused_leaf, missing_singly, broken_singly, purged_meanwhile, large_attachments, odd_refusals,
                      nothing_let_through, progress_between_checkpoints, others_jobs, databases_for_admins, spellings_of_urls):
             try:
                 part(ctx, server, api)
@@ -42,6 +42,16 @@ def refused_in_bulk(ctx, server, api):
     answer = pull(api, source, "bulk")
     ctx.report.equal("what _bulk_get refuses is read singly", (answer.status, ids(api, "bulk")), (200, ["d1", "d2", "d3"]))
     ctx.report.equal("once", source.singles, 1)
+    source.close()
+
+
+def refused_leaf(ctx, server, api):
+    """Two leaves with attachments, of which the second is refused: it is the one to be read singly."""
+    source = OddSource(bulk="leaves")
+    answer = pull(api, source, "leaves")
+    leaves = api.get("/leaves/d2?open_revs=all", headers={"Accept": "application/json"}).json
+    found = sorted(leaf["ok"]["_rev"] for leaf in leaves) if isinstance(leaves, list) else leaves
+    ctx.report.equal("of two leaves both come", (answer.status, found), (200, [rev2(), SECOND]))
     source.close()
 
 

@@ -77,7 +77,7 @@ impl HttpPeer {
         {
             left.single.append(&mut left.small);
         }
-        let mut small = std::mem::take(&mut left.small);
+        let mut small = merged(std::mem::take(&mut left.small));
         while !small.is_empty() {
             let rest = small.split_off(small.len().min(ATTACHED_BULK_MAX));
             self.bulk_get(small, true, &mut out, &mut left, progress)
@@ -85,7 +85,7 @@ impl HttpPeer {
             small = rest;
         }
         let mut singles: Vec<Missing> = vec![];
-        for doc in left.single {
+        for doc in merged(left.single) {
             let portions = doc.revs.chunks(OPEN_REVS_MAX);
             singles.extend(portions.map(|revs| Missing {
                 id: doc.id.clone(),
@@ -357,6 +357,20 @@ impl BulkRead<'_> {
             revs: named.map_or_else(|| wanted.revs.clone(), |rev| vec![rev.to_owned()]),
         });
     }
+}
+
+/// One entry for each document, and each revision once: answers are told apart by their ids.
+fn merged(all: Vec<Missing>) -> Vec<Missing> {
+    let mut of_id: HashMap<String, Vec<String>> = HashMap::with_capacity(all.len());
+    for doc in all {
+        of_id.entry(doc.id).or_default().extend(doc.revs);
+    }
+    let one = |(id, mut revs): (String, Vec<String>)| {
+        revs.sort_unstable();
+        revs.dedup();
+        Missing { id, revs }
+    };
+    of_id.into_iter().map(one).collect()
 }
 
 /// The length of a document's attachments together; `None` when it has none.
