@@ -451,7 +451,10 @@ pub(crate) async fn to_the_end<T: Send + 'static>(
 ) -> Result<T, Error> {
     tokio::spawn(work)
         .await
-        .unwrap_or_else(|_| Err(Error::ShuttingDown))
+        .unwrap_or_else(|failed| match failed.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => Err(Error::ShuttingDown),
+        })
 }
 
 /// Keeps a name from being created twice at once.

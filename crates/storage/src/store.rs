@@ -166,7 +166,10 @@ impl Store {
         }
         self.reap_rows(&snapshot, shard)?;
         let mut wb = WriteBatch::default();
-        wb.delete_cf(self.engine.cf(Keyspace::Meta), meta::dropped(shard));
+        let cf = self.engine.cf(Keyspace::Meta);
+        wb.delete_cf(cf, meta::dropped(shard));
+        // An edit in the batch of the drop writes its counters after it.
+        wb.delete_cf(cf, meta::shard(shard));
         self.engine.write(wb, false)
     }
 
