@@ -16,6 +16,11 @@ const IDLE_MAX: usize = 2;
 /// Begins the state of a custom function that did not shrink; the reason follows. No JSON text begins so.
 const OVERFLOW: u8 = 0;
 
+/// Whether a custom function did not shrink its rows.
+pub(crate) fn is_overflow(state: &[u8]) -> bool {
+    state.first() == Some(&OVERFLOW)
+}
+
 type Idle = Vec<Box<dyn Reducer>>;
 
 /// Rows to be reduced, copied: keys, document ids as JSON strings, and values.
@@ -132,7 +137,7 @@ impl Reducers {
             }
             ReduceSpec::Custom(source) => {
                 // As in CouchDB, what is made of an overflow is that overflow.
-                if let Some(overflow) = states.iter().find(|s| s.first() == Some(&OVERFLOW)) {
+                if let Some(overflow) = states.iter().find(|s| is_overflow(s)) {
                     return Ok(overflow.clone());
                 }
                 let values: Vec<&[u8]> = states.iter().map(|s| &**s).collect();

@@ -9,7 +9,8 @@ use storage::{Engine, Keyspace, ShardNumber, Snapshot, index_state_key};
 use crate::Error;
 use crate::blocks::{self, Block, Blocks, Reductions};
 use crate::keys::{VIEW_LEN, row_key};
-use crate::spec::Spec;
+use crate::reducer::is_overflow;
+use crate::spec::{ReduceSpec, Spec};
 
 const VERSION: u8 = 1;
 
@@ -123,15 +124,20 @@ fn encode_block(block: &Block, out: &mut Vec<u8>) {
     }
 }
 
-fn decode_block(fence: &[u8], stored: &[u8], functions: usize) -> Result<Block, Error> {
+/// Overflows are worked out again: the limit may be another one now.
+fn decode_block(fence: &[u8], stored: &[u8], reduces: &[ReduceSpec]) -> Result<Block, Error> {
     let mut r = Reader::new(stored, "index block");
     let rows = r.varint()? as u32;
-    let mut reductions: Vec<OnceLock<blocks::State>> = Vec::with_capacity(functions);
-    for _ in 0..functions {
-        reductions.push(match r.varint()?.checked_sub(1) {
-            None => OnceLock::new(),
-            Some(n) => OnceLock::from(blocks::State::from(r.bytes(n as usize)?)),
-        });
+    let mut reductions: Vec<OnceLock<blocks::State>> = Vec::with_capacity(reduces.len());
+    for reduce in reduces {
+        let state = match r.varint()?.checked_sub(1) {
+            None => None,
+            Some(n) => Some(r.bytes(n as usize)?),
+        };
+        let is_custom = matches!(reduce, ReduceSpec::Custom(_));
+        let state = state.filter(|state| !(is_custom && is_overflow(state)));
+        reductions
+            .push(state.map_or_else(OnceLock::new, |s| OnceLock::from(blocks::State::from(s))));
     }
     Ok(Block::stored(fence, rows, Reductions::from(reductions)))
 }
@@ -147,7 +153,7 @@ fn load_blocks(
     while let (Some(k), Some(v)) = (it.key(), it.value()) {
         let view = usize::from(u16::from_be_bytes([k[4], k[5]]));
         if let (Some(blocks), Some(view)) = (views.get_mut(view), spec.views.get(view)) {
-            blocks.push(decode_block(&k[VIEW_LEN..], v, view.reduces.len())?);
+            blocks.push(decode_block(&k[VIEW_LEN..], v, &view.reduces)?);
         }
         it.next();
     }
@@ -157,4 +163,34 @@ fn load_blocks(
         .zip(&spec.views)
         .map(|(blocks, view)| Blocks::from_blocks(blocks, view.reduces.len()))
         .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reduce::Builtin;
+
+    #[test]
+    fn an_overflow_is_forgotten_when_a_block_is_read() {
+        let (custom, builtin) = (
+            ReduceSpec::Custom(String::new()),
+            ReduceSpec::Builtin(Builtin::Count),
+        );
+        let overflow: &[u8] = b"\0too large";
+        for (reduce, state, kept) in [
+            (&custom, overflow, false),
+            (&custom, b"7".as_slice(), true),
+            (&builtin, overflow, true),
+        ] {
+            let reductions = vec![OnceLock::from(blocks::State::from(state))];
+            let mut stored = vec![];
+            encode_block(
+                &Block::stored(b"a", 3, Reductions::from(reductions)),
+                &mut stored,
+            );
+            let block = decode_block(b"a", &stored, std::slice::from_ref(reduce)).unwrap();
+            assert_eq!(block.rows, 3);
+            assert_eq!(block.reductions[0].get().is_some(), kept, "{reduce:?}");
+        }
+    }
 }
