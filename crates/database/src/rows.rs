@@ -306,7 +306,9 @@ impl Range {
         let skipped = before.saturating_add(self.skip).min(total);
         let shown = match (&query.start, self.descending) {
             // A start outside the listing's kind of keys: CouchDB's offset is 0.
-            (Some(Bound::BeforeAll), false) | (Some(Bound::AfterAll), true) => self.skip.min(total),
+            (Some(Bound::BeforeAll), false) | (Some(Bound::AfterAll), true) => {
+                base.saturating_add(self.skip)
+            }
             _ => skipped,
         };
         if self.skip > SKIP_WALKED_MAX && self.left > 0 {

@@ -285,7 +285,10 @@ fn a_long_skip_stays_in_its_partition() {
                     limit: Some(3),
                     ..all_docs()
                 };
-                let rows = rows_of(&mut db.rows(query).unwrap(), 1_000);
+                let mut found = db.rows(query).unwrap();
+                let offset = skip.min(1_000);
+                assert_eq!(found.offset, Some(offset), "{descending} {start:?} {skip}");
+                let rows = rows_of(&mut found, 1_000);
                 assert_eq!(ids_of(&rows), expected, "{descending} {start:?} {skip}");
             }
         }

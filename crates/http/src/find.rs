@@ -50,7 +50,8 @@ impl MangoSettings {
     }
 }
 
-/// A longer body is read on a thread for blocking work: the values of `$in` are sorted.
+/// A longer body is read on a thread for blocking work: the values of `$in` are sorted. So is one with regular expressions,
+/// which are compiled.
 const BLOCKING_BODY_BYTES: usize = 64 << 10;
 
 /// Reads the body, and has `use_it` make something of the query.
@@ -75,12 +76,12 @@ async fn read<T: Send + 'static>(
     .await
 }
 
-/// Has `work` read a body: a long one on a thread for blocking work.
+/// Has `work` read a body: one that may take long on a thread for blocking work.
 pub async fn apart_if_long<T: Send + 'static>(
     body: Bytes,
     work: impl FnOnce(&[u8]) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    if body.len() <= BLOCKING_BODY_BYTES {
+    if body.len() <= BLOCKING_BODY_BYTES && memchr::memmem::find(&body, b"$regex").is_none() {
         return work(&body);
     }
     tokio::task::spawn_blocking(move || work(&body))

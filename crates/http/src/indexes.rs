@@ -9,6 +9,7 @@ use crate::access::Access;
 use crate::app::App;
 use crate::documents::write;
 use crate::errors::ApiError;
+use crate::find::apart_if_long;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::router::require_method;
@@ -71,8 +72,11 @@ fn list(req: &Request, access: &Access) -> Answer {
 
 async fn create(app: &App, req: &mut Request, access: &Access) -> Answer {
     req.require_json()?;
-    let body = document::normalise(&req.request_bytes(app).await?)?;
-    let index = NewIndex::parse(&body, &app.limits().mango.defaults.limits)?;
+    let limits = app.limits().mango.defaults.limits;
+    let index = apart_if_long(req.request_bytes(app).await?, move |body| {
+        Ok(NewIndex::parse(&document::normalise(body)?, &limits)?)
+    })
+    .await?;
     let mut result = "exists";
     for left in (0..TRIES_MAX).rev() {
         let old = access.db.design_text(&index.ddoc)?;

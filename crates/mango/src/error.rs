@@ -56,6 +56,9 @@ pub enum SelectorError {
     /// More regular expressions than [`crate::Limits`] allow.
     #[error("Selector has too many regular expressions: more than {0}")]
     TooManyRegexes(usize),
+    /// Field names that have more parts together than allowed.
+    #[error("Field names have more than {0} parts together")]
+    TooManyParts(usize),
     /// `fields` is not an array.
     #[error("Selector error: fields must be JSON array")]
     FieldsNotAnArray(Value),
@@ -87,6 +90,7 @@ impl SelectorError {
             Self::InvalidField(_) => "invalid_field",
             Self::MissingFieldName
             | Self::TooDeep(_)
+            | Self::TooManyParts(_)
             | Self::TooManyConditions(_)
             | Self::TooManyRegexes(_) => "invalid_selector",
         }

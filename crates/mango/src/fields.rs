@@ -21,7 +21,7 @@ impl Fields {
     ///
     /// # Errors
     ///
-    /// [`SelectorError::FieldsNotAnArray`], [`SelectorError::TooManyFields`], [`SelectorError::InvalidField`] for a member that is not a string,
+    /// [`SelectorError::FieldsNotAnArray`], [`SelectorError::TooManyFields`], [`SelectorError::TooManyParts`], [`SelectorError::InvalidField`] for a member that is not a string,
     /// [`SelectorError::InvalidFieldName`] for a name with an empty part.
     pub fn parse(value: &Value) -> Result<Self, SelectorError> {
         let names = value
@@ -37,7 +37,7 @@ impl Fields {
             };
             let path = FieldPath::parse(name)?;
             fields.names.push(name.clone());
-            fields.lifter.add(&path);
+            fields.lifter.try_add(&path)?;
         }
         Ok(fields)
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use document::json::skip;
 
+use crate::error::SelectorError;
 use crate::json::{Kind, Members, is_name, unescape};
 use crate::path::FieldPath;
 
@@ -105,6 +106,8 @@ pub(crate) struct Lifter {
     paths: Vec<FieldPath>,
     slots: HashMap<FieldPath, usize>,
     branches: Branches,
+    /// Parts of all paths together.
+    parts: usize,
 }
 
 /// Names that are looked for in one object or array.
@@ -183,7 +186,22 @@ impl Branches {
     }
 }
 
+/// Parts of all paths of a selector, of `fields` or of an aggregate, at most; each may take some 600 bytes.
+const PARTS_MAX: usize = 1 << 16;
+
 impl Lifter {
+    /// The slot of a path that a client names.
+    ///
+    /// # Errors
+    /// [`SelectorError::TooManyParts`] beyond [`PARTS_MAX`].
+    pub fn try_add(&mut self, path: &FieldPath) -> Result<usize, SelectorError> {
+        let slot = self.add(path);
+        match self.parts > PARTS_MAX {
+            true => Err(SelectorError::TooManyParts(PARTS_MAX)),
+            false => Ok(slot),
+        }
+    }
+
     /// The slot of a path, which is added when it is new.
     pub fn add(&mut self, path: &FieldPath) -> usize {
         if let Some(slot) = self.slots.get(path) {
@@ -192,6 +210,7 @@ impl Lifter {
         let slot = self.paths.len();
         self.paths.push(path.clone());
         self.slots.insert(path.clone(), slot);
+        self.parts += path.parts().len();
         let mut branches = &mut self.branches;
         let last = path.parts().len() - 1;
         for (i, name) in path.parts().enumerate() {

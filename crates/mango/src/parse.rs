@@ -110,7 +110,7 @@ impl Reader<'_> {
         };
         let path = self.path(name)?;
         let slot = match place.negation {
-            Negation::Moved { .. } => Some(self.lifter.add(&path)),
+            Negation::Moved { .. } => Some(self.lifter.try_add(&path)?),
             Negation::Kept => None,
         };
         let field = Field {

@@ -91,6 +91,8 @@ struct Translation<'a> {
     groups: u32,
     /// Whether a quantifier can follow.
     repeatable: bool,
+    /// Characters of caseless classes so far.
+    folded: u32,
     /// `(*UTF8)` or `(*UCP)`: without them only letters of ASCII have two cases.
     unicode_cases: bool,
     /// `(*UCP)`: `\d`, `\w`, `\s`, `\b` and POSIX classes go by Unicode.

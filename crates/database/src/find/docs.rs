@@ -196,7 +196,7 @@ impl Documents {
         if found.more {
             self.after = found.ids.last().cloned();
             // Every scan is of all documents. Where many match, those that follow are quicker found in their order.
-            if found.matches.saturating_mul(WALKED_A_MATCH) >= found.examined {
+            if found.matches.saturating_mul(WALKED_A_MATCH) >= found.judged {
                 self.state = State::Walking;
                 self.walked = 0;
                 self.wanted = answer.wanted().saturating_sub(found.ids.len() as u64);

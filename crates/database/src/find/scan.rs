@@ -115,8 +115,10 @@ pub(crate) struct FirstIds {
     pub ids: Vec<Vec<u8>>,
     /// There are more matching documents.
     pub more: bool,
-    /// Matching documents, about, as far as they were looked at: at least as many as `ids`.
+    /// Matching documents among those that were judged: at least as many as `ids`.
     pub matches: u64,
+    /// Documents that the selector was asked about: those whose ids came first so far.
+    pub judged: u64,
     pub examined: u64,
 }
 
@@ -127,7 +129,11 @@ impl Scan<'_> {
         let examined = self.run(
             || First::new(count, self.descending),
             |first, id, doc| {
-                if first.takes(id) && self.find.selector.matches_doc(doc) {
+                if !first.takes(id) {
+                    return Ok(());
+                }
+                first.judged += 1;
+                if self.find.selector.matches_doc(doc) {
                     first.matches += 1;
                     first.add(id.to_vec());
                 }
@@ -137,6 +143,7 @@ impl Scan<'_> {
                 let mut all = found.lock();
                 all.dropped |= first.dropped;
                 all.matches += first.matches;
+                all.judged += first.judged;
                 for id in first.into_ids() {
                     all.add(id);
                 }
@@ -144,7 +151,7 @@ impl Scan<'_> {
             },
         )?;
         let first = found.into_inner();
-        let (more, matches) = (first.dropped, first.matches);
+        let (more, matches, judged) = (first.dropped, first.matches, first.judged);
         let mut ids = first.into_ids();
         if self.descending {
             ids.sort_unstable_by(|a, b| b.cmp(a));
@@ -155,6 +162,7 @@ impl Scan<'_> {
             ids,
             more,
             matches,
+            judged,
             examined,
         })
     }
@@ -325,6 +333,7 @@ struct First {
     heap: BinaryHeap<Ranked>,
     dropped: bool,
     matches: u64,
+    judged: u64,
 }
 
 /// An id, compared in the direction of the query.
@@ -359,6 +368,7 @@ impl First {
             heap: BinaryHeap::new(),
             dropped: false,
             matches: 0,
+            judged: 0,
         }
     }
 
@@ -379,13 +389,19 @@ impl First {
     }
 
     fn add(&mut self, id: Vec<u8>) {
-        self.heap.push(Ranked {
+        let new = Ranked {
             id,
             descending: self.descending,
-        });
-        if self.heap.len() > self.count {
-            self.heap.pop();
-            self.dropped = true;
+        };
+        if self.heap.len() < self.count {
+            self.heap.push(new);
+            return;
+        }
+        self.dropped = true;
+        if let Some(mut last) = self.heap.peek_mut()
+            && new < *last
+        {
+            *last = new;
         }
     }
 

@@ -77,6 +77,9 @@ impl Aggregate {
                 for name in names {
                     let slot = aggregate.field(name)?;
                     let name = name.as_str().unwrap_or_default().to_owned();
+                    if aggregate.group_by.iter().any(|(_, other)| *other == slot) {
+                        return Err(invalid(&format!("`group_by` names `{name}` twice")));
+                    }
                     aggregate.group_by.push((name, slot));
                 }
             }
@@ -106,7 +109,7 @@ impl Aggregate {
         let Value::String(name) = name else {
             return Err(invalid(&format!("a field must be a string, not: {name}")));
         };
-        Ok(self.lifter.add(&FieldPath::parse(name)?))
+        Ok(self.lifter.try_add(&FieldPath::parse(name)?)?)
     }
 
     fn function(&mut self, name: &str, value: &Value) -> Result<Function, FindError> {
@@ -256,6 +259,7 @@ mod tests {
             json!({"compute": {"a": {"$sum": 1}}}),
             json!({"compute": {"a": {"$sum": "b", "$min": "b"}}}),
             json!({"groups": []}),
+            json!({"group_by": ["a", "a"]}),
             json!({"group_by": ["a..b"]}),
         ] {
             assert!(Aggregate::parse(&wrong).is_err(), "{wrong}");

@@ -53,6 +53,7 @@ const CASES: &[(&str, &[&str], &[&str])] = &[
     (r"^[\w\W][^\W\d][\s.][^\H]$", &["\na.\t"], &["\n1.\t"]),
     (r"^[\Q^]-\Ea-c]+$", &["^]-abc"], &["d"]),
     (r"^[\E^a]$", &["b", "^"], &["a"]),
+    (r"^[a\E-c][\Qx\E-z]$", &["by"], &["-y", "b-"]),
     (r"^[\R\B\z\8]+$", &["RBz8"], &["\n"]),
     ("^[[:alpha:][:^digit:]]+[[:alpha:]-z]$", &["a---"], &["1a", "aa1"]),
     ("^[[:alpha]+$", &["[:alph"], &["b"]),
@@ -217,4 +218,17 @@ proptest! {
             ),
         }
     }
+}
+
+#[test]
+fn caseless_classes_are_bounded_before_they_are_compiled() {
+    for class in ["[ -\u{2a943}]", r"[\w]"] {
+        let many = format!("(*UTF8)(?i){}", class.repeat(5_000));
+        let refused = Pattern::compile(&many, BYTES_MAX).unwrap_err();
+        assert_eq!(refused, "too many characters in caseless classes");
+        let few = format!("(*UTF8)(?i)^{}$", class.repeat(2));
+        assert!(Pattern::compile(&few, BYTES_MAX).unwrap().is_match("aB"));
+    }
+    let ascii = format!("(*UTF8)(?i)^{}$", "[a-z]".repeat(500));
+    assert!(Pattern::compile(&ascii, BYTES_MAX).is_ok());
 }
