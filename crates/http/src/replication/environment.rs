@@ -80,12 +80,7 @@ impl Environment for Surroundings {
         let found = app.databases.get(db);
         let found = found.map_err(|_| Error::NoDatabase(db.to_owned()))?;
         let context = context(user);
-        // What is read has a selection; what is written to is not listed.
-        let access = match selection {
-            Some(_) => Access::open_for_listing(&app, found, &context),
-            None => Access::open(found, &context),
-        };
-        let access = access.map_err(|e| told(e, db))?;
+        let access = Access::open_for_listing(&app, found, &context).map_err(|e| told(e, db))?;
         let filter = selection.map(|s| filter(&app, &access, &context, s));
         let filter = filter.transpose().map_err(|e| {
             Error::FilterFetch(format!("Couldn't open the filter on `{db}`: {}", e.reason))
