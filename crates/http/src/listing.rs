@@ -9,6 +9,7 @@ use crate::design::lists::ListRows;
 use crate::errors::ApiError;
 use crate::feed::{CHUNK_BYTES, pull, pull_blocking};
 use crate::given::{Given, GivenGrouping, Params, bound_limit, keys_with_range};
+use crate::partition;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::router::require_method;
@@ -433,20 +434,11 @@ pub async fn partition(app: &App, req: &mut Request, access: &Access) -> Answer 
     if req.segments.len() == 3 {
         return partition_info(req, access, &name);
     }
-    require_partitioned(access)?;
-    database::check_partition(&name)?;
-    let param = "partition".to_owned();
-    if req.query.get(&param).is_some_and(|given| given != name) {
-        return Err(ApiError::bad_request(
-            "Conflicting value for `partition` in query string",
-        ));
-    }
-    req.query.0.retain(|(k, _)| *k != param);
-    req.query.0.push((param, name.clone()));
-    let parts = req.segments.len() - 3;
-    match (req.segment(3), req.segment(5)) {
+    partition::enter(req, access)?;
+    let parts = req.segments.len() - 1;
+    match (req.segment(1), req.segment(3)) {
         (Some("_all_docs"), _) if parts == 1 => list(app, req, access, Listing::AllDocs).await,
-        (Some("_all_docs"), _) if parts == 2 && req.segment(4) == Some("queries") => {
+        (Some("_all_docs"), _) if parts == 2 && req.segment(2) == Some("queries") => {
             queries(app, req, access, "_all_docs").await
         }
         (Some("_find"), _) if parts == 1 => crate::find::find(app, req, access, Some(name)).await,
@@ -454,17 +446,9 @@ pub async fn partition(app: &App, req: &mut Request, access: &Access) -> Answer 
             crate::find::explain(app, req, access, Some(name)).await
         }
         (Some("_design"), Some(part)) if part.starts_with('_') => {
-            req.segments.drain(1..3);
             crate::documents::design(app, req, access).await
         }
         _ => Err(ApiError::missing()),
-    }
-}
-
-fn require_partitioned(access: &Access) -> Result<(), ApiError> {
-    match access.db.is_partitioned() {
-        true => Ok(()),
-        false => Err(ApiError::bad_request("database is not partitioned")),
     }
 }
 
@@ -473,7 +457,7 @@ fn partition_info(req: &Request, access: &Access, name: &str) -> Answer {
         database::check_partition(name)?;
     }
     require_method(req, "GET")?;
-    require_partitioned(access)?;
+    partition::require_partitioned(access)?;
     let info = access.db.partition_info(name)?;
     Ok(Reply::json(
         200,

@@ -13,9 +13,7 @@ const PARAM: &str = "partition";
 pub fn enter(req: &mut Request, access: &Access) -> Result<(), ApiError> {
     let name = req.segment(2).map(str::to_owned);
     let name = name.ok_or_else(|| ApiError::bad_request("invalid_partition_req"))?;
-    if !access.db.is_partitioned() {
-        return Err(ApiError::bad_request("database is not partitioned"));
-    }
+    require_partitioned(access)?;
     database::check_partition(&name)?;
     if req.query.get(PARAM).is_some_and(|given| given != name) {
         return Err(ApiError::bad_request(
@@ -26,4 +24,11 @@ pub fn enter(req: &mut Request, access: &Access) -> Result<(), ApiError> {
     req.query.0.push((PARAM.to_owned(), name));
     req.segments.drain(1..3);
     Ok(())
+}
+
+pub fn require_partitioned(access: &Access) -> Result<(), ApiError> {
+    match access.db.is_partitioned() {
+        true => Ok(()),
+        false => Err(ApiError::bad_request("database is not partitioned")),
+    }
 }

@@ -230,6 +230,10 @@ pub fn without_user_info(text: &str) -> String {
     let Ok(url) = Url::parse(text) else {
         return cut(text, |rest| rest.rfind('@'));
     };
+    // `user:password@host`, whose user is taken for a scheme.
+    if url.cannot_be_a_base() {
+        return cut(text, |rest| rest.rfind('@'));
+    }
     if url.username().is_empty() && url.password().is_none() {
         return text.to_owned();
     }
@@ -309,6 +313,7 @@ mod tests {
             ("http://u:s3cret@ho st/db", "http://ho st/db"),
             ("http://s3cret@/db", "http:///db"),
             ("http://host/a@b", "http://host/a@b"),
+            ("admin:s3cret@host:5984/db", "admin:host:5984/db"),
             ("db", "db"),
         ] {
             assert_eq!(without_user_info(text), shown, "{text}");
