@@ -2,32 +2,74 @@
 # Compiles RocksDB as a static library, once per machine and version of librocksdb-sys, and makes the
 # checkout's `.rocksdb` a link to it. `.cargo/config.toml` tells cargo to link that library, so neither
 # another profile, nor other features, nor another checkout compiles it again.
+#
+# The sources are those that the crate brings, with the defines of its build script for Linux with the
+# features lz4 and zstd. They are compiled in chunks that include up to 16 of them each: most of the time
+# of RocksDB's 343 files goes into reading the same headers, so this takes 4 minutes of two cores
+# instead of 15 to 20. Frame pointers are kept for profiles.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/env.sh
 
 version=$(awk '$1 == "name" && $3 == "\"librocksdb-sys\"" { getline; gsub(/"/, "", $3); print $3; exit }' Cargo.lock)
 [ -n "$version" ] || { echo "rocksdb: no librocksdb-sys in Cargo.lock" >&2; exit 1; }
-home="$SETTEE_CACHE/rocksdb/$version"
+# Counts up when the way of compiling changes, so that an older library is not taken for this one.
+recipe=2
+home="$SETTEE_CACHE/rocksdb/$version-$recipe"
+files_per_chunk=16
+
+# The folder of a crate's sources: source_of NAME
+source_of() {
+  cargo metadata --locked --format-version 1 \
+    | tr ',' '\n' | sed -n 's/^"manifest_path":"\(.*\/'"$1"'-[0-9][^/]*\)\/Cargo.toml".*/\1/p' | head -n 1
+}
 
 compile() {
-  local work="$home/build"
-  mkdir -p "$work/src"
-  cat > "$work/Cargo.toml" <<TOML
-[package]
-name = "rocksdb-build"
-version = "0.0.0"
-edition = "2024"
-[workspace]
-[dependencies]
-librocksdb-sys = { version = "=$version", default-features = false, features = ["lz4", "zstd", "bindgen-runtime"] }
-TOML
-  echo > "$work/src/lib.rs"
-  echo "rocksdb: compiling version $version, once for this machine (about 15 minutes of two cores)" >&2
-  (cd "$work" && ROCKSDB_COMPILE=1 CARGO_TARGET_DIR="$work/target" cargo build --release --quiet)
+  local work="$home/build" rocksdb zstd lz4
+  cargo fetch --locked --quiet
+  rocksdb=$(source_of librocksdb-sys) zstd=$(source_of zstd-sys) lz4=$(source_of lz4-sys)
+  [ -d "$rocksdb/rocksdb" ] && [ -d "$zstd/zstd/lib" ] && [ -d "$lz4/liblz4/lib" ] \
+    || { echo "rocksdb: the sources are not where they are looked for: $rocksdb $zstd $lz4" >&2; exit 1; }
+  rm -rf "$work"
+  mkdir -p "$work"
+  echo "rocksdb: compiling version $version, once for this machine (about 4 minutes of two cores)" >&2
+
+  local sources=0 file
+  while read -r file; do
+    case "$file" in
+      util/build_version.cc | '') continue ;;  # The crate has its own.
+    esac
+    printf '#include "rocksdb/%s"\n' "$file" >>"$work/chunk$((100 + sources / files_per_chunk)).cc"
+    sources=$((sources + 1))
+  done < <(tr -d '\r' <"$rocksdb/rocksdb_lib_sources.txt"; echo)
+  printf '#include "%s/build_version.cc"\n' "$rocksdb" >"$work/version.cc"
+
+  local machine=()
+  [ "$(uname -m)" = x86_64 ] && machine=(-msse2)
+  [ "$(uname -m)" = aarch64 ] && machine=(-march=armv8-a+crc+aes+crypto)
+  local flags=(
+    -std=c++20 -O2 -w -fPIC -ffunction-sections -fdata-sections -fno-omit-frame-pointer "${machine[@]}"
+    -include cstdint -I "$rocksdb" -I "$rocksdb/rocksdb/include" -I "$rocksdb/rocksdb"
+    -I "$zstd/zstd/lib" -I "$lz4/liblz4/lib"
+    -DNDEBUG=1 -DLZ4=1 -DZSTD=1 -DHAVE_ALIGNED_NEW -DHAVE_UINT128_EXTENSION -DOS_LINUX
+    -DROCKSDB_PLATFORM_POSIX -DROCKSDB_LIB_IO_POSIX -DROCKSDB_SCHED_GETCPU_PRESENT
+    -DROCKSDB_AUXV_GETAUXVAL_PRESENT -DROCKSDB_FALLOCATE_PRESENT -DROCKSDB_RANGESYNC_PRESENT
+  )
+  printf '"%s"\n' "${flags[@]}" >"$work/flags"
+  (
+    cd "$work"
+    printf '%s\n' *.cc | xargs -n 1 -P "$(nproc)" sh -c '"${CXX:-c++}" @flags -c "$1" -o "${1%.cc}.o"' compile \
+      || { echo "rocksdb: it does not compile; what the compiler said stands above" >&2; exit 1; }
+    ar crs librocksdb.a *.o
+  )
+  # The C interface is one of the first chunks, the transactions and the version are among the last.
+  local symbol
+  for symbol in rocksdb_open rocksdb_transactiondb_open GetRocksVersionAsString; do
+    nm -g --defined-only "$work/librocksdb.a" 2>/dev/null | grep "$symbol" >/dev/null \
+    || { echo "rocksdb: the library that was compiled has no $symbol" >&2; exit 1; }
+  done
   # Renamed last, so that an interrupted run leaves nothing that looks finished.
-  cp "$work"/target/release/build/librocksdb-sys-*/out/librocksdb.a "$home/librocksdb.a.new"
-  mv "$home/librocksdb.a.new" "$home/librocksdb.a"
+  mv "$work/librocksdb.a" "$home/librocksdb.a"
   rm -rf "$work"
 }
 
