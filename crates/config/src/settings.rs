@@ -383,6 +383,11 @@ pub const SETTINGS: &[Setting] = &[
     // [limits]
     set("limits", "max_open_feeds", Int, "10000", "Most changes feeds open at a time."),
     set("limits", "max_keys", Limit, "1000000", "Most keys in the keys of one request."),
+    set("limits", "max_small_request_size", Int, "1048576", "Largest body of a request that needs a small one (settings, purges, limits, set-up), in bytes."),
+    set("limits", "max_inflated_request_size", Int, "134217728", "Largest size that a gzipped body may inflate to, in bytes."),
+    set("limits", "max_inflation_ratio", Int, "200", "How many times its size a gzipped body may inflate to, beyond the first MiB."),
+    set("limits", "max_json_values", Int, "4194304", "Most JSON values in a body whose values are taken apart one by one (keys, revisions, replications)."),
+    set("limits", "min_body_rate", Int, "250", "Bytes a second that must come of a body after its first minute, on average; 0 for any."),
     // [rocksdb]
     set("rocksdb", "block_cache_size", Int, "268435456", "Memory for blocks read, in bytes."),
     set("rocksdb", "write_buffer_size", Int, "100663296", "Memory that gathers writes, of all keyspaces together, in bytes."),

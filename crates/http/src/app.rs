@@ -13,6 +13,7 @@ use parking_lot::RwLock;
 use replicator::Replicator;
 use tokio::sync::Semaphore;
 
+use crate::body::BodyLimits;
 use crate::cors::Cors;
 use crate::design::LISTS_MAX;
 use crate::errors::ApiError;
@@ -71,6 +72,7 @@ pub struct Limits {
     pub forwarded: Arc<Forwarded>,
     pub max_attachment_size: u64,
     pub max_attachments_per_document: u64,
+    pub bodies: Arc<BodyLimits>,
     /// Content-Security-Policy of attachments.
     pub attachments_policy: Option<String>,
     pub mango: crate::find::MangoSettings,
@@ -125,6 +127,7 @@ impl Limits {
             forwarded: Arc::new(Forwarded::read(c)?),
             max_attachment_size: c.get_u64("couchdb", "max_attachment_size")?,
             max_attachments_per_document: c.get_u64("couchdb", "max_attachments_per_document")?,
+            bodies: Arc::new(BodyLimits::read(c)?),
             attachments_policy: match c.get_bool("csp", "attachments_enable")? {
                 true => Some(c.get_str("csp", "attachments_header_value")?),
                 false => None,

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::access::Access;
 use crate::app::App;
 use crate::attachments::{Parts, boundary, push_doc_multipart};
+use crate::body::BodyClass;
 use crate::documents::{caller, check_document, parse_revs, read_options};
 use crate::errors::ApiError;
 use crate::feed::{CHUNK_BYTES, pull, pull_blocking};
@@ -29,7 +30,7 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
     req.require_json()?;
     app.stats.bulk_requests.fetch_add(1, Relaxed);
     let limits = app.limits();
-    let bytes = req.required_bytes(app).await?;
+    let bytes = req.required_bytes(BodyClass::Many).await?;
     let started = Instant::now();
     let bulk = parse_bulk_docs(&bytes)?;
     drop(bytes);
@@ -175,7 +176,7 @@ const ONE_DOCUMENT_ONLY: [&str; 5] = ["open_revs", "new_edits", "w", "rev", "att
 pub async fn bulk_get(app: &App, req: &mut Request, access: &Access) -> Answer {
     require_method(req, "POST")?;
     req.require_json()?;
-    let mut body = req.json_object(app).await?;
+    let mut body = req.json_object(BodyClass::Many).await?;
     let docs = match body.remove("docs") {
         None => return Err(ApiError::bad_request("Missing JSON list of 'docs'.")),
         Some(Value::Array(docs)) => docs,

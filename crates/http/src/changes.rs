@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use crate::access::Access;
 use crate::app::{App, OpenFeed};
+use crate::body::BodyClass;
 use crate::design::request_object::body_given;
 use crate::design::{calls, path};
 use crate::errors::ApiError;
@@ -113,7 +114,7 @@ pub async fn route(app: &App, req: &mut Request, access: &Access) -> Answer {
     require_method(req, "GET,HEAD,POST")?;
     let (body, raw) = if req.method == "POST" {
         req.require_json()?;
-        read_body(app, req).await?
+        read_body(req).await?
     } else {
         (Map::new(), None)
     };
@@ -139,16 +140,13 @@ pub async fn route(app: &App, req: &mut Request, access: &Access) -> Answer {
 }
 
 /// The body of a POST: nothing, or an object.
-async fn read_body(
-    app: &App,
-    req: &mut Request,
-) -> Result<(Map<String, Value>, Option<Bytes>), ApiError> {
-    let bytes = req.request_bytes(app).await?;
+async fn read_body(req: &mut Request) -> Result<(Map<String, Value>, Option<Bytes>), ApiError> {
+    let bytes = req.bytes(BodyClass::Many).await?;
     let given = body_given(&req.headers, &bytes);
     if bytes.is_empty() {
         return Ok((Map::new(), given.then_some(bytes)));
     }
-    match serde_json::from_slice(&bytes).map_err(|_| ApiError::invalid_json())? {
+    match req.json_of(BodyClass::Many, &bytes)? {
         Value::Object(o) => Ok((o, Some(bytes))),
         _ => Err(ApiError::bad_request("Request body must be a JSON object")),
     }

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::access::Access;
 use crate::app::{App, NODE, require_server_admin};
+use crate::body::BodyClass;
 use crate::documents::{self, parse_revs};
 use crate::errors::ApiError;
 use crate::reply::Reply;
@@ -128,7 +129,7 @@ pub async fn security(app: &App, req: &mut Request, access: &Access) -> Answer {
             "You can't edit the security object of the user database.",
         ));
     }
-    let bytes = req.required_bytes(app).await?;
+    let bytes = req.required_bytes(BodyClass::Document).await?;
     let json = document::normalise(&bytes)?;
     let json = String::from_utf8(json).map_err(|_| ApiError::invalid_json())?;
     auth::Security::parse(&json).map_err(|e| ApiError::bad_request(e.to_string()))?;
@@ -137,32 +138,32 @@ pub async fn security(app: &App, req: &mut Request, access: &Access) -> Answer {
 }
 
 /// The body as a number above 0; `reason` says what is wrong with another.
-async fn limit_body(app: &App, req: &mut Request, reason: &'static str) -> Result<u64, ApiError> {
-    let body = req.json(app).await?;
+async fn limit_body(req: &mut Request, reason: &'static str) -> Result<u64, ApiError> {
+    let body = req.json(BodyClass::Small).await?;
     body.as_u64()
         .filter(|&n| n > 0)
         .ok_or_else(|| ApiError::bad_request(reason))
 }
 
-pub async fn revs_limit(app: &App, req: &mut Request, access: &Access) -> Answer {
+pub async fn revs_limit(req: &mut Request, access: &Access) -> Answer {
     require_method(req, "PUT,GET")?;
     if req.method != "PUT" {
         return Ok(Reply::json(200, &access.db.revs_limit().into()));
     }
     access.require_admin()?;
-    let limit = limit_body(app, req, "`limit` must be a positive integer").await?;
+    let limit = limit_body(req, "`limit` must be a positive integer").await?;
     access.db.set_revs_limit(limit).await?;
     Ok(Reply::ok())
 }
 
-pub async fn purged_infos_limit(app: &App, req: &mut Request, access: &Access) -> Answer {
+pub async fn purged_infos_limit(req: &mut Request, access: &Access) -> Answer {
     require_method(req, "GET,PUT")?;
     if req.method != "PUT" {
         return Ok(Reply::json(200, &access.db.purged_infos_limit().into()));
     }
     access.require_admin()?;
     let reason = "`purged_infos_limit` must be positive integer";
-    let limit = limit_body(app, req, reason).await?;
+    let limit = limit_body(req, reason).await?;
     access.db.set_purged_infos_limit(limit).await?;
     Ok(Reply::ok())
 }
@@ -186,7 +187,7 @@ pub async fn purge(app: &App, req: &mut Request, access: &Access) -> Answer {
     require_method(req, "POST")?;
     req.require_json()?;
     let limits = app.limits();
-    let body = req.json_object(app).await?;
+    let body = req.json_object(BodyClass::Small).await?;
     if body.len() as u64 > limits.purge_ids_max {
         return Err(ApiError::bad_request(
             "Exceeded maximum number of documents.",
@@ -215,18 +216,18 @@ pub async fn purge(app: &App, req: &mut Request, access: &Access) -> Answer {
     ))
 }
 
-async fn revs_body(app: &App, req: &mut Request) -> Result<Vec<(String, Vec<Rev>)>, ApiError> {
+async fn revs_body(req: &mut Request) -> Result<Vec<(String, Vec<Rev>)>, ApiError> {
     require_method(req, "POST")?;
     req.require_json()?;
-    req.json_object(app)
+    req.json_object(BodyClass::Many)
         .await?
         .into_iter()
         .map(|(id, revs)| Ok((id, parse_revs(&revs)?)))
         .collect()
 }
 
-pub async fn revs_diff(app: &App, req: &mut Request, access: &Access) -> Answer {
-    let ids = revs_body(app, req).await?;
+pub async fn revs_diff(req: &mut Request, access: &Access) -> Answer {
+    let ids = revs_body(req).await?;
     let mut out = Map::new();
     for d in access.db.revs_diff(ids)? {
         let mut of = Map::new();
@@ -240,8 +241,8 @@ pub async fn revs_diff(app: &App, req: &mut Request, access: &Access) -> Answer 
     Ok(Reply::json(200, &out.into()))
 }
 
-pub async fn missing_revs(app: &App, req: &mut Request, access: &Access) -> Answer {
-    let ids = revs_body(app, req).await?;
+pub async fn missing_revs(req: &mut Request, access: &Access) -> Answer {
+    let ids = revs_body(req).await?;
     let missing: Map<String, Value> = access
         .db
         .revs_diff(ids)?
@@ -251,11 +252,11 @@ pub async fn missing_revs(app: &App, req: &mut Request, access: &Access) -> Answ
     Ok(Reply::json(200, &json!({"missing_revs": missing})))
 }
 
-pub async fn compact(app: &App, req: &mut Request, access: &Access) -> Answer {
+pub async fn compact(req: &mut Request, access: &Access) -> Answer {
     require_method(req, "POST")?;
     access.require_admin()?;
     req.require_json()?;
-    req.request_bytes(app).await?;
+    req.bytes(BodyClass::Small).await?;
     if let Some(ddoc) = req.segment(2) {
         return crate::views::compact(access, &format!("_design/{ddoc}"));
     }
@@ -270,10 +271,10 @@ pub fn cleanup(req: &Request, access: &Access) -> Answer {
     Ok(Reply::json_bytes(202, "{\"ok\":true}\n"))
 }
 
-pub async fn ensure_full_commit(app: &App, req: &mut Request, access: &Access) -> Answer {
+pub async fn ensure_full_commit(req: &mut Request, access: &Access) -> Answer {
     require_method(req, "POST")?;
     req.require_json()?;
-    req.request_bytes(app).await?;
+    req.bytes(BodyClass::Small).await?;
     access.db.ensure_full_commit().await?;
     let info = access.db.info()?;
     Ok(Reply::json(

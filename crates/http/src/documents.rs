@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::access::Access;
 use crate::app::{App, Limits};
 use crate::attachments::{self, Parts, boundary};
+use crate::body::BodyClass;
 use crate::errors::ApiError;
 use crate::query::{Query, decode};
 use crate::reply::Reply;
@@ -319,24 +320,15 @@ pub fn check_document(doc: &EditDoc, limits: &Limits) -> Result<(), ApiError> {
     Ok(())
 }
 
-async fn read_document(app: &App, req: &mut Request) -> Result<(EditDoc, u64), ApiError> {
-    let limits = app.limits();
+async fn read_document(req: &mut Request) -> Result<(EditDoc, u64), ApiError> {
     // A document's text is longer than its body by its underscore members, attachments in Base64 among them.
-    let max = limits.max_http_request_size;
-    req.require_body()?;
-    let bytes = match req.bytes("max_document_size", max).await {
-        Err(e) if e.status == 413 => {
-            return Err(ApiError::new(
-                413,
-                "document_too_large",
-                format!(
-                    "the document exceeds max_document_size ({})",
-                    limits.max_document_size
-                ),
-            ));
-        }
-        other => other?,
-    };
+    let bytes = req.required_bytes(BodyClass::Many).await.map_err(|e| {
+        let error = match e.status {
+            413 => "document_too_large".into(),
+            _ => e.error,
+        };
+        ApiError { error, ..e }
+    })?;
     let started = Instant::now();
     let doc = parse_document(&bytes)?;
     Ok((doc, started.elapsed().as_micros() as u64))
@@ -362,7 +354,7 @@ async fn put(app: &App, req: &mut Request, access: &Access, id: &str) -> Answer 
             (received.doc, 0, received.uploaded)
         }
         false => {
-            let (doc, parse_us) = read_document(app, req).await?;
+            let (doc, parse_us) = read_document(req).await?;
             (doc, parse_us, vec![])
         }
     };
@@ -379,7 +371,8 @@ async fn put(app: &App, req: &mut Request, access: &Access, id: &str) -> Answer 
     if !brings_files {
         write_mode = write_mode.or_batch(req);
     }
-    let written = write_as(app, req, access, doc, mode, write_mode).await?;
+    let who = caller(&req.user);
+    let written = write_in_mode(app, req, access, who, doc, mode, write_mode).await?;
     let mut reply = written.reply(Some(&url));
     drop(uploaded);
     reply.timing.parse_us = parse_us;
@@ -430,7 +423,7 @@ pub fn caller(user: &UserCtx) -> Caller {
     }
 }
 
-/// Writes one document.
+/// Writes one document in the name of whoever asks.
 pub async fn write(
     app: &App,
     req: &Request,
@@ -438,14 +431,27 @@ pub async fn write(
     doc: EditDoc,
     mode: EditMode,
 ) -> Result<Written, ApiError> {
-    let write_mode = WriteMode::of(req, &app.limits(), 1, None)?;
-    write_as(app, req, access, doc, mode, write_mode).await
+    write_as(app, req, access, caller(&req.user), doc, mode).await
 }
 
-async fn write_as(
+/// Writes one document in the name of `caller`.
+pub async fn write_as(
     app: &App,
     req: &Request,
     access: &Access,
+    caller: Caller,
+    doc: EditDoc,
+    mode: EditMode,
+) -> Result<Written, ApiError> {
+    let write_mode = WriteMode::of(req, &app.limits(), 1, None)?;
+    write_in_mode(app, req, access, caller, doc, mode, write_mode).await
+}
+
+async fn write_in_mode(
+    app: &App,
+    req: &Request,
+    access: &Access,
+    caller: Caller,
     doc: EditDoc,
     mode: EditMode,
     write_mode: WriteMode,
@@ -458,7 +464,6 @@ async fn write_as(
         access.require_design_admin(&req.user)?;
     }
     let deleted = doc.deleted;
-    let caller = caller(&req.user);
     let done = access
         .db
         .update_as(caller, vec![doc], mode, write_mode.durability);
@@ -527,7 +532,7 @@ impl Written {
 /// `POST /{db}`: a document with its own id or a new one.
 pub async fn post(app: &App, req: &mut Request, access: &Access) -> Answer {
     req.require_json()?;
-    let (mut doc, parse_us) = read_document(app, req).await?;
+    let (mut doc, parse_us) = read_document(req).await?;
     let id = match doc.id.take() {
         Some(id) => id,
         None => DocId::new(&app.new_uuid())?,
@@ -535,7 +540,8 @@ pub async fn post(app: &App, req: &mut Request, access: &Access) -> Answer {
     doc.id = Some(id.clone());
     let url = doc_url(req, access, &id);
     let write_mode = WriteMode::of(req, &app.limits(), 1, None)?.or_batch(req);
-    let written = write_as(app, req, access, doc, EditMode::Interactive, write_mode).await?;
+    let (who, mode) = (caller(&req.user), EditMode::Interactive);
+    let written = write_in_mode(app, req, access, who, doc, mode, write_mode).await?;
     let mut reply = written.reply_without_etag(&url);
     reply.timing.parse_us = parse_us;
     Ok(reply)

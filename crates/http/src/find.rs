@@ -6,6 +6,7 @@ use mango::{AggregateLimits, Defaults, Find};
 
 use crate::access::Access;
 use crate::app::App;
+use crate::body::BodyClass;
 use crate::errors::ApiError;
 use crate::feed::{CHUNK_BYTES, pull, pull_blocking_for};
 use crate::reply::Reply;
@@ -63,7 +64,7 @@ async fn read<T: Send + 'static>(
 ) -> Result<T, ApiError> {
     require_method(req, "POST")?;
     req.require_json()?;
-    let bytes = req.request_bytes(app).await?;
+    let bytes = req.bytes(BodyClass::Document).await?;
     let settings = app.limits().mango;
     apart_if_long(bytes, move |bytes| {
         let body = document::normalise(bytes)?;

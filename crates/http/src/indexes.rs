@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::access::Access;
 use crate::app::App;
+use crate::body::BodyClass;
 use crate::documents::write;
 use crate::errors::ApiError;
 use crate::find::apart_if_long;
@@ -73,7 +74,7 @@ fn list(req: &Request, access: &Access) -> Answer {
 async fn create(app: &App, req: &mut Request, access: &Access) -> Answer {
     req.require_json()?;
     let limits = app.limits().mango.defaults.limits;
-    let index = apart_if_long(req.request_bytes(app).await?, move |body| {
+    let index = apart_if_long(req.bytes(BodyClass::Document).await?, move |body| {
         Ok(NewIndex::parse(&document::normalise(body)?, &limits)?)
     })
     .await?;
@@ -137,7 +138,7 @@ async fn remove(
 
 async fn bulk_delete(app: &App, req: &mut Request, access: &Access) -> Answer {
     req.require_json()?;
-    let body = req.json_object(app).await?;
+    let body = req.json_object(BodyClass::Document).await?;
     let ids = parse_bulk_delete(&body)?;
     access.require_design_admin(&req.user)?;
     let (mut success, mut fail) = (vec![], vec![]);

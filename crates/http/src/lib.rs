@@ -5,7 +5,8 @@
 //! | `server`, `tls`, `patience`, `linger`, `lenient` | how does a connection live, and what does every answer carry? |
 //! | `router` | which route is a path? |
 //! | `stored` | what does a selector see of a document? |
-//! | `request`, `query`, `forwarded` | what did the client say, and what a proxy of it? |
+//! | `request`, `body`, `query`, `forwarded` | what did the client say, and what a proxy of it? |
+//! | `internal` | what may be done in a client's place, which it did not ask for? |
 //! | `reply`, `errors` | what does it get? `errors` is the one table from errors to statuses |
 //! | `documents`, `attachments`, `bulk`, `listing`, `changes`, `find`, `indexes`, `partition`, `db` | what happens at a database's routes? |
 //! | `write_mode` | how is a write to be acknowledged? |
@@ -17,6 +18,7 @@
 mod access;
 mod app;
 mod attachments;
+mod body;
 mod bulk;
 mod changes;
 mod cors;
@@ -31,6 +33,7 @@ mod forwarded;
 mod frame_options;
 mod given;
 mod indexes;
+mod internal;
 mod jsonp;
 mod later;
 mod lenient;

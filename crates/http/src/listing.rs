@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::access::Access;
 use crate::app::App;
+use crate::body::BodyClass;
 use crate::design::lists::ListRows;
 use crate::errors::ApiError;
 use crate::feed::{CHUNK_BYTES, pull, pull_blocking};
@@ -226,7 +227,7 @@ async fn list(app: &App, req: &mut Request, access: &Access, listing: Listing) -
     require_listed(access, &listing)?;
     let body = if req.method == "POST" {
         req.require_json()?;
-        Some(req.json_object(app).await?)
+        Some(req.json_object(BodyClass::Many).await?)
     } else {
         None
     };
@@ -241,12 +242,9 @@ async fn list(app: &App, req: &mut Request, access: &Access, listing: Listing) -
 }
 
 /// The `queries` of a POST body.
-pub async fn posted_queries(
-    app: &App,
-    req: &mut Request,
-) -> Result<Vec<Map<String, Value>>, ApiError> {
+pub async fn posted_queries(req: &mut Request) -> Result<Vec<Map<String, Value>>, ApiError> {
     req.require_json()?;
-    let mut body = req.json_object(app).await?;
+    let mut body = req.json_object(BodyClass::Many).await?;
     let queries = match body.remove("queries") {
         None => {
             return Err(ApiError::bad_request(
@@ -267,7 +265,7 @@ pub async fn posted_queries(
 pub async fn queries(app: &App, req: &mut Request, access: &Access, name: &str) -> Answer {
     require_method(req, "POST")?;
     require_listed(access, &listing_of(name))?;
-    let queries = posted_queries(app, req).await?;
+    let queries = posted_queries(req).await?;
     let mut all = Vec::with_capacity(queries.len());
     for query in queries {
         all.push(one_of_queries(app, req, access, listing_of(name), &query)?);

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use serde_json::{Map, Value, json};
 
 use crate::app::{App, COUCHDB_VERSION, NODE, require_server_admin};
+use crate::body::BodyClass;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
@@ -191,7 +192,7 @@ async fn config_value(app: &App, req: &mut Request, section: &str, key: &str) ->
     }
     match req.method.as_str() {
         "PUT" => {
-            let value = match req.json(app).await? {
+            let value = match req.json(BodyClass::Small).await? {
                 Value::String(s) => s,
                 _ => return Err(ApiError::bad_request("a JSON string expected")),
             };

@@ -5,6 +5,7 @@ mod environment;
 use serde_json::{Value, json};
 
 use crate::app::{App, require_server_admin};
+use crate::body::BodyClass;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
@@ -29,13 +30,13 @@ type Answer = Result<Reply, ApiError>;
 
 /// `POST /_replicate`, of somebody who logged in.
 pub async fn replicate(app: &App, req: &mut Request) -> Answer {
-    let bytes = req.request_bytes(app).await?;
+    let bytes = req.bytes(BodyClass::Document).await?;
     if bytes.is_empty() && req.method != "PUT" {
         return Err(ApiError::bad_request("Missing request body"));
     }
     require_method(req, "POST")?;
     req.require_json()?;
-    let body = match serde_json::from_slice(&bytes).map_err(|_| ApiError::invalid_json())? {
+    let body = match req.json_of(BodyClass::Document, &bytes)? {
         Value::Object(body) => body,
         _ => return Err(ApiError::bad_request("Request body must be a JSON object")),
     };

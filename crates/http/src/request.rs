@@ -1,27 +1,27 @@
 //! A request as the routes see it.
 
-use std::io::Read as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use auth::{Login, UserCtx};
-use bytes::{Bytes, BytesMut};
-use http_body_util::BodyExt;
+use bytes::Bytes;
 use hyper::HeaderMap;
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Incoming;
 use hyper::header::{
     ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, HeaderName,
     IF_NONE_MATCH, TRANSFER_ENCODING,
 };
 use serde_json::Value;
 
-use crate::app::{App, Limits};
+use crate::app::Limits;
+use crate::body::{BodyClass, BodyLimits, Pace, Source, Stream};
 use crate::errors::ApiError;
 use crate::forwarded::Forwarded;
+use crate::internal::Rewritten;
 use crate::query::{Query, encode_into, segments_with};
 
 /// After an error, this much of the body is read and thrown away so that the connection can go on.
-const DRAIN_BYTES_MAX: usize = 1 << 20;
+const DRAIN_BYTES_MAX: u64 = 1 << 20;
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(2);
 
 pub struct Request {
@@ -40,6 +40,8 @@ pub struct Request {
     pub raw_query: Option<String>,
     /// The path that the client asked for, when rewrite rules led elsewhere since.
     pub requested_path: Option<String>,
+    /// What a rewrite made of it, which bounds what it may do.
+    pub rewritten: Option<Rewritten>,
     /// How many times it was rewritten.
     pub rewrites: u64,
     /// It leads elsewhere since it was routed, and has no answer yet.
@@ -59,16 +61,8 @@ pub struct Request {
     pub silence_max: Duration,
     /// How long reading the body took, in microseconds, for `X-CouchDB-Body-Time`.
     pub body_us: u64,
+    body_limits: Arc<BodyLimits>,
     body: Source,
-}
-
-/// Where the body is.
-enum Source {
-    /// Still to be read.
-    Client(Incoming),
-    /// Read already, or made by a rewrite function.
-    Memory(Bytes),
-    Taken,
 }
 
 impl Request {
@@ -88,6 +82,7 @@ impl Request {
             query: Query::parse(parts.uri.query()),
             raw_query: parts.uri.query().map(str::to_owned),
             requested_path: None,
+            rewritten: None,
             rewrites: 0,
             is_rerouted: false,
             path: path.to_owned(),
@@ -102,7 +97,8 @@ impl Request {
             target_len: path.len() + parts.uri.query().map_or(0, |q| q.len() + 1),
             silence_max: Duration::MAX,
             body_us: 0,
-            body: Source::Client(body),
+            body_limits: limits.bodies.clone(),
+            body: Source::Client(Stream::new(body)),
         }
     }
 
@@ -148,11 +144,15 @@ impl Request {
         }
     }
 
-    /// The whole body, inflated; at most `max` bytes, which `limit` names.
-    pub async fn bytes(&mut self, limit: &str, max: u64) -> Result<Bytes, ApiError> {
+    /// The whole body, inflated.
+    ///
+    /// # Errors
+    /// 413 that names the limit of this class, 400 when the body ends early or is not gzip, 408 when it comes too slowly.
+    pub async fn bytes(&mut self, class: BodyClass) -> Result<Bytes, ApiError> {
+        let bounds = self.body_limits.bounds(class);
         if let Source::Memory(body) = &self.body {
-            if body.len() as u64 > max {
-                return Err(ApiError::too_large(limit, max));
+            if body.len() as u64 > bounds.bytes_max {
+                return Err(bounds.too_large());
             }
             return Ok(body.clone());
         }
@@ -160,37 +160,35 @@ impl Request {
         let declared = self
             .header(&CONTENT_LENGTH)
             .and_then(|l| l.parse::<u64>().ok());
-        if declared.is_some_and(|l| l > max) {
-            return Err(ApiError::too_large(limit, max));
+        if declared.is_some_and(|l| l > bounds.bytes_max) {
+            return Err(bounds.too_large());
         }
-        let Source::Client(body) = std::mem::replace(&mut self.body, Source::Taken) else {
+        let (started, pace) = (Instant::now(), self.pace());
+        let Source::Client(body) = &mut self.body else {
             return Ok(Bytes::new());
         };
-        let started = Instant::now();
-        let read = read_all(body, max, self.silence_max).await;
-        self.body_us = started.elapsed().as_micros() as u64;
-        let raw = match read {
-            Ok(raw) => raw,
-            Err(Unread::TooLarge) => return Err(ApiError::too_large(limit, max)),
-            Err(Unread::Broken) => {
-                return Err(ApiError::bad_request("the request's body ended early"));
-            }
-            Err(Unread::Silent) => return Err(ApiError::client_too_slow()),
+        let read = match gzip {
+            false => body.read(&bounds, pace).await,
+            true => body.inflate(&bounds, pace).await,
         };
-        if !gzip {
-            return Ok(raw);
+        self.body_us = started.elapsed().as_micros() as u64;
+        // What is left of one that was refused is for `drain`.
+        if read.is_ok() {
+            self.body = Source::Taken;
         }
-        let inflated = tokio::task::spawn_blocking(move || inflate(&raw, max)).await;
-        inflated
-            .map_err(|e| ApiError::new(500, "internal_server_error", e.to_string()))??
-            .ok_or_else(|| ApiError::too_large(limit, max))
+        read
+    }
+
+    fn pace(&self) -> Pace {
+        self.body_limits.pace(self.silence_max)
     }
 
     /// The next bytes of the body as they come; `None` at its end.
     ///
     /// # Errors
-    /// 400 when the body ends early, 408 when nothing of it comes for too long.
+    /// 400 when the body ends early, 408 when it comes too slowly.
     pub async fn next_bytes(&mut self) -> Result<Option<Bytes>, ApiError> {
+        let pace = self.pace();
         match &mut self.body {
             Source::Taken => Ok(None),
             Source::Memory(_) => {
@@ -199,22 +197,7 @@ impl Request {
                 };
                 Ok((!bytes.is_empty()).then_some(bytes))
             }
-            Source::Client(body) => {
-                let max = self.silence_max;
-                loop {
-                    let frame = tokio::time::timeout(max, body.frame()).await;
-                    let Some(frame) = frame.map_err(|_| ApiError::client_too_slow())? else {
-                        return Ok(None);
-                    };
-                    let frame = frame
-                        .map_err(|_| ApiError::bad_request("the request's body ended early"))?;
-                    if let Ok(data) = frame.into_data()
-                        && !data.is_empty()
-                    {
-                        return Ok(Some(data));
-                    }
-                }
-            }
+            Source::Client(body) => body.next_bytes(pace).await,
         }
     }
 
@@ -245,41 +228,46 @@ impl Request {
     }
 
     /// The body as JSON of any kind.
-    pub async fn json(&mut self, app: &App) -> Result<Value, ApiError> {
-        let bytes = self.required_bytes(app).await?;
-        serde_json::from_slice(&bytes).map_err(|_| ApiError::invalid_json())
+    pub async fn json(&mut self, class: BodyClass) -> Result<Value, ApiError> {
+        let bytes = self.required_bytes(class).await?;
+        self.json_of(class, &bytes)
+    }
+
+    /// A body of this class that was read already, as JSON.
+    pub fn json_of(&self, class: BodyClass, bytes: &[u8]) -> Result<Value, ApiError> {
+        self.body_limits.bounds(class).json(bytes)
     }
 
     /// The body as a JSON object.
     pub async fn json_object(
         &mut self,
-        app: &App,
+        class: BodyClass,
     ) -> Result<serde_json::Map<String, Value>, ApiError> {
-        match self.json(app).await? {
+        match self.json(class).await? {
             Value::Object(o) => Ok(o),
             _ => Err(ApiError::bad_request("Request body must be a JSON object")),
         }
     }
 
-    pub async fn request_bytes(&mut self, app: &App) -> Result<Bytes, ApiError> {
-        let max = app.limits().max_http_request_size;
-        self.bytes("max_http_request_size", max).await
-    }
-
-    /// As [`Request::request_bytes`], of a request that must have a body.
-    pub async fn required_bytes(&mut self, app: &App) -> Result<Bytes, ApiError> {
+    /// As [`Request::bytes`], of a request that must have a body.
+    pub async fn required_bytes(&mut self, class: BodyClass) -> Result<Bytes, ApiError> {
         self.require_body()?;
-        self.request_bytes(app).await
+        self.bytes(class).await
     }
 
     /// Refuses a request that announces no body, not even an empty one.
     pub fn require_body(&self) -> Result<(), ApiError> {
         let announced = self.headers.contains_key(CONTENT_LENGTH)
             || self.headers.contains_key(TRANSFER_ENCODING);
-        if !announced && matches!(&self.body, Source::Client(body) if body.is_end_stream()) {
+        if !announced && matches!(&self.body, Source::Client(body) if body.is_empty()) {
             return Err(ApiError::bad_request("Missing request body"));
         }
         Ok(())
+    }
+
+    /// Whether the body was read, and is this one.
+    pub fn has_body(&self, body: &[u8]) -> bool {
+        matches!(&self.body, Source::Memory(own) if own == body)
     }
 
     /// Gives the request a body to be read instead of the client's, which must have been read.
@@ -305,19 +293,21 @@ impl Request {
         self.is_rerouted = true;
     }
 
-    /// Reads what is left of the body, up to a bound, so that an early answer does not cost the connection.
-    pub async fn drain(&mut self) {
+    /// Reads what is left of the body, up to a bound, so that an early answer does not cost the connection. Answers whether
+    /// that was all of it.
+    pub async fn drain(&mut self) -> bool {
         let Source::Client(body) = std::mem::replace(&mut self.body, Source::Taken) else {
-            return;
+            return true;
         };
         // This client sends a body only when it is told to go on, which an early answer does not.
         let waits = self.header(&EXPECT);
         if waits.is_some_and(|e| e.eq_ignore_ascii_case("100-continue")) {
-            return;
+            return true;
         }
-        let done = read_all(body, DRAIN_BYTES_MAX as u64, DRAIN_TIME_MAX);
-        // Whatever comes of it: the answer is made already.
-        drop(tokio::time::timeout(DRAIN_TIME_MAX, done).await);
+        let done = body.drain(DRAIN_BYTES_MAX);
+        tokio::time::timeout(DRAIN_TIME_MAX, done)
+            .await
+            .unwrap_or(false)
     }
 
     /// Host and port that the client asked, as it or a proxy before us names them.
@@ -359,54 +349,4 @@ pub fn weighed(element: &str) -> (&str, bool) {
         .find(|(name, _)| name.trim().eq_ignore_ascii_case("q"))
         .and_then(|(_, q)| q.trim().parse::<f32>().ok());
     (name.trim(), q.is_none_or(|q| q > 0.0))
-}
-
-enum Unread {
-    TooLarge,
-    Broken,
-    /// Nothing came for too long.
-    Silent,
-}
-
-async fn read_all(mut body: Incoming, max: u64, silence_max: Duration) -> Result<Bytes, Unread> {
-    let mut first: Option<Bytes> = None;
-    let mut rest = BytesMut::new();
-    let mut len = 0;
-    loop {
-        let frame = tokio::time::timeout(silence_max, body.frame()).await;
-        let Some(frame) = frame.map_err(|_| Unread::Silent)? else {
-            break;
-        };
-        let Ok(data) = frame.map_err(|_| Unread::Broken)?.into_data() else {
-            continue;
-        };
-        len += data.len() as u64;
-        if len > max {
-            return Err(Unread::TooLarge);
-        }
-        match first.take() {
-            None if rest.is_empty() => first = Some(data),
-            None => rest.extend_from_slice(&data),
-            Some(f) => {
-                rest.reserve(f.len() + data.len());
-                rest.extend_from_slice(&f);
-                rest.extend_from_slice(&data);
-            }
-        }
-    }
-    Ok(first.unwrap_or_else(|| rest.freeze()))
-}
-
-/// Inflates gzip; `None` when it grows beyond `max`.
-fn inflate(raw: &[u8], max: u64) -> Result<Option<Bytes>, ApiError> {
-    let mut out = Vec::with_capacity(raw.len().saturating_mul(4).min(1 << 20));
-    let read = flate2::read::MultiGzDecoder::new(raw)
-        .take(max.saturating_add(1))
-        .read_to_end(&mut out);
-    if read.is_err() {
-        return Err(ApiError::bad_request(
-            "Request body is not properly gzipped.",
-        ));
-    }
-    Ok((out.len() as u64 <= max).then(|| out.into()))
 }

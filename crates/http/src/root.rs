@@ -5,6 +5,7 @@ use hyper::header::{CACHE_CONTROL, EXPIRES, PRAGMA};
 use serde_json::{Value, json};
 
 use crate::app::{App, COUCHDB_VERSION, NODE, require_server_admin};
+use crate::body::BodyClass;
 use crate::db::info_json;
 use crate::errors::ApiError;
 use crate::given::Given;
@@ -125,7 +126,7 @@ pub async fn dbs_info(app: &App, req: &mut Request) -> Answer {
 
 async fn dbs_info_of_keys(app: &App, req: &mut Request) -> Answer {
     req.require_json()?;
-    let body = req.json_object(app).await?;
+    let body = req.json_object(BodyClass::Small).await?;
     let keys = match body.get("keys") {
         None => return Err(ApiError::bad_request("`keys` member must exist.")),
         Some(Value::Array(keys)) => keys,
@@ -231,7 +232,7 @@ async fn backup(app: &App, req: &mut Request) -> Answer {
     require_method(req, "POST")?;
     require_server_admin(&req.user)?;
     req.require_json()?;
-    let body = req.json_object(app).await?;
+    let body = req.json_object(BodyClass::Small).await?;
     let Some(Value::String(directory)) = body.get("directory") else {
         return Err(ApiError::bad_request(
             "`directory` must name a directory that does not exist yet",

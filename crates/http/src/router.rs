@@ -15,6 +15,9 @@ use crate::{
 type Answer = Result<Reply, ApiError>;
 
 pub async fn route(app: &App, req: &mut Request) -> Answer {
+    if let Some(rewritten) = &req.rewritten {
+        rewritten.check(app, req)?;
+    }
     let Some(first) = req.segments.first() else {
         return root::welcome(app, req);
     };
@@ -73,6 +76,10 @@ async fn database(app: &App, req: &mut Request, name: &str) -> Answer {
         }
         _ => Access::open(app.databases.get(name)?, &req.user)?,
     };
+    let access = match &req.rewritten {
+        Some(rewritten) => rewritten.bound(access),
+        None => access,
+    };
     let Some(second) = req.segments.get(1) else {
         return db::root(app, req, &access).await;
     };
@@ -105,17 +112,17 @@ async fn database(app: &App, req: &mut Request, name: &str) -> Answer {
         ("_bulk_docs", None, _) => bulk::bulk_docs(app, req, &access).await,
         ("_bulk_get", None, _) => bulk::bulk_get(app, req, &access).await,
         ("_changes", None, _) => changes::route(app, req, &access).await,
-        ("_revs_diff", None, _) => db::revs_diff(app, req, &access).await,
-        ("_missing_revs", None, _) => db::missing_revs(app, req, &access).await,
-        ("_revs_limit", None, _) => db::revs_limit(app, req, &access).await,
-        ("_purged_infos_limit", None, _) => db::purged_infos_limit(app, req, &access).await,
+        ("_revs_diff", None, _) => db::revs_diff(req, &access).await,
+        ("_missing_revs", None, _) => db::missing_revs(req, &access).await,
+        ("_revs_limit", None, _) => db::revs_limit(req, &access).await,
+        ("_purged_infos_limit", None, _) => db::purged_infos_limit(req, &access).await,
         ("_purged_infos", None, _) => db::purged_infos(req, &access),
         ("_purge", None, _) => db::purge(app, req, &access).await,
         ("_security", None, _) => db::security(app, req, &access).await,
-        ("_compact", ..) => db::compact(app, req, &access).await,
+        ("_compact", ..) => db::compact(req, &access).await,
         ("_view_cleanup", None, _) => views::cleanup(req, &access).await,
         ("_search_cleanup" | "_nouveau_cleanup", None, _) => db::cleanup(req, &access),
-        ("_ensure_full_commit", None, _) => db::ensure_full_commit(app, req, &access).await,
+        ("_ensure_full_commit", None, _) => db::ensure_full_commit(req, &access).await,
         ("_shards", ..) => db::shards(req, &access),
         ("_sync_shards", None, _) => db::sync_shards(req, &access),
         ("_find" | "_index" | "_explain", ..) => find::route(app, req, &access, &second).await,

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
 use hyper::header::{
-    CACHE_CONTROL, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, LOCATION, SERVER, SET_COOKIE,
+    CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, LOCATION,
+    SERVER, SET_COOKIE,
 };
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -246,6 +247,7 @@ async fn answer(
 ) -> hyper::Response<Body> {
     let received = Instant::now();
     let (parts, body) = req.into_parts();
+    let version = parts.version;
     let id = clients_request_id(&parts.headers).unwrap_or_else(request_id);
     let (method, method_error) = effective_method(&parts);
     let mut req = Request::new(method, parts, body, Some(peer.ip()), &app.limits());
@@ -259,7 +261,12 @@ async fn answer(
     if app.limits().allow_jsonp {
         reply = jsonp::wrap(&req, reply);
     }
-    req.drain().await;
+    if !req.drain().await && version < hyper::Version::HTTP_2 {
+        // What is left stands in the way of another request: the client is told before it sends one.
+        reply
+            .headers
+            .push((CONNECTION, HeaderValue::from_static("close")));
+    }
     finish(app, &req, reply, id, received)
 }
 

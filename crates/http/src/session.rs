@@ -5,14 +5,12 @@ use hyper::header::{CONTENT_TYPE, SET_COOKIE};
 use serde_json::{Map, Value, json};
 
 use crate::app::App;
+use crate::body::BodyClass;
 use crate::errors::ApiError;
 use crate::query::Query;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::router::require_method;
-
-/// Longest body of a login, in bytes.
-const LOGIN_BYTES_MAX: u64 = 64 << 10;
 
 type Answer = Result<Reply, ApiError>;
 
@@ -73,12 +71,11 @@ impl Form {
 
 async fn credentials(req: &mut Request) -> Result<Credentials, ApiError> {
     let kind = req.header(&CONTENT_TYPE).unwrap_or("").to_owned();
-    // Anybody may try to log in: nobody needs much room for it.
-    let bytes = req.bytes("the size of a login", LOGIN_BYTES_MAX).await?;
+    let bytes = req.bytes(BodyClass::Login).await?;
     let form = if kind.starts_with("application/x-www-form-urlencoded") {
         Form::Query(Query::parse(std::str::from_utf8(&bytes).ok()))
     } else if kind.starts_with("application/json") {
-        match serde_json::from_slice(&bytes).map_err(|_| ApiError::invalid_json())? {
+        match req.json_of(BodyClass::Login, &bytes)? {
             Value::Object(members) => Form::Json(members),
             _ => return Err(ApiError::bad_request("Request body must be a JSON object")),
         }

@@ -5,6 +5,7 @@ use database::CreateOptions;
 use serde_json::{Map, Value, json};
 
 use crate::app::{App, require_server_admin};
+use crate::body::BodyClass;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
@@ -113,7 +114,9 @@ fn names(list: &Value) -> Result<Vec<&str>, ApiError> {
 
 async fn act(app: &App, req: &mut Request) -> Answer {
     req.require_json()?;
-    let Ok(Value::Object(setup)) = req.json(app).await else {
+    let body = req.json(BodyClass::Small).await;
+    let body = body.or_else(|e| (e.status == 413).then(|| Err(e)).unwrap_or(Ok(Value::Null)))?;
+    let Value::Object(setup) = body else {
         return Err(ApiError::bad_request("Missing JSON body'"));
     };
     let action = setup.get("action").and_then(Value::as_str);

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::access::Access;
 use crate::app::App;
+use crate::body::BodyClass;
 use crate::errors::ApiError;
 use crate::feed::{CHUNK_BYTES, pull, pull_blocking};
 use crate::given::{Given, GivenGrouping, Params, bound_limit, keys_with_range};
@@ -260,9 +261,9 @@ fn keys(given: Given<'_>) -> Result<Vec<Vec<u8>>, ApiError> {
 }
 
 /// The body of a POST to a view: an object whose `keys` are a list, and without the `queries` that have a route of their own.
-async fn posted(app: &App, req: &mut Request) -> Result<Map<String, Value>, ApiError> {
+async fn posted(req: &mut Request) -> Result<Map<String, Value>, ApiError> {
     req.require_json()?;
-    let body = req.json_object(app).await?;
+    let body = req.json_object(BodyClass::Many).await?;
     for name in ["queries", "keys"] {
         if body.get(name).is_some_and(|list| !list.is_array()) {
             return Err(ApiError::bad_request(format!(
@@ -323,7 +324,7 @@ async fn view(
     let view = View::find(access, id, name)?;
     require_method(req, "GET,POST,HEAD")?;
     let body = if req.method == "POST" {
-        Some(posted(app, req).await?)
+        Some(posted(req).await?)
     } else {
         None
     };
@@ -346,7 +347,7 @@ async fn view(
 async fn queries(app: &App, req: &mut Request, access: &Access, id: &str, name: &str) -> Answer {
     let view = View::find(access, id, name)?;
     require_method(req, "POST")?;
-    let queries = posted_queries(app, req).await?;
+    let queries = posted_queries(req).await?;
     let mut all = Vec::with_capacity(queries.len());
     let mut blocking = false;
     for query in queries {

@@ -10,13 +10,15 @@ use serde_json::Value;
 
 use super::path::Call;
 use super::request_object::{self, Known, Said};
-use super::rewrite::{self, Base, Rewritten, Target};
+use super::rewrite::{self, Base, Led, Target};
 use super::{lists, response};
 use crate::access::Access;
 use crate::app::App;
+use crate::body::BodyClass;
 use crate::db::info_json;
 use crate::documents;
 use crate::errors::ApiError;
+use crate::internal::{self, Rewritten};
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::stored;
@@ -73,8 +75,8 @@ pub async fn run(
 }
 
 /// The body that functions are told of; it can be read again.
-pub async fn read_body(app: &App, req: &mut Request) -> Result<Option<Bytes>, ApiError> {
-    let body = req.request_bytes(app).await?;
+pub async fn read_body(req: &mut Request) -> Result<Option<Bytes>, ApiError> {
+    let body = req.bytes(BodyClass::Document).await?;
     let given = request_object::body_given(&req.headers, &body);
     if given {
         req.set_body(body.clone());
@@ -150,7 +152,7 @@ async fn show(
     if req.none_match(&etag) {
         return Ok(Reply::empty(304).etag(&etag));
     }
-    let body = read_body(app, req).await?;
+    let body = read_body(req).await?;
     let request = request_json(app, req, access, id, body.as_deref())?;
     let reply = run(access, ddoc, &["shows", name], args(&document, &request)).await?;
     response::show(&reply, &etag, app.limits().showlist_policy.as_deref())
@@ -164,10 +166,11 @@ async fn update(
     name: &str,
     id: Option<&str>,
 ) -> Answer {
-    let body = read_body(app, req).await?;
-    let (_, document) = document(access, id)?;
-    let request = request_json(app, req, access, id, body.as_deref())?;
-    let reply = run(access, ddoc, &["updates", name], args(&document, &request)).await?;
+    let body = read_body(req).await?;
+    let (access, updater) = internal::updater(app, access, &req.user);
+    let (_, document) = document(&access, id)?;
+    let request = request_json(app, req, &access, id, body.as_deref())?;
+    let reply = run(&access, ddoc, &["updates", name], args(&document, &request)).await?;
     let update = response::Update::parse(&reply)?;
     let policy = app.limits().showlist_policy.clone();
     let Some(doc) = &update.doc else {
@@ -178,7 +181,8 @@ async fn update(
         // Refused in the words for an empty id.
         doc.id = Some(DocId::new("")?);
     }
-    let written = documents::write(app, req, access, doc, EditMode::Interactive).await?;
+    let mode = EditMode::Interactive;
+    let written = documents::write_as(app, req, &access, updater, doc, mode).await?;
     let saved = response::Saved {
         id: written.id().as_str(),
         rev: &written.rev().to_string(),
@@ -207,38 +211,50 @@ async fn rewrite(
         Some(Value::Array(rules)) => rewrite::apply(base, rules, &req.method, path, &req.query)?
             .ok_or_else(ApiError::missing)?,
         Some(Value::String(_)) => {
-            let body = read_body(app, req).await?;
+            let body = read_body(req).await?;
             let said = Said::of(req, body.as_deref());
             let request = request_object::for_rewrite(&said, &db, security(access))?;
             let args = format!("[{request}]").into_bytes();
             let reply = run(access, Arc::new(ddoc.clone()), &["rewrites"], args).await?;
-            match rewrite::of_function(base, &req.query, &reply)? {
-                Rewritten::Nothing => return Err(rewrite::no_rules()),
-                Rewritten::Respond(reply) => return Ok(reply),
-                Rewritten::Forward(target) => target,
+            let policy = limits.showlist_policy.as_deref();
+            match rewrite::of_function(base, &req.query, &reply, policy)? {
+                Led::Nowhere => return Err(rewrite::no_rules()),
+                Led::Respond(reply) => return Ok(reply),
+                Led::Forward(target) => target,
             }
         }
         _ => return Err(rewrite::no_rules()),
     };
-    lead(req, target)?;
+    lead(req, base, target)?;
     // The server starts over with the request: from here, each time would take more of the thread's stack.
     Ok(Reply::empty(200))
 }
 
-/// Makes of the request what the rewrite wants.
-fn lead(req: &mut Request, target: Target) -> Result<(), ApiError> {
+/// Makes of the request what the rewrite wants. What it may then do is decided where it is routed.
+fn lead(req: &mut Request, base: Base<'_>, target: Target) -> Result<(), ApiError> {
     let broken = |what: &str| ApiError::new(500, "rewrite_error", format!("bad {what}"));
+    let mut changed = req.rewritten.take().is_some_and(|r| r.changed);
     req.lead_to(&target.uri);
-    if let Some(method) = target.method {
-        req.method = method.to_ascii_uppercase();
+    if let Some(method) = target.method.map(|m| m.to_ascii_uppercase()) {
+        changed |= method != req.method;
+        req.method = method;
     }
     for (name, value) in target.headers {
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| broken("headers"))?;
         let value = HeaderValue::from_str(&value).map_err(|_| broken("headers"))?;
-        req.headers.insert(name, value);
+        if !rewrite::is_the_clients(&name) && req.headers.get(&name) != Some(&value) {
+            changed = true;
+            req.headers.insert(name, value);
+        }
     }
     if let Some(body) = target.body {
+        changed |= !req.has_body(&body);
         req.set_body(body);
     }
+    req.rewritten = Some(Rewritten {
+        db: base.db.to_owned(),
+        secure: base.secure,
+        changed,
+    });
     Ok(())
 }

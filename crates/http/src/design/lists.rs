@@ -14,9 +14,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use super::{calls, response};
 use crate::access::Access;
 use crate::app::App;
+use crate::body::BodyClass;
 use crate::errors::ApiError;
 use crate::feed::CHUNK_BYTES;
 use crate::given::Params;
+use crate::internal;
 use crate::listing::AllDocsRows;
 use crate::reply::{Body, Reply, StreamError};
 use crate::request::Request;
@@ -130,13 +132,13 @@ pub async fn list(
         }
         _ => None,
     };
-    let body = calls::read_body(app, req).await?;
+    let body = calls::read_body(req).await?;
     let posted = match posted {
-        Some(()) => Some(req.json_object(app).await?),
+        Some(()) => Some(req.json_object(BodyClass::Many).await?),
         None => None,
     };
     let view_ddoc = match of {
-        Some(of) => Arc::new(calls::design_doc(access, &format!("_design/{of}"))?),
+        Some(of) => Arc::new(internal::design_doc_of_list(access, of)?),
         None => ddoc.clone(),
     };
     let request = calls::request_json(app, req, access, None, body.as_deref())?;

@@ -1,5 +1,6 @@
 //! CouchDB's request object: what shows, lists, updates, filters and rewrite functions get of an HTTP request.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use auth::UserCtx;
@@ -137,22 +138,52 @@ fn query_object(query: &Query) -> Result<Value, ApiError> {
     Ok(Value::Object(object))
 }
 
-/// Names as CouchDB writes them (`Content-Type`), in the order of names; a repeated header's values are joined.
+/// The session's cookie.
+const SESSION: &str = "AuthSession";
+
+/// Whether a header proves who asks. CouchDB shows these too; but whoever wrote the function would be whoever calls it.
+fn is_credential(name: &str) -> bool {
+    matches!(name, "authorization" | "proxy-authorization") || name.starts_with("x-auth-")
+}
+
+/// Names as CouchDB writes them (`Content-Type`), in the order of names; a repeated header's values are joined. Without
+/// credentials.
 fn headers(headers: &HeaderMap) -> Value {
     let mut names: Vec<&str> = headers.keys().map(|n| n.as_str()).collect();
     names.sort_unstable();
     names
         .into_iter()
-        .map(|name| {
-            let values: Vec<_> = headers
-                .get_all(name)
-                .iter()
-                .map(|v| String::from_utf8_lossy(v.as_bytes()))
-                .collect();
-            (title_case(name), Value::from(values.join(", ")))
+        .filter(|name| !is_credential(name))
+        .filter_map(|name| {
+            let values = headers.get_all(name).iter();
+            let texts = values.map(|v| String::from_utf8_lossy(v.as_bytes()));
+            let texts: Vec<Cow<'_, str>> = match name {
+                "cookie" => texts.filter_map(|text| without_session(&text)).collect(),
+                _ => texts.collect(),
+            };
+            let shown = !texts.is_empty();
+            shown.then(|| (title_case(name), Value::from(texts.join(", "))))
         })
         .collect::<Map<_, _>>()
         .into()
+}
+
+/// A `Cookie` header without the session; `None` when nothing is left.
+fn without_session(cookies: &str) -> Option<Cow<'static, str>> {
+    let others: Vec<&str> = cookies
+        .split(';')
+        .map(str::trim)
+        .filter(|cookie| !cookie.is_empty() && !mentions_session(cookie))
+        .collect();
+    (!others.is_empty()).then(|| Cow::Owned(others.join("; ")))
+}
+
+/// Whether a cookie is the session's, also for those who take commas for separators.
+fn mentions_session(cookie: &str) -> bool {
+    cookie
+        .split(',')
+        .filter_map(|pair| pair.split_once('='))
+        .any(|(name, _)| name.trim().eq_ignore_ascii_case(SESSION))
 }
 
 fn title_case(name: &str) -> String {
@@ -208,7 +239,9 @@ fn cookies(headers: &HeaderMap) -> Value {
     for header in headers.get_all(COOKIE) {
         let text = String::from_utf8_lossy(header.as_bytes());
         for pair in text.split([';', ',']) {
-            if let Some((name, value)) = pair.split_once('=') {
+            if let Some((name, value)) = pair.split_once('=')
+                && !name.trim().eq_ignore_ascii_case(SESSION)
+            {
                 let value = value.trim();
                 let plain = value.strip_prefix('"').and_then(|v| v.strip_suffix('"'));
                 object.insert(name.trim().to_owned(), plain.unwrap_or(value).into());
@@ -380,10 +413,28 @@ mod tests {
     #[test]
     fn cookies_are_taken_apart() {
         let object = Example::get("/db", None)
-            .with("cookie", "a=b; AuthSession=\"x=y\"; odd")
+            .with("cookie", "a=b; c=\"x=y\"; odd")
             .object()
             .unwrap();
-        assert_eq!(object["cookie"], json!({"a": "b", "AuthSession": "x=y"}));
+        assert_eq!(object["cookie"], json!({"a": "b", "c": "x=y"}));
+    }
+
+    #[test]
+    fn a_function_does_not_learn_how_its_caller_proved_who_it_is() {
+        let object = Example::get("/db", None)
+            .with("authorization", "Basic c2VjcmV0")
+            .with("proxy-authorization", "Basic c2VjcmV0")
+            .with("x-auth-couchdb-token", "secret")
+            .with("cookie", "a=b; AuthSession=secret; c=d")
+            .with("cookie", "authsession=\"secret\", e=f")
+            .with("accept", "*/*")
+            .object()
+            .unwrap();
+        assert_eq!(
+            object["headers"],
+            json!({"Accept": "*/*", "Cookie": "a=b; c=d"})
+        );
+        assert_eq!(object["cookie"], json!({"a": "b", "c": "d", "e": "f"}));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use hyper::header::{
     CONNECTION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderName,
-    HeaderValue, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VARY,
+    HeaderValue, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VARY,
 };
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -22,6 +22,18 @@ const FRAMING: [HeaderName; 6] = [
     TRAILER,
     TRANSFER_ENCODING,
     UPGRADE,
+];
+
+/// Headers with which one answer speaks for the whole server.
+const WHOLE_SERVER: [&str; 8] = [
+    "access-control-allow-credentials",
+    "alt-svc",
+    "clear-site-data",
+    "origin-agent-cluster",
+    "public-key-pins",
+    "report-to",
+    "service-worker-allowed",
+    "strict-transport-security",
 ];
 
 /// Status and headers of a function's response.
@@ -43,6 +55,13 @@ impl Head {
     fn tag(&mut self, etag: &str) {
         self.set(ETAG, &format!("\"{etag}\""));
         self.set(VARY, "Accept");
+    }
+
+    /// Bounds what a browser does with something that a function made: scripts in it are not the server's own.
+    fn guard(&mut self, policy: Option<&str>) {
+        if let Some(policy) = policy {
+            self.set(CONTENT_SECURITY_POLICY, policy);
+        }
     }
 
     fn default_type(&mut self, content_type: &'static str) {
@@ -112,9 +131,7 @@ fn parse(response: &Map<String, Value>, policy: Option<&str>) -> Result<(Head, B
         data = format!("{value}\n").into();
     }
     head.default_type(content_type);
-    if let Some(policy) = policy {
-        head.set(CONTENT_SECURITY_POLICY, policy);
-    }
+    head.guard(policy);
     Ok((head, data))
 }
 
@@ -124,6 +141,22 @@ fn status(code: &Value) -> Result<u16, ApiError> {
         .filter(|c| c.fract() == 0.0 && (200.0..1000.0).contains(c))
         .map(|c| c as u16)
         .ok_or_else(|| invalid(format_args!("code: {code}")))
+}
+
+/// Whether a header is not a function's to send: it frames the message, or speaks for the whole server (whose session the
+/// reader has, which scripts may watch over it, who may read it with cookies).
+fn is_the_servers(name: &HeaderName, value: &HeaderValue) -> bool {
+    FRAMING.contains(name)
+        || WHOLE_SERVER.contains(&name.as_str())
+        || *name == SET_COOKIE && sets_session(value.as_bytes())
+}
+
+/// Whether a `Set-Cookie` sets the session's cookie, as any browser may read it: one without a name is sent as its value alone.
+fn sets_session(cookie: &[u8]) -> bool {
+    let pair = cookie.split(|b| *b == b';').next().unwrap_or_default();
+    let name = pair.split(|b| *b == b'=').next().unwrap_or_default();
+    let name = name.trim_ascii();
+    name.is_empty() || name.len() == pair.len() || name.eq_ignore_ascii_case(b"AuthSession")
 }
 
 fn parse_headers(headers: &Map<String, Value>) -> Result<Vec<(HeaderName, HeaderValue)>, ApiError> {
@@ -141,7 +174,7 @@ fn parse_headers(headers: &Map<String, Value>) -> Result<Vec<(HeaderName, Header
         let (Ok(name), Ok(value)) = pair else {
             return Err(invalid(format_args!("header {name}: {value}")));
         };
-        if !FRAMING.contains(&name) {
+        if !is_the_servers(&name, &value) {
             parsed.push((name, value));
         }
     }
@@ -219,11 +252,13 @@ pub(super) fn of_rewrite(
     code: u16,
     headers: &Map<String, Value>,
     body: Bytes,
+    policy: Option<&str>,
 ) -> Result<Reply, ApiError> {
-    let head = Head {
+    let mut head = Head {
         status: code,
         headers: parse_headers(headers)?,
     };
+    head.guard(policy);
     Ok(head.with_body(Body::Full(body)))
 }
 

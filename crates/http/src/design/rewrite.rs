@@ -4,6 +4,10 @@
 //! rest of the path. Variables come from the path, then from the query; all of them become query parameters of the target.
 
 use bytes::Bytes;
+use hyper::header::{
+    AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderName,
+    ORIGIN, REFERER, TRANSFER_ENCODING, UPGRADE,
+};
 use serde_json::{Map, Value};
 
 use super::response;
@@ -38,10 +42,37 @@ pub struct Target {
     pub body: Option<Bytes>,
 }
 
+/// Whether a header is the client's or a proxy's alone to send: who asks, from where, and how the message is framed.
+pub fn is_the_clients(name: &HeaderName) -> bool {
+    const OWN: [HeaderName; 11] = [
+        AUTHORIZATION,
+        CONNECTION,
+        CONTENT_ENCODING,
+        CONTENT_LENGTH,
+        COOKIE,
+        EXPECT,
+        HOST,
+        ORIGIN,
+        REFERER,
+        TRANSFER_ENCODING,
+        UPGRADE,
+    ];
+    let name_text = name.as_str();
+    let prefixes = [
+        "x-forwarded-",
+        "x-auth-",
+        "x-couch",
+        "access-control-",
+        "proxy-",
+        "sec-",
+    ];
+    OWN.contains(name) || prefixes.iter().any(|prefix| name_text.starts_with(prefix))
+}
+
 /// What a rewrite function wants.
-pub enum Rewritten {
+pub enum Led {
     /// The function knows of no rule for this request.
-    Nothing,
+    Nowhere,
     Forward(Target),
     Respond(Reply),
 }
@@ -334,10 +365,16 @@ impl UriPath {
 // ---- functions
 
 /// What a rewrite function's reply means: `["ok", {…}]` or `["no_dispatch_rule"]`.
-pub fn of_function(base: Base<'_>, query: &Query, reply: &[u8]) -> Result<Rewritten, ApiError> {
+/// `policy` as for other functions' answers.
+pub fn of_function(
+    base: Base<'_>,
+    query: &Query,
+    reply: &[u8],
+    policy: Option<&str>,
+) -> Result<Led, ApiError> {
     let reply: Vec<Value> = serde_json::from_slice(reply).map_err(|_| broken("bad rewrite"))?;
     let rewrite = match (reply.first().and_then(Value::as_str), reply.get(1)) {
-        (Some("no_dispatch_rule"), None) => return Ok(Rewritten::Nothing),
+        (Some("no_dispatch_rule"), None) => return Ok(Led::Nowhere),
         (Some("ok"), Some(Value::Object(rewrite))) => rewrite,
         _ => return Err(broken("bad rewrite")),
     };
@@ -349,15 +386,15 @@ pub fn of_function(base: Base<'_>, query: &Query, reply: &[u8]) -> Result<Rewrit
     if let Some(code) = code(rewrite)? {
         let empty = Map::new();
         let headers = headers.unwrap_or(&empty);
-        let reply = response::of_rewrite(code, headers, body.unwrap_or_default())?;
-        return Ok(Rewritten::Respond(reply));
+        let reply = response::of_rewrite(code, headers, body.unwrap_or_default(), policy)?;
+        return Ok(Led::Respond(reply));
     }
     let path = path.ok_or_else(|| broken("Rewrite result must produce a new path."))?;
     let parameters: Vec<(&str, &str)> = match new_query {
         Some(query) => pairs(query).collect(),
         None => query.0.iter().map(|(k, v)| (&**k, &**v)).collect(),
     };
-    Ok(Rewritten::Forward(Target {
+    Ok(Led::Forward(Target {
         uri: function_uri(base, path, &parameters),
         method: method.map(str::to_owned),
         headers: headers

@@ -18,6 +18,7 @@ use crate::design::calls;
 use crate::design::request_object::Said;
 use crate::documents::{caller, check_document};
 use crate::errors::ApiError;
+use crate::internal;
 use crate::query::{Query, encode_into};
 
 /// The server behind a replicator.
@@ -80,7 +81,8 @@ impl Environment for Surroundings {
         let found = app.databases.get(db);
         let found = found.map_err(|_| Error::NoDatabase(db.to_owned()))?;
         let context = context(user);
-        let access = Access::open_for_listing(&app, found, &context).map_err(|e| told(e, db))?;
+        let access =
+            internal::open_for_replication(&app, found, &context).map_err(|e| told(e, db))?;
         let filter = selection.map(|s| filter(&app, &access, &context, s));
         let filter = filter.transpose().map_err(|e| {
             Error::FilterFetch(format!("Couldn't open the filter on `{db}`: {}", e.reason))

@@ -224,17 +224,18 @@ fn rewriting_ends_somewhere() {
     );
 }
 
-fn function(reply: Value) -> Result<Rewritten, ApiError> {
+fn function(reply: Value) -> Result<Led, ApiError> {
     of_function(
         BASE,
         &Query::parse(Some("a=1&b=x+y")),
         reply.to_string().as_bytes(),
+        Some("sandbox"),
     )
 }
 
 fn forwarded(reply: Value) -> Target {
     match function(reply) {
-        Ok(Rewritten::Forward(target)) => target,
+        Ok(Led::Forward(target)) => target,
         _ => panic!("the reply is a path"),
     }
 }
@@ -270,11 +271,20 @@ fn a_functions_path_becomes_a_uri_whatever_it_has() {
 fn a_function_may_answer_by_itself() {
     let reply =
         json!(["ok", {"code": 403, "headers": {"Content-Type": "text/plain"}, "body": "no"}]);
-    let Ok(Rewritten::Respond(reply)) = function(reply) else {
+    let Ok(Led::Respond(reply)) = function(reply) else {
         panic!("the reply has a code");
     };
     assert_eq!(reply.status, 403);
-    assert_eq!(reply.headers.len(), 1);
+    let header = |name| {
+        reply
+            .headers
+            .iter()
+            .find(|(n, _)| n == name)
+            .map(|(_, v)| v.as_bytes())
+    };
+    assert_eq!(header("content-type"), Some(&b"text/plain"[..]));
+    assert_eq!(header("content-security-policy"), Some(&b"sandbox"[..]));
+    assert_eq!(reply.headers.len(), 2);
     assert!(matches!(reply.body, Body::Full(b) if b == "no"));
 }
 
@@ -282,7 +292,7 @@ fn a_function_may_answer_by_itself() {
 fn a_function_may_know_of_no_rule() {
     assert!(matches!(
         function(json!(["no_dispatch_rule"])),
-        Ok(Rewritten::Nothing)
+        Ok(Led::Nowhere)
     ));
 }
 

@@ -1,0 +1,505 @@
+//! The bodies of requests: how much of one may come, how fast it has to come, and how far it may swell.
+//!
+//! A route names the [`BodyClass`] of what it reads; the bounds of each are settings. A gzipped body is inflated portion by
+//! portion as it comes, so that a bomb costs what was sent and a little more, and is refused where it passes a bound.
+
+use std::io::Write;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use config::{Config, ConfigError};
+use flate2::write::MultiGzDecoder;
+use http_body_util::BodyExt;
+use hyper::body::{Body as _, Incoming};
+
+use crate::errors::ApiError;
+
+/// Anybody may try to log in: nobody needs much room for it.
+const LOGIN_BYTES_MAX: u64 = 64 << 10;
+/// JSON values in a small body, and in a document: each takes some hundred bytes where it is taken apart.
+const SMALL_VALUES_MAX: u64 = 1 << 18;
+/// So many bytes may a body inflate to whatever its ratio is: short texts of few characters shrink a lot.
+const INFLATED_FREE: u64 = 1 << 20;
+/// So long may a body take before its pace counts.
+const PACE_GRACE: Duration = Duration::from_secs(60);
+/// A portion longer than this is inflated on a thread that may block, in bytes.
+const INFLATE_HERE_MAX: usize = 4 << 10;
+
+/// What a body is, as far as its size goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyClass {
+    /// A name with a password.
+    Login,
+    /// Settings, names, ids of few documents: `[limits] max_small_request_size`.
+    Small,
+    /// What is about as large as a document: `[couchdb] max_document_size`.
+    Document,
+    /// Many documents, ids or keys: `[chttpd] max_http_request_size`.
+    Many,
+}
+
+/// The settings that bodies are bounded by.
+#[derive(Clone, Debug)]
+pub struct BodyLimits {
+    small_bytes_max: u64,
+    document_bytes_max: u64,
+    many_bytes_max: u64,
+    inflated_bytes_max: u64,
+    inflation_ratio_max: u64,
+    values_max: u64,
+    bytes_per_second_min: u64,
+}
+
+impl BodyLimits {
+    pub fn read(c: &Config) -> Result<BodyLimits, ConfigError> {
+        Ok(BodyLimits {
+            small_bytes_max: c.get_u64("limits", "max_small_request_size")?,
+            document_bytes_max: c.get_u64("couchdb", "max_document_size")?,
+            many_bytes_max: c.get_u64("chttpd", "max_http_request_size")?,
+            inflated_bytes_max: c.get_u64("limits", "max_inflated_request_size")?,
+            inflation_ratio_max: c.get_u64("limits", "max_inflation_ratio")?,
+            values_max: c.get_u64("limits", "max_json_values")?,
+            bytes_per_second_min: c.get_u64("limits", "min_body_rate")?,
+        })
+    }
+
+    pub fn bounds(&self, class: BodyClass) -> Bounds {
+        let (limit, bytes_max, values_max) = match class {
+            BodyClass::Login => ("the size of a login", LOGIN_BYTES_MAX, SMALL_VALUES_MAX),
+            BodyClass::Small => (
+                "max_small_request_size",
+                self.small_bytes_max,
+                SMALL_VALUES_MAX,
+            ),
+            BodyClass::Document => (
+                "max_document_size",
+                self.document_bytes_max,
+                SMALL_VALUES_MAX,
+            ),
+            BodyClass::Many => (
+                "max_http_request_size",
+                self.many_bytes_max,
+                self.values_max,
+            ),
+        };
+        Bounds {
+            limit,
+            bytes_max,
+            inflated_max: self.inflated_bytes_max,
+            ratio_max: self.inflation_ratio_max,
+            values_max: values_max.min(self.values_max),
+        }
+    }
+
+    pub fn pace(&self, silence_max: Duration) -> Pace {
+        Pace {
+            silence_max,
+            bytes_per_second_min: self.bytes_per_second_min,
+        }
+    }
+}
+
+/// How large one body may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// The name of `bytes_max`, for the refusal.
+    pub limit: &'static str,
+    /// Bytes, as they come and inflated.
+    pub bytes_max: u64,
+    /// Bytes that a gzipped body may inflate to,
+    pub inflated_max: u64,
+    /// and how many for each that was sent, beyond the first [`INFLATED_FREE`].
+    pub ratio_max: u64,
+    /// JSON values that are taken apart one by one.
+    pub values_max: u64,
+}
+
+impl Bounds {
+    pub fn too_large(&self) -> ApiError {
+        ApiError::too_large(self.limit, self.bytes_max)
+    }
+
+    /// Reads JSON whose values all take memory of their own.
+    ///
+    /// # Errors
+    /// 413 when there are too many, 400 when it is no JSON.
+    pub fn json<T: serde::de::DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, ApiError> {
+        // Each value has one of these before it. Those within strings count too: texts of separators alone are rare.
+        let begins = |b: &&u8| matches!(**b, b',' | b'[' | b'{' | b':');
+        if bytes.len() as u64 > self.values_max
+            && bytes.iter().filter(begins).count() as u64 > self.values_max
+        {
+            let what = "the number of JSON values in such a request";
+            return Err(ApiError::too_large(what, self.values_max));
+        }
+        serde_json::from_slice(bytes).map_err(|_| ApiError::invalid_json())
+    }
+}
+
+/// How fast a body has to come.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// How long nothing of it may come.
+    pub silence_max: Duration,
+    /// 0 for any.
+    pub bytes_per_second_min: u64,
+}
+
+impl Pace {
+    pub const ANY: Pace = Pace {
+        silence_max: Duration::MAX,
+        bytes_per_second_min: 0,
+    };
+
+    /// How long the next bytes may be waited for, when so many came and so long was waited for them.
+    fn patience(&self, came: u64, waited: Duration) -> Duration {
+        let seconds = came.checked_div(self.bytes_per_second_min);
+        let in_all = seconds.map(|s| PACE_GRACE.saturating_add(Duration::from_secs(s)));
+        let left = in_all.map_or(Duration::MAX, |all| all.saturating_sub(waited));
+        left.min(self.silence_max)
+    }
+}
+
+/// Where the body is.
+pub enum Source {
+    /// Still to be read.
+    Client(Stream),
+    /// Read already, or made by a rewrite function.
+    Memory(Bytes),
+    Taken,
+}
+
+/// A body that comes from a client.
+pub struct Stream {
+    incoming: Incoming,
+    came: u64,
+    waited: Duration,
+}
+
+/// Why a body was not read to its end.
+enum Unread {
+    Broken,
+    /// Nothing, or too little, came for too long.
+    Slow,
+}
+
+impl From<Unread> for ApiError {
+    fn from(e: Unread) -> ApiError {
+        match e {
+            Unread::Broken => ApiError::bad_request("the request's body ended early"),
+            Unread::Slow => ApiError::client_too_slow(),
+        }
+    }
+}
+
+impl Stream {
+    pub fn new(incoming: Incoming) -> Stream {
+        Stream {
+            incoming,
+            came: 0,
+            waited: Duration::ZERO,
+        }
+    }
+
+    /// Whether it is known to hold nothing.
+    pub fn is_empty(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    /// The next bytes, never none; `None` at the end.
+    async fn next(&mut self, pace: Pace) -> Result<Option<Bytes>, Unread> {
+        loop {
+            let patience = pace.patience(self.came, self.waited);
+            let began = tokio::time::Instant::now();
+            let frame = tokio::time::timeout(patience, self.incoming.frame()).await;
+            self.waited += began.elapsed();
+            let Some(frame) = frame.map_err(|_| Unread::Slow)? else {
+                return Ok(None);
+            };
+            if let Ok(data) = frame.map_err(|_| Unread::Broken)?.into_data()
+                && !data.is_empty()
+            {
+                self.came += data.len() as u64;
+                return Ok(Some(data));
+            }
+        }
+    }
+
+    /// The next bytes; `None` at the end.
+    ///
+    /// # Errors
+    /// 400 when the body ends early, 408 when it comes too slowly.
+    pub async fn next_bytes(&mut self, pace: Pace) -> Result<Option<Bytes>, ApiError> {
+        Ok(self.next(pace).await?)
+    }
+
+    /// All of it as it comes.
+    ///
+    /// # Errors
+    /// 413, 400 and 408.
+    pub async fn read(&mut self, bounds: &Bounds, pace: Pace) -> Result<Bytes, ApiError> {
+        let mut first: Option<Bytes> = None;
+        let mut rest = BytesMut::new();
+        while let Some(data) = self.next(pace).await? {
+            if self.came > bounds.bytes_max {
+                return Err(bounds.too_large());
+            }
+            match first.take() {
+                None if rest.is_empty() => first = Some(data),
+                None => rest.extend_from_slice(&data),
+                Some(f) => {
+                    rest.reserve(f.len() + data.len());
+                    rest.extend_from_slice(&f);
+                    rest.extend_from_slice(&data);
+                }
+            }
+        }
+        Ok(first.unwrap_or_else(|| rest.freeze()))
+    }
+
+    /// All of it, inflated.
+    ///
+    /// # Errors
+    /// 413 that names the bound, 400 when it is not gzip, 408.
+    pub async fn inflate(&mut self, bounds: &Bounds, pace: Pace) -> Result<Bytes, ApiError> {
+        let mut inflating = Inflating::new(*bounds);
+        while let Some(data) = self.next(pace).await? {
+            if data.len() <= INFLATE_HERE_MAX {
+                inflating.push(&data)?;
+                continue;
+            }
+            let pushed = tokio::task::spawn_blocking(move || {
+                inflating.push(&data)?;
+                Ok::<_, ApiError>(inflating)
+            });
+            inflating = pushed.await.map_err(|_| ApiError::worker_failed())??;
+        }
+        inflating.finish()
+    }
+
+    /// Reads and throws away what is left, at most `max` bytes more. Answers whether that was all.
+    pub async fn drain(mut self, max: u64) -> bool {
+        let end = self.came.saturating_add(max);
+        while self.came <= end {
+            match self.next(Pace::ANY).await {
+                Ok(Some(_)) => {}
+                Ok(None) => return true,
+                Err(_) => return false,
+            }
+        }
+        false
+    }
+}
+
+/// Takes gzip in portions.
+struct Inflating {
+    decoder: MultiGzDecoder<Swelling>,
+}
+
+/// What came out so far.
+struct Swelling {
+    out: Vec<u8>,
+    /// Bytes that went in.
+    came: u64,
+    bounds: Bounds,
+    /// The bound that it passed.
+    over: Option<ApiError>,
+}
+
+impl Swelling {
+    fn check(&self, len: u64) -> Result<(), ApiError> {
+        let bounds = &self.bounds;
+        if len > bounds.bytes_max {
+            return Err(bounds.too_large());
+        }
+        if len > bounds.inflated_max {
+            let limit = "max_inflated_request_size";
+            return Err(ApiError::too_large(limit, bounds.inflated_max));
+        }
+        let by_ratio = INFLATED_FREE.saturating_add(self.came.saturating_mul(bounds.ratio_max));
+        if len > by_ratio {
+            return Err(ApiError::too_large("max_inflation_ratio", bounds.ratio_max));
+        }
+        Ok(())
+    }
+}
+
+impl Write for Swelling {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if let Err(over) = self.check((self.out.len() + bytes.len()) as u64) {
+            self.over = Some(over);
+            return Err(std::io::ErrorKind::FileTooLarge.into());
+        }
+        self.out.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Inflating {
+    fn new(bounds: Bounds) -> Inflating {
+        Inflating {
+            decoder: MultiGzDecoder::new(Swelling {
+                out: vec![],
+                came: 0,
+                bounds,
+                over: None,
+            }),
+        }
+    }
+
+    fn push(&mut self, bytes: &[u8]) -> Result<(), ApiError> {
+        let swelling = self.decoder.get_mut();
+        swelling.came += bytes.len() as u64;
+        if swelling.came > swelling.bounds.bytes_max {
+            return Err(swelling.bounds.too_large());
+        }
+        let pushed = self.decoder.write_all(bytes);
+        self.told(pushed)
+    }
+
+    fn finish(mut self) -> Result<Bytes, ApiError> {
+        if self.decoder.get_ref().came == 0 {
+            return Err(not_gzip());
+        }
+        let finished = self.decoder.try_finish();
+        self.told(finished)?;
+        Ok(std::mem::take(&mut self.decoder.get_mut().out).into())
+    }
+
+    fn told(&mut self, done: std::io::Result<()>) -> Result<(), ApiError> {
+        done.map_err(|_| self.decoder.get_mut().over.take().unwrap_or_else(not_gzip))
+    }
+}
+
+impl Drop for Inflating {
+    fn drop(&mut self) {
+        // The decoder writes what it has when it is dropped: nobody wants it.
+        self.decoder.get_mut().bounds.bytes_max = 0;
+    }
+}
+
+fn not_gzip() -> ApiError {
+    ApiError::bad_request("Request body is not properly gzipped.")
+}
+
+#[cfg(test)]
+mod tests {
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds {
+        limit: "max_http_request_size",
+        bytes_max: 64 << 20,
+        inflated_max: 32 << 20,
+        ratio_max: 200,
+        values_max: 10,
+    };
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(vec![], Compression::best());
+        encoder.write_all(bytes).expect("into memory");
+        encoder.finish().expect("into memory")
+    }
+
+    /// Inflates in portions; answers the bytes, or the reason and the most that was held.
+    fn inflated(raw: &[u8], portion: usize, bounds: Bounds) -> Result<Bytes, (u16, String, usize)> {
+        let mut inflating = Inflating::new(bounds);
+        for bytes in raw.chunks(portion) {
+            let pushed = inflating.push(bytes);
+            let held = inflating.decoder.get_ref().out.len();
+            pushed.map_err(|e| (e.status, e.reason.into_owned(), held))?;
+        }
+        inflating
+            .finish()
+            .map_err(|e| (e.status, e.reason.into_owned(), 0))
+    }
+
+    #[test]
+    fn portions_of_any_length_make_the_whole() {
+        let text: Vec<u8> = (0..50_000u32)
+            .flat_map(|n| n.to_string().into_bytes())
+            .collect();
+        let raw = gzip(&text);
+        for portion in [1, 7, 1000, raw.len()] {
+            assert_eq!(inflated(&raw, portion, BOUNDS).as_deref(), Ok(&text[..]));
+        }
+        let twice = [raw.clone(), raw].concat();
+        let all = inflated(&twice, 500, BOUNDS).map(|b| b.len());
+        assert_eq!(all, Ok(2 * text.len()));
+    }
+
+    #[test]
+    fn a_bomb_is_refused_where_it_passes_its_bound() {
+        let raw = gzip(&vec![b' '; 40 << 20]);
+        let (status, reason, held) = inflated(&raw, 1000, BOUNDS).unwrap_err();
+        assert_eq!(
+            (status, &*reason),
+            (413, "the request exceeds max_inflation_ratio (200)")
+        );
+        assert!(held <= 2 << 20, "{held} bytes were held");
+        let slack = Bounds {
+            ratio_max: 2000,
+            ..BOUNDS
+        };
+        let (status, reason, held) = inflated(&raw, 1000, slack).unwrap_err();
+        assert_eq!(
+            (status, &*reason),
+            (
+                413,
+                "the request exceeds max_inflated_request_size (33554432)"
+            )
+        );
+        assert!(held <= 32 << 20);
+        let small = Bounds {
+            limit: "max_small_request_size",
+            bytes_max: 1 << 20,
+            ..BOUNDS
+        };
+        let (_, reason, _) = inflated(&raw, 1000, small).unwrap_err();
+        assert_eq!(
+            reason,
+            "the request exceeds max_small_request_size (1048576)"
+        );
+    }
+
+    #[test]
+    fn what_is_not_gzip_is_told() {
+        let raw = gzip(b"text");
+        let garbage = [raw.clone(), b"garbage".to_vec()].concat();
+        for bad in [&b""[..], b"text", &raw[..raw.len() - 1], &garbage] {
+            let e = inflated(bad, 3, BOUNDS).unwrap_err();
+            assert_eq!((e.0, &*e.1), (400, "Request body is not properly gzipped."));
+        }
+    }
+
+    #[test]
+    fn values_are_counted_before_they_take_memory() {
+        let json = |text: &str| BOUNDS.json::<serde_json::Value>(text.as_bytes());
+        assert!(json("[1,2,3,4,5,6,7,8,9]").is_ok());
+        assert!(json("\"a long text of one value\"").is_ok());
+        let refused = json("[1,2,3,4,5,6,7,8,9,10,11]").unwrap_err();
+        assert_eq!(refused.status, 413);
+        assert_eq!(json("{").unwrap_err().status, 400);
+    }
+
+    #[test]
+    fn a_body_that_trickles_runs_out_of_patience() {
+        let pace = Pace {
+            silence_max: Duration::from_secs(300),
+            bytes_per_second_min: 100,
+        };
+        let secs = Duration::from_secs;
+        assert_eq!(pace.patience(0, Duration::ZERO), secs(60));
+        assert_eq!(pace.patience(0, secs(59)), secs(1));
+        assert_eq!(pace.patience(1000, secs(59)), secs(11));
+        assert_eq!(pace.patience(1000, secs(80)), Duration::ZERO);
+        assert_eq!(pace.patience(1 << 30, secs(80)), secs(300));
+        assert_eq!(Pace::ANY.patience(0, secs(1 << 20)), Duration::MAX);
+    }
+}
