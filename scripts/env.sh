@@ -5,7 +5,7 @@
 export HOME
 export SETTEE_CACHE="${SETTEE_CACHE:-$HOME/.cache/settee}"
 
-# Outside the checkout, and the same for every checkout: RocksDB takes about 15 minutes of two cores
+# Outside the checkout, and the same for every checkout: RocksDB takes about 4 minutes of two cores
 # to compile, so it is compiled once per machine.
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$SETTEE_CACHE/target}"
 

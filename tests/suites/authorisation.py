@@ -199,6 +199,21 @@ GET /_dbs_info/x                                         admin
 GET /_node/_local/_config/admins                         admin
 GET /_node/_local/_config/chttpd_auth/secret             admin
 POST /_settee/backup                                     admin
+GET /{db}/_design/{ddoc}/_rewrite/doc                    member
+PUT /{db}/_design/{ddoc}/_rewrite/security               db-admin
+PUT /{db}/_design/{ddoc}/_rewrite/design                 db-admin
+POST /{db}/_design/{ddoc}/_rewrite/purge                 nobody
+DELETE /{db}/_design/{ddoc}/_rewrite/database            nobody
+PUT /{db}/_design/{ddoc}/_rewrite/database               nobody
+GET /{db}/_design/{ddoc}/_list/{func}/_all_docs          member
+PUT /{db}/_design/{ddoc}/_update/design                  db-admin
+GET /{db}/_design/{ddoc}/_view/linked?include_docs=true  member
+POST /{db}/_bulk_get?attachments=true                    member
+GET /{db}/_changes?filter=d/f&include_docs=true          member
+PUT /{db}/{docid}-with-attachments                       member
+POST /_replicate#from-here                               member
+POST /_replicate#to-here                                 member
+POST /_replicate#new                                     admin
 """
 
 VALUES = {"db": "matrix", "ddoc": "d", "design_doc": "d", "docid": "a", "attname": "file.txt", "name": "i", "view": "v", "index": "i",
@@ -211,11 +226,16 @@ BODIES = {
     "_purged_infos_limit": 1000, "_security": SECURITY, "_dbs_info": {"keys": ["matrix"]}, "_cluster_setup": {"action": "nothing"},
     "_config/matrix/k": "value", "_replicate": {"replication_id": "none", "cancel": True},
     "_replicator/a": {"source": "http://127.0.0.1:1/none", "target": "http://127.0.0.1:1/matrix"}, "_design/d": {}, "_design%2Fd": {}, "/matrix": {}, "file.txt": b"text",
-    "_reload": {}, "_restart": {}, "#design": {"_id": "_design/posted"}, "a": {}, "state": {"state": "stopped"},
+    "_reload": {}, "_restart": {}, "_rewrite/security": SECURITY, "_rewrite/design": {}, "_rewrite/purge": {"a": ["1-x"]}, "_rewrite/database": {}, "_update/design": {},
+    "-with-attachments": {"_attachments": {"a.txt": {"data": "eA==", "content_type": "text/plain"}}},
+    "#from-here": {"source": "matrix", "target": "free"}, "#to-here": {"source": "free", "target": "matrix"},
+    "#new": {"source": "free", "target": "matrix-new", "create_target": True}, "#design": {"_id": "_design/posted"}, "a": {}, "state": {"state": "stopped"},
 }
-DESIGN = {"views": {"v": {"map": "function (doc) { emit(doc._id); }"}}, "shows": {"f": "function () { return 'x'; }"},
-          "lists": {"f": "function () { return 'x'; }"}, "updates": {"f": "function () { return [null, 'x']; }"},
-          "rewrites": [{"from": "x", "to": "../../a"}]}
+DESIGN = {"views": {"v": {"map": "function (doc) { emit(doc._id); }"}, "linked": {"map": "function (doc) { emit(1, {_id: 'a'}); }"}}, "shows": {"f": "function () { return 'x'; }"},
+          "lists": {"f": "function () { return 'x'; }"}, "updates": {"f": "function () { return [null, 'x']; }", "design": "function () { return [{_id: '_design/updated'}, 'x']; }"},
+          "filters": {"f": "function () { return true; }"},
+          "rewrites": [{"from": "x", "to": "../../a"}, {"from": "doc", "to": "../../a"}, {"from": "security", "to": "../../_security"},
+                       {"from": "design", "to": "../../_design/led"}, {"from": "purge", "to": "../../_purge"}, {"from": "database", "to": "../.."}]}
 
 
 def run(ctx):
@@ -262,6 +282,11 @@ def prepare_database(api):
             prepare_users(api)
     if api.get("/matrix").status == 404:
         api.expect(201, "PUT", "/matrix")
+    if api.get("/free").status == 404:
+        api.expect(201, "PUT", "/free")
+        api.expect(200, "PUT", "/free/_security", {})
+    if api.get("/matrix-new").status == 200:
+        api.expect(200, "DELETE", "/matrix-new")
     api.expect(200, "PUT", "/matrix/_security", SECURITY)
     for path, body in (("/matrix/a", {}), ("/matrix/_design/d", DESIGN), ("/matrix/_local/a", {})):
         if api.get(path).status == 404:
@@ -301,6 +326,8 @@ def ask_all(ctx, server, admin, mode):
 
 def ask(api, method, path):
     path, _, trick = path.partition("#")
+    query = path.partition("?")[2]
+    path = path.partition("?")[0]
     path = re.sub(r"\{([^}]*)\}", lambda m: VALUES[m.group(1)], path)
     method = "GET" if method == "ANY" else method
     headers, body = {}, None
@@ -315,7 +342,7 @@ def ask(api, method, path):
         path += "?timeout=1"
     if path == "/matrix" and method == "PUT":
         path = "/matrix-new"
-    return api.request(method, path, body, headers=headers)
+    return api.request(method, path + ("?" + query if query else ""), body, headers=headers)
 
 
 def judge(method, response, may):

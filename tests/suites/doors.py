@@ -242,7 +242,8 @@ PEAK_MB_MAX = 700
 
 def bodies_are_bounded(ctx):
     report = ctx.report
-    with ctx.server("bodies", options=["--set", "chttpd_auth/iterations=10"]) as server:
+    options = ["--set", "chttpd_auth/iterations=10", "--set", "couchdb/max_attachment_size=100000000"]
+    with ctx.server("bodies", options=options) as server:
         api = prepared(server)
         api.expect(201, "PUT", "/public/_design/v", {"views": {"v": {"map": "function (doc) { emit(doc._id); }"}}})
         spaces = gzip.compress(b" " * (256 << 20), 6)
@@ -263,6 +264,8 @@ def bodies_are_bounded(ctx):
         zipped = api.post("/public/_bulk_docs", gzip.compress(text), headers={"Content-Encoding": "gzip", "Content-Type": "application/json"})
         report.equal("a body that shrinks as texts do is taken", (zipped.status, len(zipped.json)), (201, 2000))
         report.check(f"memory stayed below {PEAK_MB_MAX} MB", server.peak_rss_mb() < PEAK_MB_MAX, f"{server.peak_rss_mb():.0f} MB")
+        attached = api.put("/public/zipped/a.txt", spaces, headers={"Content-Encoding": "gzip", "Content-Type": "text/plain"})
+        report.equal("an attachment counts as what it inflates to", (attached.status, attached.is_error_shape), (413, True))
         at_once(ctx, server, spaces)
         report.check("no panic", "panicked" not in server.log(), server.log()[-1500:])
 

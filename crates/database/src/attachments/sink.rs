@@ -138,7 +138,7 @@ impl Work {
             sent_md5: (gzip.is_some() && options.md5.is_some()).then(Md5::new),
             gzip,
             counting: (options.encoded && options.length.is_none())
-                .then(|| MultiGzDecoder::new(Counter::default())),
+                .then(|| MultiGzDecoder::new(Counter::up_to(options.bytes_max))),
             sent: 0,
         }
     }
@@ -153,7 +153,8 @@ impl Work {
             md5.update(bytes);
         }
         if let Some(counting) = &mut self.counting {
-            counting.write_all(bytes).map_err(not_gzip)?;
+            let counted = counting.write_all(bytes);
+            counted.map_err(|_| counting.get_ref().refusal())?;
         }
         let Some(gzip) = &mut self.gzip else {
             return self.store(bytes);
@@ -184,7 +185,11 @@ impl Work {
             return Err(Error::DigestMismatch);
         }
         let counted = match self.counting.take() {
-            Some(counting) => Some(counting.finish().map_err(not_gzip)?.0),
+            Some(mut counting) => {
+                let counted = counting.try_finish();
+                counted.map_err(|_| counting.get_ref().refusal())?;
+                Some(counting.get_ref().bytes)
+            }
             None => None,
         };
         let length = match options.encoded {
@@ -201,20 +206,40 @@ impl Work {
     }
 }
 
-fn not_gzip(_: std::io::Error) -> Error {
-    Error::BadRequest("The attachment is not properly gzipped.".into())
-}
-
 fn cannot_compress(e: std::io::Error) -> Error {
     Error::BadRequest(e.to_string())
 }
 
-#[derive(Debug, Default)]
-struct Counter(u64);
+/// Counts what a client's gzip inflates to, which may be no more than an attachment may have: counting takes time too.
+#[derive(Debug)]
+struct Counter {
+    bytes: u64,
+    max: u64,
+}
+
+impl Counter {
+    fn up_to(max: Option<u64>) -> Counter {
+        Counter {
+            bytes: 0,
+            max: max.unwrap_or(u64::MAX),
+        }
+    }
+
+    /// Why the decoder failed.
+    fn refusal(&self) -> Error {
+        if self.bytes > self.max {
+            return Error::AttachmentTooLarge;
+        }
+        Error::BadRequest("The attachment is not properly gzipped.".into())
+    }
+}
 
 impl std::io::Write for Counter {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0 += bytes.len() as u64;
+        self.bytes += bytes.len() as u64;
+        if self.bytes > self.max {
+            return Err(std::io::ErrorKind::FileTooLarge.into());
+        }
         Ok(bytes.len())
     }
 
