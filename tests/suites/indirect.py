@@ -11,7 +11,7 @@ import json
 import re
 import urllib.parse
 
-from harness.api import Disconnected
+from harness.api import Disconnected, exchange
 
 REQUESTS, SOAK_REQUESTS = 1500, 40_000
 LOOK_EVERY = 150
@@ -196,6 +196,28 @@ def wanted_by_function(world, actor):
     return world.ask(actor, "GET", f"/{world.db()}/_design/d/_rewrite/x?as=" + urllib.parse.quote(json.dumps(rewrite)))
 
 
+def by_odd_path(world, actor):
+    """The way straight ahead, in odd letters; as it is, since clients of HTTP tidy paths up."""
+    target = world.choice("secret/doc1", "_users/_all_docs?include_docs=true", "_node/_local/_config", "_replicator/job", "team/_all_docs?include_docs=true",
+                          "secret/_changes?include_docs=true", "_users/org.couchdb.user:member", "team/_local/doc1", "_node/_local/_config/marks/key")
+    before = world.choice("", "", "/", "//", "./", "../", "open/../", "open/%2e%2e/", "open/..%2f", "%2f", "_session/../", "open;/../", "http://127.0.0.1/",
+                          "open/_design/d/../../../", "?/", "#/", "_up/..;/")
+    if world.random.random() < 0.5:
+        at = world.random.randrange(len(target.split("?")[0]))
+        odd = world.choice(f"%{ord(target[at]):02x}", f"%{ord(target[at]):02X}", f"%25{ord(target[at]):02x}", target[at].upper(), target[at] + "%00",
+                           target[at] + "/", target[at] + "\\", f"%u00{ord(target[at]):02x}", target[at] + "%20", target[at] + ";x")
+        target = target[:at] + odd + target[at + 1:]
+    api = world.apis[actor]
+    headers = "".join(f"{name}: {value}\r\n" for name, value in api.authorization.items())
+    method = world.choice("GET", "GET", "GET", "POST", "OPTIONS", "HEAD")
+    length = "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}" if method == "POST" else "\r\n"
+    sent = f"{method} /{before}{target} HTTP/1.1\r\nHost: {api.host}:{api.port}\r\nConnection: close\r\n{headers}{length}"
+    answer = exchange(api.host, api.port, sent.encode())
+    if answer is None:
+        raise Disconnected(sent)
+    return f"{method} /{before}{target}", answer
+
+
 def by_rule(world, actor):
     db = world.db()
     rule = {"from": world.choice("/*", "/:a/*", "/a", ""), "to": world.choice(world.path(), "../../*", "../../:a/*", "../../:b", "*")}
@@ -288,5 +310,5 @@ def by_attachments(world, actor):
                      {"Content-Type": 'multipart/related; boundary="b"'})
 
 
-WAYS = [by_function, by_function, by_function, by_rule, by_list, by_show, by_update, by_filter, by_bulk_get, by_linked_documents, by_listing,
+WAYS = [by_function, by_function, by_function, by_odd_path, by_odd_path, by_rule, by_list, by_show, by_update, by_filter, by_bulk_get, by_linked_documents, by_listing,
         by_copy, by_replication, by_attachments]
