@@ -440,8 +440,7 @@ fn port(config: &Config, section: &str) -> Result<u16, Failure> {
 /// The ports, taken but closed until everything is ready: a port that another program has is found out first of all.
 struct BoundPorts {
     http: (SocketAddr, TcpSocket),
-    /// With what secures it.
-    https: Option<(SocketAddr, TcpSocket, Arc<Tls>)>,
+    https: Option<(SocketAddr, TcpSocket)>,
 }
 
 impl BoundPorts {
@@ -455,9 +454,9 @@ impl BoundPorts {
         if !config.get_bool("ssl", "enable").map_err(Failure::usage)? {
             return Ok(BoundPorts { http, https: None });
         }
-        let tls = Tls::open(config).map_err(Failure::usage)?;
-        let (address, socket) = taken("ssl")?;
-        let https = Some((address, socket, tls));
+        // Only to see that it can be: what it has to say goes to the log, which does not run yet.
+        Tls::open(config).map_err(Failure::usage)?;
+        let https = Some(taken("ssl")?);
         Ok(BoundPorts { http, https })
     }
 
@@ -470,7 +469,8 @@ impl BoundPorts {
         let http = open(address, socket)?;
         let https = match self.https {
             None => None,
-            Some((address, socket, tls)) => {
+            Some((address, socket)) => {
+                let tls = Tls::open(config).map_err(Failure::usage)?;
                 // The configuration then holds itself: it lives as long as the process.
                 let (secured, running) = (tls.clone(), config.clone());
                 config.subscribe(move |change| {
