@@ -87,6 +87,14 @@ impl Layers {
         Ok((merged.values, merged.warnings))
     }
 
+    /// All files, those that need not exist included.
+    pub(crate) fn paths(&self) -> Result<Vec<PathBuf>, ConfigError> {
+        let mut paths = self.files.clone();
+        paths.extend(self.local_d_files()?);
+        paths.push(self.local_ini.clone());
+        Ok(paths)
+    }
+
     fn local_d_files(&self) -> Result<Vec<PathBuf>, ConfigError> {
         let Some(folder) = &self.local_d else {
             return Ok(Vec::new());

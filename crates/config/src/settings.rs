@@ -223,6 +223,8 @@ pub const SETTINGS: &[Setting] = &[
     set("chttpd", "backlog", Int, "512", "Most connections waiting to be accepted."),
     set("chttpd", "server_options", Text, "[{recbuf, undefined}]", "Of CouchDB's options {max, N}, the most connections at a time, and {backlog, N} are used; read at start."),
     set("chttpd", "socket_options", Text, "[{sndbuf, 262144}, {nodelay, true}]", "Accepted for CouchDB's sake; not used."),
+    set("chttpd", "header_timeout", Int, "20000", "Longest time from the first byte of a request to the end of its head, in milliseconds."),
+    unset("chttpd", "allowed_hosts", Text, "Host names that requests may be for, and Location may name, separated by commas; *.example.org for all below. Ports do not count, loopback names and /_up need not be listed. All when not set."),
     set("chttpd", "require_valid_user", Bool, "false", "Refuse all requests without a name and password."),
     set("chttpd", "require_valid_user_except_for_up", Bool, "false", "The same, but let anybody GET /_up."),
     set("chttpd", "authentication_handlers", Text, "{chttpd_auth, cookie_authentication_handler}, {chttpd_auth, default_authentication_handler}", "How users are recognised, in this order: cookie, default (Basic), proxy, jwt."),

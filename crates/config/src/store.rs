@@ -226,6 +226,20 @@ impl Config {
             .and_then(|e| e.value))
     }
 
+    /// The files of the configuration that hold a secret.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn files_with_secrets(&self) -> Result<Vec<PathBuf>, ConfigError> {
+        let mut files = self.inner.layers.paths()?;
+        files.retain(|path| {
+            // One that is gone since it was read holds nothing.
+            let (entries, _) = ini::parse(&read_if_there(path).unwrap_or_default());
+            entries.iter().any(is_secret)
+        });
+        Ok(files)
+    }
+
     fn change(
         &self,
         section: &str,
@@ -309,6 +323,17 @@ fn read(layers: &Layers) -> Result<Loaded, ConfigError> {
         values: Arc::new(values),
         warnings: Arc::new(warnings),
     })
+}
+
+/// Whether others should not see the value: a password, a hash to guess one from, or a key.
+fn is_secret(entry: &ini::Entry) -> bool {
+    let is_key = |key: &str| key.starts_with("hmac:");
+    entry.value.is_some()
+        && match entry.section.as_str() {
+            "admins" => true,
+            "jwt_keys" => is_key(&entry.key),
+            _ => matches!(entry.key.as_str(), "secret" | "password"),
+        }
 }
 
 fn apply(values: &mut Values, section: &str, key: &str, value: Option<&str>) {
@@ -413,7 +438,8 @@ fn write_value(path: &Path, section: &str, key: &str, value: &str) -> Result<(),
 }
 
 /// Replaces a file so that after a crash either the old or the new text is there. A new file can be read by its owner
-/// only, since it holds secrets; an old one keeps its permissions. A link keeps pointing where it does.
+/// only, since it holds secrets; an old one keeps its permissions, unless everybody could read it, which is what programs
+/// leave behind and nobody means. A link keeps pointing where it does.
 fn write_atomically(path: &Path, text: &str) -> io::Result<()> {
     let path = resolve(path)?;
     let folder = match path.parent() {
@@ -425,7 +451,9 @@ fn write_atomically(path: &Path, text: &str) -> io::Result<()> {
         .prefix(".settee-")
         .suffix(".ini")
         .tempfile_in(folder)?;
-    if let Ok(metadata) = fs::metadata(&path) {
+    if let Ok(metadata) = fs::metadata(&path)
+        && !is_for_everybody(&metadata)
+    {
         file.as_file().set_permissions(metadata.permissions())?;
     }
     file.write_all(text.as_bytes())?;
@@ -434,6 +462,17 @@ fn write_atomically(path: &Path, text: &str) -> io::Result<()> {
     #[cfg(unix)]
     fs::File::open(folder)?.sync_all()?;
     Ok(())
+}
+
+#[cfg(unix)]
+fn is_for_everybody(metadata: &fs::Metadata) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    metadata.permissions().mode() & 0o007 != 0
+}
+
+#[cfg(not(unix))]
+fn is_for_everybody(_: &fs::Metadata) -> bool {
+    false
 }
 
 fn resolve(path: &Path) -> io::Result<PathBuf> {

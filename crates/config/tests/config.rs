@@ -301,6 +301,19 @@ fn what_was_passed_over_is_reported() {
     );
 }
 
+#[test]
+fn files_with_secrets_are_known() {
+    let place = Place::new();
+    let config = place.config();
+    let files = || config.files_with_secrets().expect("files");
+    config.set("log", "level", "info", true).expect("set");
+    assert!(files().is_empty());
+    config
+        .set("admins", "anna", "-pbkdf2-x", true)
+        .expect("set");
+    assert_eq!(files(), [place.path("etc/local.ini")]);
+}
+
 #[cfg(unix)]
 #[test]
 fn a_new_file_is_private_and_an_old_one_keeps_its_permissions() {
@@ -323,4 +336,11 @@ fn a_new_file_is_private_and_an_old_one_keeps_its_permissions() {
     .expect("chmod");
     config.set("a", "x", "2", true).expect("set");
     assert_eq!(mode(), 0o640);
+    fs::set_permissions(
+        place.path("etc/local.ini"),
+        fs::Permissions::from_mode(0o644),
+    )
+    .expect("chmod");
+    config.set("a", "x", "3", true).expect("set");
+    assert_eq!(mode(), 0o600, "everybody could read it");
 }

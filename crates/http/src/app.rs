@@ -70,6 +70,8 @@ pub struct Limits {
     pub frame_options: Option<FrameOptions>,
     /// Where a proxy says what it was asked for.
     pub forwarded: Arc<Forwarded>,
+    /// How long the head of a request may take.
+    pub header_timeout: Duration,
     pub max_attachment_size: u64,
     pub max_attachments_per_document: u64,
     pub bodies: Arc<BodyLimits>,
@@ -125,6 +127,7 @@ impl Limits {
             cors: Cors::read(c)?,
             frame_options: FrameOptions::read(c)?,
             forwarded: Arc::new(Forwarded::read(c)?),
+            header_timeout: Duration::from_millis(c.get_u64("chttpd", "header_timeout")?),
             max_attachment_size: c.get_u64("couchdb", "max_attachment_size")?,
             max_attachments_per_document: c.get_u64("couchdb", "max_attachments_per_document")?,
             bodies: Arc::new(BodyLimits::read(c)?),

@@ -105,6 +105,11 @@ impl Cors {
         self.credentials && self.origins.iter().any(|o| o == "*")
     }
 
+    /// Whether the asking page may use its reader's session.
+    pub fn shares_session(&self, req: &Request) -> bool {
+        self.credentials && self.allowed(req).is_some()
+    }
+
     /// The asking page's origin, when it is allowed. Origins compare by bytes, as browsers send them in one form.
     fn allowed<'a>(&self, req: &'a Request) -> Option<&'a HeaderValue> {
         let origin = req.headers.get(ORIGIN)?;

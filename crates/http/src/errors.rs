@@ -160,7 +160,12 @@ impl From<database::Error> for ApiError {
             E::ShuttingDown | E::ClientGone => Self::new(503, "service_unavailable", reason),
             E::Storage(_) => {
                 tracing::error!(error = %reason, "storage failed");
-                Self::new(500, "internal_server_error", reason)
+                // The engine's words name files of the server.
+                Self::new(
+                    500,
+                    "internal_server_error",
+                    "The storage failed; the server's log says how.",
+                )
             }
         }
     }

@@ -4,12 +4,16 @@
 use config::{Config, ConfigError};
 use hyper::HeaderMap;
 
+use crate::host::{Hosts, is_authority};
+
 /// The headers' names.
 #[derive(Clone, Debug)]
 pub struct Forwarded {
     host: String,
     proto: String,
     ssl: String,
+    /// The hosts that it may say.
+    hosts: Hosts,
 }
 
 impl Forwarded {
@@ -18,12 +22,19 @@ impl Forwarded {
             host: c.get_str("chttpd", "x_forwarded_host")?,
             proto: c.get_str("chttpd", "x_forwarded_proto")?,
             ssl: c.get_str("chttpd", "x_forwarded_ssl")?,
+            hosts: Hosts::read(c)?,
         })
     }
 
-    /// The host that the proxy's client named.
+    /// The host that the proxy's client named. What is no host, or none of ours, counts for nothing: without a proxy that sets
+    /// it, the header is the client's own.
     pub fn host<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
-        value(headers, &self.host)
+        value(headers, &self.host).filter(|host| is_authority(host) && self.allows(host))
+    }
+
+    /// Whether this host is one of ours.
+    pub fn allows(&self, host: &str) -> bool {
+        self.hosts.allow(host)
     }
 
     /// Whether the proxy's client spoke HTTPS. That it did not is nothing that a proxy can say.
@@ -57,6 +68,7 @@ mod tests {
             host: "X-Forwarded-Host".into(),
             proto: "X-Forwarded-Proto".into(),
             ssl: "X-Forwarded-Ssl".into(),
+            hosts: Hosts::default(),
         };
         for (given, https) in [
             (&[][..], false),
@@ -80,6 +92,7 @@ mod tests {
             host: "X-Asked-Host".into(),
             proto: "no header".into(),
             ssl: String::new(),
+            hosts: Hosts::default(),
         };
         let given = headers(&[
             ("x-asked-host", "a.example:81"),
@@ -88,5 +101,12 @@ mod tests {
         ]);
         assert_eq!(names.host(&given), Some("a.example:81"));
         assert!(!names.is_https(&given));
+        for none in ["a.example, b.example", "u@a.example", "a/b", ""] {
+            assert_eq!(
+                names.host(&headers(&[("x-asked-host", none)])),
+                None,
+                "{none}"
+            );
+        }
     }
 }

@@ -3,7 +3,8 @@
 //! are not UTF-8. Here such bytes are percent-encoded before hyper reads them; every other byte passes untouched.
 //!
 //! To know what is a request line, the framing of HTTP/1 is followed exactly as hyper follows it. Where hyper refuses a
-//! request, or another protocol begins (HTTP/2, an upgrade), what follows passes untouched for ever.
+//! request, or HTTP/2 begins, what follows passes untouched for ever. (Nothing else begins on a connection: no request is
+//! answered with an upgrade, and hyper goes on with HTTP/1 then.) [`crate::patience`] asks where heads begin and end.
 
 use std::io;
 use std::pin::Pin;
@@ -31,6 +32,11 @@ impl<S> Lenient<S> {
             overflow: Vec::new(),
             overflow_read: 0,
         }
+    }
+
+    /// Which of the connection's heads is read just now.
+    pub fn head_under_way(&self) -> Option<u64> {
+        self.framing.head_under_way()
     }
 
     fn read_overflow(&mut self, buf: &mut ReadBuf<'_>) {
@@ -140,16 +146,14 @@ struct Framing {
     state: State,
     /// How much of the request line was read.
     line_len: usize,
-    /// How many bytes of the method were read, while they are those of `CONNECT`.
-    connect: Option<usize>,
-    /// Whether the connection may become something else after this head.
-    upgrades: bool,
     /// The request's `Content-Length`.
     length: Option<u64>,
     /// Whether the request has a `Transfer-Encoding`, and so a chunked body.
     transfer: Option<Chunked>,
     /// The beginning of a header whose end was not read yet.
     header: Vec<u8>,
+    /// How many heads were read to their ends.
+    heads: u64,
 }
 
 /// Whether the last `Transfer-Encoding` ends with `chunked`.
@@ -157,6 +161,17 @@ struct Framing {
 struct Chunked(bool);
 
 impl Framing {
+    fn head_under_way(&self) -> Option<u64> {
+        match self.state {
+            State::Method
+            | State::Target
+            | State::Version(_)
+            | State::VersionLf
+            | State::Header => Some(self.heads),
+            _ => None,
+        }
+    }
+
     /// Follows `bytes` up to the first that is to be encoded, and returns how many come before it: all if there is none.
     /// A byte to be encoded is taken as read.
     fn scan(&mut self, bytes: &[u8]) -> usize {
@@ -263,22 +278,14 @@ impl Framing {
     }
 
     fn method(&mut self, b: u8) {
-        const CONNECT: &[u8] = b"CONNECT";
         if self.state == State::Start {
             self.state = State::Method;
-            self.connect = Some(0);
             self.line_len = 0;
         }
         self.lengthen_line(1);
         match b {
-            b' ' => {
-                self.state = State::Target;
-                self.upgrades = self.connect == Some(CONNECT.len());
-            }
-            b'!'..=b'~' => {
-                let expected = self.connect.filter(|n| CONNECT.get(*n) == Some(&b));
-                self.connect = expected.map(|n| n + 1);
-            }
+            b' ' => self.state = State::Target,
+            b'!'..=b'~' => {}
             _ => self.state = State::Through,
         }
     }
@@ -321,10 +328,6 @@ impl Framing {
         };
         let (name, value) = (&line[..colon], &line[colon + 1..]);
         let is_valid = match name.len() {
-            7 if name.eq_ignore_ascii_case(b"upgrade") => {
-                self.upgrades = true;
-                true
-            }
             14 if name.eq_ignore_ascii_case(b"content-length") => self.content_length(value),
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
                 let last = value.rsplit(|b| *b == b',').next().unwrap_or_default();
@@ -355,9 +358,7 @@ impl Framing {
 
     fn after_head(&mut self) -> State {
         let (length, transfer) = (self.length.take(), self.transfer.take());
-        if self.upgrades {
-            return State::Through;
-        }
+        self.heads += 1;
         match transfer {
             Some(Chunked(is_chunked)) => expect(is_chunked, State::ChunkStart),
             None => match length {

@@ -12,7 +12,8 @@
 //! | `write_mode` | how is a write to be acknowledged? |
 //! | `design` | what does a design function get of a request, and what becomes of its response? |
 //! | `replication` | what can be replicated, and how do replications fare? |
-//! | `cors`, `frame_options` | what may pages of other origins do? |
+//! | `cors`, `cross_site`, `frame_options` | what may pages of other origins do? |
+//! | `host` | is the request for this server? |
 //! | `root`, `node`, `session`, `setup`, `utils`, `db_updates`, `later` | and at the server's? |
 
 mod access;
@@ -22,6 +23,7 @@ mod body;
 mod bulk;
 mod changes;
 mod cors;
+mod cross_site;
 mod db;
 mod db_updates;
 pub mod design;
@@ -32,6 +34,7 @@ mod find;
 mod forwarded;
 mod frame_options;
 mod given;
+mod host;
 mod indexes;
 mod internal;
 mod jsonp;

@@ -72,6 +72,8 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
         }
         Some("_restart") => {
             require_method(req, "POST")?;
+            // Which no page of another site can send unasked.
+            req.require_json()?;
             app.ask_to_restart();
             Ok(Reply::ok())
         }
@@ -144,6 +146,7 @@ async fn config(app: &App, req: &mut Request) -> Answer {
         }
         (Some("_reload"), None) => {
             require_method(req, "POST")?;
+            req.require_json()?;
             let config = app.config.clone();
             off_thread(move || config.reload()).await??;
             Ok(Reply::ok())

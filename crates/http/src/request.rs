@@ -314,10 +314,19 @@ impl Request {
     pub fn host(&self) -> &str {
         self.forwarded
             .host(&self.headers)
-            .or_else(|| self.header(&HOST))
-            // HTTP/2 names the host in the target.
-            .or(self.authority.as_deref())
+            .or_else(|| self.named_host())
             .unwrap_or("127.0.0.1")
+    }
+
+    /// Host and port that the request is for. HTTP/2 names the host in the target, and HTTP/1.1 may: that counts first.
+    fn named_host(&self) -> Option<&str> {
+        self.authority.as_deref().or_else(|| self.header(&HOST))
+    }
+
+    /// Whether the request is for a host that the server answers for.
+    pub fn is_for_us(&self) -> bool {
+        self.named_host()
+            .is_none_or(|host| self.forwarded.allows(host))
     }
 
     /// Scheme and host that the client used, for `Location`.

@@ -252,9 +252,15 @@ async fn backup(app: &App, req: &mut Request) -> Answer {
         ));
     }
     let databases = app.databases.clone();
+    let failed = |reason| ApiError::new(500, "internal_server_error", reason);
     tokio::task::spawn_blocking(move || databases.backup(&path))
         .await
-        .map_err(|e| ApiError::new(500, "internal_server_error", e.to_string()))??;
+        .map_err(|e| failed(e.to_string()))?
+        .map_err(|e| match e {
+            // Who named the directory may know what is wrong with it.
+            database::Error::Storage(e) => failed(e.to_string()),
+            e => e.into(),
+        })?;
     Ok(Reply::json(
         201,
         &json!({"ok": true, "directory": directory}),

@@ -30,7 +30,7 @@ use crate::query::is_well_encoded;
 use crate::reply::{Body, Reply};
 use crate::request::Request;
 use crate::tls::Tls;
-use crate::{jsonp, router};
+use crate::{cross_site, host, jsonp, router};
 
 /// How long requests under way may take when the server stops.
 const STOP_TIME_MAX: Duration = Duration::from_secs(10);
@@ -201,9 +201,11 @@ async fn connection<S>(
         .timer(TokioTimer::new())
         // Not `pipeline_flush`: it buffers a streamed answer whole, whatever the client takes.
         .header_read_timeout(app.silence_max());
-    let stream = Patience::new(Lingering::new(stream), app.silence_max());
-    let stream = TokioIo::new(Lenient::new(stream));
-    let connection = builder.serve_connection(stream, service).into_owned();
+    let stream = Lenient::new(Lingering::new(stream));
+    let stream = Patience::new(stream, app.limits().header_timeout, app.silence_max());
+    let connection = builder
+        .serve_connection(TokioIo::new(stream), service)
+        .into_owned();
     if let Err(e) = watcher.watch(connection).await {
         tracing::debug!(error = %e, "connection ended");
     }
@@ -250,10 +252,11 @@ async fn answer(
     let version = parts.version;
     let id = clients_request_id(&parts.headers).unwrap_or_else(request_id);
     let (method, method_error) = effective_method(&parts);
+    let host_error = host::check(&parts).err();
     let mut req = Request::new(method, parts, body, Some(peer.ip()), &app.limits());
     req.https = https;
     req.silence_max = app.silence_max();
-    let result = match method_error {
+    let result = match host_error.or(method_error) {
         Some(e) => Err(e),
         None => route(app, &mut req).await,
     };
@@ -298,6 +301,10 @@ fn effective_method(parts: &hyper::http::request::Parts) -> (String, Option<ApiE
 
 async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
     let limits = app.limits();
+    // Who asks whether the server is up knows its address only.
+    if !req.is_for_us() && !is_only(req, "_up") {
+        return Err(host::misdirected());
+    }
     if let Some(reply) = limits.cors.as_ref().and_then(|cors| cors.preflight(req)) {
         return Ok(reply);
     }
@@ -319,7 +326,12 @@ async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
         return Err(ApiError::unauthorized("Authentication required.")
             .with_www_authenticate("Basic realm=\"server\""));
     }
+    // Before rules or functions rewrite anything.
+    let may_change = cross_site::may_change(req, &limits);
     loop {
+        if !may_change && cross_site::changes(req) {
+            return Err(cross_site::refusal());
+        }
         let answer = router::route(app, req).await;
         if !std::mem::take(&mut req.is_rerouted) || answer.is_err() {
             return answer;

@@ -13,13 +13,17 @@ use http_api::App;
 /// `admin:secret`
 const BASIC: &str = "Authorization: Basic YWRtaW46c2VjcmV0";
 const SILENCE_MAX: Duration = Duration::from_millis(500);
+const HEAD_TIME_MAX: Duration = Duration::from_millis(200);
 /// Nobody waits this long: a test that would hang fails instead.
 const READ_TIME_MAX: Duration = Duration::from_secs(60);
 
 static SERVER: LazyLock<SocketAddr> = LazyLock::new(|| {
     let dir = tempfile::tempdir().unwrap().keep();
     let mut layers = Layers::new(dir.join("local.ini"));
-    layers.overrides = vec![("admins".into(), "admin".into(), "secret".into())];
+    layers.overrides = vec![
+        ("admins".into(), "admin".into(), "secret".into()),
+        ("chttpd".into(), "header_timeout".into(), "200".into()),
+    ];
     let config = Config::load(layers).unwrap();
     let auth = Auth::new(config.clone()).unwrap();
     let functions = functions::Functions::new(Default::default(), Default::default());
@@ -79,10 +83,46 @@ fn status(answer: &str) -> &str {
 
 #[test]
 fn a_connection_that_does_not_begin_is_hung_up_on() {
-    for begun in ["", "P", "PRI * HT", "GET / HT", "GET / HTTP/1.1\r\nHost: "] {
+    let began = Instant::now();
+    assert_eq!(exchange(""), "");
+    assert!(began.elapsed() >= SILENCE_MAX);
+    for begun in ["P", "PRI * HT", "GET / HT", "GET / HTTP/1.1\r\nHost: "] {
         let began = Instant::now();
         assert_eq!(exchange(begun), "", "{begun}");
-        assert!(began.elapsed() >= SILENCE_MAX, "{begun}");
+        assert!(began.elapsed() >= HEAD_TIME_MAX, "{begun}");
+    }
+}
+
+#[test]
+fn a_head_that_trickles_in_is_not_waited_for() {
+    for (before, head) in [
+        (
+            "",
+            "GET / HTTP/1.1\r\nHost: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+        ),
+        (
+            "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+            "GET /xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+        ),
+        (
+            "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: x\r\n\r\n",
+            "GET /xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+        ),
+    ] {
+        let mut connection = connect();
+        connection.write_all(before.as_bytes()).unwrap();
+        for byte in head.as_bytes() {
+            // The server hangs up before all is sent.
+            let _ = connection.write_all(&[*byte]);
+            std::thread::sleep(HEAD_TIME_MAX / 10);
+        }
+        let mut answer = vec![];
+        // A reset is as good as an end.
+        let _ = connection.read_to_end(&mut answer);
+        let answers = String::from_utf8_lossy(&answer)
+            .matches("HTTP/1.1 ")
+            .count();
+        assert_eq!(answers, before.matches("HTTP/1.1").count(), "{head}");
     }
 }
 

@@ -1,10 +1,11 @@
 //! `settee backup` and `settee restore`.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::Failure;
-use crate::cli::{BackupOptions, RestoreOptions};
-use crate::serve::STORE;
+use crate::cli::{BackupOptions, RestoreOptions, with_credentials};
+use crate::data::STORE;
 
 /// A file that every store has.
 const STORE_MARK: &str = "CURRENT";
@@ -17,7 +18,7 @@ pub fn backup(options: &BackupOptions) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(Failure::new)?;
-    runtime.block_on(ask(&options.url, &directory))?;
+    runtime.block_on(ask(&with_credentials(&options.url), &directory))?;
     println!("backed up to {}", directory.display());
     Ok(())
 }
@@ -103,6 +104,9 @@ pub fn restore(options: &RestoreOptions) -> Result<(), Failure> {
         };
         let to = unfinished.join(name);
         bytes += std::fs::copy(file, &to).map_err(|e| at(file, e))?;
+        // The copy has the backup's mode, and an older version's backups are for everybody to read.
+        std::fs::set_permissions(&to, std::fs::Permissions::from_mode(0o600))
+            .map_err(|e| at(&to, e))?;
         std::fs::File::open(&to)
             .and_then(|f| f.sync_all())
             .map_err(|e| at(&to, e))?;

@@ -4,6 +4,31 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+/// The environment variable with NAME:PASSWORD for URLs that name nobody: a command line can be read by everybody on the
+/// machine.
+pub const CREDENTIALS: &str = "SETTEE_CREDENTIALS";
+
+/// The URL with name and password of the environment, unless it has its own.
+pub fn with_credentials(url: &str) -> String {
+    match std::env::var(CREDENTIALS) {
+        Ok(credentials) => add_credentials(url, &credentials),
+        Err(_) => url.to_owned(),
+    }
+}
+
+fn add_credentials(url: &str, credentials: &str) -> String {
+    let parsed = reqwest::Url::parse(url);
+    let (Ok(mut parsed), Some((name, password))) = (parsed, credentials.split_once(':')) else {
+        return url.to_owned();
+    };
+    if parsed.username().is_empty() && parsed.password().is_none() {
+        // Both fail only for URLs that can hold no credentials.
+        let _ = parsed.set_username(name);
+        let _ = parsed.set_password(Some(password));
+    }
+    parsed.into()
+}
+
 /// A document database with CouchDB's HTTP API.
 #[derive(Parser)]
 #[command(name = "settee", version, about, after_help = EXAMPLES, max_term_width = 100)]
@@ -19,6 +44,10 @@ const EXAMPLES: &str = "Examples:
   settee backup http://admin:secret@127.0.0.1:5984 /backups/monday
   settee restore /backups/monday ./data
   settee migrate http://admin:secret@couch:5984 --to http://admin:secret@127.0.0.1:5984
+
+Others on the machine can read a command line. For backup, load and bench, SETTEE_CREDENTIALS=NAME:PASSWORD in the \
+environment stands for a URL's name and password, for migrate SETTEE_MIGRATE_SOURCE and SETTEE_MIGRATE_TO for the URLs, \
+for --admin NAME:PASSWORD SETTEE_ADMINS_NAME=PASSWORD (names in lower case).
 
 Exit status: 0 done, 1 failed, 2 the command or the configuration is wrong, 3 done but documents were refused, or
 source and target differ.";
@@ -206,3 +235,19 @@ attachments included, design and local documents, security objects, limits of re
 users, replications, and the settings that have a meaning here, admins with their password hashes among them. \
 Interrupted, it goes on with --continue, which also brings over what has changed since. At the end the revisions of \
 all documents are compared; differences are listed, and the exit status is 3.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_for_urls_without() {
+        for (url, wanted) in [
+            ("http://127.0.0.1:5984", "http://a:b%3Ac%40@127.0.0.1:5984/"),
+            ("http://x:y@127.0.0.1:5984/", "http://x:y@127.0.0.1:5984/"),
+            ("no url", "no url"),
+        ] {
+            assert_eq!(add_credentials(url, "a:b:c@"), wanted);
+        }
+    }
+}

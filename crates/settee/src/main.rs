@@ -2,9 +2,11 @@
 
 mod backup;
 mod cli;
+mod data;
 mod languages;
 mod measure;
 mod migration;
+mod private;
 mod serve;
 
 use std::process::ExitCode;
@@ -16,6 +18,7 @@ use clap::Parser;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// A message for the person at the terminal, and the program's exit status.
+#[derive(Debug)]
 pub struct Failure {
     pub message: String,
     pub status: u8,
@@ -40,6 +43,7 @@ impl Failure {
 }
 
 fn main() -> ExitCode {
+    private::create_for_owner_only();
     let result = match cli::Cli::parse().command {
         cli::Command::Serve(options) => serve::run(options),
         cli::Command::Bench(options) => measure::bench(options),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use database::{CreateOptions, Databases, Durability, EditMode, Options};
 
 use crate::Failure;
-use crate::cli::{BenchOptions, LoadOptions};
+use crate::cli::{BenchOptions, LoadOptions, with_credentials};
 
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_multi_thread()
@@ -24,7 +24,11 @@ pub fn bench(options: BenchOptions) -> Result<(), Failure> {
     }
     let runtime = runtime()?;
     let scratch = Scratch::new()?;
-    let mut urls = options.url.clone();
+    let mut urls = options
+        .url
+        .iter()
+        .map(|url| with_credentials(url))
+        .collect::<Vec<_>>();
     let mut own = vec![];
     if urls.is_empty() {
         let server = OwnServer::start(&scratch.0.join("server"), &options.query_server)?;
@@ -80,7 +84,8 @@ struct Scratch(std::path::PathBuf);
 impl Scratch {
     fn new() -> Result<Scratch, Failure> {
         let dir = std::env::temp_dir().join(format!("settee-bench-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).map_err(Failure::new)?;
+        // One that is there may be a trap: its name can be guessed.
+        std::fs::create_dir(&dir).map_err(|e| Failure::new(format!("{}: {e}", dir.display())))?;
         Ok(Scratch(dir))
     }
 }
@@ -109,8 +114,8 @@ impl OwnServer {
         let mut child = std::process::Command::new(std::env::current_exe().map_err(Failure::new)?)
             .args(["serve", "--port", "0", "--bind", "127.0.0.1", "--data"])
             .arg(dir)
-            .arg("--admin")
-            .arg(format!("bench:{password}"))
+            // Everybody on the machine can read a command line.
+            .env("SETTEE__admins__bench", &password)
             .args(["--set", "log/level=warning"])
             .args(
                 BUILT_IN
@@ -213,7 +218,7 @@ pub fn load(options: LoadOptions) -> Result<(), Failure> {
         })?;
     let run = bench::LoadOptions {
         source: options.source.clone(),
-        url: url.into(),
+        url: with_credentials(url),
         db: db.into(),
         batch_docs: options.batch,
         parallel: options.parallel,

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,15 +13,14 @@ use database::{
     AttachmentOptions, Databases, GlobalChangesOptions, KenOptions, Options, StoreOptions,
 };
 use http_api::{App, Listeners, Tls};
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::TcpSocket;
 use tracing_appender::non_blocking::WorkerGuard;
 
 use crate::Failure;
-use crate::cli::ServeOptions;
-use crate::languages;
+use crate::cli::{CREDENTIALS, ServeOptions};
+use crate::data::{Made, STORE};
+use crate::{languages, private};
 
-/// Where the store is inside the data directory.
-pub const STORE: &str = "store";
 /// Name of the admin that `--generate-admin` makes.
 const GENERATED_ADMIN: &str = "admin";
 /// Name of the admin that [`while_serving`] makes, and does not keep.
@@ -29,20 +28,35 @@ const MOMENTARY_ADMIN: &str = "settee-migrate";
 
 pub fn run(options: ServeOptions) -> Result<(), Failure> {
     let config = load_config(&options)?;
+    // What can be refused without a data directory is, before there is one.
+    require_admin(&options, &config)?;
+    let ports = BoundPorts::bind(&config)?;
     let data = data_directory(&options, &config)?;
+    let made = Made::new(&[&data_given(&options), &data])?;
     let _flush = start_log(&config)?;
     for warning in config.warnings() {
         tracing::warn!("{warning}");
     }
+    private::warn_of_others(&data, &config);
+    private::tighten_store(&data.join(STORE));
     raise_file_limit();
     let auth = Auth::new(config.clone()).map_err(Failure::usage)?;
     let generated = ensure_admin(&options, &auth, &data)?;
+    made.look_for_store(&data);
     let databases = open(&options, &config, &data)?;
     let app = App::new(databases.clone(), config.clone(), auth).map_err(Failure::usage)?;
     let runtime = runtime()?;
     let kept = keep_global_changes(&runtime, &config, &databases)?;
     let restart = app.restart_asked();
-    let result = runtime.block_on(listen(&options, &config, app, generated.as_deref()));
+    let result = runtime.block_on(async {
+        let listeners = ports.listen(&config)?;
+        begin(&config, &app, &listeners).await?;
+        if let Some(password) = &generated {
+            show_admin(password, &data);
+        }
+        made.keep();
+        listen(app, listeners).await
+    });
     runtime.block_on(kept.end());
     runtime.shutdown_timeout(Duration::from_secs(2));
     databases.close();
@@ -82,22 +96,28 @@ pub fn while_serving<F: Future<Output = Result<(), Failure>>>(
         ..ServeOptions::default()
     };
     let config = load_config(&options)?;
+    let address = bind_address(&config)?;
     let data = data_directory(&options, &config)?;
+    let made = Made::new(&[&data])?;
     let _flush = start_log(&config)?;
+    private::tighten_store(&data.join(STORE));
     let auth = Auth::new(config.clone()).map_err(Failure::usage)?;
     let password = auth::random_password();
     auth.set_admin(MOMENTARY_ADMIN, &password, false)
         .map_err(Failure::new)?;
+    made.look_for_store(&data);
     let databases = open(&options, &config, &data)?;
     let app = App::new(databases.clone(), config.clone(), auth).map_err(Failure::usage)?;
     let runtime = runtime()?;
     let kept = keep_global_changes(&runtime, &config, &databases)?;
     let result = runtime.block_on(async {
-        let listener = bind(SocketAddr::new(bind_address(&config)?, 0), 64)?;
+        let address = SocketAddr::new(address, 0);
+        let listener = bind(address)?.listen(64).map_err(unusable(address))?;
         let local = listener.local_addr().map_err(Failure::new)?;
         http_api::create_system_databases(&app)
             .await
             .map_err(Failure::new)?;
+        made.keep();
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let server = tokio::spawn(http_api::serve(listener, app, async {
             // Resolves when the work is done, whichever way.
@@ -159,8 +179,8 @@ fn load_config(options: &ServeOptions) -> Result<Config, Failure> {
         .filter(|(k, _)| k.starts_with("SETTEE_"))
         // Of the build and the tests, not settings.
         .filter(|(k, _)| k != "SETTEE_CACHE" && k != "SETTEE_VECTORS")
-        // Of `settee migrate`, with a password in it.
-        .filter(|(k, _)| !k.starts_with("SETTEE_MIGRATE_"))
+        // Of `settee migrate` and other commands, with a password in it.
+        .filter(|(k, _)| !k.starts_with("SETTEE_MIGRATE_") && k != CREDENTIALS)
         .collect();
     let mut set = |section: &str, key: &str, value: &str| {
         layers
@@ -193,15 +213,13 @@ fn load_config(options: &ServeOptions) -> Result<Config, Failure> {
 }
 
 fn data_directory(options: &ServeOptions, config: &Config) -> Result<PathBuf, Failure> {
-    let data = match &options.data {
+    Ok(match &options.data {
         Some(data) => data.clone(),
         None => config
             .get_str("couchdb", "database_dir")
             .map_err(Failure::usage)?
             .into(),
-    };
-    std::fs::create_dir_all(&data).map_err(|e| Failure::new(format!("{}: {e}", data.display())))?;
-    Ok(data)
+    })
 }
 
 /// Logs go through a thread of their own, so that a slow terminal slows no request.
@@ -244,23 +262,29 @@ fn raise_file_limit() {
     }
 }
 
-/// Makes sure that somebody can administer the server; answers a password made just now.
+/// Refuses to start a server that nobody can administer.
+fn require_admin(options: &ServeOptions, config: &Config) -> Result<(), Failure> {
+    let has_admins = !config.section("admins").is_empty();
+    if has_admins || options.no_admin || options.generate_admin {
+        return Ok(());
+    }
+    Err(Failure::usage(
+        "there is no admin, and without one nobody could create a database. Do one of these:\n  \
+             settee serve --admin NAME:PASSWORD     an admin of your choice, kept hashed in local.ini\n  \
+             settee serve --generate-admin          one with a random password, which is printed\n  \
+             settee serve --no-admin                start all the same\n\
+             or write a line `NAME = PASSWORD` under [admins] in local.ini.",
+    ))
+}
+
+/// Makes an admin if there is to be one; answers its password.
 fn ensure_admin(
     options: &ServeOptions,
     auth: &Auth,
     data: &Path,
 ) -> Result<Option<String>, Failure> {
-    if auth.has_admins() || options.no_admin {
+    if auth.has_admins() || !options.generate_admin || options.no_admin {
         return Ok(None);
-    }
-    if !options.generate_admin {
-        return Err(Failure::usage(
-            "there is no admin, and without one nobody could create a database. Do one of these:\n  \
-             settee serve --admin NAME:PASSWORD     an admin of your choice, kept hashed in local.ini\n  \
-             settee serve --generate-admin          one with a random password, which is printed\n  \
-             settee serve --no-admin                start all the same\n\
-             or write a line `NAME = PASSWORD` under [admins] in local.ini.",
-        ));
     }
     let password = auth::random_password();
     auth.set_admin(GENERATED_ADMIN, &password, true)
@@ -272,7 +296,11 @@ fn ensure_admin(
         .truncate(true)
         .mode(0o600)
         .open(&path)
-        .and_then(|mut f| writeln!(f, "{password}"));
+        .and_then(|mut f| {
+            // One that is there keeps its mode otherwise.
+            f.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+            writeln!(f, "{password}")
+        });
     written.map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
     Ok(Some(password))
 }
@@ -351,41 +379,34 @@ fn keep_global_changes(
     Ok(GlobalChanges { stop, task })
 }
 
-async fn listen(
-    options: &ServeOptions,
-    config: &Config,
-    app: Arc<App>,
-    generated: Option<&str>,
-) -> Result<Ports, Failure> {
-    let address = bind_address(config)?;
-    let accepting = accepting(config)?;
-    let backlog = accepting.backlog.min(65_535) as u32;
-    let http = bind(SocketAddr::new(address, port(config, "chttpd")?), backlog)?;
-    let local = http.local_addr().map_err(Failure::new)?;
-    let https = https(config, address, backlog)?;
-    http_api::create_system_databases(&app)
+/// The last steps before requests are served.
+async fn begin(config: &Config, app: &App, listeners: &Listeners) -> Result<(), Failure> {
+    http_api::create_system_databases(app)
         .await
         .map_err(Failure::new)?;
+    let tls = listeners.https.as_ref().map(|(_, tls)| tls.clone());
+    reload_on_hangup(config, tls).map_err(Failure::new)
+}
+
+fn show_admin(password: &str, data: &Path) {
+    println!("Admin: {GENERATED_ADMIN}, password: {password}");
+    println!("(also in {}/admin-password)", data.display());
+}
+
+async fn listen(app: Arc<App>, listeners: Listeners) -> Result<Ports, Failure> {
     let stop = stop_signal().map_err(Failure::new)?;
-    if let Some(password) = generated {
-        println!("Admin: {GENERATED_ADMIN}, password: {password}");
-        println!(
-            "(also in {}/admin-password)",
-            data_directory(options, config)?.display()
-        );
-    }
+    let local = listeners.http.local_addr().map_err(Failure::new)?;
     let mut ports = Ports {
         http: local.port(),
         https: None,
     };
-    if let Some((https, _)) = &https {
+    if let Some((https, _)) = &listeners.https {
         let local = https.local_addr().map_err(Failure::new)?;
         ports.https = Some(local.port());
         println!("Settee is listening on https://{local}");
     }
     println!("Settee is listening on http://{local}");
     std::io::stdout().flush().map_err(Failure::new)?;
-    reload_on_hangup(config, https.as_ref().map(|(_, tls)| tls.clone())).map_err(Failure::new)?;
     let mut restart = app.restart_asked();
     let stop = async {
         tokio::select! {
@@ -393,11 +414,6 @@ async fn listen(
             // The sender lives as long as the app, which is served.
             _ = restart.wait_for(|asked| *asked) => tracing::info!("restarting"),
         }
-    };
-    let listeners = Listeners {
-        http,
-        https,
-        connections_max: accepting.max,
     };
     http_api::serve(listeners, app, stop).await;
     Ok(ports)
@@ -421,25 +437,56 @@ fn port(config: &Config, section: &str) -> Result<u16, Failure> {
     u16::try_from(port).map_err(|_| Failure::usage(format!("[{section}] port is above 65535")))
 }
 
-/// The secured port, when there is one. The files are read again when `[ssl]` changes.
-fn https(
-    config: &Config,
-    address: IpAddr,
-    backlog: u32,
-) -> Result<Option<(TcpListener, Arc<Tls>)>, Failure> {
-    if !config.get_bool("ssl", "enable").map_err(Failure::usage)? {
-        return Ok(None);
-    }
-    let tls = Tls::open(config).map_err(Failure::usage)?;
-    let listener = bind(SocketAddr::new(address, port(config, "ssl")?), backlog)?;
-    // The configuration then holds itself: it lives as long as the process.
-    let (secured, running) = (tls.clone(), config.clone());
-    config.subscribe(move |change| {
-        if change.section == "ssl" {
-            reload(&secured, &running);
+/// The ports, taken but closed until everything is ready: a port that another program has is found out first of all.
+struct BoundPorts {
+    http: (SocketAddr, TcpSocket),
+    https: Option<(SocketAddr, TcpSocket)>,
+}
+
+impl BoundPorts {
+    fn bind(config: &Config) -> Result<BoundPorts, Failure> {
+        let ip = bind_address(config)?;
+        let taken = |section| {
+            let address = SocketAddr::new(ip, port(config, section)?);
+            Ok((address, bind(address)?))
+        };
+        let http = taken("chttpd")?;
+        if !config.get_bool("ssl", "enable").map_err(Failure::usage)? {
+            return Ok(BoundPorts { http, https: None });
         }
-    });
-    Ok(Some((listener, tls)))
+        // Only to see that it can be: what it has to say goes to the log, which does not run yet.
+        Tls::open(config).map_err(Failure::usage)?;
+        let https = Some(taken("ssl")?);
+        Ok(BoundPorts { http, https })
+    }
+
+    /// Opens them. The files of `[ssl]` are read again when it changes.
+    fn listen(self, config: &Config) -> Result<Listeners, Failure> {
+        let accepting = accepting(config)?;
+        let backlog = accepting.backlog.min(65_535) as u32;
+        let open = |address, socket: TcpSocket| socket.listen(backlog).map_err(unusable(address));
+        let (address, socket) = self.http;
+        let http = open(address, socket)?;
+        let https = match self.https {
+            None => None,
+            Some((address, socket)) => {
+                let tls = Tls::open(config).map_err(Failure::usage)?;
+                // The configuration then holds itself: it lives as long as the process.
+                let (secured, running) = (tls.clone(), config.clone());
+                config.subscribe(move |change| {
+                    if change.section == "ssl" {
+                        reload(&secured, &running);
+                    }
+                });
+                Some((open(address, socket)?, tls))
+            }
+        };
+        Ok(Listeners {
+            http,
+            https,
+            connections_max: accepting.max,
+        })
+    }
 }
 
 fn reload(tls: &Tls, config: &Config) {
@@ -505,7 +552,7 @@ fn accepting(config: &Config) -> Result<Accepting, Failure> {
     Ok(accepting)
 }
 
-fn bind(address: SocketAddr, backlog: u32) -> Result<TcpListener, Failure> {
+fn bind(address: SocketAddr) -> Result<TcpSocket, Failure> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()
     } else {
@@ -515,9 +562,13 @@ fn bind(address: SocketAddr, backlog: u32) -> Result<TcpListener, Failure> {
         .and_then(|s| {
             s.set_reuseaddr(true)?;
             s.bind(address)?;
-            s.listen(backlog)
+            Ok(s)
         })
-        .map_err(|e| Failure::new(format!("cannot listen on {address}: {e}")))
+        .map_err(unusable(address))
+}
+
+fn unusable(address: SocketAddr) -> impl Fn(std::io::Error) -> Failure {
+    move |e| Failure::new(format!("cannot listen on {address}: {e}"))
 }
 
 fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {

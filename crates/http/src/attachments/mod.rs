@@ -17,7 +17,7 @@ use database::{Database, EditMode, Read, ReadAttachment, ReadDoc, ReadOptions, S
 use document::{Attachment, DocId, EditDoc, Encoding, Rev};
 use hyper::header::{
     ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
-    CONTENT_SECURITY_POLICY, CONTENT_TYPE, RANGE,
+    CONTENT_SECURITY_POLICY, CONTENT_TYPE, RANGE, X_CONTENT_TYPE_OPTIONS,
 };
 
 use crate::access::Access;
@@ -167,7 +167,10 @@ fn bytes_reply(app: &App, req: &Request, access: &Access, attachment: &Attachmen
         reply = reply.header(CONTENT_ENCODING, "gzip");
     }
     if let Some(policy) = &app.limits().attachments_policy {
-        reply = reply.header(CONTENT_SECURITY_POLICY, policy);
+        reply = reply
+            .header(CONTENT_SECURITY_POLICY, policy)
+            // What was uploaded as text is not to be run as a page or a script.
+            .header(X_CONTENT_TYPE_OPTIONS, "nosniff");
     }
     Ok(reply)
 }

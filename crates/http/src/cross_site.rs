@@ -1,0 +1,67 @@
+//! Requests that a page of another site has a browser send with its reader's session (CSRF). A page may send POSTs with forms,
+//! plain text or nothing to any server without asking first, and the browser adds the cookie; only what comes back is kept from
+//! the page. So what changes something and has no credentials but the cookie is refused when it comes from a page of
+//! another origin, unless `[cors]` lets that page use the session.
+//!
+//! The rules are those of Go's `http.CrossOriginProtection`: `Sec-Fetch-Site`, which no page can set, counts first. It is only
+//! sent to HTTPS and local servers; elsewhere `Origin` has to name this server. Programs that are no browsers send neither.
+
+use hyper::header::ORIGIN;
+
+use crate::app::Limits;
+use crate::errors::ApiError;
+use crate::request::Request;
+
+/// CouchDB's name of the handler that looks at sessions.
+const BY_COOKIE: &str = "cookie";
+
+/// Whether a request of this method may change something.
+pub fn changes(req: &Request) -> bool {
+    !matches!(req.method.as_str(), "GET" | "HEAD" | "OPTIONS")
+}
+
+/// Whether the request is sent with the knowledge of the one whose session it uses.
+pub fn may_change(req: &Request, limits: &Limits) -> bool {
+    req.authenticated != Some(BY_COOKIE)
+        || is_own(req)
+        || limits.cors.as_ref().is_some_and(|c| c.shares_session(req))
+}
+
+pub fn refusal() -> ApiError {
+    ApiError::forbidden(
+        "A page of another origin may not use this session; see [cors] origins and credentials.",
+    )
+}
+
+/// Whether a page of this server sends the request, or no page.
+fn is_own(req: &Request) -> bool {
+    match req.named_header("sec-fetch-site") {
+        Some(site) => matches!(site, "same-origin" | "none"),
+        None => match req.headers.get(ORIGIN) {
+            Some(origin) => origin.to_str().is_ok_and(|o| is_origin_of(req, o)),
+            None => true,
+        },
+    }
+}
+
+/// Whether the origin is this server as the client named it. A proxy that speaks HTTPS may not say so: a page of `https` is
+/// taken for one of this server's where only the host is known, never the other way round.
+fn is_origin_of(req: &Request, origin: &str) -> bool {
+    let own = req.base_url();
+    let (Some((scheme, host)), Some((own_scheme, own_host))) =
+        (origin.split_once("://"), own.split_once("://"))
+    else {
+        return false;
+    };
+    let is_scheme = scheme == own_scheme || scheme == "https";
+    is_scheme && without_port(scheme, host).eq_ignore_ascii_case(without_port(scheme, own_host))
+}
+
+/// The host without a port that the scheme implies: browsers leave it out, others may not.
+fn without_port<'a>(scheme: &str, host: &'a str) -> &'a str {
+    let port = match scheme {
+        "https" => ":443",
+        _ => ":80",
+    };
+    host.strip_suffix(port).unwrap_or(host)
+}

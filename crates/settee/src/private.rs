@@ -1,0 +1,127 @@
+//! Who else on the machine may read what the program writes: nobody.
+
+use std::fs::{self, Metadata, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use config::Config;
+
+/// Has everything that this process creates from now on be its owner's alone, whatever the shell says: documents, configuration
+/// files, backups and logs hold passwords, or what they can be guessed from. The storage engine creates its files itself, so
+/// nothing less than the process's mask would do.
+pub fn create_for_owner_only() {
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+}
+
+/// Takes from others what they may do with the store, which an older version created for everybody to read. Its directory
+/// closes it; the files may be linked from backups elsewhere.
+pub fn tighten_store(store: &Path) {
+    let tightened = tighten(store, 0o700).and_then(|was_open| {
+        if !was_open {
+            return Ok(());
+        }
+        tracing::warn!(
+            "other users of this machine could read {}; now they cannot",
+            store.display()
+        );
+        for entry in fs::read_dir(store)? {
+            let path = entry?.path();
+            let mode = if path.is_dir() { 0o700 } else { 0o600 };
+            tighten(&path, mode)?;
+        }
+        Ok(())
+    });
+    if let Err(e) = tightened {
+        tracing::warn!(
+            "other users of this machine may be able to read {}: {e}",
+            store.display()
+        );
+    }
+}
+
+/// Sets the mode of what others have access to; answers whether they had. A link is left alone, and so is what it leads to.
+fn tighten(path: &Path, mode: u32) -> io::Result<bool> {
+    let metadata = match fs::symlink_metadata(path) {
+        // Engines remove files of their own accord.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+        other => other?,
+    };
+    if metadata.is_symlink() || metadata.mode() & 0o077 == 0 {
+        return Ok(false);
+    }
+    fs::set_permissions(path, Permissions::from_mode(mode))?;
+    Ok(true)
+}
+
+/// Says so when others have access to directories or files that somebody made, and gave to them or forgot to take from them: the
+/// data directory, configuration files with secrets, the key of the certificate.
+pub fn warn_of_others(data: &Path, config: &Config) {
+    warn_if_open(data, "the data directory", "700");
+    // A folder that cannot be listed was an error when it was read.
+    for ini in config.files_with_secrets().unwrap_or_default() {
+        warn_if_open(&ini, "a configuration file with secrets", "600");
+    }
+    if config.find("log", "writer").as_deref() == Some("file")
+        && let Some(log) = config.find("log", "file")
+    {
+        warn_if_open(Path::new(&log), "the log, with names of users", "600");
+    }
+    if let Some(key) = config.find("ssl", "key_file").filter(|k| !k.is_empty()) {
+        warn_if_open(Path::new(&key), "the key of the certificate", "600");
+    }
+}
+
+fn warn_if_open(path: &Path, what: &str, mode: &str) {
+    // What is not there, or not ours to look at, fails elsewhere or not at all.
+    if let Ok(metadata) = fs::metadata(path)
+        && is_open(&metadata)
+    {
+        tracing::warn!(
+            "{} ({what}) is open to other users of this machine: chmod {mode} {0}",
+            path.display()
+        );
+    }
+}
+
+/// Whether others have access. What belongs to another user, mostly root, can only reach this process by its group: that is
+/// no oversight.
+fn is_open(metadata: &Metadata) -> bool {
+    let own = metadata.uid() == rustix::process::geteuid().as_raw();
+    let others = if own { 0o077 } else { 0o007 };
+    metadata.mode() & others != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().mode() & 0o777
+    }
+
+    #[test]
+    fn a_store_that_everybody_could_read_is_closed() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = dir.path().join("store");
+        let within = store.join("ingest");
+        fs::create_dir_all(&within).unwrap();
+        let file = store.join("000001.sst");
+        fs::write(&file, "").unwrap();
+        let outside = dir.path().join("outside");
+        fs::write(&outside, "").unwrap();
+        std::os::unix::fs::symlink(&outside, store.join("link")).unwrap();
+        for (path, open) in [
+            (&store, 0o755),
+            (&within, 0o755),
+            (&file, 0o644),
+            (&outside, 0o644),
+        ] {
+            fs::set_permissions(path, Permissions::from_mode(open)).unwrap();
+        }
+        tighten_store(&store);
+        let closed = [&store, &within, &file, &outside].map(|path| mode(path));
+        assert_eq!(closed, [0o700, 0o700, 0o600, 0o644]);
+        tighten_store(&dir.path().join("none"));
+    }
+}
