@@ -7,6 +7,7 @@ use super::answer::{Answer, Unreadable, add_emits};
 use super::pool::{Lease, Pool};
 use super::process::{Process, Taught};
 use super::{add_fun, add_lib, prepare};
+use crate::js::log::one_line;
 use crate::{Doc, Emits, Error, MapGroup, Mapper};
 
 /// Documents that are sent ahead of the answers.
@@ -76,12 +77,13 @@ impl ExternalMapper {
             Err(Unreadable::Unusable(error)) => error.to_string(),
         };
         let members = String::from_utf8_lossy(&doc.members[..doc.members.len().min(300)]);
-        tracing::warn!(views = self.group.label, %members, %problem, "a map function failed for a document");
+        let (members, problem) = (one_line(&members), one_line(&problem));
+        tracing::warn!(views = %self.group.owner, %members, %problem, "a map function failed for a document");
         Ok(())
     }
 }
 
-/// Whether two groups are the same but for their labels.
+/// Whether two groups are the same but for whose they are.
 fn is_same(a: &Arc<MapGroup>, b: &Arc<MapGroup>) -> bool {
     Arc::ptr_eq(a, b) || (a.maps == b.maps && a.lib == b.lib)
 }
