@@ -584,7 +584,8 @@ impl LiveFeed {
         let framing = self.kind.framing();
         let changes = self.changes.clone();
         let read = if changes.lock().may_block() {
-            let place = changes.lock().admission().await?;
+            let admission = changes.lock().admission();
+            let place = admission.await?;
             changes.lock().admit(place);
             let read = move || {
                 let mut piece = vec![];
