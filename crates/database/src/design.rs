@@ -273,7 +273,8 @@ mod tests {
     use super::*;
 
     fn refusal(body: &str) -> Option<Refusal> {
-        check(&functions::NoLanguages, false, body.as_bytes()).err()
+        let place = Place::uncounted();
+        check((&functions::NoLanguages, &place), false, body.as_bytes()).err()
     }
 
     #[test]
