@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use document::{Rev, RevRef, Revision, StoredBody, write_json_string};
+use functions::{Admission, Place};
 use storage::{Body, ChangeIter, Record, Row, Shard, View};
 
 use crate::Error;
@@ -33,7 +34,9 @@ pub trait ChangeFilter: Send + Sync {
 /// Decides on many documents at once, for filters whose call costs more than a document. May block.
 pub trait BatchFilter: Send + Sync {
     /// One answer a document. `docs` are whole JSON texts, with `_id`, `_rev`, `_revisions`, `_deleted`.
-    fn matches(&self, docs: &[Vec<u8>]) -> Result<Vec<bool>, Error>;
+    fn matches(&self, place: &Place, docs: &[Vec<u8>]) -> Result<Vec<bool>, Error>;
+    /// Asks for leave to be called.
+    fn admission(&self) -> Admission;
 }
 
 /// So many changes are shown to a [`BatchFilter`] at once,
@@ -118,6 +121,8 @@ pub struct Changes {
     pending_at_start: u64,
     json: Vec<u8>,
     revs: Vec<u8>,
+    /// For the next call of the filter.
+    place: Option<Place>,
     /// Who is shown only what rules allow.
     pub(crate) watch: Option<Watch>,
 }
@@ -152,6 +157,7 @@ impl Database {
             pending_at_start: 0,
             json: vec![],
             revs: vec![],
+            place: None,
             watch: None,
             query,
         };
@@ -195,6 +201,8 @@ impl Changes {
         out: &mut Vec<u8>,
         soft_bytes: usize,
     ) -> Result<bool, Error> {
+        // Whatever happens, it is not kept while the feed waits.
+        let place = self.place.take();
         self.db.live()?;
         let enough = out.len() + soft_bytes;
         if self.lookups.is_some() {
@@ -202,7 +210,7 @@ impl Changes {
         }
         if let Filter::Batch(filter) = &self.query.filter {
             let filter = filter.clone();
-            return self.next_batch(filter.as_ref(), framing, out);
+            return self.next_batch(filter.as_ref(), place, framing, out);
         }
         // A filter may pass over many rows: come up for air now and then.
         let mut passed = 0;
@@ -245,6 +253,7 @@ impl Changes {
     fn next_batch(
         &mut self,
         filter: &dyn BatchFilter,
+        place: Option<Place>,
         framing: Framing,
         out: &mut Vec<u8>,
     ) -> Result<bool, Error> {
@@ -255,7 +264,12 @@ impl Changes {
                 self.end_shard();
                 continue;
             }
-            let passed = filter.matches(&batch.docs)?;
+            let place = match place {
+                Some(place) => place,
+                None => filter.admission().wait()?,
+            };
+            let passed = filter.matches(&place, &batch.docs)?;
+            drop(place);
             let mut passed = passed.into_iter();
             for change in batch.changes {
                 if self.limit_reached() {
@@ -598,6 +612,20 @@ impl Changes {
     /// Rows sent so far.
     pub fn rows(&self) -> u64 {
         self.rows
+    }
+
+    /// Leave to call the filter's function, to be waited for before [`Changes::next_chunk`] is called on a thread for it: it is
+    /// given to [`Changes::admit`].
+    pub fn admission(&self) -> Admission {
+        match &self.query.filter {
+            Filter::Batch(filter) => filter.admission(),
+            _ => Admission::free(),
+        }
+    }
+
+    /// Takes leave for one call of the filter.
+    pub fn admit(&mut self, place: Place) {
+        self.place = Some(place);
     }
 
     /// Whether [`Changes::next_chunk`] may block for longer than reads take.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use document::{DocId, RevTree};
-use functions::{DesignDoc, Error as FunctionError, JAVASCRIPT, Languages};
+use functions::{DesignDoc, Error as FunctionError, JAVASCRIPT, Languages, Place};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -168,7 +168,7 @@ fn members(value: Option<&Value>) -> impl Iterator<Item = (&str, &Value)> {
 ///
 /// `partitioned`: of the database.
 pub(crate) fn check(
-    languages: &dyn Languages,
+    (languages, place): (&dyn Languages, &Place),
     partitioned: bool,
     body: &[u8],
 ) -> Result<(), Refusal> {
@@ -187,7 +187,7 @@ pub(crate) fn check(
     if language == QUERY {
         return Ok(());
     }
-    check_functions(languages, language, doc.get("views"))
+    check_functions((languages, place), language, doc.get("views"))
 }
 
 fn check_fields(doc: &Map<String, Value>) -> Result<(), Refusal> {
@@ -234,12 +234,13 @@ fn check_views(views: Option<&Value>, map: Kind) -> Result<(), Refusal> {
 }
 
 fn check_functions(
-    languages: &dyn Languages,
+    (languages, place): (&dyn Languages, &Place),
     language: &str,
     views: Option<&Value>,
 ) -> Result<(), Refusal> {
     let lib = views.and_then(|v| v.get("lib")).map(Value::to_string);
     let compile = |kind: &str, view: &str, source: &str| match languages.check(
+        place,
         language,
         source,
         lib.as_deref(),
@@ -272,7 +273,8 @@ mod tests {
     use super::*;
 
     fn refusal(body: &str) -> Option<Refusal> {
-        check(&functions::NoLanguages, false, body.as_bytes()).err()
+        let place = Place::uncounted();
+        check((&functions::NoLanguages, &place), false, body.as_bytes()).err()
     }
 
     #[test]

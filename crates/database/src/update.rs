@@ -4,10 +4,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use document::{EditDoc, Rev, RevPath, revision_id};
+use functions::{Admission, Lane};
 use storage::{Change, Edit, File, ShardEdit, hashed};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::attachments::Held;
 use crate::database::Database;
+use crate::validate::Validation;
 use crate::{Error, partition};
 
 /// Where a write must be before it is acknowledged.
@@ -88,15 +91,7 @@ impl Database {
             Some(_) => self.ruled_writes.clone().acquire_owned().await.ok(),
             None => None,
         };
-        let db = self.clone();
-        let validate = move || {
-            // Given back when the work is done, also when nobody waits for it any more.
-            let _turn = turn;
-            db.validate(&caller, edits, mode)
-        };
-        let checked = tokio::task::spawn_blocking(validate)
-            .await
-            .map_err(|_| Error::ShuttingDown)??;
+        let checked = self.validate(caller, edits, mode, turn).await?;
         let (allowed, refused) = split(checked);
         let (done, timing) = self.commit(allowed, &held, mode, durability).await?;
         Ok((join(unresolved, join(refused, done)), timing))
@@ -115,6 +110,41 @@ impl Database {
         let (edits, unresolved) = split(self.refuse_overflows(resolved, mode)?);
         let (done, timing) = self.commit(edits, &held, mode, durability).await?;
         Ok((join(unresolved, done), timing))
+    }
+
+    /// The edits that may be made, as they are to be made, and what becomes of the others. Whoever waits for a place to run
+    /// functions in has no thread meanwhile.
+    async fn validate(
+        self: &Arc<Self>,
+        caller: Caller,
+        edits: Vec<EditDoc>,
+        mode: EditMode,
+        turn: Option<OwnedSemaphorePermit>,
+    ) -> Result<Vec<Result<EditDoc, Outcome>>, Error> {
+        let asks = self.asks_functions(&edits);
+        let admission = || match asks {
+            true => self.languages().admission(Lane::Work, self.name()),
+            false => Admission::free(),
+        };
+        let mut place = admission().await?;
+        let db = self.clone();
+        let start = move || Validation::new(db, caller, edits, mode, turn);
+        let mut work = blocking(move || {
+            let mut validation = start()?;
+            let more = validation.go_on(&place)?;
+            Ok((validation, more))
+        })
+        .await?;
+        while work.1 {
+            place = admission().await?;
+            let mut validation = work.0;
+            work = blocking(move || {
+                let more = validation.go_on(&place)?;
+                Ok((validation, more))
+            })
+            .await?;
+        }
+        Ok(work.0.into_checked())
     }
 
     /// Commits edits whose attachments' contents are `held`.
@@ -208,6 +238,14 @@ fn interactive(path: Option<RevPath>, deleted: bool, body_term: Vec<u8>, files: 
         rev,
         body_term,
     }
+}
+
+/// Does work on a thread for it.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|_| Error::ShuttingDown)?
 }
 
 /// Divides checked edits into those that go on and the outcomes of the others, with gaps for the former.

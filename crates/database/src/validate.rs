@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use document::attachment::write_stubs;
 use document::{DocId, EditDoc, Rev, RevPath, write_json_string};
-use functions::{DesignDoc, Error as FunctionError};
+use functions::{DesignDoc, Error as FunctionError, Place};
 use parking_lot::RwLock;
 use storage::Record;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::Error;
 use crate::database::Database;
@@ -30,7 +31,7 @@ impl Validators {
 }
 
 impl Database {
-    /// Whether [`Database::validate`] has anything to do.
+    /// Whether a [`Validation`] has anything to do.
     pub(crate) fn needs_validation(&self, docs: &[EditDoc]) -> bool {
         let is_plain = |id: &DocId| !id.is_design() && !id.is_local();
         let ids = || docs.iter().filter_map(|d| d.id.as_ref());
@@ -54,36 +55,151 @@ impl Database {
         Ok(found)
     }
 
-    /// The edits that may be made, as they are to be made, and what becomes of the others. Blocks: functions run.
-    pub(crate) fn validate(
-        &self,
-        caller: &Caller,
-        docs: Vec<EditDoc>,
-        mode: EditMode,
-    ) -> Result<Vec<Result<EditDoc, Outcome>>, Error> {
-        let validators = self.validators()?;
-        let mut call = Validation {
-            db: self,
-            validators: &validators,
-            mode,
-            user: caller.json(self.name()),
-            caller,
-            security: self.security(),
-            args: vec![],
-        };
-        docs.into_iter().map(|doc| call.check(doc)).collect()
+    /// Whether a function has to be asked about these, or may have to.
+    pub(crate) fn asks_functions(&self, docs: &[EditDoc]) -> bool {
+        let known = self.validators_found.known(self.designs_version());
+        known.is_none_or(|v| !v.is_empty())
+            || docs
+                .iter()
+                .filter_map(|d| d.id.as_ref())
+                .any(DocId::is_design)
     }
 }
 
+/// Documents that functions see together, and about how many bytes of them.
+const PIECE_DOCS_MAX: usize = 256;
+const PIECE_BYTES_MAX: usize = 1 << 20;
+
 /// The validation of one request's documents.
-struct Validation<'a> {
-    db: &'a Database,
-    validators: &'a [DesignDoc],
+pub(crate) struct Validation {
+    db: Arc<Database>,
+    validators: Arc<[DesignDoc]>,
     mode: EditMode,
     user: Vec<u8>,
-    caller: &'a Caller,
+    caller: Caller,
     security: Arc<str>,
+    todo: std::vec::IntoIter<EditDoc>,
+    /// The edits that may be made, as they are to be made, and what becomes of the others.
+    done: Vec<Result<EditDoc, Outcome>>,
+    /// Documents of `done` that functions have yet to be asked about.
+    asked: Vec<AskedOf>,
+    /// The function that is asked, and the first of `asked` that it is to be asked about.
+    at: (usize, usize),
+    /// Given back when the work is done, also when nobody waits for it any more.
+    _turn: Option<OwnedSemaphorePermit>,
+}
+
+/// A document that functions are asked about.
+struct AskedOf {
+    /// Where it is in `done`.
+    index: usize,
+    /// `[new document, old document, user, security]`
     args: Vec<u8>,
+}
+
+impl Validation {
+    /// Blocks.
+    pub fn new(
+        db: Arc<Database>,
+        caller: Caller,
+        docs: Vec<EditDoc>,
+        mode: EditMode,
+        turn: Option<OwnedSemaphorePermit>,
+    ) -> Result<Validation, Error> {
+        Ok(Validation {
+            validators: db.validators()?,
+            mode,
+            user: caller.json(db.name()),
+            caller,
+            security: db.security(),
+            done: Vec::with_capacity(docs.len()),
+            todo: docs.into_iter(),
+            asked: vec![],
+            at: (0, 0),
+            db,
+            _turn: turn,
+        })
+    }
+
+    /// Goes on until all is done, or others want the place: whether there is more to do. Blocks: functions run.
+    pub fn go_on(&mut self, place: &Place) -> Result<bool, Error> {
+        loop {
+            if self.asked.is_empty() {
+                if self.todo.len() == 0 {
+                    return Ok(false);
+                }
+                self.gather(place)?;
+            } else {
+                self.ask(place);
+            }
+            if place.is_wanted() {
+                return Ok(true);
+            }
+        }
+    }
+
+    pub fn into_checked(self) -> Vec<Result<EditDoc, Outcome>> {
+        self.done
+    }
+
+    /// Looks at the next documents, as far as it goes without `validate_doc_update` functions.
+    fn gather(&mut self, place: &Place) -> Result<(), Error> {
+        let mut bytes = 0;
+        self.at = (0, 0);
+        while self.asked.len() < PIECE_DOCS_MAX && bytes < PIECE_BYTES_MAX {
+            let Some(doc) = self.todo.next() else { break };
+            let is_design = doc.id.as_ref().is_some_and(DocId::is_design);
+            match self.check(place, doc)? {
+                Checked::Done(outcome) => self.done.push(outcome),
+                Checked::AskOf(doc, args) => {
+                    bytes += args.len();
+                    let index = self.done.len();
+                    self.asked.push(AskedOf { index, args });
+                    self.done.push(Ok(doc));
+                }
+            }
+            if is_design && place.is_wanted() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks one function about some of the documents that no function has refused yet.
+    fn ask(&mut self, place: &Place) {
+        let (validator, first) = self.at;
+        let Some(function) = self.validators.get(validator) else {
+            return self.asked.clear();
+        };
+        let args: Vec<&[u8]> = self.asked[first..].iter().map(|a| &*a.args).collect();
+        let replies = if args.is_empty() {
+            vec![]
+        } else {
+            match self.db.languages().designs(place, &function.language) {
+                Ok(mut designs) => designs.call_some(function, &["validate_doc_update"], &args),
+                Err(e) => vec![Err(e); args.len()],
+            }
+        };
+        let asked = replies.len();
+        for (asked_of, reply) in self.asked[first..].iter().zip(replies) {
+            if let Err(e) = allowed(reply) {
+                self.done[asked_of.index] = Err(refused(e));
+            }
+        }
+        self.at.1 += asked;
+        if self.at.1 >= self.asked.len() {
+            let done = &self.done;
+            self.asked.retain(|asked| done[asked.index].is_ok());
+            self.at = (validator + 1, 0);
+        }
+    }
+}
+
+/// What became of a document before functions were asked.
+enum Checked {
+    Done(Result<EditDoc, Outcome>),
+    /// They are yet to be asked, with these arguments.
+    AskOf(EditDoc, Vec<u8>),
 }
 
 /// The document as it was before an edit.
@@ -96,10 +212,10 @@ enum Before {
     Conflict,
 }
 
-impl Validation<'_> {
-    fn check(&mut self, doc: EditDoc) -> Result<Result<EditDoc, Outcome>, Error> {
+impl Validation {
+    fn check(&self, place: &Place, doc: EditDoc) -> Result<Checked, Error> {
         let Some(id) = doc.id.clone() else {
-            return Ok(Ok(doc));
+            return Ok(Checked::Done(Ok(doc)));
         };
         let rules = self.db.rules().cloned();
         let plain = !id.is_local() && !id.is_design();
@@ -117,42 +233,37 @@ impl Validation<'_> {
             (before, _) => before,
         };
         if matches!(before, Before::Known) {
-            return Ok(Ok(doc));
+            return Ok(Checked::Done(Ok(doc)));
         }
         let doc = match rules {
             None => doc,
             Some(rules) => match self.by_rules(rules.as_ref(), &before, doc) {
                 Ok(doc) => doc,
-                Err(refusal) => return Ok(Err(refusal)),
+                Err(refusal) => return Ok(Checked::Done(Err(refusal))),
             },
         };
         if id.is_design() {
             let checked = design::check(
-                self.db.languages().as_ref(),
+                (self.db.languages().as_ref(), place),
                 self.db.is_partitioned(),
                 &doc.body,
             );
-            return Ok(match checked {
+            return Ok(Checked::Done(match checked {
                 Ok(()) => Ok(doc),
                 Err((error, reason)) => Err(Outcome::Refused(error, reason)),
-            });
+            }));
         }
         if id.is_local() || self.validators.is_empty() {
-            return Ok(Ok(doc));
+            return Ok(Checked::Done(Ok(doc)));
         }
         let before = match before {
             // Decided here: were it left to the commit, a revision that appears meanwhile would let the edit pass unseen.
-            Before::Conflict => return Ok(Err(Outcome::Conflict)),
+            Before::Conflict => return Ok(Checked::Done(Err(Outcome::Conflict))),
             Before::Nothing | Before::Known => b"null".to_vec(),
             Before::Was(json) => json,
         };
-        self.write_args(&id, &doc, &before);
-        for validator in self.validators {
-            if let Err(e) = self.call(validator) {
-                return Ok(Err(refused(e)));
-            }
-        }
-        Ok(Ok(doc))
+        let args = self.args(&id, &doc, &before);
+        Ok(Checked::AskOf(doc, args))
     }
 
     fn by_rules(
@@ -163,7 +274,7 @@ impl Validation<'_> {
     ) -> Result<EditDoc, Outcome> {
         let asked = Asked {
             db: self.db.name(),
-            caller: self.caller,
+            caller: &self.caller,
             security: &self.security,
         };
         let before = match before {
@@ -181,22 +292,10 @@ impl Validation<'_> {
         }
     }
 
-    fn call(&self, validator: &DesignDoc) -> Result<(), FunctionError> {
-        let mut designs = self.db.languages().designs(&validator.language)?;
-        let reply = designs.call(validator, &["validate_doc_update"], &self.args)?;
-        match reply.as_slice() {
-            b"1" | b"true" | b"\"ok\"" => Ok(()),
-            other => Err(FunctionError::Thrown {
-                name: "unknown_error".to_owned(),
-                reason: String::from_utf8_lossy(other).into_owned(),
-            }),
-        }
-    }
-
     /// `[new document, old document, user, security]`
-    fn write_args(&mut self, id: &DocId, doc: &EditDoc, before: &[u8]) {
-        let out = &mut self.args;
-        out.clear();
+    fn args(&self, id: &DocId, doc: &EditDoc, before: &[u8]) -> Vec<u8> {
+        let mut args = Vec::with_capacity(doc.body.len() + before.len() + 256);
+        let out = &mut args;
         out.push(b'[');
         match doc.rev_path() {
             Some(path) => {
@@ -227,6 +326,7 @@ impl Validation<'_> {
         out.push(b',');
         out.extend_from_slice(self.security.as_bytes());
         out.push(b']');
+        args
     }
 
     fn before_edit(&self, id: &DocId, path: Option<RevPath>) -> Result<Before, Error> {
@@ -293,6 +393,17 @@ impl Validation<'_> {
             // An edit took its place meanwhile.
             Read::Missing | Read::Deleted => Before::Conflict,
         })
+    }
+}
+
+/// What a function's reply says about a document.
+fn allowed(reply: Result<Vec<u8>, FunctionError>) -> Result<(), FunctionError> {
+    match reply?.as_slice() {
+        b"1" | b"true" | b"\"ok\"" => Ok(()),
+        other => Err(FunctionError::Thrown {
+            name: "unknown_error".to_owned(),
+            reason: String::from_utf8_lossy(other).into_owned(),
+        }),
     }
 }
 

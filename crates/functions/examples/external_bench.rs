@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use functions::external::{Pools, Settings, builtin_command};
-use functions::{Doc, Emits, MapGroup};
+use functions::{Doc, Emits, MapGroup, Owner};
 
 const DOCS: usize = 1000;
 
@@ -103,7 +103,7 @@ fn measure(
         language: language.to_owned(),
         maps: vec![source(language).to_owned()],
         lib: None,
-        label: "bench".to_owned(),
+        owner: Owner::default(),
         records: false,
     };
     let mut mapper = pools.mapper(&group).expect("the language is configured");

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use functions::js::{Engine, Isolation, Options};
-use functions::{Doc, Emits, MapGroup};
+use functions::{Doc, Emits, MapGroup, Owner};
 
 const MAP: &str = "function (doc) { if (doc.type === 'order') emit(doc.date, doc.total); }";
 const PARSE: &str = "function (doc) { var d = JSON.parse(doc.text); if (d.type === 'order') emit(d.date, d.total); }";
@@ -65,7 +65,7 @@ fn rate(
         language: "javascript".into(),
         maps: vec![map.into()],
         lib: None,
-        label: "bench".into(),
+        owner: Owner::default(),
         records: false,
     };
     let mut mapper = engine.mapper(&group)?;

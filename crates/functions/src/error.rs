@@ -20,6 +20,9 @@ pub enum Error {
     /// The reduction does not shrink: CouchDB's `reduce_overflow_error`.
     #[error("{0}")]
     ReduceOverflow(String),
+    /// Too many wait for their turn; `limit` is how many may.
+    #[error("too many functions wait for their turn ([functions] queue_limit = {limit})")]
+    Busy { limit: usize },
     /// An external process could not be started, died, or spoke nonsense.
     #[error("{0}")]
     Process(String),
@@ -36,6 +39,7 @@ impl Error {
             Error::Limit { .. } => "function_limit_exceeded",
             Error::UnknownLanguage(_) => "unknown_query_language",
             Error::ReduceOverflow(_) => "reduce_overflow_error",
+            Error::Busy { .. } => "service_unavailable",
             Error::Process(_) => "os_process_error",
         }
     }

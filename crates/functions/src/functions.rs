@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use crate::external::{Pools, Settings};
 use crate::js::{Engine, Options};
+use crate::places::{Admission, Lane, Place, Places};
 use crate::projection::Projection;
-use crate::{Designs, Doc, Emits, Error, Languages, MapGroup, Mapper, Reducer};
+use crate::{Designs, Doc, Emits, Error, Languages, MapGroup, Mapper, ReduceRow, Reducer};
 
 /// The language that this program runs by itself, and that functions are in when their design document names none.
 pub const JAVASCRIPT: &str = "javascript";
@@ -14,6 +15,7 @@ pub const JAVASCRIPT: &str = "javascript";
 pub struct Functions {
     engine: Engine,
     pools: Pools,
+    places: Arc<Places>,
 }
 
 impl std::fmt::Debug for Functions {
@@ -29,6 +31,7 @@ impl Functions {
     /// [`Error::Process`] when a thread cannot be started.
     pub fn new(javascript: Options, query_servers: Settings) -> Result<Arc<Functions>, Error> {
         Ok(Arc::new(Functions {
+            places: Places::new(javascript.workers_max, javascript.queue_max),
             engine: Engine::new(javascript),
             pools: Pools::new(query_servers)?,
         }))
@@ -39,25 +42,41 @@ impl Functions {
         self.pools.configure(query_servers);
     }
 
+    fn turns(&self, database: &Arc<str>) -> Turns {
+        Turns {
+            places: self.places.clone(),
+            database: database.clone(),
+        }
+    }
+
     fn is_built_in(&self, language: &str) -> bool {
         language == JAVASCRIPT && !self.pools.has(language)
     }
 }
 
 impl Languages for Functions {
+    fn admission(&self, lane: Lane, database: &Arc<str>) -> Admission {
+        self.places.admission(lane, database)
+    }
+
     fn mapper(&self, group: &MapGroup) -> Result<Box<dyn Mapper>, Error> {
+        let turns = self.turns(&group.owner.database);
         if !self.is_built_in(&group.language) {
-            return self.pools.mapper(group);
+            let inner = self.pools.mapper(group)?;
+            return Ok(Box::new(PlacedMapper { turns, inner }));
         }
+        let _place = turns.next()?;
         let Ok(projection) = Projection::of_group(&group.maps, group.lib.as_deref()) else {
-            return self.engine.mapper(group);
+            let inner = self.engine.mapper(group)?;
+            return Ok(Box::new(PlacedMapper { turns, inner }));
         };
         let records = MapGroup {
             records: true,
             ..group.clone()
         };
+        let inner = self.engine.mapper(&records)?;
         Ok(Box::new(ProjectingMapper {
-            inner: self.engine.mapper(&records)?,
+            inner: PlacedMapper { turns, inner },
             projection,
             bodies: vec![],
         }))
@@ -65,24 +84,34 @@ impl Languages for Functions {
 
     fn reducer(
         &self,
+        database: &Arc<str>,
         language: &str,
         source: &str,
         lib: Option<&str>,
     ) -> Result<Box<dyn Reducer>, Error> {
-        if self.is_built_in(language) {
-            return Ok(self.engine.reducer(source, lib));
-        }
-        self.pools.reducer(language, source, lib)
+        let inner = if self.is_built_in(language) {
+            self.engine.reducer(source, lib)
+        } else {
+            self.pools.reducer(language, source, lib)?
+        };
+        let turns = self.turns(database);
+        Ok(Box::new(PlacedReducer { turns, inner }))
     }
 
-    fn designs(&self, language: &str) -> Result<Box<dyn Designs>, Error> {
+    fn designs(&self, _: &Place, language: &str) -> Result<Box<dyn Designs>, Error> {
         if self.is_built_in(language) {
             return Ok(self.engine.designs());
         }
         self.pools.designs(language)
     }
 
-    fn check(&self, language: &str, source: &str, lib: Option<&str>) -> Result<(), Error> {
+    fn check(
+        &self,
+        _: &Place,
+        language: &str,
+        source: &str,
+        lib: Option<&str>,
+    ) -> Result<(), Error> {
         if self.is_built_in(language) {
             return self.engine.check(source, lib);
         }
@@ -106,9 +135,66 @@ impl Languages for Functions {
     }
 }
 
+/// Where the functions of a database that data depends upon get their places.
+struct Turns {
+    places: Arc<Places>,
+    database: Arc<str>,
+}
+
+impl Turns {
+    /// Waits on this thread: builds and pieces of answers are bounded.
+    fn next(&self) -> Result<Place, Error> {
+        self.places.admission(Lane::Work, &self.database).wait()
+    }
+}
+
+/// A mapper that has a place while it works, and a new one when others want it.
+struct PlacedMapper {
+    turns: Turns,
+    inner: Box<dyn Mapper>,
+}
+
+impl Mapper for PlacedMapper {
+    fn map(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<(), Error> {
+        let mut place = self.turns.next()?;
+        let mut done = 0;
+        while done < docs.len() {
+            if place.is_wanted() {
+                drop(place);
+                place = self.turns.next()?;
+            }
+            let first = out.rows.len();
+            let some = self.inner.map_some(&docs[done..], out)?;
+            for row in &mut out.rows[first..] {
+                row.doc += done as u32;
+            }
+            done += some;
+        }
+        Ok(())
+    }
+}
+
+/// A custom reduce function that has a place while it is called.
+struct PlacedReducer {
+    turns: Turns,
+    inner: Box<dyn Reducer>,
+}
+
+impl Reducer for PlacedReducer {
+    fn reduce(&mut self, rows: &[ReduceRow<'_>]) -> Result<Vec<u8>, Error> {
+        let _place = self.turns.next()?;
+        self.inner.reduce(rows)
+    }
+
+    fn rereduce(&mut self, values: &[&[u8]]) -> Result<Vec<u8>, Error> {
+        let _place = self.turns.next()?;
+        self.inner.rereduce(values)
+    }
+}
+
 /// Gives functions only those members of a document's body that they can touch.
 struct ProjectingMapper {
-    inner: Box<dyn Mapper>,
+    inner: PlacedMapper,
     projection: Projection,
     /// The bodies of one call, one behind the other.
     bodies: Vec<u8>,
@@ -143,24 +229,33 @@ mod tests {
         Functions::new(Options::default(), Settings::default()).expect("a thread")
     }
 
+    fn place() -> Place {
+        Place::uncounted()
+    }
+
     #[test]
     fn javascript_is_built_in_and_nothing_else() {
         let functions = functions();
+        let place = place();
         assert_eq!(
-            functions.check(JAVASCRIPT, "function(doc) {}", None),
+            functions.check(&place, JAVASCRIPT, "function(doc) {}", None),
             Ok(())
         );
         assert!(matches!(
-            functions.check(JAVASCRIPT, "function(doc) {", None),
+            functions.check(&place, JAVASCRIPT, "function(doc) {", None),
             Err(Error::Compile(_))
         ));
         for language in ["cobol", "erlang", "JavaScript", ""] {
             assert_eq!(
-                functions.check(language, "x", None),
+                functions.check(&place, language, "x", None),
                 Err(Error::UnknownLanguage(language.to_owned()))
             );
-            assert!(functions.designs(language).is_err());
-            assert!(functions.reducer(language, "x", None).is_err());
+            assert!(functions.designs(&place, language).is_err());
+            assert!(
+                functions
+                    .reducer(&"db".into(), language, "x", None)
+                    .is_err()
+            );
         }
     }
 
@@ -216,8 +311,9 @@ mod tests {
             ..Settings::default()
         };
         functions.configure(settings);
+        let place = place();
         assert!(matches!(
-            functions.check(JAVASCRIPT, "function(doc) {}", None),
+            functions.check(&place, JAVASCRIPT, "function(doc) {}", None),
             Err(Error::Process(_))
         ));
     }

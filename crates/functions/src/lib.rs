@@ -8,11 +8,17 @@ mod error;
 pub mod external;
 mod functions;
 pub mod js;
+mod places;
 pub mod prelude;
 pub mod projection;
 
 pub use error::Error;
 pub use functions::{Functions, JAVASCRIPT};
+pub use places::{Admission, Lane, Place, Places, SLICE};
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
 
 /// One document for a map function.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +61,21 @@ impl Emits {
     }
 }
 
+/// Whose functions they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Owner {
+    /// The database's name: databases take turns.
+    pub database: Arc<str>,
+    /// The design document's id, for log lines.
+    pub design: String,
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.database, self.design)
+    }
+}
+
 /// The map functions of one design document, that are run together over each document.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MapGroup {
@@ -64,8 +85,7 @@ pub struct MapGroup {
     pub maps: Vec<String>,
     /// `views.lib` of the design document as JSON text, when it has one.
     pub lib: Option<String>,
-    /// For log lines: database and design document.
-    pub label: String,
+    pub owner: Owner,
     /// Bodies come from [`projection::Projection::project_records`].
     pub records: bool,
 }
@@ -75,6 +95,11 @@ pub trait Mapper: Send {
     /// Appends to `out` what the functions emit for `docs`. A function that throws for a document adds nothing for that
     /// document and is logged. An error (a limit hit, a dead process) is about the whole call: nothing of `out` is to be used.
     fn map(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<(), Error>;
+    /// The same for the first of `docs`, at least one if there is any: answers how many. Others wait for their turn, so that
+    /// it comes to an end after about [`SLICE`].
+    fn map_some(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<usize, Error> {
+        self.map(docs, out).map(|()| docs.len())
+    }
 }
 
 /// One row for a custom reduce: key, document id and value, as JSON text (`id` is the JSON string with its quotes).
@@ -101,7 +126,7 @@ pub struct DesignDoc {
     pub rev: String,
     pub language: String,
     /// The whole document's JSON text, with `_id` and `_rev`.
-    pub json: std::sync::Arc<[u8]>,
+    pub json: Arc<[u8]>,
 }
 
 /// Rows of a view for a list function, and where its output goes. Called in turn by [`Designs::list`].
@@ -123,6 +148,23 @@ pub trait Designs: Send {
     /// `[true,[true,false]]` of filters, `["resp",{…}]` of a show, `["up",doc,{…}]` of an update, `["ok", {…}]` of a rewrite.
     /// A `{"forbidden": …}` or `{"unauthorized": …}` thrown is [`Error::Forbidden`] or [`Error::Unauthorized`].
     fn call(&mut self, ddoc: &DesignDoc, path: &[&str], args: &[u8]) -> Result<Vec<u8>, Error>;
+    /// Calls it with each of `args`, for about as long as [`SLICE`]: answers the replies to the first of them, to one at least.
+    fn call_some(
+        &mut self,
+        ddoc: &DesignDoc,
+        path: &[&str],
+        args: &[&[u8]],
+    ) -> Vec<Result<Vec<u8>, Error>> {
+        let started = Instant::now();
+        let mut replies = Vec::with_capacity(args.len());
+        for args in args {
+            replies.push(self.call(ddoc, path, args));
+            if started.elapsed() >= SLICE {
+                break;
+            }
+        }
+        replies
+    }
     /// Runs the list function at `path` (`["lists","l"]`) with `args` = `[head, request]`.
     fn list(
         &mut self,
@@ -134,18 +176,31 @@ pub trait Designs: Send {
 }
 
 /// Finds the server of a language and gives what runs its functions.
-pub trait Languages: Send + Sync + std::fmt::Debug {
+pub trait Languages: Send + Sync + fmt::Debug {
+    /// Asks for leave to call functions of a database.
+    fn admission(&self, _lane: Lane, _database: &Arc<str>) -> Admission {
+        Admission::free()
+    }
+    /// What it gives waits for its places by itself, on its caller's thread, and so does this.
     fn mapper(&self, group: &MapGroup) -> Result<Box<dyn Mapper>, Error>;
-    /// A custom reduce function; `lib` as in [`MapGroup`].
+    /// A custom reduce function of a database; `lib` as in [`MapGroup`]. Places as for [`Languages::mapper`].
     fn reducer(
         &self,
+        database: &Arc<str>,
         language: &str,
         source: &str,
         lib: Option<&str>,
     ) -> Result<Box<dyn Reducer>, Error>;
-    fn designs(&self, language: &str) -> Result<Box<dyn Designs>, Error>;
+    /// To be used, and dropped, while its caller has the place.
+    fn designs(&self, place: &Place, language: &str) -> Result<Box<dyn Designs>, Error>;
     /// Whether `source` compiles, where the language can tell.
-    fn check(&self, language: &str, source: &str, lib: Option<&str>) -> Result<(), Error>;
+    fn check(
+        &self,
+        place: &Place,
+        language: &str,
+        source: &str,
+        lib: Option<&str>,
+    ) -> Result<(), Error>;
     /// For each map function of a group the members of documents that it is given (a JSON array of paths), or why it is given
     /// whole documents. Empty where the language has nothing of the kind.
     fn projections(&self, _group: &MapGroup) -> Vec<Result<String, String>> {
@@ -167,13 +222,19 @@ impl Languages for NoLanguages {
     fn mapper(&self, group: &MapGroup) -> Result<Box<dyn Mapper>, Error> {
         Self::refuse(&group.language)
     }
-    fn reducer(&self, language: &str, _: &str, _: Option<&str>) -> Result<Box<dyn Reducer>, Error> {
+    fn reducer(
+        &self,
+        _: &Arc<str>,
+        language: &str,
+        _: &str,
+        _: Option<&str>,
+    ) -> Result<Box<dyn Reducer>, Error> {
         Self::refuse(language)
     }
-    fn designs(&self, language: &str) -> Result<Box<dyn Designs>, Error> {
+    fn designs(&self, _: &Place, language: &str) -> Result<Box<dyn Designs>, Error> {
         Self::refuse(language)
     }
-    fn check(&self, language: &str, _: &str, _: Option<&str>) -> Result<(), Error> {
+    fn check(&self, _: &Place, language: &str, _: &str, _: Option<&str>) -> Result<(), Error> {
         Self::refuse(language)
     }
 }

@@ -11,11 +11,9 @@ use document::{UuidAlgorithm, UuidGenerator};
 use hyper::header::COOKIE;
 use parking_lot::RwLock;
 use replicator::Replicator;
-use tokio::sync::Semaphore;
 
 use crate::body::BodyLimits;
 use crate::cors::Cors;
-use crate::design::LISTS_MAX;
 use crate::errors::ApiError;
 use crate::forwarded::Forwarded;
 use crate::frame_options::FrameOptions;
@@ -162,8 +160,6 @@ pub struct App {
     /// It runs once the server does.
     pub replicator: Arc<Replicator>,
     open_feeds: Arc<AtomicUsize>,
-    /// Places of list functions under way.
-    pub lists: Arc<Semaphore>,
     silence_ms_max: AtomicU64,
     stopping: tokio::sync::watch::Sender<bool>,
     restart: tokio::sync::watch::Sender<bool>,
@@ -198,7 +194,6 @@ impl App {
             started: Instant::now(),
             uuid,
             open_feeds: Arc::default(),
-            lists: Arc::new(Semaphore::new(LISTS_MAX)),
             silence_ms_max: AtomicU64::new(SILENCE_TIME_MAX.as_millis() as u64),
             stopping: tokio::sync::watch::Sender::new(false),
             restart: tokio::sync::watch::Sender::new(false),

@@ -9,7 +9,7 @@ use database::{
     BatchFilter, ChangeFilter, Changes, ChangesQuery, DesignDoc, Filter, Framing, ShownAttachments,
     Since, Style,
 };
-use functions::Languages;
+use functions::{Admission, Lane, Languages, Place};
 use futures_util::stream;
 use hyper::header::{CACHE_CONTROL, ETAG, HeaderValue};
 use parking_lot::Mutex;
@@ -23,7 +23,7 @@ use crate::body::BodyClass;
 use crate::design::request_object::body_given;
 use crate::design::{calls, path};
 use crate::errors::ApiError;
-use crate::feed::{CHUNK_BYTES, pull, pull_blocking};
+use crate::feed::{CHUNK_BYTES, pull, pull_admitted};
 use crate::find::apart_if_long;
 use crate::query::Query;
 use crate::reply::{Reply, StreamError};
@@ -328,6 +328,7 @@ impl ChangeFilter for SelectorFilter {
 /// A function of a design document: a filter, or a view whose map emits something.
 struct FunctionFilter {
     languages: Arc<dyn Languages>,
+    database: Arc<str>,
     ddoc: DesignDoc,
     path: Vec<String>,
     /// JSON text of what the function gets besides the documents.
@@ -346,6 +347,7 @@ impl FunctionFilter {
         path::check(&members, path)?;
         Ok(Filter::Batch(Arc::new(FunctionFilter {
             languages: access.db.languages().clone(),
+            database: access.db.name().clone(),
             ddoc,
             path: path.iter().map(|part| (*part).to_owned()).collect(),
             request,
@@ -354,7 +356,11 @@ impl FunctionFilter {
 }
 
 impl BatchFilter for FunctionFilter {
-    fn matches(&self, docs: &[Vec<u8>]) -> Result<Vec<bool>, database::Error> {
+    fn admission(&self) -> Admission {
+        self.languages.admission(Lane::Calls, &self.database)
+    }
+
+    fn matches(&self, place: &Place, docs: &[Vec<u8>]) -> Result<Vec<bool>, database::Error> {
         let mut args = b"[[".to_vec();
         for (i, doc) in docs.iter().enumerate() {
             if i > 0 {
@@ -369,7 +375,7 @@ impl BatchFilter for FunctionFilter {
         }
         args.push(b']');
         let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
-        let mut designs = self.languages.designs(&self.ddoc.language)?;
+        let mut designs = self.languages.designs(place, &self.ddoc.language)?;
         let reply = designs.call(&self.ddoc, &path, &args)?;
         match serde_json::from_slice::<(bool, Vec<bool>)>(&reply) {
             Ok((true, passed)) if passed.len() == docs.len() => Ok(passed),
@@ -398,11 +404,17 @@ async fn normal(req: &Request, access: &Access, query: ChangesQuery) -> Answer {
     if req.none_match(&etag) {
         return Ok(Reply::empty(304).etag(&etag));
     }
-    let mut changes = access.db.changes(query)?;
+    let changes = Arc::new(Mutex::new(access.db.changes(query)?));
     let mut head = true;
     let mut done = false;
-    let may_block = changes.may_block();
-    let next = move |out: &mut Vec<u8>| {
+    let may_block = changes.lock().may_block();
+    let admission = {
+        let changes = changes.clone();
+        move || changes.lock().admission()
+    };
+    let next = move |out: &mut Vec<u8>, place: Place| {
+        let mut changes = changes.lock();
+        changes.admit(place);
         if done {
             return Ok(false);
         }
@@ -416,9 +428,10 @@ async fn normal(req: &Request, access: &Access, query: ChangesQuery) -> Answer {
         Ok(true)
     };
     let reply = if may_block {
-        pull_blocking("application/json", next).await?
+        pull_admitted("application/json", admission, next).await?
     } else {
-        pull("application/json", next)?
+        let mut next = next;
+        pull("application/json", move |out| next(out, Place::uncounted()))?
     };
     Ok(reply.header(ETAG, &format!("\"{etag}\"")))
 }
@@ -569,6 +582,9 @@ impl LiveFeed {
         let framing = self.kind.framing();
         let changes = self.changes.clone();
         let read = if changes.lock().may_block() {
+            let admission = changes.lock().admission();
+            let place = admission.await?;
+            changes.lock().admit(place);
             let read = move || {
                 let mut piece = vec![];
                 let read = changes.lock().next_chunk(framing, &mut piece, CHUNK_BYTES);

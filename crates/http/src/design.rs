@@ -12,8 +12,6 @@ pub mod rewrite;
 
 use crate::errors::ApiError;
 
-pub use lists::LISTS_MAX;
-
 /// The answer to a failure that a function or its server named, as CouchDB has it.
 pub fn thrown(name: &str, reason: &str) -> ApiError {
     let status = match name {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use document::{DocError, IdError, RevError};
-use hyper::header::{ALLOW, HeaderName, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{ALLOW, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use serde_json::{Value, json};
 
 /// An answer that is an error, in CouchDB's shape.
@@ -36,6 +36,13 @@ impl ApiError {
     /// A thread for blocking work panicked.
     pub fn worker_failed() -> Self {
         Self::new(500, "internal_server_error", "a worker thread failed")
+    }
+
+    /// Too many wait already; it may be otherwise in a moment.
+    pub fn busy(reason: String) -> Self {
+        let mut e = Self::new(503, "service_unavailable", reason);
+        e.headers.push((RETRY_AFTER, HeaderValue::from_static("1")));
+        e
     }
 
     pub fn invalid_json() -> Self {
@@ -201,6 +208,9 @@ impl From<replicator::Error> for ApiError {
 
 impl From<functions::Error> for ApiError {
     fn from(e: functions::Error) -> Self {
+        if let functions::Error::Busy { .. } = e {
+            return Self::busy(e.to_string());
+        }
         crate::design::thrown(e.name(), &e.reason())
     }
 }

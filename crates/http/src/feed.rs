@@ -1,6 +1,7 @@
 //! Bodies that are made piece by piece as the client takes them.
 
 use bytes::Bytes;
+use functions::{Admission, Place};
 use futures_util::stream;
 use hyper::header::HeaderValue;
 
@@ -61,30 +62,63 @@ where
 pub async fn pull_blocking_for<F, C>(
     content_type: &'static str,
     client: C,
-    next: F,
+    mut next: F,
 ) -> Result<Reply, ApiError>
 where
     F: FnMut(&mut Vec<u8>) -> Result<bool, ApiError> + Send + 'static,
     C: Send + 'static,
 {
-    let (mut first, mut more, mut next) = make_piece(next).await?;
+    let next = move |out: &mut Vec<u8>, _: Place| next(out);
+    pull_pieces(content_type, client, Admission::free, next).await
+}
+
+/// The same for pieces that users' functions are run for: each waits for leave, without a thread, before it is made.
+pub async fn pull_admitted<A, F>(
+    content_type: &'static str,
+    admission: A,
+    next: F,
+) -> Result<Reply, ApiError>
+where
+    A: Fn() -> Admission + Send + 'static,
+    F: FnMut(&mut Vec<u8>, Place) -> Result<bool, ApiError> + Send + 'static,
+{
+    pull_pieces(content_type, (), admission, next).await
+}
+
+async fn pull_pieces<A, F, C>(
+    content_type: &'static str,
+    client: C,
+    admission: A,
+    next: F,
+) -> Result<Reply, ApiError>
+where
+    A: Fn() -> Admission + Send + 'static,
+    F: FnMut(&mut Vec<u8>, Place) -> Result<bool, ApiError> + Send + 'static,
+    C: Send + 'static,
+{
+    let (mut first, mut more, mut next) = make_piece(admission().await?, next).await?;
     if more && first.len() < CHUNK_BYTES {
-        let (second, still, same) = make_piece(next).await?;
+        let (second, still, same) = make_piece(admission().await?, next).await?;
         first.extend_from_slice(&second);
         (more, next) = (still, same);
     }
     if !more {
         return Ok(Reply::text(200, content_type, first));
     }
-    let start = (Some(first), Some(next), client);
+    let start = (Some(first), Some((admission, next)), client);
     let pieces = stream::unfold(start, |(first, next, client)| async move {
         if let Some(first) = first {
             return Some((Ok(Bytes::from(first)), (None, next, client)));
         }
-        match make_piece(next?).await {
+        let (admission, next) = next?;
+        let made = match admission().await {
+            Ok(place) => make_piece(place, next).await,
+            Err(e) => Err(e.into()),
+        };
+        match made {
             Ok((piece, false, _)) if piece.is_empty() => None,
             Ok((piece, more, next)) => {
-                let next = more.then_some(next);
+                let next = more.then_some((admission, next));
                 Some((Ok(Bytes::from(piece)), (None, next, client)))
             }
             Err(e) => {
@@ -100,13 +134,13 @@ where
     ))
 }
 
-async fn make_piece<F>(mut next: F) -> Result<(Vec<u8>, bool, F), ApiError>
+async fn make_piece<F>(place: Place, mut next: F) -> Result<(Vec<u8>, bool, F), ApiError>
 where
-    F: FnMut(&mut Vec<u8>) -> Result<bool, ApiError> + Send + 'static,
+    F: FnMut(&mut Vec<u8>, Place) -> Result<bool, ApiError> + Send + 'static,
 {
     let made = tokio::task::spawn_blocking(move || {
         let mut piece = vec![];
-        next(&mut piece).map(|more| (piece, more, next))
+        next(&mut piece, place).map(|more| (piece, more, next))
     });
     made.await.map_err(|_| ApiError::worker_failed())?
 }

@@ -6,13 +6,14 @@ use database::{
     Design, GroupLevel, Grouping, ReadOptions, Update, ViewAt, ViewIndex, ViewQuery, ViewRows,
 };
 use document::DocId;
+use functions::{Admission, Lane, Place};
 use serde_json::{Map, Value, json};
 
 use crate::access::Access;
 use crate::app::App;
 use crate::body::BodyClass;
 use crate::errors::ApiError;
-use crate::feed::{CHUNK_BYTES, pull, pull_blocking};
+use crate::feed::{CHUNK_BYTES, pull, pull_admitted};
 use crate::given::{Given, GivenGrouping, Params, bound_limit, keys_with_range};
 use crate::listing::posted_queries;
 use crate::reply::Reply;
@@ -329,14 +330,16 @@ async fn view(
         None
     };
     let query = query_of(app, &Params::of(req, body.as_ref()))?;
-    let blocking = view.runs_functions(&query) || query.attachments.bytes;
+    let runs = view.runs_functions(&query);
+    let blocking = runs || query.attachments.bytes;
     let started = std::time::Instant::now();
     let rows = view.open(app, access, query).await?;
     let waited_us = started.elapsed().as_micros() as u64;
     let mut rows = RowsBody::new(rows);
-    let next = move |out: &mut Vec<u8>| rows.next_chunk(out, "\n");
+    let mut next = move |out: &mut Vec<u8>| rows.next_chunk(out, "\n");
     let mut reply = if blocking {
-        pull_blocking("application/json", next).await?
+        let next = move |out: &mut Vec<u8>, _: Place| next(out);
+        pull_admitted("application/json", answering(access, runs), next).await?
     } else {
         pull("application/json", next)?
     };
@@ -349,11 +352,12 @@ async fn queries(app: &App, req: &mut Request, access: &Access, id: &str, name: 
     require_method(req, "POST")?;
     let queries = posted_queries(req).await?;
     let mut all = Vec::with_capacity(queries.len());
-    let mut blocking = false;
+    let (mut runs, mut blocking) = (false, false);
     for query in queries {
         let mut q = one_of_queries(app, req, &query)?;
         view.check(app, &mut q)?;
-        blocking |= view.runs_functions(&q) || q.attachments.bytes;
+        runs |= view.runs_functions(&q);
+        blocking |= runs || q.attachments.bytes;
         all.push(q);
     }
     if all.iter().any(|q| q.update == Update::True) && !access.db.view_is_current(&view.index) {
@@ -365,7 +369,7 @@ async fn queries(app: &App, req: &mut Request, access: &Access, id: &str, name: 
     let mut todo = all.into_iter();
     let mut current: Option<RowsBody> = None;
     let (mut begun, mut ended, mut first) = (false, false, true);
-    let next = move |out: &mut Vec<u8>| {
+    let mut next = move |out: &mut Vec<u8>| {
         if !std::mem::replace(&mut begun, true) {
             out.extend_from_slice(b"{\"results\":[\n");
         }
@@ -392,9 +396,19 @@ async fn queries(app: &App, req: &mut Request, access: &Access, id: &str, name: 
         }
     };
     if blocking {
-        pull_blocking("application/json", next).await
+        let next = move |out: &mut Vec<u8>, _: Place| next(out);
+        pull_admitted("application/json", answering(access, runs), next).await
     } else {
         pull("application/json", next)
+    }
+}
+
+/// Asks for leave to make a piece of an answer, if reduce functions run for it.
+fn answering(access: &Access, runs_functions: bool) -> impl Fn() -> Admission + Send + 'static {
+    let (languages, database) = (access.db.languages().clone(), access.db.name().clone());
+    move || match runs_functions {
+        true => languages.admission(Lane::Answers, &database),
+        false => Admission::free(),
     }
 }
 

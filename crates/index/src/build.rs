@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use functions::{Languages, Mapper};
+use functions::{Languages, Mapper, Owner};
 use parking_lot::Mutex;
 use rocksdb::WriteBatch;
 use storage::{
@@ -108,7 +108,7 @@ pub struct Index {
     owner: Arc<Shard>,
     pub(crate) store: Arc<Store>,
     pub(crate) spec: Arc<Spec>,
-    label: String,
+    label: Owner,
     languages: Arc<dyn Languages>,
     reducers: Arc<Reducers>,
     pub(crate) limits: BuildLimits,
@@ -120,7 +120,7 @@ pub struct Index {
 }
 
 impl Index {
-    /// Opens an index whose number is in the catalogue. `label` is for log lines.
+    /// Opens an index whose number is in the catalogue. `label` says whose functions are run.
     pub fn open(
         store: Arc<Store>,
         owner: Arc<Shard>,
@@ -128,7 +128,7 @@ impl Index {
         spec: Arc<Spec>,
         languages: Arc<dyn Languages>,
         limit: Option<ReduceLimit>,
-        label: String,
+        label: Owner,
     ) -> Result<Index, Error> {
         let engine = store.engine();
         let state = match State::load(&engine.snapshot(), number, &spec)? {
@@ -147,7 +147,12 @@ impl Index {
             number,
             signature: spec.signature(),
             owner,
-            reducers: Arc::new(Reducers::new(spec.clone(), languages.clone(), limit)),
+            reducers: Arc::new(Reducers::new(
+                spec.clone(),
+                languages.clone(),
+                limit,
+                label.database.clone(),
+            )),
             store,
             spec,
             label,
@@ -639,7 +644,16 @@ mod tests {
             partitioned: false,
         };
         let languages = Arc::new(NoLanguages);
-        let index = Index::open(store, shard, 9, spec.into(), languages, None, "i".into()).unwrap();
+        let index = Index::open(
+            store,
+            shard,
+            9,
+            spec.into(),
+            languages,
+            None,
+            Owner::default(),
+        )
+        .unwrap();
         // What a build leaves that failed between its two keyspaces.
         let stable = index.view().unwrap().snapshot;
         let mut build = Build::new(&index, State::empty(&index.spec));

@@ -80,6 +80,7 @@ pub struct Reducers {
     spec: Arc<Spec>,
     languages: Arc<dyn Languages>,
     limit: Option<ReduceLimit>,
+    database: Arc<str>,
     /// By view and function.
     idle: Mutex<HashMap<(u16, u16), Idle>>,
 }
@@ -89,11 +90,13 @@ impl Reducers {
         spec: Arc<Spec>,
         languages: Arc<dyn Languages>,
         limit: Option<ReduceLimit>,
+        database: Arc<str>,
     ) -> Reducers {
         Reducers {
             spec,
             languages,
             limit,
+            database,
             idle: Mutex::default(),
         }
     }
@@ -212,7 +215,8 @@ impl Reducers {
             Some(r) => r,
             None => {
                 let lib = self.spec.lib.as_deref();
-                self.languages.reducer(&self.spec.language, source, lib)?
+                self.languages
+                    .reducer(&self.database, &self.spec.language, source, lib)?
             }
         };
         let result = f(reducer.as_mut())?;
@@ -232,7 +236,7 @@ impl Reducers {
 
 #[cfg(test)]
 mod tests {
-    use functions::{Designs, Error as FunctionError, MapGroup, Mapper, NoLanguages};
+    use functions::{Designs, Error as FunctionError, MapGroup, Mapper, NoLanguages, Place};
 
     use super::*;
     use crate::spec::ViewSpec;
@@ -247,16 +251,21 @@ mod tests {
         }
         fn reducer(
             &self,
+            _: &Arc<str>,
             _: &str,
             _: &str,
             _: Option<&str>,
         ) -> Result<Box<dyn Reducer>, FunctionError> {
             Ok(Box::new(Grows))
         }
-        fn designs(&self, language: &str) -> Result<Box<dyn Designs>, FunctionError> {
-            NoLanguages.designs(language)
+        fn designs(
+            &self,
+            place: &Place,
+            language: &str,
+        ) -> Result<Box<dyn Designs>, FunctionError> {
+            NoLanguages.designs(place, language)
         }
-        fn check(&self, _: &str, _: &str, _: Option<&str>) -> Result<(), FunctionError> {
+        fn check(&self, _: &Place, _: &str, _: &str, _: Option<&str>) -> Result<(), FunctionError> {
             Ok(())
         }
     }
@@ -286,7 +295,7 @@ mod tests {
             partitioned: false,
         };
         let limit = Some(ReduceLimit::default());
-        let reducers = Reducers::new(Arc::new(spec), Arc::new(Grows), limit);
+        let reducers = Reducers::new(Arc::new(spec), Arc::new(Grows), limit, "db".into());
         let state = |value: &[u8]| {
             let (key, id) = (b"1".as_slice(), b"\"d\"".as_slice());
             reducers.reduce(0, 0, &[ReduceRow { key, id, value }])

@@ -1,6 +1,6 @@
 //! What an index is made of, and the signature that tells it from others.
 
-use functions::MapGroup;
+use functions::{MapGroup, Owner};
 use md5::{Digest, Md5};
 
 use crate::reduce::Builtin;
@@ -69,12 +69,12 @@ impl Spec {
         md5.finalize().into()
     }
 
-    pub fn map_group(&self, label: String) -> MapGroup {
+    pub fn map_group(&self, owner: Owner) -> MapGroup {
         MapGroup {
             language: self.language.clone(),
             maps: self.views.iter().map(|v| v.map.clone()).collect(),
             lib: self.lib.clone(),
-            label,
+            owner,
             records: false,
         }
     }

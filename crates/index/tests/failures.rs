@@ -357,7 +357,7 @@ fn a_first_build_heeds_the_reduce_limit_as_readers_do() {
         Arc::new(spec),
         Arc::new(world.language.clone()),
         Some(ReduceLimit::default()),
-        "limited".into(),
+        functions::Owner::default(),
     );
     let at_once = BuildLimits {
         small_run_bytes_max: 0,

@@ -50,9 +50,14 @@ fn javascript(config: &Config) -> Result<Options, Failure> {
         emit_rows_max: number("emit_rows_limit")?,
         emit_bytes_max: number("emit_bytes_limit")?,
         isolation: match isolation.as_str() {
-            "process" => Isolation::Process,
-            _ => Isolation::Thread,
+            "thread" => Isolation::Thread,
+            _ => Isolation::Process,
         },
+        workers_max: match number("workers_limit")? {
+            0 => Options::default().workers_max,
+            n => n,
+        },
+        queue_max: number("queue_limit")?,
         ..Options::default()
     })
 }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use functions::{Designs, Doc, Emit, Emits, Error, Languages, MapGroup, Mapper, Reducer};
+use functions::{
+    Admission, Designs, Doc, Emit, Emits, Error, Lane, Languages, MapGroup, Mapper, Place, Reducer,
+};
 use mango::index::LANGUAGE;
 use mango::{Definition, Found, Lift, Limits};
 
@@ -11,6 +13,10 @@ use mango::{Definition, Found, Lift, Limits};
 pub(crate) struct WithIndexes(pub Arc<dyn Languages>);
 
 impl Languages for WithIndexes {
+    fn admission(&self, lane: Lane, database: &Arc<str>) -> Admission {
+        self.0.admission(lane, database)
+    }
+
     fn mapper(&self, group: &MapGroup) -> Result<Box<dyn Mapper>, Error> {
         if group.language != LANGUAGE {
             return self.0.mapper(group);
@@ -21,19 +27,26 @@ impl Languages for WithIndexes {
 
     fn reducer(
         &self,
+        database: &Arc<str>,
         language: &str,
         source: &str,
         lib: Option<&str>,
     ) -> Result<Box<dyn Reducer>, Error> {
-        self.0.reducer(language, source, lib)
+        self.0.reducer(database, language, source, lib)
     }
 
-    fn designs(&self, language: &str) -> Result<Box<dyn Designs>, Error> {
-        self.0.designs(language)
+    fn designs(&self, place: &Place, language: &str) -> Result<Box<dyn Designs>, Error> {
+        self.0.designs(place, language)
     }
 
-    fn check(&self, language: &str, source: &str, lib: Option<&str>) -> Result<(), Error> {
-        self.0.check(language, source, lib)
+    fn check(
+        &self,
+        place: &Place,
+        language: &str,
+        source: &str,
+        lib: Option<&str>,
+    ) -> Result<(), Error> {
+        self.0.check(place, language, source, lib)
     }
 
     fn projections(&self, group: &MapGroup) -> Vec<Result<String, String>> {

@@ -13,6 +13,8 @@ use crate::{Task, unix_seconds};
 
 /// Builds that run at once at most; others wait their turn.
 const RUNNING_MAX: usize = 64;
+/// Those of one database: its slow functions do not keep the builds of others waiting.
+const RUNNING_OF_ONE_MAX: usize = 24;
 /// How long after a write the background looks at a database's indexes; more writes may come until then.
 const LOOK_EVERY: Duration = Duration::from_millis(1000);
 
@@ -45,6 +47,13 @@ struct Work {
     /// Databases whose indexes may hold runners of functions that nobody uses any more.
     resting: Vec<Weak<Database>>,
     stopping: bool,
+}
+
+impl Work {
+    fn may_run(&self, index: &ViewIndex) -> bool {
+        let same = |other: &&Arc<ViewIndex>| other.database == index.database;
+        self.running.iter().filter(same).count() < RUNNING_OF_ONE_MAX
+    }
 }
 
 struct Shared {
@@ -149,7 +158,7 @@ impl Shared {
             finish(&index, Some(index::Error::Stopped));
             return;
         }
-        if work.running.len() >= RUNNING_MAX {
+        if work.running.len() >= RUNNING_MAX || !work.may_run(&index) {
             work.waiting.push_back(index);
             return;
         }
@@ -195,7 +204,8 @@ impl Shared {
                 Some(index)
             } else {
                 let mut work = self.work.lock();
-                let waiting = work.waiting.pop_front();
+                let next = work.waiting.iter().position(|index| work.may_run(index));
+                let waiting = next.and_then(|at| work.waiting.remove(at));
                 work.running.extend(waiting.clone());
                 waiting
             };

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use document::DocId;
-use functions::Languages;
+use functions::{Languages, Owner};
 use index::{Index, IndexInfo, ReduceLimit};
 use parking_lot::Mutex;
 use storage::Signature;
@@ -223,7 +223,7 @@ impl Database {
                 design.spec.clone(),
                 shared.languages.clone(),
                 shared.reduce_limit,
-                format!("{}/{}", self.name(), design.id),
+                self.owner_of(design),
             )?));
         }
         let index = Arc::new(ViewIndex {
@@ -321,10 +321,17 @@ impl Database {
         Ok(info)
     }
 
+    fn owner_of(&self, design: &Design) -> Owner {
+        Owner {
+            database: self.name().clone(),
+            design: design.id.clone(),
+        }
+    }
+
     /// For each view of a design document, by name: the members of documents that its map function is given (a JSON array of
     /// paths), or why it is given whole documents.
     pub fn view_projections(&self, design: &Design) -> Vec<(String, Result<String, String>)> {
-        let group = design.spec.map_group(design.id.clone());
+        let group = design.spec.map_group(self.owner_of(design));
         let all = self.shared_views().languages.projections(&group);
         design
             .names()

@@ -2,9 +2,11 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use document::collation::HIGHEST;
 use document::{DocId, Rev, write_json_string};
+use functions::SLICE;
 use index::{Group, GroupCursor, GroupLevel, IndexView, PlaceRange, RowIter, State, ViewRow};
 use serde::Deserialize;
 
@@ -254,12 +256,14 @@ impl ViewRows {
     /// Appends rows joined by `,\r\n` until about `soft_bytes` were added; false when there are no more.
     pub fn next_chunk(&mut self, out: &mut Vec<u8>, soft_bytes: usize) -> Result<bool, Error> {
         let enough = out.len() + soft_bytes.max(1);
+        // What reduce functions take long for is given piece by piece: others wait for this thread.
+        let started = (!matches!(self.plan, Plan::Rows)).then(Instant::now);
         self.next_rows(&mut |separator, row| {
             if separator {
                 out.extend_from_slice(b",\r\n");
             }
             out.extend_from_slice(row);
-            out.len() < enough
+            out.len() < enough && started.is_none_or(|started| started.elapsed() < SLICE)
         })
     }
 

@@ -50,10 +50,6 @@ function addDesign(id, ddoc) {
   designs[id] = { __proto__: null, ddoc, functions: { __proto__: null } };
 }
 
-function dropDesign(id) {
-  delete designs[id];
-}
-
 const CALLS = { __proto__: null, shows: show, updates: update, filters: filter, views: filterView, rewrites: rewrite, validate_doc_update: validate, lists: list };
 
 /** The function at `path` of a design document: { fun, ddoc, kind }. */
@@ -77,6 +73,29 @@ function functionAt(id, path) {
     design.functions[key] = fun;
   }
   return { __proto__: null, fun, ddoc: design.ddoc, kind };
+}
+
+/** Compiles a function and loads modules ahead of the first call; what goes wrong with that goes wrong again then. */
+function prepare(id, path, modules) {
+  try {
+    const { ddoc } = functionAt(id, path);
+    const require = requireOf(ddoc);
+    for (let i = 0; i < modules.length; i++) require(modules[i]);
+  } catch (e) {
+    // Nobody has asked yet.
+  }
+}
+
+/** The modules that were loaded by the functions of design documents. */
+function modules() {
+  const names = [];
+  const ids = keysOf(designs);
+  for (let i = 0; i < ids.length; i++) {
+    const loaded = weakGet(loadedBy, designs[ids[i]].ddoc);
+    const more = loaded === undefined ? [] : keysOf(loaded);
+    for (let j = 0; j < more.length; j++) push(names, more[j]);
+  }
+  return names;
 }
 
 function call(id, path, args) {
@@ -186,4 +205,4 @@ function isFatal(e) {
   return isObject(e) && weakGet(failures, e) === true;
 }
 
-const api = { __proto__: null, globals, compile, sum, reduce, viewError, addDesign, dropDesign, call, list: listOverHost, listTo, isFatal };
+const api = { __proto__: null, globals, compile, sum, reduce, viewError, addDesign, prepare, modules, call, list: listOverHost, listTo, isFatal };

@@ -2,17 +2,21 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::answer::{Answer, Unreadable, add_emits};
 use super::pool::{Lease, Pool};
 use super::process::{Process, Taught};
 use super::{add_fun, add_lib, prepare};
-use crate::{Doc, Emits, Error, MapGroup, Mapper};
+use crate::js::log::one_line;
+use crate::{Doc, Emits, Error, MapGroup, Mapper, SLICE};
 
 /// Documents that are sent ahead of the answers.
 const AHEAD_DOCS: usize = 100;
 /// Bytes of such documents.
 const AHEAD_BYTES: usize = 1 << 20;
+/// Documents that are mapped before others may have their turn.
+const AT_ONCE_MAX: usize = 256;
 /// Bytes that are sent at once when answers are at hand already.
 const SEND_BYTES: usize = 16 << 10;
 
@@ -20,6 +24,8 @@ pub(super) struct ExternalMapper {
     pool: Arc<Pool>,
     language: String,
     group: Arc<MapGroup>,
+    /// Documents that [`Mapper::map_some`] takes: few while each takes long.
+    at_once: usize,
 }
 
 impl ExternalMapper {
@@ -28,6 +34,7 @@ impl ExternalMapper {
             pool,
             language,
             group: Arc::new(group.clone()),
+            at_once: AT_ONCE_MAX,
         }
     }
 
@@ -76,12 +83,13 @@ impl ExternalMapper {
             Err(Unreadable::Unusable(error)) => error.to_string(),
         };
         let members = String::from_utf8_lossy(&doc.members[..doc.members.len().min(300)]);
-        tracing::warn!(views = self.group.label, %members, %problem, "a map function failed for a document");
+        let (members, problem) = (one_line(&members), one_line(&problem));
+        tracing::warn!(views = %self.group.owner, %members, %problem, "a map function failed for a document");
         Ok(())
     }
 }
 
-/// Whether two groups are the same but for their labels.
+/// Whether two groups are the same but for whose they are.
 fn is_same(a: &Arc<MapGroup>, b: &Arc<MapGroup>) -> bool {
     Arc::ptr_eq(a, b) || (a.maps == b.maps && a.lib == b.lib)
 }
@@ -114,6 +122,17 @@ impl Mapper for ExternalMapper {
         process.expect_silence()?;
         lease.done();
         Ok(())
+    }
+
+    fn map_some(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<usize, Error> {
+        let started = Instant::now();
+        let some = docs.len().min(self.at_once);
+        self.map(&docs[..some], out)?;
+        self.at_once = match started.elapsed() > SLICE {
+            true => (some / 4).max(1),
+            false => (self.at_once * 2).min(AT_ONCE_MAX),
+        };
+        Ok(some)
     }
 }
 

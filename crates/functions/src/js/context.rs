@@ -19,7 +19,8 @@ struct Api {
     compile: qjs::JSValue,
     reduce: qjs::JSValue,
     add_design: qjs::JSValue,
-    drop_design: qjs::JSValue,
+    prepare: qjs::JSValue,
+    modules: qjs::JSValue,
     call: qjs::JSValue,
     list: qjs::JSValue,
 }
@@ -30,6 +31,8 @@ pub(super) enum Prelude {
     Compile,
     Reduce,
     AddDesign,
+    Prepare,
+    Modules,
     Call,
     List,
 }
@@ -140,7 +143,8 @@ impl Context {
                     compile: undefined,
                     reduce: undefined,
                     add_design: undefined,
-                    drop_design: undefined,
+                    prepare: undefined,
+                    modules: undefined,
                     call: undefined,
                     list: undefined,
                 },
@@ -163,7 +167,8 @@ impl Context {
             compile: self.member(&api, c"compile")?.into_raw(),
             reduce: self.member(&api, c"reduce")?.into_raw(),
             add_design: self.member(&api, c"addDesign")?.into_raw(),
-            drop_design: self.member(&api, c"dropDesign")?.into_raw(),
+            prepare: self.member(&api, c"prepare")?.into_raw(),
+            modules: self.member(&api, c"modules")?.into_raw(),
             call: self.member(&api, c"call")?.into_raw(),
             list: self.member(&api, c"list")?.into_raw(),
         };
@@ -180,19 +185,45 @@ impl Context {
                 api.compile,
                 api.reduce,
                 api.add_design,
-                api.drop_design,
+                api.prepare,
+                api.modules,
                 api.call,
                 api.list,
             ];
             for function in functions {
                 qjs::JS_FreeValue(ctx, function);
             }
-            self.state.as_mut().names.clear(ctx);
-            self.state.as_mut().shapes.clear(ctx);
+            self.forget_names();
             qjs::JS_FreeValue(ctx, self.object_prototype);
             qjs::JS_FreeAtom(ctx, self.to_json);
             qjs::JS_FreeContext(ctx);
         }
+    }
+
+    /// Lets go of what building and writing values keep of the heap.
+    pub fn forget_names(&mut self) {
+        let ctx = self.ctx();
+        // SAFETY: the context is live and entered by this thread, and no value is being built.
+        unsafe {
+            self.state.as_mut().names.clear(ctx);
+            self.state.as_mut().shapes.clear(ctx);
+        }
+    }
+
+    /// The same without giving anything back, when the heap will not be what it is.
+    pub fn abandon_names(&mut self) {
+        // SAFETY: the state lives as long as the context, and nothing else uses it now.
+        let state = unsafe { self.state.as_mut() };
+        state.names.abandon();
+        state.shapes.abandon();
+        state.members.clear();
+        state.elements.clear();
+    }
+
+    /// The modules that functions of the design document have loaded, as a JSON array.
+    pub fn modules_of_design(&mut self) -> Result<Vec<u8>, Error> {
+        let names = self.prelude(Prelude::Modules, &[])?;
+        self.json(&names)
     }
 
     pub fn ctx(&self) -> *mut qjs::JSContext {
@@ -239,6 +270,8 @@ impl Context {
             Prelude::Compile => self.api.compile,
             Prelude::Reduce => self.api.reduce,
             Prelude::AddDesign => self.api.add_design,
+            Prelude::Prepare => self.api.prepare,
+            Prelude::Modules => self.api.modules,
             Prelude::Call => self.api.call,
             Prelude::List => self.api.list,
         };
@@ -267,6 +300,11 @@ impl Context {
     pub fn string(&self, text: &str) -> Result<Value, Error> {
         // SAFETY: the text is live during the call.
         self.own(unsafe { qjs::JS_NewStringLen(self.ctx(), text.as_ptr().cast(), text.len() as _) })
+    }
+
+    pub fn strings(&self, texts: &[&str]) -> Result<Value, Error> {
+        let texts = texts.iter().map(|text| self.string(text));
+        self.array(texts.collect::<Result<_, _>>()?)
     }
 
     /// An array of values that it takes over.

@@ -141,6 +141,39 @@ pub(super) fn install_emit(ctx: *mut qjs::JSContext) -> Result<(), Failed> {
     }
 }
 
+/// Replaces `Math.random`, whose state in the heap would be the same at each call of a heap that is taken back to what it was.
+pub(super) fn install_random(ctx: *mut qjs::JSContext) -> Result<(), Failed> {
+    // SAFETY: the context is live; both objects are freed once.
+    unsafe {
+        let global = qjs::JS_GetGlobalObject(ctx);
+        let math = qjs::JS_GetPropertyStr(ctx, global, c"Math".as_ptr());
+        let done = define(ctx, math, c"random", random, 0);
+        qjs::JS_FreeValue(ctx, math);
+        qjs::JS_FreeValue(ctx, global);
+        done
+    }
+}
+
+/// By xorshift64*, which is as good as what it replaces.
+unsafe extern "C" fn random(
+    ctx: *mut qjs::JSContext,
+    _this: qjs::JSValue,
+    _argc: c_int,
+    _argv: *mut qjs::JSValue,
+) -> qjs::JSValue {
+    // SAFETY: as in `emit`.
+    unsafe {
+        let state = &control(ctx).random;
+        let mut x = state.get();
+        x ^= x >> 12;
+        x ^= x << 25;
+        x ^= x >> 27;
+        state.set(x);
+        let bits = x.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11;
+        qjs::JS_NewFloat64(bits as f64 / (1u64 << 53) as f64)
+    }
+}
+
 /// Ends the script: no `catch` or `finally` of it sees this exception. Answers the mark of an exception.
 ///
 /// # Safety

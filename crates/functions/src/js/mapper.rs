@@ -1,5 +1,7 @@
 //! Map functions over documents, in this thread.
 
+use std::time::{Duration, Instant};
+
 use rquickjs_sys as qjs;
 
 use super::Options;
@@ -8,7 +10,7 @@ use super::context::{Context, Form, Value};
 use super::runtime::{Limit, Runtime};
 use super::thrown;
 use super::write::Failed;
-use crate::{Doc, Emit, Emits, Error, MapGroup, Mapper};
+use crate::{Doc, Emit, Emits, Error, MapGroup, Mapper, SLICE};
 
 /// Documents after which the garbage collector is told to wait, which it does not do by itself once it has run.
 const DOCS_BETWEEN: usize = 64;
@@ -28,7 +30,7 @@ unsafe impl Send for Compiled {}
 impl Compiled {
     fn new(options: &Options, group: &MapGroup) -> Result<Compiled, Error> {
         let runtime = Runtime::new(options)?;
-        runtime.control().log.borrow_mut().label = group.label.clone();
+        runtime.control().log.borrow_mut().label = group.owner.to_string();
         let (context, functions) = runtime.enter(|| {
             let mut context = Context::new(&runtime)?;
             let modules = context.modules(group.lib.as_deref())?;
@@ -102,6 +104,23 @@ impl ThreadMapper {
 
 impl Mapper for ThreadMapper {
     fn map(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<(), Error> {
+        self.map_for(docs, out, Duration::MAX).map(drop)
+    }
+
+    fn map_some(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<usize, Error> {
+        self.map_for(docs, out, SLICE)
+    }
+}
+
+impl ThreadMapper {
+    /// Maps documents until a time is over; answers how many.
+    fn map_for(
+        &mut self,
+        docs: &[Doc<'_>],
+        out: &mut Emits,
+        time: Duration,
+    ) -> Result<usize, Error> {
+        let started = Instant::now();
         let mut compiled = match self.compiled.take() {
             Some(compiled) => compiled,
             None => Compiled::new(&self.options, &self.group)?,
@@ -117,7 +136,7 @@ impl Mapper for ThreadMapper {
             (true, 1) => Form::Records,
             (true, _) => Form::LazyRecords,
         };
-        runtime.enter(|| {
+        let done = runtime.enter(|| {
             for (index, doc) in docs.iter().enumerate() {
                 if index.is_multiple_of(DOCS_BETWEEN) {
                     runtime.raise_gc_threshold();
@@ -134,12 +153,15 @@ impl Mapper for ThreadMapper {
                     end: (out.bytes.len()).saturating_add(self.options.emit_bytes_max),
                 };
                 pass.run(out)?;
+                if started.elapsed() >= time {
+                    return Ok(index + 1);
+                }
             }
-            Ok(())
+            Ok::<_, Error>(docs.len())
         })?;
         // After an error, a limit above all, the runtime is not used again.
         self.compiled = Some(compiled);
-        Ok(())
+        Ok(done)
     }
 }
 

@@ -11,8 +11,9 @@ mod context;
 mod copy;
 mod designs;
 mod host;
+mod image;
 mod lazy;
-mod log;
+pub(crate) mod log;
 mod mapper;
 mod names;
 mod pool;
@@ -34,7 +35,7 @@ use std::time::Duration;
 
 use crate::{Designs, Error, MapGroup, Mapper, Reducer};
 use context::Context;
-use designs::ThreadDesigns;
+use designs::{Heaps, ThreadDesigns};
 use mapper::ThreadMapper;
 use pool::Pool;
 use process::{ProcessDesigns, Processes};
@@ -68,9 +69,10 @@ pub struct Options {
     pub emit_bytes_max: usize,
     /// `isolation`: `thread` or `process`.
     pub isolation: Isolation,
-    /// `workers_limit`: most worker processes at work at a time (and as many again that run list functions), or idle
-    /// JavaScript heaps kept for design and reduce functions.
+    /// `workers_limit`: functions of one database that run at a time, in each [`Lane`](crate::Lane) of calls; at least 2 count.
     pub workers_max: usize,
+    /// `queue_limit`: how many may wait in each lane.
+    pub queue_max: usize,
     /// How a worker process is started; no setting.
     pub worker: WorkerCommand,
 }
@@ -101,6 +103,7 @@ impl Default for Options {
             emit_rows_max: 100_000,
             emit_bytes_max: 64 << 20,
             isolation: Isolation::Thread,
+            queue_max: 256,
             workers_max: std::thread::available_parallelism().map_or(2, usize::from),
             worker: WorkerCommand::default(),
         }
@@ -124,7 +127,7 @@ pub struct Engine {
 /// Where it runs.
 #[derive(Clone)]
 enum Place {
-    Thread(Arc<Pool>),
+    Thread(Arc<Pool>, Arc<Heaps>),
     Process(Arc<Processes>),
 }
 
@@ -134,7 +137,10 @@ impl Engine {
         options.memory_bytes = options.memory_bytes.clamp(MEMORY_MIN, MEMORY_MAX);
         options.stack_bytes = options.stack_bytes.clamp(STACK_MIN, STACK_MAX);
         let place = match options.isolation {
-            Isolation::Thread => Place::Thread(Arc::new(Pool::new(&options))),
+            Isolation::Thread => Place::Thread(
+                Arc::new(Pool::new(&options)),
+                Arc::new(Heaps::new(&options)),
+            ),
             Isolation::Process => Place::Process(Arc::new(Processes::new(&options))),
         };
         Engine { options, place }
@@ -143,7 +149,7 @@ impl Engine {
     /// A mapper with a heap of its own, for one thread. Sources that do not compile are [`Error::Compile`].
     pub fn mapper(&self, group: &MapGroup) -> Result<Box<dyn Mapper>, Error> {
         Ok(match &self.place {
-            Place::Thread(_) => Box::new(ThreadMapper::new(&self.options, group)?),
+            Place::Thread(..) => Box::new(ThreadMapper::new(&self.options, group)?),
             Place::Process(processes) => Box::new(processes.mapper(group)?),
         })
     }
@@ -151,7 +157,7 @@ impl Engine {
     /// A custom reduce function; `lib` is `views.lib` as JSON text. It is compiled when it is first called.
     pub fn reducer(&self, source: &str, lib: Option<&str>) -> Box<dyn Reducer> {
         match &self.place {
-            Place::Thread(pool) => Box::new(ThreadReducer::new(pool.clone(), source, lib)),
+            Place::Thread(pool, _) => Box::new(ThreadReducer::new(pool.clone(), source, lib)),
             Place::Process(processes) => Box::new(processes.reducer(source, lib)),
         }
     }
@@ -159,7 +165,9 @@ impl Engine {
     /// Calls of other functions of design documents.
     pub fn designs(&self) -> Box<dyn Designs> {
         match &self.place {
-            Place::Thread(pool) => Box::new(ThreadDesigns { pool: pool.clone() }),
+            Place::Thread(_, heaps) => Box::new(ThreadDesigns {
+                heaps: heaps.clone(),
+            }),
             Place::Process(processes) => Box::new(ProcessDesigns {
                 processes: processes.clone(),
             }),
@@ -169,7 +177,7 @@ impl Engine {
     /// Whether a source is a function: [`Error::Compile`] says why not.
     pub fn check(&self, source: &str, lib: Option<&str>) -> Result<(), Error> {
         match &self.place {
-            Place::Thread(pool) => check(pool, source, lib),
+            Place::Thread(pool, _) => check(pool, source, lib),
             Place::Process(processes) => processes.check(source, lib),
         }
     }

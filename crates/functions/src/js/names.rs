@@ -134,6 +134,15 @@ impl Names {
         Some(&slot.json)
     }
 
+    /// Forgets all names of a heap that is not what it was when they came: there is nothing to give back.
+    pub fn abandon(&mut self) {
+        self.retired.clear();
+        let atoms = self.by_name.iter_mut().map(|name| &mut name.atom);
+        for atom in atoms.chain(self.by_atom.iter_mut().map(|text| &mut text.atom)) {
+            *atom = 0;
+        }
+    }
+
     /// Gives all references back.
     ///
     /// # Safety

@@ -1,4 +1,4 @@
-//! Runtimes for reduce and design functions, kept between calls.
+//! Runtimes for reduce functions, kept between calls.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,7 +7,7 @@ use rquickjs_sys as qjs;
 use super::Options;
 use super::context::{Context, Value};
 use super::runtime::Runtime;
-use crate::{DesignDoc, Error};
+use crate::Error;
 
 /// Contexts kept in one runtime.
 const CONTEXTS_MAX: usize = 32;
@@ -15,7 +15,6 @@ const CONTEXTS_MAX: usize = 32;
 /// What a context is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    Design(DesignDoc),
     /// A reduce function's source, and `views.lib`.
     Reduce(Arc<(String, Option<String>)>),
 }

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::Options;
@@ -77,7 +77,6 @@ impl Worker {
             let mut frame = frame.ok_or(io::ErrorKind::UnexpectedEof)?;
             match frame.kind {
                 Kind::Log => wire::read_log(&mut frame)?.log(),
-                Kind::Progress => {}
                 _ => return Ok(frame),
             }
         }
@@ -88,20 +87,11 @@ impl Worker {
     }
 }
 
-/// Workers at rest, and how many are at work. Lists are counted apart: a list function waits for rows, and who provides them may
-/// need a worker for that.
-#[derive(Default)]
-struct Workers {
-    idle: Vec<Worker>,
-    busy: usize,
-    listing: usize,
-}
-
-/// The workers of an engine.
+/// The workers of an engine. How many are at work is for the callers to bound.
 pub(super) struct Processes {
     options: Options,
-    workers: Mutex<Workers>,
-    freed: Condvar,
+    /// Workers at rest; the one used last is last.
+    idle: Mutex<Vec<Worker>>,
     numbers: AtomicU64,
     designs: Mutex<Vec<(DesignDoc, u64)>>,
 }
@@ -115,8 +105,7 @@ impl Processes {
     pub fn new(options: &Options) -> Processes {
         Processes {
             options: options.clone(),
-            workers: Mutex::default(),
-            freed: Condvar::new(),
+            idle: Mutex::default(),
             numbers: AtomicU64::new(1),
             designs: Mutex::default(),
         }
@@ -143,62 +132,41 @@ impl Processes {
         number
     }
 
-    fn take(&self, number: u64, list: bool) -> io::Result<Worker> {
-        let max = self.options.workers_max.max(1);
-        let mut workers = lock(&self.workers);
-        loop {
-            let (count, limit) = if list {
-                (&mut workers.listing, max)
-            } else {
-                (&mut workers.busy, max)
-            };
-            if *count < limit {
-                *count += 1;
-                break;
-            }
-            workers = self
-                .freed
-                .wait(workers)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
+    fn take(&self, number: u64) -> io::Result<Worker> {
+        let mut idle = lock(&self.idle);
         // One that knows the functions, or the one used last.
-        while !workers.idle.is_empty() {
+        while !idle.is_empty() {
             let knowing = |worker: &Worker| worker.known.contains(&number);
-            let last = workers.idle.len() - 1;
-            let at = workers.idle.iter().rposition(knowing).unwrap_or(last);
-            let mut worker = workers.idle.remove(at);
+            let last = idle.len() - 1;
+            let at = idle.iter().rposition(knowing).unwrap_or(last);
+            let mut worker = idle.remove(at);
             if worker.is_running() {
                 return Ok(worker);
             }
         }
-        drop(workers);
-        Worker::start(&self.options).inspect_err(|_| self.give_back(None, list))
+        drop(idle);
+        Worker::start(&self.options)
     }
 
-    fn give_back(&self, worker: Option<Worker>, list: bool) {
-        let mut workers = lock(&self.workers);
-        if list {
-            workers.listing -= 1;
-        } else {
-            workers.busy -= 1;
-        }
-        if workers.idle.len() < self.options.workers_max.max(1) {
-            workers.idle.extend(worker);
-        }
-        drop(workers);
-        self.freed.notify_all();
+    fn give_back(&self, worker: Worker) {
+        // As many as work at a time without lists.
+        let idle_max = (self.options.workers_max + 1) * 2;
+        let mut idle = lock(&self.idle);
+        let ended = (idle.len() >= idle_max).then(|| idle.remove(0));
+        idle.push(worker);
+        drop(idle);
+        drop(ended);
     }
 
     /// Has a worker answer a request, `converse` reading its answers. A worker that fails to is killed.
     fn request<T>(
         &self,
         number: u64,
-        list: bool,
         definition: Option<&Definition>,
         request: impl Fn() -> Frame,
         mut converse: impl FnMut(&mut Worker) -> io::Result<Reply<T>>,
     ) -> Result<T, Error> {
-        let worker = self.take(number, list);
+        let worker = self.take(number);
         let mut worker = worker.map_err(|error| {
             Error::Process(format!("a worker for functions does not start: {error}"))
         })?;
@@ -223,19 +191,16 @@ impl Processes {
         };
         match talk() {
             Ok(Reply::Done(done)) => {
-                self.give_back(Some(worker), list);
+                self.give_back(worker);
                 Ok(done)
             }
             Ok(Reply::Error(error)) => {
-                self.give_back(Some(worker), list);
+                self.give_back(worker);
                 Err(error)
             }
             Ok(Reply::Unknown) => Err(Error::Process("a worker knows no functions".into())),
-            Err(error) => {
-                drop(worker);
-                self.give_back(None, list);
-                Err(self.broken(&error))
-            }
+            // The worker is killed.
+            Err(error) => Err(self.broken(&error)),
         }
     }
 
@@ -261,7 +226,7 @@ impl Processes {
         definition: Option<&Definition>,
         request: impl Fn() -> Frame,
     ) -> Result<Vec<u8>, Error> {
-        self.request(number, false, definition, request, |worker| {
+        self.request(number, definition, request, |worker| {
             let mut frame = worker.receive()?;
             reply(&mut frame, |frame| Ok(frame.bytes()?.to_vec()))
         })
@@ -277,8 +242,7 @@ impl Processes {
 
     /// Tells idle workers that a definition is of no more use. Those at work forget it when they have too many.
     fn forget(&self, number: u64) {
-        let mut workers = lock(&self.workers);
-        for worker in &mut workers.idle {
+        for worker in lock(&self.idle).iter_mut() {
             if worker.known.remove(&number) {
                 // A worker that is gone has forgotten it.
                 let _ = worker.send(Frame::new(Kind::Forget).number(number));
@@ -295,7 +259,7 @@ impl Processes {
         };
         let number = mapper.number;
         let request = || Frame::new(Kind::Verify).number(number);
-        self.request(number, false, Some(&mapper.definition), request, |worker| {
+        self.request(number, Some(&mapper.definition), request, |worker| {
             reply(&mut worker.receive()?, |_| Ok(()))
         })?;
         Ok(mapper)
@@ -342,14 +306,29 @@ pub(super) struct ProcessMapper {
 
 impl Mapper for ProcessMapper {
     fn map(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<(), Error> {
+        let mut done = 0;
+        while done < docs.len() {
+            let first = out.rows.len();
+            let some = self.map_some(&docs[done..], out)?;
+            for row in &mut out.rows[first..] {
+                row.doc += done as u32;
+            }
+            done += some;
+        }
+        Ok(())
+    }
+
+    fn map_some(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<usize, Error> {
+        let size = |doc: &Doc<'_>| doc.members.len() + doc.body.len() + 16;
         let request = || {
-            let frame = Frame::new(Kind::Map).number(self.number);
-            docs.iter()
-                .fold(frame, |frame, doc| frame.bytes(doc.members).bytes(doc.body))
+            let frame = Frame::of(Kind::Map, docs.iter().map(size).sum::<usize>() + 8);
+            docs.iter().fold(frame.number(self.number), |frame, doc| {
+                frame.bytes(doc.members).bytes(doc.body)
+            })
         };
         let (views, definition) = (self.views, Some(&self.definition));
         self.processes
-            .request(self.number, false, definition, request, |worker| {
+            .request(self.number, definition, request, |worker| {
                 reply(&mut worker.receive()?, |frame| {
                     wire::read_emits(frame, docs.len(), views, out)
                 })
@@ -403,18 +382,39 @@ pub(super) struct ProcessDesigns {
     pub processes: Arc<Processes>,
 }
 
-fn call_frame(kind: Kind, number: u64, path: &[&str], args: &[u8]) -> Frame {
-    let frame = Frame::new(kind).number(number).bytes(args);
-    path.iter().fold(frame, |frame, part| frame.text(part))
+fn call_frame(kind: Kind, number: u64, path: &[&str], args: &[&[u8]]) -> Frame {
+    let size = args.iter().map(|args| args.len() + 8).sum::<usize>();
+    let frame = Frame::of(kind, size + 256).number(number);
+    let frame = frame.number(path.len() as u64);
+    let frame = path.iter().fold(frame, |frame, part| frame.text(part));
+    args.iter().fold(frame, |frame, args| frame.bytes(args))
 }
 
 impl Designs for ProcessDesigns {
     fn call(&mut self, ddoc: &DesignDoc, path: &[&str], args: &[u8]) -> Result<Vec<u8>, Error> {
+        let mut replies = self.call_some(ddoc, path, &[args]);
+        replies
+            .pop()
+            .unwrap_or_else(|| Err(Error::Process("no reply".into())))
+    }
+
+    fn call_some(
+        &mut self,
+        ddoc: &DesignDoc,
+        path: &[&str],
+        args: &[&[u8]],
+    ) -> Vec<Result<Vec<u8>, Error>> {
         let number = self.processes.design(ddoc);
         let definition = Definition::Design(ddoc.clone());
-        self.processes.simple(number, Some(&definition), || {
-            call_frame(Kind::Call, number, path, args)
-        })
+        let request = || call_frame(Kind::Call, number, path, args);
+        let replies = self
+            .processes
+            .request(number, Some(&definition), request, |worker| {
+                reply(&mut worker.receive()?, |frame| {
+                    wire::read_replies(frame, args.len())
+                })
+            });
+        replies.unwrap_or_else(|error| vec![Err(error)])
     }
 
     fn list(
@@ -426,9 +426,9 @@ impl Designs for ProcessDesigns {
     ) -> Result<(), Error> {
         let number = self.processes.design(ddoc);
         let definition = Definition::Design(ddoc.clone());
-        let request = || call_frame(Kind::List, number, path, args);
+        let request = || call_frame(Kind::List, number, path, &[args]);
         self.processes
-            .request(number, true, Some(&definition), request, |worker| {
+            .request(number, Some(&definition), request, |worker| {
                 converse(worker, io)
             })
     }

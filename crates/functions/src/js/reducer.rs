@@ -27,9 +27,7 @@ impl ThreadReducer {
         &self,
         args: impl FnOnce(&mut Context) -> Result<(Value, Value, bool), Error>,
     ) -> Result<Vec<u8>, Error> {
-        let Purpose::Reduce(source) = &self.purpose else {
-            return Err(Error::Compile(String::new()));
-        };
+        let Purpose::Reduce(source) = &self.purpose;
         self.pool.with(Some(&self.purpose), |host| {
             let slot = host.slot(&self.purpose, |context| {
                 let modules = context.modules(source.1.as_deref())?;

@@ -3,6 +3,7 @@
 use std::alloc::{self, Layout};
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::ffi::{c_int, c_void};
+use std::hash::{BuildHasher, RandomState};
 use std::ptr::{self, NonNull};
 use std::time::{Duration, Instant};
 
@@ -33,19 +34,21 @@ pub(super) enum Limit {
 
 /// In front of each block that QuickJS was given: blocks form a ring, so that all can be freed without QuickJS's help.
 #[repr(C, align(16))]
-struct Block {
+pub(super) struct Block {
     previous: *mut Block,
     next: *mut Block,
-    size: usize,
+    pub size: usize,
+    /// It is in an [`Image`](super::image::Image), and in no ring.
+    pub kept: bool,
 }
 
-const HEADER: usize = size_of::<Block>();
+pub(super) const HEADER: usize = size_of::<Block>();
 
 /// What QuickJS's callbacks see of the runtime. It is shared by them and by its owner: only cells inside.
 pub(super) struct Control {
     pub options: Options,
     ring: UnsafeCell<Block>,
-    used: Cell<usize>,
+    pub used: Cell<usize>,
     spare: RefCell<Vec<*mut Block>>,
     over: Cell<Option<Limit>>,
     /// Counts blocks, to look at the clock now and then: built-in functions that run long do not call the interrupt handler,
@@ -66,6 +69,8 @@ pub(super) struct Control {
     /// What `list` failed with.
     pub list_error: RefCell<Option<Error>>,
     pub log: RefCell<super::log::Log>,
+    /// State of `Math.random` of heaps that are taken back to what they were.
+    pub random: Cell<u64>,
 }
 
 impl Control {
@@ -134,6 +139,7 @@ impl Control {
                 previous: ring,
                 next,
                 size,
+                kept: false,
             });
             (*next).previous = block;
             (*ring).next = block;
@@ -200,8 +206,23 @@ impl Control {
         unsafe {
             let block = pointer.cast::<u8>().sub(HEADER).cast::<Block>();
             let size = (*block).size;
-            Self::unlink(block);
             self.used.set(self.used.get() - size);
+            if (*block).kept {
+                return;
+            }
+            Self::unlink(block);
+            self.retire(block);
+        }
+    }
+
+    /// Keeps an arena for later, or gives a block back.
+    ///
+    /// # Safety
+    /// `block` is a live block that is in no ring and that nothing refers to.
+    pub unsafe fn retire(&self, block: *mut Block) {
+        // SAFETY: by the caller.
+        unsafe {
+            let size = (*block).size;
             if size == ARENA {
                 let mut spare = self.spare.borrow_mut();
                 if spare.len() < SPARE_ARENAS {
@@ -213,9 +234,29 @@ impl Control {
         }
     }
 
+    /// Takes all blocks out of the ring.
+    ///
+    /// # Safety
+    /// Nothing is allocated or freed meanwhile.
+    pub unsafe fn detach(&self) -> Vec<*mut Block> {
+        let head = self.ring.get();
+        let mut blocks = Vec::new();
+        // SAFETY: the ring's head and blocks are live.
+        unsafe {
+            let mut block = (*head).next;
+            while !ptr::eq(block, head) {
+                blocks.push(block);
+                block = (*block).next;
+            }
+            (*head).next = head;
+            (*head).previous = head;
+        }
+        blocks
+    }
+
     /// # Safety
     /// `block` is an allocation of `layout(size)` that nothing refers to any more.
-    unsafe fn give_back(block: *mut Block, size: usize) {
+    pub unsafe fn give_back(block: *mut Block, size: usize) {
         if let Some(layout) = Self::layout(size) {
             // SAFETY: by the caller; the layout is the one that it was made with.
             unsafe { alloc::dealloc(block.cast(), layout) };
@@ -229,7 +270,7 @@ impl Control {
         unsafe {
             let block = pointer.cast::<u8>().sub(HEADER).cast::<Block>();
             let old = (*block).size;
-            if old > ARENA && size > ARENA {
+            if old > ARENA && size > ARENA && !(*block).kept {
                 return self.resize(block, old, size);
             }
             let new = self.allocate(size, false);
@@ -339,6 +380,7 @@ impl Runtime {
                 previous: ptr::null_mut(),
                 next: ptr::null_mut(),
                 size: 0,
+                kept: false,
             }),
             used: Cell::new(0),
             spare: RefCell::default(),
@@ -353,12 +395,14 @@ impl Runtime {
             list: Cell::new(None),
             list_error: RefCell::default(),
             log: RefCell::default(),
+            random: Cell::new(RandomState::new().hash_one(()) | 1),
         }));
         let head = control.ring.get();
         *control.ring.get_mut() = Block {
             previous: head,
             next: head,
             size: 0,
+            kept: false,
         };
         let control = NonNull::from(control);
         let functions = qjs::JSMallocFunctions {

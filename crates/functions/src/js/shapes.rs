@@ -94,6 +94,12 @@ impl Shapes {
         }
     }
 
+    /// Forgets all, as [`Names::abandon`](super::names::Names::abandon).
+    pub fn abandon(&mut self) {
+        self.known.fill(0);
+        self.kept.clear();
+    }
+
     /// Lets all go.
     ///
     /// # Safety

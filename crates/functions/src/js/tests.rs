@@ -4,14 +4,14 @@ use super::Options;
 use super::context::{Context, Prelude};
 use super::mapper::ThreadMapper;
 use super::runtime::Runtime;
-use crate::{Doc, Emits, MapGroup, Mapper};
+use crate::{Doc, Emits, MapGroup, Mapper, Owner};
 
 fn group(maps: &[&str]) -> MapGroup {
     MapGroup {
         language: "javascript".into(),
         maps: maps.iter().map(ToString::to_string).collect(),
         lib: Some(r#"{"a":"exports.x = 1"}"#.into()),
-        label: "test".into(),
+        owner: Owner::default(),
         records: false,
     }
 }

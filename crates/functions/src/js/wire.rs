@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Options;
 use super::log::Line;
-use crate::{DesignDoc, Emit, Emits, Error, MapGroup};
+use crate::{DesignDoc, Emit, Emits, Error, MapGroup, Owner};
 
 /// Longest frame that is read.
 const FRAME_MAX: u32 = 1 << 30;
@@ -30,8 +30,6 @@ pub(super) enum Kind {
     Failed,
     /// The worker does not know what the request's number stands for (any more).
     Unknown,
-    /// It is still at it.
-    Progress,
     Log,
     // While a list function runs: the worker asks, the server's process answers with `Done`, `Row` or `Failed`.
     Start,
@@ -40,7 +38,7 @@ pub(super) enum Kind {
     Row,
 }
 
-const KINDS: [Kind; 19] = [
+const KINDS: [Kind; 18] = [
     Kind::Options,
     Kind::Define,
     Kind::Forget,
@@ -54,7 +52,6 @@ const KINDS: [Kind; 19] = [
     Kind::Done,
     Kind::Failed,
     Kind::Unknown,
-    Kind::Progress,
     Kind::Log,
     Kind::Start,
     Kind::Chunk,
@@ -68,6 +65,13 @@ pub(super) struct Frame(Vec<u8>);
 impl Frame {
     pub fn new(kind: Kind) -> Frame {
         Frame(vec![0, 0, 0, 0, kind as u8])
+    }
+
+    /// A frame that is about to get so many bytes.
+    pub fn of(kind: Kind, bytes: usize) -> Frame {
+        let mut frame = Vec::with_capacity(bytes + 5);
+        frame.extend_from_slice(&[0, 0, 0, 0, kind as u8]);
+        Frame(frame)
     }
 
     pub fn number(mut self, number: u64) -> Frame {
@@ -202,7 +206,8 @@ impl Definition {
         let frame = Frame::new(Kind::Define).number(number);
         match self {
             Definition::Maps(group) => {
-                let frame = frame.number(0).text(&group.language).text(&group.label);
+                let frame = frame.number(0).text(&group.language);
+                let frame = frame.text(&group.owner.database).text(&group.owner.design);
                 let frame = frame.number(group.records.into());
                 let frame = frame.optional(group.lib.as_deref().map(str::as_bytes));
                 let maps = group.maps.iter();
@@ -225,7 +230,10 @@ impl Definition {
         let definition = match frame.number()? {
             0 => Definition::Maps(MapGroup {
                 language: frame.text()?,
-                label: frame.text()?,
+                owner: Owner {
+                    database: frame.text()?.into(),
+                    design: frame.text()?,
+                },
                 records: frame.number()? != 0,
                 lib: frame.optional_text()?,
                 maps: frame
@@ -281,7 +289,10 @@ const LIMITS: [&str; 4] = [
 ];
 
 pub(super) fn error_frame(error: &Error) -> Frame {
-    let frame = Frame::new(Kind::Failed);
+    put_error(Frame::new(Kind::Failed), error)
+}
+
+fn put_error(frame: Frame, error: &Error) -> Frame {
     match error {
         Error::Compile(reason) => frame.number(0).text(reason),
         Error::Thrown { name, reason } => frame.number(1).text(name).text(reason),
@@ -295,6 +306,8 @@ pub(super) fn error_frame(error: &Error) -> Frame {
         Error::UnknownLanguage(reason) => frame.number(5).text(reason),
         Error::ReduceOverflow(reason) => frame.number(6).text(reason),
         Error::Process(reason) => frame.number(7).text(reason),
+        // A worker gives no places.
+        Error::Busy { .. } => frame.number(7).text(&error.to_string()),
     }
 }
 
@@ -321,8 +334,39 @@ pub(super) fn read_error(frame: &mut Received) -> io::Result<Error> {
     })
 }
 
-pub(super) fn emits_frame(emits: &Emits) -> Frame {
-    let mut frame = Frame::new(Kind::Done).bytes(&emits.bytes);
+/// Replies to several calls.
+pub(super) fn replies_frame(replies: &[Result<Vec<u8>, Error>]) -> Frame {
+    let frame = Frame::new(Kind::Done).number(replies.len() as u64);
+    replies.iter().fold(frame, |frame, reply| match reply {
+        Ok(json) => frame.number(0).bytes(json),
+        Err(error) => put_error(frame.number(1), error),
+    })
+}
+
+/// Reads them; there are at most `calls`, and one at least.
+pub(super) fn read_replies(
+    frame: &mut Received,
+    calls: usize,
+) -> io::Result<Vec<Result<Vec<u8>, Error>>> {
+    let count = usize::try_from(frame.number()?).map_err(|_| malformed())?;
+    if count > calls || (count == 0 && calls > 0) {
+        return Err(malformed());
+    }
+    let mut replies = Vec::with_capacity(count);
+    for _ in 0..count {
+        replies.push(match frame.number()? {
+            0 => Ok(frame.bytes()?.to_vec()),
+            _ => Err(read_error(frame)?),
+        });
+    }
+    Ok(replies)
+}
+
+/// What the first `done` documents emitted.
+pub(super) fn emits_frame(done: usize, emits: &Emits) -> Frame {
+    let size = emits.bytes.len() + emits.rows.len() * 24 + 16;
+    let frame = Frame::of(Kind::Done, size).number(done as u64);
+    let mut frame = frame.bytes(&emits.bytes);
     for row in &emits.rows {
         let numbers = [
             row.doc,
@@ -339,13 +383,17 @@ pub(super) fn emits_frame(emits: &Emits) -> Frame {
     frame
 }
 
-/// Appends what a worker emitted for `docs` documents, checked.
+/// Appends what a worker emitted for some of `docs` documents, checked; answers for how many.
 pub(super) fn read_emits(
     frame: &mut Received,
     docs: usize,
     views: usize,
     out: &mut Emits,
-) -> io::Result<()> {
+) -> io::Result<usize> {
+    let done = usize::try_from(frame.number()?).map_err(|_| malformed())?;
+    if done > docs || (done == 0 && docs > 0) {
+        return Err(malformed());
+    }
     let base = out.bytes.len();
     let bytes = frame.field()?;
     let end = bytes.len() as u64 + base as u64;
@@ -373,12 +421,12 @@ pub(super) fn read_emits(
             key: span(2)?,
             value: span(4)?,
         };
-        if emit.doc as usize >= docs || emit.view as usize >= views {
+        if emit.doc as usize >= done || emit.view as usize >= views {
             return Err(malformed());
         }
         out.rows.push(emit);
     }
-    Ok(())
+    Ok(done)
 }
 
 pub(super) fn log_frame(line: &Line) -> Frame {

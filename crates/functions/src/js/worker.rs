@@ -1,14 +1,17 @@
 //! The worker's side of isolation by processes.
 
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, BufReader};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{
+    DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setpriority_process,
+    setrlimit,
+};
+use rustix::thread::set_no_new_privs;
 
 use super::wire::{self, Definition, Frame, Kind, Received};
 use super::{Engine, log};
@@ -16,8 +19,10 @@ use crate::{Doc, Emits, Error, ListIo, Mapper, ReduceRow};
 
 /// Definitions that a worker keeps; each mapper has a heap of its own.
 const DEFINITIONS_MAX: usize = 32;
-/// How often the other side hears that a batch of documents goes on.
-const PROGRESS: Duration = Duration::from_millis(100);
+/// The server's own threads come first.
+const NICE: i32 = 10;
+/// Bytes that are read at once.
+const READ_BYTES: usize = 128 << 10;
 /// Address space besides the heaps: the binary, threads' stacks, what allocators reserve.
 const SPACE: u64 = 1 << 30;
 
@@ -75,8 +80,19 @@ fn watch(socket: UnixStream) -> io::Result<()> {
     thread.spawn(watch).map(drop)
 }
 
+/// Leaves little to whoever gets JavaScript to do what it should not.
+fn harden() -> io::Result<()> {
+    // It fails where the server is nicer than that already.
+    let _ = setpriority_process(None, NICE);
+    set_no_new_privs(true)?;
+    // Nobody but the superuser reads its memory.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    Ok(())
+}
+
 fn serve() -> io::Result<()> {
     let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    harden()?;
     log::queue();
     watch(socket.try_clone()?)?;
     let Some(mut first) = Received::read(&mut socket)? else {
@@ -93,7 +109,7 @@ fn serve() -> io::Result<()> {
         engine: Engine::new(options),
         known: HashMap::new(),
         clock: 0,
-        socket,
+        socket: BufReader::with_capacity(READ_BYTES, socket),
     };
     while let Some(request) = Received::read(&mut worker.socket)? {
         worker.answer(request)?;
@@ -112,7 +128,7 @@ struct Worker {
     known: HashMap<u64, Known>,
     /// Counts uses, to tell which definition was not used longest.
     clock: u64,
-    socket: UnixStream,
+    socket: BufReader<UnixStream>,
 }
 
 /// What a request comes to: a frame, an error of the function, or a definition that is not known.
@@ -160,12 +176,12 @@ impl Worker {
             Outcome::Error(error) => wire::error_frame(&error),
             Outcome::Unknown => Frame::new(Kind::Unknown),
         };
-        frame.send(&mut self.socket)
+        frame.send(self.socket.get_mut())
     }
 
     fn log(&mut self) -> io::Result<()> {
         for line in log::take_queued() {
-            wire::log_frame(&line).send(&mut self.socket)?;
+            wire::log_frame(&line).send(self.socket.get_mut())?;
         }
         Ok(())
     }
@@ -199,7 +215,6 @@ impl Worker {
         let verify = request.kind == Kind::Verify;
         let number = request.number()?;
         let engine = self.engine.clone();
-        let mut progress = self.socket.try_clone()?;
         let Some(known) = self.known(number) else {
             return Ok(Outcome::Unknown);
         };
@@ -217,26 +232,17 @@ impl Worker {
             return Ok(Outcome::Frame(Frame::new(Kind::Done)));
         }
         let fields = request.rest()?;
+        let docs: Vec<Doc<'_>> = fields
+            .as_chunks::<2>()
+            .0
+            .iter()
+            .map(|&[members, body]| Doc { members, body })
+            .collect();
         let mut out = Emits::default();
-        let mut said = Instant::now();
-        for (index, doc) in fields.as_chunks::<2>().0.iter().enumerate() {
-            let doc = Doc {
-                members: doc[0],
-                body: doc[1],
-            };
-            let first = out.rows.len();
-            if let Err(error) = mapper.map(&[doc], &mut out) {
-                return Ok(Outcome::Error(error));
-            }
-            for row in &mut out.rows[first..] {
-                row.doc = index as u32;
-            }
-            if said.elapsed() > PROGRESS {
-                Frame::new(Kind::Progress).send(&mut progress)?;
-                said = Instant::now();
-            }
-        }
-        Ok(Outcome::Frame(wire::emits_frame(&out)))
+        Ok(match mapper.map_some(&docs, &mut out) {
+            Ok(done) => Outcome::Frame(wire::emits_frame(done, &out)),
+            Err(error) => Outcome::Error(error),
+        })
     }
 
     fn reduce(&mut self, request: &mut Received) -> io::Result<Outcome> {
@@ -265,47 +271,45 @@ impl Worker {
 
     fn call(&mut self, request: &mut Received) -> io::Result<Outcome> {
         let number = request.number()?;
-        let engine = self.engine.clone();
-        let mut io = Other {
-            socket: self.socket.try_clone()?,
-        };
+        let steps = request.number()?;
+        let path = (0..steps).map(|_| request.text());
+        let path = path.collect::<io::Result<Vec<_>>>()?;
+        let path: Vec<&str> = path.iter().map(String::as_str).collect();
         let Some(known) = self.known(number) else {
             return Ok(Outcome::Unknown);
         };
         let Definition::Design(ddoc) = &known.definition else {
             return Ok(Outcome::Unknown);
         };
+        let ddoc = ddoc.clone();
+        let mut designs = self.engine.designs();
         let list = request.kind == Kind::List;
-        let fields = request.rest()?;
-        let Some((args, path)) = fields.split_first() else {
+        let args = request.rest()?;
+        if !list {
+            let replies = designs.call_some(&ddoc, &path, &args);
+            return Ok(Outcome::Frame(wire::replies_frame(&replies)));
+        }
+        let [args] = args[..] else {
             return Ok(Outcome::Unknown);
         };
-        let path: Vec<_> = path
-            .iter()
-            .map(|part| String::from_utf8_lossy(part))
-            .collect();
-        let path: Vec<&str> = path.iter().map(AsRef::as_ref).collect();
-        let mut designs = engine.designs();
-        let answer = if list {
-            let done = designs.list(ddoc, &path, args, &mut io);
-            done.map(|()| Vec::new())
-        } else {
-            designs.call(ddoc, &path, args)
+        let mut io = Other {
+            socket: &mut self.socket,
         };
-        Ok(answer.into())
+        let done = designs.list(&ddoc, &path, args, &mut io);
+        Ok(done.map(|()| Vec::new()).into())
     }
 }
 
 /// The other process as the other end of a list function.
-struct Other {
-    socket: UnixStream,
+struct Other<'a> {
+    socket: &'a mut BufReader<UnixStream>,
 }
 
-impl Other {
+impl Other<'_> {
     fn ask(&mut self, frame: Frame) -> Result<Received, Error> {
         let broken = |error: io::Error| Error::Process(error.to_string());
-        frame.send(&mut self.socket).map_err(broken)?;
-        let reply = Received::read(&mut self.socket).map_err(broken)?;
+        frame.send(self.socket.get_mut()).map_err(broken)?;
+        let reply = Received::read(self.socket).map_err(broken)?;
         let mut reply = reply.ok_or_else(|| Error::Process("the list was broken off".into()))?;
         if reply.kind == Kind::Failed {
             return Err(wire::read_error(&mut reply).unwrap_or_else(broken));
@@ -314,7 +318,7 @@ impl Other {
     }
 }
 
-impl ListIo for Other {
+impl ListIo for Other<'_> {
     fn start(&mut self, response: &[u8]) -> Result<(), Error> {
         self.ask(Frame::new(Kind::Start).bytes(response)).map(drop)
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use functions::external::{Pools, Settings};
-use functions::{Doc, Emits, Error, MapGroup};
+use functions::{Doc, Emits, Error, MapGroup, Owner};
 use tempfile::TempDir;
 
 /// A query server in Python whose functions are words: what it does in place of mapping a document.
@@ -99,7 +99,10 @@ pub fn group(language: &str, maps: &[&str]) -> MapGroup {
         language: language.to_owned(),
         maps: maps.iter().map(|map| (*map).to_owned()).collect(),
         lib: None,
-        label: "db/_design/d".to_owned(),
+        owner: Owner {
+            database: "db".into(),
+            design: "_design/d".to_owned(),
+        },
         records: false,
     }
 }

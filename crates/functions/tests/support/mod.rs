@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use functions::js::{Engine, Isolation, Options, WorkerCommand};
-use functions::{Doc, Emits, Error, MapGroup};
+use functions::{Doc, Emits, Error, MapGroup, Owner};
 use serde_json::Value;
 
 pub fn options(isolation: Isolation) -> Options {
@@ -38,7 +38,7 @@ pub fn group(maps: &[&str]) -> MapGroup {
         language: "javascript".into(),
         maps: maps.iter().map(ToString::to_string).collect(),
         lib: None,
-        label: "test".into(),
+        owner: Owner::default(),
         records: false,
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use database::{DesignDoc, EditMode, Read, ReadOptions};
 use document::{DocId, parse_document};
+use functions::Lane;
 use hyper::header::{HeaderName, HeaderValue};
 use serde_json::Value;
 
@@ -55,7 +56,7 @@ pub fn design_doc(access: &Access, id: &str) -> Result<DesignDoc, ApiError> {
     access.db.design_doc(&id)?.ok_or_else(ApiError::missing)
 }
 
-/// Runs a function on a blocking thread. Answers the query server's reply.
+/// Runs a function on a blocking thread, when it is the database's turn. Answers the query server's reply.
 pub async fn run(
     access: &Access,
     ddoc: Arc<DesignDoc>,
@@ -63,10 +64,13 @@ pub async fn run(
     args: Vec<u8>,
 ) -> Result<Vec<u8>, ApiError> {
     let languages = access.db.languages().clone();
+    let place = languages.admission(Lane::Calls, access.db.name()).await?;
     let path: Vec<String> = path.iter().map(|part| (*part).to_owned()).collect();
     let work = move || {
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
-        languages.designs(&ddoc.language)?.call(&ddoc, &path, &args)
+        languages
+            .designs(&place, &ddoc.language)?
+            .call(&ddoc, &path, &args)
     };
     let reply = tokio::task::spawn_blocking(work)
         .await

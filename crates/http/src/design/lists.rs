@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use database::{DesignDoc, ViewRows};
-use functions::{Error as FunctionError, ListIo};
+use functions::{Error as FunctionError, Lane, ListIo};
 use futures_util::stream;
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -26,8 +26,6 @@ use crate::views;
 
 type Answer = Result<Reply, ApiError>;
 
-/// List functions under way at a time; further requests wait without a thread.
-pub const LISTS_MAX: usize = 32;
 /// About so many bytes of output wait for the client; then the function does.
 const WAITING_BYTES_MAX: usize = 256 << 10;
 /// What a piece takes besides its text, in bytes.
@@ -155,11 +153,11 @@ pub async fn list(
         return Ok(Reply::empty(304).etag(&etag));
     }
     let policy = app.limits().showlist_policy.clone();
-    let place = app.lists.clone().acquire_owned().await;
-    let place = place.map_err(|_| database::Error::ShuttingDown)?;
+    let languages = access.db.languages().clone();
+    // Without a thread.
+    let place = languages.admission(Lane::Lists, access.db.name()).await?;
     let (to, pieces) = mpsc::unbounded_channel();
     let stall_time_max = STALL_TIME_MAX.min(app.silence_max());
-    let languages = access.db.languages().clone();
     let name = name.to_owned();
     tokio::task::spawn_blocking(move || {
         let mut io = Io {
@@ -175,7 +173,7 @@ pub async fn list(
             args.push(b',');
             args.extend_from_slice(request.to_string().as_bytes());
             args.push(b']');
-            let mut designs = languages.designs(&ddoc.language)?;
+            let mut designs = languages.designs(&place, &ddoc.language)?;
             designs.list(&ddoc, &["lists", &name], &args, &mut io)
         });
         if let Err(e) = done {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 
 use functions::{
-    Designs, Doc, Emit, Emits, Error, Languages, MapGroup, Mapper, NoLanguages, ReduceRow, Reducer,
+    Designs, Doc, Emit, Emits, Error, Languages, MapGroup, Mapper, NoLanguages, Place, ReduceRow,
+    Reducer,
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -60,14 +61,20 @@ impl Languages for Native {
             language: self.clone(),
         }))
     }
-    fn reducer(&self, _: &str, source: &str, _: Option<&str>) -> Result<Box<dyn Reducer>, Error> {
+    fn reducer(
+        &self,
+        _: &Arc<str>,
+        _: &str,
+        source: &str,
+        _: Option<&str>,
+    ) -> Result<Box<dyn Reducer>, Error> {
         assert_eq!(source, "chain");
         Ok(Box::new(Chain))
     }
-    fn designs(&self, language: &str) -> Result<Box<dyn Designs>, Error> {
-        NoLanguages.designs(language)
+    fn designs(&self, place: &Place, language: &str) -> Result<Box<dyn Designs>, Error> {
+        NoLanguages.designs(place, language)
     }
-    fn check(&self, _: &str, _: &str, _: Option<&str>) -> Result<(), Error> {
+    fn check(&self, _: &Place, _: &str, _: &str, _: Option<&str>) -> Result<(), Error> {
         Ok(())
     }
 }

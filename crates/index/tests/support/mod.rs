@@ -72,7 +72,7 @@ impl World {
             Arc::new(spec.clone()),
             Arc::new(self.language.clone()),
             None,
-            format!("index {number}"),
+            functions::Owner::default(),
         );
         Arc::new(index.unwrap().with_limits(limits))
     }

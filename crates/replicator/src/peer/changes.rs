@@ -365,6 +365,8 @@ impl LocalFeed {
 
     async fn read_chunk(&mut self) -> Result<(), Error> {
         let mut changes = self.changes.take().ok_or(Error::Stopped)?;
+        let place = changes.admission().await.map_err(database::Error::from)?;
+        changes.admit(place);
         let read = move || {
             let mut out = vec![];
             let more = changes.next_chunk(Framing::Lines, &mut out, LOCAL_CHUNK_BYTES);
