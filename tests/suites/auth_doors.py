@@ -188,7 +188,7 @@ def token_extensions(ctx):
 
 
 def empty_secret(ctx):
-    server, api = start(ctx, "secret", FAST + "secret =\n[chttpd]\nauthentication_handlers = {chttpd_auth, proxy_authentication_handler}, "
+    server, api = start(ctx, "secret", FAST + "secret =\nproxy_use_secret = true\n[chttpd]\nauthentication_handlers = {chttpd_auth, proxy_authentication_handler}, "
                         "{chttpd_auth, default_authentication_handler}\n")
     import hashlib
     import hmac
