@@ -4,7 +4,6 @@ replications that look around in the network of the server."""
 import http.server
 import json
 import socket
-import statistics
 import threading
 import time
 
@@ -122,10 +121,10 @@ def lockout(ctx):
 
 
 def timing(ctx):
-    """Medians, and wide bounds: what is to be seen is a factor of a hundred."""
+    """Processor time of the server, which no neighbour on this machine changes much; what is to be seen is a factor of a hundred."""
     server, api = start(ctx, "timing", "[chttpd_auth]\niterations = 10\n[chttpd_auth_lockout]\nmode = off\n")
     make_user(api, "cheap")
-    config(api, "chttpd_auth", "iterations", "150000")
+    config(api, "chttpd_auth", "iterations", "300000")
     make_user(api, "dear")
     config(api, "chttpd_auth", "iterations", "10")
     config(api, "chttpd_auth", "pbkdf2_prf", "sha")
@@ -138,21 +137,19 @@ def timing(ctx):
     def by_basic(name, n):
         return Api(server.url, f"{name}:wrong{n}").get("/_session")
 
-    def times(name, way):
-        spent = []
-        for n in range(9):
-            began = time.perf_counter()
+    def seconds(name, way):
+        before = server.cpu_seconds()
+        for n in range(8):
             way(name, f"{way.__name__}{n}")
-            spent.append(time.perf_counter() - began)
-        return statistics.median(spent)
+        return server.cpu_seconds() - before
 
     by_basic("dear", "first")
     for way in (log_in_with, by_basic):
-        medians = {name: times(name, way) for name in ("dear", "cheap", "other", "nobody", "bare", "admin", "_design/x", "")}
+        spent = {name: seconds(name, way) for name in ("dear", "cheap", "other", "nobody", "bare", "admin", "_design/x", "")}
         if way is log_in_with:
-            medians.pop("")  # a login without a name is no login
-        ctx.report.check(f"a wrong password takes as long for everybody ({way.__name__})", max(medians.values()) < 2 * min(medians.values()), medians)
-        ctx.report.check("which is long", min(medians.values()) > 0.005, medians)
+            spent.pop("")  # a login without a name is no login
+        ctx.report.check(f"a wrong password takes as long for everybody ({way.__name__})", max(spent.values()) < 1.6 * min(spent.values()), spent)
+        ctx.report.check("which is long", min(spent.values()) > 0.1, spent)
     server.stop()
 
 
