@@ -56,7 +56,9 @@ fn persisted_hash(config: &Config, name: &str) -> Result<Option<PasswordHash>, C
 
 /// When the secret cannot be persisted it holds until the next start.
 pub(crate) fn ensure_secret(config: &Config) -> Result<(), ConfigError> {
-    if config.find("chttpd_auth", "secret").is_some() {
+    // An empty one is known to everybody: cookies of users without salt and all tokens of proxies could be made up.
+    let known = config.find("chttpd_auth", "secret");
+    if known.is_some_and(|secret| !secret.trim().is_empty()) {
         return Ok(());
     }
     let secret = random_hex();

@@ -10,13 +10,17 @@ use database::Databases;
 
 use crate::account::{Account, Login};
 use crate::admins::{ensure_secret, hash_plain_passwords, new_hash, new_scheme, read_admins};
-use crate::basic::{Basic, Credentials, Gate, InFlight, Pending, Way, refuse_locked_out};
+use crate::basic::{
+    Basic, Credentials, Gate, InFlight, Pending, Way, lockout_key, refuse_locked_out,
+};
 use crate::cache::{Cache, Tag};
+use crate::effort::{Dearest, Effort};
 use crate::error::AuthError;
 use crate::handlers::Handler;
 use crate::jwt::JwtSettings;
 use crate::lockout::{Lockout, LockoutSettings};
-use crate::password::{PasswordHash, Stored};
+use crate::origin::{Origin, Tokens};
+use crate::password::Stored;
 use crate::proxy::ProxySettings;
 use crate::session::{Claim, Session, SessionSettings, Verdict};
 use crate::turns::Turns;
@@ -38,6 +42,8 @@ pub(crate) struct Inner {
     pub(crate) gate: Gate,
     pub(crate) turns: Turns,
     pub(crate) lockout: Lockout,
+    pub(crate) dearest: Dearest,
+    tokens: Tokens,
 }
 
 /// What the configuration says, read once for each change.
@@ -45,8 +51,8 @@ pub(crate) struct State {
     /// Of the configuration when this was read.
     version: u64,
     admins: HashMap<String, Arc<Account>>,
-    /// Checked for names that do not exist, so that they take as long as those that do.
-    pub(crate) decoy: PasswordHash,
+    /// What checking a password costs at least: of a new hash, or the dearest administrator's.
+    pub(crate) effort: Effort,
     session: SessionSettings,
     pub(crate) lockout: LockoutSettings,
     /// PBKDF2 iterations that a user document may have.
@@ -64,8 +70,8 @@ pub struct Said<'a> {
     pub cookie: Option<&'a str>,
     /// Any header, by name.
     pub header: &'a (dyn Fn(&str) -> Option<&'a str> + Sync),
-    /// Whom to count wrong passwords for.
-    pub peer: Option<IpAddr>,
+    /// Whom to count wrong passwords for, as [`Auth::origin`] has it.
+    pub origin: Option<Origin>,
 }
 
 /// Who sends a request.
@@ -103,6 +109,8 @@ impl Auth {
             gate: Gate::new(),
             turns: Turns::new(),
             lockout: Lockout::default(),
+            dearest: Dearest::default(),
+            tokens: Tokens::new(),
         });
         let weak = Arc::downgrade(&inner);
         inner.config.subscribe(move |change| {
@@ -146,6 +154,24 @@ impl Auth {
         users.is_some_and(|users| users.settings().database == name)
     }
 
+    /// What this server recognises requests by that it sends to itself, for a replication that somebody of this name wants.
+    pub fn token_of_replication(&self, owner: &str) -> String {
+        self.inner.tokens.token(owner)
+    }
+
+    /// Whom to count wrong passwords for, of a request from this address with such a token.
+    pub fn origin(&self, peer: Option<IpAddr>, token: Option<&str>) -> Option<Origin> {
+        match token.and_then(|token| self.inner.tokens.owner(token)) {
+            Some(owner) => Some(Origin::Replication(owner)),
+            None => peer.map(Origin::from),
+        }
+    }
+
+    /// Whether an administrator has this name.
+    pub fn is_admin(&self, name: &str) -> bool {
+        self.state().admins.contains_key(name)
+    }
+
     /// Whether there is any administrator.
     pub fn has_admins(&self) -> bool {
         !self.state().admins.is_empty()
@@ -183,16 +209,21 @@ impl Auth {
                     None => None,
                 },
                 Handler::Basic => {
-                    match authorization.map(|header| self.check_cached(header, said.peer)) {
+                    let origin = said.origin.as_ref();
+                    match authorization.map(|header| self.check_cached(header, origin)) {
                         None => None,
                         Some(basic) => match basic? {
                             Basic::Anonymous => None,
                             Basic::Hit(login) => Some(login),
-                            Basic::Miss(pending) => Some(pending.verify_in_turn(said.peer).await?),
+                            Basic::Miss(pending) => {
+                                Some(pending.verify_in_turn(said.origin.clone()).await?)
+                            }
                         },
                     }
                     .map(|login| (login.user().clone(), None))
                 }
+                // Nobody may say who they are by way of this server: it is not the proxy that is trusted.
+                Handler::Proxy if state.proxy.secret.is_none() && is_replication(&said) => None,
                 Handler::Proxy => state.proxy.user(said.header).map(|user| (user, None)),
                 Handler::Jwt => match authorization.and_then(bearer) {
                     Some(token) => Some((state.jwt.user(token, unix_secs(now))?, None)),
@@ -236,12 +267,12 @@ impl Auth {
     ///
     /// # Errors
     /// [`AuthError::BadBase64`], [`AuthError::BadCredentials`], [`AuthError::UserConflicts`], [`AuthError::LockedOut`].
-    pub fn check_cached(&self, header: &str, peer: Option<IpAddr>) -> Result<Basic, AuthError> {
+    pub fn check_cached(&self, header: &str, origin: Option<&Origin>) -> Result<Basic, AuthError> {
         // Before the state: what changes later clears the cache later.
         let generation = self.inner.cache.generation();
         let state = self.state();
         let tag = self.inner.cache.tag_of_header(header);
-        if let Some(login) = self.remembered(&state, &tag, peer)? {
+        if let Some(login) = self.remembered(&state, &tag, origin)? {
             Way::Basic.check(&login.account)?;
             return Ok(Basic::Hit(login));
         }
@@ -269,7 +300,7 @@ impl Auth {
         name: &str,
         password: &str,
         token: &str,
-        peer: Option<IpAddr>,
+        origin: Option<&Origin>,
     ) -> Result<Basic, AuthError> {
         let generation = self.inner.cache.generation();
         let state = self.state();
@@ -278,7 +309,7 @@ impl Auth {
             now_secs: unix_secs(SystemTime::now()),
         };
         let tag = self.inner.cache.tag_of_login(name, password.as_bytes());
-        let remembered = self.remembered(&state, &tag, peer)?;
+        let remembered = self.remembered(&state, &tag, origin)?;
         // With a second factor, failures are counted: that is for `Pending`.
         if let Some(login) = remembered.filter(|login| way.check(&login.account).is_ok()) {
             return Ok(Basic::Hit(login));
@@ -292,12 +323,14 @@ impl Auth {
         Ok(Basic::Miss(pending))
     }
 
-    /// Whose credentials these are, if they were right before and still are.
+    /// Whose credentials these are, if they were right before and still are. To those who are locked out they are refused all the
+    /// same: with an answer for the right ones alone, everything that is remembered could be guessed without end, and fast.
+    /// (Sessions go on: nobody guesses a cookie.)
     fn remembered(
         &self,
         state: &State,
         tag: &Tag,
-        peer: Option<IpAddr>,
+        origin: Option<&Origin>,
     ) -> Result<Option<Login>, AuthError> {
         let Some(then) = self.inner.cache.get(tag) else {
             return Ok(None);
@@ -306,7 +339,7 @@ impl Auth {
         let Some(account) = now.filter(|now| now.has_password_of(&then)) else {
             return Ok(None);
         };
-        refuse_locked_out(self, state, &account, peer)?;
+        refuse_locked_out(self, state, origin, |origin| lockout_key(&account, origin))?;
         Ok(Some(Login { account }))
     }
 
@@ -451,7 +484,10 @@ impl State {
         let version = config.version();
         let admins = read_admins(config, &mut problems)?;
         let (hash, iterations) = new_scheme(config)?;
-        let first = admins.values().find_map(|admin| admin.hash.as_ref());
+        let efforts = admins.values().filter_map(|admin| admin.hash.as_ref());
+        let effort = efforts
+            .map(|hash| hash.effort())
+            .fold(Effort::of(hash, iterations), Effort::max);
         let number = |key| config.get_u64("chttpd_auth", key);
         let session = SessionSettings::read(config)?;
         let (handlers, unknown) =
@@ -472,10 +508,7 @@ impl State {
         problems.extend(jwt.problems());
         Ok(State {
             version,
-            decoy: first.map_or_else(
-                || PasswordHash::decoy_of(hash, iterations),
-                PasswordHash::decoy,
-            ),
+            effort,
             admins,
             session,
             lockout: LockoutSettings::read(config)?,
@@ -493,7 +526,7 @@ impl State {
         State {
             version,
             admins: HashMap::new(),
-            decoy: self.decoy.clone(),
+            effort: self.effort,
             session: self.session.clone(),
             lockout: self.lockout,
             iterations: self.iterations,
@@ -511,6 +544,10 @@ fn warn(problems: &[String], known: &[String]) {
     for problem in problems.iter().filter(|problem| !known.contains(problem)) {
         tracing::warn!("{problem}");
     }
+}
+
+fn is_replication(said: &Said<'_>) -> bool {
+    matches!(said.origin, Some(Origin::Replication(_)))
 }
 
 /// The token of an `Authorization: Bearer` header.

@@ -1,7 +1,6 @@
 //! Names with passwords: the `Authorization: Basic` header and logins.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Instant;
 
@@ -12,7 +11,10 @@ use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 use crate::account::{Account, Login};
 use crate::auth::{Auth, State};
 use crate::cache::Tag;
+use crate::effort::Effort;
 use crate::error::AuthError;
+use crate::lockout::Key;
+use crate::origin::Origin;
 
 /// Standard base64; like Erlang's it does not mind the unused bits of the last character.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -153,16 +155,16 @@ impl Pending {
         &self.credentials.name
     }
 
-    /// [`Pending::verify`] on a blocking thread of the tokio runtime, when it is this peer's turn.
+    /// [`Pending::verify`] on a blocking thread of the tokio runtime, when it is this origin's turn.
     ///
     /// # Errors
     /// Those of [`Pending::verify`].
-    pub async fn verify_in_turn(self, peer: Option<IpAddr>) -> Result<Login, AuthError> {
+    pub async fn verify_in_turn(self, origin: Option<Origin>) -> Result<Login, AuthError> {
         let auth = self.auth.clone();
-        let turn = auth.inner.turns.wait(peer).await;
+        let turn = auth.inner.turns.wait(origin.as_ref()).await;
         let verify = move || {
             let _turn = turn;
-            self.verify(peer)
+            self.verify(origin.as_ref())
         };
         tokio::task::spawn_blocking(verify)
             .await
@@ -170,17 +172,27 @@ impl Pending {
     }
 
     /// Checks the password. Blocks for as long as a key derivation takes (a tenth of a second and more), so it
-    /// belongs on a thread that may block. `peer` is whom to count wrong passwords for.
+    /// belongs on a thread that may block. `origin` is whom to count wrong passwords for.
+    ///
+    /// Whatever is wrong, an answer takes as long as with the dearest hash known; only a lock-out is told at once, of names that
+    /// exist and of others alike.
     ///
     /// # Errors
-    /// [`AuthError::BadCredentials`]; [`AuthError::LockedOut`] when this peer gave wrong ones too often;
+    /// [`AuthError::BadCredentials`]; [`AuthError::LockedOut`] when this origin gave wrong ones too often;
     /// [`AuthError::TooFewIterations`] and [`AuthError::TooManyIterations`].
-    pub fn verify(self, peer: Option<IpAddr>) -> Result<Login, AuthError> {
-        self.refuse_locked_out(peer)?;
-        self.check_iterations()?;
+    pub fn verify(self, origin: Option<&Origin>) -> Result<Login, AuthError> {
+        self.refuse_locked_out(origin)?;
         let _turn = self.auth.inner.gate.enter(|| self.slot.get().is_some());
-        // Others of this peer may have failed while we waited.
-        self.refuse_locked_out(peer)?;
+        // Others of this origin may have failed while we waited.
+        self.refuse_locked_out(origin)?;
+        let (min, max) = self.state.iterations;
+        let iterations = self.iterations().unwrap_or(min);
+        if iterations > max {
+            // Nobody's processors are for that; so the password stays unknown.
+            self.waste(None);
+            return Err(AuthError::TooManyIterations);
+        }
+        self.note_effort();
         let checked = self
             .slot
             .get_or_init(|| (self.account.clone(), self.is_right()));
@@ -191,9 +203,17 @@ impl Pending {
         };
         let account = self.account.as_ref().filter(|_| right);
         let Some(account) = account.filter(|account| self.way.check(account).is_ok()) else {
-            self.count_failure(peer);
+            if right {
+                // The second factor is wrong: that the first was right is not to be seen.
+                self.waste(self.effort());
+            }
+            self.count_failure(origin);
             return Err(AuthError::BadCredentials);
         };
+        if iterations < min {
+            // Told only to those who know the password.
+            return Err(AuthError::TooFewIterations);
+        }
         let account = match self.auth.inner.users.get() {
             Some(users) => users.upgrade(account, &self.credentials.password),
             None => account.clone(),
@@ -214,62 +234,73 @@ impl Pending {
         }
     }
 
-    /// Takes as long for a name that does not exist, and for a wrong password whose hash is cheap to try.
+    /// A wrong password takes as long as one for a name that does not exist.
     fn is_right(&self) -> bool {
-        let decoy = &self.state.decoy;
         let hash = self.account.as_ref().and_then(|a| a.hash.as_ref());
-        let password = &self.credentials.password;
-        let right = hash.unwrap_or(decoy).verify(password);
-        if !right && hash.is_some_and(|hash| hash.is_cheaper_than(decoy)) {
-            decoy.verify(password);
+        let right = hash.is_some_and(|hash| hash.verify(&self.credentials.password));
+        if !right {
+            self.waste(self.effort());
         }
-        right && hash.is_some()
+        right
     }
 
-    fn check_iterations(&self) -> Result<(), AuthError> {
-        let account = self.account.as_ref().filter(|a| a.is_document);
-        let hash = account.and_then(|a| a.hash.as_ref());
-        let Some((_, iterations)) = hash.and_then(|hash| hash.pbkdf2()) else {
-            return Ok(());
-        };
-        let (min, max) = self.state.iterations;
-        match u64::from(iterations) {
-            n if n < min => Err(AuthError::TooFewIterations),
-            n if n > max => Err(AuthError::TooManyIterations),
-            _ => Ok(()),
+    /// What checking the password costs, if there is anything to check.
+    fn effort(&self) -> Option<Effort> {
+        Some(self.account.as_ref()?.hash.as_ref()?.effort())
+    }
+
+    /// From now on every refusal takes as long as one of this name.
+    fn note_effort(&self) {
+        let of_document = self.account.as_ref().filter(|a| a.is_document);
+        if let Some(effort) = self.effort().filter(|_| of_document.is_some()) {
+            self.auth.inner.dearest.note(effort);
         }
     }
 
-    fn refuse_locked_out(&self, peer: Option<IpAddr>) -> Result<(), AuthError> {
+    /// Does what is left to do, when so much was done, until it is as much as the dearest hash takes.
+    fn waste(&self, done: Option<Effort>) {
+        let dearest = self.auth.inner.dearest.with(self.state.effort);
+        dearest.spend(&self.credentials.password, done);
+    }
+
+    /// Of a user document.
+    fn iterations(&self) -> Option<u64> {
+        let account = self.account.as_ref().filter(|a| a.is_document)?;
+        let (_, iterations) = account.hash.as_ref()?.pbkdf2()?;
+        Some(u64::from(iterations))
+    }
+
+    fn lockout_key(&self, origin: &Origin) -> Key {
         match self.account.as_deref() {
-            Some(account) => refuse_locked_out(&self.auth, &self.state, account, peer),
-            None => Ok(()),
+            Some(account) => lockout_key(account, origin),
+            None => Key::of_nobody(origin, &self.credentials.name),
         }
     }
 
-    fn count_failure(&self, peer: Option<IpAddr>) {
-        let peer_text = peer.map(tracing::field::display);
+    fn refuse_locked_out(&self, origin: Option<&Origin>) -> Result<(), AuthError> {
+        refuse_locked_out(&self.auth, &self.state, origin, |origin| {
+            self.lockout_key(origin)
+        })
+    }
+
+    fn count_failure(&self, origin: Option<&Origin>) {
+        let origin_text = origin.map(tracing::field::display);
         // As text in quotes: a name can hold anything.
         tracing::warn!(
             user = self.credentials.name,
-            peer = peer_text,
+            peer = origin_text,
             "authentication failed"
         );
-        // Only names that exist are counted, as in CouchDB.
-        let (Some(account), Some(peer)) = (&self.account, peer) else {
+        let Some(origin) = origin else {
             return;
         };
-        let lockout = &self.auth.inner.lockout;
-        lockout.failed(
-            &self.state.lockout,
-            lockout_key(account, peer),
-            Instant::now(),
-        );
+        let (lockout, settings) = (&self.auth.inner.lockout, &self.state.lockout);
+        lockout.failed(settings, self.lockout_key(origin), Instant::now());
     }
 }
 
-fn lockout_key(account: &Account, peer: IpAddr) -> (IpAddr, String, String) {
-    (peer, account.name().to_owned(), account.salt.clone())
+pub(crate) fn lockout_key(account: &Account, origin: &Origin) -> Key {
+    Key::of_account(origin, account.name(), &account.salt)
 }
 
 /// # Errors
@@ -277,14 +308,14 @@ fn lockout_key(account: &Account, peer: IpAddr) -> (IpAddr, String, String) {
 pub(crate) fn refuse_locked_out(
     auth: &Auth,
     state: &State,
-    account: &Account,
-    peer: Option<IpAddr>,
+    origin: Option<&Origin>,
+    key: impl FnOnce(&Origin) -> Key,
 ) -> Result<(), AuthError> {
     let lockout = &auth.inner.lockout;
-    let Some(peer) = peer.filter(|_| !lockout.is_empty()) else {
+    let Some(origin) = origin.filter(|_| !lockout.is_empty()) else {
         return Ok(());
     };
-    if lockout.is_locked(&state.lockout, &lockout_key(account, peer), Instant::now()) {
+    if lockout.is_locked(&state.lockout, &key(origin), Instant::now()) {
         Err(AuthError::LockedOut)
     } else {
         Ok(())

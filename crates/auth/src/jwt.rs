@@ -23,6 +23,7 @@ use crate::error::AuthError;
 use crate::password::Hash;
 use crate::proxy::split;
 use crate::user::UserCtx;
+use crate::users::Members;
 
 const RSA_KEY: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
 const EC_KEY: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
@@ -125,8 +126,11 @@ impl Key {
         match family {
             "hmac" => BASE64_STANDARD
                 .decode(value.trim())
+                .ok()
+                // An empty secret is one that everybody knows.
+                .filter(|secret| !secret.is_empty())
                 .map(Key::Hmac)
-                .map_err(|_| "Not a valid key"),
+                .ok_or("Not a valid key"),
             "rsa" => Key::public(value)
                 .filter(|key| matches!(key, Key::Rsa(_)))
                 .ok_or("not an RSA public key"),
@@ -215,6 +219,17 @@ impl JwtSettings {
             return Err(bad("Malformed token"));
         };
         let header = object(header_text)?;
+        // What `crit` lists must be understood, and none of it is: neither is a list that is empty, or none (RFC 7515, 4.1.11).
+        if header.contains_key("crit") {
+            return Err(bad("Unsupported crit header parameter"));
+        }
+        // Without `crit` this is no extension that may be passed over: what would be signed is something else (RFC 7797).
+        if header
+            .get("b64")
+            .is_some_and(|b64| *b64 != Value::Bool(true))
+        {
+            return Err(bad("Unsupported b64 header parameter"));
+        }
         let required_of = |claim: &str| required.iter().find(|r| r.claim == claim);
         if required_of("typ").is_some() {
             match header.get("typ").map(Value::as_str) {
@@ -296,10 +311,17 @@ fn object(base64: &str) -> Result<Map<String, Value>, AuthError> {
         .decode(base64)
         .map_err(|_| bad("Malformed token"))?;
     match serde_json::from_slice(&json) {
-        Ok(Value::Object(object)) => Ok(object),
+        Ok(Value::Object(object)) if object.len() == members(&json) => Ok(object),
+        // Others that read the same token may take the other member of the same name.
+        Ok(Value::Object(_)) => Err(bad("Malformed token")),
         Ok(_) => Err(bad("Not an object")),
         Err(_) => Err(bad("Malformed token")),
     }
+}
+
+/// How many members an object's text has, those with the same name too.
+fn members(json: &[u8]) -> usize {
+    Members::parse(json).map_or(0, |members| members.0.len())
 }
 
 /// Claims that are required must be there. Times that are there must be right, required or not (CouchDB looks only at

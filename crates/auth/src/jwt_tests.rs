@@ -261,3 +261,120 @@ proptest! {
         prop_assert!(!split_path(&path).is_empty());
     }
 }
+
+#[test]
+fn extensions_that_must_be_understood_are_refused() {
+    let settings = settings(KEYS);
+    let claims = json!({"sub": "joe", "exp": NOW_SECS + 1});
+    for crit in [
+        json!(["exp"]),
+        json!(["b64"]),
+        json!([]),
+        json!("exp"),
+        json!(null),
+        json!({}),
+    ] {
+        let header = json!({"alg": "HS256", "exp": 1, "b64": true, "crit": crit});
+        let token = signed(header, claims.clone(), b"hello");
+        let reason = "Unsupported crit header parameter";
+        assert_eq!(judge(&settings, &token), refused(reason), "{crit}");
+    }
+    for (b64, outcome) in [
+        (json!(false), refused("Unsupported b64 header parameter")),
+        (json!("x"), refused("Unsupported b64 header parameter")),
+        (json!(true), joe(&[])),
+    ] {
+        let token = signed(
+            json!({"alg": "HS256", "b64": b64}),
+            claims.clone(),
+            b"hello",
+        );
+        assert_eq!(judge(&settings, &token), outcome, "{b64}");
+    }
+}
+
+/// A token whose parts are these texts, signed.
+fn signed_texts(header: &str, claims: &str) -> String {
+    let encode = |text: &str| BASE64_URL_SAFE_NO_PAD.encode(text);
+    let message = format!("{}.{}", encode(header), encode(claims));
+    let mac = Hash::Sha256.hmac(b"hello", message.as_bytes());
+    format!("{message}.{}", BASE64_URL_SAFE_NO_PAD.encode(mac))
+}
+
+#[test]
+fn members_that_are_there_twice_are_refused() {
+    let settings = settings(KEYS);
+    let (header, claims) = (r#"{"alg":"HS256"}"#, r#"{"sub":"joe","exp":9000000}"#);
+    assert_eq!(judge(&settings, &signed_texts(header, claims)), joe(&[]));
+    for (header, claims) in [
+        (r#"{"alg":"none","alg":"HS256"}"#, claims),
+        (r#"{"crit":["x"],"alg":"HS256","crit":[]}"#, claims),
+        (header, r#"{"sub":"admin","sub":"joe","exp":9000000}"#),
+        (header, r#"{"sub":"joe","exp":1,"\u0065xp":9000000}"#),
+    ] {
+        let refusal = judge(&settings, &signed_texts(header, claims));
+        assert!(refusal.is_err(), "{header} {claims}: {refusal:?}");
+    }
+}
+
+#[test]
+fn odd_times_and_odd_encodings_are_refused() {
+    let settings = settings(KEYS);
+    let header = r#"{"alg":"HS256"}"#;
+    for (exp, good) in [
+        ("1e300", true),
+        ("1000000.5", true),
+        ("1e400", false),
+        ("-1", false),
+        ("-1e300", false),
+        ("\"9000000\"", false),
+        ("null", false),
+        ("[9000000]", false),
+        ("NaN", false),
+    ] {
+        let token = signed_texts(header, &format!(r#"{{"sub":"joe","exp":{exp}}}"#));
+        assert_eq!(judge(&settings, &token).is_ok(), good, "{exp}");
+    }
+    let good = signed_texts(header, r#"{"sub":"joe","exp":9000000}"#);
+    let deep = format!(
+        r#"{{"sub":"joe","exp":9000000,"x":{}{}}}"#,
+        "[".repeat(9999),
+        "]".repeat(9999)
+    );
+    for token in [
+        format!("{good}."),
+        format!("{good}.x"),
+        format!("{good}="),
+        format!("{good}\n"),
+        format!(" {good}"),
+        good.replace('.', ".."),
+        good.replacen('.', "=.", 1),
+        good.replacen("eyJ", "ey J", 1),
+        signed_texts(header, &deep),
+    ] {
+        assert!(judge(&settings, &token).is_err(), "{token:.80}");
+    }
+}
+
+#[test]
+fn keys_are_found_by_their_whole_names() {
+    let settings = settings("[jwt_keys]\nhmac:a.b:c = aGVsbG8=\nhmac:empty =\n");
+    let claims = json!({"sub": "joe", "exp": NOW_SECS + 1});
+    let with = |kid: &str| {
+        signed(
+            json!({"alg": "HS256", "kid": kid}),
+            claims.clone(),
+            b"hello",
+        )
+    };
+    assert_eq!(judge(&settings, &with("a.b:c")), joe(&[]));
+    for kid in ["a", "a.b", "c", "A.b:c", "hmac:a.b:c", "", "_default"] {
+        assert_eq!(
+            judge(&settings, &with(kid)),
+            refused("Unknown kid"),
+            "{kid}"
+        );
+    }
+    let empty = signed(json!({"alg": "HS256", "kid": "empty"}), claims, b"");
+    assert!(judge(&settings, &empty).is_err());
+}

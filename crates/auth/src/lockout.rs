@@ -1,12 +1,13 @@
 //! Refusing a client that keeps giving wrong passwords for a name.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use config::{Config, ConfigError};
+
+use crate::origin::Origin;
 
 /// The settings of `[chttpd_auth_lockout]`.
 #[derive(Debug, Clone, Copy)]
@@ -29,11 +30,50 @@ impl LockoutSettings {
     }
 }
 
-/// Wrong passwords are counted by address, name and salt: a new password starts anew.
-type Key = (IpAddr, String, String);
+/// Wrong passwords are counted by origin, name and salt: a new password starts anew.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    origin: Origin,
+    /// Of name and salt: anybody can make up names as long as a header.
+    hash: [u8; 32],
+    is_known: bool,
+}
 
+impl Key {
+    pub(crate) fn of_account(origin: &Origin, name: &str, salt: &str) -> Key {
+        Key::of(origin, name, salt, true)
+    }
+
+    /// Of a name that nobody has.
+    pub(crate) fn of_nobody(origin: &Origin, name: &str) -> Key {
+        Key::of(origin, name, "", false)
+    }
+
+    fn of(origin: &Origin, name: &str, salt: &str, is_known: bool) -> Key {
+        let mut hasher = blake3::Hasher::new();
+        let length = (name.len() as u64).to_le_bytes();
+        hasher
+            .update(&length)
+            .update(name.as_bytes())
+            .update(salt.as_bytes());
+        Key {
+            origin: origin.clone(),
+            hash: *hasher.finalize().as_bytes(),
+            is_known,
+        }
+    }
+}
+
+/// Names that nobody has are counted as well, or else the refusals would tell which exist. Apart, so that no flood of them makes
+/// room for more tries at one that does.
 #[derive(Default)]
 pub(crate) struct Lockout {
+    accounts: Counted,
+    nobodies: Counted,
+}
+
+#[derive(Default)]
+struct Counted {
     failures: Mutex<HashMap<Key, Failures>>,
     /// Of `failures`.
     count: AtomicUsize,
@@ -47,10 +87,28 @@ struct Failures {
 impl Lockout {
     /// Whether nothing was counted lately: the usual case, and cheap to find out.
     pub(crate) fn is_empty(&self) -> bool {
-        self.count.load(Ordering::Relaxed) == 0
+        let empty = |counted: &Counted| counted.count.load(Ordering::Relaxed) == 0;
+        empty(&self.accounts) && empty(&self.nobodies)
+    }
+
+    fn of(&self, key: &Key) -> &Counted {
+        match key.is_known {
+            true => &self.accounts,
+            false => &self.nobodies,
+        }
     }
 
     pub(crate) fn is_locked(&self, settings: &LockoutSettings, key: &Key, now: Instant) -> bool {
+        self.of(key).is_locked(settings, key, now)
+    }
+
+    pub(crate) fn failed(&self, settings: &LockoutSettings, key: Key, now: Instant) {
+        self.of(&key).failed(settings, key, now);
+    }
+}
+
+impl Counted {
+    fn is_locked(&self, settings: &LockoutSettings, key: &Key, now: Instant) -> bool {
         let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         let count = failures
             .get(key)
@@ -59,7 +117,7 @@ impl Lockout {
         settings.enforced && count >= settings.failures_max
     }
 
-    pub(crate) fn failed(&self, settings: &LockoutSettings, key: Key, now: Instant) {
+    fn failed(&self, settings: &LockoutSettings, key: Key, now: Instant) {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         if failures.len() >= settings.entries_max && !failures.contains_key(&key) {
             make_room(&mut failures, settings, now);
@@ -111,12 +169,12 @@ mod tests {
         entries_max: 3,
     };
 
+    fn local() -> Origin {
+        std::net::IpAddr::from([127, 0, 0, 1]).into()
+    }
+
     fn key(name: &str) -> Key {
-        (
-            IpAddr::from([127, 0, 0, 1]),
-            name.to_owned(),
-            "salt".to_owned(),
-        )
+        Key::of_account(&local(), name, "salt")
     }
 
     fn fail(lockout: &Lockout, name: &str, times: usize, now: Instant) {
@@ -160,6 +218,31 @@ mod tests {
         let then = now + Duration::from_secs(9);
         assert!(!lockout.is_locked(&SETTINGS, &key("old"), then));
         assert!(lockout.is_locked(&SETTINGS, &key("2"), then));
-        assert_eq!(lockout.failures.lock().expect("lock").len(), 3);
+        let kept = lockout.accounts.failures.lock().expect("lock").len();
+        assert_eq!(kept, 3);
+    }
+
+    #[test]
+    fn names_that_nobody_has_are_locked_as_well_and_push_nobody_out() {
+        let (lockout, now) = (Lockout::default(), Instant::now());
+        fail(&lockout, "a", 5, now);
+        for n in 0..9 {
+            let nobody = Key::of_nobody(&local(), &n.to_string());
+            (0..5).for_each(|_| lockout.failed(&SETTINGS, nobody.clone(), now));
+            assert!(lockout.is_locked(&SETTINGS, &nobody, now));
+        }
+        assert!(lockout.is_locked(&SETTINGS, &key("a"), now));
+    }
+
+    #[test]
+    fn a_replication_of_this_server_is_another_than_its_address() {
+        let (lockout, now) = (Lockout::default(), Instant::now());
+        let of = |origin: Origin| Key::of_account(&origin, "admin", "salt");
+        let own = of(Origin::Replication("eve".to_owned()));
+        (0..5).for_each(|_| lockout.failed(&SETTINGS, own.clone(), now));
+        assert!(lockout.is_locked(&SETTINGS, &own, now));
+        assert!(!lockout.is_locked(&SETTINGS, &of(local()), now));
+        let others = of(Origin::Replication("anna".to_owned()));
+        assert!(!lockout.is_locked(&SETTINGS, &others, now));
     }
 }

@@ -4,6 +4,8 @@
 //! - `-pbkdf2-<derived key>,<salt>,<iterations>`: before that, with SHA-1;
 //! - `-hashed-<sha1 of password and salt>,<salt>`: CouchDB 1.
 //!
+//! What it costs to try one is in `effort.rs`.
+//!
 //! Keys are lower-case hex, as long as the hash's output; the salt is used as the text it stands there as.
 
 use std::fmt;
@@ -12,6 +14,8 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha1::{Digest, Sha1};
 use sha2::{Sha224, Sha256, Sha384, Sha512};
 use subtle::ConstantTimeEq;
+
+use crate::effort::Effort;
 
 /// A hash function, by Erlang's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +68,7 @@ impl Hash {
         }
     }
 
-    fn pbkdf2(self, password: &[u8], salt: &[u8], iterations: u32) -> Vec<u8> {
+    pub(crate) fn pbkdf2(self, password: &[u8], salt: &[u8], iterations: u32) -> Vec<u8> {
         let mut key = vec![0; self.size()];
         match self {
             Hash::Sha1 => pbkdf2::pbkdf2_hmac::<Sha1>(password, salt, iterations, &mut key),
@@ -219,10 +223,10 @@ impl PasswordHash {
         }
     }
 
-    /// Whether trying a password takes clearly less time than with another hash.
-    pub(crate) fn is_cheaper_than(&self, other: &PasswordHash) -> bool {
-        let iterations = |hash: &PasswordHash| hash.pbkdf2().map_or(0, |(_, n)| n);
-        iterations(self) < iterations(other) / 10 * 9
+    /// What trying a password costs.
+    pub(crate) fn effort(&self) -> Effort {
+        let (hash, iterations) = self.pbkdf2().unwrap_or((Hash::Sha1, 1));
+        Effort::of(hash, iterations)
     }
 
     /// Reads a hash; `None` for any other text.
@@ -261,28 +265,6 @@ impl PasswordHash {
             key,
             salt: salt.to_owned(),
         })
-    }
-
-    /// A hash that no password has, as expensive to try as this one.
-    pub(crate) fn decoy(&self) -> PasswordHash {
-        PasswordHash {
-            key: Vec::new(),
-            ..self.clone()
-        }
-    }
-
-    /// A hash that no password has, as expensive to try as a new one.
-    pub(crate) fn decoy_of(hash: Hash, iterations: u32) -> PasswordHash {
-        let scheme = Scheme::Pbkdf2 {
-            hash,
-            iterations: iterations.max(1),
-            legacy: false,
-        };
-        PasswordHash {
-            scheme,
-            key: Vec::new(),
-            salt: random_hex(),
-        }
     }
 
     /// Whether this is the password. Takes the same time for any password of the same length.
@@ -439,12 +421,6 @@ mod tests {
         );
         assert_ne!(random_password(), random_password());
         assert_eq!(random_password().len(), 24);
-    }
-
-    #[test]
-    fn no_password_matches_a_decoy() {
-        let decoy = PasswordHash::new("x", Hash::Sha256, 1).decoy();
-        assert!(!decoy.verify(b"x") && !decoy.verify(b""));
     }
 
     #[test]

@@ -34,8 +34,39 @@ pub(crate) struct SessionSettings {
     /// The first signs; each may verify. Never empty.
     pub(crate) algorithms: Vec<Hash>,
     persistent: bool,
-    same_site: Option<String>,
+    same_site: SameSite,
     domain: Option<String>,
+}
+
+/// From which sites' pages browsers send the cookie along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SameSite {
+    /// The browser decides.
+    Unsaid,
+    None,
+    Lax,
+    Strict,
+}
+
+impl SameSite {
+    /// The configuration takes only these names.
+    fn parse(name: &str) -> SameSite {
+        match name {
+            "none" => SameSite::None,
+            "strict" => SameSite::Strict,
+            "omit" | "" => SameSite::Unsaid,
+            _ => SameSite::Lax,
+        }
+    }
+
+    fn attribute(self) -> &'static str {
+        match self {
+            SameSite::Unsaid => "",
+            SameSite::None => "; SameSite=None",
+            SameSite::Lax => "; SameSite=Lax",
+            SameSite::Strict => "; SameSite=Strict",
+        }
+    }
 }
 
 /// What a cookie says, not yet believed.
@@ -68,7 +99,7 @@ impl SessionSettings {
             timeout_secs: config.get_u64("chttpd_auth", "timeout")?,
             algorithms,
             persistent: config.get_bool("chttpd_auth", "allow_persistent_cookies")?,
-            same_site: config.find("chttpd_auth", "same_site"),
+            same_site: SameSite::parse(&config.get_str("chttpd_auth", "same_site")?),
             domain: config.find("chttpd_auth", "cookie_domain"),
         })
     }
@@ -127,15 +158,16 @@ impl SessionSettings {
     }
 
     fn header(&self, value: &str, lasting: &str, https: bool) -> String {
-        let secure = if https { "; Secure" } else { "" };
-        let optional = |name: &str, value: &Option<String>| {
-            value
-                .as_ref()
-                .map(|value| format!("; {name}={value}"))
-                .unwrap_or_default()
+        // Browsers refuse `None` without it; then a proxy speaks HTTPS with them, whether it says so or not.
+        let secure = match https || self.same_site == SameSite::None {
+            true => "; Secure",
+            false => "",
         };
-        let domain = optional("Domain", &self.domain);
-        let same_site = optional("SameSite", &self.same_site.as_deref().map(capitalised));
+        let domain = self.domain.as_ref();
+        let domain = domain
+            .map(|domain| format!("; Domain={domain}"))
+            .unwrap_or_default();
+        let same_site = self.same_site.attribute();
         format!("{COOKIE}={value}; Version=1{lasting}{secure}{domain}; Path=/; HttpOnly{same_site}")
     }
 
@@ -177,11 +209,6 @@ fn date_max() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799)
 }
 
-fn capitalised(word: &str) -> String {
-    let (first, rest) = word.split_at(word.chars().next().map_or(0, char::len_utf8));
-    first.to_uppercase() + rest
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,7 +220,7 @@ mod tests {
             timeout_secs: 600,
             algorithms: vec![Hash::Sha256, Hash::Sha1],
             persistent: true,
-            same_site: None,
+            same_site: SameSite::Lax,
             domain: None,
         }
     }
@@ -280,16 +307,30 @@ mod tests {
     fn attributes_follow_the_settings() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
         let header = settings().set_cookie("v", now, false);
-        let expected = "AuthSession=v; Version=1; Expires=Sun, 06 Nov 1994 08:59:37 GMT; Max-Age=600; Path=/; HttpOnly";
+        let expected = "AuthSession=v; Version=1; Expires=Sun, 06 Nov 1994 08:59:37 GMT; Max-Age=600; Path=/; HttpOnly; SameSite=Lax";
         assert_eq!(header, expected);
         let other = SessionSettings {
             persistent: false,
-            same_site: Some("strict".to_owned()),
+            same_site: SameSite::Strict,
             domain: Some("example.com".to_owned()),
             ..settings()
         };
         let expected = "AuthSession=v; Version=1; Secure; Domain=example.com; Path=/; HttpOnly; SameSite=Strict";
         assert_eq!(other.set_cookie("v", now, true), expected);
+        let anywhere = SessionSettings {
+            same_site: SameSite::None,
+            ..settings()
+        };
+        let header = anywhere.set_cookie("v", now, false);
+        assert!(
+            header.contains("; Secure;") && header.ends_with("; SameSite=None"),
+            "{header}"
+        );
+        let unsaid = SessionSettings {
+            same_site: SameSite::parse("omit"),
+            ..settings()
+        };
+        assert!(unsaid.set_cookie("v", now, false).ends_with("; HttpOnly"));
         assert!(
             other
                 .clear_cookie(false)

@@ -2,22 +2,23 @@
 //! wait for each other first, so that a flood from one address leaves turns to others.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::origin::Origin;
 
 /// Turns for all addresses, and for each.
 pub(crate) struct Turns {
     all: Arc<Semaphore>,
     of_each: usize,
-    by_peer: Mutex<HashMap<IpAddr, Weak<Semaphore>>>,
+    by_origin: Mutex<HashMap<Origin, Weak<Semaphore>>>,
 }
 
 /// The right to check a password, until dropped. The order of the fields is that in which they are given back.
 pub(crate) struct Turn {
     _all: Option<OwnedSemaphorePermit>,
-    _peer: Option<OwnedSemaphorePermit>,
+    _origin: Option<OwnedSemaphorePermit>,
 }
 
 impl Turns {
@@ -31,31 +32,34 @@ impl Turns {
         Turns {
             all: Arc::new(Semaphore::new(all.max(1))),
             of_each: (all / 2).max(1),
-            by_peer: Mutex::default(),
+            by_origin: Mutex::default(),
         }
     }
 
-    pub(crate) async fn wait(&self, peer: Option<IpAddr>) -> Turn {
+    pub(crate) async fn wait(&self, origin: Option<&Origin>) -> Turn {
         // The semaphores are never closed.
-        let peer = match peer {
-            Some(peer) => self.of_peer(peer).acquire_owned().await.ok(),
+        let origin = match origin {
+            Some(origin) => self.of_origin(origin).acquire_owned().await.ok(),
             None => None,
         };
         Turn {
             _all: self.all.clone().acquire_owned().await.ok(),
-            _peer: peer,
+            _origin: origin,
         }
     }
 
-    fn of_peer(&self, peer: IpAddr) -> Arc<Semaphore> {
-        let mut by_peer = self.by_peer.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(turns) = by_peer.get(&peer).and_then(Weak::upgrade) {
+    fn of_origin(&self, origin: &Origin) -> Arc<Semaphore> {
+        let mut by_origin = self
+            .by_origin
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(turns) = by_origin.get(origin).and_then(Weak::upgrade) {
             return turns;
         }
         // Whoever comes first after a pause pays for the rest: those whom nobody waits for go.
-        by_peer.retain(|_, turns| turns.strong_count() > 0);
+        by_origin.retain(|_, turns| turns.strong_count() > 0);
         let turns = Arc::new(Semaphore::new(self.of_each));
-        by_peer.insert(peer, Arc::downgrade(&turns));
+        by_origin.insert(origin.clone(), Arc::downgrade(&turns));
         turns
     }
 }
@@ -74,17 +78,21 @@ mod tests {
         }
     }
 
+    fn address(n: u8) -> Origin {
+        std::net::IpAddr::from([n, 0, 0, 1]).into()
+    }
+
     #[test]
     fn one_address_leaves_turns_to_others_and_gives_them_back() {
         let turns = Turns::of(2);
-        let (a, b) = (IpAddr::from([1, 1, 1, 1]), IpAddr::from([2, 2, 2, 2]));
-        let first = is_ready(pin!(turns.wait(Some(a)))).expect("free");
-        let mut second = pin!(turns.wait(Some(a)));
+        let (a, b) = (address(1), address(2));
+        let first = is_ready(pin!(turns.wait(Some(&a)))).expect("free");
+        let mut second = pin!(turns.wait(Some(&a)));
         assert!(
             is_ready(second.as_mut()).is_none(),
             "its own turns are taken"
         );
-        let other = is_ready(pin!(turns.wait(Some(b)))).expect("another's turn");
+        let other = is_ready(pin!(turns.wait(Some(&b)))).expect("another's turn");
         assert!(is_ready(pin!(turns.wait(None))).is_none(), "all are taken");
         drop(first);
         assert!(is_ready(second.as_mut()).is_some());
@@ -96,8 +104,8 @@ mod tests {
     fn addresses_that_nobody_waits_for_are_forgotten() {
         let turns = Turns::of(4);
         for n in 0..100 {
-            drop(is_ready(pin!(turns.wait(Some(IpAddr::from([n, 0, 0, 1]))))));
+            drop(is_ready(pin!(turns.wait(Some(&address(n))))));
         }
-        assert_eq!(turns.by_peer.lock().expect("lock").len(), 1);
+        assert_eq!(turns.by_origin.lock().expect("lock").len(), 1);
     }
 }

@@ -4,14 +4,14 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, SystemTime};
 
-use auth::{Auth, AuthError, Basic, Login, UserCtx};
+use auth::{Auth, AuthError, Basic, Login, Origin, UserCtx};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use config::{Config, Layers};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-const PEER: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+const PEER: Option<&Origin> = Some(&Origin::Address(IpAddr::V4(Ipv4Addr::LOCALHOST)));
 
 struct Server {
     folder: TempDir,
@@ -358,12 +358,50 @@ fn five_wrong_passwords_lock_the_peer_out_of_that_name_only() {
         login("admin", "secret", PEER),
         Err(AuthError::LockedOut)
     ));
+    // Or else this would tell which names exist.
     assert!(matches!(
         login("nobody", "5", PEER),
+        Err(AuthError::LockedOut)
+    ));
+    assert!(matches!(
+        login("somebody", "5", PEER),
         Err(AuthError::BadCredentials)
     ));
-    let other = Some(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
+    let other = Origin::from(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
+    let other = Some(&other);
     assert!(login("admin", "secret", other).is_ok());
+}
+
+/// What a replication of this server gets wrong is counted for whoever wants it.
+#[test]
+fn wrong_passwords_of_replications_lock_out_nobody_else() {
+    let server = admin_server();
+    let login = |password: &str, origin: &Origin| {
+        let basic = server.auth.login("admin", password, "", Some(origin));
+        match basic {
+            Ok(Basic::Miss(pending)) => pending.verify(Some(origin)),
+            Ok(Basic::Hit(login)) => Ok(login),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => Err(error),
+        }
+    };
+    let eves = Origin::Replication("eve".to_owned());
+    for n in 0..5 {
+        let refused = login(&n.to_string(), &eves);
+        assert!(matches!(refused, Err(AuthError::BadCredentials)), "{n}");
+    }
+    assert!(matches!(login("secret", &eves), Err(AuthError::LockedOut)));
+    assert!(login("secret", &Origin::Replication("admin".to_owned())).is_ok());
+    assert!(login("secret", PEER.expect("an address")).is_ok());
+    // Remembered by now, and refused all the same to who is locked out: it could be guessed otherwise.
+    assert!(matches!(login("secret", &eves), Err(AuthError::LockedOut)));
+}
+
+#[test]
+fn an_empty_secret_is_made_up_anew() {
+    let server = Server::new("[chttpd_auth]\nsecret =\n[admins]\nadmin = secret\n");
+    let secret = server.config.get("chttpd_auth", "secret");
+    assert_eq!(secret.map(|secret| secret.len()), Some(32));
 }
 
 #[test]
@@ -393,8 +431,7 @@ fn the_cookie_header_names_its_attributes() {
     let auth = admin_server().auth;
     let header = auth.set_cookie(&log_in(&auth, "admin", "secret"), at(784_111_777), true);
     assert!(header.starts_with("AuthSession=YWRtaW46"), "{header}");
-    let attributes =
-        "; Version=1; Expires=Sun, 06 Nov 1994 08:59:37 GMT; Max-Age=600; Secure; Path=/; HttpOnly";
+    let attributes = "; Version=1; Expires=Sun, 06 Nov 1994 08:59:37 GMT; Max-Age=600; Secure; Path=/; HttpOnly; SameSite=Lax";
     assert!(header.ends_with(attributes), "{header}");
     assert!(auth.clear_cookie(false).starts_with("AuthSession=; "));
 }

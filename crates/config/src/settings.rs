@@ -265,10 +265,10 @@ pub const SETTINGS: &[Setting] = &[
     set("chttpd_auth", "auth_cache_size", Int, "10000", "Most names with passwords remembered as right, and most user documents kept in memory."),
     set("chttpd_auth", "authentication_redirect", Text, "/_utils/session.html", "Where a browser without a session is sent."),
     unset("chttpd_auth", "cookie_domain", Text, "Domain attribute of session cookies."),
-    unset("chttpd_auth", "same_site", OneOf(&["none", "lax", "strict"]), "SameSite attribute of session cookies: none, lax or strict."),
+    set("chttpd_auth", "same_site", OneOf(&["lax", "strict", "none", "omit"]), "lax", "SameSite attribute of session cookies: lax, strict, none (browsers want HTTPS for it), or omit for no such attribute."),
     // [chttpd_auth_lockout]
     set("chttpd_auth_lockout", "mode", OneOf(&["enforce", "warn", "off"]), "enforce", "enforce refuses the client, warn and off do not."),
-    set("chttpd_auth_lockout", "threshold", Int, "5", "Wrong passwords, for one name from one address, until it is refused."),
+    set("chttpd_auth_lockout", "threshold", Int, "5", "Wrong passwords, for one name from one address (of IPv6 one /64), until it is refused."),
     set("chttpd_auth_lockout", "max_lifetime", Int, "300000", "How long wrong passwords are counted, in milliseconds."),
     set("chttpd_auth_lockout", "max_objects", Int, "10000", "Most names with addresses counted at a time."),
     // [jwt_auth]
@@ -308,6 +308,7 @@ pub const SETTINGS: &[Setting] = &[
     unset("replicator", "cert_file", Text, "A PEM file with the certificate to show to servers."),
     unset("replicator", "key_file", Text, "A PEM file with its key."),
     set("replicator", "valid_endpoint_protocols", Text, "http,https", "Schemes that sources and targets may have."),
+    set("replicator", "allowed_addresses", Text, "public, self", "Where replications of users who are no server admins may connect to, separated by commas: self (the ports that this server listens on), public (addresses of the Internet), networks like 10.1.0.0/16, any."),
     set("replicator", "valid_proxy_protocols", Text, "http,https,socks5", "Schemes that proxies may have."),
     // [log]
     set("log", "level", OneOf(&["debug", "info", "notice", "warning", "warn", "error", "err", "critical", "crit", "alert", "emergency", "emerg", "none"]), "info", "Least level that is logged: debug, info, notice, warning, error, critical, alert, emergency, none."),

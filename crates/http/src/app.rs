@@ -1,10 +1,11 @@
 //! What every request needs: the databases, the configuration, who may come in, and counters.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use auth::{Auth, Said, UserCtx};
+use auth::{Auth, Origin, Said, UserCtx};
 use config::Config;
 use database::{AttachmentOptions, Databases};
 use document::{UuidAlgorithm, UuidGenerator};
@@ -159,6 +160,8 @@ pub struct App {
     limits: RwLock<Arc<Limits>>,
     /// It runs once the server does.
     pub replicator: Arc<Replicator>,
+    /// Where connections come in.
+    listening: RwLock<Vec<SocketAddr>>,
     open_feeds: Arc<AtomicUsize>,
     silence_ms_max: AtomicU64,
     stopping: tokio::sync::watch::Sender<bool>,
@@ -193,6 +196,7 @@ impl App {
             stats: Stats::default(),
             started: Instant::now(),
             uuid,
+            listening: RwLock::default(),
             open_feeds: Arc::default(),
             silence_ms_max: AtomicU64::new(SILENCE_TIME_MAX.as_millis() as u64),
             stopping: tokio::sync::watch::Sender::new(false),
@@ -248,7 +252,7 @@ impl App {
             let said = Said {
                 cookie: session_cookie(req),
                 header: &header,
-                peer: req.peer,
+                origin: self.origin_of(req),
             };
             self.auth
                 .recognise(said, std::time::SystemTime::now())
@@ -260,6 +264,22 @@ impl App {
             req.renew = found.renew;
         }
         Ok(())
+    }
+
+    /// Whom wrong passwords of a request count for.
+    pub fn origin_of(&self, req: &Request) -> Option<Origin> {
+        let token = req.headers.get(replicator::TOKEN);
+        self.auth
+            .origin(req.peer, token.and_then(|token| token.to_str().ok()))
+    }
+
+    /// Says where connections come in.
+    pub fn set_listening(&self, addresses: Vec<SocketAddr>) {
+        *self.listening.write() = addresses;
+    }
+
+    pub fn listening(&self) -> Vec<SocketAddr> {
+        self.listening.read().clone()
     }
 
     /// How long a client may take to begin a request, or to send the next bytes of one.

@@ -329,9 +329,14 @@ impl Request {
             .is_none_or(|host| self.forwarded.allows(host))
     }
 
+    /// Whether the client speaks HTTPS, with us or with a proxy before us.
+    pub fn is_https(&self) -> bool {
+        self.https || self.forwarded.is_https(&self.headers)
+    }
+
     /// Scheme and host that the client used, for `Location`.
     pub fn base_url(&self) -> String {
-        let scheme = match self.https || self.forwarded.is_https(&self.headers) {
+        let scheme = match self.is_https() {
             true => "https",
             false => "http",
         };

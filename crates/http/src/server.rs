@@ -65,6 +65,15 @@ impl From<TcpListener> for Listeners {
 }
 
 impl Listeners {
+    fn addresses(&self) -> Vec<SocketAddr> {
+        let https = self.https.as_ref().map(|(https, _)| https);
+        [Some(&self.http), https]
+            .into_iter()
+            .flatten()
+            .filter_map(|listener| listener.local_addr().ok())
+            .collect()
+    }
+
     /// The next connection, and what it is to be secured with.
     async fn accept(&self) -> std::io::Result<(TcpStream, SocketAddr, Option<&Arc<Tls>>)> {
         let Some((https, tls)) = &self.https else {
@@ -85,6 +94,7 @@ pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Fu
         let auth = app.auth.clone();
         tokio::spawn(async move { auth.keep_users().await })
     };
+    app.set_listening(listeners.addresses());
     app.replicator.start();
     tokio::pin!(stop);
     let max = listeners.connections_max.unwrap_or(Semaphore::MAX_PERMITS);
@@ -439,7 +449,7 @@ fn finish(
 
 fn renew_cookie(app: &App, req: &Request, login: &auth::Login, headers: &mut HeaderMap) {
     let now = std::time::SystemTime::now();
-    let cookie = app.auth.set_cookie(login, now, req.https);
+    let cookie = app.auth.set_cookie(login, now, req.is_https());
     if let Ok(v) = HeaderValue::from_str(&cookie) {
         headers.append(SET_COOKIE, v);
     }

@@ -107,7 +107,7 @@ async fn login(app: &App, req: &mut Request) -> Answer {
     match verify(app, req, &credentials).await {
         Ok(login) => {
             let now = std::time::SystemTime::now();
-            let cookie = app.auth.set_cookie(&login, now, req.https);
+            let cookie = app.auth.set_cookie(&login, now, req.is_https());
             let user = login.user();
             let body = json!({"ok": true, "name": user.name, "roles": user.roles});
             let reply = match redirect(req, "next") {
@@ -117,7 +117,7 @@ async fn login(app: &App, req: &mut Request) -> Answer {
             Ok(reply.header(SET_COOKIE, &cookie))
         }
         Err(e) if e.status == 401 => {
-            let cleared = app.auth.clear_cookie(req.https);
+            let cleared = app.auth.clear_cookie(req.is_https());
             let mut reply = Reply::from(e).header(SET_COOKIE, &cleared);
             if let Some(url) = redirect(req, "fail") {
                 reply.status = 302;
@@ -130,13 +130,14 @@ async fn login(app: &App, req: &mut Request) -> Answer {
 }
 
 async fn verify(app: &App, req: &Request, said: &Credentials) -> Result<Login, ApiError> {
+    let origin = app.origin_of(req);
     let basic = app
         .auth
-        .login(&said.name, &said.password, &said.token, req.peer)?;
+        .login(&said.name, &said.password, &said.token, origin.as_ref())?;
     Ok(match basic {
         Basic::Anonymous => return Err(auth::AuthError::BadCredentials.into()),
         Basic::Hit(login) => login,
-        Basic::Miss(pending) => pending.verify_in_turn(req.peer).await?,
+        Basic::Miss(pending) => pending.verify_in_turn(origin).await?,
     })
 }
 
@@ -148,7 +149,7 @@ fn redirect(req: &Request, param: &str) -> Option<String> {
 }
 
 fn logout(app: &App, req: &Request) -> Answer {
-    let cleared = app.auth.clear_cookie(req.https);
+    let cleared = app.auth.clear_cookie(req.is_https());
     let reply = match redirect(req, "next") {
         Some(url) => Reply::json(302, &json!({"ok": true})).location(&url),
         None => Reply::ok(),

@@ -1,5 +1,6 @@
 //! What the replicator needs of the server around it.
 
+use std::net::SocketAddr;
 use std::pin::Pin;
 
 use serde_json::{Map, Value};
@@ -19,6 +20,21 @@ pub trait Environment: Send + Sync {
 
     /// The server's id (`[couchdb] uuid`).
     fn uuid(&self) -> String;
+
+    /// Whether somebody of this name is a server administrator.
+    fn is_admin(&self, name: &str) -> bool;
+
+    /// Where this server listens.
+    fn listening(&self) -> Vec<SocketAddr> {
+        vec![]
+    }
+
+    /// What the server recognises its own requests by, those of a replication that somebody of this name wants. It is sent to
+    /// nobody else.
+    fn token(&self, owner: &str) -> Option<String> {
+        let _ = owner;
+        None
+    }
 
     /// The node's name.
     fn node(&self) -> &'static str;

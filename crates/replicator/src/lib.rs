@@ -31,7 +31,7 @@ pub use endpoint::{Endpoint, without_user_info};
 pub use environment::{Environment, Pending};
 pub use error::Error;
 pub use options::{DocRef, Replication, Request, Selection, User};
-pub use peer::LocalPeer;
+pub use peer::{Allowed, LocalPeer, TOKEN};
 pub use replicator::{Replicated, Replicator};
 pub use rules::is_replicator_db;
 pub use scheduler::local_id_json;

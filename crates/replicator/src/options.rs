@@ -50,6 +50,8 @@ pub struct Replication {
     pub source: Endpoint,
     pub target: Endpoint,
     pub user: User,
+    /// Whose document it is: with the rights of that user it runs.
+    pub owner: Option<String>,
     /// `None` for one that was asked for by `_replicate`.
     pub doc: Option<DocRef>,
     pub continuous: bool,
@@ -137,6 +139,10 @@ impl Replication {
             source: Endpoint::parse(body.get("source"), source_proxy, settings)?,
             target: Endpoint::parse(body.get("target"), target_proxy, settings)?,
             user,
+            owner: match doc {
+                Some(_) => body.get("owner").and_then(Value::as_str).map(str::to_owned),
+                None => None,
+            },
             continuous: boolean(body, "continuous")?.unwrap_or(false),
             create_target: boolean(body, "create_target")?.unwrap_or(false),
             create_target_params: create_target_params.unwrap_or_default(),

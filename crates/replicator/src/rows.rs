@@ -25,6 +25,7 @@ pub struct BadStream(pub String);
 /// Cuts a stream into rows.
 pub struct Rows {
     form: Form,
+    row_bytes_max: usize,
     buffer: BytesMut,
     /// Where the scan goes on in `buffer`.
     at: usize,
@@ -39,8 +40,14 @@ pub struct Rows {
 
 impl Rows {
     pub fn new(form: Form) -> Rows {
+        Rows::up_to(form, ROW_BYTES_MAX)
+    }
+
+    /// With rows of at most so many bytes.
+    pub fn up_to(form: Form, row_bytes_max: usize) -> Rows {
         Rows {
             form,
+            row_bytes_max,
             buffer: BytesMut::new(),
             at: 0,
             row_start: None,
@@ -110,7 +117,7 @@ impl Rows {
                 _ => self.keep(byte)?,
             }
         }
-        if self.buffer.len() > ROW_BYTES_MAX {
+        if self.buffer.len() > self.row_bytes_max {
             return Err(BadStream("a row is too long".into()));
         }
         if self.row_start.is_none() {
@@ -232,6 +239,17 @@ mod tests {
             );
         }
         assert!(split(Form::Results, b"}", &[]).is_err());
+    }
+
+    #[test]
+    fn a_row_that_does_not_end_is_given_up() {
+        let mut rows = Rows::up_to(Form::Results, 100);
+        rows.push(b"{\"results\":[{\"id\":\"");
+        let mut ends = (0..20).map(|_| {
+            rows.push(b"0123456789");
+            rows.next_row()
+        });
+        assert!(ends.any(|row| row.is_err()));
     }
 
     proptest! {

@@ -61,6 +61,7 @@ impl SystemRules for ReplicatorRules {
         {
             return Err(refuse(OTHERS));
         }
+        let is_server_admin = has_role(asked, "_admin");
         let body = serde_json::from_slice::<Map<String, Value>>(&edit.body);
         let mut body = body.map_err(|e| refuse(e.to_string()))?;
         let mut changed = false;
@@ -70,6 +71,14 @@ impl SystemRules for ReplicatorRules {
             Some(Value::Null) if is_admin => changed = true,
             Some(_) if is_admin => {}
             Some(_) => return Err(refuse(OTHERS)),
+        }
+        if !edit.deleted && !is_server_admin {
+            // It would run with the rights of a server admin.
+            let owner = body.get("owner").and_then(Value::as_str).or(name);
+            if owner.is_some_and(|owner| self.environment.is_admin(owner)) {
+                return Err(refuse(OTHERS));
+            }
+            check_user_ctx(asked, body.get("user_ctx"))?;
         }
         if !edit.deleted && body.get("_replication_state").and_then(Value::as_str) != Some("failed")
         {
@@ -118,6 +127,29 @@ impl SystemRules for ReplicatorRules {
 
     fn changed(&self, db: &str) {
         (self.changed)(db);
+    }
+}
+
+/// Nobody but a server admin may say that a replication is somebody else's, or give it roles.
+fn check_user_ctx(asked: &Asked<'_>, ctx: Option<&Value>) -> Result<(), Refusal> {
+    let Some(ctx) = ctx.filter(|ctx| !ctx.is_null()) else {
+        return Ok(());
+    };
+    let name = ctx.get("name").and_then(Value::as_str);
+    if name.is_none() || name != asked.caller.name.as_deref() {
+        return Err(refuse("The given `user_ctx.name` is not valid"));
+    }
+    let roles = ctx.get("roles").and_then(Value::as_array);
+    let foreign = roles.into_iter().flatten().find(|role| {
+        let role = role.as_str();
+        role.is_none_or(|role| !has_role(asked, role))
+    });
+    match foreign {
+        None => Ok(()),
+        Some(role) => Err(refuse(format!(
+            "Invalid role `{}` in the `user_ctx`",
+            role.as_str().unwrap_or("?")
+        ))),
     }
 }
 

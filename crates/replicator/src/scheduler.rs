@@ -9,6 +9,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
+use reqwest::header::HeaderValue;
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -20,8 +21,9 @@ use crate::error::Error;
 use crate::id::base_id;
 use crate::job::{Ended, Job, told};
 use crate::options::{DocRef, Replication, Selection, User};
-use crate::peer::{Clients, HttpPeer, Peer};
+use crate::peer::{Clients, HttpPeer, Peer, Rights};
 use crate::progress::Progress;
+use crate::settings::Settings;
 
 pub use self::backoff::doc_backoff;
 pub use self::entry::JobState;
@@ -145,10 +147,35 @@ impl Scheduler {
             }
             Endpoint::Remote(remote) => {
                 let settings = self.environment.settings();
-                let peer = HttpPeer::open(remote, replication, &settings, &self.clients).await?;
+                let rights = self.rights(replication, &settings);
+                let peer =
+                    HttpPeer::open(remote, replication, &settings, &self.clients, rights).await?;
                 Peer::Http(Box::new(peer))
             }
         })
+    }
+
+    /// What a replication may do: whoever asked for it, or whose document it is, decides, whatever else the document says. Looked at
+    /// whenever a connection is opened: administrators come and go.
+    fn rights(&self, replication: &Replication, settings: &Settings) -> Rights {
+        let (owner, is_admin) = match &replication.doc {
+            None => (&replication.user.name, replication.user.is_admin()),
+            Some(_) => {
+                let owner = &replication.owner;
+                let is_admin = |name: &String| self.environment.is_admin(name);
+                (owner, owner.as_ref().is_some_and(is_admin))
+            }
+        };
+        let token = self.environment.token(owner.as_deref().unwrap_or_default());
+        let token = token.and_then(|token| HeaderValue::try_from(token).ok());
+        Rights {
+            allowed: (!is_admin).then(|| settings.allowed_addresses.clone()),
+            listening: self.environment.listening(),
+            token: token.map(|mut token| {
+                token.set_sensitive(true);
+                token
+            }),
+        }
     }
 
     /// Adds a job, or lets the same one run on. `not_before` keeps it from starting at once.
@@ -391,17 +418,25 @@ impl Scheduler {
 
     async fn open_peers(&self, replication: &Replication) -> Result<(Peer, Peer), Error> {
         let selection = Some(&replication.selection);
-        let source = self
-            .open(&replication.source, replication, selection)
-            .await?;
+        let source = self.open(&replication.source, replication, selection);
+        let is_remote = |end: &Endpoint| matches!(end, Endpoint::Remote(_));
+        // Nobody is asked anything for somebody who may not use the database here.
+        if is_remote(&replication.source) && !is_remote(&replication.target) {
+            let target = self.open_target(replication).await?;
+            return Ok((source.await?, target));
+        }
+        let source = source.await?;
+        Ok((source, self.open_target(replication).await?))
+    }
+
+    async fn open_target(&self, replication: &Replication) -> Result<Peer, Error> {
         if let (Endpoint::Local(name), true) = (&replication.target, replication.create_target) {
             let params = &replication.create_target_params;
             self.environment
                 .create(name, &replication.user, params)
                 .await?;
         }
-        let target = self.open(&replication.target, replication, None).await?;
-        Ok((source, target))
+        self.open(&replication.target, replication, None).await
     }
 
     fn ended(&self, id: &str, serial: u64, result: Result<Ended, Error>) {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::peer::Allowed;
+
 /// The settings of `[replicator]`, by CouchDB's names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -34,6 +36,8 @@ pub struct Settings {
     /// PEM files of a client's certificate and its key.
     pub cert_file: Option<String>,
     pub key_file: Option<String>,
+    /// Where replications of others than server admins may connect to.
+    pub allowed_addresses: Allowed,
     /// Schemes that `source` and `target` may have.
     pub valid_endpoint_protocols: Vec<String>,
     pub valid_proxy_protocols: Vec<String>,
@@ -62,6 +66,7 @@ impl Default for Settings {
             ssl_trusted_certificates_file: None,
             cert_file: None,
             key_file: None,
+            allowed_addresses: Allowed::parse("public, self").0,
             valid_endpoint_protocols: vec!["http".into(), "https".into()],
             valid_proxy_protocols: vec!["http".into(), "https".into(), "socks5".into()],
         }

@@ -84,8 +84,10 @@ async fn a_running_job_outlives_a_failed_look_at_its_filter() {
     tokio::spawn(source.clone().serve(listener));
     let node = Node::new();
     let docs = node.create("_replicator").await;
-    let doc =
-        json!({"_id": "r", "source": url, "target": url, "continuous": true, "filter": "d/f"});
+    // Written without the rules, which would name the writer.
+    let doc = json!({
+        "_id": "r", "source": url, "target": url, "continuous": true, "filter": "d/f", "owner": "admin"
+    });
     write(&docs, &[&doc.to_string()]).await;
     let known = || node.replicator.doc("_replicator", "r").unwrap().unwrap();
     until("it runs", || known()["state"] == "running").await;

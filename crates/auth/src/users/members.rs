@@ -4,11 +4,11 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// An object's members.
-pub(super) struct Members<'a>(pub(super) Vec<(String, &'a RawValue)>);
+pub(crate) struct Members<'a>(pub(crate) Vec<(String, &'a RawValue)>);
 
 impl<'a> Members<'a> {
     /// `None` when the text is no object.
-    pub(super) fn parse(json: &'a [u8]) -> Option<Members<'a>> {
+    pub(crate) fn parse(json: &'a [u8]) -> Option<Members<'a>> {
         serde_json::from_slice(json).ok()
     }
 

@@ -23,6 +23,7 @@ use database::{
 use document::DocId;
 use tokio::sync::Notify;
 
+pub(crate) use self::members::Members;
 pub(crate) use self::settings::UserSettings;
 use crate::account::Account;
 use crate::error::AuthError;

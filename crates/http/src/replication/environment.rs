@@ -1,5 +1,6 @@
 //! This server as the replicator sees it: settings, databases by their names, filters.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use config::Config;
 use database::{CreateOptions, Filter};
 use document::EditDoc;
 use hyper::HeaderMap;
-use replicator::{Environment, Error, LocalPeer, Pending, Selection, Settings, User};
+use replicator::{Allowed, Environment, Error, LocalPeer, Pending, Selection, Settings, User};
 use serde_json::{Map, Value};
 
 use crate::access::Access;
@@ -65,6 +66,19 @@ impl Environment for Surroundings {
             .upgrade()
             .map(|app| app.uuid.clone())
             .unwrap_or_default()
+    }
+
+    fn is_admin(&self, name: &str) -> bool {
+        self.0.upgrade().is_some_and(|app| app.auth.is_admin(name))
+    }
+
+    fn listening(&self) -> Vec<SocketAddr> {
+        let app = self.0.upgrade();
+        app.map(|app| app.listening()).unwrap_or_default()
+    }
+
+    fn token(&self, owner: &str) -> Option<String> {
+        Some(self.0.upgrade()?.auth.token_of_replication(owner))
     }
 
     fn node(&self) -> &'static str {
@@ -244,6 +258,14 @@ fn settings(c: &Config) -> Result<Settings, config::ConfigError> {
         ssl_trusted_certificates_file: text("ssl_trusted_certificates_file"),
         cert_file: text("cert_file"),
         key_file: text("key_file"),
+        allowed_addresses: {
+            let (allowed, unknown) = Allowed::parse(&c.get_str(SECTION, "allowed_addresses")?);
+            for word in unknown {
+                // Read again and again.
+                tracing::debug!("[replicator] allowed_addresses: {word} is no network");
+            }
+            allowed
+        },
         valid_endpoint_protocols: words("valid_endpoint_protocols")?,
         valid_proxy_protocols: words("valid_proxy_protocols")?,
     })

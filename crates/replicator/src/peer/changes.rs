@@ -18,6 +18,8 @@ use crate::rows::{Form, Rows};
 const LINGER: Duration = Duration::from_millis(5);
 /// A batch is full when its rows take so many bytes, whatever their number.
 const BATCH_BYTES_MAX: usize = 4 << 20;
+/// Longest row without a document, in bytes: it names leaves.
+const BARE_ROW_BYTES_MAX: usize = 64 << 20;
 /// So much of a local feed is read at once, in bytes.
 const LOCAL_CHUNK_BYTES: usize = 64 << 10;
 
@@ -223,7 +225,10 @@ impl HttpFeed {
         };
         HttpFeed {
             response,
-            rows: Rows::new(form),
+            rows: match query.include_docs {
+                true => Rows::new(form),
+                false => Rows::up_to(form, BARE_ROW_BYTES_MAX),
+            },
             query,
             seq: since,
             end: None,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use reqwest::{Certificate, Client, Identity};
 
+use super::reach::{Guarded, Reach};
 use crate::endpoint::{Proxy, Remote};
 use crate::error::Error;
 use crate::settings::Settings;
@@ -25,6 +26,7 @@ struct Kind {
     verify: bool,
     trusted: Option<String>,
     identity: Option<(String, String)>,
+    reach: Reach,
 }
 
 /// The clients in use.
@@ -32,7 +34,8 @@ struct Kind {
 pub struct Clients(Mutex<Vec<(Kind, Client)>>);
 
 impl Clients {
-    /// The client for an endpoint; with `uploads`, one that waits for an answer as long as the request takes.
+    /// The client for an endpoint; with `uploads`, one that waits for an answer as long as the request takes. Hosts that are
+    /// addresses it connects to whatever `reach` says.
     ///
     /// # Errors
     /// [`Error::Request`] when a certificate cannot be read.
@@ -42,6 +45,7 @@ impl Clients {
         timeout: Duration,
         uploads: bool,
         settings: &Settings,
+        reach: &Reach,
     ) -> Result<Client, Error> {
         let kind = Kind {
             proxy: remote.proxy.clone(),
@@ -50,6 +54,7 @@ impl Clients {
             verify: settings.verify_ssl_certificates,
             trusted: settings.ssl_trusted_certificates_file.clone(),
             identity: settings.cert_file.clone().zip(settings.key_file.clone()),
+            reach: reach.clone(),
         };
         let mut clients = self.0.lock();
         if let Some((_, client)) = clients.iter().find(|(k, _)| *k == kind) {
@@ -84,6 +89,9 @@ fn build(kind: &Kind) -> Result<Client, Error> {
         .tcp_user_timeout(kind.timeout);
     if !kind.uploads {
         builder = builder.read_timeout(kind.timeout);
+    }
+    if kind.reach != Reach::Anywhere {
+        builder = builder.dns_resolver(Guarded(kind.reach.clone()));
     }
     if let Some(proxy) = &kind.proxy {
         let mut url = proxy.0.clone();

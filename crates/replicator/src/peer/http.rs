@@ -10,14 +10,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::{
-    ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER,
+    ACCEPT, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER,
 };
-use reqwest::{Client, Method, Response};
+use reqwest::{Method, Response};
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use url::Url;
 
 use self::auth::Auth;
@@ -27,6 +28,7 @@ pub use self::streamed::Put;
 use super::Info;
 use super::client::Clients;
 use super::retry;
+use super::ways::{Rights, TOKEN, Ways};
 use crate::endpoint::Remote;
 use crate::error::Error;
 use crate::options::Replication;
@@ -36,6 +38,10 @@ use crate::settings::Settings;
 const DOUBTS_MAX: u32 = 2;
 /// each time after so long.
 const DOUBT_WAIT: Duration = Duration::from_millis(50);
+/// Longest answer that is held whole, in bytes; documents read one by one may be longer,
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// and what a server says of an error is shorter.
+const ERROR_BYTES_MAX: usize = 1 << 20;
 /// Longest way that redirects may lead.
 const REDIRECTS_MAX: usize = 10;
 /// Everything but what needs no encoding in a path or a query.
@@ -46,9 +52,7 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'~');
 
 pub struct HttpPeer {
-    client: Client,
-    /// For bodies that are streams, and for long silences.
-    uploader: Client,
+    ways: Ways,
     base: Url,
     headers: HeaderMap,
     auth: Auth,
@@ -176,28 +180,32 @@ fn doc_path(id: &str) -> String {
 
 impl HttpPeer {
     /// # Errors
-    /// [`Error::Request`] when certificates cannot be read, [`Error::InvalidEndpoint`] for impossible headers.
+    /// [`Error::Request`] when certificates cannot be read, [`Error::InvalidEndpoint`] for impossible headers,
+    /// [`Error::Forbidden`] when somebody who is no server admin may not connect to it.
     pub async fn open(
         remote: &Remote,
         replication: &Replication,
         settings: &Settings,
         clients: &Arc<Clients>,
+        rights: Rights,
     ) -> Result<HttpPeer, Error> {
         let timeout = replication.connection_timeout;
-        let client = clients.get(remote, timeout, false, settings)?;
-        let uploader = clients.get(remote, timeout, true, settings)?;
+        let ways = Ways::new(remote, timeout, settings, clients, rights);
+        ways.to(&remote.url).await?;
         let mut headers = HeaderMap::new();
         for (name, value) in &remote.headers {
             let bad = || Error::InvalidEndpoint(format!("{name} is no header that can be sent"));
             let name: HeaderName = name.parse().map_err(|_| bad())?;
+            if is_framing(&name) || name == HOST && !ways.is_admins() {
+                return Err(bad());
+            }
             let mut value = HeaderValue::from_str(&value.0).map_err(|_| bad())?;
             value.set_sensitive(true);
             headers.insert(name, value);
         }
-        let auth = Auth::open(&client, remote, settings.auth_session).await;
+        let auth = Auth::open(&ways, remote, settings.auth_session).await;
         Ok(HttpPeer {
-            client,
-            uploader,
+            ways,
             base: remote.url.clone(),
             headers,
             auth,
@@ -222,12 +230,11 @@ impl HttpPeer {
             .map_err(|_| Failed::of("bad URL"))?;
         let mut method = call.method.clone();
         let mut body = call.body.clone();
-        self.auth.keep(&self.client).await;
+        self.auth.keep(&self.ways).await;
         for _ in 0..=REDIRECTS_MAX {
-            let client = match call.patient {
-                true => &self.uploader,
-                false => &self.client,
-            };
+            let way = self.ways.to(&url).await;
+            let way = way.map_err(|e| Failed::of(e.to_string()))?;
+            let client = way.client(call.patient);
             let mut request = client.request(method.clone(), url.clone());
             if !self.headers.contains_key(ACCEPT) {
                 request = request.header(ACCEPT, call.accept);
@@ -236,6 +243,9 @@ impl HttpPeer {
             if url.origin() == self.base.origin() {
                 request = request.headers(self.headers.clone());
                 request = self.auth.sign(request);
+            }
+            if let Some(token) = &way.token {
+                request = request.header(TOKEN, token.clone());
             }
             if let Some(body) = &body {
                 request = request.header(CONTENT_TYPE, JSON).body(body.clone());
@@ -279,6 +289,7 @@ impl HttpPeer {
         let mut renewed = false;
         let mut doubted = 0;
         loop {
+            let began = Instant::now();
             let failed = match self.send(&call).await {
                 Err(failed) => failed,
                 Ok(response) if response.status() == 400 && doubted < DOUBTS_MAX => {
@@ -289,7 +300,7 @@ impl HttpPeer {
                 Ok(response) if response.status() == 401 && !renewed && self.auth.has_session() => {
                     // The session ran out.
                     renewed = true;
-                    self.auth.renew(&self.client).await;
+                    self.auth.renew(&self.ways).await;
                     continue;
                 }
                 Ok(response) if retried(response.status().as_u16()) => {
@@ -309,6 +320,11 @@ impl HttpPeer {
                     Err(failed) => failed,
                 },
             };
+            if self.ways.hides_failures() {
+                tracing::info!(url = %self.base, told = failed.told, "a server is not reached");
+                // As long as with a server that says nothing.
+                tokio::time::sleep_until(began + self.timeout).await;
+            }
             if attempt >= self.retries {
                 return Err(self.error(&call, &failed.told));
             }
@@ -319,6 +335,9 @@ impl HttpPeer {
     }
 
     fn error(&self, call: &Call<'_>, told: &str) -> Error {
+        if self.ways.hides_failures() {
+            return Error::Request(format!("{} could not be reached", self.base));
+        }
         let path = call.path.split('?').next().unwrap_or_default();
         Error::Request(format!("{} {}{path}: {told}", call.method, self.base))
     }
@@ -329,12 +348,15 @@ impl HttpPeer {
         self.call(call, whole).await
     }
 
-    /// A whole answer whose body is JSON if it is a success.
+    /// A whole answer whose body is JSON if it is a success. Before anything was answered it must be JSON in any case, when what is
+    /// no database must look like what is not there.
     async fn json_answer(&self, call: Call<'_>) -> Result<Answer, Error> {
         let _place = self.connections.acquire().await;
         self.call(call, |response| async {
             let answer = whole(response).await?;
-            match answer.is_ok() && answer.json().is_none() {
+            let is_odd = answer.json().is_none_or(|a| !a.is_object());
+            let must_be = answer.is_ok() || self.ways.hides_failures();
+            match must_be && (answer.json().is_none() || self.ways.hides_failures() && is_odd) {
                 true => Err(Failed::of("the answer is not JSON")),
                 false => Ok(answer),
             }
@@ -358,6 +380,7 @@ impl HttpPeer {
             Some(info) if answer.is_ok() && info.is_object() => info,
             _ => return Err(self.refusal(&call, &answer)),
         };
+        self.ways.note_answer();
         let count = |name: &str| info.get(name).and_then(Value::as_u64);
         let seq = info.get("update_seq").cloned().unwrap_or(json!(0));
         Ok(Info {
@@ -481,9 +504,46 @@ fn retried(status: u16) -> bool {
 }
 
 async fn whole(response: Response) -> Result<Answer, Failed> {
+    whole_up_to(response, ANSWER_BYTES_MAX).await
+}
+
+/// A whole answer of at most so many bytes: a server that never ends is not listened to for ever.
+async fn whole_up_to(mut response: Response, bytes_max: usize) -> Result<Answer, Failed> {
     let status = response.status().as_u16();
-    let body = response.bytes().await.map_err(|e| Failed::of(cause(&e)))?;
+    let bytes_max = match response.status().is_success() {
+        true => bytes_max,
+        false => ERROR_BYTES_MAX,
+    };
+    let told = response.content_length().unwrap_or(0);
+    if told > bytes_max as u64 {
+        return Err(Failed::of(format!("{status}, and the answer is too long")));
+    }
+    let mut body = BytesMut::with_capacity(usize::try_from(told).unwrap_or(0));
+    while let Some(bytes) = response.chunk().await.map_err(|e| Failed::of(cause(&e)))? {
+        if body.len() + bytes.len() > bytes_max {
+            return Err(Failed::of(format!("{status}, and the answer is too long")));
+        }
+        body.extend_from_slice(&bytes);
+    }
+    let body = body.freeze();
     Ok(Answer { status, body })
+}
+
+/// Headers that say where a request ends, and what becomes of its connection: they are the client's alone.
+fn is_framing(name: &HeaderName) -> bool {
+    const NAMES: [&str; 10] = [
+        "connection",
+        "content-length",
+        "expect",
+        "keep-alive",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    NAMES.contains(&name.as_str()) || *name == TOKEN
 }
 
 fn start_time(body: &Value) -> Option<String> {

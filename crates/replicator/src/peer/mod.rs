@@ -5,7 +5,9 @@ mod changes;
 mod client;
 pub(crate) mod http;
 mod local;
+mod reach;
 mod retry;
+mod ways;
 
 use bytes::Bytes;
 use document::EditDoc;
@@ -16,6 +18,8 @@ pub use changes::{Change, ChangesQuery, Feed, Read};
 pub use client::Clients;
 pub use http::HttpPeer;
 pub use local::LocalPeer;
+pub use reach::Allowed;
+pub use ways::{Rights, TOKEN};
 
 use crate::error::Error;
 use crate::progress::Progress;

@@ -34,6 +34,10 @@ impl Environment for Surroundings {
         "0".repeat(32)
     }
 
+    fn is_admin(&self, name: &str) -> bool {
+        name == "admin"
+    }
+
     fn node(&self) -> &'static str {
         "node@test"
     }

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use reqwest::RequestBuilder;
 use reqwest::header::{COOKIE, HeaderMap, HeaderValue, SET_COOKIE};
-use reqwest::{Client, RequestBuilder};
 use serde_json::json;
 use tokio::time::Instant;
 use url::Url;
 
 use crate::endpoint::Remote;
+use crate::peer::ways::{TOKEN, Ways};
 
 /// How long a login may take: passwords are slow to check.
 const LOGIN_TIME_MAX: Duration = Duration::from_secs(30);
@@ -61,7 +62,7 @@ struct Credentials {
 
 impl Auth {
     /// With `sessions`, logs in; where that fails the password is sent with every request.
-    pub async fn open(client: &Client, remote: &Remote, sessions: bool) -> Auth {
+    pub async fn open(ways: &Ways, remote: &Remote, sessions: bool) -> Auth {
         let credentials = remote.credentials().map(|(user, password)| Credentials {
             user: user.to_owned(),
             password: password.to_owned(),
@@ -72,6 +73,8 @@ impl Auth {
                 .iter()
                 .any(|(n, _)| n.eq_ignore_ascii_case(name))
         };
+        // Where failures must look alike there is nothing to be tried beforehand.
+        let sessions = sessions && !ways.hides_failures();
         let wanted =
             sessions && credentials.is_some() && !speaks("authorization") && !speaks("cookie");
         let auth = Auth {
@@ -79,7 +82,7 @@ impl Auth {
             session: Mutex::default(),
             login: remote.url.join("/_session").ok().filter(|_| wanted),
         };
-        auth.renew(client).await;
+        auth.renew(ways).await;
         auth
     }
 
@@ -88,14 +91,14 @@ impl Auth {
     }
 
     /// Logs in again when the session is about to run out.
-    pub async fn keep(&self, client: &Client) {
+    pub async fn keep(&self, ways: &Ways) {
         let due = self
             .session
             .lock()
             .as_ref()
             .is_some_and(|s| Instant::now() >= s.until);
         if due {
-            self.renew(client).await;
+            self.renew(ways).await;
         }
     }
 
@@ -110,19 +113,24 @@ impl Auth {
     }
 
     /// Logs in again.
-    pub async fn renew(&self, client: &Client) {
-        let session = self.log_in(client).await;
+    pub async fn renew(&self, ways: &Ways) {
+        let session = self.log_in(ways).await;
         *self.session.lock() = session;
     }
 
-    async fn log_in(&self, client: &Client) -> Option<Session> {
+    async fn log_in(&self, ways: &Ways) -> Option<Session> {
         let (login, who) = (self.login.as_ref()?, self.credentials.as_ref()?);
         let body = json!({"name": who.user, "password": who.password}).to_string();
-        let request = client
+        let way = ways.to(login).await.ok()?;
+        let mut request = way
+            .client(false)
             .post(login.clone())
             .header("content-type", "application/json")
             .timeout(LOGIN_TIME_MAX)
             .body(body);
+        if let Some(token) = &way.token {
+            request = request.header(TOKEN, token.clone());
+        }
         let response = request.send().await.ok()?;
         if !response.status().is_success() {
             return None;

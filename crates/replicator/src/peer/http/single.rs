@@ -10,10 +10,11 @@ use serde_json::value::RawValue;
 use super::super::changes::ChangesQuery;
 use super::super::{Body, Doc};
 use super::docs::{attached, is_database_gone, rev_of};
-use super::{Answer, Call, Failed, HttpPeer, doc_path, encoded, whole};
+use super::{Answer, Call, Failed, HttpPeer, doc_path, encoded, whole_up_to};
 use crate::error::Error;
 use crate::options::Selection;
 use crate::peer::Missing;
+use crate::rows::ROW_BYTES_MAX;
 
 /// A revision that is missing is asked for again after so long: the server may be one of several that have yet to hear of it.
 /// CouchDB's `missing_doc_retry_msec`.
@@ -60,7 +61,7 @@ impl HttpPeer {
         let call = Call::new(Method::GET, &path);
         let _place = self.connections.acquire().await;
         let take = |response| async {
-            let answer: Answer = whole(response).await?;
+            let answer: Answer = whole_up_to(response, ROW_BYTES_MAX).await?;
             if !answer.is_ok() {
                 return Ok(Err(answer));
             }

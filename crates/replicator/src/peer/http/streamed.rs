@@ -7,6 +7,7 @@ use reqwest::{Body, Method, Response};
 use super::docs::is_database_gone;
 use super::{Answer, Call, HttpPeer, JSON, cause, doc_path, encoded, retried, whole};
 use crate::error::Error;
+use crate::peer::ways::TOKEN;
 
 /// What became of a document that was sent as a stream.
 pub enum Put {
@@ -72,10 +73,15 @@ impl HttpPeer {
     ) -> Result<Put, Error> {
         let _place = self.connections.acquire().await;
         let path = format!("{}?new_edits=false", doc_path(id));
-        let mut request = self
-            .uploader
-            .put(self.url(&path))
-            .headers(self.headers.clone());
+        let url = self.url(&path);
+        let way = match url.parse() {
+            Ok(url) => self.ways.to(&url).await?,
+            Err(_) => return Ok(Put::Failed("bad URL".into())),
+        };
+        let mut request = way.client(true).put(url).headers(self.headers.clone());
+        if let Some(token) = &way.token {
+            request = request.header(TOKEN, token.clone());
+        }
         if !self.headers.contains_key(ACCEPT) {
             request = request.header(ACCEPT, JSON);
         }
@@ -100,7 +106,7 @@ impl HttpPeer {
             }
             401 if self.auth.has_session() => {
                 // The session ran out, perhaps.
-                self.auth.renew(&self.client).await;
+                self.auth.renew(&self.ways).await;
                 Put::Failed(answer.told())
             }
             status if retried(status) || status == 400 => Put::Failed(answer.told()),

@@ -1,0 +1,136 @@
+//! What it costs to try a password, so that no refusal takes less time than another: whoever could tell a name that exists from
+//! one that does not, or a cheap hash from a dear one, by the clock would know whom to attack.
+
+use std::sync::{OnceLock, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use crate::password::Hash;
+
+/// Iterations of one measurement,
+const MEASURED_ITERATIONS: u32 = 500;
+/// of which the fastest counts: others do other things meanwhile.
+const MEASUREMENTS: usize = 7;
+
+/// A number of PBKDF2 iterations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Effort {
+    hash: Hash,
+    iterations: u32,
+}
+
+impl Effort {
+    pub(crate) fn of(hash: Hash, iterations: u32) -> Effort {
+        Effort {
+            hash,
+            iterations: iterations.max(1),
+        }
+    }
+
+    fn ns(self) -> f64 {
+        f64::from(self.iterations) * iteration_ns(self.hash)
+    }
+
+    pub(crate) fn max(self, other: Effort) -> Effort {
+        if self.hash == other.hash {
+            let iterations = self.iterations.max(other.iterations);
+            return Effort { iterations, ..self };
+        }
+        if self.ns() < other.ns() { other } else { self }
+    }
+
+    /// What is left to do for somebody who has made this effort already; `None` for next to nothing.
+    fn after(self, done: Effort) -> Option<Effort> {
+        let done = match self.hash == done.hash {
+            // Without a measurement, and exact.
+            true => f64::from(done.iterations),
+            false => done.ns() / iteration_ns(self.hash),
+        };
+        let left = f64::from(self.iterations) - done;
+        // A float that is too large for the type becomes its largest value, one below 0 becomes 0.
+        let iterations = left as u32;
+        (iterations > 0).then_some(Effort { iterations, ..self })
+    }
+
+    /// Makes the effort for a password, less what was `done` already. The result is nobody's.
+    pub(crate) fn spend(self, password: &[u8], done: Option<Effort>) {
+        let left = match done {
+            Some(done) => self.after(done),
+            None => Some(self),
+        };
+        if let Some(left) = left {
+            std::hint::black_box(left.hash.pbkdf2(password, b"nobody", left.iterations));
+        }
+    }
+}
+
+/// How long one iteration takes here, in nanoseconds; measured once.
+fn iteration_ns(hash: Hash) -> f64 {
+    static MEASURED: [OnceLock<f64>; 5] = [const { OnceLock::new() }; 5];
+    let index = match hash {
+        Hash::Sha1 => 0,
+        Hash::Sha224 => 1,
+        Hash::Sha256 => 2,
+        Hash::Sha384 => 3,
+        Hash::Sha512 => 4,
+    };
+    *MEASURED[index].get_or_init(|| {
+        let measure = || {
+            let began = Instant::now();
+            std::hint::black_box(hash.pbkdf2(b"password", b"salt", MEASURED_ITERATIONS));
+            began.elapsed()
+        };
+        let least = (0..MEASUREMENTS).map(|_| measure()).min();
+        let least = least.unwrap_or_default().max(Duration::from_nanos(1));
+        least.as_nanos() as f64 / f64::from(MEASURED_ITERATIONS)
+    })
+}
+
+/// The dearest hash that was come across among the documents of users.
+#[derive(Default)]
+pub(crate) struct Dearest(RwLock<Option<Effort>>);
+
+impl Dearest {
+    pub(crate) fn note(&self, effort: Effort) {
+        let known = *self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let new = known.map_or(effort, |known| known.max(effort));
+        if known != Some(new) {
+            let mut dearest = self.0.write().unwrap_or_else(PoisonError::into_inner);
+            *dearest = Some(dearest.map_or(new, |dearest| dearest.max(new)));
+        }
+    }
+
+    /// The dearest of all that are known.
+    pub(crate) fn with(&self, configured: Effort) -> Effort {
+        let known = *self.0.read().unwrap_or_else(PoisonError::into_inner);
+        known.map_or(configured, |known| known.max(configured))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_and_what_was_done_are_as_much_as_the_dearest() {
+        let dear = Effort::of(Hash::Sha256, 600_000);
+        let left = |done| dear.after(done).map(|left| left.iterations);
+        assert_eq!(left(Effort::of(Hash::Sha256, 10)), Some(599_990));
+        assert_eq!(left(dear), None);
+        assert_eq!(left(Effort::of(Hash::Sha256, u32::MAX)), None);
+        let sha1 = Effort::of(Hash::Sha1, 100_000);
+        let left = dear.after(sha1).expect("more to do");
+        assert!((left.ns() + sha1.ns() - dear.ns()).abs() < dear.ns() / 1000.0);
+    }
+
+    #[test]
+    fn the_dearest_known_only_grows() {
+        let dearest = Dearest::default();
+        let of = |n| Effort::of(Hash::Sha256, n);
+        assert_eq!(dearest.with(of(7)), of(7));
+        for (seen, then) in [(10, 10), (5, 10), (20, 20)] {
+            dearest.note(of(seen));
+            assert_eq!(dearest.with(of(7)), of(then));
+        }
+        assert_eq!(dearest.with(of(30)), of(30));
+    }
+}
