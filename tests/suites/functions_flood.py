@@ -101,7 +101,7 @@ def flood(ctx, isolation):
         prepare(server)
         # Lists and reduces take longer.
         for what, path in paths.items():
-            calls = CALLS if what == "shows" else CALLS // 4
+            calls = CALLS if what == "shows" else ctx.size(CALLS // 16, CALLS // 4)
             label = f"isolation={isolation}, {calls} {what} at once"
             stop, threads, wrong, seconds = threading.Event(), [], [], []
             with concurrent.futures.ThreadPoolExecutor(calls + 1) as pool:
