@@ -142,6 +142,9 @@ def rewrites_stay(ctx):
         for path in ("/..", "/%2e%2e/_all_dbs", "/../_all_dbs", "/..%2f_all_dbs", "/%252e%252e/_all_dbs"):
             climbed = api.get("/public/_design/root/_rewrite" + path)
             report.check(f"a client does not climb by {path}", climbed.status in (400, 404), climbed)
+        forged = api.get(puppet({"path": "../../doc", "method": "FOO\n2026-01-01T00:00:00 INFO forged"}))
+        report.equal("a method is a method, and no line of the log", 
+                     (forged.status, [line for line in server.log().splitlines() if line.startswith("2026-01-01T00:00:00 INFO")]), (500, []))
         report.check("no panic", "panicked" not in server.log(), server.log()[-1500:])
 
 

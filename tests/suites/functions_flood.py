@@ -4,11 +4,15 @@ A public database's shows, lists and reduces are called by everybody at once; me
 """
 
 import concurrent.futures
+import os
+import pathlib
+import shutil
+import signal
 import threading
 import time
 
 from harness.api import Disconnected
-from harness.server import wait_until
+from harness.server import Server, wait_until
 from suites.hostile import busy_children
 
 TIME_LIMIT_MS = 1000
@@ -45,7 +49,7 @@ FUNCTIONS = {
 
 
 def run(ctx):
-    for part in (endless_built_in, flood_in_processes, flood_in_threads, nothing_is_left, one_line_each):
+    for part in (endless_built_in, flood_in_processes, flood_in_threads, feeds_and_writes_go_on, a_new_binary, nothing_is_left, one_line_each):
         ctx.attempt(part)
 
 
@@ -123,7 +127,7 @@ def call(server, path):
     api = server.api(ANSWER_TIMEOUT_S, credentials="")
     try:
         answer = api.get(path)
-        if answer.status == 503 and (answer.json["error"] != "service_unavailable" or "queue_limit" not in answer.json["reason"] or not answer.headers.get("Retry-After")):
+        if answer.status == 503 and (answer.json["error"] != "service_unavailable" or "queue_" not in answer.json["reason"] or not answer.headers.get("Retry-After")):
             return repr(answer)
         return answer.status
     except Disconnected as gone:
@@ -150,6 +154,75 @@ def others(server, stop, threads, wrong, seconds):
                 wrong.append(f"{method} {path}: {gone!r}")
             seconds.append(time.monotonic() - began)
         threads.append(server._status_kb("Threads"))
+
+
+def feeds_and_writes_go_on(ctx):
+    """Feeds under way are never refused, however many wake at once; nor are as many writes as clients send at a time."""
+    feeds, writes = 200, 400
+    with serve(ctx, "feeds", **{"functions/queue_limit": 20}) as server:
+        api = prepare(server)
+        api.expect((201, 202), "PUT", "/public/_design/filter", {"filters": {"all": "function () { return true; }"}})
+        since = api.get("/public/_changes?limit=0&descending=true").json["last_seq"]
+        waiting = f"/public/_changes?feed=longpoll&filter=filter/all&since={since}&timeout=60000"
+        with concurrent.futures.ThreadPoolExecutor(feeds) as pool:
+            answers = [pool.submit(changed_ids, server, waiting) for _ in range(feeds)]
+            all_wait = wait_until(lambda: server.open_sockets() >= feeds, 60)
+            api.expect((201, 202), "PUT", "/public/woken", {})
+            found = [answer.result() for answer in answers]
+        ctx.report.check("all feeds wait", all_wait, server.open_sockets())
+        ctx.report.equal("a change wakes every feed with a filter", [ids for ids in found if ids != ["woken"]][:3], [])
+    with serve(ctx, "writes") as server:
+        prepare(server)
+        with concurrent.futures.ThreadPoolExecutor(writes) as pool:
+            statuses = list(pool.map(lambda n: put_status(server, f"/other/many{n}"), range(writes)))
+        ctx.report.equal(f"{writes} validated writes at once are done", {s: statuses.count(s) for s in set(statuses)}, {201: writes})
+
+
+def changed_ids(server, path):
+    api = server.api(ANSWER_TIMEOUT_S)
+    try:
+        return [row["id"] for row in api.get(path).json["results"]]
+    except (Disconnected, ValueError) as error:
+        return repr(error)
+    finally:
+        api.close()
+
+
+def put_status(server, path):
+    api = server.api(ANSWER_TIMEOUT_S)
+    try:
+        return api.put(path, {}).status
+    except Disconnected as gone:
+        return repr(gone)
+    finally:
+        api.close()
+
+
+def a_new_binary(ctx):
+    """A package that is upgraded replaces the program of a running server."""
+    program = ctx.folder("program") / "settee"
+    shutil.copy2(ctx.binary, program)
+    server = Server(str(program), ctx.root / "upgraded", options=["--set", "functions/isolation=process"])
+    with server:
+        api = prepare(server)
+        shutil.copy2(ctx.binary, program.with_name("new"))
+        program.with_name("new").replace(program)
+        for pid in children(server):
+            os.kill(pid, signal.SIGKILL)
+        answers = [api.get("/other/_design/good/_show/s").status for _ in range(4)]
+        ctx.report.check("functions run on after the binary was replaced", answers[-1] == 200, answers)
+
+
+def children(server):
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            stat = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+        except OSError:
+            continue
+        if int(stat.rsplit(")", 1)[1].split()[1]) == server.process.pid:
+            found.append(int(pid))
+    return found
 
 
 def nothing_is_left(ctx):

@@ -361,8 +361,9 @@ pub const SETTINGS: &[Setting] = &[
     set("functions", "emit_rows_limit", Int, "100000", "Most rows that one function may emit for one document."),
     set("functions", "emit_bytes_limit", Int, "67108864", "Most JSON that the functions of a design document may emit for one document, and that any other may answer, in bytes."),
     set("functions", "isolation", OneOf(&["thread", "process"]), "process", "process runs JavaScript in worker processes, which can be killed whatever the function does; thread inside the server, where one long call of a built-in function ends when it ends."),
-    set("functions", "workers_limit", Int, "0", "Functions of one database that run at a time, of any language: so many that requests and feeds call (shows, updates, rewrites, filters), and so many that data depends upon (validations, maps, reduces). Another place of each kind is for other databases. 0 means one a core; at least 2 count."),
-    set("functions", "queue_limit", Int, "256", "Most requests that wait for a place of one kind. Beyond, the database with most of them waiting gets 503 for its newest."),
+    set("functions", "workers_limit", Int, "0", "Functions of one database that run at a time, of any language: so many that requests and feeds call (shows, updates, rewrites, filters), so many that validate writes, and so many that indexes need (maps, reduces). Another place of each kind is for other databases. 0 means one a core; at least 2 count."),
+    set("functions", "queue_limit", Int, "2048", "Most requests that wait for a place of one kind. Beyond, the database with most of them waiting gets 503 for its newest."),
+    set("functions", "queue_time_limit_ms", Int, "10000", "Longest time that a show, list, update or rewrite waits for a place, in milliseconds; then the request gets 503."),
     // [ken]
     set("ken", "enable", Bool, "true", "Keep the indexes of design documents up in the background."),
     set("ken", "limit", Int, "20", "Most indexes that are built in the background at a time."),

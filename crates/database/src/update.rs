@@ -123,7 +123,7 @@ impl Database {
     ) -> Result<Vec<Result<EditDoc, Outcome>>, Error> {
         let asks = self.asks_functions(&edits);
         let admission = || match asks {
-            true => self.languages().admission(Lane::Work, self.name()),
+            true => self.languages().admission(Lane::Writes, self.name()),
             false => Admission::free(),
         };
         let mut place = admission().await?;
@@ -136,7 +136,7 @@ impl Database {
         })
         .await?;
         while work.1 {
-            place = admission().await?;
+            place = admission().patiently().await?;
             let mut validation = work.0;
             work = blocking(move || {
                 let more = validation.go_on(&place)?;

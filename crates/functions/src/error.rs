@@ -23,6 +23,11 @@ pub enum Error {
     /// Too many wait for their turn; `limit` is how many may.
     #[error("too many functions wait for their turn ([functions] queue_limit = {limit})")]
     Busy { limit: usize },
+    /// No place came free in time, which is in milliseconds.
+    #[error(
+        "no place to run a function came free in time ([functions] queue_time_limit_ms = {limit_ms})"
+    )]
+    Late { limit_ms: u64 },
     /// An external process could not be started, died, or spoke nonsense.
     #[error("{0}")]
     Process(String),
@@ -39,7 +44,7 @@ impl Error {
             Error::Limit { .. } => "function_limit_exceeded",
             Error::UnknownLanguage(_) => "unknown_query_language",
             Error::ReduceOverflow(_) => "reduce_overflow_error",
-            Error::Busy { .. } => "service_unavailable",
+            Error::Busy { .. } | Error::Late { .. } => "service_unavailable",
             Error::Process(_) => "os_process_error",
         }
     }

@@ -23,15 +23,17 @@ use crate::Error;
 pub const SLICE: Duration = Duration::from_millis(250);
 /// Answers under way whose functions run in between: each has a thread, and a list a process, while its client takes it.
 const ANSWERS_MAX: usize = 32;
-/// Those of one database.
-const ANSWERS_OF_ONE_MAX: usize = 24;
+/// Those of one database: a few databases whose clients are slow leave places to others.
+const ANSWERS_OF_ONE_MAX: usize = 10;
 
 /// A kind of work that has places of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     /// Functions that a request or a feed calls: shows, updates, rewrites, filters.
     Calls,
-    /// Functions that data depends upon: validations, maps, reduces, and checks of sources.
+    /// Validations of what is to be written, and checks of sources.
+    Writes,
+    /// Maps and reduces.
     Work,
     /// List functions, each for as long as its client takes its output.
     Lists,
@@ -39,13 +41,13 @@ pub enum Lane {
     Answers,
 }
 
-const LANES: usize = 4;
+const LANES: usize = 5;
 
 /// The places of a server.
 #[derive(Debug)]
 pub struct Places {
     lanes: [Mutex<State>; LANES],
-    /// Most that wait in one lane, besides those that have a thread.
+    /// Most that wait in one lane, besides those that are patient.
     queue_max: usize,
 }
 
@@ -71,8 +73,8 @@ struct Owner {
 
 #[derive(Debug)]
 struct Waiter {
-    /// It has a thread, which is bounded elsewhere, and is never refused.
-    has_thread: bool,
+    /// It is bounded elsewhere, and never refused.
+    patient: bool,
     state: Mutex<Waiting>,
 }
 
@@ -104,6 +106,7 @@ impl Places {
             lanes: [
                 lane(workers + 1, workers),
                 lane(workers + 1, workers),
+                lane(workers + 1, workers),
                 lane(ANSWERS_MAX, ANSWERS_OF_ONE_MAX),
                 lane(ANSWERS_MAX, ANSWERS_OF_ONE_MAX),
             ],
@@ -123,7 +126,7 @@ impl Places {
                 lane,
                 owner: owner.clone(),
             }),
-            has_thread: false,
+            patient: false,
             waiter: None,
         }
     }
@@ -166,7 +169,7 @@ impl State {
             let Some(waiter) = self.owner(&name).waiting.pop_front() else {
                 return;
             };
-            self.waiting -= usize::from(!waiter.has_thread);
+            self.waiting -= usize::from(!waiter.patient);
             self.take(&name);
             waiter.end(Waiting::Given);
         }
@@ -177,7 +180,7 @@ impl State {
         if self.waiting < queue_max {
             return true;
         }
-        let refusable = |owner: &Owner| owner.waiting.iter().filter(|w| !w.has_thread).count();
+        let refusable = |owner: &Owner| owner.waiting.iter().filter(|w| !w.patient).count();
         let own = self.owners.get(name).map_or(0, refusable);
         let most = self
             .owners
@@ -190,7 +193,7 @@ impl State {
         if count <= own + 1 {
             return false;
         }
-        let Some(at) = owner.waiting.iter().rposition(|w| !w.has_thread) else {
+        let Some(at) = owner.waiting.iter().rposition(|w| !w.patient) else {
             return false;
         };
         if let Some(waiter) = owner.waiting.remove(at) {
@@ -243,7 +246,7 @@ impl Asked {
 pub struct Admission {
     /// `None` where places are not counted, and once it was answered.
     asked: Option<Asked>,
-    has_thread: bool,
+    patient: bool,
     waiter: Option<Arc<Waiter>>,
 }
 
@@ -252,9 +255,15 @@ impl Admission {
     pub fn free() -> Admission {
         Admission {
             asked: None,
-            has_thread: false,
+            patient: false,
             waiter: None,
         }
+    }
+
+    /// Waits for as long as it takes: for work that is bounded elsewhere and has begun (a feed, an answer whose head was sent).
+    pub fn patiently(mut self) -> Admission {
+        self.patient = true;
+        self
     }
 
     /// Waits on this thread, for as long as it takes. How many threads do so is for the callers to bound.
@@ -262,7 +271,7 @@ impl Admission {
     /// # Errors
     /// None but what the future has.
     pub fn wait(mut self) -> Result<Place, Error> {
-        self.has_thread = true;
+        self.patient = true;
         let waker = Arc::new(Unpark(std::thread::current())).into();
         let mut context = Context::from_waker(&waker);
         let mut admission = pin!(self);
@@ -286,15 +295,15 @@ impl Admission {
             return Poll::Ready(Ok(Place::new(Some(asked))));
         }
         let queue_max = asked.places.queue_max;
-        if !self.has_thread && !state.make_room(&asked.owner, queue_max) {
+        if !self.patient && !state.make_room(&asked.owner, queue_max) {
             state.forget_idle(&asked.owner);
             return Poll::Ready(Err(asked.places.busy()));
         }
         let waiter = Arc::new(Waiter {
-            has_thread: self.has_thread,
+            patient: self.patient,
             state: Mutex::new(Waiting::For(waker.clone())),
         });
-        state.waiting += usize::from(!self.has_thread);
+        state.waiting += usize::from(!self.patient);
         let owner = state.owner(&asked.owner);
         owner.waiting.push_back(waiter.clone());
         drop(state);
@@ -347,7 +356,7 @@ impl Drop for Admission {
         let before = owner.waiting.len();
         owner.waiting.retain(|other| !Arc::ptr_eq(other, &waiter));
         if owner.waiting.len() < before {
-            state.waiting -= usize::from(!waiter.has_thread);
+            state.waiting -= usize::from(!waiter.patient);
         }
         if matches!(*waiter.state.lock(), Waiting::Given) {
             state.give_back(&asked.owner);
@@ -439,7 +448,7 @@ mod tests {
             poll(&mut ask(&places, "a")),
             Poll::Ready(Err(Error::Busy { limit: 0 }))
         ));
-        for lane in [Lane::Work, Lane::Lists, Lane::Answers] {
+        for lane in [Lane::Writes, Lane::Work, Lane::Lists, Lane::Answers] {
             drop(given(&mut places.admission(lane, &a)));
         }
     }
@@ -485,6 +494,18 @@ mod tests {
         assert!(poll(&mut other).is_pending());
         assert!(matches!(poll(&mut many[3]), Poll::Ready(Err(_))));
         assert!(many[..3].iter_mut().all(|a| poll(a).is_pending()));
+    }
+
+    #[test]
+    fn who_is_patient_is_never_refused() {
+        let places = Places::new(2, 0);
+        let held: Vec<_> = ["a", "a"].map(|o| given(&mut ask(&places, o))).into();
+        let mut patient: Vec<_> = (0..3).map(|_| ask(&places, "a").patiently()).collect();
+        assert!(patient.iter_mut().all(|a| poll(a).is_pending()));
+        assert!(matches!(poll(&mut ask(&places, "a")), Poll::Ready(Err(_))));
+        drop(held);
+        let served: Vec<_> = patient[..2].iter_mut().map(given).collect();
+        assert_eq!(served.len(), 2);
     }
 
     #[test]

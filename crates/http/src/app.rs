@@ -74,6 +74,8 @@ pub struct Limits {
     pub max_attachment_size: u64,
     pub max_attachments_per_document: u64,
     pub bodies: Arc<BodyLimits>,
+    /// How long a request waits for leave to run a function.
+    pub function_wait: Duration,
     /// Content-Security-Policy of attachments.
     pub attachments_policy: Option<String>,
     pub mango: crate::find::MangoSettings,
@@ -130,6 +132,7 @@ impl Limits {
             max_attachment_size: c.get_u64("couchdb", "max_attachment_size")?,
             max_attachments_per_document: c.get_u64("couchdb", "max_attachments_per_document")?,
             bodies: Arc::new(BodyLimits::read(c)?),
+            function_wait: Duration::from_millis(c.get_u64("functions", "queue_time_limit_ms")?),
             attachments_policy: match c.get_bool("csp", "attachments_enable")? {
                 true => Some(c.get_str("csp", "attachments_header_value")?),
                 false => None,
@@ -185,7 +188,7 @@ impl App {
         let limits = Limits::read(&config)?;
         databases.set_partition_limit(limits.max_partition_size);
         let uuids = UuidGenerator::new(uuid_algorithm(&config)?);
-        warn_of_cors(&limits, None);
+        warn_of_cors(&config, &limits, None);
         auth.use_databases(&databases)?;
         let app = Arc::new_cyclic(|me| App {
             replicator: Replicator::new(databases.clone(), Arc::new(Surroundings(me.clone()))),
@@ -225,7 +228,7 @@ impl App {
             Ok(limits) => {
                 self.databases
                     .set_partition_limit(limits.max_partition_size);
-                warn_of_cors(&limits, Some(&self.limits()));
+                warn_of_cors(&self.config, &limits, Some(&self.limits()));
                 *self.limits.write() = Arc::new(limits);
             }
             Err(e) => tracing::warn!(error = %e, "the old limits stay in force"),
@@ -342,12 +345,18 @@ impl Drop for OpenFeed {
 }
 
 /// Says so when a configuration lets every page on the web use its reader's session.
-fn warn_of_cors(limits: &Limits, before: Option<&Limits>) {
+fn warn_of_cors(config: &Config, limits: &Limits, before: Option<&Limits>) {
     let changed = before.is_none_or(|b| b.cors != limits.cors);
     let trusting = limits
         .cors
         .as_ref()
         .is_some_and(Cors::trusts_all_with_credentials);
+    let sharing = limits.cors.as_ref().is_some_and(Cors::shares_sessions);
+    if changed && sharing && config.find("chttpd_auth", "same_site").as_deref() != Some("none") {
+        tracing::warn!(
+            "[cors] credentials: browsers do not send sessions to other sites' pages unless [chttpd_auth] same_site is none"
+        );
+    }
     if changed && trusting {
         tracing::warn!(
             "[cors] credentials with origins = * lets every page on the web use its reader's session; name the origins instead"

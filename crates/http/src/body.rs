@@ -16,8 +16,10 @@ use crate::errors::ApiError;
 
 /// Anybody may try to log in: nobody needs much room for it.
 const LOGIN_BYTES_MAX: u64 = 64 << 10;
-/// JSON values in a small body, and in a document: each takes some hundred bytes where it is taken apart.
+/// JSON values in a small body: each takes up to a hundred bytes where it is taken apart.
 const SMALL_VALUES_MAX: u64 = 1 << 18;
+/// The same of a document: ids of many documents in a replication, mostly.
+const DOCUMENT_VALUES_MAX: u64 = 1 << 20;
 /// So many bytes may a body inflate to whatever its ratio is: short texts of few characters shrink a lot.
 const INFLATED_FREE: u64 = 1 << 20;
 /// So long may a body take before its pace counts.
@@ -74,7 +76,7 @@ impl BodyLimits {
             BodyClass::Document => (
                 "max_document_size",
                 self.document_bytes_max,
-                SMALL_VALUES_MAX,
+                DOCUMENT_VALUES_MAX,
             ),
             BodyClass::Many => (
                 "max_http_request_size",

@@ -582,7 +582,8 @@ impl LiveFeed {
         let framing = self.kind.framing();
         let changes = self.changes.clone();
         let read = if changes.lock().may_block() {
-            let admission = changes.lock().admission();
+            // How many feeds there are is bounded, and their clients would come again at once.
+            let admission = changes.lock().admission().patiently();
             let place = admission.await?;
             changes.lock().admit(place);
             let read = move || {

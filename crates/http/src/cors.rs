@@ -110,6 +110,16 @@ impl Cors {
         self.credentials && self.allowed(req).is_some()
     }
 
+    /// Whether any page of another origin may use its reader's session.
+    pub fn shares_sessions(&self) -> bool {
+        self.credentials
+    }
+
+    /// Whether the asking page may ask at all.
+    pub fn knows_page(&self, req: &Request) -> bool {
+        self.allowed(req).is_some()
+    }
+
     /// The asking page's origin, when it is allowed. Origins compare by bytes, as browsers send them in one form.
     fn allowed<'a>(&self, req: &'a Request) -> Option<&'a HeaderValue> {
         let origin = req.headers.get(ORIGIN)?;

@@ -1,12 +1,12 @@
 //! Requests that a page of another site has a browser send with its reader's session (CSRF). A page may send POSTs with forms,
-//! plain text or nothing to any server without asking first, and the browser adds the cookie; only what comes back is kept from
-//! the page. So what changes something and has no credentials but the cookie is refused when it comes from a page of
-//! another origin, unless `[cors]` lets that page use the session.
+//! plain text or nothing to any server without asking first, and the browser adds the cookie, or the password that its reader
+//! once typed into its dialog; only what comes back is kept from the page. So what changes something with such credentials
+//! is refused when it comes from a page of another origin, unless `[cors]` lets that page do so.
 //!
 //! The rules are those of Go's `http.CrossOriginProtection`: `Sec-Fetch-Site`, which no page can set, counts first. It is only
 //! sent to HTTPS and local servers; elsewhere `Origin` has to name this server. Programs that are no browsers send neither.
 
-use hyper::header::ORIGIN;
+use hyper::header::{CONTENT_TYPE, ORIGIN};
 
 use crate::app::Limits;
 use crate::errors::ApiError;
@@ -14,22 +14,56 @@ use crate::request::Request;
 
 /// CouchDB's name of the handler that looks at sessions.
 const BY_COOKIE: &str = "cookie";
+/// The same of the one that looks at tokens.
+const BY_TOKEN: &str = "jwt";
+/// What a form, or a script that does not ask, may send.
+const UNASKED_TYPES: [&str; 3] = [
+    "application/x-www-form-urlencoded",
+    "multipart/form-data",
+    "text/plain",
+];
 
 /// Whether a request of this method may change something.
 pub fn changes(req: &Request) -> bool {
     !matches!(req.method.as_str(), "GET" | "HEAD" | "OPTIONS")
 }
 
-/// Whether the request is sent with the knowledge of the one whose session it uses.
+/// Whether the request is sent with the knowledge of the one whose credentials it has. It is looked at as the client sent it.
 pub fn may_change(req: &Request, limits: &Limits) -> bool {
-    req.authenticated != Some(BY_COOKIE)
-        || is_own(req)
-        || limits.cors.as_ref().is_some_and(|c| c.shares_session(req))
+    let cors = limits.cors.as_ref();
+    match req.authenticated {
+        // Nobody's rights, or a token, which only a program can add.
+        None | Some(BY_TOKEN) => true,
+        Some(BY_COOKIE) => is_own(req) || cors.is_some_and(|c| c.shares_session(req)),
+        // A password in a header comes from a program as well as from a browser's memory: a browser asks first for a program.
+        // A login has its own password with it.
+        Some(_) => {
+            is_asked_for(req)
+                || is_own(req)
+                || cors.is_some_and(|c| c.knows_page(req))
+                || req.method == "POST"
+                    && req.segments.len() == 1
+                    && req.segment(0) == Some("_session")
+        }
+    }
+}
+
+/// Whether a browser would ask this server before it sends the request for a page of another origin.
+fn is_asked_for(req: &Request) -> bool {
+    match req.method.as_str() {
+        "GET" | "HEAD" => false,
+        "POST" => {
+            let kind = req.header(&CONTENT_TYPE).unwrap_or("text/plain");
+            let kind = kind.split(';').next().unwrap_or_default().trim();
+            !UNASKED_TYPES.iter().any(|t| kind.eq_ignore_ascii_case(t))
+        }
+        _ => true,
+    }
 }
 
 pub fn refusal() -> ApiError {
     ApiError::forbidden(
-        "A page of another origin may not use this session; see [cors] origins and credentials.",
+        "A page of another origin may not use these credentials; see [cors] origins and credentials.",
     )
 }
 

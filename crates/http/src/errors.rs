@@ -208,7 +208,7 @@ impl From<replicator::Error> for ApiError {
 
 impl From<functions::Error> for ApiError {
     fn from(e: functions::Error) -> Self {
-        if let functions::Error::Busy { .. } = e {
+        if let functions::Error::Busy { .. } | functions::Error::Late { .. } = e {
             return Self::busy(e.to_string());
         }
         crate::design::thrown(e.name(), &e.reason())

@@ -98,7 +98,7 @@ where
 {
     let (mut first, mut more, mut next) = make_piece(admission().await?, next).await?;
     if more && first.len() < CHUNK_BYTES {
-        let (second, still, same) = make_piece(admission().await?, next).await?;
+        let (second, still, same) = make_piece(admission().patiently().await?, next).await?;
         first.extend_from_slice(&second);
         (more, next) = (still, same);
     }
@@ -111,7 +111,7 @@ where
             return Some((Ok(Bytes::from(first)), (None, next, client)));
         }
         let (admission, next) = next?;
-        let made = match admission().await {
+        let made = match admission().patiently().await {
             Ok(place) => make_piece(place, next).await,
             Err(e) => Err(e.into()),
         };

@@ -5,6 +5,7 @@ use std::io::{self, BufReader};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,6 +42,8 @@ impl Worker {
     fn start(options: &Options) -> io::Result<Worker> {
         let program = match &options.worker.program {
             Some(program) => program.clone(),
+            // By this name the kernel runs the very file that runs now, also when another version took its place.
+            None if cfg!(target_os = "linux") => PathBuf::from("/proc/self/exe"),
             None => std::env::current_exe()?,
         };
         let (ours, theirs) = UnixStream::pair()?;
@@ -48,6 +51,7 @@ impl Worker {
         ours.set_read_timeout(patience)?;
         ours.set_write_timeout(patience)?;
         let child = Command::new(program)
+            .arg0("settee")
             .args(&options.worker.args)
             .env_clear()
             .current_dir("/")

@@ -307,7 +307,7 @@ fn put_error(frame: Frame, error: &Error) -> Frame {
         Error::ReduceOverflow(reason) => frame.number(6).text(reason),
         Error::Process(reason) => frame.number(7).text(reason),
         // A worker gives no places.
-        Error::Busy { .. } => frame.number(7).text(&error.to_string()),
+        Error::Busy { .. } | Error::Late { .. } => frame.number(7).text(&error.to_string()),
     }
 }
 

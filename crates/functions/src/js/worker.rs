@@ -11,7 +11,7 @@ use rustix::process::{
     DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setpriority_process,
     setrlimit,
 };
-use rustix::thread::set_no_new_privs;
+use rustix::thread::{set_name, set_no_new_privs};
 
 use super::wire::{self, Definition, Frame, Kind, Received};
 use super::{Engine, log};
@@ -28,6 +28,8 @@ const SPACE: u64 = 1 << 30;
 
 /// The `main` of a worker process: answers requests from the socket that is its standard input, until that is closed.
 pub fn worker_main() -> ExitCode {
+    // What the process is called where they are listed; it matters to nothing else.
+    let _ = set_name(c"settee-worker");
     match serve() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use database::{DesignDoc, EditMode, Read, ReadOptions};
 use document::{DocId, parse_document};
-use functions::Lane;
+use functions::{Lane, Place};
 use hyper::header::{HeaderName, HeaderValue};
 use serde_json::Value;
 
@@ -25,6 +25,9 @@ use crate::request::Request;
 use crate::stored;
 
 type Answer = Result<Reply, ApiError>;
+
+/// What a rewrite function may make of a request's method.
+const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "COPY", "OPTIONS"];
 
 /// `/{db}/_design/{name}/_show/…` and the like; `id` is the design document's.
 pub async fn route(app: &App, req: &mut Request, access: &Access, id: &str) -> Answer {
@@ -56,15 +59,27 @@ pub fn design_doc(access: &Access, id: &str) -> Result<DesignDoc, ApiError> {
     access.db.design_doc(&id)?.ok_or_else(ApiError::missing)
 }
 
+/// Waits for leave to run a function of the database.
+pub async fn place(app: &App, access: &Access, lane: Lane) -> Result<Place, ApiError> {
+    let max = app.limits().function_wait;
+    let admission = access.db.languages().admission(lane, access.db.name());
+    let late = functions::Error::Late {
+        limit_ms: max.as_millis() as u64,
+    };
+    let place = tokio::time::timeout(max, admission).await;
+    Ok(place.unwrap_or(Err(late))?)
+}
+
 /// Runs a function on a blocking thread, when it is the database's turn. Answers the query server's reply.
 pub async fn run(
+    app: &App,
     access: &Access,
     ddoc: Arc<DesignDoc>,
     path: &[&str],
     args: Vec<u8>,
 ) -> Result<Vec<u8>, ApiError> {
     let languages = access.db.languages().clone();
-    let place = languages.admission(Lane::Calls, access.db.name()).await?;
+    let place = place(app, access, Lane::Calls).await?;
     let path: Vec<String> = path.iter().map(|part| (*part).to_owned()).collect();
     let work = move || {
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
@@ -158,7 +173,14 @@ async fn show(
     }
     let body = read_body(req).await?;
     let request = request_json(app, req, access, id, body.as_deref())?;
-    let reply = run(access, ddoc, &["shows", name], args(&document, &request)).await?;
+    let reply = run(
+        app,
+        access,
+        ddoc,
+        &["shows", name],
+        args(&document, &request),
+    )
+    .await?;
     response::show(&reply, &etag, app.limits().showlist_policy.as_deref())
 }
 
@@ -174,7 +196,14 @@ async fn update(
     let (access, updater) = internal::updater(app, access, &req.user);
     let (_, document) = document(&access, id)?;
     let request = request_json(app, req, &access, id, body.as_deref())?;
-    let reply = run(&access, ddoc, &["updates", name], args(&document, &request)).await?;
+    let reply = run(
+        app,
+        &access,
+        ddoc,
+        &["updates", name],
+        args(&document, &request),
+    )
+    .await?;
     let update = response::Update::parse(&reply)?;
     let policy = app.limits().showlist_policy.clone();
     let Some(doc) = &update.doc else {
@@ -219,7 +248,7 @@ async fn rewrite(
             let said = Said::of(req, body.as_deref());
             let request = request_object::for_rewrite(&said, &db, security(access))?;
             let args = format!("[{request}]").into_bytes();
-            let reply = run(access, Arc::new(ddoc.clone()), &["rewrites"], args).await?;
+            let reply = run(app, access, Arc::new(ddoc.clone()), &["rewrites"], args).await?;
             let policy = limits.showlist_policy.as_deref();
             match rewrite::of_function(base, &req.query, &reply, policy)? {
                 Led::Nowhere => return Err(rewrite::no_rules()),
@@ -240,6 +269,9 @@ fn lead(req: &mut Request, base: Base<'_>, target: Target) -> Result<(), ApiErro
     let mut changed = req.rewritten.take().is_some_and(|r| r.changed);
     req.lead_to(&target.uri);
     if let Some(method) = target.method.map(|m| m.to_ascii_uppercase()) {
+        if !METHODS.contains(&method.as_str()) {
+            return Err(broken("method"));
+        }
         changed |= method != req.method;
         req.method = method;
     }

@@ -1,8 +1,9 @@
 //! List functions: the rows of a view, turned into an answer piece by piece.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use database::{DesignDoc, ViewRows};
@@ -33,6 +34,8 @@ const PIECE_BYTES: usize = 128;
 /// When a client takes nothing for so long its function ends, since a thread and a process wait with it; the answer is cut
 /// short.
 const STALL_TIME_MAX: Duration = Duration::from_secs(60);
+/// So much a client has to take on average, beyond what it may stall.
+const BYTES_PER_SECOND_MIN: u64 = 1 << 10;
 
 /// The rows that a list function asks for. Called on a blocking thread, one after another.
 pub trait ListRows: Send {
@@ -155,7 +158,7 @@ pub async fn list(
     let policy = app.limits().showlist_policy.clone();
     let languages = access.db.languages().clone();
     // Without a thread.
-    let place = languages.admission(Lane::Lists, access.db.name()).await?;
+    let place = calls::place(app, access, Lane::Lists).await?;
     let (to, pieces) = mpsc::unbounded_channel();
     let stall_time_max = STALL_TIME_MAX.min(app.silence_max());
     let name = name.to_owned();
@@ -165,6 +168,8 @@ pub async fn list(
             to,
             room: Arc::new(Semaphore::new(WAITING_BYTES_MAX)),
             stall_time_max,
+            waited: Cell::default(),
+            given: Cell::default(),
             failed: None,
         };
         let done = io.rows.head().map_err(|e| io.fail(e)).and_then(|head| {
@@ -202,6 +207,9 @@ struct Io<'r> {
     /// Bytes that may yet wait for the client.
     room: Arc<Semaphore>,
     stall_time_max: Duration,
+    /// How long the client was waited for in all, and how many bytes it was given.
+    waited: Cell<Duration>,
+    given: Cell<u64>,
     /// Why the rows ended.
     failed: Option<ApiError>,
 }
@@ -220,24 +228,29 @@ impl Io<'_> {
 
     /// Waits until the client has taken enough for so many bytes more.
     fn wait_for_room(&self, bytes: usize) -> Result<OwnedSemaphorePermit, FunctionError> {
+        self.given.set(self.given.get() + bytes as u64);
         let bytes = (bytes + PIECE_BYTES).min(WAITING_BYTES_MAX);
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         if let Ok(room) = self.room.clone().try_acquire_many_owned(bytes) {
             return Ok(room);
         }
+        // A client that takes a little now and then holds a place and a process as one that takes nothing does.
+        let pace = Duration::from_secs(self.given.get() / BYTES_PER_SECOND_MIN);
+        let left = (self.stall_time_max + pace).saturating_sub(self.waited.get());
+        let began = Instant::now();
         let waiting = async {
             tokio::select! {
                 room = self.room.clone().acquire_many_owned(bytes) => room.ok(),
                 () = self.to.closed() => None,
-                () = tokio::time::sleep(self.stall_time_max) => {
+                () = tokio::time::sleep(left.min(self.stall_time_max)) => {
                     let _ = self.to.send(Piece::Stalled);
                     None
                 }
             }
         };
-        tokio::runtime::Handle::current()
-            .block_on(waiting)
-            .ok_or_else(gone)
+        let room = tokio::runtime::Handle::current().block_on(waiting);
+        self.waited.set(self.waited.get() + began.elapsed());
+        room.ok_or_else(gone)
     }
 }
 

@@ -143,7 +143,9 @@ const SESSION: &str = "AuthSession";
 
 /// Whether a header proves who asks. CouchDB shows these too; but whoever wrote the function would be whoever calls it.
 fn is_credential(name: &str) -> bool {
-    matches!(name, "authorization" | "proxy-authorization") || name.starts_with("x-auth-")
+    matches!(name, "authorization" | "proxy-authorization")
+        || name.starts_with("x-auth-")
+        || name.starts_with("x-settee-")
 }
 
 /// Names as CouchDB writes them (`Content-Type`), in the order of names; a repeated header's values are joined. Without

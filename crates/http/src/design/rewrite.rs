@@ -62,6 +62,7 @@ pub fn is_the_clients(name: &HeaderName) -> bool {
         "x-forwarded-",
         "x-auth-",
         "x-couch",
+        "x-settee-",
         "access-control-",
         "proxy-",
         "sec-",

@@ -370,7 +370,11 @@ impl LocalFeed {
 
     async fn read_chunk(&mut self) -> Result<(), Error> {
         let mut changes = self.changes.take().ok_or(Error::Stopped)?;
-        let place = changes.admission().await.map_err(database::Error::from)?;
+        let place = changes
+            .admission()
+            .patiently()
+            .await
+            .map_err(database::Error::from)?;
         changes.admit(place);
         let read = move || {
             let mut out = vec![];
