@@ -18,7 +18,7 @@ BRIEF = {"retries_per_request": 0, "connection_timeout": 700}
 
 def run(ctx):
     for part in (own_requests, lockout, timing, same_site, token_extensions, empty_secret, targets, ports_alike, documents, redirects, headers, proxy_headers, endless,
-                 sessions_end):
+                 sessions_end, shares, users_own_hashes):
         ctx.attempt(part)
 
 
@@ -415,6 +415,41 @@ def endless(ctx):
     server.stop()
 
 
+def shares(ctx):
+    """One user's replications leave room for others'."""
+    server, api = start(ctx, "shares", FAST + "\n[replicator]\nmax_jobs_per_user = 3\n")
+    make_user(api, "anna")
+    api.expect(201, "PUT", "/public")
+    api.expect(200, "PUT", "/public/_security", {})
+    anna = server.api(credentials="anna:secret")
+    jobs = [replicate(anna, "public", "public", continuous=True, doc_ids=[str(n)]) for n in range(5)]
+    ctx.report.equal("a user has as many replications as one may have", [job.status for job in jobs], [202, 202, 202, 503, 503])
+    ctx.report.check("and is told which limit it is", "max_jobs_per_user" in jobs[-1].json["reason"] and jobs[-1].headers.get("Retry-After"), jobs[-1])
+    again = replicate(anna, "public", "public", continuous=True, doc_ids=["0"])
+    ctx.report.equal("one that runs is no other one", again.status, 202)
+    ctx.report.equal("an admin has as many as he likes", [replicate(api, "public", "public", continuous=True, doc_ids=["a", str(n)]).status for n in range(5)], [202] * 5)
+    server.stop()
+
+
+def users_own_hashes(ctx):
+    """Whoever may choose his own hash does not choose what others' wrong passwords cost."""
+    server, api = start(ctx, "hashes")
+
+    def spent(name):
+        before = server.cpu_seconds()
+        who(server, f"{name}:wrong")
+        return server.cpu_seconds() - before
+
+    dear = {"name": "dear", "type": "user", "roles": [], "password_scheme": "pbkdf2", "pbkdf2_prf": "sha512", "derived_key": "ab" * 64, "salt": "ab" * 8}
+    api.expect(201, "PUT", "/_users/org.couchdb.user:dear", {**dear, "iterations": 1_900_000})
+    own, others = spent("dear"), spent("nobody")
+    ctx.report.check("a dear hash of one user is not what all wrong passwords cost", others < 0.9 * own, f"{others:.2f} s of {own:.2f} s")
+    doc = user_doc(api, "dear")
+    api.expect(201, "PUT", "/_users/org.couchdb.user:dear", {**doc, "iterations": 9_000_000})
+    ctx.report.equal("more iterations than the server makes are refused", Api(server.url, "dear:wrong").get("/_session").status, 403)
+    server.stop()
+
+
 def sessions_end(ctx):
     server, api = start(ctx, "ends")
     check = ctx.report.equal
@@ -429,6 +464,8 @@ def sessions_end(ctx):
     outsider, nobody = server.api(credentials="anna:other"), server.api(credentials="")
     make_user(api, "bob")
     same = lambda api, name: (lambda a: (a.status, a.json["error"], a.json["reason"]))(api.get(f"/_users/org.couchdb.user:{name}"))
+    many = lambda api, name: api.post("/_users/_bulk_get", {"docs": [{"id": f"org.couchdb.user:{name}"}]}).raw.replace(name.encode(), b"")  # noqa: E731
+    check("nor by many at once", [many(outsider, "bob"), many(nobody, "bob")], [many(outsider, "bobby"), many(nobody, "bobby")])
     check("who exists is not told to others", [same(outsider, "bob"), same(nobody, "bob")], [same(outsider, "bobby"), same(nobody, "bobby")])
     for roles in (["_admin"], ["_replicator"], ["a", "_x"]):
         bad = {"_id": "org.couchdb.user:mallory", "name": "mallory", "type": "user", "roles": roles, "password": "x"}

@@ -53,6 +53,8 @@ ADMINS_IN_IT = {
                  "body": json.dumps({"index": {"fields": ["a"]}})},
 }
 ANSWERS = {
+    "how dictionaries are used": {"Use-As-Dictionary": "match=\"/*\""},
+    "who the server is": {"Server": "evil"},
     "a session": {"Set-Cookie": "AuthSession=evil; Path=/"},
     "a session in other letters": {"set-cookie": "authsession=evil"},
     "a session after a blank": {"Set-Cookie": "  AuthSession = evil"},
@@ -180,7 +182,8 @@ def answers_are_guarded(ctx):
         for name, headers in ANSWERS.items():
             for way, answer in ways(headers):
                 sent = next(iter(headers))
-                report.check(f"{way} cannot say {name}", answer.status == 200 and answer.headers.get(sent) is None, (answer, answer.headers.items()))
+                said = answer.headers.get(sent)
+                report.check(f"{way} cannot say {name}", answer.status == 200 and (said is None or said.startswith("CouchDB/")), (answer, answer.headers.items()))
         for way, answer in ways({"Set-Cookie": "own=1", "Content-Security-Policy": "default-src *"}):
             report.equal(f"{way} is sandboxed, and has cookies of its own",
                          (answer.headers.get_all("Content-Security-Policy"), answer.headers.get("Set-Cookie")), (["sandbox"], "own=1"))
@@ -261,6 +264,10 @@ def bodies_are_bounded(ctx):
         for path in ("/public/_all_docs", "/public/_revs_diff", "/public/_bulk_get", "/_replicate"):
             answer = api.post(path, many, headers={"Content-Type": "application/json"})
             report.check(f"many JSON values to {path} are refused", answer.status in (400, 413), answer)
+        # Few bytes each, that inflate slowly enough for the ratio: but each is a document.
+        docs = gzip.compress(b'{"docs":[' + b"{}," * 400_000 + b"{}]}")
+        refused = api.post("/public/_bulk_docs", docs, headers={"Content-Encoding": "gzip", "Content-Type": "application/json"})
+        report.equal("very many documents in one request are refused", (refused.status, refused.json), (413, {"error": "max_bulk_docs_count_exceeded", "reason": "250000"}))
         long = api.post("/_replicate", b" " * (9 << 20), headers={"Content-Type": "application/json"})
         report.equal("a body is small where a small one is enough", (long.status, long.json["error"]), (413, "too_large"))
         text = json.dumps({"docs": [{"_id": f"zip{n}", "text": "plain words again and again " * 50} for n in range(2000)]}).encode()

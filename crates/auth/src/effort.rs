@@ -95,10 +95,16 @@ pub(crate) struct Dearest(RwLock<Option<Effort>>);
 
 impl Dearest {
     pub(crate) fn note(&self, effort: Effort) {
-        let iterations = effort.iterations.min(OF_DOCUMENTS_MAX);
-        let effort = Effort {
-            iterations,
-            ..effort
+        let most_ns = Effort::of(Hash::Sha256, OF_DOCUMENTS_MAX).ns();
+        let effort = match effort.hash {
+            Hash::Sha256 => Effort {
+                iterations: effort.iterations.min(OF_DOCUMENTS_MAX),
+                ..effort
+            },
+            hash if effort.ns() > most_ns => {
+                Effort::of(hash, (most_ns / iteration_ns(hash)) as u32)
+            }
+            _ => effort,
         };
         let known = *self.0.read().unwrap_or_else(PoisonError::into_inner);
         let new = known.map_or(effort, |known| known.max(effort));

@@ -226,6 +226,11 @@ impl DatabaseAs {
                 Shown::Hidden | Shown::Forbidden(_) => Err(doc.rev.clone()),
             },
         });
+        if let WhichRevs::All = which {
+            // Who is not shown a revision is not told of it; who is shown none is told of no document.
+            let shown: Vec<_> = shown.filter(Result::is_ok).collect();
+            return Ok((!shown.is_empty()).then_some(shown));
+        }
         Ok(Some(shown.collect()))
     }
 

@@ -29,7 +29,7 @@ pub use collation::Collator;
 pub use id::{DocId, IdError};
 pub use json::{
     BulkDocs, DocError, EditDoc, body_term, normalise, parse_bulk_docs, parse_document,
-    with_members, write_json_string,
+    parse_some_bulk_docs, with_members, write_json_string,
 };
 pub use rev::{Rev, RevError, RevHash, RevRef};
 pub use term::revision_id;

@@ -26,6 +26,12 @@ const ANSWERS_MAX: usize = 32;
 /// Those of one database: a few databases whose clients are slow leave places to others.
 const ANSWERS_OF_ONE_MAX: usize = 10;
 
+/// A call that takes so long is slow, and its database for a while after it: slow ones together leave a place to others.
+const SLOW: Duration = Duration::from_secs(1);
+const SLOW_FOR: Duration = Duration::from_secs(60);
+/// Slow databases that are remembered.
+const SLOW_MAX: usize = 1024;
+
 /// A kind of work that has places of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
@@ -61,6 +67,8 @@ struct State {
     owners: HashMap<Arc<str>, Owner>,
     /// Counts places that were given.
     given: u64,
+    /// Until when a database counts as slow.
+    slow: HashMap<Arc<str>, Instant>,
 }
 
 #[derive(Debug, Default)]
@@ -99,6 +107,7 @@ impl Places {
                 waiting: 0,
                 owners: HashMap::new(),
                 given: 0,
+                slow: HashMap::new(),
             })
         };
         let workers = workers.max(2);
@@ -147,6 +156,34 @@ impl State {
         })
     }
 
+    fn is_slow(&self, name: &Arc<str>, now: Instant) -> bool {
+        self.slow.get(name).is_some_and(|until| now < *until)
+    }
+
+    /// Whether a free place may be this database's.
+    fn may_have(&self, name: &Arc<str>, owner: &Owner, now: Instant) -> bool {
+        if owner.used >= self.of_one {
+            return false;
+        }
+        if self.slow.is_empty() || !self.is_slow(name, now) {
+            return true;
+        }
+        let slow = self
+            .owners
+            .iter()
+            .filter(|(name, _)| self.is_slow(name, now));
+        slow.map(|(_, owner)| owner.used).sum::<usize>() + 1 < self.places
+    }
+
+    fn note_slow(&mut self, name: &Arc<str>, now: Instant) {
+        if self.slow.len() >= SLOW_MAX {
+            self.slow.retain(|_, until| now < *until);
+        }
+        if self.slow.len() < SLOW_MAX {
+            self.slow.insert(name.clone(), now + SLOW_FOR);
+        }
+    }
+
     fn take(&mut self, name: &Arc<str>) {
         self.given += 1;
         self.used += 1;
@@ -158,11 +195,13 @@ impl State {
 
     /// Gives free places to those that wait.
     fn serve(&mut self) {
+        let now = Instant::now();
         while self.used < self.places {
             let next = self
                 .owners
                 .iter()
-                .filter(|(_, owner)| !owner.waiting.is_empty() && owner.used < self.of_one)
+                .filter(|(_, owner)| !owner.waiting.is_empty())
+                .filter(|(name, owner)| self.may_have(name, owner, now))
                 .min_by_key(|(_, owner)| (owner.used, owner.given))
                 .map(|(name, _)| name.clone());
             let Some(name) = next else { return };
@@ -288,8 +327,13 @@ impl Admission {
             return Poll::Ready(Ok(Place::new(None)));
         };
         let mut state = asked.state().lock();
-        let of_one = state.of_one;
-        if state.used < state.places && state.owner(&asked.owner).used < of_one {
+        let now = Instant::now();
+        state.owner(&asked.owner);
+        let may_have = |state: &State| {
+            let owner = state.owners.get(&asked.owner);
+            owner.is_some_and(|owner| state.may_have(&asked.owner, owner, now))
+        };
+        if state.used < state.places && may_have(&state) {
             state.take(&asked.owner);
             drop(state);
             return Poll::Ready(Ok(Place::new(Some(asked))));
@@ -398,7 +442,11 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if let Some(asked) = self.asked.take() {
-            asked.state().lock().give_back(&asked.owner);
+            let mut state = asked.state().lock();
+            if self.since.elapsed() >= SLOW {
+                state.note_slow(&asked.owner, Instant::now());
+            }
+            state.give_back(&asked.owner);
         }
     }
 }
@@ -494,6 +542,23 @@ mod tests {
         assert!(poll(&mut other).is_pending());
         assert!(matches!(poll(&mut many[3]), Poll::Ready(Err(_))));
         assert!(many[..3].iter_mut().all(|a| poll(a).is_pending()));
+    }
+
+    #[test]
+    fn slow_databases_together_leave_a_place_to_others() {
+        let places = Places::new(2, 10);
+        for slow in ["a", "b"] {
+            let mut lane = places.lane(Lane::Calls).lock();
+            lane.note_slow(&name(slow), Instant::now());
+        }
+        let first = given(&mut ask(&places, "a"));
+        let _second = given(&mut ask(&places, "b"));
+        let mut third = ask(&places, "b");
+        assert!(poll(&mut third).is_pending());
+        drop(given(&mut ask(&places, "c")));
+        assert!(poll(&mut third).is_pending());
+        drop(first);
+        drop(given(&mut third));
     }
 
     #[test]

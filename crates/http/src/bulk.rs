@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use database::{DatabaseAs, EditMode, Outcome, ReadOptions, WantedBytes, WhichRevs};
 use document::multipart::{PartHead, Writer};
-use document::{DocId, Rev, parse_bulk_docs, write_json_string};
+use document::{DocError, DocId, Rev, parse_some_bulk_docs, write_json_string};
 use serde_json::{Value, json};
 
 use crate::access::Access;
@@ -32,16 +32,15 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
     let limits = app.limits();
     let bytes = req.required_bytes(BodyClass::Many).await?;
     let started = Instant::now();
-    let bulk = parse_bulk_docs(&bytes)?;
+    let max = limits.max_bulk_docs_count;
+    let too_many = || ApiError::too_many("max_bulk_docs_count", max);
+    let bulk = match parse_some_bulk_docs(&bytes, usize::try_from(max).unwrap_or(usize::MAX)) {
+        Err(DocError::TooManyDocs) => return Err(too_many()),
+        bulk => bulk?,
+    };
     drop(bytes);
     let parse_us = started.elapsed().as_micros() as u64;
     let mut docs = bulk.docs;
-    if docs.len() as u64 > limits.max_bulk_docs_count {
-        return Err(ApiError::too_many(
-            "max_bulk_docs_count",
-            limits.max_bulk_docs_count,
-        ));
-    }
     if bulk.all_or_nothing {
         return Ok(all_or_nothing(&docs));
     }

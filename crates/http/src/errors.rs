@@ -193,6 +193,7 @@ impl From<replicator::Error> for ApiError {
             E::Unauthorized(_) | E::NotAdmin => Self::unauthorized(reason),
             E::Forbidden(_) => Self::forbidden(reason),
             E::NoJob => Self::missing(),
+            E::TooManyJobs(_) => Self::busy(reason),
             E::Duplicate(..) => Self::new(409, name, reason),
             E::Database(e) => e.into(),
             E::Stopped => database::Error::ShuttingDown.into(),

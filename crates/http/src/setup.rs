@@ -114,9 +114,11 @@ fn names(list: &Value) -> Result<Vec<&str>, ApiError> {
 
 async fn act(app: &App, req: &mut Request) -> Answer {
     req.require_json()?;
-    let body = req.json(BodyClass::Small).await;
-    let body = body.or_else(|e| (e.status == 413).then(|| Err(e)).unwrap_or(Ok(Value::Null)))?;
-    let Value::Object(setup) = body else {
+    let body = match req.json(BodyClass::Small).await {
+        Err(e) if e.status == 413 => return Err(e),
+        body => body,
+    };
+    let Ok(Value::Object(setup)) = body else {
         return Err(ApiError::bad_request("Missing JSON body'"));
     };
     let action = setup.get("action").and_then(Value::as_str);

@@ -3,6 +3,9 @@
 /// Why a replication was refused, or stopped.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
+    /// The user has as many replications as one may have.
+    #[error("you have {0} replications already ([replicator] max_jobs_per_user)")]
+    TooManyJobs(usize),
     /// What describes the replication is wrong: the reason.
     #[error("{0}")]
     BadRequest(String),
@@ -63,6 +66,7 @@ impl Error {
             Error::CheckpointCommitFailure(_) => "checkpoint_commit_failure",
             Error::Request(_) => "replication_error",
             Error::NoJob => "not_found",
+            Error::TooManyJobs(_) => "service_unavailable",
             Error::Duplicate(..) => "duplicate_job",
             Error::Database(_) => "error",
             Error::Stopped => "stopped",

@@ -96,7 +96,12 @@ impl Replicator {
 
     async fn begin(&self, replication: Replication, user: &User) -> Result<Replicated, Error> {
         let id = self.scheduler.id_of(&replication).await?;
-        if let Some(running) = self.scheduler.replication(&id) {
+        let running = self.scheduler.replication(&id);
+        let max = self.environment.settings().max_jobs_per_user;
+        if running.is_none() && !user.is_admin() && self.scheduler.requested_by(user) >= max {
+            return Err(Error::TooManyJobs(max));
+        }
+        if let Some(running) = running {
             self.scheduler.authorize(&id, user)?;
             if let Some(doc) = &running.doc {
                 let by = format!("document `{}` from db `{}`", doc.id, doc.db);

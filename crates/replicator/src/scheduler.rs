@@ -178,6 +178,14 @@ impl Scheduler {
         }
     }
 
+    /// How many jobs there are that this user asked for in a request.
+    pub fn requested_by(&self, user: &User) -> usize {
+        let jobs = self.jobs.lock();
+        let own =
+            |job: &&Entry| job.replication.doc.is_none() && job.replication.user.name == user.name;
+        jobs.values().filter(own).count()
+    }
+
     /// Adds a job, or lets the same one run on. `not_before` keeps it from starting at once.
     pub fn add(
         &self,

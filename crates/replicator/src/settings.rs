@@ -9,6 +9,8 @@ use crate::peer::Allowed;
 pub struct Settings {
     /// So many jobs run at once; the others wait for their turn.
     pub max_jobs: usize,
+    /// Of one user who is no server admin, by requests.
+    pub max_jobs_per_user: usize,
     /// So many jobs give way to waiting ones at one `interval`.
     pub max_churn: usize,
     /// So many events are remembered of each job.
@@ -47,6 +49,7 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             max_jobs: 500,
+            max_jobs_per_user: 100,
             max_churn: 20,
             max_history: 20,
             interval: Duration::from_secs(60),

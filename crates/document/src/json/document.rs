@@ -95,12 +95,20 @@ pub fn parse_document(input: &[u8]) -> Result<EditDoc, DocError> {
 /// [`DocError`]. Text that is not JSON is refused before anything else, then what is wrong with the request, then the first
 /// bad document.
 pub fn parse_bulk_docs(input: &[u8]) -> Result<BulkDocs, DocError> {
+    parse_some_bulk_docs(input, usize::MAX)
+}
+
+/// The same of at most `docs_max` documents: more are read, but not kept.
+///
+/// # Errors
+/// Those of [`parse_bulk_docs`], and [`DocError::TooManyDocs`].
+pub fn parse_some_bulk_docs(input: &[u8], docs_max: usize) -> Result<BulkDocs, DocError> {
     let mut parser = Parser::new(input)?;
     if parser.peek() != Some(b'{') {
         parser.value()?;
         return parser.finish_with(Err(DocError::RequestNotAnObject));
     }
-    let request = parser.bulk_request()?;
+    let request = parser.bulk_request(docs_max)?;
     parser.finish_with(request.into_bulk_docs())
 }
 
@@ -174,7 +182,7 @@ impl DocParser<'_> {
         self.take_back(start);
     }
 
-    fn bulk_request(&mut self) -> Result<BulkRequest, DocError> {
+    fn bulk_request(&mut self, docs_max: usize) -> Result<BulkRequest, DocError> {
         let mut request = BulkRequest::default();
         self.expect(b'{')?;
         if self.peek() == Some(b'}') {
@@ -190,7 +198,7 @@ impl DocParser<'_> {
             self.value()?;
             self.expect(b':')?;
             match self.out.as_slice() {
-                br#""docs""# => request.docs = Some(self.docs()?),
+                br#""docs""# => request.docs = Some(self.docs(docs_max)?),
                 br#""new_edits""# => request.new_edits = Some(self.plain_value()?.to_vec()),
                 br#""all_or_nothing""# => request.all_or_nothing = self.plain_value()? == b"true",
                 br#""w""# => {
@@ -219,7 +227,7 @@ impl DocParser<'_> {
         Ok(&self.out)
     }
 
-    fn docs(&mut self) -> Result<Result<Vec<EditDoc>, DocError>, DocError> {
+    fn docs(&mut self, docs_max: usize) -> Result<Result<Vec<EditDoc>, DocError>, DocError> {
         if self.peek() != Some(b'[') {
             self.plain_value()?;
             return Ok(Err(DocError::DocsNotAnArray));
@@ -238,6 +246,7 @@ impl DocParser<'_> {
                 match special
                     .and_then(|special| special.into_doc(self.out.clone(), self.term.clone()))
                 {
+                    Ok(_) if good.len() == docs_max => docs = Err(DocError::TooManyDocs),
                     Ok(doc) => good.push(doc),
                     Err(error) => docs = Err(error),
                 }

@@ -42,6 +42,9 @@ pub enum DocError {
     /// An element of `_revisions.ids` is not a string.
     #[error("RevId isn't a string")]
     RevisionsId,
+    /// `_bulk_docs` with more documents than are taken.
+    #[error("too many documents in one request")]
+    TooManyDocs,
     /// `_bulk_docs` without `docs`.
     #[error("POST body must include `docs` parameter.")]
     DocsMissing,
@@ -70,6 +73,7 @@ impl DocError {
             | Self::NotAnObject
             | Self::RequestNotAnObject
             | Self::DocsMissing
+            | Self::TooManyDocs
             | Self::DocsNotAnArray
             | Self::NewEdits => "bad_request",
         }

@@ -19,7 +19,7 @@ mod string;
 #[cfg(test)]
 mod tests;
 
-pub use document::{BulkDocs, EditDoc, parse_bulk_docs, parse_document};
+pub use document::{BulkDocs, EditDoc, parse_bulk_docs, parse_document, parse_some_bulk_docs};
 pub use error::DocError;
 pub(crate) use number::decimal_to_bytes;
 pub use number::{Number, read_number, write_float};

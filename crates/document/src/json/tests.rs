@@ -534,6 +534,7 @@ proptest! {
             }
         }
         let _ = parse_bulk_docs(&text);
+        let _ = parse_some_bulk_docs(&text, 1);
         let _ = parse_document(&text);
         let _ = body_term(&text);
         if let Ok(normal) = normalise(&text) {

@@ -25,15 +25,28 @@ const FRAMING: [HeaderName; 6] = [
 ];
 
 /// Headers with which one answer speaks for the whole server.
-const WHOLE_SERVER: [&str; 8] = [
+const WHOLE_SERVER: [&str; 21] = [
+    "accept-ch",
     "access-control-allow-credentials",
+    "activate-storage-access",
     "alt-svc",
     "clear-site-data",
+    "critical-ch",
+    "date",
+    "keep-alive",
+    "nel",
     "origin-agent-cluster",
+    "proxy-authenticate",
+    "proxy-connection",
     "public-key-pins",
     "report-to",
+    "reporting-endpoints",
+    "server",
     "service-worker-allowed",
+    "set-login",
     "strict-transport-security",
+    "supports-loading-mode",
+    "use-as-dictionary",
 ];
 
 /// Status and headers of a function's response.

@@ -237,6 +237,7 @@ fn settings(c: &Config) -> Result<Settings, config::ConfigError> {
     };
     Ok(Settings {
         max_jobs: count("max_jobs")?,
+        max_jobs_per_user: count("max_jobs_per_user")?,
         max_churn: count("max_churn")?,
         max_history: count("max_history")?,
         interval: ms("interval")?,
