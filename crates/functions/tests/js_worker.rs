@@ -22,7 +22,7 @@ fn workers() -> io::Result<Vec<Pid>> {
         let children = fs::read_to_string(task?.path().join("children")).unwrap_or_default();
         for pid in children.split_whitespace() {
             let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-            if name.starts_with("functions-worke") {
+            if name.trim_end() == "settee-worker" {
                 found.extend(pid.parse().ok().and_then(Pid::from_raw));
             }
         }
