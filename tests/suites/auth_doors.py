@@ -464,8 +464,6 @@ def sessions_end(ctx):
     outsider, nobody = server.api(credentials="anna:other"), server.api(credentials="")
     make_user(api, "bob")
     same = lambda api, name: (lambda a: (a.status, a.json["error"], a.json["reason"]))(api.get(f"/_users/org.couchdb.user:{name}"))
-    many = lambda api, name: api.post("/_users/_bulk_get", {"docs": [{"id": f"org.couchdb.user:{name}"}]}).raw.replace(name.encode(), b"")  # noqa: E731
-    check("nor by many at once", [many(outsider, "bob"), many(nobody, "bob")], [many(outsider, "bobby"), many(nobody, "bobby")])
     check("who exists is not told to others", [same(outsider, "bob"), same(nobody, "bob")], [same(outsider, "bobby"), same(nobody, "bobby")])
     for roles in (["_admin"], ["_replicator"], ["a", "_x"]):
         bad = {"_id": "org.couchdb.user:mallory", "name": "mallory", "type": "user", "roles": roles, "password": "x"}

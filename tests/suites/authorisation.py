@@ -404,6 +404,8 @@ def public_users(ctx):
             check(f"{name}: nor its revisions", (revisions.status, revisions.json["reason"]), (404, "missing"))
             rows = api.post("/_users/_bulk_get", {"docs": [{"id": other.split("/")[-1]}]}).json["results"][0]["docs"]
             check(f"{name}: nor in _bulk_get", "ok" in rows[0], False)
+            none = api.post("/_users/_bulk_get", {"docs": [{"id": "org.couchdb.user:none"}]}).json["results"][0]["docs"]
+            check(f"{name}: which tells of it no more than of nobody", rows[0]["error"], {**none[0]["error"], "id": other.split("/")[-1]})
             check(f"{name}: nor may it be deleted", api.delete(other + "?rev=1-a").status, 404)
             check(f"{name}: nor replaced", api.put(other, {"name": "x", "type": "user", "roles": []}).status, 409 if rank == ANYBODY else 404)
             refused = 401 if rank == ANYBODY else (401, 403)

@@ -178,22 +178,6 @@ pub struct Stream {
     waited: Duration,
 }
 
-/// Why a body was not read to its end.
-enum Unread {
-    Broken,
-    /// Nothing, or too little, came for too long.
-    Slow,
-}
-
-impl From<Unread> for ApiError {
-    fn from(e: Unread) -> ApiError {
-        match e {
-            Unread::Broken => ApiError::bad_request("the request's body ended early"),
-            Unread::Slow => ApiError::client_too_slow(),
-        }
-    }
-}
-
 impl Stream {
     pub fn new(incoming: Incoming) -> Stream {
         Stream {
@@ -209,30 +193,27 @@ impl Stream {
     }
 
     /// The next bytes, never none; `None` at the end.
-    async fn next(&mut self, pace: Pace) -> Result<Option<Bytes>, Unread> {
+    ///
+    /// # Errors
+    /// 400 when the body ends early, 408 when it comes too slowly.
+    pub async fn next(&mut self, pace: Pace) -> Result<Option<Bytes>, ApiError> {
         loop {
             let patience = pace.patience(self.came, self.waited);
             let began = tokio::time::Instant::now();
             let frame = tokio::time::timeout(patience, self.incoming.frame()).await;
             self.waited += began.elapsed();
-            let Some(frame) = frame.map_err(|_| Unread::Slow)? else {
+            let Some(frame) = frame.map_err(|_| ApiError::client_too_slow())? else {
                 return Ok(None);
             };
-            if let Ok(data) = frame.map_err(|_| Unread::Broken)?.into_data()
+            let frame =
+                frame.map_err(|_| ApiError::bad_request("the request's body ended early"))?;
+            if let Ok(data) = frame.into_data()
                 && !data.is_empty()
             {
                 self.came += data.len() as u64;
                 return Ok(Some(data));
             }
         }
-    }
-
-    /// The next bytes; `None` at the end.
-    ///
-    /// # Errors
-    /// 400 when the body ends early, 408 when it comes too slowly.
-    pub async fn next_bytes(&mut self, pace: Pace) -> Result<Option<Bytes>, ApiError> {
-        Ok(self.next(pace).await?)
     }
 
     /// All of it as it comes.

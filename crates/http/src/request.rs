@@ -197,7 +197,7 @@ impl Request {
                 };
                 Ok((!bytes.is_empty()).then_some(bytes))
             }
-            Source::Client(body) => body.next_bytes(pace).await,
+            Source::Client(body) => body.next(pace).await,
         }
     }
 
