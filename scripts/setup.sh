@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/env.sh
 
-rust_wanted=$(sed -n 's/^rust-version *= *"\(.*\)"/\1/p' Cargo.toml | head -n 1)
+rust_wanted=$(sed -n 's/^channel *= *"\(.*\)"/\1/p' rust-toolchain.toml)
 purpose=${1:-serve}
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -76,10 +76,9 @@ ensure_rust() {
     fi
     hash -r
   fi
-  say "installing Rust's stable toolchain with rustup"
-  rustup toolchain install stable --profile minimal --component rustfmt,clippy </dev/null >&2 \
-    || die "rustup could not install the stable toolchain"
-  rustup default stable >&2
+  say "installing Rust $rust_wanted with rustup"
+  rustup toolchain install "$rust_wanted" --profile minimal --component rustfmt,clippy </dev/null >&2 \
+    || die "rustup could not install Rust $rust_wanted"
   hash -r
   rust_is_new_enough || die "cargo is still $(rust_version) after the install: is an older cargo earlier in PATH? ($(command -v cargo))"
 }

@@ -1,4 +1,4 @@
-"""Replays CouchDB's recorded behaviour (shared/vectors) against a server, area by area.
+"""Replays CouchDB's recorded behaviour (tests/vectors) against a server, area by area.
 
 tests/vector_exceptions.txt lists the scenarios that are expected to fail, each with its reason:
 `area / scenario | reason`. One that fails outside the list fails the suite, and so does one that is
@@ -18,10 +18,6 @@ DIFFERENCES_SHOWN = 5
 
 def run(ctx):
     folder = vectors_folder(ctx)
-    if folder is None:
-        ctx.report.check("the vectors are there", False,
-                         "no shared/vectors beside the checkout; SETTEE_VECTORS names another place")
-        return
     replay = load_replay(folder)
     exceptions = read_exceptions(ctx.checkout / "tests" / "vector_exceptions.txt")
     met = set()
@@ -47,8 +43,7 @@ def prepared(server, replay):
 
 def vectors_folder(ctx):
     named = os.environ.get("SETTEE_VECTORS")
-    folder = pathlib.Path(named) if named else ctx.checkout.parent / "shared" / "vectors"
-    return folder if (folder / "replay.py").is_file() else None
+    return pathlib.Path(named) if named else ctx.checkout / "tests" / "vectors"
 
 
 def load_replay(folder):

@@ -1,6 +1,6 @@
 //! The rows of views as CouchDB sorted them in the recorded scenarios, sorted again by sort keys.
 //!
-//! Where the scenarios are: `SETTEE_VECTORS`, or `../shared/vectors` beside the repository.
+//! Where the scenarios are: `tests/vectors`, or the folder that `SETTEE_VECTORS` names.
 
 use std::path::PathBuf;
 
@@ -10,13 +10,13 @@ use serde_json::Value;
 
 fn scenarios() -> Vec<Value> {
     let folder = std::env::var_os("SETTEE_VECTORS").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/vectors"),
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors"),
         PathBuf::from,
     );
     let file = folder.join("views.jsonl");
     let text = std::fs::read_to_string(&file).unwrap_or_else(|error| {
         panic!(
-            "cannot read the recorded scenarios {}: {error}; set SETTEE_VECTORS to their folder",
+            "cannot read the recorded scenarios {}: {error}",
             file.display()
         )
     });

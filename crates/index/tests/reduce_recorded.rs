@@ -1,6 +1,6 @@
 //! The results of built-in reduce functions that CouchDB gave in the recorded scenarios.
 //!
-//! Where the scenarios are: `SETTEE_VECTORS`, or `../shared/vectors` beside the repository.
+//! Where the scenarios are: `tests/vectors`, or the folder that `SETTEE_VECTORS` names.
 
 use std::path::PathBuf;
 
@@ -12,13 +12,13 @@ const MAP: &str = "function(doc){ emit(doc._id, doc.v); }";
 
 fn scenarios() -> Vec<Value> {
     let folder = std::env::var_os("SETTEE_VECTORS").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/vectors"),
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors"),
         PathBuf::from,
     );
     let file = folder.join("views.jsonl");
     let text = std::fs::read_to_string(&file).unwrap_or_else(|error| {
         panic!(
-            "cannot read the recorded scenarios {}: {error}; set SETTEE_VECTORS to their folder",
+            "cannot read the recorded scenarios {}: {error}",
             file.display()
         )
     });

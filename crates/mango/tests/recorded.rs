@@ -1,6 +1,6 @@
 //! The selectors of the recorded scenarios, judged over the documents that the scenario has written before.
 //!
-//! Where the scenarios are: `SETTEE_VECTORS`, or `../shared/vectors` beside the repository.
+//! Where the scenarios are: `tests/vectors`, or the folder that `SETTEE_VECTORS` names.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ type Documents = BTreeMap<String, Value>;
 
 fn scenarios(area: &str) -> Vec<Value> {
     let folder = std::env::var_os("SETTEE_VECTORS").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/vectors"),
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors"),
         PathBuf::from,
     );
     let file = folder.join(format!("{area}.jsonl"));

@@ -1,7 +1,4 @@
-#!/usr/bin/env python3
-"""Drives crates/functions/js/node-server.js, with the prelude that it shares with the engine in process, by CouchDB's query-server line protocol. Needs `node`; standard library only.
-
-usage: query_server_test.py [WORD]      only the cases whose name has WORD
+"""The query server for Node that comes with the program, by CouchDB's line protocol.
 
 Every case is a session: the lines that are sent, and the lines that CouchDB's server answers. The expected answers come from
 CouchDB's documentation of the protocol and from recorded HTTP answers of CouchDB 3.5; where CouchDB's own answer is an
@@ -9,24 +6,20 @@ accident (an error object that turns to `{}`), ours is said in words and noted a
 """
 
 import json
-import pathlib
 import re
 import subprocess
-import sys
-import tempfile
 
-FUNCTIONS = pathlib.Path(__file__).resolve().parent.parent / "crates" / "functions"
 TIMEOUT_S = 20
 
 
-def lay_out(folder):
+def lay_out(folder, sources):
     """Puts the server and its prelude into a folder, as settee does. Gives the server's path."""
-    source = (FUNCTIONS / "src" / "prelude.rs").read_text()
+    source = (sources / "src" / "prelude.rs").read_text()
     parts = re.findall(r'include_str!\("\.\./(js/prelude/[a-z_]+\.js)"\)', source)
-    text = "".join((FUNCTIONS / part).read_text() for part in parts)
+    text = "".join((sources / part).read_text() for part in parts)
     (folder / "prelude.js").write_text('(function (host) {\n"use strict";\n' + text + "return api;\n})\n")
     server = folder / "node-server.js"
-    server.write_text((FUNCTIONS / "js" / "node-server.js").read_text())
+    server.write_text((sources / "js" / "node-server.js").read_text())
     return server
 
 
@@ -518,32 +511,14 @@ def dialogue(server):
         process.wait()
 
 
-def check(report, word=""):
-    """Runs the cases whose name has `word`; `report` takes (name, whether it passed, what was wrong)."""
+def run(ctx):
     cases = Lines()
     for part in (views, modules, reductions, shows, content_types, lists, updates, filters, validations, rewrites, hostility, protocol):
         part(cases)
-    checks = [(case[0], lambda server, case=case: run_case(server, case)) for case in cases] + [("protocol: one line at a time", dialogue)]
-    with tempfile.TemporaryDirectory(prefix="settee-query-server-") as folder:
-        server = lay_out(pathlib.Path(folder))
-        for name, run in checks:
-            if word in name:
-                wrong = run(server)
-                report(name, wrong is None, wrong)
-
-
-def main():
-    counts = {True: 0, False: 0}
-
-    def report(name, passed, wrong):
-        counts[passed] += 1
-        if not passed:
-            print(f"FAIL  {name}\n{wrong}")
-
-    check(report, sys.argv[1] if len(sys.argv) > 1 else "")
-    print(f"{counts[True]} passed, {counts[False]} failed")
-    sys.exit(1 if counts[False] or not counts[True] else 0)
-
-
-if __name__ == "__main__":
-    main()
+    server = lay_out(ctx.folder("server"), ctx.checkout / "crates" / "functions")
+    for case in cases:
+        wrong = run_case(server, case)
+        ctx.report.check(case[0], wrong is None, wrong, quiet=True)
+    ctx.report.note(f"{len(cases)} sessions")
+    wrong = dialogue(server)
+    ctx.report.check("protocol: one line at a time", wrong is None, wrong)
