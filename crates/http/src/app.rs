@@ -13,13 +13,13 @@ use hyper::header::COOKIE;
 use parking_lot::RwLock;
 use replicator::Replicator;
 
-use crate::body::BodyLimits;
-use crate::cors::Cors;
+use crate::browsers::cors::Cors;
+use crate::browsers::frame_options::FrameOptions;
 use crate::errors::ApiError;
-use crate::forwarded::Forwarded;
-use crate::frame_options::FrameOptions;
-use crate::replication::Surroundings;
 use crate::request::Request;
+use crate::request::body::BodyLimits;
+use crate::request::forwarded::Forwarded;
+use crate::server_routes::replication::Surroundings;
 use crate::stats::Stats;
 
 /// Version of CouchDB whose API this is.
@@ -78,7 +78,7 @@ pub struct Limits {
     pub function_wait: Duration,
     /// Content-Security-Policy of attachments.
     pub attachments_policy: Option<String>,
-    pub mango: crate::find::MangoSettings,
+    pub mango: crate::database_routes::find::MangoSettings,
 }
 
 impl Limits {
@@ -120,7 +120,7 @@ impl Limits {
             purge_revs_max: c.get_u64("purge", "max_revisions_number")?,
             secure_rewrites: c.get_bool("chttpd", "secure_rewrites")?,
             rewrite_limit: c.get_u64("chttpd", "rewrite_limit")?,
-            mango: crate::find::MangoSettings::read(c)?,
+            mango: crate::database_routes::find::MangoSettings::read(c)?,
             showlist_policy: match c.get_bool("csp", "showlist_enable")? {
                 true => Some(c.get_str("csp", "showlist_header_value")?),
                 false => None,

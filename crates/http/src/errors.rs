@@ -212,7 +212,7 @@ impl From<functions::Error> for ApiError {
         if let functions::Error::Busy { .. } | functions::Error::Late { .. } = e {
             return Self::busy(e.to_string());
         }
-        crate::design::thrown(e.name(), &e.reason())
+        crate::design_routes::thrown(e.name(), &e.reason())
     }
 }
 

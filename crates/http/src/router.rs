@@ -1,16 +1,16 @@
 //! Which route a path is. CouchDB's paths are peculiar: methods are checked by each route, segments are decoded
 //! after they are split, doubled slashes count as one.
 
-use crate::access::Access;
 use crate::app::{App, require_login, require_server_admin};
+use crate::database_routes::{bulk, changes, database as db, find, listing, partition, views};
+use crate::document_routes::documents;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::setup::SYSTEM_DATABASES;
-use crate::{
-    bulk, changes, db, db_updates, documents, find, later, listing, node, partition, replication,
-    root, session, setup, utils, views,
-};
+use crate::rights::access::Access;
+use crate::server_routes::setup::SYSTEM_DATABASES;
+use crate::server_routes::{db_updates, node, replication, reshard, root, session, setup, utils};
+use crate::text_search;
 
 type Answer = Result<Reply, ApiError>;
 
@@ -48,7 +48,9 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
             replication::replicate(app, req).await
         }
         "_scheduler" => replication::scheduler(app, req),
-        "_reshard" | "_search_analyze" | "_nouveau_analyze" => later::server(req, &first),
+        "_reshard" => reshard::route(req),
+        "_search_analyze" => text_search::search_analyze(req),
+        "_nouveau_analyze" => text_search::nouveau_analyze(req),
         _ => database(app, req, &first).await,
     }
 }

@@ -1,0 +1,5 @@
+//! What may pages in browsers do? Those of other origins, and those that show answers in frames.
+
+pub mod cors;
+pub mod cross_site;
+pub mod frame_options;

@@ -1,0 +1,239 @@
+//! A connection whose requests' heads come in time. From the first byte of a head to its end there is a limit, however the bytes
+//! trickle in; so is there for a connection that was opened and says nothing. hyper looks at the clock only from the end of one
+//! request to the end of the next one's head, which has to be long, since connections of pools rest for minutes in between; and
+//! HTTP/2 only asks for a sign of life now and then.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::connection::lenient::Lenient;
+
+/// What HTTP/2 begins with.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+pub struct HeadTimeout<S> {
+    stream: Lenient<S>,
+    spoken: Spoken,
+    head_time_max: Duration,
+    /// Which head is under way: the clock begins anew with each.
+    begun: Option<u64>,
+    deadline: Option<Instant>,
+    /// Made when somebody has to wait for the deadline, which few do.
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+/// What the first bytes tell.
+enum Spoken {
+    /// So many bytes of HTTP/2's preface came, and nothing else.
+    Unknown(usize),
+    Http1,
+    Http2(Frames),
+}
+
+impl<S> HeadTimeout<S> {
+    /// A connection may say nothing at all for `silence_max`.
+    pub fn new(stream: Lenient<S>, head_time_max: Duration, silence_max: Duration) -> Self {
+        HeadTimeout {
+            stream,
+            spoken: Spoken::Unknown(0),
+            head_time_max: head_time_max.min(silence_max),
+            begun: None,
+            deadline: Instant::now().checked_add(silence_max),
+            sleep: None,
+        }
+    }
+
+    fn look_at(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            // The end is for others to notice.
+            self.deadline = None;
+            return;
+        }
+        match &mut self.spoken {
+            Spoken::Http1 => {}
+            Spoken::Http2(frames) => frames.scan(bytes),
+            Spoken::Unknown(came) => {
+                let expected = &PREFACE[*came..];
+                let n = bytes.len().min(expected.len());
+                *came += n;
+                if bytes[..n] != expected[..n] {
+                    self.spoken = Spoken::Http1;
+                } else if *came == PREFACE.len() {
+                    let mut frames = Frames::default();
+                    frames.scan(&bytes[n..]);
+                    self.spoken = Spoken::Http2(frames);
+                }
+            }
+        }
+        let begun = match &self.spoken {
+            Spoken::Unknown(_) => Some(0),
+            Spoken::Http1 => self.stream.head_under_way(),
+            Spoken::Http2(frames) => frames.head_under_way(),
+        };
+        if begun != self.begun || begun.is_none() {
+            self.begun = begun;
+            self.deadline = begun.and_then(|_| Instant::now().checked_add(self.head_time_max));
+            self.sleep = None;
+        }
+    }
+
+    /// Ready when the time is over.
+    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(deadline) = self.deadline else {
+            return Poll::Pending;
+        };
+        let sleep = self
+            .sleep
+            .get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+        sleep.as_mut().poll(cx)
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for HeadTimeout<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let me = self.get_mut();
+        let start = buf.filled().len();
+        match Pin::new(&mut me.stream).poll_read(cx, buf) {
+            Poll::Ready(Ok(())) => {
+                me.look_at(&buf.filled()[start..]);
+                Poll::Ready(Ok(()))
+            }
+            // What is there already counts, however late it is looked at.
+            Poll::Pending => {
+                ready!(me.poll_deadline(cx));
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
+            failed => failed,
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for HeadTimeout<S> {
+    crate::connection::wrapper::write_through!();
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+/// The frames of HTTP/2, as far as needed to tell where a head ends: it is in a HEADERS frame and the CONTINUATION frames after
+/// it. Frames without content of a body count as heads do: there is no reason to send half of one.
+#[derive(Default)]
+struct Frames {
+    /// The beginning of a frame: length, type, flags, stream.
+    start: [u8; Frames::START_BYTES],
+    start_len: usize,
+    payload_left: usize,
+    is_data: bool,
+    /// A head began whose end was not announced yet.
+    in_head: bool,
+    /// How many heads, or frames that are none, were begun.
+    count: u64,
+}
+
+impl Frames {
+    const START_BYTES: usize = 9;
+    const DATA: u8 = 0;
+    const HEADERS: u8 = 1;
+    const CONTINUATION: u8 = 9;
+    const END_HEADERS: u8 = 4;
+
+    fn scan(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            if self.payload_left > 0 {
+                let n = self.payload_left.min(bytes.len());
+                self.payload_left -= n;
+                bytes = &bytes[n..];
+                continue;
+            }
+            if self.start_len == 0 && !self.in_head {
+                self.count += 1;
+            }
+            let n = (Self::START_BYTES - self.start_len).min(bytes.len());
+            self.start[self.start_len..][..n].copy_from_slice(&bytes[..n]);
+            self.start_len += n;
+            bytes = &bytes[n..];
+            if self.start_len == Self::START_BYTES {
+                self.begin();
+            }
+        }
+    }
+
+    fn begin(&mut self) {
+        let [a, b, c, kind, flags, ..] = self.start;
+        self.start_len = 0;
+        self.payload_left = u32::from_be_bytes([0, a, b, c]) as usize;
+        self.is_data = kind == Self::DATA;
+        if matches!(kind, Self::HEADERS | Self::CONTINUATION) {
+            self.in_head = flags & Self::END_HEADERS == 0;
+        }
+    }
+
+    fn head_under_way(&self) -> Option<u64> {
+        let in_frame = self.start_len > 0 || self.payload_left > 0 && !self.is_data;
+        (in_frame || self.in_head).then_some(self.count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+        let len = (payload.len() as u32).to_be_bytes();
+        let mut frame = vec![len[1], len[2], len[3], kind, flags, 0, 0, 0, 1];
+        frame.extend_from_slice(payload);
+        frame
+    }
+
+    #[test]
+    fn a_head_of_http_2_ends_with_its_last_frame() {
+        let mut frames = Frames::default();
+        let settings = frame(4, 0, &[0; 6]);
+        frames.scan(&settings);
+        assert_eq!(frames.head_under_way(), None);
+        let headers = frame(Frames::HEADERS, 1, &[0; 100]);
+        for byte in &headers {
+            frames.scan(&[*byte]);
+            assert_eq!(frames.head_under_way(), Some(2));
+        }
+        for _ in 0..10 {
+            frames.scan(&frame(Frames::CONTINUATION, 0, b""));
+            assert_eq!(frames.head_under_way(), Some(2), "the clock goes on");
+        }
+        frames.scan(&frame(Frames::CONTINUATION, Frames::END_HEADERS, b"x"));
+        assert_eq!(frames.head_under_way(), None);
+        let data = frame(Frames::DATA, 0, &[0; 1000]);
+        frames.scan(&data[..500]);
+        assert_eq!(frames.head_under_way(), None, "a body takes its time");
+        frames.scan(&[&data[500..], &settings[..3]].concat());
+        assert_eq!(frames.head_under_way(), Some(4));
+    }
+
+    #[test]
+    fn frames_are_found_however_they_are_cut() {
+        let input = [
+            frame(4, 0, &[7; 12]),
+            frame(Frames::HEADERS, Frames::END_HEADERS, &[1; 30]),
+            frame(Frames::DATA, 0, &[4; 70_000]),
+            frame(Frames::HEADERS, 0, &[]),
+            frame(Frames::CONTINUATION, Frames::END_HEADERS, &[9; 5]),
+        ]
+        .concat();
+        for cut in (0..input.len()).step_by(13) {
+            let mut frames = Frames::default();
+            frames.scan(&input[..cut]);
+            frames.scan(&input[cut..]);
+            assert_eq!((frames.head_under_way(), frames.count), (None, 4), "{cut}");
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! How does a connection live? Accepting, TLS, heads of requests that are odd or slow, and the end.
+
+pub mod head_timeout;
+pub mod lenient;
+pub mod linger;
+pub mod server;
+pub mod tls;
+pub mod wrapper;

@@ -1,0 +1,512 @@
+//! Connections: accepting, one request after another, finishing answers, stopping.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
+
+use hyper::body::Incoming;
+use hyper::header::{
+    CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, LOCATION,
+    SERVER, SET_COOKIE,
+};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::app::App;
+use crate::browsers::cross_site;
+use crate::connection::head_timeout::HeadTimeout;
+use crate::connection::lenient::Lenient;
+use crate::connection::linger::Lingering;
+use crate::connection::tls::Tls;
+use crate::errors::ApiError;
+use crate::reply::jsonp;
+use crate::reply::{Body, Reply};
+use crate::request::Request;
+use crate::request::host;
+use crate::request::query::is_well_encoded;
+use crate::router;
+
+/// How long requests under way may take when the server stops.
+const STOP_TIME_MAX: Duration = Duration::from_secs(10);
+/// Clients of HTTP/2 that answer no ping are gone.
+const PING_EVERY: Duration = Duration::from_secs(60);
+/// A connection that is silent for so long is asked for a sign of life by TCP,
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(120);
+/// again and again, until it is given up; a client without power or network says no goodbye.
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(30);
+
+const SERVER_NAME: &str = concat!("CouchDB/3.5.0 (Settee/", env!("CARGO_PKG_VERSION"), ")");
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
+const BODY_TIME: HeaderName = HeaderName::from_static("x-couchdb-body-time");
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+
+/// Where connections come in.
+pub struct Listeners {
+    pub http: TcpListener,
+    pub https: Option<(TcpListener, Arc<Tls>)>,
+    /// Connections served at a time; others wait to be accepted.
+    pub connections_max: Option<usize>,
+}
+
+impl From<TcpListener> for Listeners {
+    fn from(http: TcpListener) -> Self {
+        Listeners {
+            http,
+            https: None,
+            connections_max: None,
+        }
+    }
+}
+
+impl Listeners {
+    fn addresses(&self) -> Vec<SocketAddr> {
+        let https = self.https.as_ref().map(|(https, _)| https);
+        [Some(&self.http), https]
+            .into_iter()
+            .flatten()
+            .filter_map(|listener| listener.local_addr().ok())
+            .collect()
+    }
+
+    /// The next connection, and what it is to be secured with.
+    async fn accept(&self) -> std::io::Result<(TcpStream, SocketAddr, Option<&Arc<Tls>>)> {
+        let Some((https, tls)) = &self.https else {
+            return self.http.accept().await.map(|(s, peer)| (s, peer, None));
+        };
+        tokio::select! {
+            a = self.http.accept() => a.map(|(s, peer)| (s, peer, None)),
+            a = https.accept() => a.map(|(s, peer)| (s, peer, Some(tls))),
+        }
+    }
+}
+
+/// Serves until `stop` resolves, then finishes what is under way.
+pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Future<Output = ()>) {
+    let listeners = listeners.into();
+    let graceful = GracefulShutdown::new();
+    let keeper = {
+        let auth = app.auth.clone();
+        tokio::spawn(async move { auth.keep_users().await })
+    };
+    app.set_listening(listeners.addresses());
+    app.replicator.start();
+    tokio::pin!(stop);
+    let max = listeners.connections_max.unwrap_or(Semaphore::MAX_PERMITS);
+    let places = Arc::new(Semaphore::new(max.min(Semaphore::MAX_PERMITS)));
+    loop {
+        let accepting = async {
+            // Nobody closes the semaphore.
+            let place = places.clone().acquire_owned().await.ok();
+            (listeners.accept().await, place)
+        };
+        let (accepted, place) = tokio::select! {
+            a = accepting => a,
+            () = &mut stop => break,
+        };
+        match accepted {
+            Ok((stream, peer, tls)) => {
+                let watcher = graceful.watcher();
+                accept(stream, peer, tls.cloned(), &app, (watcher, place));
+            }
+            Err(e) => {
+                // Out of file descriptors, mostly: wait for some to come back.
+                tracing::warn!(error = %e, "accepting a connection failed");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+    drop(listeners);
+    keeper.abort();
+    // Before the feeds: jobs of this server may read them, and should see their own end.
+    app.replicator.stop().await;
+    app.stop_feeds();
+    if tokio::time::timeout(STOP_TIME_MAX, graceful.shutdown())
+        .await
+        .is_err()
+    {
+        tracing::warn!("some requests did not finish in time");
+    }
+}
+
+/// Has a connection served by a task of its own.
+fn accept(
+    stream: TcpStream,
+    peer: SocketAddr,
+    tls: Option<Arc<Tls>>,
+    app: &Arc<App>,
+    (watcher, place): (Watcher, Option<OwnedSemaphorePermit>),
+) {
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEPALIVE_AFTER)
+        .with_interval(KEEPALIVE_EVERY);
+    let set = stream
+        .set_nodelay(true)
+        .and_then(|()| SockRef::from(&stream).set_tcp_keepalive(&keepalive));
+    if let Err(e) = set {
+        tracing::debug!(error = %e, "a connection without TCP_NODELAY or keepalive");
+    }
+    let app = app.clone();
+    tokio::spawn(async move {
+        app.stats.connections.fetch_add(1, Ordering::Relaxed);
+        match tls {
+            None => connection(stream, peer, Spoken::Unknown, &app, watcher).await,
+            Some(tls) => {
+                if let Some(stream) = tls.accept(stream).await {
+                    let spoken = match stream.get_ref().1.alpn_protocol() {
+                        Some(b"h2") => Spoken::Http2,
+                        _ => Spoken::Http1,
+                    };
+                    connection(stream, peer, spoken, &app, watcher).await;
+                }
+            }
+        }
+        app.stats.connections.fetch_sub(1, Ordering::Relaxed);
+        drop(place);
+    });
+}
+
+/// What a connection speaks. Over TLS it was agreed on; elsewhere the first bytes tell.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Spoken {
+    Unknown,
+    Http1,
+    Http2,
+}
+
+async fn connection<S>(
+    stream: S,
+    peer: SocketAddr,
+    spoken: Spoken,
+    app: &Arc<App>,
+    watcher: Watcher,
+) where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let service = {
+        let app = app.clone();
+        service_fn(move |req| {
+            let app = app.clone();
+            let https = spoken != Spoken::Unknown;
+            async move { Ok::<_, Infallible>(answer(&app, req, peer, https).await) }
+        })
+    };
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder = match spoken {
+        Spoken::Unknown => builder,
+        Spoken::Http1 => builder.http1_only(),
+        Spoken::Http2 => builder.http2_only(),
+    };
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING_EVERY);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        // Not `pipeline_flush`: it buffers a streamed answer whole, whatever the client takes.
+        .header_read_timeout(app.silence_max());
+    let stream = Lenient::new(Lingering::new(stream));
+    let stream = HeadTimeout::new(stream, app.limits().header_timeout, app.silence_max());
+    let connection = builder
+        .serve_connection(TokioIo::new(stream), service)
+        .into_owned();
+    if let Err(e) = watcher.watch(connection).await {
+        tracing::debug!(error = %e, "connection ended");
+    }
+}
+
+/// Longest request id that is taken from a client, in bytes.
+const REQUEST_ID_BYTES_MAX: usize = 36;
+
+/// The id that the client gives its request, if it is one for logs.
+fn clients_request_id(headers: &HeaderMap) -> Option<HeaderValue> {
+    let id = headers.get(REQUEST_ID)?;
+    let plain = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+    let short = (1..=REQUEST_ID_BYTES_MAX).contains(&id.len());
+    (short && id.as_bytes().iter().all(plain)).then(|| id.clone())
+}
+
+/// Ten hexadecimal digits that differ from request to request.
+fn request_id() -> HeaderValue {
+    // From a random number on, so that ids do not come again after a restart.
+    static NEXT: LazyLock<AtomicU64> = LazyLock::new(|| {
+        let mut first = [0; 8];
+        // Without random numbers the ids begin at 0: they stay distinct.
+        let _ = getrandom::fill(&mut first);
+        AtomicU64::new(u64::from_ne_bytes(first))
+    });
+    let n = NEXT.fetch_add(1, Ordering::Relaxed);
+    // A multiplication by an odd constant permutes the 40-bit numbers: distinct, and not counting up.
+    let id = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) & 0xff_ffff_ffff;
+    let mut digits = [0; 10];
+    for (i, d) in digits.iter_mut().enumerate() {
+        *d = b"0123456789abcdef"[(id >> (36 - 4 * i) & 15) as usize];
+    }
+    HeaderValue::from_bytes(&digits).unwrap_or(HeaderValue::from_static("0"))
+}
+
+async fn answer(
+    app: &App,
+    req: hyper::Request<Incoming>,
+    peer: SocketAddr,
+    https: bool,
+) -> hyper::Response<Body> {
+    let received = Instant::now();
+    let (parts, body) = req.into_parts();
+    let version = parts.version;
+    let id = clients_request_id(&parts.headers).unwrap_or_else(request_id);
+    let (method, method_error) = effective_method(&parts);
+    let host_error = host::check(&parts).err();
+    let mut req = Request::new(method, parts, body, Some(peer.ip()), &app.limits());
+    req.https = https;
+    req.silence_max = app.silence_max();
+    let result = match host_error.or(method_error) {
+        Some(e) => Err(e),
+        None => route(app, &mut req).await,
+    };
+    let mut reply = result.unwrap_or_else(|e| refuse(app, &req, e));
+    if app.limits().allow_jsonp {
+        reply = jsonp::wrap(&req, reply);
+    }
+    if !req.drain().await && version < hyper::Version::HTTP_2 {
+        // What is left stands in the way of another request: the client is told before it sends one.
+        reply
+            .headers
+            .push((CONNECTION, HeaderValue::from_static("close")));
+    }
+    finish(app, &req, reply, id, received)
+}
+
+fn effective_method(parts: &hyper::http::request::Parts) -> (String, Option<ApiError>) {
+    let method = parts.method.as_str();
+    let over = parts
+        .headers
+        .get("x-http-method-override")
+        .and_then(|v| v.to_str().ok());
+    match over {
+        Some(over) if method == "POST" => {
+            let over = over.trim().to_ascii_uppercase();
+            if [
+                "GET", "HEAD", "POST", "PUT", "DELETE", "TRACE", "CONNECT", "COPY",
+            ]
+            .contains(&over.as_str())
+            {
+                (over, None)
+            } else {
+                (
+                    method.to_owned(),
+                    Some(ApiError::bad_request("Invalid X-HTTP-Method-Override")),
+                )
+            }
+        }
+        _ => (method.to_owned(), None),
+    }
+}
+
+async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
+    let limits = app.limits();
+    // Who asks whether the server is up knows its address only.
+    if !req.is_for_us() && !is_only(req, "_up") {
+        return Err(host::misdirected());
+    }
+    if let Some(reply) = limits.cors.as_ref().and_then(|cors| cors.preflight(req)) {
+        return Ok(reply);
+    }
+    if req.target_len as u64 > limits.max_uri_length {
+        return Err(ApiError::new(
+            414,
+            "too_long",
+            "the request uri is too long",
+        ));
+    }
+    let query = req.raw_query.as_deref().unwrap_or_default();
+    if !is_well_encoded(&req.path) || !is_well_encoded(query) {
+        return Err(ApiError::bad_request("invalid_url_encoding"));
+    }
+    app.authenticate(req).await?;
+    let required = limits.require_valid_user
+        || limits.require_valid_user_except_for_up && !is_only(req, "_up");
+    if required && req.authenticated.is_none() && !is_login(req) {
+        return Err(ApiError::unauthorized("Authentication required.")
+            .with_www_authenticate("Basic realm=\"server\""));
+    }
+    // Before rules or functions rewrite anything.
+    let may_change = cross_site::may_change(req, &limits);
+    loop {
+        if !may_change && cross_site::changes(req) {
+            return Err(cross_site::refusal());
+        }
+        let answer = router::route(app, req).await;
+        if !std::mem::take(&mut req.is_rerouted) || answer.is_err() {
+            return answer;
+        }
+    }
+}
+
+fn is_login(req: &Request) -> bool {
+    req.method == "POST" && is_only(req, "_session")
+}
+
+/// Whether the path is of this one segment.
+fn is_only(req: &Request, name: &str) -> bool {
+    req.segments.len() == 1 && req.segment(0) == Some(name)
+}
+
+/// An error as this client wants it: browsers are sent to the login page.
+fn refuse(app: &App, req: &Request, e: ApiError) -> Reply {
+    let unauthorized = e.status == 401;
+    let reason = e.reason.clone();
+    let mut reply = Reply::from(e);
+    if !unauthorized {
+        return reply;
+    }
+    if let Some(challenge) = req.named_header("x-couchdb-www-authenticate") {
+        return reply.header(hyper::header::WWW_AUTHENTICATE, challenge);
+    }
+    let accept = req.accept();
+    if accept.contains("text/html") && !accept.contains("*/*") && !req.path.starts_with("/_session")
+    {
+        let mut to = req.base_url();
+        to.push_str(&app.limits().authentication_redirect);
+        to.push_str("?return=");
+        crate::request::query::encode_into(&req.path, &mut to);
+        to.push_str("&reason=");
+        crate::request::query::encode_into(&reason, &mut to);
+        if let Ok(v) = HeaderValue::from_str(&to) {
+            reply.headers.push((LOCATION, v));
+            reply.status = 302;
+        }
+    }
+    reply
+}
+
+fn finish(
+    app: &App,
+    req: &Request,
+    reply: Reply,
+    id: HeaderValue,
+    received: Instant,
+) -> hyper::Response<Body> {
+    let us = received.elapsed().as_micros() as u64;
+    app.stats.record(&req.method, reply.status, us);
+    log(req, &reply, &id, us);
+    let mut response = hyper::Response::new(reply.body);
+    *response.status_mut() = hyper::StatusCode::from_u16(reply.status)
+        .unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.reserve(reply.headers.len() + 6);
+    // First of all headers: Python's `couchdb` takes the cookie from whichever comes first.
+    let own_cookie = reply.headers.iter().find(|(n, _)| n == SET_COOKIE);
+    if let Some((name, value)) = own_cookie {
+        headers.insert(name.clone(), value.clone());
+    } else if let Some(login) = &req.renew {
+        renew_cookie(app, req, login, headers);
+    }
+    headers.insert(SERVER, HeaderValue::from_static(SERVER_NAME));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("must-revalidate"));
+    for (name, value) in reply.headers {
+        if name != SET_COOKIE {
+            headers.insert(name, value);
+        }
+    }
+    let limits = app.limits();
+    if let Some(cors) = &limits.cors {
+        cors.finish(req, headers);
+    }
+    if let Some(frame_options) = &limits.frame_options {
+        frame_options.finish(req, headers);
+    }
+    headers.insert(REQUEST_ID, id);
+    headers.insert(BODY_TIME, HeaderValue::from(req.body_us / 1000));
+    headers.insert(SERVER_TIMING, server_timing(&reply.timing, us));
+    if req
+        .named_header("prefer")
+        .is_some_and(|p| p.eq_ignore_ascii_case("return=minimal"))
+    {
+        keep_only(&limits.prefer_minimal, headers);
+    }
+    let length = match response.body() {
+        Body::Full(b) => Some(b.len() as u64),
+        Body::Sized(_, length) => Some(*length),
+        Body::Stream(_) => None,
+    };
+    if let Some(len) = length
+        && req.method == "HEAD"
+        && response.status() != hyper::StatusCode::NOT_MODIFIED
+    {
+        response
+            .headers_mut()
+            .insert(CONTENT_LENGTH, HeaderValue::from(len));
+    }
+    response
+}
+
+fn renew_cookie(app: &App, req: &Request, login: &auth::Login, headers: &mut HeaderMap) {
+    let now = std::time::SystemTime::now();
+    let cookie = app.auth.set_cookie(login, now, req.is_https());
+    if let Ok(v) = HeaderValue::from_str(&cookie) {
+        headers.append(SET_COOKIE, v);
+    }
+}
+
+/// Removes the headers that a client does without, as `Prefer: return=minimal` asks for.
+fn keep_only(kept: &[String], headers: &mut HeaderMap) {
+    let dropped = |name: &HeaderName| !kept.iter().any(|k| name.as_str().eq_ignore_ascii_case(k));
+    let names: Vec<HeaderName> = headers.keys().filter(|n| dropped(n)).cloned().collect();
+    for name in names {
+        headers.remove(name);
+    }
+}
+
+/// Phases that happened, in milliseconds. `write` is making the answer: what is left of the total after the other phases.
+fn server_timing(t: &crate::reply::Timing, total_us: u64) -> HeaderValue {
+    use std::io::Write;
+    let mut text = [0u8; 240];
+    let mut rest = &mut text[..];
+    let before = t.parse_us + t.wait_us + t.commit_us + t.read_us;
+    let phases = [
+        ("parse", t.parse_us),
+        ("wait", t.wait_us),
+        ("commit", t.commit_us),
+        ("read", t.read_us),
+        ("write", total_us.saturating_sub(before)),
+    ];
+    for (name, us) in phases {
+        if us > 0 {
+            // The buffer holds all phases with the longest numbers.
+            let _ = write!(rest, "{name};dur={}.{:03}, ", us / 1000, us % 1000);
+        }
+    }
+    let _ = write!(rest, "total;dur={}.{:03}", total_us / 1000, total_us % 1000);
+    let left = rest.len();
+    let used = text.len() - left;
+    HeaderValue::from_bytes(&text[..used]).unwrap_or(HeaderValue::from_static(""))
+}
+
+fn log(req: &Request, reply: &Reply, id: &HeaderValue, us: u64) {
+    let bytes = match &reply.body {
+        Body::Full(b) => b.len() as i64,
+        Body::Sized(_, length) => *length as i64,
+        Body::Stream(_) => -1,
+    };
+    tracing::info!(
+        target: "request",
+        id = id.to_str().unwrap_or_default(),
+        peer = req.peer.map(tracing::field::display),
+        user = req.user.name.as_deref().unwrap_or("-"),
+        method = %req.method,
+        path = %req.path,
+        status = reply.status,
+        bytes,
+        us,
+    );
+}

@@ -1,0 +1,310 @@
+//! A database itself: creation, information, properties, purges, maintenance.
+
+use database::{CreateOptions, Info};
+use document::{DocId, Rev};
+use serde_json::{Map, Value, json};
+
+use crate::app::{App, NODE, require_server_admin};
+use crate::document_routes::documents::{self, parse_revs};
+use crate::errors::ApiError;
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::request::body::BodyClass;
+use crate::rights::access::Access;
+use crate::router::require_method;
+
+type Answer = Result<Reply, ApiError>;
+
+const DISK_FORMAT_VERSION: u32 = 8;
+
+pub async fn create(app: &App, req: &mut Request, name: &str) -> Answer {
+    require_server_admin(&req.user)?;
+    let number = |param: &'static str| match req.query.get(param).map(str::parse::<u32>) {
+        None => Ok(None),
+        Some(Ok(n)) if n > 0 => Ok(Some(n)),
+        Some(_) => Err(ApiError::bad_request(format!(
+            "The `{param}` value should be a positive integer."
+        ))),
+    };
+    let partitioned = match req.query.get("partitioned") {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(_) => return Err(ApiError::bad_request("Invalid `partitioned` parameter")),
+    };
+    if req
+        .query
+        .get("placement")
+        .is_some_and(|rules| !is_placement(rules))
+    {
+        return Err(ApiError::bad_request(
+            "The `placement` value should be in a format `zone:n`.",
+        ));
+    }
+    // The name of CouchDB's only engine is accepted, as there is only one here.
+    if req.query.get("engine").is_some_and(|name| name != "couch") {
+        return Err(ApiError::bad_request("invalid_engine_extension"));
+    }
+    // There is one node: more replicas are accepted as CouchDB accepts them, and one is kept.
+    number("n")?;
+    let security =
+        auth::DefaultSecurity::from_setting(&app.config.get_str("couchdb", "default_security")?);
+    let options = CreateOptions {
+        q: number("q")?.or(Some(app.config.get_u64("cluster", "q")? as u32)),
+        n: Some(1),
+        partitioned,
+        security: security.json().to_owned(),
+    };
+    app.databases.create(name, options).await?;
+    Ok(Reply::json_bytes(201, "{\"ok\":true}\n").location(&req.url_of(&[name])))
+}
+
+/// Whether these are rules of which zone keeps how many replicas: `zone:n`, separated by commas.
+fn is_placement(rules: &str) -> bool {
+    rules.split(',').all(|rule| {
+        matches!(rule.split(':').collect::<Vec<_>>()[..], [zone, n]
+            if !zone.is_empty() && n.parse::<u32>().is_ok_and(|n| n > 0))
+    })
+}
+
+pub async fn delete(app: &App, req: &Request, name: &str) -> Answer {
+    // Somebody lost the id of a document that was to be deleted.
+    if req.query.get("rev").is_some() {
+        return Err(ApiError::bad_request(
+            "You tried to DELETE a database with a ?=rev parameter. Did you mean to DELETE a document instead?",
+        ));
+    }
+    app.databases.get(name)?;
+    require_server_admin(&req.user)?;
+    app.databases.delete(name).await?;
+    Ok(Reply::ok())
+}
+
+pub async fn root(app: &App, req: &mut Request, access: &Access) -> Answer {
+    match req.method.as_str() {
+        "GET" | "HEAD" => Ok(Reply::json(200, &info_json(&access.db.info()?))),
+        "POST" => documents::post(app, req, access).await,
+        _ => Err(ApiError::method_not_allowed("DELETE,GET,HEAD,POST")),
+    }
+}
+
+pub fn info_json(info: &Info) -> Value {
+    let props = if info.partitioned {
+        json!({"partitioned": true})
+    } else {
+        json!({})
+    };
+    json!({
+        "instance_start_time": info.instance_start_time,
+        "db_name": &*info.name,
+        "purge_seq": info.purge_seq,
+        "update_seq": info.update_seq,
+        "sizes": {
+            "file": info.file_bytes,
+            "external": info.external_bytes,
+            "active": info.active_bytes,
+        },
+        "props": props,
+        "doc_del_count": info.doc_del_count,
+        "doc_count": info.doc_count,
+        "disk_format_version": DISK_FORMAT_VERSION,
+        "compact_running": info.compact_running,
+        "cluster": {"q": info.q, "n": info.n, "w": info.n / 2 + 1, "r": info.n / 2 + 1},
+    })
+}
+
+pub async fn security(app: &App, req: &mut Request, access: &Access) -> Answer {
+    require_method(req, "PUT,GET")?;
+    if req.method != "PUT" {
+        let mut json = access.db.security().as_bytes().to_vec();
+        json.push(b'\n');
+        return Ok(Reply::json_bytes(200, json));
+    }
+    access.require_design_admin(&req.user)?;
+    if app.auth.is_authentication_database(access.db.name())
+        && !app
+            .config
+            .get_bool("couchdb", "users_db_security_editable")?
+    {
+        return Err(ApiError::forbidden(
+            "You can't edit the security object of the user database.",
+        ));
+    }
+    let bytes = req.required_bytes(BodyClass::Document).await?;
+    let json = document::normalise(&bytes)?;
+    let json = String::from_utf8(json).map_err(|_| ApiError::invalid_json())?;
+    auth::Security::parse(&json).map_err(|e| ApiError::bad_request(e.to_string()))?;
+    access.db.set_security(json).await?;
+    Ok(Reply::ok())
+}
+
+/// The body as a number above 0; `reason` says what is wrong with another.
+async fn limit_body(req: &mut Request, reason: &'static str) -> Result<u64, ApiError> {
+    let body = req.json(BodyClass::Small).await?;
+    body.as_u64()
+        .filter(|&n| n > 0)
+        .ok_or_else(|| ApiError::bad_request(reason))
+}
+
+pub async fn revs_limit(req: &mut Request, access: &Access) -> Answer {
+    require_method(req, "PUT,GET")?;
+    if req.method != "PUT" {
+        return Ok(Reply::json(200, &access.db.revs_limit().into()));
+    }
+    access.require_admin()?;
+    let limit = limit_body(req, "`limit` must be a positive integer").await?;
+    access.db.set_revs_limit(limit).await?;
+    Ok(Reply::ok())
+}
+
+pub async fn purged_infos_limit(req: &mut Request, access: &Access) -> Answer {
+    require_method(req, "GET,PUT")?;
+    if req.method != "PUT" {
+        return Ok(Reply::json(200, &access.db.purged_infos_limit().into()));
+    }
+    access.require_admin()?;
+    let reason = "`purged_infos_limit` must be positive integer";
+    let limit = limit_body(req, reason).await?;
+    access.db.set_purged_infos_limit(limit).await?;
+    Ok(Reply::ok())
+}
+
+pub fn purged_infos(req: &Request, access: &Access) -> Answer {
+    require_method(req, "GET")?;
+    let infos: Vec<Value> = access
+        .db
+        .purged_infos()?
+        .into_iter()
+        .map(|p| json!({"id": p.id, "revs": rev_strings(&p.revs)}))
+        .collect();
+    Ok(Reply::json(200, &json!({"purged_infos": infos})))
+}
+
+fn rev_strings(revs: &[Rev]) -> Vec<String> {
+    revs.iter().map(Rev::to_string).collect()
+}
+
+pub async fn purge(app: &App, req: &mut Request, access: &Access) -> Answer {
+    require_method(req, "POST")?;
+    req.require_json()?;
+    let limits = app.limits();
+    let body = req.json_object(BodyClass::Small).await?;
+    if body.len() as u64 > limits.purge_ids_max {
+        return Err(ApiError::bad_request(
+            "Exceeded maximum number of documents.",
+        ));
+    }
+    let mut requests = Vec::with_capacity(body.len());
+    for (id, revs) in &body {
+        requests.push((DocId::new(id)?, parse_revs(revs)?));
+    }
+    let revs: usize = requests.iter().map(|(_, r)| r.len()).sum();
+    if revs as u64 > limits.purge_revs_max {
+        return Err(ApiError::bad_request(
+            "Exceeded maximum number of revisions.",
+        ));
+    }
+    let purged: Map<String, Value> = access
+        .db
+        .purge(requests)
+        .await?
+        .into_iter()
+        .map(|(id, revs)| (id.to_string(), rev_strings(&revs).into()))
+        .collect();
+    Ok(Reply::json(
+        201,
+        &json!({"purge_seq": null, "purged": purged}),
+    ))
+}
+
+async fn revs_body(req: &mut Request) -> Result<Vec<(String, Vec<Rev>)>, ApiError> {
+    require_method(req, "POST")?;
+    req.require_json()?;
+    req.json_object(BodyClass::Many)
+        .await?
+        .into_iter()
+        .map(|(id, revs)| Ok((id, parse_revs(&revs)?)))
+        .collect()
+}
+
+pub async fn revs_diff(req: &mut Request, access: &Access) -> Answer {
+    let ids = revs_body(req).await?;
+    let mut out = Map::new();
+    for d in access.db.revs_diff(ids)? {
+        let mut of = Map::new();
+        of.insert("missing".into(), rev_strings(&d.missing).into());
+        if !d.possible_ancestors.is_empty() {
+            let ancestors = rev_strings(&d.possible_ancestors).into();
+            of.insert("possible_ancestors".into(), ancestors);
+        }
+        out.insert(d.id, of.into());
+    }
+    Ok(Reply::json(200, &out.into()))
+}
+
+pub async fn missing_revs(req: &mut Request, access: &Access) -> Answer {
+    let ids = revs_body(req).await?;
+    let missing: Map<String, Value> = access
+        .db
+        .revs_diff(ids)?
+        .into_iter()
+        .map(|d| (d.id, rev_strings(&d.missing).into()))
+        .collect();
+    Ok(Reply::json(200, &json!({"missing_revs": missing})))
+}
+
+pub async fn compact(req: &mut Request, access: &Access) -> Answer {
+    require_method(req, "POST")?;
+    access.require_admin()?;
+    req.require_json()?;
+    req.bytes(BodyClass::Small).await?;
+    if let Some(ddoc) = req.segment(2) {
+        return crate::database_routes::views::compact(access, &format!("_design/{ddoc}"));
+    }
+    access.db.compact()?;
+    Ok(Reply::json_bytes(202, "{\"ok\":true}\n"))
+}
+
+/// Clean-ups of indexes that no design document names: there are none.
+pub fn cleanup(req: &Request, access: &Access) -> Answer {
+    require_method(req, "POST")?;
+    access.require_admin()?;
+    Ok(Reply::json_bytes(202, "{\"ok\":true}\n"))
+}
+
+pub async fn ensure_full_commit(req: &mut Request, access: &Access) -> Answer {
+    require_method(req, "POST")?;
+    req.require_json()?;
+    req.bytes(BodyClass::Small).await?;
+    access.db.ensure_full_commit().await?;
+    let info = access.db.info()?;
+    Ok(Reply::json(
+        201,
+        &json!({"ok": true, "instance_start_time": info.instance_start_time}),
+    ))
+}
+
+pub fn shards(req: &Request, access: &Access) -> Answer {
+    require_method(req, "GET")?;
+    if let Some(id) = req.segment(2) {
+        let id = if id == "_design" || id == "_local" {
+            format!("{id}/{}", req.segment(3).unwrap_or_default())
+        } else {
+            id.to_owned()
+        };
+        let range = access.db.shard_of(&DocId::new(&id)?).range;
+        return Ok(Reply::json(200, &json!({"range": range, "nodes": [NODE]})));
+    }
+    let shards: Map<String, Value> = access
+        .db
+        .shards()
+        .into_iter()
+        .map(|s| (s.range, json!([NODE])))
+        .collect();
+    Ok(Reply::json(200, &json!({"shards": shards})))
+}
+
+pub fn sync_shards(req: &Request, access: &Access) -> Answer {
+    require_method(req, "POST")?;
+    access.require_admin()?;
+    Ok(Reply::json_bytes(202, "{\"ok\":true}\n"))
+}

@@ -1,0 +1,202 @@
+//! `_index`: creating, listing and deleting Mango's indexes, which live in design documents.
+
+use database::EditMode;
+use mango::index::{DesignMembers, design_members, parse_bulk_delete, remove_from, write_design};
+use mango::{FindError, NewIndex};
+use serde_json::json;
+
+use crate::app::App;
+use crate::database_routes::find::apart_if_long;
+use crate::document_routes::documents::write;
+use crate::errors::ApiError;
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::request::body::BodyClass;
+use crate::rights::access::Access;
+use crate::router::require_method;
+
+type Answer = Result<Reply, ApiError>;
+
+/// How often a change of a design document is tried again that another one came before.
+const TRIES_MAX: usize = 4;
+
+/// `_index` and what is under it.
+pub async fn route(app: &App, req: &mut Request, access: &Access) -> Answer {
+    let parts: Vec<String> = (2..req.segments.len())
+        .map(|i| req.segment(i).unwrap_or_default().to_owned())
+        .collect();
+    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+    match (req.method.as_str(), parts.as_slice()) {
+        ("GET" | "HEAD", []) => list(req, access),
+        ("POST", []) => create(app, req, access).await,
+        (_, []) => Err(ApiError::method_not_allowed("GET,POST")),
+        ("POST", ["_bulk_delete"]) => bulk_delete(app, req, access).await,
+        (_, ["_bulk_delete"]) => Err(ApiError::method_not_allowed("POST")),
+        (_, ["_design", ddoc, kind, name]) => {
+            delete(app, req, access, &format!("_design/{ddoc}"), kind, name).await
+        }
+        (_, [ddoc, kind, name]) => {
+            let id = match ddoc.starts_with("_design/") {
+                true => (*ddoc).to_owned(),
+                false => format!("_design/{ddoc}"),
+            };
+            delete(app, req, access, &id, kind, name).await
+        }
+        _ => Err(ApiError::missing()),
+    }
+}
+
+fn list(req: &Request, access: &Access) -> Answer {
+    let number = |name: &str| match req.query.get(name) {
+        None => Ok(None),
+        Some(text) => match text.parse::<i64>() {
+            Ok(n) => Ok(Some(n)),
+            Err(_) => Err(FindError::InvalidListParams),
+        },
+    };
+    let (limit, skip) = (number("limit")?, number("skip")?.unwrap_or(0));
+    if limit.is_some_and(|n| n < 1) || skip < 0 {
+        return Err(FindError::InvalidListParams.into());
+    }
+    let all = access.db.find_indexes()?;
+    let limit = limit.map_or(usize::MAX, |n| n as usize);
+    let mut answer = format!("{{\"total_rows\":{},\"indexes\":[", all.len()).into_bytes();
+    for (i, index) in all.iter().skip(skip as usize).take(limit).enumerate() {
+        if i > 0 {
+            answer.push(b',');
+        }
+        answer.extend_from_slice(&index.index.to_json());
+    }
+    answer.extend_from_slice(b"]}\n");
+    Ok(Reply::json_bytes(200, answer))
+}
+
+async fn create(app: &App, req: &mut Request, access: &Access) -> Answer {
+    req.require_json()?;
+    let limits = app.limits().mango.defaults.limits;
+    let index = apart_if_long(req.bytes(BodyClass::Document).await?, move |body| {
+        Ok(NewIndex::parse(&document::normalise(body)?, &limits)?)
+    })
+    .await?;
+    let mut result = "exists";
+    for left in (0..TRIES_MAX).rev() {
+        let old = access.db.design_text(&index.ddoc)?;
+        let (rev, members) = split(old);
+        let Some(new) = index.add_to(members.as_ref())? else {
+            break;
+        };
+        // An application may ask for its index as anybody; only making it is for admins.
+        access.require_design_admin(&req.user)?;
+        if save(app, req, access, &index.ddoc, rev, Some(new), left).await? {
+            result = "created";
+            break;
+        }
+    }
+    let answer = json!({"result": result, "id": index.ddoc, "name": index.name});
+    Ok(Reply::json(200, &answer))
+}
+
+async fn delete(
+    app: &App,
+    req: &mut Request,
+    access: &Access,
+    ddoc: &str,
+    kind: &str,
+    name: &str,
+) -> Answer {
+    require_method(req, "DELETE")?;
+    if kind != "json" {
+        return Err(ApiError::missing());
+    }
+    access.require_design_admin(&req.user)?;
+    remove(app, req, access, ddoc, name).await?;
+    Ok(Reply::ok())
+}
+
+async fn remove(
+    app: &App,
+    req: &Request,
+    access: &Access,
+    ddoc: &str,
+    name: &str,
+) -> Result<(), ApiError> {
+    for left in (0..TRIES_MAX).rev() {
+        let (rev, Some(members)) = split(access.db.design_text(ddoc)?) else {
+            return Err(ApiError::missing());
+        };
+        let is_index = mango::index::is_of_indexes(&members);
+        let new = remove_from(&members, name).map_err(|()| ApiError::missing())?;
+        if !is_index {
+            return Err(ApiError::missing());
+        }
+        if save(app, req, access, ddoc, rev, new, left).await? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+async fn bulk_delete(app: &App, req: &mut Request, access: &Access) -> Answer {
+    req.require_json()?;
+    let body = req.json_object(BodyClass::Document).await?;
+    let ids = parse_bulk_delete(&body)?;
+    access.require_design_admin(&req.user)?;
+    let (mut success, mut fail) = (vec![], vec![]);
+    for id in ids {
+        match remove_all(app, req, access, &id).await {
+            Ok(()) => success.insert(0, json!({"id": id, "ok": true})),
+            Err(e) => fail.insert(0, json!({"id": id, "error": e.error})),
+        }
+    }
+    Ok(Reply::json(200, &json!({"success": success, "fail": fail})))
+}
+
+/// Removes every index of a design document. (CouchDB fails when there are several.)
+async fn remove_all(app: &App, req: &Request, access: &Access, id: &str) -> Result<(), ApiError> {
+    let indexes = access.db.find_indexes()?;
+    let own = indexes
+        .iter()
+        .filter(|i| i.index.ddoc.as_deref() == Some(id));
+    let mut removed = Err(ApiError::missing());
+    for index in own {
+        remove(app, req, access, id, &index.index.name).await?;
+        removed = Ok(());
+    }
+    removed
+}
+
+/// The revision, as JSON text, and the members that a write gives back.
+fn split(ddoc: Option<Vec<u8>>) -> (Option<Vec<u8>>, Option<DesignMembers>) {
+    let Some(ddoc) = ddoc else {
+        return (None, None);
+    };
+    let mut members = design_members(&ddoc);
+    let rev = members.iter().find(|(name, _)| name == "_rev");
+    let rev = rev.map(|(_, rev)| rev.clone());
+    members.retain(|(name, _)| name != "_id" && name != "_rev");
+    (rev, Some(members))
+}
+
+/// Writes a design document, or deletes it when it has no members left; false when another write came before and the change
+/// can be tried again.
+async fn save(
+    app: &App,
+    req: &Request,
+    access: &Access,
+    id: &str,
+    rev: Option<Vec<u8>>,
+    members: Option<DesignMembers>,
+    tries_left: usize,
+) -> Result<bool, ApiError> {
+    let edit = document::parse_document(&write_design(id, rev, members))?;
+    match write(app, req, access, edit, EditMode::Interactive).await {
+        Ok(_) => Ok(true),
+        Err(e) if e.status == 409 && tries_left > 0 => Ok(false),
+        Err(e) if e.status == 409 => Err(ApiError::new(
+            500,
+            "error_saving_ddoc",
+            "Encountered a conflict while saving the design document.",
+        )),
+        Err(e) => Err(e),
+    }
+}

@@ -1,0 +1,472 @@
+//! `_all_docs`, `_design_docs`, `_local_docs`, a partition's documents, and `/queries` on them.
+
+use database::{Bound, Grouping, Key, Listing, Rows, RowsQuery, ShownAttachments};
+use serde_json::{Map, Value};
+
+use crate::app::App;
+use crate::database_routes::partition;
+use crate::design_routes::lists::ListRows;
+use crate::errors::ApiError;
+use crate::reply::Reply;
+use crate::reply::stream::{CHUNK_BYTES, pull, pull_blocking};
+use crate::request::Request;
+use crate::request::body::BodyClass;
+use crate::request::parameters::{Given, GivenGrouping, Params, bound_limit, keys_with_range};
+use crate::rights::access::Access;
+use crate::router::require_method;
+
+type Answer = Result<Reply, ApiError>;
+
+fn listing_of(name: &str) -> Listing {
+    match name {
+        "_design_docs" => Listing::DesignDocs,
+        "_local_docs" => Listing::LocalDocs,
+        _ => Listing::AllDocs,
+    }
+}
+
+/// Applies a parameter that has nothing to do with others.
+fn apply(q: &mut RowsQuery, name: &str, given: Given<'_>) -> Result<(), ApiError> {
+    match name {
+        "limit" => q.limit = Some(given.natural()?),
+        "skip" => q.skip = given.natural()?,
+        "descending" => q.descending = given.boolean()?,
+        "include_docs" => q.include_docs = given.boolean()?,
+        "inclusive_end" => q.inclusive_end = given.boolean()?,
+        "conflicts" => q.conflicts = given.boolean()?,
+        "update_seq" => q.update_seq = given.boolean()?,
+        "attachments" => q.attachments.bytes = given.boolean()?,
+        "att_encoding_info" => q.attachments.encoding_info = given.boolean()?,
+        "sorted" => {
+            given.boolean()?;
+        }
+        "reduce" => {
+            if given.boolean()? {
+                return Err(ApiError::query_parse(
+                    "Reduce is invalid for map-only views.",
+                ));
+            }
+        }
+        _ => {
+            given.check_freshness(name)?;
+        }
+    }
+    Ok(())
+}
+
+/// Parameters as they are given; of one that is given twice, the later counts.
+struct GivenRows {
+    query: RowsQuery,
+    partition: Option<String>,
+    start: Option<Value>,
+    end: Option<Value>,
+    keys: Option<Vec<Value>>,
+    grouping: GivenGrouping,
+}
+
+impl GivenRows {
+    fn of(listing: Listing) -> GivenRows {
+        GivenRows {
+            query: empty_query(listing),
+            partition: None,
+            start: None,
+            end: None,
+            keys: None,
+            grouping: GivenGrouping::default(),
+        }
+    }
+
+    fn add(&mut self, params: &Params<'_>) -> Result<(), ApiError> {
+        for (name, value) in params.iter() {
+            match name {
+                "partition" => self.partition = Some(value.text()),
+                "group" => self.grouping.group = Some(value.boolean()?),
+                "group_level" => self.grouping.level = Some(value.natural()?),
+                "key" => {
+                    let key = value.json()?;
+                    (self.start, self.end) = (Some(key.clone()), Some(key));
+                }
+                "startkey" | "start_key" => self.start = Some(value.json()?),
+                "endkey" | "end_key" => self.end = Some(value.json()?),
+                "keys" => self.add_keys(value)?,
+                name => apply(&mut self.query, name, value)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn add_keys(&mut self, given: Given<'_>) -> Result<(), ApiError> {
+        let Value::Array(keys) = given.json()? else {
+            return Err(ApiError::bad_request(match given {
+                Given::Text(_) => "`keys` parameter must be an array.",
+                Given::Json(_) => "`keys` body member must be an array.",
+            }));
+        };
+        // As CouchDB has it, a single one is the range too, of which what follows may make another.
+        if let [key] = keys.as_slice() {
+            (self.start, self.end) = (Some(key.clone()), Some(key.clone()));
+        }
+        self.keys = Some(keys);
+        Ok(())
+    }
+
+    /// The listing that they ask for: a partition's is one of its own.
+    fn check(self, app: &App, access: &Access) -> Result<RowsQuery, ApiError> {
+        let limits = app.limits();
+        let mut q = self.query;
+        if self.grouping.grouping()? != Grouping::None {
+            return Err(ApiError::query_parse(
+                "Invalid use of grouping on a map view.",
+            ));
+        }
+        let range = (self.start.as_ref(), self.end.as_ref());
+        match self.keys.as_deref() {
+            None | Some([]) => {}
+            Some(_) if range == (None, None) => {}
+            Some([key]) if range == (Some(key), Some(key)) => {}
+            Some(_) => return Err(keys_with_range()),
+        }
+        (q.start, q.end) = (range.0.map(bound), range.1.map(bound));
+        if let Some(partition) = self.partition {
+            if !access.db.is_partitioned() {
+                return Err(ApiError::query_parse(
+                    "`partition` parameter is not supported on this db",
+                ));
+            }
+            if partition.is_empty() {
+                return Err(ApiError::query_parse("Invalid value for `partition`."));
+            }
+            bound_limit(&mut q.limit, limits.partition_query_limit)?;
+            q.listing = Listing::Partition(partition);
+        }
+        if let Some(keys) = self.keys {
+            if keys.len() as u64 > limits.max_keys {
+                return Err(ApiError::too_large("max_keys", limits.max_keys));
+            }
+            q.keys = Some(keys.into_iter().map(key_of).collect());
+        }
+        Ok(q)
+    }
+}
+
+fn query_of(
+    app: &App,
+    access: &Access,
+    listing: Listing,
+    given: &[Params<'_>],
+) -> Result<RowsQuery, ApiError> {
+    let mut rows = GivenRows::of(listing);
+    for params in given {
+        rows.add(params)?;
+    }
+    rows.check(app, access)
+}
+
+/// One of `queries`. Its request's parameters are for it too but, as in CouchDB, not their `keys` and grouping.
+fn one_of_queries(
+    app: &App,
+    req: &Request,
+    access: &Access,
+    listing: Listing,
+    query: &Map<String, Value>,
+) -> Result<RowsQuery, ApiError> {
+    let mut rows = GivenRows::of(listing);
+    rows.add(&Params::Query(&req.query))?;
+    rows.keys = None;
+    rows.grouping = GivenGrouping::default();
+    rows.add(&Params::Body(query))?;
+    rows.check(app, access)
+}
+
+/// In Erlang's order of terms, which `_all_docs` follows, everything else comes before strings.
+fn bound(key: &Value) -> Bound {
+    match key {
+        Value::String(id) => Bound::Id(id.clone()),
+        _ => Bound::BeforeAll,
+    }
+}
+
+fn key_of(key: Value) -> Key {
+    match key {
+        Value::String(id) => Key::Id(id),
+        other => Key::Other(other.to_string()),
+    }
+}
+
+fn empty_query(listing: Listing) -> RowsQuery {
+    RowsQuery {
+        listing,
+        start: None,
+        end: None,
+        inclusive_end: true,
+        keys: None,
+        limit: None,
+        skip: 0,
+        descending: false,
+        include_docs: false,
+        conflicts: false,
+        attachments: ShownAttachments::default(),
+        update_seq: false,
+    }
+}
+
+pub async fn route(app: &App, req: &mut Request, access: &Access, name: &str) -> Answer {
+    list(app, req, access, listing_of(name)).await
+}
+
+/// What is local in a database with rules (checkpoints, say, of who replicates it) is for its admins.
+fn require_listed(access: &Access, listing: &Listing) -> Result<(), ApiError> {
+    match listing {
+        Listing::LocalDocs if !access.db.is_open() => access.require_admin(),
+        _ => Ok(()),
+    }
+}
+
+async fn list(app: &App, req: &mut Request, access: &Access, listing: Listing) -> Answer {
+    require_method(req, "GET,HEAD,POST")?;
+    require_listed(access, &listing)?;
+    let body = if req.method == "POST" {
+        req.require_json()?;
+        Some(req.json_object(BodyClass::Many).await?)
+    } else {
+        None
+    };
+    let q = query_of(app, access, listing, &Params::of(req, body.as_ref()))?;
+    let blocking = q.attachments.bytes;
+    let mut rows = RowsBody::new(access.db.rows(q)?);
+    let next = move |out: &mut Vec<u8>| rows.next_chunk(out, "\n");
+    match blocking {
+        true => pull_blocking("application/json", next).await,
+        false => pull("application/json", next),
+    }
+}
+
+/// The `queries` of a POST body.
+pub async fn posted_queries(req: &mut Request) -> Result<Vec<Map<String, Value>>, ApiError> {
+    req.require_json()?;
+    let mut body = req.json_object(BodyClass::Many).await?;
+    let queries = match body.remove("queries") {
+        None => {
+            return Err(ApiError::bad_request(
+                "POST body must include `queries` parameter.",
+            ));
+        }
+        Some(Value::Array(queries)) => queries,
+        Some(_) => return Err(ApiError::bad_request("`queries` member must be an array.")),
+    };
+    let object = |query| match query {
+        Value::Object(query) => Ok(query),
+        _ => Err(ApiError::bad_request("a query must be a JSON object")),
+    };
+    queries.into_iter().map(object).collect()
+}
+
+/// Several listings in one answer.
+pub async fn queries(app: &App, req: &mut Request, access: &Access, name: &str) -> Answer {
+    require_method(req, "POST")?;
+    require_listed(access, &listing_of(name))?;
+    let queries = posted_queries(req).await?;
+    let mut all = Vec::with_capacity(queries.len());
+    for query in queries {
+        all.push(one_of_queries(app, req, access, listing_of(name), &query)?);
+    }
+    let blocking = all.iter().any(|q| q.attachments.bytes);
+    let db = access.db.clone();
+    let mut todo = all.into_iter();
+    let mut current: Option<RowsBody> = None;
+    let mut state = QueriesState::Head;
+    let next = move |out: &mut Vec<u8>| {
+        loop {
+            if let Some(rows) = &mut current {
+                if rows.next_chunk(out, "")? {
+                    return Ok(true);
+                }
+                current = None;
+            }
+            match state {
+                QueriesState::Done => return Ok(false),
+                QueriesState::Head => out.extend_from_slice(b"{\"results\":[\n"),
+                QueriesState::Rows => {}
+            }
+            let Some(q) = todo.next() else {
+                out.extend_from_slice(b"\n]}\n");
+                state = QueriesState::Done;
+                return Ok(true);
+            };
+            if matches!(state, QueriesState::Rows) {
+                out.extend_from_slice(b",\n");
+            }
+            state = QueriesState::Rows;
+            current = Some(RowsBody::new(db.rows(q)?));
+        }
+    };
+    match blocking {
+        true => pull_blocking("application/json", next).await,
+        false => pull("application/json", next),
+    }
+}
+
+enum QueriesState {
+    Head,
+    Rows,
+    Done,
+}
+
+/// `{"total_rows":…,"offset":…,"rows":[…]}` around the rows.
+struct RowsBody {
+    rows: Rows,
+    state: RowsState,
+}
+
+enum RowsState {
+    Head,
+    Rows,
+    Done,
+}
+
+impl RowsBody {
+    fn new(rows: Rows) -> Self {
+        RowsBody {
+            rows,
+            state: RowsState::Head,
+        }
+    }
+
+    /// Appends a piece; false when the last one is out.
+    fn next_chunk(&mut self, out: &mut Vec<u8>, end: &str) -> Result<bool, ApiError> {
+        if matches!(self.state, RowsState::Done) {
+            return Ok(false);
+        }
+        if matches!(self.state, RowsState::Head) {
+            let number = |n: Option<u64>| n.map_or("null".to_owned(), |n| n.to_string());
+            out.extend_from_slice(
+                format!(
+                    "{{\"total_rows\":{},\"offset\":{},",
+                    number(self.rows.total_rows),
+                    number(self.rows.offset)
+                )
+                .as_bytes(),
+            );
+            if let Some(seq) = &self.rows.update_seq {
+                out.extend_from_slice(format!("\"update_seq\":\"{seq}\",").as_bytes());
+            }
+            out.extend_from_slice(b"\"rows\":[\r\n");
+            self.state = RowsState::Rows;
+        }
+        if !self.rows.next_chunk(out, CHUNK_BYTES)? {
+            out.extend_from_slice(b"\r\n]}");
+            out.extend_from_slice(end.as_bytes());
+            self.state = RowsState::Done;
+        }
+        Ok(true)
+    }
+}
+
+/// The rows of `_all_docs`, one by one, for list functions.
+pub struct AllDocsRows {
+    rows: Rows,
+    /// Rows with `,\r\n` between them, and where the next one begins.
+    chunk: Vec<u8>,
+    at: usize,
+    version: String,
+}
+
+impl AllDocsRows {
+    pub fn open(
+        app: &App,
+        req: &Request,
+        access: &Access,
+        posted: Option<&Map<String, Value>>,
+    ) -> Result<AllDocsRows, ApiError> {
+        if !access.is_admin && !access.db.is_open() {
+            return Err(ApiError::forbidden(
+                "Only admins can access _all_docs of system databases.",
+            ));
+        }
+        let q = query_of(app, access, Listing::AllDocs, &Params::of(req, posted))?;
+        Ok(AllDocsRows {
+            version: access.db.info()?.update_seq,
+            rows: access.db.rows(q)?,
+            chunk: vec![],
+            at: 0,
+        })
+    }
+}
+
+impl ListRows for AllDocsRows {
+    fn head(&mut self) -> Result<Vec<u8>, ApiError> {
+        let head =
+            serde_json::json!({"total_rows": self.rows.total_rows, "offset": self.rows.offset});
+        Ok(head.to_string().into_bytes())
+    }
+
+    fn next(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
+        while self.at == self.chunk.len() {
+            self.at = 0;
+            self.chunk.clear();
+            let more = self.rows.next_chunk(&mut self.chunk, CHUNK_BYTES)?;
+            // A later chunk goes on with a separator.
+            self.at = if self.chunk.starts_with(b",") { 3 } else { 0 };
+            if !more && self.chunk.is_empty() {
+                return Ok(None);
+            }
+        }
+        let rest = &self.chunk[self.at..];
+        // No row holds a line break.
+        let end = memchr::memmem::find(rest, b",\r\n").unwrap_or(rest.len());
+        let row = rest[..end].to_vec();
+        self.at = (self.at + end + 3).min(self.chunk.len());
+        Ok(Some(row))
+    }
+
+    fn version(&self) -> String {
+        self.version.clone()
+    }
+}
+
+/// `_partition/{p}` and what is under it, which is what the database has, with the partition as a parameter.
+pub async fn partition(app: &App, req: &mut Request, access: &Access) -> Answer {
+    let Some(name) = req.segment(2).map(str::to_owned) else {
+        return Err(ApiError::bad_request("invalid_partition_req"));
+    };
+    if req.segments.len() == 3 {
+        return partition_info(req, access, &name);
+    }
+    partition::enter(req, access)?;
+    let parts = req.segments.len() - 1;
+    match (req.segment(1), req.segment(3)) {
+        (Some("_all_docs"), _) if parts == 1 => list(app, req, access, Listing::AllDocs).await,
+        (Some("_all_docs"), _) if parts == 2 && req.segment(2) == Some("queries") => {
+            queries(app, req, access, "_all_docs").await
+        }
+        (Some("_find"), _) if parts == 1 => {
+            crate::database_routes::find::find(app, req, access, Some(name)).await
+        }
+        (Some("_explain"), _) if parts == 1 => {
+            crate::database_routes::find::explain(app, req, access, Some(name)).await
+        }
+        (Some("_design"), Some(part)) if part.starts_with('_') => {
+            crate::document_routes::documents::design(app, req, access).await
+        }
+        _ => Err(ApiError::missing()),
+    }
+}
+
+fn partition_info(req: &Request, access: &Access, name: &str) -> Answer {
+    if matches!(req.method.as_str(), "GET" | "HEAD") || name.starts_with('_') {
+        database::check_partition(name)?;
+    }
+    require_method(req, "GET")?;
+    partition::require_partitioned(access)?;
+    let info = access.db.partition_info(name)?;
+    Ok(Reply::json(
+        200,
+        &serde_json::json!({
+            "db_name": &**access.db.name(),
+            "sizes": {"active": info.active_bytes, "external": info.external_bytes},
+            "partition": info.partition,
+            "doc_count": info.doc_count,
+            "doc_del_count": info.doc_del_count,
+        }),
+    ))
+}

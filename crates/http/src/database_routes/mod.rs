@@ -1,0 +1,10 @@
+//! Routes of a database: `/{db}` and `/{db}/_…`, but those of its documents.
+
+pub mod bulk;
+pub mod changes;
+pub mod database;
+pub mod find;
+pub mod indexes;
+pub mod listing;
+pub mod partition;
+pub mod views;

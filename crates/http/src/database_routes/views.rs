@@ -1,0 +1,529 @@
+//! `_design/{name}/_view/{view}`, `/queries`, `_info`, and the upkeep of indexes.
+
+use std::sync::Arc;
+
+use database::{
+    Design, GroupLevel, Grouping, ReadOptions, Update, ViewAt, ViewIndex, ViewQuery, ViewRows,
+};
+use document::DocId;
+use functions::{Admission, Lane, Place};
+use serde_json::{Map, Value, json};
+
+use crate::app::App;
+use crate::database_routes::listing::posted_queries;
+use crate::errors::ApiError;
+use crate::reply::Reply;
+use crate::reply::stream::{CHUNK_BYTES, pull, pull_admitted};
+use crate::request::Request;
+use crate::request::body::BodyClass;
+use crate::request::parameters::{Given, GivenGrouping, Params, bound_limit, keys_with_range};
+use crate::rights::access::Access;
+use crate::router::require_method;
+
+type Answer = Result<Reply, ApiError>;
+
+/// A view that a request names, with its index.
+pub struct View {
+    pub design: Arc<Design>,
+    pub at: ViewAt,
+    pub index: Arc<ViewIndex>,
+}
+
+impl View {
+    /// Finds a view. `id` is that of the design document.
+    pub fn find(access: &Access, id: &str, name: &str) -> Result<View, ApiError> {
+        let design = access.db.design(id)?;
+        require_visible(access, id)?;
+        let Some(at) = design.view(name) else {
+            return Err(ApiError::new(404, "not_found", "missing_named_view"));
+        };
+        let index = access.db.view_index(&design)?;
+        Ok(View { design, at, index })
+    }
+
+    /// Checks a query against the view, as CouchDB does, and waits for the index when the query wants that.
+    pub async fn open(
+        &self,
+        app: &App,
+        access: &Access,
+        mut query: ViewQuery,
+    ) -> Result<ViewRows, ApiError> {
+        self.check(app, &mut query)?;
+        let db = &access.db;
+        if db.view_must_wait(&self.index, query.update) {
+            db.update_view(&self.index).await?;
+        } else if query.update == Update::Lazy {
+            db.update_view_later(&self.index);
+        }
+        Ok(db.view_rows(&self.design, &self.index, self.at, query)?)
+    }
+
+    fn is_reduced(&self, query: &ViewQuery) -> bool {
+        self.at.reduce.is_some() && query.reduce != Some(false)
+    }
+
+    /// Whether answering runs code of users.
+    fn runs_functions(&self, query: &ViewQuery) -> bool {
+        let reduces = &self.design.spec.views[self.at.view].reduces;
+        self.is_reduced(query)
+            && self
+                .at
+                .reduce
+                .is_some_and(|r| matches!(reduces[r], database::ReduceSpec::Custom(_)))
+    }
+
+    fn check(&self, app: &App, query: &mut ViewQuery) -> Result<(), ApiError> {
+        let refuse = |reason: &'static str| Err(ApiError::query_parse(reason));
+        let limits = app.limits();
+        let limit_max = match self.design.spec.partitioned {
+            true => limits.partition_query_limit,
+            false => limits.query_limit,
+        };
+        bound_limit(&mut query.limit, limit_max)?;
+        match (self.design.spec.partitioned, &query.partition) {
+            (true, None) => {
+                return refuse("`partition` parameter is mandatory for queries to this view.");
+            }
+            (false, Some(_)) => {
+                return refuse("`partition` parameter is not supported in this design doc");
+            }
+            _ => {}
+        }
+        let grouped = query.grouping != Grouping::None;
+        if !self.is_reduced(query) {
+            if query.reduce == Some(true) {
+                return refuse("Reduce is invalid for map-only views.");
+            }
+            if grouped {
+                return refuse("Invalid use of grouping on a map view.");
+            }
+        } else {
+            if query.keys.is_some() && query.grouping != Grouping::By(GroupLevel::Exact) {
+                return refuse("Multi-key fetches for reduce views must use `group=true`");
+            }
+            if query.include_docs {
+                return refuse("`include_docs` is invalid for reduce");
+            }
+            if query.conflicts.is_some() {
+                return refuse("`conflicts` is invalid for reduce views.");
+            }
+        }
+        let has_range = query.start.is_some() || query.end.is_some();
+        if has_range && query.keys.as_ref().is_some_and(|keys| !keys.is_empty()) {
+            return Err(keys_with_range());
+        }
+        if query.keys.is_none() && self.is_reversed(query)? {
+            return refuse(
+                "No rows can match your key range, reverse your start_key and end_key or set descending=true",
+            );
+        }
+        Ok(())
+    }
+
+    fn is_reversed(&self, query: &ViewQuery) -> Result<bool, ApiError> {
+        let (Some(start), Some(end)) = (&query.start, &query.end) else {
+            return Ok(false);
+        };
+        let raw = self.design.spec.views[self.at.view].raw;
+        let mut keys = [vec![], vec![]];
+        for (key, out) in [start, end].into_iter().zip(&mut keys) {
+            database::write_key_sort(key, raw, out).map_err(database::Error::from)?;
+        }
+        let [start, end] = keys;
+        Ok(if query.descending {
+            end > start
+        } else {
+            end < start
+        })
+    }
+}
+
+/// Refuses views to others than admins where rules hide documents or parts of them: nothing hides what a view emits.
+fn require_visible(access: &Access, id: &str) -> Result<(), ApiError> {
+    if access.is_admin || access.db.is_open() {
+        return Ok(());
+    }
+    // In the rules' own words, when they hide design documents too.
+    access.db.read(&DocId::new(id)?, &ReadOptions::default())?;
+    Err(ApiError::forbidden(
+        "Only administrators can query views of this database.",
+    ))
+}
+
+/// Applies the parameters of a request, of its body or of its query string, in their order.
+pub fn query_of(app: &App, given: &[Params<'_>]) -> Result<ViewQuery, ApiError> {
+    let mut parsed = GivenQuery::default();
+    for params in given {
+        parsed.add(params)?;
+    }
+    parsed.check(app)
+}
+
+/// One of `queries`. Its request's parameters are for it too but, as in CouchDB, not their `keys` and grouping.
+fn one_of_queries(
+    app: &App,
+    req: &Request,
+    query: &Map<String, Value>,
+) -> Result<ViewQuery, ApiError> {
+    let mut parsed = GivenQuery::default();
+    parsed.add(&Params::Query(&req.query))?;
+    parsed.query.keys = None;
+    parsed.grouping = GivenGrouping::default();
+    parsed.add(&Params::Body(query))?;
+    parsed.check(app)
+}
+
+#[derive(Default)]
+struct GivenQuery {
+    query: ViewQuery,
+    grouping: GivenGrouping,
+}
+
+impl GivenQuery {
+    fn add(&mut self, params: &Params<'_>) -> Result<(), ApiError> {
+        for (name, value) in params.iter() {
+            match name {
+                "group" => self.grouping.group = Some(value.boolean()?),
+                "group_level" => self.grouping.level = Some(value.natural()?),
+                name => apply(&mut self.query, name, value)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn check(mut self, app: &App) -> Result<ViewQuery, ApiError> {
+        let keys_max = app.limits().max_keys;
+        if let Some(keys) = &self.query.keys
+            && keys.len() as u64 > keys_max
+        {
+            return Err(ApiError::too_large("max_keys", keys_max));
+        }
+        self.query.grouping = self.grouping.grouping()?;
+        Ok(self.query)
+    }
+}
+
+fn apply(q: &mut ViewQuery, name: &str, given: Given<'_>) -> Result<(), ApiError> {
+    match name {
+        "key" => {
+            let key = given.key()?;
+            (q.start, q.end) = (Some(key.clone()), Some(key));
+        }
+        "keys" => {
+            let mut keys = keys(given)?;
+            // As CouchDB has it, a single one is a key like any other.
+            if let [key] = keys.as_mut_slice() {
+                let key = std::mem::take(key);
+                (q.start, q.end) = (Some(key.clone()), Some(key));
+                q.keys = None;
+            } else {
+                q.keys = Some(keys);
+            }
+        }
+        "startkey" | "start_key" => q.start = Some(given.key()?),
+        "endkey" | "end_key" => q.end = Some(given.key()?),
+        "startkey_docid" | "start_key_doc_id" => q.start_id = Some(given.text()),
+        "endkey_docid" | "end_key_doc_id" => q.end_id = Some(given.text()),
+        "limit" => q.limit = Some(given.natural()?),
+        "skip" => q.skip = given.natural()?,
+        "descending" => q.descending = given.boolean()?,
+        "inclusive_end" => q.inclusive_end = given.boolean()?,
+        "include_docs" => q.include_docs = given.boolean()?,
+        "conflicts" => q.conflicts = Some(given.boolean()?),
+        "update_seq" => q.update_seq = given.boolean()?,
+        "reduce" => q.reduce = Some(given.boolean()?),
+        "update" | "stale" => {
+            given.check_freshness(name)?;
+            q.update = match given.text().as_str() {
+                "false" | "ok" => Update::False,
+                "lazy" | "update_after" => Update::Lazy,
+                _ => Update::True,
+            };
+        }
+        "stable" => {
+            given.check_freshness(name)?;
+        }
+        "attachments" => q.attachments.bytes = given.boolean()?,
+        "att_encoding_info" => q.attachments.encoding_info = given.boolean()?,
+        "sorted" => {
+            given.boolean()?;
+        }
+        "partition" => q.partition = Some(given.text()),
+        _ => {}
+    }
+    Ok(())
+}
+
+fn keys(given: Given<'_>) -> Result<Vec<Vec<u8>>, ApiError> {
+    match given.json()? {
+        Value::Array(keys) => Ok(keys.iter().map(|k| k.to_string().into_bytes()).collect()),
+        _ => Err(ApiError::query_parse("`keys` must be an array of strings.")),
+    }
+}
+
+/// The body of a POST to a view: an object whose `keys` are a list, and without the `queries` that have a route of their own.
+async fn posted(req: &mut Request) -> Result<Map<String, Value>, ApiError> {
+    req.require_json()?;
+    let body = req.json_object(BodyClass::Many).await?;
+    for name in ["queries", "keys"] {
+        if body.get(name).is_some_and(|list| !list.is_array()) {
+            return Err(ApiError::bad_request(format!(
+                "`{name}` member must be an array."
+            )));
+        }
+    }
+    if body.contains_key("queries") {
+        return Err(ApiError::bad_request(
+            "The `queries` parameter is no longer supported at this endpoint",
+        ));
+    }
+    Ok(body)
+}
+
+/// `_design/{name}/_view/…`, `_info` and what has no function behind it. `parts`: the segments after the name.
+pub async fn design_part(
+    app: &App,
+    req: &mut Request,
+    access: &Access,
+    id: &str,
+    parts: &[String],
+) -> Answer {
+    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+    match parts.as_slice() {
+        ["_view", name] => view(app, req, access, id, (name, None)).await,
+        ["_view", name, sub] => view(app, req, access, id, (name, Some(sub))).await,
+        ["_info"] => info(req, access, id),
+        ["_view"] => {
+            access.db.design(id)?;
+            Err(ApiError::method_not_allowed("GET,POST,HEAD"))
+        }
+        [
+            part @ ("_search" | "_search_info" | "_nouveau" | "_nouveau_info"),
+            ..,
+        ] => crate::text_search::design_part(access, id, part),
+        _ => {
+            access.db.design(id)?;
+            Err(ApiError::missing())
+        }
+    }
+}
+
+/// `_view/{name}` and `_view/{name}/queries`.
+async fn view(
+    app: &App,
+    req: &mut Request,
+    access: &Access,
+    id: &str,
+    path: (&str, Option<&str>),
+) -> Answer {
+    let (name, sub) = path;
+    match sub {
+        None => {}
+        Some("queries") => return queries(app, req, access, id, name).await,
+        Some(_) => return Err(ApiError::method_not_allowed("GET,POST,HEAD")),
+    }
+    let view = View::find(access, id, name)?;
+    require_method(req, "GET,POST,HEAD")?;
+    let body = if req.method == "POST" {
+        Some(posted(req).await?)
+    } else {
+        None
+    };
+    let query = query_of(app, &Params::of(req, body.as_ref()))?;
+    let runs = view.runs_functions(&query);
+    let blocking = runs || query.attachments.bytes;
+    let started = std::time::Instant::now();
+    let rows = view.open(app, access, query).await?;
+    let waited_us = started.elapsed().as_micros() as u64;
+    let mut rows = RowsBody::new(rows);
+    let mut next = move |out: &mut Vec<u8>| rows.next_chunk(out, "\n");
+    let mut reply = if blocking {
+        let next = move |out: &mut Vec<u8>, _: Place| next(out);
+        pull_admitted("application/json", answering(access, runs), next).await?
+    } else {
+        pull("application/json", next)?
+    };
+    reply.timing.wait_us = waited_us;
+    Ok(reply)
+}
+
+async fn queries(app: &App, req: &mut Request, access: &Access, id: &str, name: &str) -> Answer {
+    let view = View::find(access, id, name)?;
+    require_method(req, "POST")?;
+    let queries = posted_queries(req).await?;
+    let mut all = Vec::with_capacity(queries.len());
+    let (mut runs, mut blocking) = (false, false);
+    for query in queries {
+        let mut q = one_of_queries(app, req, &query)?;
+        view.check(app, &mut q)?;
+        runs |= view.runs_functions(&q);
+        blocking |= runs || q.attachments.bytes;
+        all.push(q);
+    }
+    if all.iter().any(|q| q.update == Update::True) && !access.db.view_is_current(&view.index) {
+        access.db.update_view(&view.index).await?;
+    } else if all.iter().any(|q| q.update == Update::Lazy) {
+        access.db.update_view_later(&view.index);
+    }
+    let db = access.db.clone();
+    let mut todo = all.into_iter();
+    let mut current: Option<RowsBody> = None;
+    let (mut begun, mut ended, mut first) = (false, false, true);
+    let mut next = move |out: &mut Vec<u8>| {
+        if !std::mem::replace(&mut begun, true) {
+            out.extend_from_slice(b"{\"results\":[\n");
+        }
+        loop {
+            if let Some(rows) = &mut current {
+                if rows.next_chunk(out, "")? {
+                    return Ok(true);
+                }
+                current = None;
+            }
+            if ended {
+                return Ok(false);
+            }
+            let Some(q) = todo.next() else {
+                out.extend_from_slice(b"\n]}\n");
+                ended = true;
+                return Ok(true);
+            };
+            if !std::mem::take(&mut first) {
+                out.extend_from_slice(b",\n");
+            }
+            let rows = db.view_rows(&view.design, &view.index, view.at, q)?;
+            current = Some(RowsBody::new(rows));
+        }
+    };
+    if blocking {
+        let next = move |out: &mut Vec<u8>, _: Place| next(out);
+        pull_admitted("application/json", answering(access, runs), next).await
+    } else {
+        pull("application/json", next)
+    }
+}
+
+/// Asks for leave to make a piece of an answer, if reduce functions run for it.
+fn answering(access: &Access, runs_functions: bool) -> impl Fn() -> Admission + Send + 'static {
+    let (languages, database) = (access.db.languages().clone(), access.db.name().clone());
+    move || match runs_functions {
+        true => languages.admission(Lane::Answers, &database),
+        false => Admission::free(),
+    }
+}
+
+/// What stands around the rows.
+struct RowsBody {
+    rows: ViewRows,
+    begun: bool,
+    ended: bool,
+}
+
+impl RowsBody {
+    fn new(rows: ViewRows) -> Self {
+        RowsBody {
+            rows,
+            begun: false,
+            ended: false,
+        }
+    }
+
+    /// Appends a piece; false when the last one is out.
+    fn next_chunk(&mut self, out: &mut Vec<u8>, end: &str) -> Result<bool, ApiError> {
+        if self.ended {
+            return Ok(false);
+        }
+        if !std::mem::replace(&mut self.begun, true) {
+            out.push(b'{');
+            if let (Some(total), Some(offset)) = (self.rows.total_rows, self.rows.offset) {
+                out.extend_from_slice(
+                    format!("\"total_rows\":{total},\"offset\":{offset},").as_bytes(),
+                );
+            }
+            if let Some(seq) = &self.rows.update_seq {
+                out.extend_from_slice(format!("\"update_seq\":\"{seq}\",").as_bytes());
+            }
+            out.extend_from_slice(b"\"rows\":[\r\n");
+        }
+        if !self.rows.next_chunk(out, CHUNK_BYTES)? {
+            out.extend_from_slice(b"\r\n]}");
+            out.extend_from_slice(end.as_bytes());
+            self.ended = true;
+        }
+        Ok(true)
+    }
+}
+
+/// `_design/{name}/_info`; with `?projections=true` also which members of documents each map function is given.
+fn info(req: &Request, access: &Access, id: &str) -> Answer {
+    let design = access.db.design(id)?;
+    require_method(req, "GET")?;
+    let index = access.db.view_index(&design)?;
+    let info = access.db.view_info(&design, &index)?;
+    let mut about = json!({
+        "signature": info.signature,
+        "language": info.language,
+        "update_seq": info.update_seq,
+        "purge_seq": info.purge_seq,
+        "updates_pending": {
+            "minimum": info.updates_pending,
+            "preferred": info.updates_pending,
+            "total": info.updates_pending,
+        },
+        "sizes": {
+            "file": info.file_bytes,
+            "external": info.external_bytes,
+            "active": info.active_bytes,
+        },
+        "updater_running": info.updater_running,
+        "compact_running": info.compact_running,
+        "waiting_clients": info.waiting_clients,
+        "waiting_commit": info.waiting_commit,
+        "collator_versions": [database::COLLATOR_VERSION.to_string()],
+    });
+    // Not among what CouchDB tells, so only for those who ask.
+    if req.query.get("projections") == Some("true") {
+        about["projections"] = access
+            .db
+            .view_projections(&design)
+            .into_iter()
+            .map(|(name, members)| (name, projection(members)))
+            .collect::<Map<String, Value>>()
+            .into();
+    }
+    Ok(Reply::json(
+        200,
+        &json!({"name": id.strip_prefix("_design/").unwrap_or(id), "view_index": about}),
+    ))
+}
+
+/// `_view_cleanup`
+pub async fn cleanup(req: &Request, access: &Access) -> Answer {
+    require_method(req, "POST")?;
+    access.require_admin()?;
+    let db = access.db.clone();
+    tokio::task::spawn_blocking(move || db.clean_up_views())
+        .await
+        .map_err(|_| ApiError::new(500, "internal_server_error", "the clean-up failed"))??;
+    Ok(Reply::json_bytes(202, "{\"ok\":true}\n"))
+}
+
+/// `_compact/{name}`
+pub fn compact(access: &Access, id: &str) -> Answer {
+    let design = access.db.design(id)?;
+    if design.has_views() {
+        access.db.compact_view(&access.db.view_index(&design)?);
+    }
+    Ok(Reply::json_bytes(202, "{\"ok\":true}\n"))
+}
+
+/// What `_info` says of a view's map function.
+fn projection(members: Result<String, String>) -> Value {
+    match members {
+        Ok(paths) => json!({
+            "projected": true,
+            "members": serde_json::from_str::<Value>(&paths).unwrap_or(Value::String(paths)),
+        }),
+        Err(reason) => json!({"projected": false, "reason": reason}),
+    }
+}

@@ -1,0 +1,296 @@
+//! The routes of design functions: `_show`, `_update`, `_list`, `_rewrite`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use database::{DesignDoc, EditMode, Read, ReadOptions};
+use document::{DocId, parse_document};
+use functions::{Lane, Place};
+use hyper::header::{HeaderName, HeaderValue};
+use serde_json::Value;
+
+use super::path::Call;
+use super::request_object::{self, Known, Said};
+use super::rewrite::{self, Base, Led, Target};
+use super::{lists, response};
+use crate::app::App;
+use crate::database_routes::database::info_json;
+use crate::document_routes::documents;
+use crate::errors::ApiError;
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::request::body::BodyClass;
+use crate::rights::access::Access;
+use crate::rights::internal::{self, Rewritten};
+use crate::stored;
+
+type Answer = Result<Reply, ApiError>;
+
+/// What a rewrite function may make of a request's method.
+const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "COPY", "OPTIONS"];
+
+/// `/{db}/_design/{name}/_show/…` and the like; `id` is the design document's.
+pub async fn route(app: &App, req: &mut Request, access: &Access, id: &str) -> Answer {
+    let ddoc = design_doc(access, id)?;
+    let Some(call) = Call::parse(&req.method, &req.segments)? else {
+        return Err(ApiError::missing());
+    };
+    let members = stored::value_of(&ddoc.json).ok_or_else(ApiError::missing)?;
+    if let Call::Rewrite { path } = &call {
+        return rewrite(app, req, access, &ddoc, &members, path).await;
+    }
+    call.check(&members)?;
+    let ddoc = Arc::new(ddoc);
+    match call {
+        Call::Show { name, id } => show(app, req, access, ddoc, &name, id.as_deref()).await,
+        Call::Update { name, id } => update(app, req, access, ddoc, &name, id.as_deref()).await,
+        Call::List {
+            name,
+            ddoc: of,
+            view,
+        } => lists::list(app, req, access, ddoc, &name, of.as_deref(), &view).await,
+        Call::Rewrite { .. } => Err(ApiError::missing()),
+    }
+}
+
+/// The design document whose functions are called.
+pub fn design_doc(access: &Access, id: &str) -> Result<DesignDoc, ApiError> {
+    let id = DocId::new(id).map_err(|_| ApiError::missing())?;
+    access.db.design_doc(&id)?.ok_or_else(ApiError::missing)
+}
+
+/// Waits for leave to run a function of the database.
+pub async fn place(app: &App, access: &Access, lane: Lane) -> Result<Place, ApiError> {
+    let max = app.limits().function_wait;
+    let admission = access.db.languages().admission(lane, access.db.name());
+    let late = functions::Error::Late {
+        limit_ms: max.as_millis() as u64,
+    };
+    let place = tokio::time::timeout(max, admission).await;
+    Ok(place.unwrap_or(Err(late))?)
+}
+
+/// Runs a function on a blocking thread, when it is the database's turn. Answers the query server's reply.
+pub async fn run(
+    app: &App,
+    access: &Access,
+    ddoc: Arc<DesignDoc>,
+    path: &[&str],
+    args: Vec<u8>,
+) -> Result<Vec<u8>, ApiError> {
+    let languages = access.db.languages().clone();
+    let place = place(app, access, Lane::Calls).await?;
+    let path: Vec<String> = path.iter().map(|part| (*part).to_owned()).collect();
+    let work = move || {
+        let path: Vec<&str> = path.iter().map(String::as_str).collect();
+        languages
+            .designs(&place, &ddoc.language)?
+            .call(&ddoc, &path, &args)
+    };
+    let reply = tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|e| ApiError::new(500, "internal_server_error", e.to_string()))?;
+    Ok(reply?)
+}
+
+/// The body that functions are told of; it can be read again.
+pub async fn read_body(req: &mut Request) -> Result<Option<Bytes>, ApiError> {
+    let body = req.bytes(BodyClass::Document).await?;
+    let given = request_object::body_given(&req.headers, &body);
+    if given {
+        req.set_body(body.clone());
+    }
+    Ok(given.then_some(body))
+}
+
+/// The request object of all functions but rewrites.
+pub fn request_json(
+    app: &App,
+    req: &Request,
+    access: &Access,
+    id: Option<&str>,
+    body: Option<&[u8]>,
+) -> Result<Value, ApiError> {
+    request_json_of(app, &Said::of(req, body), access, id)
+}
+
+/// The same for what somebody said otherwise than by a request.
+pub fn request_json_of(
+    app: &App,
+    said: &Said<'_>,
+    access: &Access,
+    id: Option<&str>,
+) -> Result<Value, ApiError> {
+    let known = Known {
+        db: access.db.name(),
+        info: info_json(&access.db.info()?),
+        security: security(access),
+        id,
+        uuid: app.new_uuid(),
+    };
+    request_object::full(said, known)
+}
+
+fn security(access: &Access) -> Value {
+    // It was checked when it was written.
+    serde_json::from_str(&access.db.security()).unwrap_or(Value::Null)
+}
+
+/// A document's revision, and its text as functions see it.
+fn document(access: &Access, id: Option<&str>) -> Result<(String, Vec<u8>), ApiError> {
+    let found = match id.map(DocId::new) {
+        Some(Ok(id)) => access.db.read(&id, &ReadOptions::for_functions())?,
+        Some(Err(_)) | None => Read::Missing,
+    };
+    Ok(match found {
+        Read::Found(doc) => (doc.rev.to_string(), doc.json),
+        Read::Missing | Read::Deleted => (String::new(), b"null".to_vec()),
+    })
+}
+
+/// `[document, request]`
+fn args(document: &[u8], request: &Value) -> Vec<u8> {
+    let mut args = vec![b'['];
+    args.extend_from_slice(document);
+    args.push(b',');
+    args.extend_from_slice(request.to_string().as_bytes());
+    args.push(b']');
+    args
+}
+
+async fn show(
+    app: &App,
+    req: &mut Request,
+    access: &Access,
+    ddoc: Arc<DesignDoc>,
+    name: &str,
+    id: Option<&str>,
+) -> Answer {
+    let (rev, document) = document(access, id)?;
+    let etag = response::etag(&["show", &ddoc.rev, &rev, req.accept()], &req.user);
+    if req.none_match(&etag) {
+        return Ok(Reply::empty(304).etag(&etag));
+    }
+    let body = read_body(req).await?;
+    let request = request_json(app, req, access, id, body.as_deref())?;
+    let reply = run(
+        app,
+        access,
+        ddoc,
+        &["shows", name],
+        args(&document, &request),
+    )
+    .await?;
+    response::show(&reply, &etag, app.limits().showlist_policy.as_deref())
+}
+
+async fn update(
+    app: &App,
+    req: &mut Request,
+    access: &Access,
+    ddoc: Arc<DesignDoc>,
+    name: &str,
+    id: Option<&str>,
+) -> Answer {
+    let body = read_body(req).await?;
+    let (access, updater) = internal::updater(app, access, &req.user);
+    let (_, document) = document(&access, id)?;
+    let request = request_json(app, req, &access, id, body.as_deref())?;
+    let reply = run(
+        app,
+        &access,
+        ddoc,
+        &["updates", name],
+        args(&document, &request),
+    )
+    .await?;
+    let update = response::Update::parse(&reply)?;
+    let policy = app.limits().showlist_policy.clone();
+    let Some(doc) = &update.doc else {
+        return update.reply(None, policy.as_deref());
+    };
+    let mut doc = parse_document(doc.get().as_bytes())?;
+    if doc.id.is_none() {
+        // Refused in the words for an empty id.
+        doc.id = Some(DocId::new("")?);
+    }
+    let mode = EditMode::Interactive;
+    let written = documents::write_as(app, req, &access, updater, doc, mode).await?;
+    let saved = response::Saved {
+        id: written.id().as_str(),
+        rev: &written.rev().to_string(),
+        status: written.status(),
+    };
+    update.reply(Some(saved), policy.as_deref())
+}
+
+async fn rewrite(
+    app: &App,
+    req: &mut Request,
+    access: &Access,
+    ddoc: &DesignDoc,
+    members: &Value,
+    path: &[String],
+) -> Answer {
+    let limits = app.limits();
+    rewrite::check_limit(req.rewrites, limits.rewrite_limit)?;
+    let db = access.db.name().clone();
+    let base = Base {
+        db: &db,
+        design: ddoc.id.strip_prefix("_design/").unwrap_or(&ddoc.id),
+        secure: limits.secure_rewrites,
+    };
+    let target = match members.get("rewrites") {
+        Some(Value::Array(rules)) => rewrite::apply(base, rules, &req.method, path, &req.query)?
+            .ok_or_else(ApiError::missing)?,
+        Some(Value::String(_)) => {
+            let body = read_body(req).await?;
+            let said = Said::of(req, body.as_deref());
+            let request = request_object::for_rewrite(&said, &db, security(access))?;
+            let args = format!("[{request}]").into_bytes();
+            let reply = run(app, access, Arc::new(ddoc.clone()), &["rewrites"], args).await?;
+            let policy = limits.showlist_policy.as_deref();
+            match rewrite::of_function(base, &req.query, &reply, policy)? {
+                Led::Nowhere => return Err(rewrite::no_rules()),
+                Led::Respond(reply) => return Ok(reply),
+                Led::Forward(target) => target,
+            }
+        }
+        _ => return Err(rewrite::no_rules()),
+    };
+    lead(req, base, target)?;
+    // The server starts over with the request: from here, each time would take more of the thread's stack.
+    Ok(Reply::empty(200))
+}
+
+/// Makes of the request what the rewrite wants. What it may then do is decided where it is routed.
+fn lead(req: &mut Request, base: Base<'_>, target: Target) -> Result<(), ApiError> {
+    let broken = |what: &str| ApiError::new(500, "rewrite_error", format!("bad {what}"));
+    let mut changed = req.rewritten.take().is_some_and(|r| r.changed);
+    req.lead_to(&target.uri);
+    if let Some(method) = target.method.map(|m| m.to_ascii_uppercase()) {
+        if !METHODS.contains(&method.as_str()) {
+            return Err(broken("method"));
+        }
+        changed |= method != req.method;
+        req.method = method;
+    }
+    for (name, value) in target.headers {
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| broken("headers"))?;
+        let value = HeaderValue::from_str(&value).map_err(|_| broken("headers"))?;
+        if !rewrite::is_the_clients(&name) && req.headers.get(&name) != Some(&value) {
+            changed = true;
+            req.headers.insert(name, value);
+        }
+    }
+    if let Some(body) = target.body {
+        changed |= !req.has_body(&body);
+        req.set_body(body);
+    }
+    req.rewritten = Some(Rewritten {
+        db: base.db.to_owned(),
+        secure: base.secure,
+        changed,
+    });
+    Ok(())
+}

@@ -1,0 +1,459 @@
+//! CouchDB's request object: what shows, lists, updates, filters and rewrite functions get of an HTTP request.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use auth::UserCtx;
+use hyper::HeaderMap;
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, COOKIE, TRANSFER_ENCODING};
+use serde_json::{Map, Value, json};
+
+use crate::errors::ApiError;
+use crate::request::Request;
+use crate::request::query::{self, Query};
+
+/// What the client said.
+#[derive(Clone, Copy, Debug)]
+pub struct Said<'a> {
+    pub method: &'a str,
+    /// The path as sent, without the query.
+    pub path: &'a str,
+    /// The query as sent.
+    pub raw_query: Option<&'a str>,
+    /// The path that the client asked for, when a rewrite rule led elsewhere since.
+    pub requested_path: Option<&'a str>,
+    pub segments: &'a [Vec<u8>],
+    pub query: &'a Query,
+    pub headers: &'a HeaderMap,
+    pub peer: Option<IpAddr>,
+    pub user: &'a UserCtx,
+    /// The body; `None` when the request has none, see [`body_given`].
+    pub body: Option<&'a [u8]>,
+}
+
+impl<'a> Said<'a> {
+    pub fn of(req: &'a Request, body: Option<&'a [u8]>) -> Said<'a> {
+        Said {
+            method: &req.method,
+            path: &req.path,
+            raw_query: req.raw_query.as_deref(),
+            requested_path: req.requested_path.as_deref(),
+            segments: &req.segments,
+            query: &req.query,
+            headers: &req.headers,
+            peer: req.peer,
+            user: &req.user,
+            body,
+        }
+    }
+}
+
+/// What the database adds.
+#[derive(Clone, Debug)]
+pub struct Known<'a> {
+    pub db: &'a str,
+    /// The database's information, as `GET /{db}` answers it.
+    pub info: Value,
+    pub security: Value,
+    /// Id of the document in the path.
+    pub id: Option<&'a str>,
+    /// A fresh uuid for the function to use.
+    pub uuid: String,
+}
+
+/// Whether a request brought a body at all: CouchDB tells functions of an empty one, and says `"undefined"` of none.
+pub fn body_given(headers: &HeaderMap, body: &[u8]) -> bool {
+    !body.is_empty()
+        || headers.contains_key(CONTENT_LENGTH)
+        || headers.contains_key(TRANSFER_ENCODING)
+}
+
+/// The request object of shows, lists, updates and filters. Refuses a `key`, `startkey`, `endkey` or `descending` that is no JSON.
+pub fn full(said: &Said<'_>, known: Known<'_>) -> Result<Value, ApiError> {
+    let mut object = Map::new();
+    object.insert("info".into(), known.info);
+    object.insert("uuid".into(), known.uuid.into());
+    object.insert("id".into(), known.id.map_or(Value::Null, Value::from));
+    object.extend(common(said, known.db)?);
+    object.insert("form".into(), form(said));
+    object.insert("secObj".into(), known.security);
+    Ok(Value::Object(object))
+}
+
+/// The request object of rewrite functions, which has no `info`, `uuid`, `id` and `form`.
+pub fn for_rewrite(said: &Said<'_>, db: &str, security: Value) -> Result<Value, ApiError> {
+    let mut object = common(said, db)?;
+    object.insert("secObj".into(), security);
+    Ok(Value::Object(object))
+}
+
+fn common(said: &Said<'_>, db: &str) -> Result<Map<String, Value>, ApiError> {
+    let path = texts(said.segments);
+    let requested = match said.requested_path {
+        Some(path) => texts(&query::segments(path)),
+        None => path.clone(),
+    };
+    let raw_path = match said.raw_query {
+        Some(query) => format!("{}?{query}", said.path),
+        None => said.path.to_owned(),
+    };
+    let body = said
+        .body
+        .map_or("undefined".into(), String::from_utf8_lossy);
+    let members = json!({
+        // To CouchDB's functions HEAD is GET.
+        "method": if said.method == "HEAD" { "GET" } else { said.method },
+        "requested_path": requested,
+        "path": path,
+        "raw_path": raw_path,
+        "query": query_object(said.query)?,
+        "headers": headers(said.headers),
+        "body": body,
+        "peer": peer(said),
+        "cookie": cookies(said.headers),
+        "userCtx": {"db": db, "name": said.user.name, "roles": said.user.roles},
+    });
+    match members {
+        Value::Object(members) => Ok(members),
+        _ => Ok(Map::new()),
+    }
+}
+
+fn texts(segments: &[Vec<u8>]) -> Value {
+    segments
+        .iter()
+        .map(|s| String::from_utf8_lossy(s).into_owned())
+        .collect()
+}
+
+fn query_object(query: &Query) -> Result<Value, ApiError> {
+    let mut object = Map::new();
+    for (name, text) in &query.0 {
+        let value = match name.as_str() {
+            "key" | "startkey" | "endkey" | "descending" => query::parse_json(text)?,
+            _ => text.as_str().into(),
+        };
+        object.insert(name.clone(), value);
+    }
+    Ok(Value::Object(object))
+}
+
+/// The session's cookie.
+const SESSION: &str = "AuthSession";
+
+/// Whether a header proves who asks. CouchDB shows these too; but whoever wrote the function would be whoever calls it.
+fn is_credential(name: &str) -> bool {
+    matches!(name, "authorization" | "proxy-authorization")
+        || name.starts_with("x-auth-")
+        || name.starts_with("x-settee-")
+}
+
+/// Names as CouchDB writes them (`Content-Type`), in the order of names; a repeated header's values are joined. Without
+/// credentials.
+fn headers(headers: &HeaderMap) -> Value {
+    let mut names: Vec<&str> = headers.keys().map(|n| n.as_str()).collect();
+    names.sort_unstable();
+    names
+        .into_iter()
+        .filter(|name| !is_credential(name))
+        .filter_map(|name| {
+            let values = headers.get_all(name).iter();
+            let texts = values.map(|v| String::from_utf8_lossy(v.as_bytes()));
+            let texts: Vec<Cow<'_, str>> = match name {
+                "cookie" => texts.filter_map(|text| without_session(&text)).collect(),
+                _ => texts.collect(),
+            };
+            let shown = !texts.is_empty();
+            shown.then(|| (title_case(name), Value::from(texts.join(", "))))
+        })
+        .collect::<Map<_, _>>()
+        .into()
+}
+
+/// A `Cookie` header without the session; `None` when nothing is left.
+fn without_session(cookies: &str) -> Option<Cow<'static, str>> {
+    let others: Vec<&str> = cookies
+        .split(';')
+        .map(str::trim)
+        .filter(|cookie| !cookie.is_empty() && !mentions_session(cookie))
+        .collect();
+    (!others.is_empty()).then(|| Cow::Owned(others.join("; ")))
+}
+
+/// Whether a cookie is the session's, also for those who take commas for separators.
+fn mentions_session(cookie: &str) -> bool {
+    cookie
+        .split(',')
+        .filter_map(|pair| pair.split_once('='))
+        .any(|(name, _)| name.trim().eq_ignore_ascii_case(SESSION))
+}
+
+fn title_case(name: &str) -> String {
+    let mut upper = true;
+    name.chars()
+        .map(|c| {
+            let cased = if upper { c.to_ascii_uppercase() } else { c };
+            upper = c == '-';
+            cased
+        })
+        .collect()
+}
+
+/// The client's address. CouchDB believes a proxy on its own machine or a private network about the client's.
+fn peer(said: &Said<'_>) -> String {
+    let Some(peer) = said.peer.map(|p| p.to_canonical()) else {
+        return String::new();
+    };
+    let trusted = matches!(peer, IpAddr::V4(v4) if v4.is_private() || v4.is_loopback());
+    let forwarded = said
+        .headers
+        .get("x-forwarded-for")
+        .filter(|_| trusted)
+        .and_then(|v| v.to_str().ok())
+        .and_then(|hosts| hosts.rsplit(',').find(|h| !h.is_empty()));
+    match forwarded {
+        Some(host) => host.trim().to_owned(),
+        None => peer.to_string(),
+    }
+}
+
+fn form(said: &Said<'_>) -> Value {
+    let encoded = said.headers.get(CONTENT_TYPE).is_some_and(|t| {
+        t.as_bytes()
+            .starts_with(b"application/x-www-form-urlencoded")
+    });
+    let Some(body) = said
+        .body
+        .filter(|_| encoded && matches!(said.method, "POST" | "PUT"))
+    else {
+        return json!({});
+    };
+    let pairs = Query::parse(Some(&String::from_utf8_lossy(body))).0;
+    pairs
+        .into_iter()
+        .map(|(name, value)| (name, Value::from(value)))
+        .collect::<Map<_, _>>()
+        .into()
+}
+
+fn cookies(headers: &HeaderMap) -> Value {
+    let mut object = Map::new();
+    for header in headers.get_all(COOKIE) {
+        let text = String::from_utf8_lossy(header.as_bytes());
+        for pair in text.split([';', ',']) {
+            if let Some((name, value)) = pair.split_once('=')
+                && !name.trim().eq_ignore_ascii_case(SESSION)
+            {
+                let value = value.trim();
+                let plain = value.strip_prefix('"').and_then(|v| v.strip_suffix('"'));
+                object.insert(name.trim().to_owned(), plain.unwrap_or(value).into());
+            }
+        }
+    }
+    Value::Object(object)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::header::{HeaderName, HeaderValue};
+
+    struct Example {
+        method: &'static str,
+        path: &'static str,
+        raw_query: Option<&'static str>,
+        headers: HeaderMap,
+        peer: &'static str,
+        body: Option<&'static [u8]>,
+    }
+
+    impl Example {
+        fn get(path: &'static str, raw_query: Option<&'static str>) -> Example {
+            Example {
+                method: "GET",
+                path,
+                raw_query,
+                headers: HeaderMap::new(),
+                peer: "192.0.2.1",
+                body: None,
+            }
+        }
+
+        fn with(mut self, name: &'static str, value: &'static str) -> Example {
+            self.headers.append(
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            );
+            self
+        }
+
+        fn object(&self) -> Result<Value, ApiError> {
+            let segments = query::segments(self.path);
+            let query = Query::parse(self.raw_query);
+            let said = Said {
+                method: self.method,
+                path: self.path,
+                raw_query: self.raw_query,
+                requested_path: None,
+                segments: &segments,
+                query: &query,
+                headers: &self.headers,
+                peer: self.peer.parse().ok(),
+                user: &UserCtx::admin("joe"),
+                body: self.body,
+            };
+            let known = Known {
+                db: "db",
+                info: json!({"doc_count": 1}),
+                security: json!({"admins": {}}),
+                id: None,
+                uuid: "u".to_owned(),
+            };
+            full(&said, known)
+        }
+    }
+
+    #[test]
+    fn the_members_are_couchdbs() {
+        let object = Example::get("/db/_design/d/_show/s", None)
+            .object()
+            .unwrap();
+        let mut names: Vec<&str> = object
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(|k| k.as_str())
+            .collect();
+        names.sort_unstable();
+        assert_eq!(
+            names,
+            [
+                "body",
+                "cookie",
+                "form",
+                "headers",
+                "id",
+                "info",
+                "method",
+                "path",
+                "peer",
+                "query",
+                "raw_path",
+                "requested_path",
+                "secObj",
+                "userCtx",
+                "uuid"
+            ]
+        );
+        assert_eq!(object["body"], "undefined");
+        assert_eq!(
+            object["userCtx"],
+            json!({"db": "db", "name": "joe", "roles": ["_admin"]})
+        );
+        assert_eq!(object["peer"], "192.0.2.1");
+    }
+
+    #[test]
+    fn a_slash_within_a_segment_stays_there() {
+        let object = Example::get("/db/_design/d/_update/u/some%2Fid", Some("q=1&r=a+b"))
+            .object()
+            .unwrap();
+        assert_eq!(
+            object["path"],
+            json!(["db", "_design", "d", "_update", "u", "some/id"])
+        );
+        assert_eq!(
+            object["raw_path"],
+            "/db/_design/d/_update/u/some%2Fid?q=1&r=a+b"
+        );
+        assert_eq!(object["query"], json!({"q": "1", "r": "a b"}));
+    }
+
+    #[test]
+    fn keys_in_the_query_are_json_and_the_rest_is_text() {
+        let query = Some("key=%5B1%5D&startkey=2&descending=true&limit=3");
+        let object = Example::get("/db/_design/d/_list/l/v", query)
+            .object()
+            .unwrap();
+        assert_eq!(
+            object["query"],
+            json!({"key": [1], "startkey": 2, "descending": true, "limit": "3"})
+        );
+        let refused = Example::get("/db", Some("key=x")).object().unwrap_err();
+        assert_eq!(
+            (refused.status, &*refused.reason),
+            (400, "invalid UTF-8 JSON")
+        );
+    }
+
+    #[test]
+    fn headers_have_couchdbs_names() {
+        let object = Example::get("/db", None)
+            .with("x-my-header", "1")
+            .with("accept", "a/b")
+            .with("accept", "c/d")
+            .object()
+            .unwrap();
+        assert_eq!(
+            object["headers"],
+            json!({"Accept": "a/b, c/d", "X-My-Header": "1"})
+        );
+    }
+
+    #[test]
+    fn a_form_is_read_when_it_was_posted() {
+        let mut example =
+            Example::get("/db", None).with("content-type", "application/x-www-form-urlencoded");
+        example.body = Some(b"a=1&b=x+y");
+        assert_eq!(example.object().unwrap()["form"], json!({}));
+        example.method = "POST";
+        let object = example.object().unwrap();
+        assert_eq!(object["form"], json!({"a": "1", "b": "x y"}));
+        assert_eq!(object["body"], "a=1&b=x+y");
+    }
+
+    #[test]
+    fn cookies_are_taken_apart() {
+        let object = Example::get("/db", None)
+            .with("cookie", "a=b; c=\"x=y\"; odd")
+            .object()
+            .unwrap();
+        assert_eq!(object["cookie"], json!({"a": "b", "c": "x=y"}));
+    }
+
+    #[test]
+    fn a_function_does_not_learn_how_its_caller_proved_who_it_is() {
+        let object = Example::get("/db", None)
+            .with("authorization", "Basic c2VjcmV0")
+            .with("proxy-authorization", "Basic c2VjcmV0")
+            .with("x-auth-couchdb-token", "secret")
+            .with("cookie", "a=b; AuthSession=secret; c=d")
+            .with("cookie", "authsession=\"secret\", e=f")
+            .with("accept", "*/*")
+            .object()
+            .unwrap();
+        assert_eq!(
+            object["headers"],
+            json!({"Accept": "*/*", "Cookie": "a=b; c=d"})
+        );
+        assert_eq!(object["cookie"], json!({"a": "b", "c": "d", "e": "f"}));
+    }
+
+    #[test]
+    fn only_a_proxy_nearby_is_believed_about_the_client() {
+        let mut example =
+            Example::get("/db", None).with("x-forwarded-for", "203.0.113.5, 198.51.100.7");
+        assert_eq!(example.object().unwrap()["peer"], "192.0.2.1");
+        example.peer = "127.0.0.1";
+        assert_eq!(example.object().unwrap()["peer"], "198.51.100.7");
+    }
+
+    #[test]
+    fn an_empty_body_is_not_a_missing_one() {
+        let mut headers = HeaderMap::new();
+        assert!(!body_given(&headers, b""));
+        assert!(body_given(&headers, b"x"));
+        headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+        assert!(body_given(&headers, b""));
+    }
+}

@@ -1,0 +1,428 @@
+//! Attachments: `/{db}/{doc}/{name}`, and documents that travel with theirs.
+
+mod body;
+mod form;
+mod range;
+mod receive;
+mod send;
+
+pub use body::Parts;
+pub use form::post_form;
+pub use receive::{is_multipart_related, read_multipart};
+pub use send::{boundary, doc_reply, push_doc_json, push_doc_multipart};
+
+use std::time::Instant;
+
+use database::{Database, EditMode, Read, ReadAttachment, ReadDoc, ReadOptions, SinkOptions};
+use document::{Attachment, DocId, EditDoc, Encoding, Rev};
+use hyper::header::{
+    ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
+    CONTENT_SECURITY_POLICY, CONTENT_TYPE, RANGE, X_CONTENT_TYPE_OPTIONS,
+};
+
+use crate::app::App;
+use crate::document_routes::documents::{Written, edited_rev, parse_id, write};
+use crate::errors::ApiError;
+use crate::reply::Reply;
+use crate::request::{Request, weighed};
+use crate::rights::access::Access;
+use range::Ranges;
+
+type Answer = Result<Reply, ApiError>;
+
+const METHODS: &str = "DELETE,GET,HEAD,PUT";
+const DEFAULT_TYPE: &str = "application/octet-stream";
+
+/// An attachment of document `id`, whose name is what the path's segments from `rest` on say.
+pub async fn route(app: &App, req: &mut Request, access: &Access, id: &str, rest: usize) -> Answer {
+    crate::router::require_method(req, METHODS)?;
+    if id.starts_with("_local/") {
+        return Err(no_local_attachments());
+    }
+    let reads = matches!(req.method.as_str(), "GET" | "HEAD");
+    let name = String::from_utf8(req.segments[rest..].join(&b'/'));
+    let Ok(name) = name else {
+        return Err(match reads {
+            true => no_attachment(),
+            false => ApiError::bad_request("Attachment name is not UTF-8 encoded"),
+        });
+    };
+    if reads {
+        return get(app, req, access, id, &name);
+    }
+    check_name(&name)?;
+    match req.method.as_str() {
+        "PUT" => put(app, req, access, id, &name).await,
+        _ => delete(app, req, access, id, &name).await,
+    }
+}
+
+fn no_local_attachments() -> ApiError {
+    ApiError::bad_request("_local documents do not accept attachments.")
+}
+
+fn no_attachment() -> ApiError {
+    ApiError::new(404, "not_found", "Document is missing attachment")
+}
+
+/// Refuses a name that no attachment may be given.
+fn check_name(name: &str) -> Result<(), ApiError> {
+    match name.starts_with('_') {
+        true => Err(ApiError::bad_request(format!(
+            "Attachment name '{name}' starts with prohibited character '_'"
+        ))),
+        false => Ok(()),
+    }
+}
+
+// ---- reading
+
+fn get(app: &App, req: &Request, access: &Access, id: &str, name: &str) -> Answer {
+    let started = Instant::now();
+    let Ok(id) = DocId::new(id) else {
+        return Err(ApiError::missing());
+    };
+    let options = crate::document_routes::documents::read_options(&req.query)?;
+    let options = ReadOptions {
+        rev: options.rev,
+        latest: options.latest,
+        ..ReadOptions::default()
+    };
+    let doc = found(access.db.read(&id, &options)?)?;
+    let attachment = doc
+        .attachments
+        .into_iter()
+        .find(|read| read.attachment.name == name)
+        .map(|read| read.attachment)
+        .ok_or_else(no_attachment)?;
+    let mut reply = bytes_reply(app, req, access, &attachment)?;
+    reply.timing.read_us = started.elapsed().as_micros() as u64;
+    Ok(reply)
+}
+
+fn found(read: Read) -> Result<ReadDoc, ApiError> {
+    match read {
+        Read::Found(doc) => Ok(doc),
+        Read::Missing => Err(ApiError::missing()),
+        Read::Deleted => Err(ApiError::deleted()),
+    }
+}
+
+/// The bytes as they are sent: gzipped when they are stored so and the client takes that, else as they are.
+///
+/// **A range is always one of the bytes as they are.** Most clients' libraries accept gzip unasked and decode whatever says
+/// that it is gzipped: they cannot do that to a piece out of its middle.
+fn bytes_reply(app: &App, req: &Request, access: &Access, attachment: &Attachment) -> Answer {
+    let etag = attachment.etag();
+    if req.none_match(&etag) {
+        return Ok(Reply::empty(304).etag(&etag));
+    }
+    let stored_gzipped = attachment.encoding == Encoding::Gzip;
+    let sent_gzipped = sends_gzipped(req, stored_gzipped)? && req.header(&RANGE).is_none();
+    let length = match (sent_gzipped, attachment.length_unsure) {
+        (true, _) => Some(attachment.stored_length),
+        (false, false) => Some(attachment.length),
+        (false, true) => None,
+    };
+    let ranges = match (req.header(&RANGE), length) {
+        (Some(header), Some(length)) => range::parse(header, length)?,
+        _ => Ranges::All,
+    };
+    let reader = |range| {
+        access
+            .db
+            .attachment_reader(attachment, range, !sent_gzipped)
+    };
+    let mut reply = match ranges {
+        Ranges::Several(ranges) => {
+            return several_ranges(attachment, ranges, length.unwrap_or(0), reader);
+        }
+        Ranges::One(range) => {
+            let shown = format!(
+                "bytes {}-{}/{}",
+                range.start,
+                range.end - 1,
+                length.unwrap_or(0)
+            );
+            let mut parts = Parts::default();
+            let bytes = range.end - range.start;
+            parts.push_raw(reader(Some(range))?, Some(bytes));
+            let mut reply = parts.reply(&attachment.content_type);
+            reply.status = 206;
+            reply.header(CONTENT_RANGE, &shown)
+        }
+        Ranges::All => {
+            let mut parts = Parts::default();
+            parts.push_raw(reader(None)?, length);
+            parts.reply(&attachment.content_type)
+        }
+    };
+    // CouchDB gives no ranges of what is stored gzipped, and says so. Asked for one all the same, it is given here.
+    let ranges_shown = match stored_gzipped && reply.status == 200 {
+        true => "none",
+        false => "bytes",
+    };
+    reply = reply.etag(&etag).header(ACCEPT_RANGES, ranges_shown);
+    if sent_gzipped {
+        reply = reply.header(CONTENT_ENCODING, "gzip");
+    }
+    if let Some(policy) = &app.limits().attachments_policy {
+        reply = reply
+            .header(CONTENT_SECURITY_POLICY, policy)
+            // What was uploaded as text is not to be run as a page or a script.
+            .header(X_CONTENT_TYPE_OPTIONS, "nosniff");
+    }
+    Ok(reply)
+}
+
+fn several_ranges(
+    attachment: &Attachment,
+    ranges: Vec<std::ops::Range<u64>>,
+    length: u64,
+    reader: impl Fn(Option<std::ops::Range<u64>>) -> Result<database::AttachmentReader, database::Error>,
+) -> Answer {
+    let boundary = boundary()?;
+    let mut parts = Parts::default();
+    for range in ranges {
+        let head = format!(
+            "\r\n--{boundary}\r\nContent-Type: {}\r\nContent-Range: bytes {}-{}/{length}\r\n\r\n",
+            attachment.content_type,
+            range.start,
+            range.end - 1,
+        );
+        parts.push_text(head.as_bytes());
+        let bytes = range.end - range.start;
+        parts.push_raw(reader(Some(range))?, Some(bytes));
+    }
+    parts.push_text(format!("\r\n--{boundary}--").as_bytes());
+    let mut reply = parts.reply(&format!("multipart/byteranges; boundary=\"{boundary}\""));
+    reply.status = 206;
+    Ok(reply)
+}
+
+/// # Errors
+/// 406 when the client takes nothing that can be sent.
+fn sends_gzipped(req: &Request, stored_gzipped: bool) -> Result<bool, ApiError> {
+    let Some(header) = req.header(&ACCEPT_ENCODING) else {
+        return Ok(false);
+    };
+    let weighed: Vec<(&str, bool)> = header.split(',').map(weighed).collect();
+    let of = |name: &str| {
+        let found = weighed.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
+        found.map(|(_, taken)| *taken)
+    };
+    let gzip = stored_gzipped && of("gzip").unwrap_or(false);
+    if !gzip && of("identity").or(of("*")) == Some(false) {
+        return Err(ApiError::new(
+            406,
+            "not_acceptable",
+            "The attachment is sent gzipped or as it is",
+        ));
+    }
+    Ok(gzip)
+}
+
+// ---- writing
+
+async fn put(app: &App, req: &mut Request, access: &Access, id: &str, name: &str) -> Answer {
+    let id = parse_id(id, &app.limits())?;
+    if id.is_design() {
+        access.require_design_admin(&req.user)?;
+    }
+    let content_type = req.header(&CONTENT_TYPE).unwrap_or(DEFAULT_TYPE).to_owned();
+    let encoded = match req.header(&CONTENT_ENCODING).map(str::trim) {
+        None => false,
+        Some(e) if e.is_empty() || e.eq_ignore_ascii_case("identity") => false,
+        Some(e) if e.eq_ignore_ascii_case("gzip") => true,
+        Some(_) => {
+            return Err(ApiError::bad_content_type(
+                "Only gzip and identity content-encodings are supported",
+            ));
+        }
+    };
+    let max = app.limits().max_attachment_size;
+    let declared = req.header(&CONTENT_LENGTH).and_then(|l| l.parse().ok());
+    if declared.is_some_and(|length: u64| length > max) {
+        return Err(too_large(name, max));
+    }
+    // Before the bytes: who is going to be refused need not send them all.
+    let before = before(req, access, &id)?;
+    if before.rev.is_none()
+        && matches!(
+            access.db.read(&id, &ReadOptions::default())?,
+            Read::Found(_)
+        )
+    {
+        return Err(ApiError::conflict());
+    }
+    let options = SinkOptions {
+        encoded,
+        md5: content_md5(req)?,
+        bytes_max: Some(max),
+        ..SinkOptions::default()
+    };
+    let mut sink = access.db.attachment_sink(&content_type, options);
+    while let Some(bytes) = req.next_bytes().await? {
+        sink.write(bytes).await.map_err(|e| named(e, name, max))?;
+    }
+    let uploaded = sink.finish().await?;
+    let mut files = vec![uploaded.attachment(name, &content_type, None)];
+    files.extend(before.others(|other| other == name));
+    let written = edit(app, req, access, before, id.clone(), files).await?;
+    drop(uploaded);
+    let url = req.url_of(&[access.db.name(), id.as_str(), name]);
+    Ok(reply_of(written, 201).location(&url))
+}
+
+async fn delete(app: &App, req: &mut Request, access: &Access, id: &str, name: &str) -> Answer {
+    let Ok(id) = DocId::new(id) else {
+        return Err(ApiError::missing());
+    };
+    if id.is_design() {
+        access.require_design_admin(&req.user)?;
+    }
+    let before = before(req, access, &id)?;
+    let is_it = |read: &ReadAttachment| read.attachment.name == name;
+    let is_there = match before.rev {
+        Some(_) => before.attachments.iter().any(is_it),
+        None => {
+            let winner = found(access.db.read(&id, &ReadOptions::default())?)?;
+            winner.attachments.iter().any(is_it)
+        }
+    };
+    if !is_there {
+        return Err(no_attachment());
+    }
+    let files = before.others(|other| other == name).collect();
+    let written = edit(app, req, access, before, id, files).await?;
+    Ok(reply_of(written, 200))
+}
+
+/// The revision that an attachment is added to or removed from.
+struct Before {
+    rev: Option<Rev>,
+    deleted: bool,
+    /// JSON text of the body.
+    body: Vec<u8>,
+    attachments: Vec<ReadAttachment>,
+}
+
+impl Before {
+    /// The attachments that are not replaced.
+    fn others(&self, is_replaced: impl Fn(&str) -> bool) -> impl Iterator<Item = Attachment> {
+        let attachments = self.attachments.iter().map(|read| &read.attachment);
+        attachments.filter(move |a| !is_replaced(&a.name)).cloned()
+    }
+}
+
+fn before(req: &Request, access: &Access, id: &DocId) -> Result<Before, ApiError> {
+    match edited_rev(req, None)? {
+        Some(rev) => before_of(access, id, rev),
+        None => Ok(Before {
+            rev: None,
+            deleted: false,
+            body: b"{}".to_vec(),
+            attachments: vec![],
+        }),
+    }
+}
+
+fn before_of(access: &Access, id: &DocId, rev: Rev) -> Result<Before, ApiError> {
+    let options = ReadOptions {
+        rev: Some(rev.clone()),
+        ..ReadOptions::default()
+    };
+    // What somebody is shown of it may be less than what it is.
+    if !matches!(access.db.read(id, &options)?, Read::Found(_)) {
+        return Err(ApiError::missing_rev());
+    }
+    let db: &Database = &access.db;
+    match db.read(id, &options)? {
+        Read::Found(doc) => Ok(Before {
+            rev: Some(rev),
+            deleted: doc.deleted,
+            body: doc.json,
+            attachments: doc.attachments,
+        }),
+        Read::Missing | Read::Deleted => Err(ApiError::missing_rev()),
+    }
+}
+
+async fn edit(
+    app: &App,
+    req: &Request,
+    access: &Access,
+    before: Before,
+    id: DocId,
+    files: Vec<Attachment>,
+) -> Result<Written, ApiError> {
+    let parsed = document::parse_document(&before.body)?;
+    let doc = EditDoc {
+        id: Some(id),
+        rev: before.rev,
+        revisions: None,
+        deleted: before.deleted,
+        attachments: None,
+        files,
+        ..parsed
+    };
+    write(app, req, access, doc, EditMode::Interactive).await
+}
+
+fn reply_of(written: Written, status: u16) -> Reply {
+    let mut reply = written.reply(None);
+    if reply.status != 202 {
+        reply.status = status;
+    }
+    reply
+        .headers
+        .retain(|(name, _)| name != hyper::header::ETAG);
+    reply
+}
+
+/// # Errors
+/// 400 when it is no MD5.
+fn content_md5(req: &Request) -> Result<Option<[u8; 16]>, ApiError> {
+    let Some(header) = req.named_header("content-md5") else {
+        return Ok(None);
+    };
+    decode_md5(header.trim())
+        .map(Some)
+        .ok_or_else(|| database::Error::DigestMismatch.into())
+}
+
+fn decode_md5(text: &str) -> Option<[u8; 16]> {
+    use base64::Engine as _;
+    let bytes = base64::engine::general_purpose::STANDARD.decode(text);
+    bytes.ok()?.try_into().ok()
+}
+
+fn too_large(name: &str, max: u64) -> ApiError {
+    ApiError::new(
+        413,
+        "attachment_too_large",
+        format!("{name}: the attachment exceeds max_attachment_size ({max})"),
+    )
+}
+
+/// An upload's error, which may be about its size.
+fn named(e: database::Error, name: &str, max: u64) -> ApiError {
+    match e {
+        database::Error::AttachmentTooLarge => too_large(name, max),
+        e => e.into(),
+    }
+}
+
+/// What a refused edit of attachments is answered with.
+pub fn refused(error: &str, reason: &str) -> Option<ApiError> {
+    match error {
+        "missing_stub" => Some(ApiError::new(412, "missing_stub", reason.to_owned())),
+        "attachment_too_large" => Some(ApiError::new(
+            413,
+            "attachment_too_large",
+            reason.to_owned(),
+        )),
+        "bad_request" => Some(ApiError::bad_request(reason.to_owned())),
+        _ => None,
+    }
+}

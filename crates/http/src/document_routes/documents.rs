@@ -1,0 +1,612 @@
+//! Single documents: GET, HEAD, PUT, POST, DELETE, COPY.
+
+use std::time::Instant;
+
+use auth::UserCtx;
+use database::{Caller, EditMode, Outcome, Read, ReadDoc, ReadOptions, WantedBytes, WhichRevs};
+use document::multipart::{PartHead, Writer};
+use document::{DocId, EditDoc, Rev, parse_document};
+use hyper::header::IF_MATCH;
+use serde_json::Value;
+
+use crate::app::{App, Limits};
+use crate::document_routes::attachments::{self, Parts, boundary};
+use crate::document_routes::write_mode::WriteMode;
+use crate::errors::ApiError;
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::request::body::BodyClass;
+use crate::request::query::{Query, decode};
+use crate::rights::access::Access;
+
+type Answer = Result<Reply, ApiError>;
+
+const METHODS: &str = "DELETE,GET,HEAD,POST,PUT,COPY";
+
+/// A document whose id is not UTF-8.
+pub fn invalid_id(req: &Request) -> Answer {
+    match req.method.as_str() {
+        "GET" | "HEAD" | "DELETE" => Err(ApiError::missing()),
+        _ => Err(document::IdError::InvalidUtf8.into()),
+    }
+}
+
+/// `/{db}/_design/{name}…`
+pub async fn design(app: &App, req: &mut Request, access: &Access) -> Answer {
+    let Some(name) = req.segment(2) else {
+        return invalid_id(req);
+    };
+    let id = format!("_design/{name}");
+    match req.segment(3) {
+        None => route(app, req, access, &id, 3).await,
+        Some("_show" | "_update" | "_list" | "_rewrite") => {
+            crate::design_routes::calls::route(app, req, access, &id).await
+        }
+        Some(part) if crate::text_search::DESIGN_PARTS.contains(&part) => {
+            let parts: Vec<String> = (3..req.segments.len())
+                .filter_map(|i| req.segment(i).map(str::to_owned))
+                .collect();
+            crate::database_routes::views::design_part(app, req, access, &id, &parts).await
+        }
+        Some(_) => route(app, req, access, &id, 3).await,
+    }
+}
+
+/// A document, or with segments from `rest` on, an attachment of it.
+pub async fn route(app: &App, req: &mut Request, access: &Access, id: &str, rest: usize) -> Answer {
+    if id.starts_with("_design/") && rest == 2 && matches!(req.method.as_str(), "GET" | "HEAD") {
+        return Ok(Reply::empty(301).location(&design_url(req, access, id)));
+    }
+    if req.segments.len() > rest {
+        return attachments::route(app, req, access, id, rest).await;
+    }
+    match req.method.as_str() {
+        "GET" | "HEAD" => get(app, req, access, id),
+        "PUT" => put(app, req, access, id).await,
+        "DELETE" => delete(app, req, access, id).await,
+        "COPY" => copy(app, req, access, id).await,
+        "POST" => attachments::post_form(app, req, access, id).await,
+        _ => Err(ApiError::method_not_allowed(METHODS)),
+    }
+}
+
+/// The URL that was asked for, with the slash of `_design%2F` as it is.
+fn design_url(req: &Request, access: &Access, id: &str) -> String {
+    const ENCODED: &str = "/_design%2f";
+    let path = &req.path;
+    let Some(at) = path.to_ascii_lowercase().find(ENCODED) else {
+        return req.url_of(&[access.db.name(), "_design", &id["_design/".len()..]]);
+    };
+    let (db, rest) = (&path[..at], &path[at + ENCODED.len()..]);
+    let mut url = format!("{}{db}/_design/{rest}", req.base_url());
+    if let Some(query) = &req.raw_query {
+        url.push('?');
+        url.push_str(query);
+    }
+    url
+}
+
+pub fn parse_id(id: &str, limits: &Limits) -> Result<DocId, ApiError> {
+    if id.len() as u64 > limits.max_document_id_length {
+        return Err(ApiError::new(
+            413,
+            "illegal_docid",
+            format!(
+                "Document id is too long: max_document_id_length is {}",
+                limits.max_document_id_length
+            ),
+        ));
+    }
+    Ok(DocId::new(id)?)
+}
+
+// ---- reading
+
+fn get(app: &App, req: &Request, access: &Access, id: &str) -> Answer {
+    let started = Instant::now();
+    let Ok(id) = DocId::new(id) else {
+        return Err(ApiError::missing());
+    };
+    app.stats
+        .document_reads
+        .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    check_numbers(&req.query, &["r"])?;
+    let mut options = read_options(&req.query)?;
+    if let Some(which) = open_revs(&req.query)? {
+        return get_open_revs(req, access, &id, &which, &options);
+    }
+    // With `latest` it is the winner, of whatever branch `rev` is. (`open_revs`, and attachments, stay on its branch.)
+    if options.latest {
+        options.rev = None;
+    }
+    let doc = match access.db.read(&id, &options)? {
+        Read::Found(doc) => doc,
+        Read::Missing => return Err(ApiError::missing()),
+        Read::Deleted => return Err(ApiError::deleted()),
+    };
+    let mut reply = doc_reply(req, access, doc, &options)?;
+    reply.timing.read_us = started.elapsed().as_micros() as u64;
+    Ok(reply)
+}
+
+fn doc_reply(req: &Request, access: &Access, doc: ReadDoc, options: &ReadOptions) -> Answer {
+    let etag = doc.rev.to_string();
+    let plain = !doc.tells_more;
+    if plain && req.none_match(&etag) {
+        return Ok(Reply::empty(304).etag(&etag));
+    }
+    if options.attachments != WantedBytes::None {
+        let info = options.att_encoding_info;
+        let reply = attachments::doc_reply(req, &access.db, &doc, info)?;
+        return Ok(if plain { reply.etag(&etag) } else { reply });
+    }
+    let mut json = doc.json;
+    json.push(b'\n');
+    let reply = Reply::json_bytes(200, json);
+    Ok(if plain { reply.etag(&etag) } else { reply })
+}
+
+pub fn check_numbers(query: &Query, names: &[&str]) -> Result<(), ApiError> {
+    for name in names {
+        if let Some(v) = query.get(name)
+            && v.parse::<u64>().is_err()
+        {
+            return Err(ApiError::bad_request(format!(
+                "`{name}` must be a positive integer"
+            )));
+        }
+    }
+    Ok(())
+}
+
+pub fn read_options(query: &Query) -> Result<ReadOptions, ApiError> {
+    let attachments = match query.json("atts_since")? {
+        Some(since) => WantedBytes::Since(parse_revs(&since)?),
+        None if query.is_true("attachments") => WantedBytes::All,
+        None => WantedBytes::None,
+    };
+    let meta = query.is_true("meta");
+    Ok(ReadOptions {
+        rev: query.get("rev").map(Rev::parse).transpose()?,
+        latest: query.is_true("latest"),
+        revs: query.is_true("revs"),
+        revs_max: None,
+        revs_info: meta || query.is_true("revs_info"),
+        conflicts: meta || query.is_true("conflicts"),
+        deleted_conflicts: meta || query.is_true("deleted_conflicts"),
+        local_seq: query.is_true("local_seq"),
+        attachments,
+        att_encoding_info: query.is_true("att_encoding_info"),
+    })
+}
+
+/// A JSON list of revisions.
+pub fn parse_revs(value: &Value) -> Result<Vec<Rev>, ApiError> {
+    let Value::Array(revs) = value else {
+        return Err(ApiError::bad_request("Invalid list of revisions"));
+    };
+    revs.iter()
+        .map(|r| match r {
+            Value::String(r) => Ok(Rev::parse(r)?),
+            _ => Err(document::RevError.into()),
+        })
+        .collect()
+}
+
+fn open_revs(query: &Query) -> Result<Option<WhichRevs>, ApiError> {
+    match query.get("open_revs") {
+        None => Ok(None),
+        Some("all") => Ok(Some(WhichRevs::All)),
+        Some(list) => {
+            let revs = parse_revs(&crate::request::query::parse_json(list)?)?;
+            Ok((!revs.is_empty()).then_some(WhichRevs::List(revs)))
+        }
+    }
+}
+
+fn get_open_revs(
+    req: &Request,
+    access: &Access,
+    id: &DocId,
+    which: &WhichRevs,
+    options: &ReadOptions,
+) -> Answer {
+    // Who takes multipart is given it, whatever else is taken.
+    let json = !req.accepts("multipart/mixed");
+    let mut options = options.clone();
+    // Multipart brings the attachments, asked for or not.
+    if !json && options.attachments == WantedBytes::None {
+        options.attachments = WantedBytes::All;
+    }
+    let found = match (access.db.open_revs(id, which, &options)?, which) {
+        (Some(found), _) => found,
+        (None, WhichRevs::All) => return Err(ApiError::missing()),
+        (None, WhichRevs::List(revs)) => revs.iter().cloned().map(Err).collect(),
+    };
+    match json {
+        true => open_revs_json(access, &found, &options),
+        false => open_revs_multipart(access, &found),
+    }
+}
+
+fn open_revs_json(
+    access: &Access,
+    found: &[Result<ReadDoc, Rev>],
+    options: &ReadOptions,
+) -> Answer {
+    let mut parts = Parts::default();
+    parts.push_text(b"[");
+    for (i, rev) in found.iter().enumerate() {
+        if i > 0 {
+            parts.push_text(b",");
+        }
+        match rev {
+            Ok(doc) => {
+                parts.push_text(b"{\"ok\":");
+                match options.attachments {
+                    WantedBytes::None => parts.push_text(&doc.json),
+                    _ => attachments::push_doc_json(
+                        &access.db,
+                        doc,
+                        options.att_encoding_info,
+                        &mut parts,
+                    )?,
+                }
+                parts.push_text(b"}");
+            }
+            Err(rev) => parts.push_text(&missing_json(rev)),
+        }
+    }
+    parts.push_text(b"]\n");
+    Ok(parts.reply("application/json"))
+}
+
+fn missing_json(rev: &Rev) -> Vec<u8> {
+    let mut json = b"{\"missing\":".to_vec();
+    rev.write_json_to(&mut json);
+    json.push(b'}');
+    json
+}
+
+fn open_revs_multipart(access: &Access, found: &[Result<ReadDoc, Rev>]) -> Answer {
+    let (outer, inner) = (boundary()?, boundary()?);
+    let mut parts = Parts::default();
+    let mut writer = Writer::new(&outer)?;
+    let mut begin = |content_type: &str, parts: &mut Parts| {
+        let mut text = vec![];
+        let head = PartHead {
+            content_type,
+            ..PartHead::default()
+        };
+        writer.part(&head, &mut text);
+        parts.push_text(&text);
+    };
+    for rev in found {
+        match rev {
+            Ok(doc) => {
+                let db = &access.db;
+                attachments::push_doc_multipart(db, doc, &inner, &mut begin, &mut parts)?;
+            }
+            Err(rev) => {
+                begin("application/json; error=\"true\"", &mut parts);
+                parts.push_text(&missing_json(rev));
+            }
+        }
+    }
+    let mut end = vec![];
+    writer.end(&mut end);
+    parts.push_text(&end);
+    Ok(parts.reply(&writer.content_type("mixed")))
+}
+
+// ---- writing
+
+/// Checks one parsed document against the limits.
+pub fn check_document(doc: &EditDoc, limits: &Limits) -> Result<(), ApiError> {
+    if doc.body.len() as u64 > limits.max_document_size {
+        let id = doc.id.as_ref().map_or("", |id| id.as_str());
+        return Err(ApiError::new(
+            413,
+            "document_too_large",
+            format!(
+                "{id}: the document exceeds max_document_size ({})",
+                limits.max_document_size
+            ),
+        ));
+    }
+    if let Some(id) = &doc.id {
+        parse_id(id.as_str(), limits)?;
+    }
+    Ok(())
+}
+
+async fn read_document(req: &mut Request) -> Result<(EditDoc, u64), ApiError> {
+    // A document's text is longer than its body by its underscore members, attachments in Base64 among them.
+    let bytes = req.required_bytes(BodyClass::Many).await.map_err(|e| {
+        let error = match e.status {
+            413 => "document_too_large".into(),
+            _ => e.error,
+        };
+        ApiError { error, ..e }
+    })?;
+    let started = Instant::now();
+    let doc = parse_document(&bytes)?;
+    Ok((doc, started.elapsed().as_micros() as u64))
+}
+
+async fn put(app: &App, req: &mut Request, access: &Access, id: &str) -> Answer {
+    let limits = app.limits();
+    let mode = match req.query.get("new_edits") {
+        Some("false") => EditMode::Replicated,
+        _ => EditMode::Interactive,
+    };
+    let brings_files = attachments::is_multipart_related(req);
+    let (mut doc, parse_us, uploaded) = match brings_files {
+        true => {
+            let received = attachments::read_multipart(
+                req,
+                &access.db,
+                limits.max_http_request_size,
+                limits.max_attachment_size,
+                mode == EditMode::Replicated,
+            );
+            let received = received.await?;
+            (received.doc, 0, received.uploaded)
+        }
+        false => {
+            let (doc, parse_us) = read_document(req).await?;
+            (doc, parse_us, vec![])
+        }
+    };
+    let id = parse_id(id, &limits)?;
+    doc.rev = edited_rev(req, doc.rev.take())?;
+    doc.id = Some(id.clone());
+    if mode == EditMode::Replicated && doc.rev_path().is_none() {
+        return Err(ApiError::bad_request(
+            "When `new_edits: false`, the document needs `_rev` or `_revisions` specified",
+        ));
+    }
+    let url = doc_url(req, access, &id);
+    let mut write_mode = WriteMode::of(req, &limits, 1, None)?;
+    if !brings_files {
+        write_mode = write_mode.or_batch(req);
+    }
+    let who = caller(&req.user);
+    let written = write_in_mode(app, req, access, who, doc, mode, write_mode).await?;
+    let mut reply = written.reply(Some(&url));
+    drop(uploaded);
+    reply.timing.parse_us = parse_us;
+    Ok(reply)
+}
+
+fn doc_url(req: &Request, access: &Access, id: &DocId) -> String {
+    req.url_of(&[access.db.name(), id.as_str()])
+}
+
+/// The revision that the body, the query and `If-Match` agree on: the one edited, or the one that `COPY` copies.
+pub fn edited_rev(req: &Request, body: Option<Rev>) -> Result<Option<Rev>, ApiError> {
+    let query = req.query.get("rev").map(Rev::parse).transpose()?;
+    let etag = req
+        .header(&IF_MATCH)
+        .map(|e| e.trim().trim_start_matches("W/").trim_matches('"'))
+        .filter(|e| !e.is_empty())
+        .map(Rev::parse)
+        .transpose()?;
+    let differ = |a: &Option<Rev>, b: &Option<Rev>| matches!((a, b), (Some(a), Some(b)) if a != b);
+    if differ(&body, &query) {
+        return Err(ApiError::bad_request(
+            "Document rev from request body and query string have different values",
+        ));
+    }
+    let rev = body.or(query);
+    if differ(&rev, &etag) {
+        return Err(ApiError::bad_request(
+            "Document rev and etag have different values",
+        ));
+    }
+    Ok(rev.or(etag))
+}
+
+pub struct Written {
+    id: DocId,
+    rev: Rev,
+    deleted: bool,
+    mode: WriteMode,
+    timing: database::WriteTiming,
+}
+
+/// Whom `validate_doc_update` functions are told of.
+pub fn caller(user: &UserCtx) -> Caller {
+    Caller {
+        name: user.name.clone(),
+        roles: user.roles.clone(),
+    }
+}
+
+/// Writes one document in the name of whoever asks.
+pub async fn write(
+    app: &App,
+    req: &Request,
+    access: &Access,
+    doc: EditDoc,
+    mode: EditMode,
+) -> Result<Written, ApiError> {
+    write_as(app, req, access, caller(&req.user), doc, mode).await
+}
+
+/// Writes one document in the name of `caller`.
+pub async fn write_as(
+    app: &App,
+    req: &Request,
+    access: &Access,
+    caller: Caller,
+    doc: EditDoc,
+    mode: EditMode,
+) -> Result<Written, ApiError> {
+    let write_mode = WriteMode::of(req, &app.limits(), 1, None)?;
+    write_in_mode(app, req, access, caller, doc, mode, write_mode).await
+}
+
+async fn write_in_mode(
+    app: &App,
+    req: &Request,
+    access: &Access,
+    caller: Caller,
+    doc: EditDoc,
+    mode: EditMode,
+    write_mode: WriteMode,
+) -> Result<Written, ApiError> {
+    check_document(&doc, &app.limits())?;
+    let Some(id) = doc.id.clone() else {
+        return Err(ApiError::bad_request("an edit needs an `_id`"));
+    };
+    if id.is_design() {
+        access.require_design_admin(&req.user)?;
+    }
+    let deleted = doc.deleted;
+    let done = access
+        .db
+        .update_as(caller, vec![doc], mode, write_mode.durability);
+    let (mut outcomes, timing) = done.await?;
+    match outcomes.pop() {
+        Some(Outcome::Ok { rev }) => Ok(Written {
+            id,
+            rev,
+            deleted,
+            mode: write_mode,
+            timing,
+        }),
+        // Of the document that is being written this is the client's fault; of one whose function is called it is not.
+        Some(Outcome::Refused(error, reason)) if id.is_design() && error == "compilation_error" => {
+            Err(ApiError::new(400, error, reason))
+        }
+        Some(Outcome::Refused(error, reason)) => Err(attachments::refused(&error, &reason)
+            .unwrap_or_else(|| crate::design_routes::thrown(&error, &reason))),
+        Some(Outcome::Conflict) | None => Err(ApiError::conflict()),
+    }
+}
+
+impl Written {
+    pub fn id(&self) -> &DocId {
+        &self.id
+    }
+
+    pub fn rev(&self) -> &Rev {
+        &self.rev
+    }
+
+    /// 201, or 202 when it is acknowledged before it is safe.
+    pub fn status(&self) -> u16 {
+        self.mode.status(false)
+    }
+
+    pub fn reply(self, url: Option<&str>) -> Reply {
+        let mut json = b"{\"ok\":true,\"id\":".to_vec();
+        document::write_json_string(self.id.as_str(), &mut json);
+        if !self.mode.batch {
+            json.extend_from_slice(b",\"rev\":");
+            self.rev.write_json_to(&mut json);
+        }
+        json.extend_from_slice(b"}\n");
+        let mut reply = Reply::json_bytes(self.mode.status(self.deleted), json);
+        if !self.mode.batch {
+            reply = reply.etag(&self.rev.to_string());
+            if let Some(url) = url {
+                reply = reply.location(url);
+            }
+        }
+        reply.timing.wait_us = self.timing.wait_us;
+        reply.timing.commit_us = self.timing.commit_us;
+        reply
+    }
+
+    /// The answer to `POST /{db}`, which carries no ETag and does not tell deletions from edits.
+    pub fn reply_without_etag(mut self, url: &str) -> Reply {
+        self.deleted = false;
+        let mut reply = self.reply(Some(url));
+        reply.headers.retain(|(n, _)| n != hyper::header::ETAG);
+        reply
+    }
+}
+
+/// `POST /{db}`: a document with its own id or a new one.
+pub async fn post(app: &App, req: &mut Request, access: &Access) -> Answer {
+    req.require_json()?;
+    let (mut doc, parse_us) = read_document(req).await?;
+    let id = match doc.id.take() {
+        Some(id) => id,
+        None => DocId::new(&app.new_uuid())?,
+    };
+    doc.id = Some(id.clone());
+    let url = doc_url(req, access, &id);
+    let write_mode = WriteMode::of(req, &app.limits(), 1, None)?.or_batch(req);
+    let (who, mode) = (caller(&req.user), EditMode::Interactive);
+    let written = write_in_mode(app, req, access, who, doc, mode, write_mode).await?;
+    let mut reply = written.reply_without_etag(&url);
+    reply.timing.parse_us = parse_us;
+    Ok(reply)
+}
+
+async fn delete(app: &App, req: &mut Request, access: &Access, id: &str) -> Answer {
+    let Ok(id) = DocId::new(id) else {
+        return Err(ApiError::missing());
+    };
+    match access.db.read(&id, &ReadOptions::default())? {
+        Read::Found(_) => {}
+        Read::Missing => return Err(ApiError::missing()),
+        Read::Deleted => return Err(ApiError::deleted()),
+    }
+    let mut doc = parse_document(b"{}")?;
+    doc.rev = edited_rev(req, None)?;
+    doc.id = Some(id);
+    doc.deleted = true;
+    Ok(write(app, req, access, doc, EditMode::Interactive)
+        .await?
+        .reply(None))
+}
+
+async fn copy(app: &App, req: &mut Request, access: &Access, id: &str) -> Answer {
+    let limits = app.limits();
+    let destination = req
+        .named_header("destination")
+        .ok_or_else(|| ApiError::bad_request("Destination header is mandatory for COPY."))?;
+    let (target, rev) = parse_destination(destination)?;
+    let target = parse_id(&target, &limits)?;
+    let Ok(id) = DocId::new(id) else {
+        return Err(ApiError::missing());
+    };
+    let options = ReadOptions {
+        rev: edited_rev(req, None)?,
+        ..ReadOptions::default()
+    };
+    let source = match access.db.read(&id, &options)? {
+        Read::Found(doc) => doc,
+        Read::Missing => return Err(ApiError::missing()),
+        Read::Deleted => return Err(ApiError::deleted()),
+    };
+    let mut doc = parse_document(&source.json)?;
+    doc.id = Some(target.clone());
+    doc.rev = rev;
+    doc.attachments = None;
+    doc.files = source
+        .attachments
+        .into_iter()
+        .map(|read| read.attachment)
+        .collect();
+    let url = doc_url(req, access, &target);
+    Ok(write(app, req, access, doc, EditMode::Interactive)
+        .await?
+        .reply(Some(&url)))
+}
+
+/// `id?rev=…`, percent-encoded, relative to the database.
+fn parse_destination(text: &str) -> Result<(String, Option<Rev>), ApiError> {
+    if text.starts_with("http://") || text.starts_with("https://") {
+        return Err(ApiError::bad_request("Destination URL must be relative."));
+    }
+    let (id, query) = text.split_once('?').unwrap_or((text, ""));
+    let id = String::from_utf8(decode(id)).map_err(|_| document::IdError::InvalidUtf8)?;
+    let query = Query::parse(Some(query));
+    let rev = query.get("rev").map(Rev::parse).transpose()?;
+    Ok((id, rev))
+}

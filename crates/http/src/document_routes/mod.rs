@@ -1,0 +1,5 @@
+//! Routes of documents: `/{db}/{id}`, `_design` and `_local` documents, and attachments.
+
+pub mod attachments;
+pub mod documents;
+pub mod write_mode;

@@ -1,0 +1,60 @@
+//! How a write is to be acknowledged: `w`, `batch=ok`, `X-Couch-Full-Commit`, `[couchdb] delayed_commits`.
+
+use database::Durability;
+
+use crate::app::Limits;
+use crate::document_routes::documents::check_numbers;
+use crate::errors::ApiError;
+use crate::request::Request;
+
+pub struct WriteMode {
+    pub durability: Durability,
+    /// `batch=ok`: the answer holds no revision.
+    pub batch: bool,
+    /// 202 in place of 201: acknowledged before it is on disk, or by fewer replicas than asked for.
+    pub accepted: bool,
+}
+
+impl WriteMode {
+    pub fn of(
+        req: &Request,
+        limits: &Limits,
+        replicas: u32,
+        w: Option<u64>,
+    ) -> Result<Self, ApiError> {
+        check_numbers(&req.query, &["w"])?;
+        let w = req.query.get("w").and_then(|w| w.parse().ok()).or(w);
+        let full_commit = req.named_header("x-couch-full-commit") == Some("true");
+        Ok(WriteMode {
+            durability: match limits.delayed_commits && !full_commit {
+                true => Durability::Delayed,
+                false => Durability::Synced,
+            },
+            batch: false,
+            accepted: w.is_some_and(|w| w > u64::from(replicas)),
+        })
+    }
+
+    /// The same for `POST /{db}` and `PUT /{db}/{doc}`: only there, and of a document that comes alone, `batch=ok` counts.
+    ///
+    /// CouchDB answers 202 before it tries, and drops what turns out to be a conflict; here that is refused like any other.
+    #[must_use]
+    pub fn or_batch(self, req: &Request) -> Self {
+        match req.query.get("batch") {
+            Some("ok") => WriteMode {
+                durability: Durability::Delayed,
+                batch: true,
+                accepted: true,
+            },
+            _ => self,
+        }
+    }
+
+    pub fn status(&self, deleted: bool) -> u16 {
+        match (self.accepted, deleted) {
+            (true, _) => 202,
+            (false, true) => 200,
+            (false, false) => 201,
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Answers: a status, headers, and a body that is whole or pulled piece by piece.
+
+pub mod jsonp;
+pub mod stream;
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::Stream;
+use http_body::{Frame, SizeHint};
+use hyper::header::{CONTENT_TYPE, ETAG, HeaderName, HeaderValue, LOCATION};
+use serde_json::Value;
+
+use crate::errors::ApiError;
+
+/// Why a stream ended early: the connection is cut, so that the client sees that it is not whole.
+pub type StreamError = Box<dyn std::error::Error + Send + Sync>;
+pub type Pieces = Pin<Box<dyn Stream<Item = Result<Bytes, StreamError>> + Send>>;
+
+pub enum Body {
+    Full(Bytes),
+    Stream(Pieces),
+    /// A stream of so many bytes.
+    Sized(Pieces, u64),
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = StreamError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, StreamError>>> {
+        match self.get_mut() {
+            Body::Full(b) if b.is_empty() => Poll::Ready(None),
+            Body::Full(b) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(b))))),
+            Body::Stream(s) | Body::Sized(s, _) => s
+                .as_mut()
+                .poll_next(cx)
+                .map(|p| p.map(|r| r.map(Frame::data))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Body::Full(b) if b.is_empty())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Body::Full(b) => SizeHint::with_exact(b.len() as u64),
+            Body::Stream(_) => SizeHint::default(),
+            Body::Sized(_, length) => SizeHint::with_exact(*length),
+        }
+    }
+}
+
+/// Time of the phases of a request in microseconds, for `Server-Timing`; 0 for one that did not happen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Timing {
+    pub parse_us: u64,
+    pub wait_us: u64,
+    pub commit_us: u64,
+    pub read_us: u64,
+}
+
+pub struct Reply {
+    pub status: u16,
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    pub body: Body,
+    pub timing: Timing,
+}
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+impl Reply {
+    /// JSON text that ends with a newline already, or needs none.
+    pub fn json_bytes(status: u16, body: impl Into<Bytes>) -> Reply {
+        Reply {
+            status,
+            headers: vec![(CONTENT_TYPE, JSON)],
+            body: Body::Full(body.into()),
+            timing: Timing::default(),
+        }
+    }
+
+    pub fn json(status: u16, value: &Value) -> Reply {
+        let mut text = value.to_string();
+        text.push('\n');
+        Self::json_bytes(status, text)
+    }
+
+    pub fn ok() -> Reply {
+        Self::json_bytes(200, "{\"ok\":true}\n")
+    }
+
+    pub fn empty(status: u16) -> Reply {
+        Reply {
+            status,
+            headers: vec![],
+            body: Body::Full(Bytes::new()),
+            timing: Timing::default(),
+        }
+    }
+
+    pub fn text(status: u16, content_type: &'static str, text: impl Into<Bytes>) -> Reply {
+        Reply {
+            status,
+            headers: vec![(CONTENT_TYPE, HeaderValue::from_static(content_type))],
+            body: Body::Full(text.into()),
+            timing: Timing::default(),
+        }
+    }
+
+    pub fn stream(content_type: HeaderValue, pieces: Pieces) -> Reply {
+        Reply {
+            status: 200,
+            headers: vec![(CONTENT_TYPE, content_type)],
+            body: Body::Stream(pieces),
+            timing: Timing::default(),
+        }
+    }
+
+    pub fn header(mut self, name: HeaderName, value: &str) -> Reply {
+        // A value that cannot be a header (control characters in a made-up revision) is left out.
+        if let Ok(v) = HeaderValue::from_str(value) {
+            self.headers.push((name, v));
+        }
+        self
+    }
+
+    pub fn etag(self, value: &str) -> Reply {
+        self.header(ETAG, &format!("\"{value}\""))
+    }
+
+    pub fn location(self, url: &str) -> Reply {
+        self.header(LOCATION, url)
+    }
+}
+
+impl From<ApiError> for Reply {
+    fn from(e: ApiError) -> Reply {
+        let mut reply = Reply::json(e.status, &e.to_json());
+        reply.headers.extend(e.headers);
+        reply
+    }
+}

@@ -1,0 +1,372 @@
+//! A request as the routes see it.
+
+pub mod body;
+pub mod forwarded;
+pub mod host;
+pub mod parameters;
+pub mod query;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use auth::{Login, UserCtx};
+use bytes::Bytes;
+use hyper::HeaderMap;
+use hyper::body::Incoming;
+use hyper::header::{
+    ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, HeaderName,
+    IF_NONE_MATCH, TRANSFER_ENCODING,
+};
+use serde_json::Value;
+
+use crate::app::Limits;
+use crate::errors::ApiError;
+use crate::request::body::{BodyClass, BodyLimits, Pace, Source, Stream};
+use crate::request::forwarded::Forwarded;
+use crate::request::query::{Query, encode_into, segments_with};
+use crate::rights::internal::Rewritten;
+
+/// After an error, this much of the body is read and thrown away so that the connection can go on.
+const DRAIN_BYTES_MAX: u64 = 1 << 20;
+const DRAIN_TIME_MAX: Duration = Duration::from_secs(2);
+
+pub struct Request {
+    /// Upper case, after `X-HTTP-Method-Override`.
+    pub method: String,
+    /// The path as sent.
+    pub path: String,
+    /// Host and port of the target, when it names them.
+    authority: Option<String>,
+    /// Decoded segments; may hold invalid UTF-8.
+    pub segments: Vec<Vec<u8>>,
+    /// What `+` is in a path.
+    pub plus_is_space: bool,
+    pub query: Query,
+    /// The query as sent.
+    pub raw_query: Option<String>,
+    /// The path that the client asked for, when rewrite rules led elsewhere since.
+    pub requested_path: Option<String>,
+    /// What a rewrite made of it, which bounds what it may do.
+    pub rewritten: Option<Rewritten>,
+    /// How many times it was rewritten.
+    pub rewrites: u64,
+    /// It leads elsewhere since it was routed, and has no answer yet.
+    pub is_rerouted: bool,
+    pub headers: HeaderMap,
+    forwarded: Arc<Forwarded>,
+    pub user: Arc<UserCtx>,
+    /// How the user was found: CouchDB's name of the handler, `default` (Basic) or `cookie` mostly.
+    pub authenticated: Option<&'static str>,
+    /// The session's cookie is old enough to be given anew, for this login.
+    pub renew: Option<Login>,
+    pub peer: Option<std::net::IpAddr>,
+    pub https: bool,
+    /// Length of the target, path and query, in bytes.
+    pub target_len: usize,
+    /// How long the client may send nothing of a body that is read.
+    pub silence_max: Duration,
+    /// How long reading the body took, in microseconds, for `X-CouchDB-Body-Time`.
+    pub body_us: u64,
+    body_limits: Arc<BodyLimits>,
+    body: Source,
+}
+
+impl Request {
+    pub fn new(
+        method: String,
+        parts: hyper::http::request::Parts,
+        body: Incoming,
+        peer: Option<std::net::IpAddr>,
+        limits: &Limits,
+    ) -> Request {
+        let path = parts.uri.path();
+        let plus_is_space = limits.decode_plus_to_space;
+        Request {
+            method,
+            segments: segments_with(path, plus_is_space),
+            plus_is_space,
+            query: Query::parse(parts.uri.query()),
+            raw_query: parts.uri.query().map(str::to_owned),
+            requested_path: None,
+            rewritten: None,
+            rewrites: 0,
+            is_rerouted: false,
+            path: path.to_owned(),
+            authority: parts.uri.authority().map(|a| a.as_str().to_owned()),
+            headers: parts.headers,
+            forwarded: limits.forwarded.clone(),
+            user: Arc::new(UserCtx::anonymous()),
+            authenticated: None,
+            renew: None,
+            peer,
+            https: false,
+            target_len: path.len() + parts.uri.query().map_or(0, |q| q.len() + 1),
+            silence_max: Duration::MAX,
+            body_us: 0,
+            body_limits: limits.bodies.clone(),
+            body: Source::Client(Stream::new(body)),
+        }
+    }
+
+    /// A segment of the path, when it is UTF-8.
+    pub fn segment(&self, i: usize) -> Option<&str> {
+        self.segments
+            .get(i)
+            .and_then(|s| std::str::from_utf8(s).ok())
+    }
+
+    pub fn header(&self, name: &HeaderName) -> Option<&str> {
+        self.headers.get(name).and_then(|v| v.to_str().ok())
+    }
+
+    pub fn named_header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|v| v.to_str().ok())
+    }
+
+    pub fn accept(&self) -> &str {
+        self.header(&ACCEPT).unwrap_or("")
+    }
+
+    /// Whether `If-None-Match` names this ETag. CouchDB wants it quoted, takes `W/`, and does not know `*`.
+    pub fn none_match(&self, etag: &str) -> bool {
+        self.header(&IF_NONE_MATCH).is_some_and(|list| {
+            list.split(',').any(|e| {
+                let e = e.trim();
+                let e = e.strip_prefix("W/").unwrap_or(e);
+                e.strip_prefix('"').and_then(|e| e.strip_suffix('"')) == Some(etag)
+            })
+        })
+    }
+
+    pub fn require_json(&self) -> Result<(), ApiError> {
+        let kind = self.header(&CONTENT_TYPE).unwrap_or("");
+        let kind = kind.split(';').next().unwrap_or("").trim();
+        if kind.eq_ignore_ascii_case("application/json") {
+            Ok(())
+        } else {
+            Err(ApiError::bad_content_type(
+                "Content-Type must be application/json",
+            ))
+        }
+    }
+
+    /// The whole body, inflated.
+    ///
+    /// # Errors
+    /// 413 that names the limit of this class, 400 when the body ends early or is not gzip, 408 when it comes too slowly.
+    pub async fn bytes(&mut self, class: BodyClass) -> Result<Bytes, ApiError> {
+        let bounds = self.body_limits.bounds(class);
+        if let Source::Memory(body) = &self.body {
+            if body.len() as u64 > bounds.bytes_max {
+                return Err(bounds.too_large());
+            }
+            return Ok(body.clone());
+        }
+        let gzip = self.content_encoding()?;
+        let declared = self
+            .header(&CONTENT_LENGTH)
+            .and_then(|l| l.parse::<u64>().ok());
+        if declared.is_some_and(|l| l > bounds.bytes_max) {
+            return Err(bounds.too_large());
+        }
+        let (started, pace) = (Instant::now(), self.pace());
+        let Source::Client(body) = &mut self.body else {
+            return Ok(Bytes::new());
+        };
+        let read = match gzip {
+            false => body.read(&bounds, pace).await,
+            true => body.inflate(&bounds, pace).await,
+        };
+        self.body_us = started.elapsed().as_micros() as u64;
+        // What is left of one that was refused is for `drain`.
+        if read.is_ok() {
+            self.body = Source::Taken;
+        }
+        read
+    }
+
+    fn pace(&self) -> Pace {
+        self.body_limits.pace(self.silence_max)
+    }
+
+    /// The next bytes of the body as they come; `None` at its end.
+    ///
+    /// # Errors
+    /// 400 when the body ends early, 408 when it comes too slowly.
+    pub async fn next_bytes(&mut self) -> Result<Option<Bytes>, ApiError> {
+        let pace = self.pace();
+        match &mut self.body {
+            Source::Taken => Ok(None),
+            Source::Memory(_) => {
+                let Source::Memory(bytes) = std::mem::replace(&mut self.body, Source::Taken) else {
+                    return Ok(None);
+                };
+                Ok((!bytes.is_empty()).then_some(bytes))
+            }
+            Source::Client(body) => body.next(pace).await,
+        }
+    }
+
+    /// Whether the client takes answers of this content type, by CouchDB's rules.
+    pub fn accepts(&self, content_type: &str) -> bool {
+        let header = self.header(&ACCEPT).unwrap_or("*/*");
+        let whole_kind = content_type
+            .split_once('/')
+            .map_or(String::new(), |(kind, _)| format!("{kind}/*"));
+        let weighed: Vec<(&str, bool)> = header.split(',').map(weighed).collect();
+        let of = |wanted: &str, taken: bool| {
+            weighed
+                .iter()
+                .any(|(name, q)| *q == taken && name.eq_ignore_ascii_case(wanted))
+        };
+        let taken = of("*/*", true) || of(content_type, true) || of(&whole_kind, true);
+        taken && !of(content_type, false) && !of(&whole_kind, false)
+    }
+
+    fn content_encoding(&self) -> Result<bool, ApiError> {
+        match self.header(&CONTENT_ENCODING) {
+            None | Some("identity" | "") => Ok(false),
+            Some("gzip") => Ok(true),
+            Some(other) => Err(ApiError::bad_content_type(format!(
+                "{other} is not a supported content encoding."
+            ))),
+        }
+    }
+
+    /// The body as JSON of any kind.
+    pub async fn json(&mut self, class: BodyClass) -> Result<Value, ApiError> {
+        let bytes = self.required_bytes(class).await?;
+        self.json_of(class, &bytes)
+    }
+
+    /// A body of this class that was read already, as JSON.
+    pub fn json_of(&self, class: BodyClass, bytes: &[u8]) -> Result<Value, ApiError> {
+        self.body_limits.bounds(class).json(bytes)
+    }
+
+    /// The body as a JSON object.
+    pub async fn json_object(
+        &mut self,
+        class: BodyClass,
+    ) -> Result<serde_json::Map<String, Value>, ApiError> {
+        match self.json(class).await? {
+            Value::Object(o) => Ok(o),
+            _ => Err(ApiError::bad_request("Request body must be a JSON object")),
+        }
+    }
+
+    /// As [`Request::bytes`], of a request that must have a body.
+    pub async fn required_bytes(&mut self, class: BodyClass) -> Result<Bytes, ApiError> {
+        self.require_body()?;
+        self.bytes(class).await
+    }
+
+    /// Refuses a request that announces no body, not even an empty one.
+    pub fn require_body(&self) -> Result<(), ApiError> {
+        let announced = self.headers.contains_key(CONTENT_LENGTH)
+            || self.headers.contains_key(TRANSFER_ENCODING);
+        if !announced && matches!(&self.body, Source::Client(body) if body.is_empty()) {
+            return Err(ApiError::bad_request("Missing request body"));
+        }
+        Ok(())
+    }
+
+    /// Whether the body was read, and is this one.
+    pub fn has_body(&self, body: &[u8]) -> bool {
+        matches!(&self.body, Source::Memory(own) if own == body)
+    }
+
+    /// Gives the request a body to be read instead of the client's, which must have been read.
+    pub fn set_body(&mut self, body: Bytes) {
+        self.headers.remove(CONTENT_ENCODING);
+        self.headers.remove(TRANSFER_ENCODING);
+        self.headers.insert(CONTENT_LENGTH, body.len().into());
+        self.body = Source::Memory(body);
+    }
+
+    /// Asks for another path and query in place of the client's.
+    pub fn lead_to(&mut self, uri: &str) {
+        let (path, query) = match uri.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (uri, None),
+        };
+        self.requested_path.get_or_insert_with(|| self.path.clone());
+        self.segments = segments_with(path, self.plus_is_space);
+        self.query = Query::parse(query);
+        self.raw_query = query.map(str::to_owned);
+        self.path = path.to_owned();
+        self.rewrites += 1;
+        self.is_rerouted = true;
+    }
+
+    /// Reads what is left of the body, up to a bound, so that an early answer does not cost the connection. Answers whether
+    /// that was all of it.
+    pub async fn drain(&mut self) -> bool {
+        let Source::Client(body) = std::mem::replace(&mut self.body, Source::Taken) else {
+            return true;
+        };
+        // This client sends a body only when it is told to go on, which an early answer does not.
+        let waits = self.header(&EXPECT);
+        if waits.is_some_and(|e| e.eq_ignore_ascii_case("100-continue")) {
+            return true;
+        }
+        let done = body.drain(DRAIN_BYTES_MAX);
+        tokio::time::timeout(DRAIN_TIME_MAX, done)
+            .await
+            .unwrap_or(false)
+    }
+
+    /// Host and port that the client asked, as it or a proxy before us names them.
+    pub fn host(&self) -> &str {
+        self.forwarded
+            .host(&self.headers)
+            .or_else(|| self.named_host())
+            .unwrap_or("127.0.0.1")
+    }
+
+    /// Host and port that the request is for. HTTP/2 names the host in the target, and HTTP/1.1 may: that counts first.
+    fn named_host(&self) -> Option<&str> {
+        self.authority.as_deref().or_else(|| self.header(&HOST))
+    }
+
+    /// Whether the request is for a host that the server answers for.
+    pub fn is_for_us(&self) -> bool {
+        self.named_host()
+            .is_none_or(|host| self.forwarded.allows(host))
+    }
+
+    /// Whether the client speaks HTTPS, with us or with a proxy before us.
+    pub fn is_https(&self) -> bool {
+        self.https || self.forwarded.is_https(&self.headers)
+    }
+
+    /// Scheme and host that the client used, for `Location`.
+    pub fn base_url(&self) -> String {
+        let scheme = match self.is_https() {
+            true => "https",
+            false => "http",
+        };
+        format!("{scheme}://{}", self.host())
+    }
+
+    /// The URL of a database or of something in it; the segments are encoded.
+    pub fn url_of(&self, segments: &[&str]) -> String {
+        let mut url = self.base_url();
+        for s in segments {
+            url.push('/');
+            encode_into(s, &mut url);
+        }
+        url
+    }
+}
+
+/// An element of `Accept` or `Accept-Encoding`, and whether it is taken at all (`q` above 0).
+pub fn weighed(element: &str) -> (&str, bool) {
+    let (name, parameters) = element.split_once(';').unwrap_or((element, ""));
+    let q = parameters
+        .split(';')
+        .filter_map(|p| p.split_once('='))
+        .find(|(name, _)| name.trim().eq_ignore_ascii_case("q"))
+        .and_then(|(_, q)| q.trim().parse::<f32>().ok());
+    (name.trim(), q.is_none_or(|q| q > 0.0))
+}

@@ -1,0 +1,102 @@
+//! What may be done in a client's place that it did not ask for in so many words: requests that rewrites made of others,
+//! documents that update functions made, databases that lists and replications open.
+//!
+//! Users' functions and replicated design documents decide what these are, with the rights of whoever happens to call. So none
+//! of them reaches beyond its database, and none has rights that only an admin's own words may use. Each of these ways asks
+//! here, and nowhere else.
+
+use std::sync::Arc;
+
+use auth::UserCtx;
+use database::{Caller, Database, DesignDoc};
+
+use crate::app::App;
+use crate::design_routes::calls;
+use crate::document_routes::documents::caller;
+use crate::errors::ApiError;
+use crate::request::Request;
+use crate::rights::access::Access;
+
+/// A request that a rewrite led elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rewritten {
+    /// The database whose design document has the rewrite.
+    pub db: String,
+    /// `[chttpd] secure_rewrites`: it stays in its database.
+    pub secure: bool,
+    /// A function gave it another method, other headers or another body than the client's.
+    pub changed: bool,
+}
+
+/// Routes of a database that are for the server's admins.
+const SERVER_ADMINS: [&str; 2] = ["_purge", "_sync_shards"];
+
+impl Rewritten {
+    /// Refuses a request to where a rewrite may not lead. The path is looked at as it is routed: decoded, and in segments.
+    pub fn check(&self, app: &App, req: &Request) -> Result<(), ApiError> {
+        if req.segment(0) != Some(&self.db) {
+            return match (self.secure, self.changed) {
+                (true, _) => Err(insecure("too many ../.. segments")),
+                (false, true) => Err(insecure(
+                    "outside its database a rewrite may not change method, headers or body",
+                )),
+                (false, false) => Ok(()),
+            };
+        }
+        let reads = matches!(req.method.as_str(), "GET" | "HEAD");
+        let is_servers = match req.segment(1) {
+            None => matches!(req.method.as_str(), "PUT" | "DELETE"),
+            Some(second) => SERVER_ADMINS.contains(&second) && !reads,
+        };
+        let is_ruled = is_under_rules(app, &self.db);
+        if is_servers || self.changed && is_ruled && !reads {
+            return Err(ApiError::forbidden("A rewrite may not lead here."));
+        }
+        Ok(())
+    }
+
+    /// Takes away rights that only the client's own words may use.
+    pub fn bound(&self, access: Access) -> Access {
+        Access {
+            is_admin: access.is_admin && !self.changed,
+            ..access
+        }
+    }
+}
+
+fn insecure(reason: &'static str) -> ApiError {
+    ApiError::new(500, "insecure_rewrite_rule", reason)
+}
+
+/// Whether what is written in a database has effects beyond it: who users are, and what is replicated in whose name.
+fn is_under_rules(app: &App, db: &str) -> bool {
+    replicator::is_replicator_db(db) || app.auth.is_users_database(db)
+}
+
+/// As whom an update function reads its document and has another written: in databases of users and of replications not as
+/// a server admin, or whoever wrote the function would be one.
+pub fn updater(app: &App, access: &Access, user: &UserCtx) -> (Access, Caller) {
+    let mut updater = caller(user);
+    if is_under_rules(app, access.db.name()) {
+        updater.roles.retain(|role| role != "_admin");
+    }
+    let access = Access {
+        db: access.db.seen_by(|| updater.clone()),
+        is_admin: access.is_admin,
+    };
+    (access, updater)
+}
+
+/// The design document whose view a list shows: one of the same database.
+pub fn design_doc_of_list(access: &Access, name: &str) -> Result<DesignDoc, ApiError> {
+    calls::design_doc(access, &format!("_design/{name}"))
+}
+
+/// A database of this server that a replication names, as its owner may use it.
+pub fn open_for_replication(
+    app: &App,
+    db: Arc<Database>,
+    owner: &UserCtx,
+) -> Result<Access, ApiError> {
+    Access::open_for_listing(app, db, owner)
+}

@@ -1,0 +1,244 @@
+//! `/_node/{node}/…`: configuration, statistics, versions of this node.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use serde_json::{Map, Value, json};
+
+use crate::app::{App, COUCHDB_VERSION, NODE, require_server_admin};
+use crate::errors::ApiError;
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::request::body::BodyClass;
+use crate::router::require_method;
+
+type Answer = Result<Reply, ApiError>;
+
+/// Sections whose values are secrets to logs, not to admins.
+const ADMINS: &str = "admins";
+
+pub async fn route(app: &App, req: &mut Request) -> Answer {
+    let part = req.segment(2).map(str::to_owned);
+    if !req.user.is_admin() && matches!(part.as_deref(), Some("_stats" | "_system" | "_prometheus"))
+    {
+        let metrics = req.user.roles.iter().any(|r| r == "_metrics");
+        if !metrics {
+            return Err(ApiError::unauthorized(
+                "You are not a server admin or read-only metrics user",
+            ));
+        }
+    } else {
+        require_server_admin(&req.user)?;
+    }
+    match req.segment(1) {
+        Some("_local" | NODE) => {}
+        None => return Err(ApiError::bad_request("Incomplete path to _node request")),
+        Some(other) => {
+            return Err(ApiError::new(
+                404,
+                "not_found",
+                format!("no such node: {other}"),
+            ));
+        }
+    }
+    match part.as_deref() {
+        None => {
+            require_method(req, "GET")?;
+            Ok(Reply::json(200, &json!({"name": NODE})))
+        }
+        Some("_config") => config(app, req).await,
+        Some("_stats") => stats(app, req),
+        Some("_system") => {
+            require_method(req, "GET")?;
+            Ok(Reply::json(200, &system(app)))
+        }
+        Some("_versions") => {
+            require_method(req, "GET")?;
+            Ok(Reply::json(200, &versions()))
+        }
+        Some("_prometheus") => {
+            require_method(req, "GET")?;
+            let text = app
+                .stats
+                .prometheus(&app.databases.stats(), app.started.elapsed().as_secs());
+            Ok(Reply::text(200, "text/plain; version=2.0", text))
+        }
+        Some("_smoosh") => {
+            require_method(req, "GET")?;
+            let active = app.databases.tasks().len();
+            Ok(Reply::json(
+                200,
+                &json!({"channels": {"compaction": {"active": active, "starting": 0, "waiting": {"size": 0}}}}),
+            ))
+        }
+        Some("_restart") => {
+            require_method(req, "POST")?;
+            // Which no page of another site can send unasked.
+            req.require_json()?;
+            app.ask_to_restart();
+            Ok(Reply::ok())
+        }
+        Some(other) => Err(database::Error::IllegalName(other.to_owned()).into()),
+    }
+}
+
+fn stats(app: &App, req: &Request) -> Answer {
+    require_method(req, "GET")?;
+    let tree = app.stats.tree(&app.databases.stats(), app.open_feeds());
+    let mut at = &tree;
+    for i in 3..req.segments.len() {
+        at = req
+            .segment(i)
+            .and_then(|name| at.get(name))
+            .ok_or_else(ApiError::missing)?;
+    }
+    Ok(Reply::json(200, at))
+}
+
+fn system(app: &App) -> Value {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let resident_pages: u64 = statm
+        .split_whitespace()
+        .nth(1)
+        .and_then(|p| p.parse().ok())
+        .unwrap_or(0);
+    let engine = app.databases.stats();
+    json!({
+        "uptime": app.started.elapsed().as_secs(),
+        "memory": {
+            "resident": resident_pages * 4096,
+            "memtables": engine.memtable_bytes,
+            "block_cache": engine.block_cache_bytes,
+        },
+        "keyspace_bytes": engine.keyspace_bytes.iter().map(|(k, n)| ((*k).to_owned(), (*n).into())).collect::<Map<_, _>>(),
+        "process_count": std::fs::read_dir("/proc/self/task").map_or(0, |d| d.count()),
+        "open_connections": app.stats.connections.load(Relaxed),
+        "open_feeds": app.open_feeds(),
+        "databases": app.databases.count(),
+        "message_queues": {},
+        "internal_replication_jobs": 0,
+        "distribution": {},
+    })
+}
+
+fn versions() -> Value {
+    json!({
+        "couchdb": COUCHDB_VERSION,
+        "settee": env!("CARGO_PKG_VERSION"),
+        "collation_driver": {"name": "icu4x", "library_version": "2", "collator_version": "2", "collation_algorithm_version": "16"},
+        "javascript_engine": {"name": "quickjs"},
+    })
+}
+
+/// `_config[/{section}[/{key}]]`
+async fn config(app: &App, req: &mut Request) -> Answer {
+    let section = req.segment(3).map(str::to_owned);
+    let key = req.segment(4).map(str::to_owned);
+    match (section.as_deref(), key.as_deref()) {
+        (None, _) => {
+            require_method(req, "GET")?;
+            let all: Map<String, Value> = app
+                .config
+                .all()
+                .into_iter()
+                .map(|(name, values)| (name, section_json(values)))
+                .collect();
+            Ok(Reply::json(200, &all.into()))
+        }
+        (Some("_reload"), None) => {
+            require_method(req, "POST")?;
+            req.require_json()?;
+            let config = app.config.clone();
+            off_thread(move || config.reload()).await??;
+            Ok(Reply::ok())
+        }
+        (Some(section), None) => {
+            require_method(req, "GET")?;
+            let values = app.config.section(section);
+            Ok(Reply::json(200, &section_json(values)))
+        }
+        (Some(section), Some(key)) => config_value(app, req, section, key).await,
+    }
+}
+
+fn section_json(values: std::collections::BTreeMap<String, String>) -> Value {
+    values
+        .into_iter()
+        .map(|(k, v)| (k, Value::from(v)))
+        .collect::<Map<_, _>>()
+        .into()
+}
+
+fn unknown_value() -> ApiError {
+    ApiError::new(404, "not_found", "unknown_config_value")
+}
+
+/// Sections that are not changed over HTTP, as in CouchDB, so that an admin of the database is not one of the machine.
+const FILE_ONLY_SECTIONS: [&str; 8] = [
+    "daemons",
+    "external",
+    "httpd_db_handlers",
+    "httpd_design_handlers",
+    "httpd_global_handlers",
+    "native_query_servers",
+    "os_daemons",
+    "query_servers",
+];
+
+async fn config_value(app: &App, req: &mut Request, section: &str, key: &str) -> Answer {
+    require_method(req, "GET,PUT,DELETE")?;
+    let persist = req.named_header("x-couch-persist") != Some("false")
+        && req.query.get("persist") != Some("false");
+    if matches!(req.method.as_str(), "PUT" | "DELETE") && FILE_ONLY_SECTIONS.contains(&section) {
+        return Err(ApiError::forbidden(
+            "Config section blacklisted for modification over HTTP API.",
+        ));
+    }
+    match req.method.as_str() {
+        "PUT" => {
+            let value = match req.json(BodyClass::Small).await? {
+                Value::String(s) => s,
+                _ => return Err(ApiError::bad_request("a JSON string expected")),
+            };
+            let old = set(app, section, key, value, persist).await?;
+            Ok(Reply::json(200, &old.unwrap_or_default().into()))
+        }
+        "DELETE" => {
+            let (config, section, key) = (app.config.clone(), section.to_owned(), key.to_owned());
+            let old = off_thread(move || config.delete(&section, &key, persist)).await??;
+            old.map(|v| Reply::json(200, &v.into()))
+                .ok_or_else(unknown_value)
+        }
+        _ => {
+            let value = app.config.get(section, key).ok_or_else(unknown_value)?;
+            Ok(Reply::json(200, &value.into()))
+        }
+    }
+}
+
+async fn set(
+    app: &App,
+    section: &str,
+    key: &str,
+    value: String,
+    persist: bool,
+) -> Result<Option<String>, ApiError> {
+    let old = app.config.get(section, key);
+    let (section, key) = (section.to_owned(), key.to_owned());
+    if section == ADMINS {
+        // Hashing a password is slow work.
+        let auth = app.auth.clone();
+        off_thread(move || auth.set_admin(&key, &value, persist)).await??;
+        return Ok(old);
+    }
+    let config = app.config.clone();
+    Ok(off_thread(move || config.set(&section, &key, &value, persist)).await??)
+}
+
+/// Runs what touches files or hashes passwords away from the threads that serve requests.
+async fn off_thread<T: Send + 'static>(
+    f: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ApiError> {
+    tokio::task::spawn_blocking(f)
+        .await
+        .map_err(|e| ApiError::new(500, "internal_server_error", e.to_string()))
+}

@@ -1,0 +1,169 @@
+//! `_replicate`, `_scheduler`, and what the replicator needs of this server.
+
+mod environment;
+
+use serde_json::{Value, json};
+
+use crate::app::{App, require_server_admin};
+use crate::errors::ApiError;
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::request::body::BodyClass;
+use crate::router::require_method;
+
+pub use environment::Surroundings;
+
+/// Jobs listed unless another limit is asked for.
+const JOBS_LIMIT: u64 = 100;
+/// States that `_scheduler/docs?states=` knows.
+const STATES: [&str; 7] = [
+    "initializing",
+    "running",
+    "completed",
+    "pending",
+    "crashing",
+    "error",
+    "failed",
+];
+
+type Answer = Result<Reply, ApiError>;
+
+/// `POST /_replicate`, of somebody who logged in.
+pub async fn replicate(app: &App, req: &mut Request) -> Answer {
+    let bytes = req.bytes(BodyClass::Document).await?;
+    if bytes.is_empty() && req.method != "PUT" {
+        return Err(ApiError::bad_request("Missing request body"));
+    }
+    require_method(req, "POST")?;
+    req.require_json()?;
+    let body = match req.json_of(BodyClass::Document, &bytes)? {
+        Value::Object(body) => body,
+        _ => return Err(ApiError::bad_request("Request body must be a JSON object")),
+    };
+    let user = replicator::User {
+        name: req.user.name.clone(),
+        roles: req.user.roles.clone(),
+    };
+    use replicator::Replicated;
+    Ok(match app.replicator.replicate(&body, user).await? {
+        Replicated::Continuous(id) => Reply::json(202, &replicator::local_id_json(&id)),
+        Replicated::Cancelled(id) => Reply::json(200, &replicator::local_id_json(&id)),
+        Replicated::Stopped => Reply::json(200, &json!({"ok": "stopped"})),
+        Replicated::Completed(result) => {
+            let mut answer = serde_json::Map::from_iter([("ok".to_owned(), json!(true))]);
+            answer.extend(result);
+            Reply::json(200, &Value::Object(answer))
+        }
+    })
+}
+
+/// `/_scheduler/…`
+pub fn scheduler(app: &App, req: &Request) -> Answer {
+    require_server_admin(&req.user)?;
+    require_method(req, "GET,HEAD")?;
+    let rest: Vec<&str> = (2..req.segments.len())
+        .filter_map(|i| req.segment(i))
+        .collect();
+    match (req.segment(1), &rest[..]) {
+        (Some("jobs"), []) => jobs(app, req),
+        (Some("jobs"), [id]) => {
+            let job = app.replicator.job(id).ok_or_else(ApiError::missing)?;
+            Ok(Reply::json(200, &job))
+        }
+        (Some("docs"), []) => docs(app, req, "_replicator"),
+        (Some("docs"), path) => match docs_path(path) {
+            Some((db, None)) => docs(app, req, &db),
+            Some((db, Some(id))) => {
+                let doc = app.replicator.doc(&db, id)?;
+                Ok(Reply::json(200, &doc.ok_or_else(ApiError::missing)?))
+            }
+            None => Err(ApiError::bad_request("Invalid path")),
+        },
+        _ => Ok(Reply::json(404, &json!({"error": "not found"}))),
+    }
+}
+
+/// Database and document of a path whose database may have slashes that are not encoded.
+fn docs_path<'a>(path: &[&'a str]) -> Option<(String, Option<&'a str>)> {
+    let end = path
+        .iter()
+        .position(|part| replicator::is_replicator_db(part))?;
+    let db = path[..=end].join("/");
+    match &path[end + 1..] {
+        [] => Some((db, None)),
+        [id] => Some((db, Some(id))),
+        _ => None,
+    }
+}
+
+fn number(req: &Request, name: &str, default: u64) -> Result<u64, ApiError> {
+    let Some(text) = req.query.get(name) else {
+        return Ok(default);
+    };
+    text.parse().map_err(|_| {
+        ApiError::query_parse(format!("Invalid value for {name}: {}", Value::from(text)))
+    })
+}
+
+fn page(all: Vec<Value>, skip: u64, limit: u64) -> (usize, usize, Vec<Value>) {
+    let total = all.len();
+    let offset = usize::try_from(skip).unwrap_or(usize::MAX).min(total);
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    (
+        total,
+        offset,
+        all.into_iter().skip(offset).take(limit).collect(),
+    )
+}
+
+fn jobs(app: &App, req: &Request) -> Answer {
+    let (limit, skip) = (number(req, "limit", JOBS_LIMIT)?, number(req, "skip", 0)?);
+    let (total, offset, jobs) = page(app.replicator.jobs(), skip, limit);
+    Ok(Reply::json(
+        200,
+        &json!({"total_rows": total, "offset": offset, "jobs": jobs}),
+    ))
+}
+
+fn docs(app: &App, req: &Request, db: &str) -> Answer {
+    let (limit, skip) = (number(req, "limit", u64::MAX)?, number(req, "skip", 0)?);
+    let states: Vec<&str> = match req.query.get("states") {
+        None | Some("") => vec![],
+        Some(list) => list.split(',').map(str::trim).collect(),
+    };
+    if let Some(odd) = states.iter().find(|s| !STATES.contains(s)) {
+        return Err(ApiError::query_parse(format!("Unknown state: {odd}")));
+    }
+    let replicator = &app.replicator;
+    let mut docs = vec![];
+    for id in replicator.doc_ids(db)? {
+        let doc = replicator.doc(db, &id)?;
+        docs.extend(doc.filter(|doc| {
+            let state = doc.get("state").and_then(Value::as_str).unwrap_or_default();
+            states.is_empty() || states.contains(&state)
+        }));
+    }
+    let (total, offset, docs) = page(docs, skip, limit);
+    Ok(Reply::json(
+        200,
+        &json!({"total_rows": total, "offset": offset, "docs": docs}),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slashes_of_a_database_may_be_encoded_or_not() {
+        for (path, db, id) in [
+            (vec!["_replicator"], "_replicator", None),
+            (vec!["a", "_replicator", "x"], "a/_replicator", Some("x")),
+            (vec!["a/_replicator", "x"], "a/_replicator", Some("x")),
+        ] {
+            assert_eq!(docs_path(&path), Some((db.to_owned(), id)));
+        }
+        assert_eq!(docs_path(&["a", "b"]), None);
+        assert_eq!(docs_path(&["_replicator", "a", "b"]), None);
+    }
+}

@@ -1,0 +1,268 @@
+//! Routes of the server as a whole.
+
+use database::NameRange;
+use hyper::header::{CACHE_CONTROL, EXPIRES, PRAGMA};
+use serde_json::{Value, json};
+
+use crate::app::{App, COUCHDB_VERSION, NODE, require_server_admin};
+use crate::database_routes::database::info_json;
+use crate::errors::ApiError;
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::request::body::BodyClass;
+use crate::request::parameters::Given;
+use crate::request::query::Query;
+use crate::router::require_method;
+
+type Answer = Result<Reply, ApiError>;
+
+/// Longest reply of `_settee/constant`, in bytes.
+const CONSTANT_BYTES_MAX: usize = 1 << 20;
+
+pub fn welcome(app: &App, req: &Request) -> Answer {
+    require_method(req, "GET,HEAD")?;
+    Ok(Reply::json(
+        200,
+        &json!({
+            "couchdb": "Welcome",
+            "version": COUCHDB_VERSION,
+            "git_sha": "settee",
+            "uuid": app.uuid,
+            "features": ["partitioned", "pluggable-storage-engines"],
+            "vendor": {"name": "Settee", "version": env!("CARGO_PKG_VERSION")},
+        }),
+    ))
+}
+
+pub fn up(app: &App, req: &Request) -> Answer {
+    require_method(req, "GET,HEAD")?;
+    if let Some(status) = app.limits().maintenance_mode {
+        return Ok(Reply::json(404, &json!({"status": status})));
+    }
+    Ok(Reply::json(200, &json!({"status": "ok", "seeds": {}})))
+}
+
+/// Which databases a query asks for; of a parameter that is given twice, the later counts.
+fn name_range(q: &Query) -> Result<NameRange, ApiError> {
+    let mut range = NameRange {
+        start: None,
+        end: None,
+        inclusive_end: true,
+        descending: false,
+        skip: 0,
+        limit: None,
+    };
+    for (param, text) in &q.0 {
+        let given = Given::Text(text);
+        match param.as_str() {
+            "key" => {
+                range.start = name(param, given)?;
+                range.end.clone_from(&range.start);
+            }
+            "start_key" | "startkey" => range.start = name(param, given)?,
+            "end_key" | "endkey" => range.end = name(param, given)?,
+            "inclusive_end" => range.inclusive_end = given.boolean()?,
+            "descending" => range.descending = given.boolean()?,
+            "skip" => range.skip = given.natural()?,
+            "limit" => range.limit = Some(given.natural()?),
+            _ => {}
+        }
+    }
+    Ok(range)
+}
+
+/// A name given as a JSON string.
+fn name(param: &str, given: Given<'_>) -> Result<Option<String>, ApiError> {
+    match given.json()? {
+        Value::String(s) => Ok(Some(s)),
+        _ => Err(ApiError::query_parse(format!("`{param}` must be a string"))),
+    }
+}
+
+fn natural(q: &Query, param: &str) -> Result<Option<u64>, ApiError> {
+    q.get(param).map(|v| Given::Text(v).natural()).transpose()
+}
+
+pub fn all_dbs(app: &App, req: &Request) -> Answer {
+    require_method(req, "GET,HEAD")?;
+    if app.limits().admin_only_all_dbs {
+        require_server_admin(&req.user)?;
+    }
+    let names = app.databases.names(&name_range(&req.query)?);
+    let names: Vec<&str> = names.iter().map(|n| &**n).collect();
+    Ok(with_content_etag(req, Reply::json(200, &names.into())))
+}
+
+/// An ETag over the answer's own bytes, and 304 for who has it.
+fn with_content_etag(req: &Request, reply: Reply) -> Reply {
+    use std::hash::{DefaultHasher, Hasher};
+    let crate::reply::Body::Full(body) = &reply.body else {
+        return reply;
+    };
+    let mut hasher = DefaultHasher::new();
+    hasher.write(body);
+    let etag = format!("{:016X}", hasher.finish());
+    if req.none_match(&etag) {
+        return Reply::empty(304).etag(&etag);
+    }
+    reply.etag(&etag)
+}
+
+pub async fn dbs_info(app: &App, req: &mut Request) -> Answer {
+    require_method(req, "GET,HEAD,POST")?;
+    require_server_admin(&req.user)?;
+    if req.method == "POST" {
+        return dbs_info_of_keys(app, req).await;
+    }
+    let mut infos = vec![];
+    for name in app.databases.names(&name_range(&req.query)?) {
+        // One deleted meanwhile is left out.
+        if let Ok(info) = app.databases.get(&name).and_then(|db| db.info()) {
+            infos.push(json!({"key": &*name, "info": info_json(&info)}));
+        }
+    }
+    Ok(with_content_etag(req, Reply::json(200, &infos.into())))
+}
+
+async fn dbs_info_of_keys(app: &App, req: &mut Request) -> Answer {
+    req.require_json()?;
+    let body = req.json_object(BodyClass::Small).await?;
+    let keys = match body.get("keys") {
+        None => return Err(ApiError::bad_request("`keys` member must exist.")),
+        Some(Value::Array(keys)) => keys,
+        Some(_) => return Err(ApiError::bad_request("`keys` member must be an array.")),
+    };
+    if keys.len() as u64 > app.limits().max_dbs_info {
+        return Err(ApiError::bad_request("too_many_keys"));
+    }
+    let infos: Vec<Value> = keys
+        .iter()
+        .map(|key| {
+            let found = key
+                .as_str()
+                .and_then(|name| app.databases.get(name).ok())
+                .and_then(|db| db.info().ok());
+            match found {
+                Some(info) => json!({"key": key, "info": info_json(&info)}),
+                None => json!({"key": key, "error": "not_found"}),
+            }
+        })
+        .collect();
+    Ok(Reply::json(200, &infos.into()))
+}
+
+pub fn uuids(app: &App, req: &Request) -> Answer {
+    require_method(req, "GET")?;
+    let count = match req.query.get("count").map(str::parse::<u64>) {
+        None => 1,
+        Some(Ok(n)) => n,
+        Some(Err(_)) => return Err(ApiError::bad_request("count must be a positive integer")),
+    };
+    if count > app.limits().uuids_max_count {
+        return Err(ApiError::bad_request("count parameter too large"));
+    }
+    let uuids: Vec<String> = (0..count).map(|_| app.new_uuid()).collect();
+    let reply = with_content_etag(req, Reply::json(200, &json!({"uuids": uuids})));
+    Ok(reply
+        .header(CACHE_CONTROL, "no-cache")
+        .header(PRAGMA, "no-cache")
+        .header(EXPIRES, "Mon, 01 Jan 1990 00:00:00 GMT"))
+}
+
+pub fn active_tasks(app: &App, req: &Request) -> Answer {
+    require_method(req, "GET,HEAD")?;
+    require_server_admin(&req.user)?;
+    let mut tasks: Vec<Value> = app
+        .databases
+        .tasks()
+        .iter()
+        .map(|t| {
+            let mut task = json!({
+                "type": t.kind,
+                "database": t.database,
+                "node": NODE,
+                "pid": "<0.1.0>",
+                "changes_done": t.done,
+                "total_changes": t.total,
+                "progress": (t.done * 100).checked_div(t.total).unwrap_or(0),
+                "started_on": t.started_unix_s,
+                "updated_on": t.updated_unix_s,
+            });
+            if let Some(design) = &t.design_document {
+                let seconds = t.updated_unix_s.saturating_sub(t.started_unix_s).max(1);
+                task["design_document"] = design.as_str().into();
+                task["changes_per_second"] = (t.done / seconds).into();
+            }
+            task
+        })
+        .collect();
+    tasks.extend(app.replicator.tasks());
+    Ok(Reply::json(200, &tasks.into()))
+}
+
+pub fn membership(req: &Request) -> Answer {
+    require_method(req, "GET,HEAD")?;
+    require_server_admin(&req.user)?;
+    Ok(Reply::json(
+        200,
+        &json!({"all_nodes": [NODE], "cluster_nodes": [NODE]}),
+    ))
+}
+
+/// Settee's own routes: `constant` for the benchmark, `backup` for the command line.
+pub async fn settee(app: &App, req: &mut Request) -> Answer {
+    match req.segment(1) {
+        Some("constant") => {
+            require_method(req, "GET,HEAD")?;
+            let size = natural(&req.query, "size")?.unwrap_or(100) as usize;
+            if size > CONSTANT_BYTES_MAX {
+                return Err(ApiError::bad_request(format!(
+                    "`size` is at most {CONSTANT_BYTES_MAX}"
+                )));
+            }
+            Ok(Reply::json_bytes(200, vec![b' '; size]))
+        }
+        Some("backup") => backup(app, req).await,
+        _ => Err(ApiError::missing()),
+    }
+}
+
+/// `POST /_settee/backup` with `{"directory": path}`: copies the store to a new directory on the server's disk.
+async fn backup(app: &App, req: &mut Request) -> Answer {
+    require_method(req, "POST")?;
+    require_server_admin(&req.user)?;
+    req.require_json()?;
+    let body = req.json_object(BodyClass::Small).await?;
+    let Some(Value::String(directory)) = body.get("directory") else {
+        return Err(ApiError::bad_request(
+            "`directory` must name a directory that does not exist yet",
+        ));
+    };
+    let path = std::path::PathBuf::from(directory);
+    if !path.is_absolute() {
+        return Err(ApiError::bad_request(
+            "`directory` must be an absolute path",
+        ));
+    }
+    if path.exists() {
+        return Err(ApiError::new(
+            412,
+            "file_exists",
+            format!("{directory} exists already"),
+        ));
+    }
+    let databases = app.databases.clone();
+    let failed = |reason| ApiError::new(500, "internal_server_error", reason);
+    tokio::task::spawn_blocking(move || databases.backup(&path))
+        .await
+        .map_err(|e| failed(e.to_string()))?
+        .map_err(|e| match e {
+            // Who named the directory may know what is wrong with it.
+            database::Error::Storage(e) => failed(e.to_string()),
+            e => e.into(),
+        })?;
+    Ok(Reply::json(
+        201,
+        &json!({"ok": true, "directory": directory}),
+    ))
+}

@@ -1,0 +1,158 @@
+//! `_session`: who am I, log in, log out.
+
+use auth::{Basic, Login};
+use hyper::header::{CONTENT_TYPE, SET_COOKIE};
+use serde_json::{Map, Value, json};
+
+use crate::app::App;
+use crate::errors::ApiError;
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::request::body::BodyClass;
+use crate::request::query::Query;
+use crate::router::require_method;
+
+type Answer = Result<Reply, ApiError>;
+
+pub async fn route(app: &App, req: &mut Request) -> Answer {
+    require_method(req, "GET,HEAD,POST,DELETE")?;
+    match req.method.as_str() {
+        "POST" => login(app, req).await,
+        "DELETE" => logout(app, req),
+        _ => info(app, req),
+    }
+}
+
+fn info(app: &App, req: &Request) -> Answer {
+    if req.query.is_true("basic") && req.user.name.is_none() {
+        return Err(ApiError::unauthorized("Please login."));
+    }
+    let handlers: Vec<&str> = app.auth.handlers().iter().map(|h| h.name()).collect();
+    let mut info = json!({"authentication_handlers": handlers});
+    // Told only when it was configured, as in CouchDB.
+    if let Some(db) = app.config.get("chttpd_auth", "authentication_db") {
+        info["authentication_db"] = db.into();
+    }
+    if let Some(how) = req.authenticated {
+        info["authenticated"] = how.into();
+    }
+    Ok(Reply::json(
+        200,
+        &json!({
+            "ok": true,
+            "userCtx": {"name": req.user.name, "roles": req.user.roles},
+            "info": info,
+        }),
+    ))
+}
+
+/// What a login says.
+struct Credentials {
+    name: String,
+    password: String,
+    /// Of the second factor.
+    token: String,
+}
+
+enum Form {
+    Query(Query),
+    Json(Map<String, Value>),
+}
+
+impl Form {
+    fn member(&self, name: &str) -> Option<String> {
+        let member = match self {
+            Form::Query(query) => query.get(name),
+            Form::Json(members) => members.get(name).and_then(Value::as_str),
+        };
+        member.map(str::to_owned)
+    }
+}
+
+async fn credentials(req: &mut Request) -> Result<Credentials, ApiError> {
+    let kind = req.header(&CONTENT_TYPE).unwrap_or("").to_owned();
+    let bytes = req.bytes(BodyClass::Login).await?;
+    let form = if kind.starts_with("application/x-www-form-urlencoded") {
+        Form::Query(Query::parse(std::str::from_utf8(&bytes).ok()))
+    } else if kind.starts_with("application/json") {
+        match req.json_of(BodyClass::Login, &bytes)? {
+            Value::Object(members) => Form::Json(members),
+            _ => return Err(ApiError::bad_request("Request body must be a JSON object")),
+        }
+    } else {
+        return Err(ApiError::bad_content_type(
+            "Content-Type must be 'application/x-www-form-urlencoded' or 'application/json'",
+        ));
+    };
+    let member = |name| form.member(name);
+    let name = match (member("name"), member("username")) {
+        (Some(name), Some(username)) if name != username => {
+            return Err(ApiError::bad_request(
+                "request body contains different usernames",
+            ));
+        }
+        (name, username) => name.or(username),
+    };
+    Ok(Credentials {
+        name: name
+            .filter(|name| !name.is_empty())
+            .ok_or_else(|| ApiError::bad_request("request body must contain a username"))?,
+        password: member("password").unwrap_or_default(),
+        token: member("token").unwrap_or_default(),
+    })
+}
+
+async fn login(app: &App, req: &mut Request) -> Answer {
+    let credentials = credentials(req).await?;
+    match verify(app, req, &credentials).await {
+        Ok(login) => {
+            let now = std::time::SystemTime::now();
+            let cookie = app.auth.set_cookie(&login, now, req.is_https());
+            let user = login.user();
+            let body = json!({"ok": true, "name": user.name, "roles": user.roles});
+            let reply = match redirect(req, "next") {
+                Some(url) => Reply::json(302, &body).location(&url),
+                None => Reply::json(200, &body),
+            };
+            Ok(reply.header(SET_COOKIE, &cookie))
+        }
+        Err(e) if e.status == 401 => {
+            let cleared = app.auth.clear_cookie(req.is_https());
+            let mut reply = Reply::from(e).header(SET_COOKIE, &cleared);
+            if let Some(url) = redirect(req, "fail") {
+                reply.status = 302;
+                reply = reply.location(&url);
+            }
+            Ok(reply)
+        }
+        Err(e) => Err(e),
+    }
+}
+
+async fn verify(app: &App, req: &Request, said: &Credentials) -> Result<Login, ApiError> {
+    let origin = app.origin_of(req);
+    let basic = app
+        .auth
+        .login(&said.name, &said.password, &said.token, origin.as_ref())?;
+    Ok(match basic {
+        Basic::Anonymous => return Err(auth::AuthError::BadCredentials.into()),
+        Basic::Hit(login) => login,
+        Basic::Miss(pending) => pending.verify_in_turn(origin).await?,
+    })
+}
+
+/// A path of this server to send the browser to; never another server.
+fn redirect(req: &Request, param: &str) -> Option<String> {
+    let path = req.query.get(param)?;
+    (path.starts_with('/') && !path.starts_with("//") && !path.contains('\\'))
+        .then(|| format!("{}{path}", req.base_url()))
+}
+
+fn logout(app: &App, req: &Request) -> Answer {
+    let cleared = app.auth.clear_cookie(req.is_https());
+    let reply = match redirect(req, "next") {
+        Some(url) => Reply::json(302, &json!({"ok": true})).location(&url),
+        None => Reply::ok(),
+    };
+    Ok(reply.header(SET_COOKIE, &cleared))
+}
