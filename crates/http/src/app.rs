@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use auth::{Auth, Origin, Said, UserCtx};
+use auth::{Auth, Origin, Said};
 use config::Config;
 use database::{AttachmentOptions, Databases};
 use document::{UuidAlgorithm, UuidGenerator};
@@ -384,22 +384,4 @@ fn uuid_algorithm(c: &Config) -> Result<UuidAlgorithm, config::ConfigError> {
         },
         _ => UuidAlgorithm::Sequential,
     })
-}
-
-/// Refuses those who have not said who they are.
-pub fn require_login(user: &UserCtx) -> Result<(), ApiError> {
-    if user.name.is_some() {
-        Ok(())
-    } else {
-        Err(ApiError::unauthorized("Please login."))
-    }
-}
-
-/// Refuses everybody but server admins.
-pub fn require_server_admin(user: &UserCtx) -> Result<(), ApiError> {
-    if user.is_admin() {
-        Ok(())
-    } else {
-        Err(ApiError::unauthorized("You are not a server admin."))
-    }
 }

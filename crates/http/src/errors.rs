@@ -178,6 +178,30 @@ impl From<database::Error> for ApiError {
     }
 }
 
+impl From<node::Error> for ApiError {
+    fn from(e: node::Error) -> Self {
+        use node::Error as E;
+        let reason = e.to_string();
+        match e {
+            E::AnonymousNoMember
+            | E::AnonymousNoDesigner
+            | E::NoMaintainer
+            | E::NoServerAdmin
+            | E::NoLogin => Self::unauthorized(reason),
+            E::NoMember | E::NoDesigner | E::ForbiddenRewrite => Self::forbidden(reason),
+            E::BadRequest(_) | E::InvalidJson => Self::bad_request(reason),
+            E::Missing | E::MissingKey(_) => Self::new(404, "not_found", reason),
+            E::InsecureRewrite(_) => Self::new(500, "insecure_rewrite_rule", reason),
+            E::DirectoryExists(_) => Self::new(412, "file_exists", reason),
+            E::Security(_) | E::Backup(_) | E::WorkerFailed => {
+                Self::new(500, "internal_server_error", reason)
+            }
+            E::Database(e) => e.into(),
+            E::Functions(e) => e.into(),
+        }
+    }
+}
+
 impl From<mango::FindError> for ApiError {
     fn from(e: mango::FindError) -> Self {
         Self::new(e.status(), e.error(), e.to_string())

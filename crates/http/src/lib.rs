@@ -5,7 +5,6 @@
 //! | `connection` | how does a connection live, and what does every answer carry? |
 //! | `request` | what did the client say, and a proxy of it? |
 //! | `router` | which route is a path? |
-//! | `rights` | what may who asks do in a database? |
 //! | `server_routes`, `database_routes`, `document_routes`, `design_routes`, `text_search` | what happens at a route? |
 //! | `reply`, `errors` | what does the client get? `errors` is the one table from errors to statuses |
 //! | `browsers` | what may pages of other origins do? |
@@ -20,11 +19,9 @@ mod document_routes;
 mod errors;
 mod reply;
 mod request;
-mod rights;
 mod router;
 mod server_routes;
 mod stats;
-mod stored;
 mod text_search;
 
 pub use app::{App, COUCHDB_VERSION, NODE};

@@ -1,22 +1,25 @@
 //! Which route a path is. CouchDB's paths are peculiar: methods are checked by each route, segments are decoded
 //! after they are split, doubled slashes count as one.
 
-use crate::app::{App, require_login, require_server_admin};
+use crate::app::App;
 use crate::database_routes::{bulk, changes, database as db, find, listing, partition, views};
 use crate::document_routes::documents;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::rights::access::Access;
 use crate::server_routes::setup::SYSTEM_DATABASES;
-use crate::server_routes::{db_updates, node, replication, reshard, root, session, setup, utils};
+use crate::server_routes::{
+    db_updates, replication, reshard, root, session, setup, this_node, utils,
+};
 use crate::text_search;
+use node::Access;
+use node::{require_login, require_server_admin};
 
 type Answer = Result<Reply, ApiError>;
 
 pub async fn route(app: &App, req: &mut Request) -> Answer {
     if let Some(rewritten) = &req.rewritten {
-        rewritten.check(app, req)?;
+        rewritten.check(&app.auth, &req.method, &req.segments)?;
     }
     let Some(first) = req.segments.first() else {
         return root::welcome(app, req);
@@ -39,7 +42,7 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
         "_membership" => root::membership(req),
         "_db_updates" => db_updates::route(app, req).await,
         "_session" => session::route(app, req).await,
-        "_node" => node::route(app, req).await,
+        "_node" => this_node::route(app, req).await,
         "_settee" => root::settee(app, req).await,
         "_cluster_setup" => setup::route(app, req).await,
         "_utils" => utils::route(req),
@@ -69,7 +72,7 @@ async fn database(app: &App, req: &mut Request, name: &str) -> Answer {
     }
     let access = match req.segment(1) {
         Some("_all_docs" | "_changes") => {
-            Access::open_for_listing(app, app.databases.get(name)?, &req.user)?
+            Access::open_for_listing(&app.auth, app.databases.get(name)?, &req.user)?
         }
         Some("_purge" | "_sync_shards") => {
             let db = app.databases.get(name)?;

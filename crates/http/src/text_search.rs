@@ -1,11 +1,11 @@
 //! Routes of text indexes, which this version does not have. They check what can be checked, and say that it is not there.
 
-use crate::app::require_server_admin;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::rights::access::Access;
 use crate::router::require_method;
+use node::Access;
+use node::require_server_admin;
 
 type Answer = Result<Reply, ApiError>;
 

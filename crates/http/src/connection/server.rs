@@ -32,8 +32,8 @@ use crate::reply::jsonp;
 use crate::reply::{Body, Reply};
 use crate::request::Request;
 use crate::request::host;
-use crate::request::query::is_well_encoded;
 use crate::router;
+use node::is_well_encoded;
 
 /// How long requests under way may take when the server stops.
 const STOP_TIME_MAX: Duration = Duration::from_secs(10);
@@ -378,9 +378,9 @@ fn refuse(app: &App, req: &Request, e: ApiError) -> Reply {
         let mut to = req.base_url();
         to.push_str(&app.limits().authentication_redirect);
         to.push_str("?return=");
-        crate::request::query::encode_into(&req.path, &mut to);
+        node::encode_into(&req.path, &mut to);
         to.push_str("&reason=");
-        crate::request::query::encode_into(&reason, &mut to);
+        node::encode_into(&reason, &mut to);
         if let Ok(v) = HeaderValue::from_str(&to) {
             reply.headers.push((LOCATION, v));
             reply.status = 302;

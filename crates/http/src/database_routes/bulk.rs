@@ -10,15 +10,15 @@ use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::document_routes::attachments::{Parts, boundary, push_doc_multipart};
-use crate::document_routes::documents::{caller, check_document, parse_revs, read_options};
+use crate::document_routes::documents::{check_document, parse_revs, read_options};
 use crate::document_routes::write_mode::WriteMode;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::reply::stream::{CHUNK_BYTES, pull, pull_blocking};
 use crate::request::Request;
 use crate::request::body::BodyClass;
-use crate::rights::access::Access;
 use crate::router::require_method;
+use node::{Access, caller};
 
 type Answer = Result<Reply, ApiError>;
 
@@ -77,7 +77,7 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
     let (outcomes, timing) = done.await?;
     let outcomes = match refused {
         None => outcomes,
-        Some(e) => with_refused_designs(&ids, outcomes, &e),
+        Some(e) => with_refused_designs(&ids, outcomes, &e.into()),
     };
     let mut reply = Reply::json_bytes(
         if write_mode.accepted { 202 } else { 201 },

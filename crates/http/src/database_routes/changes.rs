@@ -5,11 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use database::{
-    BatchFilter, ChangeFilter, Changes, ChangesQuery, DesignDoc, Filter, Framing, ShownAttachments,
-    Since, Style,
-};
-use functions::{Admission, Lane, Languages, Place};
+use database::{Changes, ChangesQuery, Filter, Framing, ShownAttachments, Since, Style};
+use functions::Place;
 use futures_util::stream;
 use hyper::header::{CACHE_CONTROL, ETAG, HeaderValue};
 use parking_lot::Mutex;
@@ -19,17 +16,16 @@ use tokio::time::Instant;
 
 use crate::app::{App, OpenFeed};
 use crate::database_routes::find::apart_if_long;
-use crate::design_routes::request_object::body_given;
-use crate::design_routes::{calls, path};
+use crate::design_routes::calls;
 use crate::errors::ApiError;
 use crate::reply::stream::{CHUNK_BYTES, pull, pull_admitted};
 use crate::reply::{Reply, StreamError};
 use crate::request::Request;
 use crate::request::body::BodyClass;
-use crate::request::query::Query;
-use crate::rights::access::Access;
 use crate::router::require_method;
-use crate::stored;
+use node::Access;
+use node::body_given;
+use node::{Query, named_filter, selector_filter};
 
 type Answer = Result<Reply, ApiError>;
 
@@ -228,62 +224,14 @@ async fn filter(
             let fields = body.get("fields").cloned();
             apart_if_long(text.unwrap_or(Bytes::from_static(b"{}")), move |text| {
                 let selector = mango::Selector::of_body(&document::normalise(text)?, &limits);
-                selector_filter(selector, fields.as_ref())
+                Ok(selector_filter(selector, fields.as_ref())?)
             })
             .await
         }
         Some(name) => {
             let request = || calls::request_json(app, req, access, None, raw.as_deref());
-            named_filter(access, q, name, request)
+            Ok(named_filter(access, q, name, request)?)
         }
-    }
-}
-
-/// Documents that match; `fields` chooses what is shown of them.
-pub fn selector_filter(
-    selector: Result<mango::Selector, mango::SelectorError>,
-    fields: Option<&Value>,
-) -> Result<Filter, ApiError> {
-    let selector = selector.map_err(|e| ApiError::bad_request(e.to_string()))?;
-    let fields = match fields {
-        None => None,
-        Some(f) => Some(mango::Fields::parse(f).map_err(|e| ApiError::bad_request(e.to_string()))?),
-    };
-    Ok(Filter::Custom(Arc::new(SelectorFilter {
-        selector,
-        fields,
-    })))
-}
-
-/// A filter that needs nothing of the request's body: `_design`, `_view`, or a design document's function, which gets
-/// what `request` makes.
-pub fn named_filter(
-    access: &Access,
-    q: &Query,
-    name: &str,
-    request: impl FnOnce() -> Result<Value, ApiError>,
-) -> Result<Filter, ApiError> {
-    match name {
-        "_design" => Ok(Filter::Design),
-        "_view" => {
-            let view = q
-                .get("view")
-                .ok_or_else(|| ApiError::bad_request("`view` filter parameter is not provided."))?;
-            let (ddoc, view) = view.split_once('/').ok_or_else(|| {
-                ApiError::bad_request("`view` must be of the form `designname/viewname`")
-            })?;
-            FunctionFilter::open(access, ddoc, &["views", view, "map"], None)
-        }
-        name if name.starts_with('_') => Err(ApiError::bad_request("unknown builtin filter name")),
-        name => match name.split('/').collect::<Vec<_>>()[..] {
-            [ddoc, name] => {
-                let request = Some(request()?.to_string());
-                FunctionFilter::open(access, ddoc, &["filters", name], request)
-            }
-            _ => Err(ApiError::bad_request(
-                "`filter` must be of the form `designname/filtername`",
-            )),
-        },
     }
 }
 
@@ -301,90 +249,6 @@ fn doc_ids(q: &Query, body: &Map<String, Value>) -> Result<Filter, ApiError> {
             ApiError::bad_request("`doc_ids` filter parameter is not a list of doc ids.")
         })?;
     Ok(Filter::DocIds(Arc::new(ids)))
-}
-
-struct SelectorFilter {
-    selector: mango::Selector,
-    fields: Option<mango::Fields>,
-}
-
-impl ChangeFilter for SelectorFilter {
-    fn needs_doc(&self) -> bool {
-        true
-    }
-
-    fn matches(&self, _id: &str, _deleted: bool, doc: Option<&[u8]>) -> bool {
-        doc.is_some_and(|doc| self.selector.matches_doc(&mango::Doc::whole(doc)))
-    }
-
-    fn project(&self, doc: &[u8]) -> Option<Vec<u8>> {
-        let fields = self.fields.as_ref().filter(|fields| !fields.is_all())?;
-        let mut projection = vec![];
-        fields.write(&mango::Doc::whole(doc), &mut projection);
-        Some(projection)
-    }
-}
-
-/// A function of a design document: a filter, or a view whose map emits something.
-struct FunctionFilter {
-    languages: Arc<dyn Languages>,
-    database: Arc<str>,
-    ddoc: DesignDoc,
-    path: Vec<String>,
-    /// JSON text of what the function gets besides the documents.
-    request: Option<String>,
-}
-
-impl FunctionFilter {
-    fn open(
-        access: &Access,
-        ddoc: &str,
-        path: &[&str],
-        request: Option<String>,
-    ) -> Result<Filter, ApiError> {
-        let ddoc = calls::design_doc(access, &format!("_design/{ddoc}"))?;
-        let members = stored::value_of(&ddoc.json).ok_or_else(ApiError::missing)?;
-        path::check(&members, path)?;
-        Ok(Filter::Batch(Arc::new(FunctionFilter {
-            languages: access.db.languages().clone(),
-            database: access.db.name().clone(),
-            ddoc,
-            path: path.iter().map(|part| (*part).to_owned()).collect(),
-            request,
-        })))
-    }
-}
-
-impl BatchFilter for FunctionFilter {
-    fn admission(&self) -> Admission {
-        self.languages.admission(Lane::Calls, &self.database)
-    }
-
-    fn matches(&self, place: &Place, docs: &[Vec<u8>]) -> Result<Vec<bool>, database::Error> {
-        let mut args = b"[[".to_vec();
-        for (i, doc) in docs.iter().enumerate() {
-            if i > 0 {
-                args.push(b',');
-            }
-            args.extend_from_slice(doc);
-        }
-        args.push(b']');
-        if let Some(request) = &self.request {
-            args.push(b',');
-            args.extend_from_slice(request.as_bytes());
-        }
-        args.push(b']');
-        let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
-        let mut designs = self.languages.designs(place, &self.ddoc.language)?;
-        let reply = designs.call(&self.ddoc, &path, &args)?;
-        match serde_json::from_slice::<(bool, Vec<bool>)>(&reply) {
-            Ok((true, passed)) if passed.len() == docs.len() => Ok(passed),
-            _ => Err(functions::Error::Process(
-                "the filter's server gave no answer for each document".to_owned(),
-            )
-            .into()),
-        }
-    }
 }
 
 const HEAD: &[u8] = b"{\"results\":[\n";

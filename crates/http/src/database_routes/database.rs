@@ -1,21 +1,20 @@
 //! A database itself: creation, information, properties, purges, maintenance.
 
-use database::{CreateOptions, Info};
+use database::CreateOptions;
 use document::{DocId, Rev};
 use serde_json::{Map, Value, json};
 
-use crate::app::{App, NODE, require_server_admin};
+use crate::app::{App, NODE};
 use crate::document_routes::documents::{self, parse_revs};
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::request::body::BodyClass;
-use crate::rights::access::Access;
 use crate::router::require_method;
+use node::Access;
+use node::require_server_admin;
 
 type Answer = Result<Reply, ApiError>;
-
-const DISK_FORMAT_VERSION: u32 = 8;
 
 pub async fn create(app: &App, req: &mut Request, name: &str) -> Answer {
     require_server_admin(&req.user)?;
@@ -81,35 +80,10 @@ pub async fn delete(app: &App, req: &Request, name: &str) -> Answer {
 
 pub async fn root(app: &App, req: &mut Request, access: &Access) -> Answer {
     match req.method.as_str() {
-        "GET" | "HEAD" => Ok(Reply::json(200, &info_json(&access.db.info()?))),
+        "GET" | "HEAD" => Ok(Reply::json(200, &node::info_json(&access.db.info()?))),
         "POST" => documents::post(app, req, access).await,
         _ => Err(ApiError::method_not_allowed("DELETE,GET,HEAD,POST")),
     }
-}
-
-pub fn info_json(info: &Info) -> Value {
-    let props = if info.partitioned {
-        json!({"partitioned": true})
-    } else {
-        json!({})
-    };
-    json!({
-        "instance_start_time": info.instance_start_time,
-        "db_name": &*info.name,
-        "purge_seq": info.purge_seq,
-        "update_seq": info.update_seq,
-        "sizes": {
-            "file": info.file_bytes,
-            "external": info.external_bytes,
-            "active": info.active_bytes,
-        },
-        "props": props,
-        "doc_del_count": info.doc_del_count,
-        "doc_count": info.doc_count,
-        "disk_format_version": DISK_FORMAT_VERSION,
-        "compact_running": info.compact_running,
-        "cluster": {"q": info.q, "n": info.n, "w": info.n / 2 + 1, "r": info.n / 2 + 1},
-    })
 }
 
 pub async fn security(app: &App, req: &mut Request, access: &Access) -> Answer {

@@ -10,8 +10,8 @@ use crate::reply::Reply;
 use crate::reply::stream::{CHUNK_BYTES, pull, pull_blocking_for};
 use crate::request::Request;
 use crate::request::body::BodyClass;
-use crate::rights::access::Access;
 use crate::router::require_method;
+use node::Access;
 
 type Answer = Result<Reply, ApiError>;
 

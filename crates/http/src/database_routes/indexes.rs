@@ -12,8 +12,8 @@ use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::request::body::BodyClass;
-use crate::rights::access::Access;
 use crate::router::require_method;
+use node::Access;
 
 type Answer = Result<Reply, ApiError>;
 

@@ -12,8 +12,8 @@ use crate::reply::stream::{CHUNK_BYTES, pull, pull_blocking};
 use crate::request::Request;
 use crate::request::body::BodyClass;
 use crate::request::parameters::{Given, GivenGrouping, Params, bound_limit, keys_with_range};
-use crate::rights::access::Access;
 use crate::router::require_method;
+use node::Access;
 
 type Answer = Result<Reply, ApiError>;
 
@@ -217,7 +217,7 @@ pub async fn route(app: &App, req: &mut Request, access: &Access, name: &str) ->
 /// What is local in a database with rules (checkpoints, say, of who replicates it) is for its admins.
 fn require_listed(access: &Access, listing: &Listing) -> Result<(), ApiError> {
     match listing {
-        Listing::LocalDocs if !access.db.is_open() => access.require_admin(),
+        Listing::LocalDocs if !access.db.is_open() => Ok(access.require_admin()?),
         _ => Ok(()),
     }
 }

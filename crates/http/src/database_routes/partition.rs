@@ -2,7 +2,7 @@
 
 use crate::errors::ApiError;
 use crate::request::Request;
-use crate::rights::access::Access;
+use node::Access;
 
 const PARAM: &str = "partition";
 

@@ -17,8 +17,8 @@ use crate::reply::stream::{CHUNK_BYTES, pull, pull_admitted};
 use crate::request::Request;
 use crate::request::body::BodyClass;
 use crate::request::parameters::{Given, GivenGrouping, Params, bound_limit, keys_with_range};
-use crate::rights::access::Access;
 use crate::router::require_method;
+use node::Access;
 
 type Answer = Result<Reply, ApiError>;
 

@@ -10,19 +10,20 @@ use hyper::header::{HeaderName, HeaderValue};
 use serde_json::Value;
 
 use super::path::Call;
-use super::request_object::{self, Known, Said};
 use super::rewrite::{self, Base, Led, Target};
 use super::{lists, response};
 use crate::app::App;
-use crate::database_routes::database::info_json;
 use crate::document_routes::documents;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::request::body::BodyClass;
-use crate::rights::access::Access;
-use crate::rights::internal::{self, Rewritten};
-use crate::stored;
+use node::Access;
+use node::info_json;
+use node::{
+    Known, Rewritten, Said, body_given, design_doc, for_rewrite, request_object, security_json,
+    updater,
+};
 
 type Answer = Result<Reply, ApiError>;
 
@@ -35,7 +36,7 @@ pub async fn route(app: &App, req: &mut Request, access: &Access, id: &str) -> A
     let Some(call) = Call::parse(&req.method, &req.segments)? else {
         return Err(ApiError::missing());
     };
-    let members = stored::value_of(&ddoc.json).ok_or_else(ApiError::missing)?;
+    let members = node::members(&ddoc)?;
     if let Call::Rewrite { path } = &call {
         return rewrite(app, req, access, &ddoc, &members, path).await;
     }
@@ -51,12 +52,6 @@ pub async fn route(app: &App, req: &mut Request, access: &Access, id: &str) -> A
         } => lists::list(app, req, access, ddoc, &name, of.as_deref(), &view).await,
         Call::Rewrite { .. } => Err(ApiError::missing()),
     }
-}
-
-/// The design document whose functions are called.
-pub fn design_doc(access: &Access, id: &str) -> Result<DesignDoc, ApiError> {
-    let id = DocId::new(id).map_err(|_| ApiError::missing())?;
-    access.db.design_doc(&id)?.ok_or_else(ApiError::missing)
 }
 
 /// Waits for leave to run a function of the database.
@@ -96,11 +91,27 @@ pub async fn run(
 /// The body that functions are told of; it can be read again.
 pub async fn read_body(req: &mut Request) -> Result<Option<Bytes>, ApiError> {
     let body = req.bytes(BodyClass::Document).await?;
-    let given = request_object::body_given(&req.headers, &body);
+    let given = body_given(&req.headers, &body);
     if given {
         req.set_body(body.clone());
     }
     Ok(given.then_some(body))
+}
+
+/// What the client said, for functions.
+fn said<'a>(req: &'a Request, body: Option<&'a [u8]>) -> Said<'a> {
+    Said {
+        method: &req.method,
+        path: &req.path,
+        raw_query: req.raw_query.as_deref(),
+        requested_path: req.requested_path.as_deref(),
+        segments: &req.segments,
+        query: &req.query,
+        headers: &req.headers,
+        peer: req.peer,
+        user: &req.user,
+        body,
+    }
 }
 
 /// The request object of all functions but rewrites.
@@ -110,8 +121,8 @@ pub fn request_json(
     access: &Access,
     id: Option<&str>,
     body: Option<&[u8]>,
-) -> Result<Value, ApiError> {
-    request_json_of(app, &Said::of(req, body), access, id)
+) -> Result<Value, node::Error> {
+    request_json_of(app, &said(req, body), access, id)
 }
 
 /// The same for what somebody said otherwise than by a request.
@@ -120,20 +131,15 @@ pub fn request_json_of(
     said: &Said<'_>,
     access: &Access,
     id: Option<&str>,
-) -> Result<Value, ApiError> {
+) -> Result<Value, node::Error> {
     let known = Known {
         db: access.db.name(),
         info: info_json(&access.db.info()?),
-        security: security(access),
+        security: security_json(access),
         id,
         uuid: app.new_uuid(),
     };
-    request_object::full(said, known)
-}
-
-fn security(access: &Access) -> Value {
-    // It was checked when it was written.
-    serde_json::from_str(&access.db.security()).unwrap_or(Value::Null)
+    request_object(said, known)
 }
 
 /// A document's revision, and its text as functions see it.
@@ -193,7 +199,7 @@ async fn update(
     id: Option<&str>,
 ) -> Answer {
     let body = read_body(req).await?;
-    let (access, updater) = internal::updater(app, access, &req.user);
+    let (access, updater) = updater(&app.auth, access, &req.user);
     let (_, document) = document(&access, id)?;
     let request = request_json(app, req, &access, id, body.as_deref())?;
     let reply = run(
@@ -245,8 +251,8 @@ async fn rewrite(
             .ok_or_else(ApiError::missing)?,
         Some(Value::String(_)) => {
             let body = read_body(req).await?;
-            let said = Said::of(req, body.as_deref());
-            let request = request_object::for_rewrite(&said, &db, security(access))?;
+            let said = said(req, body.as_deref());
+            let request = for_rewrite(&said, &db, security_json(access))?;
             let args = format!("[{request}]").into_bytes();
             let reply = run(app, access, Arc::new(ddoc.clone()), &["rewrites"], args).await?;
             let policy = limits.showlist_policy.as_deref();

@@ -22,8 +22,7 @@ use crate::reply::{Body, Reply, StreamError};
 use crate::request::Request;
 use crate::request::body::BodyClass;
 use crate::request::parameters::Params;
-use crate::rights::access::Access;
-use crate::rights::internal;
+use node::Access;
 
 type Answer = Result<Reply, ApiError>;
 
@@ -139,7 +138,7 @@ pub async fn list(
         None => None,
     };
     let view_ddoc = match of {
-        Some(of) => Arc::new(internal::design_doc_of_list(access, of)?),
+        Some(of) => Arc::new(node::design_doc_of_list(access, of)?),
         None => ddoc.clone(),
     };
     let request = calls::request_json(app, req, access, None, body.as_deref())?;

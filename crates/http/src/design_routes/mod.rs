@@ -1,12 +1,11 @@
 //! Design functions over HTTP.
 //!
-//! Without a database: what a function gets of a request (`request_object`), what becomes of its response (`response`),
+//! Without a database: what becomes of its response (`response`),
 //! where rewrite rules lead (`rewrite`), which function a path calls (`path`). With one: `calls` runs them.
 
 pub mod calls;
 pub mod lists;
 pub mod path;
-pub mod request_object;
 pub mod response;
 pub mod rewrite;
 

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::errors::ApiError;
+use node::require_function;
 
 /// A call of a design function, from `/{db}/_design/{ddoc}/_…`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,19 +65,8 @@ impl Call {
 
     /// Refuses a function that its design document does not have.
     pub fn check(&self, ddoc: &Value) -> Result<(), ApiError> {
-        check(ddoc, &self.function())
+        Ok(require_function(ddoc, &self.function())?)
     }
-}
-
-/// Refuses a design document that has nothing at `path`.
-pub fn check(ddoc: &Value, path: &[&str]) -> Result<(), ApiError> {
-    let mut place = ddoc;
-    for key in path {
-        place = place
-            .get(key)
-            .ok_or_else(|| ApiError::new(404, "not_found", format!("missing json key: {key}")))?;
-    }
-    Ok(())
 }
 
 fn invalid(error: &'static str) -> ApiError {
@@ -104,7 +94,7 @@ fn list(method: &str, rest: Vec<String>) -> Result<Call, ApiError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::query::segments;
+    use node::segments;
     use serde_json::json;
 
     fn parse(method: &str, path: &str) -> Result<Option<Call>, ApiError> {

@@ -12,7 +12,6 @@ use serde_json::{Map, Value};
 
 use crate::errors::ApiError;
 use crate::reply::{Body, Reply, Timing};
-use crate::request::query;
 
 /// Headers that frame the message; they are the server's.
 const FRAMING: [HeaderName; 6] = [
@@ -252,7 +251,7 @@ impl Update {
                 head.status = saved.status;
             }
             let mut id = String::new();
-            query::encode_into(saved.id, &mut id);
+            node::encode_into(saved.id, &mut id);
             head.set(HeaderName::from_static("x-couch-update-newrev"), saved.rev);
             head.set(HeaderName::from_static("x-couch-id"), &id);
         }

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use super::response;
 use crate::errors::ApiError;
 use crate::reply::Reply;
-use crate::request::query::{Query, encode_into, parse_json};
+use node::{Query, encode_into, parse_json};
 
 /// So many `..` may a rule have in its `to`: enough to reach the database, unless `[chttpd] secure_rewrites` is false.
 const PARENTS_MAX: usize = 2;

@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use auth::UserCtx;
 use database::{Caller, EditMode, Outcome, Read, ReadDoc, ReadOptions, WantedBytes, WhichRevs};
 use document::multipart::{PartHead, Writer};
 use document::{DocId, EditDoc, Rev, parse_document};
@@ -16,8 +15,8 @@ use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::request::body::BodyClass;
-use crate::request::query::{Query, decode};
-use crate::rights::access::Access;
+use node::{Access, caller};
+use node::{Query, decode};
 
 type Answer = Result<Reply, ApiError>;
 
@@ -198,7 +197,7 @@ fn open_revs(query: &Query) -> Result<Option<WhichRevs>, ApiError> {
         None => Ok(None),
         Some("all") => Ok(Some(WhichRevs::All)),
         Some(list) => {
-            let revs = parse_revs(&crate::request::query::parse_json(list)?)?;
+            let revs = parse_revs(&node::parse_json(list)?)?;
             Ok((!revs.is_empty()).then_some(WhichRevs::List(revs)))
         }
     }
@@ -413,14 +412,6 @@ pub struct Written {
     deleted: bool,
     mode: WriteMode,
     timing: database::WriteTiming,
-}
-
-/// Whom `validate_doc_update` functions are told of.
-pub fn caller(user: &UserCtx) -> Caller {
-    Caller {
-        name: user.name.clone(),
-        roles: user.roles.clone(),
-    }
 }
 
 /// Writes one document in the name of whoever asks.

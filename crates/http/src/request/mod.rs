@@ -4,7 +4,6 @@ pub mod body;
 pub mod forwarded;
 pub mod host;
 pub mod parameters;
-pub mod query;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,8 +22,8 @@ use crate::app::Limits;
 use crate::errors::ApiError;
 use crate::request::body::{BodyClass, BodyLimits, Pace, Source, Stream};
 use crate::request::forwarded::Forwarded;
-use crate::request::query::{Query, encode_into, segments_with};
-use crate::rights::internal::Rewritten;
+use node::Rewritten;
+use node::{Query, encode_into, segments_with};
 
 /// After an error, this much of the body is read and thrown away so that the connection can go on.
 const DRAIN_BYTES_MAX: u64 = 1 << 20;

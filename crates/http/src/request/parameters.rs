@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::errors::ApiError;
 use crate::request::Request;
-use crate::request::query::{Query, parse_json};
+use node::{Query, parse_json};
 
 /// Where parameters are. Of a parameter that is given twice, the later one counts.
 pub enum Params<'a> {
@@ -50,7 +50,7 @@ impl Given<'_> {
     /// A JSON value.
     pub fn json(self) -> Result<Value, ApiError> {
         match self {
-            Given::Text(t) => parse_json(t),
+            Given::Text(t) => Ok(parse_json(t)?),
             Given::Json(v) => Ok(v.clone()),
         }
     }

@@ -9,13 +9,14 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::app::{App, OpenFeed, require_server_admin};
+use crate::app::{App, OpenFeed};
 use crate::database_routes::changes::{FeedKind, FeedTimes, Woken, wait};
 use crate::errors::ApiError;
 use crate::reply::stream::CHUNK_BYTES;
 use crate::reply::{Reply, StreamError};
 use crate::request::Request;
 use crate::router::require_method;
+use node::require_server_admin;
 
 type Answer = Result<Reply, ApiError>;
 

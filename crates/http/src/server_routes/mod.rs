@@ -1,10 +1,10 @@
 //! Routes of the server as a whole: paths whose first segment is no database.
 
 pub mod db_updates;
-pub mod node;
 pub mod replication;
 pub mod reshard;
 pub mod root;
 pub mod session;
 pub mod setup;
+pub mod this_node;
 pub mod utils;

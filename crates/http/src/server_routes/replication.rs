@@ -4,12 +4,13 @@ mod environment;
 
 use serde_json::{Value, json};
 
-use crate::app::{App, require_server_admin};
+use crate::app::App;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::request::body::BodyClass;
 use crate::router::require_method;
+use node::require_server_admin;
 
 pub use environment::Surroundings;
 

@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use crate::app::require_server_admin;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
+use node::require_server_admin;
 
 type Answer = Result<Reply, ApiError>;
 

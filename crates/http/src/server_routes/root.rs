@@ -4,15 +4,16 @@ use database::NameRange;
 use hyper::header::{CACHE_CONTROL, EXPIRES, PRAGMA};
 use serde_json::{Value, json};
 
-use crate::app::{App, COUCHDB_VERSION, NODE, require_server_admin};
-use crate::database_routes::database::info_json;
+use crate::app::{App, COUCHDB_VERSION, NODE};
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::request::body::BodyClass;
 use crate::request::parameters::Given;
-use crate::request::query::Query;
 use crate::router::require_method;
+use node::Query;
+use node::info_json;
+use node::require_server_admin;
 
 type Answer = Result<Reply, ApiError>;
 
@@ -238,29 +239,7 @@ async fn backup(app: &App, req: &mut Request) -> Answer {
             "`directory` must name a directory that does not exist yet",
         ));
     };
-    let path = std::path::PathBuf::from(directory);
-    if !path.is_absolute() {
-        return Err(ApiError::bad_request(
-            "`directory` must be an absolute path",
-        ));
-    }
-    if path.exists() {
-        return Err(ApiError::new(
-            412,
-            "file_exists",
-            format!("{directory} exists already"),
-        ));
-    }
-    let databases = app.databases.clone();
-    let failed = |reason| ApiError::new(500, "internal_server_error", reason);
-    tokio::task::spawn_blocking(move || databases.backup(&path))
-        .await
-        .map_err(|e| failed(e.to_string()))?
-        .map_err(|e| match e {
-            // Who named the directory may know what is wrong with it.
-            database::Error::Storage(e) => failed(e.to_string()),
-            e => e.into(),
-        })?;
+    node::back_up(app.databases.clone(), directory.into()).await?;
     Ok(Reply::json(
         201,
         &json!({"ok": true, "directory": directory}),

@@ -9,8 +9,8 @@ use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::request::body::BodyClass;
-use crate::request::query::Query;
 use crate::router::require_method;
+use node::Query;
 
 type Answer = Result<Reply, ApiError>;
 

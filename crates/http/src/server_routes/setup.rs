@@ -4,11 +4,12 @@
 use database::CreateOptions;
 use serde_json::{Map, Value, json};
 
-use crate::app::{App, require_server_admin};
+use crate::app::App;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::request::body::BodyClass;
+use node::require_server_admin;
 
 type Answer = Result<Reply, ApiError>;
 

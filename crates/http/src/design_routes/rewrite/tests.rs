@@ -1,6 +1,6 @@
 use super::*;
 use crate::reply::Body;
-use crate::request::query::segments;
+use node::segments;
 use serde_json::json;
 
 const BASE: Base<'static> = Base {

@@ -18,7 +18,7 @@ use crate::app::{App, Limits};
 use crate::document_routes::documents::{edited_rev, parse_id, write};
 use crate::errors::ApiError;
 use crate::request::Request;
-use crate::rights::access::Access;
+use node::Access;
 
 const FORM_TYPE: &str = "multipart/form-data";
 /// Longer than any revision.

@@ -25,7 +25,7 @@ use crate::document_routes::documents::{Written, edited_rev, parse_id, write};
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::{Request, weighed};
-use crate::rights::access::Access;
+use node::Access;
 use range::Ranges;
 
 type Answer = Result<Reply, ApiError>;

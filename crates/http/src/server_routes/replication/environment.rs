@@ -13,14 +13,11 @@ use replicator::{Allowed, Environment, Error, LocalPeer, Pending, Selection, Set
 use serde_json::{Map, Value};
 
 use crate::app::{App, NODE};
-use crate::database_routes::changes;
 use crate::design_routes::calls;
-use crate::design_routes::request_object::Said;
-use crate::document_routes::documents::{caller, check_document};
+use crate::document_routes::documents::check_document;
 use crate::errors::ApiError;
-use crate::request::query::{Query, encode_into};
-use crate::rights::access::Access;
-use crate::rights::internal;
+use node::Access;
+use node::{Query, Said, caller, encode_into, named_filter, open_for_replication, selector_filter};
 
 /// The server behind a replicator.
 pub struct Surroundings(pub Weak<App>);
@@ -38,13 +35,14 @@ fn context(user: &User) -> UserCtx {
     }
 }
 
-/// What an answer over HTTP would have said.
-fn told(e: ApiError, db: &str) -> Error {
-    match e.status {
-        401 | 403 => Error::Unauthorized(db.to_owned()),
-        404 => Error::NoDatabase(db.to_owned()),
-        400 => Error::BadRequest(e.reason.into_owned()),
-        _ => Error::Request(format!("{}: {}", e.error, e.reason)),
+/// Why a database of this server cannot be replicated with.
+fn told(e: node::Error, db: &str) -> Error {
+    use node::Error as E;
+    match e {
+        E::AnonymousNoMember | E::NoMember | E::NoServerAdmin => Error::Unauthorized(db.to_owned()),
+        E::Database(database::Error::NoDatabase) => Error::NoDatabase(db.to_owned()),
+        E::Database(e) => e.into(),
+        e => Error::Request(e.to_string()),
     }
 }
 
@@ -95,12 +93,11 @@ impl Environment for Surroundings {
         let found = app.databases.get(db);
         let found = found.map_err(|_| Error::NoDatabase(db.to_owned()))?;
         let context = context(user);
-        let access =
-            internal::open_for_replication(&app, found, &context).map_err(|e| told(e, db))?;
+        let access = open_for_replication(&app.auth, found, &context).map_err(|e| told(e, db))?;
         let filter = selection.map(|s| filter(&app, &access, &context, s));
-        let filter = filter.transpose().map_err(|e| {
-            Error::FilterFetch(format!("Couldn't open the filter on `{db}`: {}", e.reason))
-        })?;
+        let filter = filter
+            .transpose()
+            .map_err(|e| Error::FilterFetch(format!("Couldn't open the filter on `{db}`: {e}")))?;
         let check = {
             let app = self.0.clone();
             let db = access.db.clone();
@@ -183,12 +180,12 @@ fn filter(
     access: &Access,
     user: &UserCtx,
     selection: &Selection,
-) -> Result<Option<Filter>, ApiError> {
+) -> Result<Option<Filter>, node::Error> {
     match selection {
         Selection::All | Selection::Ids(_) => Ok(None),
         Selection::Selector(selector) => {
             let selector = mango::Selector::parse(&Value::Object(selector.clone()));
-            changes::selector_filter(selector, None).map(Some)
+            selector_filter(selector, None).map(Some)
         }
         Selection::Filter { name, params } => {
             let mut raw_query = String::from("filter=");
@@ -218,7 +215,7 @@ fn filter(
                 body: None,
             };
             let request = || calls::request_json_of(app, &said, access, None);
-            changes::named_filter(access, &query, name, request).map(Some)
+            named_filter(access, &query, name, request).map(Some)
         }
     }
 }

@@ -7,15 +7,12 @@
 
 use std::sync::Arc;
 
-use auth::UserCtx;
+use auth::{Auth, UserCtx};
 use database::{Caller, Database, DesignDoc};
 
-use crate::app::App;
-use crate::design_routes::calls;
-use crate::document_routes::documents::caller;
-use crate::errors::ApiError;
-use crate::request::Request;
-use crate::rights::access::Access;
+use crate::access::{Access, caller};
+use crate::design::design_doc;
+use crate::error::{Error, Result};
 
 /// A request that a rewrite led elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,25 +29,30 @@ pub struct Rewritten {
 const SERVER_ADMINS: [&str; 2] = ["_purge", "_sync_shards"];
 
 impl Rewritten {
-    /// Refuses a request to where a rewrite may not lead. The path is looked at as it is routed: decoded, and in segments.
-    pub fn check(&self, app: &App, req: &Request) -> Result<(), ApiError> {
-        if req.segment(0) != Some(&self.db) {
+    /// Refuses a request to where a rewrite may not lead. The path is looked at as it is routed: decoded, and in segments,
+    /// of which one that is no UTF-8 names nothing.
+    ///
+    /// # Errors
+    /// [`Error::InsecureRewrite`] and [`Error::ForbiddenRewrite`].
+    pub fn check(&self, auth: &Auth, method: &str, segments: &[Vec<u8>]) -> Result<()> {
+        let segment = |n: usize| segments.get(n).and_then(|s| std::str::from_utf8(s).ok());
+        if segment(0) != Some(&self.db) {
             return match (self.secure, self.changed) {
-                (true, _) => Err(insecure("too many ../.. segments")),
-                (false, true) => Err(insecure(
+                (true, _) => Err(Error::InsecureRewrite("too many ../.. segments")),
+                (false, true) => Err(Error::InsecureRewrite(
                     "outside its database a rewrite may not change method, headers or body",
                 )),
                 (false, false) => Ok(()),
             };
         }
-        let reads = matches!(req.method.as_str(), "GET" | "HEAD");
-        let is_servers = match req.segment(1) {
-            None => matches!(req.method.as_str(), "PUT" | "DELETE"),
+        let reads = matches!(method, "GET" | "HEAD");
+        let is_servers = match segment(1) {
+            None => matches!(method, "PUT" | "DELETE"),
             Some(second) => SERVER_ADMINS.contains(&second) && !reads,
         };
-        let is_ruled = is_under_rules(app, &self.db);
+        let is_ruled = is_under_rules(auth, &self.db);
         if is_servers || self.changed && is_ruled && !reads {
-            return Err(ApiError::forbidden("A rewrite may not lead here."));
+            return Err(Error::ForbiddenRewrite);
         }
         Ok(())
     }
@@ -64,20 +66,16 @@ impl Rewritten {
     }
 }
 
-fn insecure(reason: &'static str) -> ApiError {
-    ApiError::new(500, "insecure_rewrite_rule", reason)
-}
-
 /// Whether what is written in a database has effects beyond it: who users are, and what is replicated in whose name.
-fn is_under_rules(app: &App, db: &str) -> bool {
-    replicator::is_replicator_db(db) || app.auth.is_users_database(db)
+fn is_under_rules(auth: &Auth, db: &str) -> bool {
+    replicator::is_replicator_db(db) || auth.is_users_database(db)
 }
 
 /// As whom an update function reads its document and has another written: in databases of users and of replications not as
 /// a server admin, or whoever wrote the function would be one.
-pub fn updater(app: &App, access: &Access, user: &UserCtx) -> (Access, Caller) {
+pub fn updater(auth: &Auth, access: &Access, user: &UserCtx) -> (Access, Caller) {
     let mut updater = caller(user);
-    if is_under_rules(app, access.db.name()) {
+    if is_under_rules(auth, access.db.name()) {
         updater.roles.retain(|role| role != "_admin");
     }
     let access = Access {
@@ -88,15 +86,17 @@ pub fn updater(app: &App, access: &Access, user: &UserCtx) -> (Access, Caller) {
 }
 
 /// The design document whose view a list shows: one of the same database.
-pub fn design_doc_of_list(access: &Access, name: &str) -> Result<DesignDoc, ApiError> {
-    calls::design_doc(access, &format!("_design/{name}"))
+///
+/// # Errors
+/// As [`design_doc`].
+pub fn design_doc_of_list(access: &Access, name: &str) -> Result<DesignDoc> {
+    design_doc(access, &format!("_design/{name}"))
 }
 
 /// A database of this server that a replication names, as its owner may use it.
-pub fn open_for_replication(
-    app: &App,
-    db: Arc<Database>,
-    owner: &UserCtx,
-) -> Result<Access, ApiError> {
-    Access::open_for_listing(app, db, owner)
+///
+/// # Errors
+/// As [`Access::open_for_listing`].
+pub fn open_for_replication(auth: &Auth, db: Arc<Database>, owner: &UserCtx) -> Result<Access> {
+    Access::open_for_listing(auth, db, owner)
 }

@@ -4,13 +4,15 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use auth::UserCtx;
-use hyper::HeaderMap;
-use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, COOKIE, TRANSFER_ENCODING};
+use database::Info;
+use http::HeaderMap;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, COOKIE, TRANSFER_ENCODING};
 use serde_json::{Map, Value, json};
 
-use crate::errors::ApiError;
-use crate::request::Request;
-use crate::request::query::{self, Query};
+use crate::error::Result;
+use crate::query::{self, Query};
+
+const DISK_FORMAT_VERSION: u32 = 8;
 
 /// What the client said.
 #[derive(Clone, Copy, Debug)]
@@ -31,23 +33,6 @@ pub struct Said<'a> {
     pub body: Option<&'a [u8]>,
 }
 
-impl<'a> Said<'a> {
-    pub fn of(req: &'a Request, body: Option<&'a [u8]>) -> Said<'a> {
-        Said {
-            method: &req.method,
-            path: &req.path,
-            raw_query: req.raw_query.as_deref(),
-            requested_path: req.requested_path.as_deref(),
-            segments: &req.segments,
-            query: &req.query,
-            headers: &req.headers,
-            peer: req.peer,
-            user: &req.user,
-            body,
-        }
-    }
-}
-
 /// What the database adds.
 #[derive(Clone, Debug)]
 pub struct Known<'a> {
@@ -61,6 +46,32 @@ pub struct Known<'a> {
     pub uuid: String,
 }
 
+/// A database's information, as `GET /{db}` answers it.
+pub fn info_json(info: &Info) -> Value {
+    let props = if info.partitioned {
+        json!({"partitioned": true})
+    } else {
+        json!({})
+    };
+    json!({
+        "instance_start_time": info.instance_start_time,
+        "db_name": &*info.name,
+        "purge_seq": info.purge_seq,
+        "update_seq": info.update_seq,
+        "sizes": {
+            "file": info.file_bytes,
+            "external": info.external_bytes,
+            "active": info.active_bytes,
+        },
+        "props": props,
+        "doc_del_count": info.doc_del_count,
+        "doc_count": info.doc_count,
+        "disk_format_version": DISK_FORMAT_VERSION,
+        "compact_running": info.compact_running,
+        "cluster": {"q": info.q, "n": info.n, "w": info.n / 2 + 1, "r": info.n / 2 + 1},
+    })
+}
+
 /// Whether a request brought a body at all: CouchDB tells functions of an empty one, and says `"undefined"` of none.
 pub fn body_given(headers: &HeaderMap, body: &[u8]) -> bool {
     !body.is_empty()
@@ -69,7 +80,7 @@ pub fn body_given(headers: &HeaderMap, body: &[u8]) -> bool {
 }
 
 /// The request object of shows, lists, updates and filters. Refuses a `key`, `startkey`, `endkey` or `descending` that is no JSON.
-pub fn full(said: &Said<'_>, known: Known<'_>) -> Result<Value, ApiError> {
+pub fn request_object(said: &Said<'_>, known: Known<'_>) -> Result<Value> {
     let mut object = Map::new();
     object.insert("info".into(), known.info);
     object.insert("uuid".into(), known.uuid.into());
@@ -81,13 +92,13 @@ pub fn full(said: &Said<'_>, known: Known<'_>) -> Result<Value, ApiError> {
 }
 
 /// The request object of rewrite functions, which has no `info`, `uuid`, `id` and `form`.
-pub fn for_rewrite(said: &Said<'_>, db: &str, security: Value) -> Result<Value, ApiError> {
+pub fn for_rewrite(said: &Said<'_>, db: &str, security: Value) -> Result<Value> {
     let mut object = common(said, db)?;
     object.insert("secObj".into(), security);
     Ok(Value::Object(object))
 }
 
-fn common(said: &Said<'_>, db: &str) -> Result<Map<String, Value>, ApiError> {
+fn common(said: &Said<'_>, db: &str) -> Result<Map<String, Value>> {
     let path = texts(said.segments);
     let requested = match said.requested_path {
         Some(path) => texts(&query::segments(path)),
@@ -126,7 +137,7 @@ fn texts(segments: &[Vec<u8>]) -> Value {
         .collect()
 }
 
-fn query_object(query: &Query) -> Result<Value, ApiError> {
+fn query_object(query: &Query) -> Result<Value> {
     let mut object = Map::new();
     for (name, text) in &query.0 {
         let value = match name.as_str() {
@@ -256,7 +267,7 @@ fn cookies(headers: &HeaderMap) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hyper::header::{HeaderName, HeaderValue};
+    use http::header::{HeaderName, HeaderValue};
 
     struct Example {
         method: &'static str,
@@ -287,7 +298,7 @@ mod tests {
             self
         }
 
-        fn object(&self) -> Result<Value, ApiError> {
+        fn object(&self) -> Result<Value> {
             let segments = query::segments(self.path);
             let query = Query::parse(self.raw_query);
             let said = Said {
@@ -309,7 +320,7 @@ mod tests {
                 id: None,
                 uuid: "u".to_owned(),
             };
-            full(&said, known)
+            request_object(&said, known)
         }
     }
 
@@ -380,10 +391,7 @@ mod tests {
             json!({"key": [1], "startkey": 2, "descending": true, "limit": "3"})
         );
         let refused = Example::get("/db", Some("key=x")).object().unwrap_err();
-        assert_eq!(
-            (refused.status, &*refused.reason),
-            (400, "invalid UTF-8 JSON")
-        );
+        assert_eq!(refused.to_string(), "invalid UTF-8 JSON");
     }
 
     #[test]

@@ -4,12 +4,13 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use serde_json::{Map, Value, json};
 
-use crate::app::{App, COUCHDB_VERSION, NODE, require_server_admin};
+use crate::app::{App, COUCHDB_VERSION, NODE};
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::request::body::BodyClass;
 use crate::router::require_method;
+use node::require_server_admin;
 
 type Answer = Result<Reply, ApiError>;
 

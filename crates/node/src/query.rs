@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::errors::ApiError;
+use crate::error::{Error, Result};
 
 /// Decodes `%XX` and `+`. A stray `%` stands for itself.
 pub fn decode(text: &str) -> Vec<u8> {
@@ -81,6 +81,7 @@ pub fn segments_with(path: &str, plus_is_space: bool) -> Vec<Vec<u8>> {
 pub struct Query(pub Vec<(String, String)>);
 
 impl Query {
+    /// Reads the text behind the `?`.
     pub fn parse(text: Option<&str>) -> Query {
         let Some(text) = text.filter(|t| !t.is_empty()) else {
             return Query::default();
@@ -96,6 +97,7 @@ impl Query {
         )
     }
 
+    /// The first value of a parameter.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0
             .iter()
@@ -103,18 +105,26 @@ impl Query {
             .map(|(_, v)| v.as_str())
     }
 
+    /// Whether a parameter is the word `true`.
     pub fn is_true(&self, name: &str) -> bool {
         self.get(name) == Some("true")
     }
 
     /// A JSON parameter; anything else is refused in CouchDB's words.
-    pub fn json(&self, name: &str) -> Result<Option<Value>, ApiError> {
+    ///
+    /// # Errors
+    /// [`Error::InvalidJson`].
+    pub fn json(&self, name: &str) -> Result<Option<Value>> {
         self.get(name).map(parse_json).transpose()
     }
 }
 
-pub fn parse_json(text: &str) -> Result<Value, ApiError> {
-    serde_json::from_str(text).map_err(|_| ApiError::invalid_json())
+/// The value of a JSON text.
+///
+/// # Errors
+/// [`Error::InvalidJson`].
+pub fn parse_json(text: &str) -> Result<Value> {
+    serde_json::from_str(text).map_err(|_| Error::InvalidJson)
 }
 
 #[cfg(test)]

@@ -1,0 +1,109 @@
+//! Who may do what in a database.
+
+use std::sync::Arc;
+
+use auth::{Auth, Security, UserCtx};
+use database::{Caller, Database, DatabaseAs};
+
+use crate::error::{Error, Result};
+
+/// A database as the asking user sees it, and what the user is in it.
+pub struct Access {
+    /// The database, by whose rules its reads are.
+    pub db: DatabaseAs,
+    /// Whether the user is an admin of the database, or of the server.
+    pub is_admin: bool,
+}
+
+impl Access {
+    /// Refuses users who are not members.
+    ///
+    /// # Errors
+    /// [`Error::AnonymousNoMember`], [`Error::NoMember`], and [`Error::Security`].
+    pub fn open(db: Arc<Database>, user: &UserCtx) -> Result<Access> {
+        if user.is_admin() {
+            return Ok(Access {
+                db: db.seen_by(|| caller(user)),
+                is_admin: true,
+            });
+        }
+        let security = Security::parse(&db.security())?;
+        if !security.is_member(user) {
+            return Err(match user.name {
+                None => Error::AnonymousNoMember,
+                Some(_) => Error::NoMember,
+            });
+        }
+        let is_admin = security.is_db_admin(user);
+        Ok(Access {
+            db: db.seen_by(|| caller(user)),
+            is_admin,
+        })
+    }
+
+    /// The same for somebody who wants to know all documents: who is in a database of users, and what is replicated, is for
+    /// the server's admins.
+    ///
+    /// # Errors
+    /// As [`Access::open`], and [`Error::NoServerAdmin`].
+    pub fn open_for_listing(auth: &Auth, db: Arc<Database>, user: &UserCtx) -> Result<Access> {
+        let name = db.name();
+        if replicator::is_replicator_db(name) || auth.is_users_database(name) {
+            require_server_admin(user)?;
+        }
+        Access::open(db, user)
+    }
+
+    /// For maintenance: refuses users who are not admins of the database.
+    ///
+    /// # Errors
+    /// [`Error::NoMaintainer`].
+    pub fn require_admin(&self) -> Result<()> {
+        match self.is_admin {
+            true => Ok(()),
+            false => Err(Error::NoMaintainer),
+        }
+    }
+
+    /// For design documents and properties.
+    ///
+    /// # Errors
+    /// [`Error::AnonymousNoDesigner`] and [`Error::NoDesigner`].
+    pub fn require_design_admin(&self, user: &UserCtx) -> Result<()> {
+        match (self.is_admin, &user.name) {
+            (true, _) => Ok(()),
+            (false, None) => Err(Error::AnonymousNoDesigner),
+            (false, Some(_)) => Err(Error::NoDesigner),
+        }
+    }
+}
+
+/// Whom `validate_doc_update` functions are told of.
+pub fn caller(user: &UserCtx) -> Caller {
+    Caller {
+        name: user.name.clone(),
+        roles: user.roles.clone(),
+    }
+}
+
+/// Refuses those who have not said who they are.
+///
+/// # Errors
+/// [`Error::NoLogin`].
+pub fn require_login(user: &UserCtx) -> Result<()> {
+    match user.name {
+        Some(_) => Ok(()),
+        None => Err(Error::NoLogin),
+    }
+}
+
+/// Refuses everybody but server admins.
+///
+/// # Errors
+/// [`Error::NoServerAdmin`].
+pub fn require_server_admin(user: &UserCtx) -> Result<()> {
+    match user.is_admin() {
+        true => Ok(()),
+        false => Err(Error::NoServerAdmin),
+    }
+}

@@ -1,0 +1,144 @@
+//! What feeds are filtered by, besides what the database knows itself: selectors and users' functions.
+
+use std::sync::Arc;
+
+use database::{BatchFilter, ChangeFilter, DesignDoc, Filter};
+use functions::{Admission, Lane, Languages, Place};
+use serde_json::Value;
+
+use crate::access::Access;
+use crate::design::{design_doc, members, require_function};
+use crate::error::{Error, Result};
+use crate::query::Query;
+
+fn bad(reason: &str) -> Error {
+    Error::BadRequest(reason.to_owned())
+}
+
+/// Documents that match; `fields` chooses what is shown of them.
+pub fn selector_filter(
+    selector: std::result::Result<mango::Selector, mango::SelectorError>,
+    fields: Option<&Value>,
+) -> Result<Filter> {
+    let selector = selector.map_err(|e| Error::BadRequest(e.to_string()))?;
+    let fields = match fields {
+        None => None,
+        Some(f) => Some(mango::Fields::parse(f).map_err(|e| Error::BadRequest(e.to_string()))?),
+    };
+    Ok(Filter::Custom(Arc::new(SelectorFilter {
+        selector,
+        fields,
+    })))
+}
+
+/// A filter that needs nothing of the request's body: `_design`, `_view`, or a design document's function, which gets
+/// what `request` makes.
+pub fn named_filter(
+    access: &Access,
+    q: &Query,
+    name: &str,
+    request: impl FnOnce() -> Result<Value>,
+) -> Result<Filter> {
+    match name {
+        "_design" => Ok(Filter::Design),
+        "_view" => {
+            let view = q
+                .get("view")
+                .ok_or_else(|| bad("`view` filter parameter is not provided."))?;
+            let (ddoc, view) = view
+                .split_once('/')
+                .ok_or_else(|| bad("`view` must be of the form `designname/viewname`"))?;
+            FunctionFilter::open(access, ddoc, &["views", view, "map"], None)
+        }
+        name if name.starts_with('_') => Err(bad("unknown builtin filter name")),
+        name => match name.split('/').collect::<Vec<_>>()[..] {
+            [ddoc, name] => {
+                let request = Some(request()?.to_string());
+                FunctionFilter::open(access, ddoc, &["filters", name], request)
+            }
+            _ => Err(bad("`filter` must be of the form `designname/filtername`")),
+        },
+    }
+}
+
+struct SelectorFilter {
+    selector: mango::Selector,
+    fields: Option<mango::Fields>,
+}
+
+impl ChangeFilter for SelectorFilter {
+    fn needs_doc(&self) -> bool {
+        true
+    }
+
+    fn matches(&self, _id: &str, _deleted: bool, doc: Option<&[u8]>) -> bool {
+        doc.is_some_and(|doc| self.selector.matches_doc(&mango::Doc::whole(doc)))
+    }
+
+    fn project(&self, doc: &[u8]) -> Option<Vec<u8>> {
+        let fields = self.fields.as_ref().filter(|fields| !fields.is_all())?;
+        let mut projection = vec![];
+        fields.write(&mango::Doc::whole(doc), &mut projection);
+        Some(projection)
+    }
+}
+
+/// A function of a design document: a filter, or a view whose map emits something.
+struct FunctionFilter {
+    languages: Arc<dyn Languages>,
+    database: Arc<str>,
+    ddoc: DesignDoc,
+    path: Vec<String>,
+    /// JSON text of what the function gets besides the documents.
+    request: Option<String>,
+}
+
+impl FunctionFilter {
+    fn open(access: &Access, ddoc: &str, path: &[&str], request: Option<String>) -> Result<Filter> {
+        let ddoc = design_doc(access, &format!("_design/{ddoc}"))?;
+        require_function(&members(&ddoc)?, path)?;
+        Ok(Filter::Batch(Arc::new(FunctionFilter {
+            languages: access.db.languages().clone(),
+            database: access.db.name().clone(),
+            ddoc,
+            path: path.iter().map(|part| (*part).to_owned()).collect(),
+            request,
+        })))
+    }
+}
+
+impl BatchFilter for FunctionFilter {
+    fn admission(&self) -> Admission {
+        self.languages.admission(Lane::Calls, &self.database)
+    }
+
+    fn matches(
+        &self,
+        place: &Place,
+        docs: &[Vec<u8>],
+    ) -> std::result::Result<Vec<bool>, database::Error> {
+        let mut args = b"[[".to_vec();
+        for (i, doc) in docs.iter().enumerate() {
+            if i > 0 {
+                args.push(b',');
+            }
+            args.extend_from_slice(doc);
+        }
+        args.push(b']');
+        if let Some(request) = &self.request {
+            args.push(b',');
+            args.extend_from_slice(request.as_bytes());
+        }
+        args.push(b']');
+        let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
+        let mut designs = self.languages.designs(place, &self.ddoc.language)?;
+        let reply = designs.call(&self.ddoc, &path, &args)?;
+        match serde_json::from_slice::<(bool, Vec<bool>)>(&reply) {
+            Ok((true, passed)) if passed.len() == docs.len() => Ok(passed),
+            _ => Err(functions::Error::Process(
+                "the filter's server gave no answer for each document".to_owned(),
+            )
+            .into()),
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! One server's life, without sockets: who may do what in which database, what design functions are told, what the
+//! replicator finds here, how the server is set up and backed up. What a client says comes in as types, and what goes
+//! wrong is an [`Error`]: which status that is, `http` knows.
+#![forbid(unsafe_code)]
+
+mod access;
+mod backup;
+mod design;
+mod error;
+mod filters;
+mod internal;
+mod query;
+mod request_object;
+mod value;
+
+pub use access::{Access, caller, require_login, require_server_admin};
+pub use backup::back_up;
+pub use design::{design_doc, members, require_function, security_json};
+pub use error::Error;
+pub use filters::{named_filter, selector_filter};
+pub use internal::{Rewritten, design_doc_of_list, open_for_replication, updater};
+pub use query::{Query, decode, encode_into, is_well_encoded, parse_json, segments, segments_with};
+pub use request_object::{Known, Said, body_given, for_rewrite, info_json, request_object};
+pub use value::value_of;
