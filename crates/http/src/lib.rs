@@ -14,7 +14,7 @@ mod app;
 mod browsers;
 mod connection;
 mod database_routes;
-pub mod design_routes;
+mod design_routes;
 mod document_routes;
 mod errors;
 mod reply;

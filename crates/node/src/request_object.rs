@@ -17,6 +17,7 @@ const DISK_FORMAT_VERSION: u32 = 8;
 /// What the client said.
 #[derive(Clone, Copy, Debug)]
 pub struct Said<'a> {
+    /// In upper case.
     pub method: &'a str,
     /// The path as sent, without the query.
     pub path: &'a str,
@@ -24,10 +25,15 @@ pub struct Said<'a> {
     pub raw_query: Option<&'a str>,
     /// The path that the client asked for, when a rewrite rule led elsewhere since.
     pub requested_path: Option<&'a str>,
+    /// The path, split and then decoded.
     pub segments: &'a [Vec<u8>],
+    /// The query, decoded.
     pub query: &'a Query,
+    /// All headers.
     pub headers: &'a HeaderMap,
+    /// Address of whoever is connected.
     pub peer: Option<IpAddr>,
+    /// Who asks.
     pub user: &'a UserCtx,
     /// The body; `None` when the request has none, see [`body_given`].
     pub body: Option<&'a [u8]>,
@@ -36,9 +42,11 @@ pub struct Said<'a> {
 /// What the database adds.
 #[derive(Clone, Debug)]
 pub struct Known<'a> {
+    /// Name of the database.
     pub db: &'a str,
     /// The database's information, as `GET /{db}` answers it.
     pub info: Value,
+    /// The security object.
     pub security: Value,
     /// Id of the document in the path.
     pub id: Option<&'a str>,

@@ -26,6 +26,7 @@ impl fmt::Debug for Secret {
 pub enum Endpoint {
     /// A database of this server, by its name.
     Local(String),
+    /// A database behind HTTP.
     Remote(Box<Remote>),
 }
 

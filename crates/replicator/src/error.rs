@@ -45,6 +45,7 @@ pub enum Error {
     /// The same replication runs already for somebody else: its id, then whose it is.
     #[error("Replication `{0}` was already started by {1}")]
     Duplicate(String, String),
+    /// A database of this server failed.
     #[error("{0}")]
     Database(#[from] database::Error),
     /// The job was cancelled, or the server stops.

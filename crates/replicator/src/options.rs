@@ -12,7 +12,9 @@ use crate::settings::Settings;
 /// Who wants the replication.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
+    /// `None` when nobody said who asks.
     pub name: Option<String>,
+    /// `_admin` among them for a server administrator.
     pub roles: Vec<String>,
 }
 
@@ -26,54 +28,77 @@ impl User {
 /// The document that describes a replication.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DocRef {
+    /// Name of the `_replicator` database.
     pub db: String,
+    /// Id of the document.
     pub id: String,
 }
 
 /// Which documents are copied.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Selection {
+    /// All of them.
     All,
     /// Sorted, without duplicates.
     Ids(Vec<String>),
     /// A filter of the source: `design/name`, or a built-in one beginning with an underscore.
     Filter {
+        /// Name of the filter.
         name: String,
+        /// `query_params`: what a feed's query says besides.
         params: Map<String, Value>,
     },
+    /// Those that a Mango selector matches.
     Selector(Map<String, Value>),
 }
 
 /// A replication: from where, to where, and how.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replication {
+    /// Where documents are read.
     pub source: Endpoint,
+    /// Where they are written.
     pub target: Endpoint,
+    /// Who asked for it.
     pub user: User,
     /// Whose document it is: with the rights of that user it runs.
     pub owner: Option<String>,
     /// `None` for one that was asked for by `_replicate`.
     pub doc: Option<DocRef>,
+    /// Whether it waits for changes when all are copied.
     pub continuous: bool,
+    /// Whether a target that does not exist is made.
     pub create_target: bool,
+    /// How it is made: `q`, `partitioned`.
     pub create_target_params: Map<String, Value>,
+    /// Whether conflicts stay behind.
     pub winning_revs_only: bool,
+    /// Which documents are copied.
     pub selection: Selection,
     /// Begin here instead of at the last checkpoint.
     pub since_seq: Option<Value>,
+    /// Whether the progress is kept on both sides.
     pub use_checkpoints: bool,
+    /// Whether revisions are read many at a time.
     pub use_bulk_get: bool,
+    /// Least time between two checkpoints.
     pub checkpoint_interval: Duration,
+    /// Most changes a batch has.
     pub worker_batch_size: usize,
+    /// How many batches are under way at once.
     pub worker_processes: usize,
+    /// Most connections to an end behind HTTP.
     pub http_connections: usize,
+    /// How long an answer of an end may take.
     pub connection_timeout: Duration,
+    /// How often a request that failed is sent again.
     pub retries_per_request: u32,
 }
 
 /// A request of `_replicate`.
 #[derive(Debug)]
 pub enum Request {
+    /// Run it; one that runs already is left alone.
     Start(Box<Replication>),
     /// Stop the job that the same request started.
     Cancel(Box<Replication>),

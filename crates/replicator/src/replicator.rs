@@ -18,6 +18,7 @@ use crate::scheduler::{Outcome, Scheduler};
 pub enum Replicated {
     /// A continuous replication goes on: its id.
     Continuous(String),
+    /// A job with this id was stopped.
     Cancelled(String),
     /// What is told besides `ok`.
     Completed(Map<String, Value>),
@@ -25,6 +26,7 @@ pub enum Replicated {
     Stopped,
 }
 
+/// The replications of a server.
 pub struct Replicator {
     databases: Arc<Databases>,
     environment: Arc<dyn Environment>,
@@ -125,6 +127,7 @@ impl Replicator {
         self.scheduler.jobs_json()
     }
 
+    /// A job as `_scheduler/jobs` shows it.
     pub fn job(&self, id: &str) -> Option<Value> {
         self.scheduler.job_json(&id.replace(' ', "+"))
     }

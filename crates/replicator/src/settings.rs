@@ -15,6 +15,7 @@ pub struct Settings {
     pub max_churn: usize,
     /// So many events are remembered of each job.
     pub max_history: usize,
+    /// Time between two looks at which jobs run.
     pub interval: Duration,
     /// Jobs found when the server starts wait up to so long, each for another time.
     pub startup_jitter: Duration,
@@ -22,26 +23,37 @@ pub struct Settings {
     pub health_threshold: Duration,
     /// Whether documents are told of every state, not only of the last one.
     pub update_docs: bool,
+    /// How many batches of a job are under way at once.
     pub worker_processes: usize,
+    /// Most changes a batch has.
     pub worker_batch_size: usize,
+    /// Most connections of a job to an end behind HTTP.
     pub http_connections: usize,
+    /// How long an answer of an end may take.
     pub connection_timeout: Duration,
+    /// How often a request that failed is sent again.
     pub retries_per_request: u32,
+    /// Whether the progress is kept on both sides.
     pub use_checkpoints: bool,
+    /// Whether revisions are read many at a time.
     pub use_bulk_get: bool,
+    /// Least time between two checkpoints.
     pub checkpoint_interval: Duration,
     /// Whether passwords are exchanged for a session first.
     pub auth_session: bool,
+    /// Whether the certificates of other servers are checked.
     pub verify_ssl_certificates: bool,
     /// A PEM file with the authorities to trust.
     pub ssl_trusted_certificates_file: Option<String>,
     /// PEM files of a client's certificate and its key.
     pub cert_file: Option<String>,
+    /// The key of `cert_file`.
     pub key_file: Option<String>,
     /// Where replications of others than server admins may connect to.
     pub allowed_addresses: Allowed,
     /// Schemes that `source` and `target` may have.
     pub valid_endpoint_protocols: Vec<String>,
+    /// Schemes that a proxy may have.
     pub valid_proxy_protocols: Vec<String>,
 }
 

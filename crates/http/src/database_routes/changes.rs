@@ -2,24 +2,21 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use database::{Changes, ChangesQuery, Filter, Framing, ShownAttachments, Since, Style};
 use functions::Place;
-use futures_util::stream;
-use hyper::header::{CACHE_CONTROL, ETAG, HeaderValue};
+use hyper::header::ETAG;
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
-use tokio::sync::watch;
-use tokio::time::Instant;
 
-use crate::app::{App, OpenFeed};
+use crate::app::App;
 use crate::database_routes::find::apart_if_long;
 use crate::design_routes::calls;
 use crate::errors::ApiError;
+use crate::reply::Reply;
+use crate::reply::live::{FeedKind, FeedTimes, HEAD, LiveFeed, LiveSource, until_deleted};
 use crate::reply::stream::{CHUNK_BYTES, pull, pull_admitted};
-use crate::reply::{Reply, StreamError};
 use crate::request::Request;
 use crate::request::body::BodyClass;
 use crate::router::require_method;
@@ -28,83 +25,6 @@ use node::body_given;
 use node::{Query, named_filter, selector_filter};
 
 type Answer = Result<Reply, ApiError>;
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum FeedKind {
-    Normal,
-    Longpoll,
-    Continuous,
-    EventSource,
-}
-
-impl FeedKind {
-    pub fn of(query: &Query) -> Result<FeedKind, ApiError> {
-        Ok(match query.get("feed") {
-            None | Some("normal") => FeedKind::Normal,
-            Some("longpoll") => FeedKind::Longpoll,
-            Some("continuous" | "live") => FeedKind::Continuous,
-            Some("eventsource") => FeedKind::EventSource,
-            Some(_) => {
-                return Err(ApiError::bad_request(
-                    "Supported `feed` types: normal, continuous, live, longpoll, eventsource",
-                ));
-            }
-        })
-    }
-
-    pub fn framing(self) -> Framing {
-        match self {
-            FeedKind::Normal | FeedKind::Longpoll => Framing::Array,
-            FeedKind::Continuous => Framing::Lines,
-            FeedKind::EventSource => Framing::Events,
-        }
-    }
-}
-
-/// How long a live feed waits, and how it shows that it lives.
-#[derive(Clone, Copy)]
-pub struct FeedTimes {
-    timeout: Option<Duration>,
-    heartbeat: Option<Duration>,
-}
-
-impl FeedTimes {
-    /// `max_ms`, of `[chttpd] changes_timeout`, is the default and the longest of both, as in CouchDB.
-    pub fn of(query: &Query, max_ms: u64) -> Result<FeedTimes, ApiError> {
-        let heartbeat = match query.get("heartbeat") {
-            None => None,
-            Some("true") => Some(max_ms),
-            Some(n) => match n.parse::<i64>().map(u64::try_from) {
-                Ok(Ok(n)) if n > 0 => Some(n.min(max_ms)),
-                Ok(_) => {
-                    return Err(ApiError::bad_request(
-                        "The heartbeat value should be a positive integer (in milliseconds).",
-                    ));
-                }
-                Err(_) => {
-                    return Err(ApiError::bad_request(
-                        "Invalid heartbeat value. Expecting a positive integer value (in milliseconds).",
-                    ));
-                }
-            },
-        };
-        let timeout = match query.get("timeout") {
-            None => None,
-            Some(t) => Some(t.parse::<u64>().map_err(|_| {
-                ApiError::bad_request("`timeout` must be a positive integer (in milliseconds)")
-            })?),
-        };
-        // A heartbeat overrides any timeout: such a feed ends only when somebody wants it to.
-        let timeout = match heartbeat {
-            Some(_) => None,
-            None => Some(timeout.map_or(max_ms, |t: u64| t.min(max_ms))),
-        };
-        Ok(FeedTimes {
-            timeout: timeout.map(Duration::from_millis),
-            heartbeat: heartbeat.map(Duration::from_millis),
-        })
-    }
-}
 
 pub async fn route(app: &App, req: &mut Request, access: &Access) -> Answer {
     require_method(req, "GET,HEAD,POST")?;
@@ -115,21 +35,18 @@ pub async fn route(app: &App, req: &mut Request, access: &Access) -> Answer {
         (Map::new(), None)
     };
     let kind = FeedKind::of(&req.query)?;
-    let patience = FeedTimes::of(&req.query, app.limits().changes_timeout_ms)?;
+    let times = FeedTimes::of(&req.query, app.limits().changes_timeout_ms)?;
     let mut query = changes_query(req, kind)?;
     query.filter = filter(app, req, access, &body, raw).await?;
     match kind {
         FeedKind::Normal => normal(req, access, query).await,
         _ => {
-            let feed = LiveFeed {
-                _place: app.open_feed()?,
-                changed: access.db.watch(),
-                stopping: app.stopping(),
+            let (place, changed) = (app.open_feed()?, access.db.watch());
+            let changes = LiveChanges {
                 changes: Arc::new(Mutex::new(access.db.changes(query)?)),
                 kind,
-                patience,
-                state: LiveState::Head,
             };
+            let feed = LiveFeed::new(changes, kind, times, changed, app.stopping(), place);
             Ok(feed.reply())
         }
     }
@@ -251,8 +168,6 @@ fn doc_ids(q: &Query, body: &Map<String, Value>) -> Result<Filter, ApiError> {
     Ok(Filter::DocIds(Arc::new(ids)))
 }
 
-const HEAD: &[u8] = b"{\"results\":[\n";
-
 fn write_tail(changes: &Changes, out: &mut Vec<u8>) -> Result<(), ApiError> {
     let tail = format!(
         "\n],\n\"last_seq\":\"{}\",\"pending\":{}}}\n",
@@ -300,148 +215,14 @@ async fn normal(req: &Request, access: &Access, query: ChangesQuery) -> Answer {
     Ok(reply.header(ETAG, &format!("\"{etag}\"")))
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum LiveState {
-    Head,
-    Running,
-    Done,
-}
-
-/// A feed that waits for changes.
-struct LiveFeed {
+/// The changes of a database, for a feed that waits.
+struct LiveChanges {
     /// Never waited for: whoever reads has the feed for itself.
     changes: Arc<Mutex<Changes>>,
-    changed: watch::Receiver<u64>,
-    stopping: watch::Receiver<bool>,
     kind: FeedKind,
-    patience: FeedTimes,
-    state: LiveState,
-    _place: OpenFeed,
 }
 
-/// Why the wait of a live feed ended.
-pub enum Woken {
-    Changed,
-    Heartbeat,
-    /// Timed out, the server stops, or the database is gone.
-    Ended,
-}
-
-/// Waits for a change of `changed`, as long as `patience` allows.
-pub async fn wait(
-    changed: &mut watch::Receiver<u64>,
-    stopping: &mut watch::Receiver<bool>,
-    patience: FeedTimes,
-    waiting_since: Instant,
-) -> Woken {
-    let timeout = patience.timeout.map(|t| waiting_since + t);
-    let beat = patience.heartbeat.map(|h| Instant::now() + h);
-    let sleep_until = |at: Option<Instant>| async move {
-        match at {
-            Some(at) => tokio::time::sleep_until(at).await,
-            None => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        c = changed.changed() => if c.is_ok() { Woken::Changed } else { Woken::Ended },
-        _ = stopping.wait_for(|s| *s) => Woken::Ended,
-        () = sleep_until(timeout) => Woken::Ended,
-        () = sleep_until(beat) => Woken::Heartbeat,
-    }
-}
-
-impl LiveFeed {
-    fn reply(self) -> Reply {
-        let events = self.kind == FeedKind::EventSource;
-        let pieces = stream::unfold(self, |mut feed| async move {
-            let mut out = Vec::new();
-            match feed.next(&mut out).await {
-                Ok(()) if out.is_empty() => None,
-                Ok(()) => Some((Ok(Bytes::from(out)), feed)),
-                Err(e) => {
-                    feed.state = LiveState::Done;
-                    let e: StreamError = e.reason.into_owned().into();
-                    Some((Err(e), feed))
-                }
-            }
-        });
-        if events {
-            let reply = Reply::stream(
-                HeaderValue::from_static("text/event-stream"),
-                Box::pin(pieces),
-            );
-            return reply.header(CACHE_CONTROL, "no-cache");
-        }
-        Reply::stream(
-            HeaderValue::from_static("application/json"),
-            Box::pin(pieces),
-        )
-    }
-
-    /// Appends what comes next, waiting for it; nothing at the end.
-    async fn next(&mut self, out: &mut Vec<u8>) -> Result<(), ApiError> {
-        let array = self.kind == FeedKind::Longpoll;
-        if self.state == LiveState::Done {
-            return Ok(());
-        }
-        if self.state == LiveState::Head {
-            self.state = LiveState::Running;
-            if array {
-                out.extend_from_slice(HEAD);
-            }
-        }
-        let waiting_since = Instant::now();
-        loop {
-            while self.read(out).await? {
-                if !out.is_empty() {
-                    return Ok(());
-                }
-                // A filter passed over many rows: others get their turn, and the client a sign of life.
-                tokio::task::yield_now().await;
-                let due = |h: Duration| waiting_since.elapsed() >= h;
-                if self.patience.heartbeat.is_some_and(due) {
-                    out.extend_from_slice(self.heartbeat());
-                    return Ok(());
-                }
-            }
-            if self.has_enough() {
-                return self.end(out);
-            }
-            if !out.is_empty() {
-                return Ok(());
-            }
-            self.changes.lock().release();
-            match wait(
-                &mut self.changed,
-                &mut self.stopping,
-                self.patience,
-                waiting_since,
-            )
-            .await
-            {
-                Woken::Changed => self.refresh()?,
-                Woken::Heartbeat => {
-                    out.extend_from_slice(self.heartbeat());
-                    return Ok(());
-                }
-                Woken::Ended => return self.end(out),
-            }
-        }
-    }
-
-    fn heartbeat(&self) -> &'static [u8] {
-        match self.kind {
-            FeedKind::EventSource => b"event: heartbeat\ndata: \n\n",
-            _ => b"\n",
-        }
-    }
-
-    /// The feed has come to its end, or a longpoll has something to tell.
-    fn has_enough(&self) -> bool {
-        let changes = self.changes.lock();
-        changes.is_final() || self.kind == FeedKind::Longpoll && changes.rows() > 0
-    }
-
+impl LiveSource for LiveChanges {
     async fn read(&mut self, out: &mut Vec<u8>) -> Result<bool, ApiError> {
         let framing = self.kind.framing();
         let changes = self.changes.clone();
@@ -463,22 +244,26 @@ impl LiveFeed {
         } else {
             changes.lock().next_chunk(framing, out, CHUNK_BYTES)
         };
-        match read {
-            // Deleted: the feed ends as if it had timed out.
-            Err(database::Error::NoDatabase) => Ok(false),
-            other => Ok(other?),
-        }
+        until_deleted(read)
+    }
+
+    fn rows(&self) -> u64 {
+        self.changes.lock().rows()
+    }
+
+    fn is_final(&self) -> bool {
+        self.changes.lock().is_final()
     }
 
     fn refresh(&mut self) -> Result<(), ApiError> {
-        match self.changes.lock().refresh() {
-            Err(database::Error::NoDatabase) => Ok(()),
-            other => Ok(other?),
-        }
+        until_deleted(self.changes.lock().refresh())
     }
 
-    fn end(&mut self, out: &mut Vec<u8>) -> Result<(), ApiError> {
-        self.state = LiveState::Done;
+    fn release(&mut self) {
+        self.changes.lock().release();
+    }
+
+    fn write_end(&mut self, out: &mut Vec<u8>) -> Result<(), ApiError> {
         let changes = self.changes.lock();
         match self.kind {
             FeedKind::Longpoll | FeedKind::Normal => write_tail(&changes, out)?,

@@ -1,6 +1,7 @@
 //! Answers: a status, headers, and a body that is whole or pulled piece by piece.
 
 pub mod jsonp;
+pub mod live;
 pub mod stream;
 
 use std::pin::Pin;

@@ -1,22 +1,18 @@
 //! `_db_updates`: what happened to databases, read from the changes of `_global_changes`.
 
-use bytes::Bytes;
 use database::{Changes, ChangesQuery, Filter, Framing, GLOBAL_CHANGES, Since, Style};
-use futures_util::stream;
-use hyper::header::{CACHE_CONTROL, ETAG, HeaderValue};
+use hyper::header::ETAG;
+use node::require_server_admin;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::sync::watch;
-use tokio::time::Instant;
 
-use crate::app::{App, OpenFeed};
-use crate::database_routes::changes::{FeedKind, FeedTimes, Woken, wait};
+use crate::app::App;
 use crate::errors::ApiError;
+use crate::reply::Reply;
+use crate::reply::live::{FeedKind, FeedTimes, HEAD, LiveFeed, LiveSource, until_deleted};
 use crate::reply::stream::CHUNK_BYTES;
-use crate::reply::{Reply, StreamError};
 use crate::request::Request;
 use crate::router::require_method;
-use node::require_server_admin;
 
 type Answer = Result<Reply, ApiError>;
 
@@ -24,7 +20,7 @@ pub async fn route(app: &App, req: &Request) -> Answer {
     require_method(req, "GET,HEAD")?;
     require_server_admin(&req.user)?;
     let kind = FeedKind::of(&req.query)?;
-    let patience = FeedTimes::of(&req.query, app.limits().changes_timeout_ms)?;
+    let times = FeedTimes::of(&req.query, app.limits().changes_timeout_ms)?;
     let event_id = (kind == FeedKind::EventSource)
         .then(|| req.named_header("last-event-id"))
         .flatten();
@@ -40,61 +36,38 @@ pub async fn route(app: &App, req: &Request) -> Answer {
     };
     let db = app.databases.get(GLOBAL_CHANGES)?;
     let etag = db.info()?.update_seq;
-    let mut feed = DbUpdates {
-        changed: db.watch(),
-        changes: db.changes(ChangesQuery {
-            since,
-            descending: kind == FeedKind::Normal && req.query.is_true("descending"),
-            // Counted here, since not every document need be an event.
-            limit: None,
-            style: Style::MainOnly,
-            include_docs: false,
-            conflicts: false,
-            attachments: database::ShownAttachments::default(),
-            filter: Filter::None,
-            seq_interval: None,
-        })?,
-        stopping: app.stopping(),
+    let changed = db.watch();
+    let mut updates = DbUpdates {
+        changes: db.changes(all_changes(since, kind, req))?,
         kind,
-        patience,
         left: limit.unwrap_or(u64::MAX),
         last_seq: None,
         rows: 0,
-        head: true,
-        done: false,
-        _place: match kind {
-            FeedKind::Normal => None,
-            _ => Some(app.open_feed()?),
-        },
     };
-    if kind == FeedKind::Normal {
-        let mut out = vec![];
-        while !feed.done {
-            feed.next(&mut out).await?;
-        }
-        let reply = Reply::json_bytes(200, out);
-        return Ok(reply.header(ETAG, &format!("\"{etag}\"")));
+    if kind != FeedKind::Normal {
+        let place = app.open_feed()?;
+        let feed = LiveFeed::new(updates, kind, times, changed, app.stopping(), place);
+        return Ok(feed.reply());
     }
-    let content_type = match kind {
-        FeedKind::EventSource => "text/event-stream",
-        _ => "application/json",
-    };
-    let pieces = stream::unfold(feed, |mut feed| async move {
-        let mut out = Vec::new();
-        while out.is_empty() && !feed.done {
-            if let Err(e) = feed.next(&mut out).await {
-                feed.done = true;
-                let e: StreamError = e.reason.into_owned().into();
-                return Some((Err(e), feed));
-            }
-        }
-        (!out.is_empty()).then(|| (Ok(Bytes::from(out)), feed))
-    });
-    let reply = Reply::stream(HeaderValue::from_static(content_type), Box::pin(pieces));
-    Ok(match kind {
-        FeedKind::EventSource => reply.header(CACHE_CONTROL, "no-cache"),
-        _ => reply,
-    })
+    let mut out = HEAD.to_vec();
+    while updates.append(&mut out)? {}
+    updates.write_end(&mut out)?;
+    Ok(Reply::json_bytes(200, out).header(ETAG, &format!("\"{etag}\"")))
+}
+
+fn all_changes(since: Since, kind: FeedKind, req: &Request) -> ChangesQuery {
+    ChangesQuery {
+        since,
+        descending: kind == FeedKind::Normal && req.query.is_true("descending"),
+        // Counted here, since not every document need be an event.
+        limit: None,
+        style: Style::MainOnly,
+        include_docs: false,
+        conflicts: false,
+        attachments: database::ShownAttachments::default(),
+        filter: Filter::None,
+        seq_interval: None,
+    }
 }
 
 /// A row of the changes of `_global_changes`.
@@ -106,85 +79,28 @@ struct Change {
     deleted: bool,
 }
 
+/// The changes of `_global_changes` as events.
 struct DbUpdates {
     changes: Changes,
-    changed: watch::Receiver<u64>,
-    stopping: watch::Receiver<bool>,
     kind: FeedKind,
-    patience: FeedTimes,
     /// Rows that may still be sent.
     left: u64,
     /// Of the last row sent, while the limit keeps others back.
     last_seq: Option<String>,
     rows: u64,
-    head: bool,
-    done: bool,
-    _place: Option<OpenFeed>,
 }
 
 impl DbUpdates {
-    /// Appends what comes next, waiting for it.
-    async fn next(&mut self, out: &mut Vec<u8>) -> Result<(), ApiError> {
-        let array = matches!(self.kind, FeedKind::Normal | FeedKind::Longpoll);
-        if std::mem::take(&mut self.head) && array {
-            out.extend_from_slice(b"{\"results\":[\n");
-        }
-        let waiting_since = Instant::now();
-        loop {
-            let mut more = self.left > 0;
-            while more {
-                more = self.read(out)? && self.left > 0;
-                if !out.is_empty() && self.kind != FeedKind::Normal {
-                    break;
-                }
-            }
-            if more {
-                return Ok(());
-            }
-            let enough = self.left == 0 || self.kind == FeedKind::Longpoll && self.rows > 0;
-            if enough || self.kind == FeedKind::Normal {
-                self.end(out);
-                return Ok(());
-            }
-            if !out.is_empty() {
-                return Ok(());
-            }
-            self.changes.release();
-            match wait(
-                &mut self.changed,
-                &mut self.stopping,
-                self.patience,
-                waiting_since,
-            )
-            .await
-            {
-                Woken::Changed => match self.changes.refresh() {
-                    // Deleted: the feed ends as if it had timed out.
-                    Err(database::Error::NoDatabase) => self.end(out),
-                    other => other?,
-                },
-                Woken::Heartbeat => out.extend_from_slice(match self.kind {
-                    FeedKind::EventSource => b"event: heartbeat\ndata: \n\n",
-                    _ => b"\n",
-                }),
-                Woken::Ended => self.end(out),
-            }
-            if self.done || !out.is_empty() {
-                return Ok(());
-            }
-        }
-    }
-
     /// Appends a piece of what there is; false when that was all.
-    fn read(&mut self, out: &mut Vec<u8>) -> Result<bool, ApiError> {
+    fn append(&mut self, out: &mut Vec<u8>) -> Result<bool, ApiError> {
+        if self.left == 0 {
+            return Ok(false);
+        }
         let mut lines = vec![];
-        let more = match self
+        let read = self
             .changes
-            .next_chunk(Framing::Lines, &mut lines, CHUNK_BYTES)
-        {
-            Err(database::Error::NoDatabase) => false,
-            other => other?,
-        };
+            .next_chunk(Framing::Lines, &mut lines, CHUNK_BYTES);
+        let more = until_deleted(read)?;
         for line in lines.split(|b| *b == b'\n') {
             if self.left == 0 {
                 break;
@@ -212,9 +128,30 @@ impl DbUpdates {
         }
         Ok(more)
     }
+}
 
-    fn end(&mut self, out: &mut Vec<u8>) {
-        self.done = true;
+impl LiveSource for DbUpdates {
+    async fn read(&mut self, out: &mut Vec<u8>) -> Result<bool, ApiError> {
+        self.append(out)
+    }
+
+    fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    fn is_final(&self) -> bool {
+        self.left == 0
+    }
+
+    fn refresh(&mut self) -> Result<(), ApiError> {
+        until_deleted(self.changes.refresh())
+    }
+
+    fn release(&mut self) {
+        self.changes.release();
+    }
+
+    fn write_end(&mut self, out: &mut Vec<u8>) -> Result<(), ApiError> {
         let last = self
             .last_seq
             .take()
@@ -228,5 +165,6 @@ impl DbUpdates {
             }
             FeedKind::EventSource => {}
         }
+        Ok(())
     }
 }

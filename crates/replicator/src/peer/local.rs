@@ -19,7 +19,9 @@ use crate::rows::{Form, Rows};
 /// A database as the replication's owner may use it.
 #[derive(Clone)]
 pub struct LocalPeer {
+    /// The database, by whose rules its reads are.
     pub db: DatabaseAs,
+    /// In whose name documents are written.
     pub caller: Caller,
     /// Whether design documents may be written.
     pub is_admin: bool,
@@ -42,6 +44,10 @@ impl LocalPeer {
         }
     }
 
+    /// What replications want to know of a database.
+    ///
+    /// # Errors
+    /// What the database says.
     pub fn info(&self) -> Result<Info, Error> {
         let info = self.db.info().map_err(|e| self.gone(e))?;
         Ok(Info {
@@ -53,6 +59,10 @@ impl LocalPeer {
         })
     }
 
+    /// A document as it is now; `None` when it is missing or deleted.
+    ///
+    /// # Errors
+    /// What the database says.
     pub fn read(&self, id: &str) -> Result<Option<Map<String, Value>>, Error> {
         let Ok(id) = DocId::new(id) else {
             return Ok(None);
@@ -63,6 +73,10 @@ impl LocalPeer {
         }
     }
 
+    /// Writes a `_local` document.
+    ///
+    /// # Errors
+    /// What the database says.
     pub async fn write_local(
         &self,
         id: &str,
@@ -86,6 +100,10 @@ impl LocalPeer {
         }
     }
 
+    /// Has everything that was written on disk; answers the instance start time, if it has one.
+    ///
+    /// # Errors
+    /// What the database says.
     pub async fn ensure_full_commit(&self) -> Result<Option<String>, Error> {
         self.db.ensure_full_commit().await?;
         Ok(self.info()?.instance_start_time)
@@ -122,6 +140,7 @@ impl LocalPeer {
         })
     }
 
+    /// How many changes after `since` the feed of `query` has; `None` when that cannot be told.
     pub fn pending(&self, query: &ChangesQuery, since: &Value) -> Option<u64> {
         let all = ChangesQuery {
             selection: Selection::All,
@@ -131,6 +150,10 @@ impl LocalPeer {
         changes.pending().ok()
     }
 
+    /// The changes after `since`.
+    ///
+    /// # Errors
+    /// A `since` that is none, and what the database says.
     pub fn changes(&self, query: &ChangesQuery, since: &Value) -> Result<LocalFeed, Error> {
         // Watched before it is looked at, so that nothing is missed between.
         let changed = self.db.watch();
@@ -149,6 +172,10 @@ impl LocalPeer {
         })
     }
 
+    /// What the database lacks of the revisions in `changes`.
+    ///
+    /// # Errors
+    /// What the database says.
     pub fn revs_diff(&self, changes: &[Change]) -> Result<Vec<Missing>, Error> {
         let asked = changes
             .iter()
@@ -162,6 +189,10 @@ impl LocalPeer {
         Ok(missing.collect())
     }
 
+    /// Reads the wanted revisions into `portions`.
+    ///
+    /// # Errors
+    /// What the database says.
     pub async fn fetch(&self, wanted: Vec<Missing>, portions: &Portions) -> Result<(), Error> {
         let mut out = Gather::new(portions);
         for missing in wanted {
@@ -213,6 +244,10 @@ impl LocalPeer {
             .collect()
     }
 
+    /// Writes documents with the revisions that they have; answers those that were refused.
+    ///
+    /// # Errors
+    /// What the database says.
     pub async fn write(&self, docs: Vec<Doc>) -> Result<Vec<Refused>, Error> {
         let mut refused = vec![];
         let mut edits = Vec::with_capacity(docs.len());

@@ -18,6 +18,7 @@ pub struct Allowed {
     pub own: bool,
     /// Addresses of the Internet, but for those of this machine.
     pub public: bool,
+    /// Networks that are named.
     pub networks: Vec<IpNet>,
 }
 

@@ -1,0 +1,288 @@
+//! Feeds that wait for changes: `_changes` of a database and `_db_updates`.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use database::Framing;
+use futures_util::stream;
+use hyper::header::{CACHE_CONTROL, HeaderValue};
+use node::Query;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::app::OpenFeed;
+use crate::errors::ApiError;
+use crate::reply::{Reply, StreamError};
+
+/// What the feeds `normal` and `longpoll` begin with.
+pub const HEAD: &[u8] = b"{\"results\":[\n";
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum FeedKind {
+    Normal,
+    Longpoll,
+    Continuous,
+    EventSource,
+}
+
+impl FeedKind {
+    pub fn of(query: &Query) -> Result<FeedKind, ApiError> {
+        Ok(match query.get("feed") {
+            None | Some("normal") => FeedKind::Normal,
+            Some("longpoll") => FeedKind::Longpoll,
+            Some("continuous" | "live") => FeedKind::Continuous,
+            Some("eventsource") => FeedKind::EventSource,
+            Some(_) => {
+                return Err(ApiError::bad_request(
+                    "Supported `feed` types: normal, continuous, live, longpoll, eventsource",
+                ));
+            }
+        })
+    }
+
+    pub fn framing(self) -> Framing {
+        match self {
+            FeedKind::Normal | FeedKind::Longpoll => Framing::Array,
+            FeedKind::Continuous => Framing::Lines,
+            FeedKind::EventSource => Framing::Events,
+        }
+    }
+}
+
+/// How long a live feed waits, and how it shows that it lives.
+#[derive(Clone, Copy)]
+pub struct FeedTimes {
+    timeout: Option<Duration>,
+    heartbeat: Option<Duration>,
+}
+
+impl FeedTimes {
+    /// `max_ms`, of `[chttpd] changes_timeout`, is the default and the longest of both, as in CouchDB.
+    pub fn of(query: &Query, max_ms: u64) -> Result<FeedTimes, ApiError> {
+        let heartbeat = match query.get("heartbeat") {
+            None => None,
+            Some("true") => Some(max_ms),
+            Some(n) => match n.parse::<i64>().map(u64::try_from) {
+                Ok(Ok(n)) if n > 0 => Some(n.min(max_ms)),
+                Ok(_) => {
+                    return Err(ApiError::bad_request(
+                        "The heartbeat value should be a positive integer (in milliseconds).",
+                    ));
+                }
+                Err(_) => {
+                    return Err(ApiError::bad_request(
+                        "Invalid heartbeat value. Expecting a positive integer value (in milliseconds).",
+                    ));
+                }
+            },
+        };
+        let timeout = match query.get("timeout") {
+            None => None,
+            Some(t) => Some(t.parse::<u64>().map_err(|_| {
+                ApiError::bad_request("`timeout` must be a positive integer (in milliseconds)")
+            })?),
+        };
+        // A heartbeat overrides any timeout: such a feed ends only when somebody wants it to.
+        let timeout = match heartbeat {
+            Some(_) => None,
+            None => Some(timeout.map_or(max_ms, |t: u64| t.min(max_ms))),
+        };
+        Ok(FeedTimes {
+            timeout: timeout.map(Duration::from_millis),
+            heartbeat: heartbeat.map(Duration::from_millis),
+        })
+    }
+}
+
+/// What a live feed shows.
+pub trait LiveSource: Send + 'static {
+    /// Appends a piece of what there is; false when that was all.
+    fn read(&mut self, out: &mut Vec<u8>) -> impl Future<Output = Result<bool, ApiError>> + Send;
+
+    /// How many rows were read.
+    fn rows(&self) -> u64;
+
+    /// Whether nothing comes after what was read, whatever happens.
+    fn is_final(&self) -> bool;
+
+    /// Looks at what there is now.
+    fn refresh(&mut self) -> Result<(), ApiError>;
+
+    /// Lets go of what it looks at while the feed waits.
+    fn release(&mut self);
+
+    /// Appends what the feed ends with.
+    fn write_end(&mut self, out: &mut Vec<u8>) -> Result<(), ApiError>;
+}
+
+/// What was read of a database. That of a deleted one is over as if it had timed out.
+pub fn until_deleted<T: Default>(read: Result<T, database::Error>) -> Result<T, ApiError> {
+    match read {
+        Err(database::Error::NoDatabase) => Ok(T::default()),
+        other => Ok(other?),
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Head,
+    Running,
+    Done,
+}
+
+/// A feed that waits for changes.
+pub struct LiveFeed<S> {
+    source: S,
+    kind: FeedKind,
+    times: FeedTimes,
+    changed: watch::Receiver<u64>,
+    stopping: watch::Receiver<bool>,
+    state: State,
+    _place: OpenFeed,
+}
+
+/// Why the wait of a live feed ended.
+enum Woken {
+    Changed,
+    Heartbeat,
+    /// Timed out, the server stops, or the database is gone.
+    Ended,
+}
+
+/// Waits for a change of `changed`, as long as `times` allow.
+async fn wait(
+    changed: &mut watch::Receiver<u64>,
+    stopping: &mut watch::Receiver<bool>,
+    times: FeedTimes,
+    waiting_since: Instant,
+) -> Woken {
+    let timeout = times.timeout.map(|t| waiting_since + t);
+    let beat = times.heartbeat.map(|h| Instant::now() + h);
+    let sleep_until = |at: Option<Instant>| async move {
+        match at {
+            Some(at) => tokio::time::sleep_until(at).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        c = changed.changed() => if c.is_ok() { Woken::Changed } else { Woken::Ended },
+        _ = stopping.wait_for(|s| *s) => Woken::Ended,
+        () = sleep_until(timeout) => Woken::Ended,
+        () = sleep_until(beat) => Woken::Heartbeat,
+    }
+}
+
+impl<S: LiveSource> LiveFeed<S> {
+    /// A feed of `source`, woken by `changed`; it keeps its place among the open feeds.
+    pub fn new(
+        source: S,
+        kind: FeedKind,
+        times: FeedTimes,
+        changed: watch::Receiver<u64>,
+        stopping: watch::Receiver<bool>,
+        place: OpenFeed,
+    ) -> Self {
+        LiveFeed {
+            source,
+            kind,
+            times,
+            changed,
+            stopping,
+            state: State::Head,
+            _place: place,
+        }
+    }
+
+    /// The answer that shows the feed.
+    pub fn reply(self) -> Reply {
+        let kind = self.kind;
+        let pieces = stream::unfold(self, |mut feed| async move {
+            let mut out = Vec::new();
+            match feed.next(&mut out).await {
+                Ok(()) if out.is_empty() => None,
+                Ok(()) => Some((Ok(Bytes::from(out)), feed)),
+                Err(e) => {
+                    feed.state = State::Done;
+                    let e: StreamError = e.reason.into_owned().into();
+                    Some((Err(e), feed))
+                }
+            }
+        });
+        let content_type = match kind {
+            FeedKind::EventSource => "text/event-stream",
+            _ => "application/json",
+        };
+        let reply = Reply::stream(HeaderValue::from_static(content_type), Box::pin(pieces));
+        match kind {
+            FeedKind::EventSource => reply.header(CACHE_CONTROL, "no-cache"),
+            _ => reply,
+        }
+    }
+
+    /// Appends what comes next, waiting for it; nothing at the end.
+    async fn next(&mut self, out: &mut Vec<u8>) -> Result<(), ApiError> {
+        match self.state {
+            State::Done => return Ok(()),
+            State::Head if self.kind == FeedKind::Longpoll => out.extend_from_slice(HEAD),
+            State::Head | State::Running => {}
+        }
+        self.state = State::Running;
+        let waiting_since = Instant::now();
+        loop {
+            while self.source.read(out).await? {
+                if !out.is_empty() {
+                    return Ok(());
+                }
+                // A filter passed over many rows: others get their turn, and the client a sign of life.
+                tokio::task::yield_now().await;
+                let due = |h: Duration| waiting_since.elapsed() >= h;
+                if self.times.heartbeat.is_some_and(due) {
+                    out.extend_from_slice(self.heartbeat());
+                    return Ok(());
+                }
+            }
+            if self.has_enough() {
+                return self.end(out);
+            }
+            if !out.is_empty() {
+                return Ok(());
+            }
+            self.source.release();
+            match self.wait(waiting_since).await {
+                Woken::Changed => self.source.refresh()?,
+                Woken::Heartbeat => {
+                    out.extend_from_slice(self.heartbeat());
+                    return Ok(());
+                }
+                Woken::Ended => return self.end(out),
+            }
+        }
+    }
+
+    async fn wait(&mut self, waiting_since: Instant) -> Woken {
+        wait(
+            &mut self.changed,
+            &mut self.stopping,
+            self.times,
+            waiting_since,
+        )
+        .await
+    }
+
+    fn heartbeat(&self) -> &'static [u8] {
+        match self.kind {
+            FeedKind::EventSource => b"event: heartbeat\ndata: \n\n",
+            _ => b"\n",
+        }
+    }
+
+    /// The feed has come to its end, or a longpoll has something to tell.
+    fn has_enough(&self) -> bool {
+        self.source.is_final() || self.kind == FeedKind::Longpoll && self.source.rows() > 0
+    }
+
+    fn end(&mut self, out: &mut Vec<u8>) -> Result<(), ApiError> {
+        self.state = State::Done;
+        self.source.write_end(out)
+    }
+}
