@@ -1,4 +1,5 @@
 //! `settee bench` against a fake server: what is measured, counted, reported and cleaned up.
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod fake;
 

@@ -1,4 +1,5 @@
 //! Replication between databases of one server, without HTTP.
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod support;
 

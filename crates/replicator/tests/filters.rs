@@ -1,4 +1,5 @@
 //! Replication documents with a filter function, whose source comes and goes.
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 // The other file of tests uses the rest.
 #[allow(dead_code)]

@@ -1,4 +1,5 @@
 //! Clients that are slow to send or to take, at a server without patience; and cookies in several fields.
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
