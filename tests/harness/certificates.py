@@ -9,9 +9,27 @@ class Authority:
     def __init__(self, folder, name="test authority"):
         self.folder = folder
         self.cert, self.key = folder / "authority.pem", folder / "authority-key.pem"
-        openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
-                "-subj", f"/CN={name}", "-keyout", self.key, "-out", self.cert,
-                "-addext", "basicConstraints=critical,CA:TRUE", "-addext", "keyUsage=critical,keyCertSign,cRLSign")
+        openssl(
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            f"/CN={name}",
+            "-keyout",
+            self.key,
+            "-out",
+            self.cert,
+            "-addext",
+            "basicConstraints=critical,CA:TRUE",
+            "-addext",
+            "keyUsage=critical,keyCertSign,cRLSign",
+        )
 
     def issue(self, name, key=("ec", "ec_paramgen_curve:P-256"), serial=None):
         """A certificate for 127.0.0.1 with its key; returns the paths of both."""
@@ -19,8 +37,23 @@ class Authority:
         extensions = self.folder / f"{name}.ext"
         extensions.write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\nbasicConstraints=CA:FALSE\n", encoding="ascii")
         openssl("req", "-newkey", key[0], "-pkeyopt", key[1], "-nodes", "-subj", f"/CN={name}", "-keyout", private, "-out", request)
-        openssl("x509", "-req", "-in", request, "-CA", self.cert, "-CAkey", self.key, "-days", "2", "-extfile", extensions,
-                "-out", cert, *(("-set_serial", str(serial)) if serial else ("-CAcreateserial",)))
+        openssl(
+            "x509",
+            "-req",
+            "-in",
+            request,
+            "-CA",
+            self.cert,
+            "-CAkey",
+            self.key,
+            "-days",
+            "2",
+            "-extfile",
+            extensions,
+            "-out",
+            cert,
+            *(("-set_serial", str(serial)) if serial else ("-CAcreateserial",)),
+        )
         return cert, private
 
 

@@ -62,8 +62,13 @@ class ServerEdits:
 
     def _body(self):
         self._made += 1
-        return {"by": self.name, "made": self._made, "half": self._made + 0.5, "text": "y" * self._random.randrange(300),
-                "nested": {"list": [self._made, None, True, "ß"]}}
+        return {
+            "by": self.name,
+            "made": self._made,
+            "half": self._made + 0.5,
+            "text": "y" * self._random.randrange(300),
+            "nested": {"list": [self._made, None, True, "ß"]},
+        }
 
     def _content(self):
         length = self._random.randrange(3000) if self._random.randrange(4) else self._random.randrange(150_000)
@@ -107,7 +112,9 @@ class ServerEdits:
             if self._random.randrange(2):
                 self._book(self.api.delete(self._path(doc_id, f"?rev={old['_rev']}")), "delete")
             else:
-                self._book(self.api.put(self._path(doc_id), {"_rev": old["_rev"], "_deleted": True, "why": "a tombstone with a body"}), "delete by put")
+                self._book(
+                    self.api.put(self._path(doc_id), {"_rev": old["_rev"], "_deleted": True, "why": "a tombstone with a body"}), "delete by put"
+                )
 
     def _attach(self, doc_id):
         old = self._read(doc_id)
@@ -134,8 +141,13 @@ class ServerEdits:
         self._made += 1
         start, ids = old["_revisions"]["start"], old["_revisions"]["ids"]
         hash_ = hashlib.md5(f"{self.name} {self._made}".encode()).hexdigest()
-        doc = {"_id": doc_id, "_rev": f"{start}-{hash_}", "_revisions": {"start": start, "ids": [hash_, *ids[1:]]}, **self._body(),
-               "_attachments": {self._attachment_name() if self._unique_names else "note.txt": self._inline_content()}}
+        doc = {
+            "_id": doc_id,
+            "_rev": f"{start}-{hash_}",
+            "_revisions": {"start": start, "ids": [hash_, *ids[1:]]},
+            **self._body(),
+            "_attachments": {self._attachment_name() if self._unique_names else "note.txt": self._inline_content()},
+        }
         answer = self.api.post(f"/{self.db}/_bulk_docs", {"new_edits": False, "docs": [doc]})
         if answer.status == 201 and answer.json == []:
             self.acknowledged.append((doc_id, doc["_rev"]))

@@ -54,7 +54,7 @@ class FlakyProxy:
                     self.garbled += garble
                 if garble:
                     # No byte of UTF-8: whoever looks can tell.
-                    data = data[:at] + b"\xff" + data[at + 1:]
+                    data = data[:at] + b"\xff" + data[at + 1 :]
                 if cut:
                     sink.sendall(data[:at])
                     break

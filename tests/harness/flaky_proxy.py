@@ -83,6 +83,7 @@ class FlakyProxy:
     def _call(self, act):
         async def run():
             return act()
+
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result(START_TIMEOUT_S)
 
     def _serve(self):
@@ -123,7 +124,7 @@ class FlakyProxy:
             while chunk := await reader.read(CHUNK):
                 self.bytes += len(chunk)
                 if pair.budget is not None and pair.budget < len(chunk):
-                    writer.write(chunk[:pair.budget])
+                    writer.write(chunk[: pair.budget])
                     self._cut(pair)
                     return
                 if pair.budget is not None:

@@ -52,8 +52,9 @@ def leaf(doc):
         # As text: 1 and 1.0 and true are equal in Python.
         "body": json.dumps({name: value for name, value in doc.items() if not name.startswith("_")}, sort_keys=True, ensure_ascii=False),
         "ancestors": ancestors[1:],
-        "attachments": {name: content(found["content_type"], base64.b64decode(found["data"]))
-                        for name, found in (doc.get("_attachments") or {}).items()},
+        "attachments": {
+            name: content(found["content_type"], base64.b64decode(found["data"])) for name, found in (doc.get("_attachments") or {}).items()
+        },
     }
 
 
@@ -91,7 +92,7 @@ def differences(one, other, names=("here", "there"), lines_max=20):
 
 def _by_bulk_get(api, db, pairs):
     for at in range(0, len(pairs), BATCH):
-        asked = {"docs": [{"id": doc_id, "rev": rev} for doc_id, rev in pairs[at:at + BATCH]]}
+        asked = {"docs": [{"id": doc_id, "rev": rev} for doc_id, rev in pairs[at : at + BATCH]]}
         answer = api.expect(200, "POST", f"/{quote(db)}/_bulk_get?revs=true&attachments=true", asked)
         for result in answer["results"]:
             for doc in result["docs"]:

@@ -98,16 +98,19 @@ def verify(report, api, ledger, label, may_lack=frozenset(), quiet=False):
     """Checks a server against a ledger; `may_lack` are ids whose last edit may be gone (torn log)."""
     found = Found(api, ledger.db)
     lost = lost_edits(found, ledger, may_lack)
-    report.check(f"{label}: {len(ledger.acknowledged)} acknowledged documents are there, with their bodies",
-                 not lost, "\n".join(lost[:8]), quiet)
+    report.check(f"{label}: {len(ledger.acknowledged)} acknowledged documents are there, with their bodies", not lost, "\n".join(lost[:8]), quiet)
     half = half_edits(found, ledger)
     report.check(f"{label}: nothing is half there", not half, "\n".join(half[:8]), quiet)
     wrong = disagreements(found)
     report.check(f"{label}: counts, lists, feed and offsets agree", not wrong, "\n".join(wrong[:8]), quiet)
     missing = lost_locals(found, ledger) + lost_databases(api, ledger)
     if ledger.locals or ledger.databases:
-        report.check(f"{label}: {len(ledger.locals)} local documents and {len(ledger.databases)} databases are as acknowledged",
-                     not missing, "\n".join(missing[:8]), quiet)
+        report.check(
+            f"{label}: {len(ledger.locals)} local documents and {len(ledger.databases)} databases are as acknowledged",
+            not missing,
+            "\n".join(missing[:8]),
+            quiet,
+        )
     return not (lost or half or wrong or missing)
 
 
@@ -232,9 +235,11 @@ def lost_locals(found, ledger):
 
 def lost_databases(api, ledger):
     there = set(api.expect(200, "GET", "/_all_dbs"))
-    return [f"database {name}: acknowledged exists={exists}, found {name in there}"
-            for name, exists in ledger.databases.items()
-            if (name in there) != exists and name not in ledger.open_databases]
+    return [
+        f"database {name}: acknowledged exists={exists}, found {name in there}"
+        for name, exists in ledger.databases.items()
+        if (name in there) != exists and name not in ledger.open_databases
+    ]
 
 
 def brief(state):

@@ -185,7 +185,7 @@ class NaiveView:
     @staticmethod
     def _cut(rows, options):
         skip = options.get("skip", 0)
-        return rows[skip:] if options.get("limit") is None else rows[skip:skip + options["limit"]]
+        return rows[skip:] if options.get("limit") is None else rows[skip : skip + options["limit"]]
 
 
 def group_key(key, level):
@@ -226,8 +226,7 @@ def _total(values):
 
 def stats(rows):
     values = [row.value for row in rows]
-    return {"sum": sum(values), "count": len(values), "min": min(values), "max": max(values),
-            "sumsqr": sum(value * value for value in values)}
+    return {"sum": sum(values), "count": len(values), "min": min(values), "max": max(values), "sumsqr": sum(value * value for value in values)}
 
 
 def first(rows):

@@ -29,6 +29,7 @@ class OddSource:
                 self.end_headers()
                 if self.command != "HEAD":
                     self.wfile.write(text)
+
             do_GET = do_POST = do_PUT = do_HEAD = answer
             log_message = lambda *_: None
 

@@ -30,8 +30,9 @@ def virtual_environment(ctx, folder):
 
 def install(ctx, what, command, place):
     ctx.report.note(f"installing {what} into {place}")
-    done = subprocess.run([str(part) for part in command], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          timeout=INSTALL_TIMEOUT_S, check=False)
+    done = subprocess.run(
+        [str(part) for part in command], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False
+    )
     if done.returncode:
         raise RuntimeError(f"{what} could not be installed:\n{done.stdout}{done.stderr}")
     (place / "installed").touch()  # last, so that half an installation is not taken for one

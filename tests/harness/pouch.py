@@ -33,8 +33,9 @@ class Pouch:
         self.starts += 1
         self.log_path = self.path.rstrip("/") + ".log"
         with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(["node", str(self.script)], env=self.environment, stdin=subprocess.PIPE,
-                                            stdout=subprocess.PIPE, stderr=log, text=True)
+            self.process = subprocess.Popen(
+                ["node", str(self.script)], env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+            )
         servers.track(self.process)
         self._answers = queue.Queue()
         threading.Thread(target=self._read, args=(self.process.stdout, self._answers), daemon=True).start()

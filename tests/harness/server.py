@@ -60,13 +60,11 @@ class Server:
         self.start_seconds = None
 
     def start(self):
-        command = [self.binary, "serve", "--data", self.data, "--bind", "127.0.0.1", "--port", str(self.port),
-                   "--admin", self.admin, *self.options]
+        command = [self.binary, "serve", "--data", self.data, "--bind", "127.0.0.1", "--port", str(self.port), "--admin", self.admin, *self.options]
         began = time.monotonic()
         with open(self.log_path, "ab") as log:
             self.log_start = log.tell()
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                            stderr=log, text=True, errors="replace")
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True, errors="replace")
         track(self.process)
         self.url = self._wait_until_ready()
         self.start_seconds = time.monotonic() - began

@@ -52,6 +52,7 @@ class KeyPair:
         def sign(message):
             der = openssl("dgst", f"-{algorithm}", "-sign", str(self.path), given=message)
             return der if self.kind == "rsa" else fixed(der, {"P-256": 32, "P-384": 48}[self.kind])
+
         return sign
 
 
@@ -60,7 +61,7 @@ def fixed(der, size):
     numbers, at = [], 2
     for _ in range(2):
         length = der[at + 1]
-        numbers.append(int.from_bytes(der[at + 2:at + 2 + length], "big").to_bytes(size, "big"))
+        numbers.append(int.from_bytes(der[at + 2 : at + 2 + length], "big").to_bytes(size, "big"))
         at += 2 + length
     return b"".join(numbers)
 

@@ -60,7 +60,7 @@ class ForgetsToTurn(naive.NaiveView):
 class SkipsAfterTheLimit(naive.NaiveView):
     @staticmethod
     def _cut(rows, options):
-        return rows[:options.get("limit")][options.get("skip", 0):]
+        return rows[: options.get("limit")][options.get("skip", 0) :]
 
 
 class CountsFromTheRange(naive.NaiveView):
@@ -98,13 +98,42 @@ def check(ctx, vectors):
 
 
 def collation_is_couchdbs(report):
-    ordered = [None, False, True, -3, 0, 0.5, 1, 12, "", "0", "9", "a", "aa", "b", [], [None], ["a"], ["a", 1], ["b"], [[]], {},
-               {"a": 1}, {"a": 1, "b": 2}, {"a": 2}, {"b": 1}]
+    ordered = [
+        None,
+        False,
+        True,
+        -3,
+        0,
+        0.5,
+        1,
+        12,
+        "",
+        "0",
+        "9",
+        "a",
+        "aa",
+        "b",
+        [],
+        [None],
+        ["a"],
+        ["a", 1],
+        ["b"],
+        [[]],
+        {},
+        {"a": 1},
+        {"a": 1, "b": 2},
+        {"a": 2},
+        {"b": 1},
+    ]
     keys = [naive.collation(value) for value in ordered]
     report.check("the model's collation", keys == sorted(keys) and len({repr(key) for key in keys}) == len(keys))
-    report.check("1 and 1.0 are the same key, 1 and true are not",
-                 naive.collation(1) == naive.collation(1.0) and naive.canonical([1.0]) == naive.canonical([1])
-                 and naive.collation(1) != naive.collation(True) and naive.canonical(1) != naive.canonical(True))
+    report.check(
+        "1 and 1.0 are the same key, 1 and true are not",
+        naive.collation(1) == naive.collation(1.0)
+        and naive.canonical([1.0]) == naive.canonical([1])
+        and naive.collation(1) != naive.collation(True)
+        and naive.canonical(1) != naive.canonical(True),
+    )
 
 
 def recorded_queries(path):

@@ -117,26 +117,71 @@ GROUPS = {
     "reduced": [
         View("sum", "function (doc) { if (typeof doc.v === 'number') emit([doc.g, doc.v % 3 | 0, doc.n], doc.v); }", numbered, "_sum", naive.total),
         View("stats", "function (doc) { %s }" % JS_ITEMS % "emit(doc.g, item.amount);", amounts, "_stats", naive.stats, twice=True),
-        View("count", "function (doc) { if (Array.isArray(doc.tags)) doc.tags.forEach(function (tag) { emit(tag, 1); }); }", tags, "_count", naive.count),
+        View(
+            "count",
+            "function (doc) { if (Array.isArray(doc.tags)) doc.tags.forEach(function (tag) { emit(tag, 1); }); }",
+            tags,
+            "_count",
+            naive.count,
+        ),
         View("arrays", "function (doc) { %s }" % JS_ITEMS % "emit([at, item.code], [item.amount, 1]);", items, "_sum", naive.total),
-        View("objects", "function (doc) { %s }" % JS_ITEMS % "emit(item.code, {amount: item.amount, nested: {count: 1}});", item_objects, "_sum", naive.total, twice=True),
-        View("distinct", "function (doc) { if (Array.isArray(doc.tags)) doc.tags.forEach(function (tag) { emit(tag, 1); }); }", tags,
-             "_approx_count_distinct", naive.distinct, same=near),
+        View(
+            "objects",
+            "function (doc) { %s }" % JS_ITEMS % "emit(item.code, {amount: item.amount, nested: {count: 1}});",
+            item_objects,
+            "_sum",
+            naive.total,
+            twice=True,
+        ),
+        View(
+            "distinct",
+            "function (doc) { if (Array.isArray(doc.tags)) doc.tags.forEach(function (tag) { emit(tag, 1); }); }",
+            tags,
+            "_approx_count_distinct",
+            naive.distinct,
+            same=near,
+        ),
     ],
     "ends": [
         View("top", "function (doc) { emit(doc.g, doc.n); }", by_number, "_top_3", naive.top(3)),
         View("bottom", "function (doc) { emit(doc.g, doc.n); }", by_number, "_bottom_2", naive.bottom(2)),
-        View("first", "function (doc) { emit([doc.g, doc.n], doc.n); }", lambda doc: [([doc["g"], doc["n"]], doc["n"])], "_first", naive.first, forwards=True),
-        View("last", "function (doc) { emit([doc.g, doc.n], doc.n); }", lambda doc: [([doc["g"], doc["n"]], doc["n"])], "_last", naive.last, forwards=True),
+        View(
+            "first",
+            "function (doc) { emit([doc.g, doc.n], doc.n); }",
+            lambda doc: [([doc["g"], doc["n"]], doc["n"])],
+            "_first",
+            naive.first,
+            forwards=True,
+        ),
+        View(
+            "last",
+            "function (doc) { emit([doc.g, doc.n], doc.n); }",
+            lambda doc: [([doc["g"], doc["n"]], doc["n"])],
+            "_last",
+            naive.last,
+            forwards=True,
+        ),
     ],
     "custom": [
-        View("rows", "function (doc) { if (typeof doc.v === 'number') emit([doc.g, doc.v % 3 | 0, doc.n], doc.v); }", numbered,
-             "function (keys, values, rereduce) { return rereduce ? sum(values) : keys.length; }", naive.count),
-        View("largest", "function (doc) { emit(doc.g, doc.n); }", by_number,
-             "function (keys, values) { return Math.max.apply(null, values); }", lambda rows: max(row.value for row in rows)),
+        View(
+            "rows",
+            "function (doc) { if (typeof doc.v === 'number') emit([doc.g, doc.v % 3 | 0, doc.n], doc.v); }",
+            numbered,
+            "function (keys, values, rereduce) { return rereduce ? sum(values) : keys.length; }",
+            naive.count,
+        ),
+        View(
+            "largest",
+            "function (doc) { emit(doc.g, doc.n); }",
+            by_number,
+            "function (keys, values) { return Math.max.apply(null, values); }",
+            lambda rows: max(row.value for row in rows),
+        ),
     ],
     "whole": [
-        View("members", "function (doc) { for (var name in doc) if (name[0] !== '_') emit([name, typeof doc[name]], null); }", members, ordered=False),
+        View(
+            "members", "function (doc) { for (var name in doc) if (name[0] !== '_') emit([name, typeof doc[name]], null); }", members, ordered=False
+        ),
         View("deep", "function (doc) { var d = doc.deep; emit([d.a.b.c, d.list.length], d.list[0].x); }", deep),
         View("throws", "function (doc) { emit(doc.n, 'kept'); if (doc.n % 3 === 0) throw new Error('not this one'); }", throws),
         View("twice", "function (doc) { var g = doc.g; emit(g, g); emit(g, g); }", twice, "_count", naive.count),
@@ -166,8 +211,13 @@ class Samples:
     def doc(self, known_ids):
         pick = self.random
         self.numbers += 1
-        doc = {"n": self.numbers, "g": pick.choice("abcde"), "text": self.text(UNICODE), "link": pick.choice([*known_ids, "none"]),
-               "deep": {"a": {"b": {"c": self.key()}, "skip": self.key()}, "list": [{"x": self.key()} for _ in range(pick.randint(0, 2))]}}
+        doc = {
+            "n": self.numbers,
+            "g": pick.choice("abcde"),
+            "text": self.text(UNICODE),
+            "link": pick.choice([*known_ids, "none"]),
+            "deep": {"a": {"b": {"c": self.key()}, "skip": self.key()}, "list": [{"x": self.key()} for _ in range(pick.randint(0, 2))]},
+        }
         if pick.random() < 0.9:
             doc["k"] = self.key()
         if pick.random() < 0.9:
@@ -175,8 +225,10 @@ class Samples:
         if pick.random() < 0.8:
             doc["tags"] = [self.text(LETTERS, 2) for _ in range(pick.randint(0, 4))]
         if pick.random() < 0.8:
-            doc["items"] = [{"code": self.text(LETTERS, 1), "amount": pick.choice([pick.randint(0, 999), pick.randint(0, 99) / 4])}
-                            for _ in range(pick.randint(0, 3))]
+            doc["items"] = [
+                {"code": self.text(LETTERS, 1), "amount": pick.choice([pick.randint(0, 999), pick.randint(0, 99) / 4])}
+                for _ in range(pick.randint(0, 3))
+            ]
         for _ in range(pick.randint(0, 3)):
             doc[pick.choice(["7", "12", "m", "Ж", "constructor"])] = self.key()
         return doc
@@ -193,7 +245,7 @@ class Samples:
         if kind == "bool":
             return pick.random() < 0.5
         if kind == "int":
-            return pick.choice([pick.randint(-9, 9), pick.randint(-10**12, 10**12)])
+            return pick.choice([pick.randint(-9, 9), pick.randint(-(10**12), 10**12)])
         if kind == "float":
             return pick.randint(-40, 40) / 4
         if kind == "text":
@@ -267,7 +319,7 @@ class Samples:
         if model.rows and pick.random() < 0.8:
             key = pick.choice(model.rows).key
             # A prefix of an array is a usual start of a range.
-            return key[:pick.randint(0, len(key))] if isinstance(key, list) and pick.random() < 0.4 else key
+            return key[: pick.randint(0, len(key))] if isinstance(key, list) and pick.random() < 0.4 else key
         return self.key()
 
 

@@ -7,14 +7,20 @@ import threading
 from harness.api import Disconnected, quote
 from harness.ledger import Edit
 
-TEXTS = ["plain ascii", "grüße", "数据库", "emoji 🙂", "quote \" and \\ slash", "tab\tnewline\n", "\u2028", ""]
+TEXTS = ["plain ascii", "grüße", "数据库", "emoji 🙂", 'quote " and \\ slash', "tab\tnewline\n", "\u2028", ""]
 
 
 def body_of(rng, writer, number):
     """A body that differs in every write, so that an old one cannot pass for a new one."""
-    return {"writer": writer, "number": number, "nonce": rng.getrandbits(62), "text": rng.choice(TEXTS),
-            "float": rng.random(), "nested": {"list": [number, None, True, {"deep": [[]]}]},
-            "pad": "".join(rng.choices(string.ascii_letters, k=rng.choice((0, 20, 400, 2000))))}
+    return {
+        "writer": writer,
+        "number": number,
+        "nonce": rng.getrandbits(62),
+        "text": rng.choice(TEXTS),
+        "float": rng.random(),
+        "nested": {"list": [number, None, True, {"deep": [[]]}]},
+        "pad": "".join(rng.choices(string.ascii_letters, k=rng.choice((0, 20, 400, 2000)))),
+    }
 
 
 class Writer(threading.Thread):

@@ -20,13 +20,25 @@ BOUNDARY = "attachments-suite-boundary"
 
 
 def run(ctx):
-    for part in (long_ones_take_little_memory, forms, hostile_forms, ranges_of_long_ones, content_is_stored_once, space_is_given_back,
-                 what_a_reader_kept_goes_after_a_crash, what_a_reader_kept_goes_after_a_stop,
-                 broken_uploads_leave_nothing, content_outlives_who_brought_it, kill_during_uploads, changed_by_many_at_once):
+    for part in (
+        long_ones_take_little_memory,
+        forms,
+        hostile_forms,
+        ranges_of_long_ones,
+        content_is_stored_once,
+        space_is_given_back,
+        what_a_reader_kept_goes_after_a_crash,
+        what_a_reader_kept_goes_after_a_stop,
+        broken_uploads_leave_nothing,
+        content_outlives_who_brought_it,
+        kill_during_uploads,
+        changed_by_many_at_once,
+    ):
         ctx.attempt(part)
 
 
 # ---- sending and receiving without holding the bytes
+
 
 class Content:
     """Bytes that can be made again: `megabytes` blocks that differ in their first bytes. Not compressible."""
@@ -109,12 +121,15 @@ def get_md5(server, path, headers=()):
 
 def put_multipart(server, path, content):
     doc = {"_attachments": {"big": {"follows": True, "content_type": "application/octet-stream", "length": content.length}}}
-    head = (f'--{BOUNDARY}\r\nContent-Type: application/json\r\n\r\n{json.dumps(doc)}\r\n--{BOUNDARY}\r\n'
-            f'Content-Disposition: attachment; filename="big"\r\n\r\n').encode()
+    head = (
+        f"--{BOUNDARY}\r\nContent-Type: application/json\r\n\r\n{json.dumps(doc)}\r\n--{BOUNDARY}\r\n"
+        f'Content-Disposition: attachment; filename="big"\r\n\r\n'
+    ).encode()
     tail = f"\r\n--{BOUNDARY}--".encode()
     connection = Connection(server)
-    connection.begin("PUT", path, [f'Content-Type: multipart/related; boundary="{BOUNDARY}"',
-                                   f"Content-Length: {len(head) + content.length + len(tail)}"])
+    connection.begin(
+        "PUT", path, [f'Content-Type: multipart/related; boundary="{BOUNDARY}"', f"Content-Length: {len(head) + content.length + len(tail)}"]
+    )
     connection.send([head])
     connection.send(content)
     connection.send([tail])
@@ -144,10 +159,13 @@ def post_form(api, path, body, **headers):
 
 def post_form_with(server, path, content):
     head = part_head("_attachments", "big", "application/octet-stream")
-    tail = f"\r\n--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"_doc\"\r\n\r\n{{}}\r\n--{BOUNDARY}--".encode()
+    tail = f'\r\n--{BOUNDARY}\r\nContent-Disposition: form-data; name="_doc"\r\n\r\n{{}}\r\n--{BOUNDARY}--'.encode()
     connection = Connection(server)
-    connection.begin("POST", path, ["Referer: http://localhost/", f"Content-Type: {FORM['Content-Type']}",
-                                    f"Content-Length: {len(head) + content.length + len(tail)}"])
+    connection.begin(
+        "POST",
+        path,
+        ["Referer: http://localhost/", f"Content-Type: {FORM['Content-Type']}", f"Content-Length: {len(head) + content.length + len(tail)}"],
+    )
     connection.send([head])
     connection.send(content)
     connection.send([tail])
@@ -189,6 +207,7 @@ def compact(api, db):
 
 # ---- parts
 
+
 def long_ones_take_little_memory(ctx):
     megabytes = ctx.size(192, 2048)
     report = ctx.report
@@ -211,8 +230,13 @@ def long_ones_take_little_memory(ctx):
         report.equal("its digest is that of the bytes", digest, "md5-" + parts.md5())
         with Memory(server) as memory:
             status, headers, length, _ = get_md5(server, "/long/parts?attachments=true", ["Accept: multipart/related"])
-        small(report, f"multipart/related back of {megabytes} MB", memory,
-              status == 200 and length > parts.length and int(headers["content-length"]) == length, (status, headers))
+        small(
+            report,
+            f"multipart/related back of {megabytes} MB",
+            memory,
+            status == 200 and length > parts.length and int(headers["content-length"]) == length,
+            (status, headers),
+        )
         with Memory(server) as memory:
             status, body = post_form_with(server, "/long/form", parts)
         small(report, f"multipart/form-data of {megabytes} MB", memory, status == 201, body)
@@ -249,30 +273,59 @@ def forms(ctx):
         def stubs(doc):
             return {name: (a["content_type"], a["length"], a["revpos"]) for name, a in doc.get("_attachments", {}).items()}
 
-        made = post_form(api, "/forms/a", form_body(
-            (b"one", "_attachments", "1.txt", "Text/Plain; charset=utf-8"), (b'{"n": 1, "_id": "other"}', "_doc"),
-            (b"\r\n--\0", "_attachments", "2", None), (b"{}", "_doc"), (b"said", "other"), (b"", "_attachments", "", "text/plain")))
+        made = post_form(
+            api,
+            "/forms/a",
+            form_body(
+                (b"one", "_attachments", "1.txt", "Text/Plain; charset=utf-8"),
+                (b'{"n": 1, "_id": "other"}', "_doc"),
+                (b"\r\n--\0", "_attachments", "2", None),
+                (b"{}", "_doc"),
+                (b"said", "other"),
+                (b"", "_attachments", "", "text/plain"),
+            ),
+        )
         rev = made.json.get("rev", "")
-        report.equal("a form makes a document", (made.status, made.json, made.headers["ETag"], made.headers["Location"]),
-                     (201, {"ok": True, "id": "a", "rev": rev}, f'"{rev}"', None))
+        report.equal(
+            "a form makes a document",
+            (made.status, made.json, made.headers["ETag"], made.headers["Location"]),
+            (201, {"ok": True, "id": "a", "rev": rev}, f'"{rev}"', None),
+        )
         doc = api.get("/forms/a").json
         report.equal("with the form's JSON", (doc["n"], doc["_id"], doc["_rev"]), (1, "a", rev))
         report.equal("and its files", stubs(doc), {"1.txt": ("text/plain", 3, 1), "2": ("application/octet-stream", 5, 1)})
         report.equal("bytes as they are", api.get("/forms/a/2").raw, b"\r\n--\0")
-        same = api.expect(201, "PUT", "/forms/same", {"n": 1, "_attachments": {
-            "1.txt": {"content_type": "text/plain", "data": base64.b64encode(b"one").decode()},
-            "2": {"data": base64.b64encode(b"\r\n--\0").decode()}}})
+        same = api.expect(
+            201,
+            "PUT",
+            "/forms/same",
+            {
+                "n": 1,
+                "_attachments": {
+                    "1.txt": {"content_type": "text/plain", "data": base64.b64encode(b"one").decode()},
+                    "2": {"data": base64.b64encode(b"\r\n--\0").decode()},
+                },
+            },
+        )
         report.equal("the revision is that of the same document by PUT", same["rev"], rev)
 
-        more = post_form(api, "/forms/a", form_body((b" " + rev.encode() + b" ", "_rev"), (b"new", "_attachments", "2", "a/b"), (b"3", "_attachments", "ü/3", "a/b")))
+        more = post_form(
+            api,
+            "/forms/a",
+            form_body((b" " + rev.encode() + b" ", "_rev"), (b"new", "_attachments", "2", "a/b"), (b"3", "_attachments", "ü/3", "a/b")),
+        )
         report.equal("a revision's body stays", (more.status, api.get("/forms/a").json.get("n")), (201, 1))
-        report.equal("files are replaced and added", stubs(api.get("/forms/a").json),
-                     {"2": ("a/b", 3, 2), "ü/3": ("a/b", 1, 2), "1.txt": ("text/plain", 3, 1)})
+        report.equal(
+            "files are replaced and added", stubs(api.get("/forms/a").json), {"2": ("a/b", 3, 2), "ü/3": ("a/b", 1, 2), "1.txt": ("text/plain", 3, 1)}
+        )
         rev = more.json["rev"]
         kept = json.dumps({"_rev": rev, "_attachments": {name: {"stub": True} for name in ("1.txt", "2")}}).encode()
         edited = post_form(api, "/forms/a", form_body((kept, "_doc"), (b"newer", "_attachments", "2", "a/b")))
-        report.equal("stubs stay but where there is a file", (edited.status, stubs(api.get("/forms/a").json)),
-                     (201, {"2": ("a/b", 5, 3), "1.txt": ("text/plain", 3, 1)}))
+        report.equal(
+            "stubs stay but where there is a file",
+            (edited.status, stubs(api.get("/forms/a").json)),
+            (201, {"2": ("a/b", 5, 3), "1.txt": ("text/plain", 3, 1)}),
+        )
         rev = edited.json["rev"]
         by_query = post_form(api, f"/forms/a?rev={rev}", form_body((b'{"n": 4}', "_doc")))
         report.equal("the revision may be in the query", (by_query.status, stubs(api.get("/forms/a").json)), (201, {}))
@@ -296,11 +349,23 @@ def hostile_forms(ctx):
         kind = "Content-Type must be multipart/form-data"
         for name, headers, status, reason in (
             ("no Referer", {"Referer": None, "Content-Type": None}, 400, required),
-            *((f"from {referer}", {"Referer": referer, "Content-Type": None}, 400, match) for referer in (
-                "http://evil.example/", "http://{host}.evil.example/", "http://evil.example/http://{host}/", "http://x@{host}/", "/", "é", "")),
+            *(
+                (f"from {referer}", {"Referer": referer, "Content-Type": None}, 400, match)
+                for referer in (
+                    "http://evil.example/",
+                    "http://{host}.evil.example/",
+                    "http://evil.example/http://{host}/",
+                    "http://x@{host}/",
+                    "/",
+                    "é",
+                    "",
+                )
+            ),
             ("no type", {"Content-Type": None}, 415, kind),
-            *((f"type {sent}", {"Content-Type": sent}, 415, kind) for sent in (
-                "application/x-www-form-urlencoded", "multipart/related; boundary=b", "multipart/form-datax", "")),
+            *(
+                (f"type {sent}", {"Content-Type": sent}, 415, kind)
+                for sent in ("application/x-www-form-urlencoded", "multipart/related; boundary=b", "multipart/form-datax", "")
+            ),
             ("no boundary", {"Content-Type": "multipart/form-data"}, 400, "Missing multipart boundary"),
             ("a long boundary", {"Content-Type": "multipart/form-data; boundary=" + "b" * 71}, 400, "Bad multipart boundary"),
         ):
@@ -323,8 +388,7 @@ def hostile_forms(ctx):
             ("a long revision", form_body((b"1" * 2000, "_rev"), file), 400, "Invalid rev format"),
             ("an unknown revision", form_body((b"1-x", "_rev"), file), 409, "missing_rev"),
             ("the same file twice", form_body(doc, file, file), 400, "Duplicate attachments"),
-            ("a private name", form_body(doc, (b"x", "_attachments", "_f", "a/b")), 400,
-             "Attachment name '_f' starts with prohibited character '_'"),
+            ("a private name", form_body(doc, (b"x", "_attachments", "_f", "a/b")), 400, "Attachment name '_f' starts with prohibited character '_'"),
             ("a file without a name", form_body(doc, (b"x", "_attachments", "", "a/b")), 400, "A file has no name"),
             ("a stub of nothing", form_body((b'{"_attachments":{"g":{"stub":true}}}', "_doc"), file), 412, None),
         ):
@@ -334,7 +398,11 @@ def hostile_forms(ctx):
         report.equal("a form for two revisions", post_form(api, f"/forms/a?rev={rev}", form_body((b'{"_rev":"1-x"}', "_doc"))).status, 400)
         report.equal("a form for an id that is none", post_form(api, "/forms/_b", good).json["error"], "illegal_docid")
         report.equal("files for a local document", post_form(api, "/forms/_local/b", good).status, 400)
-        for setting, value, status in (("max_attachment_size", "4", 413), ("max_attachments_per_document", "1", 413), ("max_document_size", "50", 413)):
+        for setting, value, status in (
+            ("max_attachment_size", "4", 413),
+            ("max_attachments_per_document", "1", 413),
+            ("max_document_size", "50", 413),
+        ):
             api.expect(200, "PUT", f"/_node/_local/_config/couchdb/{setting}", value)
             body = form_body((b'{"n":"' + b"x" * 100 + b'"}', "_doc"), (b"12345", "_attachments", "f", "a/b"), (b"x", "_attachments", "g", "a/b"))
             answer = post_form(api, "/forms/b", body)
@@ -362,11 +430,16 @@ def ranges_of_long_ones(ctx):
             first = ctx.random.randrange(len(stored))
             last = min(len(stored) - 1, first + ctx.random.choice((0, 1, 1000, 131_071, 131_072, 300_000)))
             got = api.get(path, headers={"Range": f"bytes={first}-{last}"})
-            right = got.status == 206 and got.raw == stored[first:last + 1] and got.headers["content-range"] == f"bytes {first}-{last}/{len(stored)}"
+            right = (
+                got.status == 206 and got.raw == stored[first : last + 1] and got.headers["content-range"] == f"bytes {first}-{last}/{len(stored)}"
+            )
             report.check("a range is what was asked for", right, f"{path} {first}-{last}: {got!r}", quiet=True)
         part = api.get("/ranges/b/text", headers={"Accept-Encoding": "gzip", "Range": "bytes=100-199"})
-        report.check("of what is stored gzipped a range is of the bytes as they are, also when gzip is accepted",
-                     part.status == 206 and "content-encoding" not in part.headers and part.raw == text[100:200], repr(part))
+        report.check(
+            "of what is stored gzipped a range is of the bytes as they are, also when gzip is accepted",
+            part.status == 206 and "content-encoding" not in part.headers and part.raw == text[100:200],
+            repr(part),
+        )
 
 
 def content_outlives_who_brought_it(ctx):
@@ -436,8 +509,11 @@ def space_is_given_back(ctx):
         compact(api, "space")
         api.expect((200, 202), "DELETE", "/dropped")
         gone = wait_until(lambda: folder_mb(server) < empty + 30, 60)
-        report.check("after a compaction, and with a deleted database, it is given back", gone,
-                     f"{empty:.0f} MB before, {full:.0f} MB full, {folder_mb(server):.0f} MB after")
+        report.check(
+            "after a compaction, and with a deleted database, it is given back",
+            gone,
+            f"{empty:.0f} MB before, {full:.0f} MB full, {folder_mb(server):.0f} MB after",
+        )
         report.note(f"{empty:.0f} MB empty, {full:.0f} MB full, {folder_mb(server):.0f} MB after")
         sizes = server.api().get("/space").json["sizes"]
         report.check("sizes.file says so", sizes["file"] < 3 * MB, sizes)
@@ -548,7 +624,9 @@ def kill_during_uploads(ctx):
     stored = api.get("/killed").json["sizes"]["file"]
     named = sum({md5: length for md5, length in acknowledged.values()}.values())
     others = sum(row["doc"]["_attachments"]["a"]["length"] for row in api.get("/killed/_all_docs?include_docs=true").json["rows"])
-    report.check("what was not acknowledged and is in no document takes no room", stored < max(named, others) + 2 * MB, f"{stored}, {named}, {others}")
+    report.check(
+        "what was not acknowledged and is in no document takes no room", stored < max(named, others) + 2 * MB, f"{stored}, {named}, {others}"
+    )
     server.stop()
 
 

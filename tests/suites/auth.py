@@ -18,8 +18,27 @@ HANDLERS = "".join(f"{{chttpd_auth, {name}_authentication_handler}}, " for name 
 
 
 def run(ctx):
-    for part in (user_documents, design_document, sessions, ends_of_sessions, older_hashes, second_factor, roles_of_admins, proxies, tokens, public_key_tokens,
-                 lockout, users_databases, other_databases_of_users, another_database_of_users, password_rules, conflicts, flood, hostile, secrets_in_logs):
+    for part in (
+        user_documents,
+        design_document,
+        sessions,
+        ends_of_sessions,
+        older_hashes,
+        second_factor,
+        roles_of_admins,
+        proxies,
+        tokens,
+        public_key_tokens,
+        lockout,
+        users_databases,
+        other_databases_of_users,
+        another_database_of_users,
+        password_rules,
+        conflicts,
+        flood,
+        hostile,
+        secrets_in_logs,
+    ):
         ctx.attempt(part)
 
 
@@ -77,8 +96,11 @@ def user_documents(ctx):
     make_user(api, "anna", colour="red", big=123456789012345678901234567890)
     doc = user_doc(api, "anna")
     key = hashlib.pbkdf2_hmac("sha256", b"secret", doc["salt"].encode(), 10).hex()
-    check("a password is hashed as CouchDB does", (doc["password_scheme"], doc["pbkdf2_prf"], doc["iterations"], doc["derived_key"]),
-          ("pbkdf2", "sha256", 10, key))
+    check(
+        "a password is hashed as CouchDB does",
+        (doc["password_scheme"], doc["pbkdf2_prf"], doc["iterations"], doc["derived_key"]),
+        ("pbkdf2", "sha256", 10, key),
+    )
     check("what was beside it stays", (doc["colour"], doc["big"], "password" in doc), ("red", 123456789012345678901234567890, False))
     replicated = {"_id": "org.couchdb.user:rita", "_rev": "3-abc", "name": "rita", "type": "user", "roles": ["r"], "password": "secret"}
     check("a replicated user is taken", api.post("/_users/_bulk_docs", {"new_edits": False, "docs": [replicated]}).json, [])
@@ -97,8 +119,11 @@ def user_documents(ctx):
     make_user(api, "anna", "other")
     check("a new one is used at once", (who(server, "anna:secret"), who(server, "anna:other")), (None, ("anna", [])))
     refused = api.put("/_users/_security", {})
-    check("its security object is not editable", (refused.status, refused.json["reason"]),
-          (403, "You can't edit the security object of the user database."))
+    check(
+        "its security object is not editable",
+        (refused.status, refused.json["reason"]),
+        (403, "You can't edit the security object of the user database."),
+    )
     server.stop()
 
 
@@ -111,12 +136,30 @@ def design_document(ctx):
     api.expect(201, "PUT", "/rules/_design/_auth", {name: design[name] for name in ("language", "validate_doc_update")})
     good = {"name": "joe", "type": "user", "roles": ["a"]}
     without = lambda *names: {name: value for name, value in good.items() if name not in names}
-    docs = [good, {}, without("type"), {**good, "type": "x"}, without("name"), {**good, "name": ""}, without("roles"), {**good, "roles": "a"},
-            {**good, "roles": {}}, {**good, "roles": [1]}, {**good, "roles": None}, {**good, "name": "jo"}, {**good, "roles": ["_admin"]},
-            {**good, "roles": ["_metrics"]}, {**good, "password_scheme": "md5"}, {**good, "password_scheme": "pbkdf2"},
-            {**good, "password_scheme": "pbkdf2", "iterations": "1"}, {**good, "password_scheme": "pbkdf2", "iterations": 1},
-            {**good, "password_scheme": "pbkdf2", "iterations": 1, "derived_key": 1}, {**good, "password_scheme": None},
-            {**good, "password_sha": "x"}, {**good, "password_sha": "x", "salt": "y"}]
+    docs = [
+        good,
+        {},
+        without("type"),
+        {**good, "type": "x"},
+        without("name"),
+        {**good, "name": ""},
+        without("roles"),
+        {**good, "roles": "a"},
+        {**good, "roles": {}},
+        {**good, "roles": [1]},
+        {**good, "roles": None},
+        {**good, "name": "jo"},
+        {**good, "roles": ["_admin"]},
+        {**good, "roles": ["_metrics"]},
+        {**good, "password_scheme": "md5"},
+        {**good, "password_scheme": "pbkdf2"},
+        {**good, "password_scheme": "pbkdf2", "iterations": "1"},
+        {**good, "password_scheme": "pbkdf2", "iterations": 1},
+        {**good, "password_scheme": "pbkdf2", "iterations": 1, "derived_key": 1},
+        {**good, "password_scheme": None},
+        {**good, "password_sha": "x"},
+        {**good, "password_sha": "x", "salt": "y"},
+    ]
     names = ["joe", "_joe", "j:e", "é", "5"]
     cases = [("joe", doc) for doc in docs] + [(name, {**good, "name": name}) for name in names] + [("5", {**good, "name": 5})]
     wrong = []
@@ -149,17 +192,23 @@ def sessions(ctx):
     check("it is a session", seen(value), anna)
     check("so is one made by CouchDB with SHA-1", seen(cookie("anna", salt, secret, now, "sha1")), anna)
     check("it ends with its time", seen(cookie("anna", salt, secret, now - 601)), nobody)
-    for what, made in {"secret": cookie("anna", salt, secret + "x", now), "salt": cookie("anna", "", secret, now),
-                       "name": cookie("admin", salt, secret, now), "algorithm": cookie("anna", salt, secret, now, "sha512"),
-                       "user": cookie("nobody", "", secret, now)}.items():
+    for what, made in {
+        "secret": cookie("anna", salt, secret + "x", now),
+        "salt": cookie("anna", "", secret, now),
+        "name": cookie("admin", salt, secret, now),
+        "algorithm": cookie("anna", salt, secret, now, "sha512"),
+        "user": cookie("nobody", "", secret, now),
+    }.items():
         check(f"one of another {what} is none", seen(made), nobody)
     raw = f"anna:{now:X}:".encode() + mac
     check("a time cannot be moved", seen(base64url(raw.replace(f"{now:X}".encode(), b"FFFFFFFF"))), nobody)
-    renewed = lambda age: "Set-Cookie" in Api(server.url, None).get("/_session", headers=with_cookie(
-        cookie("anna", salt, secret, int(time.time()) - age))).headers
+    renewed = lambda age: (
+        "Set-Cookie" in Api(server.url, None).get("/_session", headers=with_cookie(cookie("anna", salt, secret, int(time.time()) - age))).headers
+    )
     check("after a tenth of its life it is given anew", (renewed(10), renewed(300)), (False, True))
-    form = Api(server.url, None).request("POST", "/_session?next=/_up", b"username=anna&password=secret",
-                                         {"Content-Type": "application/x-www-form-urlencoded"})
+    form = Api(server.url, None).request(
+        "POST", "/_session?next=/_up", b"username=anna&password=secret", {"Content-Type": "application/x-www-form-urlencoded"}
+    )
     check("a form is led on", (form.status, form.headers["Location"]), (302, server.url + "/_up"))
     for target in ("//evil.example", "http://evil.example", "/\\evil.example", "javascript:x"):
         answer = Api(server.url, None).request("POST", f"/_session?next={target}", {"name": "anna", "password": "secret"})
@@ -171,8 +220,7 @@ def sessions(ctx):
     config(api, "chttpd_auth", "cookie_domain", "example.com")
     config(api, "chttpd_auth", "allow_persistent_cookies", "false")
     header = Api(server.url, None).post("/_session", {"name": "anna", "password": "secret"}).headers["Set-Cookie"]
-    check("attributes follow the settings", header.split("; ")[1:],
-          ["Version=1", "Domain=example.com", "Path=/", "HttpOnly", "SameSite=Strict"])
+    check("attributes follow the settings", header.split("; ")[1:], ["Version=1", "Domain=example.com", "Path=/", "HttpOnly", "SameSite=Strict"])
     out = Api(server.url, None).delete("/_session", headers=with_cookie(value))
     ctx.report.check("a logout empties the cookie", out.headers["Set-Cookie"].startswith("AuthSession=;"), out.headers["Set-Cookie"])
     server.stop()
@@ -199,8 +247,9 @@ def ends_of_sessions(ctx):
     api.expect(200, "DELETE", f"/_users/org.couchdb.user:anna?rev={rev}")
     check("so does deletion", (who(server, "anna:new"), who(server, None, with_cookie(value))), (None, (None, [])))
     make_user(api, "anna", "new")
-    check("another user of that name has another session", (who(server, "anna:new"), who(server, None, with_cookie(value))),
-          (("anna", []), (None, [])))
+    check(
+        "another user of that name has another session", (who(server, "anna:new"), who(server, None, with_cookie(value))), (("anna", []), (None, []))
+    )
     api.expect(201, "PUT", "/mine")
     api.expect(200, "PUT", "/mine/_security", {"members": {"names": ["anna"]}})
     anna_api = Api(server.url, "anna:new")
@@ -242,26 +291,39 @@ def older_hashes(ctx):
     check = ctx.report.equal
     sha1 = hashlib.pbkdf2_hmac("sha1", b"secret", b"salty", 10).hex()
     simple = hashlib.sha1(b"secretsalty").hexdigest()
-    hashes = {"pia": {"password_scheme": "pbkdf2", "iterations": 10, "derived_key": sha1},
-              "sim": {"password_scheme": "simple", "password_sha": simple}}
+    hashes = {
+        "pia": {"password_scheme": "pbkdf2", "iterations": 10, "derived_key": sha1},
+        "sim": {"password_scheme": "simple", "password_sha": simple},
+    }
     for name, members in hashes.items():
-        api.expect(201, "PUT", f"/_users/org.couchdb.user:{name}",
-                   {"name": name, "type": "user", "roles": [], "salt": "salty", "kept": [1.50], **members})
+        api.expect(
+            201, "PUT", f"/_users/org.couchdb.user:{name}", {"name": name, "type": "user", "roles": [], "salt": "salty", "kept": [1.50], **members}
+        )
         value = cookie(name, "salty", api.expect(200, "GET", "/_node/_local/_config/chttpd_auth/secret"), int(time.time()))
         check(f"{name}: a wrong password changes nothing", (who(server, f"{name}:wrong"), "kept" in user_doc(api, name)), (None, True))
         check(f"{name}: an older hash is accepted", who(server, f"{name}:secret"), (name, []))
         doc = user_doc(api, name)
         key = hashlib.pbkdf2_hmac("sha256", b"secret", b"salty", 20).hex()
-        check(f"{name}: and replaced, with its salt", (doc["pbkdf2_prf"], doc["iterations"], doc["derived_key"], doc["salt"], doc["kept"]),
-              ("sha256", 20, key, "salty", [1.5]))
+        check(
+            f"{name}: and replaced, with its salt",
+            (doc["pbkdf2_prf"], doc["iterations"], doc["derived_key"], doc["salt"], doc["kept"]),
+            ("sha256", 20, key, "salty", [1.5]),
+        )
         check(f"{name}: nothing is left of the old one", "password_sha" in doc, False)
         check(f"{name}: sessions go on", who(server, None, with_cookie(value)), (name, []))
         check(f"{name}: once", (who(server, f"{name}:secret"), user_doc(api, name)["_rev"]), ((name, []), doc["_rev"]))
     photo = {"photo": {"content_type": "image/png", "data": "cGhvdG8="}}
-    api.expect(201, "PUT", "/_users/org.couchdb.user:pam", {"name": "pam", "type": "user", "roles": [], "salt": "salty", "password_scheme": "simple",
-                                                             "password_sha": simple, "_attachments": photo})
-    check("attachments stay when a hash is replaced", (who(server, "pam:secret"), user_doc(api, "pam")["password_scheme"],
-                                                       api.get("/_users/org.couchdb.user:pam/photo").raw), (("pam", []), "pbkdf2", b"photo"))
+    api.expect(
+        201,
+        "PUT",
+        "/_users/org.couchdb.user:pam",
+        {"name": "pam", "type": "user", "roles": [], "salt": "salty", "password_scheme": "simple", "password_sha": simple, "_attachments": photo},
+    )
+    check(
+        "attachments stay when a hash is replaced",
+        (who(server, "pam:secret"), user_doc(api, "pam")["password_scheme"], api.get("/_users/org.couchdb.user:pam/photo").raw),
+        (("pam", []), "pbkdf2", b"photo"),
+    )
     config(api, "chttpd_auth", "upgrade_hash_on_auth", "false")
     config(api, "chttpd_auth", "iterations", "30")
     check("unless that is off", (who(server, "pia:secret"), user_doc(api, "pia")["iterations"]), (("pia", []), 20))
@@ -287,7 +349,7 @@ def second_factor(ctx):
 def totp(key, now):
     mac = hmac.new(key, (now // 30).to_bytes(8, "big"), "sha1").digest()
     at = mac[-1] & 15
-    return f"{(int.from_bytes(mac[at:at + 4], 'big') & 0x7fffffff) % 10 ** 6:06}"
+    return f"{(int.from_bytes(mac[at : at + 4], 'big') & 0x7FFFFFFF) % 10**6:06}"
 
 
 def roles_of_admins(ctx):
@@ -298,14 +360,20 @@ def roles_of_admins(ctx):
     check("but no password", who(server, "admin:other"), None)
     make_user(api, "anna")
     config(api, "admins", "anna", "adminpass")
-    check("a user who becomes administrator has that password alone", (who(server, "anna:secret"), who(server, "anna:adminpass")),
-          (None, ("anna", ["_admin"])))
+    check(
+        "a user who becomes administrator has that password alone",
+        (who(server, "anna:secret"), who(server, "anna:adminpass")),
+        (None, ("anna", ["_admin"])),
+    )
     api.expect(200, "DELETE", "/_node/_local/_config/admins/anna")
     check("and is a user again", (who(server, "anna:adminpass"), who(server, "anna:secret")), (None, ("anna", [])))
     make_user(api, "meter", roles=["_metrics"])
     meter = Api(server.url, "meter:secret")
-    check("_metrics reads statistics and no more", [meter.get(f"/_node/_local/{part}").status for part in ("_stats", "_system", "_prometheus", "_config")],
-          [200, 200, 200, 401])
+    check(
+        "_metrics reads statistics and no more",
+        [meter.get(f"/_node/_local/{part}").status for part in ("_stats", "_system", "_prometheus", "_config")],
+        [200, 200, 200, 401],
+    )
     server.stop()
 
 
@@ -324,8 +392,11 @@ def proxies(ctx):
     config(api, "chttpd_auth", "x_auth_username", "X-Name")
     check("headers can have other names", who(server, None, {"X-Name": "joe", "X-Auth-CouchDB-Token": token}), ("joe", []))
     session = Api(server.url, None).get("/_session", headers={"X-Name": "joe", "X-Auth-CouchDB-Token": token}).json
-    check("the session names the handlers", (session["info"]["authentication_handlers"], session["info"]["authenticated"]),
-          (["jwt", "proxy", "cookie", "default"], "proxy"))
+    check(
+        "the session names the handlers",
+        (session["info"]["authentication_handlers"], session["info"]["authenticated"]),
+        (["jwt", "proxy", "cookie", "default"], "proxy"),
+    )
     config(api, "chttpd", "authentication_handlers", "{chttpd_auth, cookie_authentication_handler}, {chttpd_auth, default_authentication_handler}")
     check("a handler that is not listed lets nobody in", who(server, None, {"X-Name": "joe", "X-Auth-CouchDB-Token": token}), (None, []))
     config(api, "chttpd", "authentication_handlers", "{chttpd_auth, default_authentication_handler}")
@@ -348,7 +419,11 @@ def tokens(ctx):
     exp = int(time.time()) + 600
     good = jwt({"sub": "joe", "exp": exp, "_couchdb.roles": ["r"]}, by_hmac(b"hello"), alg="HS256")
     check("a token is recognised", who(server, None, bearer(good)), ("joe", ["r"]))
-    check("with the key that it names", who(server, None, bearer(jwt({"sub": "x", "exp": exp}, by_hmac(b"other", "sha512"), alg="HS512", kid="k2"))), ("x", []))
+    check(
+        "with the key that it names",
+        who(server, None, bearer(jwt({"sub": "x", "exp": exp}, by_hmac(b"other", "sha512"), alg="HS512", kid="k2"))),
+        ("x", []),
+    )
     admin = jwt({"sub": "joe", "exp": exp, "_couchdb.roles": ["_admin"]}, by_hmac(b"hello"), alg="HS256")
     check("_admin is an administrator", Api(server.url, None).get("/_all_dbs", headers=bearer(admin)).status, 200)
     refusals = {
@@ -379,11 +454,19 @@ def public_key_tokens(ctx):
         return
     folder = ctx.folder("keys")
     pairs = {"rsa": KeyPair(folder, "rsa"), "P-256": KeyPair(folder, "P-256"), "P-384": KeyPair(folder, "P-384")}
-    server, _ = jwt_server(ctx, "public-keys", "\n".join([f"rsa:r = {pairs['rsa'].setting}", f"ec:p256 = {pairs['P-256'].setting}",
-                                                         f"ec:p384 = {pairs['P-384'].setting}"]))
+    server, _ = jwt_server(
+        ctx,
+        "public-keys",
+        "\n".join([f"rsa:r = {pairs['rsa'].setting}", f"ec:p256 = {pairs['P-256'].setting}", f"ec:p384 = {pairs['P-384'].setting}"]),
+    )
     check, claims = ctx.report.equal, {"sub": "joe", "exp": int(time.time()) + 600}
-    for alg, kid, pair, algorithm in [("RS256", "r", "rsa", "sha256"), ("RS384", "r", "rsa", "sha384"), ("RS512", "r", "rsa", "sha512"),
-                                      ("ES256", "p256", "P-256", "sha256"), ("ES384", "p384", "P-384", "sha384")]:
+    for alg, kid, pair, algorithm in [
+        ("RS256", "r", "rsa", "sha256"),
+        ("RS384", "r", "rsa", "sha384"),
+        ("RS512", "r", "rsa", "sha512"),
+        ("ES256", "p256", "P-256", "sha256"),
+        ("ES384", "p384", "P-384", "sha384"),
+    ]:
         sign = pairs[pair].signer(algorithm)
         check(f"{alg} is recognised", who(server, None, bearer(jwt(claims, sign, alg=alg, kid=kid))), ("joe", []))
         check(f"{alg} of another message is not", who(server, None, bearer(jwt(claims, lambda m: sign(m + b"x"), alg=alg, kid=kid))), None)
@@ -403,8 +486,11 @@ def lockout(ctx):
     for n in range(5):
         who(server, f"anna:wrong{n}")
     locked = Api(server.url, "anna:secret").get("/_session")
-    check("after five wrong ones even that is refused", (locked.status, locked.json["reason"]),
-          (403, "Account is temporarily locked due to multiple authentication failures"))
+    check(
+        "after five wrong ones even that is refused",
+        (locked.status, locked.json["reason"]),
+        (403, "Account is temporarily locked due to multiple authentication failures"),
+    )
     check("others are not", who(server, "bob:secret"), ("bob", []))
     change(api, "anna", password="new")
     check("a new password begins anew", who(server, "anna:new"), ("anna", []))
@@ -420,17 +506,21 @@ def users_databases(ctx):
     make_user(api, "zoë")
     name = "/userdb-" + "zoë".encode().hex()
     ctx.report.check("a user gets a database", wait_until(lambda: api.get(name).status == 200, 20))
-    ctx.report.check("with the user as admin and member", wait_until(
-        lambda: [api.get(name + "/_security").json[group].get("names") for group in ("admins", "members")] == [["zoë"], ["zoë"]], 20),
-        api.get(name + "/_security"))
+    ctx.report.check(
+        "with the user as admin and member",
+        wait_until(lambda: [api.get(name + "/_security").json[group].get("names") for group in ("admins", "members")] == [["zoë"], ["zoë"]], 20),
+        api.get(name + "/_security"),
+    )
     check("of the shards that are configured", api.get(name).json["cluster"]["q"], 1)
     check("which the user can use", Api(server.url, "zoë:secret").put(name + "/a", {}).status, 201)
     make_user(api, "bob")
     check("and another cannot", Api(server.url, "bob:secret").get(name).status, 403)
     rev = user_doc(api, "zoë")["_rev"]
     api.expect(200, "DELETE", f"/_users/org.couchdb.user:zo%C3%AB?rev={rev}")
-    ctx.report.check("a deleted user is taken out of it", wait_until(
-        lambda: [api.get(name + "/_security").json[group]["names"] for group in ("admins", "members")] == [[], []], 20))
+    ctx.report.check(
+        "a deleted user is taken out of it",
+        wait_until(lambda: [api.get(name + "/_security").json[group]["names"] for group in ("admins", "members")] == [[], []], 20),
+    )
     config(api, "couch_peruser", "delete_dbs", "true")
     rev = user_doc(api, "bob")["_rev"]
     api.expect(200, "DELETE", f"/_users/org.couchdb.user:bob?rev={rev}")
@@ -507,8 +597,7 @@ def password_rules(ctx):
     check = ctx.report.equal
     user = lambda password: {"name": "anna", "type": "user", "roles": [], "password": password}
     short = api.put("/_users/org.couchdb.user:anna", user("Short"))
-    check("a password must match", (short.status, short.json["reason"]),
-          (400, "Password does not conform to requirements. Min length is 10 chars."))
+    check("a password must match", (short.status, short.json["reason"]), (400, "Password does not conform to requirements. Min length is 10 chars."))
     check("all rules", api.put("/_users/org.couchdb.user:anna", user("longlonglong")).json["reason"], "Password does not conform to requirements.")
     check("then it is taken", api.put("/_users/org.couchdb.user:anna", user("LongLongLong")).status, 201)
     check("one that is no text is not", api.put("/_users/org.couchdb.user:eve", {**user(5), "name": "eve"}).status, 403)
@@ -523,8 +612,11 @@ def conflicts(ctx):
     other = {**doc, "_rev": "1-ffffffffffffffffffffffffffffffff", "roles": ["sneaky"]}
     api.expect(201, "POST", "/_users/_bulk_docs", {"new_edits": False, "docs": [other]})
     refused = Api(server.url, "anna:secret").get("/_session")
-    ctx.report.equal("one with conflicts is not", (refused.status, refused.json["reason"]),
-                     (401, "User document conflicts must be resolved before the document is used for authentication purposes."))
+    ctx.report.equal(
+        "one with conflicts is not",
+        (refused.status, refused.json["reason"]),
+        (401, "User document conflicts must be resolved before the document is used for authentication purposes."),
+    )
     api.expect(200, "DELETE", f"/_users/org.couchdb.user:anna?rev={other['_rev']}")
     ctx.report.equal("until they are resolved", who(server, "anna:secret"), ("anna", []))
     server.stop()
@@ -557,14 +649,21 @@ def flood(ctx):
 
 def hostile(ctx):
     """Damaged cookies, tokens and Authorization headers: nobody is let in by one, and none is more than a 4xx."""
-    server, api = start(ctx, "hostile", f"{FAST}[chttpd]\nauthentication_handlers = {HANDLERS}\n[jwt_keys]\nhmac:_default = aGVsbG8=\n"
-                        "[chttpd_auth_lockout]\nmode = off\n[chttpd_auth]\nproxy_use_secret = true\n")
+    server, api = start(
+        ctx,
+        "hostile",
+        f"{FAST}[chttpd]\nauthentication_handlers = {HANDLERS}\n[jwt_keys]\nhmac:_default = aGVsbG8=\n"
+        "[chttpd_auth_lockout]\nmode = off\n[chttpd_auth]\nproxy_use_secret = true\n",
+    )
     make_user(api, "anna")
     value = log_in(server, "anna")
     token = jwt({"sub": "joe", "exp": int(time.time()) + 6000, "_couchdb.roles": ["_admin"]}, by_hmac(b"hello"), alg="HS256")
-    headers = {"cookie": ("Cookie", "AuthSession=" + value, 12), "token": ("Authorization", "Bearer " + token, 7),
-               "password": ("Authorization", basic("anna:secret"), 6),
-               "proxy": ("X-Auth-CouchDB-Token", by_hmac(b"x")(b"joe").hex(), 0)}
+    headers = {
+        "cookie": ("Cookie", "AuthSession=" + value, 12),
+        "token": ("Authorization", "Bearer " + token, 7),
+        "password": ("Authorization", basic("anna:secret"), 6),
+        "proxy": ("X-Auth-CouchDB-Token", by_hmac(b"x")(b"joe").hex(), 0),
+    }
     for what, (header, good, fixed) in headers.items():
         wrong, own = [], Api(server.url, None)
         for _ in range(ctx.size(300, 3000)):
@@ -601,15 +700,17 @@ def damage(random, text, fixed):
     for _ in range(random.choice((1, 1, 1, 2, 5))):
         at = random.randrange(fixed, len(text) + 1)
         piece = random.choice(["", "=", ".", ":", ";", " ", "\x7f", "é", "A" * random.randrange(1, 400), chr(random.randrange(32, 127))])
-        text = text[:at] + piece + text[at + random.choice((0, 1, 1, 7)):]
+        text = text[:at] + piece + text[at + random.choice((0, 1, 1, 7)) :]
         fixed = min(fixed, len(text))
     return text
 
 
 def secrets_in_logs(ctx):
     """Whatever happens, the log holds no password, cookie, token, key or hash."""
-    ini = (f"[log]\nlevel = debug\n{FAST}secret = topsecret-cookie-key\n[chttpd]\nauthentication_handlers = {HANDLERS}\n"
-           "[jwt_keys]\nhmac:_default = aGVsbG8tand0LWtleQ==\nrsa:bad = topsecret-bad-key\n")
+    ini = (
+        f"[log]\nlevel = debug\n{FAST}secret = topsecret-cookie-key\n[chttpd]\nauthentication_handlers = {HANDLERS}\n"
+        "[jwt_keys]\nhmac:_default = aGVsbG8tand0LWtleQ==\nrsa:bad = topsecret-bad-key\n"
+    )
     server, api = start(ctx, "secrets", ini, admin="admin:topsecret-admin")
     secrets = ["topsecret", "aGVsbG8tand0LWtleQ"]
     make_user(api, "anna", "topsecret-user")
@@ -619,9 +720,16 @@ def secrets_in_logs(ctx):
     proxy = by_hmac(b"topsecret-cookie-key")(b"joe").hex()
     doc = user_doc(api, "anna")
     secrets += [value, token, proxy, doc["derived_key"], doc["salt"], basic("anna:topsecret-user").split()[1]]
-    for headers in (with_cookie(value), with_cookie(value[:-2] + "xx"), bearer(token), bearer(token + "x"), {"X-Auth-CouchDB-Token": proxy},
-                    {"Authorization": basic("anna:topsecret-user")}, {"Authorization": basic("anna:topsecret-wrong")},
-                    {"Authorization": "Basic topsecret###"}):
+    for headers in (
+        with_cookie(value),
+        with_cookie(value[:-2] + "xx"),
+        bearer(token),
+        bearer(token + "x"),
+        {"X-Auth-CouchDB-Token": proxy},
+        {"Authorization": basic("anna:topsecret-user")},
+        {"Authorization": basic("anna:topsecret-wrong")},
+        {"Authorization": "Basic topsecret###"},
+    ):
         Api(server.url, None).get("/_session", headers=headers)
     for body in ({"name": "anna", "password": "topsecret-wrong"}, {"name": "anna"}, ["topsecret"]):
         Api(server.url, None).post("/_session", body)

@@ -17,8 +17,24 @@ BRIEF = {"retries_per_request": 0, "connection_timeout": 700}
 
 
 def run(ctx):
-    for part in (own_requests, lockout, timing, same_site, token_extensions, empty_secret, targets, ports_alike, documents, redirects, headers, proxy_headers, endless,
-                 sessions_end, shares, users_own_hashes):
+    for part in (
+        own_requests,
+        lockout,
+        timing,
+        same_site,
+        token_extensions,
+        empty_secret,
+        targets,
+        ports_alike,
+        documents,
+        redirects,
+        headers,
+        proxy_headers,
+        endless,
+        sessions_end,
+        shares,
+        users_own_hashes,
+    ):
         ctx.attempt(part)
 
 
@@ -41,8 +57,10 @@ def own_requests(ctx):
     api.expect(200, "PUT", "/db/_security", {"members": {"roles": []}, "admins": {"roles": []}})
     eve, anna = server.api(credentials="eve:secret"), server.api(credentials="anna:secret")
     for host in ("127.0.0.1", "localhost", "0.0.0.0"):
-        refused = [replicate(eve, with_credentials(server, f"admin:wrong{n}", "db", host), with_credentials(server, "eve:secret", "db")).status
-                   for n in range(4)]
+        refused = [
+            replicate(eve, with_credentials(server, f"admin:wrong{n}", "db", host), with_credentials(server, "eve:secret", "db")).status
+            for n in range(4)
+        ]
         check(f"replications with wrong passwords are refused ({host})", set(refused), {401})
     check("they lock out nobody at 127.0.0.1", who(server, "admin:admin"), ("admin", ["_admin"]))
     check("nor whoever replicates", who(server, "eve:secret"), ("eve", []))
@@ -74,6 +92,7 @@ def token_sent_to(ctx, api):
             self.send_response(404)
             self.send_header("Content-Length", "0")
             self.end_headers()
+
         do_POST = do_HEAD = do_GET
         log_message = lambda *_: None
 
@@ -157,7 +176,9 @@ def same_site(ctx):
     server, api = start(ctx, "site")
     check = ctx.report.equal
     make_user(api, "anna")
-    given = lambda **headers: Api(server.url, None).post("/_session", {"name": "anna", "password": "secret"}, headers=headers).headers["Set-Cookie"].split("; ")
+    given = lambda **headers: (
+        Api(server.url, None).post("/_session", {"name": "anna", "password": "secret"}, headers=headers).headers["Set-Cookie"].split("; ")
+    )
     check("cookies are not sent along from other sites", given()[-2:], ["HttpOnly", "SameSite=Lax"])
     check("also when they end", Api(server.url, None).delete("/_session").headers["Set-Cookie"].split("; ")[-1], "SameSite=Lax")
     check("nor without TLS, where a proxy says that there is", "Secure" in given(**{"X-Forwarded-Proto": "https"}), True)
@@ -171,11 +192,16 @@ def same_site(ctx):
 
 def token_extensions(ctx):
     import base64
-    ini = FAST + "[chttpd]\nauthentication_handlers = {chttpd_auth, jwt_authentication_handler}, {chttpd_auth, default_authentication_handler}\n" \
+
+    ini = (
+        FAST + "[chttpd]\nauthentication_handlers = {chttpd_auth, jwt_authentication_handler}, {chttpd_auth, default_authentication_handler}\n"
         "[jwt_keys]\nhmac:_default = " + base64.b64encode(b"secret").decode() + "\n"
+    )
     server, _ = start(ctx, "crit", ini)
     check, claims = ctx.report.equal, {"sub": "joe", "exp": int(time.time()) + 600}
-    told = lambda **header: Api(server.url, None).get("/_session", headers={"Authorization": "Bearer " + jwt(claims, by_hmac(b"secret"), alg="HS256", **header)})
+    told = lambda **header: Api(server.url, None).get(
+        "/_session", headers={"Authorization": "Bearer " + jwt(claims, by_hmac(b"secret"), alg="HS256", **header)}
+    )
     check("a token is good", told().json["userCtx"]["name"], "joe")
     for crit in (["exp"], ["b64"], [], "x", None):
         answer = told(crit=crit, exp=1)
@@ -185,11 +211,20 @@ def token_extensions(ctx):
 
 
 def empty_secret(ctx):
-    server, api = start(ctx, "secret", FAST + "secret =\nproxy_use_secret = true\n[chttpd]\nauthentication_handlers = {chttpd_auth, proxy_authentication_handler}, "
-                        "{chttpd_auth, default_authentication_handler}\n")
+    server, api = start(
+        ctx,
+        "secret",
+        FAST + "secret =\nproxy_use_secret = true\n[chttpd]\nauthentication_handlers = {chttpd_auth, proxy_authentication_handler}, "
+        "{chttpd_auth, default_authentication_handler}\n",
+    )
     import hashlib
     import hmac
-    forged = {"X-Auth-CouchDB-UserName": "root", "X-Auth-CouchDB-Roles": "_admin", "X-Auth-CouchDB-Token": hmac.new(b"", b"root", hashlib.sha256).hexdigest()}
+
+    forged = {
+        "X-Auth-CouchDB-UserName": "root",
+        "X-Auth-CouchDB-Roles": "_admin",
+        "X-Auth-CouchDB-Token": hmac.new(b"", b"root", hashlib.sha256).hexdigest(),
+    }
     ctx.report.equal("an empty secret is none", who(server, None, forged), (None, []))
     ctx.report.equal("one is made up", len(api.expect(200, "GET", "/_node/_local/_config/chttpd_auth/secret")), 32)
     server.stop()
@@ -213,8 +248,25 @@ def targets(ctx):
     check("and by its databases' names", replicate(eve, "db", "copy").status, 200)
     told = lambda answer: (answer.status, answer.json["error"])
     began = time.monotonic()
-    for host in ("127.0.0.1:9", "127.1:9", "2130706433:9", "127.0.0.2", "0.0.0.0:9", "[::1]:9", "[::ffff:127.0.0.1]:9", "[64:ff9b::7f00:1]", "10.0.0.1",
-                 "192.168.0.1", "172.16.0.1", "100.64.0.1", "169.254.169.254", "[fe80::1]", "[fd00::1]", "224.0.0.1", "255.255.255.255"):
+    for host in (
+        "127.0.0.1:9",
+        "127.1:9",
+        "2130706433:9",
+        "127.0.0.2",
+        "0.0.0.0:9",
+        "[::1]:9",
+        "[::ffff:127.0.0.1]:9",
+        "[64:ff9b::7f00:1]",
+        "10.0.0.1",
+        "192.168.0.1",
+        "172.16.0.1",
+        "100.64.0.1",
+        "169.254.169.254",
+        "[fe80::1]",
+        "[fd00::1]",
+        "224.0.0.1",
+        "255.255.255.255",
+    ):
         answers = [told(replicate(eve, f"http://{host}/db", "copy")), told(replicate(eve, "db", f"http://{host}/db"))]
         check(f"{host} is for admins", answers, [(403, "forbidden")] * 2)
     proxied = [told(replicate(eve, "http://192.0.2.9/db", "copy", proxy=f"{scheme}://127.0.0.1:9")) for scheme in ("http", "https", "socks5")]
@@ -245,6 +297,7 @@ def ports_alike(ctx):
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
             self.wfile.write(text)
+
         do_POST = do_HEAD = do_GET
         log_message = lambda *_: None
 
@@ -258,11 +311,17 @@ def ports_alike(ctx):
                 return
             connection.sendall(b"SSH-2.0-OpenSSH_9.9\r\n")
             connection.close()
+
     threading.Thread(target=talk, daemon=True).start()
     with other_server(Web) as web:
-        ports = {"closed": "http://127.0.0.1:9/db", "silent": f"http://127.0.0.1:{silent.getsockname()[1]}/db",
-                 "garbage": f"http://127.0.0.1:{garbage.getsockname()[1]}/db", "web": f"{web}/db", "missing": f"{web}/missing",
-                 "name": "http://no-such-host.invalid/db"}
+        ports = {
+            "closed": "http://127.0.0.1:9/db",
+            "silent": f"http://127.0.0.1:{silent.getsockname()[1]}/db",
+            "garbage": f"http://127.0.0.1:{garbage.getsockname()[1]}/db",
+            "web": f"{web}/db",
+            "missing": f"{web}/missing",
+            "name": "http://no-such-host.invalid/db",
+        }
         reasons, spent = {}, {}
         for name, url in ports.items():
             began = time.monotonic()
@@ -292,7 +351,12 @@ def documents(ctx):
     state = lambda id: api.get(f"/_scheduler/docs/_replicator/{id}").json
     reason = lambda id: json.dumps(state(id).get("info"))
     put = lambda who, id, **more: who.put(f"/_replicator/{id}", {**doc, **more}).status
-    for name, ctx_of in (("forged", {"name": "eve", "roles": ["_admin"]}), ("others", {"name": "admin", "roles": []}), ("odd", {"roles": [1]}), ("text", "admin")):
+    for name, ctx_of in (
+        ("forged", {"name": "eve", "roles": ["_admin"]}),
+        ("others", {"name": "admin", "roles": []}),
+        ("odd", {"roles": [1]}),
+        ("text", "admin"),
+    ):
         check(f"nobody takes roles or names ({name})", put(eve, name, user_ctx=ctx_of), 403)
     check("one's own may be said", put(eve, "plain", user_ctx={"name": "eve", "roles": ["r"]}), 201)
     ctx.report.check("a user's replication is kept away", wait_until(lambda: "only server admins" in reason("plain")), state("plain"))
@@ -309,7 +373,9 @@ def documents(ctx):
     check("this server may be replicated with", eve.put("/_replicator/own", own).status, 201)
     ctx.report.check("and is", wait_until(lambda: state("own").get("state") == "running"), state("own"))
     for member in ("ssl", "cert_file", "key_file", "ssl_trusted_certificates_file"):
-        check(f"no document names files ({member})", put(eve, f"file-{member}", source=f"http://127.0.0.1:9/{member}", **{member: "/etc/passwd"}), 201)
+        check(
+            f"no document names files ({member})", put(eve, f"file-{member}", source=f"http://127.0.0.1:9/{member}", **{member: "/etc/passwd"}), 201
+        )
         ctx.report.check("they are passed over", wait_until(lambda: "only server admins" in reason(f"file-{member}")), state(f"file-{member}"))
     server.stop()
 
@@ -329,10 +395,12 @@ def redirects(ctx):
             self.send_response(404)
             self.send_header("Content-Length", "0")
             self.end_headers()
+
         do_POST = do_HEAD = do_GET
         log_message = lambda *_: None
 
     with other_server(Inner) as inner:
+
         class Outer(http.server.BaseHTTPRequestHandler):
             def do_GET(self):
                 led.append(self.headers.get("Authorization"))
@@ -341,6 +409,7 @@ def redirects(ctx):
                 self.send_header("Location", inner.replace("127.0.0.1", self.path.split("/")[1]) + "/db")
                 self.send_header("Content-Length", "0")
                 self.end_headers()
+
             do_POST = do_HEAD = do_GET
             log_message = lambda *_: None
 
@@ -362,8 +431,19 @@ def headers(ctx):
     api.expect(201, "PUT", "/db")
     eve = server.api(credentials="eve:secret")
     url = server.url + "/db"
-    for name, value in (("Content-Length", "5"), ("transfer-encoding", "chunked"), ("Connection", "close"), ("Upgrade", "x"), ("Host", "evil.example"), ("TE", "x"),
-                        ("X-Settee-Replication", "x"), ("A", "b\r\nC: d"), ("A\r\nB", "c"), ("A: b", "c"), ("", "x")):
+    for name, value in (
+        ("Content-Length", "5"),
+        ("transfer-encoding", "chunked"),
+        ("Connection", "close"),
+        ("Upgrade", "x"),
+        ("Host", "evil.example"),
+        ("TE", "x"),
+        ("X-Settee-Replication", "x"),
+        ("A", "b\r\nC: d"),
+        ("A\r\nB", "c"),
+        ("A: b", "c"),
+        ("", "x"),
+    ):
         answer = replicate(eve, {"url": url, "headers": {name: value}}, url)
         ctx.report.equal(f"{name!r}: {value!r} is no header of a replication", (answer.status, answer.json["error"]), (400, "invalid_replication"))
     answer = replicate(api, {"url": url, "headers": {"X-Mine": "1", "Authorization": basic("admin:admin")}}, "db")
@@ -373,8 +453,11 @@ def headers(ctx):
 
 def proxy_headers(ctx):
     """A proxy is trusted without a secret, because nobody else reaches the server: but the server reaches itself."""
-    server, api = start(ctx, "trusting", FAST + "[chttpd]\nauthentication_handlers = {chttpd_auth, proxy_authentication_handler}, "
-                        "{chttpd_auth, default_authentication_handler}\n")
+    server, api = start(
+        ctx,
+        "trusting",
+        FAST + "[chttpd]\nauthentication_handlers = {chttpd_auth, proxy_authentication_handler}, {chttpd_auth, default_authentication_handler}\n",
+    )
     make_user(api, "eve")
     config(api, "chttpd_auth", "proxy_use_secret", "false")
     api.expect(201, "PUT", "/secret")
@@ -399,11 +482,12 @@ def endless(ctx):
             self.send_header("Content-Type", "application/json")
             self.end_headers()
             try:
-                self.wfile.write(b"{\"x\":\"")
+                self.wfile.write(b'{"x":"')
                 while True:
                     self.wfile.write(b"x" * (1 << 20))
             except OSError:
                 pass
+
         do_POST = do_HEAD = do_GET
         log_message = lambda *_: None
 
@@ -424,10 +508,16 @@ def shares(ctx):
     anna = server.api(credentials="anna:secret")
     jobs = [replicate(anna, "public", "public", continuous=True, doc_ids=[str(n)]) for n in range(5)]
     ctx.report.equal("a user has as many replications as one may have", [job.status for job in jobs], [202, 202, 202, 503, 503])
-    ctx.report.check("and is told which limit it is", "max_jobs_per_user" in jobs[-1].json["reason"] and jobs[-1].headers.get("Retry-After"), jobs[-1])
+    ctx.report.check(
+        "and is told which limit it is", "max_jobs_per_user" in jobs[-1].json["reason"] and jobs[-1].headers.get("Retry-After"), jobs[-1]
+    )
     again = replicate(anna, "public", "public", continuous=True, doc_ids=["0"])
     ctx.report.equal("one that runs is no other one", again.status, 202)
-    ctx.report.equal("an admin has as many as he likes", [replicate(api, "public", "public", continuous=True, doc_ids=["a", str(n)]).status for n in range(5)], [202] * 5)
+    ctx.report.equal(
+        "an admin has as many as he likes",
+        [replicate(api, "public", "public", continuous=True, doc_ids=["a", str(n)]).status for n in range(5)],
+        [202] * 5,
+    )
     server.stop()
 
 
@@ -440,7 +530,15 @@ def users_own_hashes(ctx):
         who(server, f"{name}:wrong")
         return server.cpu_seconds() - before
 
-    dear = {"name": "dear", "type": "user", "roles": [], "password_scheme": "pbkdf2", "pbkdf2_prf": "sha512", "derived_key": "ab" * 64, "salt": "ab" * 8}
+    dear = {
+        "name": "dear",
+        "type": "user",
+        "roles": [],
+        "password_scheme": "pbkdf2",
+        "pbkdf2_prf": "sha512",
+        "derived_key": "ab" * 64,
+        "salt": "ab" * 8,
+    }
     api.expect(201, "PUT", "/_users/org.couchdb.user:dear", {**dear, "iterations": 1_900_000})
     own, others = spent("dear"), spent("nobody")
     ctx.report.check("a dear hash of one user is not what all wrong passwords cost", others < 0.9 * own, f"{others:.2f} s of {own:.2f} s")
@@ -455,19 +553,30 @@ def sessions_end(ctx):
     check = ctx.report.equal
     make_user(api, "anna")
     mine = log_in(server, "anna")
-    check("no login goes on with a cookie that somebody planted", log_in(server, "anna") is not None and
-          Api(server.url, None).post("/_session", {"name": "anna", "password": "secret"}, headers=with_cookie(mine)).headers["Set-Cookie"].startswith("AuthSession="), True)
+    check(
+        "no login goes on with a cookie that somebody planted",
+        log_in(server, "anna") is not None
+        and Api(server.url, None)
+        .post("/_session", {"name": "anna", "password": "secret"}, headers=with_cookie(mine))
+        .headers["Set-Cookie"]
+        .startswith("AuthSession="),
+        True,
+    )
     who(server, "anna:secret")
     doc = user_doc(api, "anna")
     api.expect(201, "PUT", "/_users/org.couchdb.user:anna", {**doc, "password": "other"})
-    check("a new password ends sessions and what was remembered", (who(server, None, with_cookie(mine)), who(server, "anna:secret")), ((None, []), None))
+    check(
+        "a new password ends sessions and what was remembered", (who(server, None, with_cookie(mine)), who(server, "anna:secret")), ((None, []), None)
+    )
     outsider, nobody = server.api(credentials="anna:other"), server.api(credentials="")
     make_user(api, "bob")
     same = lambda api, name: (lambda a: (a.status, a.json["error"], a.json["reason"]))(api.get(f"/_users/org.couchdb.user:{name}"))
     check("who exists is not told to others", [same(outsider, "bob"), same(nobody, "bob")], [same(outsider, "bobby"), same(nobody, "bobby")])
     for roles in (["_admin"], ["_replicator"], ["a", "_x"]):
         bad = {"_id": "org.couchdb.user:mallory", "name": "mallory", "type": "user", "roles": roles, "password": "x"}
-        done = [api.post("/_users/_bulk_docs", {"docs": [{**bad, **more}], **how}).json[0].get("error")
-                for more, how in (({}, {}), ({"_rev": "1-a"}, {"new_edits": False}))]
+        done = [
+            api.post("/_users/_bulk_docs", {"docs": [{**bad, **more}], **how}).json[0].get("error")
+            for more, how in (({}, {}), ({"_rev": "1-a"}, {"new_edits": False}))
+        ]
         check(f"no way leads to {roles}", done, ["forbidden"] * 2)
     server.stop()

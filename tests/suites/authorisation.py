@@ -16,8 +16,13 @@ RESTART = ("POST", "/_node/{node-name}/_restart")
 # Ranks: each may what those before it may.
 ANYBODY, USER, MEMBER, DB_ADMIN, ADMIN, NOBODY = range(6)
 WHO = {"anybody": ANYBODY, "user": USER, "member": MEMBER, "db-admin": DB_ADMIN, "admin": ADMIN, "nobody": NOBODY}
-ACTORS = [("anonymous", None, ANYBODY), ("outsider", "outsider:pw-outsider", USER), ("member", "member:pw-member", MEMBER),
-          ("db-admin", "dbadmin:pw-dbadmin", DB_ADMIN), ("admin", "admin:admin", ADMIN)]
+ACTORS = [
+    ("anonymous", None, ANYBODY),
+    ("outsider", "outsider:pw-outsider", USER),
+    ("member", "member:pw-member", MEMBER),
+    ("db-admin", "dbadmin:pw-dbadmin", DB_ADMIN),
+    ("admin", "admin:admin", ADMIN),
+]
 SECURITY = {"admins": {"names": ["dbadmin"], "roles": []}, "members": {"names": [], "roles": ["readers"]}}
 ROLES = {"member": ["readers"]}
 
@@ -216,26 +221,78 @@ POST /_replicate#to-here                                 member
 POST /_replicate#new                                     admin
 """
 
-VALUES = {"db": "matrix", "ddoc": "d", "design_doc": "d", "docid": "a", "attname": "file.txt", "name": "i", "view": "v", "index": "i",
-          "func": "f", "other-ddoc": "d", "path": "x", "partition_id": "p", "node-name": "_local", "section": "matrix", "key": "k",
-          "jobid": "1", "replicator_db": "_replicator"}
-BODIES = {
-    "_all_docs/queries": {"queries": [{}]}, "_design_docs/queries": {"queries": [{}]}, "_local_docs/queries": {"queries": [{}]},
-    "_view/v/queries": {"queries": [{}]}, "_bulk_get": {"docs": [{"id": "a"}]}, "_bulk_docs": {"docs": []}, "_find": {"selector": {}},
-    "_explain": {"selector": {}}, "_index": {"index": {"fields": ["a"]}}, "_bulk_delete": {"docids": []}, "_revs_limit": 1000,
-    "_purged_infos_limit": 1000, "_security": SECURITY, "_dbs_info": {"keys": ["matrix"]}, "_cluster_setup": {"action": "nothing"},
-    "_config/matrix/k": "value", "_replicate": {"replication_id": "none", "cancel": True},
-    "_replicator/a": {"source": "http://127.0.0.1:1/none", "target": "http://127.0.0.1:1/matrix"}, "_design/d": {}, "_design%2Fd": {}, "/matrix": {}, "file.txt": b"text",
-    "_reload": {}, "_restart": {}, "_rewrite/security": SECURITY, "_rewrite/design": {}, "_rewrite/purge": {"a": ["1-x"]}, "_rewrite/database": {}, "_update/design": {},
-    "-with-attachments": {"_attachments": {"a.txt": {"data": "eA==", "content_type": "text/plain"}}},
-    "#from-here": {"source": "matrix", "target": "free"}, "#to-here": {"source": "free", "target": "matrix"},
-    "#new": {"source": "free", "target": "matrix-new", "create_target": True}, "#design": {"_id": "_design/posted"}, "a": {}, "state": {"state": "stopped"},
+VALUES = {
+    "db": "matrix",
+    "ddoc": "d",
+    "design_doc": "d",
+    "docid": "a",
+    "attname": "file.txt",
+    "name": "i",
+    "view": "v",
+    "index": "i",
+    "func": "f",
+    "other-ddoc": "d",
+    "path": "x",
+    "partition_id": "p",
+    "node-name": "_local",
+    "section": "matrix",
+    "key": "k",
+    "jobid": "1",
+    "replicator_db": "_replicator",
 }
-DESIGN = {"views": {"v": {"map": "function (doc) { emit(doc._id); }"}, "linked": {"map": "function (doc) { emit(1, {_id: 'a'}); }"}}, "shows": {"f": "function () { return 'x'; }"},
-          "lists": {"f": "function () { return 'x'; }"}, "updates": {"f": "function () { return [null, 'x']; }", "design": "function () { return [{_id: '_design/updated'}, 'x']; }"},
-          "filters": {"f": "function () { return true; }"},
-          "rewrites": [{"from": "x", "to": "../../a"}, {"from": "doc", "to": "../../a"}, {"from": "security", "to": "../../_security"},
-                       {"from": "design", "to": "../../_design/led"}, {"from": "purge", "to": "../../_purge"}, {"from": "database", "to": "../.."}]}
+BODIES = {
+    "_all_docs/queries": {"queries": [{}]},
+    "_design_docs/queries": {"queries": [{}]},
+    "_local_docs/queries": {"queries": [{}]},
+    "_view/v/queries": {"queries": [{}]},
+    "_bulk_get": {"docs": [{"id": "a"}]},
+    "_bulk_docs": {"docs": []},
+    "_find": {"selector": {}},
+    "_explain": {"selector": {}},
+    "_index": {"index": {"fields": ["a"]}},
+    "_bulk_delete": {"docids": []},
+    "_revs_limit": 1000,
+    "_purged_infos_limit": 1000,
+    "_security": SECURITY,
+    "_dbs_info": {"keys": ["matrix"]},
+    "_cluster_setup": {"action": "nothing"},
+    "_config/matrix/k": "value",
+    "_replicate": {"replication_id": "none", "cancel": True},
+    "_replicator/a": {"source": "http://127.0.0.1:1/none", "target": "http://127.0.0.1:1/matrix"},
+    "_design/d": {},
+    "_design%2Fd": {},
+    "/matrix": {},
+    "file.txt": b"text",
+    "_reload": {},
+    "_restart": {},
+    "_rewrite/security": SECURITY,
+    "_rewrite/design": {},
+    "_rewrite/purge": {"a": ["1-x"]},
+    "_rewrite/database": {},
+    "_update/design": {},
+    "-with-attachments": {"_attachments": {"a.txt": {"data": "eA==", "content_type": "text/plain"}}},
+    "#from-here": {"source": "matrix", "target": "free"},
+    "#to-here": {"source": "free", "target": "matrix"},
+    "#new": {"source": "free", "target": "matrix-new", "create_target": True},
+    "#design": {"_id": "_design/posted"},
+    "a": {},
+    "state": {"state": "stopped"},
+}
+DESIGN = {
+    "views": {"v": {"map": "function (doc) { emit(doc._id); }"}, "linked": {"map": "function (doc) { emit(1, {_id: 'a'}); }"}},
+    "shows": {"f": "function () { return 'x'; }"},
+    "lists": {"f": "function () { return 'x'; }"},
+    "updates": {"f": "function () { return [null, 'x']; }", "design": "function () { return [{_id: '_design/updated'}, 'x']; }"},
+    "filters": {"f": "function () { return true; }"},
+    "rewrites": [
+        {"from": "x", "to": "../../a"},
+        {"from": "doc", "to": "../../a"},
+        {"from": "security", "to": "../../_security"},
+        {"from": "design", "to": "../../_design/led"},
+        {"from": "purge", "to": "../../_purge"},
+        {"from": "database", "to": "../.."},
+    ],
+}
 
 
 def run(ctx):
@@ -378,8 +435,7 @@ def public_databases(ctx):
                     wrong.append(f"{name}: {method} {path}: {problem}: {response!r}")
         ctx.report.equal("in a public database only documents are public", wrong, [])
         bulk = Api(server.url, None).post("/matrix/_bulk_docs", {"docs": [{"_id": "_design/evil"}, {"_id": "fine"}]})
-        ctx.report.equal("a design document among others is refused by itself",
-                         [row.get("error") for row in bulk.json], ["unauthorized", None])
+        ctx.report.equal("a design document among others is refused by itself", [row.get("error") for row in bulk.json], ["unauthorized", None])
         replicated = {"new_edits": False, "docs": [{"_id": "_design/evil", "_rev": "1-a"}]}
         bulk = Api(server.url, None).post("/matrix/_bulk_docs", replicated)
         ctx.report.equal("new_edits=false is no way around", [row.get("error") for row in bulk.json], ["unauthorized"])
@@ -446,15 +502,39 @@ def queries_where_documents_are_hidden(ctx, server, admin):
 def views_where_documents_are_hidden(ctx, server, admin, db):
     """Nothing hides what a view emits, so they are for admins, whichever way leads to them."""
     check, path = ctx.report.equal, f"/{db}/_design/views"
-    admin.expect(201, "PUT", path, {
-        "views": {"all": {"map": "function (doc) { emit(doc._id, doc); }"}, "count": {"map": "function (doc) { emit(doc._id); }", "reduce": "_count"}},
-        "lists": {"rows": "function () { var row, out = ''; while (row = getRow()) out += JSON.stringify(row); return out; }"},
-        "rewrites": [{"from": "view", "to": "_view/all"}, {"from": "list", "to": "_list/rows/all"}]})
-    requests = ("GET _view/all", "HEAD _view/all", "GET _view/all?include_docs=true", "GET _view/count", "POST _view/all", "POST _view/all/queries",
-                "GET _list/rows/all", "POST _list/rows/all", "GET _list/rows/views/all", "GET _list/rows/_all_docs",
-                "GET _rewrite/view", "GET _rewrite/list")
-    for actor, credentials, may in (("nobody", None, False), ("member", "member:pw-member", False), ("dbadmin", "dbadmin:pw-dbadmin", True),
-                                    ("admin", "admin:admin", True)):
+    admin.expect(
+        201,
+        "PUT",
+        path,
+        {
+            "views": {
+                "all": {"map": "function (doc) { emit(doc._id, doc); }"},
+                "count": {"map": "function (doc) { emit(doc._id); }", "reduce": "_count"},
+            },
+            "lists": {"rows": "function () { var row, out = ''; while (row = getRow()) out += JSON.stringify(row); return out; }"},
+            "rewrites": [{"from": "view", "to": "_view/all"}, {"from": "list", "to": "_list/rows/all"}],
+        },
+    )
+    requests = (
+        "GET _view/all",
+        "HEAD _view/all",
+        "GET _view/all?include_docs=true",
+        "GET _view/count",
+        "POST _view/all",
+        "POST _view/all/queries",
+        "GET _list/rows/all",
+        "POST _list/rows/all",
+        "GET _list/rows/views/all",
+        "GET _list/rows/_all_docs",
+        "GET _rewrite/view",
+        "GET _rewrite/list",
+    )
+    for actor, credentials, may in (
+        ("nobody", None, False),
+        ("member", "member:pw-member", False),
+        ("dbadmin", "dbadmin:pw-dbadmin", True),
+        ("admin", "admin:admin", True),
+    ):
         admin.expect(200, "PUT", f"/{db}/_security", {"admins": {"names": ["dbadmin"]}, "members": {}})
         api, wrong = Api(server.url, credentials), []
         for request in requests:
@@ -464,7 +544,9 @@ def views_where_documents_are_hidden(ctx, server, admin, db):
             if response.status != (200 if may else 403) or (not may and b"org.couchdb.user" in response.raw):
                 wrong.append(f"{request}: {response!r}")
         check(f"{actor}: views of {db} are {'shown' if may else 'refused'}", wrong, [])
-    reason = {"_users": "Only administrators can view design docs in the users database."}.get(db, "Only administrators can query views of this database.")
+    reason = {"_users": "Only administrators can view design docs in the users database."}.get(
+        db, "Only administrators can query views of this database."
+    )
     refusal = Api(server.url, None).get(f"{path}/_view/all").json
     check(f"why views of {db} are refused", refusal, {"error": "forbidden", "reason": reason})
     check(f"local documents of {db} are not listed", Api(server.url, None).get(f"/{db}/_local_docs").status, 401)

@@ -31,20 +31,29 @@ def run(ctx):
         stop.set()
         for writer in writers:
             writer.join(30)
-        report.check("no write was refused meanwhile", not any(writer.unexpected or writer.disconnected for writer in writers),
-                     [(writer.unexpected[:3], writer.disconnected) for writer in writers])
+        report.check(
+            "no write was refused meanwhile",
+            not any(writer.unexpected or writer.disconnected for writer in writers),
+            [(writer.unexpected[:3], writer.disconnected) for writer in writers],
+        )
         verify(report, server.api(), during, "the original afterwards", quiet=True)
         if not backup:
             return
-        refused = subprocess.run(backup_command(ctx, server, ctx.root / "backup"), capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False)
+        refused = subprocess.run(
+            backup_command(ctx, server, ctx.root / "backup"), capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False
+        )
         report.check("a second backup into the same directory is refused or made whole", refused.returncode == 0 or refused.stderr.strip(), refused)
     if not run_command(report, "restore", restore_command(ctx, ctx.root / "backup", ctx.root / "restored")):
         return
-    again = subprocess.run(restore_command(ctx, ctx.root / "backup", ctx.root / "restored"), capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False)
+    again = subprocess.run(
+        restore_command(ctx, ctx.root / "backup", ctx.root / "restored"), capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False
+    )
     report.check("a restore over existing data is refused with a reason", again.returncode != 0 and again.stderr.strip(), again)
     with ctx.server("restored") as server:
         compare(report, server.api(), before, during, known)
-    nothing = subprocess.run(restore_command(ctx, ctx.root / "no-such-backup", ctx.root / "x"), capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False)
+    nothing = subprocess.run(
+        restore_command(ctx, ctx.root / "no-such-backup", ctx.root / "x"), capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False
+    )
     report.check("a restore from nothing is refused with a reason", nothing.returncode != 0 and nothing.stderr.strip(), nothing)
 
 
@@ -58,8 +67,10 @@ def write(ctx, server, ledger, count):
 
 def start_writers(ctx, server, ledger):
     stop = threading.Event()
-    writers = [kind(server.api(), ledger, f"w{at}", ctx.random.getrandbits(32), stop)
-               for at, kind in enumerate((BulkWriter, SerialWriter, SerialWriter, LocalWriter))]
+    writers = [
+        kind(server.api(), ledger, f"w{at}", ctx.random.getrandbits(32), stop)
+        for at, kind in enumerate((BulkWriter, SerialWriter, SerialWriter, LocalWriter))
+    ]
     for writer in writers:
         writer.start()
     return writers, stop

@@ -57,282 +57,515 @@ GROUP_AND_NONE = parse_error("Can't specify group=false and group_level>0 at the
 
 # Of each: name, parameters of the database's creation, documents, steps. `{db}` stands for the database.
 SCENARIOS = [
-    ("the query string counts more than the body", "", DOCS, [
-        ("POST /{db}/_all_docs?limit=1", {"limit": 2}, 200, ids("_design/v")),
-        ("POST /{db}/_design/v/_view/plain?limit=1", {"limit": 2, "descending": True}, 200, ids("d3")),
-        ("POST /{db}/_all_docs", {"keys": ["d1", "d2"], "limit": 1}, 200, ids("d1")),
-    ]),
-    ("of two equal parameters the later counts", "", DOCS, [
-        ("GET /{db}/_all_docs?limit=3&limit=1&start_key=%22d1%22", None, 200, ids("d1")),
-        ("GET /{db}/_design/v/_view/plain?startkey=2&key=1", None, 200, ids("d1")),
-        ("GET /{db}/_all_docs?key=%22d1%22&start_key=%22d0%22", None, 200, ids("d0", "d1")),
-        ("GET /_all_dbs?limit=5&limit=0", None, 200, []),
-    ]),
-    *((f"descending turns the order of keys, but not of their groups: {q}", f"?{q}", [], [
-        ("POST /{db}/_bulk_docs", {"docs": TEAMS}, 201, None),
-        ("PUT /{db}/_design/t", BY_TEAM, 201, None),
-        (f"GET /{{db}}/_design/t/_view/team?reduce=false&descending=true&{HR_ENG}", None, 200, holds("c", "a", "d")),
-        ("POST /{db}/_design/t/_view/team?descending=true", {"reduce": False, "keys": ["hr", "eng"]}, 200, holds("c", "a", "d")),
-        ("POST /{db}/_design/t/_view/team/queries", {"queries": [{"reduce": False, "descending": True, "keys": ["hr", "eng"]}]}, 200,
-         first_of_queries(holds("c", "a", "d"))),
-        (f"GET /{{db}}/_design/t/_view/team?reduce=false&descending=true&skip=1&limit=1&{HR_ENG}", None, 200, ids("a")),
-        (f"GET /{{db}}/_design/t/_view/team?reduce=false&{HR_ENG}", None, 200, ids("d", "a", "c")),
-        (f"GET /{{db}}/_design/t/_view/team?group=true&{HR_ENG}", None, 200, keys("hr", "eng")),
-        (f"GET /{{db}}/_design/t/_view/team?group=true&descending=true&{HR_ENG}", None, 200, keys("hr", "eng")),
-    ]) for q, holds in (("q=1", lambda *rows: offset(2, *rows)), ("q=2", ids), ("q=4", ids))),
-    ("offsets of several keys are sums over shards", "?q=2", [], [
-        ("POST /{db}/_bulk_docs", {"docs": [{"_id": doc_id} for doc_id in "abc"]}, 201, None),
-        ("PUT /{db}/_design/k", {"views": {"ids": {"map": "function(doc) { emit(doc._id, null); }"}}}, 201, None),
-        ("POST /{db}/_design/k/_view/ids/queries", {"queries": [{"keys": ["a", "c"]}]}, 200, first_of_queries(offset(1, "a", "c"))),
-        ("POST /{db}/_design/k/_view/ids/queries", {"queries": [{"keys": ["a", "c"], "limit": 1, "skip": 1}]}, 200,
-         first_of_queries(offset(2, "c"))),
-        ("GET /{db}/_design/k/_view/ids?keys=%5B%22x%22%2C%22y%22%5D", None, 200, offset(3)),
-    ]),
-    ("keys and a range are not asked for together", "", DOCS, [
-        *((f"GET /{{db}}/{path}?{query}", None, 400, KEYS_WITH_RANGE)
-          for path in ("_all_docs", "_design_docs", "_local_docs", "_design/v/_view/plain", "_design/v/_view/sums")
-          for name in ("key", "startkey", "start_key", "endkey", "end_key")
-          for query in (f"group={str('sums' in path).lower()}&keys=%5B1,2%5D&{name}=1", f"group={str('sums' in path).lower()}&{name}=1&keys=%5B1,2%5D")),
-        *((f"POST /{{db}}/{path}{query}", body, 400, KEYS_WITH_RANGE)
-          for path in ("_all_docs", "_design/v/_view/plain")
-          for query, body in (("?startkey=1", {"keys": [1, 2]}), ("", {"keys": [1, 2], "end_key": 1}), ("/queries", {"queries": [{"keys": [1, 2], "key": 1}]}),
-                              ("/queries?startkey=1", {"queries": [{}, {"keys": [1, 2]}]}))),
-        *((f"GET /{{db}}/{path}?keys=%5B%22d0%22%5D&startkey=%22d1%22", None, 400, KEYS_WITH_RANGE)
-          for path in ("_all_docs", "_design_docs", "_local_docs")),
-        ("GET /{db}/_all_docs?key=%22d0%22&keys=%5B%22d1%22%5D", None, 200, offset(None, "d1")),
-        ("POST /{db}/_all_docs", {"keys": ["d1"]}, 200, offset(None, "d1")),
-        ("GET /{db}/_design/v/_view/plain?keys=%5B1%5D&startkey=0", None, 200, ids("d0", "d1")),
-        ("GET /{db}/_design/v/_view/plain?keys=%5B%5D&startkey=0", None, 200, ids()),
-        ("GET /{db}/_all_docs?keys=%5B%5D&startkey=%22d0%22", None, 200, ids()),
-        ("POST /{db}/_all_docs/queries?keys=%5B%22d0%22%2C%22d1%22%5D", {"queries": [{"limit": 1}]}, 200, first_of_queries(ids("_design/v"))),
-        ("POST /{db}/_design/v/_view/plain/queries?keys=%5B0,1%5D", {"queries": [{"limit": 1, "skip": 2}]}, 200, first_of_queries(ids("d2"))),
-    ]),
-    ("a group level counts more than group", "", DOCS, [
-        ("PUT /{db}/_design/g", {"views": {"pairs": {"map": "function(doc) { if ('n' in doc) emit([doc.n % 2, doc.n], 1); }", "reduce": "_count"}}}, 201, None),
-        *((f"GET /{{db}}/_design/g/_view/pairs?{query}", None, 200, keys([0], [1])) for query in ("group=true&group_level=1", "group_level=1&group=true")),
-        *((f"GET /{{db}}/{path}?{query}", None, 400, GROUP_AND_NONE)
-          for path in ("_design/g/_view/pairs", "_all_docs") for query in ("group=false&group_level=2", "group_level=2&group=false")),
-        ("POST /{db}/_design/g/_view/pairs?group=false", {"group_level": 2}, 400, GROUP_AND_NONE),
-        ("GET /{db}/_design/g/_view/pairs?group=true&group_level=0", None, 200, keys(None)),
-        ("GET /{db}/_design/g/_view/pairs?group=false&group_level=0", None, 200, keys(None)),
-        ("POST /{db}/_design/g/_view/pairs/queries?group=true", {"queries": [{}]}, 200, first_of_queries(keys(None))),
-        ("GET /{db}/_all_docs?group=true", None, 400, parse_error("Invalid use of grouping on a map view.")),
-    ]),
-    ("a reduction that does not shrink costs the others nothing", "", [], [
-        ("POST /{db}/_bulk_docs", {"docs": [{"_id": f"{i}", "g": "big", "text": "x" * 3000} for i in range(9)] + [{"_id": "s", "g": "small", "text": "x"}]},
-         201, None),
-        ("PUT /{db}/_design/o", {"views": {"texts": {"map": "function(doc) { emit(doc.g, doc.text); }",
-                                                     "reduce": "function(keys, values) { return values; }"}}}, 201, None),
-        *((f"GET /{{db}}/_design/o/_view/texts?{query}", None, 200, lambda body, small=small: [
-            (row.get("key"), row.get("error", row.get("value")), row.get("reason", "")[:39]) for row in body["rows"]] == [
-                (None, "reduce_overflow_error", "Reduce output must shrink more rapidly:"), *small])
-          for query, small in (("group=true", [("small", ["x"], "")]), ("", []), ("endkey=%22big%22", []), ("group=true&limit=1", []))),
-    ]),
-    ("more replicas than there are", "", [], [
-        ("POST /{db}/_bulk_docs?w=2", {"docs": [{"_id": "a"}]}, 202, lambda body: body[0]["ok"] and body[0]["accepted"]),
-        ("POST /{db}/_bulk_docs?w=2", {"docs": [{"_id": "a"}]}, 202, lambda body: body[0]["error"] == "conflict" and "accepted" not in body[0]),
-        ("POST /{db}/_bulk_docs?w=1", {"docs": [{"_id": "b"}]}, 201, lambda body: "accepted" not in body[0]),
-    ]),
-    ("deletions", "", [], [
-        ("POST /{db}", {"_id": "a", "_deleted": True}, 201, {"ok": True, "id": "a"}),
-        ("PUT /{db}/b", {"_deleted": True}, 200, {"ok": True, "id": "b"}),
-        ("GET /{db}/a", None, 404, bad("not_found", "deleted")),
-    ]),
-    ("parameters of wrong kinds", "", DOCS, [
-        *((f"GET /{{db}}/{path}?{query}", None, 400, parse_error(reason))
-          for path in ("_all_docs", "_design/v/_view/plain")
-          for query, reason in (
-              ("limit=x", 'Invalid value for integer: "x"'),
-              ("limit=", "Invalid value for integer: []"),
-              ("skip=-1", 'Invalid value for positive integer: "-1"'),
-              ("descending=", "Invalid boolean parameter: []"),
-              ("include_docs=1", 'Invalid boolean parameter: "1"'),
-              ("stale=x", "Invalid value for `stale`."),
-              ("update=x", "Invalid value for `update`."),
-              ("stable=x", "Invalid value for `stable`."),
-          )),
-        ("GET /{db}/_design/v/_view/plain?reduce=FALSE&limit=1&descending=TRUE", None, 200, ids("d3")),
-        ("GET /{db}/_design/v/_view/sums?conflicts=true", None, 400, parse_error("`conflicts` is invalid for reduce views.")),
-        ("GET /{db}/_design/v/_view/plain?keys=1", None, 400, parse_error("`keys` must be an array of strings.")),
-        ("POST /{db}/_design/v/_view/plain", {"keys": 1}, 400, bad("bad_request", "`keys` member must be an array.")),
-        ("POST /{db}/_all_docs", {"keys": 1}, 400, bad("bad_request", "`keys` body member must be an array.")),
-        ("POST /{db}/_design/v/_view/plain", {"queries": [{}]}, 400,
-         bad("bad_request", "The `queries` parameter is no longer supported at this endpoint")),
-        ("GET /{db}/_all_docs?skip=99999999999999999999", None, 200, ids()),
-        ("GET /{db}/_all_docs?partition=a", None, 400, parse_error("`partition` parameter is not supported on this db")),
-        ("GET /{db}/_design/v/_view/plain/x", None, 405, {"error": "method_not_allowed"}),
-    ]),
-    ("limits of queries", "", DOCS, [
-        ("GET /{db}/_design/v/_view/plain?limit=268435457", None, 400,
-         parse_error("Limit is too large, must not exceed 268435456")),
-        ("PUT /_node/_local/_config/query_server_config/query_limit", "2", 200, None),
-        ("GET /{db}/_design/v/_view/plain", None, 200, ids("d0", "d1")),
-        ("GET /{db}/_design/v/_view/plain?limit=3", None, 400, parse_error("Limit is too large, must not exceed 2")),
-        ("GET /{db}/_all_docs?limit=3", None, 200, ids("_design/v", "d0", "d1")),
-        ("DELETE /_node/_local/_config/query_server_config/query_limit", None, 200, "2"),
-    ]),
-    ("a partition as a parameter", "?partitioned=true", PARTITIONED, [
-        ("GET /{db}/_all_docs?partition=a", None, 200, ids("a:0", "a:1", "a:2")),
-        ("GET /{db}/_design/v/_view/plain?partition=b&limit=2", None, 200, ids("b:0", "b:1")),
-        ("GET /{db}/_partition/a/_all_docs?partition=a&limit=1", None, 200, ids("a:0")),
-        ("GET /{db}/_partition/a/_all_docs?partition=b", None, 400,
-         bad("bad_request", "Conflicting value for `partition` in query string")),
-        ("GET /{db}/_all_docs?partition=", None, 400, parse_error("Invalid value for `partition`.")),
-        ("GET /{db}/_partition/a/_design/v/_info", None, 200, {"name": "v"}),
-        ("GET /{db}/_partition/a/_design/v", None, 404, bad("not_found", "missing")),
-        ("GET /{db}/_partition/a/a:0", None, 404, bad("not_found", "missing")),
-        ("HEAD /{db}/_partition/a", None, 200, None),
-        ("POST /{db}/_partition/_a", {}, 400, bad("illegal_partition", "Partition must not start with an underscore")),
-        ("PUT /{db}/_design/g", {"options": {"partitioned": False}, **VIEWS}, 201, None),
-        ("GET /{db}/_partition/a/_design/g/_view/plain", None, 400,
-         parse_error("`partition` parameter is not supported in this design doc")),
-    ]),
-    ("ids without a partition", "?partitioned=true", PARTITIONED, [
-        ("GET /{db}/x", None, 400, ILLEGAL_ID),
-        ("PUT /{db}/x", {}, 400, ILLEGAL_ID),
-        ("POST /{db}/_purge", {"x": ["1-a"]}, 400, ILLEGAL_ID),
-        ("POST /{db}/_revs_diff", {"x": ["1-a"]}, 400, ILLEGAL_ID),
-        ("POST /{db}/_bulk_get", {"docs": [{"id": "x", "rev": "1-a"}]}, 200,
-         {"results": [{"id": "x", "docs": [{"error": {"id": "x", "rev": None, **ILLEGAL_ID}}]}]}),
-    ]),
-    ("a full partition", "?partitioned=true&q=1", [], [
-        ("PUT /_node/_local/_config/couchdb/max_partition_size", "2000", 200, None),
-        ("POST /{db}/_bulk_docs", {"docs": [{"_id": f"a:{i}", "text": "x" * 1000} for i in range(3)]}, 201, None),
-        ("PUT /{db}/a:3", {}, 403, bad("partition_overflow", "Partition limit exceeded due to update on 'a:3'")),
-        ("POST /{db}/_bulk_docs", {"docs": [{"_id": "a:3"}, {"_id": "b:0"}]}, 201,
-         lambda body: body[0]["error"] == "partition_overflow" and body[1].get("ok") is True),
-        ("PUT /{db}/a:4?new_edits=false", {"_rev": "1-00000000000000000000000000000001"}, 201, None),
-        ("PUT /{db}/_design/more", {}, 201, None),
-        ("GET /{db}/a:0", None, 200, {"_id": "a:0"}),
-        ("PUT /_node/_local/_config/couchdb/max_partition_size", "1000000", 200, "2000"),
-        ("PUT /{db}/a:3", {}, 201, None),
-        ("DELETE /_node/_local/_config/couchdb/max_partition_size", None, 200, "1000000"),
-    ]),
-    ("what a database may not be created with", "", [], [
-        *((f"PUT /{{db}}x?{query}", None, 400, bad("bad_request", reason)) for query, reason in (
-            ("q=0", "The `q` value should be a positive integer."),
-            ("n=x", "The `n` value should be a positive integer."),
-            ("placement=x", "The `placement` value should be in a format `zone:n`."),
-            ("engine=x", "invalid_engine_extension"),
-            ("partitioned=TRUE", "Invalid `partitioned` parameter"),
-        )),
-        ("PUT /{db}%2F_users?partitioned=true", None, 400, bad("bad_request", "Cannot partition a system database")),
-        ("DELETE /{db}nope?rev=1-a", None, 400, {"error": "bad_request"}),
-    ]),
-    ("HEAD goes wherever GET goes", "", DOCS, [
-        *((f"HEAD /{{db}}/{path}", None, 200, None) for path in (
-            "_security", "_revs_limit", "_purged_infos_limit", "_purged_infos", "_shards", "_local_docs",
-            "_design/v/_info", "_design/v/_view/plain")),
-        ("HEAD /{db}/_bulk_docs", None, 405, None),
-    ]),
-    ("_bulk_get", "", DOCS, [
-        *((f"POST /{{db}}/_bulk_get?{name}=1-a", {"docs": []}, 400,
-           bad("bad_request", f'"{name}" query parameter is not acceptable'))
-          for name in ("rev", "open_revs", "new_edits", "w", "atts_since")),
-        ("POST /{db}/_bulk_get?revs=true&latest=true", {"docs": []}, 200, {"results": []}),
-    ]),
-    ("purges", "", DOCS, [
-        ("PUT /{db}/_purged_infos_limit", 0, 400, bad("bad_request", "`purged_infos_limit` must be positive integer")),
-        ("POST /{db}/_purged_infos_limit", 1, 405, bad("method_not_allowed", "Only GET,PUT allowed")),
-        ("POST /{db}/_purge", {str(i): ["1-a"] for i in range(101)}, 400,
-         bad("bad_request", "Exceeded maximum number of documents.")),
-        ("POST /{db}/_purge", {"d0": [f"{i}-a" for i in range(1, 1002)]}, 400,
-         bad("bad_request", "Exceeded maximum number of revisions.")),
-    ]),
-    ("changes", "", DOCS, [
-        ("GET /{db}/_changes?heartbeat=-1", None, 400,
-         bad("bad_request", "The heartbeat value should be a positive integer (in milliseconds).")),
-        ("GET /{db}/_changes?heartbeat=x", None, 400,
-         bad("bad_request", "Invalid heartbeat value. Expecting a positive integer value (in milliseconds).")),
-        ("GET /{db}/_changes?feed=", None, 400, {"error": "bad_request"}),
-        ("GET /{db}/_changes?filter=_selector", None, 400, bad("bad_request", "Selector must be specified in POST payload")),
-        ("POST /{db}/_changes?filter=_selector", {}, 400, bad("bad_request", "Selector error: expected a JSON object")),
-        *((f"GET /{{db}}/_changes?filter={name}", None, 400, bad("bad_request", "unknown builtin filter name")) for name in ("_foo", "_foo/bar", "_")),
-    ]),
-    ("configuration", "", [], [
-        *((f"PUT /_node/_local/_config/{section}/x", "y", 403,
-           bad("forbidden", "Config section blacklisted for modification over HTTP API."))
-          for section in ("daemons", "httpd_global_handlers", "query_servers", "native_query_servers")),
-        ("GET /_node", None, 400, bad("bad_request", "Incomplete path to _node request")),
-        ("POST /_node/_local/_stats", {}, 405, bad("method_not_allowed", "Only GET allowed")),
-        ("PUT /_node/_local/_config/couchdb/maintenance_mode", "nolb", 200, None),
-        ("GET /_up", None, 404, {"status": "nolb"}),
-        ("DELETE /_node/_local/_config/couchdb/maintenance_mode", None, 200, "nolb"),
-        ("GET /_up", None, 200, {"status": "ok"}),
-        ("PUT /_node/_local/_config/chttpd/decode_plus_to_space", "false", 200, None),
-        ("PUT /{db}/a+b", {}, 201, {"id": "a+b"}),
-        ("DELETE /_node/_local/_config/chttpd/decode_plus_to_space", None, 200, "false"),
-        ("GET /{db}/a+b", None, 404, None),
-        ("GET /{db}/a%2Bb", None, 200, {"_id": "a+b"}),
-    ]),
-    ("rewrites without an end", "", [], [
-        ("PUT /{db}/_design/l", {"rewrites": [{"from": "loop", "to": "_rewrite/loop"}]}, 201, None),
-        ("PUT /{db}/_design/f", {"rewrites": "function(req) { return {path: '../../_design/f/_rewrite/x'}; }"}, 201, None),
-        ("PUT /_node/_local/_config/chttpd/rewrite_limit", "1000", 200, None),
-        ("GET /{db}/_design/l/_rewrite/loop", None, 400, {"error": "bad_request"}),
-        ("GET /{db}/_design/f/_rewrite/loop", None, 400, {"error": "bad_request"}),
-        ("DELETE /_node/_local/_config/chttpd/rewrite_limit", None, 200, "1000"),
-    ]),
-    ("counts of documents in a request", "", DOCS, [
-        *(step for limit, path in (("max_bulk_docs_count", "_bulk_docs"), ("max_bulk_get_count", "_bulk_get")) for step in (
-            (f"PUT /_node/_local/_config/couchdb/{limit}", "1", 200, None),
-            (f"POST /{{db}}/{path}", {"docs": [{"id": "d0"}, {"id": "d1"}]}, 413, bad(f"{limit}_exceeded", "1")),
-            (f"DELETE /_node/_local/_config/couchdb/{limit}", None, 200, "1"),
-        )),
-    ]),
-    ("the latest of a document is its winner, of whatever branch the revision is", "", [], [
-        *(("POST /{db}/_bulk_docs", {"new_edits": False, "docs": [
-            {"_id": "a", "n": n, "_revisions": {"start": start, "ids": ids}}]}, 201, []) for n, start, ids in (
-                ("short", 2, ["b2", "1"]), ("long", 3, ["c3", "c2", "1"]))),
-        *((f"GET /{{db}}/a?rev={rev}&latest=true", None, 200, {"_rev": "3-c3", "n": "long"}) for rev in ("1-1", "2-b2", "3-c3", "9-x")),
-        ("GET /{db}/a?latest=true", None, 200, {"_rev": "3-c3"}),
-        ("GET /{db}/a?rev=2-b2", None, 200, {"_rev": "2-b2"}),
-        ("GET /{db}/a?rev=x&latest=true", None, 400, bad("bad_request", "Invalid rev format")),
-        ("POST /{db}/_bulk_get?latest=true", {"docs": [{"id": "a", "rev": "2-b2"}]}, 200,
-         lambda body: body["results"][0]["docs"][0]["ok"]["_rev"] == "2-b2"),
-        ("PUT /{db}/gone", {}, 201, None),
-        ("DELETE /{db}/gone?rev=1-967a00dff5e02add41819138abb3284d", None, 200, None),
-        ("GET /{db}/gone?rev=1-967a00dff5e02add41819138abb3284d&latest=true", None, 404, bad("not_found", "deleted")),
-        ("GET /{db}/none?rev=1-1&latest=true", None, 404, bad("not_found", "missing")),
-    ]),
-    ("an attachment that is not there is not removed", "", [], [
-        ("DELETE /{db}/a/f", None, 404, bad("not_found", "missing")),
-        ("PUT /{db}/a", {"_attachments": {"f": {"data": "eA=="}}}, 201, {"rev": ATTACHED}),
-        *((f"DELETE /{{db}}/a/{name}", None, 404, bad("not_found", "Document is missing attachment"))
-          for name in ("g", f"g?rev={ATTACHED}", f"F?rev={ATTACHED}")),
-        ("DELETE /{db}/a/g?rev=1-x", None, 409, bad("not_found", "missing_rev")),
-        ("DELETE /{db}/a/f", None, 409, {"error": "conflict"}),
-        ("GET /{db}/a", None, 200, {"_rev": ATTACHED}),
-        (f"DELETE /{{db}}/a/f?rev={ATTACHED}", None, 200, {"ok": True, "id": "a"}),
-        ("GET /{db}/a", None, 200, lambda body: body["_rev"].startswith("2-") and "_attachments" not in body),
-        (f"DELETE /{{db}}/a/f?rev={ATTACHED}", None, 409, {"error": "conflict"}),
-        ("DELETE /{db}/a/f", None, 404, bad("not_found", "Document is missing attachment")),
-    ]),
-    ("local documents without a name", "", [], [
-        *((f"{method} /{{db}}/{path}", body, 400, bad("bad_request", "Invalid _local document id."))
-          for path in ("_local", "_local/", "_local%2F", "_local%2f")
-          for method, body in (("GET", None), ("PUT", {}), ("DELETE", None), ("POST", {}), ("COPY", None))),
-        ("PUT /{db}/_local/foo/bar", {}, 400, bad("bad_request", "_local documents do not accept attachments.")),
-        ("PUT /{db}/_local%2Ffoo", {}, 201, {"id": "_local/foo"}),
-    ]),
-    ("indexes below a partition", "?partitioned=true", PARTITIONED, [
-        ("POST /{db}/_partition/a/_index", {"index": {"fields": ["n"]}, "ddoc": "i", "name": "n"}, 200, {"result": "created"}),
-        ("GET /{db}/_partition/a/_index", None, 200, lambda body: [i["name"] for i in body["indexes"]] == ["_all_docs", "n"]),
-        ("GET /{db}/_partition/a/_index?limit=1", None, 200, lambda body: len(body["indexes"]) == 1),
-        ("DELETE /{db}/_partition/a/_index", None, 405, {"error": "method_not_allowed"}),
-        ("GET /{db}/_partition/_a/_index", None, 400, {"error": "illegal_partition"}),
-        ("GET /{db}/_partition/a/_index?partition=b", None, 400,
-         bad("bad_request", "Conflicting value for `partition` in query string")),
-        ("DELETE /{db}/_partition/a/_index/_design/i/json/n", None, 200, {"ok": True}),
-        ("GET /{db}/_index", None, 200, lambda body: body["total_rows"] == 1),
-    ]),
-    ("no partitions, no indexes below them", "", [], [
-        ("GET /{db}/_partition/a/_index", None, 400, bad("bad_request", "database is not partitioned")),
-    ]),
-    ("paths that are not well encoded", "", [], [
-        ("GET /{db}/%zz", None, 400, bad("bad_request", "invalid_url_encoding")),
-        ("GET /{db}?x=%", None, 400, bad("bad_request", "invalid_url_encoding")),
-    ]),
+    (
+        "the query string counts more than the body",
+        "",
+        DOCS,
+        [
+            ("POST /{db}/_all_docs?limit=1", {"limit": 2}, 200, ids("_design/v")),
+            ("POST /{db}/_design/v/_view/plain?limit=1", {"limit": 2, "descending": True}, 200, ids("d3")),
+            ("POST /{db}/_all_docs", {"keys": ["d1", "d2"], "limit": 1}, 200, ids("d1")),
+        ],
+    ),
+    (
+        "of two equal parameters the later counts",
+        "",
+        DOCS,
+        [
+            ("GET /{db}/_all_docs?limit=3&limit=1&start_key=%22d1%22", None, 200, ids("d1")),
+            ("GET /{db}/_design/v/_view/plain?startkey=2&key=1", None, 200, ids("d1")),
+            ("GET /{db}/_all_docs?key=%22d1%22&start_key=%22d0%22", None, 200, ids("d0", "d1")),
+            ("GET /_all_dbs?limit=5&limit=0", None, 200, []),
+        ],
+    ),
+    *(
+        (
+            f"descending turns the order of keys, but not of their groups: {q}",
+            f"?{q}",
+            [],
+            [
+                ("POST /{db}/_bulk_docs", {"docs": TEAMS}, 201, None),
+                ("PUT /{db}/_design/t", BY_TEAM, 201, None),
+                (f"GET /{{db}}/_design/t/_view/team?reduce=false&descending=true&{HR_ENG}", None, 200, holds("c", "a", "d")),
+                ("POST /{db}/_design/t/_view/team?descending=true", {"reduce": False, "keys": ["hr", "eng"]}, 200, holds("c", "a", "d")),
+                (
+                    "POST /{db}/_design/t/_view/team/queries",
+                    {"queries": [{"reduce": False, "descending": True, "keys": ["hr", "eng"]}]},
+                    200,
+                    first_of_queries(holds("c", "a", "d")),
+                ),
+                (f"GET /{{db}}/_design/t/_view/team?reduce=false&descending=true&skip=1&limit=1&{HR_ENG}", None, 200, ids("a")),
+                (f"GET /{{db}}/_design/t/_view/team?reduce=false&{HR_ENG}", None, 200, ids("d", "a", "c")),
+                (f"GET /{{db}}/_design/t/_view/team?group=true&{HR_ENG}", None, 200, keys("hr", "eng")),
+                (f"GET /{{db}}/_design/t/_view/team?group=true&descending=true&{HR_ENG}", None, 200, keys("hr", "eng")),
+            ],
+        )
+        for q, holds in (("q=1", lambda *rows: offset(2, *rows)), ("q=2", ids), ("q=4", ids))
+    ),
+    (
+        "offsets of several keys are sums over shards",
+        "?q=2",
+        [],
+        [
+            ("POST /{db}/_bulk_docs", {"docs": [{"_id": doc_id} for doc_id in "abc"]}, 201, None),
+            ("PUT /{db}/_design/k", {"views": {"ids": {"map": "function(doc) { emit(doc._id, null); }"}}}, 201, None),
+            ("POST /{db}/_design/k/_view/ids/queries", {"queries": [{"keys": ["a", "c"]}]}, 200, first_of_queries(offset(1, "a", "c"))),
+            (
+                "POST /{db}/_design/k/_view/ids/queries",
+                {"queries": [{"keys": ["a", "c"], "limit": 1, "skip": 1}]},
+                200,
+                first_of_queries(offset(2, "c")),
+            ),
+            ("GET /{db}/_design/k/_view/ids?keys=%5B%22x%22%2C%22y%22%5D", None, 200, offset(3)),
+        ],
+    ),
+    (
+        "keys and a range are not asked for together",
+        "",
+        DOCS,
+        [
+            *(
+                (f"GET /{{db}}/{path}?{query}", None, 400, KEYS_WITH_RANGE)
+                for path in ("_all_docs", "_design_docs", "_local_docs", "_design/v/_view/plain", "_design/v/_view/sums")
+                for name in ("key", "startkey", "start_key", "endkey", "end_key")
+                for query in (
+                    f"group={str('sums' in path).lower()}&keys=%5B1,2%5D&{name}=1",
+                    f"group={str('sums' in path).lower()}&{name}=1&keys=%5B1,2%5D",
+                )
+            ),
+            *(
+                (f"POST /{{db}}/{path}{query}", body, 400, KEYS_WITH_RANGE)
+                for path in ("_all_docs", "_design/v/_view/plain")
+                for query, body in (
+                    ("?startkey=1", {"keys": [1, 2]}),
+                    ("", {"keys": [1, 2], "end_key": 1}),
+                    ("/queries", {"queries": [{"keys": [1, 2], "key": 1}]}),
+                    ("/queries?startkey=1", {"queries": [{}, {"keys": [1, 2]}]}),
+                )
+            ),
+            *(
+                (f"GET /{{db}}/{path}?keys=%5B%22d0%22%5D&startkey=%22d1%22", None, 400, KEYS_WITH_RANGE)
+                for path in ("_all_docs", "_design_docs", "_local_docs")
+            ),
+            ("GET /{db}/_all_docs?key=%22d0%22&keys=%5B%22d1%22%5D", None, 200, offset(None, "d1")),
+            ("POST /{db}/_all_docs", {"keys": ["d1"]}, 200, offset(None, "d1")),
+            ("GET /{db}/_design/v/_view/plain?keys=%5B1%5D&startkey=0", None, 200, ids("d0", "d1")),
+            ("GET /{db}/_design/v/_view/plain?keys=%5B%5D&startkey=0", None, 200, ids()),
+            ("GET /{db}/_all_docs?keys=%5B%5D&startkey=%22d0%22", None, 200, ids()),
+            ("POST /{db}/_all_docs/queries?keys=%5B%22d0%22%2C%22d1%22%5D", {"queries": [{"limit": 1}]}, 200, first_of_queries(ids("_design/v"))),
+            ("POST /{db}/_design/v/_view/plain/queries?keys=%5B0,1%5D", {"queries": [{"limit": 1, "skip": 2}]}, 200, first_of_queries(ids("d2"))),
+        ],
+    ),
+    (
+        "a group level counts more than group",
+        "",
+        DOCS,
+        [
+            (
+                "PUT /{db}/_design/g",
+                {"views": {"pairs": {"map": "function(doc) { if ('n' in doc) emit([doc.n % 2, doc.n], 1); }", "reduce": "_count"}}},
+                201,
+                None,
+            ),
+            *(
+                (f"GET /{{db}}/_design/g/_view/pairs?{query}", None, 200, keys([0], [1]))
+                for query in ("group=true&group_level=1", "group_level=1&group=true")
+            ),
+            *(
+                (f"GET /{{db}}/{path}?{query}", None, 400, GROUP_AND_NONE)
+                for path in ("_design/g/_view/pairs", "_all_docs")
+                for query in ("group=false&group_level=2", "group_level=2&group=false")
+            ),
+            ("POST /{db}/_design/g/_view/pairs?group=false", {"group_level": 2}, 400, GROUP_AND_NONE),
+            ("GET /{db}/_design/g/_view/pairs?group=true&group_level=0", None, 200, keys(None)),
+            ("GET /{db}/_design/g/_view/pairs?group=false&group_level=0", None, 200, keys(None)),
+            ("POST /{db}/_design/g/_view/pairs/queries?group=true", {"queries": [{}]}, 200, first_of_queries(keys(None))),
+            ("GET /{db}/_all_docs?group=true", None, 400, parse_error("Invalid use of grouping on a map view.")),
+        ],
+    ),
+    (
+        "a reduction that does not shrink costs the others nothing",
+        "",
+        [],
+        [
+            (
+                "POST /{db}/_bulk_docs",
+                {"docs": [{"_id": f"{i}", "g": "big", "text": "x" * 3000} for i in range(9)] + [{"_id": "s", "g": "small", "text": "x"}]},
+                201,
+                None,
+            ),
+            (
+                "PUT /{db}/_design/o",
+                {"views": {"texts": {"map": "function(doc) { emit(doc.g, doc.text); }", "reduce": "function(keys, values) { return values; }"}}},
+                201,
+                None,
+            ),
+            *(
+                (
+                    f"GET /{{db}}/_design/o/_view/texts?{query}",
+                    None,
+                    200,
+                    lambda body, small=small: (
+                        [(row.get("key"), row.get("error", row.get("value")), row.get("reason", "")[:39]) for row in body["rows"]]
+                        == [(None, "reduce_overflow_error", "Reduce output must shrink more rapidly:"), *small]
+                    ),
+                )
+                for query, small in (("group=true", [("small", ["x"], "")]), ("", []), ("endkey=%22big%22", []), ("group=true&limit=1", []))
+            ),
+        ],
+    ),
+    (
+        "more replicas than there are",
+        "",
+        [],
+        [
+            ("POST /{db}/_bulk_docs?w=2", {"docs": [{"_id": "a"}]}, 202, lambda body: body[0]["ok"] and body[0]["accepted"]),
+            ("POST /{db}/_bulk_docs?w=2", {"docs": [{"_id": "a"}]}, 202, lambda body: body[0]["error"] == "conflict" and "accepted" not in body[0]),
+            ("POST /{db}/_bulk_docs?w=1", {"docs": [{"_id": "b"}]}, 201, lambda body: "accepted" not in body[0]),
+        ],
+    ),
+    (
+        "deletions",
+        "",
+        [],
+        [
+            ("POST /{db}", {"_id": "a", "_deleted": True}, 201, {"ok": True, "id": "a"}),
+            ("PUT /{db}/b", {"_deleted": True}, 200, {"ok": True, "id": "b"}),
+            ("GET /{db}/a", None, 404, bad("not_found", "deleted")),
+        ],
+    ),
+    (
+        "parameters of wrong kinds",
+        "",
+        DOCS,
+        [
+            *(
+                (f"GET /{{db}}/{path}?{query}", None, 400, parse_error(reason))
+                for path in ("_all_docs", "_design/v/_view/plain")
+                for query, reason in (
+                    ("limit=x", 'Invalid value for integer: "x"'),
+                    ("limit=", "Invalid value for integer: []"),
+                    ("skip=-1", 'Invalid value for positive integer: "-1"'),
+                    ("descending=", "Invalid boolean parameter: []"),
+                    ("include_docs=1", 'Invalid boolean parameter: "1"'),
+                    ("stale=x", "Invalid value for `stale`."),
+                    ("update=x", "Invalid value for `update`."),
+                    ("stable=x", "Invalid value for `stable`."),
+                )
+            ),
+            ("GET /{db}/_design/v/_view/plain?reduce=FALSE&limit=1&descending=TRUE", None, 200, ids("d3")),
+            ("GET /{db}/_design/v/_view/sums?conflicts=true", None, 400, parse_error("`conflicts` is invalid for reduce views.")),
+            ("GET /{db}/_design/v/_view/plain?keys=1", None, 400, parse_error("`keys` must be an array of strings.")),
+            ("POST /{db}/_design/v/_view/plain", {"keys": 1}, 400, bad("bad_request", "`keys` member must be an array.")),
+            ("POST /{db}/_all_docs", {"keys": 1}, 400, bad("bad_request", "`keys` body member must be an array.")),
+            (
+                "POST /{db}/_design/v/_view/plain",
+                {"queries": [{}]},
+                400,
+                bad("bad_request", "The `queries` parameter is no longer supported at this endpoint"),
+            ),
+            ("GET /{db}/_all_docs?skip=99999999999999999999", None, 200, ids()),
+            ("GET /{db}/_all_docs?partition=a", None, 400, parse_error("`partition` parameter is not supported on this db")),
+            ("GET /{db}/_design/v/_view/plain/x", None, 405, {"error": "method_not_allowed"}),
+        ],
+    ),
+    (
+        "limits of queries",
+        "",
+        DOCS,
+        [
+            ("GET /{db}/_design/v/_view/plain?limit=268435457", None, 400, parse_error("Limit is too large, must not exceed 268435456")),
+            ("PUT /_node/_local/_config/query_server_config/query_limit", "2", 200, None),
+            ("GET /{db}/_design/v/_view/plain", None, 200, ids("d0", "d1")),
+            ("GET /{db}/_design/v/_view/plain?limit=3", None, 400, parse_error("Limit is too large, must not exceed 2")),
+            ("GET /{db}/_all_docs?limit=3", None, 200, ids("_design/v", "d0", "d1")),
+            ("DELETE /_node/_local/_config/query_server_config/query_limit", None, 200, "2"),
+        ],
+    ),
+    (
+        "a partition as a parameter",
+        "?partitioned=true",
+        PARTITIONED,
+        [
+            ("GET /{db}/_all_docs?partition=a", None, 200, ids("a:0", "a:1", "a:2")),
+            ("GET /{db}/_design/v/_view/plain?partition=b&limit=2", None, 200, ids("b:0", "b:1")),
+            ("GET /{db}/_partition/a/_all_docs?partition=a&limit=1", None, 200, ids("a:0")),
+            ("GET /{db}/_partition/a/_all_docs?partition=b", None, 400, bad("bad_request", "Conflicting value for `partition` in query string")),
+            ("GET /{db}/_all_docs?partition=", None, 400, parse_error("Invalid value for `partition`.")),
+            ("GET /{db}/_partition/a/_design/v/_info", None, 200, {"name": "v"}),
+            ("GET /{db}/_partition/a/_design/v", None, 404, bad("not_found", "missing")),
+            ("GET /{db}/_partition/a/a:0", None, 404, bad("not_found", "missing")),
+            ("HEAD /{db}/_partition/a", None, 200, None),
+            ("POST /{db}/_partition/_a", {}, 400, bad("illegal_partition", "Partition must not start with an underscore")),
+            ("PUT /{db}/_design/g", {"options": {"partitioned": False}, **VIEWS}, 201, None),
+            ("GET /{db}/_partition/a/_design/g/_view/plain", None, 400, parse_error("`partition` parameter is not supported in this design doc")),
+        ],
+    ),
+    (
+        "ids without a partition",
+        "?partitioned=true",
+        PARTITIONED,
+        [
+            ("GET /{db}/x", None, 400, ILLEGAL_ID),
+            ("PUT /{db}/x", {}, 400, ILLEGAL_ID),
+            ("POST /{db}/_purge", {"x": ["1-a"]}, 400, ILLEGAL_ID),
+            ("POST /{db}/_revs_diff", {"x": ["1-a"]}, 400, ILLEGAL_ID),
+            (
+                "POST /{db}/_bulk_get",
+                {"docs": [{"id": "x", "rev": "1-a"}]},
+                200,
+                {"results": [{"id": "x", "docs": [{"error": {"id": "x", "rev": None, **ILLEGAL_ID}}]}]},
+            ),
+        ],
+    ),
+    (
+        "a full partition",
+        "?partitioned=true&q=1",
+        [],
+        [
+            ("PUT /_node/_local/_config/couchdb/max_partition_size", "2000", 200, None),
+            ("POST /{db}/_bulk_docs", {"docs": [{"_id": f"a:{i}", "text": "x" * 1000} for i in range(3)]}, 201, None),
+            ("PUT /{db}/a:3", {}, 403, bad("partition_overflow", "Partition limit exceeded due to update on 'a:3'")),
+            (
+                "POST /{db}/_bulk_docs",
+                {"docs": [{"_id": "a:3"}, {"_id": "b:0"}]},
+                201,
+                lambda body: body[0]["error"] == "partition_overflow" and body[1].get("ok") is True,
+            ),
+            ("PUT /{db}/a:4?new_edits=false", {"_rev": "1-00000000000000000000000000000001"}, 201, None),
+            ("PUT /{db}/_design/more", {}, 201, None),
+            ("GET /{db}/a:0", None, 200, {"_id": "a:0"}),
+            ("PUT /_node/_local/_config/couchdb/max_partition_size", "1000000", 200, "2000"),
+            ("PUT /{db}/a:3", {}, 201, None),
+            ("DELETE /_node/_local/_config/couchdb/max_partition_size", None, 200, "1000000"),
+        ],
+    ),
+    (
+        "what a database may not be created with",
+        "",
+        [],
+        [
+            *(
+                (f"PUT /{{db}}x?{query}", None, 400, bad("bad_request", reason))
+                for query, reason in (
+                    ("q=0", "The `q` value should be a positive integer."),
+                    ("n=x", "The `n` value should be a positive integer."),
+                    ("placement=x", "The `placement` value should be in a format `zone:n`."),
+                    ("engine=x", "invalid_engine_extension"),
+                    ("partitioned=TRUE", "Invalid `partitioned` parameter"),
+                )
+            ),
+            ("PUT /{db}%2F_users?partitioned=true", None, 400, bad("bad_request", "Cannot partition a system database")),
+            ("DELETE /{db}nope?rev=1-a", None, 400, {"error": "bad_request"}),
+        ],
+    ),
+    (
+        "HEAD goes wherever GET goes",
+        "",
+        DOCS,
+        [
+            *(
+                (f"HEAD /{{db}}/{path}", None, 200, None)
+                for path in (
+                    "_security",
+                    "_revs_limit",
+                    "_purged_infos_limit",
+                    "_purged_infos",
+                    "_shards",
+                    "_local_docs",
+                    "_design/v/_info",
+                    "_design/v/_view/plain",
+                )
+            ),
+            ("HEAD /{db}/_bulk_docs", None, 405, None),
+        ],
+    ),
+    (
+        "_bulk_get",
+        "",
+        DOCS,
+        [
+            *(
+                (f"POST /{{db}}/_bulk_get?{name}=1-a", {"docs": []}, 400, bad("bad_request", f'"{name}" query parameter is not acceptable'))
+                for name in ("rev", "open_revs", "new_edits", "w", "atts_since")
+            ),
+            ("POST /{db}/_bulk_get?revs=true&latest=true", {"docs": []}, 200, {"results": []}),
+        ],
+    ),
+    (
+        "purges",
+        "",
+        DOCS,
+        [
+            ("PUT /{db}/_purged_infos_limit", 0, 400, bad("bad_request", "`purged_infos_limit` must be positive integer")),
+            ("POST /{db}/_purged_infos_limit", 1, 405, bad("method_not_allowed", "Only GET,PUT allowed")),
+            ("POST /{db}/_purge", {str(i): ["1-a"] for i in range(101)}, 400, bad("bad_request", "Exceeded maximum number of documents.")),
+            ("POST /{db}/_purge", {"d0": [f"{i}-a" for i in range(1, 1002)]}, 400, bad("bad_request", "Exceeded maximum number of revisions.")),
+        ],
+    ),
+    (
+        "changes",
+        "",
+        DOCS,
+        [
+            ("GET /{db}/_changes?heartbeat=-1", None, 400, bad("bad_request", "The heartbeat value should be a positive integer (in milliseconds).")),
+            (
+                "GET /{db}/_changes?heartbeat=x",
+                None,
+                400,
+                bad("bad_request", "Invalid heartbeat value. Expecting a positive integer value (in milliseconds)."),
+            ),
+            ("GET /{db}/_changes?feed=", None, 400, {"error": "bad_request"}),
+            ("GET /{db}/_changes?filter=_selector", None, 400, bad("bad_request", "Selector must be specified in POST payload")),
+            ("POST /{db}/_changes?filter=_selector", {}, 400, bad("bad_request", "Selector error: expected a JSON object")),
+            *(
+                (f"GET /{{db}}/_changes?filter={name}", None, 400, bad("bad_request", "unknown builtin filter name"))
+                for name in ("_foo", "_foo/bar", "_")
+            ),
+        ],
+    ),
+    (
+        "configuration",
+        "",
+        [],
+        [
+            *(
+                (f"PUT /_node/_local/_config/{section}/x", "y", 403, bad("forbidden", "Config section blacklisted for modification over HTTP API."))
+                for section in ("daemons", "httpd_global_handlers", "query_servers", "native_query_servers")
+            ),
+            ("GET /_node", None, 400, bad("bad_request", "Incomplete path to _node request")),
+            ("POST /_node/_local/_stats", {}, 405, bad("method_not_allowed", "Only GET allowed")),
+            ("PUT /_node/_local/_config/couchdb/maintenance_mode", "nolb", 200, None),
+            ("GET /_up", None, 404, {"status": "nolb"}),
+            ("DELETE /_node/_local/_config/couchdb/maintenance_mode", None, 200, "nolb"),
+            ("GET /_up", None, 200, {"status": "ok"}),
+            ("PUT /_node/_local/_config/chttpd/decode_plus_to_space", "false", 200, None),
+            ("PUT /{db}/a+b", {}, 201, {"id": "a+b"}),
+            ("DELETE /_node/_local/_config/chttpd/decode_plus_to_space", None, 200, "false"),
+            ("GET /{db}/a+b", None, 404, None),
+            ("GET /{db}/a%2Bb", None, 200, {"_id": "a+b"}),
+        ],
+    ),
+    (
+        "rewrites without an end",
+        "",
+        [],
+        [
+            ("PUT /{db}/_design/l", {"rewrites": [{"from": "loop", "to": "_rewrite/loop"}]}, 201, None),
+            ("PUT /{db}/_design/f", {"rewrites": "function(req) { return {path: '../../_design/f/_rewrite/x'}; }"}, 201, None),
+            ("PUT /_node/_local/_config/chttpd/rewrite_limit", "1000", 200, None),
+            ("GET /{db}/_design/l/_rewrite/loop", None, 400, {"error": "bad_request"}),
+            ("GET /{db}/_design/f/_rewrite/loop", None, 400, {"error": "bad_request"}),
+            ("DELETE /_node/_local/_config/chttpd/rewrite_limit", None, 200, "1000"),
+        ],
+    ),
+    (
+        "counts of documents in a request",
+        "",
+        DOCS,
+        [
+            *(
+                step
+                for limit, path in (("max_bulk_docs_count", "_bulk_docs"), ("max_bulk_get_count", "_bulk_get"))
+                for step in (
+                    (f"PUT /_node/_local/_config/couchdb/{limit}", "1", 200, None),
+                    (f"POST /{{db}}/{path}", {"docs": [{"id": "d0"}, {"id": "d1"}]}, 413, bad(f"{limit}_exceeded", "1")),
+                    (f"DELETE /_node/_local/_config/couchdb/{limit}", None, 200, "1"),
+                )
+            ),
+        ],
+    ),
+    (
+        "the latest of a document is its winner, of whatever branch the revision is",
+        "",
+        [],
+        [
+            *(
+                ("POST /{db}/_bulk_docs", {"new_edits": False, "docs": [{"_id": "a", "n": n, "_revisions": {"start": start, "ids": ids}}]}, 201, [])
+                for n, start, ids in (("short", 2, ["b2", "1"]), ("long", 3, ["c3", "c2", "1"]))
+            ),
+            *((f"GET /{{db}}/a?rev={rev}&latest=true", None, 200, {"_rev": "3-c3", "n": "long"}) for rev in ("1-1", "2-b2", "3-c3", "9-x")),
+            ("GET /{db}/a?latest=true", None, 200, {"_rev": "3-c3"}),
+            ("GET /{db}/a?rev=2-b2", None, 200, {"_rev": "2-b2"}),
+            ("GET /{db}/a?rev=x&latest=true", None, 400, bad("bad_request", "Invalid rev format")),
+            (
+                "POST /{db}/_bulk_get?latest=true",
+                {"docs": [{"id": "a", "rev": "2-b2"}]},
+                200,
+                lambda body: body["results"][0]["docs"][0]["ok"]["_rev"] == "2-b2",
+            ),
+            ("PUT /{db}/gone", {}, 201, None),
+            ("DELETE /{db}/gone?rev=1-967a00dff5e02add41819138abb3284d", None, 200, None),
+            ("GET /{db}/gone?rev=1-967a00dff5e02add41819138abb3284d&latest=true", None, 404, bad("not_found", "deleted")),
+            ("GET /{db}/none?rev=1-1&latest=true", None, 404, bad("not_found", "missing")),
+        ],
+    ),
+    (
+        "an attachment that is not there is not removed",
+        "",
+        [],
+        [
+            ("DELETE /{db}/a/f", None, 404, bad("not_found", "missing")),
+            ("PUT /{db}/a", {"_attachments": {"f": {"data": "eA=="}}}, 201, {"rev": ATTACHED}),
+            *(
+                (f"DELETE /{{db}}/a/{name}", None, 404, bad("not_found", "Document is missing attachment"))
+                for name in ("g", f"g?rev={ATTACHED}", f"F?rev={ATTACHED}")
+            ),
+            ("DELETE /{db}/a/g?rev=1-x", None, 409, bad("not_found", "missing_rev")),
+            ("DELETE /{db}/a/f", None, 409, {"error": "conflict"}),
+            ("GET /{db}/a", None, 200, {"_rev": ATTACHED}),
+            (f"DELETE /{{db}}/a/f?rev={ATTACHED}", None, 200, {"ok": True, "id": "a"}),
+            ("GET /{db}/a", None, 200, lambda body: body["_rev"].startswith("2-") and "_attachments" not in body),
+            (f"DELETE /{{db}}/a/f?rev={ATTACHED}", None, 409, {"error": "conflict"}),
+            ("DELETE /{db}/a/f", None, 404, bad("not_found", "Document is missing attachment")),
+        ],
+    ),
+    (
+        "local documents without a name",
+        "",
+        [],
+        [
+            *(
+                (f"{method} /{{db}}/{path}", body, 400, bad("bad_request", "Invalid _local document id."))
+                for path in ("_local", "_local/", "_local%2F", "_local%2f")
+                for method, body in (("GET", None), ("PUT", {}), ("DELETE", None), ("POST", {}), ("COPY", None))
+            ),
+            ("PUT /{db}/_local/foo/bar", {}, 400, bad("bad_request", "_local documents do not accept attachments.")),
+            ("PUT /{db}/_local%2Ffoo", {}, 201, {"id": "_local/foo"}),
+        ],
+    ),
+    (
+        "indexes below a partition",
+        "?partitioned=true",
+        PARTITIONED,
+        [
+            ("POST /{db}/_partition/a/_index", {"index": {"fields": ["n"]}, "ddoc": "i", "name": "n"}, 200, {"result": "created"}),
+            ("GET /{db}/_partition/a/_index", None, 200, lambda body: [i["name"] for i in body["indexes"]] == ["_all_docs", "n"]),
+            ("GET /{db}/_partition/a/_index?limit=1", None, 200, lambda body: len(body["indexes"]) == 1),
+            ("DELETE /{db}/_partition/a/_index", None, 405, {"error": "method_not_allowed"}),
+            ("GET /{db}/_partition/_a/_index", None, 400, {"error": "illegal_partition"}),
+            ("GET /{db}/_partition/a/_index?partition=b", None, 400, bad("bad_request", "Conflicting value for `partition` in query string")),
+            ("DELETE /{db}/_partition/a/_index/_design/i/json/n", None, 200, {"ok": True}),
+            ("GET /{db}/_index", None, 200, lambda body: body["total_rows"] == 1),
+        ],
+    ),
+    (
+        "no partitions, no indexes below them",
+        "",
+        [],
+        [
+            ("GET /{db}/_partition/a/_index", None, 400, bad("bad_request", "database is not partitioned")),
+        ],
+    ),
+    (
+        "paths that are not well encoded",
+        "",
+        [],
+        [
+            ("GET /{db}/%zz", None, 400, bad("bad_request", "invalid_url_encoding")),
+            ("GET /{db}?x=%", None, 400, bad("bad_request", "invalid_url_encoding")),
+        ],
+    ),
 ]
 
 
@@ -397,8 +630,12 @@ def odd_http(context):
         again = api.get(path, headers={"If-None-Match": f'"x", {etag}'})
         report.equal(f"{path} is not sent to who has it", (again.status, again.raw), (304, b""))
 
-    for accept, kind in (("application/json", "application/json"), ("text/html", "application/json"), ("*/*", "multipart/mixed"),
-                         ("application/json, multipart/mixed", "multipart/mixed")):
+    for accept, kind in (
+        ("application/json", "application/json"),
+        ("text/html", "application/json"),
+        ("*/*", "multipart/mixed"),
+        ("application/json, multipart/mixed", "multipart/mixed"),
+    ):
         answer = api.get("/db/a?open_revs=all", headers={"Accept": accept})
         report.equal(f"open_revs to who takes {accept}", answer.headers["Content-Type"].split(";")[0], kind)
 
@@ -412,8 +649,7 @@ def odd_http(context):
     for path in ("/db/a", "/db/_all_docs", "/db/_changes"):
         on = api.get(f"{path}?callback=f.g")
         called = re.fullmatch(rb"/\* CouchDB \*/f\.g\((.*)\);\n", on.raw, re.S)
-        report.check(f"JSONP of {path}", on.headers["Content-Type"] == "application/javascript" and called
-                     and json.loads(called[1]), repr(on))
+        report.check(f"JSONP of {path}", on.headers["Content-Type"] == "application/javascript" and called and json.loads(called[1]), repr(on))
     report.equal("a callback is no script", api.get("/db/a?callback=f'").status, 400)
 
     zipped = gzip.compress(b'{"docs":[{"_id":"zipped"}]}')
@@ -423,15 +659,22 @@ def odd_http(context):
     head = f"HTTP/1.1\r\nHost: x\r\nAuthorization: Basic {base64.b64encode(b'admin:admin').decode()}\r\n"
     for name, sent, statuses in (
         ("a PUT that announces no body", f"PUT /db/b {head}\r\n", [400]),
-        ("a client that waits to be told is refused at once",
-         f"POST /db/_bulk_docs {head}Content-Length: 2\r\nExpect: 100-continue\r\n\r\n", [415]),
-        ("a client that waits to be told is told",
-         f"PUT /db/c {head}Content-Length: 2\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n{{}}", [100, 201]),
-        ("a body in chunks",
-         f"PUT /db/d {head}Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n1;x=y\r\n{{\r\n1\r\n}}\r\n0\r\nX: y\r\n\r\n", [201]),
-        ("requests one behind another, also behind an error",
-         f"GET /db/a {head}\r\nPOST /db/_bulk_docs {head}Content-Length: 2\r\n\r\n{{}}GET /db/a {head}Connection: close\r\n\r\n",
-         [200, 415, 200]),
+        ("a client that waits to be told is refused at once", f"POST /db/_bulk_docs {head}Content-Length: 2\r\nExpect: 100-continue\r\n\r\n", [415]),
+        (
+            "a client that waits to be told is told",
+            f"PUT /db/c {head}Content-Length: 2\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n{{}}",
+            [100, 201],
+        ),
+        (
+            "a body in chunks",
+            f"PUT /db/d {head}Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n1;x=y\r\n{{\r\n1\r\n}}\r\n0\r\nX: y\r\n\r\n",
+            [201],
+        ),
+        (
+            "requests one behind another, also behind an error",
+            f"GET /db/a {head}\r\nPOST /db/_bulk_docs {head}Content-Length: 2\r\n\r\n{{}}GET /db/a {head}Connection: close\r\n\r\n",
+            [200, 415, 200],
+        ),
     ):
         got = [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+)", exchange(server, sent.encode(), len(statuses)))]
         report.equal(name, got, statuses)
@@ -488,7 +731,9 @@ def copies(context):
         api.expect(201, "PUT", "/db")
         first = api.expect(201, "PUT", "/db/a", {"n": 1})["rev"]
         second = api.expect(201, "PUT", "/db/a", {"n": 2, "_rev": first})["rev"]
-        for number, (query, match, n) in enumerate((("", None, 2), ("", first, 1), ("", second, 2), (f"?rev={first}", None, 1), (f"?rev={first}", first, 1))):
+        for number, (query, match, n) in enumerate(
+            (("", None, 2), ("", first, 1), ("", second, 2), (f"?rev={first}", None, 1), (f"?rev={first}", first, 1))
+        ):
             headers = {"Destination": f"copy{number}", **({"If-Match": f'"{match}"'} if match else {})}
             answer = api.request("COPY", f"/db/a{query}", headers=headers)
             report.equal(f"COPY {query} of {match}", (answer.status, api.get(f"/db/copy{number}").json.get("n")), (201, n))
@@ -528,8 +773,11 @@ def batches(context):
         for request in ("PUT /db/a", "POST /db"):
             method, path = request.split(" ")
             answer = api.request(method, f"{path}?batch=ok", {"_id": "a" if method == "PUT" else "b"})
-            report.equal(f"{request} in a batch", (answer.status, answer.json, answer.headers["ETag"]),
-                         (202, {"ok": True, "id": "a" if method == "PUT" else "b"}, None))
+            report.equal(
+                f"{request} in a batch",
+                (answer.status, answer.json, answer.headers["ETag"]),
+                (202, {"ok": True, "id": "a" if method == "PUT" else "b"}, None),
+            )
         report.equal("it is there", [api.get(f"/db/{name}").status for name in "ab"], [200, 200])
         report.equal("a conflict is told", api.put("/db/a?batch=ok", {}).status, 409)
 

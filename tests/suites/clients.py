@@ -46,8 +46,9 @@ def run_script(ctx, server, name, command, environment=None):
     env = {**os.environ, **(environment or {}), "SETTEE_URL": server.url, "SETTEE_ADMIN": server.admin, "PYTHONDONTWRITEBYTECODE": "1"}
     began = time.monotonic()
     try:
-        done = subprocess.run([str(part) for part in command], env=env, stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, timeout=SCRIPT_TIMEOUT_S, check=False)
+        done = subprocess.run(
+            [str(part) for part in command], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SCRIPT_TIMEOUT_S, check=False
+        )
         printed, error, code = done.stdout, done.stderr, done.returncode
     except subprocess.TimeoutExpired as late:
         printed, error, code = text(late.stdout), text(late.stderr) + f"\nstill running after {SCRIPT_TIMEOUT_S} s", None

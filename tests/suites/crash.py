@@ -43,8 +43,12 @@ def write_until_killed(ctx, server, ledger, mix, label):
         writer.start()
     # The moment is drawn as a number of acknowledgements, so it does not depend on the machine's speed.
     wanted = ctx.random.randint(20, 3000 if mix == "bulk" else 800)
-    ctx.report.check(f"{label}: the writers get going", ledger.wait_for(wanted, FIRST_WRITES_TIMEOUT_S),
-                     f"{ledger.count} of {wanted} acknowledged; {server.log()[-1000:]}", quiet=True)
+    ctx.report.check(
+        f"{label}: the writers get going",
+        ledger.wait_for(wanted, FIRST_WRITES_TIMEOUT_S),
+        f"{ledger.count} of {wanted} acknowledged; {server.log()[-1000:]}",
+        quiet=True,
+    )
     server.kill()
     for writer in writers:
         writer.stop_event.set()

@@ -62,8 +62,7 @@ def torn_log_tail(ctx):
         write_documents(server.api(), ledger, 20, prefix="later")
         server.kill()
         server = ctx.server(f"torn-{cut}").start()
-        verify(ctx.report, server.api(), ledger, f"torn tail, {cut} bytes, then more and another crash",
-               may_lack={ledger.order[199]}, quiet=True)
+        verify(ctx.report, server.api(), ledger, f"torn tail, {cut} bytes, then more and another crash", may_lack={ledger.order[199]}, quiet=True)
         server.stop()
 
 
@@ -151,9 +150,11 @@ def refuses_clearly(ctx, name, what, kind, ledger=None):
         server.start()
     except StartFailed as failed:
         said = failed.log.strip()
-        ctx.report.check(f"{what}: the start is refused with an exit code and a reason",
-                         failed.exit_code not in (None, 0) and failed.exit_code > 0 and DAMAGE_NAMED.search(said)
-                         and "panicked" not in said, failed)
+        ctx.report.check(
+            f"{what}: the start is refused with an exit code and a reason",
+            failed.exit_code not in (None, 0) and failed.exit_code > 0 and DAMAGE_NAMED.search(said) and "panicked" not in said,
+            failed,
+        )
         ctx.report.note(f"{what}: {said.splitlines()[-1][:300] if said else '(said nothing)'}")
         return
     if kind == "start":
@@ -236,8 +237,9 @@ class SmallDisk:
         self.path, self.refused = path, None
 
     def __enter__(self):
-        done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(self.path)],
-                              capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(self.path)], capture_output=True, text=True, check=False
+        )
         if done.returncode:
             self.refused = f"no tmpfs can be mounted: {done.stderr.strip()}"
         return self
@@ -257,12 +259,16 @@ def fill_and_recover(ctx, disk):
         api, ledger = server.api(), Ledger("kept")
         api.expect((201, 202), "PUT", "/kept")
         refusal = write_until_refused(api, ledger)
-        report.check("full disk: a write is refused with a 5xx in CouchDB's shape",
-                     refusal is not None and refusal.status >= 500 and refusal.is_error_shape, repr(refusal))
+        report.check(
+            "full disk: a write is refused with a 5xx in CouchDB's shape",
+            refusal is not None and refusal.status >= 500 and refusal.is_error_shape,
+            repr(refusal),
+        )
         report.note(f"full disk: after {len(ledger.acknowledged)} documents: {refusal!r}")
         again = write_one(api, ledger, "one-more", Edit({"pad": os.urandom(200_000).hex()}))
-        report.check("full disk: the next one gets a clear answer too",
-                     again.status == 201 or again.status >= 500 and again.is_error_shape, repr(again))
+        report.check(
+            "full disk: the next one gets a clear answer too", again.status == 201 or again.status >= 500 and again.is_error_shape, repr(again)
+        )
         reads_go_on(report, api, ledger)
         ballast.unlink()
         report.check("full disk: writes go on after space returns", writes_go_on(api, ledger), server.log()[-2000:])
@@ -293,8 +299,9 @@ def write_until_refused(api, ledger):
 def reads_go_on(report, api, ledger):
     sample = list(ledger.acknowledged.items())[:: max(1, len(ledger.acknowledged) // 50)]
     answers = [(doc_id, edit, api.get(f"/{ledger.db}/{doc_id}")) for doc_id, edit in sample]
-    wrong = [repr(answer) for doc_id, edit, answer in answers
-             if answer.status != 200 or answer.json != {"_id": doc_id, "_rev": edit.rev, **edit.body}]
+    wrong = [
+        repr(answer) for doc_id, edit, answer in answers if answer.status != 200 or answer.json != {"_id": doc_id, "_rev": edit.rev, **edit.body}
+    ]
     report.check(f"full disk: {len(sample)} reads go on", not wrong, "\n".join(wrong[:3]))
     report.check("full disk: the server still answers", api.get("/").status == 200)
 

@@ -87,16 +87,29 @@ def run(ctx):
         api.expect((201, 202), "POST", "/db/_bulk_docs", {"docs": [DDOC, *({"_id": f"doc{n}", "n": n} for n in range(5)), {"_id": "with/slash"}]})
         rules = {name: DDOC[name] for name in ("word", "lib", "views", "shows", "lists", "updates")}
         other = {"shows": {"s": "function() { return 'other'; }"}, "lists": DDOC["lists"]}
-        for name, body in (("rules", {**rules, "rewrites": RULES}), ("code", {"rewrites": REWRITE}), ("other", other),
-                           ("far", {"rewrites": [{"from": "/a", "to": "../../../_uuids"}]})):
+        for name, body in (
+            ("rules", {**rules, "rewrites": RULES}),
+            ("code", {"rewrites": REWRITE}),
+            ("other", other),
+            ("far", {"rewrites": [{"from": "/a", "to": "../../../_uuids"}]}),
+        ):
             api.expect((201, 202), "PUT", f"/db/_design/{name}", body)
         for part in (shows, lists, updates, rewrites, filters, validations, anonymous):
             part(ctx.report, api, server)
         ctx.report.check("no panic", "panicked" not in server.log(), server.log()[-1500:])
     with ctx.server("processes", options=["--set", "functions/isolation=process", "--set", "functions/time_limit_ms=1000"]) as server:
         processes(ctx.report, server.api())
-    with ctx.server("languages", options=["--set", "query_servers/nodejs=builtin", "--set", "query_servers/Python=/bin/false",
-                                          "--set", "native_query_servers/enable_erlang_query_server=true"]) as server:
+    with ctx.server(
+        "languages",
+        options=[
+            "--set",
+            "query_servers/nodejs=builtin",
+            "--set",
+            "query_servers/Python=/bin/false",
+            "--set",
+            "native_query_servers/enable_erlang_query_server=true",
+        ],
+    ) as server:
         languages(ctx.report, server.api())
 
 
@@ -117,14 +130,18 @@ def languages(report, api):
     api.expect((201, 202), "PUT", "/db")
     api.expect((201, 202), "POST", "/db/_bulk_docs", {"docs": [{"_id": "doc1", "n": 1}, {"_id": "doc2", "n": 2}]})
     if shutil.which("node"):
-        node = {"language": "nodejs", "shows": {"s": "(doc, req) => `node ${doc?._id}`"}, "filters": DDOC["filters"],
-                "validate_doc_update": "function(doc) { if (doc.refuse) throw {forbidden: 'by node'}; }"}
+        node = {
+            "language": "nodejs",
+            "shows": {"s": "(doc, req) => `node ${doc?._id}`"},
+            "filters": DDOC["filters"],
+            "validate_doc_update": "function(doc) { if (doc.refuse) throw {forbidden: 'by node'}; }",
+        }
         api.expect((201, 202), "PUT", "/db/_design/node", node)
         answer(report, "a show in Node", api.get("/db/_design/node/_show/s/doc1"), 200, "node doc1")
         report.equal("a filter in Node", [row["id"] for row in api.get("/db/_changes?filter=node/even").json["results"]], ["doc2"])
         refusal(report, "a validation in Node", api.put("/db/x", {"refuse": True}), 403, "forbidden", "by node")
     if shutil.which("erl"):
-        erlang = {"language": "erlang", "filters": {"f": "fun({Doc}, {_Req}) -> proplists:get_value(<<\"n\">>, Doc) =:= 1 end."}}
+        erlang = {"language": "erlang", "filters": {"f": 'fun({Doc}, {_Req}) -> proplists:get_value(<<"n">>, Doc) =:= 1 end.'}}
         api.expect((201, 202), "PUT", "/db/_design/erl", erlang)
         report.equal("a filter in Erlang", [row["id"] for row in api.get("/db/_changes?filter=erl/f").json["results"]], ["doc1"])
     api.expect((201, 202), "PUT", "/db/_design/cobol", {"language": "cobol", "views": {"v": {"map": "MOVE"}}, "shows": {"s": "x"}})
@@ -180,15 +197,35 @@ def shows(report, api, _):
     answer(report, "the order of what is sent", api.get(at + "order?format=text"), 200, "12345", content_type="text/plain; charset=utf-8")
     answer(report, "start and a response", api.get(at + "start"), 200, "Hey Dude", x_test="yes", x_other="too")
     answer(report, "a registered type", api.get(at + "accept", headers={"Accept": "application/x-foo"}), 200, "foo", content_type="application/x-foo")
-    answer(report, "the first of accepted types", api.get(at + "accept", headers={"Accept": "text/html,application/atom+xml; q=0.9"}), 200, "<p>", content_type=html)
-    refusal(report, "no accepted type", api.get(at + "accept", headers={"Accept": "text/monkeys"}), 406, "not_acceptable", "text/monkeys not supported")
+    answer(
+        report,
+        "the first of accepted types",
+        api.get(at + "accept", headers={"Accept": "text/html,application/atom+xml; q=0.9"}),
+        200,
+        "<p>",
+        content_type=html,
+    )
+    refusal(
+        report, "no accepted type", api.get(at + "accept", headers={"Accept": "text/monkeys"}), 406, "not_acceptable", "text/monkeys not supported"
+    )
     etags(report, api, at)
     request = safe_json(api.get(at + "request/doc1?foo=bar&key=%5B1%5D", headers={"X-Foo": "bar", "Cookie": "a=b"}))
-    expected = {"method": "GET", "path": ["db", "_design", "d", "_show", "request", "doc1"], "query": {"foo": "bar", "key": [1]}, "id": "doc1",
-                "raw_path": at + "request/doc1?foo=bar&key=%5B1%5D", "body": "undefined", "form": {}, "peer": "127.0.0.1"}
+    expected = {
+        "method": "GET",
+        "path": ["db", "_design", "d", "_show", "request", "doc1"],
+        "query": {"foo": "bar", "key": [1]},
+        "id": "doc1",
+        "raw_path": at + "request/doc1?foo=bar&key=%5B1%5D",
+        "body": "undefined",
+        "form": {},
+        "peer": "127.0.0.1",
+    }
     report.equal("the request object", {name: request.get(name) for name in expected}, expected)
-    report.equal("headers, cookie and user of the request object", (request["headers"].get("X-Foo"), request["cookie"].get("a"), request["userCtx"]),
-                 ("bar", "b", {"db": "db", "name": "admin", "roles": ["_admin"]}))
+    report.equal(
+        "headers, cookie and user of the request object",
+        (request["headers"].get("X-Foo"), request["cookie"].get("a"), request["userCtx"]),
+        ("bar", "b", {"db": "db", "name": "admin", "roles": ["_admin"]}),
+    )
     report.equal("the database of the request object", (request["info"]["db_name"], sorted(request["secObj"])), ("db", ["admins", "members"]))
     slow = api.get(at + "loop")
     report.check("a show that does not end is ended", slow.status >= 400 and slow.is_error_shape, slow)
@@ -212,16 +249,33 @@ def lists(report, api, _):
     answer(report, "a list of keys", api.get(at + "basic/by_n?keys=[4,2]"), 200, "head42tail")
     answer(report, "a list of posted keys", api.post(at + "basic/by_n", {"keys": [3, 1]}), 200, "head31tail")
     answer(report, "a list of no rows", api.get(at + "basic/by_n?startkey=99"), 200, "headtail")
-    answer(report, "a list of a reduced view", api.get(at + "json/sums?group=true"), 200,
-           [{}, [{"key": 0, "value": 6}, {"key": 1, "value": 4}], ["_design", "d", "_list", "json", "sums"]])
-    answer(report, "a list of a view that is not reduced", api.get(at + "json/sums?reduce=false&limit=1"), 200,
-           [{"total_rows": 5, "offset": 0}, [{"id": "doc0", "key": 0, "value": 0}], ["_design", "d", "_list", "json", "sums"]])
+    answer(
+        report,
+        "a list of a reduced view",
+        api.get(at + "json/sums?group=true"),
+        200,
+        [{}, [{"key": 0, "value": 6}, {"key": 1, "value": 4}], ["_design", "d", "_list", "json", "sums"]],
+    )
+    answer(
+        report,
+        "a list of a view that is not reduced",
+        api.get(at + "json/sums?reduce=false&limit=1"),
+        200,
+        [{"total_rows": 5, "offset": 0}, [{"id": "doc0", "key": 0, "value": 0}], ["_design", "d", "_list", "json", "sums"]],
+    )
     answer(report, "a list of documents", api.get(at + "docs/by_n?include_docs=true&limit=2"), 200, "doc0doc1")
     answer(report, "a list of another design document's view", api.get("/db/_design/other/_list/basic/d/by_n"), 200, "head01234tail")
     answer(report, "a list of _all_docs", api.get(at + "basic/_all_docs?startkey=%22doc3%22&endkey=%22doc9%22"), 200, "headdoc3doc4tail")
     answer(report, "a list that stops early", api.get(at + "stop/by_n"), 200, "headtail")
     answer(report, "headers after the first row", api.get(at + "late/by_n"), 400, "bad request", x_my="header")
-    answer(report, "a list that provides", api.get(at + "html/by_n", headers={"Accept": "text/html"}), 200, "<ul>01234</ul>", content_type="text/html; charset=utf-8")
+    answer(
+        report,
+        "a list that provides",
+        api.get(at + "html/by_n", headers={"Accept": "text/html"}),
+        200,
+        "<ul>01234</ul>",
+        content_type="text/html; charset=utf-8",
+    )
     refusal(report, "a list that provides no accepted type", api.get(at + "html/by_n", headers={"Accept": "image/png"}), 406, "not_acceptable")
     refusal(report, "a list that fails before its first output", api.get(at + "error/by_n"), 500, "render_error", "ReferenceError")
     broken = api.get(at + "broken/by_n")
@@ -235,7 +289,9 @@ def updates(report, api, _):
     at = "/db/_design/d/_update/"
     made = api.put(at + "set/made?field=title&value=test")
     doc = api.get("/db/made").json
-    report.equal("an update makes a document", (made.status, made.raw, made.headers.get("X-Couch-Id"), doc.get("title")), (201, b"set", "made", "test"))
+    report.equal(
+        "an update makes a document", (made.status, made.raw, made.headers.get("X-Couch-Id"), doc.get("title")), (201, b"set", "made", "test")
+    )
     report.equal("its revision is in a header", made.headers.get("X-Couch-Update-NewRev"), doc["_rev"])
     changed = api.put(at + "set/with/slash?field=title&value=test")
     report.equal("an update of a document with a slash", (changed.status, changed.headers.get("X-Couch-Id")), (201, "with%2Fslash"))

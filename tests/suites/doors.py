@@ -13,7 +13,7 @@ from harness.api import Api
 PUPPET = "function (req) { return JSON.parse(req.query.as); }"
 
 OUTSIDE = {
-    "the configuration, written": {"path": "../../../_node/_local/_config/admins/evil", "method": "PUT", "body": "\"pw\""},
+    "the configuration, written": {"path": "../../../_node/_local/_config/admins/evil", "method": "PUT", "body": '"pw"'},
     "the configuration": {"path": "../../../_node/_local/_config"},
     "another database": {"path": "../../../secret/doc"},
     "another database, written": {"path": "../../../secret/new", "method": "PUT", "body": "{}"},
@@ -31,27 +31,39 @@ OUTSIDE = {
     "too many parents": {"path": "../../../../../../_all_dbs"},
     "a query": {"path": "../../../_all_dbs?x=y"},
     "a fragment": {"path": "../../../_all_dbs#x"},
-    "a replication": {"path": "../../../_replicate", "method": "POST", "headers": {"Content-Type": "application/json"},
-                      "body": json.dumps({"source": "secret", "target": "public"})},
+    "a replication": {
+        "path": "../../../_replicate",
+        "method": "POST",
+        "headers": {"Content-Type": "application/json"},
+        "body": json.dumps({"source": "secret", "target": "public"}),
+    },
     "a session": {"path": "../../../_session", "method": "DELETE"},
     "a restart": {"path": "../../../_node/_local/_restart", "method": "POST", "headers": {"Content-Type": "application/json"}, "body": "{}"},
     "the database itself, deleted": {"path": "../..", "method": "DELETE"},
     "the database itself, made": {"path": "../..", "method": "PUT"},
-    "a purge": {"path": "../../_purge", "method": "POST", "headers": {"Content-Type": "application/json"}, "body": "{\"doc\":[\"1-x\"]}"},
+    "a purge": {"path": "../../_purge", "method": "POST", "headers": {"Content-Type": "application/json"}, "body": '{"doc":["1-x"]}'},
 }
 # In its own database a function has no more rights than to read and to write documents.
 ADMINS_IN_IT = {
-    "the security object": {"path": "../../_security", "method": "PUT", "body": "{\"admins\":{\"names\":[\"evil\"]}}"},
+    "the security object": {"path": "../../_security", "method": "PUT", "body": '{"admins":{"names":["evil"]}}'},
     "a design document": {"path": "../../_design/evil", "method": "PUT", "body": "{}"},
-    "design documents in bulk": {"path": "../../_bulk_docs", "method": "POST", "headers": {"Content-Type": "application/json"},
-                                 "body": json.dumps({"docs": [{"_id": "_design/evil"}]})},
+    "design documents in bulk": {
+        "path": "../../_bulk_docs",
+        "method": "POST",
+        "headers": {"Content-Type": "application/json"},
+        "body": json.dumps({"docs": [{"_id": "_design/evil"}]}),
+    },
     "the limit of revisions": {"path": "../../_revs_limit", "method": "PUT", "body": "1"},
     "a compaction": {"path": "../../_compact", "method": "POST", "headers": {"Content-Type": "application/json"}, "body": ""},
-    "an index": {"path": "../../_index", "method": "POST", "headers": {"Content-Type": "application/json"},
-                 "body": json.dumps({"index": {"fields": ["a"]}})},
+    "an index": {
+        "path": "../../_index",
+        "method": "POST",
+        "headers": {"Content-Type": "application/json"},
+        "body": json.dumps({"index": {"fields": ["a"]}}),
+    },
 }
 ANSWERS = {
-    "how dictionaries are used": {"Use-As-Dictionary": "match=\"/*\""},
+    "how dictionaries are used": {"Use-As-Dictionary": 'match="/*"'},
     "who the server is": {"Server": "evil"},
     "a session": {"Set-Cookie": "AuthSession=evil; Path=/"},
     "a session in other letters": {"set-cookie": "authsession=evil"},
@@ -61,21 +73,32 @@ ANSWERS = {
     "who may read it": {"Access-Control-Allow-Credentials": "true"},
     "a service worker's reach": {"Service-Worker-Allowed": "/"},
     "that there be only TLS": {"Strict-Transport-Security": "max-age=1000000"},
-    "that all be forgotten": {"Clear-Site-Data": "\"*\""},
+    "that all be forgotten": {"Clear-Site-Data": '"*"'},
 }
 DDOC = {
     "rewrites": PUPPET,
-    "shows": {"told": "function (doc, req) { return {json: req}; }",
-              "answer": "function (doc, req) { return {body: '<script>', headers: JSON.parse(req.query.headers)}; }"},
+    "shows": {
+        "told": "function (doc, req) { return {json: req}; }",
+        "answer": "function (doc, req) { return {body: '<script>', headers: JSON.parse(req.query.headers)}; }",
+    },
     "lists": {"answer": "function (head, req) { start({headers: JSON.parse(req.query.headers)}); send('<script>'); }"},
-    "updates": {"answer": "function (doc, req) { return [null, {body: '<script>', headers: JSON.parse(req.query.headers)}]; }",
-                "told": "function (doc, req) { return [null, JSON.stringify(req)]; }"},
+    "updates": {
+        "answer": "function (doc, req) { return [null, {body: '<script>', headers: JSON.parse(req.query.headers)}]; }",
+        "told": "function (doc, req) { return [null, JSON.stringify(req)]; }",
+    },
 }
 
 
 def run(ctx):
-    for part in (rewrites_stay, insecure_rewrites, answers_are_guarded, functions_learn_no_credentials, updates_in_system_databases,
-                 bodies_are_bounded, trickling_bodies):
+    for part in (
+        rewrites_stay,
+        insecure_rewrites,
+        answers_are_guarded,
+        functions_learn_no_credentials,
+        updates_in_system_databases,
+        bodies_are_bounded,
+        trickling_bodies,
+    ):
         ctx.attempt(part)
 
 
@@ -97,9 +120,15 @@ def prepared(server):
 def state(api):
     """All that a request in another's place must not have changed."""
     users = api.get("/_users/_all_docs?include_docs=true").json["rows"]
-    return {"admins": api.get("/_node/_local/_config/admins").json, "databases": api.get("/_all_dbs").json,
-            "secret": api.get("/secret/_all_docs").json, "security": api.get("/public/_security").json, "users": len(users),
-            "designs": api.get("/public/_design_docs").json["rows"], "revs_limit": api.get("/public/_revs_limit").json}
+    return {
+        "admins": api.get("/_node/_local/_config/admins").json,
+        "databases": api.get("/_all_dbs").json,
+        "secret": api.get("/secret/_all_docs").json,
+        "security": api.get("/public/_security").json,
+        "users": len(users),
+        "designs": api.get("/public/_design_docs").json["rows"],
+        "revs_limit": api.get("/public/_revs_limit").json,
+    }
 
 
 def is_refused(answer):
@@ -118,11 +147,14 @@ def rewrites_stay(ctx):
         before = state(api)
         for name, rewrite in {**OUTSIDE, **ADMINS_IN_IT}.items():
             answer = api.get(puppet(rewrite))
-            report.check(f"a rewrite function does not reach {name}", is_refused(answer)
-                         and b"SECRET" not in answer.raw and b"org.couchdb" not in answer.raw, answer)
+            report.check(
+                f"a rewrite function does not reach {name}",
+                is_refused(answer) and b"SECRET" not in answer.raw and b"org.couchdb" not in answer.raw,
+                answer,
+            )
         report.equal("and nothing is changed", state(api), before)
         report.check("inside it reads", api.get(puppet({"path": "../../doc"})).json.get("n") == 1)
-        made = api.get(puppet({"path": "../../made", "method": "PUT", "body": "{\"by\":\"rewrite\"}"}))
+        made = api.get(puppet({"path": "../../made", "method": "PUT", "body": '{"by":"rewrite"}'}))
         report.equal("and writes documents, as in CouchDB", made.status, 201)
         own = api.put("/public/_design/d/_rewrite/x?as=" + urllib.parse.quote(json.dumps({"path": "../../_revs_limit"})), 999)
         report.equal("an admin's own method and body have an admin's rights", (own.status, api.get("/public/_revs_limit").json), (200, 999))
@@ -130,7 +162,9 @@ def rewrites_stay(ctx):
         report.equal("not with another body", (asked.status >= 400, api.get("/public/_revs_limit").json), (True, 999))
         twice = puppet({"path": "_rewrite/y", "method": "PUT", "body": "1", "query": {"as": json.dumps({"path": "../../_revs_limit"})}})
         report.equal("also by two rewrites", (api.get(twice).status >= 400, api.get("/public/_revs_limit").json), (True, 999))
-        host = api.get(puppet({"path": "../../made2", "method": "PUT", "body": "{}", "headers": {"X-Forwarded-Host": "evil.example", "Host": "evil.example"}}))
+        host = api.get(
+            puppet({"path": "../../made2", "method": "PUT", "body": "{}", "headers": {"X-Forwarded-Host": "evil.example", "Host": "evil.example"}})
+        )
         report.check("and no other host's name", host.status == 201 and "evil" not in host.headers.get("Location", ""), host.headers.items())
         rules = [{"from": "/a", "to": "../../../_all_dbs"}, {"from": "/ok", "to": "../../doc"}]
         api.expect(201, "PUT", "/public/_design/rules", {"rewrites": rules})
@@ -143,8 +177,11 @@ def rewrites_stay(ctx):
             climbed = api.get("/public/_design/root/_rewrite" + path)
             report.check(f"a client does not climb by {path}", climbed.status in (400, 404), climbed)
         forged = api.get(puppet({"path": "../../doc", "method": "FOO\n2026-01-01T00:00:00 INFO forged"}))
-        report.equal("a method is a method, and no line of the log", 
-                     (forged.status, [line for line in server.log().splitlines() if line.startswith("2026-01-01T00:00:00 INFO")]), (500, []))
+        report.equal(
+            "a method is a method, and no line of the log",
+            (forged.status, [line for line in server.log().splitlines() if line.startswith("2026-01-01T00:00:00 INFO")]),
+            (500, []),
+        )
         report.check("no panic", "panicked" not in server.log(), server.log()[-1500:])
 
 
@@ -156,8 +193,15 @@ def insecure_rewrites(ctx):
         api = prepared(server)
         before = state(api)
         report.equal("a path outside", api.get(puppet({"path": "../../../_all_dbs"})).status, 200)
-        for name in ("the configuration, written", "another database, written", "a replication", "a restart", "a session",
-                     "the database itself, deleted", "a purge"):
+        for name in (
+            "the configuration, written",
+            "another database, written",
+            "a replication",
+            "a restart",
+            "a session",
+            "the database itself, deleted",
+            "a purge",
+        ):
             answer = api.get(puppet(OUTSIDE[name]))
             report.check(f"but not {name}", answer.status >= 400, answer)
         for name, rewrite in ADMINS_IN_IT.items():
@@ -181,10 +225,17 @@ def answers_are_guarded(ctx):
             for way, answer in ways(headers):
                 sent = next(iter(headers))
                 said = answer.headers.get(sent)
-                report.check(f"{way} cannot say {name}", answer.status == 200 and (said is None or said.startswith("CouchDB/")), (answer, answer.headers.items()))
+                report.check(
+                    f"{way} cannot say {name}",
+                    answer.status == 200 and (said is None or said.startswith("CouchDB/")),
+                    (answer, answer.headers.items()),
+                )
         for way, answer in ways({"Set-Cookie": "own=1", "Content-Security-Policy": "default-src *"}):
-            report.equal(f"{way} is sandboxed, and has cookies of its own",
-                         (answer.headers.get_all("Content-Security-Policy"), answer.headers.get("Set-Cookie")), (["sandbox"], "own=1"))
+            report.equal(
+                f"{way} is sandboxed, and has cookies of its own",
+                (answer.headers.get_all("Content-Security-Policy"), answer.headers.get("Set-Cookie")),
+                (["sandbox"], "own=1"),
+            )
 
 
 def functions_learn_no_credentials(ctx):
@@ -195,18 +246,32 @@ def functions_learn_no_credentials(ctx):
         cookie = session.headers["Set-Cookie"].split(";")[0]
         secret = cookie.split("=", 1)[1]
         anybody = server.api(credentials="")
-        api.expect(201, "PUT", "/public/_design/f", {
-            "filters": {"f": "function (doc, req) { throw {forbidden: JSON.stringify(req)}; }"},
-            "rewrites": "function (req) { return {code: 200, body: JSON.stringify(req)}; }"})
-        paths = {"a show": ("GET", "/public/_design/d/_show/told"), "an update": ("POST", "/public/_design/d/_update/told"),
-                 "a filter": ("GET", "/public/_changes?filter=f/f"), "a rewrite": ("GET", "/public/_design/f/_rewrite/x")}
+        api.expect(
+            201,
+            "PUT",
+            "/public/_design/f",
+            {
+                "filters": {"f": "function (doc, req) { throw {forbidden: JSON.stringify(req)}; }"},
+                "rewrites": "function (req) { return {code: 200, body: JSON.stringify(req)}; }",
+            },
+        )
+        paths = {
+            "a show": ("GET", "/public/_design/d/_show/told"),
+            "an update": ("POST", "/public/_design/d/_update/told"),
+            "a filter": ("GET", "/public/_changes?filter=f/f"),
+            "a rewrite": ("GET", "/public/_design/f/_rewrite/x"),
+        }
         for way, (method, path) in paths.items():
             for name, headers in {"cookie": {"Cookie": f"own=1; {cookie}"}, "password": dict(api.authorization)}.items():
                 answer = anybody.request(method, path, headers=headers)
                 sent = headers.get("Authorization", "Basic " + secret).split(" ", 1)[1]
                 report.check(f"{way} does not learn the {name} of its caller", b"peer" in answer.raw and sent.encode() not in answer.raw, answer)
         told = anybody.get("/public/_design/d/_show/told", headers={"Cookie": f"own=1; {cookie}"}).json
-        report.equal("but who it is, and other cookies", (told["userCtx"]["name"], told["cookie"], told["headers"]["Cookie"]), ("dbadmin", {"own": "1"}, "own=1"))
+        report.equal(
+            "but who it is, and other cookies",
+            (told["userCtx"]["name"], told["cookie"], told["headers"]["Cookie"]),
+            ("dbadmin", {"own": "1"}, "own=1"),
+        )
 
 
 def updates_in_system_databases(ctx):
@@ -223,23 +288,44 @@ def updates_in_system_databases(ctx):
             report.check("design documents of _replicator databases are for admins", written.status in (401, 403), written)
             return
         api.post("/team%2F_replicator/_design/d/_update/u")
-        api.get(puppet({"path": "../../forged", "method": "PUT", "body": "{\"source\":\"http://127.0.0.1:1/a\",\"target\":\"http://127.0.0.1:1/b\"}"},
-                       "/team%2F_replicator/_design/d/_rewrite/x"))
+        api.get(
+            puppet(
+                {"path": "../../forged", "method": "PUT", "body": '{"source":"http://127.0.0.1:1/a","target":"http://127.0.0.1:1/b"}'},
+                "/team%2F_replicator/_design/d/_rewrite/x",
+            )
+        )
         docs = [row["doc"] for row in api.get("/team%2F_replicator/_all_docs?include_docs=true").json["rows"]]
         owners = [doc for doc in docs if "source" in doc and ("_admin" in doc.get("user_ctx", {}).get("roles", []) or doc.get("owner") == "admin")]
         report.equal("no replication is made in the name of the admin who was led there", owners, [])
 
 
 BOMBS = {
-    "_replicate": ("POST", "/_replicate"), "_bulk_docs": ("POST", "/public/_bulk_docs"), "_bulk_get": ("POST", "/public/_bulk_get"),
-    "_find": ("POST", "/public/_find"), "_explain": ("POST", "/public/_explain"), "_revs_diff": ("POST", "/public/_revs_diff"),
-    "_missing_revs": ("POST", "/public/_missing_revs"), "keys": ("POST", "/public/_all_docs"), "_changes": ("POST", "/public/_changes"),
-    "a view": ("POST", "/public/_design/v/_view/v"), "queries": ("POST", "/public/_all_docs/queries"), "a document": ("PUT", "/public/bomb"),
-    "a posted document": ("POST", "/public"), "an update": ("POST", "/public/_design/d/_update/told"), "a show": ("POST", "/public/_design/d/_show/told"),
-    "a rewrite": ("POST", "/public/_design/d/_rewrite/x"), "a login": ("POST", "/_session"), "_index": ("POST", "/public/_index"),
-    "_security": ("PUT", "/public/_security"), "_purge": ("POST", "/public/_purge"), "_dbs_info": ("POST", "/_dbs_info"),
-    "a setting": ("PUT", "/_node/_local/_config/a/b"), "_compact": ("POST", "/public/_compact"), "a local document": ("PUT", "/public/_local/x"),
-    "_revs_limit": ("PUT", "/public/_revs_limit"), "_cluster_setup": ("POST", "/_cluster_setup"),
+    "_replicate": ("POST", "/_replicate"),
+    "_bulk_docs": ("POST", "/public/_bulk_docs"),
+    "_bulk_get": ("POST", "/public/_bulk_get"),
+    "_find": ("POST", "/public/_find"),
+    "_explain": ("POST", "/public/_explain"),
+    "_revs_diff": ("POST", "/public/_revs_diff"),
+    "_missing_revs": ("POST", "/public/_missing_revs"),
+    "keys": ("POST", "/public/_all_docs"),
+    "_changes": ("POST", "/public/_changes"),
+    "a view": ("POST", "/public/_design/v/_view/v"),
+    "queries": ("POST", "/public/_all_docs/queries"),
+    "a document": ("PUT", "/public/bomb"),
+    "a posted document": ("POST", "/public"),
+    "an update": ("POST", "/public/_design/d/_update/told"),
+    "a show": ("POST", "/public/_design/d/_show/told"),
+    "a rewrite": ("POST", "/public/_design/d/_rewrite/x"),
+    "a login": ("POST", "/_session"),
+    "_index": ("POST", "/public/_index"),
+    "_security": ("PUT", "/public/_security"),
+    "_purge": ("POST", "/public/_purge"),
+    "_dbs_info": ("POST", "/_dbs_info"),
+    "a setting": ("PUT", "/_node/_local/_config/a/b"),
+    "_compact": ("POST", "/public/_compact"),
+    "a local document": ("PUT", "/public/_local/x"),
+    "_revs_limit": ("PUT", "/public/_revs_limit"),
+    "_cluster_setup": ("POST", "/_cluster_setup"),
 }
 PEAK_MB_MAX = 700
 
@@ -256,8 +342,11 @@ def bodies_are_bounded(ctx):
             for kind, bomb in (("spaces", spaces), ("lists", lists)):
                 answer = api.request(method, path, bomb, headers={"Content-Encoding": "gzip", "Content-Type": "application/json"})
                 limits = ("max_", "size of a login", "encoding")
-                report.check(f"a bomb of {kind} to {name} is refused by a limit with a name",
-                             answer.status in (413, 415) and answer.is_error_shape and any(limit in answer.json["reason"] for limit in limits), answer)
+                report.check(
+                    f"a bomb of {kind} to {name} is refused by a limit with a name",
+                    answer.status in (413, 415) and answer.is_error_shape and any(limit in answer.json["reason"] for limit in limits),
+                    answer,
+                )
         many = b'{"keys":[' + b"0," * (6 << 20) + b"0]}"
         for path in ("/public/_all_docs", "/public/_revs_diff", "/public/_bulk_get", "/_replicate"):
             answer = api.post(path, many, headers={"Content-Type": "application/json"})
@@ -265,7 +354,11 @@ def bodies_are_bounded(ctx):
         # Few bytes each, that inflate slowly enough for the ratio: but each is a document.
         docs = gzip.compress(b'{"docs":[' + b"{}," * 400_000 + b"{}]}")
         refused = api.post("/public/_bulk_docs", docs, headers={"Content-Encoding": "gzip", "Content-Type": "application/json"})
-        report.equal("very many documents in one request are refused", (refused.status, refused.json), (413, {"error": "max_bulk_docs_count_exceeded", "reason": "250000"}))
+        report.equal(
+            "very many documents in one request are refused",
+            (refused.status, refused.json),
+            (413, {"error": "max_bulk_docs_count_exceeded", "reason": "250000"}),
+        )
         long = api.post("/_replicate", b" " * (9 << 20), headers={"Content-Type": "application/json"})
         report.equal("a body is small where a small one is enough", (long.status, long.json["error"]), (413, "too_large"))
         text = json.dumps({"docs": [{"_id": f"zip{n}", "text": "plain words again and again " * 50} for n in range(2000)]}).encode()

@@ -17,8 +17,22 @@ EXPOSED = "accept-ranges, etag, server, x-couch-request-id, x-couch-update-newre
 
 
 def run(ctx):
-    for part in (listed_origins, all_origins, own_rules, no_cross_origin, system_databases, set_up, no_single_node, page,
-                 frame_options, db_updates, db_updates_live, db_updates_survive, small_endpoints, restart):
+    for part in (
+        listed_origins,
+        all_origins,
+        own_rules,
+        no_cross_origin,
+        system_databases,
+        set_up,
+        no_single_node,
+        page,
+        frame_options,
+        db_updates,
+        db_updates_live,
+        db_updates_survive,
+        small_endpoints,
+        restart,
+    ):
         ctx.attempt(part)
 
 
@@ -89,8 +103,11 @@ def listed_origins(ctx):
         report.equal("headers that pages may read", exposed, "content-type, cache-control, " + EXPOSED)
 
         for name, response in [("another origin", api.get("/pages", headers={"Origin": "http://evil.example"})), ("no origin", api.get("/pages"))]:
-            report.check(f"{name} is answered and allowed nothing", response.status == 200 and allowed(response) is None
-                         and "Access-Control-Allow-Credentials" not in response.headers, response.headers.items())
+            report.check(
+                f"{name} is answered and allowed nothing",
+                response.status == 200 and allowed(response) is None and "Access-Control-Allow-Credentials" not in response.headers,
+                response.headers.items(),
+            )
             report.equal(f"with {name} the answer depends on the origin", response.headers["Vary"], "Origin", quiet=True)
 
         api.put("/_node/_local/_config/cors/origins", "http://new.example")
@@ -107,9 +124,14 @@ def all_origins(ctx):
         report.check("and gets no credentials unless they are configured", "Access-Control-Allow-Credentials" not in answer.headers)
         report.equal("preflight with empty headers", options(api, "/", headers="").headers["Access-Control-Allow-Headers"], "")
         api.put("/_node/_local/_config/cors/credentials", "true")
-        report.equal("* with credentials names the origin, as CouchDB does",
-                     [api.get("/", headers={"Origin": ORIGIN}).headers.get(name) for name in ("Access-Control-Allow-Origin", "Access-Control-Allow-Credentials")],
-                     [ORIGIN, "true"])
+        report.equal(
+            "* with credentials names the origin, as CouchDB does",
+            [
+                api.get("/", headers={"Origin": ORIGIN}).headers.get(name)
+                for name in ("Access-Control-Allow-Origin", "Access-Control-Allow-Credentials")
+            ],
+            [ORIGIN, "true"],
+        )
         report.check("and the log warns of it", wait_until(lambda: "[cors] credentials with origins = *" in server.log()), server.log()[-800:])
 
 
@@ -118,8 +140,11 @@ def own_rules(ctx):
     with ctx.server("rules", options=[*CORS, *(part for rule in rules for part in ("--set", rule))]) as server:
         api, report = server.api(), ctx.report
         asked = options(api, "/", headers="x-own")
-        report.equal("own methods, headers and age",
-                     [asked.headers[f"Access-Control-{name}"] for name in ("Allow-Methods", "Allow-Headers", "Max-Age")], ["GET, PUT", "x-own", "60"])
+        report.equal(
+            "own methods, headers and age",
+            [asked.headers[f"Access-Control-{name}"] for name in ("Allow-Methods", "Allow-Headers", "Max-Age")],
+            ["GET, PUT", "x-own", "60"],
+        )
         report.equal("another method", options(api, "/", method="DELETE").status, 405)
         report.equal("another header", options(api, "/", headers="if-match").status, 405)
         shown = api.get("/", headers={"Origin": ORIGIN}).headers["Access-Control-Expose-Headers"]
@@ -131,8 +156,11 @@ def no_cross_origin(ctx):
         api, report = server.api(), ctx.report
         report.equal("without enable_cors a preflight is refused", options(api, "/").status, 405)
         answer = api.get("/", headers={"Origin": ORIGIN})
-        report.check("and no header is added", not any(name.lower().startswith("access-control") or name.lower() == "vary" for name in answer.headers),
-                     answer.headers.items())
+        report.check(
+            "and no header is added",
+            not any(name.lower().startswith("access-control") or name.lower() == "vary" for name in answer.headers),
+            answer.headers.items(),
+        )
 
 
 def system_databases(ctx):
@@ -140,8 +168,11 @@ def system_databases(ctx):
     with ctx.server("system") as server:
         api = server.api()
         report.equal("a new server has its system databases", api.expect(200, "GET", "/_all_dbs"), ["_global_changes", "_replicator", "_users"])
-        report.equal("they are for admins", {name: server.api(credentials="").get("/" + name).status for name in ("_users", "_replicator", "_global_changes")},
-                     {"_users": 401, "_replicator": 401, "_global_changes": 401})
+        report.equal(
+            "they are for admins",
+            {name: server.api(credentials="").get("/" + name).status for name in ("_users", "_replicator", "_global_changes")},
+            {"_users": 401, "_replicator": 401, "_global_changes": 401},
+        )
         api.expect(200, "DELETE", "/_replicator")
         api.expect(201, "PUT", "/_users/_local/mark", {"kept": True})
         server.stop()
@@ -170,10 +201,16 @@ def set_up(ctx):
         done = act(action="finish_cluster", ensure_dbs_exist=["_users", "more"])
         report.equal("finish_cluster makes what is missing", (done.status, done.json, api.get("/more").status), (201, {"ok": True}, 200))
         report.equal("databases that are no list", act(action="finish_cluster", ensure_dbs_exist="x").status, 400)
-        report.equal("a cluster on a local address", act(action="enable_cluster", node_count=3).json["reason"],
-                     "Cluster setup requires a remote bind_address (not 127.0.0.1 nor ::1)")
-        report.equal("a cluster without a count", act(action="enable_cluster", bind_address="0.0.0.0").json["reason"],
-                     "Cluster setup requires node_count to be configured")
+        report.equal(
+            "a cluster on a local address",
+            act(action="enable_cluster", node_count=3).json["reason"],
+            "Cluster setup requires a remote bind_address (not 127.0.0.1 nor ::1)",
+        )
+        report.equal(
+            "a cluster without a count",
+            act(action="enable_cluster", bind_address="0.0.0.0").json["reason"],
+            "Cluster setup requires node_count to be configured",
+        )
         report.equal("a cluster of three", act(action="enable_cluster", bind_address="0.0.0.0", node_count=3).status, 501)
         report.equal("a node for no cluster", act(action="add_node", host="x").json["reason"], "Cluster is not enabled.")
         for wrong in ({"bind_address": "nowhere"}, {"port": 70000}, {"port": "x"}):
@@ -191,8 +228,11 @@ def no_single_node(ctx):
     with ctx.server("bare", options=["--set", "couchdb/single_node=false"]) as server:
         api = server.api()
         report.equal("without single_node there is no database", api.expect(200, "GET", "/_all_dbs"), [])
-        report.equal("_db_updates without its database", (lambda r: (r.status, r.json))(api.get("/_db_updates")),
-                     (404, {"error": "not_found", "reason": "Database does not exist."}))
+        report.equal(
+            "_db_updates without its database",
+            (lambda r: (r.status, r.json))(api.get("/_db_updates")),
+            (404, {"error": "not_found", "reason": "Database does not exist."}),
+        )
         state = lambda query="": api.expect(200, "GET", "/_cluster_setup" + query)["state"]  # noqa: E731
         report.equal("the state before", state(), "single_node_disabled")
         report.equal("of no databases", state("?ensure_dbs_exist=%5B%5D"), "single_node_enabled")
@@ -201,7 +241,9 @@ def no_single_node(ctx):
         report.equal("with n = 3, on a local address", state(), "cluster_disabled")
         api.put("/_node/_local/_config/chttpd/bind_address", "0.0.0.0")
         report.equal("with n = 3, for others", state(), "cluster_enabled")
-        report.equal("which is said", api.post("/_cluster_setup", {"action": "enable_cluster", "node_count": 1}).json["reason"], "Cluster is already enabled")
+        report.equal(
+            "which is said", api.post("/_cluster_setup", {"action": "enable_cluster", "node_count": 1}).json["reason"], "Cluster is already enabled"
+        )
         report.equal("finishing", api.post("/_cluster_setup", {"action": "finish_cluster"}).status, 201)
         report.equal("the state after", state(), "cluster_finished")
         report.equal("its databases", api.expect(200, "GET", "/_all_dbs"), ["_replicator", "_users"])
@@ -274,11 +316,14 @@ def db_updates(ctx):
         again = wait_until(lambda: kinds(events(api, f"?since={everything['last_seq']}")) == [("updated", "ev-a")])
         report.check("an update is told again", again, events(api))
         documents = [row["id"] for row in api.expect(200, "GET", "/_global_changes/_all_docs")["rows"]]
-        report.check("_global_changes has a document for each", {"created:ev-a", "updated:ev-a", "created:ev-b", "deleted:ev-b"} <= set(documents), documents)
+        report.check(
+            "_global_changes has a document for each", {"created:ev-a", "updated:ev-a", "created:ev-b", "deleted:ev-b"} <= set(documents), documents
+        )
 
 
 def live(server, query, lines, count, enough):
     """Reads a feed on a thread of its own until `count` lines have come; `enough` is set then."""
+
     def read():
         connection = http.client.HTTPConnection(*server.url.removeprefix("http://").split(":"), timeout=60)
         connection.request("GET", "/_db_updates" + query, headers=server.api().authorization)
@@ -354,8 +399,11 @@ def db_updates_survive(ctx):
         report.equal("the server stops", server.stop(), 0)
     with ctx.server("survive") as server:
         api = server.api()
-        report.equal("after a restart the sequence goes on, with what was not written yet",
-                     kinds(events(api, f"?since={before['last_seq']}"), "ev-"), [("updated", "ev-kept")])
+        report.equal(
+            "after a restart the sequence goes on, with what was not written yet",
+            kinds(events(api, f"?since={before['last_seq']}"), "ev-"),
+            [("updated", "ev-kept")],
+        )
         since = events(api)["last_seq"]
         api.expect(201, "PUT", "/ev-new")
         api.expect(200, "DELETE", "/ev-gone")
@@ -373,11 +421,31 @@ def small_endpoints(ctx):
     with ctx.server("small", options=["--set", "chttpd/max_http_request_size=2000"]) as server:
         api = server.api()
         host, port = server.url.removeprefix("http://").split(":")
-        for path, status in {"/": 200, "/_up": 200, "/_all_dbs": 200, "/_dbs_info": 200, "/_uuids": 200, "/_active_tasks": 200, "/_membership": 200,
-                             "/_node/_local": 200, "/_node/_local/_stats": 200, "/_node/_local/_system": 200, "/_node/_local/_prometheus": 200,
-                             "/_node/_local/_smoosh/status": 200, "/_node/_local/_versions": 200, "/_node/_local/_config": 200,
-                             "/_reshard": 200, "/_reshard/state": 200, "/_reshard/jobs": 200, "/_scheduler/jobs": 200, "/_scheduler/docs": 200,
-                             "/_session": 200, "/_cluster_setup": 200, "/_db_updates": 200, "/_utils/": 200}.items():
+        for path, status in {
+            "/": 200,
+            "/_up": 200,
+            "/_all_dbs": 200,
+            "/_dbs_info": 200,
+            "/_uuids": 200,
+            "/_active_tasks": 200,
+            "/_membership": 200,
+            "/_node/_local": 200,
+            "/_node/_local/_stats": 200,
+            "/_node/_local/_system": 200,
+            "/_node/_local/_prometheus": 200,
+            "/_node/_local/_smoosh/status": 200,
+            "/_node/_local/_versions": 200,
+            "/_node/_local/_config": 200,
+            "/_reshard": 200,
+            "/_reshard/state": 200,
+            "/_reshard/jobs": 200,
+            "/_scheduler/jobs": 200,
+            "/_scheduler/docs": 200,
+            "/_session": 200,
+            "/_cluster_setup": 200,
+            "/_db_updates": 200,
+            "/_utils/": 200,
+        }.items():
             report.equal(f"GET {path}", api.get(path).status, status, quiet=True)
             if path != "/_node/_local/_config":
                 report.equal(f"HEAD {path}", api.request("HEAD", path).status, status, quiet=True)
@@ -388,8 +456,13 @@ def small_endpoints(ctx):
         report.equal("a document above it", api.put("/small/doc", {"x": "y" * 3000}).status, 413)
         report.equal("SIGHUP", hang_up(server, api), True)
     for setting, value in (("bind_address", "127.0.0.300"), ("port", "70000")):
-        refused = subprocess.run([ctx.binary, "serve", "--data", ctx.root / "wrong", "--admin", "a:b", "--set", f"chttpd/{setting}={value}"],
-                                 capture_output=True, text=True, timeout=60, check=False)
+        refused = subprocess.run(
+            [ctx.binary, "serve", "--data", ctx.root / "wrong", "--admin", "a:b", "--set", f"chttpd/{setting}={value}"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
         report.check(f"a wrong {setting} is refused at start", refused.returncode == 2 and setting in refused.stderr, refused)
 
 

@@ -21,9 +21,26 @@ HANG_UP_MAX_S = 30
 
 
 def run(ctx):
-    for part in (private_files, older_files, private_backup, refused_starts, slow_heads, slow_frames, resets, hosts, allowed_hosts,
-                 forwarded_hosts, media_types, other_sites, other_sites_by_fetch_metadata, shared_sessions, rewritten, smuggling,
-                 split_answers, credentials_of_commands):
+    for part in (
+        private_files,
+        older_files,
+        private_backup,
+        refused_starts,
+        slow_heads,
+        slow_frames,
+        resets,
+        hosts,
+        allowed_hosts,
+        forwarded_hosts,
+        media_types,
+        other_sites,
+        other_sites_by_fetch_metadata,
+        shared_sessions,
+        rewritten,
+        smuggling,
+        split_answers,
+        credentials_of_commands,
+    ):
         ctx.attempt(part)
 
 
@@ -115,18 +132,24 @@ def refused_starts(ctx):
     port = taken.getsockname()[1]
     name = ["--admin", "a:b"]
     admin = [*name, "--port", "0"]
-    for number, (why, arguments, said) in enumerate([
-        ("no admin", [], "no admin"),
-        ("a setting of the wrong kind", [*admin, "--set", "chttpd/port=x"], "port"),
-        ("a setting that is none", [*admin, "--set", "chttpd/allowed_hosts=http://x"], "allowed_hosts"),
-        ("a wrong address", [*admin, "--set", "chttpd/bind_address=nowhere"], "bind_address"),
-        ("an address of another machine", [*admin, "--bind", "192.0.2.1"], "192.0.2.1"),
-        ("a port in use", [*name, "--port", str(port)], str(port)),
-        ("no certificate", [*admin, "--set", "ssl/enable=true", "--set", "ssl/cert_file=/nowhere", "--set", "ssl/key_file=/nowhere"], "cert_file"),
-        ("no log", [*admin, "--set", "log/writer=file", "--set", "log/file=/nowhere/log"], "/nowhere/log"),
-        ("a configuration file that is not there", [*admin, "--config", "/nowhere.ini"], "/nowhere.ini"),
-        ("a wrong argument", [*admin, "--set", "x"], "--set"),
-    ]):
+    for number, (why, arguments, said) in enumerate(
+        [
+            ("no admin", [], "no admin"),
+            ("a setting of the wrong kind", [*admin, "--set", "chttpd/port=x"], "port"),
+            ("a setting that is none", [*admin, "--set", "chttpd/allowed_hosts=http://x"], "allowed_hosts"),
+            ("a wrong address", [*admin, "--set", "chttpd/bind_address=nowhere"], "bind_address"),
+            ("an address of another machine", [*admin, "--bind", "192.0.2.1"], "192.0.2.1"),
+            ("a port in use", [*name, "--port", str(port)], str(port)),
+            (
+                "no certificate",
+                [*admin, "--set", "ssl/enable=true", "--set", "ssl/cert_file=/nowhere", "--set", "ssl/key_file=/nowhere"],
+                "cert_file",
+            ),
+            ("no log", [*admin, "--set", "log/writer=file", "--set", "log/file=/nowhere/log"], "/nowhere/log"),
+            ("a configuration file that is not there", [*admin, "--config", "/nowhere.ini"], "/nowhere.ini"),
+            ("a wrong argument", [*admin, "--set", "x"], "--set"),
+        ]
+    ):
         outer = ctx.root / f"refused-{number}"
         refused = command(ctx, "serve", "--data", outer / "in" / "data", *arguments)
         report.check(f"{why} is a reason to refuse", refused.returncode in (1, 2) and said in refused.stderr, refused)
@@ -200,7 +223,7 @@ def slow_heads(ctx):
         ]:
             took, _ = trickle(connect(server), first, endless(piece))
             report.check(f"{name} is hung up on in time", took is not None and took >= least, took)
-        quick = trickle(connect(server), b"", iter([get[n:n + 1] for n in range(len(get))] + [b"Connection: close\r\n\r\n"]), 0.02)
+        quick = trickle(connect(server), b"", iter([get[n : n + 1] for n in range(len(get))] + [b"Connection: close\r\n\r\n"]), 0.02)
         report.check("a head that trickles quickly is answered", b"HTTP/1.1 200" in quick[1], quick)
         resting = server.api()
         resting.get("/")
@@ -287,7 +310,7 @@ def status_of(connection):
             data += piece
             for kind, payload in frames(data):
                 if kind == HEADERS:
-                    static = {0x88: "200", 0x8c: "400", 0x8d: "404"}
+                    static = {0x88: "200", 0x8C: "400", 0x8D: "404"}
                     return static.get(payload[0], payload[:10])
                 if kind in (RST_STREAM, GOAWAY):
                     return "reset"
@@ -363,10 +386,23 @@ def hosts(ctx):
 def allowed_hosts(ctx):
     report = ctx.report
     with ctx.server("allowed", options=["--set", "chttpd/allowed_hosts=db.example, *.apps.example"]) as server:
-        for host, status in [("db.example", 200), ("DB.example:81", 200), ("a.b.apps.example", 200), ("localhost:1", 200), ("127.0.0.1", 200),
-                             ("evil.example", 421), ("apps.example", 421), ("10.0.0.1", 421), ("db.example.evil.example", 421)]:
+        for host, status in [
+            ("db.example", 200),
+            ("DB.example:81", 200),
+            ("a.b.apps.example", 200),
+            ("localhost:1", 200),
+            ("127.0.0.1", 200),
+            ("evil.example", 421),
+            ("apps.example", 421),
+            ("10.0.0.1", 421),
+            ("db.example.evil.example", 421),
+        ]:
             answer = ask(server, f"Host: {host}")
-            report.check(f"allowed_hosts: {host}: {status}", answer.status == status and (status == 200 or answer.json["error"] == "misdirected_request"), answer)
+            report.check(
+                f"allowed_hosts: {host}: {status}",
+                answer.status == status and (status == 200 or answer.json["error"] == "misdirected_request"),
+                answer,
+            )
         report.equal("a preflight too", ask(server, "Host: evil.example", method="OPTIONS").status, 421)
         report.equal("a target too", ask(server, "Host: db.example", target="http://evil.example/").status, 421)
         report.equal("anybody may ask whether it is up", ask(server, "Host: 10.0.0.1", target="/_up").status, 200)
@@ -380,11 +416,23 @@ def allowed_hosts(ctx):
 def forwarded_hosts(ctx):
     report = ctx.report
     with ctx.server("forwarded") as server:
+
         def location(forwarded, n):
-            made = ask(server, "Host: own.example", f"X-Forwarded-Host: {forwarded}", "Authorization: " + basic("admin:admin"), method="PUT", target=f"/f{n}")
+            made = ask(
+                server, "Host: own.example", f"X-Forwarded-Host: {forwarded}", "Authorization: " + basic("admin:admin"), method="PUT", target=f"/f{n}"
+            )
             return made.headers["Location"]
-        for n, (forwarded, shown) in enumerate([("shown.example:81", "shown.example:81"), ("a.example/b", "own.example"), ("u@a.example", "own.example"),
-                                                ("a.example, b.example", "own.example"), ("a b", "own.example"), ("", "own.example")]):
+
+        for n, (forwarded, shown) in enumerate(
+            [
+                ("shown.example:81", "shown.example:81"),
+                ("a.example/b", "own.example"),
+                ("u@a.example", "own.example"),
+                ("a.example, b.example", "own.example"),
+                ("a b", "own.example"),
+                ("", "own.example"),
+            ]
+        ):
             report.equal(f"X-Forwarded-Host: {forwarded}", location(forwarded, n), f"http://{shown}/f{n}")
         server.api().expect(200, "PUT", "/_node/_local/_config/chttpd/allowed_hosts", "own.example, shown.example")
         report.equal("one that is allowed is shown", location("shown.example", 10), "http://shown.example/f10")
@@ -400,9 +448,25 @@ def media_types(ctx):
     with ctx.server("types") as server:
         api = server.api()
         api.expect(201, "PUT", "/db")
-        paths = ["/_node/_local/_restart", "/_node/_local/_config/_reload", "/_settee/backup", "/_cluster_setup", "/_replicate", "/db", "/db/_bulk_docs",
-                 "/db/_compact", "/db/_ensure_full_commit", "/db/_purge", "/db/_index", "/db/_find", "/db/_explain", "/db/_revs_diff", "/db/_missing_revs",
-                 "/_dbs_info", "/_session"]
+        paths = [
+            "/_node/_local/_restart",
+            "/_node/_local/_config/_reload",
+            "/_settee/backup",
+            "/_cluster_setup",
+            "/_replicate",
+            "/db",
+            "/db/_bulk_docs",
+            "/db/_compact",
+            "/db/_ensure_full_commit",
+            "/db/_purge",
+            "/db/_index",
+            "/db/_find",
+            "/db/_explain",
+            "/db/_revs_diff",
+            "/db/_missing_revs",
+            "/_dbs_info",
+            "/_session",
+        ]
         for path in paths:
             refused = [api.request("POST", path, b"{}", {"Content-Type": kind}) for kind in ("text/plain", "multipart/form-data; boundary=x")]
             refused += [api.request("POST", path, b"{}", {"Content-Type": FORM})] if path != "/_session" else []
@@ -434,8 +498,11 @@ CHANGES = [
     ("PUT", "/db/new", "application/json", b"{}", 201),
     ("POST", "/_session", FORM, b"name=admin&password=admin", 200),
 ]
-UPDATES = {"updates": {"make": "function (doc, req) { return [{_id: req.uuid}, 'made']; }"}, "language": "javascript",
-           "rewrites": "function (req) { return {path: '_update/make', method: 'POST', headers: {origin: '', 'sec-fetch-site': 'none'}}; }"}
+UPDATES = {
+    "updates": {"make": "function (doc, req) { return [{_id: req.uuid}, 'made']; }"},
+    "language": "javascript",
+    "rewrites": "function (req) { return {path: '_update/make', method: 'POST', headers: {origin: '', 'sec-fetch-site': 'none'}}; }",
+}
 
 
 def change(server, cookie, change_, *headers):
@@ -459,8 +526,12 @@ def other_sites(ctx):
             name = f"{method} {path}"
             for origin in (OTHER, "null", "http://db.example.evil.example", "http://db.example:81", "https://evil.example"):
                 answer = change(server, cookie, change_, f"Origin: {origin}")
-                report.check(f"{name} of a page of {origin} by its reader's session: 403", answer.status == 403 and answer.json["error"] == "forbidden", answer,
-                             quiet=origin != OTHER)
+                report.check(
+                    f"{name} of a page of {origin} by its reader's session: 403",
+                    answer.status == 403 and answer.json["error"] == "forbidden",
+                    answer,
+                    quiet=origin != OTHER,
+                )
             for why, headers in [
                 ("of no page", []),
                 ("of an own page", ["Origin: http://db.example"]),
@@ -478,9 +549,14 @@ def other_sites(ctx):
             answer = change(server, "Authorization: " + basic("admin:admin"), change_)
             report.equal(f"{name} of no page, by password", answer.status, status, quiet=True)
         for method in ("GET", "HEAD"):
-            report.equal(f"{method} of another page", ask(server, "Host: db.example", cookie, f"Origin: {OTHER}", method=method, target="/db").status, 200)
-        report.equal("a page of http is no page of a server of https",
-                     change(server, cookie, CHANGES[0], "Origin: http://db.example", "X-Forwarded-Proto: https").status, 403)
+            report.equal(
+                f"{method} of another page", ask(server, "Host: db.example", cookie, f"Origin: {OTHER}", method=method, target="/db").status, 200
+            )
+        report.equal(
+            "a page of http is no page of a server of https",
+            change(server, cookie, CHANGES[0], "Origin: http://db.example", "X-Forwarded-Proto: https").status,
+            403,
+        )
         count = api.expect(200, "GET", "/db")["doc_count"]
         change(server, cookie, CHANGES[5], f"Origin: {OTHER}")
         report.equal("nothing was written by another page", api.expect(200, "GET", "/db")["doc_count"], count)
@@ -577,6 +653,7 @@ def smuggling(ctx):
 def raw_answers(host, port, sent, half_close=True):
     """What follows `HTTP/1.1 ` of each answer, until the server hangs up. `half_close` ends our side after sending."""
     with socket.create_connection((host, port), timeout=20) as connection:
+
         def send():
             try:
                 connection.sendall(sent)
@@ -584,6 +661,7 @@ def raw_answers(host, port, sent, half_close=True):
                     connection.shutdown(socket.SHUT_WR)
             except OSError:
                 pass  # the server hung up already
+
         sender = threading.Thread(target=send)
         sender.start()
         received = b""
@@ -612,7 +690,9 @@ def split_answers(ctx):
             source = "function (doc, req) { return {body: 'x', headers: %s}; }" % json.dumps(headers)
             api.expect(201, "PUT", f"/db/_design/s{n}", {"shows": {"s": source}})
             shown = api.get(f"/db/_design/s{n}/_show/s")
-            report.check(f"of a show function's headers {n}", "X-Evil" not in shown.headers and shown.status in (200, 400, 500), (shown, shown.headers.items()))
+            report.check(
+                f"of a show function's headers {n}", "X-Evil" not in shown.headers and shown.status in (200, 400, 500), (shown, shown.headers.items())
+            )
         for target in ("/db%0d%0aX-Evil:%20yes", "/_session?next=/%0d%0aX-Evil:%20yes"):
             for method in ("GET", "PUT", "POST", "DELETE"):
                 answer = api.request(method, target, b"name=admin&password=admin", {"Content-Type": FORM})
@@ -632,8 +712,13 @@ def credentials_of_commands(ctx):
         loaded = command(ctx, "load", ctx.root / "docs.json", server.url + "/loaded", env=environment)
         report.check("settee load", loaded.returncode == 0 and server.api().get("/loaded/a").status == 200, loaded)
     environment = {**os.environ, "SETTEE_ADMINS_ANNA": "secret"}
-    with subprocess.Popen([ctx.binary, "serve", "--data", ctx.root / "anna", "--port", "0"], env=environment, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        [ctx.binary, "serve", "--data", ctx.root / "anna", "--port", "0"],
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
         try:
             url = process.stdout.readline().split()[-1]
             report.equal("settee serve", Api(url, "anna:secret").get("/_session").json["userCtx"]["name"], "anna")

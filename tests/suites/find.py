@@ -17,8 +17,26 @@ BOUNDED_S = 20
 
 
 def run(ctx):
-    for part in (one_shard, three_shards, partitioned, pages, skipped, in_pieces, ids_in_indexes, empty_combinations, long_integers, explained,
-                 aggregates, covering_never_reads, dense_scans, hostile, hostile_sizes, slow_expressions, refused_scans, clients):
+    for part in (
+        one_shard,
+        three_shards,
+        partitioned,
+        pages,
+        skipped,
+        in_pieces,
+        ids_in_indexes,
+        empty_combinations,
+        long_integers,
+        explained,
+        aggregates,
+        covering_never_reads,
+        dense_scans,
+        hostile,
+        hostile_sizes,
+        slow_expressions,
+        refused_scans,
+        clients,
+    ):
         ctx.attempt(part)
 
 
@@ -75,7 +93,7 @@ def sorted_by(ctx, api, docs, selector, wrong):
     fields = [next(iter(f)) for f in index]
     order = functools.cmp_to_key(naive.compare)
     found.sort(key=lambda d: ([order(naive.get(d, f)) for f in fields], d["_id"]), reverse=direction == "desc")
-    expected = [d["_id"] for d in found][skip:skip + limit]
+    expected = [d["_id"] for d in found][skip : skip + limit]
     got = [d["_id"] for d in answer.json["docs"]]
     keys = [order(naive.get(docs[doc_id], field)) for doc_id in got]
     if got != expected or keys != sorted(keys, reverse=direction == "desc"):
@@ -133,40 +151,44 @@ def random_selector(random, depth):
     if depth and kind < 0.4:
         return {"$nor": [random_selector(random, depth - 1)]}
     if depth and kind < 0.46:
-        return random.choice([
-            lambda: {"$and": [{random.choice(["$or", "$and", "$nor"]): []}, random_selector(random, depth - 1)]},
-            lambda: {"$or": [random_selector(random, depth - 1), {"$or": []}]},
-            lambda: {"$or": []},
-            lambda: {"$or": [{"$type": random.choice(["object", "array"])}, random_selector(random, depth - 1)]},
-            lambda: {**random_selector(random, 0), random.choice(["$gt", "$lt", "$ne"]): random.choice(SCALARS)},
-            lambda: {"$nor": [{}, random_selector(random, depth - 1)]},
-        ])()
+        return random.choice(
+            [
+                lambda: {"$and": [{random.choice(["$or", "$and", "$nor"]): []}, random_selector(random, depth - 1)]},
+                lambda: {"$or": [random_selector(random, depth - 1), {"$or": []}]},
+                lambda: {"$or": []},
+                lambda: {"$or": [{"$type": random.choice(["object", "array"])}, random_selector(random, depth - 1)]},
+                lambda: {**random_selector(random, 0), random.choice(["$gt", "$lt", "$ne"]): random.choice(SCALARS)},
+                lambda: {"$nor": [{}, random_selector(random, depth - 1)]},
+            ]
+        )()
     fields = random.sample(FIELDS, random.choice([1, 1, 2, 3]))
     return {field: random_condition(random) for field in fields}
 
 
 def random_condition(random):
     value = random_value(random)
-    return random.choice([
-        lambda: value if not isinstance(value, dict) else {"$eq": value},
-        lambda: {"$eq": value},
-        lambda: {"$ne": value},
-        lambda: {"$gt": value},
-        lambda: {"$gte": value, "$lt": random_value(random)},
-        lambda: {"$lte": value},
-        lambda: {"$in": [random_value(random) for _ in range(random.randrange(4))]},
-        lambda: {"$nin": [random_value(random) for _ in range(random.randrange(3))]},
-        lambda: {"$exists": random.random() < 0.7},
-        lambda: {"$type": random.choice(["null", "boolean", "number", "string", "array", "object", "x"])},
-        lambda: {"$regex": random.choice(["^a", "b", "", "^$"])},
-        lambda: {"$beginsWith": random.choice(["a", "", "z", "A"])},
-        lambda: {"$size": random.randrange(3)},
-        lambda: {"$mod": [2, 0]},
-        lambda: {"$all": [random.choice(SCALARS)]},
-        lambda: {"$elemMatch": {"$eq": random.choice(SCALARS)}},
-        lambda: {random.choice(["$elemMatch", "$allMatch"]): {"$or": []}},
-        lambda: {"$not": {"$gt": value}},
-    ])()
+    return random.choice(
+        [
+            lambda: value if not isinstance(value, dict) else {"$eq": value},
+            lambda: {"$eq": value},
+            lambda: {"$ne": value},
+            lambda: {"$gt": value},
+            lambda: {"$gte": value, "$lt": random_value(random)},
+            lambda: {"$lte": value},
+            lambda: {"$in": [random_value(random) for _ in range(random.randrange(4))]},
+            lambda: {"$nin": [random_value(random) for _ in range(random.randrange(3))]},
+            lambda: {"$exists": random.random() < 0.7},
+            lambda: {"$type": random.choice(["null", "boolean", "number", "string", "array", "object", "x"])},
+            lambda: {"$regex": random.choice(["^a", "b", "", "^$"])},
+            lambda: {"$beginsWith": random.choice(["a", "", "z", "A"])},
+            lambda: {"$size": random.randrange(3)},
+            lambda: {"$mod": [2, 0]},
+            lambda: {"$all": [random.choice(SCALARS)]},
+            lambda: {"$elemMatch": {"$eq": random.choice(SCALARS)}},
+            lambda: {random.choice(["$elemMatch", "$allMatch"]): {"$or": []}},
+            lambda: {"$not": {"$gt": value}},
+        ]
+    )()
 
 
 def write(api, docs):
@@ -231,8 +253,11 @@ def pages(ctx):
                 got += page["docs"]
                 bookmark = page["bookmark"]
             expected = [d["_id"] for d in docs.values() if naive.matches(asked["selector"], d)]
-            ctx.report.check(f"pages of {what}", got == whole and sorted(d["_id"] for d in got) == sorted(expected),
-                             f"{len(got)} by pages, {len(whole)} at once, {len(expected)} expected")
+            ctx.report.check(
+                f"pages of {what}",
+                got == whole and sorted(d["_id"] for d in got) == sorted(expected),
+                f"{len(got)} by pages, {len(whole)} at once, {len(expected)} expected",
+            )
 
 
 def skipped(ctx):
@@ -267,8 +292,12 @@ def ids_in_indexes(ctx):
         api.expect((201, 202), "PUT", "/db")
         docs = {doc_id: {"_id": doc_id, "a": 1, "s": "\u0e40\u0e01"} for doc_id in "ABCabc"}
         write(api, docs)
-        cases = [({"_id": {"$gt": "B", "$lt": "a"}, "a": 1}, ["C"]), ({"_id": {"$gte": "B", "$lt": "a"}}, ["B", "C"]),
-                 ({"s": {"$beginsWith": "\u0e40", "$lt": "\u0e40"}}, sorted(docs)), ({"_id": {"$gt": "b", "$lt": "a"}}, [])]
+        cases = [
+            ({"_id": {"$gt": "B", "$lt": "a"}, "a": 1}, ["C"]),
+            ({"_id": {"$gte": "B", "$lt": "a"}}, ["B", "C"]),
+            ({"s": {"$beginsWith": "\u0e40", "$lt": "\u0e40"}}, sorted(docs)),
+            ({"_id": {"$gt": "b", "$lt": "a"}}, []),
+        ]
         for index in (None, ["_id"], ["_id", "a"], ["s"]):
             if index:
                 api.expect(200, "POST", "/db/_index", {"index": {"fields": index}, "ddoc": "-".join(index), "name": "i"})
@@ -293,9 +322,18 @@ def empty_combinations(ctx):
         write(api, docs)
         api.expect(200, "POST", "/db/_index", {"index": {"fields": ["a"], "partial_filter_selector": {"$or": []}}, "ddoc": "p", "name": "p"})
         api.expect(200, "POST", "/db/_index", {"index": {"fields": ["nope"]}, "ddoc": "n", "name": "n"})
-        everything = [{"$and": [{"$or": []}]}, {"$or": [{"$or": []}]}, {"$or": [{"x": 6}, {"$or": []}]}, {"l": {"$allMatch": {"$or": []}}},
-                      {"$and": [{"_id": {"$gt": None}}, {"x": {"$not": {"$and": []}}}]}, {"$and": [{"$gt": None}]}, {"$nor": [{}]},
-                      {"$and": [{"$ne": 5}]}, {"$not": {"$and": [{}]}}, {"$or": [{"$type": "object"}, {"a": 1}]}]
+        everything = [
+            {"$and": [{"$or": []}]},
+            {"$or": [{"$or": []}]},
+            {"$or": [{"x": 6}, {"$or": []}]},
+            {"l": {"$allMatch": {"$or": []}}},
+            {"$and": [{"_id": {"$gt": None}}, {"x": {"$not": {"$and": []}}}]},
+            {"$and": [{"$gt": None}]},
+            {"$nor": [{}]},
+            {"$and": [{"$ne": 5}]},
+            {"$not": {"$and": [{}]}},
+            {"$or": [{"$type": "object"}, {"a": 1}]},
+        ]
         for selector in everything:
             ctx.report.equal(f"{selector}", found(api, selector), sorted(docs))
         for selector in ({"a": 3, "$or": []}, {"a": 3, "$gt": 5}, {"a": 3, "$or": [], "use": {"$exists": False}}):
@@ -360,7 +398,11 @@ def explained(ctx):
         ctx.report.equal("candidates", [c["index"]["name"] for c in answer["index_candidates"]], ["d", "c", "b", "_all_docs"])
         ctx.report.equal("covering", (answer["covering"], answer["mrargs"]["include_docs"]), (True, False))
         ctx.report.equal("and yet with conflicts", api.expect(200, "POST", "/db/_find", asked)["docs"], [{"a": 1}])
-        view = {"map": {"fields": {"language": "asc"}, "partial_filter_selector": {}}, "reduce": "_count", "options": {"def": {"fields": ["language"]}}}
+        view = {
+            "map": {"fields": {"language": "asc"}, "partial_filter_selector": {}},
+            "reduce": "_count",
+            "options": {"def": {"fields": ["language"]}},
+        }
         api.expect((201, 202), "PUT", "/db/_design/with", {"language": "query", "options": {"include_design": True}, "views": {"v": view}})
         ctx.report.equal("no design documents", found(api, {"language": {"$gt": None}}, use_index="with"), ["1"])
 
@@ -390,15 +432,36 @@ def aggregates(ctx):
         api.expect((201, 202), "PUT", "/db?q=3")
         docs = {f"d{n:05}": {"_id": f"d{n:05}", "g": f"g{n % 5}", "n": n, "t": n % 2} for n in range(5000)}
         write(api, docs)
-        asked = {"selector": {"t": 1}, "aggregate": {"group_by": ["g"], "compute": {
-            "docs": {"$count": True}, "sum": {"$sum": "n"}, "low": {"$min": "n"}, "high": {"$max": "n"}, "mean": {"$average": "n"},
-            "all": {"$distinct": "t"}}}}
+        asked = {
+            "selector": {"t": 1},
+            "aggregate": {
+                "group_by": ["g"],
+                "compute": {
+                    "docs": {"$count": True},
+                    "sum": {"$sum": "n"},
+                    "low": {"$min": "n"},
+                    "high": {"$max": "n"},
+                    "mean": {"$average": "n"},
+                    "all": {"$distinct": "t"},
+                },
+            },
+        }
         expected = []
         for g in sorted({d["g"] for d in docs.values()}):
             numbers = [d["n"] for d in docs.values() if d["g"] == g and d["t"] == 1]
-            expected.append({"key": {"g": g}, "value": {
-                "docs": len(numbers), "sum": sum(numbers), "low": min(numbers), "high": max(numbers),
-                "mean": sum(numbers) / len(numbers), "all": [1]}})
+            expected.append(
+                {
+                    "key": {"g": g},
+                    "value": {
+                        "docs": len(numbers),
+                        "sum": sum(numbers),
+                        "low": min(numbers),
+                        "high": max(numbers),
+                        "mean": sum(numbers) / len(numbers),
+                        "all": [1],
+                    },
+                }
+            )
         answer = api.expect(200, "POST", "/db/_find", asked)
         # And no word of how many documents a group is made of.
         ctx.report.equal("by scan", answer, {"groups": expected, "warning": "No matching index found, create an index to optimize query time."})
@@ -433,8 +496,9 @@ def covering_never_reads(ctx):
         write(api, {str(n): {"_id": str(n), "a": n, "b": [n], "c": "x" * 100} for n in range(50)})
         api.expect(200, "POST", "/db/_index", {"index": {"fields": ["a", "b"]}, "ddoc": "i", "name": "ab"})
         for fields, read in ((["a", "b", "_id"], 0), (["a", "c"], 10)):
-            answer = api.expect(200, "POST", "/db/_find", {
-                "selector": {"a": {"$lt": 10}, "b": {"$exists": True}}, "fields": fields, "execution_stats": True})
+            answer = api.expect(
+                200, "POST", "/db/_find", {"selector": {"a": {"$lt": 10}, "b": {"$exists": True}}, "fields": fields, "execution_stats": True}
+            )
             docs = [{f: {"_id": str(n), "a": n, "b": [n], "c": "x" * 100}[f] for f in fields} for n in range(10)]
             stats = answer["execution_stats"]["total_docs_examined"]
             ctx.report.equal(f"fields {fields}", (answer["docs"], stats >= read, stats == 0), (docs, True, read == 0))
@@ -494,11 +558,19 @@ def hostile_sizes(ctx):
             "many fields shown": ("_find", {"selector": {}, "fields": [f"f{n}.a.b" for n in range(10_000)]}, 200),
             "fields of too many parts": ("_find", {"selector": {}, "fields": [f"f{n}" + ".a" * 255 for n in range(10_000)]}, 400),
             "the same in a selector": ("_find", {"selector": {f"f{n}" + ".a" * 255: 1 for n in range(5_000)}}, 400),
-            "the same in an aggregate": ("_find", {"selector": {}, "aggregate": {"compute": {f"f{n}": {"$sum": f"f{n}" + ".a" * 255} for n in range(5_000)}}}, 400),
+            "the same in an aggregate": (
+                "_find",
+                {"selector": {}, "aggregate": {"compute": {f"f{n}": {"$sum": f"f{n}" + ".a" * 255} for n in range(5_000)}}},
+                400,
+            ),
             "caseless classes": ("_find", {"selector": {"a": {"$regex": "(*UTF8)(?i)" + "[ -\U0002a943]" * 7_000}}}, 400),
             "too many fields": ("_find", {"selector": {}, "fields": [f"f{n}" for n in range(200_000)]}, 400),
             "$all of many": ("_find", {"selector": {"_id": "l", "n": {"$all": list(range(59_999, -1, -1))}}}, 200),
-            "$in beside many conditions": ("_find", {"selector": {"$and": [{"n": {"$in": list(range(80_000))}}] + [{"n": {"$ne": -1}}] * 2_000}}, 200),
+            "$in beside many conditions": (
+                "_find",
+                {"selector": {"$and": [{"n": {"$in": list(range(80_000))}}] + [{"n": {"$ne": -1}}] * 2_000}},
+                200,
+            ),
         }
         for what, (endpoint, asked, status) in cases.items():
             began = time.monotonic()

@@ -31,20 +31,27 @@ FUNCTIONS = {
         "slow": f"function () {{ {SLOW} return 'slow'; }}",
         "log": "function (doc, req) { log('said\\n2026-01-01T00:00:00Z ERROR forged\\u2028line \\u001b[31m'); return 'logged'; }",
         "spoil": "function () { Array.prototype.join = function () { return 'spoilt'; }; Object.prototype.left = 1; String.prototype.trim = null;"
-                 " globalThis.kept = 1; counter = require('lib/counter'); counter.n++; counter.n++; return 'n ' + require('lib/counter').n; }",
+        " globalThis.kept = 1; counter = require('lib/counter'); counter.n++; counter.n++; return 'n ' + require('lib/counter').n; }",
         "clean": "function () { return [[1, 2].join('+'), ({}).left, typeof ''.trim, typeof kept, require('lib/counter').n].join(' '); }",
         "random": "function () { return String(Math.random()); }",
     },
-    "lists": {"slow": f"function (head, req) {{ {SLOW} send('slow'); }}",
-              "spoil": "function () { Array.prototype.join = null; send('spoilt'); }"},
-    "filters": {"spoil": "function (doc) { Object.prototype.left = 1; Array.prototype.left = 2; return true; }",
-                "clean": "function (doc) { return ({}).left === undefined && [].left === undefined; }"},
-    "updates": {"spoil": "function (doc, req) { Object.prototype.left = 1; return [null, 'spoilt']; }",
-                "clean": "function (doc, req) { return [null, String(({}).left)]; }"},
+    "lists": {"slow": f"function (head, req) {{ {SLOW} send('slow'); }}", "spoil": "function () { Array.prototype.join = null; send('spoilt'); }"},
+    "filters": {
+        "spoil": "function (doc) { Object.prototype.left = 1; Array.prototype.left = 2; return true; }",
+        "clean": "function (doc) { return ({}).left === undefined && [].left === undefined; }",
+    },
+    "updates": {
+        "spoil": "function (doc, req) { Object.prototype.left = 1; return [null, 'spoilt']; }",
+        "clean": "function (doc, req) { return [null, String(({}).left)]; }",
+    },
     "lib": {"counter": "exports.n = 0;"},
-    "views": {"v": {"map": "function (doc) { emit(doc.n, 1); }"},
-              "slow": {"map": "function (doc) { emit(doc.n, 1); }",
-                       "reduce": "function (keys, values, rereduce) { for (var end = Date.now() + 100; Date.now() < end;); return sum(values); }"}},
+    "views": {
+        "v": {"map": "function (doc) { emit(doc.n, 1); }"},
+        "slow": {
+            "map": "function (doc) { emit(doc.n, 1); }",
+            "reduce": "function (keys, values, rereduce) { for (var end = Date.now() + 100; Date.now() < end;); return sum(values); }",
+        },
+    },
 }
 
 
@@ -66,8 +73,11 @@ def prepare(server):
         api.expect((201, 202), "POST", f"/{name}/_bulk_docs", {"docs": [{"_id": f"d{n}", "n": n} for n in range(20)]})
     api.expect((200, 201), "PUT", "/public/_security", {"admins": {}, "members": {"names": [], "roles": []}})
     api.expect((201, 202), "PUT", "/public/_design/f", {**FUNCTIONS, "autoupdate": False})
-    good = {"shows": {"s": "function () { return 'good'; }"}, "views": {"v": {"map": "function (doc) { emit(doc.n, null); }"}},
-            "validate_doc_update": "function (doc) { if (doc.bad) throw {forbidden: 'bad'}; }"}
+    good = {
+        "shows": {"s": "function () { return 'good'; }"},
+        "views": {"v": {"map": "function (doc) { emit(doc.n, null); }"}},
+        "validate_doc_update": "function (doc) { if (doc.bad) throw {forbidden: 'bad'}; }",
+    }
     api.expect((201, 202), "PUT", "/other/_design/good", good)
     api.expect(200, "GET", "/other/_design/good/_view/v")
     api.expect(200, "GET", "/public/_design/f/_view/v")
@@ -79,7 +89,9 @@ def endless_built_in(ctx):
         prepare(server)
         anonymous = server.api(ANSWER_TIMEOUT_S, credentials="")
         answer = anonymous.get("/public/_design/f/_show/endless")
-        ctx.report.check("a show in an endless built-in call is ended", answer.status == 500 and answer.json["error"] == "function_limit_exceeded", repr(answer))
+        ctx.report.check(
+            "a show in an endless built-in call is ended", answer.status == 500 and answer.json["error"] == "function_limit_exceeded", repr(answer)
+        )
         ctx.report.check("and nothing of it goes on", wait_until(lambda: not busy_children(server), 30), busy_children(server))
         try:
             server.api(0.3, credentials="").get("/public/_design/f/_show/endless")
@@ -116,7 +128,9 @@ def flood(ctx, isolation):
                 watching.result()
             counts = {status: statuses.count(status) for status in set(statuses)}
             ctx.report.check(f"{label}: each is answered {counts}", set(counts) <= {200, 500, 503}, counts)
-            ctx.report.check(f"{label}: some work, others are refused", counts.get(200, 0) > 0 and (what != "shows" or counts.get(503, 0) > 0), counts)
+            ctx.report.check(
+                f"{label}: some work, others are refused", counts.get(200, 0) > 0 and (what != "shows" or counts.get(503, 0) > 0), counts
+            )
             ctx.report.check(f"{label}: never more than {THREADS_MAX} threads", max(threads) < THREADS_MAX, max(threads))
             ctx.report.check(f"{label}: all else is answered", not wrong and seconds, "\n".join(wrong[:3]))
             ctx.report.note(f"{label}: {max(threads)} threads, others waited {max(seconds, default=0):.2f} s at most")
@@ -127,7 +141,9 @@ def call(server, path):
     api = server.api(ANSWER_TIMEOUT_S, credentials="")
     try:
         answer = api.get(path)
-        if answer.status == 503 and (answer.json["error"] != "service_unavailable" or "queue_" not in answer.json["reason"] or not answer.headers.get("Retry-After")):
+        if answer.status == 503 and (
+            answer.json["error"] != "service_unavailable" or "queue_" not in answer.json["reason"] or not answer.headers.get("Retry-After")
+        ):
             return repr(answer)
         return answer.status
     except Disconnected as gone:
@@ -142,9 +158,14 @@ def others(server, stop, threads, wrong, seconds):
     number = 0
     while not stop.is_set():
         number += 1
-        requests = (("GET", "/other/d1", None, 200), ("GET", "/other/_design/good/_view/v?update=false", None, 200),
-                    ("POST", "/other/_find", {"selector": {"n": 3}}, 200), ("POST", "/_session", {"name": "admin", "password": "admin"}, 200),
-                    ("PUT", f"/other/new{threading.get_ident()}-{number}-{time.monotonic_ns()}", {}, 201), ("GET", "/other/_design/good/_show/s", None, 200))
+        requests = (
+            ("GET", "/other/d1", None, 200),
+            ("GET", "/other/_design/good/_view/v?update=false", None, 200),
+            ("POST", "/other/_find", {"selector": {"n": 3}}, 200),
+            ("POST", "/_session", {"name": "admin", "password": "admin"}, 200),
+            ("PUT", f"/other/new{threading.get_ident()}-{number}-{time.monotonic_ns()}", {}, 201),
+            ("GET", "/other/_design/good/_show/s", None, 200),
+        )
         for method, path, body, status in requests:
             began = time.monotonic()
             try:
@@ -250,4 +271,8 @@ def one_line_each(ctx):
             ctx.report.equal(f"isolation={isolation}: a function logs", api.get("/public/_design/f/_show/log").raw, b"logged")
             said = wait_until(lambda: "forged" in server.log(), 10)
             lines = [line for line in server.log().splitlines() if "forged" in line]
-            ctx.report.check(f"isolation={isolation}: what it logs is one line", said and len(lines) == 1 and "said" in lines[0] and "\x1b[31m" not in lines[0], lines)
+            ctx.report.check(
+                f"isolation={isolation}: what it logs is one line",
+                said and len(lines) == 1 and "said" in lines[0] and "\x1b[31m" not in lines[0],
+                lines,
+            )

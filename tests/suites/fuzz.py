@@ -46,8 +46,17 @@ BODIES = [
     ("PUT", "/fuzz-other/_security", {"admins": {"names": ["a"], "roles": []}, "members": {"names": [], "roles": ["r"]}}),
     ("PUT", "/fuzz-other/_revs_limit", 1000),
     ("PUT", "/fuzz-other/_purged_infos_limit", 1000),
-    ("PUT", "/fuzz/att", {"_attachments": {"a": {"data": "aGVsbG8=", "content_type": "text/plain", "revpos": 1, "digest": "md5-x"},
-                                       "b": {"stub": True, "revpos": 1}, "c": {"follows": True, "length": 3}}}),
+    (
+        "PUT",
+        "/fuzz/att",
+        {
+            "_attachments": {
+                "a": {"data": "aGVsbG8=", "content_type": "text/plain", "revpos": 1, "digest": "md5-x"},
+                "b": {"stub": True, "revpos": 1},
+                "c": {"follows": True, "length": 3},
+            }
+        },
+    ),
     ("PUT", "/fuzz/_local/l", {"_rev": "0-1", "a": 1}),
     ("PUT", "/fuzz/_design/d", {"views": {"v": {"map": "function(doc){emit(doc._id)}"}}, "language": "javascript"}),
     ("PUT", "/_node/_local/_config/fuzz/key", "value"),
@@ -56,14 +65,60 @@ BODIES = [
     ("POST", "/fuzz/_compact", {}),
     ("POST", "/fuzz/_ensure_full_commit", {}),
 ]
-LIST_OPTIONS = ["startkey", "endkey", "start_key", "end_key", "key", "keys", "limit", "skip", "descending", "include_docs", "inclusive_end",
-                "conflicts", "update_seq", "startkey_docid", "endkey_docid", "attachments", "stable", "update", "reduce", "group", "nope"]
+LIST_OPTIONS = [
+    "startkey",
+    "endkey",
+    "start_key",
+    "end_key",
+    "key",
+    "keys",
+    "limit",
+    "skip",
+    "descending",
+    "include_docs",
+    "inclusive_end",
+    "conflicts",
+    "update_seq",
+    "startkey_docid",
+    "endkey_docid",
+    "attachments",
+    "stable",
+    "update",
+    "reduce",
+    "group",
+    "nope",
+]
 QUERIES = {
     "/fuzz/_all_docs": LIST_OPTIONS,
     "/fuzz/_design_docs": LIST_OPTIONS,
     "/fuzz/_local_docs": LIST_OPTIONS,
-    "/fuzz/doc": ["rev", "revs", "revs_info", "conflicts", "deleted_conflicts", "open_revs", "latest", "local_seq", "meta", "attachments", "atts_since"],
-    "/fuzz/_changes": ["since", "limit", "descending", "style", "filter", "doc_ids", "include_docs", "conflicts", "seq_interval", "view", "timeout", "last-event-id"],
+    "/fuzz/doc": [
+        "rev",
+        "revs",
+        "revs_info",
+        "conflicts",
+        "deleted_conflicts",
+        "open_revs",
+        "latest",
+        "local_seq",
+        "meta",
+        "attachments",
+        "atts_since",
+    ],
+    "/fuzz/_changes": [
+        "since",
+        "limit",
+        "descending",
+        "style",
+        "filter",
+        "doc_ids",
+        "include_docs",
+        "conflicts",
+        "seq_interval",
+        "view",
+        "timeout",
+        "last-event-id",
+    ],
     "/_all_dbs": ["startkey", "endkey", "limit", "skip", "descending", "inclusive_end"],
     "/_dbs_info": ["startkey", "endkey", "limit", "skip", "descending"],
     "/_uuids": ["count"],
@@ -75,16 +130,54 @@ QUERIES = {
 }
 CREATIONS = {"/fuzz-made": ["q", "n", "partitioned"], "/fuzz/doc": ["rev", "batch", "new_edits"]}
 HEADERS = [
-    "Content-Length: -1", "Content-Length: x", "Content-Length: 5\r\nContent-Length: 6", "Content-Length: 99999999999999999999999",
-    "Transfer-Encoding: nope", "Transfer-Encoding: chunked\r\nContent-Length: 3", "Transfer-Encoding: chunked, chunked", "Expect: nonsense",
-    "Authorization: Basic", "Authorization: Basic !!!", "Authorization: Basic YQ==", "Authorization: Bearer x", "Authorization: \xff\xfe",
-    "Cookie: AuthSession=", "Cookie: AuthSession=%%%", "Cookie: AuthSession=YWRtaW46NDVGRjA=", "Cookie: ;;;===", "Accept: ,;q=x", "Accept: \x01",
-    "Accept: multipart/mixed; boundary=\"", "If-None-Match: \"", "If-None-Match: W/", "If-Match: x\x7f", "If-Match: 1-", "Range: bytes=9-1,-0",
-    "X-HTTP-Method-Override: NOPE", "X-HTTP-Method-Override: \t", "Destination: ", "Destination: http://x/%zz", "Destination: b?rev=", "Host: ",
-    "Host: a\r\nHost: b", "Content-Type: ;;", "Content-Type: multipart/related; boundary=", "Content-Type: application/json; charset=nope",
-    "No-Colon-Here", ": empty name", "Bad Name: x", "X-Null: a\x00b", "X-Fold: a\r\n b", "X-Couch-Full-Commit: maybe", "Connection: close, upgrade",
-    "Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA", "Last-Event-ID: x", "Content-Encoding: br",
-    "X-Long: " + "x" * 200_000, "\r\n".join(f"X-Many-{n}: {n}" for n in range(3000)), "X-Couch-Request-ID: \x80" * 3,
+    "Content-Length: -1",
+    "Content-Length: x",
+    "Content-Length: 5\r\nContent-Length: 6",
+    "Content-Length: 99999999999999999999999",
+    "Transfer-Encoding: nope",
+    "Transfer-Encoding: chunked\r\nContent-Length: 3",
+    "Transfer-Encoding: chunked, chunked",
+    "Expect: nonsense",
+    "Authorization: Basic",
+    "Authorization: Basic !!!",
+    "Authorization: Basic YQ==",
+    "Authorization: Bearer x",
+    "Authorization: \xff\xfe",
+    "Cookie: AuthSession=",
+    "Cookie: AuthSession=%%%",
+    "Cookie: AuthSession=YWRtaW46NDVGRjA=",
+    "Cookie: ;;;===",
+    "Accept: ,;q=x",
+    "Accept: \x01",
+    'Accept: multipart/mixed; boundary="',
+    'If-None-Match: "',
+    "If-None-Match: W/",
+    "If-Match: x\x7f",
+    "If-Match: 1-",
+    "Range: bytes=9-1,-0",
+    "X-HTTP-Method-Override: NOPE",
+    "X-HTTP-Method-Override: \t",
+    "Destination: ",
+    "Destination: http://x/%zz",
+    "Destination: b?rev=",
+    "Host: ",
+    "Host: a\r\nHost: b",
+    "Content-Type: ;;",
+    "Content-Type: multipart/related; boundary=",
+    "Content-Type: application/json; charset=nope",
+    "No-Colon-Here",
+    ": empty name",
+    "Bad Name: x",
+    "X-Null: a\x00b",
+    "X-Fold: a\r\n b",
+    "X-Couch-Full-Commit: maybe",
+    "Connection: close, upgrade",
+    "Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA",
+    "Last-Event-ID: x",
+    "Content-Encoding: br",
+    "X-Long: " + "x" * 200_000,
+    "\r\n".join(f"X-Many-{n}: {n}" for n in range(3000)),
+    "X-Couch-Request-ID: \x80" * 3,
 ]
 METHODS = ["FOO", "get", "PATCH", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "COPY", "MOVE", "X" * 500, "G\x00T", "", "HEAD", "DELETE"]
 
@@ -108,14 +201,26 @@ def run(ctx):
         for name in ("/fuzz", "/fuzz-other"):
             api.expect((201, 202), "PUT", name)
         api.expect(201, "PUT", "/fuzz/doc", {"a": 1})
-        api.expect(201, "PUT", "/fuzz/with", {"_attachments": {
-            "t": {"content_type": "text/plain", "data": "aGVsbG8gaGVsbG8="}, "b": {"content_type": "image/png", "data": "AAECAwQFBgcICQ=="}}})
+        api.expect(
+            201,
+            "PUT",
+            "/fuzz/with",
+            {
+                "_attachments": {
+                    "t": {"content_type": "text/plain", "data": "aGVsbG8gaGVsbG8="},
+                    "b": {"content_type": "image/png", "data": "AAECAwQFBgcICQ=="},
+                }
+            },
+        )
         api.close()
         sockets_before = server.open_sockets()
         ctx.report.note(f"seed {ctx.seed}, {total} requests")
         fire(ctx, server, [make_case(ctx.random) for _ in range(total)])
-        ctx.report.check("connections are closed again", wait_until(lambda: server.open_sockets() <= sockets_before, 30),
-                         f"{sockets_before} sockets before, {server.open_sockets()} after")
+        ctx.report.check(
+            "connections are closed again",
+            wait_until(lambda: server.open_sockets() <= sockets_before, 30),
+            f"{sockets_before} sockets before, {server.open_sockets()} after",
+        )
         oversized(ctx, server)
         still_sound(ctx, server)
 
@@ -207,13 +312,22 @@ def harmed_query(rng):
 
 
 def query(rng, names):
-    return "&".join(rng.choice(("{}={}", "{}={}", "{}={}", "{}", "{}==&{}")).format(rng.choice(names), odd_value(rng))
-                    for _ in range(rng.randint(1, 4)))
+    return "&".join(
+        rng.choice(("{}={}", "{}={}", "{}={}", "{}", "{}==&{}")).format(rng.choice(names), odd_value(rng)) for _ in range(rng.randint(1, 4))
+    )
 
 
 def harmed_header(rng):
-    method, target, body = rng.choice((("GET", "/fuzz/doc", None), ("PUT", "/fuzz/headed", b'{"a":1}'), ("COPY", "/fuzz/doc", None),
-                                       ("POST", "/fuzz/_bulk_docs", b'{"docs":[]}'), ("GET", "/fuzz/_all_docs", None), ("DELETE", "/fuzz/none", None)))
+    method, target, body = rng.choice(
+        (
+            ("GET", "/fuzz/doc", None),
+            ("PUT", "/fuzz/headed", b'{"a":1}'),
+            ("COPY", "/fuzz/doc", None),
+            ("POST", "/fuzz/_bulk_docs", b'{"docs":[]}'),
+            ("GET", "/fuzz/_all_docs", None),
+            ("DELETE", "/fuzz/none", None),
+        )
+    )
     header = rng.choice(HEADERS)
     unending = header.startswith(("Content-Length", "Transfer-Encoding"))
     return Case(message(method, target, body, [header], host=rng.random() < 0.9), protocol=True, half_close=unending)
@@ -230,9 +344,21 @@ def harmed_chunks(rng):
     method, target, value = rng.choice(BODIES)
     text = json.dumps(value).encode()
     size = f"{len(text):x}".encode()
-    framed = rng.choice((b"zz\r\n" + text, size + b"\n" + text + b"0\n\n", b"-5\r\n" + text + b"\r\n0\r\n\r\n", size + b"\r\n" + text,
-                         b"ffffffffffffffffff\r\n" + text, size + b"\r\n" + text + b"xx0\r\n\r\n", size + b"\r\n" + text[: len(text) // 2],
-                         size + b";ext=\x00\r\n" + text + b"\r\n0\r\n\r\n", b"\r\n\r\n", b"", size + b"\r\n" + text + b"\r\n0\r\nBad Trailer\r\n\r\n"))
+    framed = rng.choice(
+        (
+            b"zz\r\n" + text,
+            size + b"\n" + text + b"0\n\n",
+            b"-5\r\n" + text + b"\r\n0\r\n\r\n",
+            size + b"\r\n" + text,
+            b"ffffffffffffffffff\r\n" + text,
+            size + b"\r\n" + text + b"xx0\r\n\r\n",
+            size + b"\r\n" + text[: len(text) // 2],
+            size + b";ext=\x00\r\n" + text + b"\r\n0\r\n\r\n",
+            b"\r\n\r\n",
+            b"",
+            size + b"\r\n" + text + b"\r\n0\r\nBad Trailer\r\n\r\n",
+        )
+    )
     headers = ["Content-Type: application/json", "Transfer-Encoding: chunked"]
     return Case(message(method, target, None, headers) + framed, protocol=True, half_close=True)
 
@@ -255,19 +381,32 @@ def multipart(rng):
     """A document with attachments that follow, damaged here and there."""
     boundary = rng.choice(("b", "b", "b", "a b", "x" * 70, "x" * 71, ""))
     names = [rng.choice(("one", "two", "a/b", "\u00fc", "_x", "")) for _ in range(rng.randint(0, 3))]
-    entry = lambda: {"follows": rng.choice((True, True, True, False, 1)), "length": rng.choice((0, 3, 5, -1, 2 ** 70, "x")),
-                     "content_type": rng.choice(("text/plain", "image/png", "", 1)), "encoding": rng.choice(("gzip", "identity", "br")),
-                     "digest": rng.choice(("md5-AAAAAAAAAAAAAAAAAAAAAA==", "x", 1)), "revpos": rng.choice((1, -1, "x")), "stub": rng.choice((True, False))}
+    entry = lambda: {
+        "follows": rng.choice((True, True, True, False, 1)),
+        "length": rng.choice((0, 3, 5, -1, 2**70, "x")),
+        "content_type": rng.choice(("text/plain", "image/png", "", 1)),
+        "encoding": rng.choice(("gzip", "identity", "br")),
+        "digest": rng.choice(("md5-AAAAAAAAAAAAAAAAAAAAAA==", "x", 1)),
+        "revpos": rng.choice((1, -1, "x")),
+        "stub": rng.choice((True, False)),
+    }
     doc = {"_attachments": {name: {key: value for key, value in entry().items() if rng.random() < 0.5} for name in names}}
     lines = [b"--" + boundary.encode(), b"Content-Type: application/json", b"", json.dumps(doc).encode()]
     for name in names:
-        lines += [b"--" + boundary.encode(), f'Content-Disposition: attachment; filename="{name}"'.encode(), b"", rng.choice((b"", b"abc", b"hello", b"\r\n--"))]
+        lines += [
+            b"--" + boundary.encode(),
+            f'Content-Disposition: attachment; filename="{name}"'.encode(),
+            b"",
+            rng.choice((b"", b"abc", b"hello", b"\r\n--")),
+        ]
     lines.append(b"--" + boundary.encode() + b"--")
     body = bytearray(b"\r\n".join(lines))
     for _ in range(rng.choice((0, 0, 1, 3))):
         at = rng.randrange(len(body))
-        body[at:at + rng.choice((0, 1, 4))] = rng.choice((b"", b"\r\n", b"--", b"\x00", b":", bytes([rng.randrange(256)])))
-    kind = rng.choice((f'multipart/related; boundary="{boundary}"', f"multipart/related;boundary={boundary}", "multipart/related", 'multipart/related; boundary="'))
+        body[at : at + rng.choice((0, 1, 4))] = rng.choice((b"", b"\r\n", b"--", b"\x00", b":", bytes([rng.randrange(256)])))
+    kind = rng.choice(
+        (f'multipart/related; boundary="{boundary}"', f"multipart/related;boundary={boundary}", "multipart/related", 'multipart/related; boundary="')
+    )
     cut = rng.random() < 0.1
     target = rng.choice(("/fuzz/mp", "/fuzz/mp?new_edits=false", "/fuzz/with", "/fuzz/_local/mp", "/fuzz/_design/mp"))
     return Case(message("PUT", target, bytes(body), [f"Content-Type: {kind}"], length=len(body) + 100 if cut else None), half_close=cut)
@@ -301,7 +440,9 @@ def uploaded(rng):
 
 
 def harmed_method(rng):
-    target = rng.choice(("/", "/fuzz/doc", "/fuzz/_all_docs", "/fuzz/_bulk_docs", "/fuzz/_changes?feed=normal", "/_uuids", "/_session", "/fuzz/_local/l"))
+    target = rng.choice(
+        ("/", "/fuzz/doc", "/fuzz/_all_docs", "/fuzz/_bulk_docs", "/fuzz/_changes?feed=normal", "/_uuids", "/_session", "/fuzz/_local/l")
+    )
     return Case(message(rng.choice(METHODS), target, rng.choice((None, b"{}"))), protocol=True)
 
 
@@ -310,16 +451,39 @@ def noise(rng):
 
 
 def request_line(rng):
-    line = rng.choice((f"GET /fuzz/{odd_segment(rng)}", "GET", "GET  /  HTTP/1.1", "GET / HTTP/9.9", "GET / HTTP/1.1 x", "GET http://[/ HTTP/1.1",
-                       "GET //// HTTP/1.1", "GET * HTTP/1.1", "OPTIONS * HTTP/1.1", "GET /" + "a" * 100_000 + " HTTP/1.1", "GET /?" + "&" * 20_000 + " HTTP/1.1",
-                       "PRI * HTTP/2.0"))
+    line = rng.choice(
+        (
+            f"GET /fuzz/{odd_segment(rng)}",
+            "GET",
+            "GET  /  HTTP/1.1",
+            "GET / HTTP/9.9",
+            "GET / HTTP/1.1 x",
+            "GET http://[/ HTTP/1.1",
+            "GET //// HTTP/1.1",
+            "GET * HTTP/1.1",
+            "OPTIONS * HTTP/1.1",
+            "GET /" + "a" * 100_000 + " HTTP/1.1",
+            "GET /?" + "&" * 20_000 + " HTTP/1.1",
+            "PRI * HTTP/2.0",
+        )
+    )
     return Case(line.encode("utf-8") + b"\r\nHost: x\r\nConnection: close\r\n\r\n", protocol=True, half_close=line.startswith("PRI"))
 
 
 MAKERS = {
-    "body": (40, harmed_body), "path": (15, harmed_path), "query": (20, harmed_query), "header": (8, harmed_header),
-    "truncated": (4, truncated_body), "chunks": (4, harmed_chunks), "gzip": (4, harmed_gzip), "method": (2, harmed_method),
-    "multipart": (8, multipart), "range": (6, ranged), "upload": (4, uploaded), "noise": (1, noise), "request line": (2, request_line),
+    "body": (40, harmed_body),
+    "path": (15, harmed_path),
+    "query": (20, harmed_query),
+    "header": (8, harmed_header),
+    "truncated": (4, truncated_body),
+    "chunks": (4, harmed_chunks),
+    "gzip": (4, harmed_gzip),
+    "method": (2, harmed_method),
+    "multipart": (8, multipart),
+    "range": (6, ranged),
+    "upload": (4, uploaded),
+    "noise": (1, noise),
+    "request line": (2, request_line),
 }
 
 
@@ -352,12 +516,18 @@ def oversized(ctx, server):
         ("gzipped", [*json_type, "Content-Encoding: gzip"], gzip.compress(b'{"docs":[' + b" " * (4 * MAX_REQUEST_BYTES) + b"]}")),
     ):
         answer = raw(server, message("POST", "/fuzz/_bulk_docs", body, headers))
-        report.check(f"a request over max_http_request_size ({name}) gets 413 and its name",
-                     answer is not None and named(answer, 413, "max_http_request_size"), repr(answer))
+        report.check(
+            f"a request over max_http_request_size ({name}) gets 413 and its name",
+            answer is not None and named(answer, 413, "max_http_request_size"),
+            repr(answer),
+        )
     piece = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
     answer = raw(server, message("POST", "/fuzz/_bulk_docs", None, [*json_type, "Transfer-Encoding: chunked"]) + piece * 20 + b"0\r\n\r\n")
-    report.check("a request over max_http_request_size (chunked) gets 413 and its name",
-                 answer is not None and named(answer, 413, "max_http_request_size"), repr(answer))
+    report.check(
+        "a request over max_http_request_size (chunked) gets 413 and its name",
+        answer is not None and named(answer, 413, "max_http_request_size"),
+        repr(answer),
+    )
     answer = api.put("/fuzz/" + "i" * 301, {})
     report.check("an id over max_document_id_length gets a 4xx", answer.status in (400, 413) and answer.is_error_shape, repr(answer))
     answer = raw(server, message("GET", "/fuzz/doc", None, ["X-Long: " + "x" * 4_000_000]))
@@ -380,7 +550,7 @@ def still_sound(ctx, server):
     report.check("the server lives", server.alive(), server.log()[-2000:])
     log = server.log()
     at = log.find("panicked")
-    report.check("no panic in its log", at < 0, log[max(0, at - 200):at + 1500])
+    report.check("no panic in its log", at < 0, log[max(0, at - 200) : at + 1500])
     wrong = disagreements(Found(server.api(), "fuzz"))
     report.check("counts, lists, feed and offsets of the fuzzed database agree", not wrong, "\n".join(wrong))
     answer = server.api().put("/fuzz/after", {"fine": True})

@@ -141,9 +141,11 @@ def request(server, method, path, body="", all_but=0, accept="*/*"):
     host, port = server.url.removeprefix("http://").split(":")
     client = socket.create_connection((host, int(port)), timeout=60)
     client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    head = (f"{method} {path} HTTP/1.1\r\nHost: settee\r\nAuthorization: {basic(server.admin)}\r\nAccept: {accept}\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n")
-    client.sendall((head + body[:len(body) - all_but]).encode())
+    head = (
+        f"{method} {path} HTTP/1.1\r\nHost: settee\r\nAuthorization: {basic(server.admin)}\r\nAccept: {accept}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    client.sendall((head + body[: len(body) - all_but]).encode())
     return client
 
 

@@ -57,9 +57,9 @@ OTHER_MAPS = {
     "exit": "function (doc) { if (typeof process !== 'undefined') process.exit(1); std.exit(1); quit(1); }",
     "import": "function (doc) { import('std').then(function (std) { std.exit(1); }); emit(1, 1); }",
     "changed prototypes": "function (doc) { Array.prototype.push = Array.prototype.map = Object.keys = JSON.stringify = function () { for (;;) {} };"
-                          " Object.prototype.toJSON = function () { return 'gone'; }; Object.prototype.key = 1; emit(doc._id, doc); }",
+    " Object.prototype.toJSON = function () { return 'gone'; }; Object.prototype.key = 1; emit(doc._id, doc); }",
     "changed globals": "function (doc) { emit = sum = isArray = toJSON = log = require = undefined; Object.defineProperty(globalThis, 'Array',"
-                       " {get: function () { for (;;) {} }}); }",
+    " {get: function () { for (;;) {} }}); }",
     "accessors on arrays": "function (doc) { Object.defineProperty(Array.prototype, 0, {set: function () { for (;;) {} }, get: function () { return 1; }}); emit([1], [2]); }",
     "frozen doc": "function (doc) { Object.freeze(Object.prototype); doc.__proto__ = null; delete doc._id; emit(doc._id, doc); }",
 }
@@ -157,8 +157,10 @@ class Bystander(threading.Thread):
         for what, seconds in self.seconds.items():
             seconds.sort()
             if seconds:
-                report.note(f"{label}: bystander's {what}: p50 {seconds[len(seconds) // 2] * 1000:.1f} ms, "
-                            f"p99 {seconds[len(seconds) * 99 // 100] * 1000:.1f} ms, max {seconds[-1] * 1000:.0f} ms")
+                report.note(
+                    f"{label}: bystander's {what}: p50 {seconds[len(seconds) // 2] * 1000:.1f} ms, "
+                    f"p99 {seconds[len(seconds) * 99 // 100] * 1000:.1f} ms, max {seconds[-1] * 1000:.0f} ms"
+                )
 
 
 def hostile_views(ctx, isolation):
@@ -170,8 +172,9 @@ def hostile_views(ctx, isolation):
         bystander.start()
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
             attempts = [pool.submit(attempt, server, name, map_source) for name, map_source in {**ENDLESS_MAPS, **OTHER_MAPS}.items()]
-            attempts += [pool.submit(attempt, server, name, "function (doc) { emit(doc.n, doc.n); }", reduce)
-                         for name, reduce in HOSTILE_REDUCES.items()]
+            attempts += [
+                pool.submit(attempt, server, name, "function (doc) { emit(doc.n, doc.n); }", reduce) for name, reduce in HOSTILE_REDUCES.items()
+            ]
             answers = dict(attempt.result() for attempt in attempts)
         for name, answer in answers.items():
             judge(report, f"{label}: {name}", answer, must_fail=name in ENDLESS_MAPS or name in HOSTILE_REDUCES)
@@ -271,12 +274,14 @@ def other_functions(ctx):
         api.expect((201, 202), "PUT", "/guarded/_design/map", {"views": {"f": {"map": loop}}, "autoupdate": False})
         api.expect((201, 202), "PUT", "/guarded/_design/rewrite", {"rewrites": loop})
         good_functions_work(report, api, "before")
-        for what, method, path in (("filter", "GET", "/guarded/_changes?filter=loops/f"),
-                                   ("map as a filter", "GET", "/guarded/_changes?filter=_view&view=map/f"),
-                                   ("update", "POST", "/guarded/_design/loops/_update/f"),
-                                   ("show", "GET", "/guarded/_design/loops/_show/f"),
-                                   ("list", "GET", "/guarded/_design/loops/_list/f/v"),
-                                   ("rewrite", "GET", "/guarded/_design/rewrite/_rewrite/x")):
+        for what, method, path in (
+            ("filter", "GET", "/guarded/_changes?filter=loops/f"),
+            ("map as a filter", "GET", "/guarded/_changes?filter=_view&view=map/f"),
+            ("update", "POST", "/guarded/_design/loops/_update/f"),
+            ("show", "GET", "/guarded/_design/loops/_show/f"),
+            ("list", "GET", "/guarded/_design/loops/_list/f/v"),
+            ("rewrite", "GET", "/guarded/_design/rewrite/_rewrite/x"),
+        ):
             refuses(report, api, f"{what} that loops", method, path)
         memory = "function () { var all = []; for (;;) all.push(new Array(100000).fill(1)); }"
         api.expect((201, 202), "PUT", "/guarded/_design/bombs", {"shows": {"f": memory}, "filters": {"f": memory}})
@@ -291,8 +296,12 @@ def other_functions(ctx):
 def good_functions_work(report, api, when):
     """Those of the same design document that mean no harm."""
     feed = api.expect(200, "GET", "/guarded/_changes?filter=loops/good")["results"]
-    answers = [sorted(row["id"] for row in feed), api.post("/guarded/_design/loops/_update/good", {}).raw,
-               api.get("/guarded/_design/loops/_show/good").raw, api.get("/guarded/_design/loops/_list/good/v").raw]
+    answers = [
+        sorted(row["id"] for row in feed),
+        api.post("/guarded/_design/loops/_update/good", {}).raw,
+        api.get("/guarded/_design/loops/_show/good").raw,
+        api.get("/guarded/_design/loops/_list/good/v").raw,
+    ]
     report.equal(f"{when}: good functions of the same design document work", answers, [["d07"], b"updated", b"shown", b"listed"])
 
 
@@ -317,7 +326,9 @@ def other_languages(ctx):
         for name in ("endless loop", "loop in finally", "memory bomb"):
             _, answer = attempt(server, name, {**ENDLESS_MAPS, **OTHER_MAPS}[name], language="nodejs")
             judge(ctx.report, f"nodejs: {name}", answer, must_fail=True)
-        api.expect((201, 202), "PUT", "/hostile/_design/good", {"language": "nodejs", "views": {"v": {"map": "function (doc) { emit(doc.n, null); }"}}})
+        api.expect(
+            (201, 202), "PUT", "/hostile/_design/good", {"language": "nodejs", "views": {"v": {"map": "function (doc) { emit(doc.n, null); }"}}}
+        )
         rows = api.expect(200, "GET", "/hostile/_design/good/_view/v")["rows"]
         ctx.report.equal("nodejs: a view built afterwards is right", [row["key"] for row in rows], list(range(DOCUMENTS)))
         bystander.end(ctx.report, "nodejs")

@@ -23,39 +23,140 @@ DATABASES = {
     "secret": {"admins": {"names": [], "roles": ["_admin"]}, "members": {"names": [], "roles": ["_admin"]}},
 }
 # Who, with which password, reads which databases.
-ACTORS = {"anonymous": ("", {"open"}), "outsider": ("outsider:pw", {"open"}), "member": ("member:pw", {"open", "team"}),
-          "dbadmin": ("dbadmin:pw", {"open", "team"}), "admin": (None, {"open", "team", "secret", "_users", "_replicator", "config"})}
+ACTORS = {
+    "anonymous": ("", {"open"}),
+    "outsider": ("outsider:pw", {"open"}),
+    "member": ("member:pw", {"open", "team"}),
+    "dbadmin": ("dbadmin:pw", {"open", "team"}),
+    "admin": (None, {"open", "team", "secret", "_users", "_replicator", "config"}),
+}
 MARK = re.compile(rb"MARK-([a-z_]+)-")
 
 PUPPET = "function (req) { return JSON.parse(req.query.as); }"
-NAMES = ["open", "team", "secret", "_users", "_replicator", "_node", "_local", "_config", "admins", "_all_dbs", "_all_docs", "_session",
-         "_replicate", "_security", "_design", "d", "doc", "doc1", "_local_docs", "_changes", "_bulk_get", "_find", "_active_tasks", "_up",
-         "org.couchdb.user:member", "_scheduler", "docs", "jobs", "_dbs_info", "_show", "told", "_list", "_view", "v", "linked", "_rewrite",
-         "_update", "made", "_bulk_docs", "_purge", "_revs_limit", "_compact", "_index", "_design_docs", "file.txt", "_settee", "backup"]
+NAMES = [
+    "open",
+    "team",
+    "secret",
+    "_users",
+    "_replicator",
+    "_node",
+    "_local",
+    "_config",
+    "admins",
+    "_all_dbs",
+    "_all_docs",
+    "_session",
+    "_replicate",
+    "_security",
+    "_design",
+    "d",
+    "doc",
+    "doc1",
+    "_local_docs",
+    "_changes",
+    "_bulk_get",
+    "_find",
+    "_active_tasks",
+    "_up",
+    "org.couchdb.user:member",
+    "_scheduler",
+    "docs",
+    "jobs",
+    "_dbs_info",
+    "_show",
+    "told",
+    "_list",
+    "_view",
+    "v",
+    "linked",
+    "_rewrite",
+    "_update",
+    "made",
+    "_bulk_docs",
+    "_purge",
+    "_revs_limit",
+    "_compact",
+    "_index",
+    "_design_docs",
+    "file.txt",
+    "_settee",
+    "backup",
+]
 STEPS = ["..", "..", "..", ".", "", "%2e%2e", "%2E.", "..%2f", "%252e%252e", "..%5c", "..\\", "..;", ".. ", "..%00", "%c0%ae%c0%ae", "+", "*"]
-LINKS = ["doc1", "../secret/doc1", "secret/doc1", "/secret/doc1", "..%2Fsecret%2Fdoc1", "_design/d", "_local/doc1", "_security", "",
-         "../../secret/doc1", "\u0000", "doc1?rev=x", "org.couchdb.user:member"]
-SOURCES = ["secret", "team", "/secret", "./secret", "open/../secret", "secret/", "%73ecret", "{url}/secret", "{url}/team", "{url}/open/../secret",
-           "{url}/%73ecret", "_users", "{url}/_users", "_replicator", "../data", "file:///etc/passwd", "{url}/_node/_local/_config",
-           {"url": "{url}/secret", "headers": {"X-Auth-CouchDB-UserName": "admin", "X-Auth-CouchDB-Roles": "_admin"}},
-           {"url": "{url}/team", "auth": {"basic": {"username": "", "password": ""}}}]
+LINKS = [
+    "doc1",
+    "../secret/doc1",
+    "secret/doc1",
+    "/secret/doc1",
+    "..%2Fsecret%2Fdoc1",
+    "_design/d",
+    "_local/doc1",
+    "_security",
+    "",
+    "../../secret/doc1",
+    "\u0000",
+    "doc1?rev=x",
+    "org.couchdb.user:member",
+]
+SOURCES = [
+    "secret",
+    "team",
+    "/secret",
+    "./secret",
+    "open/../secret",
+    "secret/",
+    "%73ecret",
+    "{url}/secret",
+    "{url}/team",
+    "{url}/open/../secret",
+    "{url}/%73ecret",
+    "_users",
+    "{url}/_users",
+    "_replicator",
+    "../data",
+    "file:///etc/passwd",
+    "{url}/_node/_local/_config",
+    {"url": "{url}/secret", "headers": {"X-Auth-CouchDB-UserName": "admin", "X-Auth-CouchDB-Roles": "_admin"}},
+    {"url": "{url}/team", "auth": {"basic": {"username": "", "password": ""}}},
+]
 METHODS = ["GET", "GET", "GET", "GET", "PUT", "POST", "DELETE", "COPY", "HEAD"]
 # What somebody would want who writes a rewrite function, if an admin called it.
-WANTED = [("_node/_local/_config/admins/evil", "PUT", '"pw"'), ("_node/_local/_config/marks/key", "DELETE", ""), ("secret/new", "PUT", "{}"),
-          ("secret/_bulk_docs", "POST", '{"docs":[{}]}'), ("secret", "DELETE", ""), ("made-by-rewrite", "PUT", ""),
-          ("_users/org.couchdb.user:evil", "PUT", '{"name":"evil","password":"x","roles":[],"type":"user"}'),
-          ("_replicate", "POST", '{"source":"secret","target":"open"}'), ("_replicator/evil", "PUT", '{"source":"secret","target":"open"}'),
-          ("open/_security", "PUT", '{"admins":{"names":["outsider"]}}'), ("team/_revs_limit", "PUT", "7"), ("open", "DELETE", ""),
-          ("team/_design/evil", "PUT", "{}")]
-BODIES = ['"pw"', "{}", '{"docs":[{"_id":"_design/evil"},{"id":"doc1","_id":"made"}]}', '{"selector":{}}', '{"admins":{"names":["outsider"]}}', "1",
-          '{"keys":["doc1","secret"]}', '{"source":"secret","target":"open"}', '{"name":"evil","password":"x","roles":["_admin"],"type":"user"}']
+WANTED = [
+    ("_node/_local/_config/admins/evil", "PUT", '"pw"'),
+    ("_node/_local/_config/marks/key", "DELETE", ""),
+    ("secret/new", "PUT", "{}"),
+    ("secret/_bulk_docs", "POST", '{"docs":[{}]}'),
+    ("secret", "DELETE", ""),
+    ("made-by-rewrite", "PUT", ""),
+    ("_users/org.couchdb.user:evil", "PUT", '{"name":"evil","password":"x","roles":[],"type":"user"}'),
+    ("_replicate", "POST", '{"source":"secret","target":"open"}'),
+    ("_replicator/evil", "PUT", '{"source":"secret","target":"open"}'),
+    ("open/_security", "PUT", '{"admins":{"names":["outsider"]}}'),
+    ("team/_revs_limit", "PUT", "7"),
+    ("open", "DELETE", ""),
+    ("team/_design/evil", "PUT", "{}"),
+]
+BODIES = [
+    '"pw"',
+    "{}",
+    '{"docs":[{"_id":"_design/evil"},{"id":"doc1","_id":"made"}]}',
+    '{"selector":{}}',
+    '{"admins":{"names":["outsider"]}}',
+    "1",
+    '{"keys":["doc1","secret"]}',
+    '{"source":"secret","target":"open"}',
+    '{"name":"evil","password":"x","roles":["_admin"],"type":"user"}',
+]
 
 
 def design(links):
     emits = " ".join(f"emit({json.dumps(link)}, {{_id: {json.dumps(link)}}});" for link in links)
     return {
         "rewrites": PUPPET,
-        "views": {"v": {"map": "function (doc) { emit(doc._id, doc.text); }"}, "linked": {"map": f"function (doc) {{ if (doc._id === 'doc1') {{ {emits} }} }}"}},
+        "views": {
+            "v": {"map": "function (doc) { emit(doc._id, doc.text); }"},
+            "linked": {"map": f"function (doc) {{ if (doc._id === 'doc1') {{ {emits} }} }}"},
+        },
         "shows": {"told": "function (doc, req) { return {json: {doc: doc, req: req}}; }"},
         "lists": {"told": "function (head, req) { var row; send(JSON.stringify(req)); while ((row = getRow())) send(JSON.stringify(row)); }"},
         "filters": {"told": "function (doc, req) { return true; }"},
@@ -69,8 +170,18 @@ def run(ctx):
 
 def random_requests(ctx):
     report = ctx.report
-    options = ["--set", "chttpd_auth/iterations=10", "--set", "chttpd_auth_lockout/mode=off", "--set", "functions/time_limit_ms=2000",
-               "--set", "replicator/retries_per_request=0", "--set", "replicator/connection_timeout=2000"]
+    options = [
+        "--set",
+        "chttpd_auth/iterations=10",
+        "--set",
+        "chttpd_auth_lockout/mode=off",
+        "--set",
+        "functions/time_limit_ms=2000",
+        "--set",
+        "replicator/retries_per_request=0",
+        "--set",
+        "replicator/connection_timeout=2000",
+    ]
     with ctx.server("indirect", options=options) as server:
         world = World(ctx, server)
         world.prepare()
@@ -126,8 +237,14 @@ class World:
     def protected(self):
         """What none of the requests may change; of `open` and `team` only what an admin of theirs may."""
         get = lambda path: hashlib.sha256(self.api.get(path).raw).hexdigest()  # noqa: E731
-        state = {"admins": get("/_node/_local/_config/admins"), "config": get("/_node/_local/_config/marks"), "databases": get("/_all_dbs"),
-                 "users": get("/_users/_all_docs"), "secret": get("/secret/_all_docs"), "secret's local": get("/secret/_local_docs?include_docs=true")}
+        state = {
+            "admins": get("/_node/_local/_config/admins"),
+            "config": get("/_node/_local/_config/marks"),
+            "databases": get("/_all_dbs"),
+            "users": get("/_users/_all_docs"),
+            "secret": get("/secret/_all_docs"),
+            "secret's local": get("/secret/_local_docs?include_docs=true"),
+        }
         jobs = self.api.get("/_replicator/_all_docs?include_docs=true").json["rows"]
         state["replications"] = str(sorted((row["id"], row["doc"].get("source"), str(row["doc"].get("user_ctx"))) for row in jobs))
         for name in DATABASES:
@@ -198,15 +315,51 @@ def wanted_by_function(world, actor):
 
 def by_odd_path(world, actor):
     """The way straight ahead, in odd letters; as it is, since clients of HTTP tidy paths up."""
-    target = world.choice("secret/doc1", "_users/_all_docs?include_docs=true", "_node/_local/_config", "_replicator/job", "team/_all_docs?include_docs=true",
-                          "secret/_changes?include_docs=true", "_users/org.couchdb.user:member", "team/_local/doc1", "_node/_local/_config/marks/key")
-    before = world.choice("", "", "/", "//", "./", "../", "open/../", "open/%2e%2e/", "open/..%2f", "%2f", "_session/../", "open;/../", "http://127.0.0.1/",
-                          "open/_design/d/../../../", "?/", "#/", "_up/..;/")
+    target = world.choice(
+        "secret/doc1",
+        "_users/_all_docs?include_docs=true",
+        "_node/_local/_config",
+        "_replicator/job",
+        "team/_all_docs?include_docs=true",
+        "secret/_changes?include_docs=true",
+        "_users/org.couchdb.user:member",
+        "team/_local/doc1",
+        "_node/_local/_config/marks/key",
+    )
+    before = world.choice(
+        "",
+        "",
+        "/",
+        "//",
+        "./",
+        "../",
+        "open/../",
+        "open/%2e%2e/",
+        "open/..%2f",
+        "%2f",
+        "_session/../",
+        "open;/../",
+        "http://127.0.0.1/",
+        "open/_design/d/../../../",
+        "?/",
+        "#/",
+        "_up/..;/",
+    )
     if world.random.random() < 0.5:
         at = world.random.randrange(len(target.split("?")[0]))
-        odd = world.choice(f"%{ord(target[at]):02x}", f"%{ord(target[at]):02X}", f"%25{ord(target[at]):02x}", target[at].upper(), target[at] + "%00",
-                           target[at] + "/", target[at] + "\\", f"%u00{ord(target[at]):02x}", target[at] + "%20", target[at] + ";x")
-        target = target[:at] + odd + target[at + 1:]
+        odd = world.choice(
+            f"%{ord(target[at]):02x}",
+            f"%{ord(target[at]):02X}",
+            f"%25{ord(target[at]):02x}",
+            target[at].upper(),
+            target[at] + "%00",
+            target[at] + "/",
+            target[at] + "\\",
+            f"%u00{ord(target[at]):02x}",
+            target[at] + "%20",
+            target[at] + ";x",
+        )
+        target = target[:at] + odd + target[at + 1 :]
     api = world.apis[actor]
     headers = "".join(f"{name}: {value}\r\n" for name, value in api.authorization.items())
     method = world.choice("GET", "GET", "GET", "POST", "OPTIONS", "HEAD")
@@ -247,7 +400,10 @@ def by_update(world, actor):
     db, doc_id = world.db(), world.choice("made", "_design/made", "_local/made", "../secret/doc1", "_security", "doc1", "org.couchdb.user:member")
     if actor in ("dbadmin", "admin"):
         doc_id = "made"
-    doc = {"_id": doc_id, **world.choice({}, {"_rev": "1-967a00dff5e02add41819138abb3284d"}, {"roles": ["_admin"]}, {"_attachments": {"a": {"stub": True}}})}
+    doc = {
+        "_id": doc_id,
+        **world.choice({}, {"_rev": "1-967a00dff5e02add41819138abb3284d"}, {"roles": ["_admin"]}, {"_attachments": {"a": {"stub": True}}}),
+    }
     target = urllib.parse.quote(world.choice("made", "doc1", "_design/d", "_local/doc1", "../secret/doc1"), safe="/")
     return world.ask(actor, "PUT", f"/{db}/_design/d/_update/made/{target}", doc)
 
@@ -274,9 +430,18 @@ def by_listing(world, actor):
 
 def by_copy(world, actor):
     db = world.db()
-    destination = world.choice("copied", "../secret/copied", "/secret/copied", f"{world.server.url}/secret/copied", "_local/copied",
-                               "..%2fsecret%2fcopied", "_design%2Fcopied" if actor not in ("admin", "dbadmin") else "copied")
-    return world.ask(actor, "COPY", f"/{db}/{world.choice('doc1', '..%2fsecret%2fdoc1', '_local/doc1', '_design/d')}", headers={"Destination": destination})
+    destination = world.choice(
+        "copied",
+        "../secret/copied",
+        "/secret/copied",
+        f"{world.server.url}/secret/copied",
+        "_local/copied",
+        "..%2fsecret%2fcopied",
+        "_design%2Fcopied" if actor not in ("admin", "dbadmin") else "copied",
+    )
+    return world.ask(
+        actor, "COPY", f"/{db}/{world.choice('doc1', '..%2fsecret%2fdoc1', '_local/doc1', '_design/d')}", headers={"Destination": destination}
+    )
 
 
 def by_replication(world, actor):
@@ -294,21 +459,57 @@ def by_replication(world, actor):
         source = "secret"
     elif actor == "dbadmin" and "secret" in str(target):
         target = "open"
-    body = {"source": source, "target": target, **world.choice({}, {"create_target": True}, {"doc_ids": ["doc1", "../secret/doc1"]},
-            {"filter": "d/told"}, {"user_ctx": {"name": "admin", "roles": ["_admin"]}}, {"selector": {}})}
+    body = {
+        "source": source,
+        "target": target,
+        **world.choice(
+            {},
+            {"create_target": True},
+            {"doc_ids": ["doc1", "../secret/doc1"]},
+            {"filter": "d/told"},
+            {"user_ctx": {"name": "admin", "roles": ["_admin"]}},
+            {"selector": {}},
+        ),
+    }
     return world.ask(actor, "POST", "/_replicate", body)
 
 
 def by_attachments(world, actor):
     """A document whose attachments follow it: stubs and contents that are others'."""
-    stub = world.choice({"stub": True}, {"stub": True, "digest": "md5-x", "revpos": 1}, {"follows": True, "length": 4, "content_type": "text/plain"},
-                        {"data": "TUFSSw==", "content_type": "text/plain"}, {"follows": True, "length": 4, "encoding": "gzip"})
+    stub = world.choice(
+        {"stub": True},
+        {"stub": True, "digest": "md5-x", "revpos": 1},
+        {"follows": True, "length": 4, "content_type": "text/plain"},
+        {"data": "TUFSSw==", "content_type": "text/plain"},
+        {"follows": True, "length": 4, "encoding": "gzip"},
+    )
     doc = {"_attachments": {world.choice("file.txt", "../../secret/doc1/file.txt", "_x"): stub}}
-    parts = (b"--b\r\nContent-Type: application/json\r\n\r\n" + json.dumps(doc).encode() + b"\r\n--b\r\n\r\ntext\r\n--b--")
+    parts = b"--b\r\nContent-Type: application/json\r\n\r\n" + json.dumps(doc).encode() + b"\r\n--b\r\n\r\ntext\r\n--b--"
     doc_id = urllib.parse.quote(world.choice("attached", "_local/attached", "..%2fsecret", "../secret/x", "secret%2Fdoc1"), safe="/%")
-    return world.ask(actor, "PUT", f"/{world.choice('open', 'team', 'secret') if actor != 'admin' else 'open'}/{doc_id}", parts,
-                     {"Content-Type": 'multipart/related; boundary="b"'})
+    return world.ask(
+        actor,
+        "PUT",
+        f"/{world.choice('open', 'team', 'secret') if actor != 'admin' else 'open'}/{doc_id}",
+        parts,
+        {"Content-Type": 'multipart/related; boundary="b"'},
+    )
 
 
-WAYS = [by_function, by_function, by_function, by_odd_path, by_odd_path, by_rule, by_list, by_show, by_update, by_filter, by_bulk_get, by_linked_documents, by_listing,
-        by_copy, by_replication, by_attachments]
+WAYS = [
+    by_function,
+    by_function,
+    by_function,
+    by_odd_path,
+    by_odd_path,
+    by_rule,
+    by_list,
+    by_show,
+    by_update,
+    by_filter,
+    by_bulk_get,
+    by_linked_documents,
+    by_listing,
+    by_copy,
+    by_replication,
+    by_attachments,
+]

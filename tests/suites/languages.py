@@ -15,9 +15,11 @@ ERLANG_GET = "Get = fun(Name) -> proplists:get_value(Name, Doc, null) end,"
 VIEWS = {
     "totals": {
         "javascript": "function (doc) { var sum = 0; doc.items.forEach(function (item) { if (item.open) sum += item.amount; });"
-                      " emit([doc.group, doc.items.length], sum); }",
+        " emit([doc.group, doc.items.length], sum); }",
         "python": "def fun(doc):\n    yield [doc['group'], len(doc['items'])], sum(item['amount'] for item in doc['items'] if item['open'])",
-        "erlang": "fun({Doc}) -> " + ERLANG_GET + """
+        "erlang": "fun({Doc}) -> "
+        + ERLANG_GET
+        + """
             Items = Get(<<"items">>),
             Amounts = [proplists:get_value(<<"amount">>, Item) || {Item} <- Items, proplists:get_value(<<"open">>, Item) =:= true],
             Emit([Get(<<"group">>), length(Items)], lists:sum(Amounts))
@@ -26,7 +28,9 @@ VIEWS = {
     "each_item": {
         "javascript": "function (doc) { doc.items.forEach(function (item, at) { emit([item.code, at], {amount: item.amount, open: item.open}); }); }",
         "python": "def fun(doc):\n    for at, item in enumerate(doc['items']):\n        yield [item['code'], at], {'amount': item['amount'], 'open': item['open']}",
-        "erlang": "fun({Doc}) -> " + ERLANG_GET + """
+        "erlang": "fun({Doc}) -> "
+        + ERLANG_GET
+        + """
             lists:foldl(fun({Item}, At) ->
                 Of = fun(Name) -> proplists:get_value(Name, Item) end,
                 Emit([Of(<<"code">>), At], {[{<<"amount">>, Of(<<"amount">>)}, {<<"open">>, Of(<<"open">>)}]}),
@@ -37,7 +41,9 @@ VIEWS = {
     "texts": {
         "javascript": "function (doc) { if (doc.text) emit(doc.text, [null, true, false, doc.text, -0.5, 1e300, 9007199254740991]); }",
         "python": "def fun(doc):\n    if doc.get('text'):\n        yield doc['text'], [None, True, False, doc['text'], -0.5, 1e300, 9007199254740991]",
-        "erlang": "fun({Doc}) -> " + ERLANG_GET + """
+        "erlang": "fun({Doc}) -> "
+        + ERLANG_GET
+        + """
             case Get(<<"text">>) of
                 null -> ok;
                 <<>> -> ok;
@@ -48,7 +54,9 @@ VIEWS = {
     "some_throw": {
         "javascript": "function (doc) { emit(doc._id, doc._rev); if (doc.items.length === 0) throw new Error('no items'); }",
         "python": "def fun(doc):\n    yield doc['_id'], doc['_rev']\n    if not doc['items']:\n        raise ValueError('no items')",
-        "erlang": "fun({Doc}) -> " + ERLANG_GET + """
+        "erlang": "fun({Doc}) -> "
+        + ERLANG_GET
+        + """
             Emit(Get(<<"_id">>), Get(<<"_rev">>)),
             case Get(<<"items">>) of [] -> throw(no_items); _ -> ok end
             end.""",
@@ -80,11 +88,22 @@ def options(ctx):
 
 
 def document(random, number):
-    text = "".join(random.choice("aéß漢🙂\"\\\n\u2028z") for _ in range(random.randint(0, 8)))
-    items = [{"code": f"c{random.randint(0, 20):02d}", "amount": random.choice([random.randint(-999, 999), random.randint(-99, 99) / 4]),
-              "open": random.random() < 0.5} for _ in range(random.randint(0, 4))]
-    return {"_id": f"doc-{number:04d}", "group": random.choice("abc"), "text": text, "items": items,
-            "nested": {"empty": {}, "list": [[], [None, {"ж": 1.5}]]}}
+    text = "".join(random.choice('aéß漢🙂"\\\n\u2028z') for _ in range(random.randint(0, 8)))
+    items = [
+        {
+            "code": f"c{random.randint(0, 20):02d}",
+            "amount": random.choice([random.randint(-999, 999), random.randint(-99, 99) / 4]),
+            "open": random.random() < 0.5,
+        }
+        for _ in range(random.randint(0, 4))
+    ]
+    return {
+        "_id": f"doc-{number:04d}",
+        "group": random.choice("abc"),
+        "text": text,
+        "items": items,
+        "nested": {"empty": {}, "list": [[], [None, {"ж": 1.5}]]},
+    }
 
 
 def design(language):
@@ -109,14 +128,21 @@ def same_rows(ctx):
         agree(report, api, "after edits and deletions")
         api.expect((201, 202), "PUT", "/languages/_design/nobody", {"language": "klingon", "views": {"v": {"map": "x"}}})
         answer = api.get("/languages/_design/nobody/_view/v")
-        report.check("a language without a server is an unknown_query_language",
-                     answer.status >= 400 and answer.is_error_shape and answer.json["error"] == "unknown_query_language", repr(answer))
+        report.check(
+            "a language without a server is an unknown_query_language",
+            answer.status >= 400 and answer.is_error_shape and answer.json["error"] == "unknown_query_language",
+            repr(answer),
+        )
         broken = {"python": "def fun(doc:\n    yield 1, 2", "erlang": "fun({Doc}) -> Emit(", "nodejs": "function (doc) { emit("}
         for language, source in broken.items():
             path = f"/languages/_design/broken-{language}"
             written = api.put(path, {"language": language, "views": {"v": {"map": source}}})
             answer = api.get(f"{path}/_view/v") if written.status in (201, 202) else written
-            report.check(f"{language}: a source that does not compile is an error in CouchDB's shape", answer.status >= 400 and answer.is_error_shape, repr(answer))
+            report.check(
+                f"{language}: a source that does not compile is an error in CouchDB's shape",
+                answer.status >= 400 and answer.is_error_shape,
+                repr(answer),
+            )
         report.check("no panic", "panicked" not in server.log(), server.log()[-1500:])
 
 

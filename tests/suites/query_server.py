@@ -76,15 +76,25 @@ class Lines(list):
     def list(self, name, source, rows, expected, head=None, req=None, code=0, **more):
         """A whole list dialogue. `expected` are the answers; the lines are rows, then the end, as many as answers are left."""
         head = {"total_rows": len(rows), "offset": 0} if head is None else head
-        sent = [["ddoc", "new", "_design/d", {"_id": "_design/d", "lists": {"l": source}, **more}],
-                ["ddoc", "_design/d", ["lists", "l"], [head, request(**(req or {}))]]]
+        sent = [
+            ["ddoc", "new", "_design/d", {"_id": "_design/d", "lists": {"l": source}, **more}],
+            ["ddoc", "_design/d", ["lists", "l"], [head, request(**(req or {}))]],
+        ]
         sent += [["list_row", row] for row in rows] + [["list_end"]]
         self.case("list: " + name, sent, [True, *expected], code)
 
 
 def request(**members):
-    return {"method": "GET", "path": ["db", "_design", "d", "_show", "s"], "query": {}, "headers": {}, "form": {}, "id": None,
-            "userCtx": {"db": "db", "name": None, "roles": []}, **members}
+    return {
+        "method": "GET",
+        "path": ["db", "_design", "d", "_show", "s"],
+        "query": {},
+        "headers": {},
+        "form": {},
+        "id": None,
+        "userCtx": {"db": "db", "name": None, "roles": []},
+        **members,
+    }
 
 
 def row(key, value=1):
@@ -102,13 +112,28 @@ def views(t):
     t.map("many rows keep their order", "function(doc){ for (var i = 0; i < 3; i++) emit(i % 2, i); }", doc, [[0, 0], [1, 1], [0, 2]])
     t.map("documents are frozen", "function(doc){ doc.v = 5; doc.tags[0] = 'z'; emit(doc.v, doc.tags); }", doc, [[1, ["x", "y"]]])
     t.map("an emitted object is taken at the end", "function(doc){ var o = {}; emit(1, o); o.late = true; }", doc, [[1, {"late": True}]])
-    t.map("what was emitted before a throw is dropped", "function(doc){ emit(1, 1); throw 'late'; }", doc, [],
-          logs=[["log", "function raised exception late with doc._id a"]])
-    t.map("an error is logged with the document", "function(doc){ emit(doc.none.x); }", doc, [],
-          logs=[["log", Has("function raised exception TypeError: ", " with doc._id a")]])
+    t.map(
+        "what was emitted before a throw is dropped",
+        "function(doc){ emit(1, 1); throw 'late'; }",
+        doc,
+        [],
+        logs=[["log", "function raised exception late with doc._id a"]],
+    )
+    t.map(
+        "an error is logged with the document",
+        "function(doc){ emit(doc.none.x); }",
+        doc,
+        [],
+        logs=[["log", Has("function raised exception TypeError: ", " with doc._id a")]],
+    )
     t.map("helpers", "function(doc){ emit(toJSON(doc.v), isArray([])); emit(sum([1,2,3]), isArray({})); }", doc, [["1", True], [6, False]])
-    t.map("log of a text and of a value", "function(doc){ log('hi'); log({a: 1}); emit(1); }", doc, [[1, None]],
-          logs=[["log", "hi"], ["log", '{"a":1}']])
+    t.map(
+        "log of a text and of a value",
+        "function(doc){ log('hi'); log({a: 1}); emit(1); }",
+        doc,
+        [[1, None]],
+        logs=[["log", "hi"], ["log", '{"a":1}']],
+    )
     t.map("arrow function", "(doc) => { emit(doc._id, doc.v); }", doc, [["a", 1]])
     t.map("arrow function with a semicolon", "doc => emit(doc._id, doc.v);", doc, [["a", 1]])
     t.map("space and comment before", "\n // hello\n function(doc) { emit(doc._id, null); }\n", doc, [["a", None]])
@@ -117,34 +142,74 @@ def views(t):
     t.map("a generator emits nothing", "function* (doc) { emit(1); }", doc, [])
     t.map("parentheses", "(function(doc) { emit(1, 2); })", doc, [[1, 2]])
     t.map("a named function in parentheses", "(function map(doc) { emit(1, 2); });", doc, [[1, 2]])
-    t.map("a library before the function", "function helper(x) { return x + '}' + /[/}]/.source; }\nvar two = 2;\nfunction(doc) { emit(helper('a'), two); }",
-          doc, [["a}[/}]", 2]])
+    t.map(
+        "a library before the function",
+        "function helper(x) { return x + '}' + /[/}]/.source; }\nvar two = 2;\nfunction(doc) { emit(helper('a'), two); }",
+        doc,
+        [["a}[/}]", 2]],
+    )
     t.map("a library after the function", "function(doc) { emit(`${helper(`{`)}`, 1); }\nfunction helper(x) { return x; }", doc, [["{", 1]])
     t.map("a variable's value", "var f = function(doc) { emit('v'); }; f", doc, [["v", None]])
     t.map("this is the global environment, or nothing strict", "function(doc) { emit(typeof this.sum); }", doc, [["function", None]])
     t.map("large integers are JavaScript's", "function(doc) { emit(doc.n, doc.f); }", {"_id": "a", "n": 2**53 + 1, "f": 1.0}, [[2**53, 1]])
     t.map("no eval", "function(doc) { emit(eval('1+1')); }", doc, [], logs=[["log", Has("EvalError")]])
     t.map("no Node", "function(doc) { emit([typeof process, typeof module, typeof Buffer, typeof setTimeout]); }", doc, [[["undefined"] * 4, None]])
-    t.map("half a surrogate pair is escaped", "function(doc) { emit(doc.s.charAt(0)); }", {"_id": "a", "s": "\U0001F600"}, [["\ud83d", None]])
-    t.case("map: functions in their order, and one that throws", [
-        ["reset"], ["add_fun", "function(doc){ emit(1, doc.v); }"], ["add_fun", "function(doc){ throw {a: 1}; }"], ["add_fun", "function(doc){}"],
-        ["map_doc", doc], ["map_doc", {"_id": "b"}]],
-        [True, True, True, True, ["log", 'function raised exception {"a":1} with doc._id a'], [[[1, 1]], [], []],
-         ["log", 'function raised exception {"a":1} with doc._id b'], [[[1, None]], [], []]])
+    t.map("half a surrogate pair is escaped", "function(doc) { emit(doc.s.charAt(0)); }", {"_id": "a", "s": "\U0001f600"}, [["\ud83d", None]])
+    t.case(
+        "map: functions in their order, and one that throws",
+        [
+            ["reset"],
+            ["add_fun", "function(doc){ emit(1, doc.v); }"],
+            ["add_fun", "function(doc){ throw {a: 1}; }"],
+            ["add_fun", "function(doc){}"],
+            ["map_doc", doc],
+            ["map_doc", {"_id": "b"}],
+        ],
+        [
+            True,
+            True,
+            True,
+            True,
+            ["log", 'function raised exception {"a":1} with doc._id a'],
+            [[[1, 1]], [], []],
+            ["log", 'function raised exception {"a":1} with doc._id b'],
+            [[[1, None]], [], []],
+        ],
+    )
     t.case("map: reset forgets functions", [["reset"], ["add_fun", "function(doc){ emit(1); }"], ["reset"], ["map_doc", doc]], [True, True, True, []])
-    t.case("map: reset forgets globals", [["reset"], ["add_fun", "function(doc){ leak = 1; sum = null; }"], ["map_doc", doc], ["reset"],
-                                          ["add_fun", "function(doc){ emit(typeof leak, typeof sum); }"], ["map_doc", doc]],
-           [True, True, [[]], True, True, [[["undefined", "function"]]]])
-    t.case("map: fatal_error ends the build", [["reset"], ["add_fun", "function(doc){ throw 'fatal_error'; }"], ["map_doc", doc]],
-           [True, True, ["error", "map_runtime_error", "function raised 'fatal_error'"]])
-    t.case("map: a thrown fatal ends the process", [["reset"], ["add_fun", "function(doc){ throw ['fatal', 'mine', 'because']; }"], ["map_doc", doc], ["reset"]],
-           [True, True, ["error", "mine", "because"]], 255)
+    t.case(
+        "map: reset forgets globals",
+        [
+            ["reset"],
+            ["add_fun", "function(doc){ leak = 1; sum = null; }"],
+            ["map_doc", doc],
+            ["reset"],
+            ["add_fun", "function(doc){ emit(typeof leak, typeof sum); }"],
+            ["map_doc", doc],
+        ],
+        [True, True, [[]], True, True, [[["undefined", "function"]]]],
+    )
+    t.case(
+        "map: fatal_error ends the build",
+        [["reset"], ["add_fun", "function(doc){ throw 'fatal_error'; }"], ["map_doc", doc]],
+        [True, True, ["error", "map_runtime_error", "function raised 'fatal_error'"]],
+    )
+    t.case(
+        "map: a thrown fatal ends the process",
+        [["reset"], ["add_fun", "function(doc){ throw ['fatal', 'mine', 'because']; }"], ["map_doc", doc], ["reset"]],
+        [True, True, ["error", "mine", "because"]],
+        255,
+    )
     t.refused("syntax error", "function(doc) { emit(", "compilation_error", Has("SyntaxError", "(function(doc) { emit()"))
     t.refused("empty", "", "not_found", "missing function")
     t.refused("an object literal", "{}", "compilation_error", "Expression does not eval to a function. ({})")
     t.refused("an expression", "1+1", "compilation_error", "Expression does not eval to a function. (1+1)")
-    t.refused("a named function is a statement", "function map(doc){ emit(doc._id); }", "compilation_error",
-              "Expression does not eval to a function. (function map(doc){ emit(doc._id); })")
+    t.refused(
+        "a named function is a statement",
+        "function map(doc){ emit(doc._id); }",
+        "compilation_error",
+        "Expression does not eval to a function. (function map(doc){ emit(doc._id); })",
+    )
     t.refused("a throw at the top", "throw new Error('top')", "compilation_error", "Error: top (throw new Error('top'))")
     t.refused("no text", 5, "compilation_error", "Expression does not eval to a function. (5)")
     t.refused("two anonymous functions, one broken", "function(doc){}; function(", "compilation_error", Has("SyntaxError"))
@@ -153,36 +218,115 @@ def views(t):
 def modules(t):
     doc = {"_id": "a"}
     t.map("a module", "function(doc){ emit(require('views/lib/x').y, 1); }", doc, [[5, 1]], lib={"x": "exports.y = 5;"})
-    t.map("module.exports", "function(doc){ emit(require('views/lib/x')(2)); }", doc, [[4, None]], lib={"x": "module.exports = function(n) { return n * 2; }"})
+    t.map(
+        "module.exports",
+        "function(doc){ emit(require('views/lib/x')(2)); }",
+        doc,
+        [[4, None]],
+        lib={"x": "module.exports = function(n) { return n * 2; }"},
+    )
     t.map("a comment at a module's end", "function(doc){ emit(require('views/lib/x').y); }", doc, [[1, None]], lib={"x": "exports.y = 1 // one"})
-    t.map("relative ids", "function(doc){ emit(require('views/lib/deep/a').v); }", doc, [["b+c", None]],
-          lib={"deep": {"a": "exports.v = require('./b').v + require('../c').v;", "b": "exports.v = 'b+'"}, "c": "exports.v = 'c'"})
-    t.map("module.id", "function(doc){ emit(require('views/lib/deep/a').id); }", doc, [["views/lib/deep/a", None]],
-          lib={"deep": {"a": "exports.id = module.id"}})
-    t.map("a cycle sees what is exported so far", "function(doc){ var a = require('views/lib/a'); emit(a.seen, a.b.a === a); }", doc, [[1, True]],
-          lib={"a": "exports.early = 1; exports.b = require('./b'); exports.seen = exports.b.early;",
-               "b": "var a = require('./a'); exports.early = a.early; exports.a = a;"})
-    t.map("a module is run once", "function(doc){ emit(require('views/lib/n').next(), require('views/lib/n').next()); }", doc, [[1, 2]],
-          lib={"n": "var n = 0; exports.next = function() { return ++n; }"})
-    t.map("a missing module", "function(doc){ emit(require('views/lib/none').x); }", doc, [], lib={"x": ""},
-          logs=[["log", Has('function raised exception invalid_require_path: Object has no property "none". {"x":""}', "with doc._id a")]])
-    t.map("an inherited property is no module", "function(doc){ require('views/lib/constructor'); }", doc, [], lib={"x": ""},
-          logs=[["log", Has('Object has no property "constructor"')]])
-    t.map("not a text", "function(doc){ require('views/lib'); }", doc, [], lib={"x": ""},
-          logs=[["log", Has("invalid_require_path: Must require a JavaScript string, not: object")]])
+    t.map(
+        "relative ids",
+        "function(doc){ emit(require('views/lib/deep/a').v); }",
+        doc,
+        [["b+c", None]],
+        lib={"deep": {"a": "exports.v = require('./b').v + require('../c').v;", "b": "exports.v = 'b+'"}, "c": "exports.v = 'c'"},
+    )
+    t.map(
+        "module.id",
+        "function(doc){ emit(require('views/lib/deep/a').id); }",
+        doc,
+        [["views/lib/deep/a", None]],
+        lib={"deep": {"a": "exports.id = module.id"}},
+    )
+    t.map(
+        "a cycle sees what is exported so far",
+        "function(doc){ var a = require('views/lib/a'); emit(a.seen, a.b.a === a); }",
+        doc,
+        [[1, True]],
+        lib={
+            "a": "exports.early = 1; exports.b = require('./b'); exports.seen = exports.b.early;",
+            "b": "var a = require('./a'); exports.early = a.early; exports.a = a;",
+        },
+    )
+    t.map(
+        "a module is run once",
+        "function(doc){ emit(require('views/lib/n').next(), require('views/lib/n').next()); }",
+        doc,
+        [[1, 2]],
+        lib={"n": "var n = 0; exports.next = function() { return ++n; }"},
+    )
+    t.map(
+        "a missing module",
+        "function(doc){ emit(require('views/lib/none').x); }",
+        doc,
+        [],
+        lib={"x": ""},
+        logs=[["log", Has('function raised exception invalid_require_path: Object has no property "none". {"x":""}', "with doc._id a")]],
+    )
+    t.map(
+        "an inherited property is no module",
+        "function(doc){ require('views/lib/constructor'); }",
+        doc,
+        [],
+        lib={"x": ""},
+        logs=[["log", Has('Object has no property "constructor"')]],
+    )
+    t.map(
+        "not a text",
+        "function(doc){ require('views/lib'); }",
+        doc,
+        [],
+        lib={"x": ""},
+        logs=[["log", Has("invalid_require_path: Must require a JavaScript string, not: object")]],
+    )
     t.map("above the root", "function(doc){ require('../x'); }", doc, [], lib={"x": ""}, logs=[["log", Has("Object has no parent")]])
-    t.map("a module that throws", "function(doc){ require('views/lib/x'); }", doc, [], lib={"x": "throw new TypeError('no')"},
-          logs=[["log", Has("compilation_error: Module require('views/lib/x') raised error TypeError: no")]])
-    t.map("a module that does not parse", "function(doc){ require('views/lib/x'); }", doc, [], lib={"x": "var = 1"},
-          logs=[["log", Has("compilation_error: Module require('views/lib/x') raised error SyntaxError")]])
-    t.map("a caught failure", "function(doc){ try { require('views/lib/none') } catch (e) { emit(e.name) } }", doc, [["invalid_require_path", None]], lib={"x": ""})
-    t.show("modules of the whole design document", "function(doc, req) { return require('lib/m').hi + this.lib.m.length; }",
-           ["resp", {"body": "hello21"}], lib={"m": "exports.hi = 'hello';"})
-    t.show("modules at the top", "function(doc, req) { return require('lib/a').v; }", ["resp", {"body": "7"}],
-           lib={"a": "exports.v = require('../top').v"}, top="exports.v = '7'")
-    t.design("modules keep their state between calls", {"lib": {"n": "var n = 0; exports.next = function() { return ++n; }"},
-             "shows": {"s": "function() { return '' + require('lib/n').next(); }", "t": "function() { return '' + require('lib/n').next(); }"}},
-             (["shows", "s"], [None, request()], ["resp", {"body": "1"}]), (["shows", "t"], [None, request()], ["resp", {"body": "2"}]))
+    t.map(
+        "a module that throws",
+        "function(doc){ require('views/lib/x'); }",
+        doc,
+        [],
+        lib={"x": "throw new TypeError('no')"},
+        logs=[["log", Has("compilation_error: Module require('views/lib/x') raised error TypeError: no")]],
+    )
+    t.map(
+        "a module that does not parse",
+        "function(doc){ require('views/lib/x'); }",
+        doc,
+        [],
+        lib={"x": "var = 1"},
+        logs=[["log", Has("compilation_error: Module require('views/lib/x') raised error SyntaxError")]],
+    )
+    t.map(
+        "a caught failure",
+        "function(doc){ try { require('views/lib/none') } catch (e) { emit(e.name) } }",
+        doc,
+        [["invalid_require_path", None]],
+        lib={"x": ""},
+    )
+    t.show(
+        "modules of the whole design document",
+        "function(doc, req) { return require('lib/m').hi + this.lib.m.length; }",
+        ["resp", {"body": "hello21"}],
+        lib={"m": "exports.hi = 'hello';"},
+    )
+    t.show(
+        "modules at the top",
+        "function(doc, req) { return require('lib/a').v; }",
+        ["resp", {"body": "7"}],
+        lib={"a": "exports.v = require('../top').v"},
+        top="exports.v = '7'",
+    )
+    t.design(
+        "modules keep their state between calls",
+        {
+            "lib": {"n": "var n = 0; exports.next = function() { return ++n; }"},
+            "shows": {"s": "function() { return '' + require('lib/n').next(); }", "t": "function() { return '' + require('lib/n').next(); }"},
+        },
+        (["shows", "s"], [None, request()], ["resp", {"body": "1"}]),
+        (["shows", "t"], [None, request()], ["resp", {"body": "2"}]),
+    )
 
 
 def reductions(t):
@@ -192,50 +336,100 @@ def reductions(t):
     t.reduce("undefined is null", "function(k, v) { }", keys, [1, 2, 3], None)
     t.reduce("infinity is null", "function(k, v) { return Math.max(); }", keys, [1, 2, 3], None)
     t.reduce("an error is logged and null", "function(k, v) { throw 'no'; }", keys, [1, 2, 3], None, logs=[["log", "function raised exception no"]])
-    t.case("reduce: several functions", [["reset"], ["reduce", ["function(k,v){return sum(v)}", "function(k,v){return v.length}"], [[["a", "1"], 4], [["b", "2"], 5]]]],
-           [True, [True, [9, 2]]])
+    t.case(
+        "reduce: several functions",
+        [["reset"], ["reduce", ["function(k,v){return sum(v)}", "function(k,v){return v.length}"], [[["a", "1"], 4], [["b", "2"], 5]]]],
+        [True, [True, [9, 2]]],
+    )
     t.case("rereduce", [["reset"], ["rereduce", ["function(k,v,r){return [k, sum(v), r]}"], [33, 55, 66]]], [True, [True, [[None, 154, True]]]])
-    t.case("reduce: not a function", [["reset"], ["reduce", ["1+1"], []]], [True, ["error", "compilation_error", "Expression does not eval to a function. (1+1)"]])
+    t.case(
+        "reduce: not a function",
+        [["reset"], ["reduce", ["1+1"], []]],
+        [True, ["error", "compilation_error", "Expression does not eval to a function. (1+1)"]],
+    )
     source, values = "function(k,v){return v;}", [[["a", str(i)], "x" * 50] for i in range(100)]
     length = len(json.dumps(["reduce", [source], values], separators=(",", ":"))) - len(source)
     text = len(json.dumps([[value for _, value in values]], separators=(",", ":")))
     words = f"Reduce output must shrink more rapidly: input size: {length} output size: {text}"
-    for limit, answers in ((True, [["error", "reduce_overflow_error", words]]),
-                           ("log", [["log", "reduce_overflow_error: " + words], [True, [["x" * 50] * 100]]]),
-                           (False, [[True, [["x" * 50] * 100]]])):
+    for limit, answers in (
+        (True, [["error", "reduce_overflow_error", words]]),
+        ("log", [["log", "reduce_overflow_error: " + words], [True, [["x" * 50] * 100]]]),
+        (False, [[True, [["x" * 50] * 100]]]),
+    ):
         t.case(f"reduce: overflow with reduce_limit {limit}", [["reset", {"reduce_limit": limit}], ["reduce", [source], values]], [True, *answers])
-    t.case("reduce: a small result is never an overflow", [["reset", {"reduce_limit": True}], ["reduce", [source], values[:10]]], [True, [True, [["x" * 50] * 10]]])
-    t.case("reduce: the limit can be set", [["reset", {"reduce_limit": True, "reduce_limit_threshold": 100}], ["reduce", [source], values[:10]]],
-           [True, ["error", "reduce_overflow_error", Has("Reduce output must shrink more rapidly")]])
+    t.case(
+        "reduce: a small result is never an overflow",
+        [["reset", {"reduce_limit": True}], ["reduce", [source], values[:10]]],
+        [True, [True, [["x" * 50] * 10]]],
+    )
+    t.case(
+        "reduce: the limit can be set",
+        [["reset", {"reduce_limit": True, "reduce_limit_threshold": 100}], ["reduce", [source], values[:10]]],
+        [True, ["error", "reduce_overflow_error", Has("Reduce output must shrink more rapidly")]],
+    )
 
 
 def shows(t):
     doc = {"_id": "a", "x": 1}
     t.show("a text", "function(doc, req) { return 'doc ' + doc._id; }", ["resp", {"body": "doc a"}], doc)
     t.show("no document", "function(doc, req) { return doc ? 'doc' : 'nodoc ' + req.id; }", ["resp", {"body": "nodoc null"}])
-    t.show("a document that is not there", "function(doc, req) { return doc ? 'doc' : 'nodoc ' + req.id; }", ["resp", {"body": "nodoc zz"}],
-           req={"id": "zz", "path": ["db", "_design", "d", "_show", "s", "zz"]})
-    t.show("an error without the document that was asked for is a 404", "function(doc, req) { return doc._id; }",
-           ["error", "not_found", "document not found"], req={"id": "zz", "path": ["db", "_design", "d", "_show", "s", "zz"]})
-    t.show("a response object", "function(doc, req) { return {code: 201, headers: {'X-A': 'b'}, body: '<b>'}; }",
-           ["resp", {"code": 201, "headers": {"X-A": "b"}, "body": "<b>"}])
+    t.show(
+        "a document that is not there",
+        "function(doc, req) { return doc ? 'doc' : 'nodoc ' + req.id; }",
+        ["resp", {"body": "nodoc zz"}],
+        req={"id": "zz", "path": ["db", "_design", "d", "_show", "s", "zz"]},
+    )
+    t.show(
+        "an error without the document that was asked for is a 404",
+        "function(doc, req) { return doc._id; }",
+        ["error", "not_found", "document not found"],
+        req={"id": "zz", "path": ["db", "_design", "d", "_show", "s", "zz"]},
+    )
+    t.show(
+        "a response object",
+        "function(doc, req) { return {code: 201, headers: {'X-A': 'b'}, body: '<b>'}; }",
+        ["resp", {"code": 201, "headers": {"X-A": "b"}, "body": "<b>"}],
+    )
     t.show("json", "function(doc, req) { return {json: {a: 1}}; }", ["resp", {"json": {"a": 1}}])
     t.show("base64", "function(doc, req) { return {base64: 'aGk='}; }", ["resp", {"base64": "aGk="}])
     t.show("nothing is an empty response", "function(doc, req) { }", ["resp", {}])
     t.show("null and the empty text too", "function(doc, req) { return ''; }", ["resp", {}])
     for value in ("5", "true", "[1]", "function(){}"):
-        t.show("no response: " + value, f"function(doc, req) {{ return {value}; }}", ["error", "render_error", "undefined response from show function"])
+        t.show(
+            "no response: " + value, f"function(doc, req) {{ return {value}; }}", ["error", "render_error", "undefined response from show function"]
+        )
     t.show("send", "function(doc, req) { send('a'); send('b'); return 'c'; }", ["resp", {"headers": {}, "body": "abc"}])
     t.show("send without a value", "function(doc, req) { send('a'); send(1); }", ["resp", {"headers": {}, "body": "a1"}])
-    t.show("start gives headers", "function(doc, req) { start({'X-Test': 'Yeah'}); send('Hey'); }", ["resp", {"headers": {"X-Test": "Yeah"}, "body": "Hey"}])
-    t.show("start gives a response", "function(doc, req) { start({code: 201, headers: {'X-Test': 'Yeah'}}); send('Hey'); }",
-           ["resp", {"headers": {"X-Test": "Yeah"}, "code": 201, "body": "Hey"}])
-    t.show("this is the design document", "function(doc, req) { return this._id + this.words[0]; }", ["resp", {"body": "_design/dhello"}], words=["hello"])
+    t.show(
+        "start gives headers",
+        "function(doc, req) { start({'X-Test': 'Yeah'}); send('Hey'); }",
+        ["resp", {"headers": {"X-Test": "Yeah"}, "body": "Hey"}],
+    )
+    t.show(
+        "start gives a response",
+        "function(doc, req) { start({code: 201, headers: {'X-Test': 'Yeah'}}); send('Hey'); }",
+        ["resp", {"headers": {"X-Test": "Yeah"}, "code": 201, "body": "Hey"}],
+    )
+    t.show(
+        "this is the design document",
+        "function(doc, req) { return this._id + this.words[0]; }",
+        ["resp", {"body": "_design/dhello"}],
+        words=["hello"],
+    )
     t.show("getRow is for lists", "function(doc, req) { getRow(); }", ["error", "render_error", "getRow() is for list functions only"])
-    t.show("a thrown error is a render_error", "function(doc, req) { return doc.none.x; }",
-           ["error", "render_error", Has("function raised error: TypeError: ", "\nstacktrace: ")], doc, logs=[["log", Has("function raised error: TypeError")]])
-    t.show("a thrown object", "function(doc, req) { throw({not_found: 'nf'}); }", ["error", "render_error", Has('function raised error: {"not_found":"nf"}')],
-           logs=[["log", Has("not_found")]])
+    t.show(
+        "a thrown error is a render_error",
+        "function(doc, req) { return doc.none.x; }",
+        ["error", "render_error", Has("function raised error: TypeError: ", "\nstacktrace: ")],
+        doc,
+        logs=[["log", Has("function raised error: TypeError")]],
+    )
+    t.show(
+        "a thrown object",
+        "function(doc, req) { throw({not_found: 'nf'}); }",
+        ["error", "render_error", Has('function raised error: {"not_found":"nf"}')],
+        logs=[["log", Has("not_found")]],
+    )
     t.show("a thrown error and reason", "function(doc, req) { throw({error: 'mine', reason: 'because'}); }", ["error", "mine", "because"])
     t.show("a thrown error array", "function(doc, req) { throw(['error', 'mine', 'because']); }", ["error", "mine", "because"])
     # CouchDB says render_error, a 500; the meaning is plain, so ours is the 403 and the 401 that its HTTP layer has for these.
@@ -243,13 +437,19 @@ def shows(t):
     t.show("unauthorized", "function(doc, req) { throw({unauthorized: 'no'}); }", ["error", "unauthorized", "no"])
     t.show("what JSON cannot say", "function(doc, req) { var o = {}; o.o = o; return {json: o}; }", ["error", "TypeError", Has("circular")])
     t.show("does not parse", "function(doc, req) {", ["error", "compilation_error", Has("SyntaxError")])
-    t.design("show: missing", {"shows": {"s": "function() {}"}},
-             (["shows", "zz"], [None, request()], ["error", "not_found", "missing shows function zz on design doc _design/d"]),
-             (["lists", "zz"], [None, request()], ["error", "not_found", "missing lists function zz on design doc _design/d"]),
-             (["shows", "constructor"], [None, request()], ["error", "not_found", "missing shows function constructor on design doc _design/d"]))
-    t.design("show: a forgotten var does no harm to the next call", {"shows": {"s": "function() { start = 1; send = 2; leak = 3; return 'x'; }",
-             "t": "function() { send('sent ' + leak); }"}},
-             (["shows", "s"], [None, request()], ["resp", {"body": "x"}]), (["shows", "t"], [None, request()], ["resp", {"headers": {}, "body": "sent 3"}]))
+    t.design(
+        "show: missing",
+        {"shows": {"s": "function() {}"}},
+        (["shows", "zz"], [None, request()], ["error", "not_found", "missing shows function zz on design doc _design/d"]),
+        (["lists", "zz"], [None, request()], ["error", "not_found", "missing lists function zz on design doc _design/d"]),
+        (["shows", "constructor"], [None, request()], ["error", "not_found", "missing shows function constructor on design doc _design/d"]),
+    )
+    t.design(
+        "show: a forgotten var does no harm to the next call",
+        {"shows": {"s": "function() { start = 1; send = 2; leak = 3; return 'x'; }", "t": "function() { send('sent ' + leak); }"}},
+        (["shows", "s"], [None, request()], ["resp", {"body": "x"}]),
+        (["shows", "t"], [None, request()], ["resp", {"headers": {}, "body": "sent 3"}]),
+    )
 
 
 def content_types(t):
@@ -269,8 +469,12 @@ def content_types(t):
     accept("a second name of a type", "text/x-json", ["resp", {"headers": {"Content-Type": "text/x-json"}, "body": "{}"}])
     accept("a browser's header", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", html_answer)
     accept("anything is the first that was provided, by its last name", "*/*", ["resp", {"headers": {"Content-Type": "text/x-json"}, "body": "{}"}])
-    accept("any text", "text/*", ["resp", {"headers": {"Content-Type": "text/html; charset=utf-8"}, "body": "<h>_design/d"}],
-           source=both.replace("'json'", "'xhtml'"))
+    accept(
+        "any text",
+        "text/*",
+        ["resp", {"headers": {"Content-Type": "text/html; charset=utf-8"}, "body": "<h>_design/d"}],
+        source=both.replace("'json'", "'xhtml'"),
+    )
     accept("the greater q", "application/json;q=0.3, text/html;q=0.8", html_answer)
     accept("the closer match comes before q", "application/json;q=0.1, */*;q=0.9", json_answer)
     accept("q of zero is never taken", "application/json;q=0, text/x-json;q=0, */*;q=0.1", html_answer)
@@ -280,58 +484,144 @@ def content_types(t):
     t.show("provides: format", both, html_answer, req={"query": {"format": "html"}, "headers": {"Accept": "application/json"}})
     t.show("provides: a format that is not provided", both, refused("css"), req={"query": {"format": "css"}})
     t.show("provides: a format that nobody knows", both, refused("zzz"), req={"query": {"format": "zzz"}})
-    for key, mime in (("all", "*/*"), ("text", "text/plain; charset=utf-8"), ("xhtml", "application/xhtml+xml"), ("xml", "application/xml"), ("js", "text/javascript"),
-                      ("css", "text/css"), ("ics", "text/calendar"), ("csv", "text/csv"), ("rss", "application/rss+xml"), ("atom", "application/atom+xml"),
-                      ("yaml", "application/x-yaml"), ("multipart_form", "multipart/form-data"), ("url_encoded_form", "application/x-www-form-urlencoded")):
-        t.show(f"provides: {key} is {mime}", f"function(doc, req) {{ provides('{key}', function() {{ return 'b'; }}); }}", ["resp", {"headers": {"Content-Type": mime}, "body": "b"}])
-    t.show("provides: a registered type", "function(doc, req) { registerType('foo', 'application/foo', 'application/x-foo'); provides('foo', function() { return 'bar'; }); }",
-           ["resp", {"headers": {"Content-Type": "application/x-foo"}, "body": "bar"}], req={"headers": {"Accept": "application/x-foo"}})
-    t.show("provides: what was sent comes before", "function(doc, req) { provides('text', function() { send('b'); return 'c'; }); return 'a'; }",
-           ["resp", {"headers": {"Content-Type": "text/plain; charset=utf-8"}, "body": "abc"}])
-    t.show("provides: the function's own type wins", "function(doc, req) { provides('text', function() { return 'c'; }); return {headers: {'content-type': 'x/y'}}; }",
-           ["resp", {"headers": {"content-type": "x/y"}, "body": "c"}])
-    t.show("provides: an error", "function(doc, req) { provides('text', function() { throw 'no'; }); }", ["error", "render_error", Has("function raised error: no")],
-           logs=[["log", Has("function raised error: no")]])
-    t.show("provides: forgotten by the next call", "function(doc, req) { if (req.query.first) provides('text', function() { return 'p'; }); return 'x'; }",
-           ["resp", {"body": "x"}])
+    for key, mime in (
+        ("all", "*/*"),
+        ("text", "text/plain; charset=utf-8"),
+        ("xhtml", "application/xhtml+xml"),
+        ("xml", "application/xml"),
+        ("js", "text/javascript"),
+        ("css", "text/css"),
+        ("ics", "text/calendar"),
+        ("csv", "text/csv"),
+        ("rss", "application/rss+xml"),
+        ("atom", "application/atom+xml"),
+        ("yaml", "application/x-yaml"),
+        ("multipart_form", "multipart/form-data"),
+        ("url_encoded_form", "application/x-www-form-urlencoded"),
+    ):
+        t.show(
+            f"provides: {key} is {mime}",
+            f"function(doc, req) {{ provides('{key}', function() {{ return 'b'; }}); }}",
+            ["resp", {"headers": {"Content-Type": mime}, "body": "b"}],
+        )
+    t.show(
+        "provides: a registered type",
+        "function(doc, req) { registerType('foo', 'application/foo', 'application/x-foo'); provides('foo', function() { return 'bar'; }); }",
+        ["resp", {"headers": {"Content-Type": "application/x-foo"}, "body": "bar"}],
+        req={"headers": {"Accept": "application/x-foo"}},
+    )
+    t.show(
+        "provides: what was sent comes before",
+        "function(doc, req) { provides('text', function() { send('b'); return 'c'; }); return 'a'; }",
+        ["resp", {"headers": {"Content-Type": "text/plain; charset=utf-8"}, "body": "abc"}],
+    )
+    t.show(
+        "provides: the function's own type wins",
+        "function(doc, req) { provides('text', function() { return 'c'; }); return {headers: {'content-type': 'x/y'}}; }",
+        ["resp", {"headers": {"content-type": "x/y"}, "body": "c"}],
+    )
+    t.show(
+        "provides: an error",
+        "function(doc, req) { provides('text', function() { throw 'no'; }); }",
+        ["error", "render_error", Has("function raised error: no")],
+        logs=[["log", Has("function raised error: no")]],
+    )
+    t.show(
+        "provides: forgotten by the next call",
+        "function(doc, req) { if (req.query.first) provides('text', function() { return 'p'; }); return 'x'; }",
+        ["resp", {"body": "x"}],
+    )
 
 
 def lists(t):
     rows = [row("a"), row("b")]
     plain = {"headers": {"Content-Type": "text/plain"}}
-    t.list("rows", "function(head, req) { start({headers: {'Content-Type': 'text/plain'}}); send('['); var r; while (r = getRow()) send(r.key + ';'); return ']' + head.total_rows; }",
-           rows, [["start", ["["], plain], ["chunks", ["a;"]], ["chunks", ["b;"]], ["end", ["]2"]]])
-    t.list("no start", "function(head, req) { send('first'); var r; while (r = getRow()) send(r.value); }", rows,
-           [["start", ["first"], {"headers": {}}], ["chunks", ["1"]], ["chunks", ["1"]], ["end", []]])
-    t.list("getRow that is never called is called", "function(head, req) { return 'no rows'; }", [], [["start", [], {"headers": {}}], ["end", ["no rows"]]])
+    t.list(
+        "rows",
+        "function(head, req) { start({headers: {'Content-Type': 'text/plain'}}); send('['); var r; while (r = getRow()) send(r.key + ';'); return ']' + head.total_rows; }",
+        rows,
+        [["start", ["["], plain], ["chunks", ["a;"]], ["chunks", ["b;"]], ["end", ["]2"]]],
+    )
+    t.list(
+        "no start",
+        "function(head, req) { send('first'); var r; while (r = getRow()) send(r.value); }",
+        rows,
+        [["start", ["first"], {"headers": {}}], ["chunks", ["1"]], ["chunks", ["1"]], ["end", []]],
+    )
+    t.list(
+        "getRow that is never called is called",
+        "function(head, req) { return 'no rows'; }",
+        [],
+        [["start", [], {"headers": {}}], ["end", ["no rows"]]],
+    )
     t.list("no output at all", "function(head, req) { }", [], [["start", [], {"headers": {}}], ["end", []]])
-    t.list("a code without a body", "function(head, req) { start({code: 302, headers: {Location: '/x'}}); }", [],
-           [["start", [], {"code": 302, "headers": {"Location": "/x"}}], ["end", []]])
-    t.list("rows in one piece", "function(head, req) { var r, o = []; while (r = getRow()) o.push(r); return toJSON(o); }", rows[:1],
-           [["start", [], {"headers": {}}], ["chunks", []], ["end", ['[{"id":"a","key":"a","value":1}]']]])
-    t.list("start after the first row", "function(head, req) { var r = getRow(); start({code: 201}); send(r.key); getRow(); }", rows[:1],
-           [["start", [], {"headers": {}}], ["chunks", ["a"], {"code": 201, "headers": {}}], ["end", []]])
-    t.list("after the last row there is null", "function(head, req) { while (getRow()); return '' + getRow(); }", [],
-           [["start", [], {"headers": {}}], ["end", ["null"]]])
+    t.list(
+        "a code without a body",
+        "function(head, req) { start({code: 302, headers: {Location: '/x'}}); }",
+        [],
+        [["start", [], {"code": 302, "headers": {"Location": "/x"}}], ["end", []]],
+    )
+    t.list(
+        "rows in one piece",
+        "function(head, req) { var r, o = []; while (r = getRow()) o.push(r); return toJSON(o); }",
+        rows[:1],
+        [["start", [], {"headers": {}}], ["chunks", []], ["end", ['[{"id":"a","key":"a","value":1}]']]],
+    )
+    t.list(
+        "start after the first row",
+        "function(head, req) { var r = getRow(); start({code: 201}); send(r.key); getRow(); }",
+        rows[:1],
+        [["start", [], {"headers": {}}], ["chunks", ["a"], {"code": 201, "headers": {}}], ["end", []]],
+    )
+    t.list(
+        "after the last row there is null",
+        "function(head, req) { while (getRow()); return '' + getRow(); }",
+        [],
+        [["start", [], {"headers": {}}], ["end", ["null"]]],
+    )
     t.list("head of a reduced view", "function(head, req) { return toJSON(head); }", [], [["start", [], {"headers": {}}], ["end", ["{}"]]], head={})
     t.list("this is the design document", "function(head, req) { return this.word; }", [], [["start", [], {"headers": {}}], ["end", ["w"]]], word="w")
     t.list("a tail that is no text", "function(head, req) { return 5; }", [], [["start", [], {"headers": {}}], ["end", ["5"]]])
-    t.list("provides", "function(head, req) { provides('html', function() { send('<ul>'); var r; while (r = getRow()) send(r.key); return '</ul>'; }); }", rows[:1],
-           [["start", ["<ul>"], {"headers": {"Content-Type": "text/html; charset=utf-8"}}], ["chunks", ["a"]], ["end", ["</ul>"]]])
+    t.list(
+        "provides",
+        "function(head, req) { provides('html', function() { send('<ul>'); var r; while (r = getRow()) send(r.key); return '</ul>'; }); }",
+        rows[:1],
+        [["start", ["<ul>"], {"headers": {"Content-Type": "text/html; charset=utf-8"}}], ["chunks", ["a"]], ["end", ["</ul>"]]],
+    )
     refused = ["error", "not_acceptable", "Content-Type image/png not supported, try one of: text/html; charset=utf-8"]
-    session = [["ddoc", "new", "_design/d", {"lists": {
-        "l": "function(head, req) { provides('html', function() { return ''; }); }",
-        "t": "function(head, req) { throw({forbidden: 'l'}); }",
-        "e": "function(head, req) { getRow(); null.x; }"}}]]
+    session = [
+        [
+            "ddoc",
+            "new",
+            "_design/d",
+            {
+                "lists": {
+                    "l": "function(head, req) { provides('html', function() { return ''; }); }",
+                    "t": "function(head, req) { throw({forbidden: 'l'}); }",
+                    "e": "function(head, req) { getRow(); null.x; }",
+                }
+            },
+        ]
+    ]
     call = lambda name, **req: ["ddoc", "_design/d", ["lists", name], [{}, request(**req)]]
     t.case("list: none that is acceptable", session + [call("l", headers={"Accept": "image/png"})], [True, refused])
     t.case("list: forbidden", session + [call("t")], [True, ["error", "forbidden", "l"]])
-    t.case("list: an error between rows", session + [call("e"), ["list_row", row("a")], ["reset"]],
-           [True, ["start", [], {"headers": {}}], ["log", Has("TypeError")], ["error", "render_error", Has("function raised error: TypeError")], True])
-    t.case("list: a line that is no row ends the process", session + [call("e"), ["map_doc", {}], ["reset"]],
-           [True, ["start", [], {"headers": {}}], ["error", "list_error", "not a row 'map_doc'"]], 255)
-    t.case("list: state is not kept", session + [call("e"), ["list_end"], call("e"), ["list_end"]],
-           [True] + [["start", [], {"headers": {}}], ["log", Has("TypeError")], ["error", "render_error", Has("TypeError")]] * 2)
+    t.case(
+        "list: an error between rows",
+        session + [call("e"), ["list_row", row("a")], ["reset"]],
+        [True, ["start", [], {"headers": {}}], ["log", Has("TypeError")], ["error", "render_error", Has("function raised error: TypeError")], True],
+    )
+    t.case(
+        "list: a line that is no row ends the process",
+        session + [call("e"), ["map_doc", {}], ["reset"]],
+        [True, ["start", [], {"headers": {}}], ["error", "list_error", "not a row 'map_doc'"]],
+        255,
+    )
+    t.case(
+        "list: state is not kept",
+        session + [call("e"), ["list_end"], call("e"), ["list_end"]],
+        [True] + [["start", [], {"headers": {}}], ["log", Has("TypeError")], ["error", "render_error", Has("TypeError")]] * 2,
+    )
 
 
 def updates(t):
@@ -340,16 +630,28 @@ def updates(t):
     t.update("a changed document", create, ["up", {"_id": "a", "n": 2}, {"json": {"n": 2}, "headers": {"X-Foo": "bar"}}], doc={"_id": "a", "n": 1})
     t.update("no document", "function(doc, req) { return [null, 'hello']; }", ["up", None, {"body": "hello"}])
     t.update("undefined is no document", "function(doc, req) { return [undefined, 'hello']; }", ["up", None, {"body": "hello"}])
-    t.update("a code", "function(doc, req) { return [null, {code: 418, headers: {'Content-Type': 'text/x-tea'}, body: 'tea'}]; }",
-             ["up", None, {"code": 418, "headers": {"Content-Type": "text/x-tea"}, "body": "tea"}])
+    t.update(
+        "a code",
+        "function(doc, req) { return [null, {code: 418, headers: {'Content-Type': 'text/x-tea'}, body: 'tea'}]; }",
+        ["up", None, {"code": 418, "headers": {"Content-Type": "text/x-tea"}, "body": "tea"}],
+    )
     t.update("no response", "function(doc, req) { return 'x'; }", ["error", "render_error", "undefined response from update function"])
     t.update("a null response", "function(doc, req) { return [doc, null]; }", ["error", "render_error", "undefined response from update function"])
     t.update("an array as response", "function(doc, req) { return [doc, []]; }", ["error", "render_error", "undefined response from update function"])
-    t.update("nothing", "function(doc, req) { return null; }", ["error", "render_error", Has("function raised error: TypeError")], logs=[["log", Has("TypeError")]])
+    t.update(
+        "nothing",
+        "function(doc, req) { return null; }",
+        ["error", "render_error", Has("function raised error: TypeError")],
+        logs=[["log", Has("TypeError")]],
+    )
     t.update("GET is refused", create, ["error", "method_not_allowed", "Update functions do not allow GET"], req={"method": "GET"})
     t.update("forbidden", "function(doc, req) { throw({forbidden: 'nope'}); }", ["error", "forbidden", "nope"])
-    t.update("a thrown array of its own", "function(doc, req) { throw ['custom_error', 'because']; }",
-             ["error", "render_error", Has('function raised error: ["custom_error","because"]')], logs=[["log", Has("custom_error")]])
+    t.update(
+        "a thrown array of its own",
+        "function(doc, req) { throw ['custom_error', 'because']; }",
+        ["error", "render_error", Has('function raised error: ["custom_error","because"]')],
+        logs=[["log", Has("custom_error")]],
+    )
 
 
 def filters(t):
@@ -373,8 +675,11 @@ def filters(t):
     view("what emits passes", "function(doc) { if ('v' in doc) emit(doc.v, null); }", [True, [True, False, True]])
     view("emitting nothing of worth is emitting", "function(doc) { emit(); }", [True, [True] * 3])
     view("an error", "function(doc) { emit(doc.none.x); }", ["error", "TypeError", Has("undefined")])
-    t.design("view filter: missing", {"views": {}},
-             (["views", "v", "map"], [docs], ["error", "not_found", "missing views function map on design doc _design/d"]))
+    t.design(
+        "view filter: missing",
+        {"views": {}},
+        (["views", "v", "map"], [docs], ["error", "not_found", "missing views function map on design doc _design/d"]),
+    )
 
 
 def validations(t):
@@ -383,12 +688,32 @@ def validations(t):
     t.validate("forbidden", "function(n, o, u, s) { throw({forbidden: 'no way'}); }", {"forbidden": "no way"})
     t.validate("unauthorized", "function(n, o, u, s) { throw({unauthorized: 'log in'}); }", {"unauthorized": "log in"})
     t.validate("forbidden with more than a text", "function(n) { throw({forbidden: {a: 1}}); }", {"forbidden": {"a": 1}})
-    t.validate("the old document", "function(n, o) { if (o !== null) throw({forbidden: 'exists ' + o._rev}); }", {"forbidden": "exists 1-x"}, old={"_id": "a", "_rev": "1-x"})
+    t.validate(
+        "the old document",
+        "function(n, o) { if (o !== null) throw({forbidden: 'exists ' + o._rev}); }",
+        {"forbidden": "exists 1-x"},
+        old={"_id": "a", "_rev": "1-x"},
+    )
     t.validate("no old document", "function(n, o) { if (o !== null) throw({forbidden: 'exists'}); }", 1)
-    t.validate("a deletion", "function(n, o) { if (n._deleted) throw({forbidden: 'no delete'}); }", {"forbidden": "no delete"}, new={"_id": "a", "_deleted": True})
-    t.validate("user and security", "function(n, o, u, s) { throw({forbidden: toJSON([u.name, u.roles, s])}); }", {"forbidden": '["joe",["r"],{"admins":{}}]'},
-               user={"db": "db", "name": "joe", "roles": ["r"]}, security={"admins": {}})
-    t.validate("a module", "function(n) { require('lib/v').check(n); }", {"forbidden": "checked a"}, lib={"v": "exports.check = function(n) { throw {forbidden: 'checked ' + n._id}; }"})
+    t.validate(
+        "a deletion",
+        "function(n, o) { if (n._deleted) throw({forbidden: 'no delete'}); }",
+        {"forbidden": "no delete"},
+        new={"_id": "a", "_deleted": True},
+    )
+    t.validate(
+        "user and security",
+        "function(n, o, u, s) { throw({forbidden: toJSON([u.name, u.roles, s])}); }",
+        {"forbidden": '["joe",["r"],{"admins":{}}]'},
+        user={"db": "db", "name": "joe", "roles": ["r"]},
+        security={"admins": {}},
+    )
+    t.validate(
+        "a module",
+        "function(n) { require('lib/v').check(n); }",
+        {"forbidden": "checked a"},
+        lib={"v": "exports.check = function(n) { throw {forbidden: 'checked ' + n._id}; }"},
+    )
     # CouchDB answers these with the thrown value itself, which its HTTP layer calls an unknown_error.
     t.validate("a thrown text", "function(n) { throw('plain'); }", ["error", "unknown_error", "plain"])
     t.validate("another object", "function(n) { throw({teapot: 'x'}); }", ["error", "unknown_error", "x"])
@@ -398,8 +723,15 @@ def validations(t):
     t.validate("an error of its own", "function(n) { var e = new Error('mine'); e.name = 'My'; throw e; }", ["error", "My", "mine"])
     t.validate("a missing module", "function(n) { require('lib/v'); }", ["error", "invalid_require_path", Has('Object has no property "lib"')])
     t.validate("does not parse", "function(n) { ", ["error", "compilation_error", Has("SyntaxError")])
-    t.design("validate: missing", {}, (["validate_doc_update"], [{}, None, {}, {}],
-             ["error", "not_found", "missing validate_doc_update function validate_doc_update on design doc _design/d"]))
+    t.design(
+        "validate: missing",
+        {},
+        (
+            ["validate_doc_update"],
+            [{}, None, {}, {}],
+            ["error", "not_found", "missing validate_doc_update function validate_doc_update on design doc _design/d"],
+        ),
+    )
 
 
 def rewrites(t):
@@ -416,68 +748,161 @@ def rewrites(t):
 def hostility(t):
     """Users' code that breaks what it can reach. It may only harm its own design document."""
     doc = {"_id": "a", "v": 1}
-    spoil = ("Array.prototype.push = Array.prototype.join = String.prototype.split = String.prototype.indexOf = Object.keys = JSON.stringify = "
-             "JSON.parse = Array.isArray = Function.prototype.apply = Function.prototype.call = Object.defineProperty = function() { throw 'spoilt'; };"
-             "Array.prototype[Symbol.iterator] = Object.prototype.hasOwnProperty = WeakMap.prototype.get = Reflect.apply = null;")
-    t.map("helpers survive spoilt prototypes", "function(doc) { " + spoil + " emit(toJSON([1]), isArray([])); emit(sum([1, 2])); }", doc, [["[1]", True], [3, None]])
-    t.design("hostile: design functions survive spoilt prototypes", {
-        "shows": {"spoil": "function() { " + spoil + " return 'done'; }",
-                  "s": "function(doc, req) { send('a'); provides('json', function() { return 'b'; }); }"},
-        "updates": {"u": "function() { throw {forbidden: 'x'}; }"}, "filters": {"f": "function(d) { return d.x; }"}, "lib": {"m": "exports.x = 1"},
-        "rewrites": "function() { return '' + require('lib/m').x; }"},
+    spoil = (
+        "Array.prototype.push = Array.prototype.join = String.prototype.split = String.prototype.indexOf = Object.keys = JSON.stringify = "
+        "JSON.parse = Array.isArray = Function.prototype.apply = Function.prototype.call = Object.defineProperty = function() { throw 'spoilt'; };"
+        "Array.prototype[Symbol.iterator] = Object.prototype.hasOwnProperty = WeakMap.prototype.get = Reflect.apply = null;"
+    )
+    t.map(
+        "helpers survive spoilt prototypes",
+        "function(doc) { " + spoil + " emit(toJSON([1]), isArray([])); emit(sum([1, 2])); }",
+        doc,
+        [["[1]", True], [3, None]],
+    )
+    t.design(
+        "hostile: design functions survive spoilt prototypes",
+        {
+            "shows": {
+                "spoil": "function() { " + spoil + " return 'done'; }",
+                "s": "function(doc, req) { send('a'); provides('json', function() { return 'b'; }); }",
+            },
+            "updates": {"u": "function() { throw {forbidden: 'x'}; }"},
+            "filters": {"f": "function(d) { return d.x; }"},
+            "lib": {"m": "exports.x = 1"},
+            "rewrites": "function() { return '' + require('lib/m').x; }",
+        },
         (["shows", "spoil"], [None, request()], ["resp", {"body": "done"}]),
-        (["shows", "s"], [None, request(headers={"Accept": "application/json, */*;q=0.1"})], ["resp", {"headers": {"Content-Type": "application/json"}, "body": "ab"}]),
+        (
+            ["shows", "s"],
+            [None, request(headers={"Accept": "application/json, */*;q=0.1"})],
+            ["resp", {"headers": {"Content-Type": "application/json"}, "body": "ab"}],
+        ),
         (["updates", "u"], [None, request(method="POST")], ["error", "forbidden", "x"]),
         (["filters", "f"], [[{"x": 1}, {}], request()], [True, [True, False]]),
-        (["rewrites"], [request()], ["ok", {"path": "1", "method": "GET"}]))
-    t.design("hostile: descriptors are not polluted", {"shows": {"s": "function() { Object.prototype.get = function() {}; Object.prototype.writable = false; return 'x'; }",
-             "t": "function() { send(1); return 'y'; }"}},
-             (["shows", "s"], [None, request()], ["resp", {"body": "x"}]), (["shows", "t"], [None, request()], ["resp", {"headers": {}, "body": "1y"}]))
-    t.case("hostile: one design document does not touch another", [
-        ["ddoc", "new", "_design/d", {"shows": {"s": "function() { Object.prototype.code = 500; leak = 1; return 'x'; }"}}],
-        ["ddoc", "new", "_design/e", {"shows": {"s": "function() { return typeof leak + {}.code; }"}}],
-        ["ddoc", "_design/d", ["shows", "s"], [None, request()]], ["ddoc", "_design/e", ["shows", "s"], [None, request()]]],
-        [True, True, ["resp", {"body": "x"}], ["resp", {"body": "undefinedundefined"}]])
+        (["rewrites"], [request()], ["ok", {"path": "1", "method": "GET"}]),
+    )
+    t.design(
+        "hostile: descriptors are not polluted",
+        {
+            "shows": {
+                "s": "function() { Object.prototype.get = function() {}; Object.prototype.writable = false; return 'x'; }",
+                "t": "function() { send(1); return 'y'; }",
+            }
+        },
+        (["shows", "s"], [None, request()], ["resp", {"body": "x"}]),
+        (["shows", "t"], [None, request()], ["resp", {"headers": {}, "body": "1y"}]),
+    )
+    t.case(
+        "hostile: one design document does not touch another",
+        [
+            ["ddoc", "new", "_design/d", {"shows": {"s": "function() { Object.prototype.code = 500; leak = 1; return 'x'; }"}}],
+            ["ddoc", "new", "_design/e", {"shows": {"s": "function() { return typeof leak + {}.code; }"}}],
+            ["ddoc", "_design/d", ["shows", "s"], [None, request()]],
+            ["ddoc", "_design/e", ["shows", "s"], [None, request()]],
+        ],
+        [True, True, ["resp", {"body": "x"}], ["resp", {"body": "undefinedundefined"}]],
+    )
     escape = "function(doc) { emit(%s); }"
-    for name, expression in (("emit", "typeof emit.constructor('return process')"), ("log", "log.constructor('return 1')()"), ("doc", "doc.constructor.constructor('return process')().pid")):
+    for name, expression in (
+        ("emit", "typeof emit.constructor('return process')"),
+        ("log", "log.constructor('return 1')()"),
+        ("doc", "doc.constructor.constructor('return process')().pid"),
+    ):
         t.map("no way out by " + name, escape % expression, doc, [], logs=[["log", Has("EvalError")]])
-    t.map("errors of the host do not leak", "function(doc) { function deep() { try { deep(); } catch (e) { log('x'); } } var names = {}; "
-          "function down(n) { try { require('views/lib/m' + n); down(n + 1); } catch (e) { names[e instanceof Error] = 1; } } down(0); emit(names); }", doc,
-          [[{"true": 1}, None]], lib={"m0": ""})
-    t.show("an error with hostile members", "function() { throw {get message() { throw 1; }, get name() { throw 2; }, toString: null}; }",
-           ["error", "render_error", Has("a value that cannot be shown")], logs=[["log", Has("a value that cannot be shown")]])
-    t.show("a revoked proxy", "function() { var p = Proxy.revocable({}, {}); p.revoke(); throw p.proxy; }", ["error", "unnamed_error", "a value that cannot be shown"])
-    t.validate("a hostile refusal", "function() { throw {get forbidden() { throw 1; }}; }", ["error", "unknown_error", "a value that cannot be shown"])
-    t.show("a response with a toJSON that lies", "function() { return {toJSON: function() { return undefined; }, body: 'x'}; }", ["resp", {"body": "x"}])
+    t.map(
+        "errors of the host do not leak",
+        "function(doc) { function deep() { try { deep(); } catch (e) { log('x'); } } var names = {}; "
+        "function down(n) { try { require('views/lib/m' + n); down(n + 1); } catch (e) { names[e instanceof Error] = 1; } } down(0); emit(names); }",
+        doc,
+        [[{"true": 1}, None]],
+        lib={"m0": ""},
+    )
+    t.show(
+        "an error with hostile members",
+        "function() { throw {get message() { throw 1; }, get name() { throw 2; }, toString: null}; }",
+        ["error", "render_error", Has("a value that cannot be shown")],
+        logs=[["log", Has("a value that cannot be shown")]],
+    )
+    t.show(
+        "a revoked proxy",
+        "function() { var p = Proxy.revocable({}, {}); p.revoke(); throw p.proxy; }",
+        ["error", "unnamed_error", "a value that cannot be shown"],
+    )
+    t.validate(
+        "a hostile refusal", "function() { throw {get forbidden() { throw 1; }}; }", ["error", "unknown_error", "a value that cannot be shown"]
+    )
+    t.show(
+        "a response with a toJSON that lies", "function() { return {toJSON: function() { return undefined; }, body: 'x'}; }", ["resp", {"body": "x"}]
+    )
     t.map("toJSON of all arrays", "function(doc) { Array.prototype.toJSON = function() { return undefined; }; emit(1); }", doc, [])
     t.map("endless recursion", "function(doc) { (function f() { f(); })(); }", doc, [], logs=[["log", Has("RangeError")]])
     deep = '["map_doc",' + '{"a":' * 50_000 + "1" + "}" * 50_000 + "]"
     t.case("map: a deep document", [["reset"], ["add_fun", "function(doc) { emit(typeof doc.a); }"], deep], [True, True, [[["object", None]]]])
-    t.map("a name that is a prototype's", "function(doc) { emit(doc.__proto__ === Object.prototype, Object.keys(doc)); }", {"_id": "a"}, [[True, ["_id"]]])
+    t.map(
+        "a name that is a prototype's",
+        "function(doc) { emit(doc.__proto__ === Object.prototype, Object.keys(doc)); }",
+        {"_id": "a"},
+        [[True, ["_id"]]],
+    )
 
 
 def protocol(t):
-    t.case("protocol: an unknown command ends the process", [["reset"], ["fly", 1], ["reset"]], [True, ["error", "unknown_command", "unknown command 'fly'"]], 255)
-    t.case("protocol: an unknown design command", [["ddoc", "new", "_design/d", {}], ["ddoc", "_design/d", ["fly", "x"], []], ["reset"]],
-           [True, ["error", "unknown_command", "unknown ddoc command 'fly'"]], 255)
-    t.case("protocol: a design document that was not told", [["ddoc", "_design/x", ["shows", "s"], []], ["reset"]],
-           [["error", "query_protocol_error", "uncached design doc: _design/x"]], 255)
+    t.case(
+        "protocol: an unknown command ends the process",
+        [["reset"], ["fly", 1], ["reset"]],
+        [True, ["error", "unknown_command", "unknown command 'fly'"]],
+        255,
+    )
+    t.case(
+        "protocol: an unknown design command",
+        [["ddoc", "new", "_design/d", {}], ["ddoc", "_design/d", ["fly", "x"], []], ["reset"]],
+        [True, ["error", "unknown_command", "unknown ddoc command 'fly'"]],
+        255,
+    )
+    t.case(
+        "protocol: a design document that was not told",
+        [["ddoc", "_design/x", ["shows", "s"], []], ["reset"]],
+        [["error", "query_protocol_error", "uncached design doc: _design/x"]],
+        255,
+    )
     t.case("protocol: no JSON", ["nonsense", ["reset"]], [["error", "query_protocol_error", Has("not JSON")]], 255)
     t.case("protocol: no array", [{"a": 1}, ["reset"]], [["error", "query_protocol_error", "a command is an array"]], 255)
     t.case("protocol: blank lines are passed over", ["", ["reset"], " ", ["reset"]], [True, True])
-    t.case("protocol: a design document is replaced", [
-        ["ddoc", "new", "_design/d", {"shows": {"s": "function() { return 'old'; }"}}], ["ddoc", "_design/d", ["shows", "s"], [None, request()]],
-        ["ddoc", "new", "_design/d", {"shows": {"s": "function() { return 'new'; }"}}], ["ddoc", "_design/d", ["shows", "s"], [None, request()]]],
-        [True, ["resp", {"body": "old"}], True, ["resp", {"body": "new"}]])
-    t.case("protocol: a reset keeps design documents", [["ddoc", "new", "_design/\"é", {"shows": {"s": "function() { return 'x'; }"}}], ["reset"],
-                                                      ["ddoc", "_design/\"é", ["shows", "s"], [None, request()]]], [True, True, ["resp", {"body": "x"}]])
+    t.case(
+        "protocol: a design document is replaced",
+        [
+            ["ddoc", "new", "_design/d", {"shows": {"s": "function() { return 'old'; }"}}],
+            ["ddoc", "_design/d", ["shows", "s"], [None, request()]],
+            ["ddoc", "new", "_design/d", {"shows": {"s": "function() { return 'new'; }"}}],
+            ["ddoc", "_design/d", ["shows", "s"], [None, request()]],
+        ],
+        [True, ["resp", {"body": "old"}], True, ["resp", {"body": "new"}]],
+    )
+    t.case(
+        "protocol: a reset keeps design documents",
+        [
+            ["ddoc", "new", '_design/"é', {"shows": {"s": "function() { return 'x'; }"}}],
+            ["reset"],
+            ["ddoc", '_design/"é', ["shows", "s"], [None, request()]],
+        ],
+        [True, True, ["resp", {"body": "x"}]],
+    )
     many = [["ddoc", "new", f"_design/{i}", {"shows": {"s": f"function() {{ return '{i}'; }}"}}] for i in range(70)]
-    t.case("protocol: more design documents than contexts", many + [["ddoc", f"_design/{i}", ["shows", "s"], [None, request()]] for i in (0, 69, 1)],
-           [True] * 70 + [["resp", {"body": str(i)}] for i in (0, 69, 1)])
-    t.case("protocol: large lines", [["reset"], ["add_fun", "function(doc) { emit(doc.t.length, doc.t); }"], ["map_doc", {"_id": "a", "t": "é\n" * 100_000}]],
-           [True, True, [[[200_000, "é\n" * 100_000]]]])
-    t.case("protocol: many lines", [["reset"], ["add_fun", "function(doc) { emit(doc.n); }"]] + [["map_doc", {"_id": "a", "n": n}] for n in range(20_000)],
-           [True, True] + [[[[n, None]]] for n in range(20_000)])
+    t.case(
+        "protocol: more design documents than contexts",
+        many + [["ddoc", f"_design/{i}", ["shows", "s"], [None, request()]] for i in (0, 69, 1)],
+        [True] * 70 + [["resp", {"body": str(i)}] for i in (0, 69, 1)],
+    )
+    t.case(
+        "protocol: large lines",
+        [["reset"], ["add_fun", "function(doc) { emit(doc.t.length, doc.t); }"], ["map_doc", {"_id": "a", "t": "é\n" * 100_000}]],
+        [True, True, [[[200_000, "é\n" * 100_000]]]],
+    )
+    t.case(
+        "protocol: many lines",
+        [["reset"], ["add_fun", "function(doc) { emit(doc.n); }"]] + [["map_doc", {"_id": "a", "n": n}] for n in range(20_000)],
+        [True, True] + [[[[n, None]]] for n in range(20_000)],
+    )
 
 
 def run_case(server, case):
@@ -499,7 +924,11 @@ def dialogue(server):
     """One line at a time: every answer comes without another line being sent."""
     process = subprocess.Popen(["node", str(server)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
-        for sent, expected in ((["reset"], True), (["add_fun", "function(doc) { emit(doc._id); }"], True), (["map_doc", {"_id": "a"}], [[["a", None]]])):
+        for sent, expected in (
+            (["reset"], True),
+            (["add_fun", "function(doc) { emit(doc._id); }"], True),
+            (["map_doc", {"_id": "a"}], [[["a", None]]]),
+        ):
             process.stdin.write((json.dumps(sent) + "\n").encode())
             process.stdin.flush()
             if json.loads(process.stdout.readline()) != expected:

@@ -21,8 +21,23 @@ JITTER = ["--set", "replicator/startup_jitter=0"]
 def run(ctx):
     with ctx.server("here", admin=ADMIN, options=JITTER) as here, ctx.server("there", admin=ADMIN, options=JITTER) as there:
         pair = Pair(ctx, here, there)
-        for part in (push_and_pull, every_leaf, attachments, again, choices, continuous, refusals, errors, documents, document_rules,
-                     resumed, recreated, purged, local_pair, redirects):
+        for part in (
+            push_and_pull,
+            every_leaf,
+            attachments,
+            again,
+            choices,
+            continuous,
+            refusals,
+            errors,
+            documents,
+            document_rules,
+            resumed,
+            recreated,
+            purged,
+            local_pair,
+            redirects,
+        ):
             try:
                 part(pair)
             except Exception:  # the other parts are looked at all the same
@@ -80,13 +95,16 @@ def fill(api, db, count, prefix="doc"):
 
 def tangle(api, db):
     """Conflicts, tombstones, a deleted branch, a long history, odd ids."""
-    docs = [{"_id": "conflict", "_revisions": {"start": 3, "ids": [a * 32, b * 32, "1" * 32]}, "of": a}
-            for a, b in (("a", "c"), ("b", "c"), ("d", "e"))]
-    docs += [{"_id": "gone", "_rev": "2-" + "7" * 32, "_deleted": True, "why": "a body stays"},
-             {"_id": "half gone", "_rev": "1-" + "a" * 32},
-             {"_id": "half gone", "_revisions": {"start": 2, "ids": ["b" * 32, "c" * 32]}, "_deleted": True},
-             {"_id": "naïve/ü?&#+ %41\"", "_rev": "1-abc", "text": "\u2028 \\ \" \x01 \U0001f600"},
-             {"_id": "_design/d", "_rev": "1-" + "d" * 32, "views": {"v": {"map": "function(doc) { emit(doc._id); }"}}}]
+    docs = [
+        {"_id": "conflict", "_revisions": {"start": 3, "ids": [a * 32, b * 32, "1" * 32]}, "of": a} for a, b in (("a", "c"), ("b", "c"), ("d", "e"))
+    ]
+    docs += [
+        {"_id": "gone", "_rev": "2-" + "7" * 32, "_deleted": True, "why": "a body stays"},
+        {"_id": "half gone", "_rev": "1-" + "a" * 32},
+        {"_id": "half gone", "_revisions": {"start": 2, "ids": ["b" * 32, "c" * 32]}, "_deleted": True},
+        {"_id": 'naïve/ü?&#+ %41"', "_rev": "1-abc", "text": '\u2028 \\ " \x01 \U0001f600'},
+        {"_id": "_design/d", "_rev": "1-" + "d" * 32, "views": {"v": {"map": "function(doc) { emit(doc._id); }"}}},
+    ]
     api.expect(201, "POST", f"/{db}/_bulk_docs", {"new_edits": False, "docs": docs})
     rev = None
     for n in range(30):
@@ -136,14 +154,22 @@ def attachments(pair):
     report, source = pair.report, pair.databases()
     data = lambda content: base64.b64encode(content).decode()
     noise, text = os.urandom(3 << 20), b"all work and no play makes jack a dull boy\n" * 50_000
-    small = {"a.txt": {"content_type": "text/plain", "data": data(b"hello" * 100)}, "ü/b.bin": {"content_type": "image/x", "data": data(os.urandom(999))}}
-    large = {"noise.bin": {"content_type": "application/octet-stream", "data": data(noise)}, **small,
-             "text.txt": {"content_type": "text/plain; charset=utf-8", "data": data(text)}}
-    docs = [{"_id": "small", "_rev": "1-" + "a" * 32, "_attachments": small},
-            {"_id": "small", "_rev": "1-" + "b" * 32, "_attachments": {"other": {"data": data(b"")}}},
-            {"_id": "large", "_revisions": {"start": 2, "ids": ["c" * 32, "d" * 32]}, "n": 1, "_attachments": large},
-            {"_id": "large", "_rev": "1-" + "e" * 32, "n": 2, "_attachments": {"noise.bin": {"data": data(noise[::-1])}}},
-            {"_id": "none", "_rev": "1-" + "f" * 32, "about": '"_attachments":{}'}]
+    small = {
+        "a.txt": {"content_type": "text/plain", "data": data(b"hello" * 100)},
+        "ü/b.bin": {"content_type": "image/x", "data": data(os.urandom(999))},
+    }
+    large = {
+        "noise.bin": {"content_type": "application/octet-stream", "data": data(noise)},
+        **small,
+        "text.txt": {"content_type": "text/plain; charset=utf-8", "data": data(text)},
+    }
+    docs = [
+        {"_id": "small", "_rev": "1-" + "a" * 32, "_attachments": small},
+        {"_id": "small", "_rev": "1-" + "b" * 32, "_attachments": {"other": {"data": data(b"")}}},
+        {"_id": "large", "_revisions": {"start": 2, "ids": ["c" * 32, "d" * 32]}, "n": 1, "_attachments": large},
+        {"_id": "large", "_rev": "1-" + "e" * 32, "n": 2, "_attachments": {"noise.bin": {"data": data(noise[::-1])}}},
+        {"_id": "none", "_rev": "1-" + "f" * 32, "about": '"_attachments":{}'},
+    ]
     pair.there.expect(201, "POST", f"/{source}/_bulk_docs", {"new_edits": False, "docs": docs})
     rev = pair.there.expect(201, "PUT", f"/{source}/kept", {"_attachments": small})["rev"]
     kept = {name: {"stub": True, "content_type": "text/plain"} for name in list(small)[:1]}
@@ -153,15 +179,15 @@ def attachments(pair):
     target = lambda: f"copy{pair.name()}"
     a, b, c, d, e = (target() for _ in range(5))
     for what, api, source_end, target_end, db in (
-            ("from afar, here", pair.here, pair.remote(source), a, a),
-            ("from here, here", pair.here, a, b, b),
-            ("from here, afar", pair.there, b, pair.remote(c), c),
-            ("from afar, afar", pair.there, pair.remote(c), pair.remote(d), d),
-            ("one by one", pair.here, pair.remote(d), e, e)):
+        ("from afar, here", pair.here, pair.remote(source), a, a),
+        ("from here, here", pair.here, a, b, b),
+        ("from here, afar", pair.there, b, pair.remote(c), c),
+        ("from afar, afar", pair.there, pair.remote(c), pair.remote(d), d),
+        ("one by one", pair.here, pair.remote(d), e, e),
+    ):
         answer = pair.replicate(source_end, target_end, create_target=True, use_bulk_get=what != "one by one")
         report.equal(f"attachments {what}: all are written", counts(answer)[2:] if answer.status == 200 else answer, [6, 6, 0])
-        report.check(f"attachments {what}: they are the same", leaves(api, db) == expected,
-                     differences(expected, leaves(api, db)))
+        report.check(f"attachments {what}: they are the same", leaves(api, db) == expected, differences(expected, leaves(api, db)))
     pair.here.expect(200, "PUT", "/_node/_local/_config/couchdb/max_attachment_size", b'"1000000"')
     for db, end, source_end in ((target(), None, pair.remote(d)), (target(), pair.here_url, pair.remote(d)), (target(), None, a)):
         answer = pair.replicate(source_end, f"{end}/{db}" if end else db, create_target=True)
@@ -182,8 +208,9 @@ def again(pair):
     logs = [api.expect(200, "GET", f"/{db}/_local_docs?include_docs=true")["rows"] for api in (pair.here, pair.there)]
     docs = [{k: v for k, v in log[0]["doc"].items() if k != "_rev"} for log in logs]
     report.equal("both sides have one checkpoint, the same", [len(log) for log in logs] + [docs[0] == docs[1]], [1, 1, True])
-    report.equal("no checkpoints when none are wanted",
-                 pair.replicate(pair.remote(db), db, use_checkpoints=False).json, {"ok": True, "use_checkpoints": False})
+    report.equal(
+        "no checkpoints when none are wanted", pair.replicate(pair.remote(db), db, use_checkpoints=False).json, {"ok": True, "use_checkpoints": False}
+    )
     pair.here.expect(201, "PUT", "/blocked")
     empty = pair.replicate(f"{pair.here_url}/blocked", "blocked")
     report.equal("an empty source", empty.json, {"ok": True, "no_changes": True})
@@ -192,8 +219,10 @@ def again(pair):
 def choices(pair):
     report = pair.report
     source = pair.databases(20)
-    design = {"filters": {"kind": "function(doc, req) { return doc.kind === req.query.kind; }"},
-              "views": {"odd": {"map": "function(doc) { if (doc.kind === 'odd') emit(1); }"}}}
+    design = {
+        "filters": {"kind": "function(doc, req) { return doc.kind === req.query.kind; }"},
+        "views": {"odd": {"map": "function(doc) { if (doc.kind === 'odd') emit(1); }"}},
+    }
     for api in (pair.here, pair.there):
         api.expect(201, "PUT", f"/{source}/_design/f", design)
     pair.replicate(pair.remote(source), source)
@@ -216,8 +245,11 @@ def choices(pair):
     db = pair.databases()
     tangle(pair.there, db)
     pair.replicate(pair.remote(db), db, winning_revs_only=True)
-    report.equal("winning_revs_only leaves conflicts behind",
-                 list(leaves(pair.here, db)["conflict"]), [pair.there.expect(200, "GET", f"/{db}/conflict")["_rev"]])
+    report.equal(
+        "winning_revs_only leaves conflicts behind",
+        list(leaves(pair.here, db)["conflict"]),
+        [pair.there.expect(200, "GET", f"/{db}/conflict")["_rev"]],
+    )
 
 
 def continuous(pair):
@@ -225,16 +257,37 @@ def continuous(pair):
     answer = pair.replicate(pair.remote(db), db, continuous=True, checkpoint_interval=200)
     id = answer.json.get("_local_id", "")
     report.check("a continuous replication is accepted", answer.status == 202 and id.endswith("+continuous"), answer)
-    report.equal("the same again is the same job", pair.replicate(pair.remote(db), db, continuous=True, checkpoint_interval=200).json["_local_id"], id)
+    report.equal(
+        "the same again is the same job", pair.replicate(pair.remote(db), db, continuous=True, checkpoint_interval=200).json["_local_id"], id
+    )
     has = lambda count: lambda: pair.get(f"/{db}")["doc_count"] == count
     report.check("it brings what is there", wait_until(has(3)))
     fill(pair.there, db, 50, "live")
     report.check("and what comes", wait_until(has(53)))
     tasks = [t for t in pair.get("/_active_tasks") if t["type"] == "replication"]
     report.equal("it is an active task", [t["replication_id"] for t in tasks], [id])
-    missing = [m for m in ("docs_read", "docs_written", "doc_write_failures", "missing_revisions_found", "revisions_checked",
-                           "checkpointed_source_seq", "source_seq", "through_seq", "changes_pending", "source", "target",
-                           "continuous", "started_on", "updated_on", "user", "checkpoint_interval") if m not in tasks[0]]
+    missing = [
+        m
+        for m in (
+            "docs_read",
+            "docs_written",
+            "doc_write_failures",
+            "missing_revisions_found",
+            "revisions_checked",
+            "checkpointed_source_seq",
+            "source_seq",
+            "through_seq",
+            "changes_pending",
+            "source",
+            "target",
+            "continuous",
+            "started_on",
+            "updated_on",
+            "user",
+            "checkpoint_interval",
+        )
+        if m not in tasks[0]
+    ]
     report.equal("with CouchDB's members", missing, [])
     job = pair.get(f"/_scheduler/jobs/{id}")
     report.equal("and a job of the scheduler", ([e["type"] for e in job["history"]], job["doc_id"]), (["started", "added"], None))
@@ -322,9 +375,15 @@ def documents(pair):
     pair.here.expect(201, "PUT", "/_replicator/once", {"source": source, "target": target})
     report.check("a document's replication completes", wait_until(lambda: state(pair, "once") == "completed"), pair.get("/_replicator/once"))
     doc = pair.get("/_replicator/once")
-    report.equal("its document says so", (doc["_replication_stats"]["docs_written"], doc["owner"], "_replication_state_time" in doc), (30, "admin", True))
+    report.equal(
+        "its document says so", (doc["_replication_stats"]["docs_written"], doc["owner"], "_replication_state_time" in doc), (30, "admin", True)
+    )
     row = pair.get("/_scheduler/docs/_replicator/once")
-    report.equal("and so does the scheduler", (row["state"], row["info"]["docs_written"], row["source"]), ("completed", 30, f"{pair.servers[1].url}/{db}/"[:-1]))
+    report.equal(
+        "and so does the scheduler",
+        (row["state"], row["info"]["docs_written"], row["source"]),
+        ("completed", 30, f"{pair.servers[1].url}/{db}/"[:-1]),
+    )
     live = {"source": source, "target": target, "continuous": True}
     rev = pair.here.expect(201, "PUT", "/_replicator/live", live)["rev"]
     running = lambda: pair.get("/_scheduler/docs/_replicator/live").get("state") == "running"
@@ -345,7 +404,9 @@ def documents(pair):
     report.equal("and there is nothing to tell", pair.here.request("GET", "/_scheduler/docs/_replicator/live").status, 404)
     pair.here.expect(201, "PUT", "/team%2F_replicator")
     pair.here.expect(201, "PUT", "/team%2F_replicator/a", live)
-    report.check("other replicator databases count too", wait_until(lambda: pair.get("/_scheduler/docs/team/_replicator/a").get("state") == "running"))
+    report.check(
+        "other replicator databases count too", wait_until(lambda: pair.get("/_scheduler/docs/team/_replicator/a").get("state") == "running")
+    )
     pair.here.expect(200, "DELETE", "/team%2F_replicator")
     report.check("a deleted database ends its jobs", wait_until(lambda: pair.get("/_scheduler/jobs")["total_rows"] == 0))
     lost = {"source": pair.remote("comes-later"), "target": target}
@@ -358,7 +419,9 @@ def documents(pair):
     report.equal("its history has it", [e["type"] for e in job["history"]], ["crashed", "started", "added"])
     filtered = {"source": source, "target": target, "filter": "no/such"}
     pair.here.expect(201, "PUT", "/_replicator/filtered", filtered)
-    report.check("a filter that is not there is an error", wait_until(lambda: pair.get("/_scheduler/docs/_replicator/filtered").get("state") == "error"))
+    report.check(
+        "a filter that is not there is an error", wait_until(lambda: pair.get("/_scheduler/docs/_replicator/filtered").get("state") == "error")
+    )
     listed = pair.get("/_scheduler/docs?limit=2&skip=1")
     report.equal("documents are listed in pages", (listed["total_rows"], listed["offset"], len(listed["docs"])), (4, 1, 2))
     report.equal("and by state", [d["doc_id"] for d in pair.get("/_scheduler/docs?states=completed,failed")["docs"]], ["once", "twin"])
@@ -369,10 +432,13 @@ def documents(pair):
 
 def document_rules(pair):
     report = pair.report
-    for name, doc in (("no target", {"source": "http://h/a"}), ("a local name", {"source": "a", "target": "http://h/b"}),
-                      ("two choices", {"source": "http://h/a", "target": "http://h/b", "doc_ids": [], "filter": "a/b"}),
-                      ("no URL", {"source": "ftp://h/a", "target": "http://h/b"}),
-                      ("a bad option", {"source": "http://h/a", "target": "http://h/b", "continuous": "yes"})):
+    for name, doc in (
+        ("no target", {"source": "http://h/a"}),
+        ("a local name", {"source": "a", "target": "http://h/b"}),
+        ("two choices", {"source": "http://h/a", "target": "http://h/b", "doc_ids": [], "filter": "a/b"}),
+        ("no URL", {"source": "ftp://h/a", "target": "http://h/b"}),
+        ("a bad option", {"source": "http://h/a", "target": "http://h/b", "continuous": "yes"}),
+    ):
         report.equal(f"a document with {name} is refused", pair.here.request("PUT", "/_replicator/bad", doc).status, 403)
     security = pair.here.expect(200, "GET", "/_replicator/_security")
     pair.here.expect(200, "PUT", "/_replicator/_security", {"members": {"roles": []}, "admins": {"roles": []}})
@@ -462,6 +528,7 @@ def redirects(pair):
             self.send_header("Location", to + self.path)
             self.send_header("Content-Length", "0")
             self.end_headers()
+
         do_GET = do_POST = do_PUT = do_HEAD = answer
         log_message = lambda *_: None
 
@@ -482,8 +549,8 @@ def no_secrets(pair):
     pair.report.check("no password in a log", PASSWORD not in logs and basic not in logs)
     # A document is its owner's: what it says is shown to them.
     shown = "\n".join(line for line in answers.splitlines() if '"_id"' not in line)
-    pair.report.check("no password in an answer", PASSWORD not in shown and basic not in shown, shown[max(0, shown.find(PASSWORD) - 300):][:600])
-    pair.report.check("no panic", "panicked" not in logs, logs[logs.find("panicked") - 500:][:1500])
+    pair.report.check("no password in an answer", PASSWORD not in shown and basic not in shown, shown[max(0, shown.find(PASSWORD) - 300) :][:600])
+    pair.report.check("no panic", "panicked" not in logs, logs[logs.find("panicked") - 500 :][:1500])
 
 
 def rotation(ctx):

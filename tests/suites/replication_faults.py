@@ -10,8 +10,11 @@ from harness.server import wait_until
 from suites.replication import fill, tangle
 
 # Quick to notice, quick to try again; what CouchDB's defaults wait seconds for takes milliseconds here.
-OPTIONS = [text for option in ("startup_jitter=0", "connection_timeout=2000", "checkpoint_interval=100", "worker_batch_size=50")
-           for text in ("--set", f"replicator/{option}")]
+OPTIONS = [
+    text
+    for option in ("startup_jitter=0", "connection_timeout=2000", "checkpoint_interval=100", "worker_batch_size=50")
+    for text in ("--set", f"replicator/{option}")
+]
 
 
 def run(ctx):
@@ -53,10 +56,12 @@ def killed(ctx):
         victim.start()
         source_api, target_api = source.api(), target.api()
         caught_up = lambda: target_api.request("GET", "/db").json["doc_count"] == source_api.request("GET", "/db").json["doc_count"]
-        done = ctx.report.check(f"round {number + 1}: after kill -9 of the {'source' if victim is source else 'target'} it catches up",
-                                wait_until(caught_up, timeout_s=60),
-                                f"{source_api.request('GET', '/db').json}\n{target_api.request('GET', '/db').json}\n"
-                                f"{target_api.request('GET', '/_scheduler/docs').json}", quiet=ctx.soak)
+        done = ctx.report.check(
+            f"round {number + 1}: after kill -9 of the {'source' if victim is source else 'target'} it catches up",
+            wait_until(caught_up, timeout_s=60),
+            f"{source_api.request('GET', '/db').json}\n{target_api.request('GET', '/db').json}\n{target_api.request('GET', '/_scheduler/docs').json}",
+            quiet=ctx.soak,
+        )
         if not done:
             break
         row = target_api.request("GET", "/_scheduler/docs/_replicator/killed").json
@@ -65,7 +70,9 @@ def killed(ctx):
     same_leaves(ctx.report, f"after {rounds} kills every leaf is on both sides", (source_api, "db"), (target_api, "db"))
     # Beginning anew after each kill looks at 3.5 times as many in six rounds, which may all end before a checkpoint, and at ten
     # times as many in fifty.
-    ctx.report.check("little is repeated", written // 2 < checked < ctx.size(4, 3) * written, f"{checked} revisions looked at, {written} documents written")
+    ctx.report.check(
+        "little is repeated", written // 2 < checked < ctx.size(4, 3) * written, f"{checked} revisions looked at, {written} documents written"
+    )
     ctx.report.note(f"{written} documents, {checked} revisions looked at through {rounds} kills")
     for server in (source, target):
         ctx.report.check("no panic", "panicked" not in server.log(), server.log()[-2000:])

@@ -15,8 +15,20 @@ OPTIONS = ["--set", "replicator/startup_jitter=0", "--set", "replicator/retries_
 def run(ctx):
     with ctx.server(options=OPTIONS) as server:
         api = server.api()
-        for part in (refused_in_bulk, refused_leaf, missing_singly, broken_singly, purged_meanwhile, large_attachments, odd_refusals,
-                     nothing_let_through, progress_between_checkpoints, others_jobs, databases_for_admins, spellings_of_urls):
+        for part in (
+            refused_in_bulk,
+            refused_leaf,
+            missing_singly,
+            broken_singly,
+            purged_meanwhile,
+            large_attachments,
+            odd_refusals,
+            nothing_let_through,
+            progress_between_checkpoints,
+            others_jobs,
+            databases_for_admins,
+            spellings_of_urls,
+        ):
             try:
                 part(ctx, server, api)
             except Exception as error:  # the other parts are looked at all the same
@@ -59,7 +71,9 @@ def missing_singly(ctx, server, api):
     for how in ("missing", "gone"):
         source = OddSource(bulk="error", single=how)
         answer = pull(api, source, "lost")
-        ctx.report.check(f"a revision that _changes names and that is {how} fails the replication", answer.status == 500 and rev2() in answer.raw.decode(), answer)
+        ctx.report.check(
+            f"a revision that _changes names and that is {how} fails the replication", answer.status == 500 and rev2() in answer.raw.decode(), answer
+        )
         ctx.report.equal("after a second look", source.singles, 2)
         ctx.report.equal("and nothing is recorded", (checkpoints(api, "lost"), source.checkpoints), ([], {}))
         source.single = "ok"
@@ -97,12 +111,15 @@ def large_attachments(ctx, server, api):
     source.close()
     source = OddSource(bulk="stub", single="gone", listed=False)
     answer = pull(api, source, "large2")
-    ctx.report.equal("unless it was purged", (answer.status, ids(api, "large2"), answer.json["history"][0]["doc_write_failures"]), (200, ["d1", "d3"], 1))
+    ctx.report.equal(
+        "unless it was purged", (answer.status, ids(api, "large2"), answer.json["history"][0]["doc_write_failures"]), (200, ["d1", "d3"], 1)
+    )
     source.close()
 
 
 def odd_refusals(ctx, server, api):
     """A target that refuses as PouchDB's server does."""
+
     class Target(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -123,6 +140,7 @@ def odd_refusals(ctx, server, api):
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
             self.wfile.write(text if self.command != "HEAD" else b"")
+
         do_GET = do_POST = do_PUT = do_HEAD = answer
         log_message = lambda *_: None
 
@@ -189,7 +207,9 @@ def others_jobs(ctx, server, api):
     anna = server.api(credentials="anna:pw")
     id = api.expect(202, "POST", "/_replicate", {"source": "from", "target": "to", "continuous": True})["_local_id"]
     answer = anna.post("/_replicate", {"replication_id": id, "cancel": True})
-    ctx.report.equal("others' jobs are not for ending", (answer.status, answer.json), (401, {"error": "unauthorized", "reason": "You are not a server admin."}))
+    ctx.report.equal(
+        "others' jobs are not for ending", (answer.status, answer.json), (401, {"error": "unauthorized", "reason": "You are not a server admin."})
+    )
     api.expect(200, "POST", "/_replicate", {"replication_id": id, "cancel": True})
 
 

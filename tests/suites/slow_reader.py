@@ -34,8 +34,12 @@ def readers_of_lists(ctx):
         readers = [socket.create_connection((api.host, api.port)) for _ in range(LIST_READERS)]
         for reader in readers:
             reader.sendall(request.encode())
-        answers = [api.put("/lists/a", {}).status, api.put("/_node/_local/_config/log/level", "info").status,
-                   server.api(credentials="admin:wrong").get("/_all_dbs").status, api.get("/lists/_design/d/_view/v").status]
+        answers = [
+            api.put("/lists/a", {}).status,
+            api.put("/_node/_local/_config/log/level", "info").status,
+            server.api(credentials="admin:wrong").get("/_all_dbs").status,
+            api.get("/lists/_design/d/_view/v").status,
+        ]
         ctx.report.equal(f"{LIST_READERS} readers of lists who take nothing stop nobody", answers, [201, 200, 401, 200])
         for reader in readers:
             reader.close()
@@ -69,8 +73,11 @@ def many_at_once(ctx):
         for reader in readers:
             reader.end()
         api.close()
-        ctx.report.check("their connections are closed when they go", wait_until(lambda: server.open_sockets() <= sockets_before, 60),
-                         f"{sockets_before} sockets before, {server.open_sockets()} after")
+        ctx.report.check(
+            "their connections are closed when they go",
+            wait_until(lambda: server.open_sockets() <= sockets_before, 60),
+            f"{sockets_before} sockets before, {server.open_sockets()} after",
+        )
         ctx.report.check("no panic", "panicked" not in server.log(), server.log()[-1500:])
 
 
@@ -126,7 +133,9 @@ def others_are_served(ctx, api):
 def whole_lists_are_right(ctx, api):
     rows = api.expect(200, "GET", "/slow/_all_docs")
     expected = [f"doc-{number:06d}" for number in range(DOCUMENTS)] + [f"new-{number:03d}" for number in range(200)]
-    ctx.report.check("a whole _all_docs beside them is right", [row["id"] for row in rows["rows"]] == expected and rows["total_rows"] == len(expected))
+    ctx.report.check(
+        "a whole _all_docs beside them is right", [row["id"] for row in rows["rows"]] == expected and rows["total_rows"] == len(expected)
+    )
     feed = api.expect(200, "GET", "/slow/_changes?include_docs=true")["results"]
     ctx.report.check("a whole _changes beside them is right", sorted(row["id"] for row in feed) == expected)
 

@@ -46,19 +46,28 @@ def live_sync(ctx):
                 devices[1].kill()
                 devices[1].start().live(f"{proxy.url}/{DB}", server.admin)
             moment = len(others.acknowledged) + ctx.random.randrange(edits // 2)
-            together([lambda each=each: each.edit(edits) for each in devices] + [lambda: others.make(edits)],
-                     lambda: kill_server(server, proxy, number, lambda: len(others.acknowledged) >= moment))
+            together(
+                [lambda each=each: each.edit(edits) for each in devices] + [lambda: others.make(edits)],
+                lambda: kill_server(server, proxy, number, lambda: len(others.acknowledged) >= moment),
+            )
         said = [event for each in devices for event in each.events]
         ctx.report.check("live: connections were cut", proxy.cuts >= rounds, f"{proxy.cuts} cuts of {proxy.connections} connections")
         proxy.calm()
         everybody = lambda: [leaves.leaf_revs(server.api(), DB)] + [each.revs() for each in devices]  # noqa: E731
-        ctx.report.check("live: both devices and the server come to the same leaves", wait_until(lambda: all_equal(everybody()), CONVERGE_TIMEOUT_S, 0.2),
-                         lagging(everybody(), ["server"] + [each.name for each in devices]) + last_words(devices))
-        ctx.report.note(f"live: {proxy.cuts} of {proxy.connections} connections cut, {proxy.bytes} bytes; "
-                        f"{sum(len(each.acknowledged) for each in devices) + len(others.acknowledged)} edits")
+        ctx.report.check(
+            "live: both devices and the server come to the same leaves",
+            wait_until(lambda: all_equal(everybody()), CONVERGE_TIMEOUT_S, 0.2),
+            lagging(everybody(), ["server"] + [each.name for each in devices]) + last_words(devices),
+        )
+        ctx.report.note(
+            f"live: {proxy.cuts} of {proxy.connections} connections cut, {proxy.bytes} bytes; "
+            f"{sum(len(each.acknowledged) for each in devices) + len(others.acknowledged)} edits"
+        )
     on_server = leaves.leaves(server.api(), DB)
     for each in devices:
-        leaves.same_readings(ctx.report, f"live: {each.name} has what the server has", on_server, each.leaves(ctx.root), ("on the server", f"on {each.name}"))
+        leaves.same_readings(
+            ctx.report, f"live: {each.name} has what the server has", on_server, each.leaves(ctx.root), ("on the server", f"on {each.name}")
+        )
     acknowledged = list(itertools.chain(others.acknowledged, *(each.acknowledged for each in devices)))
     nothing_lost(ctx, "live: nothing acknowledged is lost", acknowledged, on_server)
     ctx.report.check("live: there are conflicts, tombstones and attachments to compare", *variety(on_server))
@@ -84,8 +93,11 @@ def settee_replicates_with_pouchdb_server(ctx):
         proxy.calm()
         ctx.report.check(f"{label}: connections were cut", proxy.cuts > 0 or not ctx.soak, f"{proxy.cuts} cuts of {proxy.connections} connections")
         both = lambda: [leaves.leaf_revs(settee.api(), DB), leaves.leaf_revs(pouch.api(), DB)]  # noqa: E731
-        ctx.report.check(f"{label}: both come to the same leaves", wait_until(lambda: all_equal(both()), CONVERGE_TIMEOUT_S, 0.2),
-                         lagging(both(), ["Settee", "pouchdb-server"]) + f"\n{settee.api().get('/_scheduler/docs').raw.decode()[:1500]}")
+        ctx.report.check(
+            f"{label}: both come to the same leaves",
+            wait_until(lambda: all_equal(both()), CONVERGE_TIMEOUT_S, 0.2),
+            lagging(both(), ["Settee", "pouchdb-server"]) + f"\n{settee.api().get('/_scheduler/docs').raw.decode()[:1500]}",
+        )
         ctx.report.note(f"{label}: {proxy.cuts} of {proxy.connections} connections cut; {sum(len(each.acknowledged) for each in writers)} edits")
     same_on_both(ctx, label, settee, pouch, writers)
     settee.stop()
@@ -160,7 +172,9 @@ def edit_and_kill(ctx, writers, server, first=lambda: None):
 
 def same_on_both(ctx, label, settee, pouch, writers):
     on_settee = leaves.leaves(settee.api(), DB)
-    leaves.same_readings(ctx.report, f"{label}: both have the same", on_settee, leaves.leaves(pouch.api(), DB, bulk=False), ("on Settee", "on pouchdb-server"))
+    leaves.same_readings(
+        ctx.report, f"{label}: both have the same", on_settee, leaves.leaves(pouch.api(), DB, bulk=False), ("on Settee", "on pouchdb-server")
+    )
     nothing_lost(ctx, f"{label}: nothing acknowledged is lost", list(itertools.chain(*(each.acknowledged for each in writers))), on_settee)
     ctx.report.check(f"{label}: there are conflicts, tombstones and attachments to compare", *variety(on_settee))
     ctx.report.equal(f"{label}: no edit was refused", [line for each in writers for line in each.refused][:5], [])

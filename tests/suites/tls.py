@@ -71,7 +71,9 @@ def clients(ctx, authority, cert, key):
             done = curl("--cacert", authority.cert, "-u", "admin:admin", "-w", "\n%{http_version} %{ssl_verify_result}", *arguments, url)
             wanted = "2 0" if arguments == ["--http2"] else None
             found = done.stdout.splitlines()[-1] if done.stdout else ""
-            report.check(f"curl {' '.join(arguments)}", done.returncode == 0 and "Welcome" in done.stdout and (wanted is None or found == wanted), done)
+            report.check(
+                f"curl {' '.join(arguments)}", done.returncode == 0 and "Welcome" in done.stdout and (wanted is None or found == wanted), done
+            )
         done = curl("--cacert", authority.cert, "-u", "admin:admin", f"{url}/secured/_all_docs", f"{url}/secured/_changes", "-w", "%{num_connects} ")
         report.check("curl keeps its connection", "1 " in done.stdout and done.stdout.rstrip().endswith("0"), done.stdout[-200:])
         report.check("a client that does not know the authority refuses", curl(url).returncode == 60, curl(url))
@@ -83,7 +85,9 @@ def clients(ctx, authority, cert, key):
 
 
 def curl(*arguments):
-    return subprocess.run(["curl", "--silent", "--show-error", "--max-time", "30", *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        ["curl", "--silent", "--show-error", "--max-time", "30", *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False
+    )
 
 
 def cookies(ctx, authority, cert, key):
@@ -105,7 +109,9 @@ def garbage(ctx, authority, cert, key):
         secured.ask("GET", "/")
         for number in range(200):
             with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
-                sent = [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\xff\xff" + b"\x01" * 2000, ctx.random.randbytes(300), b"\x16"][number % 4]
+                sent = [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\xff\xff" + b"\x01" * 2000, ctx.random.randbytes(300), b"\x16"][
+                    number % 4
+                ]
                 try:
                     connection.sendall(sent)
                     if number % 3:
@@ -116,7 +122,9 @@ def garbage(ctx, authority, cert, key):
                     pass  # reset by the server, which is its right
         silent = [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(50)]
         report.equal("others are served meanwhile", secured.ask("GET", "/_up")[0].status, 200)
-        mute = [context(authority).wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=10), server_hostname="127.0.0.1") for _ in range(5)]
+        mute = [
+            context(authority).wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=10), server_hostname="127.0.0.1") for _ in range(5)
+        ]
         report.equal("so are they when handshakes are followed by nothing", secured.ask("GET", "/_up")[0].status, 200)
         for connection in mute:
             connection.close()
@@ -156,11 +164,18 @@ def replaced(ctx, authority, cert, key):
         used[1].write_bytes(pairs[2][1].read_bytes())
         server.process.send_signal(signal.SIGHUP)
         kept = wait_until(lambda: "the old certificate stays in force" in server.log(), 30)
-        report.check("a key that does not match changes nothing, and the log says so", kept and presented(server) == pairs[1][0].read_text().strip()
-                     and "does not match" in server.log(), server.log()[-800:])
+        report.check(
+            "a key that does not match changes nothing, and the log says so",
+            kept and presented(server) == pairs[1][0].read_text().strip() and "does not match" in server.log(),
+            server.log()[-800:],
+        )
         install(pairs[2])
         server.api().put("/_node/_local/_config/ssl/cert_file", str(used[0]))
-        report.check("a setting under [ssl] has them read too", wait_until(lambda: presented(server) == pairs[2][0].read_text().strip(), 30), server.log()[-800:])
+        report.check(
+            "a setting under [ssl] has them read too",
+            wait_until(lambda: presented(server) == pairs[2][0].read_text().strip(), 30),
+            server.log()[-800:],
+        )
 
 
 def client_certificates(ctx, authority, cert, key):
@@ -184,10 +199,16 @@ def client_certificates(ctx, authority, cert, key):
 
 def versions(ctx, authority, cert, key):
     report = ctx.report
-    with ctx.server("versions", options=options(cert_file=cert, key_file=key, tls_versions="['tlsv1.2']", ciphers="ECDHE-ECDSA-AES256-GCM-SHA384:AES128-SHA")) as server:
+    with ctx.server(
+        "versions", options=options(cert_file=cert, key_file=key, tls_versions="['tlsv1.2']", ciphers="ECDHE-ECDSA-AES256-GCM-SHA384:AES128-SHA")
+    ) as server:
         secured = Connection(server, context(authority))
         secured.ask("GET", "/_up")
-        report.equal("version and suite are the configured ones", (secured.sock.version(), secured.sock.cipher()[0]), ("TLSv1.2", "ECDHE-ECDSA-AES256-GCM-SHA384"))
+        report.equal(
+            "version and suite are the configured ones",
+            (secured.sock.version(), secured.sock.cipher()[0]),
+            ("TLSv1.2", "ECDHE-ECDSA-AES256-GCM-SHA384"),
+        )
         url = f"https://127.0.0.1:{port_of(server)}/_up"
         report.check("another version is refused", curl("--cacert", authority.cert, "--tlsv1.3", url).returncode == 35)
         report.check("what is not supported is said", "AES128-SHA is not supported" in server.log(), server.log()[:1500])
@@ -203,8 +224,13 @@ def keys(ctx, authority, cert, key):
     encrypt(key, folder / "encrypted.pem", "open sesame")
     encrypt(rsa_key, folder / "rsa-encrypted.pem", "open sesame")
     password = {"password": "open sesame"}
-    for name, pair, more in [("RSA", (rsa_cert, rsa_key), {}), ("RSA in PKCS #1", (rsa_cert, folder / "pkcs1.pem"), {}), ("EC in SEC 1", (cert, folder / "sec1.pem"), {}),
-                             ("encrypted", (cert, folder / "encrypted.pem"), password), ("encrypted RSA", (rsa_cert, folder / "rsa-encrypted.pem"), password)]:
+    for name, pair, more in [
+        ("RSA", (rsa_cert, rsa_key), {}),
+        ("RSA in PKCS #1", (rsa_cert, folder / "pkcs1.pem"), {}),
+        ("EC in SEC 1", (cert, folder / "sec1.pem"), {}),
+        ("encrypted", (cert, folder / "encrypted.pem"), password),
+        ("encrypted RSA", (rsa_cert, folder / "rsa-encrypted.pem"), password),
+    ]:
         with ctx.server(f"key {name}", options=options(cert_file=pair[0], key_file=pair[1], **more)) as server:
             report.equal(f"a key: {name}", Connection(server, context(authority)).ask("GET", "/_up")[0].status, 200)
             report.check("its password is not in the log", "sesame" not in server.log(), "found", quiet=True)
@@ -240,8 +266,15 @@ def refused(ctx, authority, cert, key):
         with socket.create_server(("127.0.0.1", 0)) as taken:
             if settings.get("port"):
                 settings = {**settings, "port": taken.getsockname()[1]}
-            done = subprocess.run([ctx.binary, "serve", "--data", ctx.root / "refused-data", "--port", "0", "--admin", "a:b", *options(**settings)],
-                                  capture_output=True, text=True, timeout=60, check=False)
+            done = subprocess.run(
+                [ctx.binary, "serve", "--data", ctx.root / "refused-data", "--port", "0", "--admin", "a:b", *options(**settings)],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
         said = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else ""
         ok = done.returncode in (1, 2) and all(word in said for word in words) and "listening on http" not in done.stdout
-        report.check(f"no start with {name}", ok and "right" not in done.stderr.replace("copyright", ""), (done.returncode, done.stdout, done.stderr[-600:]))
+        report.check(
+            f"no start with {name}", ok and "right" not in done.stderr.replace("copyright", ""), (done.returncode, done.stdout, done.stderr[-600:])
+        )

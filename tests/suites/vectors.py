@@ -10,8 +10,21 @@ import json
 import os
 import pathlib
 
-AREAS = ["documents", "revisions", "bulk", "changes", "database", "http", "partitioned", "auth", "views", "design-functions",
-         "attachments", "replication", "mango"]
+AREAS = [
+    "documents",
+    "revisions",
+    "bulk",
+    "changes",
+    "database",
+    "http",
+    "partitioned",
+    "auth",
+    "views",
+    "design-functions",
+    "attachments",
+    "replication",
+    "mango",
+]
 SYSTEM_DATABASES = ["_users", "_replicator"]
 DIFFERENCES_SHOWN = 5
 
@@ -93,4 +106,4 @@ def describe(differences):
 
 def tail_of_panic(log):
     at = log.find("panicked")
-    return log[max(0, at - 200):at + 800] if at >= 0 else ""
+    return log[max(0, at - 200) : at + 800] if at >= 0 else ""

@@ -18,8 +18,17 @@ SLOW_MAP = "function (doc) { var x = 0; for (var i = 0; i < 20000; i++) x += i %
 
 
 def run(ctx):
-    for part in (models, one_shard, three_shards, partitioned, options_of_design_documents, stale_reads,
-                 indexes_survive_restarts, clean_up, killed_builds):
+    for part in (
+        models,
+        one_shard,
+        three_shards,
+        partitioned,
+        options_of_design_documents,
+        stale_reads,
+        indexes_survive_restarts,
+        clean_up,
+        killed_builds,
+    ):
         ctx.attempt(part)
 
 
@@ -66,8 +75,7 @@ class Database:
         rows = self.api.expect(200, "GET", f"/{self.name}/_all_docs?include_docs=true&conflicts=true")["rows"]
         docs = [row["doc"] for row in rows if not row["id"].startswith("_design/")]
         query = "?conflicts=true&deleted_conflicts=true"
-        return [self.api.expect(200, "GET", f"/{self.name}/{quote(doc['_id'])}{query}") if doc["_id"] in self.grafted else doc
-                for doc in docs]
+        return [self.api.expect(200, "GET", f"/{self.name}/{quote(doc['_id'])}{query}") if doc["_id"] in self.grafted else doc for doc in docs]
 
     def edit(self, number_of_new):
         """One round: new documents, changed ones, deletions, conflicts, purges."""
@@ -78,14 +86,15 @@ class Database:
         self.ids = known
         revs = self._revs()
         edited = pick.sample(sorted(revs), min(len(revs), len(known) // 4))
-        self._bulk([{"_id": doc_id, "_rev": revs[doc_id], **({"_deleted": True} if pick.random() < 0.3 else self.samples.doc(known))}
-                    for doc_id in edited])
+        self._bulk(
+            [{"_id": doc_id, "_rev": revs[doc_id], **({"_deleted": True} if pick.random() < 0.3 else self.samples.doc(known))} for doc_id in edited]
+        )
         self._graft(pick.sample(known, min(len(known), 10)))
         self._purge()
 
     def _bulk(self, docs, **options):
         for first in range(0, len(docs), BULK):
-            self.api.expect((201, 202), "POST", f"/{self.name}/_bulk_docs", {"docs": docs[first:first + BULK], **options})
+            self.api.expect((201, 202), "POST", f"/{self.name}/_bulk_docs", {"docs": docs[first : first + BULK], **options})
 
     def _revs(self):
         rows = self.api.expect(200, "GET", f"/{self.name}/_all_docs")["rows"]
@@ -97,8 +106,14 @@ class Database:
         for doc_id in ids:
             generation, ancestor = pick.randint(1, 4), f"{pick.getrandbits(128):032x}"
             hashes = [f"{pick.getrandbits(128):032x}" for _ in range(generation - 1)] + [ancestor]
-            docs.append({"_id": doc_id, "_rev": f"{generation}-{hashes[0]}", "_revisions": {"start": generation, "ids": hashes},
-                         **({"_deleted": True} if pick.random() < 0.3 else self.samples.doc(self.ids))})
+            docs.append(
+                {
+                    "_id": doc_id,
+                    "_rev": f"{generation}-{hashes[0]}",
+                    "_revisions": {"start": generation, "ids": hashes},
+                    **({"_deleted": True} if pick.random() < 0.3 else self.samples.doc(self.ids)),
+                }
+            )
         self.grafted |= set(ids)
         self._bulk(docs, new_edits=False)
 
@@ -241,8 +256,9 @@ def incremental_is_rebuilt(ctx, database, label):
     wrong = []
     for name, group in list(database.designs.items()):
         database.put_design(f"{name}-again", group, comment="\n// built afresh")
-        signatures = {database.api.expect(200, "GET", f"/{database.name}/_design/{one}/_info")["view_index"]["signature"]
-                      for one in (name, f"{name}-again")}
+        signatures = {
+            database.api.expect(200, "GET", f"/{database.name}/_design/{one}/_info")["view_index"]["signature"] for one in (name, f"{name}-again")
+        }
         if len(signatures) != 2:
             wrong.append(f"{name}: the comment did not change the signature")
         for view in GROUPS[group]:
@@ -263,7 +279,11 @@ def options_of_design_documents(ctx):
         api.expect((201, 202), "POST", "/options/_bulk_docs", {"docs": [{"_id": key, "k": key} for key in ("a", "B", "c")]})
         map_ids = {"v": {"map": "function (doc) { emit(doc._id, doc._local_seq > 0); }"}}
         map_keys = {"v": {"map": "function (doc) { emit(doc.k, null); }"}}
-        for name, views, options in (("seq", map_ids, {"local_seq": True}), ("with-designs", map_ids, {"include_design": True}), ("plain", map_ids, {})):
+        for name, views, options in (
+            ("seq", map_ids, {"local_seq": True}),
+            ("with-designs", map_ids, {"include_design": True}),
+            ("plain", map_ids, {}),
+        ):
             api.expect((201, 202), "PUT", f"/options/_design/{name}", {"views": views, "options": options})
         raw = {"v": {"map": map_keys["v"]["map"], "options": {"collation": "raw"}}}
         api.expect((201, 202), "PUT", "/options/_design/raw", {"views": raw})
@@ -301,7 +321,9 @@ def stale_reads(ctx):
             database.edit(5)
             before, fresh = fresh, view.over(database.docs()).query({})
         info = database.rows("lazy", view, "update_seq=true")
-        ctx.report.check("update_seq=true tells how far the index is", str(info.get("update_seq", "")).split("-")[0].isdigit(), info.get("update_seq"))
+        ctx.report.check(
+            "update_seq=true tells how far the index is", str(info.get("update_seq", "")).split("-")[0].isdigit(), info.get("update_seq")
+        )
         wrong = disagreement(view, view.over(database.docs()), {}, database.api.get(database.path("lazy", "key") + "?sorted=false"))
         ctx.report.check("sorted=false has the same rows", wrong is None or "offset" in wrong, wrong)
 
@@ -331,8 +353,12 @@ def indexes_survive_restarts(ctx):
             kept = all(after[name][member] == before[name][member] for member in ("signature", "update_seq"))
             ctx.report.check(f"{name}: the index is where it was after {how}", kept, (before[name], after[name]), quiet=True)
         # Without an update these are the rows of the index itself: nothing was built again.
-        wrong = [view.name for group in GROUPS for view in GROUPS[group]
-                 if naive.canonical(database.rows(group, view, "update=false")) != naive.canonical(old[view.name])]
+        wrong = [
+            view.name
+            for group in GROUPS
+            for view in GROUPS[group]
+            if naive.canonical(database.rows(group, view, "update=false")) != naive.canonical(old[view.name])
+        ]
         ctx.report.check(f"after {how} the indexes answer without an update", not wrong, wrong)
         ctx.report.check(f"after {how} every answer is right", *none(database.differences(docs)))
     database.edit(20)
@@ -352,8 +378,10 @@ def clean_up(ctx):
         same = naive.canonical(database.rows("plain", view, "update=false")) == naive.canonical(old)
         ctx.report.check("an edit elsewhere in the design document builds nothing again", same)
         ctx.report.equal("_view_cleanup answers 202", database.api.post("/tidy/_view_cleanup", {}).status, 202)
-        same = [naive.canonical(database.rows(name, one, "update=false")) == naive.canonical(rows)
-                for name, one, rows in (("plain", view, old), ("reduced", other, kept))]
+        same = [
+            naive.canonical(database.rows(name, one, "update=false")) == naive.canonical(rows)
+            for name, one, rows in (("plain", view, old), ("reduced", other, kept))
+        ]
         ctx.report.equal("it leaves indexes alone that are in use", same, [True, True])
         rev = database.api.expect(200, "GET", "/tidy/_design/plain")["_rev"]
         database.api.expect((200, 202), "DELETE", f"/tidy/_design/plain?rev={rev}")
@@ -372,8 +400,9 @@ def clean_up(ctx):
         ctx.report.check("the other answers as before", *none(database.differences()))
         ctx.report.equal("_compact of a design document answers 202", database.api.post("/tidy/_compact/reduced", {}).status, 202)
         done = wait_until(lambda: not index_info(database, "reduced")["compact_running"], 30)
-        ctx.report.check("its compaction ends, and the rows are the same",
-                         done and naive.canonical(database.rows("reduced", other)) == naive.canonical(kept))
+        ctx.report.check(
+            "its compaction ends, and the rows are the same", done and naive.canonical(database.rows("reduced", other)) == naive.canonical(kept)
+        )
 
 
 def killed_builds(ctx):

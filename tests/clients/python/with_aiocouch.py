@@ -118,8 +118,11 @@ async def attachments(db):
     equal("a text attachment", await doc.attachment("note.txt").fetch(), text)
     equal("a binary attachment", await doc.attachment("blob.bin").fetch(), data)
     stubs = (await db["attached"])["_attachments"]
-    equal("stubs", {name: (stub["content_type"], stub["length"], stub["stub"]) for name, stub in stubs.items()},
-          {"note.txt": ("text/plain", len(text), True), "blob.bin": ("application/octet-stream", 5000, True)})
+    equal(
+        "stubs",
+        {name: (stub["content_type"], stub["length"], stub["stub"]) for name, stub in stubs.items()},
+        {"note.txt": ("text/plain", len(text), True), "blob.bin": ("application/octet-stream", 5000, True)},
+    )
     await note.delete()
     equal("delete an attachment", list((await db["attached"])["_attachments"]), ["blob.bin"])
     await raises("an attachment that is gone", aiocouch.NotFoundError, note.fetch())

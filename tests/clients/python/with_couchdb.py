@@ -40,8 +40,11 @@ equal("list a range", [row.id for row in rows], [f"bulk-{n:03d}" for n in range(
 equal("with documents", rows[7].doc["n"], 7)
 equal("paging", [row.id for row in db.iterview("_all_docs", 7)], sorted(db, key=str.encode))
 equal("keys", [row.key for row in db.view("_all_docs", keys=["bulk-003", "bulk-001"])], ["bulk-003", "bulk-001"])
-equal("descending with limit and skip", [row.id for row in db.view("_all_docs", descending=True, limit=2, skip=1)],
-      sorted(db, key=str.encode, reverse=True)[1:3])
+equal(
+    "descending with limit and skip",
+    [row.id for row in db.view("_all_docs", descending=True, limit=2, skip=1)],
+    sorted(db, key=str.encode, reverse=True)[1:3],
+)
 equal("count", len(db), db.info()["doc_count"])
 
 changes = db.changes(limit=3)
@@ -80,7 +83,7 @@ equal("view reduced", [row.value for row in db.view("python/by_kind")], [435])
 equal("view grouped", [(row.key, row.value) for row in db.view("python/by_kind", group_level=1)], [([0], 135), ([1], 145), ([2], 155)])
 equal("view keys", [row.id for row in db.view("python/kinds", keys=[[2, 5], [0, 0], [9, 9]])], ["view-05", "view-00"])
 equal("view with documents", [row.doc["amount"] for row in db.view("python/kinds", key=[1, 4], include_docs=True)], [4])
-equal("view slices", [row.id for row in db.view("python/kinds", descending=True)[[1, {}]:[1, 25]]], ["view-28", "view-25"])
+equal("view slices", [row.id for row in db.view("python/kinds", descending=True)[[1, {}] : [1, 25]]], ["view-28", "view-25"])
 equal("view paging", len(list(db.iterview("python/kinds", 7))), 30)
 raises("a view that does not exist", couchdb.ResourceNotFound, lambda: list(db.view("python/none")))
 check("view cleanup", db.cleanup())
@@ -94,8 +97,11 @@ db.put_attachment(doc, io.BytesIO(data), "deep/blob.bin", "application/octet-str
 equal("a text attachment", db.get_attachment("attached", "note.txt").read(), text)
 equal("a binary attachment", db.get_attachment(doc, "deep/blob.bin").read(), data)
 stubs = db["attached"]["_attachments"]
-equal("stubs", {name: (stub["content_type"], stub["length"], stub["stub"], stub["revpos"]) for name, stub in stubs.items()},
-      {"note.txt": ("text/plain", len(text), True, 2), "deep/blob.bin": ("application/octet-stream", 5000, True, 3)})
+equal(
+    "stubs",
+    {name: (stub["content_type"], stub["length"], stub["stub"], stub["revpos"]) for name, stub in stubs.items()},
+    {"note.txt": ("text/plain", len(text), True, 2), "deep/blob.bin": ("application/octet-stream", 5000, True, 3)},
+)
 equal("attachments inline", base64.b64decode(db.get("attached", attachments=True)["_attachments"]["note.txt"]["data"]), text)
 db.delete_attachment(doc, "note.txt")
 equal("delete an attachment", (list(db["attached"]["_attachments"]), db.get_attachment("attached", "note.txt")), (["deep/blob.bin"], None))
@@ -113,7 +119,10 @@ equal("update handler", (db.update_doc("functions/bump", "attached")[1].read(), 
 copy = server.create(DB + "-copy")
 done = server.replicate(f"{URL_WITH_ADMIN}/{DB}", f"{URL_WITH_ADMIN}/{DB}-copy")
 check("replicate", done["ok"] and done["history"][0]["doc_write_failures"] == 0, done)
-leaves = [sorted((row["id"], sorted(change["rev"] for change in row["changes"])) for row in each.changes(style="all_docs")["results"]) for each in (db, copy)]
+leaves = [
+    sorted((row["id"], sorted(change["rev"] for change in row["changes"])) for row in each.changes(style="all_docs")["results"])
+    for each in (db, copy)
+]
 equal("the copy has every leaf", leaves[1], leaves[0])
 equal("and the attachment", copy.get_attachment("attached", "deep/blob.bin").read(), data)
 del server[DB + "-copy"]

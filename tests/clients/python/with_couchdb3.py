@@ -34,8 +34,11 @@ check("contains", "a" in db and "none" not in db)
 rows = db.bulk_docs([{"_id": f"bulk-{n:03d}", "n": n} for n in range(50)])
 check("bulk", all(row["ok"] for row in rows) and len(rows) == 50, rows[:2])
 got = db.bulk_get([{"id": "bulk-001"}, {"id": "bulk-002"}, {"id": "none"}])
-equal("bulk_get", [[list(doc) for doc in row["docs"]] for row in got["results"]] if isinstance(got, dict) else [[list(doc) for doc in row["docs"]] for row in got],
-      [[["ok"]], [["ok"]], [["error"]]])
+equal(
+    "bulk_get",
+    [[list(doc) for doc in row["docs"]] for row in got["results"]] if isinstance(got, dict) else [[list(doc) for doc in row["docs"]] for row in got],
+    [[["ok"]], [["ok"]], [["error"]]],
+)
 page = db.all_docs(limit=5, skip=10, include_docs=True)
 equal("paging", ([row["id"] for row in page.rows], page.total_rows, page.offset), ([f"bulk-{n:03d}" for n in range(9, 14)], 51, 10))
 equal("keys", [row["id"] for row in db.all_docs(keys=["bulk-003", "bulk-001"]).rows], ["bulk-003", "bulk-001"])
@@ -77,7 +80,11 @@ with tempfile.NamedTemporaryFile(suffix=".png") as file:
 note = db.get_attachment("attached", "note.txt")
 equal("a text attachment", (note.content, note.content_type), (text, "text/plain"))
 equal("an attachment sent in chunks", db.get_attachment("attached", "deep/blob.png").content, data)
-equal("stubs", {name: (stub["length"], stub["revpos"]) for name, stub in db.get("attached")["_attachments"].items()}, {"note.txt": (len(text), 2), "deep/blob.png": (5000, 3)})
+equal(
+    "stubs",
+    {name: (stub["length"], stub["revpos"]) for name, stub in db.get("attached")["_attachments"].items()},
+    {"note.txt": (len(text), 2), "deep/blob.png": (5000, 3)},
+)
 db.delete_attachment("attached", "note.txt", rev)
 equal("delete an attachment", list(db.get("attached")["_attachments"]), ["deep/blob.png"])
 raises("an attachment that is gone", couchdb3.exceptions.NotFoundError, lambda: db.get_attachment("attached", "note.txt"))
@@ -89,7 +96,10 @@ equal("view by key", [row["value"] for row in db.view("functions", "by_n", reduc
 endpoint = lambda name: {"url": f"{URL}/{name}", "auth": {"basic": {"username": NAME, "password": PASSWORD}}}  # noqa: E731
 done = server.replicate(source=endpoint(DB), target=endpoint(DB + "-copy"), create_target=True)
 copy = server.get(DB + "-copy")
-leaves = [sorted((row["id"], sorted(change["rev"] for change in row["changes"])) for row in each.changes(style="all_docs")["results"]) for each in (db, copy)]
+leaves = [
+    sorted((row["id"], sorted(change["rev"] for change in row["changes"])) for row in each.changes(style="all_docs")["results"])
+    for each in (db, copy)
+]
 equal("replicate: the copy has every leaf", leaves[1], leaves[0])
 equal("and the attachment", copy.get_attachment("attached", "deep/blob.png").content, data)
 started = server.replicate(source=endpoint(DB), target=endpoint(DB + "-copy"), continuous=True)
@@ -103,7 +113,9 @@ server.delete(DB + "-copy")
 
 server.save_user("couchdb3-anna", password="sécret", roles=["r"])
 check("a user logs in", server.check_user("couchdb3-anna", "sécret"))
-raises("a wrong password of hers", couchdb3.exceptions.UnauthorizedError, lambda: couchdb3.Server(URL, user="couchdb3-anna", password="wrong").all_dbs())
+raises(
+    "a wrong password of hers", couchdb3.exceptions.UnauthorizedError, lambda: couchdb3.Server(URL, user="couchdb3-anna", password="wrong").all_dbs()
+)
 anna = couchdb3.Server(URL, user="couchdb3-anna", password="sécret", auth_method="basic").get(DB)
 equal("a member reads", anna.get("written later")["late"], True)
 raises("a member writes no design document", couchdb3.exceptions.ForbiddenError, lambda: anna.save({"_id": "_design/hers"}))

@@ -47,7 +47,9 @@ check("updates", until(lambda: any(row["db_name"] == DB for row in service.get_d
 
 # Documents.
 first = service.put_document(db=DB, doc_id="a b/ü+", document=Document(name="Jöhn 🙂", when=1.5)).get_result()
-equal("put and get", service.get_document(db=DB, doc_id="a b/ü+").get_result(), {"_id": "a b/ü+", "_rev": first["rev"], "name": "Jöhn 🙂", "when": 1.5})
+equal(
+    "put and get", service.get_document(db=DB, doc_id="a b/ü+").get_result(), {"_id": "a b/ü+", "_rev": first["rev"], "name": "Jöhn 🙂", "when": 1.5}
+)
 refused("conflict", 409, lambda: service.put_document(db=DB, doc_id="a b/ü+", document={}), "conflict")
 second = service.put_document(db=DB, doc_id="a b/ü+", if_match=first["rev"], document={"name": "Peter"}).get_result()
 equal("head", service.head_document(db=DB, doc_id="a b/ü+").get_headers()["ETag"], f'"{second["rev"]}"')
@@ -76,7 +78,9 @@ grafts = [{"_id": "forked", "_rev": f"2-{hash_}", "_revisions": {"start": 2, "id
 equal("bulk of replicated revisions", service.post_bulk_docs(db=DB, bulk_docs={"docs": grafts, "new_edits": False}).get_result(), [])
 winner = service.get_document(db=DB, doc_id="forked", conflicts=True).get_result()
 equal("conflicts", [winner["from"], winner["_conflicts"]], ["f", [f"2-{low}"]])
-got = service.post_bulk_get(db=DB, docs=[BulkGetQueryDocument(id="bulk-003"), BulkGetQueryDocument(id="forked", rev=f"2-{low}"), BulkGetQueryDocument(id="none")]).get_result()
+got = service.post_bulk_get(
+    db=DB, docs=[BulkGetQueryDocument(id="bulk-003"), BulkGetQueryDocument(id="forked", rev=f"2-{low}"), BulkGetQueryDocument(id="none")]
+).get_result()
 equal("bulk get", [row["docs"][0].get("ok", {}).get("_id", "error") for row in got["results"]], ["bulk-003", "forked", "error"])
 diff = service.post_revs_diff(db=DB, document_revisions={"forked": [f"2-{low}", "3-x"], "none": ["1-a"]}).get_result()
 equal("revs_diff", [diff["forked"]["missing"], diff["none"]["missing"]], [["3-x"], ["1-a"]])
@@ -95,7 +99,11 @@ about = service.get_database_information(db=DB).get_result()
 everything = about["doc_count"] + about["doc_del_count"]
 rest = service.post_changes(db=DB, since=start["last_seq"]).get_result()
 equal("changes", [len(start["results"]), len(start["results"]) + len(rest["results"]), start["pending"]], [5, everything, everything - 5])
-equal("changes by selector", ids(service.post_changes(db=DB, filter="_selector", selector={"n": {"$gte": 98}}).get_result()["results"]), ["bulk-098", "bulk-099"])
+equal(
+    "changes by selector",
+    ids(service.post_changes(db=DB, filter="_selector", selector={"n": {"$gte": 98}}).get_result()["results"]),
+    ["bulk-098", "bulk-099"],
+)
 equal("changes by document ids", ids(service.post_changes(db=DB, filter="_doc_ids", doc_ids=["bulk-007"]).get_result()["results"]), ["bulk-007"])
 continuous = service.post_changes_as_stream(db=DB, feed="continuous", since=rest["last_seq"], timeout=500).get_result()
 service.put_document(db=DB, doc_id="live-1", document={"live": 1})
@@ -126,8 +134,14 @@ equal("a design document", service.get_design_document(db=DB, ddoc="sdk").get_re
 equal("design documents", ids(service.post_design_docs(db=DB).get_result()["rows"]), ["_design/sdk"])
 rows = service.post_view(db=DB, ddoc="sdk", view="by_tag", reduce=False, key="t1", limit=3).get_result()["rows"]
 equal("view", [row["value"] for row in rows], [1, 5, 9])
-equal("view reduced", service.post_view(db=DB, ddoc="sdk", view="by_tag").get_result()["rows"][0]["value"], {"sum": 4950, "count": 100, "min": 0, "max": 99, "sumsqr": 328350})
-several = service.post_view_queries(db=DB, ddoc="sdk", view="by_tag", queries=[{"reduce": False, "limit": 1}, {"group": True, "limit": 2}]).get_result()["results"]
+equal(
+    "view reduced",
+    service.post_view(db=DB, ddoc="sdk", view="by_tag").get_result()["rows"][0]["value"],
+    {"sum": 4950, "count": 100, "min": 0, "max": 99, "sumsqr": 328350},
+)
+several = service.post_view_queries(
+    db=DB, ddoc="sdk", view="by_tag", queries=[{"reduce": False, "limit": 1}, {"group": True, "limit": 2}]
+).get_result()["results"]
 equal("view with several queries", [[row["key"] for row in result["rows"]] for result in several], [["t0"], ["t0", "t1"]])
 equal("view paging", len(list(Pagination.new_pagination(service, PagerType.POST_VIEW, db=DB, ddoc="sdk", view="plain", limit=30).rows())), 100)
 equal("view information", service.get_design_document_information(db=DB, ddoc="sdk").get_result()["name"], "sdk")
@@ -135,22 +149,33 @@ equal("view information", service.get_design_document_information(db=DB, ddoc="s
 # Attachments.
 TEXT, BYTES = ("So she said “yes”.\n" * 200).encode(), bytes(n * 7919 % 256 for n in range(5000))
 one = service.put_attachment(db=DB, doc_id="attached", attachment_name="note.txt", attachment=TEXT, content_type="text/plain").get_result()
-two = service.put_attachment(db=DB, doc_id="attached", attachment_name="deep/blob.bin", attachment=io.BytesIO(BYTES), content_type="application/octet-stream", rev=one["rev"]).get_result()
+two = service.put_attachment(
+    db=DB, doc_id="attached", attachment_name="deep/blob.bin", attachment=io.BytesIO(BYTES), content_type="application/octet-stream", rev=one["rev"]
+).get_result()
 equal("get a text", service.get_attachment(db=DB, doc_id="attached", attachment_name="note.txt").get_result().content, TEXT)
 equal("get bytes", service.get_attachment(db=DB, doc_id="attached", attachment_name="deep/blob.bin").get_result().content, BYTES)
-equal("a range", service.get_attachment(db=DB, doc_id="attached", attachment_name="deep/blob.bin", range="bytes=10-19").get_result().content, BYTES[10:20])
+equal(
+    "a range",
+    service.get_attachment(db=DB, doc_id="attached", attachment_name="deep/blob.bin", range="bytes=10-19").get_result().content,
+    BYTES[10:20],
+)
 head = service.head_attachment(db=DB, doc_id="attached", attachment_name="deep/blob.bin").get_headers()
 equal("head of an attachment", head["Content-Type"], "application/octet-stream")
 stubs = service.get_document(db=DB, doc_id="attached", att_encoding_info=True).get_result()["_attachments"]
-equal("stubs", [[stubs[name].get(part) for part in ("content_type", "stub", "revpos")] for name in ("note.txt", "deep/blob.bin")],
-      [["text/plain", True, 1], ["application/octet-stream", True, 2]])
+equal(
+    "stubs",
+    [[stubs[name].get(part) for part in ("content_type", "stub", "revpos")] for name in ("note.txt", "deep/blob.bin")],
+    [["text/plain", True, 1], ["application/octet-stream", True, 2]],
+)
 inline = service.get_document(db=DB, doc_id="attached", attachments=True).get_result()["_attachments"]
 equal("inline", [base64.b64decode(inline[name]["data"]) for name in ("note.txt", "deep/blob.bin")], [TEXT, BYTES])
 related = service.get_document_as_related(db=DB, doc_id="attached", attachments=True).get_result().content
 check("the document as multipart/related", b'"follows":true' in related and b'filename="deep/blob.bin"' in related, related[:500])
 three = service.delete_attachment(db=DB, doc_id="attached", attachment_name="note.txt", rev=two["rev"]).get_result()
 equal("delete an attachment", list(service.get_document(db=DB, doc_id="attached").get_result()["_attachments"]), ["deep/blob.bin"])
-refused("a stub of nothing", 412, lambda: service.put_document(db=DB, doc_id="no stub", document={"_attachments": {"x": {"stub": True}}}), "missing_stub")
+refused(
+    "a stub of nothing", 412, lambda: service.put_document(db=DB, doc_id="no stub", document={"_attachments": {"x": {"stub": True}}}), "missing_stub"
+)
 
 # Partitions.
 service.put_database(db=PARTS, partitioned=True)
@@ -190,7 +215,13 @@ def completed():
 
 
 check("the replication completes", until(completed))
-leaves = [sorted((row["id"], sorted(change["rev"] for change in row["changes"])) for row in service.post_changes(db=db, style="all_docs").get_result()["results"]) for db in (DB, COPY)]
+leaves = [
+    sorted(
+        (row["id"], sorted(change["rev"] for change in row["changes"]))
+        for row in service.post_changes(db=db, style="all_docs").get_result()["results"]
+    )
+    for db in (DB, COPY)
+]
 equal("the copy has every leaf", leaves[1], leaves[0])
 shown = json.dumps([service.get_scheduler_docs().get_result(), service.get_scheduler_jobs().get_result()])
 check("no password is shown", "sdk-replication" in shown and f"{NAME}:{PASSWORD}" not in shown and "basic" not in shown, shown[:500])
