@@ -5,6 +5,7 @@ A writer says what it is about to do (`intend`), and after the answer either `ac
 whole. Every document belongs to one writer, so at most one edit of it is ever open.
 """
 
+import itertools
 import json
 import threading
 
@@ -14,7 +15,7 @@ from harness.api import quote
 class Edit:
     """One edit of one document. `leaves` are the revisions of a new_edits=false write: rev -> body."""
 
-    __slots__ = ("body", "deleted", "rev", "leaves")
+    __slots__ = ("body", "deleted", "leaves", "rev")
 
     def __init__(self, body, deleted=False, rev=None, leaves=None):
         self.body, self.deleted, self.rev, self.leaves = body, deleted, rev, leaves
@@ -194,7 +195,7 @@ def disagreements(found):
     same("doc_del_count against the feed", found.info["doc_del_count"], deleted)
     same("rows of the feed", len(changes), len(rows) + deleted)
     same("ids in order", [row["id"] for row in rows], sorted((row["id"] for row in rows), key=str.encode))
-    same("seqs strictly rising", all(a < b for a, b in zip(seqs, seqs[1:])), True)
+    same("seqs strictly rising", all(a < b for a, b in itertools.pairwise(seqs)), True)
     same("update_seq not below the feed's last", seq_number(found.info["update_seq"]) >= (seqs or [0])[-1], True)
     for at in sample_positions(len(rows)):
         skipped = found.api.expect(200, "GET", f"{found.path}/_all_docs?skip={at}&limit=1")

@@ -56,7 +56,7 @@ class Pouch:
         self.acknowledged += [tuple(pair) for pair in made]
 
     def revs(self):
-        return {doc_id: revs for doc_id, revs in self.call("revs")}
+        return dict(self.call("revs"))
 
     def leaves(self, folder):
         path = folder / f"{self.name}-leaves.json"

@@ -58,7 +58,7 @@ class Proxy:
     def _wait(self, path, sent=None):
         with self._changed:
             for rule in self._rules:
-                if rule["word"] not in path or (sent is None) != ("sent" not in rule) or sent is not None and sent < rule["sent"]:
+                if rule["word"] not in path or (sent is None) != ("sent" not in rule) or (sent is not None and sent < rule["sent"]):
                     continue
                 if rule.get("requests", 0) > 0:
                     rule["requests"] -= 1

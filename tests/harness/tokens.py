@@ -67,4 +67,4 @@ def fixed(der, size):
 
 
 def openssl(*arguments, given=None):
-    return subprocess.run(["openssl", *arguments], input=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True).stdout
+    return subprocess.run(["openssl", *arguments], input=given, capture_output=True, check=True).stdout

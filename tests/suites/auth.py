@@ -672,11 +672,11 @@ def hostile(ctx):
                 continue
             sent = {header: bad.encode("latin-1", "ignore"), **({"X-Auth-CouchDB-UserName": "joe"} if what == "proxy" else {})}
             response = own.get("/_session", headers=sent)
-            if response.status >= 500:
-                wrong.append((bad, response))
-            elif response.status == 200 and response.json["userCtx"]["name"] is not None and not same(what, bad, good):
-                wrong.append((bad, response))
-            elif response.status != 200 and not response.is_error_shape:
+            if (
+                response.status >= 500
+                or (response.status == 200 and response.json["userCtx"]["name"] is not None and not same(what, bad, good))
+                or (response.status != 200 and not response.is_error_shape)
+            ):
                 wrong.append((bad, response))
         ctx.report.equal(f"no damaged {what} lets anybody in or fails", wrong[:3], [])
     ctx.report.check("no panic", "panicked" not in server.log(), server.log()[-2000:])
@@ -693,7 +693,7 @@ def same(what, bad, good):
             return False
     strip = lambda text: " ".join(text.split()).rstrip("=").strip('"')  # after a scheme come any number of spaces
     first = lambda text: strip(text.split(";")[0])
-    return (first(bad) if what == "cookie" else strip(bad)) == strip(good) or what == "cookie" and strip(good) in [strip(c) for c in bad.split(";")]
+    return (first(bad) if what == "cookie" else strip(bad)) == strip(good) or (what == "cookie" and strip(good) in [strip(c) for c in bad.split(";")])
 
 
 def damage(random, text, fixed):

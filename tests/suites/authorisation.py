@@ -6,7 +6,6 @@ refused with 401 or 403, before anything else is said; those who may are answere
 """
 
 import json
-
 import re
 
 from harness.api import Api
@@ -423,7 +422,7 @@ def public_databases(ctx):
         for name, credentials, rank in ACTORS:
             api = Api(server.url, credentials)
             for method, path, who in parse(ENDPOINTS):
-                if not path.startswith("/{db}") or "{db}" == path:
+                if not path.startswith("/{db}") or path == "{db}":
                     continue
                 prepare_database(admin)
                 admin.expect(200, "PUT", "/matrix/_security", {})

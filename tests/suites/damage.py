@@ -267,7 +267,7 @@ def fill_and_recover(ctx, disk):
         report.note(f"full disk: after {len(ledger.acknowledged)} documents: {refusal!r}")
         again = write_one(api, ledger, "one-more", Edit({"pad": os.urandom(200_000).hex()}))
         report.check(
-            "full disk: the next one gets a clear answer too", again.status == 201 or again.status >= 500 and again.is_error_shape, repr(again)
+            "full disk: the next one gets a clear answer too", again.status == 201 or (again.status >= 500 and again.is_error_shape), repr(again)
         )
         reads_go_on(report, api, ledger)
         ballast.unlink()

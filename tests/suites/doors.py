@@ -133,7 +133,7 @@ def state(api):
 
 def is_refused(answer):
     """Also in bulk, where each document is told its own."""
-    return answer.status >= 400 and answer.is_error_shape or answer.status == 201 and all("error" in row for row in answer.json)
+    return (answer.status >= 400 and answer.is_error_shape) or (answer.status == 201 and all("error" in row for row in answer.json))
 
 
 def puppet(rewrite, path="/public/_design/d/_rewrite/x"):

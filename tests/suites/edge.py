@@ -186,8 +186,8 @@ def set_up(ctx):
     report = ctx.report
     with ctx.server("setup") as server:
         api = server.api()
-        state = lambda query="": api.expect(200, "GET", "/_cluster_setup" + query)  # noqa: E731
-        act = lambda **body: api.post("/_cluster_setup", body)  # noqa: E731
+        state = lambda query="": api.expect(200, "GET", "/_cluster_setup" + query)
+        act = lambda **body: api.post("/_cluster_setup", body)
         report.equal("the state of a single node", state(), {"state": "single_node_enabled"})
         for method in ("GET", "POST"):
             report.equal(f"{method} is for admins", server.api(credentials="").request(method, "/_cluster_setup").status, 401)
@@ -233,7 +233,7 @@ def no_single_node(ctx):
             (lambda r: (r.status, r.json))(api.get("/_db_updates")),
             (404, {"error": "not_found", "reason": "Database does not exist."}),
         )
-        state = lambda query="": api.expect(200, "GET", "/_cluster_setup" + query)["state"]  # noqa: E731
+        state = lambda query="": api.expect(200, "GET", "/_cluster_setup" + query)["state"]
         report.equal("the state before", state(), "single_node_disabled")
         report.equal("of no databases", state("?ensure_dbs_exist=%5B%5D"), "single_node_enabled")
         report.equal("of what is no list", api.get("/_cluster_setup?ensure_dbs_exist=1").status, 400)
@@ -271,7 +271,7 @@ def frame_options(ctx):
     report = ctx.report
     with ctx.server("frames", options=["--set", "chttpd/enable_xframe_options=true"]) as server:
         api = server.api()
-        shown = lambda: api.get("/").headers["X-Frame-Options"]  # noqa: E731
+        shown = lambda: api.get("/").headers["X-Frame-Options"]
         report.equal("frames are denied", shown(), "DENY")
         api.put("/_node/_local/_config/x_frame_options/hosts", f"https://x.example, {server.url}")
         report.equal("but for listed hosts", shown(), f"ALLOW-FROM {server.url}")

@@ -297,7 +297,7 @@ def slow_frames(ctx):
             connection.sendall(opened + frame(HEADERS, END_STREAM | END_HEADERS, 1, head(**fields)))
             status = status_of(connection)
             # One that is none in the eyes of the HTTP library is a reset of the stream.
-            report.check(f"HTTP/2 with {name}: {wanted}", status == wanted or wanted == "400" and status == "reset", status)
+            report.check(f"HTTP/2 with {name}: {wanted}", status == wanted or (wanted == "400" and status == "reset"), status)
             connection.close()
 
 
@@ -371,7 +371,11 @@ def hosts(ctx):
             ("a name beyond ASCII", ["Host: \xe9.example"], 400),
         ]:
             answer = ask(server, *headers)
-            ok = answer is not None and answer.status == status and (status == 200 or answer.json["error"] == "bad_request" and answer.is_error_shape)
+            ok = (
+                answer is not None
+                and answer.status == status
+                and (status == 200 or (answer.json["error"] == "bad_request" and answer.is_error_shape))
+            )
             report.check(f"HTTP/1.1 with {name}: {status}", ok, answer)
         report.equal("HTTP/1.0 needs no host", ask(server, version="1.0").status, 200)
         report.equal("but not two", ask(server, "Host: a", "Host: b", version="1.0").status, 400)

@@ -236,7 +236,7 @@ class World:
 
     def protected(self):
         """What none of the requests may change; of `open` and `team` only what an admin of theirs may."""
-        get = lambda path: hashlib.sha256(self.api.get(path).raw).hexdigest()  # noqa: E731
+        get = lambda path: hashlib.sha256(self.api.get(path).raw).hexdigest()
         state = {
             "admins": get("/_node/_local/_config/admins"),
             "config": get("/_node/_local/_config/marks"),

@@ -5,7 +5,7 @@ import threading
 
 from harness.api import Disconnected
 from harness.flaky import FlakyProxy
-from harness.leaves import leaves, same_leaves
+from harness.leaves import same_leaves
 from harness.server import wait_until
 from suites.replication import fill, tangle
 

@@ -1,9 +1,9 @@
 """Sources that answer oddly: nothing that they have is lost, and nothing that they have lost is waited for. And what a job tells
 while it goes on, what it may read, and who may end it."""
 
-import threading
 import http.server
 import json
+import threading
 
 from harness.api import quote
 from harness.odd_source import SECOND, OddSource
@@ -230,7 +230,7 @@ def databases_for_admins(ctx, server, api):
 
 def spellings_of_urls(ctx, server, api):
     answers = []
-    for n, text in enumerate(("http:///u:s3cret@127.0.0.1:9/db", "http:u:s3cret@127.0.0.1:9/db", "http:\\\\u:s3cret@127.0.0.1:9\\db")):
+    for text in ("http:///u:s3cret@127.0.0.1:9/db", "http:u:s3cret@127.0.0.1:9/db", "http:\\\\u:s3cret@127.0.0.1:9\\db"):
         for source in (text, {"url": text}):
             answers.append(api.post("/_replicate", {"source": source, "target": "to"}).raw)
             doc = {"source": source, "target": with_password(server.url) + "/to", "source_proxy": text}

@@ -53,7 +53,7 @@ def live_sync(ctx):
         said = [event for each in devices for event in each.events]
         ctx.report.check("live: connections were cut", proxy.cuts >= rounds, f"{proxy.cuts} cuts of {proxy.connections} connections")
         proxy.calm()
-        everybody = lambda: [leaves.leaf_revs(server.api(), DB)] + [each.revs() for each in devices]  # noqa: E731
+        everybody = lambda: [leaves.leaf_revs(server.api(), DB)] + [each.revs() for each in devices]
         ctx.report.check(
             "live: both devices and the server come to the same leaves",
             wait_until(lambda: all_equal(everybody()), CONVERGE_TIMEOUT_S, 0.2),
@@ -92,7 +92,7 @@ def settee_replicates_with_pouchdb_server(ctx):
             edit_and_kill(ctx, writers, [settee, pouch][number % 2], proxy.cut_all)
         proxy.calm()
         ctx.report.check(f"{label}: connections were cut", proxy.cuts > 0 or not ctx.soak, f"{proxy.cuts} cuts of {proxy.connections} connections")
-        both = lambda: [leaves.leaf_revs(settee.api(), DB), leaves.leaf_revs(pouch.api(), DB)]  # noqa: E731
+        both = lambda: [leaves.leaf_revs(settee.api(), DB), leaves.leaf_revs(pouch.api(), DB)]
         ctx.report.check(
             f"{label}: both come to the same leaves",
             wait_until(lambda: all_equal(both()), CONVERGE_TIMEOUT_S, 0.2),

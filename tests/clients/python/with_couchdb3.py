@@ -93,7 +93,7 @@ db.put_design("functions", views={"by_n": {"map": "function (doc) { if (doc.n !=
 equal("view", [row["value"] for row in db.view("functions", "by_n", group=True).rows], [sum(range(0, 49, 2)), sum(range(1, 49, 2))])
 equal("view by key", [row["value"] for row in db.view("functions", "by_n", reduce=False, key=1, limit=2).rows], [1, 3])
 
-endpoint = lambda name: {"url": f"{URL}/{name}", "auth": {"basic": {"username": NAME, "password": PASSWORD}}}  # noqa: E731
+endpoint = lambda name: {"url": f"{URL}/{name}", "auth": {"basic": {"username": NAME, "password": PASSWORD}}}
 done = server.replicate(source=endpoint(DB), target=endpoint(DB + "-copy"), create_target=True)
 copy = server.get(DB + "-copy")
 leaves = [

@@ -6,11 +6,11 @@ import json
 import threading
 
 from ibm_cloud_sdk_core import ApiException
+from ibm_cloud_sdk_core.authenticators import BasicAuthenticator
 from ibmcloudant import CouchDbSessionAuthenticator
 from ibmcloudant.cloudant_v1 import BulkDocs, BulkGetQueryDocument, CloudantV1, Document
 from ibmcloudant.features.changes_follower import ChangesFollower
-from ibmcloudant.features.pagination import Pagination, PagerType
-from ibm_cloud_sdk_core.authenticators import BasicAuthenticator
+from ibmcloudant.features.pagination import PagerType, Pagination
 
 from checks import NAME, PASSWORD, URL, check, equal, raises, until
 
