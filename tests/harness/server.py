@@ -49,18 +49,23 @@ class StartFailed(Exception):
 
 
 class Server:
-    """`data` outlives the process, so the same directory can be started again. `port` 0 is any free one."""
+    """`data` outlives the process, so the same directory can be started again. `port` 0 is any free one.
+
+    `admin` None has the server make one, as `make serve` does.
+    """
 
     def __init__(self, binary, data, admin="admin:admin", options=(), log_path=None, port=0):
         self.binary, self.data, self.admin, self.options = binary, str(data), admin, list(options)
         self.log_path = log_path or self.data.rstrip("/") + ".log"
+        self.generate_admin = admin is None
         self.port = port
         self.process = None
         self.url = None
         self.start_seconds = None
 
     def start(self):
-        command = [self.binary, "serve", "--data", self.data, "--bind", "127.0.0.1", "--port", str(self.port), "--admin", self.admin, *self.options]
+        who = ["--generate-admin"] if self.generate_admin else ["--admin", self.admin]
+        command = [self.binary, "serve", "--data", self.data, "--bind", "127.0.0.1", "--port", str(self.port), *who, *self.options]
         began = time.monotonic()
         with open(self.log_path, "ab") as log:
             self.log_start = log.tell()

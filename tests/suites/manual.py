@@ -1,0 +1,51 @@
+"""The examples of the README and of the manual, as they stand there: each page in one shell, against a server of its own.
+
+How a page says what is run and what comes of it: harness/examples.py.
+"""
+
+import os
+import pathlib
+import traceback
+
+from harness import examples
+from harness.packages import node_modules, virtual_environment
+
+SHOWN = 1500
+
+
+def run(ctx):
+    clients = ctx.checkout / "tests" / "clients"
+    environment = {
+        "PATH": f"{pathlib.Path(ctx.binary).resolve().parent}:{os.environ['PATH']}",
+        "NODE_PATH": str(node_modules(ctx, clients / "js")),
+        "EXAMPLE_PYTHON": str(virtual_environment(ctx, clients / "python") / "bin" / "python"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    book = ctx.checkout / "docs" / "src"
+    for page in [ctx.checkout / "README.md", *sorted(book.rglob("*.md"))]:
+        name = str(page.relative_to(book if page.is_relative_to(book) else ctx.checkout))
+        try:
+            run_page(ctx, name, page.read_text(encoding="utf-8"), environment)
+        except Exception:  # a page that breaks is a failure, and the next page is still tried
+            ctx.report.check(f"{name} can be run", False, traceback.format_exc())
+
+
+def run_page(ctx, name, text, environment):
+    doubtful = [f"line {block.line}" for block in examples.unmarked(text)]
+    ctx.report.equal(f"{name}: every example says whether it is run", doubtful, [])
+    found = examples.examples(text)
+    if not found:
+        return
+    folder = ctx.folder(name.replace("/", "-").removesuffix(".md"))
+    server = ctx.server(f"{folder.name}/data", admin=None)
+    with server:
+        address = server.url.removeprefix("http://")
+        outcomes, errors = examples.run(found, folder, address, environment)
+        for outcome in outcomes:
+            difference = outcome.difference
+            detail = f"{difference}\n{outcome.example.block.text}\nprinted:\n{outcome.printed[:SHOWN]}\n{errors[-SHOWN:]}"
+            ctx.report.check(f"{name}, line {outcome.example.block.line}", difference is None, detail)
+        ctx.report.check(f"{name}: no panic", "panicked" not in server.log(), server.log()[-SHOWN:])
+    left = sorted(path.name for path in folder.iterdir() if not path.name.startswith(("data", "page.", "example", ".curlrc")))
+    if name == "README.md":
+        ctx.report.equal("README.md: the tour leaves no files behind", left, [])
