@@ -1,7 +1,7 @@
 """The authorisation matrix: who may use which endpoint.
 
-ENDPOINTS names every endpoint of CouchDB's API (tests/api.md, which is compared with it) and
-who may use it. Each is asked by everybody, on a real server, with `require_valid_user` off and on: those who may not are
+ENDPOINTS names every endpoint of CouchDB's API (tests/api.md, which is compared with it) and who may use it; the suite `docs`
+compares it with the manual's reference. Each is asked by everybody, on a real server, with `require_valid_user` off and on: those who may not are
 refused with 401 or 403, before anything else is said; those who may are answered, whatever the answer.
 """
 
@@ -203,6 +203,11 @@ GET /_dbs_info/x                                         admin
 GET /_node/_local/_config/admins                         admin
 GET /_node/_local/_config/chttpd_auth/secret             admin
 POST /_settee/backup                                     admin
+GET /_settee/constant                                    anybody
+POST /{db}/_temp_view                                    member
+POST /{db}/_partition/{partition_id}/_all_docs           member
+POST /{db}/_partition/{partition_id}/_design/{ddoc}/_view/{view} member
+GET /{db}/_partition/{partition_id}/_index               member
 GET /{db}/_design/{ddoc}/_rewrite/doc                    member
 PUT /{db}/_design/{ddoc}/_rewrite/security               db-admin
 PUT /{db}/_design/{ddoc}/_rewrite/design                 db-admin
