@@ -3,6 +3,7 @@
 import pathlib
 import re
 import subprocess
+import sys
 import tomllib
 import urllib.parse
 
@@ -32,6 +33,7 @@ NO_ROUTES = {"/_users", "/_replicator", "/_global_changes"}
 
 def run(ctx):
     ctx.attempt(reference_has_the_servers_routes)
+    ctx.attempt(generated_pages_are_current)
     ctx.attempt(dependencies_are_described)
     ctx.attempt(links_lead_somewhere)
     ctx.attempt(the_book_is_built)
@@ -124,6 +126,12 @@ def looks(api, place, word):
     """What tells a known word from an unknown one: statuses, texts and methods."""
     answers = [api.request(method, place.format(word)) for method in ("GET", "PATCH")]
     return [(a.status, a.raw.decode("utf-8", "replace"), a.headers.get("Allow")) for a in answers]
+
+
+def generated_pages_are_current(ctx):
+    for script in ("configuration.py", "figures.py"):
+        done = subprocess.run([sys.executable, ctx.checkout / "docs" / script, "--check"], capture_output=True, text=True, check=False)
+        ctx.report.check(f"what docs/{script} makes is current", done.returncode == 0, done.stderr)
 
 
 def dependencies_are_described(ctx):

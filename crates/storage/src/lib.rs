@@ -2,7 +2,7 @@
 //! snapshots, exact counts, compaction, online backup.
 //!
 //! It knows documents' ids, revision trees and bodies as bytes; it knows nothing of HTTP, of JSON, or of what a
-//! database is beyond a record in a catalogue. The format is described byte by byte in docs/storage-format.md.
+//! database is beyond a record in a catalogue. The format is described byte by byte in docs/src/developers/storage-format.md.
 
 mod batch;
 mod commit;

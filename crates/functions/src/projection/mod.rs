@@ -2,7 +2,7 @@
 //!
 //! [`Projection::analyse`] reads a function's source once. If `doc` does not escape, [`Projection::project`] then lifts the
 //! members that matter out of each document's text, and the function gives the same rows for that as for the whole document.
-//! What is followed and what is not: `docs/projection.md`.
+//! What is followed and what is not: `docs/src/developers/projection.md`.
 //!
 //! ```
 //! use functions::projection::Projection;
