@@ -1,6 +1,7 @@
 # make serve    a running server on http://127.0.0.1:5984, data in ./data
-# make test     everything that CI runs: formatting, clippy, cargo's tests, the black-box tests
-# make lint     formatting and clippy
+# make test     everything that CI runs: lints, cargo's tests, the black-box tests, the manual's examples and links
+# make lint     formatting and lints of Rust, Python and Markdown
+# make docs     the manual, as a book in docs/book
 # make bench    how fast this machine serves it (BENCH_ARGS="--url http://…" for another server)
 # make soak     the black-box tests at full length (about half an hour)
 # make build    the binary alone
@@ -11,7 +12,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := serve
-.PHONY: serve build test lint unit blackbox bench soak setup setup-test
+.PHONY: serve build docs test lint unit blackbox bench soak setup setup-docs setup-test
 
 BIND ?= 127.0.0.1
 PORT ?= 5984
@@ -24,6 +25,9 @@ settee = "$$CARGO_TARGET_DIR/release/settee"
 
 setup:
 	@bash scripts/setup.sh serve
+
+setup-docs:
+	@bash scripts/setup.sh docs
 
 setup-test:
 	@bash scripts/setup.sh test
@@ -38,6 +42,13 @@ serve: build
 lint: setup-test
 	@$(env) cargo fmt --all --check
 	@$(env) cargo clippy --release --workspace --all-targets -- -D warnings
+
+	@$(env) $$SETTEE_CACHE/lint/bin/ruff format --quiet --check . && $$SETTEE_CACHE/lint/bin/ruff check --quiet .
+	@$(env) $$SETTEE_CACHE/lint/bin/rumdl check --silent .
+
+# The first time on a machine this compiles mdBook, which takes about two and a half minutes of two cores.
+docs: setup-docs
+	@$(env) $$SETTEE_CACHE/tools/bin/mdbook build docs
 
 unit: setup-test
 	@$(env) cargo test --release --workspace

@@ -4,7 +4,8 @@
 #
 #   scripts/setup.sh          what `make serve` needs: a C++ toolchain, libclang, Rust
 #   scripts/setup.sh test     and what `make test` needs besides: Node, npm, Python with venv, curl, and the query servers
-#                             of other languages: Erlang, and Python's couchpy
+#                             of other languages: Erlang, and Python's couchpy; linters of Python and Markdown; mdBook
+#   scripts/setup.sh docs     what `make docs` needs: Rust, mdBook
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/env.sh
@@ -103,6 +104,31 @@ ensure_couchpy() {
   echo "$wanted" >"$place/installed"
 }
 
+# What `make lint` looks at Python and Markdown with.
+ensure_linters() {
+  local wanted place="$SETTEE_CACHE/lint"
+  wanted=$(cat scripts/lint-requirements.txt)
+  [ "$(cat "$place/installed" 2>/dev/null)" = "$wanted" ] && return
+  say "installing" $wanted "into $place"
+  rm -rf "$place"
+  mkdir -p "$SETTEE_CACHE"
+  python3 -m venv "$place" </dev/null >&2
+  "$place/bin/python" -m pip install --quiet --disable-pip-version-check -r scripts/lint-requirements.txt </dev/null >&2
+  echo "$wanted" >"$place/installed"
+}
+
+# The generator of the manual, compiled once per machine.
+mdbook_wanted=0.5.4
+ensure_mdbook() {
+  local place="$SETTEE_CACHE/tools"
+  [ "$("$place/bin/mdbook" --version 2>/dev/null)" = "mdbook v$mdbook_wanted" ] && return
+  say "compiling mdBook $mdbook_wanted into $place, once for this machine (about two and a half minutes of two cores)"
+  mkdir -p "$SETTEE_CACHE"
+  # In its own target directory, outside of any checkout: .cargo/config.toml of this one is about RocksDB.
+  (cd "$SETTEE_CACHE" && unset CARGO_TARGET_DIR \
+    && cargo install --quiet --locked --force --root "$place" --no-default-features --features search "mdbook@$mdbook_wanted" </dev/null >&2)
+}
+
 mapfile -t packages < <(missing_packages)
 [ "${#packages[@]}" -eq 0 ] || apt_install "${packages[@]}"
 ensure_rust
@@ -110,6 +136,12 @@ if [ "$purpose" = test ]; then
   ensure_rust_component fmt rustfmt
   ensure_rust_component clippy clippy
   ensure_couchpy
+  ensure_linters
+  ensure_mdbook
+fi
+if [ "$purpose" = docs ]; then
+  ensure_mdbook
+  exit 0 # a book needs no RocksDB
 fi
 mkdir -p "$CARGO_TARGET_DIR"
 bash scripts/rocksdb.sh
