@@ -27,6 +27,8 @@ PLACES_OF_WORDS = [
     "/_settee/{}",
 ]
 UNKNOWN = "_nonsense"
+# Paths in the repository: `tests/suites/views.py`, and `storage/src/row.rs` below crates/.
+NAMED_PATH = r"`((?:crates|docs|scripts|tests|[a-z-]+/src)/[\w./-]+)`"
 # System databases are databases, not routes.
 NO_ROUTES = {"/_users", "/_replicator", "/_global_changes"}
 
@@ -175,10 +177,19 @@ def links_lead_somewhere(ctx):
                 broken.append(f"{page.relative_to(ctx.checkout)}:{line}: {target}: {why}")
     ctx.report.check("links were found", count > 50, count)
     ctx.report.equal("links lead somewhere", broken, [])
+    missing = []
+    for page in pages(ctx):
+        for line, text in markdown.prose(page.read_text(encoding="utf-8")):
+            missing += [f"{page.relative_to(ctx.checkout)}:{line}: {path}" for path in re.findall(NAMED_PATH, text) if not is_there(ctx, path)]
+    ctx.report.equal("files of the repository that pages name", missing, [])
     beside = [
         str(page.relative_to(ctx.checkout)) for page in pages(ctx) if re.search(r"\.\./shared|shared/\w+\.md", page.read_text(encoding="utf-8"))
     ]
     ctx.report.equal("nothing beside the repository is referred to", beside, [])
+
+
+def is_there(ctx, path):
+    return (ctx.checkout / path).exists() or (ctx.checkout / "crates" / path).exists()
 
 
 def what_is_wrong(ctx, page, target):
