@@ -21,7 +21,7 @@ def run(ctx):
     python = str(virtual_environment(ctx, folder / "python") / "bin" / "python")
     # They all try wrong passwords from the same address, more often than a server that is not told otherwise bears.
     with ctx.server(options=["--set", "chttpd_auth_lockout/mode=off"]) as server:
-        run_script(ctx, server, "curl", ["bash", folder / "curl_tour.sh"])
+        run_script(ctx, server, "curl", ["bash", folder / "curl.sh"])
         run_script(ctx, server, "nano 10", ["node", folder / "js" / "nano.cjs"], {**node, "NANO": "nano-10"})
         for name, script in (("nano", "nano.cjs"), ("cloudant (Node)", "cloudant.cjs"), ("couchbackup", "couchbackup.cjs")):
             if node_version() < NODE_WANTED:

@@ -35,6 +35,7 @@ NO_ROUTES = {"/_users", "/_replicator", "/_global_changes"}
 
 def run(ctx):
     ctx.attempt(reference_has_the_servers_routes)
+    ctx.attempt(parameters_are_read)
     ctx.attempt(generated_pages_are_current)
     ctx.attempt(dependencies_are_described)
     ctx.attempt(links_lead_somewhere)
@@ -128,6 +129,16 @@ def looks(api, place, word):
     """What tells a known word from an unknown one: statuses, texts and methods."""
     answers = [api.request(method, place.format(word)) for method in ("GET", "PATCH")]
     return [(a.status, a.raw.decode("utf-8", "replace"), a.headers.get("Allow")) for a in answers]
+
+
+def parameters_are_read(ctx):
+    """Every parameter and member that the reference names is a word of the sources."""
+    text = (ctx.checkout / "docs/src/reference/api.md").read_text(encoding="utf-8")
+    section = text.split("## Parameters")[1].split("## Headers")[0]
+    named = {word for _, cells in markdown.table_rows(section) for cell in cells for word in re.findall(r"`([a-z][a-z_-]+)`", cell)}
+    sources = "".join(path.read_text(encoding="utf-8") for path in ctx.checkout.glob("crates/*/src/**/*.rs"))
+    ctx.report.check("the reference has parameters", len(named) > 50, len(named))
+    ctx.report.equal("parameters that no code reads", sorted(word for word in named if f'"{word}"' not in sources), [])
 
 
 def generated_pages_are_current(ctx):

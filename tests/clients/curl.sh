@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# curl: the API by hand, as in the README's tour, and what only curl shows (HTTP/2, gzip, feeds, headers).
+# curl: the API by hand, and what only curl shows (HTTP/2, gzip, feeds, headers).
 set -uo pipefail
 
 base=${SETTEE_URL:?}
