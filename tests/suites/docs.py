@@ -38,6 +38,7 @@ def run(ctx):
     ctx.attempt(parameters_are_read)
     ctx.attempt(generated_pages_are_current)
     ctx.attempt(dependencies_are_described)
+    ctx.attempt(the_map_is_true)
     ctx.attempt(links_lead_somewhere)
     ctx.attempt(the_book_is_built)
 
@@ -164,6 +165,20 @@ def dependencies_are_described(ctx):
         described |= set(re.findall(r"`([a-z0-9_-]+)`", re.sub(r"\([^)]*\)", "", cells[0])))
     ctx.report.equal("dependencies without a line", sorted(used - ours - described), [])
     ctx.report.equal("lines without a dependency", sorted(described - used), [])
+
+
+def the_map_is_true(ctx):
+    """The list of crates in ARCHITECTURE.md, `folder  what it is:  crates that it depends on`, is that of the Cargo files."""
+    packages = {path.parent.name: tomllib.loads(path.read_text(encoding="utf-8")) for path in ctx.checkout.glob("crates/*/Cargo.toml")}
+    folders = {package["package"]["name"]: folder for folder, package in packages.items()}
+    wanted = {folder: sorted(folders[name] for name in package.get("dependencies", {}) if name in folders) for folder, package in packages.items()}
+    (block, *_) = markdown.blocks((ctx.checkout / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+    found = {}
+    for line in block.text.splitlines():
+        crate, _, others = line.partition(":")
+        found[crate.split()[0]] = sorted(name for name in others.strip().split(", ") if name != "none of ours")
+    for folder in sorted(set(wanted) | set(found)):
+        ctx.report.equal(f"the crates that {folder} depends on", found.get(folder), wanted.get(folder))
 
 
 def pages(ctx):
