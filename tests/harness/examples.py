@@ -20,7 +20,7 @@ import subprocess
 
 from harness import markdown
 
-PAGE_TIMEOUT_S = 90
+PAGE_TIMEOUT_S = 300
 ADDRESS = "127.0.0.1:5984"
 # Ports that pages name for servers of their own, which get free ones.
 OTHER_PORTS = ("6011", "6984")

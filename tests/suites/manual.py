@@ -15,8 +15,9 @@ SHOWN = 1500
 
 def run(ctx):
     clients = ctx.checkout / "tests" / "clients"
+    programs = [pathlib.Path(ctx.binary).resolve().parent, ctx.cache / "couchpy" / "bin"]
     environment = {
-        "PATH": f"{pathlib.Path(ctx.binary).resolve().parent}:{os.environ['PATH']}",
+        "PATH": ":".join([*map(str, programs), os.environ["PATH"]]),
         "NODE_PATH": str(node_modules(ctx, clients / "js")),
         "EXAMPLE_PYTHON": str(virtual_environment(ctx, clients / "python") / "bin" / "python"),
         "PYTHONDONTWRITEBYTECODE": "1",

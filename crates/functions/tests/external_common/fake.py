@@ -187,8 +187,15 @@ def design(command, state):
     ddoc, path, args = state["designs"][command[1]], command[2], command[3]
     kind = path[0]
     if kind == "validate_doc_update":
-        answer({"pass": True, "one": 1, "forbid": {"forbidden": "no \"way\""}, "login": {"unauthorized": "who?"},
-                "error": ["error", "oops", "went wrong"]}[args[0]["do"]])
+        answer(
+            {
+                "pass": True,
+                "one": 1,
+                "forbid": {"forbidden": 'no "way"'},
+                "login": {"unauthorized": "who?"},
+                "error": ["error", "oops", "went wrong"],
+            }[args[0]["do"]]
+        )
     elif kind == "lists":
         word = path[1]
         answer(["start", ["head\n"], {"headers": {"X": "y"}}])
