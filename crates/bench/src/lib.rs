@@ -1,14 +1,12 @@
-//! Measuring a CouchDB-compatible server, and loading documents into one.
+//! Measuring a CouchDB-compatible server.
 //!
 //! [`run`] is `settee bench`: workloads over HTTP against one server, or two of them interleaved, and the
-//! embedded API without HTTP through [`Embedded`]. [`load`] is `settee load`: files, folders and URLs of JSON
-//! into a database by `_bulk_docs`. Both speak HTTP only, and know nothing of how the server works.
+//! embedded API without HTTP through [`Embedded`]. Knows nothing of how the server works.
 
 mod client;
 mod declarations;
 mod documents;
 mod error;
-mod load;
 mod processes;
 mod procfs;
 mod progress;
@@ -22,9 +20,6 @@ mod target;
 mod workload;
 
 pub use error::{BenchError, ClientError};
-pub use load::{
-    InputError, LoadCause, LoadError, LoadOptions, LoadReport, Position, Refusal, load,
-};
 pub use quoted::Quoted;
 pub use report::{Failure, Figure, Line, Measured, Ratio, Report, Server, Spread};
 pub use run::{BenchOptions, Embedded, run};

@@ -23,20 +23,6 @@ pub(crate) fn bar(total: u64, what: String) -> ProgressBar {
     .with_message(what)
 }
 
-/// A bar over input bytes; the message carries the documents.
-pub(crate) fn bytes_bar(total: Option<u64>) -> ProgressBar {
-    match total {
-        Some(total) => styled(
-            ProgressBar::new(total),
-            "{spinner} {wide_bar} {bytes}/{total_bytes} ({bytes_per_sec}, {eta}) {msg}",
-        ),
-        None => styled(
-            ProgressBar::new_spinner(),
-            "{spinner} {elapsed_precise} {bytes} ({bytes_per_sec}) {msg}",
-        ),
-    }
-}
-
 fn styled(bar: ProgressBar, template: &str) -> ProgressBar {
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);

@@ -1,11 +1,11 @@
 //! The `settee` program: command line, configuration, start and stop.
 
-mod backup;
+#![forbid(unsafe_code)]
+
 mod cli;
+mod commands;
 mod data;
 mod languages;
-mod measure;
-mod migration;
 mod private;
 mod serve;
 
@@ -20,7 +20,9 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 /// A message for the person at the terminal, and the program's exit status.
 #[derive(Debug)]
 pub struct Failure {
+    /// What went wrong, and what to do about it.
     pub message: String,
+    /// The exit status; the command line's help says what each means.
     pub status: u8,
 }
 
@@ -46,11 +48,11 @@ fn main() -> ExitCode {
     private::create_for_owner_only();
     let result = match cli::Cli::parse().command {
         cli::Command::Serve(options) => serve::run(options),
-        cli::Command::Bench(options) => measure::bench(options),
-        cli::Command::Load(options) => measure::load(options),
-        cli::Command::Backup(options) => backup::backup(&options),
-        cli::Command::Restore(options) => backup::restore(&options),
-        cli::Command::Migrate(options) => migration::run(options),
+        cli::Command::Bench(options) => commands::bench::run(options),
+        cli::Command::Load(options) => commands::load::run(options),
+        cli::Command::Backup(options) => commands::backup::backup(&options),
+        cli::Command::Restore(options) => commands::backup::restore(&options),
+        cli::Command::Migrate(options) => commands::migrate::run(options),
         cli::Command::FunctionsWorker => return functions::js::worker_main(),
     };
     match result {

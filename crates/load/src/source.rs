@@ -11,11 +11,11 @@ use reqwest::{Client, Response, Url};
 use serde::Deserialize;
 use tokio::sync::mpsc;
 
-use super::LoadOptions;
-use super::format::{self, Collector, Rules};
-use super::report::LoadCause;
-use super::scanner::{InputError, Scanner};
-use crate::target::without_credentials;
+use crate::LoadOptions;
+use crate::format::{self, Collector, Rules};
+use crate::report::LoadCause;
+use crate::scanner::{InputError, Scanner};
+use crate::without_credentials;
 
 const BUFFER_BYTES: usize = 256 * 1024;
 const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];

@@ -2,8 +2,8 @@
 
 use std::io::BufRead;
 
-use super::document::{self, IdSource, Item, Malformed};
-use super::scanner::{InputError, Position, Scanner};
+use crate::document::{self, IdSource, Item, Malformed};
+use crate::scanner::{InputError, Position, Scanner};
 
 /// Takes what is found; false means that nobody wants more.
 pub(crate) trait Collector {

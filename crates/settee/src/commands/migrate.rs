@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::Failure;
 use crate::cli::MigrateOptions;
+use crate::commands::runtime;
 use crate::serve;
 
 /// Differences shown; all are counted.
@@ -11,13 +12,7 @@ const SHOWN_MAX: usize = 200;
 
 pub fn run(options: MigrateOptions) -> Result<(), Failure> {
     match (&options.to, &options.data) {
-        (Some(to), _) => {
-            let runtime = tokio::runtime::Builder::new_multi_thread()
-                .enable_all()
-                .build()
-                .map_err(Failure::new)?;
-            runtime.block_on(migrate(&options, to.clone()))
-        }
+        (Some(to), _) => runtime()?.block_on(migrate(&options, to.clone())),
         (None, Some(data)) => into_directory(&options, data),
         // clap asks for one of them.
         (None, None) => Err(Failure::usage("--to or --data is needed")),

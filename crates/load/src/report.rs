@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::scanner::InputError;
+use crate::scanner::InputError;
 
 /// Ids kept as examples of a refusal.
 const EXAMPLES_MAX: usize = 3;

@@ -7,10 +7,10 @@ use serde::Deserialize;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::batch::{Batch, Message};
-use super::document::Document;
-use super::report::{LoadCause, LoadReport};
-use crate::target::without_credentials;
+use crate::batch::{Batch, Message};
+use crate::document::Document;
+use crate::report::{LoadCause, LoadReport};
+use crate::without_credentials;
 
 /// `error` of documents that are refused before they are sent.
 const NOT_SENT: &str = "load";

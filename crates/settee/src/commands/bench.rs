@@ -1,4 +1,4 @@
-//! `settee bench` and `settee load`.
+//! `settee bench`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,16 +6,10 @@ use std::sync::Arc;
 use database::{CreateOptions, Databases, Durability, EditMode, Options};
 
 use crate::Failure;
-use crate::cli::{BenchOptions, LoadOptions, with_credentials};
+use crate::cli::{BenchOptions, with_credentials};
+use crate::commands::runtime;
 
-fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(Failure::new)
-}
-
-pub fn bench(options: BenchOptions) -> Result<(), Failure> {
+pub fn run(options: BenchOptions) -> Result<(), Failure> {
     if options.list {
         for w in bench::workloads() {
             println!("{:<22} {}", w.name, w.what);
@@ -204,43 +198,5 @@ impl bench::Embedded for InProcess {
             .collect::<Result<Vec<_>, String>>()?;
         let done = db.update(edits, EditMode::Interactive, Durability::Synced);
         Self::wait(done)?.map(drop).map_err(|e| e.to_string())
-    }
-}
-
-pub fn load(options: LoadOptions) -> Result<(), Failure> {
-    let (url, db) = options
-        .database
-        .trim_end_matches('/')
-        .rsplit_once('/')
-        .filter(|(url, db)| url.contains("://") && !url.ends_with('/') && !db.is_empty())
-        .ok_or_else(|| {
-            Failure::usage("the database is given as http://NAME:PASSWORD@HOST:PORT/DB")
-        })?;
-    let run = bench::LoadOptions {
-        source: options.source.clone(),
-        url: with_credentials(url),
-        db: db.into(),
-        batch_docs: options.batch,
-        parallel: options.parallel,
-        id_field: options.id_field.clone(),
-        id_from_key: options.id_from_key,
-        create: !options.no_create,
-        ..bench::LoadOptions::default()
-    };
-    match runtime()?.block_on(bench::load(run)) {
-        Ok(report) => {
-            println!("{report}");
-            if report.refused_count() > 0 {
-                return Err(Failure {
-                    message: format!("{} documents were refused", report.refused_count()),
-                    status: 3,
-                });
-            }
-            Ok(())
-        }
-        Err(e) => {
-            println!("{}", e.report);
-            Err(Failure::new(&e))
-        }
     }
 }

@@ -8,7 +8,7 @@ use serde_json::error::Category;
 use serde_json::value::RawValue;
 use serde_json::{Error, Value};
 
-use super::scanner::Position;
+use crate::scanner::Position;
 
 /// A document to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,9 +3,13 @@
 //! One thread reads, splits and batches the input; a few requests are under way at a time. Memory holds at most a few
 //! batches, whatever the size of the input.
 
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
 mod batch;
 mod document;
 mod format;
+mod progress;
 mod report;
 mod scanner;
 mod source;
@@ -20,8 +24,6 @@ use tokio::sync::mpsc;
 pub use report::{LoadCause, LoadError, LoadReport, Refusal};
 pub use scanner::{InputError, Position};
 
-use crate::progress;
-use crate::target::without_credentials;
 use batch::{Batcher, Message};
 use source::Input;
 use writer::Writer;
@@ -96,7 +98,7 @@ async fn load_into(options: &LoadOptions, report: &mut LoadReport) -> Result<(),
     let database = database_url(options)?;
     report.database_created = writer::prepare(&client, &database, options.create).await?;
     let input = source::open(&client, &options.source).await?;
-    let bar = progress::bytes_bar(input.bytes());
+    let bar = progress::bar(input.bytes());
     let (sender, messages) = mpsc::channel(options.parallel);
     let reader = read_on_own_thread(input, options.clone(), sender, bar.clone())?;
     let written = Writer::new(client, database, options.parallel)
@@ -140,6 +142,15 @@ fn database_url(options: &LoadOptions) -> Result<Url, LoadCause> {
         .pop_if_empty()
         .push(&options.db);
     Ok(url)
+}
+
+/// The URL as it may be shown: without user and password.
+fn without_credentials(url: &Url) -> String {
+    let mut shown = url.clone();
+    // Both fail only for URLs that can hold no credentials.
+    let _ = shown.set_username("");
+    let _ = shown.set_password(None);
+    shown.to_string().trim_end_matches('/').to_owned()
 }
 
 fn read_on_own_thread(

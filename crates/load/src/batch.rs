@@ -2,8 +2,8 @@
 
 use tokio::sync::mpsc;
 
-use super::document::{Document, Item};
-use super::format::Collector;
+use crate::document::{Document, Item};
+use crate::format::Collector;
 
 /// From the reading thread to the writer.
 #[derive(Debug)]

@@ -1,16 +1,19 @@
 //! `settee load` into a fake server: every format and source, and what is said of what cannot be loaded.
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+#[path = "../../bench/tests/fake/mod.rs"]
 mod fake;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
 
-use bench::{LoadCause, LoadError, LoadOptions, LoadReport, load};
 use fake::Fake;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use load::{LoadCause, LoadError, LoadOptions, LoadReport, load};
 use serde_json::json;
 
 async fn loaded_with(

@@ -1,0 +1,43 @@
+//! `settee load`.
+
+use crate::Failure;
+use crate::cli::{LoadOptions, with_credentials};
+use crate::commands::runtime;
+
+pub fn run(options: LoadOptions) -> Result<(), Failure> {
+    let (url, db) = options
+        .database
+        .trim_end_matches('/')
+        .rsplit_once('/')
+        .filter(|(url, db)| url.contains("://") && !url.ends_with('/') && !db.is_empty())
+        .ok_or_else(|| {
+            Failure::usage("the database is given as http://NAME:PASSWORD@HOST:PORT/DB")
+        })?;
+    let run = load::LoadOptions {
+        source: options.source.clone(),
+        url: with_credentials(url),
+        db: db.into(),
+        batch_docs: options.batch,
+        parallel: options.parallel,
+        id_field: options.id_field.clone(),
+        id_from_key: options.id_from_key,
+        create: !options.no_create,
+        ..load::LoadOptions::default()
+    };
+    match runtime()?.block_on(load::load(run)) {
+        Ok(report) => {
+            println!("{report}");
+            if report.refused_count() > 0 {
+                return Err(Failure {
+                    message: format!("{} documents were refused", report.refused_count()),
+                    status: 3,
+                });
+            }
+            Ok(())
+        }
+        Err(e) => {
+            println!("{}", e.report);
+            Err(Failure::new(&e))
+        }
+    }
+}
