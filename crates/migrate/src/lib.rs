@@ -11,6 +11,9 @@
 //! | `compare` | is it the same on both sides? |
 //! | `progress` | how far is it? |
 
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
 mod compare;
 mod database;
 mod error;
@@ -43,6 +46,7 @@ pub struct Options {
     pub target: String,
     /// Patterns of names with `*`; all databases when there are none.
     pub only: Vec<String>,
+    /// Patterns of names that are left out.
     pub except: Vec<String>,
     /// Databases may hold documents at the target already.
     pub resume: bool,
@@ -61,13 +65,17 @@ pub struct Options {
 /// What was done.
 #[derive(Debug, Default)]
 pub struct Summary {
+    /// Databases that were copied, or only compared.
     pub databases: usize,
+    /// Documents in them, deleted ones included.
     pub documents: u64,
     /// What differs between source and target, one each, in words.
     pub differences: Vec<String>,
     /// Databases that were not migrated, and why.
     pub failures: Vec<String>,
+    /// What is to be done by hand, and what else is worth knowing.
     pub notes: Vec<String>,
+    /// How long it took.
     pub elapsed: Duration,
 }
 
