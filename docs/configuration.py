@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/src/reference/configuration.md from default.ini, which is made from the table in crates/config/src/settings.rs.
+"""Writes docs/src/reference/configuration.md from default.ini, which is made from the declarations in crates/config/src/settings/.
 
 usage: docs/configuration.py [--check]    --check changes nothing and exits 1 when the page is not that of default.ini
 """

@@ -3,45 +3,45 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use config::{Config, ConfigError};
+use config::settings::ChttpdAuth;
+use config::{Config, ConfigError, Settings};
 
 use crate::account::Account;
 use crate::password::{Hash, PasswordHash, Stored, random_hex};
 
 /// The administrators by name, and what is wrong with them. Plain passwords are hashed.
 pub(crate) fn read_admins(
-    config: &Config,
+    settings: &Settings,
     problems: &mut Vec<String>,
-) -> Result<HashMap<String, Arc<Account>>, ConfigError> {
+) -> HashMap<String, Arc<Account>> {
     let mut admins = HashMap::new();
-    for (name, value) in config.section("admins") {
-        let hash = match Stored::parse(&value) {
+    for (name, value) in &settings.admins.all {
+        let hash = match Stored::parse(value) {
             Stored::Hashed(hash) => Some(hash),
-            Stored::Plain(password) => Some(new_hash(config, &password)?),
+            Stored::Plain(password) => Some(new_hash(&settings.chttpd_auth, &password)),
             Stored::Malformed => None,
         };
         if hash.is_none() {
             problems.push(format!("[admins] {name}: not a valid password hash"));
         }
-        let account = Account::admin(&name, hash);
-        admins.insert(name, Arc::new(account));
+        let account = Account::admin(name, hash);
+        admins.insert(name.clone(), Arc::new(account));
     }
-    Ok(admins)
+    admins
 }
 
 pub(crate) fn hash_plain_passwords(config: &Config) -> Result<(), ConfigError> {
-    for (name, value) in config.section("admins") {
-        let Stored::Plain(password) = Stored::parse(&value) else {
+    let settings = config.settings();
+    for (name, value) in &settings.admins.all {
+        let Stored::Plain(password) = Stored::parse(value) else {
             continue;
         };
-        match persisted_hash(config, &name)?.filter(|hash| hash.verify(password.as_bytes())) {
-            Some(hash) => config.set("admins", &name, &hash.to_string(), false)?,
-            None => config.set(
-                "admins",
-                &name,
-                &new_hash(config, &password)?.to_string(),
-                true,
-            )?,
+        match persisted_hash(config, name)?.filter(|hash| hash.verify(password.as_bytes())) {
+            Some(hash) => config.set("admins", name, &hash.to_string(), false)?,
+            None => {
+                let hash = new_hash(&settings.chttpd_auth, &password);
+                config.set("admins", name, &hash.to_string(), true)?
+            }
         };
     }
     Ok(())
@@ -57,8 +57,11 @@ fn persisted_hash(config: &Config, name: &str) -> Result<Option<PasswordHash>, C
 /// When the secret cannot be persisted it holds until the next start.
 pub(crate) fn ensure_secret(config: &Config) -> Result<(), ConfigError> {
     // An empty one is known to everybody: cookies of users without salt and all tokens of proxies could be made up.
-    let known = config.find("chttpd_auth", "secret");
-    if known.is_some_and(|secret| !secret.trim().is_empty()) {
+    let known = &config.settings().chttpd_auth.secret;
+    if known
+        .as_ref()
+        .is_some_and(|secret| !secret.trim().is_empty())
+    {
         return Ok(());
     }
     let secret = random_hex();
@@ -69,15 +72,13 @@ pub(crate) fn ensure_secret(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
-pub(crate) fn new_hash(config: &Config, password: &str) -> Result<PasswordHash, ConfigError> {
-    let (hash, iterations) = new_scheme(config)?;
-    Ok(PasswordHash::new(password, hash, iterations))
+pub(crate) fn new_hash(settings: &ChttpdAuth, password: &str) -> PasswordHash {
+    let (hash, iterations) = new_scheme(settings);
+    PasswordHash::new(password, hash, iterations)
 }
 
-pub(crate) fn new_scheme(config: &Config) -> Result<(Hash, u32), ConfigError> {
-    // The configuration takes only known names.
-    let hash =
-        Hash::from_name(&config.get_str("chttpd_auth", "pbkdf2_prf")?).unwrap_or(Hash::Sha256);
-    let iterations = config.get_u64("chttpd_auth", "iterations")?;
-    Ok((hash, u32::try_from(iterations).unwrap_or(u32::MAX)))
+/// How new passwords are hashed: the hash, and the iterations of PBKDF2.
+pub(crate) fn new_scheme(settings: &ChttpdAuth) -> (Hash, u32) {
+    let iterations = u32::try_from(settings.iterations).unwrap_or(u32::MAX);
+    (settings.pbkdf2_prf.into(), iterations)
 }

@@ -123,15 +123,11 @@ impl Auth {
 
     /// Knows the users of these databases' `[chttpd_auth] authentication_db` from now on, and puts that database, and those
     /// called `…/_users` or by `[couchdb] users_db_suffix`, under the rules of user documents. The first call counts.
-    ///
-    /// # Errors
-    /// A setting that is invalid.
-    pub fn use_databases(&self, databases: &Arc<Databases>) -> Result<(), ConfigError> {
-        let users = Arc::new(Users::new(self.inner.config.clone(), databases)?);
+    pub fn use_databases(&self, databases: &Arc<Databases>) {
+        let users = Arc::new(Users::new(self.inner.config.clone(), databases));
         if self.inner.users.set(users.clone()).is_ok() {
             databases.add_rules(users);
         }
-        Ok(())
     }
 
     /// Keeps up the design document of the database of users, and users' own databases. Runs until it is dropped, on a
@@ -405,11 +401,8 @@ impl Auth {
     }
 
     /// Hashes a password for `[admins]` as the configuration says. Blocks as [`Pending::verify`] does.
-    ///
-    /// # Errors
-    /// [`AuthError::Config`] when a setting is invalid.
-    pub fn hash_password(&self, password: &str) -> Result<String, AuthError> {
-        Ok(new_hash(&self.inner.config, password)?.to_string())
+    pub fn hash_password(&self, password: &str) -> String {
+        new_hash(&self.inner.config.settings().chttpd_auth, password).to_string()
     }
 
     /// Creates an administrator, or changes its password; `password` may also be a hash. Returns what `[admins]` had.
@@ -424,7 +417,7 @@ impl Auth {
         persist: bool,
     ) -> Result<Option<String>, AuthError> {
         let value = match Stored::parse(password.trim()) {
-            Stored::Plain(password) if !password.is_empty() => self.hash_password(&password)?,
+            Stored::Plain(password) if !password.is_empty() => self.hash_password(&password),
             _ => password.to_owned(),
         };
         Ok(self.inner.config.set("admins", name, &value, persist)?)
@@ -444,11 +437,12 @@ impl Inner {
     /// would let in one that was removed.
     fn refresh(&self) {
         let mut problems = Vec::new();
-        let users = self.users.get().map_or(Ok(()), |users| users.reread());
+        if let Some(users) = self.users.get() {
+            users.reread();
+        }
         for result in [
             hash_plain_passwords(&self.config),
             ensure_secret(&self.config),
-            users,
         ] {
             problems.extend(result.err().map(|error| error.to_string()));
         }
@@ -482,41 +476,41 @@ impl Inner {
 impl State {
     fn read(config: &Config, mut problems: Vec<String>) -> Result<State, ConfigError> {
         let version = config.version();
-        let admins = read_admins(config, &mut problems)?;
-        let (hash, iterations) = new_scheme(config)?;
+        let settings = config.settings();
+        let auth = &settings.chttpd_auth;
+        let admins = read_admins(&settings, &mut problems);
+        let (hash, iterations) = new_scheme(auth);
         let efforts = admins.values().filter_map(|admin| admin.hash.as_ref());
         let effort = efforts
             .map(|hash| hash.effort())
             .fold(Effort::of(hash, iterations), Effort::max);
-        let number = |key| config.get_u64("chttpd_auth", key);
-        let session = SessionSettings::read(config)?;
-        let (handlers, unknown) =
-            Handler::parse_list(&config.get_str("chttpd", "authentication_handlers")?);
+        let session = SessionSettings::of(auth)?;
+        let (handlers, unknown) = Handler::parse_list(&settings.chttpd.authentication_handlers);
         problems.extend(
             unknown
                 .iter()
                 .map(|name| format!("[chttpd] authentication_handlers: {name} is not known here")),
         );
-        let proxy = ProxySettings::read(config, &session.secret, &session.algorithms)?;
+        let proxy = ProxySettings::of(auth, &session.secret, &session.algorithms);
         if handlers.contains(&Handler::Proxy) && proxy.secret.is_none() {
             problems.push(
                 "[chttpd_auth] proxy_use_secret is false: everybody who can reach this server can be anybody"
                     .to_owned(),
             );
         }
-        let jwt = JwtSettings::read(config)?;
+        let jwt = JwtSettings::of(&settings);
         problems.extend(jwt.problems());
         Ok(State {
             version,
             effort,
             admins,
             session,
-            lockout: LockoutSettings::read(config)?,
-            iterations: (number("min_iterations")?, number("max_iterations")?),
+            lockout: LockoutSettings::of(&settings.chttpd_auth_lockout),
+            iterations: (auth.min_iterations, auth.max_iterations),
             handlers,
             proxy: Arc::new(proxy),
             jwt: Arc::new(jwt),
-            cache_entries_max: usize::try_from(number("auth_cache_size")?).unwrap_or(usize::MAX),
+            cache_entries_max: auth.auth_cache_size,
             problems,
         })
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
-use config::{Config, ConfigError};
+use config::Settings;
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, RSA_PKCS1_2048_8192_SHA256,
     RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_2048_8192_SHA512, UnparsedPublicKey,
@@ -181,21 +181,21 @@ fn bad(reason: &'static str) -> AuthError {
 }
 
 impl JwtSettings {
-    pub(crate) fn read(config: &Config) -> Result<JwtSettings, ConfigError> {
-        let roles = match config.find("jwt_auth", "roles_claim_path") {
-            Some(path) => RolesClaim::Path(split_path(&path)),
-            None => RolesClaim::Name(config.get_str("jwt_auth", "roles_claim_name")?),
+    pub(crate) fn of(settings: &Settings) -> JwtSettings {
+        let claims = &settings.jwt_auth;
+        let roles = match &claims.roles_claim_path {
+            Some(path) => RolesClaim::Path(split_path(path)),
+            None => RolesClaim::Name(claims.roles_claim_name.clone()),
         };
-        let keys = config.section("jwt_keys").into_iter().map(|(name, value)| {
+        let keys = settings.jwt_keys.all.iter().map(|(name, value)| {
             let family = name.split(':').next().unwrap_or_default();
-            let key = Key::parse(family, &value);
-            (name, key)
+            (name.clone(), Key::parse(family, value))
         });
-        Ok(JwtSettings {
-            required: parse_required(&config.get_str("jwt_auth", "required_claims")?),
+        JwtSettings {
+            required: parse_required(&claims.required_claims),
             roles,
             keys: keys.collect(),
-        })
+        }
     }
 
     /// What is wrong with the settings. Names no keys' values.

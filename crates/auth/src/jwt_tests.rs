@@ -8,8 +8,8 @@ fn settings(ini: &str) -> JwtSettings {
     let folder = tempfile::tempdir().expect("temporary folder");
     let path = folder.path().join("local.ini");
     std::fs::write(&path, ini).expect("write");
-    let config = Config::load(config::Layers::new(path)).expect("load");
-    JwtSettings::read(&config).expect("settings")
+    let config = config::Config::load(config::Layers::new(path)).expect("load");
+    JwtSettings::of(&config.settings())
 }
 
 /// `hello` and `other`

@@ -3,6 +3,7 @@
 //! Knows nothing of HTTP but the text of a few headers. Password hashes, user documents and session cookies are CouchDB's,
 //! so a `local.ini` and a database of users can be carried over and clients notice no difference.
 
+#![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 mod account;

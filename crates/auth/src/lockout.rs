@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use config::{Config, ConfigError};
+use config::settings::{ChttpdAuthLockout, LockoutMode};
 
 use crate::origin::Origin;
 
@@ -19,14 +19,13 @@ pub(crate) struct LockoutSettings {
 }
 
 impl LockoutSettings {
-    pub(crate) fn read(config: &Config) -> Result<LockoutSettings, ConfigError> {
-        let number = |key| config.get_u64("chttpd_auth_lockout", key);
-        Ok(LockoutSettings {
-            enforced: config.get_str("chttpd_auth_lockout", "mode")? == "enforce",
-            failures_max: number("threshold")?,
-            life: Duration::from_millis(number("max_lifetime")?),
-            entries_max: usize::try_from(number("max_objects")?).unwrap_or(usize::MAX),
-        })
+    pub(crate) fn of(settings: &ChttpdAuthLockout) -> LockoutSettings {
+        LockoutSettings {
+            enforced: settings.mode == LockoutMode::Enforce,
+            failures_max: settings.threshold,
+            life: settings.max_lifetime,
+            entries_max: settings.max_objects,
+        }
     }
 }
 

@@ -10,6 +10,7 @@
 
 use std::fmt;
 
+use config::settings::Prf;
 use hmac::{Hmac, KeyInit, Mac};
 use sha1::{Digest, Sha1};
 use sha2::{Sha224, Sha256, Sha384, Sha512};
@@ -30,6 +31,18 @@ pub enum Hash {
     Sha384,
     /// `sha512`
     Sha512,
+}
+
+impl From<Prf> for Hash {
+    fn from(setting: Prf) -> Hash {
+        match setting {
+            Prf::Sha => Hash::Sha1,
+            Prf::Sha224 => Hash::Sha224,
+            Prf::Sha256 => Hash::Sha256,
+            Prf::Sha384 => Hash::Sha384,
+            Prf::Sha512 => Hash::Sha512,
+        }
+    }
 }
 
 impl Hash {

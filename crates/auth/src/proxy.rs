@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use config::{Config, ConfigError};
+use config::settings::ChttpdAuth;
 use subtle::ConstantTimeEq;
 
 use crate::password::{Hash, to_hex};
@@ -18,19 +18,15 @@ pub(crate) struct ProxySettings {
 }
 
 impl ProxySettings {
-    pub(crate) fn read(
-        config: &Config,
-        secret: &str,
-        algorithms: &[Hash],
-    ) -> Result<ProxySettings, ConfigError> {
-        let header = |key| config.get_str("chttpd_auth", key);
-        let checked = config.get_bool("chttpd_auth", "proxy_use_secret")?;
-        Ok(ProxySettings {
-            name: header("x_auth_username")?,
-            roles: header("x_auth_roles")?,
-            token: header("x_auth_token")?,
+    /// The secret and the hashes are those of sessions.
+    pub(crate) fn of(settings: &ChttpdAuth, secret: &str, algorithms: &[Hash]) -> ProxySettings {
+        let checked = settings.proxy_use_secret;
+        ProxySettings {
+            name: settings.x_auth_username.clone(),
+            roles: settings.x_auth_roles.clone(),
+            token: settings.x_auth_token.clone(),
             secret: checked.then(|| (secret.to_owned(), algorithms.to_vec())),
-        })
+        }
     }
 
     /// Whom the headers name; `None` for nobody, or when the token is not right.

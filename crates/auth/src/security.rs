@@ -33,14 +33,6 @@ pub enum DefaultSecurity {
 }
 
 impl DefaultSecurity {
-    /// From the value of `[couchdb] default_security`; what is not known is the safe one.
-    pub fn from_setting(value: &str) -> DefaultSecurity {
-        match value {
-            "everyone" | "admin_local" => DefaultSecurity::Everyone,
-            _ => DefaultSecurity::AdminOnly,
-        }
-    }
-
     /// The security object in JSON, as CouchDB writes it.
     pub fn json(self) -> &'static str {
         match self {
@@ -48,6 +40,16 @@ impl DefaultSecurity {
                 r#"{"members":{"roles":["_admin"]},"admins":{"roles":["_admin"]}}"#
             }
             DefaultSecurity::Everyone => "{}",
+        }
+    }
+}
+
+impl From<config::settings::DefaultSecurity> for DefaultSecurity {
+    fn from(setting: config::settings::DefaultSecurity) -> DefaultSecurity {
+        match setting {
+            config::settings::DefaultSecurity::AdminOnly => DefaultSecurity::AdminOnly,
+            config::settings::DefaultSecurity::Everyone
+            | config::settings::DefaultSecurity::AdminLocal => DefaultSecurity::Everyone,
         }
     }
 }
@@ -211,7 +213,7 @@ mod tests {
         }
         assert_eq!(
             security("{}"),
-            Security::default_of(DefaultSecurity::from_setting("everyone"))
+            Security::default_of(DefaultSecurity::Everyone)
         );
     }
 

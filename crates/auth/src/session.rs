@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use config::{Config, ConfigError};
+use config::ConfigError;
+use config::settings::{ChttpdAuth, SameSite};
 use subtle::ConstantTimeEq;
 
 use crate::account::Login;
@@ -38,34 +39,12 @@ pub(crate) struct SessionSettings {
     domain: Option<String>,
 }
 
-/// From which sites' pages browsers send the cookie along.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SameSite {
-    /// The browser decides.
-    Unsaid,
-    None,
-    Lax,
-    Strict,
-}
-
-impl SameSite {
-    /// The configuration takes only these names.
-    fn parse(name: &str) -> SameSite {
-        match name {
-            "none" => SameSite::None,
-            "strict" => SameSite::Strict,
-            "omit" | "" => SameSite::Unsaid,
-            _ => SameSite::Lax,
-        }
-    }
-
-    fn attribute(self) -> &'static str {
-        match self {
-            SameSite::Unsaid => "",
-            SameSite::None => "; SameSite=None",
-            SameSite::Lax => "; SameSite=Lax",
-            SameSite::Strict => "; SameSite=Strict",
-        }
+fn same_site_attribute(same_site: SameSite) -> &'static str {
+    match same_site {
+        SameSite::Omit => "",
+        SameSite::None => "; SameSite=None",
+        SameSite::Lax => "; SameSite=Lax",
+        SameSite::Strict => "; SameSite=Strict",
     }
 }
 
@@ -85,22 +64,24 @@ pub(crate) enum Verdict {
 }
 
 impl SessionSettings {
-    pub(crate) fn read(config: &Config) -> Result<SessionSettings, ConfigError> {
-        let algorithms = config.get_str("chttpd_auth", "hash_algorithms")?;
-        let mut algorithms: Vec<Hash> = algorithms
-            .split(',')
-            .filter_map(|name| Hash::from_name(name.trim()))
-            .collect();
+    /// # Errors
+    /// [`ConfigError::Missing`] when there is no secret.
+    pub(crate) fn of(settings: &ChttpdAuth) -> Result<SessionSettings, ConfigError> {
+        let names = settings.hash_algorithms.iter();
+        let mut algorithms: Vec<Hash> = names.filter_map(|name| Hash::from_name(name)).collect();
         if algorithms.is_empty() {
             algorithms = vec![Hash::Sha256, Hash::Sha1];
         }
         Ok(SessionSettings {
-            secret: config.get_str("chttpd_auth", "secret")?,
-            timeout_secs: config.get_u64("chttpd_auth", "timeout")?,
+            secret: settings.secret.clone().ok_or(ConfigError::Missing {
+                section: "chttpd_auth",
+                key: "secret",
+            })?,
+            timeout_secs: settings.timeout.as_secs(),
             algorithms,
-            persistent: config.get_bool("chttpd_auth", "allow_persistent_cookies")?,
-            same_site: SameSite::parse(&config.get_str("chttpd_auth", "same_site")?),
-            domain: config.find("chttpd_auth", "cookie_domain"),
+            persistent: settings.allow_persistent_cookies,
+            same_site: settings.same_site,
+            domain: settings.cookie_domain.clone(),
         })
     }
 
@@ -167,7 +148,7 @@ impl SessionSettings {
         let domain = domain
             .map(|domain| format!("; Domain={domain}"))
             .unwrap_or_default();
-        let same_site = self.same_site.attribute();
+        let same_site = same_site_attribute(self.same_site);
         format!("{COOKIE}={value}; Version=1{lasting}{secure}{domain}; Path=/; HttpOnly{same_site}")
     }
 
@@ -327,7 +308,7 @@ mod tests {
             "{header}"
         );
         let unsaid = SessionSettings {
-            same_site: SameSite::parse("omit"),
+            same_site: SameSite::Omit,
             ..settings()
         };
         assert!(unsaid.set_cookie("v", now, false).ends_with("; HttpOnly"));

@@ -36,13 +36,13 @@ pub enum ConfigError {
         /// What it should have been.
         expected: String,
     },
-    /// A setting that has no default is not set.
+    /// A setting that has no default, and that there must be, is not set.
     #[error("[{section}] {key} is not set")]
     Missing {
         /// Section of the setting.
-        section: String,
+        section: &'static str,
         /// Key of the setting.
-        key: String,
+        key: &'static str,
     },
     /// A section name that cannot be written to an ini file.
     #[error("Invalid configuration section")]

@@ -30,7 +30,7 @@ pub type Values = BTreeMap<String, BTreeMap<String, String>>;
 /// - `SETTEE__<section>__<key>`: everything to the second `__` is the section. When the name has no lower-case
 ///   letter, section and key are lower-cased; else they are taken as they stand. So `SETTEE__CHTTPD_AUTH__TIMEOUT`
 ///   is `[chttpd_auth] timeout`, and `SETTEE__admins__Bob` is `[admins] Bob`.
-/// - `SETTEE_<SECTION>_<KEY>`: compared with the upper-cased names of [`settings::SETTINGS`], other characters than
+/// - `SETTEE_<SECTION>_<KEY>`: compared with the upper-cased names of [`settings::all`], other characters than
 ///   letters and digits as `_` (no two settings have the same such name; a test keeps it so):
 ///   `SETTEE_CHTTPD_AUTH_TIMEOUT`. A name that is no setting is split after the longest section of
 ///   [`settings::SECTIONS`] that it begins with, and the key is lower-cased: `SETTEE_ADMINS_ADMIN`.
@@ -187,15 +187,15 @@ fn env_name(name: &str) -> EnvName {
     let Some(rest) = name.strip_prefix("SETTEE_") else {
         return EnvName::Foreign;
     };
-    let known = settings::SETTINGS
-        .iter()
-        .find(|s| rest == env_form(s.section) + "_" + &env_form(s.key));
+    let known = settings::all().find(|s| rest == env_form(s.section) + "_" + &env_form(s.key));
     if let Some(setting) = known {
         return EnvName::Setting(setting.section.to_owned(), setting.key.to_owned());
     }
-    let in_section = settings::SECTIONS.iter().filter_map(|(section, _)| {
+    let sections = settings::SECTIONS.iter();
+    let names = sections.flat_map(|section| [Some(section.name), section.older]);
+    let in_section = names.flatten().filter_map(|section| {
         let key = rest.strip_prefix(&env_form(section))?.strip_prefix('_')?;
-        (!key.is_empty()).then(|| (*section, key.to_lowercase()))
+        (!key.is_empty()).then(|| (section, key.to_lowercase()))
     });
     match in_section.max_by_key(|(section, _)| section.len()) {
         Some((section, key)) => EnvName::Setting(section.to_owned(), key),
@@ -285,8 +285,7 @@ mod tests {
 
     #[test]
     fn no_two_settings_share_an_environment_name() {
-        let mut names: Vec<String> = settings::SETTINGS
-            .iter()
+        let mut names: Vec<String> = settings::all()
             .map(|s| env_form(s.section) + "_" + &env_form(s.key))
             .collect();
         let count = names.len();

@@ -1,8 +1,19 @@
 //! The configuration: layers of ini files, environment and command line, changeable while the server runs.
 //!
-//! [`Layers`] says where values come from and which source wins; [`settings`] lists every setting with its default;
-//! [`Config`] answers questions and takes changes.
+//! [`Layers`] says where values come from and which source wins; [`settings`] declares every setting with its default;
+//! [`Config`] has the values in force, typed ([`Settings`]), and takes changes.
+//!
+//! ```
+//! use config::{Config, Layers};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let config = Config::load(Layers::new(folder.path().join("local.ini")))?;
+//! config.set("chttpd", "header_timeout", "1500", false)?;
+//! assert_eq!(config.settings().chttpd.header_timeout.as_millis(), 1500);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
+#![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 mod error;
@@ -13,6 +24,7 @@ mod store;
 
 pub use error::ConfigError;
 pub use layers::{Layers, Values};
+pub use settings::Settings;
 pub use store::{Change, Config};
 
 /// The text of `default.ini`, built into the program.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use crate::error::ConfigError;
 use crate::ini;
 use crate::layers::{Layers, Values, read_if_there, remove};
-use crate::settings::{self, Setting};
+use crate::settings::{self, Settings};
 
 /// One value that changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +43,7 @@ struct Inner {
 #[derive(Clone)]
 struct Loaded {
     values: Arc<Values>,
+    settings: Arc<Settings>,
     warnings: Arc<Vec<String>>,
 }
 
@@ -74,6 +75,16 @@ impl Config {
         })
     }
 
+    /// The value in force of every setting, typed: those set, those set in a section's older name, and defaults. Cheap: what
+    /// is read is shared until something changes.
+    pub fn settings(&self) -> Arc<Settings> {
+        let loaded = self.inner.loaded.read();
+        loaded
+            .unwrap_or_else(PoisonError::into_inner)
+            .settings
+            .clone()
+    }
+
     /// The value that is set, without defaults of the code: what `_node/_local/_config` shows.
     pub fn get(&self, section: &str, key: &str) -> Option<String> {
         self.values().get(section)?.get(key).cloned()
@@ -87,50 +98,6 @@ impl Config {
     /// All values set.
     pub fn all(&self) -> Values {
         (*self.values()).clone()
-    }
-
-    /// The value in force, as text: the one set, or the one set in the section's older name
-    /// ([`settings::older_section`]), or the default.
-    ///
-    /// # Errors
-    /// [`ConfigError::Missing`] when there is no default.
-    pub fn get_str(&self, section: &str, key: &str) -> Result<String, ConfigError> {
-        self.find(section, key).ok_or_else(|| ConfigError::Missing {
-            section: section.to_owned(),
-            key: key.to_owned(),
-        })
-    }
-
-    /// The value in force of a setting that need not have one.
-    pub fn find(&self, section: &str, key: &str) -> Option<String> {
-        let older = || settings::older_section(section).and_then(|older| self.get(older, key));
-        let default = || settings::find(section, key)?.default.map(str::to_owned);
-        self.get(section, key).or_else(older).or_else(default)
-    }
-
-    /// The value in force, as a number; `infinity` is [`u64::MAX`].
-    ///
-    /// # Errors
-    /// As [`Config::get_str`], and [`ConfigError::InvalidSetting`].
-    pub fn get_u64(&self, section: &str, key: &str) -> Result<u64, ConfigError> {
-        let value = self.get_str(section, key)?;
-        if value == "infinity" {
-            return Ok(u64::MAX);
-        }
-        value
-            .parse()
-            .map_err(|_| invalid(section, key, &value, "a whole number"))
-    }
-
-    /// The value in force, as true or false.
-    ///
-    /// # Errors
-    /// As [`Config::get_u64`].
-    pub fn get_bool(&self, section: &str, key: &str) -> Result<bool, ConfigError> {
-        let value = self.get_str(section, key)?;
-        value
-            .parse()
-            .map_err(|_| invalid(section, key, &value, "true or false"))
     }
 
     /// Sets a value, at once and for all readers, and returns the one that was set before. With `persist` it is also
@@ -253,14 +220,6 @@ impl Config {
                 .changing
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
-            if persist {
-                write_value(
-                    &self.inner.layers.local_ini,
-                    section,
-                    key,
-                    value.unwrap_or_default(),
-                )?;
-            }
             let mut loaded = self.loaded();
             let old = loaded
                 .values
@@ -268,6 +227,11 @@ impl Config {
                 .and_then(|keys| keys.get(key))
                 .cloned();
             apply(Arc::make_mut(&mut loaded.values), section, key, value);
+            loaded.settings = Arc::new(Settings::read(&loaded.values)?);
+            if persist {
+                let path = &self.inner.layers.local_ini;
+                write_value(path, section, key, value.unwrap_or_default())?;
+            }
             self.replace(loaded);
             old
         };
@@ -320,6 +284,7 @@ fn read(layers: &Layers) -> Result<Loaded, ConfigError> {
         }
     }
     Ok(Loaded {
+        settings: Arc::new(Settings::read(&values)?),
         values: Arc::new(values),
         warnings: Arc::new(warnings),
     })
@@ -408,24 +373,16 @@ fn reads_back_section(section: &str) -> bool {
 }
 
 fn check_kind(section: &str, key: &str, value: &str) -> Result<(), ConfigError> {
-    let newer = settings::SECTIONS
-        .iter()
-        .find(|(name, _)| settings::older_section(name) == Some(section));
-    let setting = settings::find(section, key).or_else(|| settings::find(newer?.0, key));
-    match setting {
-        Some(Setting { kind, .. }) if !value.is_empty() && !kind.accepts(value) => {
-            Err(invalid(section, key, value, &kind.expected()))
+    match settings::find(section, key) {
+        Some(setting) if !value.is_empty() && !setting.accepts(value) => {
+            Err(ConfigError::InvalidSetting {
+                section: section.to_owned(),
+                key: key.to_owned(),
+                value: value.to_owned(),
+                expected: setting.expected(),
+            })
         }
         _ => Ok(()),
-    }
-}
-
-fn invalid(section: &str, key: &str, value: &str, expected: &str) -> ConfigError {
-    ConfigError::InvalidSetting {
-        section: section.to_owned(),
-        key: key.to_owned(),
-        value: value.to_owned(),
-        expected: expected.to_owned(),
     }
 }
 

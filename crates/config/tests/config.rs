@@ -77,24 +77,12 @@ fn later_layers_win() {
 fn keys_that_default_ini_only_mentions_are_not_set_but_have_their_default() {
     let config = Place::new().config();
     assert_eq!(config.get("couchdb", "max_document_size"), None);
-    assert_eq!(
-        config.get_u64("couchdb", "max_document_size").ok(),
-        Some(8_000_000)
-    );
-    assert_eq!(
-        config.get_u64("couchdb", "max_document_id_length").ok(),
-        Some(u64::MAX)
-    );
+    let settings = config.settings();
+    assert_eq!(settings.couchdb.max_document_size, 8_000_000);
+    assert_eq!(settings.couchdb.max_document_id_length, u64::MAX);
     assert_eq!(config.get("cluster", "n"), some("1"));
-    assert_eq!(
-        config.get_bool("chttpd", "admin_only_all_dbs").ok(),
-        Some(true)
-    );
-    assert!(matches!(
-        config.get_str("chttpd_auth", "secret"),
-        Err(ConfigError::Missing { .. })
-    ));
-    assert_eq!(config.find("chttpd_auth", "secret"), None);
+    assert!(settings.chttpd.admin_only_all_dbs);
+    assert_eq!(settings.chttpd_auth.secret, None);
 }
 
 #[test]
@@ -102,11 +90,12 @@ fn the_older_name_of_a_section_counts_when_the_newer_has_no_value() {
     let place = Place::new();
     place.write("etc/local.ini", "[couch_httpd_auth]\ntimeout = 7\n");
     let config = place.config();
-    assert_eq!(config.get_u64("chttpd_auth", "timeout").ok(), Some(7));
+    let timeout = || config.settings().chttpd_auth.timeout.as_secs();
+    assert_eq!(timeout(), 7);
     config
         .set("chttpd_auth", "timeout", "8", false)
         .expect("set");
-    assert_eq!(config.get_u64("chttpd_auth", "timeout").ok(), Some(8));
+    assert_eq!(timeout(), 8);
 }
 
 #[test]
@@ -116,7 +105,7 @@ fn a_value_of_the_wrong_kind_is_named() {
     let error = Config::load(place.layers()).expect_err("wrong kind");
     assert_eq!(
         error.to_string(),
-        "[chttpd] port = many: a whole number expected"
+        "[chttpd] port = many: a whole number up to 65535 expected"
     );
     let config = Place::new().config();
     assert!(matches!(
@@ -124,14 +113,42 @@ fn a_value_of_the_wrong_kind_is_named() {
         Err(ConfigError::InvalidSetting { .. })
     ));
     config.set("own", "x", "text", false).expect("set");
-    assert!(matches!(
-        config.get_u64("own", "x"),
-        Err(ConfigError::InvalidSetting { .. })
-    ));
-    assert!(matches!(
-        config.get_bool("own", "x"),
-        Err(ConfigError::InvalidSetting { .. })
-    ));
+}
+
+#[test]
+fn a_value_out_of_range_is_refused_where_it_is_set() {
+    let config = Place::new().config();
+    for (section, key, value) in [
+        ("chttpd", "port", "65536"),
+        ("chttpd", "bind_address", "nowhere"),
+        ("cluster", "q", "0"),
+        ("couch_peruser", "q", "257"),
+        ("query_server_config", "reduce_limit_ratio", "half"),
+    ] {
+        let refused = config.set(section, key, value, true);
+        assert!(
+            matches!(refused, Err(ConfigError::InvalidSetting { .. })),
+            "[{section}] {key} = {value}"
+        );
+    }
+    assert!(*config.settings() == config::Settings::default());
+}
+
+#[test]
+fn settings_follow_every_change() {
+    let place = Place::new();
+    let config = place.config();
+    let before = config.settings();
+    config.set("admins", "anna", "x", false).expect("set");
+    config.set("cors", "origins", "a, b,", false).expect("set");
+    let after = config.settings();
+    assert_eq!(after.admins.all["anna"], "x");
+    assert_eq!(after.cors.origins, Some(vec!["a".into(), "b".into()]));
+    assert!(before.admins.all.is_empty(), "a snapshot stays as it was");
+    config.delete("cors", "origins", false).expect("delete");
+    assert_eq!(config.settings().cors.origins, None);
+    config.reload().expect("reload");
+    assert!(*config.settings() == *before);
 }
 
 #[test]

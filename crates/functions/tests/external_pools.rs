@@ -585,33 +585,18 @@ fn lists_are_a_dialogue_that_may_end_in_many_ways() {
 }
 
 #[test]
-fn settings_are_read_as_couchdb_has_them() {
-    let ini = [
-        ("query_server_config", "os_process_limit", "7"),
-        ("query_server_config", "os_process_soft_limit", "x"),
-        ("query_server_config", "os_process_idle_limit", "60"),
-        ("query_server_config", "reduce_limit", "log"),
-        ("query_server_config", "reduce_limit_ratio", "1.5"),
-        ("couchdb", "os_process_timeout", "1000"),
-    ];
-    let value = |section: &str, key: &str| {
-        let found = ini.iter().find(|(s, k, _)| (*s, *k) == (section, key));
-        found.map(|(_, _, value)| (*value).to_owned())
-    };
-    let command = ("Python".to_owned(), " couchpy --debug ".to_owned());
-    let settings = Settings::read(value, [command, ("other".to_owned(), String::new())]);
-    let mut expected = Settings {
-        process_limit: 7,
-        idle_limit: Duration::from_secs(60),
-        reduce_limit: ReduceLimit::Log,
-        reduce_limit_ratio: 1.5,
-        timeout: Duration::from_secs(1),
-        ..Settings::default()
-    };
-    expected
-        .commands
-        .insert("python".to_owned(), "couchpy --debug".to_owned());
-    assert_eq!(settings, expected);
+fn commands_are_lines_of_query_servers() {
+    let mut settings = Settings::default();
+    settings.set_command("Python", " couchpy --debug ");
+    settings.set_command("other", "");
+    settings.set_command("nodejs", "builtin");
+    let command = |language: &str| settings.commands.get(language).map(String::as_str);
+    assert_eq!(command("python"), Some("couchpy --debug"));
+    assert_eq!(command("other"), None);
+    assert_eq!(
+        command("nodejs"),
+        functions::external::builtin_command("nodejs").as_deref()
+    );
     let variables = [
         ("COUCHDB_QUERY_SERVER_PYTHON", "couchpy -x"),
         ("HOME", "/root"),
@@ -621,19 +606,5 @@ fn settings_are_read_as_couchdb_has_them() {
             variables.map(|(name, value)| (name.to_owned(), value.to_owned()))
         ),
         [("python".to_owned(), "couchpy -x".to_owned())]
-    );
-    let erlang = |key: &'static str, on: &'static str| {
-        let value = move |section: &str, wanted: &str| {
-            (section == "native_query_servers" && wanted == key).then(|| on.to_owned())
-        };
-        Settings::read(value, []).commands.contains_key("erlang")
-    };
-    assert!(erlang("enable_erlang_query_server", "true"));
-    assert!(erlang("erlang", "{couch_native_process, start_link, []}"));
-    assert!(!erlang("enable_erlang_query_server", "false"));
-    let node = Settings::read(|_, _| None, [("nodejs".to_owned(), "builtin".to_owned())]);
-    assert_eq!(
-        node.commands.get("nodejs"),
-        functions::external::builtin_command("nodejs").as_ref()
     );
 }

@@ -8,7 +8,7 @@
 //! | `server_routes`, `database_routes`, `document_routes`, `design_routes`, `text_search` | what happens at a route? |
 //! | `reply`, `errors` | what does the client get? `errors` is the one table from errors to statuses |
 //! | `browsers` | what may pages of other origins do? |
-//! | `app`, `stats` | what does every request need, and what is counted? |
+//! | `app`, `settings`, `stats` | what does every request need, what is in force, and what is counted? |
 
 mod app;
 mod browsers;
@@ -21,6 +21,7 @@ mod reply;
 mod request;
 mod router;
 mod server_routes;
+mod settings;
 mod stats;
 mod text_search;
 

@@ -122,7 +122,7 @@ async fn database(app: &App, req: &mut Request, name: &str) -> Answer {
         ("_revs_limit", None, _) => db::revs_limit(req, &access).await,
         ("_purged_infos_limit", None, _) => db::purged_infos_limit(req, &access).await,
         ("_purged_infos", None, _) => db::purged_infos(req, &access),
-        ("_purge", None, _) => db::purge(app, req, &access).await,
+        ("_purge", None, _) => db::purge(req, &access).await,
         ("_security", None, _) => db::security(app, req, &access).await,
         ("_compact", ..) => db::compact(req, &access).await,
         ("_view_cleanup", None, _) => views::cleanup(req, &access).await,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use config::Values;
-use config::settings::{SETTINGS, Setting, find, older_section};
+use config::settings::{Setting, find};
 use serde_json::Value;
 
 use crate::Error;
@@ -71,7 +71,7 @@ pub fn plan(source: &Values, target: &Values) -> Plan {
                     let same = now.map(String::as_str).or(default) == Some(value);
                     // Of an admin that both have, the target keeps its password.
                     let kept = section == "admins" && now.is_some();
-                    let refused = setting.is_some_and(|s| !s.kind.accepts(value));
+                    let refused = setting.is_some_and(|s| !s.accepts(value));
                     if refused {
                         plan.by_hand.push(named);
                     } else if !same && !kept {
@@ -104,15 +104,12 @@ fn place<'a>(section: &'a str, key: &str) -> Place<'a> {
         return Place::Here(section, find(section, key));
     }
     // Old versions have some settings in sections of other names.
-    let newer = SETTINGS
-        .iter()
-        .find(|s| s.key == key && older_section(s.section) == Some(section))
-        .map(|s| s.section);
-    let section = newer.unwrap_or(section);
+    let setting = find(section, key);
+    let section = setting.map_or(section, |setting| setting.section);
     if OF_THE_MACHINE.contains(&(section, key)) {
         return Place::ByHand;
     }
-    match find(section, key) {
+    match setting {
         Some(setting) => Place::Here(section, Some(setting)),
         None => Place::Nowhere,
     }

@@ -5,7 +5,6 @@
 mod cli;
 mod commands;
 mod data;
-mod languages;
 mod private;
 mod serve;
 

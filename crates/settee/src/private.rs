@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use config::Config;
+use config::settings::LogWriter;
 
 /// Has everything that this process creates from now on be its owner's alone, whatever the shell says: documents, configuration
 /// files, backups and logs hold passwords, or what they can be guessed from. The storage engine creates its files itself, so
@@ -62,13 +63,13 @@ pub fn warn_of_others(data: &Path, config: &Config) {
     for ini in config.files_with_secrets().unwrap_or_default() {
         warn_if_open(&ini, "a configuration file with secrets", "600");
     }
-    if config.find("log", "writer").as_deref() == Some("file")
-        && let Some(log) = config.find("log", "file")
-    {
-        warn_if_open(Path::new(&log), "the log, with names of users", "600");
+    let settings = config.settings();
+    if settings.log.writer == LogWriter::File {
+        let log = Path::new(&settings.log.file);
+        warn_if_open(log, "the log, with names of users", "600");
     }
-    if let Some(key) = config.find("ssl", "key_file").filter(|k| !k.is_empty()) {
-        warn_if_open(Path::new(&key), "the key of the certificate", "600");
+    if let Some(key) = &settings.ssl.key_file {
+        warn_if_open(Path::new(key), "the key of the certificate", "600");
     }
 }
 

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
-use config::{Config, ConfigError};
+use config::Config;
 use database::{
     Database, Databases, Durability, EditMode, Outcome, Read, ReadOptions, WriteTiming,
 };
@@ -51,25 +51,25 @@ struct Known {
 }
 
 impl Users {
-    pub(crate) fn new(config: Config, databases: &Arc<Databases>) -> Result<Users, ConfigError> {
-        Ok(Users {
+    pub(crate) fn new(config: Config, databases: &Arc<Databases>) -> Users {
+        Users {
             databases: Arc::downgrade(databases),
             changes: AtomicU64::new(0),
             known: RwLock::default(),
             settings: {
-                let settings = UserSettings::read(&config)?;
+                let settings = UserSettings::of(&config.settings());
                 settings.warn();
                 RwLock::new(Arc::new(settings))
             },
             changed: Notify::new(),
             kept: AtomicBool::new(false),
             config,
-        })
+        }
     }
 
     /// Reads the settings again. Other databases that hold users now are put under the rules at once.
-    pub(crate) fn reread(&self) -> Result<(), ConfigError> {
-        let new = Arc::new(UserSettings::read(&self.config)?);
+    pub(crate) fn reread(&self) {
+        let new = Arc::new(UserSettings::of(&self.config.settings()));
         new.warn();
         let mut settings = self
             .settings
@@ -85,7 +85,6 @@ impl Users {
             }
         }
         self.changed.notify_one();
-        Ok(())
     }
 
     pub(crate) fn settings(&self) -> Arc<UserSettings> {

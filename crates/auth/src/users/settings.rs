@@ -1,10 +1,12 @@
 //! The settings that user documents depend on.
 
-use config::{Config, ConfigError};
+use config::Settings;
+use config::settings::{ChttpdAuth, PasswordScheme};
 
 use super::requirements::Requirements;
-use crate::password::{Hash, NewHash};
-use crate::proxy::split;
+use crate::admins::new_scheme;
+use crate::password::NewHash;
+use crate::security::DefaultSecurity;
 
 /// What the configuration says of users.
 pub(crate) struct UserSettings {
@@ -55,44 +57,38 @@ impl UserSettings {
         (&self.database, &self.suffix) == (&other.database, &other.suffix)
     }
 
-    pub(crate) fn read(config: &Config) -> Result<UserSettings, ConfigError> {
-        let q = match config.find("couch_peruser", "q") {
-            Some(_) => config.get_u64("couch_peruser", "q")?,
-            None => config.get_u64("cluster", "q")?,
-        };
-        let security = config.get_str("couchdb", "default_security")?;
-        let known_max = config.get_u64("chttpd_auth", "auth_cache_size")?;
-        let password_regexp = config.find("chttpd_auth", "password_regexp");
-        let public_fields = config.find("chttpd_auth", "public_fields");
-        Ok(UserSettings {
-            database: config.get_str("chttpd_auth", "authentication_db")?,
-            suffix: config.get_str("couchdb", "users_db_suffix")?,
-            new_hash: new_hash(config)?,
-            requirements: Requirements::parse(password_regexp.as_deref().unwrap_or_default()),
-            upgrade: config.get_bool("chttpd_auth", "upgrade_hash_on_auth")?,
-            public_fields: split(public_fields.as_deref().unwrap_or_default()),
-            known_max: usize::try_from(known_max).unwrap_or(usize::MAX),
+    pub(crate) fn of(settings: &Settings) -> UserSettings {
+        let (auth, peruser) = (&settings.chttpd_auth, &settings.couch_peruser);
+        let password_regexp = auth.password_regexp.as_deref();
+        let security = DefaultSecurity::from(settings.couchdb.default_security);
+        UserSettings {
+            database: auth.authentication_db.clone(),
+            suffix: settings.couchdb.users_db_suffix.clone(),
+            new_hash: new_hash(auth),
+            requirements: Requirements::parse(password_regexp.unwrap_or_default()),
+            upgrade: auth.upgrade_hash_on_auth,
+            public_fields: auth.public_fields.clone().unwrap_or_default(),
+            known_max: auth.auth_cache_size,
             peruser: PerUser {
-                enabled: config.get_bool("couch_peruser", "enable")?,
-                delete: config.get_bool("couch_peruser", "delete_dbs")?,
-                prefix: config.get_str("couch_peruser", "database_prefix")?,
-                q: u32::try_from(q).unwrap_or(u32::MAX),
-                security: crate::DefaultSecurity::from_setting(&security).json(),
+                enabled: peruser.enable,
+                delete: peruser.delete_dbs,
+                prefix: peruser.database_prefix.clone(),
+                q: peruser.q.unwrap_or(settings.cluster.q),
+                security: security.json(),
             },
-        })
+        }
     }
 }
 
-fn new_hash(config: &Config) -> Result<NewHash, ConfigError> {
-    if config.get_str("chttpd_auth", "password_scheme")? == "simple" {
-        return Ok(NewHash::Simple);
+fn new_hash(settings: &ChttpdAuth) -> NewHash {
+    match settings.password_scheme {
+        PasswordScheme::Simple => NewHash::Simple,
+        PasswordScheme::Pbkdf2 => {
+            let (hash, iterations) = new_scheme(settings);
+            NewHash::Pbkdf2 {
+                hash,
+                iterations: iterations.max(1),
+            }
+        }
     }
-    // The configuration takes only known names.
-    let hash =
-        Hash::from_name(&config.get_str("chttpd_auth", "pbkdf2_prf")?).unwrap_or(Hash::Sha256);
-    let iterations = config.get_u64("chttpd_auth", "iterations")?;
-    Ok(NewHash::Pbkdf2 {
-        hash,
-        iterations: u32::try_from(iterations).unwrap_or(u32::MAX).max(1),
-    })
 }

@@ -50,7 +50,7 @@ impl AttachmentOptions {
         AttachmentOptions {
             compression_level: compression_level.min(9),
             compressible_types: types.filter(|t| !t.is_empty()).collect(),
-            bytes_max: u64::MAX,
+            bytes_max: 1 << 30,
             count_max: u64::MAX,
         }
     }

@@ -60,60 +60,17 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Reads the configuration: `value` gives what a section's key is set to, `commands` are all keys of `[query_servers]`.
-    /// A value that makes no sense counts as not set.
-    ///
-    /// As in CouchDB, Erlang must be allowed by `[native_query_servers] enable_erlang_query_server = true` or by the older
-    /// `erlang = {couch_native_process, start_link, []}`, unless `[query_servers]` has a command of its own for it.
-    pub fn read(
-        value: impl Fn(&str, &str) -> Option<String>,
-        commands: impl IntoIterator<Item = (String, String)>,
-    ) -> Self {
-        let default = Self::default();
-        let number = |section: &str, key: &str| value(section, key)?.trim().parse::<u64>().ok();
-        let count = |key: &str, default: usize| {
-            number("query_server_config", key)
-                .and_then(|n| usize::try_from(n).ok())
-                .unwrap_or(default)
-                .max(1)
-        };
-        let native = |key: &str| value("native_query_servers", key).unwrap_or_default();
-        let mut settings = Self {
-            process_limit: count("os_process_limit", default.process_limit),
-            process_soft_limit: count("os_process_soft_limit", default.process_soft_limit),
-            idle_limit: number("query_server_config", "os_process_idle_limit")
-                .map_or(default.idle_limit, Duration::from_secs),
-            timeout: number("couchdb", "os_process_timeout")
-                .map_or(default.timeout, |ms| Duration::from_millis(ms.max(1))),
-            reduce_limit: match value("query_server_config", "reduce_limit").as_deref() {
-                Some("false") => ReduceLimit::Off,
-                Some("log") => ReduceLimit::Log,
-                _ => ReduceLimit::On,
-            },
-            reduce_limit_threshold: number("query_server_config", "reduce_limit_threshold")
-                .unwrap_or(default.reduce_limit_threshold),
-            reduce_limit_ratio: value("query_server_config", "reduce_limit_ratio")
-                .and_then(|ratio| ratio.trim().parse().ok())
-                .filter(|ratio: &f64| ratio.is_finite())
-                .unwrap_or(default.reduce_limit_ratio),
-            ..default
-        };
-        if native("enable_erlang_query_server") == "true"
-            || native("erlang") == "{couch_native_process, start_link, []}"
-        {
-            settings.set_builtin("erlang");
-        }
-        for (language, command) in commands {
-            let language = language.to_ascii_lowercase();
-            match command.trim() {
-                "" => {}
-                "builtin" => settings.set_builtin(&language),
-                command => {
-                    settings.commands.insert(language, command.to_owned());
-                }
+    /// Adds a line of `[query_servers]`: a language, in any case, and its command line. The word `builtin` stands for what
+    /// [`builtin_command`](super::builtin_command) gives, an empty line for nothing.
+    pub fn set_command(&mut self, language: &str, command: &str) {
+        let language = language.to_ascii_lowercase();
+        match command.trim() {
+            "" => {}
+            "builtin" => self.set_builtin(language),
+            command => {
+                self.commands.insert(language, command.to_owned());
             }
         }
-        settings
     }
 
     /// The commands that CouchDB takes from environment variables: `COUCHDB_QUERY_SERVER_PYTHON=couchpy` is like `python =
@@ -130,10 +87,10 @@ impl Settings {
             .collect()
     }
 
-    fn set_builtin(&mut self, language: &str) {
-        match super::builtin_command(language) {
+    fn set_builtin(&mut self, language: String) {
+        match super::builtin_command(&language) {
             Some(command) => {
-                self.commands.insert(language.to_owned(), command);
+                self.commands.insert(language, command);
             }
             None => tracing::warn!(
                 language,

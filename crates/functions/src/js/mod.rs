@@ -103,7 +103,7 @@ impl Default for Options {
             emit_rows_max: 100_000,
             emit_bytes_max: 64 << 20,
             isolation: Isolation::Thread,
-            queue_max: 256,
+            queue_max: 2048,
             workers_max: std::thread::available_parallelism().map_or(2, usize::from),
             worker: WorkerCommand::default(),
         }

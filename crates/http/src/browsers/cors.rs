@@ -1,7 +1,7 @@
 //! Cross-origin requests (`[cors]`, `[chttpd] enable_cors`): what a browser is told before it lets a page of another
 //! origin ask, and read what was answered. The rules are those of CouchDB's `chttpd_cors`.
 
-use config::{Config, ConfigError};
+use config::Settings;
 use hyper::HeaderMap;
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
@@ -77,26 +77,26 @@ pub struct Cors {
 
 impl Cors {
     /// The rules, when cross-origin requests are answered at all.
-    pub fn read(c: &Config) -> Result<Option<Cors>, ConfigError> {
-        if !c.get_bool("chttpd", "enable_cors")? {
-            return Ok(None);
+    pub fn of(settings: &Settings) -> Option<Cors> {
+        if !settings.chttpd.enable_cors {
+            return None;
         }
-        let set = |key| c.find("cors", key).map(|text| list(&text));
-        let or = |set: Option<Vec<String>>, default: &[&str]| {
-            set.unwrap_or_else(|| default.iter().map(|s| (*s).to_owned()).collect())
+        let cors = &settings.cors;
+        let or = |set: &Option<Vec<String>>, default: &[&str]| {
+            set.clone()
+                .unwrap_or_else(|| default.iter().map(|s| (*s).to_owned()).collect())
         };
-        let lower = |list: Vec<String>| list.iter().map(|s| s.to_ascii_lowercase()).collect();
-        Ok(Some(Cors {
-            origins: set("origins").unwrap_or_default(),
-            credentials: c.get_bool("cors", "credentials")?,
-            methods: or(set("methods"), &METHODS),
-            headers: lower(or(set("headers"), &HEADERS)),
-            exposed: {
-                let names: Vec<String> = lower(or(set("exposed_headers"), &EXPOSED));
-                names.join(", ")
-            },
-            max_age_s: c.get_u64("cors", "max_age")?,
-        }))
+        let lower = |list: Vec<String>| -> Vec<String> {
+            list.iter().map(|s| s.to_ascii_lowercase()).collect()
+        };
+        Some(Cors {
+            origins: cors.origins.clone().unwrap_or_default(),
+            credentials: cors.credentials,
+            methods: or(&cors.methods, &METHODS),
+            headers: lower(or(&cors.headers, &HEADERS)),
+            exposed: lower(or(&cors.exposed_headers, &EXPOSED)).join(", "),
+            max_age_s: cors.max_age,
+        })
     }
 
     /// Every page on the web may ask with its reader's cookies and passwords. CouchDB allows that too, and PouchDB's

@@ -8,7 +8,6 @@
 
 use hyper::header::{CONTENT_TYPE, ORIGIN};
 
-use crate::app::Limits;
 use crate::errors::ApiError;
 use crate::request::Request;
 
@@ -29,8 +28,8 @@ pub fn changes(req: &Request) -> bool {
 }
 
 /// Whether the request is sent with the knowledge of the one whose credentials it has. It is looked at as the client sent it.
-pub fn may_change(req: &Request, limits: &Limits) -> bool {
-    let cors = limits.cors.as_ref();
+pub fn may_change(req: &Request) -> bool {
+    let cors = req.settings.cors.as_ref();
     match req.authenticated {
         // Nobody's rights, or a token, which only a program can add.
         None | Some(BY_TOKEN) => true,

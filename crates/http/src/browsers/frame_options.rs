@@ -1,7 +1,7 @@
 //! `X-Frame-Options`: whether answers may be shown inside other pages (`[chttpd] enable_xframe_options`,
 //! `[x_frame_options]`), by CouchDB's rules.
 
-use config::{Config, ConfigError};
+use config::Settings;
 use hyper::HeaderMap;
 use hyper::header::{HeaderValue, X_FRAME_OPTIONS};
 
@@ -16,17 +16,15 @@ pub enum FrameOptions {
 
 impl FrameOptions {
     /// The rule, when the header is sent at all.
-    pub fn read(c: &Config) -> Result<Option<FrameOptions>, ConfigError> {
-        if !c.get_bool("chttpd", "enable_xframe_options")? {
-            return Ok(None);
-        }
-        if c.get_bool("x_frame_options", "same_origin")? {
-            return Ok(Some(FrameOptions::SameOrigin));
-        }
-        let hosts = c.find("x_frame_options", "hosts").unwrap_or_default();
-        Ok(Some(FrameOptions::Hosts(
-            hosts.split(',').map(|h| h.trim().to_owned()).collect(),
-        )))
+    pub fn of(settings: &Settings) -> Option<FrameOptions> {
+        let options = &settings.x_frame_options;
+        settings
+            .chttpd
+            .enable_xframe_options
+            .then(|| match options.same_origin {
+                true => FrameOptions::SameOrigin,
+                false => FrameOptions::Hosts(options.hosts.clone().unwrap_or_default()),
+            })
     }
 
     pub fn finish(&self, req: &Request, headers: &mut HeaderMap) {

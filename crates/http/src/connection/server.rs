@@ -215,7 +215,11 @@ async fn connection<S>(
         // Not `pipeline_flush`: it buffers a streamed answer whole, whatever the client takes.
         .header_read_timeout(app.silence_max());
     let stream = Lenient::new(Lingering::new(stream));
-    let stream = HeadTimeout::new(stream, app.limits().header_timeout, app.silence_max());
+    let stream = HeadTimeout::new(
+        stream,
+        app.settings().chttpd.header_timeout,
+        app.silence_max(),
+    );
     let connection = builder
         .serve_connection(TokioIo::new(stream), service)
         .into_owned();
@@ -266,15 +270,15 @@ async fn answer(
     let id = clients_request_id(&parts.headers).unwrap_or_else(request_id);
     let (method, method_error) = effective_method(&parts);
     let host_error = host::check(&parts).err();
-    let mut req = Request::new(method, parts, body, Some(peer.ip()), &app.limits());
+    let mut req = Request::new(method, parts, body, Some(peer.ip()), app.settings());
     req.https = https;
     req.silence_max = app.silence_max();
     let result = match host_error.or(method_error) {
         Some(e) => Err(e),
         None => route(app, &mut req).await,
     };
-    let mut reply = result.unwrap_or_else(|e| refuse(app, &req, e));
-    if app.limits().allow_jsonp {
+    let mut reply = result.unwrap_or_else(|e| refuse(&req, e));
+    if req.settings.chttpd.allow_jsonp {
         reply = jsonp::wrap(&req, reply);
     }
     if !req.drain().await && version < hyper::Version::HTTP_2 {
@@ -313,15 +317,15 @@ fn effective_method(parts: &hyper::http::request::Parts) -> (String, Option<ApiE
 }
 
 async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
-    let limits = app.limits();
     // Who asks whether the server is up knows its address only.
     if !req.is_for_us() && !is_only(req, "_up") {
         return Err(host::misdirected());
     }
-    if let Some(reply) = limits.cors.as_ref().and_then(|cors| cors.preflight(req)) {
+    let settings = req.settings.clone();
+    if let Some(reply) = settings.cors.as_ref().and_then(|cors| cors.preflight(req)) {
         return Ok(reply);
     }
-    if req.target_len as u64 > limits.max_uri_length {
+    if req.target_len as u64 > settings.chttpd.max_uri_length {
         return Err(ApiError::new(
             414,
             "too_long",
@@ -333,14 +337,14 @@ async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
         return Err(ApiError::bad_request("invalid_url_encoding"));
     }
     app.authenticate(req).await?;
-    let required = limits.require_valid_user
-        || limits.require_valid_user_except_for_up && !is_only(req, "_up");
+    let required = settings.chttpd.require_valid_user
+        || settings.chttpd.require_valid_user_except_for_up && !is_only(req, "_up");
     if required && req.authenticated.is_none() && !is_login(req) {
         return Err(ApiError::unauthorized("Authentication required.")
             .with_www_authenticate("Basic realm=\"server\""));
     }
     // Before rules or functions rewrite anything.
-    let may_change = cross_site::may_change(req, &limits);
+    let may_change = cross_site::may_change(req);
     loop {
         if !may_change && cross_site::changes(req) {
             return Err(cross_site::refusal());
@@ -362,7 +366,7 @@ fn is_only(req: &Request, name: &str) -> bool {
 }
 
 /// An error as this client wants it: browsers are sent to the login page.
-fn refuse(app: &App, req: &Request, e: ApiError) -> Reply {
+fn refuse(req: &Request, e: ApiError) -> Reply {
     let unauthorized = e.status == 401;
     let reason = e.reason.clone();
     let mut reply = Reply::from(e);
@@ -376,7 +380,7 @@ fn refuse(app: &App, req: &Request, e: ApiError) -> Reply {
     if accept.contains("text/html") && !accept.contains("*/*") && !req.path.starts_with("/_session")
     {
         let mut to = req.base_url();
-        to.push_str(&app.limits().authentication_redirect);
+        to.push_str(&req.settings.chttpd_auth.authentication_redirect);
         to.push_str("?return=");
         node::encode_into(&req.path, &mut to);
         to.push_str("&reason=");
@@ -418,11 +422,11 @@ fn finish(
             headers.insert(name, value);
         }
     }
-    let limits = app.limits();
-    if let Some(cors) = &limits.cors {
+    let settings = &req.settings;
+    if let Some(cors) = &settings.cors {
         cors.finish(req, headers);
     }
-    if let Some(frame_options) = &limits.frame_options {
+    if let Some(frame_options) = &settings.frame_options {
         frame_options.finish(req, headers);
     }
     headers.insert(REQUEST_ID, id);
@@ -432,7 +436,7 @@ fn finish(
         .named_header("prefer")
         .is_some_and(|p| p.eq_ignore_ascii_case("return=minimal"))
     {
-        keep_only(&limits.prefer_minimal, headers);
+        keep_only(&settings.chttpd.prefer_minimal, headers);
     }
     let length = match response.body() {
         Body::Full(b) => Some(b.len() as u64),

@@ -29,10 +29,10 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
     require_method(req, "POST")?;
     req.require_json()?;
     app.stats.bulk_requests.fetch_add(1, Relaxed);
-    let limits = app.limits();
+    let settings = app.settings();
     let bytes = req.required_bytes(BodyClass::Many).await?;
     let started = Instant::now();
-    let max = limits.max_bulk_docs_count;
+    let max = settings.couchdb.max_bulk_docs_count;
     let too_many = || ApiError::too_many("max_bulk_docs_count", max);
     let bulk = match parse_some_bulk_docs(&bytes, usize::try_from(max).unwrap_or(usize::MAX)) {
         Err(DocError::TooManyDocs) => return Err(too_many()),
@@ -52,7 +52,7 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
         if doc.id.is_none() {
             doc.id = Some(DocId::new(&app.new_uuid())?);
         }
-        check_document(doc, &limits)?;
+        check_document(doc, &settings.couchdb)?;
     }
     let ids: Vec<DocId> = docs.iter().filter_map(|d| d.id.clone()).collect();
     let revs: Vec<Option<Rev>> = match mode {
@@ -69,7 +69,7 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
             Some(e)
         }
     };
-    let write_mode = WriteMode::of(req, &limits, 1, bulk.w)?;
+    let write_mode = WriteMode::of(req, 1, bulk.w)?;
     let caller = caller(&req.user);
     let done = access
         .db
@@ -191,7 +191,7 @@ pub async fn bulk_get(app: &App, req: &mut Request, access: &Access) -> Answer {
             "\"{name}\" query parameter is not acceptable"
         )));
     }
-    let limit = app.limits().max_bulk_get_count;
+    let limit = app.settings().couchdb.max_bulk_get_count;
     if docs.len() as u64 > limit {
         return Err(ApiError::too_many("max_bulk_get_count", limit));
     }

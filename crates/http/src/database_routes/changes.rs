@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
 use crate::app::App;
-use crate::database_routes::find::apart_if_long;
+use crate::database_routes::find::{apart_if_long, selector_limits};
 use crate::design_routes::calls;
 use crate::errors::ApiError;
 use crate::reply::Reply;
@@ -35,7 +35,7 @@ pub async fn route(app: &App, req: &mut Request, access: &Access) -> Answer {
         (Map::new(), None)
     };
     let kind = FeedKind::of(&req.query)?;
-    let times = FeedTimes::of(&req.query, app.limits().changes_timeout_ms)?;
+    let times = FeedTimes::of(&req.query, req.settings.chttpd.changes_timeout)?;
     let mut query = changes_query(req, kind)?;
     query.filter = filter(app, req, access, &body, raw).await?;
     match kind {
@@ -137,7 +137,7 @@ async fn filter(
         Some("_selector") => {
             // Out of the text: the members of `body` hold no integers beyond 64 bits.
             let text = raw.filter(|r| !r.is_empty());
-            let limits = app.limits().mango.defaults.limits;
+            let limits = selector_limits(&app.settings().mango);
             let fields = body.get("fields").cloned();
             apart_if_long(text.unwrap_or(Bytes::from_static(b"{}")), move |text| {
                 let selector = mango::Selector::of_body(&document::normalise(text)?, &limits);

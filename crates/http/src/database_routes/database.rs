@@ -1,6 +1,5 @@
 //! A database itself: creation, information, properties, purges, maintenance.
 
-use database::CreateOptions;
 use document::{DocId, Rev};
 use serde_json::{Map, Value, json};
 
@@ -45,14 +44,7 @@ pub async fn create(app: &App, req: &mut Request, name: &str) -> Answer {
     }
     // There is one node: more replicas are accepted as CouchDB accepts them, and one is kept.
     number("n")?;
-    let security =
-        auth::DefaultSecurity::from_setting(&app.config.get_str("couchdb", "default_security")?);
-    let options = CreateOptions {
-        q: number("q")?.or(Some(app.config.get_u64("cluster", "q")? as u32)),
-        n: Some(1),
-        partitioned,
-        security: security.json().to_owned(),
-    };
+    let options = req.settings.new_database(number("q")?, partitioned);
     app.databases.create(name, options).await?;
     Ok(Reply::json_bytes(201, "{\"ok\":true}\n").location(&req.url_of(&[name])))
 }
@@ -95,9 +87,7 @@ pub async fn security(app: &App, req: &mut Request, access: &Access) -> Answer {
     }
     access.require_design_admin(&req.user)?;
     if app.auth.is_authentication_database(access.db.name())
-        && !app
-            .config
-            .get_bool("couchdb", "users_db_security_editable")?
+        && !req.settings.couchdb.users_db_security_editable
     {
         return Err(ApiError::forbidden(
             "You can't edit the security object of the user database.",
@@ -157,12 +147,12 @@ fn rev_strings(revs: &[Rev]) -> Vec<String> {
     revs.iter().map(Rev::to_string).collect()
 }
 
-pub async fn purge(app: &App, req: &mut Request, access: &Access) -> Answer {
+pub async fn purge(req: &mut Request, access: &Access) -> Answer {
     require_method(req, "POST")?;
     req.require_json()?;
-    let limits = app.limits();
     let body = req.json_object(BodyClass::Small).await?;
-    if body.len() as u64 > limits.purge_ids_max {
+    let limits = &req.settings.purge;
+    if body.len() as u64 > limits.max_document_id_number {
         return Err(ApiError::bad_request(
             "Exceeded maximum number of documents.",
         ));
@@ -172,7 +162,7 @@ pub async fn purge(app: &App, req: &mut Request, access: &Access) -> Answer {
         requests.push((DocId::new(id)?, parse_revs(revs)?));
     }
     let revs: usize = requests.iter().map(|(_, r)| r.len()).sum();
-    if revs as u64 > limits.purge_revs_max {
+    if revs as u64 > limits.max_revisions_number {
         return Err(ApiError::bad_request(
             "Exceeded maximum number of revisions.",
         ));

@@ -15,39 +15,26 @@ use node::Access;
 
 type Answer = Result<Reply, ApiError>;
 
-/// The settings of `[mango]`.
-#[derive(Clone, Copy, Debug)]
-pub struct MangoSettings {
-    pub defaults: Defaults,
-    pub find: FindLimits,
+/// Limits on selectors.
+pub fn selector_limits(settings: &config::settings::Mango) -> mango::Limits {
+    mango::Limits {
+        selector_depth_max: settings.max_selector_depth.min(mango::DEPTH_MAX),
+        selector_conditions_max: settings.max_selector_conditions,
+        regexes_max: settings.max_selector_regexes,
+        regex_bytes_max: settings.max_regex_size,
+    }
 }
 
-impl MangoSettings {
-    pub fn read(c: &config::Config) -> Result<MangoSettings, config::ConfigError> {
-        let number = |name: &str| {
-            let n = c.get_u64("mango", name)?;
-            Ok(usize::try_from(n).unwrap_or(usize::MAX))
-        };
-        Ok(MangoSettings {
-            defaults: Defaults {
-                limit: c.get_u64("mango", "default_limit")?,
-                limits: mango::Limits {
-                    selector_depth_max: number("max_selector_depth")?.min(mango::DEPTH_MAX),
-                    selector_conditions_max: number("max_selector_conditions")?,
-                    regexes_max: number("max_selector_regexes")?,
-                    regex_bytes_max: number("max_regex_size")?,
-                },
-            },
-            find: FindLimits {
-                scan_limit: c.get_u64("mango", "scan_limit")?,
-                scan_warning_threshold: c.get_u64("mango", "index_scan_warning_threshold")?,
-                aggregate: AggregateLimits {
-                    groups_max: number("max_aggregate_groups")?,
-                    values_max: number("max_aggregate_values")?,
-                    bytes_max: number("max_aggregate_bytes")?,
-                },
-            },
-        })
+/// Limits on the work for an answer.
+fn find_limits(settings: &config::settings::Mango) -> FindLimits {
+    FindLimits {
+        scan_limit: settings.scan_limit,
+        scan_warning_threshold: settings.index_scan_warning_threshold,
+        aggregate: AggregateLimits {
+            groups_max: settings.max_aggregate_groups,
+            values_max: settings.max_aggregate_values,
+            bytes_max: settings.max_aggregate_bytes,
+        },
     }
 }
 
@@ -57,22 +44,25 @@ const BLOCKING_BODY_BYTES: usize = 64 << 10;
 
 /// Reads the body, and has `use_it` make something of the query.
 async fn read<T: Send + 'static>(
-    app: &App,
     req: &mut Request,
     partition: Option<String>,
-    use_it: impl FnOnce(Find, &MangoSettings) -> Result<T, ApiError> + Send + 'static,
+    use_it: impl FnOnce(Find, FindLimits) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
     require_method(req, "POST")?;
     req.require_json()?;
     let bytes = req.bytes(BodyClass::Document).await?;
-    let settings = app.limits().mango;
+    let defaults = Defaults {
+        limit: req.settings.mango.default_limit,
+        limits: selector_limits(&req.settings.mango),
+    };
+    let limits = find_limits(&req.settings.mango);
     apart_if_long(bytes, move |bytes| {
         let body = document::normalise(bytes)?;
-        let mut find = Find::parse(&body, &settings.defaults)?;
+        let mut find = Find::parse(&body, &defaults)?;
         if partition.is_some() {
             find.partition = partition;
         }
-        use_it(find, &settings)
+        use_it(find, limits)
     })
     .await
 }
@@ -91,28 +81,18 @@ pub async fn apart_if_long<T: Send + 'static>(
 }
 
 /// `_explain`; `partition` of one below `_partition`.
-pub async fn explain(
-    app: &App,
-    req: &mut Request,
-    access: &Access,
-    partition: Option<String>,
-) -> Answer {
+pub async fn explain(req: &mut Request, access: &Access, partition: Option<String>) -> Answer {
     let db = access.db.clone();
-    let answer = read(app, req, partition, move |find, _| Ok(db.explain(&find)?)).await?;
+    let answer = read(req, partition, move |find, _| Ok(db.explain(&find)?)).await?;
     Ok(Reply::json_bytes(200, [&answer[..], b"\n"].concat()))
 }
 
 /// `_find`; `partition` of one below `_partition`.
-pub async fn find(
-    app: &App,
-    req: &mut Request,
-    access: &Access,
-    partition: Option<String>,
-) -> Answer {
+pub async fn find(req: &mut Request, access: &Access, partition: Option<String>) -> Answer {
     let started = std::time::Instant::now();
     let db = access.db.clone();
-    let plan = read(app, req, partition, move |find, settings| {
-        Ok((db.plan_find(find, &settings.find)?, settings.find))
+    let plan = read(req, partition, move |find, limits| {
+        Ok((db.plan_find(find, &limits)?, limits))
     });
     let (plan, limits) = plan.await?;
     let parse_us = started.elapsed().as_micros() as u64;
@@ -204,8 +184,8 @@ pub async fn route(app: &App, req: &mut Request, access: &Access, name: &str) ->
         return Err(ApiError::missing());
     }
     match name {
-        "_find" => find(app, req, access, None).await,
-        "_explain" => explain(app, req, access, None).await,
+        "_find" => find(req, access, None).await,
+        "_explain" => explain(req, access, None).await,
         _ => crate::database_routes::indexes::route(app, req, access).await,
     }
 }

@@ -6,7 +6,7 @@ use mango::{FindError, NewIndex};
 use serde_json::json;
 
 use crate::app::App;
-use crate::database_routes::find::apart_if_long;
+use crate::database_routes::find::{apart_if_long, selector_limits};
 use crate::document_routes::documents::write;
 use crate::errors::ApiError;
 use crate::reply::Reply;
@@ -73,7 +73,7 @@ fn list(req: &Request, access: &Access) -> Answer {
 
 async fn create(app: &App, req: &mut Request, access: &Access) -> Answer {
     req.require_json()?;
-    let limits = app.limits().mango.defaults.limits;
+    let limits = selector_limits(&req.settings.mango);
     let index = apart_if_long(req.bytes(BodyClass::Document).await?, move |body| {
         Ok(NewIndex::parse(&document::normalise(body)?, &limits)?)
     })

@@ -112,7 +112,7 @@ impl GivenRows {
 
     /// The listing that they ask for: a partition's is one of its own.
     fn check(self, app: &App, access: &Access) -> Result<RowsQuery, ApiError> {
-        let limits = app.limits();
+        let settings = app.settings();
         let mut q = self.query;
         if self.grouping.grouping()? != Grouping::None {
             return Err(ApiError::query_parse(
@@ -136,12 +136,16 @@ impl GivenRows {
             if partition.is_empty() {
                 return Err(ApiError::query_parse("Invalid value for `partition`."));
             }
-            bound_limit(&mut q.limit, limits.partition_query_limit)?;
+            bound_limit(
+                &mut q.limit,
+                settings.query_server_config.partition_query_limit,
+            )?;
             q.listing = Listing::Partition(partition);
         }
         if let Some(keys) = self.keys {
-            if keys.len() as u64 > limits.max_keys {
-                return Err(ApiError::too_large("max_keys", limits.max_keys));
+            let max = settings.limits.max_keys;
+            if keys.len() as u64 > max {
+                return Err(ApiError::too_large("max_keys", max));
             }
             q.keys = Some(keys.into_iter().map(key_of).collect());
         }
@@ -440,10 +444,10 @@ pub async fn partition(app: &App, req: &mut Request, access: &Access) -> Answer 
             queries(app, req, access, "_all_docs").await
         }
         (Some("_find"), _) if parts == 1 => {
-            crate::database_routes::find::find(app, req, access, Some(name)).await
+            crate::database_routes::find::find(req, access, Some(name)).await
         }
         (Some("_explain"), _) if parts == 1 => {
-            crate::database_routes::find::explain(app, req, access, Some(name)).await
+            crate::database_routes::find::explain(req, access, Some(name)).await
         }
         (Some("_design"), Some(part)) if part.starts_with('_') => {
             crate::document_routes::documents::design(app, req, access).await

@@ -74,7 +74,7 @@ impl View {
 
     fn check(&self, app: &App, query: &mut ViewQuery) -> Result<(), ApiError> {
         let refuse = |reason: &'static str| Err(ApiError::query_parse(reason));
-        let limits = app.limits();
+        let limits = &app.settings().query_server_config;
         let limit_max = match self.design.spec.partitioned {
             true => limits.partition_query_limit,
             false => limits.query_limit,
@@ -192,7 +192,7 @@ impl GivenQuery {
     }
 
     fn check(mut self, app: &App) -> Result<ViewQuery, ApiError> {
-        let keys_max = app.limits().max_keys;
+        let keys_max = app.settings().limits.max_keys;
         if let Some(keys) = &self.query.keys
             && keys.len() as u64 > keys_max
         {

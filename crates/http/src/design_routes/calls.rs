@@ -56,7 +56,7 @@ pub async fn route(app: &App, req: &mut Request, access: &Access, id: &str) -> A
 
 /// Waits for leave to run a function of the database.
 pub async fn place(app: &App, access: &Access, lane: Lane) -> Result<Place, ApiError> {
-    let max = app.limits().function_wait;
+    let max = app.settings().functions.queue_time_limit_ms;
     let admission = access.db.languages().admission(lane, access.db.name());
     let late = functions::Error::Late {
         limit_ms: max.as_millis() as u64,
@@ -187,7 +187,7 @@ async fn show(
         args(&document, &request),
     )
     .await?;
-    response::show(&reply, &etag, app.limits().showlist_policy.as_deref())
+    response::show(&reply, &etag, req.settings.showlist_policy())
 }
 
 async fn update(
@@ -211,9 +211,10 @@ async fn update(
     )
     .await?;
     let update = response::Update::parse(&reply)?;
-    let policy = app.limits().showlist_policy.clone();
+    let settings = req.settings.clone();
+    let policy = settings.showlist_policy();
     let Some(doc) = &update.doc else {
-        return update.reply(None, policy.as_deref());
+        return update.reply(None, policy);
     };
     let mut doc = parse_document(doc.get().as_bytes())?;
     if doc.id.is_none() {
@@ -227,7 +228,7 @@ async fn update(
         rev: &written.rev().to_string(),
         status: written.status(),
     };
-    update.reply(Some(saved), policy.as_deref())
+    update.reply(Some(saved), policy)
 }
 
 async fn rewrite(
@@ -238,13 +239,13 @@ async fn rewrite(
     members: &Value,
     path: &[String],
 ) -> Answer {
-    let limits = app.limits();
-    rewrite::check_limit(req.rewrites, limits.rewrite_limit)?;
+    let settings = req.settings.clone();
+    rewrite::check_limit(req.rewrites, settings.chttpd.rewrite_limit)?;
     let db = access.db.name().clone();
     let base = Base {
         db: &db,
         design: ddoc.id.strip_prefix("_design/").unwrap_or(&ddoc.id),
-        secure: limits.secure_rewrites,
+        secure: settings.chttpd.secure_rewrites,
     };
     let target = match members.get("rewrites") {
         Some(Value::Array(rules)) => rewrite::apply(base, rules, &req.method, path, &req.query)?
@@ -255,7 +256,7 @@ async fn rewrite(
             let request = for_rewrite(&said, &db, security_json(access))?;
             let args = format!("[{request}]").into_bytes();
             let reply = run(app, access, Arc::new(ddoc.clone()), &["rewrites"], args).await?;
-            let policy = limits.showlist_policy.as_deref();
+            let policy = settings.showlist_policy();
             match rewrite::of_function(base, &req.query, &reply, policy)? {
                 Led::Nowhere => return Err(rewrite::no_rules()),
                 Led::Respond(reply) => return Ok(reply),

@@ -154,7 +154,7 @@ pub async fn list(
     if req.none_match(&etag) {
         return Ok(Reply::empty(304).etag(&etag));
     }
-    let policy = app.limits().showlist_policy.clone();
+    let settings = req.settings.clone();
     let languages = access.db.languages().clone();
     // Without a thread.
     let place = calls::place(app, access, Lane::Lists).await?;
@@ -187,7 +187,7 @@ pub async fn list(
         }
         drop(place);
     });
-    answer(pieces, &etag, policy.as_deref()).await
+    answer(pieces, &etag, settings.showlist_policy()).await
 }
 
 /// What a list function gives.

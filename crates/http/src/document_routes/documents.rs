@@ -2,13 +2,14 @@
 
 use std::time::Instant;
 
+use config::settings::Couchdb;
 use database::{Caller, EditMode, Outcome, Read, ReadDoc, ReadOptions, WantedBytes, WhichRevs};
 use document::multipart::{PartHead, Writer};
 use document::{DocId, EditDoc, Rev, parse_document};
 use hyper::header::IF_MATCH;
 use serde_json::Value;
 
-use crate::app::{App, Limits};
+use crate::app::App;
 use crate::document_routes::attachments::{self, Parts, boundary};
 use crate::document_routes::write_mode::WriteMode;
 use crate::errors::ApiError;
@@ -85,7 +86,7 @@ fn design_url(req: &Request, access: &Access, id: &str) -> String {
     url
 }
 
-pub fn parse_id(id: &str, limits: &Limits) -> Result<DocId, ApiError> {
+pub fn parse_id(id: &str, limits: &Couchdb) -> Result<DocId, ApiError> {
     if id.len() as u64 > limits.max_document_id_length {
         return Err(ApiError::new(
             413,
@@ -301,7 +302,7 @@ fn open_revs_multipart(access: &Access, found: &[Result<ReadDoc, Rev>]) -> Answe
 // ---- writing
 
 /// Checks one parsed document against the limits.
-pub fn check_document(doc: &EditDoc, limits: &Limits) -> Result<(), ApiError> {
+pub fn check_document(doc: &EditDoc, limits: &Couchdb) -> Result<(), ApiError> {
     if doc.body.len() as u64 > limits.max_document_size {
         let id = doc.id.as_ref().map_or("", |id| id.as_str());
         return Err(ApiError::new(
@@ -334,7 +335,7 @@ async fn read_document(req: &mut Request) -> Result<(EditDoc, u64), ApiError> {
 }
 
 async fn put(app: &App, req: &mut Request, access: &Access, id: &str) -> Answer {
-    let limits = app.limits();
+    let settings = req.settings.clone();
     let mode = match req.query.get("new_edits") {
         Some("false") => EditMode::Replicated,
         _ => EditMode::Interactive,
@@ -345,8 +346,8 @@ async fn put(app: &App, req: &mut Request, access: &Access, id: &str) -> Answer 
             let received = attachments::read_multipart(
                 req,
                 &access.db,
-                limits.max_http_request_size,
-                limits.max_attachment_size,
+                settings.chttpd.max_http_request_size,
+                settings.couchdb.max_attachment_size,
                 mode == EditMode::Replicated,
             );
             let received = received.await?;
@@ -357,7 +358,7 @@ async fn put(app: &App, req: &mut Request, access: &Access, id: &str) -> Answer 
             (doc, parse_us, vec![])
         }
     };
-    let id = parse_id(id, &limits)?;
+    let id = parse_id(id, &settings.couchdb)?;
     doc.rev = edited_rev(req, doc.rev.take())?;
     doc.id = Some(id.clone());
     if mode == EditMode::Replicated && doc.rev_path().is_none() {
@@ -366,7 +367,7 @@ async fn put(app: &App, req: &mut Request, access: &Access, id: &str) -> Answer 
         ));
     }
     let url = doc_url(req, access, &id);
-    let mut write_mode = WriteMode::of(req, &limits, 1, None)?;
+    let mut write_mode = WriteMode::of(req, 1, None)?;
     if !brings_files {
         write_mode = write_mode.or_batch(req);
     }
@@ -434,7 +435,7 @@ pub async fn write_as(
     doc: EditDoc,
     mode: EditMode,
 ) -> Result<Written, ApiError> {
-    let write_mode = WriteMode::of(req, &app.limits(), 1, None)?;
+    let write_mode = WriteMode::of(req, 1, None)?;
     write_in_mode(app, req, access, caller, doc, mode, write_mode).await
 }
 
@@ -447,7 +448,7 @@ async fn write_in_mode(
     mode: EditMode,
     write_mode: WriteMode,
 ) -> Result<Written, ApiError> {
-    check_document(&doc, &app.limits())?;
+    check_document(&doc, &app.settings().couchdb)?;
     let Some(id) = doc.id.clone() else {
         return Err(ApiError::bad_request("an edit needs an `_id`"));
     };
@@ -530,7 +531,7 @@ pub async fn post(app: &App, req: &mut Request, access: &Access) -> Answer {
     };
     doc.id = Some(id.clone());
     let url = doc_url(req, access, &id);
-    let write_mode = WriteMode::of(req, &app.limits(), 1, None)?.or_batch(req);
+    let write_mode = WriteMode::of(req, 1, None)?.or_batch(req);
     let (who, mode) = (caller(&req.user), EditMode::Interactive);
     let written = write_in_mode(app, req, access, who, doc, mode, write_mode).await?;
     let mut reply = written.reply_without_etag(&url);
@@ -557,12 +558,11 @@ async fn delete(app: &App, req: &mut Request, access: &Access, id: &str) -> Answ
 }
 
 async fn copy(app: &App, req: &mut Request, access: &Access, id: &str) -> Answer {
-    let limits = app.limits();
     let destination = req
         .named_header("destination")
         .ok_or_else(|| ApiError::bad_request("Destination header is mandatory for COPY."))?;
     let (target, rev) = parse_destination(destination)?;
-    let target = parse_id(&target, &limits)?;
+    let target = parse_id(&target, &req.settings.couchdb)?;
     let Ok(id) = DocId::new(id) else {
         return Err(ApiError::missing());
     };

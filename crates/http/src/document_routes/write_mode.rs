@@ -2,7 +2,6 @@
 
 use database::Durability;
 
-use crate::app::Limits;
 use crate::document_routes::documents::check_numbers;
 use crate::errors::ApiError;
 use crate::request::Request;
@@ -16,17 +15,12 @@ pub struct WriteMode {
 }
 
 impl WriteMode {
-    pub fn of(
-        req: &Request,
-        limits: &Limits,
-        replicas: u32,
-        w: Option<u64>,
-    ) -> Result<Self, ApiError> {
+    pub fn of(req: &Request, replicas: u32, w: Option<u64>) -> Result<Self, ApiError> {
         check_numbers(&req.query, &["w"])?;
         let w = req.query.get("w").and_then(|w| w.parse().ok()).or(w);
         let full_commit = req.named_header("x-couch-full-commit") == Some("true");
         Ok(WriteMode {
-            durability: match limits.delayed_commits && !full_commit {
+            durability: match req.settings.couchdb.delayed_commits && !full_commit {
                 true => Durability::Delayed,
                 false => Durability::Synced,
             },

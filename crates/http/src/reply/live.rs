@@ -57,8 +57,9 @@ pub struct FeedTimes {
 }
 
 impl FeedTimes {
-    /// `max_ms`, of `[chttpd] changes_timeout`, is the default and the longest of both, as in CouchDB.
-    pub fn of(query: &Query, max_ms: u64) -> Result<FeedTimes, ApiError> {
+    /// `max`, of `[chttpd] changes_timeout`, is the default and the longest of both, as in CouchDB.
+    pub fn of(query: &Query, max: Duration) -> Result<FeedTimes, ApiError> {
+        let max_ms = u64::try_from(max.as_millis()).unwrap_or(u64::MAX);
         let heartbeat = match query.get("heartbeat") {
             None => None,
             Some("true") => Some(max_ms),

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use config::{Config, ConfigError};
+use config::Settings;
 use flate2::write::MultiGzDecoder;
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
@@ -40,67 +40,6 @@ pub enum BodyClass {
     Many,
 }
 
-/// The settings that bodies are bounded by.
-#[derive(Clone, Debug)]
-pub struct BodyLimits {
-    small_bytes_max: u64,
-    document_bytes_max: u64,
-    many_bytes_max: u64,
-    inflated_bytes_max: u64,
-    inflation_ratio_max: u64,
-    values_max: u64,
-    bytes_per_second_min: u64,
-}
-
-impl BodyLimits {
-    pub fn read(c: &Config) -> Result<BodyLimits, ConfigError> {
-        Ok(BodyLimits {
-            small_bytes_max: c.get_u64("limits", "max_small_request_size")?,
-            document_bytes_max: c.get_u64("couchdb", "max_document_size")?,
-            many_bytes_max: c.get_u64("chttpd", "max_http_request_size")?,
-            inflated_bytes_max: c.get_u64("limits", "max_inflated_request_size")?,
-            inflation_ratio_max: c.get_u64("limits", "max_inflation_ratio")?,
-            values_max: c.get_u64("limits", "max_json_values")?,
-            bytes_per_second_min: c.get_u64("limits", "min_body_rate")?,
-        })
-    }
-
-    pub fn bounds(&self, class: BodyClass) -> Bounds {
-        let (limit, bytes_max, values_max) = match class {
-            BodyClass::Login => ("the size of a login", LOGIN_BYTES_MAX, SMALL_VALUES_MAX),
-            BodyClass::Small => (
-                "max_small_request_size",
-                self.small_bytes_max,
-                SMALL_VALUES_MAX,
-            ),
-            BodyClass::Document => (
-                "max_document_size",
-                self.document_bytes_max,
-                DOCUMENT_VALUES_MAX,
-            ),
-            BodyClass::Many => (
-                "max_http_request_size",
-                self.many_bytes_max,
-                self.values_max,
-            ),
-        };
-        Bounds {
-            limit,
-            bytes_max,
-            inflated_max: self.inflated_bytes_max,
-            ratio_max: self.inflation_ratio_max,
-            values_max: values_max.min(self.values_max),
-        }
-    }
-
-    pub fn pace(&self, silence_max: Duration) -> Pace {
-        Pace {
-            silence_max,
-            bytes_per_second_min: self.bytes_per_second_min,
-        }
-    }
-}
-
 /// How large one body may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
@@ -117,6 +56,36 @@ pub struct Bounds {
 }
 
 impl Bounds {
+    /// Those of a class, by the settings.
+    pub fn of(class: BodyClass, settings: &Settings) -> Bounds {
+        let limits = &settings.limits;
+        let (limit, bytes_max, values_max) = match class {
+            BodyClass::Login => ("the size of a login", LOGIN_BYTES_MAX, SMALL_VALUES_MAX),
+            BodyClass::Small => (
+                "max_small_request_size",
+                limits.max_small_request_size,
+                SMALL_VALUES_MAX,
+            ),
+            BodyClass::Document => (
+                "max_document_size",
+                settings.couchdb.max_document_size,
+                DOCUMENT_VALUES_MAX,
+            ),
+            BodyClass::Many => (
+                "max_http_request_size",
+                settings.chttpd.max_http_request_size,
+                limits.max_json_values,
+            ),
+        };
+        Bounds {
+            limit,
+            bytes_max,
+            inflated_max: limits.max_inflated_request_size,
+            ratio_max: limits.max_inflation_ratio,
+            values_max: values_max.min(limits.max_json_values),
+        }
+    }
+
     pub fn too_large(&self) -> ApiError {
         ApiError::too_large(self.limit, self.bytes_max)
     }

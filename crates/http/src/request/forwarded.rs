@@ -1,7 +1,8 @@
 //! What a proxy says it was asked for, in headers whose names are settings (`[chttpd] x_forwarded_host`, `x_forwarded_proto`,
 //! `x_forwarded_ssl`), by CouchDB's rules.
 
-use config::{Config, ConfigError};
+use config::ConfigError;
+use config::settings::Chttpd;
 use hyper::HeaderMap;
 
 use crate::request::host::{Hosts, is_authority};
@@ -17,12 +18,14 @@ pub struct Forwarded {
 }
 
 impl Forwarded {
-    pub fn read(c: &Config) -> Result<Forwarded, ConfigError> {
+    /// # Errors
+    /// As [`Hosts::of`].
+    pub fn of(settings: &Chttpd) -> Result<Forwarded, ConfigError> {
         Ok(Forwarded {
-            host: c.get_str("chttpd", "x_forwarded_host")?,
-            proto: c.get_str("chttpd", "x_forwarded_proto")?,
-            ssl: c.get_str("chttpd", "x_forwarded_ssl")?,
-            hosts: Hosts::read(c)?,
+            host: settings.x_forwarded_host.clone(),
+            proto: settings.x_forwarded_proto.clone(),
+            ssl: settings.x_forwarded_ssl.clone(),
+            hosts: Hosts::of(settings)?,
         })
     }
 

@@ -1,7 +1,8 @@
 //! Which host a request is for: whether it says so as it must, and whether it is one of ours (`[chttpd] allowed_hosts`).
 //! What a client names comes back in `Location`, and a page whose name was made to lead here (DNS rebinding) names itself.
 
-use config::{Config, ConfigError};
+use config::ConfigError;
+use config::settings::Chttpd;
 use hyper::Version;
 use hyper::header::{CONNECTION, HOST, HeaderValue};
 use hyper::http::request::Parts;
@@ -23,9 +24,10 @@ enum Listed {
 }
 
 impl Hosts {
-    pub fn read(c: &Config) -> Result<Hosts, ConfigError> {
-        let text = c.find("chttpd", "allowed_hosts").unwrap_or_default();
-        let names = text.split(',').map(str::trim).filter(|n| !n.is_empty());
+    /// # Errors
+    /// A name that no host can have.
+    pub fn of(settings: &Chttpd) -> Result<Hosts, ConfigError> {
+        let names = settings.allowed_hosts.iter().flatten();
         let listed = names.map(|name| match name.strip_prefix('*') {
             Some(end) if end.starts_with('.') => Ok(Listed::Below(end.to_owned())),
             _ if is_authority(name) => Ok(Listed::Name(name_of(name).to_owned())),
@@ -33,7 +35,7 @@ impl Hosts {
             _ => Err(ConfigError::InvalidSetting {
                 section: "chttpd".into(),
                 key: "allowed_hosts".into(),
-                value: name.to_owned(),
+                value: name.clone(),
                 expected: "a host name".into(),
             }),
         });
@@ -199,11 +201,16 @@ mod tests {
         }
     }
 
+    fn read(listed: &[&str]) -> Result<Hosts, ConfigError> {
+        let listed = listed.iter().map(|name| (*name).to_owned()).collect();
+        Hosts::of(&Chttpd {
+            allowed_hosts: Some(listed),
+            ..config::Settings::default().chttpd
+        })
+    }
+
     fn hosts(listed: &[&str]) -> Hosts {
-        let overrides = ("chttpd".into(), "allowed_hosts".into(), listed.join(","));
-        let mut layers = config::Layers::new("/nonexistent/local.ini");
-        layers.overrides = vec![overrides];
-        Hosts::read(&Config::load(layers).unwrap()).unwrap()
+        read(listed).unwrap()
     }
 
     #[test]
@@ -211,7 +218,7 @@ mod tests {
         let some = hosts(&[
             "db.example",
             "*.apps.example",
-            " 10.0.0.7 ",
+            "10.0.0.7",
             "[2001:db8::1]",
             "p:1",
         ]);
@@ -245,11 +252,8 @@ mod tests {
     #[test]
     fn a_list_with_what_is_no_host_is_refused() {
         for wrong in ["http://db.example", "*", "db example", "*db.example"] {
-            let mut layers = config::Layers::new("/nonexistent/local.ini");
-            layers.overrides = vec![("chttpd".into(), "allowed_hosts".into(), wrong.into())];
-            let read = Hosts::read(&Config::load(layers).unwrap());
             assert!(
-                matches!(read, Err(ConfigError::InvalidSetting { .. })),
+                matches!(read(&[wrong]), Err(ConfigError::InvalidSetting { .. })),
                 "{wrong}"
             );
         }

@@ -18,10 +18,9 @@ use hyper::header::{
 };
 use serde_json::Value;
 
-use crate::app::Limits;
 use crate::errors::ApiError;
-use crate::request::body::{BodyClass, BodyLimits, Pace, Source, Stream};
-use crate::request::forwarded::Forwarded;
+use crate::request::body::{BodyClass, Bounds, Pace, Source, Stream};
+use crate::settings::Settings;
 use node::Rewritten;
 use node::{Query, encode_into, segments_with};
 
@@ -52,7 +51,6 @@ pub struct Request {
     /// It leads elsewhere since it was routed, and has no answer yet.
     pub is_rerouted: bool,
     pub headers: HeaderMap,
-    forwarded: Arc<Forwarded>,
     pub user: Arc<UserCtx>,
     /// How the user was found: CouchDB's name of the handler, `default` (Basic) or `cookie` mostly.
     pub authenticated: Option<&'static str>,
@@ -66,7 +64,8 @@ pub struct Request {
     pub silence_max: Duration,
     /// How long reading the body took, in microseconds, for `X-CouchDB-Body-Time`.
     pub body_us: u64,
-    body_limits: Arc<BodyLimits>,
+    /// What was in force when it came.
+    pub settings: Arc<Settings>,
     body: Source,
 }
 
@@ -76,10 +75,10 @@ impl Request {
         parts: hyper::http::request::Parts,
         body: Incoming,
         peer: Option<std::net::IpAddr>,
-        limits: &Limits,
+        settings: Arc<Settings>,
     ) -> Request {
         let path = parts.uri.path();
-        let plus_is_space = limits.decode_plus_to_space;
+        let plus_is_space = settings.chttpd.decode_plus_to_space;
         Request {
             method,
             segments: segments_with(path, plus_is_space),
@@ -93,7 +92,6 @@ impl Request {
             path: path.to_owned(),
             authority: parts.uri.authority().map(|a| a.as_str().to_owned()),
             headers: parts.headers,
-            forwarded: limits.forwarded.clone(),
             user: Arc::new(UserCtx::anonymous()),
             authenticated: None,
             renew: None,
@@ -102,7 +100,7 @@ impl Request {
             target_len: path.len() + parts.uri.query().map_or(0, |q| q.len() + 1),
             silence_max: Duration::MAX,
             body_us: 0,
-            body_limits: limits.bodies.clone(),
+            settings,
             body: Source::Client(Stream::new(body)),
         }
     }
@@ -154,7 +152,7 @@ impl Request {
     /// # Errors
     /// 413 that names the limit of this class, 400 when the body ends early or is not gzip, 408 when it comes too slowly.
     pub async fn bytes(&mut self, class: BodyClass) -> Result<Bytes, ApiError> {
-        let bounds = self.body_limits.bounds(class);
+        let bounds = Bounds::of(class, &self.settings);
         if let Source::Memory(body) = &self.body {
             if body.len() as u64 > bounds.bytes_max {
                 return Err(bounds.too_large());
@@ -185,7 +183,10 @@ impl Request {
     }
 
     fn pace(&self) -> Pace {
-        self.body_limits.pace(self.silence_max)
+        Pace {
+            silence_max: self.silence_max,
+            bytes_per_second_min: self.settings.limits.min_body_rate,
+        }
     }
 
     /// The next bytes of the body as they come; `None` at its end.
@@ -240,7 +241,7 @@ impl Request {
 
     /// A body of this class that was read already, as JSON.
     pub fn json_of(&self, class: BodyClass, bytes: &[u8]) -> Result<Value, ApiError> {
-        self.body_limits.bounds(class).json(bytes)
+        Bounds::of(class, &self.settings).json(bytes)
     }
 
     /// The body as a JSON object.
@@ -317,7 +318,8 @@ impl Request {
 
     /// Host and port that the client asked, as it or a proxy before us names them.
     pub fn host(&self) -> &str {
-        self.forwarded
+        self.settings
+            .forwarded
             .host(&self.headers)
             .or_else(|| self.named_host())
             .unwrap_or("127.0.0.1")
@@ -331,12 +333,12 @@ impl Request {
     /// Whether the request is for a host that the server answers for.
     pub fn is_for_us(&self) -> bool {
         self.named_host()
-            .is_none_or(|host| self.forwarded.allows(host))
+            .is_none_or(|host| self.settings.forwarded.allows(host))
     }
 
     /// Whether the client speaks HTTPS, with us or with a proxy before us.
     pub fn is_https(&self) -> bool {
-        self.https || self.forwarded.is_https(&self.headers)
+        self.https || self.settings.forwarded.is_https(&self.headers)
     }
 
     /// Scheme and host that the client used, for `Location`.

@@ -20,7 +20,7 @@ pub async fn route(app: &App, req: &Request) -> Answer {
     require_method(req, "GET,HEAD")?;
     require_server_admin(&req.user)?;
     let kind = FeedKind::of(&req.query)?;
-    let times = FeedTimes::of(&req.query, app.limits().changes_timeout_ms)?;
+    let times = FeedTimes::of(&req.query, req.settings.chttpd.changes_timeout)?;
     let event_id = (kind == FeedKind::EventSource)
         .then(|| req.named_header("last-event-id"))
         .flatten();

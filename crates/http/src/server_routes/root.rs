@@ -1,5 +1,6 @@
 //! Routes of the server as a whole.
 
+use config::settings::MaintenanceMode;
 use database::NameRange;
 use hyper::header::{CACHE_CONTROL, EXPIRES, PRAGMA};
 use serde_json::{Value, json};
@@ -37,10 +38,14 @@ pub fn welcome(app: &App, req: &Request) -> Answer {
 
 pub fn up(app: &App, req: &Request) -> Answer {
     require_method(req, "GET,HEAD")?;
-    if let Some(status) = app.limits().maintenance_mode {
-        return Ok(Reply::json(404, &json!({"status": status})));
-    }
-    Ok(Reply::json(200, &json!({"status": "ok", "seeds": {}})))
+    let status = match app.settings().couchdb.maintenance_mode {
+        MaintenanceMode::Off => {
+            return Ok(Reply::json(200, &json!({"status": "ok", "seeds": {}})));
+        }
+        MaintenanceMode::On => "maintenance_mode",
+        MaintenanceMode::NoLoadBalancing => "nolb",
+    };
+    Ok(Reply::json(404, &json!({"status": status})))
 }
 
 /// Which databases a query asks for; of a parameter that is given twice, the later counts.
@@ -86,7 +91,7 @@ fn natural(q: &Query, param: &str) -> Result<Option<u64>, ApiError> {
 
 pub fn all_dbs(app: &App, req: &Request) -> Answer {
     require_method(req, "GET,HEAD")?;
-    if app.limits().admin_only_all_dbs {
+    if app.settings().chttpd.admin_only_all_dbs {
         require_server_admin(&req.user)?;
     }
     let names = app.databases.names(&name_range(&req.query)?);
@@ -133,7 +138,7 @@ async fn dbs_info_of_keys(app: &App, req: &mut Request) -> Answer {
         Some(Value::Array(keys)) => keys,
         Some(_) => return Err(ApiError::bad_request("`keys` member must be an array.")),
     };
-    if keys.len() as u64 > app.limits().max_dbs_info {
+    if keys.len() as u64 > app.settings().chttpd.max_db_number_for_dbs_info_req {
         return Err(ApiError::bad_request("too_many_keys"));
     }
     let infos: Vec<Value> = keys
@@ -159,7 +164,7 @@ pub fn uuids(app: &App, req: &Request) -> Answer {
         Some(Ok(n)) => n,
         Some(Err(_)) => return Err(ApiError::bad_request("count must be a positive integer")),
     };
-    if count > app.limits().uuids_max_count {
+    if count > app.settings().uuids.max_count {
         return Err(ApiError::bad_request("count parameter too large"));
     }
     let uuids: Vec<String> = (0..count).map(|_| app.new_uuid()).collect();

@@ -1,7 +1,9 @@
 //! The system databases, and `/_cluster_setup` for the one node that there is: CouchDB's set-up wizard and scripts made
 //! for it find the states and answers that they know.
 
-use database::CreateOptions;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use config::settings::kind::{Address, Kind as _};
 use serde_json::{Map, Value, json};
 
 use crate::app::App;
@@ -26,19 +28,8 @@ const GLOBAL_CHANGES_Q: u32 = 1;
 /// A name that cannot be one, and what the store says.
 pub async fn create_missing(app: &App, names: &[&str]) -> Result<(), ApiError> {
     for name in names {
-        let security = auth::DefaultSecurity::from_setting(
-            &app.config.get_str("couchdb", "default_security")?,
-        );
-        let q = match *name {
-            database::GLOBAL_CHANGES => GLOBAL_CHANGES_Q,
-            _ => app.config.get_u64("cluster", "q")? as u32,
-        };
-        let options = CreateOptions {
-            q: Some(q),
-            n: Some(1),
-            partitioned: false,
-            security: security.json().to_owned(),
-        };
+        let q = (*name == database::GLOBAL_CHANGES).then_some(GLOBAL_CHANGES_Q);
+        let options = app.settings().new_database(q, false);
         match app.databases.create(name, options).await {
             Ok(_) | Err(database::Error::DatabaseExists) => {}
             Err(e) => return Err(e.into()),
@@ -52,12 +43,10 @@ pub async fn create_missing(app: &App, names: &[&str]) -> Result<(), ApiError> {
 /// # Errors
 /// As [`create_missing`], in words.
 pub async fn create_system_databases(app: &App) -> Result<(), String> {
-    let wanted = app.config.get_bool("couchdb", "single_node");
-    let done = match wanted {
-        Ok(true) => create_missing(app, &SYSTEM_DATABASES).await,
-        Ok(false) => Ok(()),
-        Err(e) => Err(e.into()),
-    };
+    if !app.settings().couchdb.single_node {
+        return Ok(());
+    }
+    let done = create_missing(app, &SYSTEM_DATABASES).await;
     done.map_err(|e| format!("system databases: {}", e.reason))
 }
 
@@ -77,13 +66,14 @@ fn state(app: &App, req: &Request) -> Answer {
         Some(list) => names(list)?,
     };
     let exist = all_exist(app, &names);
-    let single = app.config.get_bool("couchdb", "single_node")?;
-    let state = if single || app.config.get_u64("cluster", "n")? == 1 {
+    let settings = app.settings();
+    let single = settings.couchdb.single_node;
+    let state = if single || settings.cluster.n == 1 {
         match single || app.auth.has_admins() && exist {
             true => "single_node_enabled",
             false => "single_node_disabled",
         }
-    } else if !is_cluster_enabled(app)? {
+    } else if !is_cluster_enabled(app) {
         "cluster_disabled"
     } else if exist {
         "cluster_finished"
@@ -98,13 +88,13 @@ fn all_exist(app: &App, names: &[&str]) -> bool {
 }
 
 /// CouchDB takes a server for part of a cluster when others can reach it and somebody administers it.
-fn is_cluster_enabled(app: &App) -> Result<bool, ApiError> {
-    let address = app.config.get_str("chttpd", "bind_address")?;
-    Ok(!is_local(&address) && app.auth.has_admins())
+fn is_cluster_enabled(app: &App) -> bool {
+    !is_local(app.settings().chttpd.bind_address) && app.auth.has_admins()
 }
 
-fn is_local(address: &str) -> bool {
-    matches!(address, "127.0.0.1" | "::1" | "localhost")
+/// Of 127.0.0.0/8 only the address that everybody uses counts, as in CouchDB.
+fn is_local(address: IpAddr) -> bool {
+    address == Ipv4Addr::LOCALHOST || address == Ipv6Addr::LOCALHOST
 }
 
 fn names(list: &Value) -> Result<Vec<&str>, ApiError> {
@@ -137,7 +127,7 @@ async fn act(app: &App, req: &mut Request) -> Answer {
             create_missing(app, &wanted).await?;
         }
         "enable_cluster" => enable_cluster(app, &setup).await?,
-        "add_node" if !is_cluster_enabled(app)? => {
+        "add_node" if !is_cluster_enabled(app) => {
             return Err(ApiError::bad_request("Cluster is not enabled."));
         }
         "add_node" | "remove_node" | "receive_cookie" => {
@@ -160,13 +150,16 @@ async fn enable_cluster(app: &App, setup: &Map<String, Value>) -> Result<(), Api
     if setup.contains_key("remote_node") {
         return Err(ApiError::not_implemented("clusters of several nodes"));
     }
-    if is_cluster_enabled(app)? {
+    if is_cluster_enabled(app) {
         return Err(ApiError::bad_request("Cluster is already enabled"));
     }
     require_admin(app, setup)?;
-    let old = app.config.get_str("chttpd", "bind_address")?;
     let new = setup.get("bind_address").and_then(Value::as_str);
-    if is_local(new.unwrap_or(&old)) {
+    let address = match new {
+        Some(new) => Address::parse(new),
+        None => Some(app.settings().chttpd.bind_address),
+    };
+    if address.is_some_and(is_local) {
         return Err(ApiError::bad_request(
             "Cluster setup requires a remote bind_address (not 127.0.0.1 nor ::1)",
         ));

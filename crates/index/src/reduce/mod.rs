@@ -193,7 +193,7 @@ impl Default for ReduceLimit {
     /// CouchDB's defaults.
     fn default() -> Self {
         Self {
-            threshold: 4906,
+            threshold: 5000,
             ratio: 2.0,
         }
     }

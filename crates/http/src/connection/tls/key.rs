@@ -1,6 +1,6 @@
 //! The private key, which may be encrypted with `[ssl] password`.
 
-use config::Config;
+use config::settings::Ssl;
 use pkcs8::{EncryptedPrivateKeyInfoRef, SecretDocument};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -13,8 +13,8 @@ const ENCRYPTED: &str = "ENCRYPTED PRIVATE KEY";
 /// In the head of keys that OpenSSL encrypted in its older way, with a weak derivation of the key from the password.
 const LEGACY: &str = "Proc-Type: 4,ENCRYPTED";
 
-pub fn read(config: &Config) -> Result<PrivateKeyDer<'static>, TlsError> {
-    let path = path(config, SETTING)?;
+pub fn read(settings: &Ssl) -> Result<PrivateKeyDer<'static>, TlsError> {
+    let path = path(SETTING, settings.key_file.as_deref())?;
     let bad = |reason: String| unusable(SETTING, &path, reason);
     let pem = std::fs::read_to_string(&path).map_err(|e| bad(e.to_string()))?;
     if pem.contains(LEGACY) {
@@ -26,7 +26,7 @@ pub fn read(config: &Config) -> Result<PrivateKeyDer<'static>, TlsError> {
     if !pem.contains(ENCRYPTED) {
         return PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|e| bad(e.to_string()));
     }
-    let Some(password) = config.find("ssl", "password") else {
+    let Some(password) = &settings.password else {
         return Err(bad(
             "the key is encrypted: [ssl] password has to be set".into()
         ));

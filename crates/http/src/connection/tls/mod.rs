@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::{Config, ConfigError};
+use config::Config;
+use config::settings::Ssl;
 use parking_lot::RwLock;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::CertificateDer;
@@ -39,8 +40,6 @@ pub enum TlsError {
     },
     #[error("[ssl]: {0}")]
     Rustls(#[from] rustls::Error),
-    #[error(transparent)]
-    Config(#[from] ConfigError),
 }
 
 /// What connections are secured with.
@@ -60,7 +59,7 @@ impl Tls {
     /// [`TlsError`].
     pub fn open(config: &Config) -> Result<Arc<Tls>, TlsError> {
         Ok(Arc::new(Tls {
-            rules: RwLock::new(Rules::read(config)?),
+            rules: RwLock::new(Rules::read(&config.settings().ssl)?),
         }))
     }
 
@@ -69,7 +68,7 @@ impl Tls {
     /// # Errors
     /// [`TlsError`]; nothing has changed then.
     pub fn reload(&self, config: &Config) -> Result<(), TlsError> {
-        let rules = Rules::read(config)?;
+        let rules = Rules::read(&config.settings().ssl)?;
         *self.rules.write() = rules;
         Ok(())
     }
@@ -95,16 +94,16 @@ impl Tls {
 }
 
 impl Rules {
-    fn read(config: &Config) -> Result<Rules, TlsError> {
-        let provider = Arc::new(suites::provider(config)?);
-        let versions = suites::versions(config)?;
-        let certificates = certificates(config, "cert_file")?;
-        let key = key::read(config)?;
+    fn read(settings: &Ssl) -> Result<Rules, TlsError> {
+        let provider = Arc::new(suites::provider(settings)?);
+        let versions = suites::versions(settings)?;
+        let certificates = certificates("cert_file", settings.cert_file.as_deref())?;
+        let key = key::read(settings)?;
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(&versions)?;
-        let builder = match config.get_bool("ssl", "verify_ssl_certificates")? {
+        let builder = match settings.verify_ssl_certificates {
             false => builder.with_no_client_auth(),
-            true => builder.with_client_cert_verifier(client_verifier(config, provider)?),
+            true => builder.with_client_cert_verifier(client_verifier(settings, provider)?),
         };
         let mut rules = builder
             .with_single_cert(certificates, key)
@@ -115,25 +114,26 @@ impl Rules {
         rules.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(Rules {
             acceptor: TlsAcceptor::from(Arc::new(rules)),
-            handshake_time_max: Duration::from_millis(config.get_u64("ssl", "handshake_timeout")?),
+            handshake_time_max: settings.handshake_timeout,
         })
     }
 }
 
 /// Who checks clients' certificates.
 fn client_verifier(
-    config: &Config,
+    settings: &Ssl,
     provider: Arc<CryptoProvider>,
 ) -> Result<Arc<dyn rustls::server::danger::ClientCertVerifier>, TlsError> {
     let mut roots = RootCertStore::empty();
-    let path = path(config, "cacert_file")?;
-    for certificate in certificates(config, "cacert_file")? {
+    let file = settings.cacert_file.as_deref();
+    let path = path("cacert_file", file)?;
+    for certificate in certificates("cacert_file", file)? {
         roots
             .add(certificate)
             .map_err(|e| unusable("cacert_file", &path, e))?;
     }
     let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-    let builder = match config.get_bool("ssl", "fail_if_no_peer_cert")? {
+    let builder = match settings.fail_if_no_peer_cert {
         true => builder,
         false => builder.allow_unauthenticated(),
     };
@@ -142,12 +142,9 @@ fn client_verifier(
         .map_err(|e| unusable("cacert_file", &path, e))
 }
 
-fn path(config: &Config, setting: &'static str) -> Result<PathBuf, TlsError> {
-    config
-        .find("ssl", setting)
-        .filter(|path| !path.is_empty())
-        .map(PathBuf::from)
-        .ok_or(TlsError::Unset(setting))
+/// The path that a setting has to have.
+fn path(setting: &'static str, path: Option<&str>) -> Result<PathBuf, TlsError> {
+    path.map(PathBuf::from).ok_or(TlsError::Unset(setting))
 }
 
 fn unusable(
@@ -163,10 +160,10 @@ fn unusable(
 }
 
 fn certificates(
-    config: &Config,
     setting: &'static str,
+    file: Option<&str>,
 ) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let path = path(config, setting)?;
+    let path = path(setting, file)?;
     let pem = std::fs::read(&path).map_err(|e| unusable(setting, &path, e))?;
     let found = CertificateDer::pem_slice_iter(&pem)
         .collect::<Result<Vec<_>, _>>()

@@ -1,6 +1,6 @@
 //! Versions and cipher suites, which CouchDB's `[ssl]` names as Erlang and OpenSSL do.
 
-use config::Config;
+use config::settings::Ssl;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::version::{TLS12, TLS13};
 use rustls::{CipherSuite, SupportedProtocolVersion};
@@ -36,13 +36,13 @@ const OPENSSL_NAMES: [(&str, CipherSuite); 6] = [
 ];
 
 /// The suites that `ciphers` names, in its order, or all.
-pub fn provider(config: &Config) -> Result<CryptoProvider, TlsError> {
+pub fn provider(settings: &Ssl) -> Result<CryptoProvider, TlsError> {
     let all = ring::default_provider();
-    let Some(wanted) = config.find("ssl", "ciphers") else {
+    let Some(wanted) = &settings.ciphers else {
         return Ok(all);
     };
     let mut suites = vec![];
-    for name in words(&wanted) {
+    for name in words(wanted) {
         match all.cipher_suites.iter().find(|s| is_named(s.suite(), name)) {
             Some(suite) => suites.push(*suite),
             // CouchDB's users list what Erlang once had, CBC among it.
@@ -73,12 +73,12 @@ fn is_named(suite: CipherSuite, text: &str) -> bool {
 }
 
 /// The versions that `tls_versions` names, or 1.2 and 1.3.
-pub fn versions(config: &Config) -> Result<Vec<&'static SupportedProtocolVersion>, TlsError> {
-    let Some(wanted) = config.find("ssl", "tls_versions") else {
+pub fn versions(settings: &Ssl) -> Result<Vec<&'static SupportedProtocolVersion>, TlsError> {
+    let Some(wanted) = &settings.tls_versions else {
         return Ok(vec![&TLS13, &TLS12]);
     };
     let mut versions = vec![];
-    for name in words(&wanted) {
+    for name in words(wanted) {
         match name.to_ascii_lowercase().as_str() {
             "tlsv1.3" => versions.push(&TLS13),
             "tlsv1.2" => versions.push(&TLS12),

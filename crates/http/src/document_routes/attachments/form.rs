@@ -14,10 +14,11 @@ use serde_json::{Map, Value};
 
 use super::receive::Events;
 use super::{Answer, DEFAULT_TYPE, before_of, check_name, edit, named};
-use crate::app::{App, Limits};
+use crate::app::App;
 use crate::document_routes::documents::{edited_rev, parse_id, write};
 use crate::errors::ApiError;
 use crate::request::Request;
+use crate::settings::Settings;
 use node::Access;
 
 const FORM_TYPE: &str = "multipart/form-data";
@@ -29,8 +30,8 @@ const FILES_MAX: u64 = 100_000;
 /// Writes the document that the form holds.
 pub async fn post_form(app: &App, req: &mut Request, access: &Access, id: &str) -> Answer {
     check_referer(req)?;
-    let limits = app.limits();
-    let id = parse_id(id, &limits)?;
+    let settings = req.settings.clone();
+    let id = parse_id(id, &settings.couchdb)?;
     let content_type = req.header(&CONTENT_TYPE).unwrap_or("");
     if !is_form(content_type) {
         let reason = format!("Content-Type must be {FORM_TYPE}");
@@ -41,7 +42,7 @@ pub async fn post_form(app: &App, req: &mut Request, access: &Access, id: &str) 
     if id.is_design() {
         access.require_design_admin(&req.user)?;
     }
-    let mut form = Form::new(&access.db, &limits, &id);
+    let mut form = Form::new(&access.db, &settings, &id);
     while let Some(event) = events.next(req).await? {
         form.event(event).await?;
     }
@@ -119,7 +120,7 @@ fn take_out(doc: &mut EditDoc, names: &HashSet<String>) -> Result<(), ApiError> 
 /// What came of the form.
 struct Form<'a> {
     db: &'a Database,
-    limits: &'a Limits,
+    settings: &'a Settings,
     is_local: bool,
     part: Part,
     doc: Option<BytesMut>,
@@ -147,10 +148,10 @@ struct File {
 }
 
 impl<'a> Form<'a> {
-    fn new(db: &'a Database, limits: &'a Limits, id: &DocId) -> Form<'a> {
+    fn new(db: &'a Database, settings: &'a Settings, id: &DocId) -> Form<'a> {
         Form {
             db,
-            limits,
+            settings,
             is_local: id.is_local(),
             part: Part::Ignored,
             doc: None,
@@ -168,7 +169,9 @@ impl<'a> Form<'a> {
                 Part::Ignored => {}
                 Part::Doc => {
                     let text = self.doc.get_or_insert_default();
-                    if (text.len() + bytes.len()) as u64 > self.limits.max_http_request_size {
+                    if (text.len() + bytes.len()) as u64
+                        > self.settings.chttpd.max_http_request_size
+                    {
                         return Err(ApiError::new(
                             413,
                             "document_too_large",
@@ -186,7 +189,7 @@ impl<'a> Form<'a> {
                 }
                 Part::NoFile => return Err(ApiError::bad_request("A file has no name")),
                 Part::File(file) => {
-                    let max = self.limits.max_attachment_size;
+                    let max = self.settings.couchdb.max_attachment_size;
                     let written = file.sink.write(bytes).await;
                     written.map_err(|e| named(e, &file.name, max))?;
                 }
@@ -232,7 +235,11 @@ impl<'a> Form<'a> {
             return Err(super::no_local_attachments());
         }
         check_name(&name)?;
-        let max = self.limits.max_attachments_per_document.min(FILES_MAX);
+        let max = self
+            .settings
+            .couchdb
+            .max_attachments_per_document
+            .min(FILES_MAX);
         if self.files.len() as u64 >= max {
             return Err(ApiError::new(
                 413,
@@ -245,7 +252,7 @@ impl<'a> Form<'a> {
         }
         let content_type = content_type.map_or_else(|| DEFAULT_TYPE.to_owned(), |c| c.essence);
         let options = SinkOptions {
-            bytes_max: Some(self.limits.max_attachment_size),
+            bytes_max: Some(self.settings.couchdb.max_attachment_size),
             ..SinkOptions::default()
         };
         Ok(Part::File(Box::new(File {

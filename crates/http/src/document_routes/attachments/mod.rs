@@ -48,7 +48,7 @@ pub async fn route(app: &App, req: &mut Request, access: &Access, id: &str, rest
         });
     };
     if reads {
-        return get(app, req, access, id, &name);
+        return get(req, access, id, &name);
     }
     check_name(&name)?;
     match req.method.as_str() {
@@ -77,7 +77,7 @@ fn check_name(name: &str) -> Result<(), ApiError> {
 
 // ---- reading
 
-fn get(app: &App, req: &Request, access: &Access, id: &str, name: &str) -> Answer {
+fn get(req: &Request, access: &Access, id: &str, name: &str) -> Answer {
     let started = Instant::now();
     let Ok(id) = DocId::new(id) else {
         return Err(ApiError::missing());
@@ -95,7 +95,7 @@ fn get(app: &App, req: &Request, access: &Access, id: &str, name: &str) -> Answe
         .find(|read| read.attachment.name == name)
         .map(|read| read.attachment)
         .ok_or_else(no_attachment)?;
-    let mut reply = bytes_reply(app, req, access, &attachment)?;
+    let mut reply = bytes_reply(req, access, &attachment)?;
     reply.timing.read_us = started.elapsed().as_micros() as u64;
     Ok(reply)
 }
@@ -112,7 +112,7 @@ fn found(read: Read) -> Result<ReadDoc, ApiError> {
 ///
 /// **A range is always one of the bytes as they are.** Most clients' libraries accept gzip unasked and decode whatever says
 /// that it is gzipped: they cannot do that to a piece out of its middle.
-fn bytes_reply(app: &App, req: &Request, access: &Access, attachment: &Attachment) -> Answer {
+fn bytes_reply(req: &Request, access: &Access, attachment: &Attachment) -> Answer {
     let etag = attachment.etag();
     if req.none_match(&etag) {
         return Ok(Reply::empty(304).etag(&etag));
@@ -166,7 +166,7 @@ fn bytes_reply(app: &App, req: &Request, access: &Access, attachment: &Attachmen
     if sent_gzipped {
         reply = reply.header(CONTENT_ENCODING, "gzip");
     }
-    if let Some(policy) = &app.limits().attachments_policy {
+    if let Some(policy) = req.settings.attachments_policy() {
         reply = reply
             .header(CONTENT_SECURITY_POLICY, policy)
             // What was uploaded as text is not to be run as a page or a script.
@@ -225,7 +225,7 @@ fn sends_gzipped(req: &Request, stored_gzipped: bool) -> Result<bool, ApiError> 
 // ---- writing
 
 async fn put(app: &App, req: &mut Request, access: &Access, id: &str, name: &str) -> Answer {
-    let id = parse_id(id, &app.limits())?;
+    let id = parse_id(id, &req.settings.couchdb)?;
     if id.is_design() {
         access.require_design_admin(&req.user)?;
     }
@@ -240,7 +240,7 @@ async fn put(app: &App, req: &mut Request, access: &Access, id: &str, name: &str
             ));
         }
     };
-    let max = app.limits().max_attachment_size;
+    let max = req.settings.couchdb.max_attachment_size;
     let declared = req.header(&CONTENT_LENGTH).and_then(|l| l.parse().ok());
     if declared.is_some_and(|length: u64| length > max) {
         return Err(too_large(name, max));

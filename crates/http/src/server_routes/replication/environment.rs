@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use auth::UserCtx;
-use config::Config;
+use config::settings::Replicator;
 use database::{CreateOptions, Filter};
 use document::EditDoc;
 use hyper::HeaderMap;
@@ -48,15 +48,10 @@ fn told(e: node::Error, db: &str) -> Error {
 
 impl Environment for Surroundings {
     fn settings(&self) -> Settings {
-        let read = self.0.upgrade().map(|app| settings(&app.config));
-        match read {
-            Some(Ok(settings)) => settings,
-            Some(Err(e)) => {
-                tracing::warn!(error = %e, "[replicator] has its defaults");
-                Settings::default()
-            }
-            None => Settings::default(),
-        }
+        let app = self.0.upgrade();
+        app.map_or_else(Settings::default, |app| {
+            settings(&app.settings().replicator)
+        })
     }
 
     fn uuid(&self) -> String {
@@ -106,7 +101,7 @@ impl Environment for Surroundings {
                     return Ok(());
                 };
                 let no = |e: ApiError| (e.error.into_owned(), e.reason.into_owned());
-                check_document(doc, &app.limits()).map_err(no)?;
+                check_document(doc, &app.settings().couchdb).map_err(no)?;
                 match &doc.id {
                     Some(id) => db.check_id(id).map_err(|e| no(e.into())),
                     None => Ok(()),
@@ -119,7 +114,7 @@ impl Environment for Surroundings {
             db: access.db,
             filter: filter.flatten(),
             check: Arc::new(check),
-            attachment_bytes_max: app.limits().max_attachment_size,
+            attachment_bytes_max: app.settings().couchdb.max_attachment_size,
         })
     }
 
@@ -161,17 +156,7 @@ fn create_options(app: &App, params: &Map<String, Value>) -> Result<CreateOption
         Some("true") => true,
         Some(_) => return Err(bad("partitioned")),
     };
-    let setting = app.config.get_str("couchdb", "default_security");
-    let setting = setting.map_err(|e| Error::Request(e.to_string()))?;
-    let default_q = app.config.get_u64("cluster", "q").unwrap_or(2) as u32;
-    Ok(CreateOptions {
-        q: q.or(Some(default_q)),
-        n: Some(1),
-        partitioned,
-        security: auth::DefaultSecurity::from_setting(&setting)
-            .json()
-            .to_owned(),
-    })
+    Ok(app.settings().new_database(q, partitioned))
 }
 
 /// What a feed over HTTP with these parameters would be filtered by; `None` for what the replicator does itself.
@@ -220,51 +205,50 @@ fn filter(
     }
 }
 
-fn settings(c: &Config) -> Result<Settings, config::ConfigError> {
-    const SECTION: &str = "replicator";
-    let number = |key| c.get_u64(SECTION, key);
-    let count = |key| number(key).map(|n| usize::try_from(n).unwrap_or(usize::MAX));
-    let ms = |key| number(key).map(Duration::from_millis);
-    let flag = |key| c.get_bool(SECTION, key);
-    let text = |key| c.find(SECTION, key).filter(|text| !text.is_empty());
-    let words = |key| -> Result<Vec<String>, config::ConfigError> {
-        let list = c.get_str(SECTION, key)?;
-        let words = list.split(',').map(|word| word.trim().to_owned());
-        Ok(words.filter(|word| !word.is_empty()).collect())
-    };
-    Ok(Settings {
-        max_jobs: count("max_jobs")?,
-        max_jobs_per_user: count("max_jobs_per_user")?,
-        max_churn: count("max_churn")?,
-        max_history: count("max_history")?,
-        interval: ms("interval")?,
-        startup_jitter: ms("startup_jitter")?,
-        health_threshold: Duration::from_secs(number("health_threshold")?),
-        update_docs: flag("update_docs")?,
-        worker_processes: count("worker_processes")?.max(1),
-        worker_batch_size: count("worker_batch_size")?.max(1),
-        http_connections: count("http_connections")?.clamp(2, 10_000),
-        connection_timeout: ms("connection_timeout")?.max(Duration::from_millis(1)),
-        retries_per_request: number("retries_per_request")?.min(10_000) as u32,
-        use_checkpoints: flag("use_checkpoints")?,
-        use_bulk_get: flag("use_bulk_get")?,
-        checkpoint_interval: ms("checkpoint_interval")?,
-        auth_session: words("auth_plugins")?
+fn settings(said: &Replicator) -> Settings {
+    let (allowed_addresses, unknown) = Allowed::parse(&said.allowed_addresses);
+    for word in unknown {
+        // Read again and again.
+        tracing::debug!("[replicator] allowed_addresses: {word} is no network");
+    }
+    Settings {
+        max_jobs: said.max_jobs,
+        max_jobs_per_user: said.max_jobs_per_user,
+        max_churn: said.max_churn,
+        max_history: said.max_history,
+        interval: said.interval,
+        startup_jitter: said.startup_jitter,
+        health_threshold: said.health_threshold,
+        update_docs: said.update_docs,
+        worker_processes: said.worker_processes.max(1),
+        worker_batch_size: said.worker_batch_size.max(1),
+        http_connections: said.http_connections.clamp(2, 10_000),
+        connection_timeout: said.connection_timeout.max(Duration::from_millis(1)),
+        retries_per_request: said.retries_per_request.min(10_000) as u32,
+        use_checkpoints: said.use_checkpoints,
+        use_bulk_get: said.use_bulk_get,
+        checkpoint_interval: said.checkpoint_interval,
+        auth_session: said
+            .auth_plugins
             .iter()
             .any(|plugin| plugin == "couch_replicator_auth_session"),
-        verify_ssl_certificates: flag("verify_ssl_certificates")?,
-        ssl_trusted_certificates_file: text("ssl_trusted_certificates_file"),
-        cert_file: text("cert_file"),
-        key_file: text("key_file"),
-        allowed_addresses: {
-            let (allowed, unknown) = Allowed::parse(&c.get_str(SECTION, "allowed_addresses")?);
-            for word in unknown {
-                // Read again and again.
-                tracing::debug!("[replicator] allowed_addresses: {word} is no network");
-            }
-            allowed
-        },
-        valid_endpoint_protocols: words("valid_endpoint_protocols")?,
-        valid_proxy_protocols: words("valid_proxy_protocols")?,
-    })
+        verify_ssl_certificates: said.verify_ssl_certificates,
+        ssl_trusted_certificates_file: said.ssl_trusted_certificates_file.clone(),
+        cert_file: said.cert_file.clone(),
+        key_file: said.key_file.clone(),
+        allowed_addresses,
+        valid_endpoint_protocols: said.valid_endpoint_protocols.clone(),
+        valid_proxy_protocols: said.valid_proxy_protocols.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_those_of_the_replicator() {
+        let configured = config::Settings::default().replicator;
+        assert_eq!(settings(&configured), Settings::default());
+    }
 }

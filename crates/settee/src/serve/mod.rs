@@ -1,7 +1,12 @@
 //! `settee serve`.
 
+mod languages;
+mod listen;
+mod log;
+mod options;
+
 use std::io::Write as _;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,17 +14,14 @@ use std::time::Duration;
 
 use auth::Auth;
 use config::{Config, Layers};
-use database::{
-    AttachmentOptions, Databases, GlobalChangesOptions, KenOptions, Options, StoreOptions,
-};
-use http_api::{App, Listeners, Tls};
-use tokio::net::TcpSocket;
-use tracing_appender::non_blocking::WorkerGuard;
+use database::Databases;
+use http_api::{App, Listeners};
 
+use self::listen::{BoundPorts, bind, reload_on_hangup, unusable};
 use crate::Failure;
 use crate::cli::{CREDENTIALS, ServeOptions};
 use crate::data::{Made, STORE};
-use crate::{languages, private};
+use crate::private;
 
 /// Name of the admin that `--generate-admin` makes.
 const GENERATED_ADMIN: &str = "admin";
@@ -31,9 +33,9 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     // What can be refused without a data directory is, before there is one.
     require_admin(&options, &config)?;
     let ports = BoundPorts::bind(&config)?;
-    let data = data_directory(&options, &config)?;
+    let data = data_directory(&options, &config);
     let made = Made::new(&[&data_given(&options), &data])?;
-    let _flush = start_log(&config)?;
+    let _flush = log::start(&config.settings().log)?;
     for warning in config.warnings() {
         tracing::warn!("{warning}");
     }
@@ -46,7 +48,7 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     let databases = open(&options, &config, &data)?;
     let app = App::new(databases.clone(), config.clone(), auth).map_err(Failure::usage)?;
     let runtime = runtime()?;
-    let kept = keep_global_changes(&runtime, &config, &databases)?;
+    let kept = keep_global_changes(&runtime, &config, &databases);
     let restart = app.restart_asked();
     let result = runtime.block_on(async {
         let listeners = ports.listen(&config)?;
@@ -96,10 +98,10 @@ pub fn while_serving<F: Future<Output = Result<(), Failure>>>(
         ..ServeOptions::default()
     };
     let config = load_config(&options)?;
-    let address = bind_address(&config)?;
-    let data = data_directory(&options, &config)?;
+    let address = config.settings().chttpd.bind_address;
+    let data = data_directory(&options, &config);
     let made = Made::new(&[&data])?;
-    let _flush = start_log(&config)?;
+    let _flush = log::start(&config.settings().log)?;
     private::tighten_store(&data.join(STORE));
     let auth = Auth::new(config.clone()).map_err(Failure::usage)?;
     let password = auth::random_password();
@@ -109,7 +111,7 @@ pub fn while_serving<F: Future<Output = Result<(), Failure>>>(
     let databases = open(&options, &config, &data)?;
     let app = App::new(databases.clone(), config.clone(), auth).map_err(Failure::usage)?;
     let runtime = runtime()?;
-    let kept = keep_global_changes(&runtime, &config, &databases)?;
+    let kept = keep_global_changes(&runtime, &config, &databases);
     let result = runtime.block_on(async {
         let address = SocketAddr::new(address, 0);
         let listener = bind(address)?.listen(64).map_err(unusable(address))?;
@@ -155,9 +157,14 @@ fn restart_process(config: &Config, ports: Ports) -> Failure {
     };
     let mut command = std::process::Command::new(program);
     command.args(std::env::args_os().skip(1));
-    for (section, port) in [("chttpd", Some(ports.http)), ("ssl", ports.https)] {
+    let settings = config.settings();
+    let (http, https) = (settings.chttpd.port, settings.ssl.port);
+    for (section, configured, port) in [
+        ("chttpd", http, Some(ports.http)),
+        ("ssl", https, ports.https),
+    ] {
         if let Some(port) = port
-            && config.find(section, "port").as_deref() == Some("0")
+            && configured == 0
         {
             command.arg("--set").arg(format!("{section}/port={port}"));
         }
@@ -212,44 +219,11 @@ fn load_config(options: &ServeOptions) -> Result<Config, Failure> {
     Config::load(layers).map_err(Failure::usage)
 }
 
-fn data_directory(options: &ServeOptions, config: &Config) -> Result<PathBuf, Failure> {
-    Ok(match &options.data {
+fn data_directory(options: &ServeOptions, config: &Config) -> PathBuf {
+    match &options.data {
         Some(data) => data.clone(),
-        None => config
-            .get_str("couchdb", "database_dir")
-            .map_err(Failure::usage)?
-            .into(),
-    })
-}
-
-/// Logs go through a thread of their own, so that a slow terminal slows no request.
-fn start_log(config: &Config) -> Result<WorkerGuard, Failure> {
-    let level = config.get_str("log", "level").map_err(Failure::usage)?;
-    let filter = match level.as_str() {
-        "debug" => "debug,hyper=info,h2=info",
-        "warning" | "warn" => "warn",
-        "error" | "critical" | "alert" | "emergency" => "error",
-        "none" => "off",
-        _ => "info",
-    };
-    let writer = config.get_str("log", "writer").map_err(Failure::usage)?;
-    let (writer, guard) = if writer == "file" {
-        let path = config.get_str("log", "file").map_err(Failure::usage)?;
-        let file = std::fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&path)
-            .map_err(|e| Failure::new(format!("[log] file {path}: {e}")))?;
-        tracing_appender::non_blocking(file)
-    } else {
-        tracing_appender::non_blocking(std::io::stderr())
-    };
-    tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::new(filter))
-        .with_writer(writer)
-        .with_ansi(false)
-        .init();
-    Ok(guard)
+        None => config.settings().couchdb.database_dir.clone().into(),
+    }
 }
 
 /// A thousand connections need more than the usual 1,024 files.
@@ -264,7 +238,7 @@ fn raise_file_limit() {
 
 /// Refuses to start a server that nobody can administer.
 fn require_admin(options: &ServeOptions, config: &Config) -> Result<(), Failure> {
-    let has_admins = !config.section("admins").is_empty();
+    let has_admins = !config.settings().admins.all.is_empty();
     if has_admins || options.no_admin || options.generate_admin {
         return Ok(());
     }
@@ -306,29 +280,8 @@ fn ensure_admin(
 }
 
 fn open(options: &ServeOptions, config: &Config, data: &Path) -> Result<Arc<Databases>, Failure> {
-    let number = |section, key| config.get_u64(section, key).map_err(Failure::usage);
-    let options = Options {
-        store: StoreOptions {
-            block_cache_bytes: number("rocksdb", "block_cache_size")? as usize,
-            write_buffers_bytes: number("rocksdb", "write_buffer_size")? as usize,
-            background_jobs: number("rocksdb", "max_background_jobs")?.clamp(1, 64) as i32,
-            accept_damaged_log: options.accept_damaged_log,
-            ..StoreOptions::default()
-        },
-        default_q: number("cluster", "q")? as u32,
-        default_n: 1,
-        auto_compact: config
-            .get_bool("compaction", "enable")
-            .map_err(Failure::usage)?,
-        languages: languages::functions(config)?,
-        reduce_limit: languages::reduce_limit(config)?,
-        ken: KenOptions {
-            enabled: config.get_bool("ken", "enable").map_err(Failure::usage)?,
-            limit: number("ken", "limit")? as usize,
-        },
-        // The HTTP API sets them, also when the configuration changes.
-        attachments: AttachmentOptions::default(),
-    };
+    let languages = languages::start(config)?;
+    let options = options::databases(&config.settings(), languages, options.accept_damaged_log);
     Databases::open(&data.join(STORE), options).map_err(Failure::new)
 }
 
@@ -351,20 +304,10 @@ fn keep_global_changes(
     runtime: &tokio::runtime::Runtime,
     config: &Config,
     databases: &Arc<Databases>,
-) -> Result<GlobalChanges, Failure> {
-    let ms = |key| {
-        let n = config
-            .get_u64("global_changes", key)
-            .map_err(Failure::usage)?;
-        Ok(Duration::from_millis(n))
-    };
-    let options = GlobalChangesOptions {
-        event_delay: ms("max_event_delay")?,
-        write_delay: ms("max_write_delay")?,
-    };
-    let wanted = config
-        .get_bool("global_changes", "update_db")
-        .map_err(Failure::usage)?;
+) -> GlobalChanges {
+    let settings = config.settings();
+    let options = options::global_changes(&settings.global_changes);
+    let wanted = settings.global_changes.update_db;
     let databases = databases.clone();
     let (stop, stopped) = tokio::sync::oneshot::channel();
     let task = runtime.spawn(async move {
@@ -376,7 +319,7 @@ fn keep_global_changes(
             databases.keep_global_changes(options, stopped).await;
         }
     });
-    Ok(GlobalChanges { stop, task })
+    GlobalChanges { stop, task }
 }
 
 /// The last steps before requests are served.
@@ -417,158 +360,6 @@ async fn listen(app: Arc<App>, listeners: Listeners) -> Result<Ports, Failure> {
     };
     http_api::serve(listeners, app, stop).await;
     Ok(ports)
-}
-
-fn bind_address(config: &Config) -> Result<IpAddr, Failure> {
-    let text = config
-        .get_str("chttpd", "bind_address")
-        .map_err(Failure::usage)?;
-    match text.as_str() {
-        "any" => Ok([0, 0, 0, 0].into()),
-        "localhost" => Ok([127, 0, 0, 1].into()),
-        text => text.parse().map_err(|_| {
-            Failure::usage(format!("[chttpd] bind_address: '{text}' is no IP address"))
-        }),
-    }
-}
-
-fn port(config: &Config, section: &str) -> Result<u16, Failure> {
-    let port = config.get_u64(section, "port").map_err(Failure::usage)?;
-    u16::try_from(port).map_err(|_| Failure::usage(format!("[{section}] port is above 65535")))
-}
-
-/// The ports, taken but closed until everything is ready: a port that another program has is found out first of all.
-struct BoundPorts {
-    http: (SocketAddr, TcpSocket),
-    https: Option<(SocketAddr, TcpSocket)>,
-}
-
-impl BoundPorts {
-    fn bind(config: &Config) -> Result<BoundPorts, Failure> {
-        let ip = bind_address(config)?;
-        let taken = |section| {
-            let address = SocketAddr::new(ip, port(config, section)?);
-            Ok((address, bind(address)?))
-        };
-        let http = taken("chttpd")?;
-        if !config.get_bool("ssl", "enable").map_err(Failure::usage)? {
-            return Ok(BoundPorts { http, https: None });
-        }
-        // Only to see that it can be: what it has to say goes to the log, which does not run yet.
-        Tls::open(config).map_err(Failure::usage)?;
-        let https = Some(taken("ssl")?);
-        Ok(BoundPorts { http, https })
-    }
-
-    /// Opens them. The files of `[ssl]` are read again when it changes.
-    fn listen(self, config: &Config) -> Result<Listeners, Failure> {
-        let accepting = accepting(config)?;
-        let backlog = accepting.backlog.min(65_535) as u32;
-        let open = |address, socket: TcpSocket| socket.listen(backlog).map_err(unusable(address));
-        let (address, socket) = self.http;
-        let http = open(address, socket)?;
-        let https = match self.https {
-            None => None,
-            Some((address, socket)) => {
-                let tls = Tls::open(config).map_err(Failure::usage)?;
-                // The configuration then holds itself: it lives as long as the process.
-                let (secured, running) = (tls.clone(), config.clone());
-                config.subscribe(move |change| {
-                    if change.section == "ssl" {
-                        reload(&secured, &running);
-                    }
-                });
-                Some((open(address, socket)?, tls))
-            }
-        };
-        Ok(Listeners {
-            http,
-            https,
-            connections_max: accepting.max,
-        })
-    }
-}
-
-fn reload(tls: &Tls, config: &Config) {
-    match tls.reload(config) {
-        Ok(()) => tracing::info!("the certificate was read again"),
-        Err(e) => tracing::error!(error = %e, "the old certificate stays in force"),
-    }
-}
-
-/// On SIGHUP, configuration files and certificates are read again.
-fn reload_on_hangup(config: &Config, tls: Option<Arc<Tls>>) -> std::io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut hangup = signal(SignalKind::hangup())?;
-    let config = config.clone();
-    tokio::spawn(async move {
-        while hangup.recv().await.is_some() {
-            let (config, tls) = (config.clone(), tls.clone());
-            let read = move || {
-                match config.reload() {
-                    Ok(()) => tracing::info!("the configuration was read again"),
-                    Err(e) => tracing::error!(error = %e, "the old configuration stays in force"),
-                }
-                if let Some(tls) = tls {
-                    reload(&tls, &config);
-                }
-            };
-            // Files are read and subscribers run: not on a thread that serves.
-            if tokio::task::spawn_blocking(read).await.is_err() {
-                return;
-            }
-        }
-    });
-    Ok(())
-}
-
-/// How connections are accepted.
-struct Accepting {
-    backlog: u64,
-    /// Connections at a time.
-    max: Option<usize>,
-}
-
-/// `[chttpd] backlog`, and `backlog` and `max` of `server_options`, CouchDB's list of Erlang tuples. Its other options are those
-/// of a server that is not here: they are said to be without effect.
-fn accepting(config: &Config) -> Result<Accepting, Failure> {
-    let backlog = config.get_u64("chttpd", "backlog");
-    let mut accepting = Accepting {
-        backlog: backlog.map_err(Failure::usage)?,
-        max: None,
-    };
-    let options = config.get("chttpd", "server_options").unwrap_or_default();
-    for option in options.split('{').skip(1) {
-        let option = option.split('}').next().unwrap_or_default();
-        let (name, value) = option.split_once(',').unwrap_or((option, ""));
-        match (name.trim(), value.trim().parse::<u64>()) {
-            ("backlog", Ok(n)) => accepting.backlog = n,
-            ("max", Ok(n)) => accepting.max = Some(usize::try_from(n).unwrap_or(usize::MAX).max(1)),
-            (name, _) => tracing::warn!(
-                "[chttpd] server_options: {name} has no effect here: connections are accepted as they come"
-            ),
-        }
-    }
-    Ok(accepting)
-}
-
-fn bind(address: SocketAddr) -> Result<TcpSocket, Failure> {
-    let socket = if address.is_ipv4() {
-        TcpSocket::new_v4()
-    } else {
-        TcpSocket::new_v6()
-    };
-    socket
-        .and_then(|s| {
-            s.set_reuseaddr(true)?;
-            s.bind(address)?;
-            Ok(s)
-        })
-        .map_err(unusable(address))
-}
-
-fn unusable(address: SocketAddr) -> impl Fn(std::io::Error) -> Failure {
-    move |e| Failure::new(format!("cannot listen on {address}: {e}"))
 }
 
 fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {

@@ -1,0 +1,233 @@
+//! Kinds of values: what text a setting may have, and what a program gets for it.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+/// A kind of value. The types that implement it have no values of their own: they only name a kind.
+pub trait Kind {
+    /// What a program gets.
+    type Value;
+
+    /// The value that a text stands for; `None` for a text that is not of this kind.
+    fn parse(text: &str) -> Option<Self::Value>;
+
+    /// What to tell who set another text.
+    fn expected() -> String;
+
+    /// The value when nothing is set and there is no default; `None` when there must be one.
+    fn unset() -> Option<Self::Value> {
+        None
+    }
+}
+
+/// A setting that need not have a value.
+impl<K: Kind> Kind for Option<K> {
+    type Value = Option<K::Value>;
+
+    fn parse(text: &str) -> Option<Self::Value> {
+        K::parse(text).map(Some)
+    }
+
+    fn expected() -> String {
+        K::expected()
+    }
+
+    fn unset() -> Option<Self::Value> {
+        Some(None)
+    }
+}
+
+/// Declares a kind: what it is, its name, the type of its values, what is expected, and how it is read.
+macro_rules! kind {
+    ($(#[doc = $doc:literal])+ $kind:ident: $value:ty, $expected:literal, $parse:expr) => {
+        $(#[doc = $doc])+
+        pub enum $kind {}
+
+        impl Kind for $kind {
+            type Value = $value;
+
+            fn parse(text: &str) -> Option<$value> {
+                $parse(text)
+            }
+
+            fn expected() -> String {
+                $expected.to_owned()
+            }
+        }
+    };
+}
+
+kind! {
+    /// Any text.
+    Text: String, "text", |text: &str| Some(text.to_owned())
+}
+kind! {
+    /// Words separated by commas, without the white space around them and without empty ones.
+    Words: Vec<String>, "words separated by commas", |text: &str| Some(words(text))
+}
+kind! {
+    /// `true` or `false`.
+    Bool: bool, "true or false", |text: &str| text.parse().ok()
+}
+kind! {
+    /// A whole number from 0.
+    Int: u64, "a whole number", number
+}
+kind! {
+    /// A whole number from 0, of things or bytes in memory. More than there can be is as many as there can be.
+    Count: usize, "a whole number",
+    |text: &str| number(text).map(|n| usize::try_from(n).unwrap_or(usize::MAX))
+}
+kind! {
+    /// A whole number from 0, or `infinity`, which is [`u64::MAX`].
+    Limit: u64, "a whole number or infinity",
+    |text: &str| if text == "infinity" { Some(u64::MAX) } else { number(text) }
+}
+kind! {
+    /// A whole number of milliseconds.
+    Milliseconds: Duration, "a whole number", |text: &str| number(text).map(Duration::from_millis)
+}
+kind! {
+    /// A whole number of seconds.
+    Seconds: Duration, "a whole number", |text: &str| number(text).map(Duration::from_secs)
+}
+kind! {
+    /// A number, which may have a fraction.
+    Ratio: f64, "a number", |text: &str| text.parse().ok().filter(|n: &f64| n.is_finite())
+}
+kind! {
+    /// A TCP port.
+    Port: u16, "a whole number up to 65535", |text: &str| text.parse().ok()
+}
+kind! {
+    /// An IP address; also `localhost`, and `any` for all.
+    Address: IpAddr, "an IP address", address
+}
+
+/// A whole number from `MIN` to `MAX`.
+pub enum Between<const MIN: u32, const MAX: u32> {}
+
+impl<const MIN: u32, const MAX: u32> Kind for Between<MIN, MAX> {
+    type Value = u32;
+
+    fn parse(text: &str) -> Option<u32> {
+        text.parse().ok().filter(|n| (MIN..=MAX).contains(n))
+    }
+
+    fn expected() -> String {
+        format!("a whole number from {MIN} to {MAX}")
+    }
+}
+
+/// A number of shards.
+pub type Shards = Between<1, 256>;
+
+fn number(text: &str) -> Option<u64> {
+    text.parse().ok()
+}
+
+fn words(text: &str) -> Vec<String> {
+    let words = text.split(',').map(str::trim);
+    words
+        .filter(|word| !word.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+fn address(text: &str) -> Option<IpAddr> {
+    match text {
+        "any" => Some(Ipv4Addr::UNSPECIFIED.into()),
+        "localhost" => Some(Ipv4Addr::LOCALHOST.into()),
+        text => text.parse().ok(),
+    }
+}
+
+/// Declares an enum whose values a setting names, each by one word or more, and the kind of that setting.
+macro_rules! choice {
+    (
+        $(#[doc = $about:literal])+
+        pub enum $Choice:ident {
+            $( $(#[doc = $doc:literal])+ $Value:ident = $word:literal $(| $synonym:literal)*, )+
+        }
+    ) => {
+        $(#[doc = $about])+
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $Choice {
+            $( $(#[doc = $doc])+ $Value, )+
+        }
+
+        impl $crate::settings::kind::Kind for $Choice {
+            type Value = $Choice;
+
+            fn parse(text: &str) -> Option<$Choice> {
+                match text {
+                    $( $word $(| $synonym)* => Some($Choice::$Value), )+
+                    _ => None,
+                }
+            }
+
+            fn expected() -> String {
+                let words = [$( $word, $($synonym,)* )+];
+                format!("one of {}", words.join(", "))
+            }
+        }
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    choice! {
+        /// For these tests.
+        pub enum Colour {
+            /// Like the sky.
+            Blue = "blue" | "azure",
+            /// Like snow.
+            White = "white",
+        }
+    }
+
+    #[test]
+    fn texts_of_another_kind_have_no_value() {
+        assert_eq!(Bool::parse("yes"), None);
+        assert_eq!(Int::parse("-1"), None);
+        assert_eq!(Int::parse("infinity"), None);
+        assert_eq!(Milliseconds::parse("1s"), None);
+        assert_eq!(Port::parse("65536"), None);
+        assert_eq!(Address::parse("127.0.0.300"), None);
+        assert_eq!(Colour::parse("red"), None);
+        for text in ["inf", "nan", "x"] {
+            assert_eq!(Ratio::parse(text), None, "{text}");
+        }
+        for text in ["0", "257", "-1", "4294967297"] {
+            assert_eq!(Shards::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn texts_have_the_value_that_they_stand_for() {
+        assert_eq!(Limit::parse("infinity"), Some(u64::MAX));
+        assert_eq!(Seconds::parse("2"), Some(Duration::from_secs(2)));
+        assert_eq!(Milliseconds::parse("2"), Some(Duration::from_millis(2)));
+        assert_eq!(Address::parse("any"), Some(Ipv4Addr::UNSPECIFIED.into()));
+        assert_eq!(Shards::parse("256"), Some(256));
+        assert_eq!(Words::parse(" a, b,,"), Some(vec!["a".into(), "b".into()]));
+        assert_eq!(Colour::parse("azure"), Some(Colour::Blue));
+        assert_eq!(Colour::parse("white"), Some(Colour::White));
+        assert_eq!(Colour::expected(), "one of blue, azure, white");
+        assert_eq!(<Option<Int>>::unset(), Some(None));
+        assert_eq!(Int::unset(), None);
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_are_read_as_they_are_written(n: u64) {
+            let text = n.to_string();
+            prop_assert_eq!(Int::parse(&text), Some(n));
+            prop_assert_eq!(Limit::parse(&text), Some(n));
+            prop_assert_eq!(Port::parse(&text), u16::try_from(n).ok());
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Every setting that Settee understands: its name, kind, default and meaning, in one place.
+//!
+//! A setting is a field of its section's struct. To add one, add it to the section (in the file beside this one that has
+//! it) with its kind and default, and run `cargo run -p config --example default_ini`, which rewrites `default.ini` (a test
+//! fails while the two differ). [`Config::settings`](crate::Config::settings) then has it, typed and checked.
+
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "what settings mean is text for default.ini, where brackets are sections"
+)]
+
+#[macro_use]
+pub mod kind;
+#[macro_use]
+mod section;
+
+mod databases;
+mod functions;
+mod replication;
+mod server;
+mod users;
+
+pub use databases::*;
+pub use functions::*;
+pub use replication::*;
+pub use section::{About, Setting};
+pub use server::*;
+pub use users::*;
+
+use crate::error::ConfigError;
+use crate::layers::Values;
+use section::Section;
+
+/// Names the sections, in the order of `default.ini`.
+macro_rules! sections {
+    ($($field:ident: $Section:ident,)+) => {
+        /// The value in force of every setting.
+        #[derive(Clone, PartialEq)]
+        pub struct Settings {
+            $(
+                #[doc = concat!("`[", stringify!($field), "]`.")]
+                pub $field: $Section,
+            )+
+        }
+
+        impl Settings {
+            pub(crate) fn read(values: &Values) -> Result<Settings, ConfigError> {
+                Ok(Settings { $($field: Section::read(values)?,)+ })
+            }
+        }
+
+        /// The sections, in the order of `default.ini`.
+        pub const SECTIONS: &[About] = &[$($Section::ABOUT),+];
+    };
+}
+
+sections! {
+    vendor: Vendor,
+    couchdb: Couchdb,
+    cluster: Cluster,
+    chttpd: Chttpd,
+    chttpd_auth: ChttpdAuth,
+    chttpd_auth_lockout: ChttpdAuthLockout,
+    jwt_auth: JwtAuth,
+    jwt_keys: JwtKeys,
+    couch_peruser: CouchPeruser,
+    admins: Admins,
+    uuids: Uuids,
+    feature_flags: FeatureFlags,
+    replicator: Replicator,
+    log: Log,
+    cors: Cors,
+    x_frame_options: XFrameOptions,
+    global_changes: GlobalChanges,
+    ssl: Ssl,
+    mango: Mango,
+    purge: Purge,
+    functions: Functions,
+    query_servers: QueryServers,
+    ken: Ken,
+    native_query_servers: NativeQueryServers,
+    query_server_config: QueryServerConfig,
+    attachments: Attachments,
+    csp: Csp,
+    limits: Limits,
+    rocksdb: Rocksdb,
+    compaction: Compaction,
+}
+
+impl Default for Settings {
+    /// What is in force when nothing is configured.
+    fn default() -> Settings {
+        Settings::read(&Values::new()).expect("defaults are of their kinds: a test reads them all")
+    }
+}
+
+impl std::fmt::Debug for Settings {
+    /// Names no values: some are secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Settings").finish_non_exhaustive()
+    }
+}
+
+/// All settings, in the order of `default.ini`.
+pub fn all() -> impl Iterator<Item = &'static Setting> {
+    SECTIONS.iter().flat_map(|section| section.settings)
+}
+
+/// The setting of this name; also by the older name of its section.
+pub fn find(section: &str, key: &str) -> Option<&'static Setting> {
+    let named = |about: &&About| about.name == section || about.older == Some(section);
+    let about = SECTIONS.iter().find(named)?;
+    about.settings.iter().find(|setting| setting.key == key)
+}
+
+/// The text of `default.ini`.
+pub fn default_ini() -> String {
+    let mut text = String::from(
+        "; The settings of Settee and their defaults. This file is built into the program: put your own values into\n\
+         ; local.ini. A line that begins with a semicolon only shows a default. Sections and keys are CouchDB's where\n\
+         ; CouchDB has them.\n\
+         ;\n\
+         ; Made from crates/config/src/settings/ by: cargo run -p config --example default_ini\n",
+    );
+    for section in SECTIONS {
+        text.push_str(&format!("\n; {}\n[{}]\n", section.doc, section.name));
+        section
+            .settings
+            .iter()
+            .for_each(|setting| text.push_str(&line(setting)));
+        if let Some(older) = section.older {
+            text.push_str(&format!(
+                "\n; Older name of [{}].\n[{older}]\n",
+                section.name
+            ));
+        }
+    }
+    text
+}
+
+fn line(setting: &Setting) -> String {
+    let mark = if setting.active { "" } else { ";" };
+    let value = setting.default.map(|v| format!(" {v}")).unwrap_or_default();
+    format!("; {}\n{mark}{} ={value}\n", setting.doc, setting.key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ini;
+
+    #[test]
+    fn default_ini_is_what_the_table_says() {
+        assert_eq!(
+            crate::DEFAULT_INI,
+            default_ini(),
+            "run: cargo run -p config --example default_ini"
+        );
+    }
+
+    #[test]
+    fn default_ini_mentions_every_setting_with_its_default() {
+        for setting in all() {
+            let block = crate::DEFAULT_INI
+                .split_once(&format!("[{}]\n", setting.section))
+                .expect(setting.section)
+                .1;
+            let block = block.split("\n[").next().unwrap_or(block);
+            assert!(
+                block.contains(&line(setting)),
+                "[{}] {}",
+                setting.section,
+                setting.key
+            );
+        }
+    }
+
+    #[test]
+    fn default_ini_sets_only_what_is_active() {
+        let (entries, ignored) = ini::parse(crate::DEFAULT_INI);
+        let set: Vec<_> = entries
+            .iter()
+            .map(|e| (e.section.as_str(), e.key.as_str(), e.value.as_deref()))
+            .collect();
+        let active: Vec<_> = all()
+            .filter(|s| s.active)
+            .map(|s| (s.section, s.key, s.default))
+            .collect();
+        assert_eq!(set, active);
+        assert_eq!(ignored, Vec::<usize>::new());
+    }
+
+    #[test]
+    fn every_default_is_of_its_kind_and_only_options_have_none() {
+        let defaults = Settings::read(&Values::new()).expect("defaults");
+        assert_eq!(defaults.chttpd.port, 5984);
+        assert_eq!(defaults.cors.origins, None);
+        assert!(defaults == Settings::default());
+        for setting in all() {
+            let default = setting.default;
+            assert!(default.is_none_or(|v| setting.accepts(v)), "{setting:?}");
+        }
+    }
+
+    #[test]
+    fn a_setting_is_found_by_the_older_name_of_its_section() {
+        let found = find("couch_httpd_auth", "timeout").expect("timeout");
+        assert_eq!((found.section, found.key), ("chttpd_auth", "timeout"));
+        assert!(find("couch_httpd_auth", "port").is_none());
+        assert!(find("own", "timeout").is_none());
+    }
+}

@@ -1,0 +1,177 @@
+//! Sections: how one is declared, and how it is read.
+
+use std::collections::BTreeMap;
+
+use super::kind::Kind;
+use crate::error::ConfigError;
+use crate::layers::Values;
+
+/// A setting, as `default.ini` shows it and as values for it are checked.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting {
+    /// Section.
+    pub section: &'static str,
+    /// Key.
+    pub key: &'static str,
+    /// Value when nothing is configured; `None` when there is none.
+    pub default: Option<&'static str>,
+    /// Whether `default.ini` sets it, so that `_node/_local/_config` shows it (others answer 404, as in CouchDB).
+    pub active: bool,
+    /// What it does, with its unit.
+    pub doc: &'static str,
+    pub(super) accepts: fn(&str) -> bool,
+    pub(super) expected: fn() -> String,
+}
+
+impl Setting {
+    /// Whether the setting may have this value.
+    pub fn accepts(&self, value: &str) -> bool {
+        (self.accepts)(value)
+    }
+
+    /// What to tell who set another value.
+    pub fn expected(&self) -> String {
+        (self.expected)()
+    }
+}
+
+/// A section, as `default.ini` shows it.
+#[derive(Debug, Clone, Copy)]
+pub struct About {
+    /// Its name.
+    pub name: &'static str,
+    /// The section that CouchDB looks in next when a key is not in this one.
+    pub older: Option<&'static str>,
+    /// What it is about.
+    pub doc: &'static str,
+    /// Its settings. Those of sections whose keys are names of the user's are not among them.
+    pub settings: &'static [Setting],
+}
+
+/// A section's values, typed.
+pub(super) trait Section: Sized {
+    const ABOUT: About;
+
+    /// Reads all settings of the section.
+    ///
+    /// # Errors
+    /// [`ConfigError::InvalidSetting`].
+    fn read(values: &Values) -> Result<Self, ConfigError>;
+}
+
+/// Where a section's values are found.
+pub(super) struct Source<'a> {
+    pub(super) about: &'static About,
+    pub(super) values: &'a Values,
+}
+
+impl Source<'_> {
+    /// The value in force: the one set, or the one set in the section's older name, or the default.
+    pub(super) fn value<K: Kind>(
+        &self,
+        key: &str,
+        default: Option<&str>,
+    ) -> Result<K::Value, ConfigError> {
+        let of = |section: &str| self.values.get(section)?.get(key).map(String::as_str);
+        let older = || self.about.older.and_then(of);
+        let text = of(self.about.name).or_else(older).or(default);
+        text.map_or_else(K::unset, K::parse)
+            .ok_or_else(|| ConfigError::InvalidSetting {
+                section: self.about.name.to_owned(),
+                key: key.to_owned(),
+                value: text.unwrap_or_default().to_owned(),
+                expected: K::expected(),
+            })
+    }
+
+    /// All values set, by key.
+    pub(super) fn all(&self) -> BTreeMap<String, String> {
+        let all = self.values.get(self.about.name);
+        all.cloned().unwrap_or_default()
+    }
+}
+
+pub(super) fn accepts<K: Kind>(text: &str) -> bool {
+    K::parse(text).is_some()
+}
+
+/// Declares a section: a struct of its values, how they are read, and what `default.ini` says of them.
+///
+/// ```text
+/// section! {
+///     /// What the section is about.
+///     pub struct NAME in "SECTION", older "OLDER NAME" with ALL {
+///         /// What the setting does, with its unit.
+///         FIELD as "KEY": KIND = "DEFAULT" (active),
+///     }
+/// }
+/// ```
+///
+/// - The key is the field's name unless `as` gives another.
+/// - The kind is one of [`kind`](super::kind), `Option<…>` when there is no default.
+/// - `(active)`: `default.ini` sets it, others it only mentions.
+/// - `older`: another section that is looked in for what is not set in this one.
+/// - `with ALL`: the keys are names of the user's; the field `ALL` has them with their values.
+macro_rules! section {
+    (
+        $(#[doc = $about:literal])+
+        pub struct $Section:ident in $name:literal $(, older $older:literal)? $(with $all:ident)? {
+            $(
+                $(#[doc = $doc:literal])+
+                $field:ident $(as $key:literal)?: $kind:ty $(= $default:literal $(($active:ident))?)?,
+            )*
+        }
+    ) => {
+        #[doc = concat!("`[", $name, "]`:")]
+        $(#[doc = $about])+
+        #[derive(Clone, PartialEq)]
+        pub struct $Section {
+            $(
+                $(#[doc = $doc])+
+                pub $field: <$kind as $crate::settings::kind::Kind>::Value,
+            )*
+            $(
+                /// All values set, by key.
+                pub $all: std::collections::BTreeMap<String, String>,
+            )?
+        }
+
+        impl $crate::settings::section::Section for $Section {
+            const ABOUT: $crate::settings::section::About = $crate::settings::section::About {
+                name: $name,
+                older: section!(@option $($older)?),
+                doc: concat!($($about),+).trim_ascii(),
+                settings: &[$(
+                    $crate::settings::section::Setting {
+                        section: $name,
+                        key: section!(@key $field $($key)?),
+                        default: section!(@option $($default)?),
+                        active: section!(@is_there $($($active)?)?),
+                        doc: concat!($($doc),+).trim_ascii(),
+                        accepts: $crate::settings::section::accepts::<$kind>,
+                        expected: <$kind as $crate::settings::kind::Kind>::expected,
+                    },
+                )*],
+            };
+
+            fn read(values: &$crate::Values) -> Result<$Section, $crate::ConfigError> {
+                let source = $crate::settings::section::Source { about: &Self::ABOUT, values };
+                Ok($Section {
+                    $(
+                        $field: source.value::<$kind>(
+                            section!(@key $field $($key)?),
+                            section!(@option $($default)?),
+                        )?,
+                    )*
+                    $($all: source.all(),)?
+                })
+            }
+        }
+    };
+    (@key $field:ident) => { stringify!($field) };
+    (@key $field:ident $key:literal) => { $key };
+    (@option) => { None };
+    (@option $value:literal) => { Some($value) };
+    (@is_there) => { false };
+    (@is_there active) => { true };
+}

@@ -1,0 +1,41 @@
+//! Who runs users' functions, as configured.
+
+use std::sync::Arc;
+
+use config::Config;
+use functions::external::Settings;
+use functions::{Functions, Languages};
+
+use super::options;
+use crate::Failure;
+
+/// Sections that query servers are configured in.
+const QUERY_SERVER_SECTIONS: [&str; 4] = [
+    "couchdb",
+    "query_servers",
+    "native_query_servers",
+    "query_server_config",
+];
+
+/// Query servers follow changes of the configuration, the JavaScript engine is what it was at the start.
+pub fn start(config: &Config) -> Result<Arc<dyn Languages>, Failure> {
+    let javascript = options::javascript(&config.settings().functions);
+    let functions = Functions::new(javascript, query_servers(config)).map_err(Failure::new)?;
+    let configured = Arc::downgrade(&functions);
+    let settings = config.clone();
+    config.subscribe(move |change| {
+        if QUERY_SERVER_SECTIONS.contains(&change.section.as_str())
+            && let Some(functions) = configured.upgrade()
+        {
+            functions.configure(query_servers(&settings));
+        }
+    });
+    Ok(functions)
+}
+
+fn query_servers(config: &Config) -> Settings {
+    let variables = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let commands = Settings::commands_of_environment(variables);
+    options::query_servers(&config.settings(), &commands)
+}

@@ -1,0 +1,173 @@
+//! The ports: taken, opened, and secured.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use config::Config;
+use config::settings::Chttpd;
+use http_api::{Listeners, Tls};
+use tokio::net::TcpSocket;
+
+use crate::Failure;
+
+/// The ports, taken but closed until everything is ready: a port that another program has is found out first of all.
+pub struct BoundPorts {
+    http: (SocketAddr, TcpSocket),
+    https: Option<(SocketAddr, TcpSocket)>,
+}
+
+impl BoundPorts {
+    pub fn bind(config: &Config) -> Result<BoundPorts, Failure> {
+        let settings = config.settings();
+        let taken = |port| {
+            let address = SocketAddr::new(settings.chttpd.bind_address, port);
+            Ok((address, bind(address)?))
+        };
+        let http = taken(settings.chttpd.port)?;
+        if !settings.ssl.enable {
+            return Ok(BoundPorts { http, https: None });
+        }
+        // Only to see that it can be: what it has to say goes to the log, which does not run yet.
+        Tls::open(config).map_err(Failure::usage)?;
+        let https = Some(taken(settings.ssl.port)?);
+        Ok(BoundPorts { http, https })
+    }
+
+    /// Opens them. The files of `[ssl]` are read again when it changes.
+    pub fn listen(self, config: &Config) -> Result<Listeners, Failure> {
+        let accepting = Accepting::of(&config.settings().chttpd);
+        let backlog = accepting.backlog.min(65_535) as u32;
+        let open = |address, socket: TcpSocket| socket.listen(backlog).map_err(unusable(address));
+        let (address, socket) = self.http;
+        let http = open(address, socket)?;
+        let https = match self.https {
+            None => None,
+            Some((address, socket)) => {
+                let tls = Tls::open(config).map_err(Failure::usage)?;
+                // The configuration then holds itself: it lives as long as the process.
+                let (secured, running) = (tls.clone(), config.clone());
+                config.subscribe(move |change| {
+                    if change.section == "ssl" {
+                        reload(&secured, &running);
+                    }
+                });
+                Some((open(address, socket)?, tls))
+            }
+        };
+        Ok(Listeners {
+            http,
+            https,
+            connections_max: accepting.max,
+        })
+    }
+}
+
+fn reload(tls: &Tls, config: &Config) {
+    match tls.reload(config) {
+        Ok(()) => tracing::info!("the certificate was read again"),
+        Err(e) => tracing::error!(error = %e, "the old certificate stays in force"),
+    }
+}
+
+/// On SIGHUP, configuration files and certificates are read again.
+pub fn reload_on_hangup(config: &Config, tls: Option<Arc<Tls>>) -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut hangup = signal(SignalKind::hangup())?;
+    let config = config.clone();
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            let (config, tls) = (config.clone(), tls.clone());
+            let read = move || {
+                match config.reload() {
+                    Ok(()) => tracing::info!("the configuration was read again"),
+                    Err(e) => tracing::error!(error = %e, "the old configuration stays in force"),
+                }
+                if let Some(tls) = tls {
+                    reload(&tls, &config);
+                }
+            };
+            // Files are read and subscribers run: not on a thread that serves.
+            if tokio::task::spawn_blocking(read).await.is_err() {
+                return;
+            }
+        }
+    });
+    Ok(())
+}
+
+/// How connections are accepted.
+struct Accepting {
+    backlog: u64,
+    /// Connections at a time.
+    max: Option<usize>,
+}
+
+impl Accepting {
+    /// `[chttpd] backlog`, and `backlog` and `max` of `server_options`, CouchDB's list of Erlang tuples. Its other options are
+    /// those of a server that is not here: they are said to be without effect.
+    fn of(settings: &Chttpd) -> Accepting {
+        let mut accepting = Accepting {
+            backlog: settings.backlog,
+            max: None,
+        };
+        for option in settings.server_options.split('{').skip(1) {
+            let option = option.split('}').next().unwrap_or_default();
+            let (name, value) = option.split_once(',').unwrap_or((option, ""));
+            match (name.trim(), value.trim(), value.trim().parse::<u64>()) {
+                ("backlog", _, Ok(n)) => accepting.backlog = n,
+                ("max", _, Ok(n)) => {
+                    accepting.max = Some(usize::try_from(n).unwrap_or(usize::MAX).max(1));
+                }
+                // The default says this of one.
+                (_, "undefined", _) => {}
+                (name, ..) => tracing::warn!(
+                    "[chttpd] server_options: {name} has no effect here: connections are accepted as they come"
+                ),
+            }
+        }
+        accepting
+    }
+}
+
+pub fn bind(address: SocketAddr) -> Result<TcpSocket, Failure> {
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()
+    } else {
+        TcpSocket::new_v6()
+    };
+    socket
+        .and_then(|s| {
+            s.set_reuseaddr(true)?;
+            s.bind(address)?;
+            Ok(s)
+        })
+        .map_err(unusable(address))
+}
+
+pub fn unusable(address: SocketAddr) -> impl Fn(std::io::Error) -> Failure {
+    move |e| Failure::new(format!("cannot listen on {address}: {e}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accepting(server_options: &str) -> (u64, Option<usize>) {
+        let settings = Chttpd {
+            server_options: server_options.to_owned(),
+            ..config::Settings::default().chttpd
+        };
+        let accepting = Accepting::of(&settings);
+        (accepting.backlog, accepting.max)
+    }
+
+    #[test]
+    fn two_of_couchdbs_server_options_are_understood() {
+        assert_eq!(accepting("[{recbuf, undefined}]"), (512, None));
+        assert_eq!(
+            accepting("[{backlog, 128}, {acceptor_pool_size, 16}, {max, 4096}]"),
+            (128, Some(4096))
+        );
+        assert_eq!(accepting("[{max, 0}, {backlog, many}]"), (512, Some(1)));
+    }
+}

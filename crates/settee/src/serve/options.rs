@@ -1,0 +1,212 @@
+//! What the settings of databases and their functions come to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::{Settings, settings};
+use database::{
+    AttachmentOptions, GlobalChangesOptions, KenOptions, Options, ReduceLimit, StoreOptions,
+};
+use functions::Languages;
+
+/// How the databases are opened. The HTTP API sets what attachments may be, also when the configuration changes.
+pub fn databases(
+    settings: &Settings,
+    languages: Arc<dyn Languages>,
+    accept_damaged_log: bool,
+) -> Options {
+    Options {
+        store: StoreOptions {
+            accept_damaged_log,
+            ..store(&settings.rocksdb)
+        },
+        default_q: settings.cluster.q,
+        default_n: 1,
+        auto_compact: settings.compaction.enable,
+        languages,
+        reduce_limit: reduce_limit(&settings.query_server_config),
+        ken: KenOptions {
+            enabled: settings.ken.enable,
+            limit: settings.ken.limit,
+        },
+        attachments: AttachmentOptions::default(),
+    }
+}
+
+fn store(settings: &settings::Rocksdb) -> StoreOptions {
+    StoreOptions {
+        block_cache_bytes: settings.block_cache_size,
+        write_buffers_bytes: settings.write_buffer_size,
+        background_jobs: settings.max_background_jobs.clamp(1, 64) as i32,
+        ..StoreOptions::default()
+    }
+}
+
+/// When a reduction is too large; `None` for never.
+fn reduce_limit(settings: &settings::QueryServerConfig) -> Option<ReduceLimit> {
+    (settings.reduce_limit == settings::ReduceLimit::On).then_some(ReduceLimit {
+        threshold: settings.reduce_limit_threshold,
+        ratio: settings.reduce_limit_ratio,
+    })
+}
+
+/// How `_global_changes` is kept.
+pub fn global_changes(settings: &settings::GlobalChanges) -> GlobalChangesOptions {
+    GlobalChangesOptions {
+        event_delay: settings.max_event_delay,
+        write_delay: settings.max_write_delay,
+    }
+}
+
+/// How JavaScript runs.
+pub fn javascript(settings: &settings::Functions) -> functions::js::Options {
+    let default = functions::js::Options::default();
+    functions::js::Options {
+        time: settings.time_limit_ms,
+        memory_bytes: settings.memory_limit_bytes,
+        stack_bytes: settings.stack_limit_bytes,
+        emit_rows_max: settings.emit_rows_limit,
+        emit_bytes_max: settings.emit_bytes_limit,
+        isolation: match settings.isolation {
+            settings::Isolation::Thread => functions::js::Isolation::Thread,
+            settings::Isolation::Process => functions::js::Isolation::Process,
+        },
+        workers_max: match settings.workers_limit {
+            0 => default.workers_max,
+            n => n,
+        },
+        queue_max: settings.queue_limit,
+        ..default
+    }
+}
+
+/// Which query servers there are, and how they run.
+///
+/// As in CouchDB, Erlang must be allowed by `[native_query_servers] enable_erlang_query_server = true` or by the older
+/// `erlang = {couch_native_process, start_link, []}`, unless `[query_servers]` has a command of its own for it.
+pub fn query_servers(
+    settings: &Settings,
+    commands_of_environment: &[(String, String)],
+) -> functions::external::Settings {
+    let programs = &settings.query_server_config;
+    let mut servers = functions::external::Settings {
+        process_limit: programs.os_process_limit.max(1),
+        process_soft_limit: programs.os_process_soft_limit.max(1),
+        idle_limit: programs.os_process_idle_limit,
+        timeout: settings
+            .couchdb
+            .os_process_timeout
+            .max(Duration::from_millis(1)),
+        reduce_limit: match programs.reduce_limit {
+            settings::ReduceLimit::On => functions::external::ReduceLimit::On,
+            settings::ReduceLimit::Off => functions::external::ReduceLimit::Off,
+            settings::ReduceLimit::Log => functions::external::ReduceLimit::Log,
+        },
+        reduce_limit_threshold: programs.reduce_limit_threshold as u64,
+        reduce_limit_ratio: programs.reduce_limit_ratio,
+        ..functions::external::Settings::default()
+    };
+    let native = &settings.native_query_servers;
+    let older = native.all.get("erlang").map(String::as_str);
+    if native.enable_erlang_query_server || older == Some("{couch_native_process, start_link, []}")
+    {
+        servers.set_command("erlang", "builtin");
+    }
+    // The configuration has the last word.
+    let of_environment = commands_of_environment.iter().map(|(l, c)| (l, c));
+    for (language, command) in of_environment.chain(&settings.query_servers.all) {
+        servers.set_command(language, command);
+    }
+    servers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use config::{Config, Layers};
+
+    /// What is in force when nothing is configured is what the embedded API has.
+    #[test]
+    fn defaults_are_those_of_the_crates_that_they_are_for() {
+        let settings = Settings::default();
+        let (here, there) = (
+            databases(&settings, Arc::new(functions::NoLanguages), false),
+            Options::default(),
+        );
+        assert_eq!(format!("{:?}", here.store), format!("{:?}", there.store));
+        assert_eq!(here.default_q, there.default_q);
+        assert_eq!(u64::from(here.default_n), settings.cluster.n);
+        assert_eq!(here.default_n, there.default_n);
+        assert_eq!(here.auto_compact, there.auto_compact);
+        assert_eq!(here.reduce_limit, there.reduce_limit);
+        assert_eq!(format!("{:?}", here.ken), format!("{:?}", there.ken));
+        assert_eq!(here.attachments, there.attachments);
+        let (here, there) = (
+            javascript(&settings.functions),
+            // Worker processes are a program's, which a library is not.
+            functions::js::Options {
+                isolation: functions::js::Isolation::Process,
+                ..functions::js::Options::default()
+            },
+        );
+        assert_eq!(format!("{here:?}"), format!("{there:?}"));
+        assert_eq!(
+            query_servers(&settings, &[]),
+            functions::external::Settings::default()
+        );
+    }
+
+    /// The settings that these lines of `local.ini` make.
+    fn settings(ini: &str) -> Arc<Settings> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("local.ini");
+        std::fs::write(&path, ini).unwrap();
+        Config::load(Layers::new(path)).unwrap().settings()
+    }
+
+    #[test]
+    fn query_servers_are_read_as_couchdb_has_them() {
+        let settings = settings(
+            "[query_server_config]\nos_process_limit = 7\nos_process_idle_limit = 60\nreduce_limit = log\n\
+             reduce_limit_ratio = 1.5\n[couchdb]\nos_process_timeout = 1000\n[query_servers]\nPython = couchpy --debug\n",
+        );
+        let of_environment = [("python", "couchpy -x"), ("ruby", "couchrb")];
+        let of_environment = of_environment.map(|(name, line)| (name.to_owned(), line.to_owned()));
+        let mut expected = functions::external::Settings {
+            process_limit: 7,
+            idle_limit: Duration::from_secs(60),
+            reduce_limit: functions::external::ReduceLimit::Log,
+            reduce_limit_ratio: 1.5,
+            timeout: Duration::from_secs(1),
+            ..functions::external::Settings::default()
+        };
+        for (language, command) in [("python", "couchpy --debug"), ("ruby", "couchrb")] {
+            expected.commands.insert(language.into(), command.into());
+        }
+        assert_eq!(query_servers(&settings, &of_environment), expected);
+    }
+
+    #[test]
+    fn erlang_is_allowed_in_two_ways() {
+        let erlang = |line: &str| {
+            let settings = settings(&format!("[native_query_servers]\n{line}\n"));
+            let commands = query_servers(&settings, &[]).commands;
+            commands.get("erlang").cloned()
+        };
+        let builtin = functions::external::builtin_command("erlang");
+        assert_eq!(erlang("enable_erlang_query_server = true"), builtin);
+        assert_eq!(
+            erlang("erlang = {couch_native_process, start_link, []}"),
+            builtin
+        );
+        assert_eq!(erlang("enable_erlang_query_server = false"), None);
+    }
+
+    #[test]
+    fn a_reduce_limit_that_is_off_is_none() {
+        for value in ["false", "log"] {
+            let settings = settings(&format!("[query_server_config]\nreduce_limit = {value}\n"));
+            assert_eq!(reduce_limit(&settings.query_server_config), None);
+        }
+    }
+}
