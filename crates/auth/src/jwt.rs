@@ -180,6 +180,34 @@ fn bad(reason: &'static str) -> AuthError {
     AuthError::BadToken(reason)
 }
 
+/// The algorithm that a token's header names, when nothing in the header stands against the token.
+fn check_header(header: &Map<String, Value>, type_required: bool) -> Result<Algorithm, AuthError> {
+    // What `crit` lists must be understood, and none of it is: neither is a list that is empty, or none (RFC 7515, 4.1.11).
+    if header.contains_key("crit") {
+        return Err(bad("Unsupported crit header parameter"));
+    }
+    // Without `crit` this is no extension that may be passed over: what would be signed is something else (RFC 7797).
+    if header
+        .get("b64")
+        .is_some_and(|b64| *b64 != Value::Bool(true))
+    {
+        return Err(bad("Unsupported b64 header parameter"));
+    }
+    if type_required {
+        match header.get("typ").map(Value::as_str) {
+            None => return Err(bad("Missing typ header parameter")),
+            Some(Some("JWT")) => {}
+            Some(_) => return Err(bad("Invalid typ header parameter")),
+        }
+    }
+    header
+        .get("alg")
+        .ok_or(bad("Missing alg header parameter"))?
+        .as_str()
+        .and_then(Algorithm::of)
+        .ok_or(bad("Invalid alg header parameter"))
+}
+
 impl JwtSettings {
     pub(crate) fn of(settings: &Settings) -> JwtSettings {
         let claims = &settings.jwt_auth;
@@ -219,31 +247,8 @@ impl JwtSettings {
             return Err(bad("Malformed token"));
         };
         let header = object(header_text)?;
-        // What `crit` lists must be understood, and none of it is: neither is a list that is empty, or none (RFC 7515, 4.1.11).
-        if header.contains_key("crit") {
-            return Err(bad("Unsupported crit header parameter"));
-        }
-        // Without `crit` this is no extension that may be passed over: what would be signed is something else (RFC 7797).
-        if header
-            .get("b64")
-            .is_some_and(|b64| *b64 != Value::Bool(true))
-        {
-            return Err(bad("Unsupported b64 header parameter"));
-        }
         let required_of = |claim: &str| required.iter().find(|r| r.claim == claim);
-        if required_of("typ").is_some() {
-            match header.get("typ").map(Value::as_str) {
-                None => return Err(bad("Missing typ header parameter")),
-                Some(Some("JWT")) => {}
-                Some(_) => return Err(bad("Invalid typ header parameter")),
-            }
-        }
-        let algorithm = header
-            .get("alg")
-            .ok_or(bad("Missing alg header parameter"))?
-            .as_str()
-            .and_then(Algorithm::of)
-            .ok_or(bad("Invalid alg header parameter"))?;
+        let algorithm = check_header(&header, required_of("typ").is_some())?;
         let claims = object(claims_text)?;
         check_claims(&claims, required_of, now_secs)?;
         let kid = match header.get("kid") {

@@ -1,6 +1,5 @@
 //! `settee load` into a fake server: every format and source, and what is said of what cannot be loaded.
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 #[path = "../../bench/tests/fake/mod.rs"]
 mod fake;
