@@ -1,49 +1,35 @@
 //! What every request needs: the databases, the configuration, who may come in, and counters.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use auth::{Auth, Origin, Said};
-use config::Config;
+use auth::{Origin, Said};
 use config::settings::SameSite;
-use database::Databases;
-use document::{UuidAlgorithm, UuidGenerator};
 use hyper::header::COOKIE;
+use node::Node;
 use parking_lot::RwLock;
-use replicator::Replicator;
 
 use crate::browsers::cors::Cors;
 use crate::errors::ApiError;
 use crate::request::Request;
-use crate::server_routes::replication::Surroundings;
 use crate::settings::Settings;
 use crate::stats::Stats;
 
 /// Version of CouchDB whose API this is.
 pub const COUCHDB_VERSION: &str = "3.5.0";
-/// Name of this node, in CouchDB's form.
-pub const NODE: &str = "settee@127.0.0.1";
 
 /// A client that is silent for so long, where it is to send something, is hung up on. As long as CouchDB's HTTP library waits:
 /// pools of clients keep connections for minutes, and cannot send a POST again by themselves.
 const SILENCE_TIME_MAX: Duration = Duration::from_secs(300);
 
+/// A server, as requests see it.
 pub struct App {
-    pub databases: Arc<Databases>,
-    pub config: Config,
-    pub auth: Auth,
+    /// What the server is, without sockets.
+    pub node: Arc<Node>,
+    /// What was counted.
     pub stats: Stats,
-    pub started: Instant,
-    /// The server's id, of `[couchdb] uuid`.
-    pub uuid: String,
-    uuids: RwLock<Arc<UuidGenerator>>,
     settings: RwLock<Arc<Settings>>,
-    /// It runs once the server does.
-    pub replicator: Arc<Replicator>,
-    /// Where connections come in.
-    listening: RwLock<Vec<SocketAddr>>,
     open_feeds: Arc<AtomicUsize>,
     silence_ms_max: AtomicU64,
     stopping: tokio::sync::watch::Sender<bool>,
@@ -51,41 +37,24 @@ pub struct App {
 }
 
 impl App {
-    pub fn new(
-        databases: Arc<Databases>,
-        config: Config,
-        auth: Auth,
-    ) -> Result<Arc<App>, config::ConfigError> {
-        let uuid = match config.settings().couchdb.uuid.clone() {
-            Some(uuid) => uuid,
-            None => {
-                let uuid = UuidGenerator::new(UuidAlgorithm::Random).next();
-                config.set("couchdb", "uuid", &uuid, true)?;
-                uuid
-            }
-        };
-        let settings = Settings::read(&config)?;
-        settings.tell(&databases);
+    /// The HTTP API of a node.
+    ///
+    /// # Errors
+    /// A configuration that requests cannot be answered by.
+    pub fn new(node: Arc<Node>) -> Result<Arc<App>, config::ConfigError> {
+        let settings = Settings::read(&node.config)?;
         warn_of_cors(&settings, None);
-        auth.use_databases(&databases);
-        let app = Arc::new_cyclic(|me| App {
-            replicator: Replicator::new(databases.clone(), Arc::new(Surroundings(me.clone()))),
-            databases,
-            uuids: RwLock::new(Arc::new(UuidGenerator::new(settings.uuid_algorithm()))),
-            settings: RwLock::new(Arc::new(settings)),
-            auth,
+        let app = Arc::new(App {
+            node,
             stats: Stats::default(),
-            started: Instant::now(),
-            uuid,
-            listening: RwLock::default(),
+            settings: RwLock::new(Arc::new(settings)),
             open_feeds: Arc::default(),
             silence_ms_max: AtomicU64::new(SILENCE_TIME_MAX.as_millis() as u64),
             stopping: tokio::sync::watch::Sender::new(false),
             restart: tokio::sync::watch::Sender::new(false),
-            config,
         });
         let weak = Arc::downgrade(&app);
-        app.config.subscribe(move |_| {
+        app.node.config.subscribe(move |_| {
             if let Some(app) = weak.upgrade() {
                 app.reread();
             }
@@ -95,20 +64,14 @@ impl App {
 
     fn reread(&self) {
         let before = self.settings();
-        let settings = Settings::read_again(&self.config, &before);
-        settings.tell(&self.databases);
+        let settings = Settings::read_again(&self.node.config, &before);
         warn_of_cors(&settings, Some(&before));
-        *self.uuids.write() = Arc::new(UuidGenerator::new(settings.uuid_algorithm()));
         *self.settings.write() = Arc::new(settings);
     }
 
     /// What is in force now.
     pub fn settings(&self) -> Arc<Settings> {
         self.settings.read().clone()
-    }
-
-    pub fn new_uuid(&self) -> String {
-        self.uuids.read().next()
     }
 
     /// Finds out who is asking.
@@ -121,7 +84,8 @@ impl App {
                 header: &header,
                 origin: self.origin_of(req),
             };
-            self.auth
+            self.node
+                .auth
                 .recognise(said, std::time::SystemTime::now())
                 .await?
         };
@@ -136,17 +100,9 @@ impl App {
     /// Whom wrong passwords of a request count for.
     pub fn origin_of(&self, req: &Request) -> Option<Origin> {
         let token = req.headers.get(replicator::TOKEN);
-        self.auth
+        self.node
+            .auth
             .origin(req.peer, token.and_then(|token| token.to_str().ok()))
-    }
-
-    /// Says where connections come in.
-    pub fn set_listening(&self, addresses: Vec<SocketAddr>) {
-        *self.listening.write() = addresses;
-    }
-
-    pub fn listening(&self) -> Vec<SocketAddr> {
-        self.listening.read().clone()
     }
 
     /// How long a client may take to begin a request, or to send the next bytes of one.

@@ -191,6 +191,12 @@ impl From<node::Error> for ApiError {
             E::NoMember | E::NoDesigner | E::ForbiddenRewrite => Self::forbidden(reason),
             E::BadRequest(_) | E::InvalidJson => Self::bad_request(reason),
             E::Missing | E::MissingKey(_) => Self::new(404, "not_found", reason),
+            E::DocumentTooLarge { .. } => Self::new(413, "document_too_large", reason),
+            E::IdTooLong(_) => Self::new(413, "illegal_docid", reason),
+            E::NoCluster => Self::new(501, "not_implemented", reason),
+            E::Id(e) => e.into(),
+            E::Config(e) => e.into(),
+            E::Auth(e) => e.into(),
             E::InsecureRewrite(_) => Self::new(500, "insecure_rewrite_rule", reason),
             E::DirectoryExists(_) => Self::new(412, "file_exists", reason),
             E::Security(_) | E::Backup(_) | E::WorkerFailed => {

@@ -7,19 +7,19 @@ use crate::document_routes::documents;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::server_routes::setup::SYSTEM_DATABASES;
 use crate::server_routes::{
     db_updates, replication, reshard, root, session, setup, this_node, utils,
 };
 use crate::text_search;
 use node::Access;
+use node::setup::SYSTEM_DATABASES;
 use node::{require_login, require_server_admin};
 
 type Answer = Result<Reply, ApiError>;
 
 pub async fn route(app: &App, req: &mut Request) -> Answer {
     if let Some(rewritten) = &req.rewritten {
-        rewritten.check(&app.auth, &req.method, &req.segments)?;
+        rewritten.check(&app.node.auth, &req.method, &req.segments)?;
     }
     let Some(first) = req.segments.first() else {
         return root::welcome(app, req);
@@ -72,14 +72,14 @@ async fn database(app: &App, req: &mut Request, name: &str) -> Answer {
     }
     let access = match req.segment(1) {
         Some("_all_docs" | "_changes") => {
-            Access::open_for_listing(&app.auth, app.databases.get(name)?, &req.user)?
+            Access::open_for_listing(&app.node.auth, app.node.databases.get(name)?, &req.user)?
         }
         Some("_purge" | "_sync_shards") => {
-            let db = app.databases.get(name)?;
+            let db = app.node.databases.get(name)?;
             require_server_admin(&req.user)?;
             Access::open(db, &req.user)?
         }
-        _ => Access::open(app.databases.get(name)?, &req.user)?,
+        _ => Access::open(app.node.databases.get(name)?, &req.user)?,
     };
     let access = match &req.rewritten {
         Some(rewritten) => rewritten.bound(access),

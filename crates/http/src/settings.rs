@@ -4,8 +4,6 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use config::{Config, ConfigError};
-use database::{AttachmentOptions, CreateOptions, Databases};
-use document::UuidAlgorithm;
 
 use crate::browsers::cors::Cors;
 use crate::browsers::frame_options::FrameOptions;
@@ -62,12 +60,6 @@ impl Settings {
         }
     }
 
-    /// Tells databases what concerns them.
-    pub fn tell(&self, databases: &Databases) {
-        databases.set_partition_limit(self.couchdb.max_partition_size);
-        databases.set_attachment_options(self.attachment_options());
-    }
-
     /// Content-Security-Policy of attachments.
     pub fn attachments_policy(&self) -> Option<&str> {
         let csp = &self.csp;
@@ -81,39 +73,6 @@ impl Settings {
         csp.showlist_enable
             .then_some(csp.showlist_header_value.as_str())
     }
-
-    /// How a new database is made, with so many shards or as many as are configured. More replicas than one would all be here.
-    pub fn new_database(&self, q: Option<u32>, partitioned: bool) -> CreateOptions {
-        let security = auth::DefaultSecurity::from(self.couchdb.default_security);
-        CreateOptions {
-            q: q.or(Some(self.cluster.q)),
-            n: Some(1),
-            partitioned,
-            security: security.json().to_owned(),
-        }
-    }
-
-    /// What attachments may be, and how they are stored.
-    pub fn attachment_options(&self) -> AttachmentOptions {
-        let level = self.attachments.compression_level.min(9) as u32;
-        AttachmentOptions {
-            bytes_max: self.couchdb.max_attachment_size,
-            count_max: self.couchdb.max_attachments_per_document,
-            ..AttachmentOptions::new(level, &self.attachments.compressible_types)
-        }
-    }
-
-    /// How ids of documents without one are made.
-    pub fn uuid_algorithm(&self) -> UuidAlgorithm {
-        match self.uuids.algorithm {
-            config::settings::UuidAlgorithm::Sequential => UuidAlgorithm::Sequential,
-            config::settings::UuidAlgorithm::Random => UuidAlgorithm::Random,
-            config::settings::UuidAlgorithm::UtcRandom => UuidAlgorithm::UtcRandom,
-            config::settings::UuidAlgorithm::UtcId => UuidAlgorithm::UtcId {
-                suffix: self.uuids.utc_id_suffix.clone().unwrap_or_default(),
-            },
-        }
-    }
 }
 
 #[cfg(test)]
@@ -125,20 +84,6 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let layers = config::Layers::new(folder.path().join("local.ini"));
         Settings::read(&Config::load(layers).unwrap()).unwrap()
-    }
-
-    #[test]
-    fn defaults_are_those_of_the_crates_that_they_are_for() {
-        let settings = defaults();
-        assert_eq!(
-            settings.attachment_options(),
-            AttachmentOptions::default(),
-            "of attachments"
-        );
-        let uuids = settings.uuid_algorithm();
-        assert!(matches!(uuids, UuidAlgorithm::Sequential), "{uuids:?}");
-        let security = settings.new_database(None, false).security;
-        assert_eq!(security, auth::DefaultSecurity::default().json());
     }
 
     #[test]

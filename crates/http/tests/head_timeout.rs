@@ -10,6 +10,7 @@ use auth::Auth;
 use config::{Config, Layers};
 use database::{Databases, Options, StoreOptions};
 use http_api::App;
+use node::Node;
 
 /// `admin:secret`
 const BASIC: &str = "Authorization: Basic YWRtaW46c2VjcmV0";
@@ -38,7 +39,7 @@ static SERVER: LazyLock<SocketAddr> = LazyLock::new(|| {
         ..Options::default()
     };
     let databases = Databases::open(&dir.join("store"), options).unwrap();
-    let app = App::new(databases, config, auth).unwrap();
+    let app = App::new(Node::new(databases, config, auth).unwrap()).unwrap();
     app.set_silence_max(SILENCE_MAX);
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || {

@@ -10,6 +10,7 @@ use auth::Auth;
 use config::{Config, Layers};
 use database::{Databases, Options, StoreOptions};
 use http_api::App;
+use node::Node;
 use proptest::prelude::*;
 
 /// `admin:secret`
@@ -41,7 +42,7 @@ fn start() -> SocketAddr {
         ..Options::default()
     };
     let databases = Databases::open(&dir.join("store"), options).unwrap();
-    let app = App::new(databases, config, auth).unwrap();
+    let app = App::new(Node::new(databases, config, auth).unwrap()).unwrap();
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || serve(app, tell));
     let address = told.recv().unwrap();

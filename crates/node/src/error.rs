@@ -54,12 +54,47 @@ pub enum Error {
     /// A thread for blocking work panicked.
     #[error("a worker thread failed")]
     WorkerFailed,
+    /// The document's text is too long.
+    #[error("{id}: the document exceeds max_document_size ({max})")]
+    DocumentTooLarge {
+        /// Empty when it has none yet.
+        id: String,
+        /// `[couchdb] max_document_size`, in bytes.
+        max: u64,
+    },
+    /// The document's id is longer than so many bytes.
+    #[error("Document id is too long: max_document_id_length is {0}")]
+    IdTooLong(u64),
+    /// No document can have the id.
+    #[error(transparent)]
+    Id(#[from] document::IdError),
+    /// What only a cluster of several nodes has.
+    #[error("clusters of several nodes are not supported by this version of Settee")]
+    NoCluster,
+    /// Of the configuration.
+    #[error(transparent)]
+    Config(#[from] config::ConfigError),
+    /// Of users and passwords.
+    #[error(transparent)]
+    Auth(#[from] auth::AuthError),
     /// Of the database.
     #[error(transparent)]
     Database(#[from] database::Error),
     /// Of users' functions.
     #[error(transparent)]
     Functions(#[from] functions::Error),
+}
+
+impl Error {
+    /// The word that CouchDB has for it in `error`, of a document that was refused; `http` has those of all others.
+    pub(crate) fn of_document(&self) -> &'static str {
+        match self {
+            Error::DocumentTooLarge { .. } => "document_too_large",
+            Error::IdTooLong(_) | Error::Id(_) => "illegal_docid",
+            Error::Database(database::Error::Partition(name, _)) => name,
+            _ => "bad_request",
+        }
+    }
 }
 
 /// What this crate's functions answer.

@@ -6,19 +6,26 @@
 mod access;
 mod backup;
 mod design;
+mod documents;
 mod error;
 mod filters;
 mod internal;
+mod node;
 mod query;
+mod replication;
 mod request_object;
+mod settings;
+pub mod setup;
 mod value;
 
 pub use access::{Access, caller, require_login, require_server_admin};
 pub use backup::back_up;
 pub use design::{design_doc, members, require_function, security_json};
+pub use documents::{check_document, parse_id};
 pub use error::Error;
 pub use filters::{named_filter, selector_filter};
 pub use internal::{Rewritten, design_doc_of_list, open_for_replication, updater};
+pub use node::{NODE, Node};
 pub use query::{Query, decode, encode_into, is_well_encoded, parse_json, segments, segments_with};
-pub use request_object::{Known, Said, body_given, for_rewrite, info_json, request_object};
-pub use value::value_of;
+pub use request_object::{Known, Said, body_given, for_rewrite, info_json, request_json};
+pub use settings::new_database;

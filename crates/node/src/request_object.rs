@@ -9,7 +9,10 @@ use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, COOKIE, TRANSFER_ENCODING};
 use serde_json::{Map, Value, json};
 
+use crate::access::Access;
+use crate::design::security_json;
 use crate::error::Result;
+use crate::node::Node;
 use crate::query::{self, Query};
 
 const DISK_FORMAT_VERSION: u32 = 8;
@@ -85,6 +88,26 @@ pub fn body_given(headers: &HeaderMap, body: &[u8]) -> bool {
     !body.is_empty()
         || headers.contains_key(CONTENT_LENGTH)
         || headers.contains_key(TRANSFER_ENCODING)
+}
+
+/// The request object of all functions but rewrites: [`request_object`] with what the node knows.
+///
+/// # Errors
+/// As [`request_object`], and what the database says.
+pub fn request_json(
+    node: &Node,
+    said: &Said<'_>,
+    access: &Access,
+    id: Option<&str>,
+) -> Result<Value> {
+    let known = Known {
+        db: access.db.name(),
+        info: info_json(&access.db.info()?),
+        security: security_json(access),
+        id,
+        uuid: node.new_uuid(),
+    };
+    request_object(said, known)
 }
 
 /// The request object of shows, lists, updates and filters. Refuses a `key`, `startkey`, `endkey` or `descending` that is no JSON.

@@ -94,11 +94,11 @@ pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Fu
     let listeners = listeners.into();
     let graceful = GracefulShutdown::new();
     let keeper = {
-        let auth = app.auth.clone();
+        let auth = app.node.auth.clone();
         tokio::spawn(async move { auth.keep_users().await })
     };
-    app.set_listening(listeners.addresses());
-    app.replicator.start();
+    app.node.set_listening(listeners.addresses());
+    app.node.replicator.start();
     tokio::pin!(stop);
     let max = listeners.connections_max.unwrap_or(Semaphore::MAX_PERMITS);
     let places = Arc::new(Semaphore::new(max.min(Semaphore::MAX_PERMITS)));
@@ -127,7 +127,7 @@ pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Fu
     drop(listeners);
     keeper.abort();
     // Before the feeds: jobs of this server may read them, and should see their own end.
-    app.replicator.stop().await;
+    app.node.replicator.stop().await;
     app.stop_feeds();
     if tokio::time::timeout(STOP_TIME_MAX, graceful.shutdown())
         .await
@@ -456,7 +456,7 @@ fn finish(
 
 fn renew_cookie(app: &App, req: &Request, login: &auth::Login, headers: &mut HeaderMap) {
     let now = std::time::SystemTime::now();
-    let cookie = app.auth.set_cookie(login, now, req.is_https());
+    let cookie = app.node.auth.set_cookie(login, now, req.is_https());
     if let Ok(v) = HeaderValue::from_str(&cookie) {
         headers.append(SET_COOKIE, v);
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::document_routes::attachments::{Parts, boundary, push_doc_multipart};
-use crate::document_routes::documents::{check_document, parse_revs, read_options};
+use crate::document_routes::documents::{parse_revs, read_options};
 use crate::document_routes::write_mode::WriteMode;
 use crate::errors::ApiError;
 use crate::reply::Reply;
@@ -50,9 +50,9 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
     };
     for doc in &mut docs {
         if doc.id.is_none() {
-            doc.id = Some(DocId::new(&app.new_uuid())?);
+            doc.id = Some(DocId::new(&app.node.new_uuid())?);
         }
-        check_document(doc, &settings.couchdb)?;
+        node::check_document(doc, &settings.couchdb)?;
     }
     let ids: Vec<DocId> = docs.iter().filter_map(|d| d.id.clone()).collect();
     let revs: Vec<Option<Rev>> = match mode {

@@ -3,7 +3,7 @@
 use document::{DocId, Rev};
 use serde_json::{Map, Value, json};
 
-use crate::app::{App, NODE};
+use crate::app::App;
 use crate::document_routes::documents::{self, parse_revs};
 use crate::errors::ApiError;
 use crate::reply::Reply;
@@ -11,6 +11,7 @@ use crate::request::Request;
 use crate::request::body::BodyClass;
 use crate::router::require_method;
 use node::Access;
+use node::NODE;
 use node::require_server_admin;
 
 type Answer = Result<Reply, ApiError>;
@@ -44,8 +45,8 @@ pub async fn create(app: &App, req: &mut Request, name: &str) -> Answer {
     }
     // There is one node: more replicas are accepted as CouchDB accepts them, and one is kept.
     number("n")?;
-    let options = req.settings.new_database(number("q")?, partitioned);
-    app.databases.create(name, options).await?;
+    let options = node::new_database(&req.settings, number("q")?, partitioned);
+    app.node.databases.create(name, options).await?;
     Ok(Reply::json_bytes(201, "{\"ok\":true}\n").location(&req.url_of(&[name])))
 }
 
@@ -64,9 +65,9 @@ pub async fn delete(app: &App, req: &Request, name: &str) -> Answer {
             "You tried to DELETE a database with a ?=rev parameter. Did you mean to DELETE a document instead?",
         ));
     }
-    app.databases.get(name)?;
+    app.node.databases.get(name)?;
     require_server_admin(&req.user)?;
-    app.databases.delete(name).await?;
+    app.node.databases.delete(name).await?;
     Ok(Reply::ok())
 }
 
@@ -86,7 +87,7 @@ pub async fn security(app: &App, req: &mut Request, access: &Access) -> Answer {
         return Ok(Reply::json_bytes(200, json));
     }
     access.require_design_admin(&req.user)?;
-    if app.auth.is_authentication_database(access.db.name())
+    if app.node.auth.is_authentication_database(access.db.name())
         && !req.settings.couchdb.users_db_security_editable
     {
         return Err(ApiError::forbidden(

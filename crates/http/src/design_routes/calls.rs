@@ -19,11 +19,7 @@ use crate::reply::Reply;
 use crate::request::Request;
 use crate::request::body::BodyClass;
 use node::Access;
-use node::info_json;
-use node::{
-    Known, Rewritten, Said, body_given, design_doc, for_rewrite, request_object, security_json,
-    updater,
-};
+use node::{Rewritten, Said, body_given, design_doc, for_rewrite, security_json, updater};
 
 type Answer = Result<Reply, ApiError>;
 
@@ -122,24 +118,7 @@ pub fn request_json(
     id: Option<&str>,
     body: Option<&[u8]>,
 ) -> Result<Value, node::Error> {
-    request_json_of(app, &said(req, body), access, id)
-}
-
-/// The same for what somebody said otherwise than by a request.
-pub fn request_json_of(
-    app: &App,
-    said: &Said<'_>,
-    access: &Access,
-    id: Option<&str>,
-) -> Result<Value, node::Error> {
-    let known = Known {
-        db: access.db.name(),
-        info: info_json(&access.db.info()?),
-        security: security_json(access),
-        id,
-        uuid: app.new_uuid(),
-    };
-    request_object(said, known)
+    node::request_json(&app.node, &said(req, body), access, id)
 }
 
 /// A document's revision, and its text as functions see it.
@@ -199,7 +178,7 @@ async fn update(
     id: Option<&str>,
 ) -> Answer {
     let body = read_body(req).await?;
-    let (access, updater) = updater(&app.auth, access, &req.user);
+    let (access, updater) = updater(&app.node.auth, access, &req.user);
     let (_, document) = document(&access, id)?;
     let request = request_json(app, req, &access, id, body.as_deref())?;
     let reply = run(

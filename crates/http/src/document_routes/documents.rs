@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use config::settings::Couchdb;
 use database::{Caller, EditMode, Outcome, Read, ReadDoc, ReadOptions, WantedBytes, WhichRevs};
 use document::multipart::{PartHead, Writer};
 use document::{DocId, EditDoc, Rev, parse_document};
@@ -16,7 +15,7 @@ use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::request::body::BodyClass;
-use node::{Access, caller};
+use node::{Access, caller, check_document, parse_id};
 use node::{Query, decode};
 
 type Answer = Result<Reply, ApiError>;
@@ -84,20 +83,6 @@ fn design_url(req: &Request, access: &Access, id: &str) -> String {
         url.push_str(query);
     }
     url
-}
-
-pub fn parse_id(id: &str, limits: &Couchdb) -> Result<DocId, ApiError> {
-    if id.len() as u64 > limits.max_document_id_length {
-        return Err(ApiError::new(
-            413,
-            "illegal_docid",
-            format!(
-                "Document id is too long: max_document_id_length is {}",
-                limits.max_document_id_length
-            ),
-        ));
-    }
-    Ok(DocId::new(id)?)
 }
 
 // ---- reading
@@ -300,25 +285,6 @@ fn open_revs_multipart(access: &Access, found: &[Result<ReadDoc, Rev>]) -> Answe
 }
 
 // ---- writing
-
-/// Checks one parsed document against the limits.
-pub fn check_document(doc: &EditDoc, limits: &Couchdb) -> Result<(), ApiError> {
-    if doc.body.len() as u64 > limits.max_document_size {
-        let id = doc.id.as_ref().map_or("", |id| id.as_str());
-        return Err(ApiError::new(
-            413,
-            "document_too_large",
-            format!(
-                "{id}: the document exceeds max_document_size ({})",
-                limits.max_document_size
-            ),
-        ));
-    }
-    if let Some(id) = &doc.id {
-        parse_id(id.as_str(), limits)?;
-    }
-    Ok(())
-}
 
 async fn read_document(req: &mut Request) -> Result<(EditDoc, u64), ApiError> {
     // A document's text is longer than its body by its underscore members, attachments in Base64 among them.
@@ -527,7 +493,7 @@ pub async fn post(app: &App, req: &mut Request, access: &Access) -> Answer {
     let (mut doc, parse_us) = read_document(req).await?;
     let id = match doc.id.take() {
         Some(id) => id,
-        None => DocId::new(&app.new_uuid())?,
+        None => DocId::new(&app.node.new_uuid())?,
     };
     doc.id = Some(id.clone());
     let url = doc_url(req, access, &id);

@@ -34,7 +34,7 @@ pub async fn route(app: &App, req: &Request) -> Answer {
         Some(Ok(n)) => Some(n),
         Some(Err(_)) => return Err(ApiError::bad_request("invalid_integer")),
     };
-    let db = app.databases.get(GLOBAL_CHANGES)?;
+    let db = app.node.databases.get(GLOBAL_CHANGES)?;
     let etag = db.info()?.update_seq;
     let changed = db.watch();
     let mut updates = DbUpdates {

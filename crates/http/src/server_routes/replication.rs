@@ -1,6 +1,4 @@
-//! `_replicate`, `_scheduler`, and what the replicator needs of this server.
-
-mod environment;
+//! `_replicate`, `_scheduler`.
 
 use serde_json::{Value, json};
 
@@ -11,8 +9,6 @@ use crate::request::Request;
 use crate::request::body::BodyClass;
 use crate::router::require_method;
 use node::require_server_admin;
-
-pub use environment::Surroundings;
 
 /// Jobs listed unless another limit is asked for.
 const JOBS_LIMIT: u64 = 100;
@@ -46,7 +42,7 @@ pub async fn replicate(app: &App, req: &mut Request) -> Answer {
         roles: req.user.roles.clone(),
     };
     use replicator::Replicated;
-    Ok(match app.replicator.replicate(&body, user).await? {
+    Ok(match app.node.replicator.replicate(&body, user).await? {
         Replicated::Continuous(id) => Reply::json(202, &replicator::local_id_json(&id)),
         Replicated::Cancelled(id) => Reply::json(200, &replicator::local_id_json(&id)),
         Replicated::Stopped => Reply::json(200, &json!({"ok": "stopped"})),
@@ -68,14 +64,14 @@ pub fn scheduler(app: &App, req: &Request) -> Answer {
     match (req.segment(1), &rest[..]) {
         (Some("jobs"), []) => jobs(app, req),
         (Some("jobs"), [id]) => {
-            let job = app.replicator.job(id).ok_or_else(ApiError::missing)?;
+            let job = app.node.replicator.job(id).ok_or_else(ApiError::missing)?;
             Ok(Reply::json(200, &job))
         }
         (Some("docs"), []) => docs(app, req, "_replicator"),
         (Some("docs"), path) => match docs_path(path) {
             Some((db, None)) => docs(app, req, &db),
             Some((db, Some(id))) => {
-                let doc = app.replicator.doc(&db, id)?;
+                let doc = app.node.replicator.doc(&db, id)?;
                 Ok(Reply::json(200, &doc.ok_or_else(ApiError::missing)?))
             }
             None => Err(ApiError::bad_request("Invalid path")),
@@ -119,7 +115,7 @@ fn page(all: Vec<Value>, skip: u64, limit: u64) -> (usize, usize, Vec<Value>) {
 
 fn jobs(app: &App, req: &Request) -> Answer {
     let (limit, skip) = (number(req, "limit", JOBS_LIMIT)?, number(req, "skip", 0)?);
-    let (total, offset, jobs) = page(app.replicator.jobs(), skip, limit);
+    let (total, offset, jobs) = page(app.node.replicator.jobs(), skip, limit);
     Ok(Reply::json(
         200,
         &json!({"total_rows": total, "offset": offset, "jobs": jobs}),
@@ -135,7 +131,7 @@ fn docs(app: &App, req: &Request, db: &str) -> Answer {
     if let Some(odd) = states.iter().find(|s| !STATES.contains(s)) {
         return Err(ApiError::query_parse(format!("Unknown state: {odd}")));
     }
-    let replicator = &app.replicator;
+    let replicator = &app.node.replicator;
     let mut docs = vec![];
     for id in replicator.doc_ids(db)? {
         let doc = replicator.doc(db, &id)?;

@@ -5,13 +5,14 @@ use database::NameRange;
 use hyper::header::{CACHE_CONTROL, EXPIRES, PRAGMA};
 use serde_json::{Value, json};
 
-use crate::app::{App, COUCHDB_VERSION, NODE};
+use crate::app::{App, COUCHDB_VERSION};
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::request::body::BodyClass;
 use crate::request::parameters::Given;
 use crate::router::require_method;
+use node::NODE;
 use node::Query;
 use node::info_json;
 use node::require_server_admin;
@@ -29,7 +30,7 @@ pub fn welcome(app: &App, req: &Request) -> Answer {
             "couchdb": "Welcome",
             "version": COUCHDB_VERSION,
             "git_sha": "settee",
-            "uuid": app.uuid,
+            "uuid": app.node.uuid,
             "features": ["partitioned", "pluggable-storage-engines"],
             "vendor": {"name": "Settee", "version": env!("CARGO_PKG_VERSION")},
         }),
@@ -94,7 +95,7 @@ pub fn all_dbs(app: &App, req: &Request) -> Answer {
     if app.settings().chttpd.admin_only_all_dbs {
         require_server_admin(&req.user)?;
     }
-    let names = app.databases.names(&name_range(&req.query)?);
+    let names = app.node.databases.names(&name_range(&req.query)?);
     let names: Vec<&str> = names.iter().map(|n| &**n).collect();
     Ok(with_content_etag(req, Reply::json(200, &names.into())))
 }
@@ -121,9 +122,9 @@ pub async fn dbs_info(app: &App, req: &mut Request) -> Answer {
         return dbs_info_of_keys(app, req).await;
     }
     let mut infos = vec![];
-    for name in app.databases.names(&name_range(&req.query)?) {
+    for name in app.node.databases.names(&name_range(&req.query)?) {
         // One deleted meanwhile is left out.
-        if let Ok(info) = app.databases.get(&name).and_then(|db| db.info()) {
+        if let Ok(info) = app.node.databases.get(&name).and_then(|db| db.info()) {
             infos.push(json!({"key": &*name, "info": info_json(&info)}));
         }
     }
@@ -146,7 +147,7 @@ async fn dbs_info_of_keys(app: &App, req: &mut Request) -> Answer {
         .map(|key| {
             let found = key
                 .as_str()
-                .and_then(|name| app.databases.get(name).ok())
+                .and_then(|name| app.node.databases.get(name).ok())
                 .and_then(|db| db.info().ok());
             match found {
                 Some(info) => json!({"key": key, "info": info_json(&info)}),
@@ -167,7 +168,7 @@ pub fn uuids(app: &App, req: &Request) -> Answer {
     if count > app.settings().uuids.max_count {
         return Err(ApiError::bad_request("count parameter too large"));
     }
-    let uuids: Vec<String> = (0..count).map(|_| app.new_uuid()).collect();
+    let uuids: Vec<String> = (0..count).map(|_| app.node.new_uuid()).collect();
     let reply = with_content_etag(req, Reply::json(200, &json!({"uuids": uuids})));
     Ok(reply
         .header(CACHE_CONTROL, "no-cache")
@@ -179,6 +180,7 @@ pub fn active_tasks(app: &App, req: &Request) -> Answer {
     require_method(req, "GET,HEAD")?;
     require_server_admin(&req.user)?;
     let mut tasks: Vec<Value> = app
+        .node
         .databases
         .tasks()
         .iter()
@@ -202,7 +204,7 @@ pub fn active_tasks(app: &App, req: &Request) -> Answer {
             task
         })
         .collect();
-    tasks.extend(app.replicator.tasks());
+    tasks.extend(app.node.replicator.tasks());
     Ok(Reply::json(200, &tasks.into()))
 }
 
@@ -244,7 +246,7 @@ async fn backup(app: &App, req: &mut Request) -> Answer {
             "`directory` must name a directory that does not exist yet",
         ));
     };
-    node::back_up(app.databases.clone(), directory.into()).await?;
+    node::back_up(app.node.databases.clone(), directory.into()).await?;
     Ok(Reply::json(
         201,
         &json!({"ok": true, "directory": directory}),

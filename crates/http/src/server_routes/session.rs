@@ -27,10 +27,10 @@ fn info(app: &App, req: &Request) -> Answer {
     if req.query.is_true("basic") && req.user.name.is_none() {
         return Err(ApiError::unauthorized("Please login."));
     }
-    let handlers: Vec<&str> = app.auth.handlers().iter().map(|h| h.name()).collect();
+    let handlers: Vec<&str> = app.node.auth.handlers().iter().map(|h| h.name()).collect();
     let mut info = json!({"authentication_handlers": handlers});
     // Told only when it was configured, as in CouchDB.
-    if let Some(db) = app.config.get("chttpd_auth", "authentication_db") {
+    if let Some(db) = app.node.config.get("chttpd_auth", "authentication_db") {
         info["authentication_db"] = db.into();
     }
     if let Some(how) = req.authenticated {
@@ -107,7 +107,7 @@ async fn login(app: &App, req: &mut Request) -> Answer {
     match verify(app, req, &credentials).await {
         Ok(login) => {
             let now = std::time::SystemTime::now();
-            let cookie = app.auth.set_cookie(&login, now, req.is_https());
+            let cookie = app.node.auth.set_cookie(&login, now, req.is_https());
             let user = login.user();
             let body = json!({"ok": true, "name": user.name, "roles": user.roles});
             let reply = match redirect(req, "next") {
@@ -117,7 +117,7 @@ async fn login(app: &App, req: &mut Request) -> Answer {
             Ok(reply.header(SET_COOKIE, &cookie))
         }
         Err(e) if e.status == 401 => {
-            let cleared = app.auth.clear_cookie(req.is_https());
+            let cleared = app.node.auth.clear_cookie(req.is_https());
             let mut reply = Reply::from(e).header(SET_COOKIE, &cleared);
             if let Some(url) = redirect(req, "fail") {
                 reply.status = 302;
@@ -132,6 +132,7 @@ async fn login(app: &App, req: &mut Request) -> Answer {
 async fn verify(app: &App, req: &Request, said: &Credentials) -> Result<Login, ApiError> {
     let origin = app.origin_of(req);
     let basic = app
+        .node
         .auth
         .login(&said.name, &said.password, &said.token, origin.as_ref())?;
     Ok(match basic {
@@ -149,7 +150,7 @@ fn redirect(req: &Request, param: &str) -> Option<String> {
 }
 
 fn logout(app: &App, req: &Request) -> Answer {
-    let cleared = app.auth.clear_cookie(req.is_https());
+    let cleared = app.node.auth.clear_cookie(req.is_https());
     let reply = match redirect(req, "next") {
         Some(url) => Reply::json(302, &json!({"ok": true})).location(&url),
         None => Reply::ok(),

@@ -4,12 +4,13 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use serde_json::{Map, Value, json};
 
-use crate::app::{App, COUCHDB_VERSION, NODE};
+use crate::app::{App, COUCHDB_VERSION};
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::request::body::BodyClass;
 use crate::router::require_method;
+use node::NODE;
 use node::require_server_admin;
 
 type Answer = Result<Reply, ApiError>;
@@ -58,14 +59,15 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
         }
         Some("_prometheus") => {
             require_method(req, "GET")?;
-            let text = app
-                .stats
-                .prometheus(&app.databases.stats(), app.started.elapsed().as_secs());
+            let text = app.stats.prometheus(
+                &app.node.databases.stats(),
+                app.node.started.elapsed().as_secs(),
+            );
             Ok(Reply::text(200, "text/plain; version=2.0", text))
         }
         Some("_smoosh") => {
             require_method(req, "GET")?;
-            let active = app.databases.tasks().len();
+            let active = app.node.databases.tasks().len();
             Ok(Reply::json(
                 200,
                 &json!({"channels": {"compaction": {"active": active, "starting": 0, "waiting": {"size": 0}}}}),
@@ -84,7 +86,9 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
 
 fn stats(app: &App, req: &Request) -> Answer {
     require_method(req, "GET")?;
-    let tree = app.stats.tree(&app.databases.stats(), app.open_feeds());
+    let tree = app
+        .stats
+        .tree(&app.node.databases.stats(), app.open_feeds());
     let mut at = &tree;
     for i in 3..req.segments.len() {
         at = req
@@ -102,9 +106,9 @@ fn system(app: &App) -> Value {
         .nth(1)
         .and_then(|p| p.parse().ok())
         .unwrap_or(0);
-    let engine = app.databases.stats();
+    let engine = app.node.databases.stats();
     json!({
-        "uptime": app.started.elapsed().as_secs(),
+        "uptime": app.node.started.elapsed().as_secs(),
         "memory": {
             "resident": resident_pages * 4096,
             "memtables": engine.memtable_bytes,
@@ -114,7 +118,7 @@ fn system(app: &App) -> Value {
         "process_count": std::fs::read_dir("/proc/self/task").map_or(0, |d| d.count()),
         "open_connections": app.stats.connections.load(Relaxed),
         "open_feeds": app.open_feeds(),
-        "databases": app.databases.count(),
+        "databases": app.node.databases.count(),
         "message_queues": {},
         "internal_replication_jobs": 0,
         "distribution": {},
@@ -138,6 +142,7 @@ async fn config(app: &App, req: &mut Request) -> Answer {
         (None, _) => {
             require_method(req, "GET")?;
             let all: Map<String, Value> = app
+                .node
                 .config
                 .all()
                 .into_iter()
@@ -148,13 +153,13 @@ async fn config(app: &App, req: &mut Request) -> Answer {
         (Some("_reload"), None) => {
             require_method(req, "POST")?;
             req.require_json()?;
-            let config = app.config.clone();
+            let config = app.node.config.clone();
             off_thread(move || config.reload()).await??;
             Ok(Reply::ok())
         }
         (Some(section), None) => {
             require_method(req, "GET")?;
-            let values = app.config.section(section);
+            let values = app.node.config.section(section);
             Ok(Reply::json(200, &section_json(values)))
         }
         (Some(section), Some(key)) => config_value(app, req, section, key).await,
@@ -204,13 +209,18 @@ async fn config_value(app: &App, req: &mut Request, section: &str, key: &str) ->
             Ok(Reply::json(200, &old.unwrap_or_default().into()))
         }
         "DELETE" => {
-            let (config, section, key) = (app.config.clone(), section.to_owned(), key.to_owned());
+            let (config, section, key) =
+                (app.node.config.clone(), section.to_owned(), key.to_owned());
             let old = off_thread(move || config.delete(&section, &key, persist)).await??;
             old.map(|v| Reply::json(200, &v.into()))
                 .ok_or_else(unknown_value)
         }
         _ => {
-            let value = app.config.get(section, key).ok_or_else(unknown_value)?;
+            let value = app
+                .node
+                .config
+                .get(section, key)
+                .ok_or_else(unknown_value)?;
             Ok(Reply::json(200, &value.into()))
         }
     }
@@ -223,15 +233,15 @@ async fn set(
     value: String,
     persist: bool,
 ) -> Result<Option<String>, ApiError> {
-    let old = app.config.get(section, key);
+    let old = app.node.config.get(section, key);
     let (section, key) = (section.to_owned(), key.to_owned());
     if section == ADMINS {
         // Hashing a password is slow work.
-        let auth = app.auth.clone();
+        let auth = app.node.auth.clone();
         off_thread(move || auth.set_admin(&key, &value, persist)).await??;
         return Ok(old);
     }
-    let config = app.config.clone();
+    let config = app.node.config.clone();
     Ok(off_thread(move || config.set(&section, &key, &value, persist)).await??)
 }
 

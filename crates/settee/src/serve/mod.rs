@@ -16,6 +16,7 @@ use auth::Auth;
 use config::{Config, Layers};
 use database::Databases;
 use http_api::{App, Listeners};
+use node::Node;
 
 use self::listen::{BoundPorts, bind, reload_on_hangup, unusable};
 use crate::Failure;
@@ -46,7 +47,8 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     let generated = ensure_admin(&options, &auth, &data)?;
     made.look_for_store(&data);
     let databases = open(&options, &config, &data)?;
-    let app = App::new(databases.clone(), config.clone(), auth).map_err(Failure::usage)?;
+    let node = Node::new(databases.clone(), config.clone(), auth).map_err(Failure::usage)?;
+    let app = App::new(node).map_err(Failure::usage)?;
     let runtime = runtime()?;
     let kept = keep_global_changes(&runtime, &config, &databases);
     let restart = app.restart_asked();
@@ -109,16 +111,15 @@ pub fn while_serving<F: Future<Output = Result<(), Failure>>>(
         .map_err(Failure::new)?;
     made.look_for_store(&data);
     let databases = open(&options, &config, &data)?;
-    let app = App::new(databases.clone(), config.clone(), auth).map_err(Failure::usage)?;
+    let node = Node::new(databases.clone(), config.clone(), auth).map_err(Failure::usage)?;
+    let app = App::new(node).map_err(Failure::usage)?;
     let runtime = runtime()?;
     let kept = keep_global_changes(&runtime, &config, &databases);
     let result = runtime.block_on(async {
         let address = SocketAddr::new(address, 0);
         let listener = bind(address)?.listen(64).map_err(unusable(address))?;
         let local = listener.local_addr().map_err(Failure::new)?;
-        http_api::create_system_databases(&app)
-            .await
-            .map_err(Failure::new)?;
+        create_system_databases(&app.node).await?;
         made.keep();
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let server = tokio::spawn(http_api::serve(listener, app, async {
@@ -322,11 +323,14 @@ fn keep_global_changes(
     GlobalChanges { stop, task }
 }
 
+async fn create_system_databases(node: &Node) -> Result<(), Failure> {
+    let done = node::setup::create_system_databases(node).await;
+    done.map_err(|e| Failure::new(format!("system databases: {e}")))
+}
+
 /// The last steps before requests are served.
 async fn begin(config: &Config, app: &App, listeners: &Listeners) -> Result<(), Failure> {
-    http_api::create_system_databases(app)
-        .await
-        .map_err(Failure::new)?;
+    create_system_databases(&app.node).await?;
     let tls = listeners.https.as_ref().map(|(_, tls)| tls.clone());
     reload_on_hangup(config, tls).map_err(Failure::new)
 }

@@ -15,11 +15,12 @@ use serde_json::{Map, Value};
 use super::receive::Events;
 use super::{Answer, DEFAULT_TYPE, before_of, check_name, edit, named};
 use crate::app::App;
-use crate::document_routes::documents::{edited_rev, parse_id, write};
+use crate::document_routes::documents::{edited_rev, write};
 use crate::errors::ApiError;
 use crate::request::Request;
 use crate::settings::Settings;
 use node::Access;
+use node::parse_id;
 
 const FORM_TYPE: &str = "multipart/form-data";
 /// Longer than any revision.

@@ -21,11 +21,12 @@ use hyper::header::{
 };
 
 use crate::app::App;
-use crate::document_routes::documents::{Written, edited_rev, parse_id, write};
+use crate::document_routes::documents::{Written, edited_rev, write};
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::{Request, weighed};
 use node::Access;
+use node::parse_id;
 use range::Ranges;
 
 type Answer = Result<Reply, ApiError>;

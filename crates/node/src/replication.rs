@@ -8,22 +8,24 @@ use auth::UserCtx;
 use config::settings::Replicator;
 use database::{CreateOptions, Filter};
 use document::EditDoc;
-use hyper::HeaderMap;
+use http::HeaderMap;
 use replicator::{Allowed, Environment, Error, LocalPeer, Pending, Selection, Settings, User};
 use serde_json::{Map, Value};
 
-use crate::app::{App, NODE};
-use crate::design_routes::calls;
-use crate::document_routes::documents::check_document;
-use crate::errors::ApiError;
-use node::Access;
-use node::{Query, Said, caller, encode_into, named_filter, open_for_replication, selector_filter};
+use crate::access::{Access, caller};
+use crate::documents::check_document;
+use crate::filters::{named_filter, selector_filter};
+use crate::internal::open_for_replication;
+use crate::node::{NODE, Node};
+use crate::query::{Query, encode_into};
+use crate::request_object::{Said, request_json};
+use crate::settings::new_database;
 
 /// The server behind a replicator.
-pub struct Surroundings(pub Weak<App>);
+pub struct Surroundings(pub Weak<Node>);
 
 impl Surroundings {
-    fn app(&self) -> Result<Arc<App>, Error> {
+    fn alive(&self) -> Result<Arc<Node>, Error> {
         self.0.upgrade().ok_or(Error::Stopped)
     }
 }
@@ -36,8 +38,8 @@ fn context(user: &User) -> UserCtx {
 }
 
 /// Why a database of this server cannot be replicated with.
-fn told(e: node::Error, db: &str) -> Error {
-    use node::Error as E;
+fn told(e: crate::Error, db: &str) -> Error {
+    use crate::Error as E;
     match e {
         E::AnonymousNoMember | E::NoMember | E::NoServerAdmin => Error::Unauthorized(db.to_owned()),
         E::Database(database::Error::NoDatabase) => Error::NoDatabase(db.to_owned()),
@@ -48,26 +50,28 @@ fn told(e: node::Error, db: &str) -> Error {
 
 impl Environment for Surroundings {
     fn settings(&self) -> Settings {
-        let app = self.0.upgrade();
-        app.map_or_else(Settings::default, |app| {
-            settings(&app.settings().replicator)
+        let node = self.0.upgrade();
+        node.map_or_else(Settings::default, |node| {
+            settings(&node.settings().replicator)
         })
     }
 
     fn uuid(&self) -> String {
         self.0
             .upgrade()
-            .map(|app| app.uuid.clone())
+            .map(|node| node.uuid.clone())
             .unwrap_or_default()
     }
 
     fn is_admin(&self, name: &str) -> bool {
-        self.0.upgrade().is_some_and(|app| app.auth.is_admin(name))
+        self.0
+            .upgrade()
+            .is_some_and(|node| node.auth.is_admin(name))
     }
 
     fn listening(&self) -> Vec<SocketAddr> {
-        let app = self.0.upgrade();
-        app.map(|app| app.listening()).unwrap_or_default()
+        let node = self.0.upgrade();
+        node.map(|node| node.listening()).unwrap_or_default()
     }
 
     fn token(&self, owner: &str) -> Option<String> {
@@ -84,24 +88,24 @@ impl Environment for Surroundings {
         user: &User,
         selection: Option<&Selection>,
     ) -> Result<LocalPeer, Error> {
-        let app = self.app()?;
-        let found = app.databases.get(db);
+        let node = self.alive()?;
+        let found = node.databases.get(db);
         let found = found.map_err(|_| Error::NoDatabase(db.to_owned()))?;
         let context = context(user);
-        let access = open_for_replication(&app.auth, found, &context).map_err(|e| told(e, db))?;
-        let filter = selection.map(|s| filter(&app, &access, &context, s));
+        let access = open_for_replication(&node.auth, found, &context).map_err(|e| told(e, db))?;
+        let filter = selection.map(|s| filter(&node, &access, &context, s));
         let filter = filter
             .transpose()
             .map_err(|e| Error::FilterFetch(format!("Couldn't open the filter on `{db}`: {e}")))?;
         let check = {
-            let app = self.0.clone();
+            let node = self.0.clone();
             let db = access.db.clone();
             move |doc: &EditDoc| -> Result<(), (String, String)> {
-                let Some(app) = app.upgrade() else {
+                let Some(node) = node.upgrade() else {
                     return Ok(());
                 };
-                let no = |e: ApiError| (e.error.into_owned(), e.reason.into_owned());
-                check_document(doc, &app.settings().couchdb).map_err(no)?;
+                let no = |e: crate::Error| (e.of_document().to_owned(), e.to_string());
+                check_document(doc, &node.settings().couchdb).map_err(no)?;
                 match &doc.id {
                     Some(id) => db.check_id(id).map_err(|e| no(e.into())),
                     None => Ok(()),
@@ -114,7 +118,7 @@ impl Environment for Surroundings {
             db: access.db,
             filter: filter.flatten(),
             check: Arc::new(check),
-            attachment_bytes_max: app.settings().couchdb.max_attachment_size,
+            attachment_bytes_max: node.settings().couchdb.max_attachment_size,
         })
     }
 
@@ -125,15 +129,15 @@ impl Environment for Surroundings {
         params: &'a Map<String, Value>,
     ) -> Pending<'a, Result<(), Error>> {
         Box::pin(async move {
-            let app = self.app()?;
-            if app.databases.get(db).is_ok() {
+            let node = self.alive()?;
+            if node.databases.get(db).is_ok() {
                 return Ok(());
             }
             if !user.is_admin() {
                 return Err(Error::Unauthorized(db.to_owned()));
             }
-            let options = create_options(&app, params)?;
-            match app.databases.create(db, options).await {
+            let options = create_options(&node, params)?;
+            match node.databases.create(db, options).await {
                 Ok(_) | Err(database::Error::DatabaseExists) => Ok(()),
                 Err(e) => Err(e.into()),
             }
@@ -141,7 +145,7 @@ impl Environment for Surroundings {
     }
 }
 
-fn create_options(app: &App, params: &Map<String, Value>) -> Result<CreateOptions, Error> {
+fn create_options(node: &Node, params: &Map<String, Value>) -> Result<CreateOptions, Error> {
     let text = |name: &str| match params.get(name) {
         Some(Value::String(text)) => Some(text.clone()),
         other => other.map(Value::to_string),
@@ -156,16 +160,16 @@ fn create_options(app: &App, params: &Map<String, Value>) -> Result<CreateOption
         Some("true") => true,
         Some(_) => return Err(bad("partitioned")),
     };
-    Ok(app.settings().new_database(q, partitioned))
+    Ok(new_database(&node.settings(), q, partitioned))
 }
 
 /// What a feed over HTTP with these parameters would be filtered by; `None` for what the replicator does itself.
 fn filter(
-    app: &App,
+    node: &Node,
     access: &Access,
     user: &UserCtx,
     selection: &Selection,
-) -> Result<Option<Filter>, node::Error> {
+) -> Result<Option<Filter>, crate::Error> {
     match selection {
         Selection::All | Selection::Ids(_) => Ok(None),
         Selection::Selector(selector) => {
@@ -199,7 +203,7 @@ fn filter(
                 user,
                 body: None,
             };
-            let request = || calls::request_json_of(app, &said, access, None);
+            let request = || request_json(node, &said, access, None);
             named_filter(access, &query, name, request).map(Some)
         }
     }

@@ -1,0 +1,105 @@
+//! What one server is made of, behind whatever listens.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use auth::Auth;
+use config::Config;
+use database::Databases;
+use document::{UuidAlgorithm, UuidGenerator};
+use parking_lot::RwLock;
+use replicator::Replicator;
+
+use crate::replication::Surroundings;
+use crate::settings;
+
+/// Name of this node, in CouchDB's form.
+pub const NODE: &str = "settee@127.0.0.1";
+
+/// One server: its databases, its configuration, its users, its replications.
+pub struct Node {
+    /// All databases.
+    pub databases: Arc<Databases>,
+    /// What the administrator said.
+    pub config: Config,
+    /// Who may come in.
+    pub auth: Auth,
+    /// It runs once the server does.
+    pub replicator: Arc<Replicator>,
+    /// The server's id, of `[couchdb] uuid`.
+    pub uuid: String,
+    /// When this was made.
+    pub started: Instant,
+    uuids: RwLock<Arc<UuidGenerator>>,
+    /// Where connections come in.
+    listening: RwLock<Vec<SocketAddr>>,
+}
+
+impl Node {
+    /// Puts the parts together. The databases are told of their settings now, and of every change of them.
+    ///
+    /// # Errors
+    /// What storing a new id in the configuration says.
+    pub fn new(
+        databases: Arc<Databases>,
+        config: Config,
+        auth: Auth,
+    ) -> Result<Arc<Node>, config::ConfigError> {
+        let settings = config.settings();
+        let uuid = match settings.couchdb.uuid.clone() {
+            Some(uuid) => uuid,
+            None => {
+                let uuid = UuidGenerator::new(UuidAlgorithm::Random).next();
+                config.set("couchdb", "uuid", &uuid, true)?;
+                uuid
+            }
+        };
+        settings::tell(&settings, &databases);
+        auth.use_databases(&databases);
+        let uuids = UuidGenerator::new(settings::uuid_algorithm(&settings));
+        let node = Arc::new_cyclic(|me| Node {
+            replicator: Replicator::new(databases.clone(), Arc::new(Surroundings(me.clone()))),
+            databases,
+            auth,
+            uuid,
+            started: Instant::now(),
+            uuids: RwLock::new(Arc::new(uuids)),
+            listening: RwLock::default(),
+            config,
+        });
+        let weak = Arc::downgrade(&node);
+        node.config.subscribe(move |_| {
+            if let Some(node) = weak.upgrade() {
+                node.reread();
+            }
+        });
+        Ok(node)
+    }
+
+    fn reread(&self) {
+        let settings = self.settings();
+        settings::tell(&settings, &self.databases);
+        *self.uuids.write() = Arc::new(UuidGenerator::new(settings::uuid_algorithm(&settings)));
+    }
+
+    /// What the configuration says now.
+    pub fn settings(&self) -> Arc<config::Settings> {
+        self.config.settings()
+    }
+
+    /// An id for a document that has none.
+    pub fn new_uuid(&self) -> String {
+        self.uuids.read().next()
+    }
+
+    /// Says where connections come in.
+    pub fn set_listening(&self, addresses: Vec<SocketAddr>) {
+        *self.listening.write() = addresses;
+    }
+
+    /// Where connections come in.
+    pub fn listening(&self) -> Vec<SocketAddr> {
+        self.listening.read().clone()
+    }
+}

@@ -1,0 +1,59 @@
+//! What the configuration means to the parts of a server.
+
+use config::Settings;
+use database::{AttachmentOptions, CreateOptions, Databases};
+use document::UuidAlgorithm;
+
+/// Tells databases what concerns them.
+pub fn tell(settings: &Settings, databases: &Databases) {
+    databases.set_partition_limit(settings.couchdb.max_partition_size);
+    databases.set_attachment_options(attachment_options(settings));
+}
+
+/// How a new database is made, with so many shards or as many as are configured. More replicas than one would all be here.
+pub fn new_database(settings: &Settings, q: Option<u32>, partitioned: bool) -> CreateOptions {
+    let security = auth::DefaultSecurity::from(settings.couchdb.default_security);
+    CreateOptions {
+        q: q.or(Some(settings.cluster.q)),
+        n: Some(1),
+        partitioned,
+        security: security.json().to_owned(),
+    }
+}
+
+/// What attachments may be, and how they are stored.
+pub fn attachment_options(settings: &Settings) -> AttachmentOptions {
+    let level = settings.attachments.compression_level.min(9) as u32;
+    AttachmentOptions {
+        bytes_max: settings.couchdb.max_attachment_size,
+        count_max: settings.couchdb.max_attachments_per_document,
+        ..AttachmentOptions::new(level, &settings.attachments.compressible_types)
+    }
+}
+
+/// How ids of documents without one are made.
+pub fn uuid_algorithm(settings: &Settings) -> UuidAlgorithm {
+    match settings.uuids.algorithm {
+        config::settings::UuidAlgorithm::Sequential => UuidAlgorithm::Sequential,
+        config::settings::UuidAlgorithm::Random => UuidAlgorithm::Random,
+        config::settings::UuidAlgorithm::UtcRandom => UuidAlgorithm::UtcRandom,
+        config::settings::UuidAlgorithm::UtcId => UuidAlgorithm::UtcId {
+            suffix: settings.uuids.utc_id_suffix.clone().unwrap_or_default(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_those_of_the_crates_that_they_are_for() {
+        let settings = Settings::default();
+        assert_eq!(attachment_options(&settings), AttachmentOptions::default());
+        let uuids = uuid_algorithm(&settings);
+        assert!(matches!(uuids, UuidAlgorithm::Sequential), "{uuids:?}");
+        let security = new_database(&settings, None, false).security;
+        assert_eq!(security, auth::DefaultSecurity::default().json());
+    }
+}
