@@ -131,6 +131,7 @@ impl App {
         Ok(feed)
     }
 
+    /// How many feeds are open.
     pub fn open_feeds(&self) -> usize {
         self.open_feeds.load(Ordering::Relaxed)
     }
@@ -150,6 +151,7 @@ impl App {
         self.restart.subscribe()
     }
 
+    /// True once open feeds are to end.
     pub fn stopping(&self) -> tokio::sync::watch::Receiver<bool> {
         self.stopping.subscribe()
     }

@@ -62,14 +62,8 @@ fn no_database() -> ApiError {
     database::Error::NoDatabase.into()
 }
 
-async fn database(app: &App, req: &mut Request, name: &str) -> Answer {
-    if req.segments.len() == 1 {
-        match req.method.as_str() {
-            "PUT" => return db::create(app, req, name).await,
-            "DELETE" => return db::delete(app, req, name).await,
-            _ => {}
-        }
-    }
+/// The database as whoever asks may use it for what follows its name.
+fn open(app: &App, req: &Request, name: &str) -> Result<Access, ApiError> {
     let access = match req.segment(1) {
         Some("_all_docs" | "_changes") => {
             Access::open_for_listing(&app.node.auth, app.node.databases.get(name)?, &req.user)?
@@ -81,10 +75,21 @@ async fn database(app: &App, req: &mut Request, name: &str) -> Answer {
         }
         _ => Access::open(app.node.databases.get(name)?, &req.user)?,
     };
-    let access = match &req.rewritten {
+    Ok(match &req.rewritten {
         Some(rewritten) => rewritten.bound(access),
         None => access,
-    };
+    })
+}
+
+async fn database(app: &App, req: &mut Request, name: &str) -> Answer {
+    if req.segments.len() == 1 {
+        match req.method.as_str() {
+            "PUT" => return db::create(app, req, name).await,
+            "DELETE" => return db::delete(app, req, name).await,
+            _ => {}
+        }
+    }
+    let access = open(app, req, name)?;
     let Some(second) = req.segments.get(1) else {
         return db::root(app, req, &access).await;
     };
@@ -117,26 +122,39 @@ async fn database(app: &App, req: &mut Request, name: &str) -> Answer {
         ("_bulk_docs", None, _) => bulk::bulk_docs(app, req, &access).await,
         ("_bulk_get", None, _) => bulk::bulk_get(app, req, &access).await,
         ("_changes", None, _) => changes::route(app, req, &access).await,
-        ("_revs_diff", None, _) => db::revs_diff(req, &access).await,
-        ("_missing_revs", None, _) => db::missing_revs(req, &access).await,
-        ("_revs_limit", None, _) => db::revs_limit(req, &access).await,
-        ("_purged_infos_limit", None, _) => db::purged_infos_limit(req, &access).await,
-        ("_purged_infos", None, _) => db::purged_infos(req, &access),
-        ("_purge", None, _) => db::purge(req, &access).await,
-        ("_security", None, _) => db::security(app, req, &access).await,
-        ("_compact", ..) => db::compact(req, &access).await,
-        ("_view_cleanup", None, _) => views::cleanup(req, &access).await,
-        ("_search_cleanup" | "_nouveau_cleanup", None, _) => db::cleanup(req, &access),
-        ("_ensure_full_commit", None, _) => db::ensure_full_commit(req, &access).await,
-        ("_shards", ..) => db::shards(req, &access),
-        ("_sync_shards", None, _) => db::sync_shards(req, &access),
-        ("_find" | "_index" | "_explain", ..) => find::route(app, req, &access, &second).await,
-        ("_temp_view", ..) => Err(ApiError::new(
+        _ => part(app, req, &access, &second, third.as_deref()).await,
+    }
+}
+
+/// What is below a database besides its documents and their listings.
+async fn part(
+    app: &App,
+    req: &mut Request,
+    access: &Access,
+    second: &str,
+    third: Option<&str>,
+) -> Answer {
+    match (second, third) {
+        ("_revs_diff", None) => db::revs_diff(req, access).await,
+        ("_missing_revs", None) => db::missing_revs(req, access).await,
+        ("_revs_limit", None) => db::revs_limit(req, access).await,
+        ("_purged_infos_limit", None) => db::purged_infos_limit(req, access).await,
+        ("_purged_infos", None) => db::purged_infos(req, access),
+        ("_purge", None) => db::purge(req, access).await,
+        ("_security", None) => db::security(app, req, access).await,
+        ("_compact", _) => db::compact(req, access).await,
+        ("_view_cleanup", None) => views::cleanup(req, access).await,
+        ("_search_cleanup" | "_nouveau_cleanup", None) => db::cleanup(req, access),
+        ("_ensure_full_commit", None) => db::ensure_full_commit(req, access).await,
+        ("_shards", _) => db::shards(req, access),
+        ("_sync_shards", None) => db::sync_shards(req, access),
+        ("_find" | "_index" | "_explain", _) => find::route(app, req, access, second).await,
+        ("_temp_view", _) => Err(ApiError::new(
             410,
             "gone",
             "Temporary views are not supported in CouchDB",
         )),
-        _ => documents::route(app, req, &access, &second, 2).await,
+        _ => documents::route(app, req, access, second, 2).await,
     }
 }
 

@@ -51,7 +51,9 @@ const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// Where connections come in.
 pub struct Listeners {
+    /// Connections that say what they want at once.
     pub http: TcpListener,
+    /// Connections that are secured first, and with what.
     pub https: Option<(TcpListener, Arc<Tls>)>,
     /// Connections served at a time; others wait to be accepted.
     pub connections_max: Option<usize>,

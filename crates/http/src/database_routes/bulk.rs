@@ -3,9 +3,10 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+use config::settings::Couchdb;
 use database::{DatabaseAs, EditMode, Outcome, ReadOptions, WantedBytes, WhichRevs};
 use document::multipart::{PartHead, Writer};
-use document::{DocError, DocId, Rev, parse_some_bulk_docs, write_json_string};
+use document::{DocError, DocId, EditDoc, Rev, parse_some_bulk_docs, write_json_string};
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -48,12 +49,7 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
         Some(false) => EditMode::Replicated,
         _ => EditMode::Interactive,
     };
-    for doc in &mut docs {
-        if doc.id.is_none() {
-            doc.id = Some(DocId::new(&app.node.new_uuid())?);
-        }
-        node::check_document(doc, &settings.couchdb)?;
-    }
+    name_and_check(app, &mut docs, &settings.couchdb)?;
     let ids: Vec<DocId> = docs.iter().filter_map(|d| d.id.clone()).collect();
     let revs: Vec<Option<Rev>> = match mode {
         EditMode::Replicated => docs
@@ -87,6 +83,17 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
     reply.timing.wait_us = timing.wait_us;
     reply.timing.commit_us = timing.commit_us;
     Ok(reply)
+}
+
+/// Gives documents without an id one, and checks all against the limits.
+fn name_and_check(app: &App, docs: &mut [EditDoc], limits: &Couchdb) -> Result<(), ApiError> {
+    for doc in docs {
+        if doc.id.is_none() {
+            doc.id = Some(DocId::new(&app.node.new_uuid())?);
+        }
+        node::check_document(doc, limits)?;
+    }
+    Ok(())
 }
 
 /// Puts the refusal of each design document where it stood among the others' outcomes.

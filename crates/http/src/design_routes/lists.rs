@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use database::{DesignDoc, ViewRows};
-use functions::{Error as FunctionError, Lane, ListIo};
+use functions::{Error as FunctionError, Lane, Languages, ListIo, Place};
 use futures_util::stream;
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -125,17 +125,14 @@ pub async fn list(
     of: Option<&str>,
     view: &str,
 ) -> Answer {
-    let posted = match req.method.as_str() {
-        "POST" => {
-            req.require_json()?;
-            Some(())
-        }
-        _ => None,
-    };
+    let is_post = req.method == "POST";
+    if is_post {
+        req.require_json()?;
+    }
     let body = calls::read_body(req).await?;
-    let posted = match posted {
-        Some(()) => Some(req.json_object(BodyClass::Many).await?),
-        None => None,
+    let posted = match is_post {
+        true => Some(req.json_object(BodyClass::Many).await?),
+        false => None,
     };
     let view_ddoc = match of {
         Some(of) => Arc::new(node::design_doc_of_list(access, of)?),
@@ -171,23 +168,43 @@ pub async fn list(
             given: Cell::default(),
             failed: None,
         };
-        let done = io.rows.head().map_err(|e| io.fail(e)).and_then(|head| {
-            let mut args = vec![b'['];
-            args.extend_from_slice(&head);
-            args.push(b',');
-            args.extend_from_slice(request.to_string().as_bytes());
-            args.push(b']');
-            let mut designs = languages.designs(&place, &ddoc.language)?;
-            designs.list(&ddoc, &["lists", &name], &args, &mut io)
-        });
-        if let Err(e) = done {
-            let e = io.failed.take().unwrap_or_else(|| e.into());
-            // Nobody hears it when the client is gone.
-            let _ = io.to.send(Piece::Failed(e));
-        }
+        let path = ["lists", name.as_str()];
+        run(
+            &mut io,
+            &*languages,
+            &place,
+            &ddoc,
+            &path,
+            &request.to_string(),
+        );
         drop(place);
     });
     answer(pieces, &etag, settings.showlist_policy()).await
+}
+
+/// Runs a list function to its end; what it gives goes to `io`.
+fn run(
+    io: &mut Io<'_>,
+    languages: &dyn Languages,
+    place: &Place,
+    ddoc: &DesignDoc,
+    path: &[&str],
+    request: &str,
+) {
+    let done = io.rows.head().map_err(|e| io.fail(e)).and_then(|head| {
+        let mut args = vec![b'['];
+        args.extend_from_slice(&head);
+        args.push(b',');
+        args.extend_from_slice(request.as_bytes());
+        args.push(b']');
+        let mut designs = languages.designs(place, &ddoc.language)?;
+        designs.list(ddoc, path, &args, io)
+    });
+    if let Err(e) = done {
+        let e = io.failed.take().unwrap_or_else(|| e.into());
+        // Nobody hears it when the client is gone.
+        let _ = io.to.send(Piece::Failed(e));
+    }
 }
 
 /// What a list function gives.

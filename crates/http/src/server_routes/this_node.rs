@@ -18,19 +18,10 @@ type Answer = Result<Reply, ApiError>;
 /// Sections whose values are secrets to logs, not to admins.
 const ADMINS: &str = "admins";
 
+/// `/_node/{name}/…`: this node, by its name or as `_local`.
 pub async fn route(app: &App, req: &mut Request) -> Answer {
     let part = req.segment(2).map(str::to_owned);
-    if !req.user.is_admin() && matches!(part.as_deref(), Some("_stats" | "_system" | "_prometheus"))
-    {
-        let metrics = req.user.roles.iter().any(|r| r == "_metrics");
-        if !metrics {
-            return Err(ApiError::unauthorized(
-                "You are not a server admin or read-only metrics user",
-            ));
-        }
-    } else {
-        require_server_admin(&req.user)?;
-    }
+    authorise(req, part.as_deref())?;
     match req.segment(1) {
         Some("_local" | NODE) => {}
         None => return Err(ApiError::bad_request("Incomplete path to _node request")),
@@ -82,6 +73,19 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
         }
         Some(other) => Err(database::Error::IllegalName(other.to_owned()).into()),
     }
+}
+
+/// Admins see everything of a node, and users with the role `_metrics` what monitoring wants.
+fn authorise(req: &Request, part: Option<&str>) -> Result<(), ApiError> {
+    if !matches!(part, Some("_stats" | "_system" | "_prometheus")) {
+        return Ok(require_server_admin(&req.user)?);
+    }
+    if req.user.is_admin() || req.user.roles.iter().any(|role| role == "_metrics") {
+        return Ok(());
+    }
+    Err(ApiError::unauthorized(
+        "You are not a server admin or read-only metrics user",
+    ))
 }
 
 fn stats(app: &App, req: &Request) -> Answer {

@@ -23,21 +23,31 @@ use tokio_rustls::server::TlsStream;
 /// What is wrong with `[ssl]`. The messages say which setting to look at; none holds a key or a password.
 #[derive(Debug, Error)]
 pub enum TlsError {
+    /// A setting that `[ssl] enable` needs.
     #[error("[ssl] {0} is not set")]
     Unset(&'static str),
+    /// A file that cannot be read, or does not hold what it should.
     #[error("[ssl] {setting} {path}: {reason}")]
     File {
+        /// Its key.
         setting: &'static str,
+        /// The file.
         path: String,
+        /// What is wrong with it.
         reason: String,
     },
+    /// Key and certificate are of two pairs.
     #[error("[ssl] key_file does not match cert_file: it is the key of another certificate")]
     Mismatch,
+    /// A setting with a value that means nothing.
     #[error("[ssl] {setting}: {reason}")]
     Setting {
+        /// Its key.
         setting: &'static str,
+        /// What is wrong with it.
         reason: String,
     },
+    /// What rustls says of all together.
     #[error("[ssl]: {0}")]
     Rustls(#[from] rustls::Error),
 }
