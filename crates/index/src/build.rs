@@ -11,9 +11,8 @@ use std::time::{Duration, Instant};
 
 use functions::{Languages, Mapper, Owner};
 use parking_lot::Mutex;
-use rocksdb::WriteBatch;
 use storage::{
-    DiskGuard, Keyspace, Shard, ShardNumber, Signature, Snapshot, Store, View, shard_end,
+    DiskGuard, Engine, Keyspace, Shard, ShardNumber, Signature, Snapshot, Store, View, Writes,
 };
 
 use crate::Error;
@@ -358,18 +357,16 @@ impl Drop for Running<'_> {
 
 /// Removes all rows of an index and stores `state` in their place.
 fn wipe(store: &Store, number: ShardNumber, mut state: State) -> Result<State, Error> {
-    let engine = store.engine();
-    let mut batch = WriteBatch::default();
-    let (low, high) = (number.to_be_bytes(), shard_end(number));
+    let mut batch = store.engine().writes();
     for k in [
         Keyspace::IndexRows,
         Keyspace::IndexBack,
         Keyspace::IndexBlocks,
     ] {
-        batch.delete_range_cf(engine.cf(k), &low[..], &high[..]);
+        batch.delete_all(k, number);
     }
-    state.save(engine, number, &mut batch);
-    engine.write(batch, false)?;
+    state.save(number, &mut batch);
+    batch.commit(false)?;
     Ok(state)
 }
 
@@ -385,8 +382,12 @@ impl<'a> Build<'a> {
         Build {
             index,
             state,
-            guard: DiskGuard::new(&index.store.engine().path, RESERVE_BYTES),
+            guard: DiskGuard::new(index.store.engine().path(), RESERVE_BYTES),
         }
+    }
+
+    fn engine(&self) -> &'a Engine {
+        self.index.store.engine()
     }
 
     fn run(&mut self, view: &View, mappers: &mut [Box<dyn Mapper>]) -> Result<(), Error> {
@@ -453,8 +454,7 @@ impl<'a> Build<'a> {
             self.publish(None);
             return Ok(());
         }
-        let engine = self.index.store.engine().clone();
-        let mut changes = Changes::new(&engine, self.index.number);
+        let mut changes = Changes::new(self.engine(), self.index.number);
         let mut ids = BTreeSet::new();
         for purge in storage::list_purges(&self.index.owner, view)? {
             let gone =
@@ -468,12 +468,11 @@ impl<'a> Build<'a> {
     }
 
     /// Writes a batch together with the changed blocks and the state, and shows it to readers.
-    pub(crate) fn write(&mut self, mut batch: WriteBatch) -> Result<(), Error> {
-        let engine = self.index.store.engine();
-        let bytes = batch.size_in_bytes() as u64;
-        self.guard.admit(engine, bytes)?;
-        self.state.save(engine, self.index.number, &mut batch);
-        engine.write(batch, false)?;
+    pub(crate) fn write(&mut self, mut batch: Writes<'_>) -> Result<(), Error> {
+        let bytes = batch.bytes() as u64;
+        self.guard.admit(self.engine(), bytes)?;
+        self.state.save(self.index.number, &mut batch);
+        batch.commit(false)?;
         self.publish(None);
         Ok(())
     }
@@ -485,18 +484,17 @@ impl<'a> Build<'a> {
     }
 
     fn apply(&mut self, buffers: Vec<RowBuffer>, upto: u64) -> Result<(), Error> {
-        let engine = self.index.store.engine().clone();
-        let mut changes = Changes::new(&engine, self.index.number);
+        let mut changes = Changes::new(self.engine(), self.index.number);
         // The state as it is written changes with each flush, so `self` lends it out for as long.
         let mut state = std::mem::replace(&mut self.state, State::empty(&self.index.spec));
         let mut result = Ok(());
         for buffer in &buffers {
             result = changes.apply(buffer, &mut state, |changes, state| {
-                if changes.batch.size_in_bytes() < self.index.limits.batch_bytes {
+                if changes.batch.bytes() < self.index.limits.batch_bytes {
                     return Ok(());
                 }
                 self.index.check_stop()?;
-                let batch = std::mem::take(&mut changes.batch);
+                let batch = changes.batch.take();
                 std::mem::swap(&mut self.state, state);
                 let written = self.write(batch);
                 std::mem::swap(&mut self.state, state);
@@ -509,8 +507,8 @@ impl<'a> Build<'a> {
         self.state = state;
         result?;
         self.state.indexed_seq = upto;
-        self.write(std::mem::take(&mut changes.batch))?;
-        self.split(std::mem::take(&mut changes.oversized))
+        self.write(changes.batch)?;
+        self.split(changes.oversized)
     }
 
     /// Splits blocks that outgrew their size, along the rows just written.
@@ -529,28 +527,23 @@ impl<'a> Build<'a> {
             let parts = self.index.cut(&view, n, &range)?;
             self.state.views[n].split(&range.low, parts);
         }
-        self.write(WriteBatch::default())
+        self.write(self.engine().writes())
     }
 
     /// Adds the rows of documents that have none yet, as sorted files.
     fn ingest(&mut self, mut buffers: Vec<RowBuffer>, upto: u64) -> Result<(), Error> {
         let index = self.index;
-        let engine = index.store.engine().clone();
+        let engine = self.engine();
         let bytes: usize = buffers.iter().map(RowBuffer::size).sum();
-        self.guard.admit(&engine, bytes as u64)?;
+        self.guard.admit(engine, bytes as u64)?;
         run::sort(&mut buffers);
         let (rows, back) = std::thread::scope(|scope| {
             let back = scope.spawn(|| {
                 crate::yield_to_readers();
-                run::write_back(&engine, index.number, &buffers)
+                run::write_back(engine, index.number, &buffers)
             });
-            let rows = run::write_rows(
-                &engine,
-                index.number,
-                &buffers,
-                &index.spec,
-                &index.reducers,
-            );
+            let rows =
+                run::write_rows(engine, index.number, &buffers, &index.spec, &index.reducers);
             let back = back
                 .join()
                 .unwrap_or_else(|_| Err(Error::Invalid("a build thread panicked".into())));
@@ -566,22 +559,19 @@ impl<'a> Build<'a> {
         index.check_stop()?;
         let stable = index.view()?.snapshot;
         self.state.ingesting = true;
-        let mut batch = WriteBatch::default();
-        self.state.save(&engine, index.number, &mut batch);
+        let mut batch = engine.writes();
+        self.state.save(index.number, &mut batch);
         // Readers keep to what was before until all is there.
         self.publish(Some(stable));
-        engine.write(batch, true)?;
-        for (k, files) in [(Keyspace::IndexBack, &back), (Keyspace::IndexRows, &files)] {
-            if !files.0.is_empty() {
-                engine.ingest(k, files.0.clone())?;
-            }
-        }
+        batch.commit(true)?;
+        back.ingest(engine, Keyspace::IndexBack)?;
+        files.ingest(engine, Keyspace::IndexRows)?;
         let oversized = self.count(&buffers, rows.blocks);
         self.state.bytes += rows.bytes;
         self.state.indexed_seq = upto;
         self.state.ingesting = false;
         drop(buffers);
-        self.write(WriteBatch::default())?;
+        self.write(self.engine().writes())?;
         self.split(oversized)
     }
 
@@ -659,12 +649,12 @@ mod tests {
         let mut build = Build::new(&index, State::empty(&index.spec));
         build.state.ingesting = true;
         let engine = index.store.engine().clone();
-        let mut batch = WriteBatch::default();
+        let mut batch = engine.writes();
         let key = crate::keys::row_key(9, 0, b"place");
-        batch.put_cf(engine.cf(Keyspace::IndexRows), &key, b"row");
-        build.state.save(&engine, 9, &mut batch);
+        batch.put(Keyspace::IndexRows, &key, b"row");
+        build.state.save(9, &mut batch);
         build.publish(Some(stable));
-        engine.write(batch, false).unwrap();
+        batch.commit(false).unwrap();
         let found = |view: &IndexView| view.edge(0, &PlaceRange::default(), false).unwrap();
         assert_eq!(
             found(&index.view().unwrap()),

@@ -15,12 +15,6 @@ pub enum Error {
     Invalid(String),
 }
 
-impl From<rocksdb::Error> for Error {
-    fn from(e: rocksdb::Error) -> Self {
-        Error::Storage(e.into())
-    }
-}
-
 impl Error {
     /// A word for what went wrong; of a function's failure CouchDB's `error`.
     pub fn name(&self) -> &str {

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use document::collation::{HIGHEST, first_elements, group_prefix};
 use document::write_json_string;
-use rocksdb::DBRawIterator;
-use storage::{Keyspace, ShardNumber, Snapshot};
+use storage::{Cursor, Keyspace, ShardNumber, Snapshot};
 
 use crate::Error;
 use crate::blocks::{At, Block, State};
@@ -60,7 +59,7 @@ pub struct IndexView {
 
 /// Rows of a range in either direction.
 pub struct RowIter<'a> {
-    raw: DBRawIterator<'a>,
+    raw: Cursor<'a>,
     prefix: [u8; VIEW_LEN],
     descending: bool,
 }

@@ -2,9 +2,8 @@
 
 use std::sync::OnceLock;
 
-use rocksdb::WriteBatch;
 use storage::varint::{Reader, put};
-use storage::{Engine, Keyspace, ShardNumber, Snapshot, index_state_key};
+use storage::{Keyspace, ShardNumber, Snapshot, Writes, index_state_key};
 
 use crate::Error;
 use crate::blocks::{self, Block, Blocks, Reductions};
@@ -81,19 +80,18 @@ impl State {
     }
 
     /// Adds to `batch` what changed since the last save, as the next version.
-    pub fn save(&mut self, engine: &Engine, number: ShardNumber, batch: &mut WriteBatch) {
+    pub fn save(&mut self, number: ShardNumber, batch: &mut Writes<'_>) {
         self.version += 1;
-        let cf = engine.cf(Keyspace::IndexBlocks);
         let mut value = vec![];
         for (view, blocks) in self.views.iter_mut().enumerate() {
             blocks.take_dirty(|block| {
                 let key = row_key(number, view as u16, &block.fence);
                 if block.rows == 0 && !block.fence.is_empty() {
-                    return batch.delete_cf(cf, key);
+                    return batch.delete(Keyspace::IndexBlocks, key);
                 }
                 value.clear();
                 encode_block(block, &mut value);
-                batch.put_cf(cf, key, &value);
+                batch.put(Keyspace::IndexBlocks, key, &value);
             });
         }
         let mut value = vec![VERSION];
@@ -106,7 +104,7 @@ impl State {
         ] {
             put(n, &mut value);
         }
-        batch.put_cf(engine.cf(Keyspace::Meta), index_state_key(number), value);
+        batch.put(Keyspace::Meta, index_state_key(number), value);
     }
 }
 
@@ -157,7 +155,7 @@ fn load_blocks(
         }
         it.next();
     }
-    it.status().map_err(Error::from)?;
+    it.status()?;
     Ok(views
         .into_iter()
         .zip(&spec.views)

@@ -11,8 +11,9 @@ use crate::Error;
 use crate::commit::{Put, ShardPurge};
 use crate::contents::{self, Content};
 use crate::edit::{self, Applied, Change, Edit, File, Outcome};
-use crate::engine::{Engine, Keyspace};
+use crate::engine::Engine;
 use crate::keys::{self, ShardNumber};
+use crate::keyspace::Keyspace;
 use crate::meta::ShardMeta;
 use crate::record::Record;
 use crate::row::{self, Delta};
@@ -127,16 +128,13 @@ impl Batch {
             .iter()
             .map(|(n, id)| keys::id_key(*n, id.as_str().as_bytes()))
             .collect();
-        let cf = self.engine.cf(Keyspace::ById);
-        let values = self
-            .engine
-            .db
-            .batched_multi_get_cf(cf, keys.iter().map(Vec::as_slice), false);
+        let keys = keys.iter().map(Vec::as_slice);
+        let values = self.engine.multi_get(Keyspace::ById, keys);
         for (doc, value) in self.docs.iter_mut().zip(values) {
             let record = match value {
                 Ok(Some(v)) => Record::decode(&v).map(Some),
                 Ok(None) => Ok(None),
-                Err(e) => Err(e.into()),
+                Err(e) => Err(e),
             };
             match record {
                 Ok(record) => doc.record = record.unwrap_or_default(),

@@ -14,8 +14,9 @@ use crate::Error;
 use crate::batch::{Batch, Limits};
 use crate::disk::DiskGuard;
 use crate::edit::{Change, Edit, Outcome};
-use crate::engine::{Engine, Keyspace};
+use crate::engine::Engine;
 use crate::keys::ShardNumber;
+use crate::keyspace::Keyspace;
 use crate::shard::{Shard, saved};
 
 /// Writes not yet on disk are flushed this often.
@@ -181,7 +182,7 @@ impl Committer {
             arrived: Condvar::new(),
             counters: Counters::default(),
         });
-        let guard = DiskGuard::new(&engine.path, reserve_bytes);
+        let guard = DiskGuard::new(engine.path(), reserve_bytes);
         let writer = Writer {
             shared: shared.clone(),
             engine,
@@ -422,7 +423,7 @@ impl Writer {
         if self.unflushed_since.is_none() {
             return;
         }
-        self.unflushed_since = match self.engine.db.flush_wal(true) {
+        self.unflushed_since = match self.engine.sync_log() {
             Ok(()) => None,
             Err(e) => {
                 tracing::error!(error = %e, "flushing the log failed");
@@ -446,7 +447,7 @@ impl Writer {
             if !empty {
                 self.engine.write(wb, sync)?;
             } else if sync && self.unflushed_since.is_some() {
-                self.engine.db.flush_wal(true)?;
+                self.engine.sync_log()?;
             }
             Ok((batch, results, empty))
         });

@@ -3,8 +3,8 @@
 use document::Rev;
 
 use crate::Error;
-use crate::engine::Keyspace;
 use crate::keys;
+use crate::keyspace::Keyspace;
 use crate::record::StoredRev;
 use crate::shard::{Shard, View};
 use crate::varint::Reader;

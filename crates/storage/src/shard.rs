@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
-use rocksdb::DBRawIterator;
 
 use crate::Error;
-use crate::engine::{Engine, Keyspace, Snapshot};
+use crate::engine::Engine;
 use crate::keys::{self, ShardNumber};
+use crate::keyspace::Keyspace;
 use crate::meta::ShardMeta;
 use crate::record::{Record, RecordHead};
 use crate::row::{Body, Row};
+use crate::snapshot::{Cursor, Snapshot};
 use crate::summary::{Block, CHUNK_SEQS, IdBlocks, Summary};
 
 /// What the writer changes after each commit, under one lock with the counters.
@@ -275,7 +276,7 @@ pub fn decode_local(value: &[u8]) -> Result<(u64, Vec<u8>), Error> {
 
 /// Rows of by-id of one shard, in the order of ids.
 pub struct IdIter<'a> {
-    raw: DBRawIterator<'a>,
+    raw: Cursor<'a>,
     shard: ShardNumber,
 }
 
@@ -325,14 +326,14 @@ impl<'a> IdIter<'a> {
     }
 
     pub fn status(&self) -> Result<(), Error> {
-        Ok(self.raw.status()?)
+        self.raw.status()
     }
 }
 
 /// Rows of by-seq that list their document, in either direction.
 pub struct ChangeIter<'a> {
-    rows: DBRawIterator<'a>,
-    superseded: DBRawIterator<'a>,
+    rows: Cursor<'a>,
+    superseded: Cursor<'a>,
     shard: ShardNumber,
     descending: bool,
 }
@@ -398,11 +399,11 @@ impl<'a> ChangeIter<'a> {
 
     pub fn status(&self) -> Result<(), Error> {
         self.rows.status()?;
-        Ok(self.superseded.status()?)
+        self.superseded.status()
     }
 }
 
-fn step(it: &mut DBRawIterator<'_>, descending: bool) {
+fn step(it: &mut Cursor<'_>, descending: bool) {
     if descending {
         it.prev();
     } else {
@@ -412,7 +413,7 @@ fn step(it: &mut DBRawIterator<'_>, descending: bool) {
 
 /// Bodies that are stored beside by-seq, asked for in ascending order of their seqs: a scan reads each block once.
 pub struct BodyScan<'a> {
-    raw: DBRawIterator<'a>,
+    raw: Cursor<'a>,
     shard: ShardNumber,
     begun: bool,
 }

@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rocksdb::WriteBatch;
-use rocksdb::checkpoint::Checkpoint;
 use tokio::sync::oneshot;
 
 use crate::Error;
 use crate::commit::{Committer, OnCommit, Put};
 use crate::contents::{self, Contents, Numbers};
-use crate::engine::{Engine, Keyspace, Snapshot, StoreOptions};
+use crate::engine::{Engine, StoreOptions};
 use crate::keys::{self, ShardNumber, meta};
+use crate::keyspace::Keyspace;
 use crate::shard::Shard;
+use crate::snapshot::Snapshot;
 
 /// Format of everything in the store; a store of another format is refused.
 const FORMAT: &[u8] = b"settee 1";
@@ -204,9 +205,7 @@ impl Store {
                 continue;
             }
             if large {
-                self.engine
-                    .db
-                    .compact_range_cf(cf, Some(&start[..]), Some(&end[..]));
+                self.engine.compact_range(k, shard);
             }
         }
         Ok(())
@@ -267,9 +266,7 @@ impl Store {
             .sync()
             .blocking_recv()
             .map_err(|_| Error::Closed)??;
-        let _none_added = self.engine.adding_files.lock();
-        let checkpoint = Checkpoint::new(&self.engine.db)?;
-        Ok(checkpoint.create_checkpoint(target)?)
+        self.engine.checkpoint(target)
     }
 
     pub fn snapshot(&self) -> Snapshot {
@@ -286,7 +283,7 @@ impl Store {
     }
 
     pub fn block_cache_bytes(&self) -> u64 {
-        self.engine.cache.get_usage() as u64
+        self.engine.cache_bytes()
     }
 
     /// Stops the writer after what is queued.
@@ -294,7 +291,7 @@ impl Store {
         self.engine.begin_closing();
         self.committer.close();
         // Everything acknowledged is in the log: compactions and flushes under way may be left for the next start.
-        self.engine.db.cancel_all_background_work(false);
+        self.engine.cancel_background_work();
     }
 }
 

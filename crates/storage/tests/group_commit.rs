@@ -205,10 +205,10 @@ fn a_record_that_cannot_be_read_fails_its_own_requests_only() {
     let (store, open_gate) = open_gated(dir.path());
     let s = shard(&store, 1);
     let engine = store.engine();
-    let mut wb = rocksdb::WriteBatch::default();
-    let cf = engine.cf(storage::Keyspace::ById);
-    wb.put_cf(cf, [&[0, 0, 0, 1], &b"bad"[..]].concat(), [1]);
-    engine.write(wb, true).unwrap();
+    let mut batch = engine.writes();
+    let key = [&[0, 0, 0, 1], &b"bad"[..]].concat();
+    batch.put(storage::Keyspace::ById, key, [1]);
+    batch.commit(true).unwrap();
     let purge = |ids: &[&str]| {
         let purge = |id: &&str| storage::ShardPurge {
             shard: s.clone(),

@@ -34,8 +34,9 @@ pub use upload::Upload;
 
 use crate::Error;
 use crate::disk::DiskGuard;
-use crate::engine::{Engine, Keyspace};
+use crate::engine::Engine;
 use crate::keys::ShardNumber;
+use crate::keyspace::Keyspace;
 use crate::shard::Shard;
 use crate::varint::{Reader, put};
 
@@ -99,7 +100,7 @@ impl Contents {
     pub fn new(home: Arc<Shard>, numbers: Arc<Numbers>, reserve_bytes: u64) -> Arc<Contents> {
         let engine = home.engine.clone();
         Arc::new(Contents {
-            guard: Mutex::new(DiskGuard::new(&engine.path, reserve_bytes)),
+            guard: Mutex::new(DiskGuard::new(engine.path(), reserve_bytes)),
             engine,
             home,
             numbers,
@@ -220,7 +221,7 @@ impl Contents {
             }
             places.next();
         }
-        Ok(places.status()?)
+        places.status()
     }
 
     /// Bodies that named these contents are gone: removes the contents that nothing else refers to. Those that somebody holds
