@@ -9,6 +9,7 @@
 //! so whoever has the body has the attachments' metadata, without another read. The content is elsewhere, under a
 //! [`ContentId`].
 
+use crate::varint::{put, take, take_slice};
 use crate::write_json_string;
 
 /// What marks a stored body that goes on after its JSON text, which never ends in this byte.
@@ -248,37 +249,13 @@ fn decode(rest: &mut &[u8]) -> Option<Attachment> {
     })
 }
 
-fn put(mut number: u64, out: &mut Vec<u8>) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
-
 fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     put(bytes.len() as u64, out);
     out.extend_from_slice(bytes);
 }
 
-fn take(rest: &mut &[u8]) -> Option<u64> {
-    let mut number = 0;
-    for shift in (0..64).step_by(7) {
-        let (&byte, after) = rest.split_first()?;
-        *rest = after;
-        number |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Some(number);
-        }
-    }
-    None
-}
-
 fn take_text(rest: &mut &[u8]) -> Option<String> {
-    let length = usize::try_from(take(rest)?).ok()?;
-    let (text, after) = rest.split_at_checked(length)?;
-    *rest = after;
-    String::from_utf8(text.to_vec()).ok()
+    String::from_utf8(take_slice(rest)?.to_vec()).ok()
 }
 
 #[cfg(test)]

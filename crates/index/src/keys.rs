@@ -170,6 +170,28 @@ mod tests {
     }
 
     #[test]
+    fn keys_and_values_have_these_bytes() {
+        let hex = |bytes: &[u8]| -> String { bytes.iter().map(|b| format!("{b:02x}")).collect() };
+        assert_eq!(hex(&row_key(258, 3, b"p")), "00000102000370");
+        let mut place = vec![];
+        put_place_end("a\0b", 0, &mut place);
+        put_place_end("c", 2, &mut place);
+        assert_eq!(hex(&place), "6100ff6200630000000002");
+        let mut row = vec![];
+        RowValue::encode(300, b"[1]", b"null", &mut row);
+        assert_eq!(hex(&row), "ac02035b315d6e756c6c");
+        let mut back = vec![];
+        let entry = BackEntry {
+            view: 1,
+            ordinal: 2,
+            bytes: 300,
+            sort: b"k",
+        };
+        entry.put(&mut back);
+        assert_eq!(hex(&back), "0102ac02016b");
+    }
+
+    #[test]
     fn a_successor_is_above_every_longer_key() {
         assert_eq!(successor(b"a\xff"), Some(b"b".to_vec()));
         assert_eq!(successor(b"\xff\xff"), None);

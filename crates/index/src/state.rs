@@ -109,7 +109,7 @@ impl State {
 }
 
 /// Rows, then for each reduce function its state, preceded by its length and one, or 0 for none.
-fn encode_block(block: &Block, out: &mut Vec<u8>) {
+pub(crate) fn encode_block(block: &Block, out: &mut Vec<u8>) {
     put(u64::from(block.rows), out);
     for r in &block.reductions {
         match r.get() {
@@ -123,7 +123,11 @@ fn encode_block(block: &Block, out: &mut Vec<u8>) {
 }
 
 /// Overflows are worked out again: the limit may be another one now.
-fn decode_block(fence: &[u8], stored: &[u8], reduces: &[ReduceSpec]) -> Result<Block, Error> {
+pub(crate) fn decode_block(
+    fence: &[u8],
+    stored: &[u8],
+    reduces: &[ReduceSpec],
+) -> Result<Block, Error> {
     let mut r = Reader::new(stored, "index block");
     let rows = r.varint()? as u32;
     let mut reductions: Vec<OnceLock<blocks::State>> = Vec::with_capacity(reduces.len());
@@ -167,6 +171,18 @@ fn load_blocks(
 mod tests {
     use super::*;
     use crate::reduce::Builtin;
+
+    #[test]
+    fn blocks_have_these_bytes() {
+        let reductions = vec![
+            OnceLock::from(blocks::State::from(&b"42"[..])),
+            OnceLock::new(),
+        ];
+        let block = Block::stored(b"a", 300, Reductions::from(reductions));
+        let mut stored = vec![];
+        encode_block(&block, &mut stored);
+        assert_eq!(stored, b"\xac\x02\x0342\0");
+    }
 
     #[test]
     fn an_overflow_is_forgotten_when_a_block_is_read() {

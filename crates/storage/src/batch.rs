@@ -15,10 +15,11 @@ use crate::engine::Engine;
 use crate::keys::{self, ShardNumber};
 use crate::keyspace::Keyspace;
 use crate::meta::ShardMeta;
+use crate::purges;
 use crate::record::Record;
 use crate::row::{self, Delta};
 use crate::shard::Shard;
-use crate::varint::{put, put_slice};
+use crate::varint::put;
 
 /// Limits of the database that an edit belongs to.
 #[derive(Clone, Copy, Debug)]
@@ -300,12 +301,8 @@ impl Batch {
         let cf = self.engine.cf(Keyspace::Purges);
         let number = purge.shard.number;
         self.value.clear();
-        self.value.extend_from_slice(&purge.uuid);
-        put_slice(purge.id.as_str().as_bytes(), &mut self.value);
-        put(removed.len() as u64, &mut self.value);
-        for r in removed {
-            crate::record::put_rev(r.generation, r.hash.as_bytes(), &mut self.value);
-        }
+        let id = purge.id.as_str();
+        purges::encode(&purge.uuid, id, removed, &mut self.value);
         self.wb
             .put_cf(cf, keys::seq_key(number, meta.purge_seq), &self.value);
         while meta.purge_seq - meta.purge_floor > keep {

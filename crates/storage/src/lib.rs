@@ -13,6 +13,8 @@ mod edit;
 mod engine;
 mod error;
 mod files;
+#[cfg(test)]
+mod golden;
 mod keys;
 mod keyspace;
 mod meta;

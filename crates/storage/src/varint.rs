@@ -1,14 +1,10 @@
-//! LEB128 unsigned integers, the building block of every stored value.
+//! Reading and writing the parts of stored values.
+
+pub use document::varint::put;
+
+use document::varint;
 
 use crate::Error;
-
-pub fn put(mut v: u64, out: &mut Vec<u8>) {
-    while v >= 0x80 {
-        out.push(v as u8 | 0x80);
-        v >>= 7;
-    }
-    out.push(v as u8);
-}
 
 /// A reader over a stored value; running off its end is corruption, not a panic.
 pub struct Reader<'a> {
@@ -31,16 +27,10 @@ impl<'a> Reader<'a> {
         Ok(b)
     }
 
+    /// A number.
+    #[inline]
     pub fn varint(&mut self) -> Result<u64, Error> {
-        let mut v = 0u64;
-        for shift in (0..64).step_by(7) {
-            let b = self.byte()?;
-            v |= u64::from(b & 0x7f) << shift;
-            if b < 0x80 {
-                return Ok(v);
-            }
-        }
-        Err(self.corrupt())
+        varint::take(&mut self.rest).ok_or(self.corrupt())
     }
 
     pub fn bytes(&mut self, n: usize) -> Result<&'a [u8], Error> {

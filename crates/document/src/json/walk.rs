@@ -238,7 +238,8 @@ mod tests {
                     }
                 }
                 Value::String(string) => {
-                    prop_assert_eq!(string_text(&text).as_deref(), Some(string.as_str()));
+                    let found = string_text(&text);
+                    prop_assert_eq!(found.as_deref(), Some(string.as_str()));
                     let (read, end) = read_string(&text, 0).unwrap();
                     prop_assert_eq!((&*read, end), (string.as_str(), text.len()));
                 }
@@ -250,7 +251,7 @@ mod tests {
         fn a_string_in_pieces_ends_where_it_does_in_one(string in "[a\"\\\\\n]{0,40}", pieces in prop::collection::vec(0usize..9, 0..20)) {
             let text = [Value::from(string).to_string(), ",\"x\"".to_owned()].concat();
             let (expected, _) = skip::string(text.as_bytes(), 1).unwrap();
-            let (mut end, mut at, mut found) = (skip::StringEnd::default(), 1, None);
+            let (mut end, mut at, mut found) = (skip::StringEnd::default(), 1_usize, None);
             for n in pieces.into_iter().chain([usize::MAX]) {
                 let piece = &text.as_bytes()[at..at.saturating_add(n).min(text.len())];
                 if let Some(n) = end.find(piece) {

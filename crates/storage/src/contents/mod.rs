@@ -70,13 +70,13 @@ struct Held {
 
 /// Where a content is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+pub(crate) struct Place {
     number: u64,
     length: u64,
 }
 
 impl Place {
-    fn decode(value: &[u8]) -> Result<Place, Error> {
+    pub(crate) fn decode(value: &[u8]) -> Result<Place, Error> {
         let mut r = Reader::new(value, "content");
         Ok(Place {
             number: r.varint()?,
@@ -84,7 +84,7 @@ impl Place {
         })
     }
 
-    fn encode(self) -> Vec<u8> {
+    pub(crate) fn encode(self) -> Vec<u8> {
         let mut out = Vec::with_capacity(12);
         put(self.number, &mut out);
         put(self.length, &mut out);
