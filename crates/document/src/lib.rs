@@ -14,9 +14,11 @@
 //! | [`term`] | which revision id does an edit get? |
 //! | [`uuid`] | which id does a document get that came without one? |
 //! | [`varint`] | how are numbers stored? |
+//! | [`fuzz`] | what must hold for any bytes? |
 
 pub mod attachment;
 pub mod collation;
+pub mod fuzz;
 pub mod id;
 pub mod json;
 pub mod multipart;

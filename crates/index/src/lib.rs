@@ -17,6 +17,7 @@ mod apply;
 pub mod blocks;
 mod build;
 mod error;
+pub mod fuzz;
 pub mod keys;
 mod map;
 mod read;

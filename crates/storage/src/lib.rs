@@ -13,6 +13,7 @@ mod edit;
 mod engine;
 mod error;
 mod files;
+pub mod fuzz;
 #[cfg(test)]
 mod golden;
 mod keys;
