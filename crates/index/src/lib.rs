@@ -11,13 +11,16 @@
 //! | [`reduce`], `reducer` | what do reduce functions compute, and who runs them? |
 //! | `read` | how is a range read, counted, reduced? |
 //! | `upkeep` | how is an index kept quick to read? |
-//! | `build` | who does all this, in which order, and what of a crash? |
+//! | `index` | what do readers see of an open index, and who brings it up to date? |
+//! | `build` | what does an update do, in which order, and what of a crash? |
+//! | [`fuzz`] | what must hold for any stored bytes? |
 
 mod apply;
 pub mod blocks;
 mod build;
 mod error;
 pub mod fuzz;
+mod index;
 pub mod keys;
 mod map;
 mod read;
@@ -29,8 +32,9 @@ mod state;
 mod upkeep;
 
 pub use blocks::State;
-pub use build::{BuildLimits, Index, IndexInfo, Progress};
+pub use build::BuildLimits;
 pub use error::Error;
+pub use index::{Index, IndexInfo, Progress};
 pub use map::write_key_sort;
 pub use read::{Group, GroupCursor, GroupLevel, IndexView, PlaceRange, RowIter, ViewRow};
 pub use reduce::ReduceLimit;

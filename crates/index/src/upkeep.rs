@@ -4,7 +4,8 @@ use storage::Keyspace;
 
 use crate::Error;
 use crate::blocks::{At, BLOCK_ROWS_SPLIT, Block, Blocks};
-use crate::build::{Build, Index};
+use crate::build::Build;
+use crate::index::Index;
 use crate::read::{IndexView, PlaceRange};
 
 impl Index {
