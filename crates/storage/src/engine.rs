@@ -185,7 +185,7 @@ impl Engine {
     }
 
     /// The directory where files are written that are to be ingested.
-    pub(crate) fn ingest_directory(&self) -> PathBuf {
+    pub fn ingest_directory(&self) -> PathBuf {
         self.path.join(INGEST_DIRECTORY)
     }
 

@@ -60,31 +60,53 @@ pub struct RecordHead<'a> {
     pub winner: StoredRev<'a>,
     /// Where the winner's body is, and its length in bytes; `None` when only the tree knows.
     pub body: Option<(u64, u64)>,
+    /// The stored tree, unless `body` is known.
+    tree: &'a [u8],
 }
 
 impl<'a> RecordHead<'a> {
     pub fn decode(value: &'a [u8]) -> Result<Self, Error> {
-        Ok(split(value)?.0)
+        let mut r = Reader::new(value, "document record");
+        let flags = r.byte()?;
+        let seq = r.varint()?;
+        let winner = StoredRev::read(&mut r)?;
+        let body = if flags & HAS_TREE == 0 {
+            Some((seq, r.varint()?))
+        } else {
+            None
+        };
+        Ok(RecordHead {
+            seq,
+            deleted: flags & DELETED != 0,
+            winner,
+            body,
+            tree: r.rest,
+        })
+    }
+
+    /// The revision tree; `None` of a document with one revision, which is stored without.
+    pub fn tree(&self) -> Result<Option<RevTree>, Error> {
+        match self.body {
+            Some(_) => Ok(None),
+            None => decode_tree(self.tree).map(Some),
+        }
+    }
+
+    /// The by-seq row that brought the winner's body.
+    #[inline]
+    pub fn body_seq(&self) -> Result<u64, Error> {
+        match self.body {
+            Some((seq, _)) => Ok(seq),
+            None => {
+                let tree = decode_tree(self.tree)?;
+                Ok(tree.winner().map_or(self.seq, |w| w.revision.seq))
+            }
+        }
     }
 }
 
-fn split(value: &[u8]) -> Result<(RecordHead<'_>, &[u8]), Error> {
-    let mut r = Reader::new(value, "document record");
-    let flags = r.byte()?;
-    let seq = r.varint()?;
-    let winner = StoredRev::read(&mut r)?;
-    let body = if flags & HAS_TREE == 0 {
-        Some((seq, r.varint()?))
-    } else {
-        None
-    };
-    let head = RecordHead {
-        seq,
-        deleted: flags & DELETED != 0,
-        winner,
-        body,
-    };
-    Ok((head, r.rest))
+fn decode_tree(stored: &[u8]) -> Result<RevTree, Error> {
+    RevTree::decode(stored).map_err(|_| Error::Corrupt("revision tree"))
 }
 
 /// A document's record with its tree.
@@ -97,9 +119,9 @@ pub struct Record {
 
 impl Record {
     pub fn decode(value: &[u8]) -> Result<Record, Error> {
-        let (head, rest) = split(value)?;
+        let head = RecordHead::decode(value)?;
         let tree = match head.body {
-            None => RevTree::decode(rest).map_err(|_| Error::Corrupt("revision tree"))?,
+            None => decode_tree(head.tree)?,
             Some((seq, size)) => {
                 let mut tree = RevTree::new();
                 let path = RevPath {

@@ -211,14 +211,8 @@ impl Shard {
                 return Ok(None);
             };
             let head = RecordHead::decode(&v)?;
-            let body_seq = match head.body {
-                Some((seq, _)) => seq,
-                None => Record::decode(&v)?
-                    .tree
-                    .winner()
-                    .map_or(head.seq, |w| w.revision.seq),
-            };
-            let found = self.with_body(body_seq, |body| f.take().map(|f| f(&head, body)))?;
+            let found =
+                self.with_body(head.body_seq()?, |body| f.take().map(|f| f(&head, body)))?;
             if let Some(r) = found.flatten() {
                 return Ok(Some(r));
             }

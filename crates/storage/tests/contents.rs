@@ -124,7 +124,7 @@ impl World {
     }
 }
 
-fn count(it: &mut rocksdb::DBRawIterator<'_>, prefix: &[u8]) -> usize {
+fn count(it: &mut storage::Cursor<'_>, prefix: &[u8]) -> usize {
     it.seek(prefix);
     let mut count = 0;
     while it.key().is_some_and(|key| key.starts_with(prefix)) {
