@@ -35,7 +35,9 @@ pub enum Encoding {
 /// An attachment of a revision: everything but its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attachment {
+    /// Its name in the document.
     pub name: String,
+    /// As a client said it, `application/octet-stream` when it did not.
     pub content_type: String,
     /// MD5 of the stored bytes, so of gzipped ones where they are gzipped: what clients see as digest.
     pub md5: [u8; 16],
@@ -45,6 +47,7 @@ pub struct Attachment {
     pub length: u64,
     /// Number of bytes as they are stored.
     pub stored_length: u64,
+    /// How the content is stored.
     pub encoding: Encoding,
     /// Whether `length` is what a client said of bytes that it had compressed itself.
     pub length_unsure: bool,

@@ -31,7 +31,9 @@ const SUMMARY_SAVE_EVERY: u64 = 32_768;
 
 /// What a commit did to a shard.
 pub struct Written<'a> {
+    /// The shard.
     pub shard: &'a Arc<Shard>,
+    /// Its seq after the commit.
     pub update_seq: u64,
     /// A design document is among what changed.
     pub designs: bool,
@@ -47,14 +49,19 @@ type Reply<T> = oneshot::Sender<Result<T, Error>>;
 
 /// A shard's edit with the limits of its database.
 pub struct ShardEdit {
+    /// Where the document belongs.
     pub shard: Arc<Shard>,
+    /// What is to be done.
     pub edit: Edit,
 }
 
 /// A purge of revisions of one document.
 pub struct ShardPurge {
+    /// Where the document belongs.
     pub shard: Arc<Shard>,
+    /// The document.
     pub id: DocId,
+    /// Leaves to be removed; those that are none are passed over.
     pub revs: Vec<Rev>,
     /// Random id of the purge request, for replication of purges.
     pub uuid: [u8; 16],
@@ -63,7 +70,9 @@ pub struct ShardPurge {
 /// How long an edit request waited and how long its batch took, in microseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timing {
+    /// In the queue.
     pub wait_us: u64,
+    /// From the batch's start to its acknowledgement.
     pub commit_us: u64,
 }
 
@@ -160,8 +169,11 @@ struct Shared {
 /// Totals since the start.
 #[derive(Default)]
 pub struct Counters {
+    /// Batches written.
     pub batches: std::sync::atomic::AtomicU64,
+    /// Requests in them.
     pub requests: std::sync::atomic::AtomicU64,
+    /// Edits in those.
     pub edits: std::sync::atomic::AtomicU64,
 }
 
@@ -172,6 +184,7 @@ pub struct Committer {
 }
 
 impl Committer {
+    /// Starts the writing thread. `reserve_bytes` of the disk stay free; `on_commit` is called on that thread.
     pub fn start(
         engine: Arc<Engine>,
         reserve_bytes: u64,
@@ -201,6 +214,7 @@ impl Committer {
         })
     }
 
+    /// What was written since the start.
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
     }

@@ -25,6 +25,7 @@ pub struct StoreOptions {
     pub block_cache_bytes: usize,
     /// Upper bound of all memtables together.
     pub write_buffers_bytes: usize,
+    /// Threads that flush and compact.
     pub background_jobs: i32,
     /// Open a log damaged in its middle, losing what follows the damage.
     pub accept_damaged_log: bool,
@@ -76,6 +77,10 @@ fn clear_ingest_directory(path: &Path) -> Result<(), Error> {
 }
 
 impl Engine {
+    /// Opens the engine in `path`, which is made when it is not there.
+    ///
+    /// # Errors
+    /// [`Error::DamagedLog`], [`Error::Directory`].
     pub fn open(path: &Path, options: &StoreOptions) -> Result<Arc<Engine>, Error> {
         std::fs::create_dir_all(path).map_err(|e| Error::Directory {
             path: path.into(),

@@ -12,9 +12,13 @@ use crate::varint::{Reader, put, put_slice};
 /// One remembered purge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PurgeInfo {
+    /// Its place among the purges of the shard.
     pub purge_seq: u64,
+    /// Random id of the request.
     pub uuid: [u8; 16],
+    /// The document.
     pub id: String,
+    /// The revisions that were removed.
     pub revs: Vec<Rev>,
 }
 

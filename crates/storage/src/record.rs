@@ -13,11 +13,14 @@ const DELETED: u8 = 2;
 /// A revision id inside a stored value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredRev<'a> {
+    /// The number before the dash.
     pub generation: u64,
+    /// What follows the dash: 16 bytes of an MD5 sum, or a text.
     pub hash: &'a [u8],
 }
 
 impl StoredRev<'_> {
+    /// The revision, with bytes of its own.
     pub fn to_rev(self) -> Rev {
         Rev {
             generation: self.generation,
@@ -57,6 +60,7 @@ pub struct RecordHead<'a> {
     pub seq: u64,
     /// Whether the winning revision is deleted, and so the document.
     pub deleted: bool,
+    /// The winning revision.
     pub winner: StoredRev<'a>,
     /// Where the winner's body is, and its length in bytes; `None` when only the tree knows.
     pub body: Option<(u64, u64)>,
@@ -65,6 +69,10 @@ pub struct RecordHead<'a> {
 }
 
 impl<'a> RecordHead<'a> {
+    /// Reads as much of a stored record.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
     pub fn decode(value: &'a [u8]) -> Result<Self, Error> {
         let mut r = Reader::new(value, "document record");
         let flags = r.byte()?;
@@ -114,10 +122,15 @@ fn decode_tree(stored: &[u8]) -> Result<RevTree, Error> {
 pub struct Record {
     /// The by-seq row that lists this document now; 0 for a document that does not exist.
     pub seq: u64,
+    /// Its revisions.
     pub tree: RevTree,
 }
 
 impl Record {
+    /// Reads the stored form.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
     pub fn decode(value: &[u8]) -> Result<Record, Error> {
         let head = RecordHead::decode(value)?;
         let tree = match head.body {
@@ -163,6 +176,7 @@ impl Record {
         }
     }
 
+    /// Whether the winner is a tombstone, or there is none.
     pub fn is_deleted(&self) -> bool {
         self.tree.winner().is_none_or(|w| w.revision.deleted)
     }

@@ -35,30 +35,43 @@ pub struct Delta {
 /// Which leaf's body a row carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body<'a> {
+    /// The change brought no body.
     None,
+    /// In the row.
     Inline(&'a [u8]),
     /// In the bodies keyspace under the row's seq.
     External {
+        /// Length in bytes.
         len: u32,
         /// It names attachments.
         attachments: bool,
     },
 }
 
+/// A change, as it is stored.
 #[derive(Clone, Debug)]
 pub struct Row<'a> {
+    /// The document.
     pub id: &'a str,
+    /// The winner is a tombstone.
     pub deleted: bool,
+    /// The winning revision after the change.
     pub winner: StoredRev<'a>,
     /// Where the winner's body is: this row's own seq, mostly.
     pub winner_seq: u64,
     others: u64,
     other_bytes: &'a [u8],
+    /// What the change brought.
     pub body: Body<'a>,
+    /// What it did to the counts.
     pub delta: Delta,
 }
 
 impl<'a> Row<'a> {
+    /// Reads the row at `seq`.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
     pub fn decode(seq: u64, value: &'a [u8]) -> Result<Row<'a>, Error> {
         let mut r = Reader::new(value, "change row");
         let flags = r.byte()?;
@@ -111,6 +124,7 @@ impl<'a> Row<'a> {
             .collect()
     }
 
+    /// Whether there are leaves beside the winner.
     pub fn has_other_leaves(&self) -> bool {
         self.others > 0
     }

@@ -23,7 +23,9 @@ pub struct ShardState {
     pub summary: Option<Box<Summary>>,
 }
 
+/// A range of a database, with what is known of it in memory.
 pub struct Shard {
+    /// Its number in the store.
     pub number: ShardNumber,
     pub(crate) engine: Arc<Engine>,
     pub(crate) state: Mutex<ShardState>,
@@ -33,7 +35,9 @@ pub struct Shard {
 
 /// A shard at one moment: a snapshot and counters that agree with it.
 pub struct View {
+    /// What is stored.
     pub snapshot: Arc<Snapshot>,
+    /// What was counted.
     pub meta: ShardMeta,
 }
 
@@ -55,10 +59,12 @@ impl Shard {
         })
     }
 
+    /// What is counted now.
     pub fn meta(&self) -> ShardMeta {
         self.state.lock().meta.clone()
     }
 
+    /// Bytes of files that hold its rows, but for attachments, estimated by the engine.
     pub fn file_bytes(&self) -> u64 {
         self.engine.file_bytes(self.number)
     }
@@ -94,6 +100,10 @@ impl Shard {
         }
     }
 
+    /// A snapshot and counters of the same moment.
+    ///
+    /// # Errors
+    /// [`Error::Dropped`], and those of the engine.
     pub fn view(&self) -> Result<View, Error> {
         Ok(self.view_with(|_| ())?.0)
     }
@@ -262,6 +272,10 @@ impl Shard {
     }
 }
 
+/// A stored local document: its revision's number and its body.
+///
+/// # Errors
+/// [`Error::Corrupt`].
 pub fn decode_local(value: &[u8]) -> Result<(u64, Vec<u8>), Error> {
     let mut r = crate::varint::Reader::new(value, "local document");
     let rev = r.varint()?;
@@ -275,6 +289,7 @@ pub struct IdIter<'a> {
 }
 
 impl<'a> IdIter<'a> {
+    /// All documents of the shard, not yet positioned.
     pub fn new(snapshot: &'a Snapshot, shard: ShardNumber) -> Self {
         Self::over(snapshot, Keyspace::ById, shard)
     }
@@ -301,6 +316,7 @@ impl<'a> IdIter<'a> {
         self.raw.seek_for_prev(keys::id_key(self.shard, id));
     }
 
+    /// The last id.
     pub fn seek_to_last(&mut self) {
         self.raw.seek_to_last();
     }
@@ -311,14 +327,17 @@ impl<'a> IdIter<'a> {
         Some((&k[keys::SHARD_LEN..], v))
     }
 
+    /// Goes to the next id.
     pub fn next(&mut self) {
         self.raw.next();
     }
 
+    /// Goes to the id before.
     pub fn prev(&mut self) {
         self.raw.prev();
     }
 
+    /// Whether everything so far could be read.
     pub fn status(&self) -> Result<(), Error> {
         self.raw.status()
     }
@@ -386,11 +405,13 @@ impl<'a> ChangeIter<'a> {
         Some((keys::seq_of(self.rows.key()?), self.rows.value()?))
     }
 
+    /// Goes to the next change in the direction.
     pub fn next(&mut self) {
         step(&mut self.rows, self.descending);
         self.skip_superseded();
     }
 
+    /// Whether everything so far could be read.
     pub fn status(&self) -> Result<(), Error> {
         self.rows.status()?;
         self.superseded.status()

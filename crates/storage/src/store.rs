@@ -27,8 +27,10 @@ const ATTACHMENT_ROWS_KEPT: usize = 64;
 /// What tells the indexes of a shard apart.
 pub type Signature = [u8; meta::SIGNATURE_LEN];
 
+/// All shards and indexes of all databases.
 pub struct Store {
     engine: Arc<Engine>,
+    /// Where writes are queued.
     pub committer: Committer,
     next_shard: Mutex<ShardNumber>,
     dropped: Mutex<Vec<ShardNumber>>,
@@ -66,6 +68,7 @@ impl Store {
         })
     }
 
+    /// Opens a shard. To be done once for each, since it counts in memory.
     pub fn shard(&self, number: ShardNumber) -> Result<Shard, Error> {
         Shard::open(self.engine.clone(), number)
     }
@@ -255,6 +258,7 @@ impl Store {
         ])
     }
 
+    /// The engine, to read and write keyspaces.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
@@ -269,10 +273,12 @@ impl Store {
         self.engine.checkpoint(target)
     }
 
+    /// Everything as it is now.
     pub fn snapshot(&self) -> Snapshot {
         self.engine.snapshot()
     }
 
+    /// Bytes in memtables not yet written to files.
     pub fn memtable_bytes(&self) -> u64 {
         self.engine.memtable_bytes()
     }
@@ -282,6 +288,7 @@ impl Store {
         self.engine.keyspace_bytes()
     }
 
+    /// Memory that the block cache uses, in bytes.
     pub fn block_cache_bytes(&self) -> u64 {
         self.engine.cache_bytes()
     }

@@ -97,6 +97,7 @@ impl Place {
 }
 
 impl Contents {
+    /// The contents under `home`. `reserve_bytes` of the disk stay free.
     pub fn new(home: Arc<Shard>, numbers: Arc<Numbers>, reserve_bytes: u64) -> Arc<Contents> {
         let engine = home.engine.clone();
         Arc::new(Contents {
@@ -347,6 +348,7 @@ fn remove_chunks(engine: &Engine, home: ShardNumber, place: Place, wb: &mut Writ
 /// A content that is kept while this is held, whether or not a document refers to it.
 pub struct Content {
     contents: Arc<Contents>,
+    /// What it is named by: the BLAKE3 hash of its bytes.
     pub id: ContentId,
     place: Place,
 }
