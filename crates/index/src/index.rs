@@ -24,17 +24,22 @@ const IDLE_MAX: Duration = Duration::from_secs(20);
 /// How far a build is. All zero when none runs.
 #[derive(Debug, Default)]
 pub struct Progress {
+    /// A build is under way.
     pub running: AtomicBool,
     /// Changes looked at, and to look at.
     pub done: AtomicU64,
+    /// Changes to look at.
     pub total: AtomicU64,
+    /// In seconds since 1970.
     pub started_unix_s: AtomicU64,
 }
 
 /// Sizes and counts of an index.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IndexInfo {
+    /// Seq of the shard that it has come to.
     pub indexed_seq: u64,
+    /// Purges of the shard that it knows of.
     pub purge_seq: u64,
     /// Bytes of files.
     pub file_bytes: u64,
@@ -42,7 +47,9 @@ pub struct IndexInfo {
     pub external_bytes: u64,
     /// Bytes of live rows before compression.
     pub active_bytes: u64,
+    /// How many, in all views.
     pub rows: u64,
+    /// A build is under way.
     pub building: bool,
 }
 
@@ -62,7 +69,9 @@ pub(crate) struct Idle {
 
 /// The views of one design document over one shard.
 pub struct Index {
+    /// Its number in the store.
     pub number: ShardNumber,
+    /// Of what it is made of.
     pub signature: Signature,
     pub(crate) owner: Arc<Shard>,
     pub(crate) store: Arc<Store>,
@@ -75,6 +84,7 @@ pub struct Index {
     pub(crate) writer: Mutex<Idle>,
     /// Set when the index is dropped or the server stops: nothing more is written.
     pub(crate) stop: AtomicBool,
+    /// How far a build is.
     pub progress: Progress,
 }
 
@@ -132,10 +142,12 @@ impl Index {
         Index { limits, ..self }
     }
 
+    /// What it is made of.
     pub fn spec(&self) -> &Arc<Spec> {
         &self.spec
     }
 
+    /// Seq of the shard that it has come to.
     pub fn indexed_seq(&self) -> u64 {
         self.published.lock().state.indexed_seq
     }
@@ -195,6 +207,7 @@ impl Index {
         self.recover()
     }
 
+    /// Its sizes and counts now.
     pub fn info(&self) -> IndexInfo {
         let state = self.published.lock().state.clone();
         let rows = state.views.iter().map(|b| b.rows()).sum();

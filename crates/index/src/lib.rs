@@ -15,6 +15,8 @@
 //! | `build` | what does an update do, in which order, and what of a crash? |
 //! | [`fuzz`] | what must hold for any stored bytes? |
 
+#![forbid(unsafe_code)]
+
 mod apply;
 pub mod blocks;
 mod build;
@@ -43,12 +45,8 @@ pub use spec::{ReduceSpec, Spec, ViewSpec};
 /// Gives the calling thread a low priority, so that requests are served before builds when both want the processor.
 pub fn yield_to_readers() {
     const NICE: i32 = 10;
-    // SAFETY: both calls take and give plain numbers. On Linux a thread has a priority of its own, named by its thread id.
-    let done = unsafe {
-        let tid = libc::syscall(libc::SYS_gettid) as libc::id_t;
-        libc::setpriority(libc::PRIO_PROCESS, tid, NICE)
-    };
-    if done != 0 {
-        tracing::debug!("a build thread keeps its priority");
+    // Of this process that is, by its documentation; on Linux a thread has a priority of its own, and this is the thread's.
+    if let Err(error) = rustix::process::setpriority_process(None, NICE) {
+        tracing::debug!(%error, "a build thread keeps its priority");
     }
 }

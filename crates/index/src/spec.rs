@@ -11,15 +11,18 @@ use storage::Signature;
 /// A view of an index: a map function, and the reduce functions of all views that share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewSpec {
+    /// The source, in the design document's language.
     pub map: String,
     /// Rows in the order of Erlang's terms instead of the collation's (`"collation": "raw"`).
     pub raw: bool,
+    /// In the order of the views.
     pub reduces: Vec<ReduceSpec>,
 }
 
 /// A reduce function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReduceSpec {
+    /// One of CouchDB's.
     Builtin(Builtin),
     /// Source in the design document's language.
     Custom(String),
@@ -28,9 +31,11 @@ pub enum ReduceSpec {
 /// The views of one design document, built together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
+    /// Of the functions.
     pub language: String,
     /// `views.lib` as JSON text.
     pub lib: Option<String>,
+    /// Each with a map function of its own.
     pub views: Vec<ViewSpec>,
     /// Design documents are mapped too.
     pub include_design: bool,
@@ -76,6 +81,7 @@ impl Spec {
         md5.finalize().into()
     }
 
+    /// The map functions, to be run together.
     pub fn map_group(&self, owner: Owner) -> MapGroup {
         MapGroup {
             language: self.language.clone(),

@@ -1,5 +1,7 @@
 //! Builds that fail, are stopped or crash in the middle, and documents that change meanwhile.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 mod support;
 
 use std::path::Path;

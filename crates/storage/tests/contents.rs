@@ -1,5 +1,7 @@
 //! Contents of attachments: stored once, kept while somebody needs them, gone afterwards, whatever crash comes between.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 use std::path::Path;
 use std::sync::Arc;
 

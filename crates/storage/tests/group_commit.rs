@@ -1,5 +1,7 @@
 //! Group commit under many writers, and the summary that compaction leaves behind while they write.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;

@@ -175,6 +175,7 @@ impl Changes {
         self.query.descending || self.limit_reached()
     }
 
+    /// Whether as many rows were given as were asked for.
     pub fn limit_reached(&self) -> bool {
         self.query.limit.is_some_and(|l| self.rows >= l)
     }

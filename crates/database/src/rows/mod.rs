@@ -8,7 +8,7 @@ mod write;
 
 use std::sync::Arc;
 
-use storage::{Contents, RecordHead};
+use storage::{Contents, IdBlocks, RecordHead};
 
 pub use query::{Bound, Key, Listing, RowsQuery};
 pub(crate) use write::write_members;
@@ -27,8 +27,11 @@ const ROWS_A_PIECE_MAX: u32 = 10_000;
 
 /// Rows of a listing, produced piece by piece from one snapshot.
 pub struct Rows {
+    /// Documents that the listing could show; not known of local ones.
     pub total_rows: Option<u64>,
+    /// Rows before the first one.
     pub offset: Option<u64>,
+    /// The update seq that the rows stand for, when it was asked for.
     pub update_seq: Option<String>,
     views: Views,
     plan: Plan,
@@ -65,19 +68,7 @@ impl Database {
             }
             _ => Views::open(self.all_shards())?,
         };
-        let update_seq = query.update_seq.then(|| {
-            // Of the views, so that a feed from here shows what the rows do not.
-            let at = self.all_shards().iter().map(|s| {
-                let seen = views.shards.iter().position(|v| v.number == s.number);
-                seen.map_or_else(|| s.meta(), |i| views.views[i].meta.clone())
-                    .update_seq
-            });
-            Seqs {
-                epoch: self.epoch(),
-                at: at.collect(),
-            }
-            .to_string()
-        });
+        let update_seq = query.update_seq.then(|| self.seqs_of(&views).to_string());
         let mut rows = Rows {
             total_rows: None,
             offset: None,
@@ -91,20 +82,7 @@ impl Database {
             first: true,
             watch: None,
         };
-        rows.total_rows = match (&query.listing, &query.keys) {
-            (Listing::LocalDocs, _) => None,
-            (Listing::DesignDocs, _) => {
-                let views = &rows.views;
-                let to = views.rank(&blocks, b"_design0")?;
-                Some(to - views.rank(&blocks, b"_design/")?)
-            }
-            (Listing::Partition(p), None) => {
-                let (from, to) = partition::bounds(p);
-                let to = rows.views.rank(&blocks, to.as_bytes())?;
-                Some(to - rows.views.rank(&blocks, from.as_bytes())?)
-            }
-            _ => Some(rows.views.live_total()),
-        };
+        rows.total_rows = rows.count(&query, &blocks)?;
         if let Some(keys) = query.keys {
             rows.plan = self.plan_keys(
                 keys,
@@ -125,6 +103,19 @@ impl Database {
             Plan::Range(range)
         };
         Ok(rows)
+    }
+
+    /// Where each shard is: of the views, so that a feed from here shows what the rows do not.
+    fn seqs_of(&self, views: &Views) -> Seqs {
+        let at = self.all_shards().iter().map(|s| {
+            let seen = views.shards.iter().position(|v| v.number == s.number);
+            seen.map_or_else(|| s.meta(), |i| views.views[i].meta.clone())
+                .update_seq
+        });
+        Seqs {
+            epoch: self.epoch(),
+            at: at.collect(),
+        }
     }
 
     fn plan_keys(
@@ -163,6 +154,18 @@ impl Database {
 }
 
 impl Rows {
+    /// Documents that the listing could show; not known of local ones.
+    fn count(&self, query: &RowsQuery, blocks: &[Arc<IdBlocks>]) -> Result<Option<u64>, Error> {
+        let (from, to) = match (&query.listing, &query.keys) {
+            (Listing::LocalDocs, _) => return Ok(None),
+            (Listing::DesignDocs, _) => ("_design/".into(), "_design0".into()),
+            (Listing::Partition(p), None) => partition::bounds(p),
+            _ => return Ok(Some(self.views.live_total())),
+        };
+        let to = self.views.rank(blocks, to.as_bytes())?;
+        Ok(Some(to - self.views.rank(blocks, from.as_bytes())?))
+    }
+
     /// Appends rows joined by `,\r\n` until about `soft_bytes` were added; false when there are no more.
     pub fn next_chunk(&mut self, out: &mut Vec<u8>, soft_bytes: usize) -> Result<bool, Error> {
         let enough = out.len() + soft_bytes;

@@ -1,6 +1,8 @@
 //! Stores that were written by versions of this program are read by this one: everything in them, and their indexes as they
 //! are. A change of what is on disk fails here. See `stores/README.md`.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 mod describe;
 mod functions;
 #[path = "../support/mod.rs"]
