@@ -145,8 +145,10 @@ pub fn member<'a>(object: &'a [u8], wanted: &str) -> Option<&'a [u8]> {
 /// Whether a member's name as it is written, without quotes, is this one.
 #[inline]
 pub fn is_name(written: &[u8], name: &str) -> bool {
+    if written.contains(&b'\\') {
+        return name_text(written).is_some_and(|n| n == name);
+    }
     written == name.as_bytes()
-        || (written.contains(&b'\\') && name_text(written).is_some_and(|n| n == name))
 }
 
 /// What a string says of which this is written between its quotes; `None` when it is no string's text.
@@ -265,11 +267,20 @@ mod tests {
     }
 
     #[test]
+    fn a_name_is_not_how_another_is_written() {
+        let object = br#"{"\\":1,"\\\\":2,"\u0061":3}"#;
+        assert_eq!(member(object, r"\"), Some(&b"1"[..]));
+        assert_eq!(member(object, r"\\"), Some(&b"2"[..]));
+        assert_eq!(member(object, "a"), Some(&b"3"[..]));
+        assert_eq!(member(object, r"\u0061"), None);
+    }
+
+    #[test]
     fn cut_texts_have_nothing_in_them() {
-        for text in [
-            "", "{", "[", "{\"", "{\"a", "{\"a\"", "{\"a\":", "{\"a\":[", "[\"a",
-        ] {
+        for text in ["", "{", "{\"", "{\"a", "{\"a\"", "{\"a\":", "{\"a\":["] {
             assert_eq!(members(text.as_bytes()).count(), 0, "{text}");
+        }
+        for text in ["", "[", "[\"a", "[{\"a\":1"] {
             assert_eq!(Elements::of(text.as_bytes()).count(), 0, "{text}");
         }
         assert!(Members::of(b"{}").name().is_none());
