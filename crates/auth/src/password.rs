@@ -11,6 +11,7 @@
 use std::fmt;
 
 use config::settings::Prf;
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use hmac::{Hmac, KeyInit, Mac};
 use sha1::{Digest, Sha1};
 use sha2::{Sha224, Sha256, Sha384, Sha512};
@@ -353,25 +354,11 @@ fn derive(scheme: Scheme, password: &[u8], salt: &str) -> Vec<u8> {
 }
 
 pub(crate) fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(bytes)
 }
 
 fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digit = |c: u8| {
-        char::from(c)
-            .to_digit(16)
-            .and_then(|d| u8::try_from(d).ok())
-    };
-    let pairs = text.as_bytes().chunks(2);
-    pairs
-        .map(|pair| {
-            if let [a, b] = pair {
-                Some(digit(*a)? * 16 + digit(*b)?)
-            } else {
-                None
-            }
-        })
-        .collect()
+    HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()
 }
 
 #[cfg(test)]

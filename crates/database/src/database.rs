@@ -25,43 +25,66 @@ use crate::{Error, partition};
 /// Counts and sizes of a database, as `GET /{db}` shows them.
 #[derive(Clone, Debug)]
 pub struct Info {
+    /// The database's name.
     pub name: Arc<str>,
+    /// When it was made: seconds since 1970, as CouchDB shows them.
     pub instance_start_time: String,
+    /// All purges so far, in the form of `update_seq`.
     pub purge_seq: String,
+    /// All updates so far, `N-opaque`.
     pub update_seq: String,
+    /// Bytes of files, estimated by the engine.
     pub file_bytes: u64,
+    /// Length of the leaves' bodies as JSON text, with their attachments, in bytes.
     pub external_bytes: u64,
+    /// Bytes of live data before compression.
     pub active_bytes: u64,
+    /// Whether ids begin with a partition.
     pub partitioned: bool,
+    /// Documents whose winner is not deleted.
     pub doc_count: u64,
+    /// Documents whose winner is deleted.
     pub doc_del_count: u64,
+    /// A compaction is under way.
     pub compact_running: bool,
+    /// Shards.
     pub q: u32,
+    /// Copies, as they were asked for.
     pub n: u32,
 }
 
 /// Counts and sizes of one partition.
 #[derive(Clone, Debug)]
 pub struct PartitionInfo {
+    /// The partition's name.
     pub partition: String,
+    /// Documents whose winner is not deleted.
     pub doc_count: u64,
+    /// Documents whose winner is deleted.
     pub doc_del_count: u64,
+    /// Bytes of live data before compression.
     pub active_bytes: u64,
+    /// Length of the leaves' bodies as JSON text, in bytes.
     pub external_bytes: u64,
 }
 
 /// Which of some revisions of a document are not here.
 pub struct RevsDiff {
+    /// The document.
     pub id: String,
+    /// Those that are not here.
     pub missing: Vec<Rev>,
+    /// Leaves that those may descend from.
     pub possible_ancestors: Vec<Rev>,
 }
 
 /// A shard's part of the 32-bit CRC of document ids, as `00000000-7fffffff`.
 pub struct ShardRange {
+    /// First and last value, in hexadecimal.
     pub range: String,
 }
 
+/// One database. It may be held while it is deleted: what is asked of it then fails with [`Error::NoDatabase`].
 pub struct Database {
     name: Arc<str>,
     store: Arc<Store>,
@@ -144,6 +167,7 @@ impl Database {
         })
     }
 
+    /// Its name.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
@@ -211,6 +235,7 @@ impl Database {
         }
     }
 
+    /// Whether ids begin with a partition.
     pub fn is_partitioned(&self) -> bool {
         self.partitioned
     }
@@ -256,6 +281,7 @@ impl Database {
         Ok(())
     }
 
+    /// Its counts and sizes now.
     pub fn info(&self) -> Result<Info, Error> {
         self.live()?;
         let record = self.record.read();
@@ -296,6 +322,10 @@ impl Database {
         Ok(info)
     }
 
+    /// Counts and sizes of one partition.
+    ///
+    /// # Errors
+    /// [`Error::BadRequest`] when the name is none, or the database has no partitions.
     pub fn partition_info(&self, name: &str) -> Result<PartitionInfo, Error> {
         partition::check(name)?;
         let (from, to) = partition::bounds(name);
@@ -331,22 +361,27 @@ impl Database {
         self.security.read().clone()
     }
 
+    /// Replaces the security object by another JSON text; durable when this returns.
     pub async fn set_security(self: &Arc<Self>, json: String) -> Result<(), Error> {
         self.change(|r| r.security = json).await
     }
 
+    /// Revisions kept of each branch.
     pub fn revs_limit(&self) -> u64 {
         self.record.read().revs_limit
     }
 
+    /// Sets how many revisions of each branch are kept.
     pub async fn set_revs_limit(self: &Arc<Self>, limit: u64) -> Result<(), Error> {
         self.change(move |r| r.revs_limit = limit).await
     }
 
+    /// Purges remembered of each shard.
     pub fn purged_infos_limit(&self) -> u64 {
         self.record.read().purged_infos_limit
     }
 
+    /// Sets how many purges of each shard are remembered.
     pub async fn set_purged_infos_limit(self: &Arc<Self>, limit: u64) -> Result<(), Error> {
         self.change(move |r| r.purged_infos_limit = limit).await
     }
@@ -371,12 +406,14 @@ impl Database {
         .await
     }
 
+    /// The ranges of all shards.
     pub fn shards(&self) -> Vec<ShardRange> {
         (0..self.shards.len())
             .map(|i| shard_range(i, self.shards.len()))
             .collect()
     }
 
+    /// The range of the shard that holds a document.
     pub fn shard_of(&self, id: &DocId) -> ShardRange {
         shard_range(self.shard_index(id.as_str()), self.shards.len())
     }

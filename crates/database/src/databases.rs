@@ -24,15 +24,19 @@ use crate::{Error, Task, name, unix_seconds};
 
 /// More shards than this for one database are refused.
 pub const SHARDS_MAX: u32 = 256;
+/// Revisions kept of each branch of a new database's documents.
 pub const REVS_LIMIT: u64 = 1000;
+/// Purges remembered of each shard of a new database.
 pub const PURGED_INFOS_LIMIT: u64 = 1000;
 
+/// A database as it is asked for.
 #[derive(Clone, Debug)]
 pub struct CreateOptions {
     /// Shards; `None` for the default of [`Options`].
     pub q: Option<u32>,
     /// Replicas, as reported.
     pub n: Option<u32>,
+    /// Ids begin with a partition.
     pub partitioned: bool,
     /// JSON text of the security object.
     pub security: String,
@@ -41,8 +45,11 @@ pub struct CreateOptions {
 /// How the node's databases are opened.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// The store.
     pub store: StoreOptions,
+    /// Shards of a new database.
     pub default_q: u32,
+    /// Copies of a new database, as reported.
     pub default_n: u32,
     /// Compact shards by themselves when more rows are superseded than listed.
     pub auto_compact: bool,
@@ -50,7 +57,9 @@ pub struct Options {
     pub languages: Arc<dyn functions::Languages>,
     /// Reductions that grow with their rows are refused beyond this.
     pub reduce_limit: Option<index::ReduceLimit>,
+    /// Background indexing.
     pub ken: KenOptions,
+    /// How attachments are kept.
     pub attachments: AttachmentOptions,
 }
 
@@ -72,24 +81,34 @@ impl Default for Options {
 /// Ordered selection of names for `_all_dbs` and `_dbs_info`, by bytes.
 #[derive(Clone, Debug, Default)]
 pub struct NameRange {
+    /// First name in the direction.
     pub start: Option<String>,
+    /// Last name in the direction.
     pub end: Option<String>,
+    /// `end` itself is among them.
     pub inclusive_end: bool,
+    /// From the last name to the first.
     pub descending: bool,
+    /// Names left out at the beginning.
     pub skip: u64,
+    /// Names at most.
     pub limit: Option<u64>,
 }
 
 /// Counters of the engine and the commit queue since the start.
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
+    /// Edits that the commit queue took.
     pub document_writes: u64,
+    /// The same: each of them inserts a revision.
     pub document_inserts: u64,
     /// Requests that the commit queue took.
     pub commits: u64,
     /// Batches that they became.
     pub commit_batches: u64,
+    /// Bytes in memtables not yet written to files.
     pub memtable_bytes: u64,
+    /// Memory of the block cache, in bytes.
     pub block_cache_bytes: u64,
     /// Bytes of the files of each keyspace, by name.
     pub keyspace_bytes: Vec<(&'static str, u64)>,
@@ -281,6 +300,10 @@ impl Databases {
         })
     }
 
+    /// The database of this name.
+    ///
+    /// # Errors
+    /// [`Error::NoDatabase`].
     pub fn get(&self, name: &str) -> Result<Arc<Database>, Error> {
         self.by_name
             .read()
@@ -348,6 +371,7 @@ impl Databases {
         });
     }
 
+    /// Names of databases in their order.
     pub fn names(&self, range: &NameRange) -> Vec<Arc<str>> {
         let (low, high) = if range.descending {
             (&range.end, &range.start)
@@ -385,6 +409,7 @@ impl Databases {
         *self.attachments.write() = options;
     }
 
+    /// How many databases there are.
     pub fn count(&self) -> usize {
         self.by_name.read().len()
     }
@@ -403,6 +428,7 @@ impl Databases {
         self.events.watch()
     }
 
+    /// Long jobs under way: compactions, index builds, scans.
     pub fn tasks(&self) -> Vec<Task> {
         let mut tasks = self.maintenance.tasks();
         tasks.extend(self.views.indexer.tasks());
@@ -410,6 +436,7 @@ impl Databases {
         tasks
     }
 
+    /// Counters of the engine and the commit queue.
     pub fn stats(&self) -> Stats {
         use std::sync::atomic::Ordering::Relaxed;
         let c = self.store.committer.counters();

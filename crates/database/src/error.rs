@@ -1,8 +1,10 @@
 /// Why a database refused or failed an operation. Display is CouchDB's reason where it has one.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
+    /// There is no such database, or no more.
     #[error("Database does not exist.")]
     NoDatabase,
+    /// There is one of that name already.
     #[error("The database could not be created, the file already exists.")]
     DatabaseExists,
     /// Holds the name.
@@ -13,6 +15,7 @@ pub enum Error {
     /// Holds the name.
     #[error("At least one path segment of `{0}` is too long.")]
     NameTooLong(String),
+    /// An update seq that is none.
     #[error("Malformed sequence supplied in 'since' parameter.")]
     MalformedSeq,
     /// An id does not fit a partitioned database: the error code (`illegal_partition`, `illegal_docid`), then the reason.
@@ -21,8 +24,10 @@ pub enum Error {
     /// The disk is full; reads go on, and writes once space is back.
     #[error("{0}")]
     InsufficientStorage(String),
+    /// From the store.
     #[error("{0}")]
     Storage(storage::Error),
+    /// What was asked for cannot be; the reason, for the client.
     #[error("{0}")]
     BadRequest(String),
     /// An attachment has more bytes than it may have.
@@ -37,6 +42,7 @@ pub enum Error {
     /// The rules of a system database forbid to read this.
     #[error("{0}")]
     Forbidden(&'static str),
+    /// The server stops.
     #[error("the server is shutting down")]
     ShuttingDown,
     /// Nobody waits for the answer any more.

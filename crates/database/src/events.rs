@@ -6,10 +6,14 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+/// What may happen to a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DbEventKind {
+    /// It was made.
     Created,
+    /// Something in it changed.
     Updated,
+    /// It was deleted.
     Deleted,
 }
 
@@ -33,10 +37,14 @@ pub struct Pending {
     pub seq: u64,
 }
 
+/// What happened to a database.
 #[derive(Clone, Debug)]
 pub struct DbEvent {
+    /// Counts events since the start.
     pub seq: u64,
+    /// The database's name.
     pub db: Arc<str>,
+    /// What it was.
     pub kind: DbEventKind,
 }
 

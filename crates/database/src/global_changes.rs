@@ -14,6 +14,7 @@ use crate::{
     Outcome, Read, ReadOptions, Since, Style,
 };
 
+/// The database of what happened to databases.
 pub const GLOBAL_CHANGES: &str = "_global_changes";
 
 /// Events in one write.

@@ -4,6 +4,8 @@
 //! Reads are synchronous and short; writes are futures that resolve when the commit queue has acknowledged them.
 //! Listings and feeds hold a snapshot, not a thread: the caller pulls the next piece when it wants it.
 
+#![forbid(unsafe_code)]
+
 mod attachments;
 mod catalogue;
 mod changes;
@@ -61,12 +63,17 @@ pub use views::{
 pub struct Task {
     /// CouchDB's name of the kind: `database_compaction`, `indexer`.
     pub kind: &'static str,
+    /// The database's name.
     pub database: String,
     /// Of indexes: the design document.
     pub design_document: Option<String>,
+    /// Rows or changes done.
     pub done: u64,
+    /// Of so many.
     pub total: u64,
+    /// When it began, in seconds since 1970.
     pub started_unix_s: u64,
+    /// When `done` was counted last, in seconds since 1970.
     pub updated_unix_s: u64,
 }
 

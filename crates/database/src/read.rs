@@ -12,6 +12,7 @@ use crate::Error;
 use crate::database::Database;
 use crate::seq::write_u64;
 
+/// What is wanted of a document.
 #[derive(Clone, Debug, Default)]
 pub struct ReadOptions {
     /// This revision instead of the winner.
@@ -24,8 +25,11 @@ pub struct ReadOptions {
     pub revs_max: Option<usize>,
     /// Add `_revs_info`; ignored with `rev`.
     pub revs_info: bool,
+    /// Add `_conflicts`.
     pub conflicts: bool,
+    /// Add `_deleted_conflicts`.
     pub deleted_conflicts: bool,
+    /// Add `_local_seq`.
     pub local_seq: bool,
     /// Which attachments' bytes are wanted.
     pub attachments: WantedBytes,
@@ -39,6 +43,7 @@ pub enum WantedBytes {
     /// None: stubs.
     #[default]
     None,
+    /// All of them.
     All,
     /// Those that came after the latest of these revisions that is an ancestor.
     Since(Vec<Rev>),
@@ -73,8 +78,11 @@ impl ReadOptions {
 /// A document ready to send: complete JSON text, no newline.
 #[derive(Clone, Debug)]
 pub struct ReadDoc {
+    /// Which revision it is.
     pub rev: Rev,
+    /// It is a tombstone.
     pub deleted: bool,
+    /// The text.
     pub json: Vec<u8>,
     /// The JSON also tells of other revisions, so that this one's id does not identify it.
     pub tells_more: bool,
@@ -86,14 +94,18 @@ pub struct ReadDoc {
 /// An attachment of a document that was read.
 #[derive(Clone, Debug)]
 pub struct ReadAttachment {
+    /// What is stored of it.
     pub attachment: Attachment,
     /// Its bytes are asked for.
     pub wanted: bool,
 }
 
+/// What reading a document found.
 #[derive(Debug)]
 pub enum Read {
+    /// The document.
     Found(ReadDoc),
+    /// No such document or revision.
     Missing,
     /// The winner is a tombstone.
     Deleted,
@@ -103,6 +115,7 @@ pub enum Read {
 pub enum WhichRevs {
     /// All leaves.
     All,
+    /// These.
     List(Vec<Rev>),
 }
 

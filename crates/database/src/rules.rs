@@ -50,6 +50,7 @@ pub trait SystemRules: Send + Sync {
 pub struct Asked<'a> {
     /// Name of the database.
     pub db: &'a str,
+    /// Who asks.
     pub caller: &'a Caller,
     /// JSON text of the database's security object.
     pub security: &'a str,
@@ -69,7 +70,9 @@ pub enum Before<'a> {
 /// Why an edit may not be made: error code and reason, as in [`Outcome::Refused`](crate::Outcome::Refused).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
+    /// CouchDB's word for the error.
     pub error: Cow<'static, str>,
+    /// Why, for the client.
     pub reason: String,
 }
 

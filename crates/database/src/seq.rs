@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use document::varint;
 
 use crate::Error;
 
@@ -23,23 +24,23 @@ impl Seqs {
 
     /// Appends the text form.
     pub fn write_to(&self, out: &mut Vec<u8>) {
-        let mut raw = [0u8; 4 + 10 * 16];
+        let mut raw = [0u8; 4 + varint::LENGTH_MAX * 16];
         let mut n = 4;
         raw[..4].copy_from_slice(&self.epoch.to_be_bytes());
         if self.at.len() > 16 {
             return self.write_many(out);
         }
         for &s in &self.at {
-            n += put_varint(s, &mut raw[n..]);
+            n += varint::write(s, &mut raw[n..]);
         }
         write_parts(self.sum(), &raw[..n], out);
     }
 
     fn write_many(&self, out: &mut Vec<u8>) {
         let mut raw = self.epoch.to_be_bytes().to_vec();
-        let mut buffer = [0; 10];
+        let mut buffer = [0; varint::LENGTH_MAX];
         for &s in &self.at {
-            let n = put_varint(s, &mut buffer);
+            let n = varint::write(s, &mut buffer);
             raw.extend_from_slice(&buffer[..n]);
         }
         write_parts(self.sum(), &raw, out);
@@ -71,9 +72,7 @@ impl Seqs {
         }
         let mut at = vec![];
         while !rest.is_empty() {
-            let (s, n) = get_varint(rest).ok_or(Error::MalformedSeq)?;
-            at.push(s);
-            rest = &rest[n..];
+            at.push(varint::take(&mut rest).ok_or(Error::MalformedSeq)?);
         }
         if at.len() != shards {
             return Ok(Seqs::start(epoch, shards));
@@ -114,28 +113,6 @@ pub fn write_u64(mut n: u64, out: &mut Vec<u8>) {
         }
     }
     out.extend_from_slice(&digits[i..]);
-}
-
-fn put_varint(mut v: u64, out: &mut [u8]) -> usize {
-    let mut n = 0;
-    while v >= 0x80 {
-        out[n] = v as u8 | 0x80;
-        v >>= 7;
-        n += 1;
-    }
-    out[n] = v as u8;
-    n + 1
-}
-
-fn get_varint(bytes: &[u8]) -> Option<(u64, usize)> {
-    let mut v = 0u64;
-    for (i, &b) in bytes.iter().enumerate().take(10) {
-        v |= u64::from(b & 0x7f).checked_shl(7 * i as u32)?;
-        if b < 0x80 {
-            return Some((v, i + 1));
-        }
-    }
-    None
 }
 
 #[cfg(test)]

@@ -25,16 +25,21 @@ pub enum Durability {
 /// Interactive edits check the parent revision and get a new id; replicated ones (`new_edits=false`) graft what they carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EditMode {
+    /// By a client: the parent revision must be a leaf.
     Interactive,
+    /// By a replicator: revisions come with their ids.
     Replicated,
 }
 
 /// What became of one edit.
 #[derive(Clone, Debug)]
 pub enum Outcome {
+    /// It was made.
     Ok {
+        /// The revision that is there now.
         rev: Rev,
     },
+    /// The document is at another revision.
     Conflict,
     /// Error code and reason.
     Refused(Cow<'static, str>, String),
@@ -45,6 +50,7 @@ pub enum Outcome {
 pub struct Caller {
     /// `None` for nobody in particular.
     pub name: Option<String>,
+    /// Those of the user, `_admin` among them for server administrators.
     pub roles: Vec<String>,
 }
 
@@ -65,7 +71,9 @@ impl Caller {
 /// Time spent in the queue and in the commit, in microseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WriteTiming {
+    /// From when it was queued to when its batch began.
     pub wait_us: u64,
+    /// From then to when it was on disk or in the log.
     pub commit_us: u64,
 }
 

@@ -1,5 +1,7 @@
 //! Attachments through the embedded API: uploads, stubs, what an edit may name, and reading back.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 mod support;
 
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! Readers that page through listings and feeds while writers update and compactions run.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 mod support;
 
 use std::collections::{HashMap, HashSet};

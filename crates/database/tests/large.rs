@@ -1,5 +1,7 @@
 //! Thousands of documents: the row at any offset, in either direction, from any start, after every kind of reopening.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 mod support;
 
 use std::collections::BTreeMap;

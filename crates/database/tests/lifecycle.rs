@@ -1,5 +1,7 @@
 //! Databases come and go: names used again, thousands of databases, and deletion racing with other operations.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 mod support;
 
 use std::future::Future;

@@ -1,6 +1,8 @@
 //! Random histories of one database against a naive model in memory: every read, listing and feed must agree with it,
 //! also after compaction, reopening and in a copy taken while the database is open.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 #[path = "support/agreement.rs"]
 mod agreement;
 #[path = "support/naive.rs"]

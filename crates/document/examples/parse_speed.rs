@@ -3,6 +3,8 @@
 //!
 //! `cargo run --release -p document --example parse_speed`
 
+#![allow(clippy::unwrap_used, reason = "its input is its own")]
+
 use std::hint::black_box;
 use std::time::Instant;
 

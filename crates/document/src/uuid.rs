@@ -3,6 +3,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use data_encoding::HEXLOWER;
+
 /// When the counter of the sequential algorithm passes this, a new prefix begins (CouchDB's value).
 const SEQUENCE_MAX: u32 = 0xff_f000;
 /// The counter grows by 1 to this many (CouchDB's value: it adds a random number from 1 to 0xffd).
@@ -77,8 +79,8 @@ impl UuidGenerator {
         let mut state = self.lock();
         match &self.algorithm {
             UuidAlgorithm::Sequential => state.sequential(),
-            UuidAlgorithm::Random => hex(&state.random.bytes::<16>()),
-            UuidAlgorithm::UtcRandom => state.utc() + &hex(&state.random.bytes::<9>()),
+            UuidAlgorithm::Random => HEXLOWER.encode(&state.random.bytes::<16>()),
+            UuidAlgorithm::UtcRandom => state.utc() + &HEXLOWER.encode(&state.random.bytes::<9>()),
             UuidAlgorithm::UtcId { suffix } => state.utc() + suffix,
         }
     }
@@ -91,7 +93,7 @@ impl UuidGenerator {
 
 impl State {
     fn sequential(&mut self) -> String {
-        let uuid = format!("{}{:06x}", hex(&self.prefix), self.sequence);
+        let uuid = format!("{}{:06x}", HEXLOWER.encode(&self.prefix), self.sequence);
         self.sequence += step(&mut self.random);
         if self.sequence >= SEQUENCE_MAX {
             self.prefix = self.random.bytes();
@@ -111,14 +113,6 @@ impl State {
 
 fn step(random: &mut Random) -> u32 {
     1 + u32::from_le_bytes(random.bytes()) % SEQUENCE_STEP_MAX
-}
-
-fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    digits
-        .map(|digit| char::from(DIGITS[usize::from(digit)]))
-        .collect()
 }
 
 /// Random numbers of the operating system, some at a time.

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rocksdb::WriteBatch;
-use storage::{Engine, Keyspace, ShardNumber};
+use storage::{Engine, Keyspace, ShardNumber, Writes};
 
 use crate::Error;
 use crate::blocks::Step;
@@ -19,7 +18,7 @@ const LOOKUP_DOCS: usize = 256;
 pub struct Changes<'a> {
     pub engine: &'a Engine,
     pub number: ShardNumber,
-    pub batch: WriteBatch,
+    pub batch: Writes<'a>,
     /// Fences of blocks that have grown too large, with their view.
     pub oversized: Vec<(usize, Box<[u8]>)>,
 }
@@ -29,7 +28,7 @@ impl<'a> Changes<'a> {
         Changes {
             engine,
             number,
-            batch: WriteBatch::default(),
+            batch: engine.writes(),
             oversized: vec![],
         }
     }
@@ -43,11 +42,9 @@ impl<'a> Changes<'a> {
     ) -> Result<(), Error> {
         for docs in buffer.docs.chunks(LOOKUP_DOCS) {
             let keys: Vec<Vec<u8>> = docs.iter().map(|d| self.back_key(buffer.id(d))).collect();
-            let cf = self.engine.cf(Keyspace::IndexBack);
-            let stored =
-                self.engine
-                    .db
-                    .batched_multi_get_cf(cf, keys.iter().map(Vec::as_slice), false);
+            let stored = self
+                .engine
+                .multi_get(Keyspace::IndexBack, keys.iter().map(Vec::as_slice));
             for ((doc, key), old) in docs.iter().zip(&keys).zip(stored) {
                 let old = old?;
                 let old = old.as_deref().unwrap_or_default();
@@ -61,12 +58,11 @@ impl<'a> Changes<'a> {
     /// Removes all rows of documents that are no more.
     pub fn remove(&mut self, id: &[u8], state: &mut State) -> Result<(), Error> {
         let key = self.back_key(id);
-        let cf = self.engine.cf(Keyspace::IndexBack);
-        if let Some(old) = self.engine.db.get_cf(cf, &key)? {
+        if let Some(old) = self.engine.get(Keyspace::IndexBack, &key)? {
             for entry in BackEntry::decode_all(&old)? {
                 self.delete_row(id, &entry, state);
             }
-            self.batch.delete_cf(cf, key);
+            self.batch.delete(Keyspace::IndexBack, key);
         }
         Ok(())
     }
@@ -92,7 +88,6 @@ impl<'a> Changes<'a> {
             .into_iter()
             .map(|e| ((e.view, e.sort, e.ordinal), e))
             .collect();
-        let cf = self.engine.cf(Keyspace::IndexRows);
         for row in rows {
             let place = buffer.place(row);
             let was = before.remove(&(row.view, buffer.sort(row), row.ordinal));
@@ -104,8 +99,8 @@ impl<'a> Changes<'a> {
                 None => Step::Added,
             };
             state.bytes += u64::from(row.json_bytes);
-            self.batch
-                .put_cf(cf, row_key(self.number, row.view, place), buffer.value(row));
+            let key = row_key(self.number, row.view, place);
+            self.batch.put(Keyspace::IndexRows, key, buffer.value(row));
             self.note(usize::from(row.view), place, step, state);
         }
         for entry in before.values() {
@@ -113,11 +108,10 @@ impl<'a> Changes<'a> {
         }
         let mut new = vec![];
         put_back(buffer, rows, &mut new);
-        let cf = self.engine.cf(Keyspace::IndexBack);
         if new.is_empty() && !old.is_empty() {
-            self.batch.delete_cf(cf, back_key);
+            self.batch.delete(Keyspace::IndexBack, back_key);
         } else if new != old {
-            self.batch.put_cf(cf, back_key, new);
+            self.batch.put(Keyspace::IndexBack, back_key, new);
         }
         Ok(())
     }
@@ -127,9 +121,10 @@ impl<'a> Changes<'a> {
         // Ids of stored rows are text.
         let id = std::str::from_utf8(id).unwrap_or_default();
         put_place_end(id, entry.ordinal, &mut place);
-        let cf = self.engine.cf(Keyspace::IndexRows);
-        self.batch
-            .delete_cf(cf, row_key(self.number, entry.view, &place));
+        self.batch.delete(
+            Keyspace::IndexRows,
+            row_key(self.number, entry.view, &place),
+        );
         state.bytes = state.bytes.saturating_sub(u64::from(entry.bytes));
         self.note(usize::from(entry.view), &place, Step::Removed, state);
     }

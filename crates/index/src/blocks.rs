@@ -25,7 +25,9 @@ fn no_reductions(functions: usize) -> Reductions {
 pub struct Block {
     /// First place that may be in the block; empty for the first block of a view.
     pub fence: Box<[u8]>,
+    /// How many.
     pub rows: u32,
+    /// Those of its rows that were worked out.
     pub reductions: Reductions,
     /// Differs from its stored form.
     dirty: bool,
@@ -34,6 +36,7 @@ pub struct Block {
 }
 
 impl Block {
+    /// A block whose reductions are yet to be worked out.
     pub fn new(fence: &[u8], rows: u32, functions: usize) -> Block {
         Block {
             fence: fence.into(),
@@ -67,8 +70,11 @@ impl Block {
 /// Consecutive blocks.
 #[derive(Clone, Debug)]
 pub struct Run {
+    /// Never empty.
     pub blocks: Vec<Block>,
+    /// How many, in all blocks.
     pub rows: u64,
+    /// Those of its rows that were worked out.
     pub reductions: Reductions,
     /// Holds blocks that are dirty.
     dirty: bool,
@@ -106,14 +112,18 @@ pub struct Blocks {
 /// Where a block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct At {
+    /// Which run.
     pub run: usize,
+    /// Which block of the run.
     pub block: usize,
 }
 
 /// Rows counted or discounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
+    /// The row is new.
     Added,
+    /// The row is gone.
     Removed,
     /// The row's value is another.
     Replaced,
@@ -148,14 +158,17 @@ impl Blocks {
         }
     }
 
+    /// How many, in all.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
+    /// The runs in the order of their fences.
     pub fn runs(&self) -> &[Arc<Run>] {
         &self.runs
     }
 
+    /// The block there.
     pub fn block(&self, at: At) -> &Block {
         &self.runs[at.run].blocks[at.block]
     }

@@ -6,31 +6,20 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use functions::{Languages, Mapper, Owner};
-use parking_lot::Mutex;
-use rocksdb::WriteBatch;
-use storage::{
-    DiskGuard, Keyspace, Shard, ShardNumber, Signature, Snapshot, Store, View, shard_end,
-};
+use functions::Mapper;
+use storage::{DiskGuard, Engine, Keyspace, Snapshot, SortedFiles, View, Writes};
 
 use crate::Error;
 use crate::apply::Changes;
 use crate::blocks::{Block, Blocks, Step};
+use crate::index::{Index, wipe};
 use crate::map::{Control, RowBuffer, Source, map_on_all};
-use crate::read::{IndexView, PlaceRange};
-use crate::reduce::ReduceLimit;
-use crate::reducer::Reducers;
-use crate::run;
-use crate::spec::Spec;
+use crate::read::PlaceRange;
+use crate::run::{self, Written};
 use crate::state::State;
 
-/// Changes up to this many are mapped by one thread.
-const ONE_THREAD_CHANGES_MAX: u64 = 512;
-/// A mapper that nobody used for this long is let go.
-const IDLE_MAX: Duration = Duration::from_secs(20);
 /// Free space, beyond what memtables need, below which no rows are added.
 const RESERVE_BYTES: u64 = 32 << 20;
 
@@ -62,317 +51,6 @@ impl Default for BuildLimits {
     }
 }
 
-/// How far a build is. All zero when none runs.
-#[derive(Debug, Default)]
-pub struct Progress {
-    pub running: AtomicBool,
-    /// Changes looked at, and to look at.
-    pub done: AtomicU64,
-    pub total: AtomicU64,
-    pub started_unix_s: AtomicU64,
-}
-
-/// Sizes and counts of an index.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct IndexInfo {
-    pub indexed_seq: u64,
-    pub purge_seq: u64,
-    /// Bytes of files.
-    pub file_bytes: u64,
-    /// Bytes of keys and values as JSON text.
-    pub external_bytes: u64,
-    /// Bytes of live rows before compression.
-    pub active_bytes: u64,
-    pub rows: u64,
-    pub building: bool,
-}
-
-/// What readers see.
-pub(crate) struct Published {
-    pub(crate) state: Arc<State>,
-    /// While files are added: the rows that agree with `state`.
-    stable: Option<Arc<Snapshot>>,
-}
-
-/// The mappers of the last build, for the next one.
-#[derive(Default)]
-pub(crate) struct Idle {
-    mappers: Vec<Box<dyn Mapper>>,
-    since: Option<Instant>,
-}
-
-/// The views of one design document over one shard.
-pub struct Index {
-    pub number: ShardNumber,
-    pub signature: Signature,
-    owner: Arc<Shard>,
-    pub(crate) store: Arc<Store>,
-    pub(crate) spec: Arc<Spec>,
-    label: Owner,
-    languages: Arc<dyn Languages>,
-    reducers: Arc<Reducers>,
-    pub(crate) limits: BuildLimits,
-    pub(crate) published: Mutex<Published>,
-    pub(crate) writer: Mutex<Idle>,
-    /// Set when the index is dropped or the server stops: nothing more is written.
-    stop: AtomicBool,
-    pub progress: Progress,
-}
-
-impl Index {
-    /// Opens an index whose number is in the catalogue. `label` says whose functions are run.
-    pub fn open(
-        store: Arc<Store>,
-        owner: Arc<Shard>,
-        number: ShardNumber,
-        spec: Arc<Spec>,
-        languages: Arc<dyn Languages>,
-        limit: Option<ReduceLimit>,
-        label: Owner,
-    ) -> Result<Index, Error> {
-        let engine = store.engine();
-        let state = match State::load(&engine.snapshot(), number, &spec)? {
-            Some(state) if !state.ingesting => state,
-            Some(state) => {
-                tracing::warn!(index = %label, "a crash cut the index's first build: it starts over");
-                let empty = State {
-                    version: state.version,
-                    ..State::empty(&spec)
-                };
-                wipe(&store, number, empty)?
-            }
-            None => State::empty(&spec),
-        };
-        Ok(Index {
-            number,
-            signature: spec.signature(),
-            owner,
-            reducers: Arc::new(Reducers::new(
-                spec.clone(),
-                languages.clone(),
-                limit,
-                label.database.clone(),
-            )),
-            store,
-            spec,
-            label,
-            languages,
-            limits: BuildLimits::default(),
-            published: Mutex::new(Published {
-                state: Arc::new(state),
-                stable: None,
-            }),
-            writer: Mutex::default(),
-            stop: AtomicBool::new(false),
-            progress: Progress::default(),
-        })
-    }
-
-    /// The same index with other limits of its builds.
-    pub fn with_limits(self, limits: BuildLimits) -> Index {
-        Index { limits, ..self }
-    }
-
-    pub fn spec(&self) -> &Arc<Spec> {
-        &self.spec
-    }
-
-    pub fn indexed_seq(&self) -> u64 {
-        self.published.lock().state.indexed_seq
-    }
-
-    /// Seq and purge seq of the shard that the index has come to.
-    pub fn progress_seqs(&self) -> (u64, u64) {
-        let state = &self.published.lock().state;
-        (state.indexed_seq, state.purge_seq)
-    }
-
-    /// The index as it is now.
-    pub fn view(&self) -> Result<IndexView, Error> {
-        loop {
-            let published = self.published.lock();
-            let state = published.state.clone();
-            let snapshot = match &published.stable {
-                Some(s) => s.clone(),
-                None => Arc::new(self.store.engine().snapshot()),
-            };
-            let stored = match published.stable {
-                Some(_) => state.version,
-                // The writer publishes right after its write; between the two the snapshot is ahead.
-                None => State::stored_version(&snapshot, self.number)?,
-            };
-            drop(published);
-            if stored == state.version {
-                return Ok(IndexView {
-                    number: self.number,
-                    spec: self.spec.clone(),
-                    reducers: self.reducers.clone(),
-                    snapshot,
-                    state,
-                });
-            }
-            if self.stop.load(Relaxed) {
-                return Err(Error::Dropped);
-            }
-            match self.writer.try_lock() {
-                Some(_writer) => self.publish_stored()?,
-                None => std::thread::yield_now(),
-            }
-        }
-    }
-
-    /// Takes the state from the store, where it is ahead of what is published although nobody writes: a write that reported an
-    /// error may have been stored. The caller holds `writer`.
-    fn publish_stored(&self) -> Result<(), Error> {
-        let mut published = self.published.lock();
-        let snapshot = self.store.engine().snapshot();
-        if published.stable.is_none()
-            && State::stored_version(&snapshot, self.number)? != published.state.version
-        {
-            let state = State::load(&snapshot, self.number, &self.spec)?;
-            published.state = Arc::new(state.unwrap_or_else(|| State::empty(&self.spec)));
-        }
-        drop(published);
-        self.recover()
-    }
-
-    pub fn info(&self) -> IndexInfo {
-        let state = self.published.lock().state.clone();
-        let rows = state.views.iter().map(|b| b.rows()).sum();
-        IndexInfo {
-            indexed_seq: state.indexed_seq,
-            purge_seq: state.purge_seq,
-            file_bytes: self.store.engine().file_bytes(self.number),
-            external_bytes: state.bytes,
-            active_bytes: state.bytes + rows * ROW_OVERHEAD_BYTES,
-            rows,
-            building: self.progress.running.load(Relaxed),
-        }
-    }
-
-    /// Ends a build under way and refuses new ones; returns when nothing more is written.
-    pub fn close(&self) {
-        self.stop.store(true, Relaxed);
-        drop(self.writer.lock());
-    }
-
-    /// Asks a build under way to end.
-    pub fn ask_to_stop(&self) {
-        self.stop.store(true, Relaxed);
-    }
-
-    /// Lets go of mappers that were not used lately.
-    pub fn rest(&self) {
-        if let Some(mut idle) = self.writer.try_lock()
-            && idle.since.is_some_and(|t| t.elapsed() > IDLE_MAX)
-        {
-            *idle = Idle::default();
-            self.reducers.rest();
-        }
-    }
-
-    /// Brings the index up to everything that the shard holds now, and answers the seq. Blocks until done.
-    pub fn update(&self) -> Result<u64, Error> {
-        let mut idle = self.writer.lock();
-        self.check_stop()?;
-        self.recover()?;
-        let view = self.owner.view()?;
-        let state = self.published.lock().state.clone();
-        let target = view.meta.update_seq;
-        if state.indexed_seq >= target && state.purge_seq >= view.meta.purge_seq {
-            return Ok(state.indexed_seq);
-        }
-        let changes = self.owner.count_after(state.indexed_seq)?;
-        let _running = Running::start(&self.progress, changes);
-        let mut build = Build::new(self, (*state).clone());
-        let threads = if changes <= ONE_THREAD_CHANGES_MAX {
-            1
-        } else {
-            std::thread::available_parallelism().map_or(1, |n| n.get())
-        };
-        let mut mappers = std::mem::take(&mut idle.mappers);
-        while mappers.len() < threads {
-            let group = self.spec.map_group(self.label.clone());
-            mappers.push(self.languages.mapper(&group)?);
-        }
-        let done = build.run(&view, &mut mappers[..threads]);
-        // After an error a mapper may be in any state.
-        if done.is_ok() {
-            mappers.truncate(1);
-            idle.mappers = mappers;
-            idle.since = Some(Instant::now());
-        }
-        done?;
-        Ok(self.indexed_seq())
-    }
-
-    /// After files could not be added: none of them is to be trusted.
-    pub(crate) fn recover(&self) -> Result<(), Error> {
-        let state = self.published.lock().state.clone();
-        if !state.ingesting {
-            return Ok(());
-        }
-        let empty = State {
-            version: state.version,
-            ..State::empty(&self.spec)
-        };
-        let state = wipe(&self.store, self.number, empty)?;
-        *self.published.lock() = Published {
-            state: Arc::new(state),
-            stable: None,
-        };
-        Ok(())
-    }
-
-    pub(crate) fn check_stop(&self) -> Result<(), Error> {
-        if self.stop.load(Relaxed) {
-            return Err(Error::Stopped);
-        }
-        Ok(())
-    }
-}
-
-/// Bytes that a row takes beyond its key and value, before compression: its place, lengths and its part of the back-index.
-const ROW_OVERHEAD_BYTES: u64 = 48;
-
-struct Running<'a>(&'a Progress);
-
-impl<'a> Running<'a> {
-    fn start(progress: &'a Progress, total: u64) -> Running<'a> {
-        let now = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .map_or(0, |d| d.as_secs());
-        progress.done.store(0, Relaxed);
-        progress.total.store(total, Relaxed);
-        progress.started_unix_s.store(now, Relaxed);
-        progress.running.store(true, Relaxed);
-        Running(progress)
-    }
-}
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        self.0.running.store(false, Relaxed);
-    }
-}
-
-/// Removes all rows of an index and stores `state` in their place.
-fn wipe(store: &Store, number: ShardNumber, mut state: State) -> Result<State, Error> {
-    let engine = store.engine();
-    let mut batch = WriteBatch::default();
-    let (low, high) = (number.to_be_bytes(), shard_end(number));
-    for k in [
-        Keyspace::IndexRows,
-        Keyspace::IndexBack,
-        Keyspace::IndexBlocks,
-    ] {
-        batch.delete_range_cf(engine.cf(k), &low[..], &high[..]);
-    }
-    state.save(engine, number, &mut batch);
-    engine.write(batch, false)?;
-    Ok(state)
-}
-
 /// One update under way: the state as it will be after the next write.
 pub(crate) struct Build<'a> {
     index: &'a Index,
@@ -385,11 +63,20 @@ impl<'a> Build<'a> {
         Build {
             index,
             state,
-            guard: DiskGuard::new(&index.store.engine().path, RESERVE_BYTES),
+            guard: DiskGuard::new(index.store.engine().path(), RESERVE_BYTES),
         }
     }
 
-    fn run(&mut self, view: &View, mappers: &mut [Box<dyn Mapper>]) -> Result<(), Error> {
+    fn engine(&self) -> &'a Engine {
+        self.index.store.engine()
+    }
+
+    /// Brings the index up to everything in `view`.
+    pub(crate) fn run(
+        &mut self,
+        view: &View,
+        mappers: &mut [Box<dyn Mapper>],
+    ) -> Result<(), Error> {
         if self.state.version == 0 {
             // Until something is indexed nothing was purged from it.
             self.state.purge_seq = view.meta.purge_seq;
@@ -453,8 +140,7 @@ impl<'a> Build<'a> {
             self.publish(None);
             return Ok(());
         }
-        let engine = self.index.store.engine().clone();
-        let mut changes = Changes::new(&engine, self.index.number);
+        let mut changes = Changes::new(self.engine(), self.index.number);
         let mut ids = BTreeSet::new();
         for purge in storage::list_purges(&self.index.owner, view)? {
             let gone =
@@ -468,12 +154,11 @@ impl<'a> Build<'a> {
     }
 
     /// Writes a batch together with the changed blocks and the state, and shows it to readers.
-    pub(crate) fn write(&mut self, mut batch: WriteBatch) -> Result<(), Error> {
-        let engine = self.index.store.engine();
-        let bytes = batch.size_in_bytes() as u64;
-        self.guard.admit(engine, bytes)?;
-        self.state.save(engine, self.index.number, &mut batch);
-        engine.write(batch, false)?;
+    pub(crate) fn write(&mut self, mut batch: Writes<'_>) -> Result<(), Error> {
+        let bytes = batch.bytes() as u64;
+        self.guard.admit(self.engine(), bytes)?;
+        self.state.save(self.index.number, &mut batch);
+        batch.commit(false)?;
         self.publish(None);
         Ok(())
     }
@@ -485,18 +170,17 @@ impl<'a> Build<'a> {
     }
 
     fn apply(&mut self, buffers: Vec<RowBuffer>, upto: u64) -> Result<(), Error> {
-        let engine = self.index.store.engine().clone();
-        let mut changes = Changes::new(&engine, self.index.number);
+        let mut changes = Changes::new(self.engine(), self.index.number);
         // The state as it is written changes with each flush, so `self` lends it out for as long.
         let mut state = std::mem::replace(&mut self.state, State::empty(&self.index.spec));
         let mut result = Ok(());
         for buffer in &buffers {
             result = changes.apply(buffer, &mut state, |changes, state| {
-                if changes.batch.size_in_bytes() < self.index.limits.batch_bytes {
+                if changes.batch.bytes() < self.index.limits.batch_bytes {
                     return Ok(());
                 }
                 self.index.check_stop()?;
-                let batch = std::mem::take(&mut changes.batch);
+                let batch = changes.batch.take();
                 std::mem::swap(&mut self.state, state);
                 let written = self.write(batch);
                 std::mem::swap(&mut self.state, state);
@@ -509,8 +193,8 @@ impl<'a> Build<'a> {
         self.state = state;
         result?;
         self.state.indexed_seq = upto;
-        self.write(std::mem::take(&mut changes.batch))?;
-        self.split(std::mem::take(&mut changes.oversized))
+        self.write(changes.batch)?;
+        self.split(changes.oversized)
     }
 
     /// Splits blocks that outgrew their size, along the rows just written.
@@ -529,35 +213,17 @@ impl<'a> Build<'a> {
             let parts = self.index.cut(&view, n, &range)?;
             self.state.views[n].split(&range.low, parts);
         }
-        self.write(WriteBatch::default())
+        self.write(self.engine().writes())
     }
 
     /// Adds the rows of documents that have none yet, as sorted files.
     fn ingest(&mut self, mut buffers: Vec<RowBuffer>, upto: u64) -> Result<(), Error> {
         let index = self.index;
-        let engine = index.store.engine().clone();
+        let engine = self.engine();
         let bytes: usize = buffers.iter().map(RowBuffer::size).sum();
-        self.guard.admit(&engine, bytes as u64)?;
+        self.guard.admit(engine, bytes as u64)?;
         run::sort(&mut buffers);
-        let (rows, back) = std::thread::scope(|scope| {
-            let back = scope.spawn(|| {
-                crate::yield_to_readers();
-                run::write_back(&engine, index.number, &buffers)
-            });
-            let rows = run::write_rows(
-                &engine,
-                index.number,
-                &buffers,
-                &index.spec,
-                &index.reducers,
-            );
-            let back = back
-                .join()
-                .unwrap_or_else(|_| Err(Error::Invalid("a build thread panicked".into())));
-            (rows, back)
-        });
-        let (rows, back) = (rows?, back?);
-        let files = rows.files;
+        let (rows, back) = self.write_files(&buffers)?;
         // A file is on disk at once; the documents that it is made of have to be there first.
         let synced = index.store.committer.sync();
         synced
@@ -566,23 +232,37 @@ impl<'a> Build<'a> {
         index.check_stop()?;
         let stable = index.view()?.snapshot;
         self.state.ingesting = true;
-        let mut batch = WriteBatch::default();
-        self.state.save(&engine, index.number, &mut batch);
+        let mut batch = engine.writes();
+        self.state.save(index.number, &mut batch);
         // Readers keep to what was before until all is there.
         self.publish(Some(stable));
-        engine.write(batch, true)?;
-        for (k, files) in [(Keyspace::IndexBack, &back), (Keyspace::IndexRows, &files)] {
-            if !files.0.is_empty() {
-                engine.ingest(k, files.0.clone())?;
-            }
-        }
+        batch.commit(true)?;
+        back.ingest(engine, Keyspace::IndexBack)?;
+        rows.files.ingest(engine, Keyspace::IndexRows)?;
         let oversized = self.count(&buffers, rows.blocks);
         self.state.bytes += rows.bytes;
         self.state.indexed_seq = upto;
         self.state.ingesting = false;
         drop(buffers);
-        self.write(WriteBatch::default())?;
+        self.write(self.engine().writes())?;
         self.split(oversized)
+    }
+
+    /// Writes the files of rows and of the back-index, both at once.
+    fn write_files(&self, buffers: &[RowBuffer]) -> Result<(Written, SortedFiles), Error> {
+        let (engine, index) = (self.engine(), self.index);
+        std::thread::scope(|scope| {
+            let back = scope.spawn(|| {
+                crate::yield_to_readers();
+                run::write_back(engine, index.number, buffers)
+            });
+            let (spec, reducers) = (&index.spec, &index.reducers);
+            let rows = run::write_rows(engine, index.number, buffers, spec, reducers);
+            let back = back
+                .join()
+                .unwrap_or_else(|_| Err(Error::Invalid("a build thread panicked".into())));
+            Ok((rows?, back?))
+        })
     }
 
     /// Counts rows that were added: as the blocks that they make, or into the blocks that there are.
@@ -621,8 +301,11 @@ impl<'a> Build<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use functions::NoLanguages;
-    use storage::StoreOptions;
+    use functions::{NoLanguages, Owner};
+    use storage::{Store, StoreOptions};
+
+    use crate::read::IndexView;
+    use crate::spec::Spec;
 
     #[test]
     fn after_files_that_were_added_in_part_the_index_is_empty() {
@@ -659,12 +342,12 @@ mod tests {
         let mut build = Build::new(&index, State::empty(&index.spec));
         build.state.ingesting = true;
         let engine = index.store.engine().clone();
-        let mut batch = WriteBatch::default();
+        let mut batch = engine.writes();
         let key = crate::keys::row_key(9, 0, b"place");
-        batch.put_cf(engine.cf(Keyspace::IndexRows), &key, b"row");
-        build.state.save(&engine, 9, &mut batch);
+        batch.put(Keyspace::IndexRows, &key, b"row");
+        build.state.save(9, &mut batch);
         build.publish(Some(stable));
-        engine.write(batch, false).unwrap();
+        batch.commit(false).unwrap();
         let found = |view: &IndexView| view.edge(0, &PlaceRange::default(), false).unwrap();
         assert_eq!(
             found(&index.view().unwrap()),

@@ -1,24 +1,21 @@
 /// Why an index could not be built or read.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
+    /// From the store.
     #[error(transparent)]
     Storage(#[from] storage::Error),
+    /// From a function.
     #[error(transparent)]
     Function(#[from] functions::Error),
     /// The index was dropped, or its database is.
     #[error("the index was dropped")]
     Dropped,
+    /// The server stops.
     #[error("the index build was stopped")]
     Stopped,
     /// A design document that cannot be what it says.
     #[error("{0}")]
     Invalid(String),
-}
-
-impl From<rocksdb::Error> for Error {
-    fn from(e: rocksdb::Error) -> Self {
-        Error::Storage(e.into())
-    }
 }
 
 impl Error {

@@ -22,6 +22,7 @@ pub fn view_prefix(index: ShardNumber, view: u16) -> [u8; VIEW_LEN] {
     k
 }
 
+/// The key of the row at `place`.
 pub fn row_key(index: ShardNumber, view: u16, place: &[u8]) -> Vec<u8> {
     let mut k = Vec::with_capacity(VIEW_LEN + place.len());
     k.extend_from_slice(&view_prefix(index, view));
@@ -70,11 +71,14 @@ pub fn put_place_end(id: &str, ordinal: u32, out: &mut Vec<u8>) {
 pub struct RowValue<'a> {
     /// Length of the place's part before the document's id.
     pub sort_len: usize,
+    /// JSON text.
     pub key: &'a [u8],
+    /// JSON text.
     pub value: &'a [u8],
 }
 
 impl<'a> RowValue<'a> {
+    /// Appends the stored form.
     pub fn encode(sort_len: usize, key: &[u8], value: &[u8], out: &mut Vec<u8>) {
         put(sort_len as u64, out);
         put(key.len() as u64, out);
@@ -82,6 +86,7 @@ impl<'a> RowValue<'a> {
         out.extend_from_slice(value);
     }
 
+    /// Reads the stored form.
     pub fn decode(stored: &'a [u8]) -> Result<RowValue<'a>, Error> {
         let mut r = Reader::new(stored, "index row");
         let sort_len = r.varint()? as usize;
@@ -106,7 +111,9 @@ pub fn id_of(place: &[u8], sort_len: usize) -> Result<String, Error> {
 /// One row that a document has in an index, as the back-index keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackEntry<'a> {
+    /// The view, by its number in the index.
     pub view: u16,
+    /// The row's number among those of the document with the same key.
     pub ordinal: u32,
     /// Length of the row's key and value as JSON text.
     pub bytes: u32,
@@ -115,6 +122,7 @@ pub struct BackEntry<'a> {
 }
 
 impl BackEntry<'_> {
+    /// Appends the stored form.
     pub fn put(&self, out: &mut Vec<u8>) {
         put(u64::from(self.view), out);
         put(u64::from(self.ordinal), out);
@@ -123,6 +131,7 @@ impl BackEntry<'_> {
         out.extend_from_slice(self.sort);
     }
 
+    /// Reads all entries of a document.
     pub fn decode_all(stored: &[u8]) -> Result<Vec<BackEntry<'_>>, Error> {
         let mut r = Reader::new(stored, "back-index");
         let mut all = vec![];
@@ -167,6 +176,28 @@ mod tests {
             for e in &all { e.put(&mut out); }
             prop_assert_eq!(BackEntry::decode_all(&out).unwrap(), all);
         }
+    }
+
+    #[test]
+    fn keys_and_values_have_these_bytes() {
+        let hex = |bytes: &[u8]| -> String { bytes.iter().map(|b| format!("{b:02x}")).collect() };
+        assert_eq!(hex(&row_key(258, 3, b"p")), "00000102000370");
+        let mut place = vec![];
+        put_place_end("a\0b", 0, &mut place);
+        put_place_end("c", 2, &mut place);
+        assert_eq!(hex(&place), "6100ff6200630000000002");
+        let mut row = vec![];
+        RowValue::encode(300, b"[1]", b"null", &mut row);
+        assert_eq!(hex(&row), "ac02035b315d6e756c6c");
+        let mut back = vec![];
+        let entry = BackEntry {
+            view: 1,
+            ordinal: 2,
+            bytes: 300,
+            sort: b"k",
+        };
+        entry.put(&mut back);
+        assert_eq!(hex(&back), "0102ac02016b");
     }
 
     #[test]

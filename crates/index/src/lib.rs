@@ -11,12 +11,18 @@
 //! | [`reduce`], `reducer` | what do reduce functions compute, and who runs them? |
 //! | `read` | how is a range read, counted, reduced? |
 //! | `upkeep` | how is an index kept quick to read? |
-//! | `build` | who does all this, in which order, and what of a crash? |
+//! | `index` | what do readers see of an open index, and who brings it up to date? |
+//! | `build` | what does an update do, in which order, and what of a crash? |
+//! | [`fuzz`] | what must hold for any stored bytes? |
+
+#![forbid(unsafe_code)]
 
 mod apply;
 pub mod blocks;
 mod build;
 mod error;
+pub mod fuzz;
+mod index;
 pub mod keys;
 mod map;
 mod read;
@@ -28,8 +34,9 @@ mod state;
 mod upkeep;
 
 pub use blocks::State;
-pub use build::{BuildLimits, Index, IndexInfo, Progress};
+pub use build::BuildLimits;
 pub use error::Error;
+pub use index::{Index, IndexInfo, Progress};
 pub use map::write_key_sort;
 pub use read::{Group, GroupCursor, GroupLevel, IndexView, PlaceRange, RowIter, ViewRow};
 pub use reduce::ReduceLimit;
@@ -38,12 +45,8 @@ pub use spec::{ReduceSpec, Spec, ViewSpec};
 /// Gives the calling thread a low priority, so that requests are served before builds when both want the processor.
 pub fn yield_to_readers() {
     const NICE: i32 = 10;
-    // SAFETY: both calls take and give plain numbers. On Linux a thread has a priority of its own, named by its thread id.
-    let done = unsafe {
-        let tid = libc::syscall(libc::SYS_gettid) as libc::id_t;
-        libc::setpriority(libc::PRIO_PROCESS, tid, NICE)
-    };
-    if done != 0 {
-        tracing::debug!("a build thread keeps its priority");
+    // Of this process that is, by its documentation; on Linux a thread has a priority of its own, and this is the thread's.
+    if let Err(error) = rustix::process::setpriority_process(None, NICE) {
+        tracing::debug!(%error, "a build thread keeps its priority");
     }
 }

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use document::collation::{HIGHEST, first_elements, group_prefix};
 use document::write_json_string;
-use rocksdb::DBRawIterator;
-use storage::{Keyspace, ShardNumber, Snapshot};
+use storage::{Cursor, Keyspace, ShardNumber, Snapshot};
 
 use crate::Error;
 use crate::blocks::{At, Block, State};
@@ -26,11 +25,14 @@ const GROUP_BYTES_AHEAD_MAX: usize = 64 << 10;
 /// Places from `low` up to but without `high`; without `high`, to the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlaceRange {
+    /// Empty for the beginning.
     pub low: Vec<u8>,
+    /// The first place beyond.
     pub high: Option<Vec<u8>>,
 }
 
 impl PlaceRange {
+    /// Whether no place can be in it.
     pub fn is_empty(&self) -> bool {
         self.high.as_ref().is_some_and(|h| *h <= self.low)
     }
@@ -39,11 +41,14 @@ impl PlaceRange {
 /// A row, as stored.
 #[derive(Clone, Copy, Debug)]
 pub struct ViewRow<'a> {
+    /// Where it is in the view.
     pub place: &'a [u8],
+    /// What was emitted.
     pub stored: RowValue<'a>,
 }
 
 impl ViewRow<'_> {
+    /// The document.
     pub fn id(&self) -> Result<String, Error> {
         id_of(self.place, self.stored.sort_len)
     }
@@ -60,7 +65,7 @@ pub struct IndexView {
 
 /// Rows of a range in either direction.
 pub struct RowIter<'a> {
-    raw: DBRawIterator<'a>,
+    raw: Cursor<'a>,
     prefix: [u8; VIEW_LEN],
     descending: bool,
 }
@@ -88,6 +93,7 @@ impl<'a> RowIter<'a> {
         }
     }
 
+    /// Goes to the next row in the direction.
     pub fn next(&mut self) {
         if self.descending {
             self.raw.prev();
@@ -98,6 +104,7 @@ impl<'a> RowIter<'a> {
 }
 
 impl IndexView {
+    /// What the index is made of.
     pub fn spec(&self) -> &Spec {
         &self.spec
     }
@@ -107,6 +114,7 @@ impl IndexView {
         self.state.indexed_seq
     }
 
+    /// How many a view has.
     pub fn rows(&self, view: usize) -> u64 {
         self.state.views[view].rows()
     }
@@ -389,6 +397,7 @@ pub struct Group {
     pub prefix: Vec<u8>,
     /// JSON text of the group's key.
     pub key: Vec<u8>,
+    /// What its rows reduce to.
     pub state: State,
 }
 
@@ -408,6 +417,7 @@ pub struct GroupCursor {
 }
 
 impl GroupCursor {
+    /// The groups of a range. `skip`: the length of what comes before the sort key in every place, the partition.
     pub fn new(
         view: usize,
         function: usize,
@@ -437,6 +447,7 @@ impl GroupCursor {
         Ok(self.ahead.front())
     }
 
+    /// The next group, when [`GroupCursor::peek`] has found one.
     pub fn take(&mut self) -> Option<Group> {
         self.ahead.pop_front()
     }
@@ -485,33 +496,9 @@ impl GroupCursor {
                     None => end,
                 }),
             };
-            rows.clear();
-            let mut rest = None;
-            while let Some(row) = it.row()?.filter(|r| r.place.starts_with(&prefix)) {
-                if rows.len() >= GROUP_ROWS_WALKED_MAX {
-                    rest = Some(row.place.to_vec());
-                    break;
-                }
-                push_row(&row, wants_ids, &mut rows)?;
-                it.next();
-            }
-            let walked = index
-                .reducers
-                .reduce(view, function, &rows.rows(self.descending))?;
-            let mut parts = vec![walked];
+            let rest = walk(&mut it, &prefix, wants_ids, &mut rows)?;
             let jumped = rest.is_some();
-            if let Some(place) = rest {
-                let mut range = group.clone();
-                if self.descending {
-                    range.high = Some([&place[..], &[0]].concat());
-                    let before = index.reduce(view, function, &range)?;
-                    parts.splice(0..0, before);
-                } else {
-                    range.low = place;
-                    parts.extend(index.reduce(view, function, &range)?);
-                }
-            }
-            let state = index.rereduce(view, function, &parts)?;
+            let state = self.state_of(index, &rows, &group, rest)?;
             bytes += prefix.len() + key.len() + state.len();
             self.ahead.push_back(Group { prefix, key, state });
             if self.descending {
@@ -529,4 +516,47 @@ impl GroupCursor {
         }
         Ok(())
     }
+
+    /// The state of a group, some rows of which were walked. `rest`: the place of the first that was not.
+    fn state_of(
+        &self,
+        index: &IndexView,
+        walked: &RowBatch,
+        group: &PlaceRange,
+        rest: Option<Vec<u8>>,
+    ) -> Result<State, Error> {
+        let (view, function) = (self.view, self.function);
+        let walked = walked.rows(self.descending);
+        let mut parts = vec![index.reducers.reduce(view, function, &walked)?];
+        if let Some(place) = rest {
+            let mut range = group.clone();
+            if self.descending {
+                range.high = Some([&place[..], &[0]].concat());
+                let before = index.reduce(view, function, &range)?;
+                parts.splice(0..0, before);
+            } else {
+                range.low = place;
+                parts.extend(index.reduce(view, function, &range)?);
+            }
+        }
+        index.rereduce(view, function, &parts)
+    }
+}
+
+/// Takes the rows that begin with `prefix` into `rows`. Answers the place of the first that was not taken when there are too many.
+fn walk(
+    it: &mut RowIter<'_>,
+    prefix: &[u8],
+    wants_ids: bool,
+    rows: &mut RowBatch,
+) -> Result<Option<Vec<u8>>, Error> {
+    rows.clear();
+    while let Some(row) = it.row()?.filter(|r| r.place.starts_with(prefix)) {
+        if rows.len() >= GROUP_ROWS_WALKED_MAX {
+            return Ok(Some(row.place.to_vec()));
+        }
+        push_row(&row, wants_ids, rows)?;
+        it.next();
+    }
+    Ok(None)
 }

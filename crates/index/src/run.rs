@@ -1,12 +1,9 @@
 //! The rows of a first build, sorted and written as files that the engine takes as they are.
 
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use functions::ReduceRow;
-use rocksdb::SstFileWriter;
-use storage::{Engine, Keyspace, ShardNumber};
+use storage::{Engine, Keyspace, ShardNumber, SortedFiles};
 
 use crate::Error;
 use crate::blocks::{BLOCK_ROWS_SPLIT, Block, Reductions};
@@ -14,30 +11,6 @@ use crate::keys::{BackEntry, RowValue, view_prefix};
 use crate::map::{DocRef, RowBuffer, RowRef};
 use crate::reducer::Reducers;
 use crate::spec::Spec;
-
-/// A file is closed at this many bytes of rows, and another begun.
-const FILE_BYTES_MAX: u64 = 256 << 20;
-
-static NEXT_FILE: AtomicU64 = AtomicU64::new(0);
-
-/// Files to be added to the store. Those that were not are removed.
-#[derive(Debug, Default)]
-pub struct Unadded(pub Vec<PathBuf>);
-
-impl Drop for Unadded {
-    fn drop(&mut self) {
-        for path in &self.0 {
-            match std::fs::remove_file(path) {
-                Ok(()) => {}
-                // Added, and so moved; or never made.
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-                Err(e) => {
-                    tracing::warn!(path = %path.display(), error = %e, "a file of an index build is left");
-                }
-            }
-        }
-    }
-}
 
 /// Sorts each buffer's rows and documents, all buffers at once.
 pub fn sort(buffers: &mut [RowBuffer]) {
@@ -55,52 +28,6 @@ pub fn sort(buffers: &mut [RowBuffer]) {
             });
         }
     });
-}
-
-/// Writes sorted files of one keyspace.
-struct Files<'a> {
-    engine: &'a Engine,
-    options: rocksdb::Options,
-}
-
-impl Files<'_> {
-    /// `write` puts keys in ascending order and answers false when there are none left; it is called until then.
-    fn write_all(
-        &self,
-        mut write: impl FnMut(&mut SstFileWriter<'_>) -> Result<bool, Error>,
-    ) -> Result<Unadded, Error> {
-        let mut files = Unadded::default();
-        loop {
-            let mut file = SstFileWriter::create(&self.options);
-            let n = NEXT_FILE.fetch_add(1, Relaxed);
-            let path = self.engine.ingest_directory().join(format!("{n}.sst"));
-            files.0.push(path.clone());
-            file.open(&path)?;
-            let mut any = false;
-            let mut more = true;
-            while more && file.file_size() < FILE_BYTES_MAX {
-                more = write(&mut file)?;
-                any |= more;
-            }
-            if any {
-                file.finish()?;
-            } else {
-                drop(file);
-                // An empty file cannot be finished; the engine's writer may not even have made one.
-                drop(Unadded(files.0.split_off(files.0.len() - 1)));
-            }
-            if !more {
-                return Ok(files);
-            }
-        }
-    }
-}
-
-fn files(engine: &Engine, keyspace: Keyspace) -> Files<'_> {
-    Files {
-        engine,
-        options: engine.table_file_options(keyspace),
-    }
 }
 
 /// Takes the smallest head of several sorted lists in turn.
@@ -139,10 +66,10 @@ pub fn write_back(
     engine: &Engine,
     number: ShardNumber,
     buffers: &[RowBuffer],
-) -> Result<Unadded, Error> {
+) -> Result<SortedFiles, Error> {
     let mut merge = Merge::new(buffers, |b| &b.docs);
     let (mut key, mut value) = (vec![], vec![]);
-    files(engine, Keyspace::IndexBack).write_all(|file| {
+    engine.write_files(Keyspace::IndexBack, |file| {
         loop {
             let next = merge.next(|(a, x): (_, &DocRef), (b, y)| a.id(x) < b.id(y));
             let Some((buffer, doc)) = next else {
@@ -177,7 +104,7 @@ pub fn put_back(buffer: &RowBuffer, rows: &[RowRef], out: &mut Vec<u8>) {
 
 /// What became of writing the rows of sorted buffers.
 pub struct Written {
-    pub files: Unadded,
+    pub files: SortedFiles,
     /// The blocks that these rows make by themselves, by view.
     pub blocks: Vec<Vec<Block>>,
     /// Length of keys and values as JSON text.
@@ -197,7 +124,7 @@ pub fn write_rows(
     let mut block: Vec<(&RowBuffer, &RowRef)> = vec![];
     let mut bytes = 0;
     let mut key = vec![];
-    let paths = files(engine, Keyspace::IndexRows).write_all(|file| {
+    let files = engine.write_files(Keyspace::IndexRows, |file| -> Result<bool, Error> {
         let next = merge.next(|(a, x): (_, &RowRef), (b, y)| a.compare(x, b, y).is_lt());
         let Some((buffer, row)) = next else {
             return Ok(false);
@@ -216,7 +143,7 @@ pub fn write_rows(
     })?;
     close_block(&mut block, &mut blocks, spec, reducers)?;
     Ok(Written {
-        files: paths,
+        files,
         blocks,
         bytes,
     })
@@ -264,43 +191,4 @@ fn close_block(
     ));
     rows.clear();
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use storage::{Store, StoreOptions};
-
-    #[test]
-    fn files_that_are_not_added_are_removed() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(dir.path(), &StoreOptions::default(), Box::new(|_| {})).unwrap();
-        let engine = store.engine();
-        let left = || {
-            std::fs::read_dir(engine.ingest_directory())
-                .unwrap()
-                .count()
-        };
-        let rows = files(engine, Keyspace::IndexRows);
-        let mut once = true;
-        let written = rows.write_all(|file| {
-            let first = std::mem::take(&mut once);
-            if first {
-                file.put(b"key", b"value")?;
-            }
-            Ok(first)
-        });
-        let written = written.unwrap();
-        assert_eq!((written.0.len(), left()), (1, 1));
-        drop(written);
-        assert_eq!(left(), 0);
-        let failing = rows.write_all(|file| {
-            file.put(b"key", b"value")?;
-            Err(Error::Stopped)
-        });
-        assert!(failing.is_err());
-        assert_eq!(left(), 0);
-        assert!(rows.write_all(|_| Ok(false)).unwrap().0.is_empty());
-        assert_eq!(left(), 0);
-    }
 }

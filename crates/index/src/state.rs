@@ -2,9 +2,8 @@
 
 use std::sync::OnceLock;
 
-use rocksdb::WriteBatch;
 use storage::varint::{Reader, put};
-use storage::{Engine, Keyspace, ShardNumber, Snapshot, index_state_key};
+use storage::{Keyspace, ShardNumber, Snapshot, Writes, index_state_key};
 
 use crate::Error;
 use crate::blocks::{self, Block, Blocks, Reductions};
@@ -81,19 +80,18 @@ impl State {
     }
 
     /// Adds to `batch` what changed since the last save, as the next version.
-    pub fn save(&mut self, engine: &Engine, number: ShardNumber, batch: &mut WriteBatch) {
+    pub fn save(&mut self, number: ShardNumber, batch: &mut Writes<'_>) {
         self.version += 1;
-        let cf = engine.cf(Keyspace::IndexBlocks);
         let mut value = vec![];
         for (view, blocks) in self.views.iter_mut().enumerate() {
             blocks.take_dirty(|block| {
                 let key = row_key(number, view as u16, &block.fence);
                 if block.rows == 0 && !block.fence.is_empty() {
-                    return batch.delete_cf(cf, key);
+                    return batch.delete(Keyspace::IndexBlocks, key);
                 }
                 value.clear();
                 encode_block(block, &mut value);
-                batch.put_cf(cf, key, &value);
+                batch.put(Keyspace::IndexBlocks, key, &value);
             });
         }
         let mut value = vec![VERSION];
@@ -106,12 +104,12 @@ impl State {
         ] {
             put(n, &mut value);
         }
-        batch.put_cf(engine.cf(Keyspace::Meta), index_state_key(number), value);
+        batch.put(Keyspace::Meta, index_state_key(number), value);
     }
 }
 
 /// Rows, then for each reduce function its state, preceded by its length and one, or 0 for none.
-fn encode_block(block: &Block, out: &mut Vec<u8>) {
+pub(crate) fn encode_block(block: &Block, out: &mut Vec<u8>) {
     put(u64::from(block.rows), out);
     for r in &block.reductions {
         match r.get() {
@@ -125,7 +123,11 @@ fn encode_block(block: &Block, out: &mut Vec<u8>) {
 }
 
 /// Overflows are worked out again: the limit may be another one now.
-fn decode_block(fence: &[u8], stored: &[u8], reduces: &[ReduceSpec]) -> Result<Block, Error> {
+pub(crate) fn decode_block(
+    fence: &[u8],
+    stored: &[u8],
+    reduces: &[ReduceSpec],
+) -> Result<Block, Error> {
     let mut r = Reader::new(stored, "index block");
     let rows = r.varint()? as u32;
     let mut reductions: Vec<OnceLock<blocks::State>> = Vec::with_capacity(reduces.len());
@@ -157,7 +159,7 @@ fn load_blocks(
         }
         it.next();
     }
-    it.status().map_err(Error::from)?;
+    it.status()?;
     Ok(views
         .into_iter()
         .zip(&spec.views)
@@ -169,6 +171,18 @@ fn load_blocks(
 mod tests {
     use super::*;
     use crate::reduce::Builtin;
+
+    #[test]
+    fn blocks_have_these_bytes() {
+        let reductions = vec![
+            OnceLock::from(blocks::State::from(&b"42"[..])),
+            OnceLock::new(),
+        ];
+        let block = Block::stored(b"a", 300, Reductions::from(reductions));
+        let mut stored = vec![];
+        encode_block(&block, &mut stored);
+        assert_eq!(stored, b"\xac\x02\x0342\0");
+    }
 
     #[test]
     fn an_overflow_is_forgotten_when_a_block_is_read() {

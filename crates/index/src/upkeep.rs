@@ -1,11 +1,11 @@
 //! Keeping an index quick to read: reductions worked out ahead, trees and files built anew.
 
-use rocksdb::WriteBatch;
-use storage::{Keyspace, shard_end};
+use storage::Keyspace;
 
 use crate::Error;
 use crate::blocks::{At, BLOCK_ROWS_SPLIT, Block, Blocks};
-use crate::build::{Build, Index};
+use crate::build::Build;
+use crate::index::Index;
 use crate::read::{IndexView, PlaceRange};
 
 impl Index {
@@ -47,7 +47,7 @@ impl Index {
         let mut state = (*self.published.lock().state).clone();
         let kept = state.views.iter_mut().map(Blocks::keep_reductions).sum();
         if kept > 0 {
-            Build::new(self, state).write(WriteBatch::default())?;
+            Build::new(self, state).write(self.store.engine().writes())?;
         }
         Ok(kept)
     }
@@ -59,10 +59,9 @@ impl Index {
         self.recover()?;
         let view = self.view()?;
         let mut state = (*view.state).clone();
-        let mut batch = WriteBatch::default();
         let engine = self.store.engine();
-        let (low, high) = (self.number.to_be_bytes(), shard_end(self.number));
-        batch.delete_range_cf(engine.cf(Keyspace::IndexBlocks), &low[..], &high[..]);
+        let mut batch = engine.writes();
+        batch.delete_all(Keyspace::IndexBlocks, self.number);
         for (n, spec) in self.spec.views.iter().enumerate() {
             let blocks = self.cut(&view, n, &PlaceRange::default())?;
             state.views[n] = Blocks::from_blocks(blocks, spec.reduces.len());
@@ -78,16 +77,8 @@ impl Index {
             Keyspace::IndexBlocks,
         ] {
             self.check_stop()?;
-            let cf = engine.cf(k);
-            engine.db.flush_cf(cf)?;
-            let mut options = rocksdb::CompactOptions::default();
-            options.set_bottommost_level_compaction(
-                rocksdb::BottommostLevelCompaction::ForceOptimized,
-            );
-            options.set_exclusive_manual_compaction(false);
-            engine
-                .db
-                .compact_range_cf_opt(cf, Some(&low[..]), Some(&high[..]), &options);
+            engine.flush(k)?;
+            engine.rewrite(k, self.number);
         }
         Ok(())
     }

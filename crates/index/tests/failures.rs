@@ -1,5 +1,7 @@
 //! Builds that fail, are stopped or crash in the middle, and documents that change meanwhile.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 mod support;
 
 use std::path::Path;
@@ -166,9 +168,9 @@ fn a_crash_while_files_are_added_makes_the_build_start_over() {
     let key = storage::index_state_key(index.number);
     let mut state = engine.get(Keyspace::Meta, &key).unwrap().unwrap().to_vec();
     *state.last_mut().unwrap() = 1;
-    let mut batch = rocksdb::WriteBatch::default();
-    batch.put_cf(engine.cf(Keyspace::Meta), key, state);
-    engine.write(batch, true).unwrap();
+    let mut batch = engine.writes();
+    batch.put(Keyspace::Meta, key, state);
+    batch.commit(true).unwrap();
     let path = copies.path().join("copy");
     world.store.backup(&path).unwrap();
     world.close();

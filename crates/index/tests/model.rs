@@ -1,5 +1,7 @@
 //! Random histories of a shard: an index always has the rows, counts and reductions that the documents ask for.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 mod support;
 
 use index::{BuildLimits, Error};

@@ -1,5 +1,6 @@
 //! Indexes: their definitions, their names, and the design documents that hold them.
 
+use data_encoding::HEXLOWER;
 use document::body_term;
 use serde_json::{Map, Value, json};
 use sha1::{Digest, Sha1};
@@ -405,8 +406,7 @@ fn made_up_name(
         term.extend_from_slice(&value);
     }
     term.push(106);
-    let sum = Sha1::digest(&term);
-    sum.iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&Sha1::digest(&term))
 }
 
 /// An atom in Erlang's external term format.

@@ -12,6 +12,7 @@
 //! assert!(!selector.matches(&json!({"type": "bird"})));
 //! ```
 
+#![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 pub mod aggregate;

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use document::json::skip;
 
 use crate::error::SelectorError;
-use crate::json::{Kind, Members, is_name, unescape};
+use crate::json::{Kind, Members, is_name, name_text};
 use crate::path::FieldPath;
 
 /// A document as it is stored.
@@ -156,7 +156,7 @@ impl Branches {
             return self.all.iter().find(|b| is_name(written, &b.name));
         }
         let at = match written.contains(&b'\\') {
-            true => self.by_name.get(unescape(written)?.as_bytes()),
+            true => self.by_name.get(name_text(written)?.as_bytes()),
             false => self.by_name.get(written),
         };
         at.map(|at| &self.all[*at])

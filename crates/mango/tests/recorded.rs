@@ -2,6 +2,8 @@
 //!
 //! Where the scenarios are: `tests/vectors`, or the folder that `SETTEE_VECTORS` names.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 

@@ -1,5 +1,7 @@
 //! What selectors mean beyond the recorded scenarios, what is refused, and laws that hold for any of them.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 use mango::{Doc, Limits, Selector, SelectorError};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};

@@ -3,6 +3,7 @@
 //! `serde_json` reads most of them. It refuses two kinds of document that may be stored: those nested more than 128 levels
 //! deep, and those with integers beyond the range of a double. A filter must not lose them.
 
+use document::json::skip;
 use serde_json::{Map, Number, Value};
 
 /// The value of a stored document; `None` if the text is not JSON.
@@ -70,25 +71,8 @@ fn read_unlimited(json: &[u8]) -> Option<Value> {
 
 /// The string, number or word that `text` begins with, and what is behind it.
 fn token(text: &[u8]) -> (&[u8], &[u8]) {
-    let end = match text.first() {
-        Some(b'"') => string_end(text),
-        _ => text
-            .iter()
-            .position(|b| b",:]}".contains(b) || b.is_ascii_whitespace())
-            .unwrap_or(text.len()),
-    };
+    let end = skip::value(text, 0).unwrap_or(text.len());
     text.split_at(end)
-}
-
-fn string_end(text: &[u8]) -> usize {
-    let mut at = 1;
-    while let Some(n) = memchr::memchr2(b'"', b'\\', text.get(at..).unwrap_or_default()) {
-        match text[at + n] {
-            b'"' => return at + n + 1,
-            _ => at += n + 2,
-        }
-    }
-    text.len()
 }
 
 fn scalar(token: &[u8]) -> Option<Value> {

@@ -5,6 +5,7 @@
 //! and what selects documents. An endpoint is `{remote, User, Host, Port, Path, Headers, undefined}` with texts as lists of
 //! bytes; passwords are no part of it, so that changing one keeps the checkpoints.
 
+use data_encoding::HEXLOWER;
 use document::{body_term, normalise};
 use md5::{Digest, Md5};
 use serde_json::{Map, Value};
@@ -50,10 +51,7 @@ pub fn base_id(replication: &Replication, uuid: &str, filter_code: Option<&str>)
     }
     let mut term = vec![TERM_VERSION];
     list(&parts, &mut term);
-    Md5::digest(&term)
-        .iter()
-        .map(|b| format!("{b:02x}"))
-        .collect()
+    HEXLOWER.encode(&Md5::digest(&term))
 }
 
 fn endpoint(endpoint: &Endpoint) -> Vec<u8> {

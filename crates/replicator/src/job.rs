@@ -9,6 +9,7 @@ mod worker;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use data_encoding::HEXLOWER;
 use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -445,5 +446,5 @@ fn random_id() -> String {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         bytes = now.map_or(0, |d| d.as_nanos()).to_be_bytes();
     }
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
+    HEXLOWER.encode(&bytes)
 }

@@ -2,6 +2,7 @@
 //! continuous feed. Bytes go in as they arrive, whole rows come out; nothing but the row that is still incomplete is held.
 
 use bytes::{Bytes, BytesMut};
+use document::json::skip::StringEnd;
 
 /// Longest row, in bytes: what is longer is no row.
 pub const ROW_BYTES_MAX: usize = 1 << 30;
@@ -32,8 +33,8 @@ pub struct Rows {
     /// Where the row being read starts in `buffer`.
     row_start: Option<usize>,
     depth: usize,
-    in_string: bool,
-    escaped: bool,
+    /// Inside a string: its end.
+    string: Option<StringEnd>,
     /// Everything that is outside of rows; with the rows left out it is JSON.
     envelope: Vec<u8>,
 }
@@ -52,8 +53,7 @@ impl Rows {
             at: 0,
             row_start: None,
             depth: 0,
-            in_string: false,
-            escaped: false,
+            string: None,
             envelope: vec![],
         }
     }
@@ -86,15 +86,15 @@ impl Rows {
     pub fn next_row(&mut self) -> Result<Option<Bytes>, BadStream> {
         let row_depth = self.row_depth();
         while self.at < self.buffer.len() {
-            if self.in_string {
-                self.skip_string();
+            if let Some(string) = self.string {
+                self.skip_string(string);
                 continue;
             }
             let byte = self.buffer[self.at];
             self.at += 1;
             match byte {
                 b'"' => {
-                    self.in_string = true;
+                    self.string = Some(StringEnd::default());
                     self.keep(byte)?;
                 }
                 b'{' | b'[' => {
@@ -142,7 +142,7 @@ impl Rows {
         }
         let between = self.depth >= self.row_depth()
             && matches!(byte, b',' | b' ' | b'\n' | b'\r' | b'\t')
-            && !self.in_string;
+            && self.string.is_none();
         if between && (self.form == Form::Lines || self.depth == 2) {
             return Ok(());
         }
@@ -153,23 +153,12 @@ impl Rows {
         Ok(())
     }
 
-    fn skip_string(&mut self) {
+    fn skip_string(&mut self, mut string: StringEnd) {
         let from = self.at;
-        if self.escaped {
-            self.escaped = false;
-            self.at += 1;
-        } else {
-            match memchr::memchr2(b'"', b'\\', &self.buffer[from..]) {
-                None => self.at = self.buffer.len(),
-                Some(n) => {
-                    self.at = from + n + 1;
-                    match self.buffer[from + n] {
-                        b'"' => self.in_string = false,
-                        _ => self.escaped = true,
-                    }
-                }
-            }
-        }
+        (self.at, self.string) = match string.find(&self.buffer[from..]) {
+            Some(length) => (from + length, None),
+            None => (self.buffer.len(), Some(string)),
+        };
         if self.row_start.is_none() && self.envelope.len() < ENVELOPE_BYTES_MAX {
             self.envelope.extend_from_slice(&self.buffer[from..self.at]);
         }
@@ -180,7 +169,7 @@ impl Rows {
     /// # Errors
     /// [`BadStream`] when the stream ended in the middle.
     pub fn finish(self) -> Result<Vec<u8>, BadStream> {
-        if self.depth != 0 || self.in_string || self.row_start.is_some() {
+        if self.depth != 0 || self.string.is_some() || self.row_start.is_some() {
             return Err(BadStream("the answer is cut short".into()));
         }
         Ok(self.envelope)

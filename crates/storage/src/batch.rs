@@ -11,13 +11,15 @@ use crate::Error;
 use crate::commit::{Put, ShardPurge};
 use crate::contents::{self, Content};
 use crate::edit::{self, Applied, Change, Edit, File, Outcome};
-use crate::engine::{Engine, Keyspace};
+use crate::engine::Engine;
 use crate::keys::{self, ShardNumber};
+use crate::keyspace::Keyspace;
 use crate::meta::ShardMeta;
+use crate::purges;
 use crate::record::Record;
 use crate::row::{self, Delta};
 use crate::shard::Shard;
-use crate::varint::{put, put_slice};
+use crate::varint::put;
 
 /// Limits of the database that an edit belongs to.
 #[derive(Clone, Copy, Debug)]
@@ -127,16 +129,13 @@ impl Batch {
             .iter()
             .map(|(n, id)| keys::id_key(*n, id.as_str().as_bytes()))
             .collect();
-        let cf = self.engine.cf(Keyspace::ById);
-        let values = self
-            .engine
-            .db
-            .batched_multi_get_cf(cf, keys.iter().map(Vec::as_slice), false);
+        let keys = keys.iter().map(Vec::as_slice);
+        let values = self.engine.multi_get(Keyspace::ById, keys);
         for (doc, value) in self.docs.iter_mut().zip(values) {
             let record = match value {
                 Ok(Some(v)) => Record::decode(&v).map(Some),
                 Ok(None) => Ok(None),
-                Err(e) => Err(e.into()),
+                Err(e) => Err(e),
             };
             match record {
                 Ok(record) => doc.record = record.unwrap_or_default(),
@@ -302,12 +301,8 @@ impl Batch {
         let cf = self.engine.cf(Keyspace::Purges);
         let number = purge.shard.number;
         self.value.clear();
-        self.value.extend_from_slice(&purge.uuid);
-        put_slice(purge.id.as_str().as_bytes(), &mut self.value);
-        put(removed.len() as u64, &mut self.value);
-        for r in removed {
-            crate::record::put_rev(r.generation, r.hash.as_bytes(), &mut self.value);
-        }
+        let id = purge.id.as_str();
+        purges::encode(&purge.uuid, id, removed, &mut self.value);
         self.wb
             .put_cf(cf, keys::seq_key(number, meta.purge_seq), &self.value);
         while meta.purge_seq - meta.purge_floor > keep {

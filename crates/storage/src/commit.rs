@@ -14,8 +14,9 @@ use crate::Error;
 use crate::batch::{Batch, Limits};
 use crate::disk::DiskGuard;
 use crate::edit::{Change, Edit, Outcome};
-use crate::engine::{Engine, Keyspace};
+use crate::engine::Engine;
 use crate::keys::ShardNumber;
+use crate::keyspace::Keyspace;
 use crate::shard::{Shard, saved};
 
 /// Writes not yet on disk are flushed this often.
@@ -30,7 +31,9 @@ const SUMMARY_SAVE_EVERY: u64 = 32_768;
 
 /// What a commit did to a shard.
 pub struct Written<'a> {
+    /// The shard.
     pub shard: &'a Arc<Shard>,
+    /// Its seq after the commit.
     pub update_seq: u64,
     /// A design document is among what changed.
     pub designs: bool,
@@ -46,14 +49,19 @@ type Reply<T> = oneshot::Sender<Result<T, Error>>;
 
 /// A shard's edit with the limits of its database.
 pub struct ShardEdit {
+    /// Where the document belongs.
     pub shard: Arc<Shard>,
+    /// What is to be done.
     pub edit: Edit,
 }
 
 /// A purge of revisions of one document.
 pub struct ShardPurge {
+    /// Where the document belongs.
     pub shard: Arc<Shard>,
+    /// The document.
     pub id: DocId,
+    /// Leaves to be removed; those that are none are passed over.
     pub revs: Vec<Rev>,
     /// Random id of the purge request, for replication of purges.
     pub uuid: [u8; 16],
@@ -62,7 +70,9 @@ pub struct ShardPurge {
 /// How long an edit request waited and how long its batch took, in microseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timing {
+    /// In the queue.
     pub wait_us: u64,
+    /// From the batch's start to its acknowledgement.
     pub commit_us: u64,
 }
 
@@ -159,8 +169,11 @@ struct Shared {
 /// Totals since the start.
 #[derive(Default)]
 pub struct Counters {
+    /// Batches written.
     pub batches: std::sync::atomic::AtomicU64,
+    /// Requests in them.
     pub requests: std::sync::atomic::AtomicU64,
+    /// Edits in those.
     pub edits: std::sync::atomic::AtomicU64,
 }
 
@@ -171,6 +184,7 @@ pub struct Committer {
 }
 
 impl Committer {
+    /// Starts the writing thread. `reserve_bytes` of the disk stay free; `on_commit` is called on that thread.
     pub fn start(
         engine: Arc<Engine>,
         reserve_bytes: u64,
@@ -181,7 +195,7 @@ impl Committer {
             arrived: Condvar::new(),
             counters: Counters::default(),
         });
-        let guard = DiskGuard::new(&engine.path, reserve_bytes);
+        let guard = DiskGuard::new(engine.path(), reserve_bytes);
         let writer = Writer {
             shared: shared.clone(),
             engine,
@@ -200,6 +214,7 @@ impl Committer {
         })
     }
 
+    /// What was written since the start.
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
     }
@@ -422,7 +437,7 @@ impl Writer {
         if self.unflushed_since.is_none() {
             return;
         }
-        self.unflushed_since = match self.engine.db.flush_wal(true) {
+        self.unflushed_since = match self.engine.sync_log() {
             Ok(()) => None,
             Err(e) => {
                 tracing::error!(error = %e, "flushing the log failed");
@@ -446,7 +461,7 @@ impl Writer {
             if !empty {
                 self.engine.write(wb, sync)?;
             } else if sync && self.unflushed_since.is_some() {
-                self.engine.db.flush_wal(true)?;
+                self.engine.sync_log()?;
             }
             Ok((batch, results, empty))
         });

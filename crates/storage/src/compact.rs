@@ -7,11 +7,13 @@ use document::{ContentId, StoredBody};
 use crate::Error;
 use crate::commit::{Committer, Put};
 use crate::contents::{Contents, reference};
-use crate::engine::{Engine, Keyspace, Snapshot};
+use crate::engine::Engine;
 use crate::keys;
+use crate::keyspace::Keyspace;
 use crate::record::Record;
 use crate::row::{Body, Row};
 use crate::shard::{Shard, saved};
+use crate::snapshot::Snapshot;
 
 /// Superseded rows looked at for each trip through the commit queue.
 const STEP_ROWS: usize = 2_000;
@@ -162,24 +164,15 @@ fn referred_to(stored: &[u8]) -> Result<Vec<ContentId>, Error> {
 
 /// Lets the engine rewrite the shard's files without what was removed.
 fn reclaim(engine: &Engine, shard: &Shard) {
-    let start = shard.number.to_be_bytes();
-    let end = keys::shard_end(shard.number);
     for k in [
         Keyspace::BySeq,
         Keyspace::Bodies,
         Keyspace::Superseded,
         Keyspace::ById,
     ] {
-        let cf = engine.cf(k);
-        if let Err(e) = engine.db.flush_cf(cf) {
+        if let Err(e) = engine.flush(k) {
             tracing::warn!(error = %e, "flush before compaction failed");
         }
-        // Files that were moved to the last level unread are still in the first levels' compression: all are rewritten.
-        let mut options = rocksdb::CompactOptions::default();
-        options.set_bottommost_level_compaction(rocksdb::BottommostLevelCompaction::ForceOptimized);
-        options.set_exclusive_manual_compaction(false);
-        engine
-            .db
-            .compact_range_cf_opt(cf, Some(&start[..]), Some(&end[..]), &options);
+        engine.rewrite(k, shard.number);
     }
 }

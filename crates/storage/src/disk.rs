@@ -11,6 +11,7 @@ const BELIEVE: Duration = Duration::from_millis(200);
 /// Writes between readings at most, in bytes.
 const BELIEVE_BYTES: u64 = 4 << 20;
 
+/// Answers whether there is room for a write.
 pub struct DiskGuard {
     path: PathBuf,
     reserve_bytes: u64,
@@ -20,6 +21,7 @@ pub struct DiskGuard {
 }
 
 impl DiskGuard {
+    /// For the file system of `path`, of which `reserve_bytes` stay free.
     pub fn new(path: &Path, reserve_bytes: u64) -> Self {
         DiskGuard {
             path: path.into(),

@@ -12,27 +12,39 @@ use crate::record::Record;
 pub enum Change {
     /// The client edits `parent` (none: a new document); `rev` is the id computed for that.
     Interactive {
+        /// The leaf that it is based on; `None` for a new document.
         parent: Option<Rev>,
+        /// The new revision.
         rev: Rev,
         /// Erlang term of the body, to compute another id when the edit recreates a deleted document.
         body_term: Vec<u8>,
     },
     /// The client brings a revision with its ancestry (`new_edits=false`).
-    Replicated { path: RevPath },
+    Replicated {
+        /// The revision and its ancestors.
+        path: RevPath,
+    },
     /// A local document: its new revision number, or none to delete it.
-    Local { rev: Option<u64> },
+    Local {
+        /// The number of its revision; `None` removes it.
+        rev: Option<u64>,
+    },
 }
 
 /// One edit of one document.
 #[derive(Clone, Debug)]
 pub struct Edit {
+    /// The document.
     pub id: DocId,
+    /// The new revision is a tombstone.
     pub deleted: bool,
     /// JSON text, normalised, without underscore members.
     pub body: Vec<u8>,
+    /// The attachments that the body names, all of them.
     pub files: Vec<File>,
     /// The shard that holds the contents of the database's attachments.
     pub home: ShardNumber,
+    /// How the revision comes into the tree.
     pub change: Change,
 }
 
@@ -65,7 +77,9 @@ pub fn hashed(files: &[File]) -> Vec<(String, String, [u8; 16])> {
 /// What became of an edit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
+    /// The revision that is there now.
     Written(Rev),
+    /// The parent is no leaf, or the document exists.
     Conflict,
 }
 

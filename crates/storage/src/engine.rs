@@ -4,88 +4,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType,
-    DBPinnableSlice, DBRawIterator, DBRecoveryMode, IngestExternalFileOptions, Options,
-    ReadOptions, SnapshotWithThreadMode, WriteBatch, WriteOptions,
+    BottommostLevelCompaction, Cache, ColumnFamily, ColumnFamilyDescriptor, CompactOptions, DB,
+    DBCompressionType, DBRecoveryMode, IngestExternalFileOptions, Options, ReadOptions,
+    SnapshotWithThreadMode, WriteBatch, WriteOptions,
 };
 
 use crate::Error;
 use crate::keys::{self, ShardNumber};
+use crate::keyspace::{self, BLOB_GC_AGE_CUTOFF, Keyspace};
+use crate::snapshot::{Snapshot, Value};
 use crate::wal;
-
-/// A column family. One by kind of keyspace, never one by database: their cost is quadratic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Keyspace {
-    /// The node's catalogue and the shards' counters.
-    Meta,
-    ById,
-    BySeq,
-    /// Bodies too long for by-seq, under the seq of their row.
-    Bodies,
-    /// Seqs of by-seq rows that list their document no longer.
-    Superseded,
-    Local,
-    Purges,
-    Summary,
-    /// Rows of indexes, by an index's number.
-    IndexRows,
-    /// Which rows of an index each document has.
-    IndexBack,
-    /// The summary trees of indexes.
-    IndexBlocks,
-    /// Contents of attachments, and who refers to them.
-    Attachments,
-}
-
-impl Keyspace {
-    pub const ALL: [Keyspace; 12] = [
-        Keyspace::Meta,
-        Keyspace::ById,
-        Keyspace::BySeq,
-        Keyspace::Bodies,
-        Keyspace::Superseded,
-        Keyspace::Local,
-        Keyspace::Purges,
-        Keyspace::Summary,
-        Keyspace::IndexRows,
-        Keyspace::IndexBack,
-        Keyspace::IndexBlocks,
-        Keyspace::Attachments,
-    ];
-
-    /// The keyspaces whose keys begin with the number of a shard or index.
-    pub const SHARDED: [Keyspace; 11] = [
-        Keyspace::ById,
-        Keyspace::BySeq,
-        Keyspace::Bodies,
-        Keyspace::Superseded,
-        Keyspace::Local,
-        Keyspace::Purges,
-        Keyspace::Summary,
-        Keyspace::IndexRows,
-        Keyspace::IndexBack,
-        Keyspace::IndexBlocks,
-        Keyspace::Attachments,
-    ];
-
-    fn name(self) -> &'static str {
-        match self {
-            Keyspace::Meta => "default",
-            Keyspace::ById => "by_id",
-            Keyspace::BySeq => "by_seq",
-            Keyspace::Bodies => "bodies",
-            Keyspace::Superseded => "superseded",
-            Keyspace::Local => "local",
-            Keyspace::Purges => "purges",
-            Keyspace::Summary => "summary",
-            Keyspace::IndexRows => "index_rows",
-            Keyspace::IndexBack => "index_back",
-            Keyspace::IndexBlocks => "index_blocks",
-            Keyspace::Attachments => "attachments",
-        }
-    }
-}
+use crate::writes::Writes;
 
 /// How a store is opened.
 #[derive(Clone, Debug)]
@@ -94,6 +25,7 @@ pub struct StoreOptions {
     pub block_cache_bytes: usize,
     /// Upper bound of all memtables together.
     pub write_buffers_bytes: usize,
+    /// Threads that flush and compact.
     pub background_jobs: i32,
     /// Open a log damaged in its middle, losing what follows the damage.
     pub accept_damaged_log: bool,
@@ -113,21 +45,16 @@ impl Default for StoreOptions {
     }
 }
 
+/// The engine. Who is outside of this crate reads keyspaces, and writes [`Writes`] and sorted files.
 pub struct Engine {
-    pub db: DB,
-    pub path: PathBuf,
-    pub cache: Cache,
+    db: DB,
+    path: PathBuf,
+    cache: Cache,
     /// Held while files are added and while a copy is made: the engine's copy may have what was logged after files were added
     /// but not the files.
     pub(crate) adding_files: parking_lot::Mutex<()>,
     closing: AtomicBool,
 }
-
-/// Shorter values of `attachments` stay in its tables.
-const ATTACHMENT_BLOB_BYTES_MIN: u64 = 4 << 10;
-const ATTACHMENT_BLOB_FILE_BYTES: u64 = 256 << 20;
-/// The part of the files, oldest first, from which a compaction moves what is still needed.
-const BLOB_GC_AGE_CUTOFF: f64 = 0.25;
 
 /// Less garbage than this is not worth rewriting files.
 const GARBAGE_BYTES_MIN: u64 = 16 << 20;
@@ -149,60 +76,11 @@ fn clear_ingest_directory(path: &Path) -> Result<(), Error> {
         })
 }
 
-fn table_options(cache: &Cache, block_bytes: usize, bloom: bool) -> BlockBasedOptions {
-    let mut t = BlockBasedOptions::default();
-    t.set_block_cache(cache);
-    t.set_block_size(block_bytes);
-    t.set_format_version(6);
-    t.set_cache_index_and_filter_blocks(true);
-    t.set_pin_l0_filter_and_index_blocks_in_cache(true);
-    if bloom {
-        t.set_bloom_filter(10.0, false);
-        t.set_whole_key_filtering(true);
-    }
-    t
-}
-
-fn keyspace_options(k: Keyspace, cache: &Cache) -> Options {
-    let (block_bytes, bloom, buffer_bytes) = match k {
-        Keyspace::ById => (8 << 10, true, 32 << 20),
-        Keyspace::BySeq => (16 << 10, false, 64 << 20),
-        Keyspace::Bodies => (32 << 10, false, 32 << 20),
-        Keyspace::Local => (8 << 10, true, 8 << 20),
-        Keyspace::Meta => (8 << 10, true, 8 << 20),
-        Keyspace::IndexRows => (8 << 10, false, 32 << 20),
-        Keyspace::IndexBack => (8 << 10, true, 16 << 20),
-        Keyspace::Attachments => (16 << 10, true, 8 << 20),
-        Keyspace::Superseded | Keyspace::Purges | Keyspace::Summary | Keyspace::IndexBlocks => {
-            (16 << 10, false, 8 << 20)
-        }
-    };
-    let mut o = Options::default();
-    o.set_block_based_table_factory(&table_options(cache, block_bytes, bloom));
-    o.set_write_buffer_size(buffer_bytes);
-    o.set_max_write_buffer_number(3);
-    o.set_level_compaction_dynamic_level_bytes(true);
-    o.set_compression_type(DBCompressionType::Lz4);
-    o.set_bottommost_compression_type(DBCompressionType::Zstd);
-    if k == Keyspace::Attachments {
-        // Chunks go to files of their own, so that compactions move their places only, and they are compressed already or not
-        // worth it.
-        o.set_compression_type(DBCompressionType::None);
-        o.set_bottommost_compression_type(DBCompressionType::None);
-        o.set_enable_blob_files(true);
-        o.set_min_blob_size(ATTACHMENT_BLOB_BYTES_MIN);
-        o.set_blob_file_size(ATTACHMENT_BLOB_FILE_BYTES);
-        o.set_enable_blob_gc(true);
-        o.set_blob_gc_age_cutoff(BLOB_GC_AGE_CUTOFF);
-    }
-    if bloom {
-        o.set_memtable_prefix_bloom_ratio(0.02);
-        o.set_memtable_whole_key_filtering(true);
-    }
-    o
-}
-
 impl Engine {
+    /// Opens the engine in `path`, which is made when it is not there.
+    ///
+    /// # Errors
+    /// [`Error::DamagedLog`], [`Error::Directory`].
     pub fn open(path: &Path, options: &StoreOptions) -> Result<Arc<Engine>, Error> {
         std::fs::create_dir_all(path).map_err(|e| Error::Directory {
             path: path.into(),
@@ -230,7 +108,7 @@ impl Engine {
         o.set_stats_dump_period_sec(0);
         o.set_allow_concurrent_memtable_write(false);
         let families = Keyspace::ALL
-            .map(|k| ColumnFamilyDescriptor::new(k.name(), keyspace_options(k, &cache)));
+            .map(|k| ColumnFamilyDescriptor::new(k.name(), keyspace::options(k, &cache)));
         let db = DB::open_cf_descriptors(&o, path, families).map_err(|e| Error::Directory {
             path: path.into(),
             reason: e.into_string(),
@@ -244,6 +122,11 @@ impl Engine {
         }))
     }
 
+    /// The directory that it is in.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// From here on a compaction may end before its time.
     pub(crate) fn begin_closing(&self) {
         self.closing.store(true, Relaxed);
@@ -253,33 +136,54 @@ impl Engine {
         self.closing.load(Relaxed)
     }
 
-    pub fn cf(&self, k: Keyspace) -> &ColumnFamily {
+    pub(crate) fn cf(&self, k: Keyspace) -> &ColumnFamily {
         // Every keyspace is opened above or `open` fails.
         self.db
             .cf_handle(k.name())
             .expect("all keyspaces were opened")
     }
 
-    pub fn get(&self, k: Keyspace, key: &[u8]) -> Result<Option<DBPinnableSlice<'_>>, Error> {
-        Ok(self.db.get_pinned_cf(self.cf(k), key)?)
+    /// The value of a key.
+    pub fn get(&self, k: Keyspace, key: &[u8]) -> Result<Option<Value<'_>>, Error> {
+        Ok(self.db.get_pinned_cf(self.cf(k), key)?.map(Value))
     }
 
     /// Reads a value that will not be read again soon: it does not take the place of others in the cache.
-    pub fn get_once(&self, k: Keyspace, key: &[u8]) -> Result<Option<DBPinnableSlice<'_>>, Error> {
+    pub fn get_once(&self, k: Keyspace, key: &[u8]) -> Result<Option<Value<'_>>, Error> {
         let mut o = ReadOptions::default();
         o.fill_cache(false);
-        Ok(self.db.get_pinned_cf_opt(self.cf(k), key, &o)?)
+        Ok(self.db.get_pinned_cf_opt(self.cf(k), key, &o)?.map(Value))
     }
 
-    pub fn write(&self, batch: WriteBatch, sync: bool) -> Result<(), Error> {
+    /// The values of many keys, in their order.
+    pub fn multi_get<'k>(
+        &self,
+        k: Keyspace,
+        keys: impl IntoIterator<Item = &'k [u8]>,
+    ) -> impl Iterator<Item = Result<Option<Value<'_>>, Error>> {
+        let values = self.db.batched_multi_get_cf(self.cf(k), keys, false);
+        values.into_iter().map(|value| Ok(value?.map(Value)))
+    }
+
+    /// Begins a batch of writes.
+    pub fn writes(&self) -> Writes<'_> {
+        Writes::new(self)
+    }
+
+    pub(crate) fn write(&self, batch: WriteBatch, sync: bool) -> Result<(), Error> {
         let mut o = WriteOptions::default();
         o.set_sync(sync);
         Ok(self.db.write_opt(batch, &o)?)
     }
 
+    /// Has everything written so far on disk.
+    pub(crate) fn sync_log(&self) -> Result<(), Error> {
+        Ok(self.db.flush_wal(true)?)
+    }
+
     /// Options for writing a sorted file that [`Engine::ingest`] takes.
-    pub fn table_file_options(&self, k: Keyspace) -> Options {
-        let mut o = keyspace_options(k, &self.cache);
+    pub(crate) fn table_file_options(&self, k: Keyspace) -> Options {
+        let mut o = keyspace::options(k, &self.cache);
         // Such a file mostly goes to the last level at once and is never rewritten.
         o.set_compression_type(DBCompressionType::Zstd);
         o
@@ -291,7 +195,7 @@ impl Engine {
     }
 
     /// Adds sorted files to a keyspace, all or none; the files are moved. What they hold is durable then.
-    pub fn ingest(&self, k: Keyspace, files: Vec<PathBuf>) -> Result<(), Error> {
+    pub(crate) fn ingest(&self, k: Keyspace, files: Vec<PathBuf>) -> Result<(), Error> {
         let mut o = IngestExternalFileOptions::default();
         o.set_move_files(true);
         let _adding = self.adding_files.lock();
@@ -300,8 +204,53 @@ impl Engine {
             .ingest_external_file_cf_opts(self.cf(k), &o, files)?)
     }
 
+    /// Everything as it is now.
     pub fn snapshot(self: &Arc<Self>) -> Snapshot {
-        Snapshot(SnapshotCell::new(self.clone(), |e| e.db.snapshot()))
+        Snapshot::of(self.clone())
+    }
+
+    pub(crate) fn raw_snapshot(&self) -> SnapshotWithThreadMode<'_, DB> {
+        self.db.snapshot()
+    }
+
+    /// Copies everything to `target`, which must not exist; files are linked where the file system can.
+    pub(crate) fn checkpoint(&self, target: &Path) -> Result<(), Error> {
+        let _none_added = self.adding_files.lock();
+        Ok(Checkpoint::new(&self.db)?.create_checkpoint(target)?)
+    }
+
+    /// Ends compactions and flushes under way.
+    pub(crate) fn cancel_background_work(&self) {
+        self.db.cancel_all_background_work(false);
+    }
+
+    /// Writes what a keyspace holds in memory to files.
+    pub fn flush(&self, k: Keyspace) -> Result<(), Error> {
+        Ok(self.db.flush_cf(self.cf(k))?)
+    }
+
+    /// Compacts the files that hold a shard's rows of a keyspace.
+    pub(crate) fn compact_range(&self, k: Keyspace, shard: ShardNumber) {
+        let (low, high) = (shard.to_be_bytes(), keys::shard_end(shard));
+        self.db
+            .compact_range_cf(self.cf(k), Some(&low[..]), Some(&high[..]));
+    }
+
+    /// Rewrites all files that hold rows of a shard or index in a keyspace, also those that were moved to the last level as they
+    /// were and are still in the first levels' compression. Others may compact meanwhile.
+    pub fn rewrite(&self, k: Keyspace, shard: ShardNumber) {
+        let (low, high) = (shard.to_be_bytes(), keys::shard_end(shard));
+        let mut options = CompactOptions::default();
+        options.set_bottommost_level_compaction(BottommostLevelCompaction::ForceOptimized);
+        options.set_exclusive_manual_compaction(false);
+        let cf = self.cf(k);
+        self.db
+            .compact_range_cf_opt(cf, Some(&low[..]), Some(&high[..]), &options);
+    }
+
+    /// Memory that the block cache uses, in bytes.
+    pub(crate) fn cache_bytes(&self) -> u64 {
+        self.cache.get_usage() as u64
     }
 
     /// Bytes in memtables not yet written to files.
@@ -336,7 +285,7 @@ impl Engine {
 
     /// Options for writing a file of attachments' chunks that [`Engine::ingest`] takes.
     pub(crate) fn content_file_options(&self) -> Options {
-        let mut o = keyspace_options(Keyspace::Attachments, &self.cache);
+        let mut o = keyspace::options(Keyspace::Attachments, &self.cache);
         o.set_enable_blob_files(false);
         o
     }
@@ -356,7 +305,7 @@ impl Engine {
         if let Err(e) = self.db.flush_cf(cf) {
             tracing::warn!(error = %e, "flush before compaction failed");
         }
-        let mut options = rocksdb::CompactOptions::default();
+        let mut options = CompactOptions::default();
         options.set_exclusive_manual_compaction(false);
         for (from, to) in ranges {
             self.db
@@ -375,7 +324,7 @@ impl Engine {
             }
         };
         set("1.0");
-        options.set_bottommost_level_compaction(rocksdb::BottommostLevelCompaction::ForceOptimized);
+        options.set_bottommost_level_compaction(BottommostLevelCompaction::ForceOptimized);
         self.db
             .compact_range_cf_opt(cf, None::<&[u8]>, None::<&[u8]>, &options);
         set(&BLOB_GC_AGE_CUTOFF.to_string());
@@ -393,65 +342,5 @@ impl Engine {
                     .get_approximate_sizes_cf(self.cf(k), &[rocksdb::Range::new(&start, &end)])
             })
             .sum()
-    }
-}
-
-type Snap<'a> = SnapshotWithThreadMode<'a, DB>;
-
-self_cell::self_cell!(
-    struct SnapshotCell {
-        owner: Arc<Engine>,
-        #[covariant]
-        dependent: Snap,
-    }
-);
-
-/// The whole store as it was at one moment. Holding one keeps old versions on disk, nothing else.
-pub struct Snapshot(SnapshotCell);
-
-impl Snapshot {
-    pub fn engine(&self) -> &Arc<Engine> {
-        self.0.borrow_owner()
-    }
-
-    pub fn get(&self, k: Keyspace, key: &[u8]) -> Result<Option<DBPinnableSlice<'_>>, Error> {
-        let cf = self.engine().cf(k);
-        Ok(self.0.borrow_dependent().get_pinned_cf(cf, key)?)
-    }
-
-    /// An iterator over one shard's keys of a keyspace, not yet positioned.
-    pub fn iter(&self, k: Keyspace, shard: ShardNumber) -> DBRawIterator<'_> {
-        let mut o = ReadOptions::default();
-        o.set_iterate_lower_bound(shard.to_be_bytes().to_vec());
-        o.set_iterate_upper_bound(keys::shard_end(shard));
-        let cf = self.engine().cf(k);
-        self.0.borrow_dependent().raw_iterator_cf_opt(cf, o)
-    }
-
-    /// An iterator over the keys from `low` up to but without `high`, not yet positioned.
-    pub fn iter_range(&self, k: Keyspace, low: Vec<u8>, high: Vec<u8>) -> DBRawIterator<'_> {
-        let mut o = ReadOptions::default();
-        o.set_iterate_lower_bound(low);
-        o.set_iterate_upper_bound(high);
-        let cf = self.engine().cf(k);
-        self.0.borrow_dependent().raw_iterator_cf_opt(cf, o)
-    }
-
-    /// The same for a long scan: what it reads does not take the place of other blocks in the cache.
-    pub fn scan_range(&self, k: Keyspace, low: Vec<u8>, high: Vec<u8>) -> DBRawIterator<'_> {
-        let mut o = ReadOptions::default();
-        o.set_iterate_lower_bound(low);
-        o.set_iterate_upper_bound(high);
-        o.fill_cache(false);
-        let cf = self.engine().cf(k);
-        self.0.borrow_dependent().raw_iterator_cf_opt(cf, o)
-    }
-
-    /// An iterator over the whole of a keyspace, not yet positioned.
-    pub fn iter_all(&self, k: Keyspace) -> DBRawIterator<'_> {
-        let cf = self.engine().cf(k);
-        self.0
-            .borrow_dependent()
-            .raw_iterator_cf_opt(cf, ReadOptions::default())
     }
 }

@@ -13,7 +13,12 @@ pub enum Error {
     #[error(
         "not enough free disk space: {free_bytes} bytes are free, {needed_bytes} are needed to write safely"
     )]
-    DiskFull { free_bytes: u64, needed_bytes: u64 },
+    DiskFull {
+        /// Free now.
+        free_bytes: u64,
+        /// What a safe write needs.
+        needed_bytes: u64,
+    },
     /// A record in the middle of a write-ahead log is damaged.
     #[error(
         "write-ahead log {path} is damaged at byte {offset}, before {later_records} readable records: \
@@ -21,13 +26,21 @@ pub enum Error {
          to keep everything before the damage and lose what follows"
     )]
     DamagedLog {
+        /// The log's file.
         path: PathBuf,
+        /// Where the damaged record begins, in bytes.
         offset: u64,
+        /// Records behind it that can be read.
         later_records: u64,
     },
     /// The directory cannot be used.
     #[error("{path}: {reason}")]
-    Directory { path: PathBuf, reason: String },
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Why not, for people.
+        reason: String,
+    },
     /// The shard's database was deleted.
     #[error("the database is deleted")]
     Dropped,

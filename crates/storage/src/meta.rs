@@ -5,17 +5,20 @@ use crate::varint::{Reader, put};
 
 const VERSION: u8 = 1;
 
+/// What a shard counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShardMeta {
     /// Seq of the newest change; seqs start at 1 and only grow.
     pub update_seq: u64,
     /// Documents whose winner is not deleted, and those whose winner is.
     pub doc_count: u64,
+    /// Documents whose winner is deleted.
     pub doc_del_count: u64,
     /// Text length in bytes of the bodies of all leaves.
     pub external_bytes: u64,
     /// Length in bytes of all document ids.
     pub id_bytes: u64,
+    /// Purges so far.
     pub purge_seq: u64,
     /// Purges up to this seq are forgotten.
     pub purge_floor: u64,
@@ -28,6 +31,7 @@ pub struct ShardMeta {
 const ROW_OVERHEAD_BYTES: u64 = 53;
 
 impl ShardMeta {
+    /// The stored form.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
         for v in [
@@ -45,6 +49,10 @@ impl ShardMeta {
         out
     }
 
+    /// Reads the stored form.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
     pub fn decode(value: &[u8]) -> Result<ShardMeta, Error> {
         let mut r = Reader::new(value, "shard counters");
         if r.byte()? != VERSION {

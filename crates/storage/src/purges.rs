@@ -3,18 +3,22 @@
 use document::Rev;
 
 use crate::Error;
-use crate::engine::Keyspace;
 use crate::keys;
-use crate::record::StoredRev;
+use crate::keyspace::Keyspace;
+use crate::record::{StoredRev, put_rev};
 use crate::shard::{Shard, View};
-use crate::varint::Reader;
+use crate::varint::{Reader, put, put_slice};
 
 /// One remembered purge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PurgeInfo {
+    /// Its place among the purges of the shard.
     pub purge_seq: u64,
+    /// Random id of the request.
     pub uuid: [u8; 16],
+    /// The document.
     pub id: String,
+    /// The revisions that were removed.
     pub revs: Vec<Rev>,
 }
 
@@ -24,21 +28,34 @@ pub fn list(shard: &Shard, view: &View) -> Result<Vec<PurgeInfo>, Error> {
     let mut all = vec![];
     it.seek_to_first();
     while let (Some(k), Some(v)) = (it.key(), it.value()) {
-        let mut r = Reader::new(v, "purge");
-        let uuid = r.bytes(16)?.try_into().map_err(|_| r.corrupt())?;
-        let id = r.str()?.to_owned();
-        let n = r.varint()?;
-        let revs = (0..n)
-            .map(|_| Ok(StoredRev::read(&mut r)?.to_rev()))
-            .collect::<Result<_, Error>>()?;
-        all.push(PurgeInfo {
-            purge_seq: keys::seq_of(k),
-            uuid,
-            id,
-            revs,
-        });
+        all.push(decode(keys::seq_of(k), v)?);
         it.next();
     }
     it.status()?;
     Ok(all)
+}
+
+pub(crate) fn encode(uuid: &[u8; 16], id: &str, revs: &[Rev], out: &mut Vec<u8>) {
+    out.extend_from_slice(uuid);
+    put_slice(id.as_bytes(), out);
+    put(revs.len() as u64, out);
+    for rev in revs {
+        put_rev(rev.generation, rev.hash.as_bytes(), out);
+    }
+}
+
+pub(crate) fn decode(purge_seq: u64, value: &[u8]) -> Result<PurgeInfo, Error> {
+    let mut r = Reader::new(value, "purge");
+    let uuid = r.bytes(16)?.try_into().map_err(|_| r.corrupt())?;
+    let id = r.str()?.to_owned();
+    let n = r.varint()?;
+    let revs = (0..n)
+        .map(|_| Ok(StoredRev::read(&mut r)?.to_rev()))
+        .collect::<Result<_, Error>>()?;
+    Ok(PurgeInfo {
+        purge_seq,
+        uuid,
+        id,
+        revs,
+    })
 }

@@ -13,11 +13,14 @@ const DELETED: u8 = 2;
 /// A revision id inside a stored value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredRev<'a> {
+    /// The number before the dash.
     pub generation: u64,
+    /// What follows the dash: 16 bytes of an MD5 sum, or a text.
     pub hash: &'a [u8],
 }
 
 impl StoredRev<'_> {
+    /// The revision, with bytes of its own.
     pub fn to_rev(self) -> Rev {
         Rev {
             generation: self.generation,
@@ -57,34 +60,61 @@ pub struct RecordHead<'a> {
     pub seq: u64,
     /// Whether the winning revision is deleted, and so the document.
     pub deleted: bool,
+    /// The winning revision.
     pub winner: StoredRev<'a>,
     /// Where the winner's body is, and its length in bytes; `None` when only the tree knows.
     pub body: Option<(u64, u64)>,
+    /// The stored tree, unless `body` is known.
+    tree: &'a [u8],
 }
 
 impl<'a> RecordHead<'a> {
+    /// Reads as much of a stored record.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
     pub fn decode(value: &'a [u8]) -> Result<Self, Error> {
-        Ok(split(value)?.0)
+        let mut r = Reader::new(value, "document record");
+        let flags = r.byte()?;
+        let seq = r.varint()?;
+        let winner = StoredRev::read(&mut r)?;
+        let body = if flags & HAS_TREE == 0 {
+            Some((seq, r.varint()?))
+        } else {
+            None
+        };
+        Ok(RecordHead {
+            seq,
+            deleted: flags & DELETED != 0,
+            winner,
+            body,
+            tree: r.rest,
+        })
+    }
+
+    /// The revision tree; `None` of a document with one revision, which is stored without.
+    pub fn tree(&self) -> Result<Option<RevTree>, Error> {
+        match self.body {
+            Some(_) => Ok(None),
+            None => decode_tree(self.tree).map(Some),
+        }
+    }
+
+    /// The by-seq row that brought the winner's body.
+    #[inline]
+    pub fn body_seq(&self) -> Result<u64, Error> {
+        match self.body {
+            Some((seq, _)) => Ok(seq),
+            None => {
+                let tree = decode_tree(self.tree)?;
+                Ok(tree.winner().map_or(self.seq, |w| w.revision.seq))
+            }
+        }
     }
 }
 
-fn split(value: &[u8]) -> Result<(RecordHead<'_>, &[u8]), Error> {
-    let mut r = Reader::new(value, "document record");
-    let flags = r.byte()?;
-    let seq = r.varint()?;
-    let winner = StoredRev::read(&mut r)?;
-    let body = if flags & HAS_TREE == 0 {
-        Some((seq, r.varint()?))
-    } else {
-        None
-    };
-    let head = RecordHead {
-        seq,
-        deleted: flags & DELETED != 0,
-        winner,
-        body,
-    };
-    Ok((head, r.rest))
+fn decode_tree(stored: &[u8]) -> Result<RevTree, Error> {
+    RevTree::decode(stored).map_err(|_| Error::Corrupt("revision tree"))
 }
 
 /// A document's record with its tree.
@@ -92,14 +122,19 @@ fn split(value: &[u8]) -> Result<(RecordHead<'_>, &[u8]), Error> {
 pub struct Record {
     /// The by-seq row that lists this document now; 0 for a document that does not exist.
     pub seq: u64,
+    /// Its revisions.
     pub tree: RevTree,
 }
 
 impl Record {
+    /// Reads the stored form.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
     pub fn decode(value: &[u8]) -> Result<Record, Error> {
-        let (head, rest) = split(value)?;
+        let head = RecordHead::decode(value)?;
         let tree = match head.body {
-            None => RevTree::decode(rest).map_err(|_| Error::Corrupt("revision tree"))?,
+            None => decode_tree(head.tree)?,
             Some((seq, size)) => {
                 let mut tree = RevTree::new();
                 let path = RevPath {
@@ -141,6 +176,7 @@ impl Record {
         }
     }
 
+    /// Whether the winner is a tombstone, or there is none.
     pub fn is_deleted(&self) -> bool {
         self.tree.winner().is_none_or(|w| w.revision.deleted)
     }

@@ -1,6 +1,6 @@
 //! The value of by-seq: one change, with the state of the document's leaves after it and the body it brought.
 
-use document::{RevTree, StoredBody};
+use document::{Leaf, RevTree, StoredBody};
 
 use crate::Error;
 use crate::record::{StoredRev, put_rev};
@@ -35,30 +35,43 @@ pub struct Delta {
 /// Which leaf's body a row carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body<'a> {
+    /// The change brought no body.
     None,
+    /// In the row.
     Inline(&'a [u8]),
     /// In the bodies keyspace under the row's seq.
     External {
+        /// Length in bytes.
         len: u32,
         /// It names attachments.
         attachments: bool,
     },
 }
 
+/// A change, as it is stored.
 #[derive(Clone, Debug)]
 pub struct Row<'a> {
+    /// The document.
     pub id: &'a str,
+    /// The winner is a tombstone.
     pub deleted: bool,
+    /// The winning revision after the change.
     pub winner: StoredRev<'a>,
     /// Where the winner's body is: this row's own seq, mostly.
     pub winner_seq: u64,
     others: u64,
     other_bytes: &'a [u8],
+    /// What the change brought.
     pub body: Body<'a>,
+    /// What it did to the counts.
     pub delta: Delta,
 }
 
 impl<'a> Row<'a> {
+    /// Reads the row at `seq`.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
     pub fn decode(seq: u64, value: &'a [u8]) -> Result<Row<'a>, Error> {
         let mut r = Reader::new(value, "change row");
         let flags = r.byte()?;
@@ -111,6 +124,7 @@ impl<'a> Row<'a> {
             .collect()
     }
 
+    /// Whether there are leaves beside the winner.
     pub fn has_other_leaves(&self) -> bool {
         self.others > 0
     }
@@ -129,31 +143,7 @@ pub fn encode(
     let leaves = tree.leaves();
     let winner = leaves.first();
     let inline = body.filter(|b| b.len() <= INLINE_BODY_MAX_BYTES);
-    let mut flags = match (body, inline) {
-        (None, _) => 0,
-        (_, Some(_)) => INLINE_BODY,
-        (Some(b), None) => match StoredBody::split(b).attachments {
-            [] => EXTERNAL_BODY,
-            _ => EXTERNAL_BODY_WITH_ATTACHMENTS,
-        },
-    };
-    if winner.is_none_or(|w| w.revision.deleted) {
-        flags |= DELETED;
-    }
-    if leaves.len() > 1 {
-        flags |= OTHER_LEAVES;
-    }
-    flags |= match delta.live {
-        1 => LIVE_ADDED,
-        -1 => LIVE_REMOVED,
-        _ => 0,
-    };
-    flags |= match delta.records {
-        1 => RECORD_ADDED,
-        -1 => RECORD_REMOVED,
-        _ => 0,
-    };
-    out.push(flags);
+    out.push(flags(&leaves, delta, body));
     put(
         if delta.supersedes == 0 {
             0
@@ -187,4 +177,32 @@ pub fn encode(
         (None, Some(b)) => put(b.len() as u64, out),
         (None, None) => {}
     }
+}
+
+fn flags(leaves: &[Leaf<'_>], delta: Delta, body: Option<&[u8]>) -> u8 {
+    let mut flags = match body {
+        None => 0,
+        Some(b) if b.len() <= INLINE_BODY_MAX_BYTES => INLINE_BODY,
+        Some(b) => match StoredBody::split(b).attachments {
+            [] => EXTERNAL_BODY,
+            _ => EXTERNAL_BODY_WITH_ATTACHMENTS,
+        },
+    };
+    if leaves.first().is_none_or(|w| w.revision.deleted) {
+        flags |= DELETED;
+    }
+    if leaves.len() > 1 {
+        flags |= OTHER_LEAVES;
+    }
+    flags |= match delta.live {
+        1 => LIVE_ADDED,
+        -1 => LIVE_REMOVED,
+        _ => 0,
+    };
+    flags |= match delta.records {
+        1 => RECORD_ADDED,
+        -1 => RECORD_REMOVED,
+        _ => 0,
+    };
+    flags
 }

@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
-use rocksdb::DBRawIterator;
 
 use crate::Error;
-use crate::engine::{Engine, Keyspace, Snapshot};
+use crate::engine::Engine;
 use crate::keys::{self, ShardNumber};
+use crate::keyspace::Keyspace;
 use crate::meta::ShardMeta;
 use crate::record::{Record, RecordHead};
 use crate::row::{Body, Row};
+use crate::snapshot::{Cursor, Snapshot};
 use crate::summary::{Block, CHUNK_SEQS, IdBlocks, Summary};
 
 /// What the writer changes after each commit, under one lock with the counters.
@@ -22,7 +23,9 @@ pub struct ShardState {
     pub summary: Option<Box<Summary>>,
 }
 
+/// A range of a database, with what is known of it in memory.
 pub struct Shard {
+    /// Its number in the store.
     pub number: ShardNumber,
     pub(crate) engine: Arc<Engine>,
     pub(crate) state: Mutex<ShardState>,
@@ -32,7 +35,9 @@ pub struct Shard {
 
 /// A shard at one moment: a snapshot and counters that agree with it.
 pub struct View {
+    /// What is stored.
     pub snapshot: Arc<Snapshot>,
+    /// What was counted.
     pub meta: ShardMeta,
 }
 
@@ -54,10 +59,12 @@ impl Shard {
         })
     }
 
+    /// What is counted now.
     pub fn meta(&self) -> ShardMeta {
         self.state.lock().meta.clone()
     }
 
+    /// Bytes of files that hold its rows, but for attachments, estimated by the engine.
     pub fn file_bytes(&self) -> u64 {
         self.engine.file_bytes(self.number)
     }
@@ -93,6 +100,10 @@ impl Shard {
         }
     }
 
+    /// A snapshot and counters of the same moment.
+    ///
+    /// # Errors
+    /// [`Error::Dropped`], and those of the engine.
     pub fn view(&self) -> Result<View, Error> {
         Ok(self.view_with(|_| ())?.0)
     }
@@ -210,14 +221,8 @@ impl Shard {
                 return Ok(None);
             };
             let head = RecordHead::decode(&v)?;
-            let body_seq = match head.body {
-                Some((seq, _)) => seq,
-                None => Record::decode(&v)?
-                    .tree
-                    .winner()
-                    .map_or(head.seq, |w| w.revision.seq),
-            };
-            let found = self.with_body(body_seq, |body| f.take().map(|f| f(&head, body)))?;
+            let found =
+                self.with_body(head.body_seq()?, |body| f.take().map(|f| f(&head, body)))?;
             if let Some(r) = found.flatten() {
                 return Ok(Some(r));
             }
@@ -267,6 +272,10 @@ impl Shard {
     }
 }
 
+/// A stored local document: its revision's number and its body.
+///
+/// # Errors
+/// [`Error::Corrupt`].
 pub fn decode_local(value: &[u8]) -> Result<(u64, Vec<u8>), Error> {
     let mut r = crate::varint::Reader::new(value, "local document");
     let rev = r.varint()?;
@@ -275,11 +284,12 @@ pub fn decode_local(value: &[u8]) -> Result<(u64, Vec<u8>), Error> {
 
 /// Rows of by-id of one shard, in the order of ids.
 pub struct IdIter<'a> {
-    raw: DBRawIterator<'a>,
+    raw: Cursor<'a>,
     shard: ShardNumber,
 }
 
 impl<'a> IdIter<'a> {
+    /// All documents of the shard, not yet positioned.
     pub fn new(snapshot: &'a Snapshot, shard: ShardNumber) -> Self {
         Self::over(snapshot, Keyspace::ById, shard)
     }
@@ -306,6 +316,7 @@ impl<'a> IdIter<'a> {
         self.raw.seek_for_prev(keys::id_key(self.shard, id));
     }
 
+    /// The last id.
     pub fn seek_to_last(&mut self) {
         self.raw.seek_to_last();
     }
@@ -316,23 +327,26 @@ impl<'a> IdIter<'a> {
         Some((&k[keys::SHARD_LEN..], v))
     }
 
+    /// Goes to the next id.
     pub fn next(&mut self) {
         self.raw.next();
     }
 
+    /// Goes to the id before.
     pub fn prev(&mut self) {
         self.raw.prev();
     }
 
+    /// Whether everything so far could be read.
     pub fn status(&self) -> Result<(), Error> {
-        Ok(self.raw.status()?)
+        self.raw.status()
     }
 }
 
 /// Rows of by-seq that list their document, in either direction.
 pub struct ChangeIter<'a> {
-    rows: DBRawIterator<'a>,
-    superseded: DBRawIterator<'a>,
+    rows: Cursor<'a>,
+    superseded: Cursor<'a>,
     shard: ShardNumber,
     descending: bool,
 }
@@ -391,18 +405,20 @@ impl<'a> ChangeIter<'a> {
         Some((keys::seq_of(self.rows.key()?), self.rows.value()?))
     }
 
+    /// Goes to the next change in the direction.
     pub fn next(&mut self) {
         step(&mut self.rows, self.descending);
         self.skip_superseded();
     }
 
+    /// Whether everything so far could be read.
     pub fn status(&self) -> Result<(), Error> {
         self.rows.status()?;
-        Ok(self.superseded.status()?)
+        self.superseded.status()
     }
 }
 
-fn step(it: &mut DBRawIterator<'_>, descending: bool) {
+fn step(it: &mut Cursor<'_>, descending: bool) {
     if descending {
         it.prev();
     } else {
@@ -412,7 +428,7 @@ fn step(it: &mut DBRawIterator<'_>, descending: bool) {
 
 /// Bodies that are stored beside by-seq, asked for in ascending order of their seqs: a scan reads each block once.
 pub struct BodyScan<'a> {
-    raw: DBRawIterator<'a>,
+    raw: Cursor<'a>,
     shard: ShardNumber,
     begun: bool,
 }

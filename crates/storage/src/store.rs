@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rocksdb::WriteBatch;
-use rocksdb::checkpoint::Checkpoint;
 use tokio::sync::oneshot;
 
 use crate::Error;
 use crate::commit::{Committer, OnCommit, Put};
 use crate::contents::{self, Contents, Numbers};
-use crate::engine::{Engine, Keyspace, Snapshot, StoreOptions};
+use crate::engine::{Engine, StoreOptions};
 use crate::keys::{self, ShardNumber, meta};
+use crate::keyspace::Keyspace;
 use crate::shard::Shard;
+use crate::snapshot::Snapshot;
 
 /// Format of everything in the store; a store of another format is refused.
 const FORMAT: &[u8] = b"settee 1";
@@ -26,8 +27,10 @@ const ATTACHMENT_ROWS_KEPT: usize = 64;
 /// What tells the indexes of a shard apart.
 pub type Signature = [u8; meta::SIGNATURE_LEN];
 
+/// All shards and indexes of all databases.
 pub struct Store {
     engine: Arc<Engine>,
+    /// Where writes are queued.
     pub committer: Committer,
     next_shard: Mutex<ShardNumber>,
     dropped: Mutex<Vec<ShardNumber>>,
@@ -65,6 +68,7 @@ impl Store {
         })
     }
 
+    /// Opens a shard. To be done once for each, since it counts in memory.
     pub fn shard(&self, number: ShardNumber) -> Result<Shard, Error> {
         Shard::open(self.engine.clone(), number)
     }
@@ -204,9 +208,7 @@ impl Store {
                 continue;
             }
             if large {
-                self.engine
-                    .db
-                    .compact_range_cf(cf, Some(&start[..]), Some(&end[..]));
+                self.engine.compact_range(k, shard);
             }
         }
         Ok(())
@@ -256,6 +258,7 @@ impl Store {
         ])
     }
 
+    /// The engine, to read and write keyspaces.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
@@ -267,15 +270,15 @@ impl Store {
             .sync()
             .blocking_recv()
             .map_err(|_| Error::Closed)??;
-        let _none_added = self.engine.adding_files.lock();
-        let checkpoint = Checkpoint::new(&self.engine.db)?;
-        Ok(checkpoint.create_checkpoint(target)?)
+        self.engine.checkpoint(target)
     }
 
+    /// Everything as it is now.
     pub fn snapshot(&self) -> Snapshot {
         self.engine.snapshot()
     }
 
+    /// Bytes in memtables not yet written to files.
     pub fn memtable_bytes(&self) -> u64 {
         self.engine.memtable_bytes()
     }
@@ -285,8 +288,9 @@ impl Store {
         self.engine.keyspace_bytes()
     }
 
+    /// Memory that the block cache uses, in bytes.
     pub fn block_cache_bytes(&self) -> u64 {
-        self.engine.cache.get_usage() as u64
+        self.engine.cache_bytes()
     }
 
     /// Stops the writer after what is queued.
@@ -294,7 +298,7 @@ impl Store {
         self.engine.begin_closing();
         self.committer.close();
         // Everything acknowledged is in the log: compactions and flushes under way may be left for the next start.
-        self.engine.db.cancel_all_background_work(false);
+        self.engine.cancel_background_work();
     }
 }
 

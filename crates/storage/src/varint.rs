@@ -1,48 +1,43 @@
-//! LEB128 unsigned integers, the building block of every stored value.
+//! Reading and writing the parts of stored values.
+
+pub use document::varint::put;
+
+use document::varint;
 
 use crate::Error;
 
-pub fn put(mut v: u64, out: &mut Vec<u8>) {
-    while v >= 0x80 {
-        out.push(v as u8 | 0x80);
-        v >>= 7;
-    }
-    out.push(v as u8);
-}
-
 /// A reader over a stored value; running off its end is corruption, not a panic.
 pub struct Reader<'a> {
+    /// What was not read yet.
     pub rest: &'a [u8],
     what: &'static str,
 }
 
 impl<'a> Reader<'a> {
+    /// Over a value; `what` it is, for errors.
     pub fn new(rest: &'a [u8], what: &'static str) -> Self {
         Reader { rest, what }
     }
 
+    /// The error of a value that does not decode.
     pub fn corrupt(&self) -> Error {
         Error::Corrupt(self.what)
     }
 
+    /// One byte.
     pub fn byte(&mut self) -> Result<u8, Error> {
         let (&b, rest) = self.rest.split_first().ok_or(self.corrupt())?;
         self.rest = rest;
         Ok(b)
     }
 
+    /// A number.
+    #[inline]
     pub fn varint(&mut self) -> Result<u64, Error> {
-        let mut v = 0u64;
-        for shift in (0..64).step_by(7) {
-            let b = self.byte()?;
-            v |= u64::from(b & 0x7f) << shift;
-            if b < 0x80 {
-                return Ok(v);
-            }
-        }
-        Err(self.corrupt())
+        varint::take(&mut self.rest).ok_or(self.corrupt())
     }
 
+    /// So many bytes.
     pub fn bytes(&mut self, n: usize) -> Result<&'a [u8], Error> {
         if n > self.rest.len() {
             return Err(self.corrupt());
@@ -58,12 +53,14 @@ impl<'a> Reader<'a> {
         self.bytes(n)
     }
 
+    /// Text preceded by its length in bytes.
     pub fn str(&mut self) -> Result<&'a str, Error> {
         let b = self.slice()?;
         std::str::from_utf8(b).map_err(|_| self.corrupt())
     }
 }
 
+/// Appends bytes, preceded by their length.
 pub fn put_slice(b: &[u8], out: &mut Vec<u8>) {
     put(b.len() as u64, out);
     out.extend_from_slice(b);

@@ -1,5 +1,7 @@
 //! Stored values: what is encoded decodes to the same, and bytes that nobody wrote are refused without a panic.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 use document::{Rev, RevHash, RevPath, Revision};
 use proptest::prelude::*;
 use storage::{Record, RecordHead, Row, ShardMeta, decode_local};

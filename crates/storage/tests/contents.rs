@@ -1,5 +1,7 @@
 //! Contents of attachments: stored once, kept while somebody needs them, gone afterwards, whatever crash comes between.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -124,7 +126,7 @@ impl World {
     }
 }
 
-fn count(it: &mut rocksdb::DBRawIterator<'_>, prefix: &[u8]) -> usize {
+fn count(it: &mut storage::Cursor<'_>, prefix: &[u8]) -> usize {
     it.seek(prefix);
     let mut count = 0;
     while it.key().is_some_and(|key| key.starts_with(prefix)) {
@@ -381,12 +383,12 @@ fn only_contents_without_references_are_swept() {
     std::mem::forget(contents);
     let copy = copy_of(dir.path());
     // Their uploads' entries would have the start remove them.
-    let world = open_after(&copy, |engine, wb| {
+    let world = open_after(&copy, |engine, batch| {
         let snapshot = engine.snapshot();
         let mut it = snapshot.iter_all(Keyspace::Meta);
         it.seek(b"u");
         while let Some(key) = it.key().filter(|key| key.starts_with(b"u")) {
-            wb.delete_cf(engine.cf(Keyspace::Meta), key);
+            batch.delete(Keyspace::Meta, key);
             it.next();
         }
     });
@@ -434,9 +436,9 @@ fn bytes_of_contents_are_counted_in_stores_that_did_not_count_them() {
         assert_eq!(world.contents.stored_bytes().unwrap(), 600_000);
         world.store.close();
     }
-    let world = open_after(dir.path(), |engine, wb| {
-        wb.delete_cf(engine.cf(Keyspace::Meta), b"b");
-        wb.delete_cf(engine.cf(Keyspace::Attachments), [0, 0, 0, 7, b'b']);
+    let world = open_after(dir.path(), |_, batch| {
+        batch.delete(Keyspace::Meta, b"b");
+        batch.delete(Keyspace::Attachments, [0, 0, 0, 7, b'b']);
     });
     assert_eq!(world.contents.stored_bytes().unwrap(), 600_000);
 }
@@ -444,13 +446,13 @@ fn bytes_of_contents_are_counted_in_stores_that_did_not_count_them() {
 /// A store whose rows were changed before it was opened.
 fn open_after(
     path: &Path,
-    change: impl FnOnce(&Arc<storage::Engine>, &mut rocksdb::WriteBatch),
+    change: impl FnOnce(&Arc<storage::Engine>, &mut storage::Writes<'_>),
 ) -> World {
     {
         let engine = storage::Engine::open(path, &StoreOptions::default()).unwrap();
-        let mut wb = rocksdb::WriteBatch::default();
-        change(&engine, &mut wb);
-        engine.write(wb, true).unwrap();
+        let mut batch = engine.writes();
+        change(&engine, &mut batch);
+        batch.commit(true).unwrap();
     }
     open(path)
 }

@@ -1,5 +1,7 @@
 //! What a dropped database leaves: nothing.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 use std::path::Path;
 use std::sync::Arc;
 

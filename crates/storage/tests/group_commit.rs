@@ -1,5 +1,7 @@
 //! Group commit under many writers, and the summary that compaction leaves behind while they write.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -205,10 +207,10 @@ fn a_record_that_cannot_be_read_fails_its_own_requests_only() {
     let (store, open_gate) = open_gated(dir.path());
     let s = shard(&store, 1);
     let engine = store.engine();
-    let mut wb = rocksdb::WriteBatch::default();
-    let cf = engine.cf(storage::Keyspace::ById);
-    wb.put_cf(cf, [&[0, 0, 0, 1], &b"bad"[..]].concat(), [1]);
-    engine.write(wb, true).unwrap();
+    let mut batch = engine.writes();
+    let key = [&[0, 0, 0, 1], &b"bad"[..]].concat();
+    batch.put(storage::Keyspace::ById, key, [1]);
+    batch.commit(true).unwrap();
     let purge = |ids: &[&str]| {
         let purge = |id: &&str| storage::ShardPurge {
             shard: s.clone(),

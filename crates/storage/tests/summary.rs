@@ -1,5 +1,7 @@
 //! The summary of a shard against naive models: counts by block over ids, listed seqs over a set.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use data_encoding::HEXLOWER;
 use database::{
     ChangesQuery, CreateOptions, Database, Databases, Error, Filter, Framing, Since, Style,
 };
@@ -99,8 +100,7 @@ async fn follow(
 
 /// The name of a user's database: its bytes in hex, since names of databases are narrower.
 fn database_name(settings: &PerUser, user: &str) -> String {
-    let hex: String = user.bytes().map(|byte| format!("{byte:02x}")).collect();
-    format!("{}{hex}", settings.prefix)
+    settings.prefix.clone() + &HEXLOWER.encode(user.as_bytes())
 }
 
 async fn provide(databases: &Arc<Databases>, settings: &PerUser, user: &str) -> Result<(), Error> {

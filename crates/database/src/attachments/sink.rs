@@ -256,6 +256,7 @@ pub struct Uploaded {
     /// Bytes before any encoding.
     pub length: u64,
     length_unsure: bool,
+    /// How it is stored.
     pub encoding: Encoding,
     pub(crate) content: Content,
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use document::StoredBody;
 use mango::{Doc, FieldPath, Find, Intervals, Plan};
-use storage::{Record, RecordHead};
+use storage::RecordHead;
 
 use super::rows::{FindAnswer, PIECE_TIME};
 use super::scan::Scan;
@@ -216,14 +216,8 @@ impl Documents {
         enough: usize,
     ) -> Result<bool, Error> {
         let mut merge = IdMerge::over(&self.views, false, self.descending);
-        match &self.after {
-            Some(id) => merge.seek(id),
-            None => match (self.ids.ranges().first(), self.ids.ranges().last()) {
-                (Some((low, _)), Some((_, high))) => {
-                    merge.seek(if self.descending { high } else { low });
-                }
-                _ => return Ok(false),
-            },
+        if !self.position(&mut merge) {
+            return Ok(false);
         }
         let began = Instant::now();
         let counted = answer.stats;
@@ -236,22 +230,14 @@ impl Documents {
                 continue;
             }
             if let Err(next) = self.ids.find(id) {
-                let ranges = self.ids.ranges();
-                let target = if self.descending {
-                    next.checked_sub(1).map(|i| &ranges[i].1)
-                } else {
-                    ranges.get(next).map(|(low, _)| low)
+                let Some(target) = self.range_at(next) else {
+                    break;
                 };
-                match target {
-                    Some(target) => {
-                        // The end of a range is not in it.
-                        if self.descending && id == target.as_slice() {
-                            merge.next();
-                        } else {
-                            merge.seek(target);
-                        }
-                    }
-                    None => break,
+                // The end of a range is not in it.
+                if self.descending && id == target {
+                    merge.next();
+                } else {
+                    merge.seek(target);
                 }
                 continue;
             }
@@ -289,6 +275,28 @@ impl Documents {
         Ok(more)
     }
 
+    /// Goes to where the walk goes on, or begins; false when there is no range.
+    fn position(&self, merge: &mut IdMerge<'_>) -> bool {
+        let ranges = self.ids.ranges();
+        match (&self.after, ranges.first(), ranges.last()) {
+            (Some(id), ..) => merge.seek(id),
+            (None, Some((low, _)), Some((_, high))) => {
+                merge.seek(if self.descending { high } else { low });
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// Where the walk enters the next range, when it has come to a place between ranges, the one before `next` and that.
+    fn range_at(&self, next: usize) -> Option<&[u8]> {
+        let ranges = self.ids.ranges();
+        if self.descending {
+            return Some(&ranges[next.checked_sub(1)?].1);
+        }
+        ranges.get(next).map(|(low, _)| low.as_slice())
+    }
+
     /// Judges a document by its stored body before it is read in full.
     fn take(
         &self,
@@ -303,19 +311,12 @@ impl Documents {
             return answer.take_document(&text, out);
         }
         let head = RecordHead::decode(value)?;
-        let seq = match head.body {
-            Some((seq, _)) => seq,
-            None => Record::decode(value)?
-                .tree
-                .winner()
-                .map_or(head.seq, |w| w.revision.seq),
-        };
         let mut members = b"\"_id\":".to_vec();
         document::write_json_string(&text, &mut members);
         members.extend_from_slice(b",\"_rev\":");
         head.winner.write_json_to(&mut members);
         let (shard, view) = (&self.views.shards[shard], &self.views.views[shard]);
-        let matches = view.with_body(shard, seq, |stored| {
+        let matches = view.with_body(shard, head.body_seq()?, |stored| {
             let body = StoredBody::move_stubs(stored, &mut members)?;
             let members = &members;
             Some(answer.find.selector.matches_doc(&Doc { members, body }))

@@ -28,12 +28,14 @@ pub struct FindLimits {
     pub scan_limit: u64,
     /// Documents looked at for each result from which there is a warning; 0: never.
     pub scan_warning_threshold: u64,
+    /// Of groups and what they hold.
     pub aggregate: AggregateLimits,
 }
 
 /// An index of a database.
 #[derive(Clone, Debug)]
 pub struct FindIndex {
+    /// What it is made of.
     pub index: Index,
     /// The view that holds it; `None` of that of all documents.
     pub(crate) view: Option<(Arc<Design>, ViewAt)>,

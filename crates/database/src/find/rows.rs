@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use document::{DocId, write_json_string};
 use index::IndexView;
 use index::keys::put_terminated;
-use mango::{Bookmark, Doc, FieldPath, Find, Found, SortedGroups};
+use mango::{Bookmark, Doc, FieldPath, Find, Found, Plan, SortedGroups};
 
 use super::cursor::{Cursor, Wanted, next_of};
 use super::docs::Documents;
@@ -138,29 +138,7 @@ impl FindAnswer {
         let source = if plan.nothing || (find.limit == 0 && find.aggregate.is_none()) {
             Source::Nothing
         } else if let Some((view_index, view)) = view {
-            let (views, prefix) = match &find.partition {
-                Some(p) => {
-                    let shard = db.shard_index(&format!("{p}:"));
-                    let mut prefix = vec![];
-                    put_terminated(p.as_bytes(), &mut prefix);
-                    (vec![view_index.shards[shard].view()?], prefix)
-                }
-                None => {
-                    let views = view_index.shards.iter().map(|i| i.view());
-                    (views.collect::<Result<_, _>>()?, vec![])
-                }
-            };
-            let wanted = Wanted::new(prefix, &plan.columns);
-            let mut rows = Rows {
-                views,
-                view,
-                range: wanted.range.clone(),
-                wanted,
-                descending: plan.descending,
-                covering: plan
-                    .covering
-                    .then(|| Covering::new(&find, &index.index.definition.paths)),
-            };
+            let mut rows = Rows::open(&db, &view_index, view, &find, &plan, &index)?;
             if let Some(place) = bookmark.as_deref() {
                 rows.go_on_behind(place);
             }
@@ -451,6 +429,40 @@ impl FindAnswer {
 }
 
 impl Rows {
+    /// What the plan wants of a view's index.
+    fn open(
+        db: &DatabaseAs,
+        view_index: &ViewIndex,
+        view: usize,
+        find: &Find,
+        plan: &Plan,
+        index: &FindIndex,
+    ) -> Result<Rows, Error> {
+        let (views, prefix) = match &find.partition {
+            Some(p) => {
+                let shard = db.shard_index(&format!("{p}:"));
+                let mut prefix = vec![];
+                put_terminated(p.as_bytes(), &mut prefix);
+                (vec![view_index.shards[shard].view()?], prefix)
+            }
+            None => {
+                let views = view_index.shards.iter().map(|i| i.view());
+                (views.collect::<Result<_, _>>()?, vec![])
+            }
+        };
+        let wanted = Wanted::new(prefix, &plan.columns);
+        Ok(Rows {
+            views,
+            view,
+            range: wanted.range.clone(),
+            wanted,
+            descending: plan.descending,
+            covering: plan
+                .covering
+                .then(|| Covering::new(find, &index.index.definition.paths)),
+        })
+    }
+
     pub fn cursors<'a>(&'a self, range: &index::PlaceRange) -> Result<Vec<Cursor<'a>>, Error> {
         let views = self.views.iter();
         views

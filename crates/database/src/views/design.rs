@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 /// Where a view is in its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ViewAt {
+    /// Its number in the index.
     pub view: usize,
     /// Its reduce function among those of the same map function.
     pub reduce: Option<usize>,
@@ -20,7 +21,9 @@ pub struct ViewAt {
 pub struct Design {
     /// `_design/name`
     pub id: String,
+    /// The document's revision.
     pub rev: document::Rev,
+    /// What its index is made of.
     pub spec: Arc<Spec>,
     views: HashMap<String, ViewAt>,
     /// Built in the background (`autoupdate`, on unless said otherwise).
@@ -63,6 +66,7 @@ impl Design {
         }
     }
 
+    /// The view of this name.
     pub fn view(&self, name: &str) -> Option<ViewAt> {
         self.views.get(name).copied()
     }
@@ -72,6 +76,7 @@ impl Design {
         self.views.iter().map(|(name, at)| (name.as_str(), *at))
     }
 
+    /// Whether there is anything to index.
     pub fn has_views(&self) -> bool {
         !self.views.is_empty()
     }

@@ -21,6 +21,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(1000);
 /// Settings of background indexing.
 #[derive(Clone, Debug)]
 pub struct KenOptions {
+    /// Indexes are built before anybody asks.
     pub enabled: bool,
     /// Background builds that run at once at most.
     pub limit: usize,

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use data_encoding::HEXLOWER;
 use document::DocId;
 use functions::{Languages, Owner};
 use index::{Index, IndexInfo, ReduceLimit};
@@ -66,9 +67,11 @@ const BACK_OFF_DOUBLINGS_MAX: u32 = 9;
 
 /// The index of one signature over all shards of a database.
 pub struct ViewIndex {
+    /// The database's name.
     pub database: Arc<str>,
     /// The design document that it was opened for, for people to read.
     pub design: String,
+    /// One for each shard of the database, in their order.
     pub shards: Vec<Arc<Index>>,
     pub(crate) updates: watch::Sender<Updates>,
     pub(crate) compacting: AtomicBool,
@@ -78,16 +81,27 @@ pub struct ViewIndex {
 /// `GET /{db}/_design/{name}/_info`
 #[derive(Clone, Debug, Default)]
 pub struct ViewInfo {
+    /// In hexadecimal.
     pub signature: String,
+    /// Of the functions.
     pub language: String,
+    /// Seqs that the shards' indexes have come to, together.
     pub update_seq: u64,
+    /// Purges that they know of, together.
     pub purge_seq: u64,
+    /// Changes that they have yet to see.
     pub updates_pending: u64,
+    /// Bytes of files, estimated by the engine.
     pub file_bytes: u64,
+    /// Bytes of keys and values as JSON text.
     pub external_bytes: u64,
+    /// Bytes of live rows before compression.
     pub active_bytes: u64,
+    /// A build is under way.
     pub updater_running: bool,
+    /// A compaction is under way.
     pub compact_running: bool,
+    /// Queries that wait for a build.
     pub waiting_clients: usize,
     /// Written to the log, not yet synced.
     pub waiting_commit: bool,
@@ -115,7 +129,7 @@ impl ViewIndex {
     fn hex_signature(&self) -> String {
         self.shards
             .first()
-            .map(|i| i.signature.iter().map(|b| format!("{b:02x}")).collect())
+            .map(|i| HEXLOWER.encode(&i.signature))
             .unwrap_or_default()
     }
 
@@ -277,6 +291,7 @@ impl Database {
         waited
     }
 
+    /// Whether the index holds everything that the database does.
     pub fn view_is_current(&self, index: &ViewIndex) -> bool {
         index.is_current(self)
     }
@@ -286,6 +301,7 @@ impl Database {
         self.shared_views().indexer.request(index);
     }
 
+    /// Sizes and counts of the index.
     pub fn view_info(&self, design: &Design, index: &ViewIndex) -> Result<ViewInfo, Error> {
         let mut info = ViewInfo {
             signature: index.hex_signature(),

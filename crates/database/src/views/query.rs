@@ -9,7 +9,9 @@ use crate::{Error, ShownAttachments};
 /// Whether a query waits for the index to be current.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Update {
+    /// Answer when it is.
     True,
+    /// Answer at once.
     False,
     /// Answer at once, then update.
     Lazy,
@@ -18,31 +20,48 @@ pub enum Update {
 /// How a reduced query groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grouping {
+    /// One row of all.
     None,
+    /// One row a group.
     By(GroupLevel),
 }
 
 /// A view query. Keys are JSON text.
 #[derive(Clone, Debug)]
 pub struct ViewQuery {
+    /// Where the range begins, in the query's direction.
     pub start: Option<Vec<u8>>,
+    /// With `start`: the first document of its key.
     pub start_id: Option<String>,
+    /// Where it ends.
     pub end: Option<Vec<u8>>,
+    /// With `end`: the last document of its key.
     pub end_id: Option<String>,
+    /// `end` itself is in the range.
     pub inclusive_end: bool,
+    /// Rows of these keys, in their order.
     pub keys: Option<Vec<Vec<u8>>>,
+    /// Rows at most.
     pub limit: Option<u64>,
+    /// Rows left out at the beginning.
     pub skip: u64,
+    /// From the last row to the first.
     pub descending: bool,
+    /// Rows have the document.
     pub include_docs: bool,
     /// `None`: not said, which counts as no. A reduced query must not say it.
     pub conflicts: Option<bool>,
+    /// With `include_docs`: how attachments are shown.
     pub attachments: ShownAttachments,
     /// `None`: when the view has a reduce function.
     pub reduce: Option<bool>,
+    /// How reduced rows are grouped.
     pub grouping: Grouping,
+    /// Whether the index is brought up to date first.
     pub update: Update,
+    /// The update seq that the rows stand for is asked for too.
     pub update_seq: bool,
+    /// Only rows of documents of this partition.
     pub partition: Option<String>,
 }
 

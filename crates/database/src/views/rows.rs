@@ -25,7 +25,9 @@ const SKIP_WALKED_MAX: u64 = 256;
 pub struct ViewRows {
     /// Of map queries: rows of the view, and the rank of the first one in the query's direction.
     pub total_rows: Option<u64>,
+    /// Rows before the first one.
     pub offset: Option<u64>,
+    /// The update seq that the rows stand for, when it was asked for.
     pub update_seq: Option<String>,
     /// Whose documents are shown.
     pub(crate) seen: DatabaseAs,
@@ -121,6 +123,7 @@ impl Database {
 }
 
 impl ViewRows {
+    /// Whether the rows are reductions.
     pub fn is_reduced(&self) -> bool {
         !matches!(self.plan, Plan::Rows)
     }

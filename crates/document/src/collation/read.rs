@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use memchr::memchr;
 
 use super::{END, MEMBER, NumberTags, RAW_TAGS, TAGS, number};
-use crate::json::find_special;
+use crate::json::skip::{space, value};
 
 /// The length of the sort key (raw or not) at the start of `bytes`; nothing when there is none.
 ///
@@ -137,34 +137,12 @@ pub fn first_elements(json: &[u8], count: usize) -> Cow<'_, [u8]> {
 /// Where the comma behind the `count`th element is, when an array's elements start at `from` and there is one.
 fn nth_comma(json: &[u8], from: usize, count: usize) -> Option<usize> {
     let mut at = from;
-    let mut depth = 0_usize;
-    let mut commas = 0;
-    loop {
-        match *json.get(at)? {
-            b'"' => at = string_end(json, at + 1)?,
-            b'[' | b'{' => depth += 1,
-            b']' | b'}' => depth = depth.checked_sub(1)?,
-            b',' if depth == 0 => {
-                commas += 1;
-                if commas == count {
-                    return Some(at);
-                }
-            }
-            _ => {}
+    for _ in 0..count {
+        at = space(json, value(json, space(json, at))?);
+        if *json.get(at)? != b',' {
+            return None;
         }
         at += 1;
     }
-}
-
-/// Where the quote is that ends the string whose text starts at `from`.
-fn string_end(json: &[u8], from: usize) -> Option<usize> {
-    let mut at = from;
-    loop {
-        at = find_special(json, at);
-        match *json.get(at)? {
-            b'"' => return Some(at),
-            b'\\' => at += 2,
-            _ => at += 1,
-        }
-    }
+    Some(at - 1)
 }

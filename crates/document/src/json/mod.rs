@@ -9,6 +9,9 @@
 //!   ECMAScript but for a `.0` that marks a whole number as a double: `1e3` is `1000.0`, `1e22` is `1e+22`. `-0.0` is written
 //!   `0.0`, though it counts as `-0.0` in the revision id.
 //! - Strings are written as they are but for `"`, `\` and control characters.
+//!
+//! What is stored was checked, and is looked at without being parsed: [`skip`] finds the end of a value, [`Members`] and
+//! [`Elements`] go over what is in it. **Nothing else in the workspace looks for the end of a string.**
 
 mod document;
 mod error;
@@ -18,12 +21,14 @@ pub mod skip;
 mod string;
 #[cfg(test)]
 mod tests;
+mod walk;
 
 pub use document::{BulkDocs, EditDoc, parse_bulk_docs, parse_document, parse_some_bulk_docs};
 pub use error::DocError;
 pub(crate) use number::decimal_to_bytes;
 pub use number::{Number, read_number, write_float};
 pub(crate) use string::{find_special, unescape, write_escaped};
+pub use walk::{Elements, Members, is_name, member, members, name_text, string_text};
 
 use std::borrow::Cow;
 

@@ -30,9 +30,19 @@ struct Scan {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number<'a> {
     /// An integer of at most 19 digits.
-    Integer { negative: bool, magnitude: u64 },
+    Integer {
+        /// Below zero, or `-0`.
+        negative: bool,
+        /// Its absolute value.
+        magnitude: u64,
+    },
     /// An integer of more digits, which these are.
-    BigInteger { negative: bool, digits: &'a [u8] },
+    BigInteger {
+        /// Below zero.
+        negative: bool,
+        /// ASCII, without a sign.
+        digits: &'a [u8],
+    },
     /// A number with a fraction or an exponent. Finite.
     Float(f64),
 }

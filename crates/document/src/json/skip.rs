@@ -4,9 +4,36 @@
 //! the brackets outside of them are counted (the technique of Langdale and Lemire, "Parsing Gigabytes of JSON per Second").
 //!
 //! All functions take a text and the position of a first byte, and answer the position after the last, or `None` if the text
-//! ends early. They trust that the text is JSON, and never read outside of it when it is not.
+//! ends early. They trust that the text is JSON, and never read outside of it when it is not. Who reads text that may have
+//! white space between values passes over it with [`space`].
+
+use memchr::memchr2;
+
+/// The end of the white space at `pos`: the position of the first byte that is none, or of the text's end.
+///
+/// ```
+/// use document::json::skip;
+/// let text = b"  [1, 2]";
+/// assert_eq!(skip::space(text, 0), 2);
+/// assert_eq!(skip::space(text, 2), 2);
+/// ```
+#[inline]
+pub fn space(text: &[u8], mut pos: usize) -> usize {
+    while let Some(b' ' | b'\t' | b'\n' | b'\r') = text.get(pos) {
+        pos += 1;
+    }
+    pos
+}
 
 /// The end of the value that starts at `pos`.
+///
+/// ```
+/// use document::json::skip;
+/// let text = br#"{"a":[1,"]"]} "#;
+/// assert_eq!(skip::value(text, 0), Some(13));
+/// assert_eq!(skip::value(text, 6), Some(7));
+/// assert_eq!(skip::value(&text[..9], 0), None);
+/// ```
 #[inline]
 pub fn value(text: &[u8], pos: usize) -> Option<usize> {
     match text.get(pos)? {
@@ -21,7 +48,7 @@ pub fn value(text: &[u8], pos: usize) -> Option<usize> {
 fn scalar(text: &[u8], pos: usize) -> Option<usize> {
     let mut end = pos;
     while let Some(byte) = text.get(end) {
-        if matches!(byte, b',' | b'}' | b']') {
+        if matches!(byte, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r') {
             break;
         }
         end += 1;
@@ -45,6 +72,43 @@ pub fn container(text: &[u8], pos: usize) -> Option<usize> {
     return x86::container(text, pos);
     #[cfg(not(target_arch = "x86_64"))]
     return portable::container(text, pos);
+}
+
+/// Finds the end of a string that comes in pieces.
+///
+/// ```
+/// use document::json::skip::StringEnd;
+/// let mut end = StringEnd::default();
+/// assert_eq!(end.find(br#"a string that ends with \"#), None);
+/// assert_eq!(end.find(br#"", not here","next""#), Some(12));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StringEnd {
+    /// The last byte was a backslash that escapes the next.
+    escaped: bool,
+}
+
+impl StringEnd {
+    /// The position after the closing quote; `None` when it is not in this piece. The first piece begins behind the opening
+    /// quote.
+    pub fn find(&mut self, piece: &[u8]) -> Option<usize> {
+        let mut pos = 0;
+        if self.escaped && !piece.is_empty() {
+            self.escaped = false;
+            pos = 1;
+        }
+        loop {
+            pos += memchr2(b'"', b'\\', piece.get(pos..)?)? + 1;
+            if piece[pos - 1] == b'"' {
+                return Some(pos);
+            }
+            if pos == piece.len() {
+                self.escaped = true;
+                return None;
+            }
+            pos += 1;
+        }
+    }
 }
 
 /// Byte by byte: for other processors, for the ends of texts, and to test the rest against.

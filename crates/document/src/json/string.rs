@@ -80,6 +80,20 @@ pub(crate) fn unescape(input: &[u8], from: usize, text: &mut Vec<u8>) -> Result<
     }
 }
 
+/// Undoes the escapes of the whole of what stands between the quotes of a string.
+pub(crate) fn unescape_all(written: &[u8], text: &mut Vec<u8>) -> Result<(), DocError> {
+    let mut from = 0;
+    loop {
+        let at = find_special(written, from);
+        text.extend_from_slice(&written[from..at]);
+        match written.get(at) {
+            None => return Ok(()),
+            Some(b'\\') => from = unescape_one(written, at + 1, text)?,
+            Some(_) => return Err(DocError::InvalidJson),
+        }
+    }
+}
+
 /// `at`: behind the backslash. Answers the position behind the escape.
 fn unescape_one(input: &[u8], at: usize, text: &mut Vec<u8>) -> Result<usize, DocError> {
     let byte = match *input.get(at).ok_or(DocError::InvalidJson)? {

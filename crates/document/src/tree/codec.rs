@@ -14,6 +14,7 @@
 
 use super::{Node, RevTree, Revision};
 use crate::rev::{GENERATION_MAX, RevHash};
+use crate::varint;
 
 const MD5_LENGTH: usize = 16;
 
@@ -31,9 +32,9 @@ impl RevTree {
     /// Appends the stored form of the tree.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let is_chain = self.is_chain();
-        write_varint((self.nodes.len() as u64) << 1 | u64::from(is_chain), out);
+        varint::put((self.nodes.len() as u64) << 1 | u64::from(is_chain), out);
         if is_chain {
-            write_varint(self.nodes[0].generation, out);
+            varint::put(self.nodes[0].generation, out);
             for node in &self.nodes {
                 encode_node(node, out);
             }
@@ -41,9 +42,9 @@ impl RevTree {
         }
         let mut generation = 0;
         for (index, node) in self.nodes.iter().enumerate() {
-            write_varint(node.generation - generation, out);
+            varint::put(node.generation - generation, out);
             generation = node.generation;
-            write_varint(
+            varint::put(
                 node.parent
                     .map_or(0, |parent| index as u64 - u64::from(parent)),
                 out,
@@ -113,21 +114,13 @@ fn encode_node(node: &Node, out: &mut Vec<u8>) {
     });
     out.push(text | body);
     if text != 0 {
-        write_varint(node.hash.as_bytes().len() as u64, out);
+        varint::put(node.hash.as_bytes().len() as u64, out);
     }
     out.extend_from_slice(node.hash.as_bytes());
     if let Some(revision) = node.revision {
-        write_varint(revision.seq, out);
-        write_varint(revision.size, out);
+        varint::put(revision.seq, out);
+        varint::put(revision.size, out);
     }
-}
-
-fn write_varint(mut number: u64, out: &mut Vec<u8>) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
 }
 
 struct Reader<'a>(&'a [u8]);
@@ -147,24 +140,7 @@ impl<'a> Reader<'a> {
     }
 
     fn varint(&mut self) -> Result<u64, Corrupt> {
-        let first = self.byte()?;
-        if first < 0x80 {
-            return Ok(u64::from(first));
-        }
-        let mut number = u64::from(first & 0x7f);
-        for shift in (7..64).step_by(7) {
-            let byte = self.byte()?;
-            let bits = u64::from(byte & 0x7f);
-            // Neither bits that do not fit nor a superfluous last byte: every number has one encoding.
-            if (bits << shift) >> shift != bits || byte == 0 {
-                return Err(Corrupt);
-            }
-            number |= bits << shift;
-            if byte < 0x80 {
-                return Ok(number);
-            }
-        }
-        Err(Corrupt)
+        varint::take(&mut self.0).ok_or(Corrupt)
     }
 
     fn chain(&mut self, count: usize) -> Result<Vec<Node>, Corrupt> {

@@ -1,6 +1,6 @@
 //! Values of rows, read as far as reduce functions look into them.
 
-use document::json::{read_number, read_string};
+use document::json::{read_number, read_string, skip};
 use document::write_json_string;
 
 use super::number::Number;
@@ -89,7 +89,7 @@ pub(super) fn elements(array: &[u8]) -> impl Iterator<Item = &[u8]> {
         }
         reader.next_byte().filter(|&byte| byte != b']')?;
         let start = reader.at;
-        let end = skip(array, start)?;
+        let end = skip::value(array, start)?;
         reader.at = end;
         open = reader.next_byte() == Some(b',');
         reader.at += 1;
@@ -105,9 +105,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     /// The next byte that is no white space, which stays the next.
     fn next_byte(&mut self) -> Option<u8> {
-        while matches!(self.text.get(self.at), Some(b' ' | b'\t' | b'\n' | b'\r')) {
-            self.at += 1;
-        }
+        self.at = skip::space(self.text, self.at);
         self.text.get(self.at).copied()
     }
 
@@ -121,7 +119,7 @@ impl Reader<'_> {
             b'[' if depth < DEPTH_MAX => self.array(depth + 1),
             b'{' if depth < DEPTH_MAX => self.object(depth + 1),
             b'"' => self.other(read_string(self.text, self.at).ok()?.1),
-            b'[' | b'{' => self.other(skip(self.text, self.at)?),
+            b'[' | b'{' => self.other(skip::value(self.text, self.at)?),
             _ => {
                 let rest = &self.text[self.at..];
                 let literals: [&[u8]; 3] = [b"null", b"true", b"false"];
@@ -180,48 +178,6 @@ impl Reader<'_> {
                 b'}' => return Some(Json::Object(members)),
                 _ => return None,
             }
-        }
-    }
-}
-
-/// Where the value that starts at `from` ends. Looks at brackets and strings only.
-fn skip(text: &[u8], from: usize) -> Option<usize> {
-    let mut at = from;
-    let mut depth = 0_usize;
-    loop {
-        match *text.get(at)? {
-            b'"' => at = string_end(text, at + 1)?,
-            b'[' | b'{' => {
-                depth += 1;
-                at += 1;
-            }
-            b']' | b'}' => {
-                depth = depth.checked_sub(1)?;
-                at += 1;
-            }
-            b',' | b':' | b' ' | b'\t' | b'\n' | b'\r' => at += 1,
-            _ => {
-                let rest = text[at..].iter();
-                at += rest
-                    .take_while(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(byte))
-                    .count()
-                    .max(1);
-            }
-        }
-        if depth == 0 {
-            return Some(at);
-        }
-    }
-}
-
-/// Where a string ends, behind its closing quote, whose text starts at `from`.
-fn string_end(text: &[u8], from: usize) -> Option<usize> {
-    let mut at = from;
-    loop {
-        match *text.get(at)? {
-            b'"' => return Some(at + 1),
-            b'\\' => at += 2,
-            _ => at += 1,
         }
     }
 }

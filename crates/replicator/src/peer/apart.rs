@@ -5,6 +5,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
+use data_encoding::HEXLOWER;
 use database::{AttachmentReader, AttachmentSink, SinkOptions, Uploaded};
 use document::multipart::{ContentType, Event, Headers, Limits, Parser, PartHead, Writer};
 use document::{Attachment, DocId, EditDoc, Encoding, Rev, Shown, parse_document};
@@ -261,7 +262,7 @@ async fn next_piece(mut parts: Parts) -> Option<(Result<Bytes, database::Error>,
 fn boundary() -> Result<String, Error> {
     let mut random = [0u8; 16];
     getrandom::fill(&mut random).map_err(|e| Error::Request(e.to_string()))?;
-    Ok(random.iter().map(|b| format!("{b:02x}")).collect())
+    Ok(HEXLOWER.encode(&random))
 }
 
 /// Copies between two databases of this server, as the bytes are stored.

@@ -1,12 +1,13 @@
 //! Chunks of long contents: sorted files that the engine takes in as they are, past its log and its memory.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use rocksdb::{Options, SstFileWriter};
 
 use crate::Error;
-use crate::engine::{Engine, Keyspace};
+use crate::engine::Engine;
+use crate::files::SortedFiles;
+use crate::keyspace::Keyspace;
 
 /// A file is ended when it has this many bytes.
 const FILE_BYTES: u64 = 64 << 20;
@@ -21,13 +22,13 @@ self_cell::self_cell!(
     }
 );
 
-/// The files of one content. Dropped before [`ContentFiles::ingest`], they are removed.
+/// The files of one content. Dropped before [`ContentFiles::ingest`], they are removed: after `open`, which is above them.
 pub struct ContentFiles {
     engine: Arc<Engine>,
     number: u64,
     open: Option<OpenFile>,
     bytes: u64,
-    files: Vec<PathBuf>,
+    files: SortedFiles,
 }
 
 impl ContentFiles {
@@ -37,7 +38,7 @@ impl ContentFiles {
             number,
             open: None,
             bytes: 0,
-            files: vec![],
+            files: SortedFiles::default(),
         }
     }
 
@@ -57,12 +58,12 @@ impl ContentFiles {
     }
 
     fn begin_file(&mut self) -> Result<OpenFile, Error> {
-        let name = format!("content-{}-{}.sst", self.number, self.files.len());
+        let name = format!("content-{}-{}.sst", self.number, self.files.count());
         let path = self.engine.ingest_directory().join(name);
         let options = self.engine.content_file_options();
         let open = OpenFile::new(options, |options| SstFileWriter::create(options));
         open.with_dependent(|_, writer| writer.open(&path))?;
-        self.files.push(path);
+        self.files.paths.push(path);
         self.bytes = 0;
         Ok(open)
     }
@@ -78,22 +79,6 @@ impl ContentFiles {
     /// Has the engine take the files. What they hold is durable then.
     pub fn ingest(mut self) -> Result<(), Error> {
         self.end_file()?;
-        let files = std::mem::take(&mut self.files);
-        let ingested = self.engine.ingest(Keyspace::Attachments, files.clone());
-        if ingested.is_err() {
-            self.files = files;
-        }
-        ingested
-    }
-}
-
-impl Drop for ContentFiles {
-    fn drop(&mut self) {
-        self.open = None;
-        for file in &self.files {
-            if let Err(e) = std::fs::remove_file(file) {
-                tracing::warn!(error = %e, file = %file.display(), "removing a file failed; the next start does it");
-            }
-        }
+        self.files.ingest(&self.engine, Keyspace::Attachments)
     }
 }

@@ -34,8 +34,9 @@ pub use upload::Upload;
 
 use crate::Error;
 use crate::disk::DiskGuard;
-use crate::engine::{Engine, Keyspace};
+use crate::engine::Engine;
 use crate::keys::ShardNumber;
+use crate::keyspace::Keyspace;
 use crate::shard::Shard;
 use crate::varint::{Reader, put};
 
@@ -69,13 +70,13 @@ struct Held {
 
 /// Where a content is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+pub(crate) struct Place {
     number: u64,
     length: u64,
 }
 
 impl Place {
-    fn decode(value: &[u8]) -> Result<Place, Error> {
+    pub(crate) fn decode(value: &[u8]) -> Result<Place, Error> {
         let mut r = Reader::new(value, "content");
         Ok(Place {
             number: r.varint()?,
@@ -83,7 +84,7 @@ impl Place {
         })
     }
 
-    fn encode(self) -> Vec<u8> {
+    pub(crate) fn encode(self) -> Vec<u8> {
         let mut out = Vec::with_capacity(12);
         put(self.number, &mut out);
         put(self.length, &mut out);
@@ -96,10 +97,11 @@ impl Place {
 }
 
 impl Contents {
+    /// The contents under `home`. `reserve_bytes` of the disk stay free.
     pub fn new(home: Arc<Shard>, numbers: Arc<Numbers>, reserve_bytes: u64) -> Arc<Contents> {
         let engine = home.engine.clone();
         Arc::new(Contents {
-            guard: Mutex::new(DiskGuard::new(&engine.path, reserve_bytes)),
+            guard: Mutex::new(DiskGuard::new(engine.path(), reserve_bytes)),
             engine,
             home,
             numbers,
@@ -220,7 +222,7 @@ impl Contents {
             }
             places.next();
         }
-        Ok(places.status()?)
+        places.status()
     }
 
     /// Bodies that named these contents are gone: removes the contents that nothing else refers to. Those that somebody holds
@@ -346,6 +348,7 @@ fn remove_chunks(engine: &Engine, home: ShardNumber, place: Place, wb: &mut Writ
 /// A content that is kept while this is held, whether or not a document refers to it.
 pub struct Content {
     contents: Arc<Contents>,
+    /// What it is named by: the BLAKE3 hash of its bytes.
     pub id: ContentId,
     place: Place,
 }

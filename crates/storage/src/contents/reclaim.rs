@@ -6,8 +6,9 @@ use rocksdb::WriteBatch;
 
 use super::{DIRECT_FROM_BYTES, Place, keys};
 use crate::Error;
-use crate::engine::{Engine, Keyspace};
+use crate::engine::Engine;
 use crate::keys::ShardNumber;
+use crate::keyspace::Keyspace;
 use crate::varint::{Reader, put};
 
 /// Removed contents whose numbers are not further apart are given back together.

@@ -9,8 +9,10 @@ use rocksdb::WriteBatch;
 
 use super::{CHUNK_BYTES, Place, keys, remove_chunks};
 use crate::Error;
-use crate::engine::{Engine, Keyspace, Snapshot};
+use crate::engine::Engine;
 use crate::keys::{ShardNumber, meta, shard_end};
+use crate::keyspace::Keyspace;
+use crate::snapshot::Snapshot;
 
 /// So many numbers are reserved by one write.
 const RESERVED: u64 = 1024;

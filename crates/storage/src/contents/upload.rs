@@ -9,7 +9,7 @@ use super::{
     CHUNK_BYTES, Content, Contents, DIRECT_FROM_BYTES, Place, keys, reclaim, remove_chunks,
 };
 use crate::Error;
-use crate::engine::Keyspace;
+use crate::keyspace::Keyspace;
 
 /// A content that is being written. Dropped before [`Upload::finish`], it leaves nothing.
 pub struct Upload {

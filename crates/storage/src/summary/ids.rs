@@ -119,10 +119,12 @@ impl IdBlocks {
         runs + rest.iter().map(|&n| u64::from(n)).sum::<u64>()
     }
 
+    /// Live documents in all blocks.
     pub fn live_total(&self) -> u64 {
         self.live_before(self.live.len())
     }
 
+    /// Counts what a change did to the document: -1, 0 or 1 each.
     pub fn apply(&mut self, id: &[u8], live: i8, rows: i8) {
         if live == 0 && rows == 0 {
             return;

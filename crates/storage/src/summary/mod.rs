@@ -14,16 +14,19 @@ use std::sync::Arc;
 
 use crate::row::Delta;
 
+/// Counts of a shard by id and by seq.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// Shared with readers for as long as they work out their offsets; copied when one holds it at a commit.
     pub ids: Arc<IdBlocks>,
+    /// Which seqs are listed.
     pub seqs: SeqBits,
     /// The saved form stands for the shard as of this seq.
     pub saved_seq: u64,
 }
 
 impl Summary {
+    /// Counts the change at `seq`.
     pub fn apply(&mut self, seq: u64, id: &[u8], delta: Delta) {
         Arc::make_mut(&mut self.ids).apply(id, delta.live, delta.records);
         if delta.supersedes != 0 {

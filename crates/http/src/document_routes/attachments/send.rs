@@ -1,5 +1,6 @@
 //! Documents with their attachments, as JSON and as multipart.
 
+use data_encoding::HEXLOWER;
 use database::{Database, ReadAttachment, ReadDoc};
 use document::Encoding;
 use document::Shown;
@@ -15,7 +16,7 @@ pub fn boundary() -> Result<String, ApiError> {
     let mut random = [0; 16];
     getrandom::fill(&mut random)
         .map_err(|e| ApiError::new(500, "internal_server_error", e.to_string()))?;
-    Ok(random.iter().map(|b| format!("{b:02x}")).collect())
+    Ok(HEXLOWER.encode(&random))
 }
 
 /// Whether some attachment's bytes are to be sent.

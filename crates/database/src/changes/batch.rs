@@ -1,0 +1,139 @@
+//! Feeds with a filter that sees many changes at once.
+
+use std::sync::Arc;
+
+use document::{Rev, Revision};
+use functions::Place;
+use storage::{ChangeIter, Record, Row, Shard, View};
+
+use super::row::push_rev;
+use super::{BatchFilter, Changes, Framing, Style};
+use crate::Error;
+use crate::read::{FUNCTION_REVS_MAX, write_path};
+use crate::rows::write_members;
+
+/// So many changes are shown to a [`BatchFilter`] at once,
+const BATCH_CHANGES_MAX: usize = 100;
+/// and about so many bytes.
+const BATCH_BYTES_MAX: usize = 1 << 20;
+
+/// Changes that a filter sees together.
+#[derive(Default)]
+struct Batch {
+    changes: Vec<BatchedChange>,
+    /// The documents of all their revisions.
+    docs: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+struct BatchedChange {
+    seq: u64,
+    /// The row.
+    value: Vec<u8>,
+    revs: Vec<Rev>,
+}
+
+impl Changes {
+    /// Shows some changes to the filter and appends those that pass; false when there are none any more.
+    pub(super) fn next_batch(
+        &mut self,
+        filter: &dyn BatchFilter,
+        place: Option<Place>,
+        framing: Framing,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, Error> {
+        while self.shard < self.views.len() && !self.limit_reached() {
+            let shard = self.db.all_shards()[self.shard].clone();
+            let batch = self.gather(&shard)?;
+            if batch.changes.is_empty() {
+                self.end_shard();
+                continue;
+            }
+            let place = match place {
+                Some(place) => place,
+                None => filter.admission().wait()?,
+            };
+            let passed = filter.matches(&place, &batch.docs)?;
+            drop(place);
+            let mut passed = passed.into_iter();
+            for change in batch.changes {
+                if self.limit_reached() {
+                    return Ok(false);
+                }
+                let seq = change.seq;
+                self.at.at[self.shard] = if self.query.descending { seq - 1 } else { seq };
+                self.revs.clear();
+                for rev in &change.revs {
+                    if passed.next() == Some(true) {
+                        push_rev(rev.as_ref(), &mut self.revs);
+                    }
+                }
+                if !self.revs.is_empty() {
+                    let row = Row::decode(seq, &change.value)?;
+                    self.emit_row(&shard, seq, &row, framing, out)?;
+                }
+            }
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// The next changes of the shard, with the revisions that a filter looks at.
+    fn gather(&self, shard: &Arc<Shard>) -> Result<Batch, Error> {
+        let view = &self.views[self.shard];
+        let from = self.at.at[self.shard];
+        let mut it = ChangeIter::new(&view.snapshot, shard.number, from, self.query.descending);
+        let mut batch = Batch::default();
+        while let Some((seq, value)) = it.entry() {
+            if batch.changes.len() >= BATCH_CHANGES_MAX || batch.bytes >= BATCH_BYTES_MAX {
+                break;
+            }
+            let row = Row::decode(seq, value)?;
+            let record = view
+                .record(shard, row.id)?
+                .ok_or(Error::Storage(storage::Error::Corrupt("document record")))?;
+            let shown = match self.query.style {
+                Style::MainOnly => 1,
+                Style::AllDocs => usize::MAX,
+            };
+            let mut revs = vec![];
+            for leaf in record.tree.leaves().into_iter().take(shown) {
+                let rev = leaf.rev.to_rev();
+                let mut doc = function_doc(view, shard, row.id, &record, &rev, leaf.revision)?;
+                self.censor_for_filter(row.id, &mut doc);
+                batch.bytes += doc.len();
+                batch.docs.push(doc);
+                revs.push(rev);
+            }
+            batch.changes.push(BatchedChange {
+                seq,
+                value: value.to_vec(),
+                revs,
+            });
+            it.next();
+        }
+        it.status()?;
+        Ok(batch)
+    }
+}
+
+/// A revision as functions of design documents see it.
+fn function_doc(
+    view: &View,
+    shard: &Arc<Shard>,
+    id: &str,
+    record: &Record,
+    rev: &Rev,
+    revision: Revision,
+) -> Result<Vec<u8>, Error> {
+    let mut doc = vec![];
+    let written = view.with_body(shard, revision.seq, |body| {
+        write_members(id, rev, revision.deleted, body, &mut doc);
+    })?;
+    written.ok_or(Error::Storage(storage::Error::Corrupt("document body")))?;
+    if let Some(path) = record.tree.path(rev) {
+        write_path(&path, Some(FUNCTION_REVS_MAX), &mut doc);
+    }
+    doc.push(b'}');
+    Ok(doc)
+}

@@ -1,0 +1,236 @@
+//! Change feeds: each document once, at its newest change, from a snapshot that the feed moves on when asked.
+//!
+//! `query.rs` is what a feed is asked for, `row.rs` writes a row; `lookups.rs` and `batch.rs` are feeds of few documents, and of
+//! filters that see many changes at once.
+
+mod batch;
+mod lookups;
+mod query;
+mod row;
+
+use std::sync::Arc;
+
+use functions::{Admission, Place};
+use storage::{ChangeIter, View};
+
+pub use query::{BatchFilter, ChangeFilter, ChangesQuery, Filter, Framing, Since, Style};
+
+use crate::Error;
+use crate::database::Database;
+use crate::rules::Watch;
+use crate::seq::Seqs;
+use row::Wrote;
+
+/// A change feed over one snapshot; `refresh` moves it on to what was written since.
+pub struct Changes {
+    db: Arc<Database>,
+    query: ChangesQuery,
+    /// Empty while the feed waits: a snapshot held keeps the space of deleted rows, of all databases.
+    views: Vec<View>,
+    /// Where the snapshot ends in each shard.
+    ends: Vec<u64>,
+    /// What was looked at last in each shard.
+    at: Seqs,
+    /// The shard being read.
+    shard: usize,
+    /// Rows to look up, when there are few; the last one first.
+    lookups: Option<Vec<(usize, u64)>>,
+    rows: u64,
+    /// Changes after `since` at the start, for feeds that look documents up.
+    pending_at_start: u64,
+    json: Vec<u8>,
+    revs: Vec<u8>,
+    /// For the next call of the filter.
+    place: Option<Place>,
+    /// Who is shown only what rules allow.
+    pub(crate) watch: Option<Watch>,
+}
+
+impl Database {
+    /// Opens a feed.
+    pub fn changes(self: &Arc<Self>, query: ChangesQuery) -> Result<Changes, Error> {
+        self.live()?;
+        let shards = self.all_shards();
+        let views = shards
+            .iter()
+            .map(|s| s.view())
+            .collect::<Result<Vec<_>, _>>()?;
+        let ends: Vec<u64> = views.iter().map(|v| v.meta.update_seq).collect();
+        let epoch = self.epoch();
+        let at = match &query.since {
+            Since::Start => Seqs::start(epoch, shards.len()),
+            Since::Now => Seqs {
+                epoch,
+                at: ends.clone(),
+            },
+            Since::Seq(text) => known(Seqs::parse(text, epoch, shards.len())?, &ends),
+        };
+        let mut feed = Changes {
+            db: self.clone(),
+            views,
+            ends,
+            at,
+            shard: 0,
+            lookups: None,
+            rows: 0,
+            pending_at_start: 0,
+            json: vec![],
+            revs: vec![],
+            place: None,
+            watch: None,
+            query,
+        };
+        feed.pending_at_start = feed.count_after()?;
+        feed.plan_lookups()?;
+        if feed.query.descending {
+            feed.at.at = feed.ends.clone();
+        }
+        Ok(feed)
+    }
+}
+
+impl Changes {
+    /// Appends rows until about `soft_bytes` were added; false when the snapshot or the limit is exhausted.
+    pub fn next_chunk(
+        &mut self,
+        framing: Framing,
+        out: &mut Vec<u8>,
+        soft_bytes: usize,
+    ) -> Result<bool, Error> {
+        // Whatever happens, it is not kept while the feed waits.
+        let place = self.place.take();
+        self.db.live()?;
+        let enough = out.len() + soft_bytes;
+        if self.lookups.is_some() {
+            return self.next_lookups(framing, out, enough);
+        }
+        if let Filter::Batch(filter) = &self.query.filter {
+            let filter = filter.clone();
+            return self.next_batch(filter.as_ref(), place, framing, out);
+        }
+        // A filter may pass over many rows: come up for air now and then.
+        let mut passed = 0;
+        while self.shard < self.views.len() {
+            let shard = self.db.all_shards()[self.shard].clone();
+            let snapshot = self.views[self.shard].snapshot.clone();
+            let from = self.at.at[self.shard];
+            let mut it = ChangeIter::new(&snapshot, shard.number, from, self.query.descending);
+            while let Some((seq, value)) = it.entry() {
+                if self.limit_reached() {
+                    return Ok(false);
+                }
+                if out.len() >= enough || passed >= 10_000 {
+                    return Ok(true);
+                }
+                // Descending feeds go on below this row.
+                self.at.at[self.shard] = if self.query.descending { seq - 1 } else { seq };
+                if self.write_row(&shard, seq, value, framing, out)? == Wrote::Nothing {
+                    passed += 1;
+                }
+                it.next();
+            }
+            it.status()?;
+            self.end_shard();
+        }
+        Ok(false)
+    }
+
+    fn end_shard(&mut self) {
+        let at = &mut self.at.at[self.shard];
+        *at = if self.query.descending {
+            0
+        } else {
+            self.ends[self.shard].max(*at)
+        };
+        self.shard += 1;
+    }
+
+    /// Rows sent so far.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Leave to call the filter's function, to be waited for before [`Changes::next_chunk`] is called on a thread for it: it is
+    /// given to [`Changes::admit`].
+    pub fn admission(&self) -> Admission {
+        match &self.query.filter {
+            Filter::Batch(filter) => filter.admission(),
+            _ => Admission::free(),
+        }
+    }
+
+    /// Takes leave for one call of the filter.
+    pub fn admit(&mut self, place: Place) {
+        self.place = Some(place);
+    }
+
+    /// Whether [`Changes::next_chunk`] may block for longer than reads take.
+    pub fn may_block(&self) -> bool {
+        self.query.filter.may_block() || self.query.attachments.bytes
+    }
+
+    /// Whether no change may follow when [`Changes::next_chunk`] has come to its end: later ones are newer than what was
+    /// shown, so that a descending feed has no place for them.
+    pub fn is_final(&self) -> bool {
+        self.query.descending || self.limit_reached()
+    }
+
+    /// Whether as many rows were given as were asked for.
+    pub fn limit_reached(&self) -> bool {
+        self.query.limit.is_some_and(|l| self.rows >= l)
+    }
+
+    /// The seq to go on from.
+    pub fn last_seq(&self) -> String {
+        self.at.to_string()
+    }
+
+    /// Changes after `last_seq`.
+    pub fn pending(&self) -> Result<u64, Error> {
+        if self.lookups.is_some() || self.query.descending {
+            // CouchDB counts down from what was there at the start.
+            return Ok(self.pending_at_start.saturating_sub(self.rows));
+        }
+        self.count_after()
+    }
+
+    fn count_after(&self) -> Result<u64, Error> {
+        let mut pending = 0;
+        for ((shard, &end), &at) in self.db.all_shards().iter().zip(&self.ends).zip(&self.at.at) {
+            if at < end {
+                pending += shard.count_after(at)?;
+            }
+        }
+        Ok(pending)
+    }
+
+    /// Lets go of the snapshot, which is exhausted, until `refresh`.
+    pub fn release(&mut self) {
+        self.views.clear();
+        self.lookups = self.lookups.take().map(|_| vec![]);
+    }
+
+    /// Takes a new snapshot, to go on after the last row looked at. Ascending feeds only.
+    pub fn refresh(&mut self) -> Result<(), Error> {
+        self.db.live()?;
+        self.views = self
+            .db
+            .all_shards()
+            .iter()
+            .map(|s| s.view())
+            .collect::<Result<_, _>>()?;
+        self.ends = self.views.iter().map(|v| v.meta.update_seq).collect();
+        self.shard = 0;
+        self.plan_lookups()
+    }
+}
+
+/// A seq beyond what a shard has reached is of a time that is lost (a restored backup): that shard starts over.
+fn known(mut seqs: Seqs, ends: &[u64]) -> Seqs {
+    for (at, &end) in seqs.at.iter_mut().zip(ends) {
+        if *at > end {
+            *at = 0;
+        }
+    }
+    seqs
+}

@@ -1,0 +1,105 @@
+//! What a feed is asked for.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use functions::{Admission, Place};
+
+use crate::Error;
+use crate::attachments::ShownAttachments;
+
+/// Decides which changes a feed shows.
+pub trait ChangeFilter: Send + Sync {
+    /// Whether `matches` wants the document's JSON.
+    fn needs_doc(&self) -> bool;
+    /// `doc`: the whole JSON of the revision looked at (with `_id`, `_rev`, `_deleted`), when `needs_doc`.
+    fn matches(&self, id: &str, deleted: bool, doc: Option<&[u8]>) -> bool;
+    /// With `include_docs`: what to show in place of the document (`fields` of `_selector`).
+    fn project(&self, _doc: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+}
+
+/// Decides on many documents at once, for filters whose call costs more than a document. May block.
+pub trait BatchFilter: Send + Sync {
+    /// One answer a document. `docs` are whole JSON texts, with `_id`, `_rev`, `_revisions`, `_deleted`.
+    fn matches(&self, place: &Place, docs: &[Vec<u8>]) -> Result<Vec<bool>, Error>;
+    /// Asks for leave to be called.
+    fn admission(&self) -> Admission;
+}
+
+/// Which changes a feed shows.
+#[derive(Clone)]
+pub enum Filter {
+    /// All.
+    None,
+    /// Those of these documents.
+    DocIds(Arc<HashSet<String>>),
+    /// Design documents only.
+    Design,
+    /// Those that it matches, one by one.
+    Custom(Arc<dyn ChangeFilter>),
+    /// Those that it matches, many at a time.
+    Batch(Arc<dyn BatchFilter>),
+}
+
+/// Where a feed begins.
+#[derive(Clone, Debug)]
+pub enum Since {
+    /// At the first change.
+    Start,
+    /// After the last one.
+    Now,
+    /// An update seq as a client sent it.
+    Seq(String),
+}
+
+/// Which revisions of a changed document a row names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// The winning revision.
+    MainOnly,
+    /// All leaves.
+    AllDocs,
+}
+
+impl Filter {
+    /// Whether reading the feed may block for longer than reads take.
+    pub fn may_block(&self) -> bool {
+        matches!(self, Filter::Batch(_))
+    }
+}
+
+/// A feed as it is asked for.
+#[derive(Clone)]
+pub struct ChangesQuery {
+    /// Where it begins.
+    pub since: Since,
+    /// The newest change first; there is nothing to wait for then.
+    pub descending: bool,
+    /// Rows at most.
+    pub limit: Option<u64>,
+    /// Which revisions a row names.
+    pub style: Style,
+    /// Rows have the winning revision.
+    pub include_docs: bool,
+    /// With `include_docs`: documents have `_conflicts`.
+    pub conflicts: bool,
+    /// With `include_docs`: how attachments are shown.
+    pub attachments: ShownAttachments,
+    /// Which changes are shown.
+    pub filter: Filter,
+    /// Write the seq of every so manyth row only.
+    pub seq_interval: Option<u64>,
+}
+
+/// How rows are put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// Joined by `,\n`.
+    Array,
+    /// One a line.
+    Lines,
+    /// `data: {…}`, `id: "seq"`, an empty line.
+    Events,
+}

@@ -1,0 +1,242 @@
+//! Listings of documents by id: `_all_docs`, `_design_docs`, `_local_docs` and a partition's.
+//!
+//! `query.rs` is what a listing is asked for, `range.rs` a range of ids and its offset, `write.rs` the text of rows.
+
+mod query;
+mod range;
+mod write;
+
+use std::sync::Arc;
+
+use storage::{Contents, IdBlocks, RecordHead};
+
+pub use query::{Bound, Key, Listing, RowsQuery};
+pub(crate) use write::write_members;
+
+use crate::attachments::ShownAttachments;
+use crate::database::Database;
+use crate::rules::Watch;
+use crate::select::{IdMerge, Views};
+use crate::seq::Seqs;
+use crate::{Error, partition};
+use range::Range;
+use write::separate;
+
+/// Deleted documents are looked at too and give no row: come up for air now and then.
+const ROWS_A_PIECE_MAX: u32 = 10_000;
+
+/// Rows of a listing, produced piece by piece from one snapshot.
+pub struct Rows {
+    /// Documents that the listing could show; not known of local ones.
+    pub total_rows: Option<u64>,
+    /// Rows before the first one.
+    pub offset: Option<u64>,
+    /// The update seq that the rows stand for, when it was asked for.
+    pub update_seq: Option<String>,
+    views: Views,
+    plan: Plan,
+    include_docs: bool,
+    conflicts: bool,
+    attachments: ShownAttachments,
+    contents: Arc<Contents>,
+    first: bool,
+    /// Who is shown only what rules allow.
+    pub(crate) watch: Option<Watch>,
+}
+
+enum Plan {
+    Keys(std::vec::IntoIter<KeyAt>),
+    Range(Range),
+    Done,
+}
+
+/// A key and the shard that would hold it.
+struct KeyAt {
+    key: Key,
+    shard: usize,
+}
+
+impl Database {
+    /// Opens a listing.
+    pub fn rows(&self, query: RowsQuery) -> Result<Rows, Error> {
+        self.live()?;
+        let (views, blocks) = match &query.listing {
+            Listing::Partition(p) if query.keys.is_none() => {
+                partition::check(p)?;
+                let (from, _) = partition::bounds(p);
+                Views::open(std::slice::from_ref(self.shard_for(&from)))?
+            }
+            _ => Views::open(self.all_shards())?,
+        };
+        let update_seq = query.update_seq.then(|| self.seqs_of(&views).to_string());
+        let mut rows = Rows {
+            total_rows: None,
+            offset: None,
+            update_seq,
+            views,
+            plan: Plan::Done,
+            include_docs: query.include_docs,
+            conflicts: query.conflicts,
+            attachments: query.attachments,
+            contents: self.contents().clone(),
+            first: true,
+            watch: None,
+        };
+        rows.total_rows = rows.count(&query, &blocks)?;
+        if let Some(keys) = query.keys {
+            rows.plan = self.plan_keys(
+                keys,
+                &query.listing,
+                query.descending,
+                query.skip,
+                query.limit,
+            );
+            return Ok(rows);
+        }
+        let mut range = Range::of(&query);
+        if !range.local {
+            rows.offset = Some(range.place(&rows.views, &blocks, &query)?);
+        }
+        rows.plan = if range.left == 0 {
+            Plan::Done
+        } else {
+            Plan::Range(range)
+        };
+        Ok(rows)
+    }
+
+    /// Where each shard is: of the views, so that a feed from here shows what the rows do not.
+    fn seqs_of(&self, views: &Views) -> Seqs {
+        let at = self.all_shards().iter().map(|s| {
+            let seen = views.shards.iter().position(|v| v.number == s.number);
+            seen.map_or_else(|| s.meta(), |i| views.views[i].meta.clone())
+                .update_seq
+        });
+        Seqs {
+            epoch: self.epoch(),
+            at: at.collect(),
+        }
+    }
+
+    fn plan_keys(
+        &self,
+        mut keys: Vec<Key>,
+        listing: &Listing,
+        descending: bool,
+        skip: u64,
+        limit: Option<u64>,
+    ) -> Plan {
+        let prefix = match listing {
+            Listing::DesignDocs => Some("_design/"),
+            Listing::LocalDocs => Some("_local/"),
+            _ => None,
+        };
+        if let Some(prefix) = prefix {
+            keys.retain(|k| matches!(k, Key::Id(id) if id.starts_with(prefix)));
+        }
+        if descending {
+            keys.reverse();
+        }
+        let keys: Vec<KeyAt> = keys
+            .into_iter()
+            .skip(skip as usize)
+            .take(limit.map_or(usize::MAX, |l| l as usize))
+            .map(|key| KeyAt {
+                shard: match &key {
+                    Key::Id(id) => self.shard_index(id),
+                    Key::Other(_) => 0,
+                },
+                key,
+            })
+            .collect();
+        Plan::Keys(keys.into_iter())
+    }
+}
+
+impl Rows {
+    /// Documents that the listing could show; not known of local ones.
+    fn count(&self, query: &RowsQuery, blocks: &[Arc<IdBlocks>]) -> Result<Option<u64>, Error> {
+        let (from, to) = match (&query.listing, &query.keys) {
+            (Listing::LocalDocs, _) => return Ok(None),
+            (Listing::DesignDocs, _) => ("_design/".into(), "_design0".into()),
+            (Listing::Partition(p), None) => partition::bounds(p),
+            _ => return Ok(Some(self.views.live_total())),
+        };
+        let to = self.views.rank(blocks, to.as_bytes())?;
+        Ok(Some(to - self.views.rank(blocks, from.as_bytes())?))
+    }
+
+    /// Appends rows joined by `,\r\n` until about `soft_bytes` were added; false when there are no more.
+    pub fn next_chunk(&mut self, out: &mut Vec<u8>, soft_bytes: usize) -> Result<bool, Error> {
+        let enough = out.len() + soft_bytes;
+        match std::mem::replace(&mut self.plan, Plan::Done) {
+            Plan::Done => Ok(false),
+            Plan::Keys(mut keys) => {
+                while let Some(key) = keys.next() {
+                    self.write_key(&key, out)?;
+                    if out.len() >= enough {
+                        self.plan = Plan::Keys(keys);
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }
+            Plan::Range(mut range) => {
+                let more = self.write_range(&mut range, out, enough)?;
+                if more {
+                    self.plan = Plan::Range(range);
+                }
+                Ok(more)
+            }
+        }
+    }
+
+    fn write_range(
+        &mut self,
+        range: &mut Range,
+        out: &mut Vec<u8>,
+        enough: usize,
+    ) -> Result<bool, Error> {
+        let mut first = self.first;
+        let mut merge = IdMerge::over(&self.views, range.local, range.descending);
+        range.position(&mut merge);
+        let mut more = false;
+        let mut looked_at = 0;
+        while let Some((shard, id, value)) = merge.entry() {
+            if range.is_past(id) || range.left == 0 {
+                break;
+            }
+            if range.is_before(id) {
+                merge.next();
+                continue;
+            }
+            let shown = if range.local {
+                true
+            } else {
+                !RecordHead::decode(value)?.deleted
+            };
+            if shown && range.skip > 0 {
+                range.skip -= 1;
+            } else if shown {
+                separate(&mut first, out);
+                if range.local {
+                    self.write_local(id, value, out)?;
+                } else {
+                    self.write_row(shard, id, value, out)?;
+                }
+                range.left -= 1;
+            }
+            looked_at += 1;
+            if out.len() >= enough || looked_at >= ROWS_A_PIECE_MAX {
+                range.from = Some(id.to_vec());
+                range.after = true;
+                more = true;
+                break;
+            }
+            merge.next();
+        }
+        merge.status()?;
+        self.first = first;
+        Ok(more)
+    }
+}

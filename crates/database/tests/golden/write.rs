@@ -1,0 +1,266 @@
+//! Writes the stores. What is in them is the same each time but for what is made up: epochs, times, purges' ids.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use database::{
+    CreateOptions, Database, Databases, Durability, EditMode, Options, Outcome, SinkOptions,
+    StoreOptions,
+};
+use document::{DocId, EditDoc, Rev};
+use serde_json::{Value, json};
+
+use crate::describe;
+use crate::functions::{BY_GROUP, BY_N, BY_NAME, CONFLICTS, COUNT, Golden};
+use crate::support::{compact, doc};
+
+/// Rows of a view are in several blocks where there is one shard.
+const DOCS: u64 = 250;
+const DOCS_WITH_SHARDS: u64 = 120;
+/// Its first chunks go through the log, the rest into the engine as files.
+const LARGE_ATTACHMENT_BYTES: usize = (16 << 20) + 200_000;
+
+pub fn open(dir: &Path, maps: bool) -> Arc<Databases> {
+    let options = Options {
+        store: StoreOptions {
+            block_cache_bytes: 8 << 20,
+            ..StoreOptions::default()
+        },
+        auto_compact: false,
+        languages: Arc::new(Golden { maps }),
+        ..Options::default()
+    };
+    Databases::open(dir, options).unwrap()
+}
+
+/// Writes a store into an empty directory and answers what can be read of it.
+pub async fn write(dir: &Path) -> Value {
+    let databases = open(dir, true);
+    for (name, q, partitioned) in [("one", 1, false), ("three", 3, false), ("parts", 2, true)] {
+        let options = CreateOptions {
+            q: Some(q),
+            n: None,
+            partitioned,
+            security: r#"{"admins":{"names":["alice"],"roles":[]}}"#.into(),
+        };
+        let db = databases.create(name, options).await.unwrap();
+        let prefix = if partitioned { "p1:" } else { "" };
+        fill(&db, prefix).await;
+        // Sorted files first, and changes after them.
+        describe::index(&databases).await;
+        compact(&db);
+        change(&db, prefix).await;
+        describe::index(&databases).await;
+    }
+    compact_views(&databases);
+    let all = describe::describe(&databases).await;
+    databases.close();
+    all
+}
+
+fn count(db: &Database) -> u64 {
+    match &**db.name() {
+        "one" => DOCS,
+        _ => DOCS_WITH_SHARDS,
+    }
+}
+
+/// The first writes: designs, plain documents, attachments, local documents.
+async fn fill(db: &Arc<Database>, prefix: &str) {
+    edit(db, designs()).await;
+    let numbered = (0..count(db)).map(|n| {
+        let id = match (prefix, n % 3) {
+            ("", _) => format!("doc-{n:04}"),
+            (_, 0) => format!("p2:doc-{n:04}"),
+            _ => format!("{prefix}doc-{n:04}"),
+        };
+        let body = json!({
+            "_id": id, "n": n, "v": n * n % 97, "group": format!("g{}", n % 5), "name": name(n),
+        });
+        doc(&body.to_string())
+    });
+    edit(db, numbered.collect()).await;
+    let long = "a long text ".repeat(900);
+    let unusual = [
+        json!({ "_id": format!("{prefix}long"), "text": long }),
+        json!({ "_id": format!("{prefix}größe/ü\"\\\n"), "n": 1.5e300, "v": -0.25, "name": "\u{1f600}\u{0}" }),
+        json!({ "_id": format!("{prefix}nested"), "a": {"b": [[], {}, [null, true, false, {"c": -0.5}]]} }),
+    ];
+    edit(db, unusual.iter().map(|d| doc(&d.to_string())).collect()).await;
+    let many_digits = format!(
+        r#"{{"_id":"{prefix}digits","i":{},"e":1e22}}"#,
+        "9".repeat(60)
+    );
+    edit(db, vec![doc(&many_digits)]).await;
+    attach(db, prefix).await;
+    let locals = ["checkpoint", "another"]
+        .map(|id| doc(&json!({ "_id": format!("_local/{id}"), "seq": [1, "2-x"] }).to_string()));
+    edit(db, locals.to_vec()).await;
+}
+
+/// Names that the collation orders otherwise than their bytes.
+fn name(n: u64) -> String {
+    let beginnings = ["a", "B", "ä", "Z", "z", "É", "_", "10", "9"];
+    format!("{}{n}", beginnings[n as usize % beginnings.len()])
+}
+
+fn designs() -> Vec<EditDoc> {
+    let view = |map: &str, reduce: &str| json!({ "map": map, "reduce": reduce });
+    let numbers = json!({
+        "_id": "_design/numbers",
+        "views": {
+            "lib": { "unused": "exports.x = 1;" },
+            "by_n": { "map": BY_N },
+            "by_group": { "map": BY_GROUP },
+            "sum": view(BY_N, "_sum"),
+            "count": view(BY_N, "_count"),
+            "stats": view(BY_N, "_stats"),
+            "custom": view(BY_N, COUNT),
+            "distinct": view(BY_GROUP, "_approx_count_distinct"),
+            "first": view(BY_GROUP, "_first"),
+            "last": view(BY_GROUP, "_last"),
+            "top": view(BY_GROUP, "_top_3"),
+            "bottom": view(BY_GROUP, "_bottom_2"),
+            "conflicts": { "map": CONFLICTS },
+        },
+    });
+    let raw = json!({
+        "_id": "_design/raw",
+        "options": { "local_seq": true, "include_design": true, "partitioned": false },
+        "views": { "by_name": { "map": BY_NAME, "options": { "collation": "raw" } } },
+    });
+    let mango = json!({
+        "_id": "_design/by-n",
+        "language": "query",
+        "views": { "by-n": {
+            "map": { "fields": { "n": "asc", "name": "asc" }, "partial_filter_selector": {} },
+            "reduce": "_count",
+            "options": { "def": { "fields": ["n", "name"] } },
+        } },
+    });
+    [numbers, raw, mango]
+        .iter()
+        .map(|d| doc(&d.to_string()))
+        .collect()
+}
+
+async fn attach(db: &Arc<Database>, prefix: &str) {
+    let text: Vec<u8> = (0..9_000u32)
+        .flat_map(|n| format!("{n} ").into_bytes())
+        .collect();
+    let large: Vec<u8> = (0..LARGE_ATTACHMENT_BYTES)
+        .map(|n| (n / 4096) as u8)
+        .collect();
+    let all = [
+        ("empty", "image/png", &b""[..]),
+        ("small", "image/png", b"\x89PNG"),
+        ("text.txt", "text/plain", &text),
+        ("large.bin", "application/octet-stream", &large),
+    ];
+    let mut attached = doc(&json!({ "_id": format!("{prefix}attached") }).to_string());
+    let mut held = vec![];
+    for (name, content_type, bytes) in all {
+        if name == "large.bin" && db.name().as_ref() != "one" {
+            continue;
+        }
+        let mut sink = db.attachment_sink(content_type, SinkOptions::default());
+        for piece in bytes.chunks(100_000) {
+            sink.write(Bytes::copy_from_slice(piece)).await.unwrap();
+        }
+        let uploaded = sink.finish().await.unwrap();
+        attached
+            .files
+            .push(uploaded.attachment(name, content_type, None));
+        held.push(uploaded);
+    }
+    edit(db, vec![attached]).await;
+    // The same content in another document.
+    let inline = json!({
+        "_id": format!("{prefix}inline"),
+        "_attachments": { "s": { "content_type": "image/png", "data": "iVBORw==" } },
+    });
+    edit(db, vec![doc(&inline.to_string())]).await;
+}
+
+/// What comes after the first indexes and a compaction: updates, deletions, conflicts, a purge.
+async fn change(db: &Arc<Database>, prefix: &str) {
+    let id = |n: u64| match (prefix, n % 3) {
+        ("", _) => format!("doc-{n:04}"),
+        (_, 0) => format!("p2:doc-{n:04}"),
+        _ => format!("{prefix}doc-{n:04}"),
+    };
+    let rev = |id: &str| {
+        let read = db.read(&DocId::new(id).unwrap(), &Default::default());
+        match read.unwrap() {
+            database::Read::Found(doc) => doc.rev.to_string(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let mut edits = vec![];
+    for n in (0..40).chain([count(db) - 1]) {
+        let id = id(n);
+        let body = json!({ "_id": id, "_rev": rev(&id), "n": n + 1000, "v": 1, "group": "new", "name": name(n) });
+        edits.push(doc(&body.to_string()));
+    }
+    for n in 60..70 {
+        let id = id(n);
+        let body = json!({ "_id": id, "_rev": rev(&id), "_deleted": true, "why": n });
+        edits.push(doc(&body.to_string()));
+    }
+    edits.push(doc(
+        &json!({ "_id": "_local/another", "_rev": "0-1", "seq": 2 }).to_string(),
+    ));
+    edit(db, edits).await;
+    let mut branches = vec![];
+    for (n, hashes, deleted) in [
+        (80, vec!["aa", "parent"], false),
+        (80, vec!["ff", "parent", "root"], false),
+        (81, vec!["0123456789abcdef0123456789abcdef"], true),
+        (82, vec!["c", "b", "a"], false),
+    ] {
+        let start = hashes.len();
+        let body = json!({
+            "_id": id(n), "_deleted": deleted, "branch": hashes[0], "n": n, "v": 7,
+            "_revisions": { "start": start, "ids": hashes },
+        });
+        branches.push(doc(&body.to_string()));
+    }
+    apply(db, branches, EditMode::Replicated).await;
+    let purged = ["long", "nested"].map(|name| format!("{prefix}{name}"));
+    let purged = purged.map(|id| {
+        let rev = Rev::parse(&rev(&id)).unwrap();
+        (DocId::new(&*id).unwrap(), vec![rev])
+    });
+    db.purge(purged.to_vec()).await.unwrap();
+    let branch = Rev::parse("2-aa").unwrap();
+    db.purge(vec![(DocId::new(&*id(80)).unwrap(), vec![branch])])
+        .await
+        .unwrap();
+    db.set_revs_limit(500).await.unwrap();
+}
+
+async fn edit(db: &Arc<Database>, edits: Vec<EditDoc>) {
+    apply(db, edits, EditMode::Interactive).await;
+}
+
+async fn apply(db: &Arc<Database>, edits: Vec<EditDoc>, mode: EditMode) {
+    let (outcomes, _) = db.update(edits, mode, Durability::Synced).await.unwrap();
+    for outcome in outcomes {
+        assert!(matches!(outcome, Outcome::Ok { .. }), "{outcome:?}");
+    }
+}
+
+/// Reductions are stored then.
+fn compact_views(databases: &Databases) {
+    describe::for_each_view_index(databases, |db, design, index| {
+        db.compact_view(index);
+        let started = Instant::now();
+        let design = db.design(design).unwrap();
+        while db.view_info(&design, index).unwrap().compact_running {
+            assert!(started.elapsed() < Duration::from_secs(60));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+}

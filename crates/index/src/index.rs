@@ -1,0 +1,344 @@
+//! An open index: what readers see of it, how large it is, and who brings it up to date.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use functions::{Languages, Mapper, Owner};
+use parking_lot::Mutex;
+use storage::{Keyspace, Shard, ShardNumber, Signature, Snapshot, Store};
+
+use crate::Error;
+use crate::build::{Build, BuildLimits};
+use crate::read::IndexView;
+use crate::reduce::ReduceLimit;
+use crate::reducer::Reducers;
+use crate::spec::Spec;
+use crate::state::State;
+
+/// Changes up to this many are mapped by one thread.
+const ONE_THREAD_CHANGES_MAX: u64 = 512;
+/// A mapper that nobody used for this long is let go.
+const IDLE_MAX: Duration = Duration::from_secs(20);
+
+/// How far a build is. All zero when none runs.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// A build is under way.
+    pub running: AtomicBool,
+    /// Changes looked at, and to look at.
+    pub done: AtomicU64,
+    /// Changes to look at.
+    pub total: AtomicU64,
+    /// In seconds since 1970.
+    pub started_unix_s: AtomicU64,
+}
+
+/// Sizes and counts of an index.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IndexInfo {
+    /// Seq of the shard that it has come to.
+    pub indexed_seq: u64,
+    /// Purges of the shard that it knows of.
+    pub purge_seq: u64,
+    /// Bytes of files.
+    pub file_bytes: u64,
+    /// Bytes of keys and values as JSON text.
+    pub external_bytes: u64,
+    /// Bytes of live rows before compression.
+    pub active_bytes: u64,
+    /// How many, in all views.
+    pub rows: u64,
+    /// A build is under way.
+    pub building: bool,
+}
+
+/// What readers see.
+pub(crate) struct Published {
+    pub(crate) state: Arc<State>,
+    /// While files are added: the rows that agree with `state`.
+    pub(crate) stable: Option<Arc<Snapshot>>,
+}
+
+/// The mappers of the last build, for the next one.
+#[derive(Default)]
+pub(crate) struct Idle {
+    mappers: Vec<Box<dyn Mapper>>,
+    since: Option<Instant>,
+}
+
+/// The views of one design document over one shard.
+pub struct Index {
+    /// Its number in the store.
+    pub number: ShardNumber,
+    /// Of what it is made of.
+    pub signature: Signature,
+    pub(crate) owner: Arc<Shard>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) spec: Arc<Spec>,
+    pub(crate) label: Owner,
+    languages: Arc<dyn Languages>,
+    pub(crate) reducers: Arc<Reducers>,
+    pub(crate) limits: BuildLimits,
+    pub(crate) published: Mutex<Published>,
+    pub(crate) writer: Mutex<Idle>,
+    /// Set when the index is dropped or the server stops: nothing more is written.
+    pub(crate) stop: AtomicBool,
+    /// How far a build is.
+    pub progress: Progress,
+}
+
+impl Index {
+    /// Opens an index whose number is in the catalogue. `label` says whose functions are run.
+    pub fn open(
+        store: Arc<Store>,
+        owner: Arc<Shard>,
+        number: ShardNumber,
+        spec: Arc<Spec>,
+        languages: Arc<dyn Languages>,
+        limit: Option<ReduceLimit>,
+        label: Owner,
+    ) -> Result<Index, Error> {
+        let engine = store.engine();
+        let state = match State::load(&engine.snapshot(), number, &spec)? {
+            Some(state) if !state.ingesting => state,
+            Some(state) => {
+                tracing::warn!(index = %label, "a crash cut the index's first build: it starts over");
+                let empty = State {
+                    version: state.version,
+                    ..State::empty(&spec)
+                };
+                wipe(&store, number, empty)?
+            }
+            None => State::empty(&spec),
+        };
+        Ok(Index {
+            number,
+            signature: spec.signature(),
+            owner,
+            reducers: Arc::new(Reducers::new(
+                spec.clone(),
+                languages.clone(),
+                limit,
+                label.database.clone(),
+            )),
+            store,
+            spec,
+            label,
+            languages,
+            limits: BuildLimits::default(),
+            published: Mutex::new(Published {
+                state: Arc::new(state),
+                stable: None,
+            }),
+            writer: Mutex::default(),
+            stop: AtomicBool::new(false),
+            progress: Progress::default(),
+        })
+    }
+
+    /// The same index with other limits of its builds.
+    pub fn with_limits(self, limits: BuildLimits) -> Index {
+        Index { limits, ..self }
+    }
+
+    /// What it is made of.
+    pub fn spec(&self) -> &Arc<Spec> {
+        &self.spec
+    }
+
+    /// Seq of the shard that it has come to.
+    pub fn indexed_seq(&self) -> u64 {
+        self.published.lock().state.indexed_seq
+    }
+
+    /// Seq and purge seq of the shard that the index has come to.
+    pub fn progress_seqs(&self) -> (u64, u64) {
+        let state = &self.published.lock().state;
+        (state.indexed_seq, state.purge_seq)
+    }
+
+    /// The index as it is now.
+    pub fn view(&self) -> Result<IndexView, Error> {
+        loop {
+            let published = self.published.lock();
+            let state = published.state.clone();
+            let snapshot = match &published.stable {
+                Some(s) => s.clone(),
+                None => Arc::new(self.store.engine().snapshot()),
+            };
+            let stored = match published.stable {
+                Some(_) => state.version,
+                // The writer publishes right after its write; between the two the snapshot is ahead.
+                None => State::stored_version(&snapshot, self.number)?,
+            };
+            drop(published);
+            if stored == state.version {
+                return Ok(IndexView {
+                    number: self.number,
+                    spec: self.spec.clone(),
+                    reducers: self.reducers.clone(),
+                    snapshot,
+                    state,
+                });
+            }
+            if self.stop.load(Relaxed) {
+                return Err(Error::Dropped);
+            }
+            match self.writer.try_lock() {
+                Some(_writer) => self.publish_stored()?,
+                None => std::thread::yield_now(),
+            }
+        }
+    }
+
+    /// Takes the state from the store, where it is ahead of what is published although nobody writes: a write that reported an
+    /// error may have been stored. The caller holds `writer`.
+    fn publish_stored(&self) -> Result<(), Error> {
+        let mut published = self.published.lock();
+        let snapshot = self.store.engine().snapshot();
+        if published.stable.is_none()
+            && State::stored_version(&snapshot, self.number)? != published.state.version
+        {
+            let state = State::load(&snapshot, self.number, &self.spec)?;
+            published.state = Arc::new(state.unwrap_or_else(|| State::empty(&self.spec)));
+        }
+        drop(published);
+        self.recover()
+    }
+
+    /// Its sizes and counts now.
+    pub fn info(&self) -> IndexInfo {
+        let state = self.published.lock().state.clone();
+        let rows = state.views.iter().map(|b| b.rows()).sum();
+        IndexInfo {
+            indexed_seq: state.indexed_seq,
+            purge_seq: state.purge_seq,
+            file_bytes: self.store.engine().file_bytes(self.number),
+            external_bytes: state.bytes,
+            active_bytes: state.bytes + rows * ROW_OVERHEAD_BYTES,
+            rows,
+            building: self.progress.running.load(Relaxed),
+        }
+    }
+
+    /// Ends a build under way and refuses new ones; returns when nothing more is written.
+    pub fn close(&self) {
+        self.stop.store(true, Relaxed);
+        drop(self.writer.lock());
+    }
+
+    /// Asks a build under way to end.
+    pub fn ask_to_stop(&self) {
+        self.stop.store(true, Relaxed);
+    }
+
+    /// Lets go of mappers that were not used lately.
+    pub fn rest(&self) {
+        if let Some(mut idle) = self.writer.try_lock()
+            && idle.since.is_some_and(|t| t.elapsed() > IDLE_MAX)
+        {
+            *idle = Idle::default();
+            self.reducers.rest();
+        }
+    }
+
+    /// Brings the index up to everything that the shard holds now, and answers the seq. Blocks until done.
+    pub fn update(&self) -> Result<u64, Error> {
+        let mut idle = self.writer.lock();
+        self.check_stop()?;
+        self.recover()?;
+        let view = self.owner.view()?;
+        let state = self.published.lock().state.clone();
+        let target = view.meta.update_seq;
+        if state.indexed_seq >= target && state.purge_seq >= view.meta.purge_seq {
+            return Ok(state.indexed_seq);
+        }
+        let changes = self.owner.count_after(state.indexed_seq)?;
+        let _running = Running::start(&self.progress, changes);
+        let mut build = Build::new(self, (*state).clone());
+        let threads = if changes <= ONE_THREAD_CHANGES_MAX {
+            1
+        } else {
+            std::thread::available_parallelism().map_or(1, |n| n.get())
+        };
+        let mut mappers = std::mem::take(&mut idle.mappers);
+        while mappers.len() < threads {
+            let group = self.spec.map_group(self.label.clone());
+            mappers.push(self.languages.mapper(&group)?);
+        }
+        let done = build.run(&view, &mut mappers[..threads]);
+        // After an error a mapper may be in any state.
+        if done.is_ok() {
+            mappers.truncate(1);
+            idle.mappers = mappers;
+            idle.since = Some(Instant::now());
+        }
+        done?;
+        Ok(self.indexed_seq())
+    }
+
+    /// After files could not be added: none of them is to be trusted.
+    pub(crate) fn recover(&self) -> Result<(), Error> {
+        let state = self.published.lock().state.clone();
+        if !state.ingesting {
+            return Ok(());
+        }
+        let empty = State {
+            version: state.version,
+            ..State::empty(&self.spec)
+        };
+        let state = wipe(&self.store, self.number, empty)?;
+        *self.published.lock() = Published {
+            state: Arc::new(state),
+            stable: None,
+        };
+        Ok(())
+    }
+
+    pub(crate) fn check_stop(&self) -> Result<(), Error> {
+        if self.stop.load(Relaxed) {
+            return Err(Error::Stopped);
+        }
+        Ok(())
+    }
+}
+
+/// Bytes that a row takes beyond its key and value, before compression: its place, lengths and its part of the back-index.
+const ROW_OVERHEAD_BYTES: u64 = 48;
+
+struct Running<'a>(&'a Progress);
+
+impl<'a> Running<'a> {
+    fn start(progress: &'a Progress, total: u64) -> Running<'a> {
+        let now = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .map_or(0, |d| d.as_secs());
+        progress.done.store(0, Relaxed);
+        progress.total.store(total, Relaxed);
+        progress.started_unix_s.store(now, Relaxed);
+        progress.running.store(true, Relaxed);
+        Running(progress)
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.running.store(false, Relaxed);
+    }
+}
+
+/// Removes all rows of an index and stores `state` in their place.
+pub(crate) fn wipe(store: &Store, number: ShardNumber, mut state: State) -> Result<State, Error> {
+    let mut batch = store.engine().writes();
+    for k in [
+        Keyspace::IndexRows,
+        Keyspace::IndexBack,
+        Keyspace::IndexBlocks,
+    ] {
+        batch.delete_all(k, number);
+    }
+    state.save(number, &mut batch);
+    batch.commit(false)?;
+    Ok(state)
+}

@@ -1,0 +1,104 @@
+//! From changed documents to rows: documents are read in the order of their seqs, and mapped on all cores.
+//!
+//! `source.rs` hands out changed documents, `work.rs` has them mapped, `rows.rs` makes rows of what was emitted, which `buffer.rs`
+//! holds.
+
+mod buffer;
+mod rows;
+mod source;
+mod work;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use functions::Mapper;
+
+pub use buffer::{DocRef, RowBuffer, RowRef};
+pub use rows::write_key_sort;
+pub use source::Source;
+
+use crate::Error;
+use crate::spec::Spec;
+use work::Work;
+
+/// A buffer holds less than this many bytes, so that offsets fit.
+const BUFFER_BYTES_MAX: usize = 3 << 30;
+
+/// How the mapping of many documents ends early.
+pub struct Control<'a> {
+    /// Set by whoever wants it to end.
+    pub stopped: &'a AtomicBool,
+    /// Set by the first thread that fails.
+    pub failed: &'a AtomicBool,
+    /// Documents mapped.
+    pub done: &'a AtomicU64,
+    /// Memory of all buffers, and how much it may be.
+    pub bytes: &'a AtomicUsize,
+    pub bytes_max: usize,
+}
+
+/// Maps pieces of `source` until it is exhausted, memory is full, or it is told to stop.
+/// `with_deleted`: documents without rows are listed too, for those that they had before.
+pub fn map_pieces(
+    source: &Source<'_>,
+    mapper: &mut dyn Mapper,
+    spec: &Spec,
+    with_deleted: bool,
+    control: &Control<'_>,
+) -> Result<RowBuffer, Error> {
+    let mut out = RowBuffer::default();
+    let mut work = Work::default();
+    while !control.stopped.load(Relaxed)
+        && !control.failed.load(Relaxed)
+        && control.bytes.load(Relaxed) < control.bytes_max
+        && out.bytes.len() < BUFFER_BYTES_MAX
+        && source.take(&mut work.piece)?
+    {
+        let before = out.size();
+        work.map(source, mapper, spec, with_deleted, &mut out)?;
+        control.bytes.fetch_add(out.size() - before, Relaxed);
+        control
+            .done
+            .fetch_add(work.piece.rows.len() as u64, Relaxed);
+    }
+    Ok(out)
+}
+
+/// Maps on this thread and on others, one for each mapper beyond the first; answers everybody's rows.
+pub fn map_on_all(
+    source: &Source<'_>,
+    mappers: &mut [Box<dyn Mapper>],
+    spec: &Arc<Spec>,
+    with_deleted: bool,
+    control: &Control<'_>,
+) -> Result<Vec<RowBuffer>, Error> {
+    let run = |mapper: &mut Box<dyn Mapper>| {
+        let result = map_pieces(source, mapper.as_mut(), spec, with_deleted, control);
+        if result.is_err() {
+            control.failed.store(true, Relaxed);
+        }
+        result
+    };
+    let Some((first, others)) = mappers.split_first_mut() else {
+        return Ok(vec![]);
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = others
+            .iter_mut()
+            .map(|mapper| {
+                scope.spawn(|| {
+                    crate::yield_to_readers();
+                    run(mapper)
+                })
+            })
+            .collect();
+        let mut buffers = vec![run(first)];
+        for t in threads {
+            buffers.push(
+                t.join()
+                    .unwrap_or_else(|_| Err(Error::Invalid("a map thread panicked".into()))),
+            );
+        }
+        buffers.into_iter().collect()
+    })
+}

@@ -1,0 +1,87 @@
+//! Changed documents, read in the order of their seqs by whoever maps next.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+use storage::{ChangeIter, Shard, View};
+
+use crate::Error;
+
+/// Documents that are read and mapped in one go, and about how many bytes of them.
+const PIECE_DOCS_MAX: usize = 256;
+const PIECE_BYTES_MAX: usize = 1 << 20;
+
+/// Changed documents of a shard, handed out in pieces; each piece is mapped by whoever took it.
+pub struct Source<'a> {
+    pub(super) shard: &'a Shard,
+    pub(super) view: &'a View,
+    changes: Mutex<Option<ChangeIter<'a>>>,
+    /// All changes up to this one were handed out.
+    pub handed_out: AtomicU64,
+}
+
+impl<'a> Source<'a> {
+    /// Those after a seq.
+    pub fn new(shard: &'a Shard, view: &'a View, after: u64) -> Source<'a> {
+        Source {
+            shard,
+            view,
+            changes: Mutex::new(Some(ChangeIter::new(
+                &view.snapshot,
+                shard.number,
+                after,
+                false,
+            ))),
+            handed_out: AtomicU64::new(after),
+        }
+    }
+
+    /// Whether all were handed out.
+    pub fn is_exhausted(&self) -> bool {
+        self.changes.lock().is_none()
+    }
+
+    /// Takes the next changes into `piece`; false when there are none left.
+    pub(super) fn take(&self, piece: &mut Piece) -> Result<bool, Error> {
+        piece.clear();
+        let mut changes = self.changes.lock();
+        let Some(it) = changes.as_mut() else {
+            return Ok(false);
+        };
+        while piece.rows.len() < PIECE_DOCS_MAX && piece.bytes.len() < PIECE_BYTES_MAX {
+            let Some((seq, value)) = it.entry() else {
+                it.status()?;
+                *changes = None;
+                self.handed_out.store(self.view.meta.update_seq, Relaxed);
+                return Ok(!piece.rows.is_empty());
+            };
+            let start = piece.bytes.len();
+            piece.bytes.extend_from_slice(value);
+            piece.rows.push((seq, start..piece.bytes.len()));
+            self.handed_out.store(seq, Relaxed);
+            it.next();
+        }
+        Ok(true)
+    }
+}
+
+/// Rows of by-seq, copied.
+#[derive(Default)]
+pub(super) struct Piece {
+    pub bytes: Vec<u8>,
+    pub rows: Vec<(u64, Range<usize>)>,
+}
+
+impl Piece {
+    /// First and last seq.
+    pub fn ends(&self) -> (u64, u64) {
+        let seq = |row: Option<&(u64, Range<usize>)>| row.map_or(0, |row| row.0);
+        (seq(self.rows.first()), seq(self.rows.last()))
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.rows.clear();
+    }
+}

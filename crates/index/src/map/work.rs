@@ -1,0 +1,191 @@
+//! Documents of a piece, as a map function sees them, and what it emits for them.
+
+use std::ops::Range;
+
+use document::attachment::write_stubs;
+use document::{StoredBody, write_json_string};
+use functions::{Doc, Emits, Mapper};
+use storage::{Body, BodyScan, Row};
+
+use super::buffer::RowBuffer;
+use super::rows::push_doc;
+use super::source::{Piece, Source};
+use crate::Error;
+use crate::spec::Spec;
+
+/// Buffers used again for each piece.
+#[derive(Default)]
+pub(super) struct Work {
+    pub piece: Piece,
+    members: Vec<u8>,
+    bodies: Vec<u8>,
+    emits: Emits,
+    sorts: Vec<u8>,
+}
+
+/// A document of a piece, by ranges of `Work`'s buffers.
+struct Input {
+    id: Range<usize>,
+    members: Range<usize>,
+    /// In the piece, or fetched into `bodies`.
+    body: Result<Range<usize>, Range<usize>>,
+}
+
+impl Work {
+    /// Maps the piece and adds the rows to `out`.
+    pub fn map(
+        &mut self,
+        source: &Source<'_>,
+        mapper: &mut dyn Mapper,
+        spec: &Spec,
+        with_deleted: bool,
+        out: &mut RowBuffer,
+    ) -> Result<(), Error> {
+        let inputs = self.read(source, spec, with_deleted, out)?;
+        let docs: Vec<Doc<'_>> = inputs
+            .iter()
+            .map(|i| Doc {
+                members: &self.members[i.members.clone()],
+                body: match &i.body {
+                    Ok(range) => &self.piece.bytes[range.clone()],
+                    Err(range) => &self.bodies[range.clone()],
+                },
+            })
+            .collect();
+        self.emits.clear();
+        if !docs.is_empty() {
+            mapper.map(&docs, &mut self.emits)?;
+        }
+        let mut rows = self.emits.rows.as_slice();
+        for (n, input) in inputs.iter().enumerate() {
+            let count = rows.iter().take_while(|e| e.doc as usize == n).count();
+            let (own, rest) = rows.split_at(count);
+            rows = rest;
+            // The ids come from stored rows, which were read as text above.
+            let id = std::str::from_utf8(&self.piece.bytes[input.id.clone()]).unwrap_or_default();
+            push_doc(id, own, &self.emits, spec, &mut self.sorts, out)?;
+        }
+        Ok(())
+    }
+
+    /// Reads the documents of the piece that are to be mapped. `with_deleted`: the others are listed in `out`, without rows.
+    fn read(
+        &mut self,
+        source: &Source<'_>,
+        spec: &Spec,
+        with_deleted: bool,
+        out: &mut RowBuffer,
+    ) -> Result<Vec<Input>, Error> {
+        self.members.clear();
+        self.bodies.clear();
+        let mut inputs = Vec::with_capacity(self.piece.rows.len());
+        let mut far = FarBodies {
+            source,
+            ends: self.piece.ends(),
+            scan: None,
+            bytes: &mut self.bodies,
+        };
+        for (seq, range) in &self.piece.rows {
+            let row = Row::decode(*seq, &self.piece.bytes[range.clone()])?;
+            let wanted = spec.include_design || !row.id.starts_with("_design/");
+            if row.deleted || !wanted {
+                if with_deleted {
+                    out.push_without_rows(row.id);
+                }
+                continue;
+            }
+            let members = self.members.len();
+            write_members(&row, *seq, spec.local_seq, &mut self.members)?;
+            let offset = |part: &[u8]| part.as_ptr() as usize - self.piece.bytes.as_ptr() as usize;
+            let body = match row.body {
+                Body::Inline(b) if row.winner_seq == *seq => Ok(offset(b)..offset(b) + b.len()),
+                _ => Err(far.fetch(*seq, &row)?),
+            };
+            let stored = StoredBody::split(match &body {
+                Ok(range) => &self.piece.bytes[range.clone()],
+                Err(range) => &far.bytes[range.clone()],
+            });
+            let without = stored.json.len();
+            if !stored.attachments.is_empty() {
+                let attachments = stored.attachments();
+                let attachments = attachments.ok_or(storage::Error::Corrupt("attachments"))?;
+                write_stubs(&attachments, &mut self.members);
+            }
+            let body = match body {
+                Ok(range) => Ok(range.start..range.start + without),
+                Err(range) => Err(range.start..range.start + without),
+            };
+            let id = offset(row.id.as_bytes());
+            inputs.push(Input {
+                id: id..id + row.id.len(),
+                members: members..self.members.len(),
+                body,
+            });
+        }
+        Ok(inputs)
+    }
+}
+
+/// Bodies that are not in the rows of a piece.
+struct FarBodies<'s, 'a> {
+    source: &'s Source<'a>,
+    /// First and last seq of the piece.
+    ends: (u64, u64),
+    /// Begun when it is first needed.
+    scan: Option<BodyScan<'a>>,
+    /// Where they are copied to.
+    bytes: &'s mut Vec<u8>,
+}
+
+impl FarBodies<'_, '_> {
+    /// The winner's body of the row at `seq`; the seqs come in their order.
+    fn fetch(&mut self, seq: u64, row: &Row<'_>) -> Result<Range<usize>, Error> {
+        let corrupt = storage::Error::Corrupt("document body");
+        let (shard, view) = (self.source.shard, self.source.view);
+        let start = self.bytes.len();
+        if row.winner_seq == seq && matches!(row.body, Body::External { .. }) {
+            let (first, last) = self.ends;
+            let scan = self
+                .scan
+                .get_or_insert_with(|| view.scan_bodies(shard, first, last));
+            self.bytes.extend_from_slice(scan.get(seq)?.ok_or(corrupt)?);
+        } else {
+            let copied = view.with_body(shard, row.winner_seq, |b| self.bytes.extend_from_slice(b));
+            copied?.ok_or(corrupt)?;
+        }
+        Ok(start..self.bytes.len())
+    }
+}
+
+/// The underscore members that a map function sees.
+fn write_members(
+    row: &Row<'_>,
+    seq: u64,
+    local_seq: bool,
+    out: &mut Vec<u8>,
+) -> Result<(), storage::Error> {
+    out.extend_from_slice(b"\"_id\":");
+    write_json_string(row.id, out);
+    out.extend_from_slice(b",\"_rev\":");
+    row.winner.write_json_to(out);
+    if row.has_other_leaves() {
+        let others = row.other_leaves()?;
+        for (member, deleted) in [("_conflicts", false), ("_deleted_conflicts", true)] {
+            let mut revs = others.iter().filter(|(_, d)| *d == deleted).peekable();
+            if revs.peek().is_none() {
+                continue;
+            }
+            out.extend_from_slice(format!(",\"{member}\":[").as_bytes());
+            for (rev, _) in revs {
+                rev.write_json_to(out);
+                out.push(b',');
+            }
+            out.pop();
+            out.push(b']');
+        }
+    }
+    if local_seq {
+        out.extend_from_slice(format!(",\"_local_seq\":{seq}").as_bytes());
+    }
+    Ok(())
+}

@@ -1,0 +1,179 @@
+//! The bytes of keys and stored values: a change of any of them is a change of format (docs/storage-format.md).
+
+use document::attachment::append_attachments;
+use document::{Attachment, Encoding, Rev, RevPath, Revision};
+
+use crate::keys::{self, meta};
+use crate::meta::ShardMeta;
+use crate::purges;
+use crate::record::Record;
+use crate::row::{self, Delta};
+
+fn hex(bytes: impl AsRef<[u8]>) -> String {
+    let bytes = bytes.as_ref().iter();
+    bytes.map(|b| format!("{b:02x}")).collect()
+}
+
+const MD5: &str = "000102030405060708090a0b0c0d0e0f";
+
+fn path(start: u64, ids: &[&str]) -> RevPath {
+    let ids = ids.iter().map(|id| document::RevHash::parse(id)).collect();
+    RevPath { start, ids }
+}
+
+/// One revision; and two branches, one of them deleted, with a history.
+fn records() -> (Record, Record) {
+    let mut lone = Record {
+        seq: 300,
+        ..Record::default()
+    };
+    let revision = |deleted, seq, size| Revision { deleted, seq, size };
+    lone.tree.merge(&path(1, &[MD5]), revision(false, 300, 7));
+    let mut branched = Record {
+        seq: 5,
+        ..Record::default()
+    };
+    branched
+        .tree
+        .merge(&path(3, &["c", "b", MD5]), revision(false, 5, 1000));
+    branched
+        .tree
+        .merge(&path(2, &["x", MD5]), revision(true, 4, 2));
+    (lone, branched)
+}
+
+#[test]
+fn keys_have_these_bytes() {
+    assert_eq!(hex(keys::id_key(258, b"doc")), "00000102646f63");
+    assert_eq!(hex(keys::seq_key(1, 515)), "000000010000000000000203");
+    assert_eq!(hex(keys::shard_end(255)), "00000100");
+    assert_eq!(hex(meta::shard(2)), "7300000002");
+    assert_eq!(hex(meta::database("a")), "6461");
+    assert_eq!(
+        hex(meta::index(2, &[9; 16])),
+        format!("6900000002{}", "09".repeat(16))
+    );
+    assert_eq!(hex(meta::index_state(3)), "6d00000003");
+    assert_eq!(hex(meta::dropped(3)), "7800000003");
+    let content = crate::contents::reference(7, &[1; 32], 8, 9);
+    assert_eq!(
+        hex(content),
+        format!("0000000772{}000000080000000000000009", "01".repeat(32))
+    );
+    assert_eq!(
+        hex(crate::contents::upload_key(7, 9)),
+        "75000000070000000000000009"
+    );
+}
+
+#[test]
+fn records_have_these_bytes() {
+    let (lone, branched) = records();
+    let encoded = |record: &Record| {
+        let mut out = vec![];
+        record.encode(&mut out);
+        hex(out)
+    };
+    assert_eq!(encoded(&lone), format!("00ac020110{MD5}07"));
+    assert_eq!(
+        encoded(&branched),
+        format!(
+            "0105030163{}{}{}{}",
+            format_args!("08010000{MD5}"),
+            "0101040162",
+            "00020701780402",
+            "010206016305e807"
+        )
+    );
+}
+
+#[test]
+fn change_rows_have_these_bytes() {
+    let (lone, branched) = records();
+    let encoded = |seq, record: &Record, delta, body: Option<&[u8]>| {
+        let mut out = vec![];
+        row::encode(seq, "doc", &record.tree, delta, body, &mut out);
+        hex(out)
+    };
+    let first = Delta {
+        live: 1,
+        records: 1,
+        supersedes: 0,
+    };
+    assert_eq!(
+        encoded(300, &lone, first, Some(br#"{"a":1}"#)),
+        format!("510003646f630110{MD5}007b2261223a317d")
+    );
+    let next = Delta {
+        live: 0,
+        records: 0,
+        supersedes: 4,
+    };
+    let long = [b' '; row::INLINE_BODY_MAX_BYTES + 1];
+    assert_eq!(
+        encoded(5, &branched, next, Some(&long)),
+        "0a0103646f63030163000104010201788120"
+    );
+    let purged = Delta {
+        live: -1,
+        records: -1,
+        supersedes: 4,
+    };
+    assert_eq!(
+        encoded(5, &Record::default(), purged, None),
+        "a40103646f63000000"
+    );
+}
+
+#[test]
+fn counters_and_purges_have_these_bytes() {
+    let meta = ShardMeta {
+        update_seq: 1,
+        doc_count: 2,
+        doc_del_count: 3,
+        external_bytes: 1 << 20,
+        id_bytes: 5,
+        purge_seq: 6,
+        purge_floor: 7,
+        superseded_rows: 8,
+    };
+    assert_eq!(hex(meta.encode()), "010102038080400506".to_owned() + "0708");
+    let mut out = vec![];
+    let revs = [
+        Rev::parse("2-x").unwrap(),
+        Rev::parse(&format!("1-{MD5}")).unwrap(),
+    ];
+    purges::encode(&[0xee; 16], "doc", &revs, &mut out);
+    assert_eq!(
+        hex(&out),
+        format!("{}03646f6302020178{}{MD5}", "ee".repeat(16), "0110")
+    );
+    assert_eq!(purges::decode(1, &out).unwrap().revs, revs);
+}
+
+#[test]
+fn bodies_with_attachments_have_these_bytes() {
+    let attachment = Attachment {
+        name: "a".into(),
+        content_type: "t/p".into(),
+        md5: [1; 16],
+        content: [2; 32],
+        length: 300,
+        stored_length: 30,
+        encoding: Encoding::Gzip,
+        length_unsure: false,
+        revpos: None,
+    };
+    let mut out = b"{}".to_vec();
+    append_attachments(&[attachment], 4, &mut out);
+    assert_eq!(
+        hex(out),
+        format!(
+            "7b7d010161{}{}{}ac021e04{}",
+            "03742f70",
+            "01".repeat(16),
+            "02".repeat(32),
+            "3b00000001"
+        )
+    );
+}

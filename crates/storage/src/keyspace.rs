@@ -1,0 +1,145 @@
+//! Keyspaces, and how the engine keeps each.
+
+use rocksdb::{BlockBasedOptions, Cache, DBCompressionType, Options};
+
+/// Shorter values of `attachments` stay in its tables.
+const ATTACHMENT_BLOB_BYTES_MIN: u64 = 4 << 10;
+const ATTACHMENT_BLOB_FILE_BYTES: u64 = 256 << 20;
+/// The part of the files, oldest first, from which a compaction moves what is still needed.
+pub(crate) const BLOB_GC_AGE_CUTOFF: f64 = 0.25;
+
+/// A column family. One by kind of keyspace, never one by database: their cost is quadratic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Keyspace {
+    /// The node's catalogue and the shards' counters.
+    Meta,
+    /// Records of documents, by id.
+    ById,
+    /// Changes, by seq, with bodies that are short.
+    BySeq,
+    /// Bodies too long for by-seq, under the seq of their row.
+    Bodies,
+    /// Seqs of by-seq rows that list their document no longer.
+    Superseded,
+    /// Local documents, by id.
+    Local,
+    /// What was purged, by purge seq.
+    Purges,
+    /// The shards' summary trees.
+    Summary,
+    /// Rows of indexes, by an index's number.
+    IndexRows,
+    /// Which rows of an index each document has.
+    IndexBack,
+    /// The summary trees of indexes.
+    IndexBlocks,
+    /// Contents of attachments, and who refers to them.
+    Attachments,
+}
+
+impl Keyspace {
+    /// All of them, in the order of the variants.
+    pub const ALL: [Keyspace; 12] = [
+        Keyspace::Meta,
+        Keyspace::ById,
+        Keyspace::BySeq,
+        Keyspace::Bodies,
+        Keyspace::Superseded,
+        Keyspace::Local,
+        Keyspace::Purges,
+        Keyspace::Summary,
+        Keyspace::IndexRows,
+        Keyspace::IndexBack,
+        Keyspace::IndexBlocks,
+        Keyspace::Attachments,
+    ];
+
+    /// How many there are.
+    pub(crate) const COUNT: usize = Keyspace::ALL.len();
+
+    /// The keyspaces whose keys begin with the number of a shard or index.
+    pub const SHARDED: [Keyspace; 11] = [
+        Keyspace::ById,
+        Keyspace::BySeq,
+        Keyspace::Bodies,
+        Keyspace::Superseded,
+        Keyspace::Local,
+        Keyspace::Purges,
+        Keyspace::Summary,
+        Keyspace::IndexRows,
+        Keyspace::IndexBack,
+        Keyspace::IndexBlocks,
+        Keyspace::Attachments,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Keyspace::Meta => "default",
+            Keyspace::ById => "by_id",
+            Keyspace::BySeq => "by_seq",
+            Keyspace::Bodies => "bodies",
+            Keyspace::Superseded => "superseded",
+            Keyspace::Local => "local",
+            Keyspace::Purges => "purges",
+            Keyspace::Summary => "summary",
+            Keyspace::IndexRows => "index_rows",
+            Keyspace::IndexBack => "index_back",
+            Keyspace::IndexBlocks => "index_blocks",
+            Keyspace::Attachments => "attachments",
+        }
+    }
+}
+
+fn table_options(cache: &Cache, block_bytes: usize, bloom: bool) -> BlockBasedOptions {
+    let mut t = BlockBasedOptions::default();
+    t.set_block_cache(cache);
+    t.set_block_size(block_bytes);
+    t.set_format_version(6);
+    t.set_cache_index_and_filter_blocks(true);
+    t.set_pin_l0_filter_and_index_blocks_in_cache(true);
+    if bloom {
+        t.set_bloom_filter(10.0, false);
+        t.set_whole_key_filtering(true);
+    }
+    t
+}
+
+/// The engine's options of a keyspace.
+pub(crate) fn options(k: Keyspace, cache: &Cache) -> Options {
+    let (block_bytes, bloom, buffer_bytes) = match k {
+        Keyspace::ById => (8 << 10, true, 32 << 20),
+        Keyspace::BySeq => (16 << 10, false, 64 << 20),
+        Keyspace::Bodies => (32 << 10, false, 32 << 20),
+        Keyspace::Local => (8 << 10, true, 8 << 20),
+        Keyspace::Meta => (8 << 10, true, 8 << 20),
+        Keyspace::IndexRows => (8 << 10, false, 32 << 20),
+        Keyspace::IndexBack => (8 << 10, true, 16 << 20),
+        Keyspace::Attachments => (16 << 10, true, 8 << 20),
+        Keyspace::Superseded | Keyspace::Purges | Keyspace::Summary | Keyspace::IndexBlocks => {
+            (16 << 10, false, 8 << 20)
+        }
+    };
+    let mut o = Options::default();
+    o.set_block_based_table_factory(&table_options(cache, block_bytes, bloom));
+    o.set_write_buffer_size(buffer_bytes);
+    o.set_max_write_buffer_number(3);
+    o.set_level_compaction_dynamic_level_bytes(true);
+    o.set_compression_type(DBCompressionType::Lz4);
+    o.set_bottommost_compression_type(DBCompressionType::Zstd);
+    if k == Keyspace::Attachments {
+        // Chunks go to files of their own, so that compactions move their places only, and they are compressed already or not
+        // worth it.
+        o.set_compression_type(DBCompressionType::None);
+        o.set_bottommost_compression_type(DBCompressionType::None);
+        o.set_enable_blob_files(true);
+        o.set_min_blob_size(ATTACHMENT_BLOB_BYTES_MIN);
+        o.set_blob_file_size(ATTACHMENT_BLOB_FILE_BYTES);
+        o.set_enable_blob_gc(true);
+        o.set_blob_gc_age_cutoff(BLOB_GC_AGE_CUTOFF);
+    }
+    if bloom {
+        o.set_memtable_prefix_bloom_ratio(0.02);
+        o.set_memtable_whole_key_filtering(true);
+    }
+    o
+}
