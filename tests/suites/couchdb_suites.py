@@ -1,0 +1,101 @@
+"""What the suites of CouchDB and of its clients ask of one node, and the recorded vectors do not."""
+
+import base64
+import traceback
+
+from harness.server import wait_until
+
+
+def run(ctx):
+    ctx.attempt(one_node)
+
+
+def one_node(ctx):
+    with ctx.server("data") as server:
+        api = server.api()
+        for part in (joined_histories, known_where_edits_are_validated, joined_after_stemming, joined_with_attachments):
+            db = "/" + part.__name__
+            api.expect(201, "PUT", db + "?q=3")
+            try:
+                part(ctx.report, server, api, db)
+            except Exception:  # the others run even when it breaks
+                ctx.report.check(f"{part.__name__} runs to its end", False, traceback.format_exc())
+        ctx.report.check("no panic", "panicked" not in server.log(), server.log()[-1500:])
+
+
+def replicate(api, db, doc_id, start, *ids, status=201, **body):
+    doc = {"_id": doc_id, "_revisions": {"start": start, "ids": list(ids)}, **body}
+    return api.expect(status, "PUT", f"{db}/{doc_id}?new_edits=false", doc)
+
+
+def history(api, db, doc_id):
+    """The winner's revisions, and which of them can be read."""
+    doc = api.expect(200, "GET", f"{db}/{doc_id}?revs=true&revs_info=true&conflicts=true")
+    return doc["_revisions"]["ids"], [info["status"] for info in doc["_revs_info"]], doc.get("_conflicts")
+
+
+def joined_histories(report, server, api, db):
+    replicate(api, db, "a", 3, "c3", "b2", is_leaf=True)
+    before = api.expect(200, "GET", db)["update_seq"]
+    replicate(api, db, "a", 2, "b2", "a1", is_leaf=False)
+    report.equal("the leaf has the longer history", history(api, db, "a"), (["c3", "b2", "a1"], ["available", "available", "missing"], None))
+    ancestor = api.expect(200, "GET", f"{db}/a?rev=2-b2")
+    report.equal("and its ancestor a body", ancestor, {"_id": "a", "_rev": "2-b2", "is_leaf": False})
+    feed = api.expect(200, "GET", f"{db}/_changes?since={before}")
+    report.equal("which is a change of the leaf", [row["changes"] for row in feed["results"]], [[{"rev": "3-c3"}]])
+    after = api.expect(200, "GET", db)["update_seq"]
+    replicate(api, db, "a", 2, "b2", "a1", is_leaf=None)
+    report.equal("once", api.expect(200, "GET", f"{db}/_changes?since={after}")["results"], [])
+
+    replicate(api, db, "b", 3, "c3")
+    replicate(api, db, "b", 3, "c3", "b2", "a1")
+    report.equal("a leaf that comes again with more", history(api, db, "b"), (["c3", "b2", "a1"], ["available", "missing", "missing"], None))
+    replicate(api, db, "c", 3, "c3")
+    replicate(api, db, "c", 2, "b2", "a1")
+    report.equal("histories without a revision in common stay two", history(api, db, "c"), (["c3"], ["available"], ["2-b2"]))
+    api.expect(
+        201,
+        "POST",
+        f"{db}/_bulk_docs",
+        {
+            "new_edits": False,
+            "docs": [{"_id": "d", "n": n, "_revisions": {"start": n, "ids": ids}} for n, ids in ((3, ["c3", "b2"]), (2, ["b2", "a1"]), (1, ["a1"]))],
+        },
+    )
+    report.equal("all in one request", history(api, db, "d"), (["c3", "b2", "a1"], ["available"] * 3, None))
+    info = api.expect(200, "GET", db)
+    report.equal("no document more", (info["doc_count"], info["doc_del_count"]), (4, 0))
+    api.expect(202, "POST", f"{db}/_compact")
+    wait_until(lambda: not api.expect(200, "GET", db)["compact_running"])
+    report.equal("after a compaction the leaf is there", api.expect(200, "GET", f"{db}/a")["is_leaf"], True)
+    edited = api.expect(201, "PUT", f"{db}/a", {"_rev": "3-c3"})
+    report.check("and goes on", edited["rev"].startswith("4-") and history(api, db, "a")[0][1:] == ["c3", "b2", "a1"], edited)
+    api.expect(200, "POST", "/_replicate", {"source": db[1:], "target": db[1:] + "_copy", "create_target": True})
+    report.equal("replicated, too", history(api, db + "_copy", "d")[0], ["c3", "b2", "a1"])
+
+
+def known_where_edits_are_validated(report, server, api, db):
+    """Nobody says there whether an ancestor may have this body, so it gets none, as in CouchDB."""
+    api.expect(201, "PUT", f"{db}/_design/v", {"validate_doc_update": "function(doc) { if (doc.bad) throw({forbidden: 'bad'}); }"})
+    replicate(api, db, "a", 3, "c3", "b2")
+    replicate(api, db, "a", 2, "b2", "a1", bad=True)
+    report.equal("what is known stays", history(api, db, "a"), (["c3", "b2"], ["available", "missing"], None))
+    replicate(api, db, "b", 1, "a1", bad=True, status=403)
+
+
+def joined_after_stemming(report, server, api, db):
+    api.expect(200, "PUT", f"{db}/_revs_limit", 3)
+    ids = [f"{i}" for i in range(9, 0, -1)]
+    replicate(api, db, "a", 9, *ids)
+    before = api.expect(200, "GET", db)["update_seq"]
+    replicate(api, db, "a", 9, *ids)
+    report.equal("a history that is stemmed again is no change", api.expect(200, "GET", f"{db}/_changes?since={before}")["results"], [])
+    report.equal("and no longer", history(api, db, "a")[0], ids[:3])
+
+
+def joined_with_attachments(report, server, api, db):
+    replicate(api, db, "a", 3, "c3", "b2")
+    file = {"f": {"data": base64.b64encode(b"of the ancestor").decode(), "revpos": 2}}
+    replicate(api, db, "a", 2, "b2", "a1", _attachments=file)
+    report.equal("an ancestor brings its attachment", api.get(f"{db}/a/f?rev=2-b2").raw, b"of the ancestor")
+    report.equal("which is not the leaf's", api.get(f"{db}/a/f").status, 404)
