@@ -13,7 +13,7 @@ def run(ctx):
 def one_node(ctx):
     with ctx.server("data") as server:
         api = server.api()
-        for part in (joined_histories, known_where_edits_are_validated, joined_after_stemming, joined_with_attachments):
+        for part in (joined_histories, known_where_edits_are_validated, joined_after_stemming, joined_with_attachments, rank_functions):
             db = "/" + part.__name__
             api.expect(201, "PUT", db + "?q=3")
             try:
@@ -99,3 +99,23 @@ def joined_with_attachments(report, server, api, db):
     replicate(api, db, "a", 2, "b2", "a1", _attachments=file)
     report.equal("an ancestor brings its attachment", api.get(f"{db}/a/f?rev=2-b2").raw, b"of the ancestor")
     report.equal("which is not the leaf's", api.get(f"{db}/a/f").status, 404)
+
+
+def rank_functions(report, server, api, db):
+    found = {}
+    for name in ("_top_x", "_bottom_", "_top_0", "_bottom_101", "_top", "_top_100"):
+        answer = api.put(f"{db}/_design/{name[1:]}", {"views": {"v": {"map": "function(doc) {}", "reduce": name}}})
+        found[name] = (answer.status, answer.json.get("error"), answer.json.get("reason"))
+    invalid = (400, "invalid_design_doc")
+    report.equal(
+        "of a wrong number",
+        found,
+        {
+            "_top_x": (*invalid, "invalid rank reducer"),
+            "_bottom_": (*invalid, "invalid rank reducer"),
+            "_top_0": (*invalid, "rank value must be between 1 and 100"),
+            "_bottom_101": (*invalid, "rank value must be between 1 and 100"),
+            "_top": (*invalid, "`_top` is not a supported reduce function."),
+            "_top_100": (201, None, None),
+        },
+    )
