@@ -13,7 +13,15 @@ def run(ctx):
 def one_node(ctx):
     with ctx.server("data") as server:
         api = server.api()
-        for part in (joined_histories, known_where_edits_are_validated, joined_after_stemming, joined_with_attachments, rank_functions):
+        for part in (
+            joined_histories,
+            known_where_edits_are_validated,
+            joined_after_stemming,
+            joined_with_attachments,
+            rank_functions,
+            linked_documents,
+            first_of_equal_keys,
+        ):
             db = "/" + part.__name__
             api.expect(201, "PUT", db + "?q=3")
             try:
@@ -119,3 +127,51 @@ def rank_functions(report, server, api, db):
             "_top_100": (201, None, None),
         },
     )
+
+
+def linked_documents(report, server, api, db):
+    links = {
+        "none": {},
+        "own": {"other": 1},
+        "to": {"_id": "own"},
+        "nowhere": {"_id": "nobody"},
+        "null": {"_id": None},
+        "number": {"_id": 1},
+        "list": {"_id": ["own"]},
+        "object": {"_id": {"_id": "own"}},
+        "true": {"_id": True},
+        "empty": {"_id": ""},
+    }
+    api.expect(201, "POST", f"{db}/_bulk_docs", {"docs": [{"_id": name, "link": link} for name, link in links.items()]})
+    api.expect(201, "PUT", f"{db}/_design/d", {"views": {"v": {"map": "function(doc) { emit(null, doc.link); }"}}})
+    rows = api.expect(200, "GET", f"{db}/_design/d/_view/v?include_docs=true")["rows"]
+    shown = {row["id"]: row["doc"] and row["doc"]["_id"] for row in rows}
+    report.equal("an _id that is no string links to nothing", shown, {**dict.fromkeys(links), "none": "none", "own": "own", "to": "own"})
+
+
+def first_of_equal_keys(report, server, api, db):
+    # A zero-width space weighs nothing.
+    names = {f"d{i}": "a" + "\u200b" * (9 - i) for i in range(10)}
+    api.expect(201, "POST", f"{db}/_bulk_docs", {"docs": [{"_id": doc_id, "name": name} for doc_id, name in names.items()]})
+    api.expect(
+        201,
+        "PUT",
+        f"{db}/_design/d",
+        {
+            "views": {
+                "plain": {"map": "function(doc) { emit(doc.name, 1); }", "reduce": "_count"},
+                "lists": {
+                    "map": "function(doc) { emit([doc.name, doc._id], 1); }",
+                    "reduce": "function(keys, values, again) { return again ? sum(values) : values.length; }",
+                },
+            }
+        },
+    )
+
+    def groups(query):
+        return [(row["key"], row["value"]) for row in api.expect(200, "GET", f"{db}/_design/d/_view/{query}")["rows"]]
+
+    report.equal("a group shows the first", groups("plain?group=true"), [(names["d0"], 10)])
+    report.equal("descending the last", groups("plain?group=true&descending=true"), [(names["d9"], 10)])
+    report.equal("of the range", groups("plain?group=true&startkey=%22a%22&startkey_docid=d4"), [(names["d4"], 6)])
+    report.equal("by level", groups("lists?group_level=1"), [([names["d0"]], 10)])

@@ -387,7 +387,9 @@ pub enum GroupLevel {
 pub struct Group {
     /// First bytes of the places of all its rows.
     pub prefix: Vec<u8>,
-    /// JSON text of the group's key.
+    /// The place of its first row in the direction that was asked for.
+    pub first: Vec<u8>,
+    /// JSON text of the group's key: of its first row, since keys of other texts can be equal.
     pub key: Vec<u8>,
     pub state: State,
 }
@@ -476,6 +478,7 @@ impl GroupCursor {
             };
             let prefix = first.place[..self.prefix_len(&first)?].to_vec();
             let key = self.group_key(first.stored.key);
+            let first = first.place.to_vec();
             // The places of the group, within what is left.
             let end = [&prefix[..], HIGHEST].concat();
             let group = PlaceRange {
@@ -513,7 +516,12 @@ impl GroupCursor {
             }
             let state = index.rereduce(view, function, &parts)?;
             bytes += prefix.len() + key.len() + state.len();
-            self.ahead.push_back(Group { prefix, key, state });
+            self.ahead.push_back(Group {
+                prefix,
+                first,
+                key,
+                state,
+            });
             if self.descending {
                 self.range.high = Some(group.low);
             } else {
