@@ -21,6 +21,7 @@ def one_node(ctx):
             rank_functions,
             linked_documents,
             first_of_equal_keys,
+            users_by_index,
         ):
             db = "/" + part.__name__
             api.expect(201, "PUT", db + "?q=3")
@@ -175,3 +176,36 @@ def first_of_equal_keys(report, server, api, db):
     report.equal("descending the last", groups("plain?group=true&descending=true"), [(names["d9"], 10)])
     report.equal("of the range", groups("plain?group=true&startkey=%22a%22&startkey_docid=d4"), [(names["d4"], 6)])
     report.equal("by level", groups("lists?group_level=1"), [([names["d0"]], 10)])
+
+
+def users_by_index(report, server, api, db):
+    users = [
+        {"_id": f"org.couchdb.user:demo0{i}", "name": f"demo0{i}", "password": "x", "roles": ["r"] * (i % 2), "order": 4 - i, "type": "user"}
+        for i in (1, 2, 3)
+    ]
+    for user in users:
+        api.expect(201, "PUT", "/_users/" + user["_id"], user)
+    api.expect(200, "POST", "/_users/_index", {"index": {"fields": ["order", "name"]}, "ddoc": "order"})
+
+    def names(api, **query):
+        answer = api.post("/_users/_find", {"selector": {"name": {"$gt": "demo01"}}, "fields": ["name"], **query})
+        return [doc["name"] for doc in answer.json["docs"]] if answer.status == 200 else (answer.status, answer.json["error"])
+
+    report.equal("sorted by an index", names(api, sort=[{"order": "asc"}]), ["demo03", "demo02"])
+    report.equal("descending", names(api, sort=[{"order": "desc"}]), ["demo02", "demo03"])
+    report.equal("without", sorted(names(api)), ["demo02", "demo03"])
+    explained = api.expect(200, "POST", "/_users/_explain", {"selector": {"name": {"$gt": "demo01"}}, "sort": ["order"]})
+    report.equal("and explained", explained["index"]["ddoc"], "_design/order")
+    security = api.expect(200, "GET", "/_users/_security")
+    api.request("PUT", "/_node/_local/_config/couchdb/users_db_security_editable", "true")
+    api.expect(200, "PUT", "/_users/_security", {"admins": {"names": ["demo02"]}, "members": {"roles": []}})
+    report.equal("an admin of the database may, too", names(server.api(credentials="demo02:x"), sort=["order"]), ["demo03", "demo02"])
+    # The keys of an index hold what documents hide.
+    report.equal(
+        "others are not shown the order of what is hidden", names(server.api(credentials="demo03:x"), sort=["order"]), (400, "no_usable_index")
+    )
+    report.equal("but their own document", names(server.api(credentials="demo03:x")), ["demo03"])
+    api.expect(200, "PUT", "/_users/_security", security)
+    ddoc = api.expect(200, "GET", "/_users/_design/order")
+    for doc in [*users, ddoc]:
+        api.expect(200, "DELETE", f"/_users/{doc['_id']}?rev={api.expect(200, 'GET', '/_users/' + doc['_id'])['_rev']}")
