@@ -5,6 +5,10 @@ import traceback
 
 from harness.server import wait_until
 
+COUNTED = ("total_keys_examined", "total_docs_examined", "results_returned")
+# Favourite languages of 15 people, of whom one has none.
+FAVOURITES = [None if i == 8 else ["Lisp", *(["Erlang"] if i % 2 else []), {"n": i}] for i in range(15)]
+
 
 def run(ctx):
     ctx.attempt(one_node)
@@ -22,6 +26,9 @@ def one_node(ctx):
             linked_documents,
             first_of_equal_keys,
             users_by_index,
+            execution_stats,
+            pages_counted,
+            empty_or,
         ):
             db = "/" + part.__name__
             api.expect(201, "PUT", db + "?q=3")
@@ -209,3 +216,80 @@ def users_by_index(report, server, api, db):
     ddoc = api.expect(200, "GET", "/_users/_design/order")
     for doc in [*users, ddoc]:
         api.expect(200, "DELETE", f"/_users/{doc['_id']}?rev={api.expect(200, 'GET', '/_users/' + doc['_id'])['_rev']}")
+
+
+def counted(api, db, selector, **options):
+    body = {"selector": selector, "execution_stats": True, **options}
+    answer = api.expect(200, "POST", f"{db}/_find", body)
+    return tuple(answer["execution_stats"][name] for name in COUNTED), answer
+
+
+def execution_stats(report, server, api, db):
+    """As in the suite of CouchDB: 15 documents, and 10 design documents, of which one look through all sees all 25."""
+    docs = [{"_id": f"{i:02}", "age": 30 + 4 * i, "favourites": favourite, "name": {"first": f"f{i}"}} for i, favourite in enumerate(FAVOURITES)]
+    api.expect(201, "POST", f"{db}/_bulk_docs", {"docs": docs})
+    for field in ["age", "favourites", "name.first", *(f"other{i}" for i in range(7))]:
+        api.expect(200, "POST", f"{db}/_index", {"index": {"fields": [field]}, "ddoc": field, "name": field})
+    some = ["name", "age"]
+    for what, selector, options, expected in (
+        ("an index", {"age": {"$lt": 35}}, {}, (2, 2, 2)),
+        ("a limit: one match more is looked at", {"age": {"$lte": 42}}, {"limit": 3, "fields": some}, (4, 4, 3)),
+        ("a limit that all have", {"age": {"$lte": 42}}, {"limit": 4}, (4, 4, 4)),
+        ("a limit of none", {"age": {"$lte": 42}}, {"limit": 0}, (1, 1, 0)),
+        ("partial matches", {"favourites": {"$elemMatch": {"$eq": "Erlang"}}}, {"fields": some}, (15, 15, 7)),
+        ("no matches in an index", {"favourites": {"$elemMatch": {"$eq": "Haskell"}}}, {"fields": some}, (15, 15, 0)),
+        ("no keys in an index", {"name.first": "Lee"}, {"fields": some}, (0, 0, 0)),
+        ("no matches without an index", {"foo": "bar"}, {}, (25, 25, 0)),
+        ("an index, and more", {"age": {"$lt": 35}, "foo": "bar"}, {}, (2, 2, 0)),
+        ("a covering index", {"age": {"$lt": 35}}, {"fields": ["_id", "age"]}, (2, 0, 2)),
+        ("several values", {"age": {"$in": [30, 34]}}, {}, (15, 15, 2)),
+        ("a range of ids", {"_id": {"$gte": "03", "$lt": "06"}}, {}, (4, 4, 3)),
+        (
+            "a limit without an index",
+            {"age": {"$exists": True}},
+            {"use_index": [], "limit": 2, "sort": ["_id"], "selector": {"_id": {"$gt": None}}},
+            (3, 3, 2),
+        ),
+        ("skipped ones", {"age": {"$lte": 42}}, {"limit": 1, "skip": 1}, (3, 3, 1)),
+        ("descending", {"age": {"$lte": 42}}, {"limit": 2, "sort": [{"age": "desc"}]}, (3, 3, 2)),
+    ):
+        report.equal(what, counted(api, db, **{"selector": selector, **options})[0], expected)
+    answer = counted(api, db, {"age": {"$lte": 42}}, r=3)[1]["execution_stats"]
+    report.equal(
+        "several replicas asked", (answer["total_keys_examined"], answer["total_docs_examined"], answer["total_quorum_docs_examined"]), (4, 0, 4)
+    )
+    plain = api.expect(200, "POST", f"{db}/_find", {"selector": {"age": {"$lte": 42}}, "limit": 3})
+    asked = counted(api, db, {"age": {"$lte": 42}}, limit=3)[1]
+    report.equal("the answer is the same without", (plain["docs"], plain["bookmark"]), (asked["docs"], asked["bookmark"]))
+
+
+def pages_counted(report, server, api, db):
+    """A page begins at the last row of the one before, which is looked at again."""
+    api.expect(201, "POST", f"{db}/_bulk_docs", {"docs": [{"_id": f"{i}", "n": i} for i in range(5)]})
+    api.expect(200, "POST", f"{db}/_index", {"index": {"fields": ["n"]}, "ddoc": "n"})
+    for what, selector in (("an index", {"n": {"$gte": 0}}), ("all documents", {"_id": {"$gte": "0"}})):
+        bookmark, pages, docs = None, [], []
+        for _ in range(3):
+            more = {"bookmark": bookmark} if bookmark else {}
+            numbers, answer = counted(api, db, selector, limit=2, **more)
+            pages.append(numbers[0])
+            docs += [doc["_id"] for doc in answer["docs"]]
+            bookmark = answer["bookmark"]
+        report.equal(f"of {what}", (docs, pages[:2]), (list("01234"), [3, 4]))
+
+
+def empty_or(report, server, api, db):
+    api.expect(201, "POST", f"{db}/_bulk_docs", {"docs": [{"age": 22, "company": "x"}, {"age": 23}]})
+
+    def asked(selector):
+        index = api.expect(200, "POST", f"{db}/_explain", {"selector": selector})["index"]
+        return index["type"], len(api.expect(200, "POST", f"{db}/_find", {"selector": selector})["docs"])
+
+    selectors = [{"$or": []}, {"age": 22, "$or": []}, {"$or": [], "a": {"$in": []}}, {}, {"$and": [{"$or": []}]}]
+    report.equal("without an index", [asked(s) for s in selectors], [("special", n) for n in (0, 1, 0, 2, 2)])
+    api.expect(200, "POST", f"{db}/_index", {"index": {"fields": ["age"]}, "ddoc": "age"})
+    expected = [("json", 0), ("json", 1), ("json", 0), ("special", 2), ("special", 2)]
+    report.equal("with one", [asked(s) for s in selectors], expected)
+    explained = api.expect(200, "POST", f"{db}/_explain", {"selector": {"$or": []}})
+    keys = explained["mrargs"]["start_key"], explained["mrargs"]["end_key"]
+    report.equal("which reads nothing", (explained["index"]["name"] != "_all_docs", keys), (True, (None, None)))
