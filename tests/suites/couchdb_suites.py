@@ -18,6 +18,7 @@ def one_node(ctx):
     with ctx.server("data") as server:
         api = server.api()
         for part in (
+            write_quorums,
             joined_histories,
             known_where_edits_are_validated,
             joined_after_stemming,
@@ -37,6 +38,48 @@ def one_node(ctx):
             except Exception:  # the others run even when it breaks
                 ctx.report.check(f"{part.__name__} runs to its end", False, traceback.format_exc())
         ctx.report.check("no panic", "panicked" not in server.log(), server.log()[-1500:])
+
+
+def write_quorums(report, server, api, db):
+    """`w` above the one copy there is: CouchDB has accepted what it wrote itself, and nothing else."""
+
+    def status(method, path, body=None, **headers):
+        return api.request(method, db + path, body, headers=headers).status
+
+    def rev(doc_id):
+        return api.expect(200, "GET", f"{db}/{doc_id}")["_rev"]
+
+    replicated = {"_rev": "1-abc", "n": 1}
+    asked = "w=3"
+    found = {
+        "PUT": status("PUT", f"/a?{asked}", {}),
+        "PUT with w=1": status("PUT", "/a1?w=1", {}),
+        "POST": status("POST", f"?{asked}", {"_id": "b"}),
+        "PUT local": status("PUT", f"/_local/a?{asked}", {}),
+        "PUT replicated": status("PUT", f"/c?new_edits=false&{asked}", replicated),
+        "PUT replicated again": status("PUT", f"/c?new_edits=false&{asked}", replicated),
+        "PUT batch": status("PUT", f"/d?batch=ok&{asked}", {}),
+        "COPY": status("COPY", f"/b?{asked}", Destination="copy"),
+        "PUT attachment": status("PUT", f"/a/f?rev={rev('a')}&{asked}", b"x"),
+        "DELETE attachment": status("DELETE", f"/a/f?rev={rev('a')}&{asked}"),
+        "DELETE": status("DELETE", f"/a?rev={rev('a')}&{asked}"),
+        "DELETE with w=1": status("DELETE", f"/a1?rev={rev('a1')}&w=1"),
+        "GET with r": status("GET", "/b?r=3"),
+    }
+    accepted = {"PUT", "POST", "PUT local", "PUT batch", "PUT attachment", "DELETE"}
+    expected = {name: 202 if name in accepted else 200 if "DELETE" in name or "GET" in name else 201 for name in found}
+    report.equal("w of single documents", found, expected)
+
+    def bulk(body, query=f"?{asked}"):
+        answer = api.post(f"{db}/_bulk_docs{query}", body)
+        return answer.status, [row.get("accepted", row.get("error")) for row in answer.json]
+
+    report.equal("w of bulks: one written", bulk({"docs": [{"_id": "e"}, {"_id": "b"}]}), (202, [True, "conflict"]))
+    report.equal("w in the body", bulk({"docs": [{"_id": "g"}], "w": 2}, ""), (202, [True]))
+    report.equal("none written", bulk({"docs": [{"_id": "e"}]}), (201, ["conflict"]))
+    report.equal("replicated", bulk({"docs": [{"_id": "h", "_rev": "1-abc"}], "new_edits": False}), (201, []))
+    api.expect(201, "PUT", f"{db}/_design/u", {"updates": {"new": "function(doc, req) { return [{_id: 'made'}, 'made']; }"}})
+    report.equal("update functions know no w", status("POST", f"/_design/u/_update/new?{asked}", {}), 201)
 
 
 def replicate(api, db, doc_id, start, *ids, status=201, **body):
