@@ -23,6 +23,7 @@ def one_node(ctx):
             known_where_edits_are_validated,
             joined_after_stemming,
             joined_with_attachments,
+            stubs_in_bulks,
             rank_functions,
             linked_documents,
             first_of_equal_keys,
@@ -158,6 +159,30 @@ def joined_with_attachments(report, server, api, db):
     replicate(api, db, "a", 2, "b2", "a1", _attachments=file)
     report.equal("an ancestor brings its attachment", api.get(f"{db}/a/f?rev=2-b2").raw, b"of the ancestor")
     report.equal("which is not the leaf's", api.get(f"{db}/a/f").status, 404)
+
+
+def stubs_in_bulks(report, server, api, db):
+    api.expect(201, "PUT", f"{db}/a", {"_attachments": {"f": {"data": "eA=="}}})
+    rev = api.expect(200, "GET", f"{db}/a")["_rev"]
+    reason = {"error": "missing_stub", "reason": "Invalid attachment stub in {} for g"}
+
+    def told(docs, **more):
+        answer = api.post(f"{db}/_bulk_docs", {"docs": docs, **more})
+        return answer.status, answer.json
+
+    def refusal(doc_id):
+        return 412, {**reason, "reason": reason["reason"].format(doc_id)}
+
+    stub = {"_attachments": {"g": {"stub": True}}}
+    report.equal("of a new document", told([{"_id": "b"}, {"_id": "c", **stub}]), refusal("c"))
+    report.equal("of one that has another attachment", told([{"_id": "b"}, {"_id": "a", "_rev": rev, **stub}]), refusal("a"))
+    report.equal("replicated", told([{"_id": "c", "_rev": "1-a", **stub}], new_edits=False), refusal("c"))
+    report.equal("nothing is written", [api.get(f"{db}/{doc_id}").status for doc_id in "bc"], [404, 404])
+    kept = told([{"_id": "a", "_rev": rev, "_attachments": {"f": {"stub": True}}}, {"_id": "b"}])
+    report.equal(
+        "a stub of what is there is kept", (kept[0], [row.get("ok") for row in kept[1]], api.get(f"{db}/a/f").raw), (201, [True, True], b"x")
+    )
+    report.equal("alone, too", (api.put(f"{db}/c", stub).status, api.put(f"{db}/c", stub).json), refusal("c"))
 
 
 def rank_functions(report, server, api, db):

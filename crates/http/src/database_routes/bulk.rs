@@ -73,7 +73,7 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
     let caller = caller(&req.user);
     let done = access
         .db
-        .update_as(caller, docs, mode, write_mode.durability);
+        .update_bulk_as(caller, docs, mode, write_mode.durability);
     let (outcomes, timing) = done.await?;
     let outcomes = match refused {
         None => outcomes,
