@@ -1,6 +1,8 @@
 """What the suites of CouchDB and of its clients ask of one node, and the recorded vectors do not."""
 
 import base64
+import gzip
+import hashlib
 import traceback
 
 from harness.server import wait_until
@@ -24,6 +26,8 @@ def one_node(ctx):
             joined_after_stemming,
             joined_with_attachments,
             stubs_in_bulks,
+            gzipped_by_clients,
+            any_encoding,
             rank_functions,
             linked_documents,
             first_of_equal_keys,
@@ -183,6 +187,45 @@ def stubs_in_bulks(report, server, api, db):
         "a stub of what is there is kept", (kept[0], [row.get("ok") for row in kept[1]], api.get(f"{db}/a/f").raw), (201, [True, True], b"x")
     )
     report.equal("alone, too", (api.put(f"{db}/c", stub).status, api.put(f"{db}/c", stub).json), refusal("c"))
+
+
+def gzipped_by_clients(report, server, api, db):
+    plain = b"text that is much longer than its compressed form. " * 40
+    sent = gzip.compress(plain, mtime=0)
+    headers = {"Content-Encoding": "gzip", "Content-Type": "text/plain"}
+    api.request("PUT", f"{db}/a/f", sent, headers=headers)
+    digest = "md5-" + base64.b64encode(hashlib.md5(sent).digest()).decode()
+    entry = {"content_type": "text/plain", "revpos": 1, "digest": digest, "length": len(sent), "stub": True}
+    report.equal("the length is that of what was sent", api.expect(200, "GET", f"{db}/a")["_attachments"]["f"], entry)
+    encoded = {**entry, "encoding": "gzip", "encoded_length": len(sent)}
+    report.equal("so is the encoded one", api.expect(200, "GET", f"{db}/a?att_encoding_info=true")["_attachments"]["f"], encoded)
+    answer = api.get(f"{db}/a/f")
+    report.equal(
+        "read as it is, its length is not known",
+        (answer.raw == plain, answer.headers["Content-Length"], answer.headers["Content-Encoding"]),
+        (True, None, None),
+    )
+    answer = api.get(f"{db}/a/f", headers={"Accept-Encoding": "gzip"})
+    report.equal("read gzipped, it is", (answer.raw == sent, answer.headers["Content-Length"]), (True, str(len(sent))))
+    data = api.get(f"{db}/a?attachments=true", headers={"Accept": "application/json"}).json["_attachments"]["f"]["data"]
+    report.equal("in JSON it is decoded", base64.b64decode(data) == plain, True)
+    api.expect(200, "POST", "/_replicate", {"source": f"http://admin:admin@{server.url[7:]}{db}", "target": db[1:] + "_copy", "create_target": True})
+    report.equal("replicated, its bytes are the same", api.get(f"{db}_copy/a/f").raw == plain, True)
+
+
+def any_encoding(report, server, api, db):
+    plain = b"compressible " * 50
+    api.request("PUT", f"{db}/a/f", plain, headers={"Content-Type": "text/plain"})
+    api.request("PUT", f"{db}/b/f", plain, headers={"Content-Type": "application/octet-stream"})
+
+    def encoding(doc_id, accepted):
+        answer = api.get(f"{db}/{doc_id}/f", headers={"Accept-Encoding": accepted})
+        gunzipped = gzip.decompress(answer.raw) if answer.headers["Content-Encoding"] == "gzip" else answer.raw
+        return answer.headers["Content-Encoding"], gunzipped == plain
+
+    for accepted, expected in (("*", "gzip"), ("gzip", "gzip"), ("identity, *", "gzip"), ("*;q=0.5", "gzip"), ("gzip;q=0, *", None), ("br", None)):
+        report.equal(f"what is stored gzipped for {accepted}", encoding("a", accepted), (expected, True))
+    report.equal("what is not", encoding("b", "*"), (None, True))
 
 
 def rank_functions(report, server, api, db):

@@ -211,7 +211,7 @@ fn sends_gzipped(req: &Request, stored_gzipped: bool) -> Result<bool, ApiError> 
         let found = weighed.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
         found.map(|(_, taken)| *taken)
     };
-    let gzip = stored_gzipped && of("gzip").unwrap_or(false);
+    let gzip = stored_gzipped && of("gzip").or(of("*")).unwrap_or(false);
     if !gzip && of("identity").or(of("*")) == Some(false) {
         return Err(ApiError::new(
             406,
