@@ -28,6 +28,7 @@ def one_node(ctx):
             stubs_in_bulks,
             gzipped_by_clients,
             any_encoding,
+            local_documents,
             rank_functions,
             linked_documents,
             first_of_equal_keys,
@@ -226,6 +227,28 @@ def any_encoding(report, server, api, db):
     for accepted, expected in (("*", "gzip"), ("gzip", "gzip"), ("identity, *", "gzip"), ("*;q=0.5", "gzip"), ("gzip;q=0, *", None), ("br", None)):
         report.equal(f"what is stored gzipped for {accepted}", encoding("a", accepted), (expected, True))
     report.equal("what is not", encoding("b", "*"), (None, True))
+
+
+def local_documents(report, server, api, db):
+    api.expect(201, "PUT", f"{db}/_local/a", {"n": 1})
+    api.expect(201, "PUT", f"{db}/_local/a", {"_rev": "0-1", "n": 2})
+    doc = {"_id": "_local/a", "_rev": "0-2", "n": 2}
+    missing = {"error": "not_found", "reason": "missing"}
+    for query, expected in (
+        ("", doc),
+        ("rev=0-2", doc),
+        ("rev=0-1", missing),
+        ("rev=0-3", missing),
+        ("rev=1-abc", missing),
+        ("revs=true", {**doc, "_revisions": {"start": 0, "ids": ["2"]}}),
+        ("revs_info=true&conflicts=true&local_seq=true&meta=true&deleted_conflicts=true", doc),
+        ("open_revs=all", missing),
+    ):
+        answer = api.get(f"{db}/_local/a?{query}", headers={"Accept": "application/json"})
+        report.equal(f"read with {query or 'nothing'}", (answer.status, answer.json), (404 if expected is missing else 200, expected))
+    answer = api.get(f"{db}/_local/a?open_revs=%5B%220-2%22%5D", headers={"Accept": "application/json"})
+    report.equal("open_revs knows none", answer.json, [{"missing": "0-2"}])
+    report.equal("HEAD, too", [api.request("HEAD", f"{db}/_local/a?rev={rev}").status for rev in ("0-2", "0-1")], [200, 404])
 
 
 def rank_functions(report, server, api, db):
