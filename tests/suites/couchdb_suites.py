@@ -29,6 +29,7 @@ def one_node(ctx):
             gzipped_by_clients,
             any_encoding,
             local_documents,
+            design_feeds,
             rank_functions,
             linked_documents,
             first_of_equal_keys,
@@ -249,6 +250,23 @@ def local_documents(report, server, api, db):
     answer = api.get(f"{db}/_local/a?open_revs=%5B%220-2%22%5D", headers={"Accept": "application/json"})
     report.equal("open_revs knows none", answer.json, [{"missing": "0-2"}])
     report.equal("HEAD, too", [api.request("HEAD", f"{db}/_local/a?rev={rev}").status for rev in ("0-2", "0-1")], [200, 404])
+
+
+def design_feeds(report, server, api, db):
+    api.expect(201, "POST", f"{db}/_bulk_docs", {"docs": [{"_id": f"{i}"} for i in range(5)]})
+    revs = [api.expect(201, "PUT", f"{db}/_design/{name}", {})["rev"] for name in "ab"]
+    api.expect(200, "DELETE", f"{db}/_design/b?rev={revs[1]}")
+
+    def feed(query):
+        answer = api.expect(200, "GET", f"{db}/_changes?{query}")
+        return sorted(row["id"] for row in answer["results"]), answer["pending"]
+
+    both = ["_design/a", "_design/b"]
+    report.equal("what is no design document is pending", feed("filter=_design"), (both, 5))
+    report.equal("descending", feed("filter=_design&descending=true"), (both, 5))
+    report.equal("with a limit", feed("filter=_design&limit=1")[1], 6)
+    report.equal("from now on", feed("filter=_design&since=now"), ([], 0))
+    report.equal("without a filter nothing is", feed("")[1], 0)
 
 
 def rank_functions(report, server, api, db):
