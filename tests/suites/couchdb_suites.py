@@ -30,6 +30,7 @@ def one_node(ctx):
             any_encoding,
             local_documents,
             design_feeds,
+            scheduled_documents,
             rank_functions,
             linked_documents,
             first_of_equal_keys,
@@ -267,6 +268,29 @@ def design_feeds(report, server, api, db):
     report.equal("with a limit", feed("filter=_design&limit=1")[1], 6)
     report.equal("from now on", feed("filter=_design&since=now"), ([], 0))
     report.equal("without a filter nothing is", feed("")[1], 0)
+
+
+def scheduled_documents(report, server, api, db):
+    api.expect(201, "PUT", f"{db}/a", {})
+    here = f"http://admin:admin@{server.url[7:]}{db}"
+    api.expect(201, "PUT", "/_replicator/done", {"source": here, "target": here + "_copy", "create_target": True})
+    api.expect(201, "PUT", "/_replicator/live", {"source": here, "target": here + "_live", "create_target": True, "continuous": True})
+
+    def shown(name):
+        return api.get(f"/_scheduler/docs/_replicator/{name}").json
+
+    wait_until(lambda: shown("done").get("state") == "completed" and shown("live").get("state") == "running")
+    done, live = shown("done"), shown("live")
+    common = {"database", "doc_id", "id", "source", "target", "state", "error_count", "info", "last_updated", "start_time"}
+    report.equal("of a finished replication", set(done), common)
+    report.equal(
+        "which has no job", (done["id"], done["error_count"], "start_time" in done["info"], done["info"]["docs_written"]), (None, 0, False, 1)
+    )
+    report.equal("of a running one", set(live), common | {"node", "source_proxy", "target_proxy"})
+    report.equal("without proxies", (live["source_proxy"], live["target_proxy"]), (None, None))
+    listed = {doc["doc_id"]: set(doc) for doc in api.expect(200, "GET", "/_scheduler/docs")["docs"]}
+    report.equal("listed, they are the same", (listed.get("done"), listed.get("live")), (set(done), set(live)))
+    api.expect(200, "DELETE", f"/_replicator/live?rev={api.expect(200, 'GET', '/_replicator/live')['_rev']}")
 
 
 def rank_functions(report, server, api, db):
