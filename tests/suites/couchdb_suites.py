@@ -31,6 +31,7 @@ def one_node(ctx):
             local_documents,
             design_feeds,
             scheduled_documents,
+            not_modified,
             rank_functions,
             linked_documents,
             first_of_equal_keys,
@@ -291,6 +292,46 @@ def scheduled_documents(report, server, api, db):
     listed = {doc["doc_id"]: set(doc) for doc in api.expect(200, "GET", "/_scheduler/docs")["docs"]}
     report.equal("listed, they are the same", (listed.get("done"), listed.get("live")), (set(done), set(live)))
     api.expect(200, "DELETE", f"/_replicator/live?rev={api.expect(200, 'GET', '/_replicator/live')['_rev']}")
+
+
+def not_modified(report, server, api, db):
+    api.expect(201, "PUT", f"{db}/a", {"_attachments": {"f": {"data": "eA=="}}})
+    views = {"v": {"map": "function(doc) { emit(null, 1); }", "reduce": "_count"}}
+    api.expect(
+        201,
+        "PUT",
+        f"{db}/_design/d",
+        {
+            "views": views,
+            "shows": {"s": "function() { return 'x'; }"},
+            "lists": {"l": "function() { provides('text', function() { return 'x'; }); }"},
+        },
+    )
+    api.expect(201, "PUT", f"{db}/_local/a", {})
+    paths = [
+        "/a",
+        "/a/f",
+        "/_design/d",
+        "/_local/a",
+        "/_all_docs",
+        "/_design/d/_view/v",
+        "/_design/d/_show/s",
+        "/_design/d/_list/l/v?reduce=false",
+        "/_changes",
+    ]
+    lengths = {}
+    for path in paths:
+        etag = api.get(db + path).headers["ETag"]
+        if etag is None:
+            continue
+        for method in ("GET", "HEAD"):
+            answer = api.request(method, db + path, headers={"If-None-Match": etag})
+            lengths[f"{method} {path}"] = (answer.status, answer.headers.get_all("Content-Length"), answer.raw, answer.headers["ETag"] == etag)
+            # What follows on the same connection is the next answer.
+            if api.get("/").json.get("couchdb") != "Welcome":
+                lengths[f"{method} {path}"] = "the connection is out of step"
+    report.check("there are answers with an ETag", len(lengths) >= 8, lengths)
+    report.equal("a 304 has no bytes, and says so", lengths, dict.fromkeys(lengths, (304, ["0"], b"", True)))
 
 
 def rank_functions(report, server, api, db):
