@@ -3,17 +3,22 @@
 import base64
 import gzip
 import hashlib
+import os
 import traceback
 
-from harness.server import wait_until
+from harness.api import Api, quote
+from harness.server import StartFailed, wait_until
 
 COUNTED = ("total_keys_examined", "total_docs_examined", "results_returned")
 # Favourite languages of 15 people, of whom one has none.
 FAVOURITES = [None if i == 8 else ["Lisp", *(["Erlang"] if i % 2 else []), {"n": i}] for i in range(15)]
+NODE = "node1@127.0.0.1"
+NODE_PARTS = ("", "/_config", "/_config/couchdb", "/_stats", "/_system", "/_versions", "/_prometheus", "/_smoosh")
 
 
 def run(ctx):
     ctx.attempt(one_node)
+    ctx.attempt(node_names)
 
 
 def one_node(ctx):
@@ -510,3 +515,45 @@ def empty_or(report, server, api, db):
     explained = api.expect(200, "POST", f"{db}/_explain", {"selector": {"$or": []}})
     keys = explained["mrargs"]["start_key"], explained["mrargs"]["end_key"]
     report.equal("which reads nothing", (explained["index"]["name"] != "_all_docs", keys), (True, (None, None)))
+
+
+def node_names(ctx):
+    with ctx.server("unnamed") as server:
+        api = server.api()
+        own = api.expect(200, "GET", "/_node/_local")["name"]
+        ctx.report.equal("a node has a name", (own.count("@"), api.get(f"/_node/{own}/_versions").status), (1, 200))
+        ctx.report.equal("and not another", api.get(f"/_node/{NODE}/_versions").status, 404)
+    with ctx.server("named", options=["--set", f"couchdb/node_name={NODE}"]) as server:
+        named(ctx.report, server.api())
+    os.environ["SETTEE_COUCHDB_NODE_NAME"] = NODE
+    try:
+        with ctx.server("by-environment") as server:
+            ctx.report.equal("the environment names it", server.api().expect(200, "GET", "/_node/_local")["name"], NODE)
+    finally:
+        del os.environ["SETTEE_COUCHDB_NODE_NAME"]
+    for name in ("node1", "@host", "node1@", "a@b@c", "no de@host", "a/b@host"):
+        try:
+            ctx.server("misnamed", options=["--set", f"couchdb/node_name={name}"]).start()
+            ctx.report.check(f"{name} is no name", False, "the server started")
+        except StartFailed as failure:
+            ctx.report.check(f"{name} is no name", "node_name" in failure.log, failure.log[-500:])
+
+
+def named(report, api):
+    members = api.expect(200, "GET", "/_membership")
+    report.equal("_membership names it", members, {"all_nodes": [NODE], "cluster_nodes": [NODE]})
+    for name in (NODE, quote(NODE), "_local"):
+        report.equal(f"it answers as {name}", [api.get(f"/_node/{name}{part}").status for part in NODE_PARTS], [200] * len(NODE_PARTS))
+    report.equal("it tells its name", api.expect(200, "GET", f"/_node/{NODE}"), {"name": NODE})
+    for name in ("node2@127.0.0.1", "settee@127.0.0.1", "node1", "local"):
+        answers = [api.get(f"/_node/{name}{part}") for part in NODE_PARTS]
+        told = {(answer.status, answer.json["error"], answer.json["reason"]) for answer in answers}
+        report.equal(f"{name} is nobody", told, {(404, "not_found", f"no such node: {name}")})
+    set_ = api.put(f"/_node/{NODE}/_config/log/level", "debug")
+    report.equal("it is configured by its name", (set_.status, api.get("/_node/_local/_config/log/level").json), (200, "debug"))
+    api.expect(201, "PUT", "/db?q=2")
+    shards = api.expect(200, "GET", "/db/_shards")["shards"]
+    report.equal("its shards name it", list(shards.values()), [[NODE]] * 2)
+    report.equal("and each document's", api.expect(200, "GET", "/db/_shards/a")["nodes"], [NODE])
+    nobody = Api(api.url, None).get(f"/_node/{NODE}/_stats")
+    report.equal("not for everybody", nobody.status, 401)

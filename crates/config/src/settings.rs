@@ -200,6 +200,7 @@ pub const SETTINGS: &[Setting] = &[
     // [couchdb]
     active("couchdb", "database_dir", Text, "./data", "Folder of all data."),
     unset("couchdb", "uuid", Text, "Identifier of this server; made up and kept at first start."),
+    set("couchdb", "node_name", Text, "settee@127.0.0.1", "Name of this server among the nodes of a cluster, as CouchDB has it by -name: name@host. Read at start."),
     set("couchdb", "maintenance_mode", OneOf(&["false", "true", "nolb"]), "false", "What /_up tells load balancers: true and nolb are a 404."),
     set("couchdb", "max_document_size", Limit, "8000000", "Largest document body, in bytes of JSON."),
     set("couchdb", "max_partition_size", Limit, "10737418240", "Size from which a partition takes no more documents, in bytes."),

@@ -24,8 +24,6 @@ use crate::stats::Stats;
 
 /// Version of CouchDB whose API this is.
 pub const COUCHDB_VERSION: &str = "3.5.0";
-/// Name of this node, in CouchDB's form.
-pub const NODE: &str = "settee@127.0.0.1";
 
 /// A client that is silent for so long, where it is to send something, is hung up on. As long as CouchDB's HTTP library waits:
 /// pools of clients keep connections for minutes, and cannot send a POST again by themselves.
@@ -151,6 +149,24 @@ fn attachment_options(c: &Config) -> Result<AttachmentOptions, config::ConfigErr
     })
 }
 
+/// `name@host`: it stands in paths, and in the JSON of answers.
+fn node_name(c: &Config) -> Result<String, config::ConfigError> {
+    let name = c.get_str("couchdb", "node_name")?;
+    let is_plain = |part: &str| {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.:[]".contains(&b);
+        !part.is_empty() && part.bytes().all(plain)
+    };
+    match name.split_once('@') {
+        Some((local, host)) if is_plain(local) && is_plain(host) => Ok(name),
+        _ => Err(config::ConfigError::InvalidSetting {
+            section: "couchdb".to_owned(),
+            key: "node_name".to_owned(),
+            value: name,
+            expected: "name@host".to_owned(),
+        }),
+    }
+}
+
 pub struct App {
     pub databases: Arc<Databases>,
     pub config: Config,
@@ -159,6 +175,8 @@ pub struct App {
     pub started: Instant,
     /// The server's id, of `[couchdb] uuid`.
     pub uuid: String,
+    /// Name of this node, of `[couchdb] node_name`.
+    pub node: String,
     uuids: RwLock<Arc<UuidGenerator>>,
     limits: RwLock<Arc<Limits>>,
     /// It runs once the server does.
@@ -185,6 +203,7 @@ impl App {
                 uuid
             }
         };
+        let node = node_name(&config)?;
         let limits = Limits::read(&config)?;
         databases.set_partition_limit(limits.max_partition_size);
         let uuids = UuidGenerator::new(uuid_algorithm(&config)?);
@@ -199,6 +218,7 @@ impl App {
             stats: Stats::default(),
             started: Instant::now(),
             uuid,
+            node,
             listening: RwLock::default(),
             open_feeds: Arc::default(),
             silence_ms_max: AtomicU64::new(SILENCE_TIME_MAX.as_millis() as u64),

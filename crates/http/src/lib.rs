@@ -24,7 +24,7 @@ mod server_routes;
 mod stats;
 mod text_search;
 
-pub use app::{App, COUCHDB_VERSION, NODE};
+pub use app::{App, COUCHDB_VERSION};
 pub use connection::server::{Listeners, serve};
 pub use connection::tls::{Tls, TlsError};
 pub use server_routes::setup::create_system_databases;

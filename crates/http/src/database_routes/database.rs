@@ -4,7 +4,7 @@ use database::CreateOptions;
 use document::{DocId, Rev};
 use serde_json::{Map, Value, json};
 
-use crate::app::{App, NODE};
+use crate::app::App;
 use crate::document_routes::documents::{self, parse_revs};
 use crate::errors::ApiError;
 use crate::reply::Reply;
@@ -257,7 +257,7 @@ pub async fn ensure_full_commit(req: &mut Request, access: &Access) -> Answer {
     ))
 }
 
-pub fn shards(req: &Request, access: &Access) -> Answer {
+pub fn shards(app: &App, req: &Request, access: &Access) -> Answer {
     require_method(req, "GET")?;
     if let Some(id) = req.segment(2) {
         let id = if id == "_design" || id == "_local" {
@@ -266,13 +266,16 @@ pub fn shards(req: &Request, access: &Access) -> Answer {
             id.to_owned()
         };
         let range = access.db.shard_of(&DocId::new(&id)?).range;
-        return Ok(Reply::json(200, &json!({"range": range, "nodes": [NODE]})));
+        return Ok(Reply::json(
+            200,
+            &json!({"range": range, "nodes": [app.node]}),
+        ));
     }
     let shards: Map<String, Value> = access
         .db
         .shards()
         .into_iter()
-        .map(|s| (s.range, json!([NODE])))
+        .map(|s| (s.range, json!([app.node])))
         .collect();
     Ok(Reply::json(200, &json!({"shards": shards})))
 }

@@ -4,7 +4,7 @@ use database::NameRange;
 use hyper::header::{CACHE_CONTROL, EXPIRES, PRAGMA};
 use serde_json::{Value, json};
 
-use crate::app::{App, COUCHDB_VERSION, NODE};
+use crate::app::{App, COUCHDB_VERSION};
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
@@ -181,7 +181,7 @@ pub fn active_tasks(app: &App, req: &Request) -> Answer {
             let mut task = json!({
                 "type": t.kind,
                 "database": t.database,
-                "node": NODE,
+                "node": app.node,
                 "pid": "<0.1.0>",
                 "changes_done": t.done,
                 "total_changes": t.total,
@@ -201,12 +201,12 @@ pub fn active_tasks(app: &App, req: &Request) -> Answer {
     Ok(Reply::json(200, &tasks.into()))
 }
 
-pub fn membership(req: &Request) -> Answer {
+pub fn membership(app: &App, req: &Request) -> Answer {
     require_method(req, "GET,HEAD")?;
     require_server_admin(&req.user)?;
     Ok(Reply::json(
         200,
-        &json!({"all_nodes": [NODE], "cluster_nodes": [NODE]}),
+        &json!({"all_nodes": [app.node], "cluster_nodes": [app.node]}),
     ))
 }
 

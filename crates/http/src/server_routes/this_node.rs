@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use serde_json::{Map, Value, json};
 
-use crate::app::{App, COUCHDB_VERSION, NODE};
+use crate::app::{App, COUCHDB_VERSION};
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
@@ -31,7 +31,8 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
         require_server_admin(&req.user)?;
     }
     match req.segment(1) {
-        Some("_local" | NODE) => {}
+        Some("_local") => {}
+        Some(name) if name == app.node => {}
         None => return Err(ApiError::bad_request("Incomplete path to _node request")),
         Some(other) => {
             return Err(ApiError::new(
@@ -44,7 +45,7 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
     match part.as_deref() {
         None => {
             require_method(req, "GET")?;
-            Ok(Reply::json(200, &json!({"name": NODE})))
+            Ok(Reply::json(200, &json!({"name": app.node})))
         }
         Some("_config") => config(app, req).await,
         Some("_stats") => stats(app, req),

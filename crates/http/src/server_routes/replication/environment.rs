@@ -12,7 +12,7 @@ use hyper::HeaderMap;
 use replicator::{Allowed, Environment, Error, LocalPeer, Pending, Selection, Settings, User};
 use serde_json::{Map, Value};
 
-use crate::app::{App, NODE};
+use crate::app::App;
 use crate::design_routes::calls;
 use crate::document_routes::documents::check_document;
 use crate::errors::ApiError;
@@ -79,8 +79,9 @@ impl Environment for Surroundings {
         Some(self.0.upgrade()?.auth.token_of_replication(owner))
     }
 
-    fn node(&self) -> &'static str {
-        NODE
+    fn node(&self) -> String {
+        let app = self.0.upgrade();
+        app.map(|app| app.node.clone()).unwrap_or_default()
     }
 
     fn open(
