@@ -36,7 +36,7 @@ def by_hmac(secret, algorithm="sha256"):
 
 
 class KeyPair:
-    """A key pair of openssl. `kind`: "rsa", "P-256" or "P-384"."""
+    """A key pair of openssl. `kind`: "rsa", "P-256", "P-384" or "P-521"."""
 
     def __init__(self, folder, kind):
         self.path, self.kind = folder / f"{kind}.pem", kind
@@ -51,14 +51,15 @@ class KeyPair:
     def signer(self, algorithm="sha256"):
         def sign(message):
             der = openssl("dgst", f"-{algorithm}", "-sign", str(self.path), given=message)
-            return der if self.kind == "rsa" else fixed(der, {"P-256": 32, "P-384": 48}[self.kind])
+            return der if self.kind == "rsa" else fixed(der, {"P-256": 32, "P-384": 48, "P-521": 66}[self.kind])
 
         return sign
 
 
 def fixed(der, size):
     """An ECDSA signature as JWT has it: both numbers, each of `size` bytes."""
-    numbers, at = [], 2
+    # The length of the whole has a second byte when it is long.
+    numbers, at = [], 3 if der[1] & 0x80 else 2
     for _ in range(2):
         length = der[at + 1]
         numbers.append(int.from_bytes(der[at + 2 : at + 2 + length], "big").to_bytes(size, "big"))

@@ -453,12 +453,9 @@ def public_key_tokens(ctx):
         ctx.report.skip("tokens of public keys", "no openssl program")
         return
     folder = ctx.folder("keys")
-    pairs = {"rsa": KeyPair(folder, "rsa"), "P-256": KeyPair(folder, "P-256"), "P-384": KeyPair(folder, "P-384")}
-    server, _ = jwt_server(
-        ctx,
-        "public-keys",
-        "\n".join([f"rsa:r = {pairs['rsa'].setting}", f"ec:p256 = {pairs['P-256'].setting}", f"ec:p384 = {pairs['P-384'].setting}"]),
-    )
+    pairs = {kind: KeyPair(folder, kind) for kind in ("rsa", "P-256", "P-384", "P-521")}
+    keys = {"rsa:r": "rsa", "ec:p256": "P-256", "ec:p384": "P-384", "ec:p521": "P-521"}
+    server, _ = jwt_server(ctx, "public-keys", "\n".join(f"{name} = {pairs[kind].setting}" for name, kind in keys.items()))
     check, claims = ctx.report.equal, {"sub": "joe", "exp": int(time.time()) + 600}
     for alg, kid, pair, algorithm in [
         ("RS256", "r", "rsa", "sha256"),
@@ -466,6 +463,7 @@ def public_key_tokens(ctx):
         ("RS512", "r", "rsa", "sha512"),
         ("ES256", "p256", "P-256", "sha256"),
         ("ES384", "p384", "P-384", "sha384"),
+        ("ES512", "p521", "P-521", "sha512"),
     ]:
         sign = pairs[pair].signer(algorithm)
         check(f"{alg} is recognised", who(server, None, bearer(jwt(claims, sign, alg=alg, kid=kid))), ("joe", []))
@@ -473,6 +471,9 @@ def public_key_tokens(ctx):
         for text in (pairs[pair].public, pairs[pair].public.strip(), pairs[pair].setting):
             confused = jwt(claims, by_hmac(text.encode()), alg="HS256", kid=kid)
             check(f"the key of {alg} is no secret", who(server, None, bearer(confused)), None)
+    for alg, kid, pair, algorithm in [("ES512", "p256", "P-256", "sha512"), ("ES256", "p521", "P-521", "sha256")]:
+        token = jwt(claims, pairs[pair].signer(algorithm), alg=alg, kid=kid)
+        check(f"{alg} goes with no key of {pair}", who(server, None, bearer(token)), None)
     check("an algorithm goes with its own keys", who(server, None, bearer(jwt(claims, pairs["rsa"].signer(), alg="ES256", kid="r"))), None)
     server.stop()
 

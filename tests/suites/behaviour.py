@@ -220,7 +220,7 @@ SCENARIOS = [
         [],
         [
             ("POST /{db}/_bulk_docs?w=2", {"docs": [{"_id": "a"}]}, 202, lambda body: body[0]["ok"] and body[0]["accepted"]),
-            ("POST /{db}/_bulk_docs?w=2", {"docs": [{"_id": "a"}]}, 202, lambda body: body[0]["error"] == "conflict" and "accepted" not in body[0]),
+            ("POST /{db}/_bulk_docs?w=2", {"docs": [{"_id": "a"}]}, 201, lambda body: body[0]["error"] == "conflict" and "accepted" not in body[0]),
             ("POST /{db}/_bulk_docs?w=1", {"docs": [{"_id": "b"}]}, 201, lambda body: "accepted" not in body[0]),
         ],
     ),

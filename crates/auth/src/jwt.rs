@@ -9,6 +9,8 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use config::Settings;
+use p521::ecdsa::signature::Verifier;
+use p521::ecdsa::{Signature, VerifyingKey};
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, RSA_PKCS1_2048_8192_SHA256,
     RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_2048_8192_SHA512, UnparsedPublicKey,
@@ -29,6 +31,7 @@ const RSA_KEY: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1
 const EC_KEY: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
 const P256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
 const P384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.34");
+const P521: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.35");
 
 /// Name of the key of tokens that name none.
 const DEFAULT_KID: &str = "_default";
@@ -61,6 +64,7 @@ enum Key {
     /// The point, uncompressed.
     P256(Vec<u8>),
     P384(Vec<u8>),
+    P521(VerifyingKey),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +86,7 @@ impl Algorithm {
         match family {
             "HS" => Some(Algorithm::Hmac(hash)),
             "RS" => Some(Algorithm::Rsa(hash)),
-            "ES" if hash != Hash::Sha512 => Some(Algorithm::Ec(hash)),
+            "ES" => Some(Algorithm::Ec(hash)),
             _ => None,
         }
     }
@@ -116,6 +120,8 @@ impl Algorithm {
             }
             (Algorithm::Ec(Hash::Sha256), Key::P256(key)) => public(&ECDSA_P256_SHA256_FIXED, key),
             (Algorithm::Ec(Hash::Sha384), Key::P384(key)) => public(&ECDSA_P384_SHA384_FIXED, key),
+            (Algorithm::Ec(Hash::Sha512), Key::P521(key)) => Signature::from_slice(signature)
+                .is_ok_and(|signature| key.verify(message, &signature).is_ok()),
             _ => false,
         }
     }
@@ -135,7 +141,7 @@ impl Key {
                 .filter(|key| matches!(key, Key::Rsa(_)))
                 .ok_or("not an RSA public key"),
             "ec" => Key::public(value)
-                .filter(|key| matches!(key, Key::P256(_) | Key::P384(_)))
+                .filter(|key| matches!(key, Key::P256(_) | Key::P384(_) | Key::P521(_)))
                 .ok_or("not an EC public key"),
             _ => Err("Unknown kty"),
         }
@@ -154,6 +160,7 @@ impl Key {
             EC_KEY => match info.algorithm.parameters_oid().ok()? {
                 P256 => Some(Key::P256(key)),
                 P384 => Some(Key::P384(key)),
+                P521 => VerifyingKey::from_sec1_bytes(&key).ok().map(Key::P521),
                 _ => None,
             },
             _ => None,

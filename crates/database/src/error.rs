@@ -36,6 +36,9 @@ pub enum Error {
     /// The bytes that came do not have the MD5 that the client says they have.
     #[error("Possible message corruption.")]
     DigestMismatch,
+    /// An edit of several keeps an attachment that is not there: CouchDB's reason.
+    #[error("{0}")]
+    MissingStub(String),
     /// A document or function that a request names is not there: CouchDB's reason.
     #[error("{0}")]
     Missing(&'static str),

@@ -126,7 +126,7 @@ impl Database {
         self.check_partitioned(id.as_str())?;
         let shard = self.shard_for(id.as_str());
         if id.is_local() {
-            return read_local(shard, id);
+            return read_local(shard, id, options);
         }
         if !options.needs_tree() {
             return read_winner(shard, id);
@@ -275,13 +275,22 @@ fn read_winner(shard: &Shard, id: &DocId) -> Result<Read, Error> {
     }
 }
 
-fn read_local(shard: &Shard, id: &DocId) -> Result<Read, Error> {
+/// A local document, which has one revision and is nobody's child.
+fn read_local(shard: &Shard, id: &DocId, options: &ReadOptions) -> Result<Read, Error> {
     let Some((n, body)) = shard.local(id.as_str())? else {
         return Ok(Read::Missing);
     };
     let rev = local_rev(n);
+    if options.rev.as_ref().is_some_and(|asked| *asked != rev) {
+        return Ok(Read::Missing);
+    }
     let mut json = Vec::with_capacity(body.len() + 64);
     with_members(id, &rev, false, &body, &mut json);
+    if options.revs {
+        json.extend_from_slice(
+            format!(",\"_revisions\":{{\"start\":0,\"ids\":[\"{n}\"]}}").as_bytes(),
+        );
+    }
     json.push(b'}');
     Ok(Read::Found(ReadDoc {
         rev,

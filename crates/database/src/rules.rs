@@ -39,6 +39,9 @@ pub trait SystemRules: Send + Sync {
         edit: EditDoc,
     ) -> Result<EditDoc, Refusal>;
 
+    /// Whether somebody is shown every document as it is: then [`SystemRules::after_read`] is not asked.
+    fn shows_all(&self, asked: &Asked<'_>) -> bool;
+
     /// What somebody sees of a document. `json` is its whole text, with `_id`, `_rev` and what else was asked for.
     fn after_read(&self, asked: &Asked<'_>, id: &str, json: &[u8]) -> Shown;
 
@@ -107,13 +110,16 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    fn shown(&self, id: &str, json: &[u8]) -> Shown {
-        let asked = Asked {
+    fn asked(&self) -> Asked<'_> {
+        Asked {
             db: &self.db,
             caller: &self.caller,
             security: &self.security,
-        };
-        self.rules.after_read(&asked, id, json)
+        }
+    }
+
+    fn shown(&self, id: &str, json: &[u8]) -> Shown {
+        self.rules.after_read(&self.asked(), id, json)
     }
 
     /// Replaces the document that `out` holds from `start` on by what is shown of it, `null` for nothing.
@@ -152,6 +158,7 @@ impl Database {
             caller: Arc::new(caller()),
             security: self.security(),
         });
+        let watch = watch.filter(|watch| !watch.rules.shows_all(&watch.asked()));
         DatabaseAs {
             db: self.clone(),
             watch,

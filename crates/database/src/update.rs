@@ -8,7 +8,7 @@ use functions::{Admission, Lane};
 use storage::{Change, Edit, File, ShardEdit, hashed};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::attachments::Held;
+use crate::attachments::{Held, MISSING_STUB, Resolved};
 use crate::database::Database;
 use crate::validate::Validation;
 use crate::{Error, partition};
@@ -89,7 +89,43 @@ impl Database {
         durability: Durability,
     ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
         self.live()?;
-        let (resolved, held) = self.resolve(edits, mode).await?;
+        let resolved = self.resolve(edits, mode).await?;
+        self.update_resolved(caller, resolved, mode, durability)
+            .await
+    }
+
+    /// [`Database::update_as`] of edits that came in one request: when one of them keeps an attachment that is not there,
+    /// none is applied, as in CouchDB.
+    ///
+    /// # Errors
+    /// [`Error::MissingStub`], and those of the update.
+    pub async fn update_bulk_as(
+        self: &Arc<Self>,
+        caller: Caller,
+        edits: Vec<EditDoc>,
+        mode: EditMode,
+        durability: Durability,
+    ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
+        self.live()?;
+        let resolved = self.resolve(edits, mode).await?;
+        let missing = resolved.0.iter().find_map(|edit| match edit {
+            Err(Outcome::Refused(error, reason)) if *error == MISSING_STUB => Some(reason),
+            _ => None,
+        });
+        if let Some(reason) = missing {
+            return Err(Error::MissingStub(reason.clone()));
+        }
+        self.update_resolved(caller, resolved, mode, durability)
+            .await
+    }
+
+    async fn update_resolved(
+        self: &Arc<Self>,
+        caller: Caller,
+        (resolved, held): (Resolved, Held),
+        mode: EditMode,
+        durability: Durability,
+    ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
         let (edits, unresolved) = split(self.refuse_overflows(resolved, mode)?);
         if !self.needs_validation(&edits) {
             let (done, timing) = self.commit(edits, &held, mode, durability).await?;

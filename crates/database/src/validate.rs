@@ -207,8 +207,9 @@ enum Before {
     /// There is none.
     Nothing,
     Was(Vec<u8>),
-    /// The edit will change nothing, because it is known.
-    Known,
+    /// The revision is in the tree already. As in CouchDB it is left as it is where edits are validated: nobody says whether
+    /// an ancestor's body may be added.
+    Known(Rev),
     Conflict,
 }
 
@@ -232,8 +233,8 @@ impl Validation {
             (Before::Nothing, Some(_)) if self.mode == EditMode::Replicated => self.winner(&id)?,
             (before, _) => before,
         };
-        if matches!(before, Before::Known) {
-            return Ok(Checked::Done(Ok(doc)));
+        if let Before::Known(rev) = before {
+            return Ok(Checked::Done(Err(Outcome::Ok { rev })));
         }
         let doc = match rules {
             None => doc,
@@ -259,7 +260,7 @@ impl Validation {
         let before = match before {
             // Decided here: were it left to the commit, a revision that appears meanwhile would let the edit pass unseen.
             Before::Conflict => return Ok(Checked::Done(Err(Outcome::Conflict))),
-            Before::Nothing | Before::Known => b"null".to_vec(),
+            Before::Nothing | Before::Known(_) => b"null".to_vec(),
             Before::Was(json) => json,
         };
         let args = self.args(&id, &doc, &before);
@@ -278,7 +279,7 @@ impl Validation {
             security: &self.security,
         };
         let before = match before {
-            Before::Nothing | Before::Known => rules::Before::Nothing,
+            Before::Nothing | Before::Known(_) => rules::Before::Nothing,
             Before::Was(json) => rules::Before::Was(json),
             Before::Conflict => rules::Before::Conflict,
         };
@@ -348,7 +349,7 @@ impl Validation {
         };
         let tree = self.record(id)?.tree;
         if tree.get(&rev).is_some() {
-            return Ok(Before::Known);
+            return Ok(Before::Known(rev));
         }
         let generations = (0..=path.start).rev().skip(1);
         let ancestors = path.ids.iter().skip(1).zip(generations);

@@ -43,13 +43,13 @@ pub struct Attachment {
     pub md5: [u8; 16],
     /// The stored bytes.
     pub content: ContentId,
-    /// Number of bytes before any encoding.
+    /// Number of bytes before any encoding, as far as it is known.
     pub length: u64,
     /// Number of bytes as they are stored.
     pub stored_length: u64,
     /// How the content is stored.
     pub encoding: Encoding,
-    /// Whether `length` is what a client said of bytes that it had compressed itself.
+    /// Whether a client compressed the bytes itself. `length` is what it said of them then, or else `stored_length`.
     pub length_unsure: bool,
     /// Generation of the revision that brought the content; `None` in an edit whose revision is not known yet.
     pub revpos: Option<u64>,

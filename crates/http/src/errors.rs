@@ -161,6 +161,7 @@ impl From<database::Error> for ApiError {
             E::Forbidden(_) => Self::forbidden(reason),
             E::Missing(_) => Self::new(404, "not_found", reason),
             E::Function(e) => e.into(),
+            E::MissingStub(_) => Self::new(412, "missing_stub", reason),
             E::AttachmentTooLarge => Self::new(413, "attachment_too_large", reason),
             E::DigestMismatch => Self::new(400, "content_md5_mismatch", reason),
             E::Find(e) => e.into(),

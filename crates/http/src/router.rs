@@ -39,7 +39,7 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
         "_dbs_info" => root::dbs_info(app, req).await,
         "_uuids" => root::uuids(app, req),
         "_active_tasks" => root::active_tasks(app, req),
-        "_membership" => root::membership(req),
+        "_membership" => root::membership(app, req),
         "_db_updates" => db_updates::route(app, req).await,
         "_session" => session::route(app, req).await,
         "_node" => this_node::route(app, req).await,
@@ -146,7 +146,7 @@ async fn part(
         ("_view_cleanup", None) => views::cleanup(req, access).await,
         ("_search_cleanup" | "_nouveau_cleanup", None) => db::cleanup(req, access),
         ("_ensure_full_commit", None) => db::ensure_full_commit(req, access).await,
-        ("_shards", _) => db::shards(req, access),
+        ("_shards", _) => db::shards(app, req, access),
         ("_sync_shards", None) => db::sync_shards(req, access),
         ("_find" | "_index" | "_explain", _) => find::route(app, req, access, second).await,
         ("_temp_view", _) => Err(ApiError::new(

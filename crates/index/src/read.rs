@@ -395,7 +395,9 @@ pub enum GroupLevel {
 pub struct Group {
     /// First bytes of the places of all its rows.
     pub prefix: Vec<u8>,
-    /// JSON text of the group's key.
+    /// The place of its first row in the direction that was asked for.
+    pub first: Vec<u8>,
+    /// JSON text of the group's key: of its first row, since keys of other texts can be equal.
     pub key: Vec<u8>,
     /// What its rows reduce to.
     pub state: State,
@@ -487,6 +489,7 @@ impl GroupCursor {
             };
             let prefix = first.place[..self.prefix_len(&first)?].to_vec();
             let key = self.group_key(first.stored.key);
+            let first = first.place.to_vec();
             // The places of the group, within what is left.
             let end = [&prefix[..], HIGHEST].concat();
             let group = PlaceRange {
@@ -500,7 +503,12 @@ impl GroupCursor {
             let jumped = rest.is_some();
             let state = self.state_of(index, &rows, &group, rest)?;
             bytes += prefix.len() + key.len() + state.len();
-            self.ahead.push_back(Group { prefix, key, state });
+            self.ahead.push_back(Group {
+                prefix,
+                first,
+                key,
+                state,
+            });
             if self.descending {
                 self.range.high = Some(group.low);
             } else {

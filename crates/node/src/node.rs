@@ -14,9 +14,6 @@ use replicator::Replicator;
 use crate::replication::Surroundings;
 use crate::settings;
 
-/// Name of this node, in CouchDB's form.
-pub const NODE: &str = "settee@127.0.0.1";
-
 /// One server: its databases, its configuration, its users, its replications.
 pub struct Node {
     /// All databases.
@@ -29,6 +26,8 @@ pub struct Node {
     pub replicator: Arc<Replicator>,
     /// The server's id, of `[couchdb] uuid`.
     pub uuid: String,
+    /// Its name among the nodes of a cluster, of `[couchdb] node_name`.
+    pub name: String,
     /// When this was made.
     pub started: Instant,
     uuids: RwLock<Arc<UuidGenerator>>,
@@ -63,6 +62,7 @@ impl Node {
             databases,
             auth,
             uuid,
+            name: settings.couchdb.node_name.clone(),
             started: Instant::now(),
             uuids: RwLock::new(Arc::new(uuids)),
             listening: RwLock::default(),

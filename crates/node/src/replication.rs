@@ -16,7 +16,7 @@ use crate::access::{Access, caller};
 use crate::documents::check_document;
 use crate::filters::{named_filter, selector_filter};
 use crate::internal::open_for_replication;
-use crate::node::{NODE, Node};
+use crate::node::Node;
 use crate::query::{Query, encode_into};
 use crate::request_object::{Said, request_json};
 use crate::settings::new_database;
@@ -78,8 +78,9 @@ impl Environment for Surroundings {
         Some(self.0.upgrade()?.auth.token_of_replication(owner))
     }
 
-    fn node(&self) -> &'static str {
-        NODE
+    fn node(&self) -> String {
+        let node = self.0.upgrade();
+        node.map(|node| node.name.clone()).unwrap_or_default()
     }
 
     fn open(

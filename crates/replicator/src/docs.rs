@@ -409,21 +409,25 @@ impl Docs {
             (DocState::Error, _) => ("error", entry.info.clone(), entry.failures, entry.changed),
         };
         let r = &entry.replication;
-        json!({
+        let mut shown = json!({
             "database": at.db,
             "doc_id": at.id,
             "id": entry.job,
             "node": self.environment.node(),
             "source": r.source.shown(),
             "target": r.target.shown(),
-            "source_proxy": r.source.shown_proxy(),
-            "target_proxy": r.target.shown_proxy(),
             "state": state,
             "info": info,
             "error_count": errors,
             "last_updated": iso8601(changed),
             "start_time": iso8601(entry.started),
-        })
+        });
+        // As in CouchDB, only of a job.
+        if entry.state == DocState::Scheduled {
+            shown["source_proxy"] = json!(r.source.shown_proxy());
+            shown["target_proxy"] = json!(r.target.shown_proxy());
+        }
+        shown
     }
 }
 

@@ -37,7 +37,7 @@ pub trait Environment: Send + Sync {
     }
 
     /// The node's name.
-    fn node(&self) -> &'static str;
+    fn node(&self) -> String;
 
     /// A database as `user` may use it, with the filter that `selection` asks for if the database is the source.
     ///

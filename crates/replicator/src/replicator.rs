@@ -218,7 +218,7 @@ impl Replicator {
             url.map(crate::endpoint::without_user_info)
         };
         let state = doc.get("_replication_state").and_then(Value::as_str);
-        let info = match state {
+        let mut info = match state {
             Some("completed") => doc.get("_replication_stats").cloned().unwrap_or_default(),
             Some("failed") => json!({"error": doc.get("_replication_state_reason")}),
             _ => Value::Null,
@@ -228,18 +228,15 @@ impl Replicator {
             .cloned()
             .unwrap_or_default();
         let start = info
-            .get("start_time")
-            .cloned()
+            .as_object_mut()
+            .and_then(|info| info.shift_remove("start_time"))
             .unwrap_or_else(|| time.clone());
         json!({
             "database": at.db,
             "doc_id": at.id,
             "id": null,
-            "node": self.environment.node(),
             "source": shown("source"),
             "target": shown("target"),
-            "source_proxy": shown("source_proxy").or(shown("proxy")),
-            "target_proxy": shown("target_proxy").or(shown("proxy")),
             "state": state.filter(|s| matches!(*s, "completed" | "failed")).unwrap_or("initializing"),
             "info": info,
             "error_count": u32::from(state == Some("failed")),

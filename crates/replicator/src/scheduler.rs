@@ -495,13 +495,13 @@ impl Scheduler {
         let mut ids: Vec<&String> = jobs.keys().collect();
         ids.sort();
         ids.into_iter()
-            .filter_map(|id| Some(jobs.get(id)?.json(id, node)))
+            .filter_map(|id| Some(jobs.get(id)?.json(id, &node)))
             .collect()
     }
 
     pub fn job_json(&self, id: &str) -> Option<Value> {
         let node = self.environment.node();
-        self.jobs.lock().get(id).map(|job| job.json(id, node))
+        self.jobs.lock().get(id).map(|job| job.json(id, &node))
     }
 
     /// What `_scheduler/docs` says of the job: state, info, number of crashes, when it last changed.
@@ -514,7 +514,7 @@ impl Scheduler {
         let node = self.environment.node();
         let jobs = self.jobs.lock();
         let running = jobs.iter().filter(|(_, job)| job.is_running());
-        running.map(|(id, job)| job.task(id, node)).collect()
+        running.map(|(id, job)| job.task(id, &node)).collect()
     }
 
     /// Number of jobs, and of those that run.

@@ -174,6 +174,10 @@ impl Batch {
         let before = Counted::of(&doc.record);
         let rev = match edit::apply(&mut doc.record, edit, seq, limits.revs_limit) {
             Applied::Added(rev) => rev,
+            Applied::Joined(rev) => {
+                self.record_change(i, seq, before, None);
+                return Ok(Outcome::Written(rev));
+            }
             Applied::Known(rev) => return Ok(Outcome::Written(rev)),
             Applied::Conflict => return Ok(Outcome::Conflict),
         };

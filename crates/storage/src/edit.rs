@@ -85,8 +85,10 @@ pub enum Outcome {
 
 /// The tree after an edit, when it changes anything.
 pub(crate) enum Applied {
-    /// A revision was added.
+    /// A revision was added, or an ancestor's body.
     Added(Rev),
+    /// The revision was there already; ancestors of it were added.
+    Joined(Rev),
     /// The revision was there already.
     Known(Rev),
     Conflict,
@@ -119,17 +121,19 @@ pub(crate) fn apply(record: &mut Record, edit: &Edit, seq: u64, revs_limit: u64)
         generation: path.start,
         hash: hash.clone(),
     };
-    // A revision that is there changes nothing, not even by ancestry that was not known: what is not written
-    // must not depend on what else is in the batch.
-    if record.tree.get(&rev).is_some() {
+    let before = record.tree.get(&rev).map(|_| record.tree.clone());
+    let merged = record.tree.merge(&path, revision);
+    if merged == Merged::Known {
         return Applied::Known(rev);
     }
-    match record.tree.merge(&path, revision) {
-        Merged::Known => Applied::Known(rev),
-        Merged::NewLeaf | Merged::NewBranch => {
-            record.tree.stem(revs_limit);
-            Applied::Added(rev)
-        }
+    record.tree.stem(revs_limit);
+    // What a long history added may be stemmed away again.
+    if before.is_some_and(|before| before == record.tree) {
+        return Applied::Known(rev);
+    }
+    match merged {
+        Merged::NewAncestors => Applied::Joined(rev),
+        _ => Applied::Added(rev),
     }
 }
 

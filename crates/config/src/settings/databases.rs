@@ -1,6 +1,6 @@
 //! Databases, their documents, indexes and storage.
 
-use super::kind::{Bool, Count, Int, Limit, Milliseconds, Shards, Text};
+use super::kind::{Bool, Count, Int, Limit, Milliseconds, NodeName, Shards, Text};
 
 section! {
     /// Databases and documents.
@@ -9,6 +9,8 @@ section! {
         database_dir: Text = "./data" (active),
         /// Identifier of this server; made up and kept at first start.
         uuid: Option<Text>,
+        /// Name of this server among the nodes of a cluster, as CouchDB has it by -name: name@host. Read at start.
+        node_name: NodeName = "settee@127.0.0.1",
         /// What /_up tells load balancers: true and nolb are a 404.
         maintenance_mode: MaintenanceMode = "false",
         /// Largest document body, in bytes of JSON.

@@ -104,6 +104,18 @@ kind! {
     Address: IpAddr, "an IP address", address
 }
 
+kind! {
+    /// The name of a node, which stands in paths and in the JSON of answers.
+    NodeName: String, "name@host", |text: &str| {
+        let is_plain = |part: &str| {
+            let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.:[]".contains(&b);
+            !part.is_empty() && part.bytes().all(plain)
+        };
+        let (local, host) = text.split_once('@')?;
+        (is_plain(local) && is_plain(host)).then(|| text.to_owned())
+    }
+}
+
 /// A whole number from `MIN` to `MAX`.
 pub enum Between<const MIN: u32, const MAX: u32> {}
 

@@ -14,7 +14,7 @@ use document::{Attachment, Shown, StoredBody};
 use storage::{Content, Contents};
 
 pub use reader::AttachmentReader;
-pub(crate) use resolve::Held;
+pub(crate) use resolve::{Held, MISSING_STUB, Resolved};
 pub use sink::{AttachmentSink, SinkOptions, Uploaded};
 
 use crate::Error;

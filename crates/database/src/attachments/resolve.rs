@@ -20,6 +20,9 @@ use crate::update::{EditMode, Outcome};
 /// Contents that are kept until the edits that name them are committed.
 pub(crate) type Held = FxHashMap<ContentId, Content>;
 
+/// Error of an edit that keeps an attachment which is not there.
+pub(crate) const MISSING_STUB: &str = "missing_stub";
+
 /// What becomes of each edit.
 pub(crate) type Resolved = Vec<Result<EditDoc, Outcome>>;
 
@@ -288,7 +291,7 @@ fn too_large(reason: String) -> Outcome {
 
 fn missing_stub(id: &DocId, name: &str) -> Outcome {
     let reason = format!("Invalid attachment stub in {} for {name}", id.as_str());
-    Outcome::Refused("missing_stub".into(), reason)
+    Outcome::Refused(MISSING_STUB.into(), reason)
 }
 
 /// What a document says of one attachment.

@@ -22,8 +22,8 @@ const GZIP_OS_UNIX: u8 = 3;
 pub struct SinkOptions {
     /// The client sends gzipped bytes, which are stored as they come.
     pub encoded: bool,
-    /// Number of the bytes before they were gzipped, as the client says; counted when it does not say, and the bytes must be
-    /// gzip then.
+    /// Number of the bytes before they were gzipped, as the client says. When it does not say, the bytes must be gzip, and
+    /// what they inflate to no larger than what is taken; the length is that of the gzipped bytes, as in CouchDB.
     pub length: Option<u64>,
     /// The MD5 that the bytes must have, as they are sent.
     pub md5: Option<[u8; 16]>,
@@ -184,22 +184,15 @@ impl Work {
         if options.md5.is_some_and(|wanted| wanted != sent_md5) {
             return Err(Error::DigestMismatch);
         }
-        let counted = match self.counting.take() {
-            Some(mut counting) => {
-                let counted = counting.try_finish();
-                counted.map_err(|_| counting.get_ref().refusal())?;
-                Some(counting.get_ref().bytes)
-            }
-            None => None,
-        };
-        let length = match options.encoded {
-            true => options.length.or(counted).unwrap_or(self.sent),
-            false => self.sent,
-        };
+        if let Some(mut counting) = self.counting.take() {
+            let counted = counting.try_finish();
+            counted.map_err(|_| counting.get_ref().refusal())?;
+        }
+        let length = options.length.filter(|_| options.encoded);
         Ok(Uploaded {
             md5,
-            length,
-            length_unsure: options.encoded && counted.is_none(),
+            length: length.unwrap_or(self.sent),
+            length_unsure: options.encoded,
             encoding,
             content: self.upload.finish()?,
         })

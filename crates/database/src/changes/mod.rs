@@ -36,8 +36,9 @@ pub struct Changes {
     /// Rows to look up, when there are few; the last one first.
     lookups: Option<Vec<(usize, u64)>>,
     rows: u64,
-    /// Changes after `since` at the start, for feeds that look documents up.
+    /// Changes after `since` at the start, for feeds that look documents up; and the rows sent before.
     pending_at_start: u64,
+    rows_at_start: u64,
     json: Vec<u8>,
     revs: Vec<u8>,
     /// For the next call of the filter.
@@ -74,6 +75,7 @@ impl Database {
             lookups: None,
             rows: 0,
             pending_at_start: 0,
+            rows_at_start: 0,
             json: vec![],
             revs: vec![],
             place: None,
@@ -187,9 +189,11 @@ impl Changes {
 
     /// Changes after `last_seq`.
     pub fn pending(&self) -> Result<u64, Error> {
-        if self.lookups.is_some() || self.query.descending {
+        let looks_up = self.lookups.is_some() || matches!(self.query.filter, Filter::Design);
+        if looks_up || self.query.descending {
             // CouchDB counts down from what was there at the start.
-            return Ok(self.pending_at_start.saturating_sub(self.rows));
+            let sent = self.rows - self.rows_at_start;
+            return Ok(self.pending_at_start.saturating_sub(sent));
         }
         self.count_after()
     }
@@ -221,6 +225,8 @@ impl Changes {
             .collect::<Result<_, _>>()?;
         self.ends = self.views.iter().map(|v| v.meta.update_seq).collect();
         self.shard = 0;
+        self.pending_at_start = self.count_after()?;
+        self.rows_at_start = self.rows;
         self.plan_lookups()
     }
 }

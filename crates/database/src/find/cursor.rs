@@ -11,7 +11,7 @@ use mango::Intervals;
 use crate::Error;
 
 /// The first byte of an array's sort key, which every key of an index begins with.
-const ARRAY: u8 = 0x17;
+pub(super) const ARRAY: u8 = 0x17;
 /// Rows that are passed one by one before the cursor jumps.
 const STEPS_MAX: u32 = 4;
 /// Rows that are passed, and jumps, in looking for the next wanted row, before others get their turn.

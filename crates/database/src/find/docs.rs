@@ -4,13 +4,15 @@
 //! in the order in which it lies, on all cores, for the ids that come first ([`super::scan`]); only these are then read.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Instant;
 
 use document::StoredBody;
+use index::PlaceRange;
 use mango::{Doc, FieldPath, Find, Intervals, Plan};
-use storage::RecordHead;
+use storage::{IdBlocks, RecordHead};
 
-use super::rows::{FindAnswer, PIECE_TIME};
+use super::rows::{FindAnswer, PIECE_TIME, counted_from, counted_up_to};
 use super::scan::Scan;
 use crate::select::{IdMerge, Views};
 use crate::{DatabaseAs, Error, partition};
@@ -31,8 +33,11 @@ const WALKED_SHARE: u64 = 8;
 /// Documents by id.
 pub(crate) struct Documents {
     pub views: Views,
+    blocks: Vec<Arc<IdBlocks>>,
     pub ids: Intervals,
     pub descending: bool,
+    /// The ids that CouchDB would look at, as far as there is no match behind those that are given.
+    counted: PlaceRange,
     /// The last id that was looked at.
     pub after: Option<Vec<u8>>,
     /// Documents that were walked over since the walk began, and matches that were wanted then.
@@ -75,14 +80,20 @@ impl Documents {
             .first()
             .cloned()
             .unwrap_or_else(Intervals::full);
+        let (mut low, mut high) = plan.range.clone();
         let (shards, ids) = match &find.partition {
             Some(p) => {
                 let (from, to) = partition::bounds(p);
                 let shard = db.shard_for(&from);
                 let ids = ids.within(from.as_bytes(), to.as_bytes());
+                (low, high) = (low.max(from.into()), high.min(to.into()));
                 (std::slice::from_ref(shard), ids)
             }
             None => (db.all_shards(), ids),
+        };
+        let counted = PlaceRange {
+            low,
+            high: Some(high),
         };
         let (views, blocks) = Views::open(shards)?;
         let known = find.selector.fields().iter().all(is_stored) && !find.selector.needs_whole();
@@ -96,6 +107,8 @@ impl Documents {
         let few = share < views.live_total() / WALKED_SHARE;
         Ok(Documents {
             views,
+            blocks,
+            counted: counted_from(counted, after.as_deref(), plan.descending),
             ids,
             descending: plan.descending,
             after,
@@ -115,6 +128,16 @@ impl Documents {
     /// Whether a scan of stored rows sees all that the selector is about.
     pub fn can_be_scanned(&self) -> bool {
         self.state != State::WalkingToTheEnd
+    }
+
+    /// Documents that CouchDB would look at, up to the one with the id `behind`; design documents too.
+    pub fn count_up_to(&self, behind: Option<&[u8]>) -> Result<u64, Error> {
+        let range = counted_up_to(self.counted.clone(), behind, self.descending);
+        let end = match &range.high {
+            Some(high) => self.views.rank(&self.blocks, high)?,
+            None => self.views.live_total(),
+        };
+        Ok(end.saturating_sub(self.views.rank(&self.blocks, &range.low)?))
     }
 
     pub fn scan<'a>(

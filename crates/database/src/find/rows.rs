@@ -9,7 +9,7 @@ use index::IndexView;
 use index::keys::put_terminated;
 use mango::{Bookmark, Doc, FieldPath, Find, Found, Plan, SortedGroups};
 
-use super::cursor::{Cursor, Wanted, next_of};
+use super::cursor::{ARRAY, Cursor, Wanted, next_of};
 use super::docs::Documents;
 use super::{FindIndex, FindLimits, FindPlan};
 use crate::views::ViewIndex;
@@ -50,10 +50,14 @@ pub struct FindAnswer {
     warnings: Vec<String>,
     nothing: bool,
     skip: u64,
+    /// Matches that are still to be found. Statistics count up to one match behind those that are given, as far as CouchDB looks.
     left: u64,
+    looks_behind: bool,
     first: bool,
     /// The place of the last match, also of one that was skipped.
     last: Option<Vec<u8>>,
+    /// The place of the match behind those that are given.
+    behind: Option<Vec<u8>>,
     /// Groups that are still to be given.
     pub(crate) groups: Option<SortedGroups>,
     started: Instant,
@@ -81,6 +85,8 @@ pub(crate) struct Rows {
     pub view: usize,
     pub wanted: Wanted,
     pub range: index::PlaceRange,
+    /// The places that CouchDB would look at, as far as there is no match behind those that are given.
+    pub counted: index::PlaceRange,
     pub descending: bool,
     /// The keys hold everything: where the selector's and the answer's fields are in them.
     pub covering: Option<Covering>,
@@ -135,10 +141,20 @@ impl FindAnswer {
             Some(text) => Some(Bookmark::decode(text, &index.index)?.place),
             None => None,
         };
-        let source = if plan.nothing || (find.limit == 0 && find.aggregate.is_none()) {
+        let looks_behind = find.execution_stats && find.aggregate.is_none();
+        let left = find.limit.saturating_add(u64::from(looks_behind));
+        let source = if plan.nothing || (left == 0 && find.aggregate.is_none()) {
             Source::Nothing
         } else if let Some((view_index, view)) = view {
-            let mut rows = Rows::open(&db, &view_index, view, &find, &plan, &index)?;
+            let mut rows = Rows::open(
+                &db,
+                &view_index,
+                view,
+                &find,
+                &plan,
+                &index,
+                bookmark.as_deref(),
+            )?;
             if let Some(place) = bookmark.as_deref() {
                 rows.go_on_behind(place);
             }
@@ -153,9 +169,11 @@ impl FindAnswer {
             nothing: plan.nothing,
             warnings,
             skip: find.skip,
-            left: find.limit,
+            left,
+            looks_behind,
             first: true,
             last: None,
+            behind: None,
             groups: None,
             started: Instant::now(),
             options: ReadOptions {
@@ -203,23 +221,33 @@ impl FindAnswer {
     pub fn next_chunk(&mut self, out: &mut Vec<u8>, soft_bytes: usize) -> Result<bool, Error> {
         self.is_wanted()?;
         let enough = out.len() + soft_bytes.max(1);
-        match std::mem::replace(&mut self.source, Source::Nothing) {
-            Source::Nothing => Ok(false),
-            Source::Index(mut rows) => {
-                let more = self.index_rows(&mut rows, out, enough)?;
-                if more {
-                    self.source = Source::Index(rows);
-                }
-                Ok(more)
-            }
-            Source::Documents(mut documents) => {
-                let more = documents.next_chunk(self, out, enough)?;
-                if more {
-                    self.source = Source::Documents(documents);
-                }
-                Ok(more)
-            }
+        let mut source = std::mem::replace(&mut self.source, Source::Nothing);
+        let more = match &mut source {
+            Source::Nothing => false,
+            Source::Index(rows) => self.index_rows(rows, out, enough)?,
+            Source::Documents(documents) => documents.next_chunk(self, out, enough)?,
+        };
+        if more {
+            self.source = source;
+        } else if self.looks_behind {
+            self.count_as_couchdb(&source)?;
         }
+        Ok(more)
+    }
+
+    /// Makes the statistics those of CouchDB, which reads one range of keys where less is read here.
+    fn count_as_couchdb(&mut self, source: &Source) -> Result<(), Error> {
+        let behind = self.behind.as_deref();
+        let (keys, reads_documents) = match source {
+            Source::Nothing => return Ok(()),
+            // What is hidden is not counted either.
+            Source::Documents(_) if self.db.has_watch() => (self.stats.docs_examined, true),
+            Source::Documents(documents) => (documents.count_up_to(behind)?, true),
+            Source::Index(rows) => (rows.count_up_to(behind)?, rows.covering.is_none()),
+        };
+        self.stats.keys_examined = keys;
+        self.stats.docs_examined = if reads_documents { keys } else { 0 };
+        Ok(())
     }
 
     fn index_rows(
@@ -248,7 +276,7 @@ impl FindAnswer {
                 break;
             }
             if self.take_row(&row, rows.covering.as_ref(), out)? {
-                self.last = Some(row.place.to_vec());
+                self.given(row.place.to_vec());
             }
             let seen: u64 = cursors.iter().map(|c| c.examined).sum();
             let is_enough = out.len() >= enough || seen >= ROWS_A_PIECE_MAX;
@@ -348,6 +376,9 @@ impl FindAnswer {
             return false;
         }
         self.left -= 1;
+        if self.looks_behind && self.left == 0 {
+            return false;
+        }
         self.stats.results += 1;
         true
     }
@@ -367,8 +398,13 @@ impl FindAnswer {
         self.left.saturating_add(self.skip)
     }
 
+    /// Notes the place of a match.
     pub(crate) fn given(&mut self, place: Vec<u8>) {
-        self.last = Some(place);
+        if self.looks_behind && self.left == 0 {
+            self.behind = Some(place);
+        } else {
+            self.last = Some(place);
+        }
     }
 
     /// No document can match: CouchDB answers with `docs` alone.
@@ -437,6 +473,7 @@ impl Rows {
         find: &Find,
         plan: &Plan,
         index: &FindIndex,
+        bookmark: Option<&[u8]>,
     ) -> Result<Rows, Error> {
         let (views, prefix) = match &find.partition {
             Some(p) => {
@@ -450,10 +487,12 @@ impl Rows {
                 (views.collect::<Result<_, _>>()?, vec![])
             }
         };
+        let counted = places(&prefix, &plan.range);
         let wanted = Wanted::new(prefix, &plan.columns);
         Ok(Rows {
             views,
             view,
+            counted: counted_from(counted, bookmark, plan.descending),
             range: wanted.range.clone(),
             wanted,
             descending: plan.descending,
@@ -468,6 +507,17 @@ impl Rows {
         views
             .map(|v| Cursor::new(v, self.view, range, &self.wanted, self.descending))
             .collect()
+    }
+
+    /// Rows that CouchDB would look at, up to the one at `behind`.
+    fn count_up_to(&self, behind: Option<&[u8]>) -> Result<u64, Error> {
+        let range = counted_up_to(self.counted.clone(), behind, self.descending);
+        let mut count = 0;
+        for view in &self.views {
+            let end = view.rank_of_end(self.view, &range)?;
+            count += end.saturating_sub(view.rank(self.view, &range.low)?);
+        }
+        Ok(count)
     }
 
     fn go_on_at(&mut self, place: Vec<u8>) {
@@ -509,4 +559,40 @@ impl Rows {
             self.range.low = high.clone();
         }
     }
+}
+
+/// The places of the keys of a range behind a prefix.
+fn places(prefix: &[u8], range: &(Vec<u8>, Vec<u8>)) -> index::PlaceRange {
+    index::PlaceRange {
+        low: [prefix, &[ARRAY], &range.0].concat(),
+        high: Some([prefix, &[ARRAY], &range.1].concat()),
+    }
+}
+
+/// What is counted of a range when it is gone through from a bookmark on, whose own place CouchDB looks at again.
+pub(super) fn counted_from(
+    mut range: index::PlaceRange,
+    bookmark: Option<&[u8]>,
+    descending: bool,
+) -> index::PlaceRange {
+    let Some(place) = bookmark else {
+        return range;
+    };
+    if descending {
+        let end = [place, &[0]].concat();
+        range.high = Some(range.high.map_or(end.clone(), |high| high.min(end)));
+    } else {
+        range.low = range.low.max(place.to_vec());
+    }
+    range
+}
+
+/// What is counted of a range when looking ends at a place.
+pub(super) fn counted_up_to(
+    range: index::PlaceRange,
+    last: Option<&[u8]>,
+    descending: bool,
+) -> index::PlaceRange {
+    // The other way round, this is where looking begins.
+    counted_from(range, last, !descending)
 }

@@ -8,7 +8,8 @@ use document::collation::HIGHEST;
 use document::{DocId, Rev, write_json_string};
 use functions::SLICE;
 use index::{Group, GroupCursor, GroupLevel, IndexView, PlaceRange, RowIter, State, ViewRow};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 use super::design::{Design, ViewAt};
 use super::query::{Grouping, ViewQuery};
@@ -362,9 +363,16 @@ impl ViewRows {
         let link = Link::of(value);
         // As in CouchDB, `conflicts` is about a row's own document.
         let conflicts = self.query.conflicts == Some(true) && link.id.is_none();
-        let id = link.id.as_deref().unwrap_or(id);
+        let id = match &link.id {
+            None => id,
+            Some(Value::String(id)) => id,
+            Some(_) => {
+                out.extend_from_slice(b"null");
+                return Ok(());
+            }
+        };
         let options = ReadOptions {
-            rev: link.rev.as_deref().and_then(|r| Rev::parse(r).ok()),
+            rev: link.rev(),
             conflicts,
             att_encoding_info: self.query.attachments.encoding_info,
             attachments: match self.query.attachments.bytes {
@@ -539,7 +547,16 @@ impl ViewRows {
                 && let Some(group) = cursor.take()
             {
                 states.push((i, group.state.clone()));
-                merged.get_or_insert(group);
+                let comes_first = merged.as_ref().is_none_or(|held| {
+                    if self.query.descending {
+                        group.first > held.first
+                    } else {
+                        group.first < held.first
+                    }
+                });
+                if comes_first {
+                    merged = Some(group);
+                }
             }
         }
         if let (Some(group), true) = (&mut merged, states.len() > 1) {
@@ -583,10 +600,16 @@ fn best(iters: &[RowIter<'_>], descending: bool) -> Result<Option<usize>, Error>
 /// A value that names a document.
 #[derive(Default, Deserialize)]
 struct Link {
-    #[serde(rename = "_id")]
-    id: Option<String>,
-    #[serde(rename = "_rev")]
-    rev: Option<String>,
+    /// Of any kind: what is no string is the id of no document.
+    #[serde(rename = "_id", default, deserialize_with = "present")]
+    id: Option<Value>,
+    #[serde(rename = "_rev", default)]
+    rev: Value,
+}
+
+/// A member that is there, `null` too.
+fn present<'de, D: Deserializer<'de>>(member: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(member).map(Some)
 }
 
 impl Link {
@@ -594,7 +617,10 @@ impl Link {
         if value.first() != Some(&b'{') {
             return Link::default();
         }
-        // A member of another kind names nothing.
         serde_json::from_slice(value).unwrap_or_default()
+    }
+
+    fn rev(&self) -> Option<Rev> {
+        self.rev.as_str().and_then(|rev| Rev::parse(rev).ok())
     }
 }

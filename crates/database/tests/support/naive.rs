@@ -5,17 +5,19 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use document::{EditDoc, Rev, revision_id};
 
 /// A revision of a tree.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Node {
     pub parent: Option<Rev>,
     /// `None`: an ancestor of which only the id is known.
     pub body: Option<Body>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Body {
     pub deleted: bool,
     pub text: String,
+    /// The change that brought it.
+    pub brought_at: u64,
     /// Not compacted away.
     pub kept: bool,
 }
@@ -62,25 +64,26 @@ impl Doc {
         all
     }
 
-    /// Adds a revision with its ancestors, newest first; false when it is known.
-    fn graft(&mut self, path: &[Rev], deleted: bool, text: &str, revs_limit: usize) -> bool {
-        if self.nodes.contains_key(&path[0]) {
-            return false;
-        }
+    /// Adds a revision with its ancestors, newest first; false when all that is known.
+    fn graft(&mut self, path: &[Rev], body: Body, revs_limit: usize) -> bool {
+        let before = self.nodes.clone();
         for (i, rev) in path.iter().enumerate() {
             let node = self.nodes.entry(rev.clone()).or_default();
             if node.parent.is_none() {
                 node.parent = path.get(i + 1).cloned();
             }
         }
-        let body = Body {
-            deleted,
-            text: text.to_owned(),
-            kept: true,
-        };
-        self.nodes.get_mut(&path[0]).unwrap().body = Some(body);
+        self.nodes
+            .get_mut(&path[0])
+            .unwrap()
+            .body
+            .get_or_insert(body);
+        // Nothing is cut from a document to which nothing is added.
+        if self.nodes == before {
+            return false;
+        }
         self.keep_lineages(revs_limit);
-        true
+        self.nodes != before
     }
 
     fn keep_lineages(&mut self, revs_limit: usize) {
@@ -152,7 +155,13 @@ impl Model {
         let text = String::from_utf8(edit.body.clone()).unwrap();
         let limit = self.revs_limit;
         let doc = self.docs.entry(id.to_owned()).or_default();
-        if doc.graft(path, edit.deleted, &text, limit) {
+        let body = Body {
+            deleted: edit.deleted,
+            text,
+            brought_at: self.changes + 1,
+            kept: true,
+        };
+        if doc.graft(path, body, limit) {
             self.changes += 1;
             doc.changed_at = self.changes;
         }
@@ -184,13 +193,13 @@ impl Model {
         removed
     }
 
-    /// Only leaves keep their bodies.
+    /// Only leaves keep their bodies, and what a document's last change brought.
     pub fn compact(&mut self) {
         for doc in self.docs.values_mut() {
             let leaves = doc.leaves();
             for (rev, node) in &mut doc.nodes {
                 if let Some(body) = &mut node.body {
-                    body.kept &= leaves.contains(rev);
+                    body.kept &= leaves.contains(rev) || body.brought_at == doc.changed_at;
                 }
             }
         }

@@ -96,7 +96,11 @@ pub enum Merged {
     NewLeaf,
     /// The revision is a further leaf: a conflict.
     NewBranch,
-    /// The revision was in the tree already.
+    /// Of the revision only the id was known, as an ancestor's: it has a body now, and may have got ancestors.
+    NewBody,
+    /// The revision was in the tree with its body, and got ancestors that were not.
+    NewAncestors,
+    /// The revision was in the tree already, and so was what the path says of its ancestors.
     Known,
 }
 
@@ -183,8 +187,8 @@ impl RevTree {
     /// Adds a revision and those of its ancestors that are not in the tree yet. An ancestor in the path that was a root
     /// so far gets its own ancestors, so that branches that were separated by stemming are joined.
     ///
-    /// `revision` says where the body of the path's newest revision is. When that revision is known already nothing is
-    /// stored: a leaf keeps its first body, an ancestor stays as it is. An empty path is known.
+    /// `revision` says where the body of the path's newest revision is. A revision keeps its first body: only an ancestor that
+    /// has none yet takes it. An empty path is known.
     pub fn merge(&mut self, path: &RevPath, revision: Revision) -> Merged {
         let Some(newest) = path.revs().next() else {
             return Merged::Known;
@@ -196,16 +200,33 @@ impl RevTree {
         if self.append(path, revision) {
             return Merged::NewLeaf;
         }
-        let known = self.find(newest).is_some();
+        if let Some(at) = self.find(newest) {
+            return self.complete(at, path, revision);
+        }
         let extends_leaf = path
             .revs()
             .find_map(|rev| self.find(rev))
             .is_some_and(|at| self.nodes[at].is_leaf);
-        self.unite(self.new_nodes(path, (!known).then_some(revision)));
-        match (known, extends_leaf) {
-            (true, _) => Merged::Known,
-            (false, true) => Merged::NewLeaf,
-            (false, false) => Merged::NewBranch,
+        self.unite(self.new_nodes(path, Some(revision)));
+        if extends_leaf {
+            Merged::NewLeaf
+        } else {
+            Merged::NewBranch
+        }
+    }
+
+    /// Gives a revision that is in the tree the body and the ancestors that it lacks.
+    fn complete(&mut self, at: usize, path: &RevPath, revision: Revision) -> Merged {
+        let body = &mut self.nodes[at].revision;
+        let has_body = body.is_some();
+        body.get_or_insert(revision);
+        let new = self.new_nodes(path, None);
+        let is_longer = !new.is_empty();
+        self.unite(new);
+        match (has_body, is_longer) {
+            (false, _) => Merged::NewBody,
+            (true, true) => Merged::NewAncestors,
+            (true, false) => Merged::Known,
         }
     }
 

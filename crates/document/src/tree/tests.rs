@@ -71,7 +71,10 @@ fn a_known_revision_changes_nothing() {
     tree.merge(&path(3, &["c", "b", "a"]), body(1));
     let before = tree.clone();
     assert_eq!(tree.merge(&path(3, &["c"]), body(2)), Merged::Known);
-    assert_eq!(tree.merge(&path(2, &["b", "a"]), body(3)), Merged::Known);
+    assert_eq!(
+        tree.merge(&path(3, &["c", "b", "a"]), body(3)),
+        Merged::Known
+    );
     assert_eq!(
         tree.merge(
             &RevPath {
@@ -83,7 +86,42 @@ fn a_known_revision_changes_nothing() {
         Merged::Known
     );
     assert_eq!(tree, before);
-    assert_eq!(tree.get(&rev("2-b")).unwrap().revision, None);
+}
+
+#[test]
+fn an_ancestor_that_comes_later_joins_the_histories_and_brings_its_body() {
+    let mut tree = RevTree::new();
+    tree.merge(&path(3, &["c", "b"]), body(1));
+    let late = path(2, &["b", "a"]);
+    assert_eq!(tree.merge(&late, tombstone(2)), Merged::NewBody);
+    assert_eq!(tree.merge(&late, body(3)), Merged::Known);
+    assert_eq!(revs(&tree.leaves()), ["3-c"]);
+    let expected = vec![
+        (rev("3-c"), Some(body(1))),
+        (rev("2-b"), Some(tombstone(2))),
+        (rev("1-a"), None),
+    ];
+    assert_eq!(tree.path_revisions(&rev("3-c")), Some(expected));
+}
+
+#[test]
+fn a_leaf_that_comes_again_with_a_longer_history_gets_it() {
+    let mut tree = RevTree::new();
+    tree.merge(&path(3, &["c"]), body(1));
+    assert_eq!(
+        tree.merge(&path(3, &["c", "b", "a"]), body(2)),
+        Merged::NewAncestors
+    );
+    assert_eq!(tree.path(&rev("3-c")), Some(path(3, &["c", "b", "a"])));
+    assert_eq!(tree.winner().unwrap().revision, body(1));
+    // A history that ends above the leaf has nothing in common with it.
+    let mut tree = RevTree::new();
+    tree.merge(&path(3, &["c"]), body(1));
+    assert_eq!(
+        tree.merge(&path(2, &["b", "a"]), body(2)),
+        Merged::NewBranch
+    );
+    assert_eq!(revs(&tree.leaves()), ["3-c", "2-b"]);
 }
 
 #[test]
@@ -468,6 +506,7 @@ proptest! {
         let mut tree = RevTree::new();
         for (at, length) in edits {
             let before = Model::of(&tree);
+            let had_body = tree.get(&history.rev(at)).is_some_and(|node| node.revision.is_some());
             let merged = tree.merge(&history.path(at, length), history.revision(at));
             let (now, rev) = (Model::of(&tree), history.rev(at));
             let known = before.parents.contains_key(&rev);
@@ -475,6 +514,8 @@ proptest! {
             let ancestor = now.lineage(&rev).into_iter().find(|rev| before.parents.contains_key(rev));
             let extends = ancestor.is_some_and(|ancestor| before.leaves().contains(&ancestor));
             let expected = match (known, extends || before.parents.is_empty()) {
+                (true, _) if !had_body => Merged::NewBody,
+                (true, _) if now != before => Merged::NewAncestors,
                 (true, _) => Merged::Known,
                 (false, true) => Merged::NewLeaf,
                 (false, false) => Merged::NewBranch,

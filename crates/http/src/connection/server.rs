@@ -445,9 +445,13 @@ fn finish(
         Body::Sized(_, length) => Some(*length),
         Body::Stream(_) => None,
     };
+    // That of a 304 is about its own body, as in CouchDB.
+    let is_304 = response.status() == hyper::StatusCode::NOT_MODIFIED;
+    if is_304 {
+        *response.body_mut() = Body::nothing();
+    }
     if let Some(len) = length
-        && req.method == "HEAD"
-        && response.status() != hyper::StatusCode::NOT_MODIFIED
+        && (req.method == "HEAD" || is_304)
     {
         response
             .headers_mut()

@@ -65,19 +65,21 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
             Some(e)
         }
     };
-    let write_mode = WriteMode::of(req, 1, bulk.w)?;
+    let write_mode = WriteMode::of(req, 1, bulk.w)?.of_edits(mode);
     let caller = caller(&req.user);
     let done = access
         .db
-        .update_as(caller, docs, mode, write_mode.durability);
+        .update_bulk_as(caller, docs, mode, write_mode.durability);
     let (outcomes, timing) = done.await?;
     let outcomes = match refused {
         None => outcomes,
         Some(e) => with_refused_designs(&ids, outcomes, &e.into()),
     };
+    let mut written = outcomes.iter().map(|o| matches!(o, Outcome::Ok { .. }));
+    let accepted = write_mode.accepted && written.any(|is| is);
     let mut reply = Reply::json_bytes(
-        if write_mode.accepted { 202 } else { 201 },
-        outcomes_json(&ids, &revs, &outcomes, write_mode.accepted),
+        if accepted { 202 } else { 201 },
+        outcomes_json(&ids, &revs, &outcomes, accepted),
     );
     reply.timing.parse_us = parse_us;
     reply.timing.wait_us = timing.wait_us;

@@ -11,7 +11,6 @@ use crate::request::Request;
 use crate::request::body::BodyClass;
 use crate::router::require_method;
 use node::Access;
-use node::NODE;
 use node::require_server_admin;
 
 type Answer = Result<Reply, ApiError>;
@@ -248,7 +247,7 @@ pub async fn ensure_full_commit(req: &mut Request, access: &Access) -> Answer {
     ))
 }
 
-pub fn shards(req: &Request, access: &Access) -> Answer {
+pub fn shards(app: &App, req: &Request, access: &Access) -> Answer {
     require_method(req, "GET")?;
     if let Some(id) = req.segment(2) {
         let id = if id == "_design" || id == "_local" {
@@ -257,13 +256,16 @@ pub fn shards(req: &Request, access: &Access) -> Answer {
             id.to_owned()
         };
         let range = access.db.shard_of(&DocId::new(&id)?).range;
-        return Ok(Reply::json(200, &json!({"range": range, "nodes": [NODE]})));
+        return Ok(Reply::json(
+            200,
+            &json!({"range": range, "nodes": [app.node.name]}),
+        ));
     }
     let shards: Map<String, Value> = access
         .db
         .shards()
         .into_iter()
-        .map(|s| (s.range, json!([NODE])))
+        .map(|s| (s.range, json!([app.node.name])))
         .collect();
     Ok(Reply::json(200, &json!({"shards": shards})))
 }

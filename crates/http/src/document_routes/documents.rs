@@ -389,10 +389,11 @@ pub async fn write(
     doc: EditDoc,
     mode: EditMode,
 ) -> Result<Written, ApiError> {
-    write_as(app, req, access, caller(&req.user), doc, mode).await
+    let write_mode = WriteMode::of(req, 1, None)?;
+    write_in_mode(app, req, access, caller(&req.user), doc, mode, write_mode).await
 }
 
-/// Writes one document in the name of `caller`.
+/// Writes one document in the name of `caller`, whatever the request says of `w`.
 pub async fn write_as(
     app: &App,
     req: &Request,
@@ -401,7 +402,7 @@ pub async fn write_as(
     doc: EditDoc,
     mode: EditMode,
 ) -> Result<Written, ApiError> {
-    let write_mode = WriteMode::of(req, 1, None)?;
+    let write_mode = WriteMode::of(req, 1, None)?.without_w();
     write_in_mode(app, req, access, caller, doc, mode, write_mode).await
 }
 
@@ -431,7 +432,7 @@ async fn write_in_mode(
             id,
             rev,
             deleted,
-            mode: write_mode,
+            mode: write_mode.of_edits(mode),
             timing,
         }),
         // Of the document that is being written this is the client's fault; of one whose function is called it is not.
@@ -551,7 +552,8 @@ async fn copy(app: &App, req: &mut Request, access: &Access, id: &str) -> Answer
         .map(|read| read.attachment)
         .collect();
     let url = doc_url(req, access, &target);
-    Ok(write(app, req, access, doc, EditMode::Interactive)
+    let who = caller(&req.user);
+    Ok(write_as(app, req, access, who, doc, EditMode::Interactive)
         .await?
         .reply(Some(&url)))
 }

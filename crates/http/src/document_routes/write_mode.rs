@@ -1,6 +1,6 @@
 //! How a write is to be acknowledged: `w`, `batch=ok`, `X-Couch-Full-Commit`, `[couchdb] delayed_commits`.
 
-use database::Durability;
+use database::{Durability, EditMode};
 
 use crate::document_routes::documents::check_numbers;
 use crate::errors::ApiError;
@@ -40,6 +40,25 @@ impl WriteMode {
                 batch: true,
                 accepted: true,
             },
+            _ => self,
+        }
+    }
+
+    /// The same for what asks nobody about `w`: COPY, update functions.
+    #[must_use]
+    pub fn without_w(self) -> Self {
+        WriteMode {
+            accepted: false,
+            ..self
+        }
+    }
+
+    /// The same for replicated edits: to CouchDB nodes that have such a revision have all that was asked for, so that it
+    /// misses none.
+    #[must_use]
+    pub fn of_edits(self, mode: EditMode) -> Self {
+        match mode {
+            EditMode::Replicated if !self.batch => self.without_w(),
             _ => self,
         }
     }

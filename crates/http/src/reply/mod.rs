@@ -26,6 +26,13 @@ pub enum Body {
     Sized(Pieces, u64),
 }
 
+impl Body {
+    /// No bytes, which hyper is to say in a header: of a body that has ended before it is sent it says nothing.
+    pub fn nothing() -> Body {
+        Body::Sized(Box::pin(futures_util::stream::empty()), 0)
+    }
+}
+
 impl http_body::Body for Body {
     type Data = Bytes;
     type Error = StreamError;

@@ -12,7 +12,6 @@ use crate::request::Request;
 use crate::request::body::BodyClass;
 use crate::request::parameters::Given;
 use crate::router::require_method;
-use node::NODE;
 use node::Query;
 use node::info_json;
 use node::require_server_admin;
@@ -188,7 +187,7 @@ pub fn active_tasks(app: &App, req: &Request) -> Answer {
             let mut task = json!({
                 "type": t.kind,
                 "database": t.database,
-                "node": NODE,
+                "node": app.node.name,
                 "pid": "<0.1.0>",
                 "changes_done": t.done,
                 "total_changes": t.total,
@@ -208,12 +207,12 @@ pub fn active_tasks(app: &App, req: &Request) -> Answer {
     Ok(Reply::json(200, &tasks.into()))
 }
 
-pub fn membership(req: &Request) -> Answer {
+pub fn membership(app: &App, req: &Request) -> Answer {
     require_method(req, "GET,HEAD")?;
     require_server_admin(&req.user)?;
     Ok(Reply::json(
         200,
-        &json!({"all_nodes": [NODE], "cluster_nodes": [NODE]}),
+        &json!({"all_nodes": [app.node.name], "cluster_nodes": [app.node.name]}),
     ))
 }
 

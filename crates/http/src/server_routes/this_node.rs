@@ -10,7 +10,6 @@ use crate::reply::Reply;
 use crate::request::Request;
 use crate::request::body::BodyClass;
 use crate::router::require_method;
-use node::NODE;
 use node::require_server_admin;
 
 type Answer = Result<Reply, ApiError>;
@@ -23,7 +22,8 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
     let part = req.segment(2).map(str::to_owned);
     authorise(req, part.as_deref())?;
     match req.segment(1) {
-        Some("_local" | NODE) => {}
+        Some("_local") => {}
+        Some(name) if name == app.node.name => {}
         None => return Err(ApiError::bad_request("Incomplete path to _node request")),
         Some(other) => {
             return Err(ApiError::new(
@@ -36,7 +36,7 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
     match part.as_deref() {
         None => {
             require_method(req, "GET")?;
-            Ok(Reply::json(200, &json!({"name": NODE})))
+            Ok(Reply::json(200, &json!({"name": app.node.name})))
         }
         Some("_config") => config(app, req).await,
         Some("_stats") => stats(app, req),

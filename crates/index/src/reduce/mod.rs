@@ -101,17 +101,18 @@ impl Builtin {
             .iter()
             .find(|(name, _)| source.starts_with(name))
             .map(|(_, builtin)| *builtin);
-        let ranked = || {
-            let count = |prefix| rank_count(source.strip_prefix(prefix)?);
-            count("_top_")
-                .map(Self::Top)
-                .or_else(|| count("_bottom_").map(Self::Bottom))
-        };
-        Some(
-            named
-                .or_else(ranked)
-                .ok_or_else(|| format!("`{source}` is not a supported reduce function.")),
-        )
+        if let Some(builtin) = named {
+            return Some(Ok(builtin));
+        }
+        if let Some(count) = source.strip_prefix("_top_") {
+            return Some(rank_count(count).map(Self::Top));
+        }
+        if let Some(count) = source.strip_prefix("_bottom_") {
+            return Some(rank_count(count).map(Self::Bottom));
+        }
+        Some(Err(format!(
+            "`{source}` is not a supported reduce function."
+        )))
     }
 
     /// The state of some rows.
@@ -168,10 +169,15 @@ impl Builtin {
     }
 }
 
-fn rank_count(digits: &str) -> Option<u32> {
-    let plain = digits.bytes().all(|digit| digit.is_ascii_digit());
-    let count = digits.parse().ok().filter(|_| plain)?;
-    (1..=RANK_MAX).contains(&count).then_some(count)
+/// The N of `_top_N` and `_bottom_N`. The errors are CouchDB's reasons.
+fn rank_count(digits: &str) -> Result<u32, String> {
+    if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return Err("invalid rank reducer".to_owned());
+    }
+    let count = digits.parse().ok();
+    count
+        .filter(|count| (1..=RANK_MAX).contains(count))
+        .ok_or_else(|| format!("rank value must be between 1 and {RANK_MAX}"))
 }
 
 fn owned(value: Option<&[u8]>) -> Vec<u8> {

@@ -55,21 +55,34 @@ fn names_are_recognised_by_their_beginning_as_in_couchdb() {
     ] {
         assert_eq!(Builtin::parse(source), Some(Ok(builtin)));
     }
-    for source in [
-        "_",
-        "_foo",
-        "_top",
-        "_top_",
-        "_top_0",
-        "_top_101",
-        "_top_+5",
-        "_bottom_x",
-    ] {
+    for source in ["_", "_foo", "_top", "_bottom"] {
         let reason = format!("`{source}` is not a supported reduce function.");
         assert_eq!(Builtin::parse(source), Some(Err(reason)));
     }
     assert_eq!(Builtin::parse("sum(values)"), None);
     assert_eq!(Builtin::parse(""), None);
+}
+
+#[test]
+fn the_number_of_a_rank_function_is_between_1_and_100() {
+    for (number, reason) in [
+        ("", "invalid rank reducer"),
+        ("x", "invalid rank reducer"),
+        ("1x", "invalid rank reducer"),
+        ("+5", "invalid rank reducer"),
+        ("-1", "invalid rank reducer"),
+        ("0", "rank value must be between 1 and 100"),
+        ("101", "rank value must be between 1 and 100"),
+        (
+            "99999999999999999999",
+            "rank value must be between 1 and 100",
+        ),
+    ] {
+        for function in ["_top_", "_bottom_"] {
+            let parsed = Builtin::parse(&format!("{function}{number}"));
+            assert_eq!(parsed, Some(Err(reason.to_owned())), "{function}{number}");
+        }
+    }
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn mrargs(find: &Find, choice: &Choice, index: &Index, covering: bool) -> Vec<u8
     } else if index.is_special() {
         id_keys(choice.range_of_ids().and_then(Option::as_ref))
     } else {
-        let ranges = choice.ranked.first().map_or(&[][..], |(_, r, _)| r);
+        let ranges = choice.ranges_of_index();
         (start_key(ranges), end_key(ranges))
     };
     let descending = find.sort.direction() == Direction::Descending;

@@ -15,7 +15,9 @@ use crate::index::Index;
 use crate::options::Find;
 use crate::selector::{Node, Selector};
 use crate::sort::{Direction, Sort};
-use range::{Range, composite, field_ranges, indexable_fields, is_unsatisfiable};
+use range::{
+    Range, composite, field_ranges, id_bytes, indexable_fields, is_unsatisfiable, key_bytes,
+};
 
 /// Why an index does not serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +73,9 @@ impl Candidate {
 pub struct Plan {
     /// Of an index: the values of each of its fields that are looked at. Of all documents: the ids, as one field.
     pub columns: Vec<Intervals>,
+    /// The bytes from and below which CouchDB reads, of which what is in `columns` is a part: of an index the sort keys of the
+    /// elements of its keys, one behind the other; of all documents the ids.
+    pub range: (Vec<u8>, Vec<u8>),
     /// The index's keys hold everything that the selector and `fields` name.
     pub covering: bool,
     /// No document can match: CouchDB then answers with `docs` alone.
@@ -183,7 +188,12 @@ impl Choice {
         let columns: Vec<Intervals> = paths
             .map(|path| intervals(&find.selector, path, space))
             .collect();
+        let range = match space {
+            Space::Ids => id_bytes(self.range_of_ids().and_then(Option::as_ref)),
+            Space::SortKeys => key_bytes(self.ranges_of_index()),
+        };
         Plan {
+            range,
             covering: find.covered_by(index) && !find.conflicts,
             nothing: find.selector.is_empty_combination()
                 || self.is_empty(index) && finds_nothing(find, index, &columns),
@@ -197,8 +207,12 @@ impl Choice {
         if index.is_special() {
             return self.range_of_ids().is_some_and(Option::is_none);
         }
-        let ranges = self.ranked.first().map_or(&[][..], |(_, ranges, _)| ranges);
-        matches!(ranges, [None])
+        matches!(self.ranges_of_index(), [None])
+    }
+
+    /// CouchDB's ranges of the leading fields of the chosen index.
+    pub(crate) fn ranges_of_index(&self) -> &[Option<Range>] {
+        self.ranked.first().map_or(&[], |(_, ranges, _)| ranges)
     }
 
     /// CouchDB's range of ids, if the selector has one.
@@ -295,6 +309,8 @@ struct Known<'a> {
     selector: &'a Selector,
     /// The fields that every document has which matches.
     present: HashSet<&'a str>,
+    /// To CouchDB every document that matches has all fields.
+    all_present: bool,
     has_text: bool,
 }
 
@@ -303,6 +319,7 @@ impl<'a> Known<'a> {
         Known {
             selector,
             present: present(&selector.root),
+            all_present: has_empty_or(&selector.root) && matches_nothing(&selector.root),
             has_text: has_text(&selector.root),
         }
     }
@@ -323,7 +340,8 @@ fn unusable(index: &Index, known: &Known<'_>, sort: &Sort) -> Option<Reason> {
     }
     // What is sorted by exists in all results, as do these two.
     let is_there = |name: &str| {
-        ["_id", "_rev"].contains(&name)
+        known.all_present
+            || ["_id", "_rev"].contains(&name)
             || known.present.contains(name)
             || sort.names().any(|s| s == name)
     };
@@ -336,8 +354,30 @@ fn unusable(index: &Index, known: &Known<'_>, sort: &Sort) -> Option<Reason> {
     known.has_text.then_some(Reason::NeedsTextSearch)
 }
 
-/// The fields that a document has which matches. (To CouchDB an empty `$or` stands for all fields, and so an index loses
-/// documents.)
+/// Whether there is an empty `$or`, which to CouchDB stands for all fields. So an index that lacks documents serves: here
+/// only where no document is asked for ([`matches_nothing`]).
+fn has_empty_or(node: &Node) -> bool {
+    match node {
+        Node::All(nodes) => nodes.iter().any(has_empty_or),
+        Node::Any(nodes) => nodes.is_empty(),
+        _ => false,
+    }
+}
+
+/// Whether it is plain that no document is asked for.
+fn matches_nothing(root: &Node) -> bool {
+    fn is_hopeless(node: &Node) -> bool {
+        match node {
+            Node::All(nodes) => nodes.iter().any(is_hopeless),
+            Node::Any(nodes) => !nodes.is_empty() && nodes.iter().all(is_hopeless),
+            Node::Field(_, Condition::In(operands)) => operands.sorts.is_empty(),
+            _ => false,
+        }
+    }
+    matches!(root, Node::Any(nodes) if nodes.is_empty()) || is_hopeless(root)
+}
+
+/// The fields that a document has which matches.
 fn present(node: &Node) -> HashSet<&str> {
     match node {
         Node::All(nodes) => nodes.iter().fold(HashSet::new(), |mut all, node| {
@@ -439,6 +479,10 @@ mod tests {
             (json!({"a": {"$exists": false}}), 0),
             (json!({"$and": [{"$or": []}]}), 0),
             (json!({"a": 1, "$or": []}), 1),
+            (json!({"$or": []}), 1),
+            (json!({"$nor": []}), 0),
+            (json!({"b": {"$in": []}, "$or": []}), 2),
+            (json!({"b": {"$in": []}}), 0),
         ] {
             assert_eq!(plan(selector.clone(), &[a, ab]).0, expected, "{selector}");
         }

@@ -6,9 +6,11 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+use document::collation::HIGHEST;
+
 use crate::compare::{Operand, Order};
 use crate::condition::{Condition, Relation};
-use crate::json::array;
+use crate::json::{array, string};
 use crate::selector::{Node, Selector};
 
 /// Stands for the highest key in what `_explain` shows.
@@ -215,4 +217,28 @@ pub(crate) fn id_keys(range: Option<&Range>) -> (Vec<u8>, Vec<u8>) {
         low.map_or(&b"null"[..], |o| &o.text).to_vec(),
         high.map_or(MAX, |o| &o.text).to_vec(),
     )
+}
+
+/// The bytes of the keys from [`start_key`] to [`end_key`].
+pub(crate) fn key_bytes(ranges: &[Option<Range>]) -> (Vec<u8>, Vec<u8>) {
+    let bytes = |bound: fn(&Range) -> Option<&Operand>| {
+        let bounds = ranges.iter().flatten().map(bound);
+        let sorts = bounds.map_while(|operand| operand.map(|o| &*o.sort));
+        sorts.collect::<Vec<_>>().concat()
+    };
+    let low = bytes(|range| range.low.1.as_ref());
+    let mut high = bytes(|range| range.high.1.as_ref());
+    high.extend_from_slice(HIGHEST);
+    (low, high)
+}
+
+/// The bytes of the ids from one of [`id_keys`] to the other. What is no string bounds no ids.
+pub(crate) fn id_bytes(range: Option<&Range>) -> (Vec<u8>, Vec<u8>) {
+    let id = |bound: Option<&Operand>| string(&bound?.text).map(|id| id.as_bytes().to_vec());
+    let low = id(range.and_then(|r| r.low.1.as_ref())).unwrap_or_default();
+    let high = id(range.and_then(|r| r.high.1.as_ref())).map(|mut id| {
+        id.push(0);
+        id
+    });
+    (low, high.unwrap_or_else(|| HIGHEST.to_vec()))
 }

@@ -38,8 +38,8 @@ impl Environment for Surroundings {
         name == "admin"
     }
 
-    fn node(&self) -> &'static str {
-        "node@test"
+    fn node(&self) -> String {
+        "node@test".to_owned()
     }
 
     fn open(&self, db: &str, user: &User, _: Option<&Selection>) -> Result<LocalPeer, Error> {

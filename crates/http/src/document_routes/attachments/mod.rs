@@ -212,7 +212,7 @@ fn sends_gzipped(req: &Request, stored_gzipped: bool) -> Result<bool, ApiError> 
         let found = weighed.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
         found.map(|(_, taken)| *taken)
     };
-    let gzip = stored_gzipped && of("gzip").unwrap_or(false);
+    let gzip = stored_gzipped && of("gzip").or(of("*")).unwrap_or(false);
     if !gzip && of("identity").or(of("*")) == Some(false) {
         return Err(ApiError::new(
             406,
@@ -272,7 +272,8 @@ async fn put(app: &App, req: &mut Request, access: &Access, id: &str, name: &str
     let written = edit(app, req, access, before, id.clone(), files).await?;
     drop(uploaded);
     let url = req.url_of(&[access.db.name(), id.as_str(), name]);
-    Ok(reply_of(written, 201).location(&url))
+    let status = written.status();
+    Ok(reply_of(written, status).location(&url))
 }
 
 async fn delete(app: &App, req: &mut Request, access: &Access, id: &str, name: &str) -> Answer {
@@ -296,6 +297,7 @@ async fn delete(app: &App, req: &mut Request, access: &Access, id: &str, name: &
     }
     let files = before.others(|other| other == name).collect();
     let written = edit(app, req, access, before, id, files).await?;
+    // As CouchDB: also when fewer replicas have it than asked for.
     Ok(reply_of(written, 200))
 }
 
@@ -372,9 +374,7 @@ async fn edit(
 
 fn reply_of(written: Written, status: u16) -> Reply {
     let mut reply = written.reply(None);
-    if reply.status != 202 {
-        reply.status = status;
-    }
+    reply.status = status;
     reply
         .headers
         .retain(|(name, _)| name != hyper::header::ETAG);
