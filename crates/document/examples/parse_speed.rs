@@ -83,6 +83,10 @@ fn documents() {
             normalise(input).unwrap()
         });
     }
+    bulk(medium);
+}
+
+fn bulk(medium: &str) {
     let bulk = format!(r#"{{"docs":[{}]}}"#, vec![medium; 1000].join(","));
     measure("bulk of 1000 medium: parse", bulk.len(), 10, || {
         parse_bulk_docs(bulk.as_bytes()).unwrap()
@@ -169,6 +173,10 @@ fn trees() {
             },
         );
     }
+    new_document(revision);
+}
+
+fn new_document(revision: Revision) {
     let rev = Rev::parse("1-967a00dff5e02add41819138abb3284d").unwrap();
     measure("new document: merge and encode", 0, 200_000, || {
         let mut tree = RevTree::new();

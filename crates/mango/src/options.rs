@@ -56,6 +56,34 @@ pub struct Defaults {
     pub limits: Limits,
 }
 
+/// All members but the selector.
+fn options(text: &[u8]) -> Result<Map<String, Value>, FindError> {
+    members(text)
+        .filter(|(name, _)| name != "selector")
+        .map(|(name, value)| match serde_json::from_slice(value) {
+            Ok(value) => Ok((name, value)),
+            Err(_) => Err(FindError::NestedTooDeeply(name)),
+        })
+        .collect()
+}
+
+/// A text, `None` when it is empty; what is no text is the error.
+fn non_empty(value: Value) -> Result<Option<String>, Value> {
+    match value {
+        Value::String(text) => Ok(Some(text).filter(|text| !text.is_empty())),
+        other => Err(other),
+    }
+}
+
+fn is_stale(value: Value) -> Result<bool, FindError> {
+    match value {
+        Value::Bool(false) => Ok(false),
+        Value::String(text) if text == "ok" => Ok(true),
+        Value::String(text) if text == "false" => Ok(false),
+        other => Err(FindError::InvalidStale(other)),
+    }
+}
+
 impl Find {
     /// Reads a body, a text in the normal form of [`document::normalise`].
     ///
@@ -65,24 +93,14 @@ impl Find {
         if Kind::of(text) != Kind::Object {
             return Err(FindError::NotAnObject);
         }
-        let Some(selector) = json::member(text, "selector") else {
-            return Err(FindError::MissingKey("selector"));
-        };
+        let selector = json::member(text, "selector").ok_or(FindError::MissingKey("selector"))?;
         let selector = Selector::read(selector, &defaults.limits)?;
-        let mut body = members(text)
-            .filter(|(name, _)| name != "selector")
-            .map(|(name, value)| match serde_json::from_slice(value) {
-                Ok(value) => Ok((name, value)),
-                Err(_) => Err(FindError::NestedTooDeeply(name)),
-            })
-            .collect::<Result<Map<String, Value>, _>>()?;
+        let mut body = options(text)?;
         let mut take = |name: &str| body.shift_remove(name);
         let use_index = take("use_index").map_or(Ok(vec![]), |v| use_index(&v))?;
         let bookmark = match take("bookmark") {
             None | Some(Value::Null) => None,
-            Some(Value::String(s)) if s.is_empty() => None,
-            Some(Value::String(s)) => Some(s),
-            Some(other) => return Err(FindError::InvalidBookmark(other)),
+            Some(value) => non_empty(value).map_err(FindError::InvalidBookmark)?,
         };
         let limit = take("limit").map(|v| natural(&v)).transpose()?;
         let skip = take("skip").map_or(Ok(0), |v| natural(&v))?;
@@ -90,9 +108,7 @@ impl Find {
         let fields = take("fields").map_or(Ok(Fields::default()), |v| Fields::parse(&v))?;
         let partition = match take("partition") {
             None => None,
-            Some(Value::String(p)) if p.is_empty() => None,
-            Some(Value::String(p)) => Some(p),
-            Some(other) => return Err(FindError::InvalidString(other)),
+            Some(value) => non_empty(value).map_err(FindError::InvalidString)?,
         };
         let r = take("r").map_or(Ok(1), |v| positive(&v))?;
         let mut flag = |name: &str, default| take(name).map_or(Ok(default), |v| boolean(&v));
@@ -101,16 +117,9 @@ impl Find {
         let stable = flag("stable", false)?;
         let execution_stats = flag("execution_stats", false)?;
         let allow_fallback = flag("allow_fallback", true)?;
-        let stale = match take("stale") {
-            None | Some(Value::Bool(false)) => false,
-            Some(Value::String(s)) if s == "ok" => true,
-            Some(Value::String(s)) if s == "false" => false,
-            Some(other) => return Err(FindError::InvalidStale(other)),
-        };
-        let aggregate = match take("aggregate") {
-            None => None,
-            Some(value) => Some(Aggregate::parse(&value)?),
-        };
+        let stale = take("stale").map_or(Ok(false), is_stale)?;
+        let aggregate = take("aggregate").map(|v| Aggregate::parse(&v));
+        let aggregate = aggregate.transpose()?;
         if let Some((name, _)) = body.iter().next() {
             return Err(FindError::InvalidKey(name.clone()));
         }

@@ -118,7 +118,7 @@ fn documents(db: &Arc<Database>) -> Map<String, Value> {
         ..ReadOptions::default()
     };
     let one = |id: String| {
-        let doc_id = DocId::new(&*id).unwrap();
+        let doc_id = DocId::new(id.as_str()).unwrap();
         let winner = match db.read(&doc_id, &options).unwrap() {
             Read::Found(doc) => text(&doc.json),
             Read::Missing => "missing".into(),

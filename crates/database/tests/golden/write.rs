@@ -231,11 +231,11 @@ async fn change(db: &Arc<Database>, prefix: &str) {
     let purged = ["long", "nested"].map(|name| format!("{prefix}{name}"));
     let purged = purged.map(|id| {
         let rev = Rev::parse(&rev(&id)).unwrap();
-        (DocId::new(&*id).unwrap(), vec![rev])
+        (DocId::new(id.as_str()).unwrap(), vec![rev])
     });
     db.purge(purged.to_vec()).await.unwrap();
     let branch = Rev::parse("2-aa").unwrap();
-    db.purge(vec![(DocId::new(&*id(80)).unwrap(), vec![branch])])
+    db.purge(vec![(DocId::new(id(80).as_str()).unwrap(), vec![branch])])
         .await
         .unwrap();
     db.set_revs_limit(500).await.unwrap();

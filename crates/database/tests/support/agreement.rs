@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use database::{Database, Filter, Listing, Read, ReadOptions, Since, Style, WhichRevs};
+use database::{
+    ChangesQuery, Database, Filter, Listing, Read, ReadOptions, Since, Style, WhichRevs,
+};
 use document::{DocId, Rev};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -334,6 +336,25 @@ pub fn check_listing(
     Ok(())
 }
 
+fn asked_of(query: &FeedQuery, since: &str, ids: &[&str]) -> ChangesQuery {
+    let mut asked = feed(if query.descending {
+        Since::Start
+    } else {
+        Since::Seq(since.to_owned())
+    });
+    asked.descending = query.descending;
+    asked.include_docs = query.include_docs;
+    asked.conflicts = query.conflicts;
+    if query.all_leaves {
+        asked.style = Style::AllDocs;
+    }
+    if let Some(only) = &query.only {
+        let only = only.iter().map(|i| ids[*i].to_owned());
+        asked.filter = Filter::DocIds(Arc::new(only.collect()));
+    }
+    asked
+}
+
 /// The feed after `since`, which was when the model had made `then` changes.
 pub fn check_feed(
     db: &Arc<Database>,
@@ -357,21 +378,7 @@ pub fn check_feed(
         // Documents that are looked up come in the reverse of the ascending order, shards too.
         expected.sort_by_key(|id| std::cmp::Reverse(shard(id)));
     }
-    let mut asked = feed(if query.descending {
-        Since::Start
-    } else {
-        Since::Seq(since.to_owned())
-    });
-    asked.descending = query.descending;
-    asked.include_docs = query.include_docs;
-    asked.conflicts = query.conflicts;
-    if query.all_leaves {
-        asked.style = Style::AllDocs;
-    }
-    if let Some(only) = &query.only {
-        let only = only.iter().map(|i| ids[*i].to_owned());
-        asked.filter = Filter::DocIds(Arc::new(only.collect()));
-    }
+    let asked = asked_of(query, since, ids);
     let mut limited = asked.clone();
     limited.limit = Some(query.limit);
     let shown = expected.len().min(query.limit as usize);
