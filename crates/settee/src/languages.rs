@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use config::Config;
 use database::ReduceLimit;
-use functions::external::Settings;
+use functions::query_server::Settings;
 use functions::js::{Isolation, Options};
 use functions::{Functions, Languages};
 

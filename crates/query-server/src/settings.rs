@@ -1,0 +1,171 @@
+//! What is configured about query servers.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use document::write_json_string;
+
+/// What `[query_server_config] reduce_limit` says: whether a reduction that does not shrink is an error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReduceLimit {
+    #[default]
+    On,
+    Off,
+    /// Such a reduction is logged and used.
+    Log,
+}
+
+/// Settings of query servers. The default has no language at all: a query server runs its users' code with all rights of the
+/// server's own user, so that each has to be asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// `[query_servers]`: language, in lowercase, to command line. The line is split as a shell does, but no shell is run.
+    /// What [`builtin_command`](crate::builtin_command) gives may be used too.
+    pub commands: BTreeMap<String, String>,
+    /// `[query_server_config] os_process_limit`: most processes of one language.
+    pub process_limit: usize,
+    /// `[query_server_config] os_process_soft_limit`: how many processes of one language are kept when nobody waits for one.
+    pub process_soft_limit: usize,
+    /// `[query_server_config] os_process_idle_limit` (seconds there): when an unused process is ended.
+    pub idle_limit: Duration,
+    /// `[couchdb] os_process_timeout` (milliseconds there): longest time for one answer.
+    pub timeout: Duration,
+    /// `[query_server_config] reduce_limit`. This and the next two are only handed over to the servers.
+    pub reduce_limit: ReduceLimit,
+    /// `[query_server_config] reduce_limit_threshold`, in bytes.
+    pub reduce_limit_threshold: u64,
+    /// `[query_server_config] reduce_limit_ratio`.
+    pub reduce_limit_ratio: f64,
+    /// Longest time to wait for a process while all are in use.
+    pub wait: Duration,
+    /// Longest line that is read from a process, in bytes.
+    pub answer_bytes_max: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            commands: BTreeMap::new(),
+            process_limit: 100,
+            process_soft_limit: 100,
+            idle_limit: Duration::from_secs(300),
+            timeout: Duration::from_millis(5000),
+            reduce_limit: ReduceLimit::On,
+            reduce_limit_threshold: 5000,
+            reduce_limit_ratio: 2.0,
+            wait: Duration::from_secs(60),
+            answer_bytes_max: 256 << 20,
+        }
+    }
+}
+
+impl Settings {
+    /// Reads the configuration: `value` gives what a section's key is set to, `commands` are all keys of `[query_servers]`.
+    /// A value that makes no sense counts as not set.
+    ///
+    /// As in CouchDB, Erlang must be allowed by `[native_query_servers] enable_erlang_query_server = true` or by the older
+    /// `erlang = {couch_native_process, start_link, []}`, unless `[query_servers]` has a command of its own for it.
+    pub fn read(
+        value: impl Fn(&str, &str) -> Option<String>,
+        commands: impl IntoIterator<Item = (String, String)>,
+    ) -> Self {
+        let default = Self::default();
+        let number = |section: &str, key: &str| value(section, key)?.trim().parse::<u64>().ok();
+        let count = |key: &str, default: usize| {
+            number("query_server_config", key)
+                .and_then(|n| usize::try_from(n).ok())
+                .unwrap_or(default)
+                .max(1)
+        };
+        let native = |key: &str| value("native_query_servers", key).unwrap_or_default();
+        let mut settings = Self {
+            process_limit: count("os_process_limit", default.process_limit),
+            process_soft_limit: count("os_process_soft_limit", default.process_soft_limit),
+            idle_limit: number("query_server_config", "os_process_idle_limit")
+                .map_or(default.idle_limit, Duration::from_secs),
+            timeout: number("couchdb", "os_process_timeout")
+                .map_or(default.timeout, |ms| Duration::from_millis(ms.max(1))),
+            reduce_limit: match value("query_server_config", "reduce_limit").as_deref() {
+                Some("false") => ReduceLimit::Off,
+                Some("log") => ReduceLimit::Log,
+                _ => ReduceLimit::On,
+            },
+            reduce_limit_threshold: number("query_server_config", "reduce_limit_threshold")
+                .unwrap_or(default.reduce_limit_threshold),
+            reduce_limit_ratio: value("query_server_config", "reduce_limit_ratio")
+                .and_then(|ratio| ratio.trim().parse().ok())
+                .filter(|ratio: &f64| ratio.is_finite())
+                .unwrap_or(default.reduce_limit_ratio),
+            ..default
+        };
+        if native("enable_erlang_query_server") == "true"
+            || native("erlang") == "{couch_native_process, start_link, []}"
+        {
+            settings.set_builtin("erlang");
+        }
+        for (language, command) in commands {
+            let language = language.to_ascii_lowercase();
+            match command.trim() {
+                "" => {}
+                "builtin" => settings.set_builtin(&language),
+                command => {
+                    settings.commands.insert(language, command.to_owned());
+                }
+            }
+        }
+        settings
+    }
+
+    /// The commands that CouchDB takes from environment variables: `COUCHDB_QUERY_SERVER_PYTHON=couchpy` is like `python =
+    /// couchpy` in `[query_servers]`.
+    pub fn commands_of_environment(
+        variables: impl IntoIterator<Item = (String, String)>,
+    ) -> Vec<(String, String)> {
+        variables
+            .into_iter()
+            .filter_map(|(name, command)| {
+                let language = name.strip_prefix("COUCHDB_QUERY_SERVER_")?;
+                Some((language.to_ascii_lowercase(), command))
+            })
+            .collect()
+    }
+
+    fn set_builtin(&mut self, language: &str) {
+        match crate::builtin_command(language) {
+            Some(command) => {
+                self.commands.insert(language.to_owned(), command);
+            }
+            None => tracing::warn!(
+                language,
+                "the program that the built-in query server needs is not installed"
+            ),
+        }
+    }
+
+    /// The `reset` command with the configuration that CouchDB hands over.
+    pub(crate) fn reset_command(&self) -> Vec<u8> {
+        let limit = match self.reduce_limit {
+            ReduceLimit::On => "true",
+            ReduceLimit::Off => "false",
+            ReduceLimit::Log => "\"log\"",
+        };
+        format!(
+            "[\"reset\",{{\"reduce_limit\":{limit},\"reduce_limit_threshold\":{},\"reduce_limit_ratio\":{:?},\"timeout\":{}}}]",
+            self.reduce_limit_threshold,
+            self.reduce_limit_ratio,
+            self.timeout.as_millis(),
+        )
+        .into_bytes()
+    }
+}
+
+/// `["command",` with as many JSON strings after it as given, each with a comma.
+pub(crate) fn command_start(command: &str, strings: &[&str]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(64);
+    out.push(b'[');
+    for text in std::iter::once(&command).chain(strings) {
+        write_json_string(text, &mut out);
+        out.push(b',');
+    }
+    out
+}
