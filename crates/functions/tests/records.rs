@@ -22,7 +22,7 @@ fn rows_by(mapper: &mut dyn Mapper, documents: &[(String, String)]) -> Vec<Strin
         })
         .collect();
     let mut out = Emits::default();
-    mapper.map(&docs, &mut out).unwrap();
+    mapper.map(&docs, &mut out).expect("rows");
     let text = |bytes| String::from_utf8_lossy(bytes);
     out.rows
         .iter()

@@ -257,13 +257,7 @@ impl Follower<'_, '_> {
             }
             AstKind::TaggedTemplateExpression(_) => self.called(path),
             AstKind::NewExpression(_) => self.escape(&path, Refusal::Passed),
-            AstKind::UnaryExpression(unary) => match unary.operator {
-                UnaryOperator::LogicalNot | UnaryOperator::Typeof | UnaryOperator::Void => {
-                    self.kind(&path)
-                }
-                UnaryOperator::Delete => Err(Refusal::Written),
-                _ => self.escape(&path, Refusal::NotFollowed),
-            },
+            AstKind::UnaryExpression(unary) => self.unary(unary.operator, &path),
             AstKind::UpdateExpression(_) => Err(Refusal::Written),
             AstKind::BinaryExpression(binary) => self.operand(binary, span, path),
             AstKind::ExpressionStatement(_)
@@ -306,6 +300,16 @@ impl Follower<'_, '_> {
             | AstKind::AssignmentTargetPropertyProperty(_)
             | AstKind::AssignmentTargetPropertyIdentifier(_) => self.escape(&path, Refusal::Stored),
             _ => Err(Refusal::NotFollowed),
+        }
+    }
+
+    fn unary(&mut self, operator: UnaryOperator, path: &Path) -> Result<(), Refusal> {
+        match operator {
+            UnaryOperator::LogicalNot | UnaryOperator::Typeof | UnaryOperator::Void => {
+                self.kind(path)
+            }
+            UnaryOperator::Delete => Err(Refusal::Written),
+            _ => self.escape(path, Refusal::NotFollowed),
         }
     }
 

@@ -4,6 +4,9 @@
 //! [`Pools`] holds the processes, a pool for each language. A mapper, a reducer or a caller of design functions holds no
 //! process between two calls: it takes one for each call, by preference one that already knows its functions.
 
+// Not forbidden, for the one call that `starter` needs.
+#![deny(unsafe_code)]
+
 mod answer;
 mod builtin;
 mod designs;

@@ -8,8 +8,10 @@ use document::write_json_string;
 /// What `[query_server_config] reduce_limit` says: whether a reduction that does not shrink is an error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReduceLimit {
+    /// It is.
     #[default]
     On,
+    /// It is not.
     Off,
     /// Such a reduction is logged and used.
     Log,

@@ -47,6 +47,10 @@ pub(crate) fn run(requests: &Receiver<Request>, end_idle: impl Fn() -> Option<In
     }
 }
 
+#[expect(
+    unsafe_code,
+    reason = "there is nothing safe that makes a process end with the one that started it"
+)]
 fn start(command: &Command) -> std::io::Result<Child> {
     let (program, arguments) = command
         .words

@@ -7,7 +7,7 @@ use language::{DesignDoc, Error, ListIo};
 use query_server::Pools;
 
 fn pools() -> Pools {
-    Pools::new(real_servers()).unwrap()
+    Pools::new(real_servers()).expect("a thread")
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn functions_of(language: &str) -> DesignDoc {
     let text = |source: &str| {
         let mut out = Vec::new();
         document::write_json_string(source, &mut out);
-        String::from_utf8(out).unwrap()
+        String::from_utf8(out).expect("UTF-8")
     };
     let sources = if language == "erlang" {
         [
@@ -173,7 +173,8 @@ struct Collected {
 
 impl ListIo for Collected {
     fn start(&mut self, response: &[u8]) -> Result<(), Error> {
-        self.text.push_str(std::str::from_utf8(response).unwrap());
+        self.text
+            .push_str(std::str::from_utf8(response).expect("UTF-8"));
         Ok(())
     }
     fn chunk(&mut self, text: &str) -> Result<(), Error> {

@@ -22,7 +22,7 @@ fn outcome_with(
     let fake = Fake::new();
     let mut settings = fake.settings();
     change(&mut settings);
-    let pools = Pools::new(settings).unwrap();
+    let pools = Pools::new(settings).expect("a thread");
     let result = map(&pools, &group("fake", &[words]), DOCS);
     let next = map(&pools, &group("fake", &["ok"]), &["{}"]);
     assert_eq!(

@@ -416,7 +416,8 @@ fn ddoc(id: &str, rev: &str, json: &str) -> DesignDoc {
 }
 
 fn show(designs: &mut dyn Designs, ddoc: &DesignDoc) -> String {
-    String::from_utf8(designs.call(ddoc, &["shows", "s"], b"[null,\n{}]").unwrap()).unwrap()
+    let answer = designs.call(ddoc, &["shows", "s"], b"[null,\n{}]");
+    String::from_utf8(answer.expect("an answer")).expect("UTF-8")
 }
 
 #[test]
@@ -525,7 +526,8 @@ struct Collected {
 
 impl ListIo for Collected {
     fn start(&mut self, response: &[u8]) -> Result<(), Error> {
-        self.text.push_str(std::str::from_utf8(response).unwrap());
+        self.text
+            .push_str(std::str::from_utf8(response).expect("UTF-8"));
         Ok(())
     }
     fn chunk(&mut self, text: &str) -> Result<(), Error> {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use config::Config;
 use database::ReduceLimit;
-use functions::query_server::Settings;
 use functions::js::{Isolation, Options};
+use functions::query_server::Settings;
 use functions::{Functions, Languages};
 
 use crate::Failure;

@@ -72,6 +72,7 @@ pub struct Options {
 pub struct WorkerCommand {
     /// This very program, unless given.
     pub program: Option<PathBuf>,
+    /// What makes it call that.
     pub args: Vec<String>,
 }
 

@@ -17,9 +17,9 @@ pub struct Fake {
 
 impl Fake {
     pub fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let mut file = std::fs::File::create(dir.path().join("fake.py")).unwrap();
-        file.write_all(include_bytes!("fake.py")).unwrap();
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut file = std::fs::File::create(dir.path().join("fake.py")).expect("a file");
+        file.write_all(include_bytes!("fake.py")).expect("a file");
         Self { dir }
     }
 
@@ -45,7 +45,9 @@ impl Fake {
     /// Ids of all processes that were started, and of their children.
     pub fn pids(&self) -> Vec<u32> {
         let text = std::fs::read_to_string(self.path("pids")).unwrap_or_default();
-        text.lines().map(|line| line.parse().unwrap()).collect()
+        text.lines()
+            .map(|line| line.parse().expect("a number"))
+            .collect()
     }
 
     /// What happened in the servers, in order.
@@ -128,7 +130,7 @@ pub fn map_with(mapper: &mut dyn language::Mapper, bodies: &[&str]) -> Result<Ve
         .collect();
     let mut out = Emits::default();
     mapper.map(&docs, &mut out)?;
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("UTF-8");
     Ok(out
         .rows
         .iter()
