@@ -126,7 +126,7 @@ impl<'js> Scope<'js> {
         unsafe { self.own(qjs::JS_NewArrayFrom(self.ctx(), count, values.as_ptr())) }
     }
 
-    /// The value of a JSON text. Documents may not be made so: see [`Scope::document`].
+    /// The value of a JSON text, which JavaScript may change. Documents of map functions are [`Scope::document`]'s.
     ///
     /// # Errors
     /// The text is not JSON or nests too deeply, or there is no memory for it.

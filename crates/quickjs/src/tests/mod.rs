@@ -41,6 +41,7 @@ fn map(scope: &Scope<'_>, map: &str, docs: &[&[u8]], form: Form) -> Vec<Option<V
     let mut out = Vec::new();
     let one = |doc: &&[u8]| {
         out.clear();
+        scope.start_clock();
         let doc = scope.document(doc, form).ok()?;
         let mut rows = Vec::new();
         let row = |key, value| rows.push((key, value));
