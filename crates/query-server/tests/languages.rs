@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{Row, group, map, real_servers, row, wait_until_gone};
 use language::{Error, ReduceRow};
@@ -520,5 +520,10 @@ fn no_process_and_no_file_is_left() {
     assert!(folder.is_dir());
     drop(pools);
     wait_until_gone(pid);
-    assert!(!folder.parent().unwrap().exists());
+    // A thread of the pool that was just looking around may hold it a moment longer than its owner.
+    let started = Instant::now();
+    while folder.parent().unwrap().exists() {
+        assert!(started.elapsed() < Duration::from_secs(60), "{folder:?}");
+        std::thread::yield_now();
+    }
 }

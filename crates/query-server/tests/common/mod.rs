@@ -3,9 +3,10 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use language::{Doc, Emits, Error, MapGroup, Owner};
+use language::{DesignDoc, Doc, Emits, Error, MapGroup, Owner};
 use procfs::process::{Process, Stat};
 use query_server::{Pools, Settings};
 use tempfile::TempDir;
@@ -168,4 +169,14 @@ pub fn real_servers() -> Settings {
     // Not what is tested: machines may be busy.
     settings.timeout = Duration::from_secs(60);
     settings
+}
+
+/// A design document of the fake language.
+pub fn ddoc(id: &str, rev: &str, json: &str) -> DesignDoc {
+    DesignDoc {
+        id: id.to_owned(),
+        rev: rev.to_owned(),
+        language: "fake".to_owned(),
+        json: Arc::from(json.as_bytes()),
+    }
 }
