@@ -5,6 +5,7 @@
 # make bench    how fast this machine serves it (BENCH_ARGS="--url http://…" for another server)
 # make soak     the black-box tests at full length (about half an hour)
 # make build    the binary alone
+# make sanitize the tests of the JavaScript engine under AddressSanitizer (docs/src/developers/unsafe-code.md)
 #
 # There is one profile, release, for all of them. RocksDB is compiled once per machine (scripts/rocksdb.sh);
 # cargo's CARGO_TARGET_DIR (default ~/.cache/settee/target) outlives the checkout too.
@@ -12,7 +13,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := serve
-.PHONY: serve build docs test lint unit blackbox bench soak setup setup-docs setup-test
+.PHONY: serve build docs test lint unit blackbox bench sanitize soak setup setup-docs setup-test
 
 BIND ?= 127.0.0.1
 PORT ?= 5984
@@ -66,6 +67,9 @@ test: setup-test
 soak: setup-test
 	@$(env) cargo build --release --bin settee
 	@$(env) python3 tests/run.py --soak $(SUITES)
+
+sanitize: setup-test
+	@bash scripts/sanitize.sh
 
 bench: build
 	@$(env) $(settee) bench $(BENCH_ARGS)

@@ -12,14 +12,14 @@ import subprocess
 TIMEOUT_S = 20
 
 
-def lay_out(folder, sources):
+def lay_out(folder, crates):
     """Puts the server and its prelude into a folder, as settee does. Gives the server's path."""
-    source = (sources / "src" / "prelude.rs").read_text()
-    parts = re.findall(r'include_str!\("\.\./(js/prelude/[a-z_]+\.js)"\)', source)
-    text = "".join((sources / part).read_text() for part in parts)
+    source = (crates / "prelude" / "src" / "lib.rs").read_text()
+    parts = re.findall(r'include_str!\("\.\./(js/[a-z_]+\.js)"\)', source)
+    text = "".join((crates / "prelude" / part).read_text() for part in parts)
     (folder / "prelude.js").write_text('(function (host) {\n"use strict";\n' + text + "return api;\n})\n")
     server = folder / "node-server.js"
-    server.write_text((sources / "js" / "node-server.js").read_text())
+    server.write_text((crates / "query-server" / "node" / "node-server.js").read_text())
     return server
 
 
@@ -944,7 +944,7 @@ def run(ctx):
     cases = Lines()
     for part in (views, modules, reductions, shows, content_types, lists, updates, filters, validations, rewrites, hostility, protocol):
         part(cases)
-    server = lay_out(ctx.folder("server"), ctx.checkout / "crates" / "functions")
+    server = lay_out(ctx.folder("server"), ctx.checkout / "crates")
     for case in cases:
         wrong = run_case(server, case)
         ctx.report.check(case[0], wrong is None, wrong, quiet=True)

@@ -2,11 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::external::{Pools, Settings};
+use projection::Projection;
+use query_server::{Pools, Settings};
+
 use crate::js::{Engine, Options};
 use crate::places::{Admission, Lane, Place, Places};
-use crate::projection::Projection;
 use crate::{Designs, Doc, Emits, Error, Languages, MapGroup, Mapper, ReduceRow, Reducer};
+
+// What `projection` marks, `quickjs` reads; neither knows the other.
+const _: () = assert!(projection::WHOLE == quickjs::WHOLE);
 
 /// The language that this program runs by itself, and that functions are in when their design document names none.
 pub const JAVASCRIPT: &str = "javascript";

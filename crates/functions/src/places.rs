@@ -17,10 +17,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::Error;
+use crate::{Error, SLICE};
 
-/// Work that is made of many calls lets others go first when it has had its place for so long.
-pub const SLICE: Duration = Duration::from_millis(250);
 /// Answers under way whose functions run in between: each has a thread, and a list a process, while its client takes it.
 const ANSWERS_MAX: usize = 32;
 /// Those of one database: a few databases whose clients are slow leave places to others.

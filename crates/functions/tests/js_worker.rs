@@ -2,7 +2,6 @@
 
 mod support;
 
-use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -11,23 +10,26 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use functions::js::{Engine, Isolation, Options, WorkerCommand};
 use functions::{Doc, Emits, Error};
+use procfs::process::Process;
 use rustix::process::{Pid, Signal, kill_process};
 use support::{assert_works, group, options};
 
 /// Processes that this one has started and that run the worker's program.
-fn workers() -> io::Result<Vec<Pid>> {
-    let mut found = Vec::new();
-    for task in fs::read_dir("/proc/self/task")? {
-        // A thread may end meanwhile.
-        let children = fs::read_to_string(task?.path().join("children")).unwrap_or_default();
-        for pid in children.split_whitespace() {
-            let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-            if name.trim_end() == "settee-worker" {
-                found.extend(pid.parse().ok().and_then(Pid::from_raw));
-            }
-        }
-    }
-    Ok(found)
+fn workers() -> Vec<Pid> {
+    let tasks = Process::myself().and_then(|process| process.tasks());
+    // A thread may end meanwhile, and so may a worker.
+    let children = tasks
+        .expect("processes")
+        .filter_map(|task| task.ok()?.children().ok());
+    let is_worker = |pid: &i32| {
+        let stat = Process::new(*pid).and_then(|process| process.stat());
+        stat.is_ok_and(|stat| stat.comm == "settee-worker")
+    };
+    let children = children.flatten().map(u32::cast_signed);
+    children
+        .filter(is_worker)
+        .filter_map(Pid::from_raw)
+        .collect()
 }
 
 /// Held by each test: one of them counts this process's workers.
@@ -52,10 +54,10 @@ fn workers_that_die_are_replaced() -> io::Result<()> {
         mapper.map(&[doc], &mut out).map(|()| out.rows.len())
     };
     assert_eq!(map(), Ok(1));
-    assert_eq!(workers()?.len(), 1);
+    assert_eq!(workers().len(), 1);
 
     // One that was killed while it had nothing to do may be noticed by the next call only.
-    for pid in workers()? {
+    for pid in workers() {
         kill_process(pid, Signal::KILL)?;
     }
     match map() {
@@ -72,7 +74,7 @@ fn workers_that_die_are_replaced() -> io::Result<()> {
     std::thread::scope(|scope| {
         let call = scope.spawn(|| endless.map(&[doc], &mut Emits::default()));
         while !call.is_finished() {
-            for pid in workers().expect("processes") {
+            for pid in workers() {
                 // It may be gone.
                 let _ = kill_process(pid, Signal::KILL);
             }
@@ -90,7 +92,7 @@ fn workers_that_die_are_replaced() -> io::Result<()> {
     drop(mapper);
     drop(endless);
     drop(engine);
-    assert_eq!(workers()?, []);
+    assert_eq!(workers(), []);
     Ok(())
 }
 

@@ -3,171 +3,140 @@
 //! What one call changes in its heap is not seen by the next: heaps are taken back to what they were when the design document
 //! had just been read, its function compiled and its modules run.
 
-use std::mem;
-use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use language::{DesignDoc, Designs, Error, ListIo, SLICE};
+use quickjs::{Limits, RewindingHeap, Value};
+
 use super::Options;
-use super::context::{Context, Prelude, Value};
-use super::host;
-use super::image::Image;
-use super::runtime::Runtime;
-use crate::{DesignDoc, Designs, Error, ListIo, SLICE};
+use super::environment::{Entered, Environment, Prelude, new_heap};
+use super::host::{Console, Listing};
 
 /// Heaps kept for the next calls.
 const IDLE_MAX: usize = 8;
 
 /// Heaps of functions of design documents.
 pub(super) struct Heaps {
-    options: Options,
+    limits: Limits,
     /// The one used last is last.
-    idle: Mutex<Vec<Heap>>,
+    idle: Mutex<Vec<Prepared>>,
 }
 
-/// The heap of one function.
-struct Heap {
-    // First, so that nothing of it is used after the runtime.
-    context: Context,
-    runtime: Runtime,
-    /// `None` only while it is made.
-    image: Option<Image>,
+/// The heap of one function, taken back after each call.
+struct Prepared {
+    heap: RewindingHeap,
+    environment: Environment,
+    console: Console,
     ddoc: DesignDoc,
     path: Vec<String>,
-    /// Modules that were run before the image was made; `None` until the function's first call tells which.
+    /// Modules that were run before the heap's image was made; `None` until the function's first call tells which.
     modules: Option<Vec<u8>>,
 }
-
-// SAFETY: see `Runtime`; all in it is the runtime's.
-unsafe impl Send for Heap {}
 
 impl Heaps {
     pub fn new(options: &Options) -> Heaps {
         Heaps {
-            options: options.clone(),
+            limits: options.limits(),
             idle: Mutex::default(),
         }
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Heap>> {
+    fn idle(&self) -> MutexGuard<'_, Vec<Prepared>> {
         // A panic cannot leave the list half changed.
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self, ddoc: &DesignDoc, path: &[&str]) -> Result<Heap, Error> {
+    fn take(&self, ddoc: &DesignDoc, path: &[&str]) -> Result<Prepared, Error> {
         let mut idle = self.idle();
         let same = |known: &DesignDoc| Arc::ptr_eq(&known.json, &ddoc.json) || known == ddoc;
-        let fits = |heap: &Heap| heap.path == path && same(&heap.ddoc);
+        let fits = |prepared: &Prepared| prepared.path == path && same(&prepared.ddoc);
         let found = idle.iter().rposition(fits).map(|at| idle.remove(at));
         drop(idle);
         match found {
-            Some(heap) => Ok(heap),
-            None => Heap::new(&self.options, ddoc, path, None),
+            Some(prepared) => Ok(prepared),
+            None => Prepared::new(&self.limits, ddoc, path, None),
         }
     }
 
-    /// Runs `work` in the heap of a function. After a limit was hit the heap is thrown away.
+    /// Runs `work` with the heap of a function. After a limit was hit the heap is thrown away.
     fn with<T>(
         &self,
         ddoc: &DesignDoc,
         path: &[&str],
-        work: impl FnOnce(&mut Context) -> T,
+        work: impl FnOnce(&mut Prepared) -> T,
     ) -> Result<T, Error> {
-        let mut heap = self.take(ddoc, path)?;
-        let answer = heap.enter(|context| {
-            context.control().log.borrow_mut().label = ddoc.id.clone();
-            work(context)
-        });
-        self.give_back(heap);
+        let mut prepared = self.take(ddoc, path)?;
+        let answer = work(&mut prepared);
+        self.give_back(prepared);
         Ok(answer)
     }
 
-    fn give_back(&self, mut heap: Heap) {
-        if heap.runtime.control().over().is_some() {
+    fn give_back(&self, mut prepared: Prepared) {
+        if prepared.heap.over().is_some() {
             return;
         }
-        if heap.modules.is_none() {
-            let modules = heap.enter(|context| context.modules_of_design());
+        if prepared.modules.is_none() {
+            let modules = prepared.enter(|entered| entered.modules_of_design());
             let modules = modules.unwrap_or_else(|_| b"[]".to_vec());
             if modules != b"[]" {
-                let path: Vec<&str> = heap.path.iter().map(String::as_str).collect();
+                let path: Vec<&str> = prepared.path.iter().map(String::as_str).collect();
                 // One whose modules cannot be run ahead of a call goes on as it is.
-                let again = Heap::new(&self.options, &heap.ddoc, &path, Some(&modules));
+                let again = Prepared::new(&self.limits, &prepared.ddoc, &path, Some(&modules));
                 if let Ok(again) = again {
-                    heap = again;
+                    prepared = again;
                 }
             }
-            heap.modules = Some(modules);
+            prepared.modules = Some(modules);
         }
-        heap.rewind();
+        prepared.heap.rewind();
         // What an idle heap takes is taken from the process.
-        if heap.runtime.memory_used() > self.options.memory_bytes / 4 {
+        if prepared.heap.memory_used() > self.limits.memory_bytes / 4 {
             return;
         }
         let mut idle = self.idle();
         if idle.len() == IDLE_MAX {
             drop(idle.remove(0));
         }
-        idle.push(heap);
+        idle.push(prepared);
     }
 }
 
-impl Heap {
+impl Prepared {
     fn new(
-        options: &Options,
+        limits: &Limits,
         ddoc: &DesignDoc,
         path: &[&str],
         modules: Option<&[u8]>,
-    ) -> Result<Heap, Error> {
-        let runtime = Runtime::new(options)?;
-        let context = runtime.enter(|| {
-            let mut context = Context::new(&runtime)?;
-            host::install_random(context.ctx()).map_err(|_| context.error())?;
-            context.control().log.borrow_mut().label = ddoc.id.clone();
-            let id = context.string(&ddoc.id)?;
-            let value = context.value(&ddoc.json)?;
-            context.prelude(Prelude::AddDesign, &[id.raw(), value.raw()])?;
-            let path = context.strings(path)?;
-            let modules = context.value(modules.unwrap_or(b"[]"))?;
-            runtime.control().start_clock();
-            context.prelude(Prelude::Prepare, &[id.raw(), path.raw(), modules.raw()])?;
-            Ok::<_, Error>(context)
+    ) -> Result<Prepared, Error> {
+        let mut heap = new_heap(limits)?;
+        let console = Console::new(ddoc.id.clone());
+        let environment = Environment::new(&mut heap, &console)?;
+        environment.enter(&mut heap, &console, |entered| {
+            entered.done(entered.scope.define_random())?;
+            let id = entered.string(&ddoc.id)?;
+            let value = entered.value(&ddoc.json)?;
+            entered.prelude(Prelude::AddDesign, [&id, &value])?;
+            let path = entered.strings(path)?;
+            let modules = entered.value(modules.unwrap_or(b"[]"))?;
+            entered.scope.start_clock();
+            entered
+                .prelude(Prelude::Prepare, [&id, &path, &modules])
+                .map(drop)
         })?;
-        runtime.raise_gc_threshold();
-        let mut heap = Heap {
-            context,
-            runtime,
-            image: None,
+        heap.raise_gc_threshold();
+        Ok(Prepared {
+            heap: heap.rewinding(),
+            environment,
+            console,
             ddoc: ddoc.clone(),
             path: path.iter().map(|part| (*part).to_owned()).collect(),
             modules: modules.map(<[u8]>::to_vec),
-        };
-        heap.enter(Context::forget_names);
-        // SAFETY: nothing runs in it; and what the context keeps of it besides are values that do not go.
-        heap.image = Some(unsafe { heap.runtime.control().image() });
-        Ok(heap)
+        })
     }
 
-    fn enter<T>(&mut self, work: impl FnOnce(&mut Context) -> T) -> T {
-        let context = &mut self.context;
-        self.runtime.enter(|| work(context))
-    }
-
-    fn rewind(&mut self) {
-        if let Some(image) = &self.image {
-            self.context.abandon_names();
-            // SAFETY: nothing runs in it, values of the call are gone, and names were the rest.
-            unsafe { self.runtime.control().rewind(image) };
-        }
-    }
-}
-
-impl Drop for Heap {
-    fn drop(&mut self) {
-        if let Some(image) = self.image.take() {
-            // SAFETY: the heap's runtime is dropped next, without looking at its heap.
-            unsafe { self.runtime.control().forget(image) };
-        }
+    fn enter<T>(&mut self, work: impl for<'a, 'js> FnOnce(&Entered<'a, 'js>) -> T) -> T {
+        self.environment.enter(&mut self.heap, &self.console, work)
     }
 }
 
@@ -177,18 +146,18 @@ pub(super) struct ThreadDesigns {
 }
 
 /// Calls the prelude's `call` or `list`.
-fn call(
-    context: &mut Context,
+fn call<'js>(
+    entered: &Entered<'_, 'js>,
     function: Prelude,
     ddoc: &DesignDoc,
     path: &[&str],
     args: &[u8],
-) -> Result<Value, Error> {
-    context.control().start_clock();
-    let id = context.string(&ddoc.id)?;
-    let path = context.strings(path)?;
-    let args = context.value(args)?;
-    context.prelude(function, &[id.raw(), path.raw(), args.raw()])
+) -> Result<Value<'js>, Error> {
+    entered.scope.start_clock();
+    let id = entered.string(&ddoc.id)?;
+    let path = entered.strings(path)?;
+    let args = entered.value(args)?;
+    entered.prelude(function, [&id, &path, &args])
 }
 
 impl Designs for ThreadDesigns {
@@ -207,16 +176,18 @@ impl Designs for ThreadDesigns {
         args: &[&[u8]],
     ) -> Vec<Result<Vec<u8>, Error>> {
         let started = Instant::now();
-        let replies = self.heaps.with(ddoc, path, |context| {
-            let mut replies = Vec::with_capacity(args.len());
-            for args in args {
-                let answer = call(context, Prelude::Call, ddoc, path, args);
-                replies.push(answer.and_then(|answer| context.json(&answer)));
-                if context.control().over().is_some() || started.elapsed() >= SLICE {
-                    break;
+        let replies = self.heaps.with(ddoc, path, |prepared| {
+            prepared.enter(|entered| {
+                let mut replies = Vec::with_capacity(args.len());
+                for args in args {
+                    let answer = call(entered, Prelude::Call, ddoc, path, args);
+                    replies.push(answer.and_then(|answer| entered.json(&answer)));
+                    if entered.scope.over().is_some() || started.elapsed() >= SLICE {
+                        break;
+                    }
                 }
-            }
-            replies
+                replies
+            })
         });
         replies.unwrap_or_else(|error| vec![Err(error)])
     }
@@ -228,21 +199,18 @@ impl Designs for ThreadDesigns {
         args: &[u8],
         io: &mut dyn ListIo,
     ) -> Result<(), Error> {
-        self.heaps.with(ddoc, path, |context| {
-            // SAFETY: it only lengthens the lifetime of the reference; the pointer is taken away again below, before the
-            // reference ends, and nothing between returns.
-            let list = unsafe {
-                mem::transmute::<NonNull<dyn ListIo + '_>, NonNull<dyn ListIo + 'static>>(
-                    NonNull::from(io),
-                )
-            };
-            context.control().list.set(Some(list));
-            let answer = call(context, Prelude::List, ddoc, path, args);
-            context.control().list.set(None);
-            match context.control().list_error.take() {
-                Some(error) => Err(error),
-                None => answer.map(drop),
-            }
+        self.heaps.with(ddoc, path, |prepared| {
+            let Prepared {
+                heap,
+                environment,
+                console,
+                ..
+            } = prepared;
+            let listing = Listing::new(console, io);
+            let answer = environment.enter(heap, &listing, |entered| {
+                call(entered, Prelude::List, ddoc, path, args).map(drop)
+            });
+            listing.ended(answer)
         })?
     }
 }

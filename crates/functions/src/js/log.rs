@@ -3,6 +3,8 @@
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use language::one_line;
+
 /// Lines that one heap may log in each [`WINDOW`].
 const LINES: u32 = 10;
 const WINDOW: Duration = Duration::from_secs(10);
@@ -47,13 +49,21 @@ impl Line {
 /// A rate limit of log lines.
 #[derive(Debug, Default)]
 pub(super) struct Log {
-    pub label: String,
+    label: String,
     window: Option<Instant>,
     lines: u32,
     dropped: u64,
 }
 
 impl Log {
+    /// `label` says whose functions say it.
+    pub fn new(label: String) -> Log {
+        Log {
+            label,
+            ..Log::default()
+        }
+    }
+
     fn line(&self, warning: bool, text: String) {
         Line {
             warning,
@@ -101,34 +111,6 @@ impl Log {
     }
 }
 
-/// The text with what could end a line, or be taken for something else by a terminal, written out.
-pub(crate) fn one_line(text: &str) -> String {
-    let unsafe_char = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
-    let mut line = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\t' => line.push(c),
-            c if unsafe_char(c) => line.extend(c.escape_default()),
-            c => line.push(c),
-        }
-    }
-    line
-}
-
 fn cut(text: &str) -> &str {
     &text[..text.floor_char_boundary(LONGEST)]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_logged_is_one_line() {
-        let forged = "said\n2026 ERROR \u{1b}[31m\r\u{2028}\u{2029}\u{85}\0 caf\u{e9}\t.";
-        assert_eq!(
-            one_line(forged),
-            "said\\n2026 ERROR \\u{1b}[31m\\r\\u{2028}\\u{2029}\\u{85}\\u{0} caf\u{e9}\t."
-        );
-    }
 }

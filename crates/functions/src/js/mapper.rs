@@ -1,49 +1,46 @@
 //! Map functions over documents, in this thread.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use rquickjs_sys as qjs;
+use language::{Doc, Emit, Emits, Error, MapGroup, Mapper, SLICE};
+use quickjs::{BuildError, Form, Heap, Kept, Limits, Scope, Value};
 
 use super::Options;
-use super::build::BuildError;
-use super::context::{Context, Form, Value};
-use super::runtime::{Limit, Runtime};
+use super::environment::{Environment, failure, limit_error, new_heap};
+use super::host::Console;
 use super::thrown;
-use super::write::Failed;
-use crate::{Doc, Emit, Emits, Error, MapGroup, Mapper, SLICE};
 
 /// Documents after which the garbage collector is told to wait, which it does not do by itself once it has run.
 const DOCS_BETWEEN: usize = 64;
 
-/// The functions of a group, compiled in a runtime of their own.
+/// The functions of a group, compiled in a heap of their own.
 struct Compiled {
-    // First, so that nothing of it is used after the runtime.
-    context: Context,
-    runtime: Runtime,
-    /// Owned by the context's heap, freed with the runtime.
-    functions: Vec<qjs::JSValue>,
+    heap: Heap,
+    environment: Environment,
+    console: Console,
+    functions: Vec<Kept>,
 }
 
-// SAFETY: see `Runtime`; the functions are values of it.
-unsafe impl Send for Compiled {}
-
 impl Compiled {
-    fn new(options: &Options, group: &MapGroup) -> Result<Compiled, Error> {
-        let runtime = Runtime::new(options)?;
-        runtime.control().log.borrow_mut().label = group.owner.to_string();
-        let (context, functions) = runtime.enter(|| {
-            let mut context = Context::new(&runtime)?;
-            let modules = context.modules(group.lib.as_deref())?;
+    fn new(limits: &Limits, group: &MapGroup) -> Result<Compiled, Error> {
+        let mut heap = new_heap(limits)?;
+        let console = Console::new(group.owner.to_string());
+        let environment = Environment::new(&mut heap, &console)?;
+        let functions = environment.enter(&mut heap, &console, |entered| {
+            let modules = entered.modules(group.lib.as_deref())?;
             let mut functions = Vec::with_capacity(group.maps.len());
             for source in &group.maps {
-                runtime.control().start_clock();
-                functions.push(context.compile(source, modules.as_ref())?.into_raw());
+                entered.scope.start_clock();
+                let function = entered.compile(source, modules.as_ref())?;
+                functions.push(entered.scope.keep(function));
             }
-            Ok::<_, Error>((context, functions))
+            Ok::<_, Error>(functions)
         })?;
         Ok(Compiled {
-            context,
-            runtime,
+            heap,
+            environment,
+            console,
             functions,
         })
     }
@@ -51,7 +48,7 @@ impl Compiled {
 
 /// A [`Mapper`] that runs in the calling thread.
 pub(super) struct ThreadMapper {
-    options: Options,
+    limits: Limits,
     group: MapGroup,
     compiled: Option<Compiled>,
     /// The document that is mapped, as one JSON text.
@@ -60,10 +57,11 @@ pub(super) struct ThreadMapper {
 
 impl ThreadMapper {
     pub fn new(options: &Options, group: &MapGroup) -> Result<ThreadMapper, Error> {
+        let limits = options.limits();
         Ok(ThreadMapper {
-            options: options.clone(),
+            compiled: Some(Compiled::new(&limits, group)?),
+            limits,
             group: group.clone(),
-            compiled: Some(Compiled::new(options, group)?),
             text: Vec::new(),
         })
     }
@@ -71,34 +69,14 @@ impl ThreadMapper {
 
 #[cfg(test)]
 impl ThreadMapper {
-    fn compiled(&self) -> &Compiled {
-        self.compiled.as_ref().expect("no limit was hit")
-    }
-
-    /// Bytes that the JavaScript heap has in use.
-    pub fn memory_used(&self) -> usize {
-        self.compiled().runtime.memory_used()
-    }
-
-    /// From now on garbage is collected whenever a document's object is made, which must not see anything half made.
-    pub fn stress(&self) {
-        self.compiled().runtime.control().stress.set(true);
-    }
-
-    pub fn collect(&self) {
-        self.compiled().runtime.collect();
+    /// The JavaScript heap.
+    pub fn heap(&mut self) -> &mut Heap {
+        &mut self.compiled.as_mut().expect("no limit was hit").heap
     }
 
     /// Takes the heap down in order; answers the bytes that were left.
-    pub fn close(mut self) -> usize {
-        let compiled = self.compiled.take().expect("no limit was hit");
-        let ctx = compiled.context.ctx();
-        for function in compiled.functions {
-            // SAFETY: the functions are owned here.
-            unsafe { qjs::JS_FreeValue(ctx, function) };
-        }
-        compiled.context.close();
-        compiled.runtime.close()
+    pub fn tear_down(self) -> usize {
+        self.compiled.expect("no limit was hit").heap.tear_down()
     }
 }
 
@@ -123,11 +101,12 @@ impl ThreadMapper {
         let started = Instant::now();
         let mut compiled = match self.compiled.take() {
             Some(compiled) => compiled,
-            None => Compiled::new(&self.options, &self.group)?,
+            None => Compiled::new(&self.limits, &self.group)?,
         };
         let Compiled {
-            context,
-            runtime,
+            heap,
+            environment,
+            console,
             functions,
         } = &mut compiled;
         // With several functions, each gets a document of its own once one may have changed an array; those make what they ask for.
@@ -136,33 +115,42 @@ impl ThreadMapper {
             (true, 1) => Form::Records,
             (true, _) => Form::LazyRecords,
         };
-        let done = runtime.enter(|| {
+        let text = &mut self.text;
+        let emit_bytes_max = self.limits.emit_bytes_max;
+        let done = environment.enter(heap, console, |entered| {
+            let scope = entered.scope;
+            let functions: Vec<_> = functions.iter().map(|kept| scope.kept(kept)).collect();
             for (index, doc) in docs.iter().enumerate() {
                 if index.is_multiple_of(DOCS_BETWEEN) {
-                    runtime.raise_gc_threshold();
+                    scope.raise_gc_threshold();
                 }
-                runtime.control().start_clock();
-                whole(doc, &mut self.text);
-                let mut pass = Pass {
-                    context,
-                    functions,
-                    text: &self.text,
+                scope.start_clock();
+                whole(doc, text);
+                let pass = Pass {
+                    scope,
+                    console,
+                    text,
                     form,
                     doc,
                     index: index as u32,
-                    end: (out.bytes.len()).saturating_add(self.options.emit_bytes_max),
+                    end: end(out.bytes.len(), emit_bytes_max),
                 };
-                pass.run(out)?;
+                pass.run(&functions, out)?;
                 if started.elapsed() >= time {
                     return Ok(index + 1);
                 }
             }
             Ok::<_, Error>(docs.len())
         })?;
-        // After an error, a limit above all, the runtime is not used again.
+        // After an error, a limit above all, the heap is not used again.
         self.compiled = Some(compiled);
         Ok(done)
     }
+}
+
+/// Where the text of rows is to end. [`Emit`] has no larger numbers than 32 bits have.
+fn end(start: usize, emit_bytes_max: usize) -> usize {
+    start.saturating_add(emit_bytes_max).min(u32::MAX as usize)
 }
 
 /// The document's members and body as one object.
@@ -178,9 +166,9 @@ fn whole(doc: &Doc<'_>, text: &mut Vec<u8>) {
 }
 
 /// One document going through all functions.
-struct Pass<'a> {
-    context: &'a mut Context,
-    functions: &'a [qjs::JSValue],
+struct Pass<'a, 'js> {
+    scope: &'a Scope<'js>,
+    console: &'a Console,
     text: &'a [u8],
     form: Form,
     doc: &'a Doc<'a>,
@@ -188,15 +176,15 @@ struct Pass<'a> {
     end: usize,
 }
 
-impl Pass<'_> {
-    fn run(&mut self, out: &mut Emits) -> Result<(), Error> {
+impl<'js> Pass<'_, 'js> {
+    fn run(&self, functions: &[Value<'js>], out: &mut Emits) -> Result<(), Error> {
         let mut document = None;
-        for (view, &function) in self.functions.iter().enumerate() {
+        for (view, function) in functions.iter().enumerate() {
             // What one function does to an array is not for the next to see.
-            document.take_if(|document| self.context.may_have_changed(document));
+            document.take_if(|document| self.scope.may_have_changed(document));
             let document = match &mut document {
                 Some(document) => document,
-                empty => match self.context.document(self.text, self.form) {
+                empty => match self.scope.document(self.text, self.form) {
                     Ok(document) => empty.insert(document),
                     Err(error) => return self.unbuilt(error),
                 },
@@ -207,83 +195,32 @@ impl Pass<'_> {
     }
 
     fn call(
-        &mut self,
+        &self,
         view: usize,
-        function: qjs::JSValue,
-        document: &Value,
+        function: &Value<'js>,
+        document: &Value<'js>,
         out: &mut Emits,
     ) -> Result<(), Error> {
-        let control = self.context.control();
-        control.emitting.set(true);
-        let answer = self.context.call_raw(function, &[document.raw()]);
-        // SAFETY: the answer is owned here, and freed once.
-        let threw = unsafe {
-            qjs::JS_FreeValue(self.context.ctx(), answer);
-            qjs::JS_IsException(answer)
+        let Emits { bytes, rows } = out;
+        let before = (bytes.len(), rows.len());
+        let span = |text: Range<usize>| (text.start as u32, text.end as u32);
+        let row = |key, value| {
+            rows.push(Emit {
+                doc: self.index,
+                view: view as u32,
+                key: span(key),
+                value: span(value),
+            });
         };
-        if !threw {
-            self.context.run_jobs();
-        }
-        control.emitting.set(false);
-        let mut emitted = control.emitted.take();
-        let (bytes, rows) = (out.bytes.len(), out.rows.len());
-        let written = if threw || control.over().is_some() {
-            Err(Failed)
-        } else {
-            self.write(view, &emitted, out)
-        };
-        // SAFETY: `emit` put an owned reference of each in the list.
-        unsafe {
-            let ctx = self.context.ctx();
-            for (key, value) in emitted.drain(..) {
-                qjs::JS_FreeValue(ctx, key);
-                qjs::JS_FreeValue(ctx, value);
-            }
-        }
-        // The list keeps its memory for the next call.
-        self.context.control().emitted.replace(emitted);
-        if written.is_err() {
-            out.bytes.truncate(bytes);
-            out.rows.truncate(rows);
+        let emitted = self
+            .scope
+            .call_emitting(function, document, bytes, self.end, row);
+        if emitted.is_err() {
+            out.bytes.truncate(before.0);
+            out.rows.truncate(before.1);
             return self.threw(view);
         }
         Ok(())
-    }
-
-    fn write(
-        &mut self,
-        view: usize,
-        emitted: &[(qjs::JSValue, qjs::JSValue)],
-        out: &mut Emits,
-    ) -> Result<(), Failed> {
-        for &(key, value) in emitted {
-            let key = self.write_value(key, &mut out.bytes)?;
-            let value = self.write_value(value, &mut out.bytes)?;
-            out.rows.push(Emit {
-                doc: self.index,
-                view: view as u32,
-                key,
-                value,
-            });
-        }
-        Ok(())
-    }
-
-    fn write_value(
-        &mut self,
-        value: qjs::JSValue,
-        out: &mut Vec<u8>,
-    ) -> Result<(u32, u32), Failed> {
-        let start = out.len();
-        self.context.write(value, out, self.end)?;
-        let end = u32::try_from(out.len())
-            .ok()
-            .filter(|_| out.len() <= self.end);
-        let Some(end) = end else {
-            self.context.control().set_over(Limit::Bytes);
-            return Err(Failed);
-        };
-        Ok((start as u32, end))
     }
 
     fn id(&self) -> String {
@@ -292,43 +229,40 @@ impl Pass<'_> {
         id.split('"').next().unwrap_or_default().to_owned()
     }
 
+    fn log(&self, view: usize, what: &str) {
+        let mut log = self.console.log.borrow_mut();
+        log.threw(view, &self.id(), what);
+    }
+
     /// A function threw, or hit a limit: the one is logged, the other ends the call.
     #[cold]
-    fn threw(&mut self, view: usize) -> Result<(), Error> {
-        let ctx = self.context.ctx();
-        let control = self.context.control();
-        // SAFETY: the context is entered; the exception is freed once, after its last use.
-        let fatal = unsafe {
-            let exception = qjs::JS_GetException(ctx);
-            let fatal = thrown::fatal(ctx, exception);
-            if fatal.is_none() && control.over().is_none() {
-                let line = thrown::line(ctx, exception);
-                control.log.borrow_mut().threw(view, &self.id(), &line);
-            }
-            qjs::JS_FreeValue(ctx, exception);
-            fatal
-        };
-        if let Some(limit) = control.over() {
-            return Err(control.limit_error(limit));
+    fn threw(&self, view: usize) -> Result<(), Error> {
+        let exception = self.scope.take_exception();
+        let fatal = thrown::fatal(self.scope, &exception);
+        if fatal.is_none() && self.scope.over().is_none() {
+            let line = thrown::line(self.scope, &exception);
+            self.log(view, &line);
+        }
+        if let Some(limit) = self.scope.over() {
+            return Err(limit_error(self.scope.limits(), limit));
         }
         fatal.map_or(Ok(()), Err)
     }
 
     #[cold]
-    fn unbuilt(&mut self, error: BuildError) -> Result<(), Error> {
-        let control = self.context.control();
+    fn unbuilt(&self, error: BuildError) -> Result<(), Error> {
         let what = match error {
             BuildError::Exception => {
-                let error = self.context.error();
-                if let Some(limit) = control.over() {
-                    return Err(control.limit_error(limit));
+                let error = failure(self.scope);
+                if self.scope.over().is_some() {
+                    return Err(error);
                 }
                 error.to_string()
             }
             BuildError::Depth => "the document nests too deeply".to_owned(),
             BuildError::Syntax => "the document is not JSON".to_owned(),
         };
-        control.log.borrow_mut().threw(0, &self.id(), &what);
+        self.log(0, &what);
         Ok(())
     }
 }

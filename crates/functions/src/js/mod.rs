@@ -1,40 +1,30 @@
-//! JavaScript with QuickJS-NG, in this process or in worker processes of the same binary.
+//! JavaScript, in this process or in worker processes of the same binary.
 //!
-//! A heap (`runtime`) has its limits, and is thrown away once it ran into one. In it are contexts (`context`), one a design
-//! document, each with the prelude and the few functions that JavaScript may call (`host`). Values go in by `build`, or for
-//! map functions as objects made of the document's text as they are looked at (`lazy`), and come out by `write`, or as a copy
-//! of that text (`copy`). `mapper`, `reducer` and `designs` run users' functions in the calling thread; `process` has them run
-//! by a `worker`, to which it speaks over a `wire`.
+//! QuickJS itself is the crate `quickjs`. A context of it gets the prelude (`environment`) and a few functions to call outside
+//! (`host`). `mapper`, `reducer` (with the heaps of `pool`) and `designs` run users' functions in the calling thread; `process`
+//! has them run by a `worker`, to which it speaks over a `wire`.
 
-mod build;
-mod context;
-mod copy;
 mod designs;
+mod environment;
 mod host;
-mod image;
-mod lazy;
-pub(crate) mod log;
+mod log;
 mod mapper;
-mod names;
 mod pool;
 mod process;
 mod reducer;
-mod runtime;
-mod shapes;
-mod skip;
 #[cfg(test)]
 mod tests;
 mod thrown;
 mod wire;
 mod worker;
-mod write;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Designs, Error, MapGroup, Mapper, Reducer};
-use context::Context;
+use language::{Designs, Error, MapGroup, Mapper, Reducer};
+use quickjs::Limits;
+
 use designs::{Heaps, ThreadDesigns};
 use mapper::ThreadMapper;
 use pool::Pool;
@@ -82,6 +72,7 @@ pub struct Options {
 pub struct WorkerCommand {
     /// This very program, unless given.
     pub program: Option<PathBuf>,
+    /// What makes it call that.
     pub args: Vec<String>,
 }
 
@@ -110,12 +101,18 @@ impl Default for Options {
     }
 }
 
-/// Longest string of QuickJS in bytes; with more memory its own sizes could overflow.
-const MEMORY_MAX: usize = 1 << 30;
-/// Less, and not even the prelude runs.
-const MEMORY_MIN: usize = 2 << 20;
-const STACK_MIN: usize = 64 << 10;
-const STACK_MAX: usize = 64 << 20;
+impl Options {
+    fn limits(&self) -> Limits {
+        Limits {
+            time: self.time,
+            memory_bytes: self.memory_bytes,
+            stack_bytes: self.stack_bytes,
+            emit_rows_max: self.emit_rows_max,
+            emit_bytes_max: self.emit_bytes_max,
+        }
+        .clamped()
+    }
+}
 
 /// Runs JavaScript.
 #[derive(Clone)]
@@ -134,8 +131,9 @@ enum Place {
 impl Engine {
     /// An engine with these settings; memory and stack are brought within what can work.
     pub fn new(mut options: Options) -> Engine {
-        options.memory_bytes = options.memory_bytes.clamp(MEMORY_MIN, MEMORY_MAX);
-        options.stack_bytes = options.stack_bytes.clamp(STACK_MIN, STACK_MAX);
+        let limits = options.limits();
+        options.memory_bytes = limits.memory_bytes;
+        options.stack_bytes = limits.stack_bytes;
         let place = match options.isolation {
             Isolation::Thread => Place::Thread(
                 Arc::new(Pool::new(&options)),
@@ -177,19 +175,8 @@ impl Engine {
     /// Whether a source is a function: [`Error::Compile`] says why not.
     pub fn check(&self, source: &str, lib: Option<&str>) -> Result<(), Error> {
         match &self.place {
-            Place::Thread(pool, _) => check(pool, source, lib),
+            Place::Thread(pool, _) => pool.check(source, lib),
             Place::Process(processes) => processes.check(source, lib),
         }
     }
-}
-
-fn check(pool: &Pool, source: &str, lib: Option<&str>) -> Result<(), Error> {
-    pool.with(None, |host| {
-        let mut context = Context::new(&host.runtime)?;
-        let modules = context.modules(lib);
-        let result =
-            modules.and_then(|modules| context.compile(source, modules.as_ref()).map(drop));
-        context.close();
-        result
-    })
 }

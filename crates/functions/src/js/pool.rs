@@ -1,106 +1,102 @@
-//! Runtimes for reduce functions, kept between calls.
+//! Heaps for reduce functions, kept between calls.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rquickjs_sys as qjs;
+use language::Error;
+use quickjs::{Heap, Kept, Limits, Value};
 
 use super::Options;
-use super::context::{Context, Value};
-use super::runtime::Runtime;
-use crate::Error;
+use super::environment::{Entered, Environment, new_heap};
+use super::host::Console;
 
-/// Contexts kept in one runtime.
+/// Contexts kept in one heap.
 const CONTEXTS_MAX: usize = 32;
 
-/// What a context is for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
-    /// A reduce function's source, and `views.lib`.
-    Reduce(Arc<(String, Option<String>)>),
+/// A reduce function.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Source {
+    pub source: String,
+    /// `views.lib` as JSON text.
+    pub lib: Option<String>,
 }
 
-pub(super) struct Slot {
-    purpose: Purpose,
-    pub context: Context,
-    /// The reduce function; owned.
-    pub function: qjs::JSValue,
+/// A context with one reduce function.
+struct Slot {
+    source: Arc<Source>,
+    environment: Environment,
+    function: Kept,
 }
 
-/// A runtime with contexts, for one call at a time.
-pub(super) struct Host {
+/// A heap with contexts, for one call at a time.
+struct Host {
+    heap: Heap,
+    console: Console,
     /// The one used last is last.
     slots: Vec<Slot>,
-    pub runtime: Runtime,
 }
 
-// SAFETY: see `Runtime`; all in it is the runtime's.
-unsafe impl Send for Host {}
-
 impl Host {
-    fn new(options: &Options) -> Result<Host, Error> {
+    fn new(limits: &Limits) -> Result<Host, Error> {
         Ok(Host {
+            heap: new_heap(limits)?,
+            console: Console::default(),
             slots: Vec::new(),
-            runtime: Runtime::new(options)?,
         })
     }
 
-    fn has(&self, purpose: &Purpose) -> bool {
-        self.slots.iter().any(|slot| slot.purpose == *purpose)
+    fn position(&self, source: &Source) -> Option<usize> {
+        self.slots.iter().position(|slot| *slot.source == *source)
     }
 
-    /// The context for a purpose, made by `set_up` unless there is one. The runtime is entered.
-    pub fn slot(
-        &mut self,
-        purpose: &Purpose,
-        set_up: impl FnOnce(&mut Context) -> Result<Option<Value>, Error>,
-    ) -> Result<&mut Slot, Error> {
-        let known = self.slots.iter().position(|slot| slot.purpose == *purpose);
-        let slot = match known {
+    /// The context of a function, made unless there is one. It is the last then.
+    fn slot(&mut self, source: &Arc<Source>) -> Result<&Slot, Error> {
+        let slot = match self.position(source) {
             Some(at) => self.slots.remove(at),
-            None => {
-                // What idle contexts take is not there for the others' functions.
-                let memory = self.runtime.control().options.memory_bytes / 4;
-                while self.slots.len() == CONTEXTS_MAX
-                    || (!self.slots.is_empty() && self.runtime.memory_used() > memory)
-                {
-                    self.slots.remove(0).close();
-                }
-                let mut context = Context::new(&self.runtime)?;
-                match set_up(&mut context) {
-                    Ok(function) => Slot {
-                        purpose: purpose.clone(),
-                        function: function.map_or(qjs::JS_UNDEFINED, Value::into_raw),
-                        context,
-                    },
-                    Err(error) => {
-                        context.close();
-                        return Err(error);
-                    }
-                }
-            }
+            None => self.new_slot(source)?,
         };
         Ok(self.slots.push_mut(slot))
     }
-}
 
-impl Slot {
-    fn close(self) {
-        // SAFETY: the slot owns the function, and is gone afterwards.
-        unsafe { qjs::JS_FreeValue(self.context.ctx(), self.function) };
-        self.context.close();
+    fn new_slot(&mut self, source: &Arc<Source>) -> Result<Slot, Error> {
+        // What idle contexts take is not there for the others' functions.
+        let memory = self.heap.limits().memory_bytes / 4;
+        while self.slots.len() == CONTEXTS_MAX
+            || (!self.slots.is_empty() && self.heap.memory_used() > memory)
+        {
+            self.slots.remove(0).environment.close(&mut self.heap);
+        }
+        let environment = Environment::new(&mut self.heap, &self.console)?;
+        let function = environment.enter(&mut self.heap, &self.console, |entered| {
+            let modules = entered.modules(source.lib.as_deref())?;
+            let function = entered.compile(&source.source, modules.as_ref())?;
+            Ok(entered.scope.keep(function))
+        });
+        match function {
+            Ok(function) => Ok(Slot {
+                source: source.clone(),
+                environment,
+                function,
+            }),
+            Err(error) => {
+                environment.close(&mut self.heap);
+                Err(error)
+            }
+        }
     }
 }
 
-/// Idle runtimes.
+/// Idle heaps.
 pub(super) struct Pool {
-    options: Options,
+    limits: Limits,
+    idle_max: usize,
     idle: Mutex<Vec<Host>>,
 }
 
 impl Pool {
     pub fn new(options: &Options) -> Pool {
         Pool {
-            options: options.clone(),
+            limits: options.limits(),
+            idle_max: options.workers_max,
             idle: Mutex::default(),
         }
     }
@@ -110,34 +106,66 @@ impl Pool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs `work` with a runtime that is entered, one that has this purpose's context if there is one. After a limit was
-    /// hit the runtime is thrown away.
-    pub fn with<T>(
+    /// Runs `work` with a heap, one that has this function if there is one. After a limit was hit the heap is thrown away.
+    fn with<T>(
         &self,
-        purpose: Option<&Purpose>,
+        source: Option<&Source>,
         work: impl FnOnce(&mut Host) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let mut idle = self.idle();
-        let fitting = purpose.and_then(|purpose| idle.iter().rposition(|host| host.has(purpose)));
-        let host = match fitting {
+        let has = |host: &Host| source.is_some_and(|source| host.position(source).is_some());
+        let host = match idle.iter().rposition(has) {
             Some(at) => Some(idle.remove(at)),
             None => idle.pop(),
         };
         drop(idle);
         let mut host = match host {
             Some(host) => host,
-            None => Host::new(&self.options)?,
+            None => Host::new(&self.limits)?,
         };
-        let entrance = host.runtime.entrance();
-        // SAFETY: the host is this thread's until it is given back below.
-        let result = unsafe { entrance.enter(|| work(&mut host)) };
-        host.runtime.raise_gc_threshold();
-        if host.runtime.control().over().is_none() {
+        let result = work(&mut host);
+        host.heap.raise_gc_threshold();
+        if host.heap.over().is_none() {
             let mut idle = self.idle();
-            if idle.len() < self.options.workers_max {
+            if idle.len() < self.idle_max {
                 idle.push(host);
             }
         }
         result
+    }
+
+    /// Runs `work` with a function, compiled, in its context.
+    pub fn call<T>(
+        &self,
+        source: &Arc<Source>,
+        work: impl for<'a, 'js> FnOnce(&Entered<'a, 'js>, &Value<'js>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.with(Some(source), |host| {
+            host.slot(source)?;
+            let Host {
+                heap,
+                console,
+                slots,
+            } = host;
+            let Some(slot) = slots.last() else {
+                return Err(Error::Process("a function has no context".into()));
+            };
+            slot.environment.enter(heap, console, |entered| {
+                work(entered, &entered.scope.kept(&slot.function))
+            })
+        })
+    }
+
+    /// Whether a source is a function.
+    pub fn check(&self, source: &str, lib: Option<&str>) -> Result<(), Error> {
+        self.with(None, |host| {
+            let environment = Environment::new(&mut host.heap, &host.console)?;
+            let result = environment.enter(&mut host.heap, &host.console, |entered| {
+                let modules = entered.modules(lib)?;
+                entered.compile(source, modules.as_ref()).map(drop)
+            });
+            environment.close(&mut host.heap);
+            result
+        })
     }
 }

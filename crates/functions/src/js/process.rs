@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use super::Options;
 use super::wire::{self, Definition, Frame, Kind, Received};
-use crate::{DesignDoc, Designs, Doc, Emits, Error, ListIo, MapGroup, Mapper, ReduceRow, Reducer};
+use language::{
+    DesignDoc, Designs, Doc, Emits, Error, ListIo, MapGroup, Mapper, ReduceRow, Reducer,
+};
 
 /// A worker keeps the time limit by itself; one that says nothing for this much longer is in a built-in function that does not
 /// end, and is killed.

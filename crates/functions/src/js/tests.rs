@@ -1,10 +1,11 @@
-//! That nothing leaks, which only shows from inside.
+//! That nothing leaks, with the prelude too.
+
+use language::{Doc, Emits, MapGroup, Mapper, Owner};
 
 use super::Options;
-use super::context::{Context, Prelude};
+use super::environment::{Environment, Prelude, new_heap};
+use super::host::Console;
 use super::mapper::ThreadMapper;
-use super::runtime::Runtime;
-use crate::{Doc, Emits, MapGroup, Mapper, Owner};
 
 fn group(maps: &[&str]) -> MapGroup {
     MapGroup {
@@ -58,34 +59,12 @@ fn mapping_leaves_nothing_behind() {
     let mut mapper = ThreadMapper::new(&Options::default(), &group(&MAPS)).expect("compiles");
     // Tables fill up first.
     map_all(&mut mapper, 0, 3000);
-    mapper.collect();
-    let before = mapper.memory_used();
+    mapper.heap().collect();
+    let before = mapper.heap().memory_used();
     map_all(&mut mapper, 3000, 9000);
-    mapper.collect();
-    let after = mapper.memory_used();
+    mapper.heap().collect();
+    let after = mapper.heap().memory_used();
     assert!(after < before + (64 << 10), "{before} bytes became {after}");
-}
-
-#[test]
-fn garbage_may_be_collected_at_any_time() {
-    let walk = "function(doc){var n=0;(function walk(x){for(var k in x)typeof x[k]==='object'?walk(x[k]):n++})(doc);emit(n,[doc,{...doc}])}";
-    let ring = "function(doc){doc.a[0]=doc;doc.a[1].c[0]=doc.a;doc.o.p.a[0]=function(){return doc};emit(Object.keys(doc).length)}";
-    let maps = [&MAPS[..6], &[walk, ring]].concat();
-    let mut mapper = ThreadMapper::new(&Options::default(), &group(&maps)).expect("compiles");
-    mapper.stress();
-    let body = r#"{"a":[{"b":[1,{"c":{}}]},{"c":["x",[{"d":null}]]}],"o":{"p":{"a":[[],{}]},"s":"x\n"},"n":1.5}"#;
-    for number in 0..100 {
-        let members = format!(r#""_id":"doc{number}","_rev":"1-x""#);
-        let doc = Doc {
-            members: members.as_bytes(),
-            body: body.as_bytes(),
-        };
-        let mut out = Emits::default();
-        mapper.map(&[doc], &mut out).expect("maps");
-        let views: Vec<u32> = out.rows.iter().map(|row| row.view).collect();
-        assert_eq!(views, [0, 1, 4, 6, 7]);
-    }
-    assert_eq!(mapper.close(), 0);
 }
 
 #[test]
@@ -93,16 +72,17 @@ fn a_runtime_can_be_taken_down_in_order() {
     let mut mapper = ThreadMapper::new(&Options::default(), &group(&MAPS)).expect("compiles");
     map_all(&mut mapper, 0, 300);
     // QuickJS aborts the process when a value is left.
-    assert_eq!(mapper.close(), 0);
+    assert_eq!(mapper.tear_down(), 0);
 }
 
 #[test]
 fn contexts_can_be_taken_down_in_order() {
-    let runtime = Runtime::new(&Options::default()).expect("a runtime");
+    let mut heap = new_heap(&Options::default().limits()).expect("a heap");
+    let console = Console::default();
     let mut used = Vec::new();
     for _ in 0..20 {
-        runtime.enter(|| {
-            let mut context = Context::new(&runtime).expect("a context");
+        let environment = Environment::new(&mut heap, &console).expect("a context");
+        environment.enter(&mut heap, &console, |entered| {
             for source in [
                 "function(k,v){return k}",
                 "1+1",
@@ -110,21 +90,22 @@ fn contexts_can_be_taken_down_in_order() {
                 "{",
                 "(function f(){f()})()",
             ] {
-                let modules = context.modules(Some(r#"{"a":"1"}"#)).expect("modules");
-                let function = context.compile(source, modules.as_ref());
+                let modules = entered.modules(Some(r#"{"a":"1"}"#)).expect("modules");
+                let function = entered.compile(source, modules.as_ref());
                 if let Ok(function) = function {
-                    let keys = context.value(br#"[[1,{"a":2}]]"#).expect("a value");
-                    let args = [function.raw(), keys.raw()];
-                    let answer = context.prelude(Prelude::Reduce, &args).expect("an answer");
-                    assert_eq!(context.json(&answer), Ok(br#"[[1,{"a":2}]]"#.to_vec()));
+                    let keys = entered.value(br#"[[1,{"a":2}]]"#).expect("a value");
+                    let rows = [&function, &keys];
+                    let answer = entered.prelude(Prelude::Reduce, rows);
+                    let answer = answer.expect("an answer");
+                    assert_eq!(entered.json(&answer), Ok(br#"[[1,{"a":2}]]"#.to_vec()));
                 }
-                assert!(context.value(br#"[[1,{"a":2}],[{"a":[}]"#).is_err());
+                assert!(entered.value(br#"[[1,{"a":2}],[{"a":[}]"#).is_err());
             }
-            context.close();
         });
-        runtime.collect();
-        used.push(runtime.memory_used());
+        environment.close(&mut heap);
+        heap.collect();
+        used.push(heap.memory_used());
     }
     assert!(used[19] <= used[5] + (64 << 10), "{used:?}");
-    assert_eq!(runtime.close(), 0);
+    assert_eq!(heap.tear_down(), 0);
 }

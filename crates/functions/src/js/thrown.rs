@@ -2,48 +2,41 @@
 
 use std::ffi::CStr;
 
-use rquickjs_sys as qjs;
-
-use crate::Error;
+use language::Error;
+use quickjs::{Failed, Scope, Value};
 
 /// What is said of a thrown value that cannot be shown.
 const UNSHOWN: &str = "a value that cannot be shown";
 
 /// The error for a thrown value: `{forbidden: …}`, `{unauthorized: …}`, an `Error`, CouchDB's `["error", name, reason]`, or
 /// anything else.
-///
-/// # Safety
-/// `ctx` is a live context entered by this thread, `value` a live value of it.
-pub(super) unsafe fn error(ctx: *mut qjs::JSContext, value: qjs::JSValue) -> Error {
-    // SAFETY: by the caller.
-    unsafe {
-        if !qjs::JS_IsObject(value) {
-            let reason = text(ctx, value).unwrap_or_else(|| UNSHOWN.into());
-            let name = "unnamed_error".into();
-            return Error::Thrown { name, reason };
-        }
-        if let Some(reason) = member(ctx, value, c"forbidden") {
-            return Error::Forbidden(reason);
-        }
-        if let Some(reason) = member(ctx, value, c"unauthorized") {
-            return Error::Unauthorized(reason);
-        }
-        if qjs::JS_IsArray(value)
-            && let Some("error" | "fatal") = member(ctx, value, c"0").as_deref()
-            && let Some(name) = member(ctx, value, c"1")
-        {
-            let reason = member(ctx, value, c"2").unwrap_or_default();
-            return named(name, reason);
-        }
-        let name = member(ctx, value, c"name");
-        let message = member(ctx, value, c"message");
-        match (name, message) {
-            (Some(name), message) => named(name, message.unwrap_or_default()),
-            (None, Some(reason)) => named("unnamed_error".into(), reason),
-            (None, None) => {
-                let reason = text(ctx, value).unwrap_or_else(|| UNSHOWN.into());
-                named("unnamed_error".into(), reason)
-            }
+pub(super) fn error<'js>(scope: &Scope<'js>, value: &Value<'js>) -> Error {
+    if !value.is_object() {
+        let reason = text(scope, value).unwrap_or_else(|| UNSHOWN.into());
+        let name = "unnamed_error".into();
+        return Error::Thrown { name, reason };
+    }
+    if let Some(reason) = member(scope, value, c"forbidden") {
+        return Error::Forbidden(reason);
+    }
+    if let Some(reason) = member(scope, value, c"unauthorized") {
+        return Error::Unauthorized(reason);
+    }
+    if value.is_array()
+        && let Some("error" | "fatal") = member(scope, value, c"0").as_deref()
+        && let Some(name) = member(scope, value, c"1")
+    {
+        let reason = member(scope, value, c"2").unwrap_or_default();
+        return named(name, reason);
+    }
+    let name = member(scope, value, c"name");
+    let message = member(scope, value, c"message");
+    match (name, message) {
+        (Some(name), message) => named(name, message.unwrap_or_default()),
+        (None, Some(reason)) => named("unnamed_error".into(), reason),
+        (None, None) => {
+            let reason = text(scope, value).unwrap_or_else(|| UNSHOWN.into());
+            named("unnamed_error".into(), reason)
         }
     }
 }
@@ -56,98 +49,56 @@ fn named(name: String, reason: String) -> Error {
 }
 
 /// Whether a map function threw what CouchDB takes as an order to give up: `"fatal_error"` or `["fatal", name, reason]`.
-///
-/// # Safety
-/// As for [`error`].
-pub(super) unsafe fn fatal(ctx: *mut qjs::JSContext, value: qjs::JSValue) -> Option<Error> {
-    // SAFETY: by the caller.
-    unsafe {
-        if qjs::JS_IsString(value) {
-            if text(ctx, value)? != "fatal_error" {
-                return None;
-            }
-            return Some(Error::Thrown {
-                name: "map_runtime_error".into(),
-                reason: "function raised 'fatal_error'".into(),
-            });
+pub(super) fn fatal<'js>(scope: &Scope<'js>, value: &Value<'js>) -> Option<Error> {
+    if value.is_string() {
+        if text(scope, value)? != "fatal_error" {
+            return None;
         }
-        if qjs::JS_IsArray(value) && member(ctx, value, c"0")? == "fatal" {
-            return Some(error(ctx, value));
-        }
+        return Some(Error::Thrown {
+            name: "map_runtime_error".into(),
+            reason: "function raised 'fatal_error'".into(),
+        });
+    }
+    if value.is_array() && member(scope, value, c"0")? == "fatal" {
+        return Some(error(scope, value));
     }
     None
 }
 
 /// One line about a thrown value, for the log.
-///
-/// # Safety
-/// As for [`error`].
-pub(super) unsafe fn line(ctx: *mut qjs::JSContext, value: qjs::JSValue) -> String {
-    // SAFETY: by the caller.
-    unsafe {
-        if !qjs::JS_IsObject(value) {
-            return text(ctx, value).unwrap_or_else(|| UNSHOWN.into());
-        }
-        match error(ctx, value) {
-            Error::Thrown { name, reason } => format!("{name}: {reason}"),
-            other => other.to_string(),
-        }
+pub(super) fn line<'js>(scope: &Scope<'js>, value: &Value<'js>) -> String {
+    if !value.is_object() {
+        return text(scope, value).unwrap_or_else(|| UNSHOWN.into());
+    }
+    match error(scope, value) {
+        Error::Thrown { name, reason } => format!("{name}: {reason}"),
+        other => other.to_string(),
     }
 }
 
 /// A member's text, `None` when there is none.
-unsafe fn member(ctx: *mut qjs::JSContext, object: qjs::JSValue, name: &CStr) -> Option<String> {
-    // SAFETY: by the caller of `error`; the value is freed once.
-    unsafe {
-        let value = qjs::JS_GetPropertyStr(ctx, object, name.as_ptr());
-        if qjs::JS_IsException(value) {
-            forget_exception(ctx);
-            return None;
-        }
-        let absent = qjs::JS_IsUndefined(value) || qjs::JS_IsNull(value);
-        let text = if absent { None } else { text(ctx, value) };
-        qjs::JS_FreeValue(ctx, value);
-        text
+fn member<'js>(scope: &Scope<'js>, object: &Value<'js>, name: &CStr) -> Option<String> {
+    let value = looked_at(scope, scope.get(object, name))?;
+    if value.is_nothing() {
+        return None;
     }
+    text(scope, &value)
 }
 
 /// A string as it is, other values as JSON, or as JavaScript shows them.
-unsafe fn text(ctx: *mut qjs::JSContext, value: qjs::JSValue) -> Option<String> {
-    // SAFETY: by the caller of `error`; all values made here are freed once.
-    unsafe {
-        if !qjs::JS_IsObject(value) {
-            return shown(ctx, value);
-        }
-        let undefined = qjs::JS_UNDEFINED;
-        let json = qjs::JS_JSONStringify(ctx, value, undefined, undefined);
-        if qjs::JS_IsException(json) {
-            forget_exception(ctx);
-            return None;
-        }
-        let is_text = qjs::JS_IsString(json);
-        let text = shown(ctx, if is_text { json } else { value });
-        qjs::JS_FreeValue(ctx, json);
-        text
+fn text<'js>(scope: &Scope<'js>, value: &Value<'js>) -> Option<String> {
+    if !value.is_object() {
+        return looked_at(scope, scope.text(value));
     }
+    let json = looked_at(scope, scope.stringify(value))?;
+    let shown = if json.is_string() { &json } else { value };
+    looked_at(scope, scope.text(shown))
 }
 
-unsafe fn shown(ctx: *mut qjs::JSContext, value: qjs::JSValue) -> Option<String> {
-    // SAFETY: by the caller of `error`; the C string is freed after its last use.
-    unsafe {
-        let mut len: qjs::size_t = 0;
-        let text = qjs::JS_ToCStringLen2(ctx, &raw mut len, value, false);
-        if text.is_null() {
-            forget_exception(ctx);
-            return None;
-        }
-        let bytes = std::slice::from_raw_parts(text.cast::<u8>(), len as usize);
-        let shown = String::from_utf8_lossy(bytes).into_owned();
-        qjs::JS_FreeCString(ctx, text);
-        Some(shown)
+/// What a look came to; what it threw is forgotten.
+fn looked_at<T>(scope: &Scope<'_>, result: Result<T, Failed>) -> Option<T> {
+    if result.is_err() {
+        drop(scope.take_exception());
     }
-}
-
-unsafe fn forget_exception(ctx: *mut qjs::JSContext) {
-    // SAFETY: by the caller of `error`; the exception is freed once.
-    unsafe { qjs::JS_FreeValue(ctx, qjs::JS_GetException(ctx)) }
+    result.ok()
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Options;
 use super::log::Line;
-use crate::{DesignDoc, Emit, Emits, Error, MapGroup, Owner};
+use language::{DesignDoc, Emit, Emits, Error, MapGroup, Owner};
 
 /// Longest frame that is read.
 const FRAME_MAX: u32 = 1 << 30;

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
+use procfs::process::Process;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{
     DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setpriority_process,
@@ -15,7 +16,7 @@ use rustix::thread::{set_name, set_no_new_privs};
 
 use super::wire::{self, Definition, Frame, Kind, Received};
 use super::{Engine, log};
-use crate::{Doc, Emits, Error, ListIo, Mapper, ReduceRow};
+use language::{Doc, Emits, Error, ListIo, Mapper, ReduceRow};
 
 /// Definitions that a worker keeps; each mapper has a heap of its own.
 const DEFINITIONS_MAX: usize = 32;
@@ -53,15 +54,10 @@ fn limit(resource: Resource, to: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Address space in use, in bytes, as far as the system says.
+/// Address space in use, in bytes; 0 when the system does not say.
 fn space_used() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages: u64 = statm
-        .split(' ')
-        .next()
-        .and_then(|pages| pages.parse().ok())
-        .unwrap_or(0);
-    pages * rustix::param::page_size() as u64
+    let pages = Process::myself().and_then(|process| process.statm());
+    pages.map_or(0, |statm| statm.size * procfs::page_size())
 }
 
 /// Ends the process when the other side goes away, also while JavaScript runs.

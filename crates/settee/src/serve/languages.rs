@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use config::Config;
-use functions::external::Settings;
+use functions::query_server::Settings;
 use functions::{Functions, Languages};
 
 use super::options;

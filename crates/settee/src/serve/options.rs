@@ -87,9 +87,9 @@ pub fn javascript(settings: &settings::Functions) -> functions::js::Options {
 pub fn query_servers(
     settings: &Settings,
     commands_of_environment: &[(String, String)],
-) -> functions::external::Settings {
+) -> functions::query_server::Settings {
     let programs = &settings.query_server_config;
-    let mut servers = functions::external::Settings {
+    let mut servers = functions::query_server::Settings {
         process_limit: programs.os_process_limit.max(1),
         process_soft_limit: programs.os_process_soft_limit.max(1),
         idle_limit: programs.os_process_idle_limit,
@@ -98,13 +98,13 @@ pub fn query_servers(
             .os_process_timeout
             .max(Duration::from_millis(1)),
         reduce_limit: match programs.reduce_limit {
-            settings::ReduceLimit::On => functions::external::ReduceLimit::On,
-            settings::ReduceLimit::Off => functions::external::ReduceLimit::Off,
-            settings::ReduceLimit::Log => functions::external::ReduceLimit::Log,
+            settings::ReduceLimit::On => functions::query_server::ReduceLimit::On,
+            settings::ReduceLimit::Off => functions::query_server::ReduceLimit::Off,
+            settings::ReduceLimit::Log => functions::query_server::ReduceLimit::Log,
         },
         reduce_limit_threshold: programs.reduce_limit_threshold as u64,
         reduce_limit_ratio: programs.reduce_limit_ratio,
-        ..functions::external::Settings::default()
+        ..functions::query_server::Settings::default()
     };
     let native = &settings.native_query_servers;
     let older = native.all.get("erlang").map(String::as_str);
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(format!("{here:?}"), format!("{there:?}"));
         assert_eq!(
             query_servers(&settings, &[]),
-            functions::external::Settings::default()
+            functions::query_server::Settings::default()
         );
     }
 
@@ -172,13 +172,13 @@ mod tests {
         );
         let of_environment = [("python", "couchpy -x"), ("ruby", "couchrb")];
         let of_environment = of_environment.map(|(name, line)| (name.to_owned(), line.to_owned()));
-        let mut expected = functions::external::Settings {
+        let mut expected = functions::query_server::Settings {
             process_limit: 7,
             idle_limit: Duration::from_secs(60),
-            reduce_limit: functions::external::ReduceLimit::Log,
+            reduce_limit: functions::query_server::ReduceLimit::Log,
             reduce_limit_ratio: 1.5,
             timeout: Duration::from_secs(1),
-            ..functions::external::Settings::default()
+            ..functions::query_server::Settings::default()
         };
         for (language, command) in [("python", "couchpy --debug"), ("ruby", "couchrb")] {
             expected.commands.insert(language.into(), command.into());
@@ -193,7 +193,7 @@ mod tests {
             let commands = query_servers(&settings, &[]).commands;
             commands.get("erlang").cloned()
         };
-        let builtin = functions::external::builtin_command("erlang");
+        let builtin = functions::query_server::builtin_command("erlang");
         assert_eq!(erlang("enable_erlang_query_server = true"), builtin);
         assert_eq!(
             erlang("erlang = {couch_native_process, start_link, []}"),

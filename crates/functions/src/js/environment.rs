@@ -1,0 +1,229 @@
+//! A context with the prelude in it, which users' functions run in.
+
+use std::sync::OnceLock;
+
+use language::Error;
+use prelude::PRELUDE;
+use quickjs::{BuildError, Context, Enter, Failed, Heap, Host, Kept, Limit, Limits, Scope};
+use quickjs::{Script, Value};
+
+use super::{host, thrown};
+
+/// The prelude, which the first context compiles for all.
+static SCRIPT: OnceLock<Script> = OnceLock::new();
+
+/// Functions of the prelude.
+struct Api {
+    compile: Kept,
+    reduce: Kept,
+    add_design: Kept,
+    prepare: Kept,
+    modules: Kept,
+    call: Kept,
+    list: Kept,
+}
+
+/// A function of the prelude.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Prelude {
+    Compile,
+    Reduce,
+    AddDesign,
+    Prepare,
+    Modules,
+    Call,
+    List,
+}
+
+/// A context of a heap that has the prelude.
+pub(super) struct Environment {
+    context: Context,
+    api: Api,
+}
+
+/// An [`Environment`] that is entered.
+pub(super) struct Entered<'a, 'js> {
+    pub scope: &'a Scope<'js>,
+    api: &'a Api,
+}
+
+/// A heap within these limits.
+pub(super) fn new_heap(limits: &Limits) -> Result<Heap, Error> {
+    Heap::new(limits).map_err(|limit| limit_error(limits, limit))
+}
+
+/// The error of a limit that was hit.
+pub(super) fn limit_error(limits: &Limits, limit: Limit) -> Error {
+    let (key, value) = match limit {
+        Limit::Time => ("time_limit_ms", limits.time.as_millis().to_string()),
+        Limit::Memory => ("memory_limit_bytes", limits.memory_bytes.to_string()),
+        Limit::Rows => ("emit_rows_limit", limits.emit_rows_max.to_string()),
+        Limit::Bytes => ("emit_bytes_limit", limits.emit_bytes_max.to_string()),
+    };
+    Error::Limit { limit: key, value }
+}
+
+/// What a scope failed with: the limit that was hit, or what was thrown.
+pub(super) fn failure(scope: &Scope<'_>) -> Error {
+    let error = thrown::error(scope, &scope.take_exception());
+    match scope.over() {
+        Some(limit) => limit_error(scope.limits(), limit),
+        None => error,
+    }
+}
+
+impl Environment {
+    /// A new context in a heap.
+    pub fn new(heap: &mut Heap, host: &dyn Host) -> Result<Environment, Error> {
+        let context = heap.new_context();
+        let context = context.map_err(|limit| limit_error(heap.limits(), limit))?;
+        let api = heap.enter(&context, host, |scope| {
+            Api::load(scope).map_err(|Failed| failure(scope))
+        });
+        match api {
+            Ok(api) => Ok(Environment { context, api }),
+            Err(error) => {
+                heap.close_context(context);
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives the heap back what the context has of it.
+    pub fn close(self, heap: &mut Heap) {
+        heap.close_context(self.context);
+    }
+
+    /// Runs `work` in the context, with the clock started.
+    pub fn enter<T>(
+        &self,
+        heap: &mut impl Enter,
+        host: &dyn Host,
+        work: impl for<'a, 'js> FnOnce(&Entered<'a, 'js>) -> T,
+    ) -> T {
+        heap.enter(&self.context, host, |scope| {
+            let api = &self.api;
+            work(&Entered { scope, api })
+        })
+    }
+}
+
+impl Api {
+    fn load(scope: &Scope<'_>) -> Result<Api, Failed> {
+        let start = match SCRIPT.get() {
+            Some(script) => scope.run(script)?,
+            None => {
+                let script = scope.compile(PRELUDE, c"prelude.js")?;
+                scope.run(SCRIPT.get_or_init(|| script))?
+            }
+        };
+        let host = scope.host_object(&host::FUNCTIONS)?;
+        let api = scope.call(&start, [&host])?;
+        let member = |name| scope.get(&api, name).map(|function| scope.keep(function));
+        let api = Api {
+            compile: member(c"compile")?,
+            reduce: member(c"reduce")?,
+            add_design: member(c"addDesign")?,
+            prepare: member(c"prepare")?,
+            modules: member(c"modules")?,
+            call: member(c"call")?,
+            list: member(c"list")?,
+        };
+        scope.define_emit()?;
+        Ok(api)
+    }
+
+    fn function(&self, function: Prelude) -> &Kept {
+        match function {
+            Prelude::Compile => &self.compile,
+            Prelude::Reduce => &self.reduce,
+            Prelude::AddDesign => &self.add_design,
+            Prelude::Prepare => &self.prepare,
+            Prelude::Modules => &self.modules,
+            Prelude::Call => &self.call,
+            Prelude::List => &self.list,
+        }
+    }
+}
+
+impl<'js> Entered<'_, 'js> {
+    /// Takes what an operation of the scope came to.
+    pub fn done<T>(&self, result: Result<T, Failed>) -> Result<T, Error> {
+        result.map_err(|Failed| failure(self.scope))
+    }
+
+    /// Calls a function of the prelude.
+    pub fn prelude<const N: usize>(
+        &self,
+        function: Prelude,
+        arguments: [&Value<'js>; N],
+    ) -> Result<Value<'js>, Error> {
+        let function = self.scope.kept(self.api.function(function));
+        let value = self.done(self.scope.call(&function, arguments));
+        self.scope.run_jobs();
+        if let Some(limit) = self.scope.over() {
+            return Err(limit_error(self.scope.limits(), limit));
+        }
+        value
+    }
+
+    pub fn string(&self, text: &str) -> Result<Value<'js>, Error> {
+        self.done(self.scope.string(text))
+    }
+
+    pub fn strings(&self, texts: &[&str]) -> Result<Value<'js>, Error> {
+        self.done(self.scope.strings(texts))
+    }
+
+    /// An array of values that it takes over.
+    pub fn array(&self, values: Vec<Value<'js>>) -> Result<Value<'js>, Error> {
+        self.done(self.scope.array(values))
+    }
+
+    /// The value of a JSON text.
+    pub fn value(&self, json: &[u8]) -> Result<Value<'js>, Error> {
+        self.scope.value(json).map_err(|error| {
+            let reason = match error {
+                BuildError::Exception => return failure(self.scope),
+                BuildError::Syntax => "a value is not JSON",
+                BuildError::Depth => "a value nests too deeply",
+            };
+            Error::Thrown {
+                name: "badarg".into(),
+                reason: reason.into(),
+            }
+        })
+    }
+
+    /// A value's JSON text.
+    pub fn json(&self, value: &Value<'js>) -> Result<Vec<u8>, Error> {
+        self.done(self.scope.json(value))
+    }
+
+    /// Compiles a function's source by the prelude; `modules` is where its `require` looks.
+    pub fn compile(&self, source: &str, modules: Option<&Value<'js>>) -> Result<Value<'js>, Error> {
+        let source = self.string(source)?;
+        let none = self.scope.null();
+        let modules = modules.unwrap_or(&none);
+        let function = self.prelude(Prelude::Compile, [&source, modules])?;
+        if function.is_function() {
+            return Ok(function);
+        }
+        Err(Error::Compile(
+            "Expression does not eval to a function.".into(),
+        ))
+    }
+
+    /// What `require` of map and reduce functions sees, from `views.lib`.
+    pub fn modules(&self, lib: Option<&str>) -> Result<Option<Value<'js>>, Error> {
+        let Some(lib) = lib else { return Ok(None) };
+        let json = format!("{{\"views\":{{\"lib\":{lib}}}}}");
+        self.value(json.as_bytes()).map(Some)
+    }
+
+    /// The modules that functions of the design document have loaded, as a JSON array.
+    pub fn modules_of_design(&self) -> Result<Vec<u8>, Error> {
+        let names = self.prelude(Prelude::Modules, [])?;
+        self.json(&names)
+    }
+}

@@ -1,0 +1,79 @@
+//! The one error of all languages.
+
+/// What users' code, or the process that runs it, did wrong.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+pub enum Error {
+    /// The source does not compile, or is not a function.
+    #[error("{0}")]
+    Compile(String),
+    /// The function threw, or its server answered with an error.
+    #[error("{name}: {reason}")]
+    Thrown {
+        /// CouchDB's `error` of it.
+        name: String,
+        /// CouchDB's `reason` of it.
+        reason: String,
+    },
+    /// The function threw `{"forbidden": …}`.
+    #[error("{0}")]
+    Forbidden(String),
+    /// The function threw `{"unauthorized": …}`.
+    #[error("{0}")]
+    Unauthorized(String),
+    /// A function exceeded a limit.
+    #[error("the function exceeded {limit} = {value}")]
+    Limit {
+        /// The name of the limit's configuration key.
+        limit: &'static str,
+        /// What it is set to, in the unit of that key.
+        value: String,
+    },
+    /// No server for this language: CouchDB's `unknown_query_language`.
+    #[error("{0}")]
+    UnknownLanguage(String),
+    /// The reduction does not shrink: CouchDB's `reduce_overflow_error`.
+    #[error("{0}")]
+    ReduceOverflow(String),
+    /// Too many wait for their turn.
+    #[error("too many functions wait for their turn ([functions] queue_limit = {limit})")]
+    Busy {
+        /// How many may wait.
+        limit: usize,
+    },
+    /// No place came free in time.
+    #[error(
+        "no place to run a function came free in time ([functions] queue_time_limit_ms = {limit_ms})"
+    )]
+    Late {
+        /// The time, in milliseconds.
+        limit_ms: u64,
+    },
+    /// An external process could not be started, died, or spoke nonsense.
+    #[error("{0}")]
+    Process(String),
+}
+
+impl Error {
+    /// CouchDB's `error` of it; the reason is what it displays.
+    pub fn name(&self) -> &str {
+        match self {
+            Error::Compile(_) => "compilation_error",
+            Error::Thrown { name, .. } => name,
+            Error::Forbidden(_) => "forbidden",
+            Error::Unauthorized(_) => "unauthorized",
+            Error::Limit { .. } => "function_limit_exceeded",
+            Error::UnknownLanguage(_) => "unknown_query_language",
+            Error::ReduceOverflow(_) => "reduce_overflow_error",
+            Error::Busy { .. } | Error::Late { .. } => "service_unavailable",
+            Error::Process(_) => "os_process_error",
+        }
+    }
+
+    /// CouchDB's `reason` of it.
+    pub fn reason(&self) -> String {
+        match self {
+            Error::Thrown { reason, .. } => reason.clone(),
+            e => e.to_string(),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Map functions: documents in, rows out.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::Error;
+
+/// One document for a map function.
+#[derive(Clone, Copy, Debug)]
+pub struct Doc<'a> {
+    /// The underscore members as JSON text without braces, at least `"_id":"a","_rev":"1-x"`.
+    pub members: &'a [u8],
+    /// The rest of the document: a compact JSON object without underscore members and without duplicate members.
+    pub body: &'a [u8],
+}
+
+/// Where one emitted row is in [`Emits::bytes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Emit {
+    /// Index of the document in the slice given to [`Mapper::map`].
+    pub doc: u32,
+    /// Index of the map function in its [`MapGroup`].
+    pub view: u32,
+    /// Where the key's JSON text starts and ends, in bytes.
+    pub key: (u32, u32),
+    /// Where the value's JSON text starts and ends, in bytes.
+    pub value: (u32, u32),
+}
+
+/// What map functions emitted: compact JSON texts in one buffer.
+///
+/// Rows come in the order of documents, then of functions, then of the calls of `emit`.
+#[derive(Clone, Debug, Default)]
+pub struct Emits {
+    /// Keys and values; between them may be bytes that belong to none.
+    pub bytes: Vec<u8>,
+    /// Where each row is in `bytes`.
+    pub rows: Vec<Emit>,
+}
+
+impl Emits {
+    /// Forgets all rows, and keeps the memory for the next.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.rows.clear();
+    }
+
+    /// The key of a row, as JSON text.
+    ///
+    /// # Panics
+    /// When the row is not one of `rows`.
+    #[inline]
+    pub fn key(&self, e: &Emit) -> &[u8] {
+        &self.bytes[e.key.0 as usize..e.key.1 as usize]
+    }
+
+    /// The value of a row, as JSON text.
+    ///
+    /// # Panics
+    /// When the row is not one of `rows`.
+    #[inline]
+    pub fn value(&self, e: &Emit) -> &[u8] {
+        &self.bytes[e.value.0 as usize..e.value.1 as usize]
+    }
+}
+
+/// Whose functions they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Owner {
+    /// The database's name: databases take turns.
+    pub database: Arc<str>,
+    /// The design document's id, for log lines.
+    pub design: String,
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.database, self.design)
+    }
+}
+
+/// The map functions of one design document, that are run together over each document.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct MapGroup {
+    /// `javascript`, `erlang`, `python`, …: a design document's `language`.
+    pub language: String,
+    /// Sources, one a view.
+    pub maps: Vec<String>,
+    /// `views.lib` of the design document as JSON text, when it has one.
+    pub lib: Option<String>,
+    /// For log lines, and for turns.
+    pub owner: Owner,
+    /// Bodies are projected to what the functions touch, with a mark before each object and array that is taken whole
+    /// (`projection::Projection::project_records`).
+    pub records: bool,
+}
+
+/// Runs a [`MapGroup`]; one for each worker thread.
+pub trait Mapper: Send {
+    /// Appends to `out` what the functions emit for `docs`. A function that throws for a document adds nothing for that
+    /// document and is logged.
+    ///
+    /// # Errors
+    /// An error (a limit hit, a dead process) is about the whole call: nothing of `out` is to be used.
+    fn map(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<(), Error>;
+
+    /// The same for the first of `docs`, at least one if there is any: answers how many. Others wait for their turn, so that
+    /// it comes to an end after about [`SLICE`](crate::SLICE).
+    ///
+    /// # Errors
+    /// As of [`Mapper::map`].
+    fn map_some(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<usize, Error> {
+        self.map(docs, out).map(|()| docs.len())
+    }
+}

@@ -1,0 +1,21 @@
+//! The JavaScript that users' functions run in: CouchDB's helpers, modules and design functions.
+//!
+//! It is text, for whichever engine runs it: the one that is built in (`functions`), and Node (`query-server`).
+
+#![forbid(unsafe_code)]
+
+/// A script whose value is a function of its host, giving the functions to call; `js/environment.js` says what it may
+/// rely upon, `js/designs.js` what it gives.
+///
+/// The host is an object of functions: `evaluate(source)`, `log(text)`, and for lists `listStart(json)`, `listChunk(text)`,
+/// `listRow()`, which gives the next row's JSON text or null.
+pub const PRELUDE: &str = concat!(
+    "(function (host) {\n\"use strict\";\n",
+    include_str!("../js/environment.js"),
+    include_str!("../js/sources.js"),
+    include_str!("../js/modules.js"),
+    include_str!("../js/content_types.js"),
+    include_str!("../js/render.js"),
+    include_str!("../js/designs.js"),
+    "return api;\n})\n",
+);

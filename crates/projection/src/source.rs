@@ -1,0 +1,154 @@
+//! Reading JavaScript source.
+
+use std::thread;
+
+use oxc_allocator::Allocator;
+use oxc_ast::ast::{Expression, FormalParameters, Program, Statement};
+use oxc_parser::{ParseOptions, Parser};
+use oxc_semantic::{Semantic, SemanticBuilder};
+use oxc_span::SourceType;
+
+use super::{builtins, follow, need::Need, refusal::Refusal};
+
+/// Longer sources are not read, bytes.
+const SOURCE_MAX: usize = 64 << 10;
+
+/// How deep brackets may be nested, counted without regard to strings and comments. The parser tries parentheses as parameters
+/// first, and reads them again if they are none: its time grows with the cube of the depth.
+const BRACKETS_MAX: usize = 100;
+
+/// The parser calls itself for each level of nesting, and one byte of source can be a level (`!!!!…`). Measured with such
+/// sources: less than 512 bytes of stack a byte of source, in a release build.
+const STACK_PER_BYTE: usize = 4 << 10;
+const STACK_MIN: usize = 1 << 20;
+
+/// Runs `work` on a thread whose stack no source of this length can overflow. Only what is used of a stack takes memory.
+pub(crate) fn on_large_stack<T: Send>(
+    source_len: usize,
+    work: impl FnOnce() -> T + Send,
+) -> Result<T, Refusal> {
+    if source_len > SOURCE_MAX {
+        return Err(Refusal::TooLong { max: SOURCE_MAX });
+    }
+    thread::scope(|scope| {
+        thread::Builder::new()
+            .name("projection".into())
+            .stack_size(STACK_MIN + source_len * STACK_PER_BYTE)
+            .spawn_scoped(scope, work)
+            .map_err(|error| Refusal::Syntax(error.to_string()))?
+            .join()
+            .map_err(|_| Refusal::Syntax("the parser failed".into()))
+    })
+}
+
+/// What a map function can touch of its first parameter.
+pub(crate) fn need_of_map(source: &str) -> Result<Need, Refusal> {
+    // In scripts these begin comments, in places where parsers may differ.
+    if source.contains("<!--") || source.contains("-->") {
+        return Err(Refusal::Uses("an HTML-like comment"));
+    }
+    let source = source.trim_end_matches(|c: char| c == ';' || c.is_whitespace());
+    with_semantic(&format!("({source}\n)"), |program, semantic| {
+        let params = function(program)?;
+        let need = follow::follow(semantic, params)?;
+        builtins::check(semantic, builtins::Place::Map)?;
+        Ok(need)
+    })
+}
+
+/// The parameters of the one function expression that the script consists of.
+fn function<'b, 'a>(program: &'b Program<'a>) -> Result<&'b FormalParameters<'a>, Refusal> {
+    let [Statement::ExpressionStatement(statement)] = program.body.as_slice() else {
+        return Err(Refusal::NotAFunction);
+    };
+    if !program.directives.is_empty() || program.hashbang.is_some() {
+        return Err(Refusal::NotAFunction);
+    }
+    match &statement.expression {
+        Expression::FunctionExpression(function) if function.r#async || function.generator => {
+            Err(Refusal::Suspends)
+        }
+        Expression::ArrowFunctionExpression(function) if function.r#async => Err(Refusal::Suspends),
+        Expression::FunctionExpression(function) => Ok(&function.params),
+        Expression::ArrowFunctionExpression(function) => Ok(&function.params),
+        _ => Err(Refusal::NotAFunction),
+    }
+}
+
+/// Checks that the modules of `views.lib` (its JSON text) leave the built-in objects as they are: a getter on a prototype
+/// would see all of `doc`.
+pub(crate) fn check_library(lib: &str) -> Result<(), Refusal> {
+    let lib: serde_json::Value = serde_json::from_str(lib).map_err(|_| Refusal::Library)?;
+    let mut values = vec![&lib];
+    while let Some(value) = values.pop() {
+        match value {
+            serde_json::Value::Array(elements) => values.extend(elements),
+            serde_json::Value::Object(members) => values.extend(members.values()),
+            serde_json::Value::String(source) => {
+                if source.contains("<!--") || source.contains("-->") {
+                    return Err(Refusal::Library);
+                }
+                on_large_stack(source.len(), || check_module(source))
+                    .flatten()
+                    .map_err(|_| Refusal::Library)?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn check_module(source: &str) -> Result<(), Refusal> {
+    with_semantic(
+        &format!("(function (module, exports, require) {{{source}\n}})"),
+        |program, semantic| {
+            function(program)?;
+            builtins::check(semantic, builtins::Place::Module)
+        },
+    )
+}
+
+fn with_semantic<T>(
+    script: &str,
+    work: impl FnOnce(&Program<'_>, &Semantic<'_>) -> Result<T, Refusal>,
+) -> Result<T, Refusal> {
+    if brackets(script) > BRACKETS_MAX {
+        return Err(Refusal::TooComplex);
+    }
+    let allocator = Allocator::default();
+    let parsed = Parser::new(&allocator, script, SourceType::script())
+        .with_options(ParseOptions {
+            preserve_parens: false,
+            ..ParseOptions::default()
+        })
+        .parse();
+    if let Some(error) = parsed.diagnostics.into_iter().next() {
+        return Err(Refusal::Syntax(error.to_string()));
+    }
+    if parsed.panicked {
+        return Err(Refusal::Syntax("the parser gave up".into()));
+    }
+    let built = SemanticBuilder::new_compiler()
+        .with_build_nodes(true)
+        .build(&parsed.program);
+    if let Some(error) = built.diagnostics.into_iter().next() {
+        return Err(Refusal::Syntax(error.to_string()));
+    }
+    work(&parsed.program, &built.semantic)
+}
+
+/// How deep brackets are nested.
+fn brackets(script: &str) -> usize {
+    let (mut depth, mut max) = (0usize, 0);
+    for byte in script.bytes() {
+        match byte {
+            b'(' | b'[' | b'{' => {
+                depth += 1;
+                max = max.max(depth);
+            }
+            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    max
+}

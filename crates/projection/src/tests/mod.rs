@@ -1,0 +1,7 @@
+mod choices;
+mod differential;
+mod followed;
+mod maker;
+mod refused;
+mod scanner;
+mod table;

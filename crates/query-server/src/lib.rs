@@ -1,0 +1,198 @@
+//! Users' functions in any language, run by external programs that speak CouchDB's query-server protocol: one JSON array a line
+//! on their standard input, one answer a line on their standard output.
+//!
+//! [`Pools`] holds the processes, a pool for each language. A mapper, a reducer or a caller of design functions holds no
+//! process between two calls: it takes one for each call, by preference one that already knows its functions.
+
+// Not forbidden, for the one call that `starter` needs.
+#![deny(unsafe_code)]
+
+mod answer;
+mod builtin;
+mod designs;
+mod lines;
+mod map;
+mod pool;
+mod process;
+mod reduce;
+mod settings;
+mod starter;
+
+use std::sync::{Arc, mpsc};
+
+use language::{Designs, Error, MapGroup, Mapper, Reducer};
+use pool::{Lease, Pool};
+use process::{Process, ReduceFunction, Taught};
+use settings::command_start;
+
+pub use builtin::builtin_command;
+pub use settings::{ReduceLimit, Settings};
+
+/// Design documents that one process is told of before it is replaced by a new one: query servers forget none.
+const DESIGNS_MAX: usize = 32;
+
+/// The processes of all languages. Clones share them. All processes are ended when the last clone, and the last thing made by
+/// one, is dropped; or when this process dies, however it dies.
+#[derive(Clone)]
+pub struct Pools {
+    pool: Arc<Pool>,
+}
+
+impl Pools {
+    /// No process is started before one is needed.
+    ///
+    /// # Errors
+    /// [`Error::Process`] when the thread that starts them cannot be started.
+    pub fn new(settings: Settings) -> Result<Self, Error> {
+        let (starter, requests) = mpsc::channel();
+        let pool = Arc::new(Pool::new(settings, starter));
+        let weak = Arc::downgrade(&pool);
+        std::thread::Builder::new()
+            .name("query-servers".to_owned())
+            .spawn(move || {
+                starter::run(&requests, || {
+                    weak.upgrade().and_then(|pool| pool.end_idle())
+                })
+            })
+            .map_err(|error| Error::Process(format!("cannot start a thread: {error}")))?;
+        Ok(Self { pool })
+    }
+
+    /// Uses other settings from now on. Processes end as soon as nobody uses them.
+    pub fn configure(&self, settings: Settings) {
+        self.pool.configure(settings);
+    }
+
+    /// Whether there is a query server for `language`.
+    pub fn has(&self, language: &str) -> bool {
+        self.pool
+            .settings()
+            .commands
+            .contains_key(&language.to_ascii_lowercase())
+    }
+
+    /// How many processes of `language` there are: in use, and idle.
+    pub fn counts(&self, language: &str) -> (usize, usize) {
+        self.pool.counts(&language.to_ascii_lowercase())
+    }
+
+    /// Runs map functions.
+    ///
+    /// # Errors
+    /// [`Error::UnknownLanguage`]. What is wrong with the functions is said by the first call of the mapper.
+    pub fn mapper(&self, group: &MapGroup) -> Result<Box<dyn Mapper>, Error> {
+        let language = self.language(&group.language)?;
+        Ok(Box::new(map::ExternalMapper::new(
+            self.pool.clone(),
+            language,
+            group,
+        )))
+    }
+
+    /// Runs a custom reduce function; `lib` is the JSON text of the design document's `views.lib`.
+    ///
+    /// # Errors
+    /// [`Error::UnknownLanguage`].
+    pub fn reducer(
+        &self,
+        language: &str,
+        source: &str,
+        lib: Option<&str>,
+    ) -> Result<Box<dyn Reducer>, Error> {
+        let language = self.language(language)?;
+        let function = ReduceFunction {
+            source: source.to_owned(),
+            lib: lib.map(str::to_owned),
+        };
+        Ok(Box::new(reduce::ExternalReducer::new(
+            self.pool.clone(),
+            language,
+            function,
+        )))
+    }
+
+    /// Calls design functions. Serves design documents of this language only, whatever they say themselves.
+    ///
+    /// # Errors
+    /// [`Error::UnknownLanguage`].
+    pub fn designs(&self, language: &str) -> Result<Box<dyn Designs>, Error> {
+        let language = self.language(language)?;
+        Ok(Box::new(designs::ExternalDesigns::new(
+            self.pool.clone(),
+            language,
+        )))
+    }
+
+    /// Whether a map or reduce function compiles.
+    ///
+    /// # Errors
+    /// [`Error::Compile`] when it does not; all others when that cannot be found out.
+    pub fn check(&self, language: &str, source: &str) -> Result<(), Error> {
+        let language = self.language(language)?;
+        let mut lease = prepare(&self.pool, &language, |_| 0, |_| Ok(()))?;
+        let told = add_fun(lease.process(), source);
+        lease.process().taught = Taught::Unknown;
+        lease.done();
+        told
+    }
+
+    fn language(&self, language: &str) -> Result<String, Error> {
+        if self.has(language) {
+            Ok(language.to_ascii_lowercase())
+        } else {
+            Err(Error::UnknownLanguage(language.to_owned()))
+        }
+    }
+}
+
+/// A process whose teaching has a rank above 0, by preference 2 (it knows all that is needed); or else one that is reset and then taught by `teach`.
+fn prepare(
+    pool: &Arc<Pool>,
+    language: &str,
+    rank: impl Fn(&Taught) -> u8,
+    teach: impl Fn(&mut Process) -> Result<(), Error>,
+) -> Result<Lease, Error> {
+    loop {
+        let mut lease = pool.lease(language, &rank)?;
+        let is_new = lease.is_new;
+        let process = lease.process();
+        let known = rank(&process.taught);
+        if process.designs_taught >= DESIGNS_MAX && known < 2 {
+            process.is_spent = true;
+            continue;
+        }
+        if (process.is_suspect || (known == 0 && process.taught != Taught::Nothing))
+            && let Err(error) = process.reset()
+        {
+            // One that somebody else left in a bad state is not this caller's fault.
+            if is_new {
+                return Err(error);
+            }
+            continue;
+        }
+        if rank(&process.taught) > 0 {
+            return Ok(lease);
+        }
+        process.taught = Taught::Unknown;
+        if let Err(error) = teach(process) {
+            lease.done();
+            return Err(error);
+        }
+        return Ok(lease);
+    }
+}
+
+fn add_lib(process: &mut Process, lib: Option<&str>) -> Result<(), Error> {
+    let Some(lib) = lib else { return Ok(()) };
+    let mut command = command_start("add_lib", &[]);
+    command.extend_from_slice(lib.as_bytes());
+    command.push(b']');
+    process.tell(&command)
+}
+
+fn add_fun(process: &mut Process, source: &str) -> Result<(), Error> {
+    let mut command = command_start("add_fun", &[source]);
+    command.pop();
+    command.push(b']');
+    process.tell(&command)
+}

@@ -1,0 +1,148 @@
+//! Map functions.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::{add_fun, add_lib, prepare};
+use crate::answer::{Answer, Unreadable, add_emits};
+use crate::pool::{Lease, Pool};
+use crate::process::{Process, Taught};
+use language::{Doc, Emits, Error, MapGroup, Mapper, SLICE, one_line};
+
+/// Documents that are sent ahead of the answers.
+const AHEAD_DOCS: usize = 100;
+/// Bytes of such documents.
+const AHEAD_BYTES: usize = 1 << 20;
+/// Documents that are mapped before others may have their turn.
+const AT_ONCE_MAX: usize = 256;
+/// Bytes that are sent at once when answers are at hand already.
+const SEND_BYTES: usize = 16 << 10;
+
+pub(crate) struct ExternalMapper {
+    pool: Arc<Pool>,
+    language: String,
+    group: Arc<MapGroup>,
+    /// Documents that [`Mapper::map_some`] takes: few while each takes long.
+    at_once: usize,
+}
+
+impl ExternalMapper {
+    pub fn new(pool: Arc<Pool>, language: String, group: &MapGroup) -> Self {
+        Self {
+            pool,
+            language,
+            group: Arc::new(group.clone()),
+            at_once: AT_ONCE_MAX,
+        }
+    }
+
+    fn lease(&self) -> Result<Lease, Error> {
+        let rank = |taught: &Taught| match taught {
+            Taught::Maps(group) if is_same(group, &self.group) => 2,
+            _ => 0,
+        };
+        prepare(&self.pool, &self.language, rank, |process| {
+            add_lib(process, self.group.lib.as_deref())?;
+            for source in &self.group.maps {
+                add_fun(process, source)?;
+            }
+            process.taught = Taught::Maps(self.group.clone());
+            Ok(())
+        })
+    }
+
+    /// Adds the rows of one answer; what went wrong with one document is logged.
+    fn take(
+        &self,
+        process: &Process,
+        answer: Result<Answer, Unreadable>,
+        doc: (usize, &Doc<'_>),
+        out: &mut Emits,
+    ) -> Result<(), Error> {
+        let (index, doc) = doc;
+        let problem = match answer {
+            Ok(Answer::Value(value)) => {
+                let index = u32::try_from(index)
+                    .map_err(|_| Error::Process("too many documents at once".to_owned()))?;
+                return add_emits(&value, index, self.group.maps.len(), out);
+            }
+            Ok(Answer::Fatal { .. } | Answer::Log(_)) | Err(Unreadable::NotJson) => {
+                return Err(match answer {
+                    Ok(answer) => process.error_of(answer),
+                    Err(_) => Error::Process(format!(
+                        "the query server for {} answered no JSON to map_doc",
+                        self.language
+                    )),
+                });
+            }
+            Ok(
+                answer @ (Answer::Failed { .. } | Answer::Forbidden(_) | Answer::Unauthorized(_)),
+            ) => process.error_of(answer).to_string(),
+            Err(Unreadable::Unusable(error)) => error.to_string(),
+        };
+        let members = String::from_utf8_lossy(&doc.members[..doc.members.len().min(300)]);
+        let (members, problem) = (one_line(&members), one_line(&problem));
+        tracing::warn!(views = %self.group.owner, %members, %problem, "a map function failed for a document");
+        Ok(())
+    }
+}
+
+/// Whether two groups are the same but for whose they are.
+fn is_same(a: &Arc<MapGroup>, b: &Arc<MapGroup>) -> bool {
+    Arc::ptr_eq(a, b) || (a.maps == b.maps && a.lib == b.lib)
+}
+
+impl Mapper for ExternalMapper {
+    fn map(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<(), Error> {
+        if docs.is_empty() || self.group.maps.is_empty() {
+            return Ok(());
+        }
+        let mut lease = self.lease()?;
+        let process = lease.process();
+        let mut ahead = VecDeque::with_capacity(AHEAD_DOCS);
+        let mut ahead_bytes = 0;
+        let mut unsent = docs.iter();
+        for (index, doc) in docs.iter().enumerate() {
+            while ahead.is_empty() || (ahead.len() < AHEAD_DOCS && ahead_bytes < AHEAD_BYTES) {
+                let Some(doc) = unsent.next() else { break };
+                write_doc(process, doc);
+                let bytes = doc.members.len() + doc.body.len();
+                ahead.push_back(bytes);
+                ahead_bytes += bytes;
+            }
+            if process.unsent_bytes() >= SEND_BYTES {
+                process.send();
+            }
+            let answer = process.readable_answer()?;
+            ahead_bytes -= ahead.pop_front().unwrap_or(0);
+            self.take(process, answer, (index, doc), out)?;
+        }
+        process.expect_silence()?;
+        lease.done();
+        Ok(())
+    }
+
+    fn map_some(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<usize, Error> {
+        let started = Instant::now();
+        let some = docs.len().min(self.at_once);
+        self.map(&docs[..some], out)?;
+        self.at_once = match started.elapsed() > SLICE {
+            true => (some / 4).max(1),
+            false => (self.at_once * 2).min(AT_ONCE_MAX),
+        };
+        Ok(some)
+    }
+}
+
+fn write_doc(process: &mut Process, doc: &Doc<'_>) {
+    process.write(b"[\"map_doc\",{");
+    process.write(doc.members);
+    let rest = doc.body.strip_prefix(b"{").unwrap_or(doc.body);
+    if rest != b"}" && !doc.members.is_empty() {
+        process.write(b",");
+    }
+    process.write(rest);
+    process.write(b"]");
+    process.end_line();
+}

@@ -1,0 +1,82 @@
+//! The thread that starts all processes, and ends idle ones.
+//!
+//! A process dies with the *thread* that started it (`PR_SET_PDEATHSIG`), so that it must be one that lives as long as the
+//! pools do.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
+
+use crate::builtin::Command;
+
+/// What the thread is asked for.
+pub(crate) enum Request {
+    Start(Command, SyncSender<std::io::Result<Child>>),
+    /// A process became idle, or the settings changed.
+    LookAgain,
+}
+
+/// Answers requests until nobody can make any. `end_idle` ends what was idle for too long, and gives when to look again.
+pub(crate) fn run(requests: &Receiver<Request>, end_idle: impl Fn() -> Option<Instant>) {
+    let mut wake = None;
+    loop {
+        let request = match wake {
+            Some(at) => {
+                requests.recv_timeout(Instant::saturating_duration_since(&at, Instant::now()))
+            }
+            None => requests.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match request {
+            Ok(Request::Start(command, reply)) => {
+                if let Err(unwanted) = reply.send(start(&command))
+                    && let Ok(mut child) = unwanted.0
+                {
+                    let _ = child.kill();
+                    let _ = child.wait();
+                }
+            }
+            Ok(Request::LookAgain) | Err(RecvTimeoutError::Timeout) => {
+                // The first to expire may be the same as before: do not look more often than a clock can tell apart.
+                wake = end_idle().map(|at| at + Duration::from_millis(1));
+            }
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+#[expect(
+    unsafe_code,
+    reason = "there is nothing safe that makes a process end with the one that started it"
+)]
+fn start(command: &Command) -> std::io::Result<Child> {
+    let (program, arguments) = command
+        .words
+        .split_first()
+        .ok_or_else(|| std::io::Error::other("the command line is empty"))?;
+    let parent = getpid();
+    let mut start = std::process::Command::new(program);
+    start
+        .args(arguments)
+        .envs(command.environment.iter().copied())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    // SAFETY: between fork and exec only what is async-signal-safe may be done: the closure makes two system calls, allocates
+    // nothing (an `Error` made of a code or a kind does not) and takes no lock.
+    unsafe {
+        start.pre_exec(move || {
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            // The parent may have died before the call.
+            if getppid() == Some(parent) {
+                Ok(())
+            } else {
+                Err(std::io::ErrorKind::NotConnected.into())
+            }
+        });
+    }
+    start.spawn()
+}

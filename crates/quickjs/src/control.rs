@@ -1,0 +1,148 @@
+//! What QuickJS's callbacks see of a heap: its clock, the limit that it hit, and what the running function has to do with.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::c_void;
+use std::hash::{BuildHasher, RandomState};
+use std::ptr::NonNull;
+use std::time::{Duration, Instant};
+
+use rquickjs_sys as qjs;
+
+use crate::allocator::Blocks;
+use crate::host::Host;
+use crate::limits::{Limit, Limits};
+
+/// It is shared by callbacks and by the heap that owns it: only cells inside.
+pub(crate) struct Control {
+    pub limits: Limits,
+    pub blocks: Blocks,
+    over: Cell<Option<Limit>>,
+    started: Cell<Option<Instant>>,
+    /// Keys and values given to `emit` by the function that runs, as owned values.
+    pub emitted: RefCell<Vec<(qjs::JSValue, qjs::JSValue)>>,
+    /// Collect garbage whenever a document's object is made.
+    #[cfg(test)]
+    pub stress: Cell<bool>,
+    /// The class of documents' objects.
+    pub lazy_class: Cell<qjs::JSClassID>,
+    /// Whether `emit` takes rows now.
+    pub emitting: Cell<bool>,
+    /// There while the heap is entered.
+    host: Cell<Option<NonNull<dyn Host>>>,
+    /// State of `Math.random` of heaps that are taken back to what they were.
+    pub random: Cell<u64>,
+}
+
+impl Control {
+    pub fn new(limits: &Limits) -> Control {
+        Control {
+            limits: limits.clamped(),
+            blocks: Blocks::new(),
+            over: Cell::new(None),
+            started: Cell::new(None),
+            emitted: RefCell::default(),
+            #[cfg(test)]
+            stress: Cell::new(false),
+            lazy_class: Cell::new(0),
+            emitting: Cell::new(false),
+            host: Cell::new(None),
+            random: Cell::new(RandomState::new().hash_one(()) | 1),
+        }
+    }
+
+    /// Starts the clock anew. It is read first when the interrupt handler is first called, some thousand steps of
+    /// JavaScript later: a short call costs no look at the clock.
+    #[inline]
+    pub fn start_clock(&self) {
+        self.started.set(None);
+    }
+
+    /// Takes time that was not JavaScript's off the clock.
+    pub fn excuse(&self, time: Duration) {
+        if let Some(started) = self.started.get() {
+            self.started.set(Some(started + time));
+        }
+    }
+
+    /// The limit that was hit. Once one is hit, JavaScript stops at its next step and the heap is of no more use.
+    #[inline]
+    pub fn over(&self) -> Option<Limit> {
+        self.over.get()
+    }
+
+    pub fn set_over(&self, limit: Limit) {
+        if self.over.get().is_none() {
+            self.over.set(Some(limit));
+        }
+    }
+
+    /// Whether to stop: a limit was hit, the last of them time.
+    pub fn must_stop(&self) -> bool {
+        if self.over.get().is_some() {
+            return true;
+        }
+        match self.started.get() {
+            None => self.started.set(Some(Instant::now())),
+            Some(started) if started.elapsed() > self.limits.time => {
+                self.over.set(Some(Limit::Time));
+                return true;
+            }
+            Some(_) => {}
+        }
+        false
+    }
+
+    /// Lends a host to JavaScript until the answer is dropped.
+    ///
+    /// # Safety
+    /// The answer is dropped before `host` is gone.
+    pub unsafe fn lend<'a>(&'a self, host: &dyn Host) -> Lent<'a> {
+        // SAFETY: it only lengthens the lifetime of the pointer, which is taken away again before the reference ends, by the caller.
+        let host = unsafe {
+            std::mem::transmute::<NonNull<dyn Host + '_>, NonNull<dyn Host + 'static>>(
+                NonNull::from(host),
+            )
+        };
+        self.host.set(Some(host));
+        Lent(self)
+    }
+
+    /// The host, while the heap is entered.
+    pub fn host(&self) -> Option<&dyn Host> {
+        // SAFETY: the pointer is there only while what it was made of is borrowed. This is asked for by functions that JavaScript
+        // calls, which return before the heap is left.
+        self.host.get().map(|host| unsafe { &*host.as_ptr() })
+    }
+}
+
+/// A host that is lent.
+pub(crate) struct Lent<'a>(&'a Control);
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        self.0.host.set(None);
+    }
+}
+
+/// The `Control` of a context's heap.
+///
+/// # Safety
+/// `ctx` is a live context of a heap; the answer lives as long as that.
+#[inline]
+pub(crate) unsafe fn control<'a>(ctx: *mut qjs::JSContext) -> &'a Control {
+    // SAFETY: by the caller.
+    unsafe { control_of(qjs::JS_GetRuntime(ctx)) }
+}
+
+/// The `Control` of a runtime.
+///
+/// # Safety
+/// `runtime` is that of a live heap; the answer lives as long as that.
+#[inline]
+pub(crate) unsafe fn control_of<'a>(runtime: *mut qjs::JSRuntime) -> &'a Control {
+    // SAFETY: by the caller: each runtime is made with its `Control` as its opaque pointer.
+    unsafe {
+        let control: *mut c_void = qjs::JS_GetRuntimeOpaque(runtime);
+        &*control.cast::<Control>()
+    }
+}

@@ -1,0 +1,55 @@
+//! What JavaScript may reach outside of its heap.
+
+use std::ffi::CStr;
+use std::time::Duration;
+
+use crate::control::Control;
+
+/// The other side of the functions of [`Scope::host_object`](crate::Scope::host_object). It is lent to a heap while that is
+/// entered.
+pub trait Host {
+    /// JavaScript called the function with this index among the names that were given, its argument as text. Whatever it calls
+    /// may call again. A panic ends the process.
+    fn call(&self, function: usize, text: &str, clock: Clock<'_>) -> Reply;
+}
+
+/// What a function of a [`Host`] comes to for JavaScript.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// `undefined`
+    Undefined,
+    /// `null`
+    Null,
+    /// A string; what is not UTF-8 in it is replaced.
+    Text(Vec<u8>),
+    /// It throws a `TypeError` with this message.
+    TypeError(&'static CStr),
+    /// The script ends: no `catch` or `finally` of it sees why.
+    Stop,
+}
+
+/// The clock of the call that runs.
+#[derive(Clone, Copy)]
+pub struct Clock<'a>(pub(crate) &'a Control);
+
+impl Clock<'_> {
+    /// Takes time that was not JavaScript's off the clock.
+    pub fn excuse(&self, time: Duration) {
+        self.0.excuse(time);
+    }
+
+    /// Starts it anew.
+    pub fn start(&self) {
+        self.0.start_clock();
+    }
+}
+
+/// A host for scripts that have nothing to say.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silent;
+
+impl Host for Silent {
+    fn call(&self, _: usize, _: &str, _: Clock<'_>) -> Reply {
+        Reply::Undefined
+    }
+}

@@ -1,0 +1,159 @@
+//! A heap as it was at a moment, which it can be taken back to: so what one call leaves behind (a changed prototype, a global,
+//! a module's state) is not there for the next. Copying some hundred kilobytes back costs a tenth of making a new heap.
+
+use std::ptr;
+
+use rquickjs_sys as qjs;
+
+use crate::allocator::{Block, Blocks, HEADER};
+use crate::heap::{Context, Enter, Heap};
+use crate::host::Host;
+use crate::limits::Limit;
+use crate::scope::Scope;
+
+/// A heap that can be taken back to what it was when this was made of it. It has the contexts that it had then.
+pub struct RewindingHeap {
+    heap: Heap,
+    image: Image,
+    /// What was kept in each context.
+    kept: Vec<Vec<qjs::JSValue>>,
+}
+
+// SAFETY: as for `Heap`; the image is its memory.
+unsafe impl Send for RewindingHeap {}
+
+impl Heap {
+    /// Remembers what is in the heap now.
+    pub fn rewinding(self) -> RewindingHeap {
+        for (_, realm) in &self.realms {
+            // SAFETY: the heap is not entered: nothing runs, and nothing is being built.
+            unsafe { realm.forget() };
+        }
+        let kept = self
+            .realms
+            .iter()
+            .map(|(_, realm)| realm.kept.borrow().clone());
+        let kept = kept.collect();
+        // SAFETY: nothing runs in the heap.
+        let image = unsafe { Image::new(&self.runtime.control().blocks) };
+        RewindingHeap {
+            heap: self,
+            image,
+            kept,
+        }
+    }
+}
+
+impl RewindingHeap {
+    /// Makes the heap what it was, but for limits that were hit: those stay hit.
+    pub fn rewind(&mut self) {
+        let control = self.heap.runtime.control();
+        for ((_, realm), kept) in self.heap.realms.iter().zip(&self.kept) {
+            // SAFETY: as in `rewinding`.
+            unsafe { realm.abandon() };
+            realm.kept.borrow_mut().clone_from(kept);
+        }
+        // A panic may have left some behind.
+        control.emitting.set(false);
+        control.emitted.borrow_mut().clear();
+        // SAFETY: the image is of this heap. Nothing runs in it; values that were made since are gone with their scope, or were
+        // forgotten here.
+        unsafe { self.image.rewind(&control.blocks) };
+    }
+
+    /// See [`Heap::over`].
+    pub fn over(&self) -> Option<Limit> {
+        self.heap.over()
+    }
+
+    /// See [`Heap::memory_used`].
+    pub fn memory_used(&self) -> usize {
+        self.heap.memory_used()
+    }
+}
+
+impl Enter for RewindingHeap {
+    fn enter<T>(
+        &mut self,
+        context: &Context,
+        host: &dyn Host,
+        work: impl for<'js> FnOnce(&Scope<'js>) -> T,
+    ) -> T {
+        self.heap.enter(context, host, work)
+    }
+}
+
+impl Drop for RewindingHeap {
+    fn drop(&mut self) {
+        // SAFETY: the heap is dropped next, without looking at what is in it.
+        unsafe { self.image.give_back() };
+    }
+}
+
+/// The contents of all blocks that a heap had. While there is an image, its blocks are not given back.
+pub(crate) struct Image {
+    blocks: Vec<*mut Block>,
+    /// One block's behind the other's.
+    contents: Vec<u8>,
+    used: usize,
+}
+
+impl Image {
+    /// # Safety
+    /// Nothing runs in the heap.
+    unsafe fn new(heap: &Blocks) -> Image {
+        let mut blocks = Vec::new();
+        let mut contents: Vec<u8> = Vec::with_capacity(heap.used.get());
+        // SAFETY: blocks in the ring are live, and each has `size` bytes behind its header. Arenas are given out whole, with
+        // whatever was in them: reading that is reading memory that QuickJS may read as well.
+        unsafe {
+            for block in heap.detach() {
+                (*block).kept = true;
+                let start = block.cast::<u8>().add(HEADER);
+                let size = (*block).size;
+                contents.reserve(size);
+                ptr::copy_nonoverlapping(start, contents.as_mut_ptr().add(contents.len()), size);
+                contents.set_len(contents.len() + size);
+                blocks.push(block);
+            }
+        }
+        Image {
+            blocks,
+            contents,
+            used: heap.used.get(),
+        }
+    }
+
+    /// Makes the heap what it was when the image was made.
+    ///
+    /// # Safety
+    /// The image is of this heap, nothing runs in it, and nobody has values of it that were made since.
+    unsafe fn rewind(&self, heap: &Blocks) {
+        // SAFETY: what was allocated since is in the ring, and nothing of the image refers to it. The image's blocks were not
+        // given back.
+        unsafe {
+            for block in heap.detach() {
+                heap.retire(block);
+            }
+            let mut at = 0;
+            for &block in &self.blocks {
+                let size = (*block).size;
+                let from = self.contents.as_ptr().add(at);
+                ptr::copy_nonoverlapping(from, block.cast::<u8>().add(HEADER), size);
+                at += size;
+            }
+        }
+        heap.used.set(self.used);
+    }
+
+    /// Gives the blocks back.
+    ///
+    /// # Safety
+    /// The heap is not used any more.
+    unsafe fn give_back(&mut self) {
+        for block in self.blocks.drain(..) {
+            // SAFETY: by the caller; these blocks are in no ring.
+            unsafe { Blocks::give_back(block, (*block).size) };
+        }
+    }
+}

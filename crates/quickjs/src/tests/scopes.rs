@@ -1,0 +1,204 @@
+use super::{Told, heap, map};
+use crate::{Enter, Form, Heap, Limit, Limits, Silent};
+
+#[test]
+fn a_heap_is_what_it_was_when_it_is_taken_back() {
+    let (mut heap, context) = heap();
+    let keep = heap.enter(&context, &Silent, |scope| {
+        scope.define_random().expect("defined");
+        scope.define_emit().expect("defined");
+        let set_up = "var state = {n: 0, list: []}; (function (x) { state.n++; state.list.push(x); return [state.n, state.list.length] })";
+        scope.keep(scope.evaluate(set_up, c"set up").expect("a function"))
+    });
+    let mut heap = heap.rewinding();
+    let used = heap.memory_used();
+    let mut random = Vec::new();
+    for round in 0..50 {
+        heap.enter(&context, &Silent, |scope| {
+            let count = scope.kept(&keep);
+            let text = format!(r#"{{"round{round}":[{}]}}"#, "{\"a\":1},".repeat(100) + "2");
+            for expected in [&b"[1,1]"[..], b"[2,2]"] {
+                let value = scope.value(text.as_bytes()).expect("a value");
+                let answer = scope.call(&count, [&value]).expect("an answer");
+                assert_eq!(scope.json(&answer).expect("JSON"), expected);
+            }
+            let spoil = "Array.prototype.push = null; delete globalThis.JSON; globalThis.big = new Array(1e4).fill({}); emit = 1; Math.random()";
+            let number = scope.evaluate(spoil, c"spoil").expect("a number");
+            random.push(scope.text(&number).expect("a text"));
+            scope.keep(number);
+            map(scope, "function(doc){ doc.a[0].b }", &[br#"{"a":[{"b":[]}]}"#], Form::Lazy);
+        });
+        heap.rewind();
+        assert_eq!(heap.memory_used(), used);
+    }
+    random.sort();
+    random.dedup();
+    assert_eq!(random.len(), 50);
+}
+
+#[test]
+fn what_is_kept_after_the_image_is_gone_with_it() {
+    let (mut heap, context) = heap();
+    let first = heap.enter(&context, &Silent, |scope| scope.keep(scope.boolean(true)));
+    let mut heap = heap.rewinding();
+    heap.enter(&context, &Silent, |scope| {
+        scope.keep(scope.evaluate("({})", c"x").expect("an object"));
+    });
+    heap.rewind();
+    heap.enter(&context, &Silent, |scope| {
+        assert_eq!(scope.text(&scope.kept(&first)), Ok("true".into()));
+        let second = scope.keep(scope.null());
+        assert!(scope.kept(&second).is_nothing());
+    });
+}
+
+#[test]
+fn jobs_of_a_context_that_was_closed_find_no_state() {
+    let (mut heap, context) = heap();
+    let other = heap.new_context().expect("a context");
+    heap.enter(&context, &Silent, |scope| {
+        let later = "(function (doc) { Promise.resolve().then(function () { globalThis.seen = doc.a.b }) })";
+        let later = scope.evaluate(later, c"later").expect("a function");
+        let doc = scope.document(br#"{"a":{"b":1}}"#, Form::Lazy);
+        scope.call(&later, [&doc.expect("a document")]).expect("nothing");
+    });
+    heap.close_context(context);
+    heap.enter(&other, &Silent, |scope| {
+        scope.run_jobs();
+        assert_eq!(scope.over(), None);
+    });
+    heap.collect();
+    assert_eq!(heap.tear_down(), 0);
+}
+
+#[test]
+fn scripts_talk_to_the_host_that_is_lent() {
+    let (mut heap, context) = heap();
+    let told = Told::default();
+    let keep = heap.enter(&context, &told, |scope| {
+        let host = scope.host_object(&[c"say", c"ask"]).expect("an object");
+        let talk = "(function (host) { return function (x) { host.say('said ' + x); return host.ask(x) } })";
+        let talk = scope.evaluate(talk, c"talk").expect("a function");
+        scope.keep(scope.call(&talk, [&host]).expect("a function"))
+    });
+    let answers = heap.enter(&context, &told, |scope| {
+        let talk = scope.kept(&keep);
+        ["x", "null", "clock", "throw", "stop"].map(|text| {
+            let text = scope.string(text).expect("a string");
+            match scope.call(&talk, [&text]) {
+                Ok(answer) => scope.text(&answer),
+                Err(failed) => {
+                    let thrown = scope.take_exception();
+                    scope.text(&thrown).map(|text| format!("{failed}: {text}"))
+                }
+            }
+        })
+    });
+    let answers = answers.map(|answer| answer.expect("a text"));
+    assert_eq!(answers[..3], ["x", "null", "undefined"]);
+    assert_eq!(
+        answers[3],
+        "JavaScript threw, or hit a limit: TypeError: 100 %s of it"
+    );
+    assert!(answers[4].starts_with("JavaScript threw"));
+    let said = ["0:said x", "1:x", "0:said null", "1:null"];
+    assert_eq!(told.0.borrow()[..4], said);
+}
+
+#[test]
+fn heaps_move_between_threads_and_run_beside_each_other() {
+    let count = "globalThis.n = (globalThis.n || 0) + 1";
+    let mut heaps: Vec<_> = (0..4).map(|_| heap()).collect();
+    for round in 1..=5 {
+        heaps = std::thread::scope(|scope| {
+            let threads: Vec<_> = heaps
+                .drain(..)
+                .map(|(mut heap, context)| {
+                    scope.spawn(move || {
+                        let n = heap.enter(&context, &Silent, |scope| {
+                            let n = scope.evaluate(count, c"count").expect("a number");
+                            scope.text(&n).expect("a text")
+                        });
+                        assert_eq!(n, round.to_string());
+                        (heap, context)
+                    })
+                })
+                .collect();
+            let done = threads
+                .into_iter()
+                .map(|thread| thread.join().expect("no panic"));
+            done.collect()
+        });
+    }
+}
+
+#[test]
+fn a_script_runs_in_heaps_that_did_not_compile_it() {
+    let (mut heap, context) = heap();
+    let source = "(function () { return [this === globalThis, 'é', 1.5] })()";
+    let script = heap.enter(&context, &Silent, |scope| scope.compile(source, c"script"));
+    let script = script.expect("compiles");
+    drop(heap);
+    for _ in 0..2 {
+        let (mut heap, context) = super::heap();
+        let answer = heap.enter(&context, &Silent, |scope| {
+            scope.json(&scope.run(&script).expect("runs"))
+        });
+        assert_eq!(answer, Ok(r#"[true,"é",1.5]"#.as_bytes().to_vec()));
+        assert_eq!(heap.tear_down(), 0);
+    }
+}
+
+#[test]
+fn a_heap_within_a_heap_is_entered_by_itself() {
+    let (mut outer, context) = heap();
+    outer.enter(&context, &Silent, |scope| {
+        let one = scope.value(b"[1]").expect("a value");
+        let (mut inner, context) = heap();
+        let text = inner.enter(&context, &Silent, |scope| {
+            let two = scope.value(b"[2]").expect("a value");
+            scope.json(&two).expect("JSON")
+        });
+        assert_eq!(text, b"[2]");
+        assert_eq!(inner.tear_down(), 0);
+        assert_eq!(scope.json(&one).expect("JSON"), b"[1]");
+    });
+}
+
+#[test]
+fn limits_end_what_runs_and_stay_hit() {
+    let mut limits = Limits {
+        time: std::time::Duration::from_secs(60),
+        memory_bytes: 4 << 20,
+        emit_rows_max: 10,
+        emit_bytes_max: 100,
+        ..Limits::default()
+    };
+    for (source, limit) in [
+        (
+            "function(){ var a = []; for(;;) a.push({}) }",
+            Limit::Memory,
+        ),
+        ("function(){ for(;;) emit(1) }", Limit::Rows),
+        ("function(doc){ emit('x'.repeat(2e6)) }", Limit::Bytes),
+        ("function(){ for(;;); }", Limit::Time),
+    ] {
+        if limit == Limit::Time {
+            limits.time = std::time::Duration::from_millis(30);
+        }
+        let mut heap = Heap::new(&limits).expect("a heap");
+        let context = heap.new_context().expect("a context");
+        heap.enter(&context, &Silent, |scope| {
+            scope.define_emit().expect("defined");
+            assert_eq!(map(scope, source, &[b"{}"], Form::Lazy), [None]);
+            assert_eq!(scope.over(), Some(limit), "{source}");
+        });
+        assert_eq!(heap.over(), Some(limit));
+        let again = heap.enter(&context, &Silent, |scope| {
+            scope
+                .evaluate("for(var i=0;i<1e6;i++);", c"again")
+                .map(drop)
+        });
+        assert!(again.is_err());
+    }
+}
