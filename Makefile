@@ -22,7 +22,7 @@ SUITES ?=
 BENCH_ARGS ?=
 
 env := . scripts/env.sh;
-settee = "$$CARGO_TARGET_DIR/release/settee"
+settee = "$$CARGO_TARGET_DIR/dist/settee"
 
 setup:
 	@bash scripts/setup.sh serve
@@ -33,8 +33,11 @@ setup-docs:
 setup-test:
 	@bash scripts/setup.sh test
 
+# The binary as it is shipped is $CARGO_TARGET_DIR/dist/settee, its debug information settee.debug beside it.
+binary = $(env) cargo build --release --bin settee && bash scripts/strip.sh
+
 build: setup
-	@$(env) cargo build --release --bin settee
+	@$(binary)
 
 # The first start makes a random admin password, keeps it in $(DATA)/admin-password and prints it.
 serve: build
@@ -43,7 +46,7 @@ serve: build
 lint: setup-test
 	@$(env) cargo fmt --all --check
 	@$(env) cargo clippy --release --workspace --all-targets -- -D warnings
-
+	@$(env) $$SETTEE_CACHE/tools/bin/cargo-deny --offline --log-level error check licenses bans sources
 	@$(env) $$SETTEE_CACHE/lint/bin/ruff format --quiet --check . && $$SETTEE_CACHE/lint/bin/ruff check --quiet .
 	@$(env) $$SETTEE_CACHE/lint/bin/rumdl check --silent .
 
@@ -56,7 +59,7 @@ unit: setup-test
 
 # One or more suites: make blackbox SUITES="vectors fuzz"
 blackbox: setup-test
-	@$(env) cargo build --release --bin settee
+	@$(binary)
 	@$(env) python3 tests/run.py $(SUITES)
 
 test: setup-test
@@ -65,7 +68,7 @@ test: setup-test
 	@$(MAKE) --no-print-directory blackbox
 
 soak: setup-test
-	@$(env) cargo build --release --bin settee
+	@$(binary)
 	@$(env) python3 tests/run.py --soak $(SUITES)
 
 sanitize: setup-test

@@ -4,7 +4,7 @@
 #
 #   scripts/setup.sh          what `make serve` needs: a C++ toolchain, libclang, Rust
 #   scripts/setup.sh test     and what `make test` needs besides: Node, npm, Python with venv, curl, and the query servers
-#                             of other languages: Erlang, and Python's couchpy; linters of Python and Markdown; mdBook
+#                             of other languages: Erlang, and Python's couchpy; linters of Python, Markdown and dependencies; mdBook
 #   scripts/setup.sh docs     what `make docs` needs: Rust, mdBook
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -117,17 +117,24 @@ ensure_linters() {
   echo "$wanted" >"$place/installed"
 }
 
-# The generator of the manual, compiled once per machine.
-mdbook_wanted=0.5.4
-ensure_mdbook() {
-  local place="$SETTEE_CACHE/tools"
-  [ "$("$place/bin/mdbook" --version 2>/dev/null)" = "mdbook v$mdbook_wanted" ] && return
-  say "compiling mdBook $mdbook_wanted into $place, once for this machine (about two and a half minutes of two cores)"
-  mkdir -p "$SETTEE_CACHE"
-  # In its own target directory, outside of any checkout: .cargo/config.toml of this one is about RocksDB.
+# A program that cargo compiles, once per machine, in its own target directory outside of any checkout: .cargo/config.toml of
+# this one is about RocksDB. ensure_tool BINARY CRATE VERSION MINUTES [FLAGS OF CARGO INSTALL]
+ensure_tool() {
+  local binary=$1 crate=$2 version=$3 minutes=$4 place="$SETTEE_CACHE/tools"
+  shift 4
+  [ -x "$place/bin/$binary" ] && [ "$(cat "$place/$binary.version" 2>/dev/null)" = "$version" ] && return
+  say "compiling $crate $version into $place, once for this machine (about $minutes minutes of two cores)"
+  mkdir -p "$place"
   (cd "$SETTEE_CACHE" && unset CARGO_TARGET_DIR \
-    && cargo install --quiet --locked --force --root "$place" --no-default-features --features search "mdbook@$mdbook_wanted" </dev/null >&2)
+    && cargo install --quiet --locked --force --root "$place" "$@" "$crate@$version" </dev/null >&2)
+  echo "$version" >"$place/$binary.version"
 }
+
+# The generator of the manual.
+ensure_mdbook() { ensure_tool mdbook mdbook 0.5.4 2.5 --no-default-features --features search; }
+
+# What holds dependencies to deny.toml.
+ensure_deny() { ensure_tool cargo-deny cargo-deny 0.20.2 6; }
 
 mapfile -t packages < <(missing_packages)
 [ "${#packages[@]}" -eq 0 ] || apt_install "${packages[@]}"
@@ -138,6 +145,7 @@ if [ "$purpose" = test ]; then
   ensure_couchpy
   ensure_linters
   ensure_mdbook
+  ensure_deny
 fi
 if [ "$purpose" = docs ]; then
   ensure_mdbook

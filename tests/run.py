@@ -79,7 +79,7 @@ def arguments():
 def default_binary():
     cache = os.environ.get("SETTEE_CACHE") or os.path.expanduser("~/.cache/settee")
     target = os.environ.get("CARGO_TARGET_DIR") or os.path.join(cache, "target")
-    return os.path.join(target, "release", "settee")
+    return os.path.join(target, "dist", "settee")
 
 
 def run_suite(name, ctx):

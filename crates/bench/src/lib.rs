@@ -2,6 +2,7 @@
 //!
 //! [`run`] is `settee bench`: workloads over HTTP against one server, or two of them interleaved, and the
 //! embedded API without HTTP through [`Embedded`]. Knows nothing of how the server works.
+#![forbid(unsafe_code)]
 
 mod client;
 mod declarations;

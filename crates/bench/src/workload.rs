@@ -128,6 +128,16 @@ const WORKLOADS: &[Description] = &[
 const GROUPS: &[(&str, &str)] = &[("views", "views_")];
 
 /// Numerators and denominators that are worth a line, when both were measured.
+/// Workloads of `_bulk_docs`: name, documents, how many a request, and how many clients.
+const BULKS: [(&str, Shape, u64, usize); 6] = [
+    ("bulk_doc_100", Shape::Foo, 100, 1),
+    ("bulk_doc_1000", Shape::Foo, 1_000, 1),
+    ("bulk_doc_5000", Shape::Foo, 5_000, 1),
+    ("bulk_doc_10000", Shape::Foo, 10_000, 1),
+    ("bulk_parallel", Shape::Foo, 1_000, 10),
+    ("bulk_300", Shape::Bytes300, 1_000, 1),
+];
+
 const RATIOS: &[(&str, &str)] = &[
     ("get", "constant"),
     ("single", "raw_fdatasync"),
@@ -256,31 +266,11 @@ impl Bench {
 
     async fn measure_named(&mut self, name: &'static str) -> Result<(), BenchError> {
         let connections = self.options.connections;
+        if let Some((_, shape, batch, clients)) = BULKS.iter().find(|(bulk, ..)| *bulk == name) {
+            let bulk = bulk::Bulk::new(name, *shape, *batch, *clients);
+            return self.measure(name, bulk).await;
+        }
         match name {
-            "bulk_doc_100" => {
-                self.measure(name, bulk::Bulk::new(name, Shape::Foo, 100, 1))
-                    .await
-            }
-            "bulk_doc_1000" => {
-                self.measure(name, bulk::Bulk::new(name, Shape::Foo, 1_000, 1))
-                    .await
-            }
-            "bulk_doc_5000" => {
-                self.measure(name, bulk::Bulk::new(name, Shape::Foo, 5_000, 1))
-                    .await
-            }
-            "bulk_doc_10000" => {
-                self.measure(name, bulk::Bulk::new(name, Shape::Foo, 10_000, 1))
-                    .await
-            }
-            "bulk_parallel" => {
-                self.measure(name, bulk::Bulk::new(name, Shape::Foo, 1_000, 10))
-                    .await
-            }
-            "bulk_300" => {
-                self.measure(name, bulk::Bulk::new(name, Shape::Bytes300, 1_000, 1))
-                    .await
-            }
             "single" => {
                 let dir = self
                     .options
@@ -319,6 +309,14 @@ impl Bench {
                 self.measure(name, stream::Stream::all_docs(self.scaled(200_000)))
                     .await
             }
+            _ => self.measure_large(name).await,
+        }
+    }
+
+    /// Workloads that are about sizes.
+    async fn measure_large(&mut self, name: &'static str) -> Result<(), BenchError> {
+        let connections = self.options.connections;
+        match name {
             "ids" => {
                 let documents = self.scaled(1_000_000);
                 self.measure(name, ids::IdOrders { documents }).await

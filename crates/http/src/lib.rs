@@ -9,6 +9,7 @@
 //! | `reply`, `errors` | what does the client get? `errors` is the one table from errors to statuses |
 //! | `browsers` | what may pages of other origins do? |
 //! | `app`, `settings`, `stats` | what does every request need, what is in force, and what is counted? |
+#![forbid(unsafe_code)]
 
 mod app;
 mod browsers;

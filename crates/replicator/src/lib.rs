@@ -9,6 +9,7 @@
 //! | `job`, `checkpoint`, `progress` | how is everything copied once, and what is recorded of it? |
 //! | `scheduler` | which jobs run when? |
 //! | `docs` | what do the documents of replicator databases ask for, and what are they told? |
+#![forbid(unsafe_code)]
 
 mod checkpoint;
 mod docs;

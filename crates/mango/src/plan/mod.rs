@@ -37,6 +37,9 @@ impl Reason {
     }
 }
 
+/// A json index by its place in the list, with CouchDB's ranges, and how many restricted fields it leaves over.
+type Ranked = (usize, Vec<Option<Range>>, usize);
+
 /// What became of each index on the way to the one that is used.
 #[derive(Clone, Debug)]
 pub struct Choice {
@@ -44,8 +47,8 @@ pub struct Choice {
     pub index: Option<usize>,
     /// What each is like, in the order of the list.
     pub(crate) candidates: Vec<Candidate>,
-    /// The json indexes that serve, best first, with CouchDB's ranges and how many restricted fields each leaves over.
-    pub(crate) ranked: Vec<(usize, Vec<Option<Range>>, usize)>,
+    /// The json indexes that serve, best first.
+    pub(crate) ranked: Vec<Ranked>,
     /// CouchDB's ranges of all fields.
     ranges: Vec<(String, Option<Range>)>,
     /// Whether the query reads descending.
@@ -102,22 +105,7 @@ pub fn choose_of<'a>(
 ) -> Result<Choice, FindError> {
     let indexes: Vec<&Index> = indexes.collect();
     let asked_for = |index: &Index| is_asked_for(index, &find.use_index);
-    let selector = Known::of(&find.selector);
-    let mut candidates: Vec<Candidate> = indexes
-        .iter()
-        .map(|index| {
-            let mut c = Candidate {
-                partial: index.definition.partial.is_some() && !asked_for(index),
-                ..Candidate::default()
-            };
-            let scope = index.is_special() || index.partitioned == find.partition.is_some();
-            c.out_of_scope = !c.partial && !scope;
-            if !c.partial && !c.out_of_scope {
-                c.unusable = unusable(index, &selector, &find.sort);
-            }
-            c
-        })
-        .collect();
+    let mut candidates = candidates(find, &indexes);
     // Without a name, what is refused is a scan.
     let may_fall_back = |candidates: &[Candidate]| {
         let mut all = candidates.iter().zip(&indexes);
@@ -133,7 +121,6 @@ pub fn choose_of<'a>(
     } else if !may_fall_back(&candidates) {
         return Err(FindError::NoFallback(no_fallback(&find.use_index)));
     }
-    let serves = |c: &Candidate| c.is_usable() && !c.excluded;
     let json = |(c, index): (&Candidate, &&Index)| serves(c) && !index.is_special();
     if candidates.iter().zip(&indexes).any(json) {
         for (c, index) in candidates.iter_mut().zip(&indexes) {
@@ -141,18 +128,7 @@ pub fn choose_of<'a>(
         }
     }
     let ranges = field_ranges(&find.selector);
-    let mut ranked = vec![];
-    for (i, (c, index)) in candidates.iter().zip(&indexes).enumerate() {
-        if serves(c) && !c.unfavored && !index.is_special() {
-            let prefix = composite(&index.definition.fields.fields, &ranges);
-            let left = ranges.len() - prefix.len();
-            ranked.push((i, prefix, left));
-        }
-    }
-    ranked.sort_by_key(|(i, _, left)| {
-        let index = indexes[*i];
-        (*left, index.definition.paths.len(), index.order())
-    });
+    let ranked = ranked(&candidates, &indexes, &ranges);
     let special = || {
         let mut all = candidates.iter().zip(&indexes);
         all.position(|(c, index)| serves(c) && index.is_special())
@@ -165,6 +141,50 @@ pub fn choose_of<'a>(
         ranges,
         descending: find.sort.direction() == Direction::Descending,
     })
+}
+
+/// What each index is to the query, before one is preferred to another.
+fn candidates(find: &Find, indexes: &[&Index]) -> Vec<Candidate> {
+    let selector = Known::of(&find.selector);
+    let candidate = |index: &&Index| {
+        let partial = index.definition.partial.is_some() && !is_asked_for(index, &find.use_index);
+        let scope = index.is_special() || index.partitioned == find.partition.is_some();
+        let mut c = Candidate {
+            partial,
+            out_of_scope: !partial && !scope,
+            ..Candidate::default()
+        };
+        if !c.partial && !c.out_of_scope {
+            c.unusable = unusable(index, &selector, &find.sort);
+        }
+        c
+    };
+    indexes.iter().map(candidate).collect()
+}
+
+/// The json indexes that serve, best first.
+fn ranked(
+    candidates: &[Candidate],
+    indexes: &[&Index],
+    ranges: &[(String, Option<Range>)],
+) -> Vec<Ranked> {
+    let mut ranked = vec![];
+    for (i, (c, index)) in candidates.iter().zip(indexes).enumerate() {
+        if serves(c) && !c.unfavored && !index.is_special() {
+            let prefix = composite(&index.definition.fields.fields, ranges);
+            let left = ranges.len() - prefix.len();
+            ranked.push((i, prefix, left));
+        }
+    }
+    ranked.sort_by_key(|(i, _, left)| {
+        let index = indexes[*i];
+        (*left, index.definition.paths.len(), index.order())
+    });
+    ranked
+}
+
+fn serves(candidate: &Candidate) -> bool {
+    candidate.is_usable() && !candidate.excluded
 }
 
 impl Choice {

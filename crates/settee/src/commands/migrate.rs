@@ -24,25 +24,9 @@ fn into_directory(options: &MigrateOptions, data: &Path) -> Result<(), Failure> 
     serve::while_serving(data, |url| migrate(options, url))
 }
 
-async fn migrate(options: &MigrateOptions, target: String) -> Result<(), Failure> {
-    let summary = migrate::run(&migrate::Options {
-        source: options.source.clone(),
-        target,
-        only: options.only.clone(),
-        except: options.except.clone(),
-        resume: options.resume,
-        jobs: options.jobs,
-        pause_replications: options.pause_replications,
-        settings: !options.no_settings,
-        verify_only: options.verify_only,
-        sample: options.sample,
-    })
-    .await
-    .map_err(|e| match e {
-        migrate::Error::Url(..) => Failure::usage(e),
-        e => Failure::new(e),
-    })?;
-    let done = match options.verify_only {
+/// Prints what was done, and what was not.
+fn show(summary: &migrate::Summary, verify_only: bool) {
+    let done = match verify_only {
         true => "compared",
         false => "copied and compared",
     };
@@ -71,6 +55,27 @@ async fn migrate(options: &MigrateOptions, target: String) -> Result<(), Failure
             n => format!("{n} differences"),
         }
     );
+}
+
+async fn migrate(options: &MigrateOptions, target: String) -> Result<(), Failure> {
+    let summary = migrate::run(&migrate::Options {
+        source: options.source.clone(),
+        target,
+        only: options.only.clone(),
+        except: options.except.clone(),
+        resume: options.resume,
+        jobs: options.jobs,
+        pause_replications: options.pause_replications,
+        settings: !options.no_settings,
+        verify_only: options.verify_only,
+        sample: options.sample,
+    })
+    .await
+    .map_err(|e| match e {
+        migrate::Error::Url(..) => Failure::usage(e),
+        e => Failure::new(e),
+    })?;
+    show(&summary, options.verify_only);
     if !summary.failures.is_empty() {
         return Err(Failure::new(format!(
             "{} databases were not migrated; --continue goes on",

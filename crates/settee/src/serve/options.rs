@@ -203,6 +203,15 @@ mod tests {
     }
 
     #[test]
+    fn as_many_shards_may_be_configured_as_a_database_may_have() {
+        for section in ["cluster", "couch_peruser"] {
+            let q = settings::find(section, "q").unwrap();
+            assert!(q.accepts(&database::SHARDS_MAX.to_string()));
+            assert!(!q.accepts(&(database::SHARDS_MAX + 1).to_string()));
+        }
+    }
+
+    #[test]
     fn a_reduce_limit_that_is_off_is_none() {
         for value in ["false", "log"] {
             let settings = settings(&format!("[query_server_config]\nreduce_limit = {value}\n"));

@@ -105,6 +105,12 @@ impl HttpPeer {
         out.flush().await
     }
 
+    /// An answer to `call` as a whole.
+    async fn whole(&self, call: &Call<'_>, response: reqwest::Response) -> Result<Answer, Error> {
+        let answer = whole(response).await;
+        answer.map_err(|f| self.error(call, &f.told))
+    }
+
     /// Asks for many documents at once. False when the server has no `_bulk_get`: everything is in `left.single` then.
     async fn bulk_get(
         &self,
@@ -127,9 +133,7 @@ impl HttpPeer {
             let response = self.call(call.clone(), |r| async { Ok(r) }).await?;
             let status = response.status().as_u16();
             if matches!(status, 400 | 404 | 405 | 415 | 501) {
-                let answer = whole(response)
-                    .await
-                    .map_err(|f| self.error(&call, &f.told))?;
+                let answer = self.whole(&call, response).await?;
                 // A database that is gone is noticed by whoever reads single documents.
                 tracing::info!(url = %self.base, status = answer.status, "no _bulk_get: documents are read one by one");
                 self.bulk_get.store(false, Relaxed);
@@ -143,9 +147,7 @@ impl HttpPeer {
                 continue;
             }
             if !response.status().is_success() {
-                let answer = whole(response)
-                    .await
-                    .map_err(|f| self.error(&call, &f.told))?;
+                let answer = self.whole(&call, response).await?;
                 return Err(self.refusal(&call, &answer));
             }
             progress.bulk_get_attempts.fetch_add(asked, Relaxed);
