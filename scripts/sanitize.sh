@@ -12,8 +12,6 @@ export RUSTC_BOOTSTRAP=1
 export RUSTFLAGS="-Zsanitizer=address -Cforce-frame-pointers=yes"
 # The C code must be made for LLVM's sanitizer too: gcc's would be a second one.
 export CC="${CC:-clang}"
-# By this QuickJS knows that each of its values is to be a block of its own (gcc says so by itself, older clangs do not).
-export CFLAGS="${CFLAGS:-} -D__SANITIZE_ADDRESS__=1"
 
 # With a target, flags are not for build scripts.
 host=$(rustc -vV | sed -n 's/^host: //p')
