@@ -43,27 +43,33 @@ pub fn write(mut number: u64, out: &mut [u8]) -> usize {
 /// ```
 #[inline]
 pub fn take(rest: &mut &[u8]) -> Option<u64> {
-    let (&first, mut after) = rest.split_first()?;
-    let mut number = u64::from(first & 0x7f);
+    let (&first, after) = rest.split_first()?;
     if first >= 0x80 {
-        for shift in (7..=63).step_by(7) {
-            let (&byte, behind) = after.split_first()?;
-            after = behind;
-            let bits = u64::from(byte & 0x7f);
-            // Neither bits that do not fit nor a superfluous last byte.
-            if (bits << shift) >> shift != bits || byte == 0 {
-                return None;
-            }
-            number |= bits << shift;
-            if byte < 0x80 {
-                *rest = after;
-                return Some(number);
-            }
-        }
-        return None;
+        return take_long(rest);
     }
     *rest = after;
-    Some(number)
+    Some(u64::from(first))
+}
+
+/// A number of several bytes.
+fn take_long(rest: &mut &[u8]) -> Option<u64> {
+    let (&first, mut after) = rest.split_first()?;
+    let mut number = u64::from(first & 0x7f);
+    for shift in (7..=63).step_by(7) {
+        let (&byte, behind) = after.split_first()?;
+        after = behind;
+        let bits = u64::from(byte & 0x7f);
+        // Neither bits that do not fit nor a superfluous last byte.
+        if (bits << shift) >> shift != bits || byte == 0 {
+            return None;
+        }
+        number |= bits << shift;
+        if byte < 0x80 {
+            *rest = after;
+            return Some(number);
+        }
+    }
+    None
 }
 
 /// Takes bytes that are preceded by their length off the beginning of `rest`; `None` when they are not there.
