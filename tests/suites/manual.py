@@ -15,7 +15,8 @@ SHOWN = 1500
 
 def run(ctx):
     clients = ctx.checkout / "tests" / "clients"
-    programs = [pathlib.Path(ctx.binary).resolve().parent, ctx.cache / "couchpy" / "bin"]
+    (ctx.folder("programs") / "settee").symlink_to(pathlib.Path(ctx.binary).resolve())
+    programs = [ctx.folder("programs"), ctx.cache / "couchpy" / "bin"]
     environment = {
         "PATH": ":".join([*map(str, programs), os.environ["PATH"]]),
         "NODE_PATH": str(node_modules(ctx, clients / "js")),
