@@ -22,6 +22,7 @@
 
 mod builtins;
 mod follow;
+pub mod fuzz;
 mod need;
 mod refusal;
 mod scan;
