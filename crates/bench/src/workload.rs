@@ -127,7 +127,6 @@ const WORKLOADS: &[Description] = &[
 /// Names that stand for all workloads that begin with the prefix.
 const GROUPS: &[(&str, &str)] = &[("views", "views_")];
 
-/// Numerators and denominators that are worth a line, when both were measured.
 /// Workloads of `_bulk_docs`: name, documents, how many a request, and how many clients.
 const BULKS: [(&str, Shape, u64, usize); 6] = [
     ("bulk_doc_100", Shape::Foo, 100, 1),
@@ -138,6 +137,7 @@ const BULKS: [(&str, Shape, u64, usize); 6] = [
     ("bulk_300", Shape::Bytes300, 1_000, 1),
 ];
 
+/// Numerators and denominators that are worth a line, when both were measured.
 const RATIOS: &[(&str, &str)] = &[
     ("get", "constant"),
     ("single", "raw_fdatasync"),

@@ -11,8 +11,8 @@ use crate::server_routes::{
     db_updates, replication, reshard, root, session, setup, this_node, utils,
 };
 use crate::text_search;
-use node::Access;
 use node::setup::SYSTEM_DATABASES;
+use node::{Access, SERVER_ADMINS};
 use node::{require_login, require_server_admin};
 
 type Answer = Result<Reply, ApiError>;
@@ -68,7 +68,7 @@ fn open(app: &App, req: &Request, name: &str) -> Result<Access, ApiError> {
         Some("_all_docs" | "_changes") => {
             Access::open_for_listing(&app.node.auth, app.node.databases.get(name)?, &req.user)?
         }
-        Some("_purge" | "_sync_shards") => {
+        Some(second) if SERVER_ADMINS.contains(&second) => {
             let db = app.node.databases.get(name)?;
             require_server_admin(&req.user)?;
             Access::open(db, &req.user)?

@@ -7,8 +7,10 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 const METHODS: [&str; 7] = ["COPY", "DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT"];
-const STATUSES: [u16; 18] = [
-    200, 201, 202, 204, 206, 301, 304, 400, 401, 403, 404, 405, 406, 409, 412, 413, 415, 500,
+/// Those that are answered; others would count as requests alone.
+const STATUSES: [u16; 28] = [
+    200, 201, 202, 204, 206, 301, 302, 304, 400, 401, 403, 404, 405, 406, 408, 409, 410, 412, 413,
+    414, 415, 416, 421, 431, 500, 501, 503, 507,
 ];
 /// Slower requests count as this slow, in microseconds.
 const REQUEST_US_MAX: u64 = 3_600_000_000;
@@ -125,55 +127,111 @@ impl Stats {
         })
     }
 
-    /// The same numbers as Prometheus reads them.
-    pub fn prometheus(&self, engine: &database::Stats, uptime_s: u64) -> String {
-        use std::fmt::Write;
-        let mut out = String::new();
-        let mut metric = |name: &str, kind: &str, lines: &[(String, u64)]| {
-            let _ = writeln!(out, "# TYPE {name} {kind}");
-            for (labels, value) in lines {
-                let _ = writeln!(out, "{name}{labels} {value}");
+    /// The same numbers as Prometheus reads them: names are the paths of [`Stats::tree`].
+    pub fn prometheus(&self, engine: &database::Stats, open_feeds: usize, uptime_s: u64) -> String {
+        let mut out =
+            format!("# TYPE couchdb_uptime_seconds counter\ncouchdb_uptime_seconds {uptime_s}\n");
+        if let Value::Object(tree) = self.tree(engine, open_feeds) {
+            for (name, part) in &tree {
+                write_metrics(name, part, &mut out);
             }
-        };
-        let one = |n: u64| vec![(String::new(), n)];
-        metric("couchdb_uptime_seconds", "counter", &one(uptime_s));
-        metric(
-            "couchdb_httpd_requests_total",
-            "counter",
-            &one(self.requests.load(Relaxed)),
-        );
-        let methods: Vec<_> = METHODS
-            .iter()
-            .zip(&self.methods)
-            .map(|(m, n)| (format!("{{method=\"{m}\"}}"), n.load(Relaxed)))
-            .collect();
-        metric("couchdb_httpd_request_methods", "counter", &methods);
-        let statuses: Vec<_> = STATUSES
-            .iter()
-            .zip(&self.statuses)
-            .map(|(s, n)| (format!("{{code=\"{s}\"}}"), n.load(Relaxed)))
-            .collect();
-        metric("couchdb_httpd_status_codes", "counter", &statuses);
-        metric(
-            "couchdb_document_writes_total",
-            "counter",
-            &one(engine.document_writes),
-        );
-        metric(
-            "couchdb_commits_total",
-            "counter",
-            &one(engine.commit_batches),
-        );
-        metric(
-            "settee_memtable_bytes",
-            "gauge",
-            &one(engine.memtable_bytes),
-        );
-        metric(
-            "settee_block_cache_bytes",
-            "gauge",
-            &one(engine.block_cache_bytes),
-        );
+        }
         out
+    }
+}
+
+/// Groups of counters that are one metric with a label.
+const LABELS: [(&str, &str); 2] = [
+    ("couchdb_httpd_request_methods", "method"),
+    ("couchdb_httpd_status_codes", "code"),
+];
+
+/// Appends the metrics of a part of the tree.
+fn write_metrics(name: &str, part: &Value, out: &mut String) {
+    use std::fmt::Write;
+    let Value::Object(members) = part else {
+        return;
+    };
+    if let Some((_, label)) = LABELS.iter().find(|(labelled, _)| *labelled == name) {
+        let _ = writeln!(out, "# TYPE {name} counter");
+        for (value, counter) in members {
+            let _ = writeln!(out, "{name}{{{label}=\"{value}\"}} {}", counter["value"]);
+        }
+        return;
+    }
+    let (Some(kind), Some(value)) = (members.get("type"), members.get("value")) else {
+        for (member, part) in members {
+            write_metrics(&format!("{name}_{member}"), part, out);
+        }
+        return;
+    };
+    match kind.as_str() {
+        Some("counter") => {
+            let _ = writeln!(out, "# TYPE {name}_total counter\n{name}_total {value}");
+        }
+        Some("histogram") => {
+            let _ = writeln!(out, "# TYPE {name}_seconds summary");
+            for pair in value["percentile"].as_array().into_iter().flatten() {
+                if let (Some(percent), Some(ms)) = (pair[0].as_f64(), pair[1].as_f64()) {
+                    let (quantile, seconds) = (percent / 100.0, ms / 1000.0);
+                    let _ = writeln!(out, "{name}_seconds{{quantile=\"{quantile}\"}} {seconds}");
+                }
+            }
+            let _ = writeln!(out, "{name}_seconds_count {}", value["n"]);
+        }
+        _ => {
+            let _ = writeln!(out, "# TYPE {name} gauge\n{name} {value}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The paths of all numbers of a tree, with how the last line of each begins.
+    fn names(name: &str, part: &Value, found: &mut Vec<String>) {
+        for (member, part) in part.as_object().into_iter().flatten() {
+            let name = format!("{name}_{member}");
+            match part.get("type").and_then(Value::as_str) {
+                Some("counter") => found.push(name),
+                Some("gauge") => found.push(format!("{name} ")),
+                Some(_) => found.push(format!("{name}_seconds_count ")),
+                None => names(&name, part, found),
+            }
+        }
+    }
+
+    #[test]
+    fn prometheus_reads_every_number_of_the_tree() {
+        let (stats, engine) = (Stats::default(), database::Stats::default());
+        stats.record("GET", 503, 1_500);
+        let text = stats.prometheus(&engine, 3, 7);
+        let mut expected = vec![];
+        for (name, part) in stats.tree(&engine, 3).as_object().unwrap() {
+            names(name, part, &mut expected);
+        }
+        for name in expected {
+            let (group, last) = name.rsplit_once('_').unwrap();
+            let labelled = LABELS.iter().find(|(labelled, _)| *labelled == group);
+            let line = match labelled {
+                Some((group, label)) => format!("{group}{{{label}=\"{last}\"}} "),
+                None if name.ends_with(' ') => name,
+                None => format!("{name}_total "),
+            };
+            assert!(
+                text.lines().any(|l| l.starts_with(&line)),
+                "{line} in {text}"
+            );
+        }
+        assert!(text.contains("couchdb_httpd_status_codes{code=\"503\"} 1\n"));
+        assert!(text.contains("couchdb_httpd_clients_requesting_changes_total 3\n"));
+        assert!(text.contains("couchdb_uptime_seconds 7\n"));
+    }
+
+    #[test]
+    fn lists_that_are_searched_are_sorted() {
+        assert!(METHODS.is_sorted());
+        assert!(STATUSES.is_sorted());
     }
 }

@@ -25,8 +25,8 @@ pub struct Rewritten {
     pub changed: bool,
 }
 
-/// Routes of a database that are for the server's admins.
-const SERVER_ADMINS: [&str; 2] = ["_purge", "_sync_shards"];
+/// Routes of a database that are for the server's admins: no rewrite leads there.
+pub const SERVER_ADMINS: [&str; 2] = ["_purge", "_sync_shards"];
 
 impl Rewritten {
     /// Refuses a request to where a rewrite may not lead. The path is looked at as it is routed: decoded, and in segments,

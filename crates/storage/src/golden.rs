@@ -1,4 +1,4 @@
-//! The bytes of keys and stored values: a change of any of them is a change of format (docs/storage-format.md).
+//! The bytes of keys and stored values: a change of any of them is a change of format (docs/src/developers/storage-format.md).
 
 use document::attachment::append_attachments;
 use document::{Attachment, Encoding, Rev, RevPath, Revision};

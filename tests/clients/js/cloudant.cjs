@@ -187,7 +187,8 @@ async function attachments(service) {
   const get = async (attachmentName, options) => Buffer.from(await collect((await service.getAttachment({ db, docId, attachmentName, ...options })).result, true));
   equal('get a text', (await get('note.txt')).toString(), text);
   check('get bytes', (await get('deep/blob.bin')).equals(bytes));
-  equal('a range', (await get('deep/blob.bin', { range: 'bytes=10-19' })).toString('hex'), bytes.subarray(10, 20).toString('hex'));
+  // The SDK gzips what it uploads, and of what is stored gzipped CouchDB gives no ranges.
+  check('a range of what was gzipped is all of it', (await get('deep/blob.bin', { range: 'bytes=10-19' })).equals(bytes));
   const head = (await service.headAttachment({ db, docId, attachmentName: 'deep/blob.bin' })).headers;
   equal('head of an attachment', head['content-type'], 'application/octet-stream');
   const stubs = (await service.getDocument({ db, docId, attEncodingInfo: true })).result._attachments;

@@ -52,6 +52,7 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
             require_method(req, "GET")?;
             let text = app.stats.prometheus(
                 &app.node.databases.stats(),
+                app.open_feeds(),
                 app.node.started.elapsed().as_secs(),
             );
             Ok(Reply::text(200, "text/plain; version=2.0", text))

@@ -501,7 +501,7 @@ mod tests {
             (json!({"a": 1, "$or": []}), 1),
             (json!({"$or": []}), 1),
             (json!({"$nor": []}), 0),
-            (json!({"b": {"$in": []}, "$or": []}), 2),
+            (json!({"b": {"$in": []}, "$or": []}), 1),
             (json!({"b": {"$in": []}}), 0),
         ] {
             assert_eq!(plan(selector.clone(), &[a, ab]).0, expected, "{selector}");

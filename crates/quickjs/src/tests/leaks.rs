@@ -42,11 +42,13 @@ fn mapping_leaves_nothing_behind() {
     let (mut heap, context) = heap();
     heap.enter(&context, &Silent, |scope| {
         scope.define_emit().expect("defined");
-        map_all(scope, 0, MANY);
+        map_all(scope, 0, 4 * MANY);
     });
     heap.collect();
     let before = heap.memory_used();
-    heap.enter(&context, &Silent, |scope| map_all(scope, MANY, 3 * MANY));
+    heap.enter(&context, &Silent, |scope| {
+        map_all(scope, 4 * MANY, 8 * MANY)
+    });
     heap.collect();
     let after = heap.memory_used();
     assert!(after < before + (64 << 10), "{before} bytes became {after}");

@@ -9,7 +9,7 @@ use database::{
 };
 use functions::Languages;
 
-/// How the databases are opened. The HTTP API sets what attachments may be, also when the configuration changes.
+/// How the databases are opened. `node` sets what attachments may be, also when the configuration changes.
 pub fn databases(
     settings: &Settings,
     languages: Arc<dyn Languages>,
