@@ -157,6 +157,10 @@ def rewrites_stay(ctx):
         made = api.get(puppet({"path": "../../made", "method": "PUT", "body": '{"by":"rewrite"}'}))
         report.equal("and writes documents, as in CouchDB", made.status, 201)
         own = api.put("/public/_design/d/_rewrite/x?as=" + urllib.parse.quote(json.dumps({"path": "../../_revs_limit"})), 999)
+        led = "function(req) { return {path: '../../_local_docs', headers: {'x-led': '1'}}; }"
+        api.expect(201, "PUT", "/_users/_design/led", {"rewrites": led})
+        report.equal("no admin is led to what rules hide", api.get("/_users/_design/led/_rewrite/x").status, 401)
+        api.expect(200, "DELETE", f"/_users/_design/led?rev={api.expect(200, 'GET', '/_users/_design/led')['_rev']}")
         report.equal("an admin's own method and body have an admin's rights", (own.status, api.get("/public/_revs_limit").json), (200, 999))
         asked = api.put("/public/_design/d/_rewrite/x?as=" + urllib.parse.quote(json.dumps({"path": "../../_revs_limit", "body": "5"})), 998)
         report.equal("not with another body", (asked.status >= 400, api.get("/public/_revs_limit").json), (True, 999))

@@ -75,8 +75,13 @@ impl Database {
 }
 
 impl DatabaseAs {
-    /// Whether everybody sees everything: [`Database::replicas`] may be used then.
+    /// Whether everybody sees everything, whoever asks: the database is under no rules.
     pub fn is_open(&self) -> bool {
+        self.rules().is_none()
+    }
+
+    /// Whether who asks sees everything: [`Database::replicas`] may be used then.
+    pub fn sees_all(&self) -> bool {
         !self.has_watch()
     }
 }

@@ -1,4 +1,4 @@
-//! What every request needs: the databases, the configuration, who may come in, and counters.
+//! What every request needs: the node, the settings in force, counters, and whether the server stops.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -63,10 +63,11 @@ impl App {
     }
 
     fn reread(&self) {
-        let before = self.settings();
-        let settings = Settings::read_again(&self.node.config, &before);
-        warn_of_cors(&settings, Some(&before));
-        *self.settings.write() = Arc::new(settings);
+        // Read while it is held, so that of two changes at once the older does not stay.
+        let mut kept = self.settings.write();
+        let settings = Settings::read_again(&self.node.config, &kept);
+        warn_of_cors(&settings, Some(&kept));
+        *kept = Arc::new(settings);
     }
 
     /// What is in force now.

@@ -34,7 +34,7 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
         return database(app, req, &first).await;
     }
     match first.as_str() {
-        "_up" => root::up(app, req),
+        "_up" => root::up(req),
         "_all_dbs" => root::all_dbs(app, req),
         "_dbs_info" => root::dbs_info(app, req).await,
         "_uuids" => root::uuids(app, req),
@@ -110,7 +110,7 @@ async fn database(app: &App, req: &mut Request, name: &str) -> Answer {
         }
         ("_partition", ..) if req.segment(3) == Some("_index") => {
             partition::enter(req, &access)?;
-            find::route(app, req, &access, "_index").await
+            find::route(req, &access, "_index").await
         }
         ("_partition", ..) => listing::partition(app, req, &access).await,
         ("_all_docs" | "_design_docs" | "_local_docs", None, _) => {
@@ -120,7 +120,7 @@ async fn database(app: &App, req: &mut Request, name: &str) -> Answer {
             listing::queries(app, req, &access, &second).await
         }
         ("_bulk_docs", None, _) => bulk::bulk_docs(app, req, &access).await,
-        ("_bulk_get", None, _) => bulk::bulk_get(app, req, &access).await,
+        ("_bulk_get", None, _) => bulk::bulk_get(req, &access).await,
         ("_changes", None, _) => changes::route(app, req, &access).await,
         _ => part(app, req, &access, &second, third.as_deref()).await,
     }
@@ -148,7 +148,7 @@ async fn part(
         ("_ensure_full_commit", None) => db::ensure_full_commit(req, access).await,
         ("_shards", _) => db::shards(app, req, access),
         ("_sync_shards", None) => db::sync_shards(req, access),
-        ("_find" | "_index" | "_explain", _) => find::route(app, req, access, second).await,
+        ("_find" | "_index" | "_explain", _) => find::route(req, access, second).await,
         ("_temp_view", _) => Err(ApiError::new(
             410,
             "gone",

@@ -78,9 +78,11 @@ impl Node {
     }
 
     fn reread(&self) {
+        // Read while it is held, so that of two changes at once the older does not stay.
+        let mut uuids = self.uuids.write();
         let settings = self.settings();
         settings::tell(&settings, &self.databases);
-        *self.uuids.write() = Arc::new(UuidGenerator::new(settings::uuid_algorithm(&settings)));
+        *uuids = Arc::new(UuidGenerator::new(settings::uuid_algorithm(&settings)));
     }
 
     /// What the configuration says now.

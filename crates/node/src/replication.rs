@@ -48,6 +48,17 @@ fn told(e: crate::Error, db: &str) -> Error {
     }
 }
 
+/// What users are told of an error: the engine's words name files of the server.
+fn for_users(e: &crate::Error) -> String {
+    match e {
+        crate::Error::Database(database::Error::Storage(e)) => {
+            tracing::error!(error = %e, "storage failed");
+            "The storage failed; the server's log says how.".to_owned()
+        }
+        e => e.to_string(),
+    }
+}
+
 impl Environment for Surroundings {
     fn settings(&self) -> Settings {
         let node = self.0.upgrade();
@@ -95,9 +106,10 @@ impl Environment for Surroundings {
         let context = context(user);
         let access = open_for_replication(&node.auth, found, &context).map_err(|e| told(e, db))?;
         let filter = selection.map(|s| filter(&node, &access, &context, s));
-        let filter = filter
-            .transpose()
-            .map_err(|e| Error::FilterFetch(format!("Couldn't open the filter on `{db}`: {e}")))?;
+        let filter = filter.transpose().map_err(|e| {
+            let reason = for_users(&e);
+            Error::FilterFetch(format!("Couldn't open the filter on `{db}`: {reason}"))
+        })?;
         let check = {
             let node = self.0.clone();
             let db = access.db.clone();

@@ -1,6 +1,7 @@
 //! Heaps, and the way into them.
 
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::host::Host;
 use crate::limits::{Limit, Limits};
@@ -15,12 +16,14 @@ pub struct Heap {
     // First, so that nothing of it is used after the runtime.
     pub(crate) realms: Vec<(u64, Realm)>,
     pub(crate) runtime: Runtime,
-    next: u64,
 }
 
 // SAFETY: QuickJS keeps no state in threads but the stack's limit, which `enter` sets anew. All that refers to the runtime is in
 // here, or cannot get out of the closure that `enter` calls; so all of it moves at once, and is used through `&mut` only.
 unsafe impl Send for Heap {}
+
+/// The next context's id. Those of all heaps differ, so that a context of another heap is noticed.
+static NEXT_CONTEXT: AtomicU64 = AtomicU64::new(1);
 
 /// A context of a heap: globals of its own. Those that are not closed end with their heap.
 #[derive(Debug)]
@@ -50,7 +53,6 @@ impl Heap {
         Ok(Heap {
             realms: Vec::new(),
             runtime: Runtime::new(limits)?,
-            next: 0,
         })
     }
 
@@ -60,9 +62,9 @@ impl Heap {
     /// [`Limit::Memory`]: the heap is of no more use.
     pub fn new_context(&mut self) -> Result<Context, Limit> {
         let realm = self.runtime.enter(|| Realm::new(&self.runtime))?;
-        self.next += 1;
-        self.realms.push((self.next, realm));
-        Ok(Context(self.next))
+        let id = NEXT_CONTEXT.fetch_add(1, Relaxed);
+        self.realms.push((id, realm));
+        Ok(Context(id))
     }
 
     /// Gives back what a context has of the heap, what was kept of it too. One of another heap is ignored.

@@ -32,7 +32,7 @@ pub struct Delta {
     pub supersedes: u64,
 }
 
-/// Which leaf's body a row carries.
+/// Which revision's body a row carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body<'a> {
     /// The change brought no body.

@@ -130,7 +130,7 @@ struct Resolving<'a> {
 enum Parent {
     None,
     Is(Vec<Attachment>),
-    /// The edit will change nothing.
+    /// The revision is there with its body, and its attachments with it.
     Known,
     Conflict,
 }
@@ -252,10 +252,10 @@ impl Resolving<'_> {
                 generation,
                 hash: hash.clone(),
             };
-            if record.tree.get(&rev).is_none() {
+            let Some(node) = record.tree.get(&rev) else {
                 continue;
-            }
-            if nth == 0 {
+            };
+            if nth == 0 && node.revision.is_some() {
                 return Ok(Parent::Known);
             }
             if let found @ Parent::Is(_) = self.read(&record, &rev)? {

@@ -189,13 +189,17 @@ impl Changes {
 
     /// Changes after `last_seq`.
     pub fn pending(&self) -> Result<u64, Error> {
-        let looks_up = self.lookups.is_some() || matches!(self.query.filter, Filter::Design);
-        if looks_up || self.query.descending {
-            // CouchDB counts down from what was there at the start.
+        if self.counts_down() {
             let sent = self.rows - self.rows_at_start;
             return Ok(self.pending_at_start.saturating_sub(sent));
         }
         self.count_after()
+    }
+
+    /// Whether what is pending is counted down from what was there at the start, as in CouchDB.
+    fn counts_down(&self) -> bool {
+        let looks_up = self.lookups.is_some() || matches!(self.query.filter, Filter::Design);
+        looks_up || self.query.descending
     }
 
     fn count_after(&self) -> Result<u64, Error> {
@@ -225,8 +229,10 @@ impl Changes {
             .collect::<Result<_, _>>()?;
         self.ends = self.views.iter().map(|v| v.meta.update_seq).collect();
         self.shard = 0;
-        self.pending_at_start = self.count_after()?;
-        self.rows_at_start = self.rows;
+        if self.counts_down() {
+            self.pending_at_start = self.count_after()?;
+            self.rows_at_start = self.rows;
+        }
         self.plan_lookups()
     }
 }

@@ -11,7 +11,8 @@
 //! - Strings are written as they are but for `"`, `\` and control characters.
 //!
 //! What is stored was checked, and is looked at without being parsed: [`skip`] finds the end of a value, [`Members`] and
-//! [`Elements`] go over what is in it. **Nothing else in the workspace looks for the end of a string.**
+//! [`Elements`] go over what is in it. Text that comes in pieces
+//! has [`skip::StringEnd`]; JavaScript (`quickjs`) and query servers look through what they exchange by themselves.
 
 mod document;
 mod error;

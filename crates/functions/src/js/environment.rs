@@ -83,7 +83,10 @@ impl Environment {
         match api {
             Ok(api) => Ok(Environment { context, api }),
             Err(error) => {
-                heap.close_context(context);
+                // A heap that is over is not used again; its contexts end with it.
+                if heap.over().is_none() {
+                    heap.close_context(context);
+                }
                 Err(error)
             }
         }

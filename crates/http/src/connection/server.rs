@@ -440,16 +440,16 @@ fn finish(
     {
         keep_only(&settings.chttpd.prefer_minimal, headers);
     }
+    // The length of a 304 is about its own body, of which there is none, as in CouchDB.
+    let is_304 = response.status() == hyper::StatusCode::NOT_MODIFIED;
+    if is_304 {
+        *response.body_mut() = Body::nothing();
+    }
     let length = match response.body() {
         Body::Full(b) => Some(b.len() as u64),
         Body::Sized(_, length) => Some(*length),
         Body::Stream(_) => None,
     };
-    // That of a 304 is about its own body, as in CouchDB.
-    let is_304 = response.status() == hyper::StatusCode::NOT_MODIFIED;
-    if is_304 {
-        *response.body_mut() = Body::nothing();
-    }
     if let Some(len) = length
         && (req.method == "HEAD" || is_304)
     {

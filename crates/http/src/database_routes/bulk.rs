@@ -30,7 +30,7 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
     require_method(req, "POST")?;
     req.require_json()?;
     app.stats.bulk_requests.fetch_add(1, Relaxed);
-    let settings = app.settings();
+    let settings = req.settings.clone();
     let bytes = req.required_bytes(BodyClass::Many).await?;
     let started = Instant::now();
     let max = settings.couchdb.max_bulk_docs_count;
@@ -181,7 +181,7 @@ fn outcomes_json(
 /// Parameters of a GET that `_bulk_get` refuses: they are of one document.
 const ONE_DOCUMENT_ONLY: [&str; 5] = ["open_revs", "new_edits", "w", "rev", "atts_since"];
 
-pub async fn bulk_get(app: &App, req: &mut Request, access: &Access) -> Answer {
+pub async fn bulk_get(req: &mut Request, access: &Access) -> Answer {
     require_method(req, "POST")?;
     req.require_json()?;
     let mut body = req.json_object(BodyClass::Many).await?;
@@ -200,7 +200,7 @@ pub async fn bulk_get(app: &App, req: &mut Request, access: &Access) -> Answer {
             "\"{name}\" query parameter is not acceptable"
         )));
     }
-    let limit = app.settings().couchdb.max_bulk_get_count;
+    let limit = req.settings.couchdb.max_bulk_get_count;
     if docs.len() as u64 > limit {
         return Err(ApiError::too_many("max_bulk_get_count", limit));
     }

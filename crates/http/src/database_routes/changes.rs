@@ -137,7 +137,7 @@ async fn filter(
         Some("_selector") => {
             // Out of the text: the members of `body` hold no integers beyond 64 bits.
             let text = raw.filter(|r| !r.is_empty());
-            let limits = selector_limits(&app.settings().mango);
+            let limits = selector_limits(&req.settings.mango);
             let fields = body.get("fields").cloned();
             apart_if_long(text.unwrap_or(Bytes::from_static(b"{}")), move |text| {
                 let selector = mango::Selector::of_body(&document::normalise(text)?, &limits);

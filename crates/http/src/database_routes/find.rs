@@ -4,7 +4,6 @@ use bytes::Bytes;
 use database::{FindAnswer, FindLimits};
 use mango::{AggregateLimits, Defaults, Find};
 
-use crate::app::App;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::reply::stream::{CHUNK_BYTES, pull, pull_blocking_for};
@@ -178,7 +177,7 @@ fn member(name: &str, value: &serde_json::Value, out: &mut Vec<u8>) {
 }
 
 /// Of the whole database.
-pub async fn route(app: &App, req: &mut Request, access: &Access, name: &str) -> Answer {
+pub async fn route(req: &mut Request, access: &Access, name: &str) -> Answer {
     if req.segments.len() > 2 && name != "_index" {
         require_method(req, "POST")?;
         return Err(ApiError::missing());
@@ -186,6 +185,6 @@ pub async fn route(app: &App, req: &mut Request, access: &Access, name: &str) ->
     match name {
         "_find" => find(req, access, None).await,
         "_explain" => explain(req, access, None).await,
-        _ => crate::database_routes::indexes::route(app, req, access).await,
+        _ => crate::database_routes::indexes::route(req, access).await,
     }
 }

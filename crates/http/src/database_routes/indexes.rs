@@ -5,7 +5,6 @@ use mango::index::{DesignMembers, design_members, parse_bulk_delete, remove_from
 use mango::{FindError, NewIndex};
 use serde_json::json;
 
-use crate::app::App;
 use crate::database_routes::find::{apart_if_long, selector_limits};
 use crate::document_routes::documents::write;
 use crate::errors::ApiError;
@@ -21,26 +20,26 @@ type Answer = Result<Reply, ApiError>;
 const TRIES_MAX: usize = 4;
 
 /// `_index` and what is under it.
-pub async fn route(app: &App, req: &mut Request, access: &Access) -> Answer {
+pub async fn route(req: &mut Request, access: &Access) -> Answer {
     let parts: Vec<String> = (2..req.segments.len())
         .map(|i| req.segment(i).unwrap_or_default().to_owned())
         .collect();
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     match (req.method.as_str(), parts.as_slice()) {
         ("GET" | "HEAD", []) => list(req, access),
-        ("POST", []) => create(app, req, access).await,
+        ("POST", []) => create(req, access).await,
         (_, []) => Err(ApiError::method_not_allowed("GET,POST")),
-        ("POST", ["_bulk_delete"]) => bulk_delete(app, req, access).await,
+        ("POST", ["_bulk_delete"]) => bulk_delete(req, access).await,
         (_, ["_bulk_delete"]) => Err(ApiError::method_not_allowed("POST")),
         (_, ["_design", ddoc, kind, name]) => {
-            delete(app, req, access, &format!("_design/{ddoc}"), kind, name).await
+            delete(req, access, &format!("_design/{ddoc}"), kind, name).await
         }
         (_, [ddoc, kind, name]) => {
             let id = match ddoc.starts_with("_design/") {
                 true => (*ddoc).to_owned(),
                 false => format!("_design/{ddoc}"),
             };
-            delete(app, req, access, &id, kind, name).await
+            delete(req, access, &id, kind, name).await
         }
         _ => Err(ApiError::missing()),
     }
@@ -71,7 +70,7 @@ fn list(req: &Request, access: &Access) -> Answer {
     Ok(Reply::json_bytes(200, answer))
 }
 
-async fn create(app: &App, req: &mut Request, access: &Access) -> Answer {
+async fn create(req: &mut Request, access: &Access) -> Answer {
     req.require_json()?;
     let limits = selector_limits(&req.settings.mango);
     let index = apart_if_long(req.bytes(BodyClass::Document).await?, move |body| {
@@ -87,7 +86,7 @@ async fn create(app: &App, req: &mut Request, access: &Access) -> Answer {
         };
         // An application may ask for its index as anybody; only making it is for admins.
         access.require_design_admin(&req.user)?;
-        if save(app, req, access, &index.ddoc, rev, Some(new), left).await? {
+        if save(req, access, &index.ddoc, rev, Some(new), left).await? {
             result = "created";
             break;
         }
@@ -96,30 +95,17 @@ async fn create(app: &App, req: &mut Request, access: &Access) -> Answer {
     Ok(Reply::json(200, &answer))
 }
 
-async fn delete(
-    app: &App,
-    req: &mut Request,
-    access: &Access,
-    ddoc: &str,
-    kind: &str,
-    name: &str,
-) -> Answer {
+async fn delete(req: &mut Request, access: &Access, ddoc: &str, kind: &str, name: &str) -> Answer {
     require_method(req, "DELETE")?;
     if kind != "json" {
         return Err(ApiError::missing());
     }
     access.require_design_admin(&req.user)?;
-    remove(app, req, access, ddoc, name).await?;
+    remove(req, access, ddoc, name).await?;
     Ok(Reply::ok())
 }
 
-async fn remove(
-    app: &App,
-    req: &Request,
-    access: &Access,
-    ddoc: &str,
-    name: &str,
-) -> Result<(), ApiError> {
+async fn remove(req: &Request, access: &Access, ddoc: &str, name: &str) -> Result<(), ApiError> {
     for left in (0..TRIES_MAX).rev() {
         let (rev, Some(members)) = split(access.db.design_text(ddoc)?) else {
             return Err(ApiError::missing());
@@ -129,21 +115,21 @@ async fn remove(
         if !is_index {
             return Err(ApiError::missing());
         }
-        if save(app, req, access, ddoc, rev, new, left).await? {
+        if save(req, access, ddoc, rev, new, left).await? {
             break;
         }
     }
     Ok(())
 }
 
-async fn bulk_delete(app: &App, req: &mut Request, access: &Access) -> Answer {
+async fn bulk_delete(req: &mut Request, access: &Access) -> Answer {
     req.require_json()?;
     let body = req.json_object(BodyClass::Document).await?;
     let ids = parse_bulk_delete(&body)?;
     access.require_design_admin(&req.user)?;
     let (mut success, mut fail) = (vec![], vec![]);
     for id in ids {
-        match remove_all(app, req, access, &id).await {
+        match remove_all(req, access, &id).await {
             Ok(()) => success.insert(0, json!({"id": id, "ok": true})),
             Err(e) => fail.insert(0, json!({"id": id, "error": e.error})),
         }
@@ -152,14 +138,14 @@ async fn bulk_delete(app: &App, req: &mut Request, access: &Access) -> Answer {
 }
 
 /// Removes every index of a design document. (CouchDB fails when there are several.)
-async fn remove_all(app: &App, req: &Request, access: &Access, id: &str) -> Result<(), ApiError> {
+async fn remove_all(req: &Request, access: &Access, id: &str) -> Result<(), ApiError> {
     let indexes = access.db.find_indexes()?;
     let own = indexes
         .iter()
         .filter(|i| i.index.ddoc.as_deref() == Some(id));
     let mut removed = Err(ApiError::missing());
     for index in own {
-        remove(app, req, access, id, &index.index.name).await?;
+        remove(req, access, id, &index.index.name).await?;
         removed = Ok(());
     }
     removed
@@ -180,7 +166,6 @@ fn split(ddoc: Option<Vec<u8>>) -> (Option<Vec<u8>>, Option<DesignMembers>) {
 /// Writes a design document, or deletes it when it has no members left; false when another write came before and the change
 /// can be tried again.
 async fn save(
-    app: &App,
     req: &Request,
     access: &Access,
     id: &str,
@@ -189,7 +174,7 @@ async fn save(
     tries_left: usize,
 ) -> Result<bool, ApiError> {
     let edit = document::parse_document(&write_design(id, rev, members))?;
-    match write(app, req, access, edit, EditMode::Interactive).await {
+    match write(req, access, edit, EditMode::Interactive).await {
         Ok(_) => Ok(true),
         Err(e) if e.status == 409 && tries_left > 0 => Ok(false),
         Err(e) if e.status == 409 => Err(ApiError::new(

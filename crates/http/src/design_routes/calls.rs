@@ -201,7 +201,7 @@ async fn update(
         doc.id = Some(DocId::new("")?);
     }
     let mode = EditMode::Interactive;
-    let written = documents::write_as(app, req, &access, updater, doc, mode).await?;
+    let written = documents::write_as(req, &access, updater, doc, mode).await?;
     let saved = response::Saved {
         id: written.id().as_str(),
         rev: &written.rev().to_string(),

@@ -57,14 +57,14 @@ pub async fn route(app: &App, req: &mut Request, access: &Access, id: &str, rest
         return Ok(Reply::empty(301).location(&design_url(req, access, id)));
     }
     if req.segments.len() > rest {
-        return attachments::route(app, req, access, id, rest).await;
+        return attachments::route(req, access, id, rest).await;
     }
     match req.method.as_str() {
         "GET" | "HEAD" => get(app, req, access, id),
-        "PUT" => put(app, req, access, id).await,
-        "DELETE" => delete(app, req, access, id).await,
-        "COPY" => copy(app, req, access, id).await,
-        "POST" => attachments::post_form(app, req, access, id).await,
+        "PUT" => put(req, access, id).await,
+        "DELETE" => delete(req, access, id).await,
+        "COPY" => copy(req, access, id).await,
+        "POST" => attachments::post_form(req, access, id).await,
         _ => Err(ApiError::method_not_allowed(METHODS)),
     }
 }
@@ -300,7 +300,7 @@ async fn read_document(req: &mut Request) -> Result<(EditDoc, u64), ApiError> {
     Ok((doc, started.elapsed().as_micros() as u64))
 }
 
-async fn put(app: &App, req: &mut Request, access: &Access, id: &str) -> Answer {
+async fn put(req: &mut Request, access: &Access, id: &str) -> Answer {
     let settings = req.settings.clone();
     let mode = match req.query.get("new_edits") {
         Some("false") => EditMode::Replicated,
@@ -338,7 +338,7 @@ async fn put(app: &App, req: &mut Request, access: &Access, id: &str) -> Answer 
         write_mode = write_mode.or_batch(req);
     }
     let who = caller(&req.user);
-    let written = write_in_mode(app, req, access, who, doc, mode, write_mode).await?;
+    let written = write_in_mode(req, access, who, doc, mode, write_mode).await?;
     let mut reply = written.reply(Some(&url));
     drop(uploaded);
     reply.timing.parse_us = parse_us;
@@ -383,31 +383,27 @@ pub struct Written {
 
 /// Writes one document in the name of whoever asks.
 pub async fn write(
-    app: &App,
     req: &Request,
     access: &Access,
     doc: EditDoc,
     mode: EditMode,
 ) -> Result<Written, ApiError> {
-    let write_mode = WriteMode::of(req, 1, None)?;
-    write_in_mode(app, req, access, caller(&req.user), doc, mode, write_mode).await
+    write_as(req, access, caller(&req.user), doc, mode).await
 }
 
-/// Writes one document in the name of `caller`, whatever the request says of `w`.
+/// Writes one document in the name of `caller`.
 pub async fn write_as(
-    app: &App,
     req: &Request,
     access: &Access,
     caller: Caller,
     doc: EditDoc,
     mode: EditMode,
 ) -> Result<Written, ApiError> {
-    let write_mode = WriteMode::of(req, 1, None)?.without_w();
-    write_in_mode(app, req, access, caller, doc, mode, write_mode).await
+    let write_mode = WriteMode::of(req, 1, None)?;
+    write_in_mode(req, access, caller, doc, mode, write_mode).await
 }
 
 async fn write_in_mode(
-    app: &App,
     req: &Request,
     access: &Access,
     caller: Caller,
@@ -415,7 +411,7 @@ async fn write_in_mode(
     mode: EditMode,
     write_mode: WriteMode,
 ) -> Result<Written, ApiError> {
-    check_document(&doc, &app.settings().couchdb)?;
+    check_document(&doc, &req.settings.couchdb)?;
     let Some(id) = doc.id.clone() else {
         return Err(ApiError::bad_request("an edit needs an `_id`"));
     };
@@ -500,13 +496,13 @@ pub async fn post(app: &App, req: &mut Request, access: &Access) -> Answer {
     let url = doc_url(req, access, &id);
     let write_mode = WriteMode::of(req, 1, None)?.or_batch(req);
     let (who, mode) = (caller(&req.user), EditMode::Interactive);
-    let written = write_in_mode(app, req, access, who, doc, mode, write_mode).await?;
+    let written = write_in_mode(req, access, who, doc, mode, write_mode).await?;
     let mut reply = written.reply_without_etag(&url);
     reply.timing.parse_us = parse_us;
     Ok(reply)
 }
 
-async fn delete(app: &App, req: &mut Request, access: &Access, id: &str) -> Answer {
+async fn delete(req: &mut Request, access: &Access, id: &str) -> Answer {
     let Ok(id) = DocId::new(id) else {
         return Err(ApiError::missing());
     };
@@ -519,12 +515,12 @@ async fn delete(app: &App, req: &mut Request, access: &Access, id: &str) -> Answ
     doc.rev = edited_rev(req, None)?;
     doc.id = Some(id);
     doc.deleted = true;
-    Ok(write(app, req, access, doc, EditMode::Interactive)
+    Ok(write(req, access, doc, EditMode::Interactive)
         .await?
         .reply(None))
 }
 
-async fn copy(app: &App, req: &mut Request, access: &Access, id: &str) -> Answer {
+async fn copy(req: &mut Request, access: &Access, id: &str) -> Answer {
     let destination = req
         .named_header("destination")
         .ok_or_else(|| ApiError::bad_request("Destination header is mandatory for COPY."))?;
@@ -553,7 +549,9 @@ async fn copy(app: &App, req: &mut Request, access: &Access, id: &str) -> Answer
         .collect();
     let url = doc_url(req, access, &target);
     let who = caller(&req.user);
-    Ok(write_as(app, req, access, who, doc, EditMode::Interactive)
+    let write_mode = WriteMode::of(req, 1, None)?.without_w();
+    let mode = EditMode::Interactive;
+    Ok(write_in_mode(req, access, who, doc, mode, write_mode)
         .await?
         .reply(Some(&url)))
 }

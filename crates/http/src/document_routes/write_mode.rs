@@ -17,7 +17,8 @@ pub struct WriteMode {
 impl WriteMode {
     pub fn of(req: &Request, replicas: u32, w: Option<u64>) -> Result<Self, ApiError> {
         check_numbers(&req.query, &["w"])?;
-        let w = req.query.get("w").and_then(|w| w.parse().ok()).or(w);
+        // That of the body counts more, as in CouchDB.
+        let w = w.or_else(|| req.query.get("w").and_then(|w| w.parse().ok()));
         let full_commit = req.named_header("x-couch-full-commit") == Some("true");
         Ok(WriteMode {
             durability: match req.settings.couchdb.delayed_commits && !full_commit {
@@ -44,7 +45,7 @@ impl WriteMode {
         }
     }
 
-    /// The same for what asks nobody about `w`: COPY, update functions.
+    /// The same for what asks nobody about `w`: COPY.
     #[must_use]
     pub fn without_w(self) -> Self {
         WriteMode {

@@ -36,9 +36,9 @@ pub fn welcome(app: &App, req: &Request) -> Answer {
     ))
 }
 
-pub fn up(app: &App, req: &Request) -> Answer {
+pub fn up(req: &Request) -> Answer {
     require_method(req, "GET,HEAD")?;
-    let status = match app.settings().couchdb.maintenance_mode {
+    let status = match req.settings.couchdb.maintenance_mode {
         MaintenanceMode::Off => {
             return Ok(Reply::json(200, &json!({"status": "ok", "seeds": {}})));
         }
@@ -91,7 +91,7 @@ fn natural(q: &Query, param: &str) -> Result<Option<u64>, ApiError> {
 
 pub fn all_dbs(app: &App, req: &Request) -> Answer {
     require_method(req, "GET,HEAD")?;
-    if app.settings().chttpd.admin_only_all_dbs {
+    if req.settings.chttpd.admin_only_all_dbs {
         require_server_admin(&req.user)?;
     }
     let names = app.node.databases.names(&name_range(&req.query)?);
@@ -138,7 +138,7 @@ async fn dbs_info_of_keys(app: &App, req: &mut Request) -> Answer {
         Some(Value::Array(keys)) => keys,
         Some(_) => return Err(ApiError::bad_request("`keys` member must be an array.")),
     };
-    if keys.len() as u64 > app.settings().chttpd.max_db_number_for_dbs_info_req {
+    if keys.len() as u64 > req.settings.chttpd.max_db_number_for_dbs_info_req {
         return Err(ApiError::bad_request("too_many_keys"));
     }
     let infos: Vec<Value> = keys
@@ -164,7 +164,7 @@ pub fn uuids(app: &App, req: &Request) -> Answer {
         Some(Ok(n)) => n,
         Some(Err(_)) => return Err(ApiError::bad_request("count must be a positive integer")),
     };
-    if count > app.settings().uuids.max_count {
+    if count > req.settings.uuids.max_count {
         return Err(ApiError::bad_request("count parameter too large"));
     }
     let uuids: Vec<String> = (0..count).map(|_| app.node.new_uuid()).collect();

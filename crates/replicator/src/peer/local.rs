@@ -209,7 +209,7 @@ impl LocalPeer {
     }
 
     fn bodies(&self, id: &DocId, revs: Vec<Rev>) -> Result<Vec<Body>, Error> {
-        if self.db.is_open() {
+        if self.db.sees_all() {
             let edits = self.db.replicas(id, &revs)?;
             return edits.into_iter().map(|edit| self.body(id, edit)).collect();
         }

@@ -14,7 +14,6 @@ use serde_json::{Map, Value};
 
 use super::receive::Events;
 use super::{Answer, DEFAULT_TYPE, before_of, check_name, edit, named};
-use crate::app::App;
 use crate::document_routes::documents::{edited_rev, write};
 use crate::errors::ApiError;
 use crate::request::Request;
@@ -29,7 +28,7 @@ const REV_BYTES_MAX: usize = 1024;
 const FILES_MAX: u64 = 100_000;
 
 /// Writes the document that the form holds.
-pub async fn post_form(app: &App, req: &mut Request, access: &Access, id: &str) -> Answer {
+pub async fn post_form(req: &mut Request, access: &Access, id: &str) -> Answer {
     check_referer(req)?;
     let settings = req.settings.clone();
     let id = parse_id(id, &settings.couchdb)?;
@@ -62,13 +61,13 @@ pub async fn post_form(app: &App, req: &mut Request, access: &Access, id: &str) 
             doc.id = Some(id);
             take_out(&mut doc, &names)?;
             doc.files = files;
-            write(app, req, access, doc, EditMode::Interactive).await?
+            write(req, access, doc, EditMode::Interactive).await?
         }
         (None, Some(rev)) => {
             let rev = std::str::from_utf8(&rev).map_err(|_| RevError)?;
             let before = before_of(access, &id, Rev::parse(rev.trim())?)?;
             files.extend(before.others(|name| names.contains(name)));
-            edit(app, req, access, before, id, files).await?
+            edit(req, access, before, id, files).await?
         }
         (None, None) => {
             return Err(ApiError::bad_request(

@@ -20,7 +20,6 @@ use hyper::header::{
     CONTENT_SECURITY_POLICY, CONTENT_TYPE, RANGE, X_CONTENT_TYPE_OPTIONS,
 };
 
-use crate::app::App;
 use crate::document_routes::documents::{Written, edited_rev, write};
 use crate::errors::ApiError;
 use crate::reply::Reply;
@@ -35,7 +34,7 @@ const METHODS: &str = "DELETE,GET,HEAD,PUT";
 const DEFAULT_TYPE: &str = "application/octet-stream";
 
 /// An attachment of document `id`, whose name is what the path's segments from `rest` on say.
-pub async fn route(app: &App, req: &mut Request, access: &Access, id: &str, rest: usize) -> Answer {
+pub async fn route(req: &mut Request, access: &Access, id: &str, rest: usize) -> Answer {
     crate::router::require_method(req, METHODS)?;
     if id.starts_with("_local/") {
         return Err(no_local_attachments());
@@ -53,8 +52,8 @@ pub async fn route(app: &App, req: &mut Request, access: &Access, id: &str, rest
     }
     check_name(&name)?;
     match req.method.as_str() {
-        "PUT" => put(app, req, access, id, &name).await,
-        _ => delete(app, req, access, id, &name).await,
+        "PUT" => put(req, access, id, &name).await,
+        _ => delete(req, access, id, &name).await,
     }
 }
 
@@ -225,7 +224,7 @@ fn sends_gzipped(req: &Request, stored_gzipped: bool) -> Result<bool, ApiError> 
 
 // ---- writing
 
-async fn put(app: &App, req: &mut Request, access: &Access, id: &str, name: &str) -> Answer {
+async fn put(req: &mut Request, access: &Access, id: &str, name: &str) -> Answer {
     let id = parse_id(id, &req.settings.couchdb)?;
     if id.is_design() {
         access.require_design_admin(&req.user)?;
@@ -269,14 +268,14 @@ async fn put(app: &App, req: &mut Request, access: &Access, id: &str, name: &str
     let uploaded = sink.finish().await?;
     let mut files = vec![uploaded.attachment(name, &content_type, None)];
     files.extend(before.others(|other| other == name));
-    let written = edit(app, req, access, before, id.clone(), files).await?;
+    let written = edit(req, access, before, id.clone(), files).await?;
     drop(uploaded);
     let url = req.url_of(&[access.db.name(), id.as_str(), name]);
     let status = written.status();
     Ok(reply_of(written, status).location(&url))
 }
 
-async fn delete(app: &App, req: &mut Request, access: &Access, id: &str, name: &str) -> Answer {
+async fn delete(req: &mut Request, access: &Access, id: &str, name: &str) -> Answer {
     let Ok(id) = DocId::new(id) else {
         return Err(ApiError::missing());
     };
@@ -296,7 +295,7 @@ async fn delete(app: &App, req: &mut Request, access: &Access, id: &str, name: &
         return Err(no_attachment());
     }
     let files = before.others(|other| other == name).collect();
-    let written = edit(app, req, access, before, id, files).await?;
+    let written = edit(req, access, before, id, files).await?;
     // As CouchDB: also when fewer replicas have it than asked for.
     Ok(reply_of(written, 200))
 }
@@ -352,7 +351,6 @@ fn before_of(access: &Access, id: &DocId, rev: Rev) -> Result<Before, ApiError> 
 }
 
 async fn edit(
-    app: &App,
     req: &Request,
     access: &Access,
     before: Before,
@@ -369,7 +367,7 @@ async fn edit(
         files,
         ..parsed
     };
-    write(app, req, access, doc, EditMode::Interactive).await
+    write(req, access, doc, EditMode::Interactive).await
 }
 
 fn reply_of(written: Written, status: u16) -> Reply {
