@@ -118,12 +118,12 @@ ensure_linters() {
 }
 
 # A program that cargo compiles, once per machine, in its own target directory outside of any checkout: .cargo/config.toml of
-# this one is about RocksDB. ensure_tool BINARY CRATE VERSION MINUTES [FLAGS OF CARGO INSTALL]
+# this one is about RocksDB. ensure_tool BINARY CRATE VERSION [FLAGS OF CARGO INSTALL]
 ensure_tool() {
-  local binary=$1 crate=$2 version=$3 minutes=$4 place="$SETTEE_CACHE/tools"
-  shift 4
+  local binary=$1 crate=$2 version=$3 place="$SETTEE_CACHE/tools"
+  shift 3
   [ -x "$place/bin/$binary" ] && [ "$(cat "$place/$binary.version" 2>/dev/null)" = "$version" ] && return
-  say "compiling $crate $version into $place, once for this machine (about $minutes minutes of two cores)"
+  say "compiling $crate $version into $place, once for this machine (some minutes)"
   mkdir -p "$place"
   (cd "$SETTEE_CACHE" && unset CARGO_TARGET_DIR \
     && cargo install --quiet --locked --force --root "$place" "$@" "$crate@$version" </dev/null >&2)
@@ -131,10 +131,10 @@ ensure_tool() {
 }
 
 # The generator of the manual.
-ensure_mdbook() { ensure_tool mdbook mdbook 0.5.4 2.5 --no-default-features --features search; }
+ensure_mdbook() { ensure_tool mdbook mdbook 0.5.4 --no-default-features --features search; }
 
 # What holds dependencies to deny.toml.
-ensure_deny() { ensure_tool cargo-deny cargo-deny 0.20.2 6; }
+ensure_deny() { ensure_tool cargo-deny cargo-deny 0.20.2; }
 
 mapfile -t packages < <(missing_packages)
 [ "${#packages[@]}" -eq 0 ] || apt_install "${packages[@]}"

@@ -238,11 +238,20 @@ def last(rows):
 
 
 def top(number):
-    return lambda rows: sorted((row.value for row in rows), key=collation, reverse=True)[:number]
+    return lambda rows: ranked(rows)[::-1][:number]
 
 
 def bottom(number):
-    return lambda rows: sorted((row.value for row in rows), key=collation)[:number]
+    return lambda rows: ranked(rows)[:number]
+
+
+def ranked(rows):
+    """The values in their order, each once."""
+    values = []
+    for value in sorted((row.value for row in rows), key=collation):
+        if not values or collation(values[-1]) != collation(value):
+            values.append(value)
+    return values
 
 
 def distinct(rows):

@@ -104,6 +104,10 @@ def by_number(doc):
     yield doc["g"], doc["n"]
 
 
+def by_remainder(doc):
+    yield doc["g"], abs(doc["n"]) % 4
+
+
 JS_ITEMS = "(doc.items || []).forEach(function (item, at) { %s })"
 
 # One design document each: what is in one group is mapped in one pass.
@@ -145,6 +149,7 @@ GROUPS = {
     "ends": [
         View("top", "function (doc) { emit(doc.g, doc.n); }", by_number, "_top_3", naive.top(3)),
         View("bottom", "function (doc) { emit(doc.g, doc.n); }", by_number, "_bottom_2", naive.bottom(2)),
+        View("top_equal", "function (doc) { emit(doc.g, Math.abs(doc.n) % 4); }", by_remainder, "_top_3", naive.top(3)),
         View(
             "first",
             "function (doc) { emit([doc.g, doc.n], doc.n); }",

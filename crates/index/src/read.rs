@@ -331,18 +331,12 @@ impl IndexView {
 
     /// Whether the function's result depends on which rows come first.
     pub fn depends_on_order(&self, view: usize, function: usize) -> bool {
-        use crate::reduce::Builtin;
-        !matches!(
-            self.reducers.builtin(view, function),
-            Some(
-                Builtin::Sum
-                    | Builtin::Count
-                    | Builtin::Stats
-                    | Builtin::ApproxCountDistinct
-                    | Builtin::Top(_)
-                    | Builtin::Bottom(_)
-            )
-        )
+        use crate::reduce::Builtin as B;
+        match self.reducers.builtin(view, function) {
+            None | Some(B::First | B::Last) => true,
+            Some(B::Sum | B::Count | B::Stats | B::ApproxCountDistinct) => false,
+            Some(B::Top(_) | B::Bottom(_)) => false,
+        }
     }
 
     /// The place of a range's first row, or of its last.
@@ -358,7 +352,12 @@ impl IndexView {
 
     /// Whether the function's result is that of the last rows rather than of the first.
     pub fn is_of_last(&self, view: usize, function: usize) -> bool {
-        self.reducers.builtin(view, function) == Some(crate::reduce::Builtin::Last)
+        use crate::reduce::Builtin as B;
+        match self.reducers.builtin(view, function) {
+            Some(B::Last) => true,
+            None | Some(B::First | B::Sum | B::Count | B::Stats) => false,
+            Some(B::ApproxCountDistinct | B::Top(_) | B::Bottom(_)) => false,
+        }
     }
 
     /// The state of all rows of states of several shards or ranges.
