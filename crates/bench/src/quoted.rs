@@ -1,4 +1,4 @@
-//! CouchDB's figures from the project's `peer.md`: quoted beside what a run measures, never measured by it.
+//! CouchDB's figures from the manual's page on performance: quoted beside what a run measures, never measured by it.
 //!
 //! Source: Apache CouchDB 3.5.0 (release build, Erlang 25.2, one node, default configuration, q=2) on a quiet 2-core
 //! machine, the client on the same cores, Basic auth and keep-alive.
@@ -19,7 +19,7 @@ pub struct Quoted {
 /// The published view benchmark: other documents of that size, and another machine.
 const LAPTOP: &str = "290,406 other declarations, 8 shards, 4-core laptop";
 
-/// The figure for a line, when peer.md has one.
+/// The figure for a line, when there is one.
 pub(crate) fn figure(line: &str) -> Option<Quoted> {
     let (value, remark) = match line {
         "single" => (345.0, "p50 2.7 ms, p99 5.8 ms"),

@@ -54,7 +54,7 @@ pub struct Line {
     pub sides: Vec<Option<Measured>>,
     /// A's rate over B's, when there are two servers.
     pub a_over_b: Option<Spread>,
-    /// CouchDB's figure from peer.md: quoted, not measured in this run.
+    /// CouchDB's figure from the manual: quoted, not measured in this run.
     pub quoted: Option<Quoted>,
 }
 
@@ -107,7 +107,7 @@ pub struct Figure {
     pub unit: String,
     /// One entry a server.
     pub sides: Vec<Option<f64>>,
-    /// CouchDB's figure from peer.md: quoted, not measured in this run.
+    /// CouchDB's figure from the manual: quoted, not measured in this run.
     pub quoted: Option<Quoted>,
 }
 

@@ -62,7 +62,7 @@ fn remarks(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     if quoted {
         writeln!(
             out,
-            "\"CouchDB 3.5\": quoted from peer.md (CouchDB 3.5.0 on a 2-core machine), not measured in this run"
+            "\"CouchDB 3.5\": quoted from the manual (CouchDB 3.5.0 on a 2-core machine), not measured in this run"
         )?;
     }
     Ok(())
@@ -81,7 +81,7 @@ fn single(lines: &[Line]) -> Table {
         "errors",
         "cpu s",
         "peak",
-        "CouchDB 3.5 (peer.md)",
+        "CouchDB 3.5 (quoted)",
         "x quoted",
     ]);
     for line in lines {
@@ -121,7 +121,7 @@ fn comparison(lines: &[Line]) -> Table {
         "errors A/B",
         "cpu s A/B",
         "peak A/B",
-        "CouchDB 3.5 (peer.md)",
+        "CouchDB 3.5 (quoted)",
     ]);
     for line in lines {
         let side = |at: usize| line.sides.get(at).and_then(Option::as_ref);
@@ -157,7 +157,7 @@ fn comparison(lines: &[Line]) -> Table {
 fn figures(figures: &[Figure], servers: usize) -> Table {
     let mut header = vec!["figure", "unit"];
     header.extend(&LETTERS[..servers]);
-    header.push("CouchDB 3.5 (peer.md)");
+    header.push("CouchDB 3.5 (quoted)");
     let mut table = plain(&header);
     for figure in figures {
         let mut row = vec![figure.name.clone(), figure.unit.clone()];

@@ -25,7 +25,7 @@ const VIEWS: [View; 2] = [
     },
 ];
 
-/// The view that peer.md's figure is of, and one with grouped keys, over 300-byte documents.
+/// The view that CouchDB's figure is of, and one with grouped keys, over 300-byte documents.
 pub(crate) struct ViewReads {
     pub(crate) connections: usize,
     pub(crate) documents: u64,
