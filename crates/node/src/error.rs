@@ -99,3 +99,8 @@ impl Error {
 
 /// What this crate's functions answer.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
+
+/// What is asked for makes no sense.
+pub(crate) fn bad(reason: &str) -> Error {
+    Error::BadRequest(reason.to_owned())
+}

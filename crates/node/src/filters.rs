@@ -8,12 +8,8 @@ use serde_json::Value;
 
 use crate::access::Access;
 use crate::design::{design_doc, members, require_function};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, bad};
 use crate::query::Query;
-
-fn bad(reason: &str) -> Error {
-    Error::BadRequest(reason.to_owned())
-}
 
 /// Documents that match; `fields` chooses what is shown of them.
 pub fn selector_filter(

@@ -25,7 +25,7 @@ pub struct Rewritten {
     pub changed: bool,
 }
 
-/// Routes of a database that are for the server's admins: no rewrite leads there.
+/// Routes of a database that are for the server's admins. A rewrite may read them at most.
 pub const SERVER_ADMINS: [&str; 2] = ["_purge", "_sync_shards"];
 
 impl Rewritten {

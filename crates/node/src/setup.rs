@@ -6,13 +6,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use config::settings::kind::{Address, Kind as _};
 use serde_json::{Map, Value};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, bad};
 use crate::node::Node;
 use crate::settings::new_database;
-
-fn bad(reason: &str) -> Error {
-    Error::BadRequest(reason.to_owned())
-}
 
 /// Databases that a single node has from its first start on.
 pub const SYSTEM_DATABASES: [&str; 3] = ["_users", "_replicator", "_global_changes"];

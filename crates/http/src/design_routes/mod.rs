@@ -1,7 +1,7 @@
 //! Design functions over HTTP.
 //!
-//! Without a database: what becomes of its response (`response`),
-//! where rewrite rules lead (`rewrite`), which function a path calls (`path`). With one: `calls` runs them.
+//! Without a database: which function a path calls (`path`), what becomes of its response (`response`), where rewrite rules
+//! lead (`rewrite`). With one: `calls` runs functions, `lists` those that are asked for rows.
 
 pub mod calls;
 pub mod lists;
