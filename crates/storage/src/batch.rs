@@ -1,5 +1,6 @@
 //! One batch of the writer: edits of many requests applied to many shards, nothing visible until written.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use document::attachment::append_attachments;
@@ -49,27 +50,37 @@ pub struct Touched {
 }
 
 /// A document of the batch.
-struct Doc {
+struct Doc<'e> {
     touched: usize,
     id: DocId,
     record: Record,
     /// Why its stored record cannot be read.
     unreadable: Option<Error>,
     changed: bool,
+    /// Its newest change, whose row is written when it is known whether another change supersedes it.
+    newest: Option<NewRow<'e>>,
 }
 
-pub struct Batch {
+/// A by-seq row that is not written yet.
+struct NewRow<'e> {
+    seq: u64,
+    delta: Delta,
+    body: Option<Cow<'e, [u8]>>,
+}
+
+/// `'e` is how long the edits live that it is made of.
+pub struct Batch<'e> {
     engine: Arc<Engine>,
     pub wb: WriteBatch,
     touched: Vec<Touched>,
     shard_index: FxHashMap<ShardNumber, usize>,
-    docs: Vec<Doc>,
+    docs: Vec<Doc<'e>>,
     doc_index: FxHashMap<(ShardNumber, DocId), usize>,
     value: Vec<u8>,
 }
 
-impl Batch {
-    pub fn new(engine: Arc<Engine>) -> Batch {
+impl<'e> Batch<'e> {
+    pub fn new(engine: Arc<Engine>) -> Batch<'e> {
         Batch {
             engine,
             wb: WriteBatch::default(),
@@ -118,6 +129,7 @@ impl Batch {
                     record: Record::default(),
                     unreadable: None,
                     changed: false,
+                    newest: None,
                 });
                 wanted.push((number, id));
             }
@@ -161,7 +173,7 @@ impl Batch {
     pub fn edit(
         &mut self,
         shard: &Arc<Shard>,
-        edit: &Edit,
+        edit: &'e Edit,
         limits: &Limits,
     ) -> Result<Outcome, Error> {
         if let Change::Local { rev } = edit.change {
@@ -206,14 +218,16 @@ impl Batch {
         Outcome::Written(local_rev(rev.unwrap_or(0)))
     }
 
-    /// Writes the change row of a document whose tree was just changed, and counts it.
+    /// Keeps the change row of a document whose tree was just changed, and counts it.
     fn record_change(
         &mut self,
         i: usize,
         seq: u64,
         before: Counted,
-        brought: Option<&Brought<'_>>,
+        brought: Option<&Brought<'e>>,
     ) {
+        // A row that no feed will show does without the other leaves: they are many where many come at once.
+        self.write_row(i, row::Leaves::Winner);
         let doc = &mut self.docs[i];
         let touched = &mut self.touched[doc.touched];
         let number = touched.shard.number;
@@ -234,23 +248,11 @@ impl Batch {
         meta.id_bytes = meta.id_bytes + u64::from(after.exists) * id_bytes
             - u64::from(before.exists) * id_bytes;
 
-        let with_files = brought.and_then(Brought::with_files);
-        let body = with_files.as_deref().or(brought.map(|b| b.body));
-        self.value.clear();
-        row::encode(
+        doc.newest = Some(NewRow {
             seq,
-            doc.id.as_str(),
-            &doc.record.tree,
             delta,
-            body,
-            &mut self.value,
-        );
-        let key = keys::seq_key(number, seq);
-        self.wb
-            .put_cf(self.engine.cf(Keyspace::BySeq), key, &self.value);
-        if let Some(b) = body.filter(|b| b.len() > row::INLINE_BODY_MAX_BYTES) {
-            self.wb.put_cf(self.engine.cf(Keyspace::Bodies), key, b);
-        }
+            body: brought.map(Brought::stored),
+        });
         let superseded = self.engine.cf(Keyspace::Superseded);
         if doc.record.seq != 0 {
             let old = keys::seq_key(number, doc.record.seq);
@@ -259,7 +261,7 @@ impl Batch {
         }
         if !after.exists {
             // A purge leaves a row for the summary only; no feed shows it.
-            self.wb.put_cf(superseded, key, []);
+            self.wb.put_cf(superseded, keys::seq_key(number, seq), []);
             meta.superseded_rows += 1;
         }
         doc.record.seq = if after.exists { seq } else { 0 };
@@ -268,6 +270,24 @@ impl Batch {
         touched.deltas.push((seq, doc.id.clone(), delta));
         if let Some(brought) = brought {
             self.refer(number, seq, brought);
+        }
+    }
+
+    /// Writes the row of a document's newest change, if it waits.
+    fn write_row(&mut self, i: usize, leaves: row::Leaves) {
+        let doc = &mut self.docs[i];
+        let Some(NewRow { seq, delta, body }) = doc.newest.take() else {
+            return;
+        };
+        let body = body.as_deref();
+        self.value.clear();
+        let (id, tree) = (doc.id.as_str(), &doc.record.tree);
+        row::encode(seq, id, (tree, leaves), delta, body, &mut self.value);
+        let key = keys::seq_key(self.touched[doc.touched].shard.number, seq);
+        self.wb
+            .put_cf(self.engine.cf(Keyspace::BySeq), key, &self.value);
+        if let Some(b) = body.filter(|b| b.len() > row::INLINE_BODY_MAX_BYTES) {
+            self.wb.put_cf(self.engine.cf(Keyspace::Bodies), key, b);
         }
     }
 
@@ -334,8 +354,11 @@ impl Batch {
         }
     }
 
-    /// Adds the final records and counters.
+    /// Adds the final rows, records and counters.
     pub fn finish(&mut self) {
+        for i in 0..self.docs.len() {
+            self.write_row(i, row::Leaves::All);
+        }
         let cf = self.engine.cf(Keyspace::ById);
         for doc in self.docs.iter().filter(|d| d.changed) {
             let number = self.touched[doc.touched].shard.number;
@@ -377,16 +400,16 @@ struct Brought<'a> {
     generation: u64,
 }
 
-impl Brought<'_> {
-    /// The body with its attachments, if it has any.
-    fn with_files(&self) -> Option<Vec<u8>> {
+impl<'a> Brought<'a> {
+    /// The body with its attachments.
+    fn stored(&self) -> Cow<'a, [u8]> {
         if self.files.is_empty() {
-            return None;
+            return Cow::Borrowed(self.body);
         }
         let attachments: Vec<_> = self.files.iter().map(|f| f.attachment.clone()).collect();
         let mut body = self.body.to_vec();
         append_attachments(&attachments, self.generation, &mut body);
-        Some(body)
+        Cow::Owned(body)
     }
 }
 

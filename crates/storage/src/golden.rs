@@ -92,7 +92,14 @@ fn change_rows_have_these_bytes() {
     let (lone, branched) = records();
     let encoded = |seq, record: &Record, delta, body: Option<&[u8]>| {
         let mut out = vec![];
-        row::encode(seq, "doc", &record.tree, delta, body, &mut out);
+        row::encode(
+            seq,
+            "doc",
+            (&record.tree, row::Leaves::All),
+            delta,
+            body,
+            &mut out,
+        );
         hex(out)
     };
     let first = Delta {

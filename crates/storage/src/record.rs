@@ -183,10 +183,10 @@ impl Record {
 
     /// Bytes of the bodies of all leaves.
     pub fn leaf_bytes(&self) -> u64 {
-        self.tree
-            .leaves()
-            .iter()
-            .map(|l| l.revision.size)
+        let leaves = self.tree.nodes().filter(|node| node.is_leaf);
+        leaves
+            .filter_map(|leaf| leaf.revision)
+            .map(|revision| revision.size)
             .fold(0, u64::saturating_add)
     }
 }

@@ -130,17 +130,29 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Appends the stored form of a change at `seq` that left the document with `tree`.
+/// Which leaves a row is written with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaves {
+    /// What a feed shows.
+    All,
+    /// The winner alone: the row is superseded in the batch that writes it, so that no feed ever shows it.
+    Winner,
+}
+
+/// Appends the stored form of a change at `seq` that left the document with a tree.
 /// `body` is inlined when short; the caller stores longer ones under the same seq.
 pub fn encode(
     seq: u64,
     id: &str,
-    tree: &RevTree,
+    (tree, which): (&RevTree, Leaves),
     delta: Delta,
     body: Option<&[u8]>,
     out: &mut Vec<u8>,
 ) {
-    let leaves = tree.leaves();
+    let leaves = match which {
+        Leaves::All => tree.leaves(),
+        Leaves::Winner => tree.winner().into_iter().collect(),
+    };
     let winner = leaves.first();
     let inline = body.filter(|b| b.len() <= INLINE_BODY_MAX_BYTES);
     out.push(flags(&leaves, delta, body));

@@ -38,7 +38,7 @@ fn interactive(shard: &Arc<Shard>, id: &str, parent: Option<Rev>, body: String) 
             change: Change::Interactive {
                 rev: revision_id(false, parent.as_ref(), &term, &[]),
                 parent,
-                body_term: term,
+                body_term: None,
             },
             body: body.into_bytes(),
         },
@@ -405,4 +405,50 @@ fn a_known_revision_with_more_ancestry_leaves_the_same_tree_alone_and_in_company
         nodes.collect::<Vec<_>>()
     };
     assert_eq!(tree("alone"), tree("in company"));
+}
+
+#[test]
+fn of_many_leaves_that_come_at_once_only_the_last_row_tells() {
+    const LEAVES: u64 = 400;
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let shard = shard(&store, 1);
+    let leaf = |n: u64| {
+        let mut edit = replicated(&shard, "a", 2, false);
+        edit.edit.change = Change::Replicated {
+            path: RevPath {
+                start: 2,
+                ids: vec![
+                    RevHash::parse(&format!("{n:032x}")),
+                    RevHash::parse("00000000000000000000000000000001"),
+                ],
+            },
+        };
+        edit.edit.body = format!(r#"{{"n":{n}}}"#).into_bytes();
+        edit
+    };
+    // The last edits of a batch are known already: the row before them is the last one.
+    let edits = (0..LEAVES).chain(5..10).map(leaf).collect();
+    let done = store.committer.edit(edits, Limits::default(), true);
+    done.blocking_recv().unwrap().unwrap();
+    let view = shard.view().unwrap();
+    let mut rows = view.snapshot.iter(storage::Keyspace::BySeq, 1);
+    rows.seek_to_first();
+    let mut seen = 0;
+    while let (Some(key), Some(value)) = (rows.key(), rows.value()) {
+        seen += 1;
+        let seq = u64::from_be_bytes(key[4..12].try_into().unwrap());
+        assert_eq!(seq, seen);
+        let row = Row::decode(seq, value).unwrap();
+        let others = row.other_leaves().unwrap().len() as u64;
+        let is_last = seq == LEAVES;
+        assert_eq!(others, if is_last { LEAVES - 1 } else { 0 });
+        assert!(is_last || value.len() < 100, "{} bytes", value.len());
+        let body = format!(r#"{{"n":{}}}"#, seq - 1);
+        assert!(matches!(row.body, Body::Inline(b) if b == body.as_bytes()));
+        rows.next();
+    }
+    assert_eq!(seen, LEAVES);
+    let record = shard.record("a").unwrap().unwrap();
+    assert_eq!(record.tree.leaves().len() as u64, LEAVES);
 }
