@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
 use document::{DocId, Rev};
 use functions::Languages;
@@ -15,6 +15,7 @@ use crate::catalogue::DatabaseRecord;
 use crate::databases::to_the_end;
 use crate::find::IndexesFound;
 use crate::maintenance::Maintenance;
+use crate::opened::Shared;
 use crate::partition_limit::{SharedLimit, SharedRoom};
 use crate::rules::{RuledWrites, SystemRules, ruled_writes};
 use crate::seq::Seqs;
@@ -37,7 +38,7 @@ pub struct Info {
     pub file_bytes: u64,
     /// Length of the leaves' bodies as JSON text, with their attachments, in bytes.
     pub external_bytes: u64,
-    /// Bytes of live data before compression.
+    /// The part of `file_bytes` that is live: what a compaction would leave, about.
     pub active_bytes: u64,
     /// Whether ids begin with a partition.
     pub partitioned: bool,
@@ -98,6 +99,8 @@ pub struct Database {
     changing: tokio::sync::Mutex<()>,
     security: RwLock<Arc<str>>,
     changed: RwLock<Option<watch::Sender<u64>>>,
+    /// When it was last asked for, in the keeper's ticks.
+    used: AtomicU64,
     written: AtomicBool,
     /// Superseded rows that the last compaction had to keep: bodies of losing leaves.
     kept_superseded: AtomicU64,
@@ -118,16 +121,23 @@ pub struct Database {
     pub(crate) find_indexes: IndexesFound,
 }
 
+/// What an open database takes besides its shards, designs and indexes, in bytes.
+const MEMORY_BYTES: usize = size_of::<Database>() + 1536;
+
 impl Database {
     pub(crate) fn open(
-        name: &str,
+        name: Arc<str>,
         record: DatabaseRecord,
-        store: Arc<Store>,
-        maintenance: Arc<Maintenance>,
-        shared_views: Arc<Views>,
-        attachment_options: SharedOptions,
-        partition_limit: SharedLimit,
+        shared: &Shared,
     ) -> Result<Database, Error> {
+        let Shared {
+            store,
+            maintenance,
+            views,
+            attachments,
+            partition_limit,
+            ..
+        } = shared;
         let shards = record
             .shards
             .iter()
@@ -139,14 +149,15 @@ impl Database {
         let contents = store.contents(home.clone());
         Ok(Database {
             contents,
-            attachment_options,
-            partition_limit,
+            attachment_options: attachments.clone(),
+            partition_limit: partition_limit.clone(),
             partition_room: SharedRoom::default(),
-            name: name.into(),
-            store,
-            maintenance,
-            languages: shared_views.languages.clone(),
-            shared_views,
+            name,
+            store: store.clone(),
+            maintenance: maintenance.clone(),
+            languages: views.languages.clone(),
+            shared_views: views.clone(),
+            used: AtomicU64::new(0),
             views: DatabaseViews::default(),
             shards,
             changing: tokio::sync::Mutex::new(()),
@@ -302,21 +313,25 @@ impl Database {
         };
         let mut update_seq = Seqs::start(self.epoch, 0);
         let mut purge_seq = Seqs::start(self.epoch, 0);
+        let mut young_bytes = 0;
         for shard in &self.shards {
-            let meta = shard.meta();
-            info.file_bytes += shard.file_bytes();
+            let (meta, file_bytes) = (shard.meta(), shard.file_bytes());
+            info.file_bytes += file_bytes;
             info.external_bytes += meta.external_bytes;
-            info.active_bytes += meta.active_bytes();
+            info.active_bytes += meta.active_part_of(file_bytes);
+            young_bytes += meta.active_bytes();
             info.doc_count += meta.doc_count;
             info.doc_del_count += meta.doc_del_count;
             update_seq.at.push(meta.update_seq);
             purge_seq.at.push(meta.purge_seq);
         }
-        info.file_bytes += self.contents.stored_bytes()?;
         // Young data is in the log and in memory only, which the engine does not attribute to a shard.
         if info.file_bytes == 0 {
-            info.file_bytes = info.active_bytes;
+            (info.file_bytes, info.active_bytes) = (young_bytes, young_bytes);
         }
+        let contents = self.contents.stored_bytes()?;
+        info.file_bytes += contents;
+        info.active_bytes += contents.saturating_sub(self.attachment_garbage()?);
         info.update_seq = update_seq.to_string();
         info.purge_seq = purge_seq.to_string();
         Ok(info)
@@ -418,12 +433,11 @@ impl Database {
         shard_range(self.shard_index(id.as_str()), self.shards.len())
     }
 
-    /// Starts compaction in the background; a second call while one waits or runs does nothing.
+    /// Starts compaction in the background. One that waits already will do; beside one that runs, which does not see what was
+    /// written since it began, another waits.
     pub fn compact(self: &Arc<Self>) -> Result<(), Error> {
         self.live()?;
-        if !self.maintenance.is_compacting(self) {
-            self.maintenance.compact(self);
-        }
+        self.maintenance.compact(self);
         Ok(())
     }
 
@@ -568,16 +582,64 @@ impl Database {
             tx.send_modify(|v| *v = v.wrapping_add(written.update_seq.max(1)));
         }
         if !self.written.swap(true, Relaxed) {
-            let weak: Weak<Database> = Arc::downgrade(self);
-            self.maintenance.note_written(weak);
+            self.maintenance.note_written(self.name.clone());
         }
         if !self.views.written.swap(true, Relaxed) {
-            self.shared_views.indexer.note_written(Arc::downgrade(self));
+            self.shared_views.indexer.note_written(self.name.clone());
         }
     }
 
-    pub(crate) fn forget_written(&self) {
-        self.written.store(false, Relaxed);
+    /// Whether it was written since this was last asked.
+    pub(crate) fn take_written(&self) -> bool {
+        self.written.swap(false, Relaxed)
+    }
+
+    /// It is asked for at this tick.
+    pub(crate) fn note_used(&self, tick: u64) {
+        // Most find it so: the line of memory stays shared.
+        if self.used.load(Relaxed) != tick {
+            self.used.store(tick, Relaxed);
+        }
+    }
+
+    pub(crate) fn last_used(&self) -> u64 {
+        self.used.load(Relaxed)
+    }
+
+    /// About how much memory it takes while it is open, without its indexes, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let shards = self.shards.iter().map(|s| s.memory_bytes());
+        let texts = self.name.len() + 3 * self.security.read().len();
+        MEMORY_BYTES + texts + shards.sum::<usize>() + self.views.designs_bytes()
+    }
+
+    /// Has what is counted of it saved, so that it is opened again quickly. Blocks.
+    pub(crate) fn save_summaries(&self) {
+        let worth_it = |shard: &&Arc<Shard>| shard.is_worth_saving();
+        let shards: Vec<_> = self.shards.iter().filter(worth_it).cloned().collect();
+        if !shards.is_empty() {
+            // Unsaved, it is replayed.
+            let _ = self.store.committer.save(shards).blocking_recv();
+        }
+    }
+
+    /// Whether nobody holds anything of it, so that it can be opened again beside what is left of this one. Whoever asks is
+    /// alone with it.
+    pub(crate) fn is_idle(&mut self) -> bool {
+        let watched = self.changed.get_mut().as_ref();
+        if self.deleted.load(Relaxed)
+            || self.rules.get().is_some()
+            || watched.is_some_and(|tx| tx.receiver_count() > 0)
+        {
+            return false;
+        }
+        let Some(indexes) = self.views.idle_indexes() else {
+            return false;
+        };
+        // The shards are held by this, by the contents of attachments the first of them, and by each index.
+        let mut held = self.shards.iter().enumerate();
+        Arc::strong_count(&self.contents) == 1
+            && held.all(|(i, s)| Arc::strong_count(s) == 1 + usize::from(i == 0) + indexes)
     }
 
     pub(crate) fn mark_deleted(&self) {

@@ -1,13 +1,12 @@
 //! The databases of a node.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
-use rustc_hash::FxHashMap;
 use storage::{ShardNumber, Store, StoreOptions};
 use tokio::sync::watch;
 
@@ -16,7 +15,9 @@ use crate::catalogue::DatabaseRecord;
 use crate::database::Database;
 use crate::events::{DbEvent, DbEventKind, Events};
 use crate::find::{Scans, WithIndexes};
+use crate::keeper::{Keeper, OpenMemory};
 use crate::maintenance::Maintenance;
+use crate::opened::{ByShard, Opened, Shared};
 use crate::partition_limit::SharedLimit;
 use crate::rules::SystemRules;
 use crate::views::{Indexer, KenOptions, Views};
@@ -61,6 +62,10 @@ pub struct Options {
     pub ken: KenOptions,
     /// How attachments are kept.
     pub attachments: AttachmentOptions,
+    /// Memory that open databases and indexes may take together, in bytes, before those are closed that nobody uses.
+    pub open_bytes: usize,
+    /// Memory that index builds may take together for their rows, in bytes.
+    pub build_bytes: usize,
 }
 
 impl Default for Options {
@@ -74,6 +79,8 @@ impl Default for Options {
             reduce_limit: Some(index::ReduceLimit::default()),
             ken: KenOptions::default(),
             attachments: AttachmentOptions::default(),
+            open_bytes: 96 << 20,
+            build_bytes: 256 << 20,
         }
     }
 }
@@ -114,9 +121,6 @@ pub struct Stats {
     pub keyspace_bytes: Vec<(&'static str, u64)>,
 }
 
-/// Shards by number, for the commit thread to find whom to tell.
-pub(crate) type ByShard = Arc<RwLock<FxHashMap<ShardNumber, Weak<Database>>>>;
-
 /// All databases of one data directory. The entry point of the embedded API.
 ///
 /// ```
@@ -139,14 +143,13 @@ pub(crate) type ByShard = Arc<RwLock<FxHashMap<ShardNumber, Weak<Database>>>>;
 pub struct Databases {
     store: Arc<Store>,
     options: Options,
-    by_name: RwLock<BTreeMap<Arc<str>, Arc<Database>>>,
-    by_shard: ByShard,
+    opened: Arc<Opened>,
     events: Arc<Events>,
     /// Names being created.
     creating: Mutex<HashSet<String>>,
     maintenance: Arc<Maintenance>,
+    keeper: Arc<Keeper>,
     views: Arc<Views>,
-    rules: RwLock<Vec<Arc<dyn SystemRules>>>,
     attachments: SharedOptions,
     partition_limit: SharedLimit,
 }
@@ -168,77 +171,54 @@ impl Databases {
             })
         };
         let store = Arc::new(Store::open(dir, &options.store, on_commit)?);
-        let maintenance = Maintenance::start(store.clone(), options.auto_compact);
+        let maintenance = Maintenance::new(store.clone(), options.auto_compact);
+        let keeper = Keeper::new(options.open_bytes);
         let views = Arc::new(Views {
             languages: Arc::new(WithIndexes(options.languages.clone())),
             scans: Scans::default(),
             reduce_limit: options.reduce_limit,
+            build_memory: Arc::new(index::BuildMemory::new(options.build_bytes)),
             indexer: Indexer::new(options.ken.clone()),
         });
         let attachments = Arc::new(RwLock::new(options.attachments.clone()));
-        let me = Databases {
-            views,
+        let partition_limit = Arc::new(AtomicU64::new(u64::MAX));
+        let shared = Shared {
             store: store.clone(),
+            maintenance: maintenance.clone(),
+            keeper: keeper.clone(),
+            views: views.clone(),
+            attachments: attachments.clone(),
+            partition_limit: partition_limit.clone(),
+        };
+        let names = store.databases()?.into_iter().map(Arc::from).collect();
+        let opened = Arc::new(Opened::new(shared, by_shard, names));
+        let weak: Weak<Opened> = Arc::downgrade(&opened);
+        views.indexer.find_by(weak.clone());
+        maintenance.start(weak);
+        keeper.start(&opened);
+        Ok(Arc::new(Databases {
+            store,
             options,
-            by_name: RwLock::default(),
-            by_shard,
+            opened,
             events,
             creating: Mutex::default(),
             maintenance,
-            rules: RwLock::default(),
+            keeper,
+            views,
             attachments,
-            partition_limit: Arc::new(AtomicU64::new(u64::MAX)),
-        };
-        for (name, record) in store.databases()? {
-            me.add(&name, DatabaseRecord::decode(&record)?)?;
-        }
-        Ok(Arc::new(me))
-    }
-
-    fn add(&self, name: &str, record: DatabaseRecord) -> Result<Arc<Database>, Error> {
-        let numbers = record.shards.clone();
-        let db = Arc::new(Database::open(
-            name,
-            record,
-            self.store.clone(),
-            self.maintenance.clone(),
-            self.views.clone(),
-            self.attachments.clone(),
-            self.partition_limit.clone(),
-        )?);
-        let mut by_shard = self.by_shard.write();
-        for n in numbers {
-            by_shard.insert(n, Arc::downgrade(&db));
-        }
-        drop(by_shard);
-        let rules = self.rules.read();
-        rules.iter().for_each(|rules| db.offer_rules(rules));
-        self.by_name.write().insert(db.name().clone(), db.clone());
-        db.tell_rules();
-        Ok(db)
+            partition_limit,
+        }))
     }
 
     /// Puts databases that these rules concern under them: those that are here, and those that will be created. A
     /// database is under one set of rules: the first that concerns it.
     pub fn add_rules(&self, new: Arc<dyn SystemRules>) {
-        let mut rules = self.rules.write();
-        for db in self.by_name.read().values() {
-            db.offer_rules(&new);
-            db.tell_rules();
-        }
-        rules.push(new);
+        self.opened.add_rules(new);
     }
 
     /// Asks the rules again which databases they concern, since that has changed.
     pub fn ask_rules_again(&self) {
-        // Alone: a database that is being added is asked about before this, or after.
-        let rules = self.rules.write();
-        for db in self.by_name.read().values() {
-            if db.rules().is_none() {
-                rules.iter().for_each(|rules| db.offer_rules(rules));
-                db.tell_rules();
-            }
-        }
+        self.opened.ask_rules_again();
     }
 
     /// Creates a database and waits until it is durable. Once begun it goes on to its end, whoever waits; needs a Tokio
@@ -283,15 +263,15 @@ impl Databases {
             record.encode()
         });
         done.await.map_err(|_| Error::ShuttingDown)??;
-        let db = self.add(name, record)?;
+        let db = self.opened.add(name, record)?;
         self.events.note(db.name(), DbEventKind::Created);
         Ok(db)
     }
 
     fn reserve(&self, name: &str) -> Result<Reserved<'_>, Error> {
-        let by_name = self.by_name.read();
+        let names = self.opened.names().read();
         let mut creating = self.creating.lock();
-        if by_name.contains_key(name) || !creating.insert(name.to_owned()) {
+        if names.contains(name) || !creating.insert(name.to_owned()) {
             return Err(Error::DatabaseExists);
         }
         Ok(Reserved {
@@ -300,16 +280,33 @@ impl Databases {
         })
     }
 
-    /// The database of this name.
+    /// The database of this name. One that was not used lately is read from the store.
     ///
     /// # Errors
     /// [`Error::NoDatabase`].
     pub fn get(&self, name: &str) -> Result<Arc<Database>, Error> {
-        self.by_name
-            .read()
-            .get(name)
-            .cloned()
-            .ok_or(Error::NoDatabase)
+        self.opened.get(name)
+    }
+
+    /// Closes the databases of which nobody holds anything, without waiting for their memory to be wanted; answers how many.
+    /// Blocks.
+    pub fn close_idle(&self) -> usize {
+        self.keeper.close_all(&self.opened)
+    }
+
+    /// Databases that were written and whose indexes the background has yet to look at.
+    pub fn waiting_for_indexing(&self) -> usize {
+        self.views.indexer.waiting()
+    }
+
+    /// What index builds take of memory.
+    pub fn build_memory(&self) -> &Arc<index::BuildMemory> {
+        &self.views.build_memory
+    }
+
+    /// What open databases and indexes take.
+    pub fn open_memory(&self) -> OpenMemory {
+        self.keeper.memory()
     }
 
     /// Deletes a database: gone when this returns, its space given back in the background. Once begun it goes on to its
@@ -320,16 +317,14 @@ impl Databases {
     }
 
     async fn delete_now(&self, name: &str) -> Result<(), Error> {
-        let (db, _reserved) = {
-            let mut by_name = self.by_name.write();
-            let db = by_name.remove(name).ok_or(Error::NoDatabase)?;
-            // Until the drop is committed nobody creates a database of this name.
+        // Until the drop is committed nobody creates a database of this name.
+        let reserve = || {
             self.creating.lock().insert(name.to_owned());
-            let reserved = Reserved {
-                creating: &self.creating,
-                name: name.to_owned(),
-            };
-            (db, reserved)
+        };
+        let db = self.opened.take(name, reserve)?;
+        let _reserved = Reserved {
+            creating: &self.creating,
+            name: name.to_owned(),
         };
         let shards = db.shard_numbers();
         let dropped = self
@@ -340,14 +335,10 @@ impl Databases {
             .map_err(|_| Error::ShuttingDown)
             .and_then(|r| Ok(r?))
         {
-            self.by_name.write().insert(db.name().clone(), db);
+            self.opened.put_back(db);
             return Err(e);
         }
-        let mut by_shard = self.by_shard.write();
-        for n in &shards {
-            by_shard.remove(n);
-        }
-        drop(by_shard);
+        self.opened.forget_shards(&shards);
         db.mark_deleted();
         db.tell_rules();
         self.give_space_back(&db, shards);
@@ -388,8 +379,8 @@ impl Databases {
         if is_empty(&low, &high) {
             return vec![];
         }
-        let by_name = self.by_name.read();
-        let names = by_name.range::<Arc<str>, _>((low, high)).map(|(n, _)| n);
+        let names = self.opened.names().read();
+        let names = names.range::<Arc<str>, _>((low, high));
         let skip = range.skip as usize;
         let limit = range.limit.map_or(usize::MAX, |l| l as usize);
         if range.descending {
@@ -411,7 +402,7 @@ impl Databases {
 
     /// How many databases there are.
     pub fn count(&self) -> usize {
-        self.by_name.read().len()
+        self.opened.names().read().len()
     }
 
     /// Events after `seq`, oldest first, the newest of each database, and the last seq.
@@ -460,6 +451,7 @@ impl Databases {
     /// Writes what is queued and stops. Every later operation fails.
     pub fn close(&self) {
         self.maintenance.ask_to_stop();
+        self.keeper.stop();
         self.views.indexer.stop();
         self.store.close();
         self.maintenance.stop();

@@ -3,16 +3,19 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use storage::Store;
 
 use crate::database::Database;
+use crate::opened::Opened;
 use crate::{Task, unix_seconds};
 
 /// How often the thread looks around when nobody wakes it.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Without a write for so long, there is time for what can wait.
+const QUIET_AFTER: Duration = Duration::from_secs(10);
 /// Fewer superseded rows than this are not worth a compaction of their own.
 const SUPERSEDED_ROWS_MIN: u64 = 20_000;
 
@@ -32,8 +35,10 @@ struct Job {
 struct Work {
     queue: Vec<Weak<Database>>,
     running: Option<Arc<Job>>,
+    /// When room of what was dropped began to be given back, while it is.
+    reclaiming_unix_s: Option<u64>,
     /// Databases written since the last look.
-    written: Vec<Weak<Database>>,
+    written: Vec<Arc<str>>,
 }
 
 pub struct Maintenance {
@@ -46,26 +51,29 @@ pub struct Maintenance {
 }
 
 impl Maintenance {
-    pub fn start(store: Arc<Store>, auto_compact: bool) -> Arc<Maintenance> {
-        let me = Arc::new(Maintenance {
+    pub fn new(store: Arc<Store>, auto_compact: bool) -> Arc<Maintenance> {
+        Arc::new(Maintenance {
             store,
             auto_compact,
             work: Mutex::default(),
             wake: Condvar::new(),
             stopping: AtomicBool::new(false),
             thread: Mutex::default(),
-        });
-        let worker = me.clone();
+        })
+    }
+
+    /// Starts the thread, which finds databases by `opened`.
+    pub fn start(self: &Arc<Self>, opened: Weak<Opened>) {
+        let worker = self.clone();
         let thread = std::thread::Builder::new()
             .name("maintenance".into())
-            .spawn(move || worker.run());
+            .spawn(move || worker.run(&opened));
         match thread {
-            Ok(t) => *me.thread.lock() = Some(t),
+            Ok(t) => *self.thread.lock() = Some(t),
             Err(e) => {
                 tracing::error!(error = %e, "no maintenance thread: nothing will be compacted")
             }
         }
-        me
     }
 
     /// Queues a compaction; one that is queued or runs already is enough.
@@ -89,8 +97,16 @@ impl Maintenance {
     }
 
     /// A database was written: worth a look at its superseded rows.
-    pub fn note_written(&self, db: Weak<Database>) {
+    pub fn note_written(&self, db: Arc<str>) {
         self.work.lock().written.push(db);
+    }
+
+    /// Queues its compaction if writes have made that due.
+    pub fn look_at(&self, db: &Arc<Database>) {
+        // It reads the store, which the commit thread, who tells of writes, must not wait for.
+        if db.take_written() && self.auto_compact && is_due(db) {
+            self.compact(db);
+        }
     }
 
     pub fn wake(&self) {
@@ -100,18 +116,25 @@ impl Maintenance {
 
     pub fn tasks(&self) -> Vec<Task> {
         let work = self.work.lock();
-        work.running
-            .iter()
-            .map(|j| Task {
-                kind: "database_compaction",
-                database: j.name.to_string(),
-                design_document: None,
-                done: j.done.load(Relaxed),
-                total: j.total.load(Relaxed),
-                started_unix_s: j.started_unix_s,
-                updated_unix_s: j.updated_unix_s.load(Relaxed),
-            })
-            .collect()
+        let reclaiming = work.reclaiming_unix_s.map(|started_unix_s| Task {
+            kind: "space_reclamation",
+            database: String::new(),
+            design_document: None,
+            done: 0,
+            total: 0,
+            started_unix_s,
+            updated_unix_s: unix_seconds(),
+        });
+        let running = work.running.iter().map(|j| Task {
+            kind: "database_compaction",
+            database: j.name.to_string(),
+            design_document: None,
+            done: j.done.load(Relaxed),
+            total: j.total.load(Relaxed),
+            started_unix_s: j.started_unix_s,
+            updated_unix_s: j.updated_unix_s.load(Relaxed),
+        });
+        running.chain(reclaiming).collect()
     }
 
     /// No new work; what runs ends when it next looks.
@@ -133,12 +156,14 @@ impl Maintenance {
         }
     }
 
-    fn run(&self) {
+    fn run(&self, opened: &Weak<Opened>) {
+        let mut written = LastWritten::default();
         while !self.stopping.load(Relaxed) {
             if let Err(e) = self.store.reap() {
                 tracing::error!(error = %e, "dropping the rows of a deleted database failed");
             }
-            match self.next_job() {
+            self.reclaim(written.is_long_ago(&self.store));
+            match self.next_job(opened) {
                 Some(job) => self.run_job(&job),
                 None => {
                     let mut work = self.work.lock();
@@ -150,23 +175,36 @@ impl Maintenance {
         }
     }
 
-    /// Queues the compactions that writes have made due.
-    fn queue_due(&self) {
-        let written = std::mem::take(&mut self.work.lock().written);
-        for db in written {
-            let Some(db) = db.upgrade() else {
-                continue;
-            };
-            db.forget_written();
-            // It reads the store, which the commit thread, who tells of writes, must not wait for.
-            if self.auto_compact && is_due(&db) {
-                self.compact(&db);
+    /// Gives back the room of what was dropped, if that is worth it.
+    fn reclaim(&self, quiet: bool) {
+        let some = self.store.has_room_to_give_back();
+        self.work.lock().reclaiming_unix_s = some.then(unix_seconds);
+        let started = Instant::now();
+        match self.store.reclaim(quiet) {
+            Ok(0) => {}
+            Ok(bytes) => {
+                let seconds = started.elapsed().as_secs_f64();
+                tracing::info!(bytes, seconds, "gave back the room of what was deleted");
             }
+            Err(e) => tracing::error!(error = %e, "giving room back failed"),
+        }
+        self.work.lock().reclaiming_unix_s = None;
+    }
+
+    /// Queues the compactions that writes have made due.
+    fn queue_due(&self, opened: &Weak<Opened>) {
+        let written = std::mem::take(&mut self.work.lock().written);
+        let Some(opened) = opened.upgrade() else {
+            return;
+        };
+        // Of one that was closed meanwhile, whoever closed it has looked.
+        for db in written.iter().filter_map(|name| opened.get_open(name)) {
+            self.look_at(&db);
         }
     }
 
-    fn next_job(&self) -> Option<Arc<Job>> {
-        self.queue_due();
+    fn next_job(&self, opened: &Weak<Opened>) -> Option<Arc<Job>> {
+        self.queue_due(opened);
         let mut work = self.work.lock();
         while let Some(weak) = work.queue.pop() {
             let Some(db) = weak.upgrade() else {
@@ -188,7 +226,7 @@ impl Maintenance {
     }
 
     fn run_job(&self, job: &Job) {
-        let started = std::time::Instant::now();
+        let started = Instant::now();
         if let Some(db) = job.db.upgrade() {
             match db.compact_now(&|done, total| {
                 job.done.store(done, Relaxed);
@@ -203,6 +241,34 @@ impl Maintenance {
             }
         }
         self.work.lock().running = None;
+    }
+}
+
+/// When there was last a write.
+struct LastWritten {
+    batches: u64,
+    since: Instant,
+}
+
+impl Default for LastWritten {
+    fn default() -> LastWritten {
+        LastWritten {
+            batches: 0,
+            since: Instant::now(),
+        }
+    }
+}
+
+impl LastWritten {
+    fn is_long_ago(&mut self, store: &Store) -> bool {
+        let batches = store.committer.counters().batches.load(Relaxed);
+        if batches != self.batches {
+            *self = LastWritten {
+                batches,
+                since: Instant::now(),
+            };
+        }
+        self.since.elapsed() >= QUIET_AFTER
     }
 }
 

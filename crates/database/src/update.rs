@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use document::{EditDoc, Rev, RevPath, revision_id};
+use document::{EditDoc, Rev, RevPath, has_negative_zero, revision_id};
 use functions::{Admission, Lane};
 use storage::{Change, Edit, File, ShardEdit, hashed};
 use tokio::sync::OwnedSemaphorePermit;
@@ -280,7 +280,8 @@ fn interactive(path: Option<RevPath>, deleted: bool, body_term: Vec<u8>, files: 
     Change::Interactive {
         parent,
         rev,
-        body_term,
+        // It is as large as the body, and needed seldom.
+        body_term: has_negative_zero(&body_term).then_some(body_term),
     }
 }
 

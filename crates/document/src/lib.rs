@@ -32,8 +32,8 @@ pub use attachment::{Attachment, ContentId, Encoding, Shown, StoredBody};
 pub use collation::Collator;
 pub use id::{DocId, IdError};
 pub use json::{
-    BulkDocs, DocError, EditDoc, body_term, normalise, parse_bulk_docs, parse_document,
-    parse_some_bulk_docs, with_members, write_json_string,
+    BulkDocs, DocError, EditDoc, body_term, has_negative_zero, normalise, parse_bulk_docs,
+    parse_document, parse_some_bulk_docs, with_members, write_json_string,
 };
 pub use rev::{Rev, RevError, RevHash, RevRef};
 pub use term::revision_id;

@@ -1,7 +1,10 @@
 //! Which server runs the functions of a language.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use lru::LruCache;
+use parking_lot::Mutex;
 use projection::Projection;
 use query_server::{Pools, Settings};
 
@@ -15,11 +18,19 @@ const _: () = assert!(projection::WHOLE == quickjs::WHOLE);
 /// The language that this program runs by itself, and that functions are in when their design document names none.
 pub const JAVASCRIPT: &str = "javascript";
 
+/// Groups of map functions whose projections are kept: a few hundred bytes each, and a parse of their sources.
+const PROJECTIONS_KEPT: NonZeroUsize = NonZeroUsize::new(256).unwrap();
+
+/// Sources of map functions, and their `views.lib`.
+type Sources = (Vec<String>, Option<String>);
+
 /// All languages: JavaScript by the engine that is built in, others by query servers.
 pub struct Functions {
     engine: Engine,
     pools: Pools,
     places: Arc<Places>,
+    /// What groups can touch; `None` for those that are given whole documents.
+    projections: Mutex<LruCache<Sources, Option<Arc<Projection>>>>,
 }
 
 impl std::fmt::Debug for Functions {
@@ -38,6 +49,7 @@ impl Functions {
             places: Places::new(javascript.workers_max, javascript.queue_max),
             engine: Engine::new(javascript),
             pools: Pools::new(query_servers)?,
+            projections: Mutex::new(LruCache::new(PROJECTIONS_KEPT)),
         }))
     }
 
@@ -56,6 +68,18 @@ impl Functions {
     fn is_built_in(&self, language: &str) -> bool {
         language == JAVASCRIPT && !self.pools.has(language)
     }
+
+    /// The members that a group's functions can touch, unless they are given whole documents.
+    fn projection(&self, group: &MapGroup) -> Option<Arc<Projection>> {
+        let sources = (group.maps.clone(), group.lib.clone());
+        if let Some(known) = self.projections.lock().get(&sources) {
+            return known.clone();
+        }
+        let projection = Projection::of_group(&group.maps, group.lib.as_deref());
+        let projection = projection.ok().map(Arc::new);
+        self.projections.lock().put(sources, projection.clone());
+        projection
+    }
 }
 
 impl Languages for Functions {
@@ -70,7 +94,7 @@ impl Languages for Functions {
             return Ok(Box::new(PlacedMapper { turns, inner }));
         }
         let _place = turns.next()?;
-        let Ok(projection) = Projection::of_group(&group.maps, group.lib.as_deref()) else {
+        let Some(projection) = self.projection(group) else {
             let inner = self.engine.mapper(group)?;
             return Ok(Box::new(PlacedMapper { turns, inner }));
         };
@@ -137,6 +161,10 @@ impl Languages for Functions {
         };
         group.maps.iter().enumerate().map(each).collect()
     }
+
+    fn rest(&self) {
+        self.engine.rest();
+    }
 }
 
 /// Where the functions of a database that data depends upon get their places.
@@ -199,7 +227,7 @@ impl Reducer for PlacedReducer {
 /// Gives functions only those members of a document's body that they can touch.
 struct ProjectingMapper {
     inner: PlacedMapper,
-    projection: Projection,
+    projection: Arc<Projection>,
     /// The bodies of one call, one behind the other.
     bodies: Vec<u8>,
 }

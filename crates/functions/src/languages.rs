@@ -53,6 +53,9 @@ pub trait Languages: Send + Sync + fmt::Debug {
     fn projections(&self, _group: &MapGroup) -> Vec<Result<String, String>> {
         vec![]
     }
+
+    /// Lets go of what was kept for calls that did not come. Asked now and then.
+    fn rest(&self) {}
 }
 
 /// A server without any language: every function is of an unknown one.

@@ -13,6 +13,7 @@ use parking_lot::RwLock;
 use crate::browsers::cors::Cors;
 use crate::errors::ApiError;
 use crate::request::Request;
+use crate::request::room::Bodies;
 use crate::settings::Settings;
 use crate::stats::Stats;
 
@@ -29,6 +30,8 @@ pub struct App {
     pub node: Arc<Node>,
     /// What was counted.
     pub stats: Stats,
+    /// Memory for the bodies of requests.
+    pub bodies: Arc<Bodies>,
     settings: RwLock<Arc<Settings>>,
     open_feeds: Arc<AtomicUsize>,
     silence_ms_max: AtomicU64,
@@ -45,6 +48,7 @@ impl App {
         let settings = Settings::read(&node.config)?;
         warn_of_cors(&settings, None);
         let app = Arc::new(App {
+            bodies: Bodies::new(node.memory.bodies),
             node,
             stats: Stats::default(),
             settings: RwLock::new(Arc::new(settings)),

@@ -39,7 +39,8 @@ static SERVER: LazyLock<SocketAddr> = LazyLock::new(|| {
         ..Options::default()
     };
     let databases = Databases::open(&dir.join("store"), options).unwrap();
-    let app = App::new(Node::new(databases, config, auth).unwrap()).unwrap();
+    let memory = node::MemoryPlan::new(&config.settings());
+    let app = App::new(Node::new(databases, config, auth, memory).unwrap()).unwrap();
     app.set_silence_max(SILENCE_MAX);
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || {

@@ -42,7 +42,8 @@ fn start() -> SocketAddr {
         ..Options::default()
     };
     let databases = Databases::open(&dir.join("store"), options).unwrap();
-    let app = App::new(Node::new(databases, config, auth).unwrap()).unwrap();
+    let memory = node::MemoryPlan::new(&config.settings());
+    let app = App::new(Node::new(databases, config, auth, memory).unwrap()).unwrap();
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || serve(app, tell));
     let address = told.recv().unwrap();

@@ -16,6 +16,9 @@ pub type State = Arc<[u8]>;
 /// Reductions of the same rows, one for each reduce function of the view.
 pub type Reductions = Box<[OnceLock<State>]>;
 
+/// About what a reduction's state takes, in bytes.
+const REDUCTION_BYTES: usize = 48;
+
 fn no_reductions(functions: usize) -> Reductions {
     (0..functions).map(|_| OnceLock::new()).collect()
 }
@@ -130,6 +133,18 @@ pub enum Step {
 }
 
 impl Blocks {
+    /// About how much memory they take, in bytes. One run stands for all: they are alike.
+    pub fn memory_bytes(&self) -> usize {
+        let Some(run) = self.runs.first() else {
+            return 0;
+        };
+        let block = run.blocks.first();
+        let fence = block.map_or(0, |b| b.fence.len());
+        let reductions = self.functions * (size_of::<OnceLock<State>>() + REDUCTION_BYTES);
+        let each = size_of::<Block>() + fence + reductions;
+        self.runs.len() * (size_of::<Run>() + run.blocks.len() * each)
+    }
+
     /// A view without rows and with this many reduce functions.
     pub fn empty(functions: usize) -> Blocks {
         Self::from_blocks(vec![], functions)

@@ -30,6 +30,8 @@ pub struct BuildLimits {
     pub run_bytes_max: usize,
     /// Rows mapped ahead of an incremental update, in bytes.
     pub update_bytes_max: usize,
+    /// The same of an update of few changes, which does not wait for memory.
+    pub small_update_bytes_max: usize,
     /// A run of a first build is added as sorted files when it is longer than this: each file costs a sync and a place among
     /// the engine's files.
     pub small_run_bytes_max: usize,
@@ -44,6 +46,7 @@ impl Default for BuildLimits {
         BuildLimits {
             run_bytes_max: 128 << 20,
             update_bytes_max: 8 << 20,
+            small_update_bytes_max: 1 << 20,
             small_run_bytes_max: 512 << 10,
             batch_bytes: 256 << 10,
             warm_blocks: 4096,
@@ -56,6 +59,8 @@ pub(crate) struct Build<'a> {
     index: &'a Index,
     state: State,
     guard: DiskGuard,
+    /// There are few changes to look at.
+    pub(crate) is_small: bool,
 }
 
 impl<'a> Build<'a> {
@@ -64,6 +69,7 @@ impl<'a> Build<'a> {
             index,
             state,
             guard: DiskGuard::new(index.store.engine().path(), RESERVE_BYTES),
+            is_small: false,
         }
     }
 
@@ -86,7 +92,19 @@ impl<'a> Build<'a> {
         let source = Source::new(&self.index.owner, view, self.state.indexed_seq);
         while !source.is_exhausted() {
             self.index.check_stop()?;
-            let buffers = self.map(&source, mappers, first)?;
+            let (limits, stop) = (&self.index.limits, &self.index.stop);
+            let (taken, bytes_max) = if self.is_small {
+                (None, limits.small_update_bytes_max)
+            } else {
+                let wanted = match first {
+                    true => limits.run_bytes_max,
+                    false => limits.update_bytes_max,
+                };
+                let taken = self.index.memory.take(wanted, stop)?;
+                let bytes_max = taken.bytes;
+                (Some(taken), bytes_max)
+            };
+            let buffers = self.map(&source, mappers, first, bytes_max)?;
             let upto = source.handed_out.load(Relaxed);
             let bytes: usize = buffers.iter().map(RowBuffer::size).sum();
             if first && bytes > self.index.limits.small_run_bytes_max {
@@ -94,6 +112,7 @@ impl<'a> Build<'a> {
             } else {
                 self.apply(buffers, upto)?;
             }
+            drop(taken);
         }
         Ok(())
     }
@@ -103,6 +122,7 @@ impl<'a> Build<'a> {
         source: &Source<'_>,
         mappers: &mut [Box<dyn Mapper>],
         first: bool,
+        bytes_max: usize,
     ) -> Result<Vec<RowBuffer>, Error> {
         let bytes = AtomicUsize::new(0);
         let failed = AtomicBool::new(false);
@@ -111,11 +131,7 @@ impl<'a> Build<'a> {
             failed: &failed,
             done: &self.index.progress.done,
             bytes: &bytes,
-            bytes_max: if first {
-                self.index.limits.run_bytes_max
-            } else {
-                self.index.limits.update_bytes_max
-            },
+            bytes_max,
         };
         let buffers = map_on_all(source, mappers, &self.index.spec, !first, &control)?;
         // What was handed out may not have been mapped.

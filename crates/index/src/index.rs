@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
 
-use functions::{Languages, Mapper, Owner};
+use functions::{Languages, Owner};
 use parking_lot::Mutex;
 use storage::{Keyspace, Shard, ShardNumber, Signature, Snapshot, Store};
 
 use crate::Error;
+use crate::blocks::Blocks;
 use crate::build::{Build, BuildLimits};
+use crate::memory::BuildMemory;
 use crate::read::IndexView;
 use crate::reduce::ReduceLimit;
 use crate::reducer::Reducers;
@@ -18,8 +19,6 @@ use crate::state::State;
 
 /// Changes up to this many are mapped by one thread.
 const ONE_THREAD_CHANGES_MAX: u64 = 512;
-/// A mapper that nobody used for this long is let go.
-const IDLE_MAX: Duration = Duration::from_secs(20);
 
 /// How far a build is. All zero when none runs.
 #[derive(Debug, Default)]
@@ -60,13 +59,6 @@ pub(crate) struct Published {
     pub(crate) stable: Option<Arc<Snapshot>>,
 }
 
-/// The mappers of the last build, for the next one.
-#[derive(Default)]
-pub(crate) struct Idle {
-    mappers: Vec<Box<dyn Mapper>>,
-    since: Option<Instant>,
-}
-
 /// The views of one design document over one shard.
 pub struct Index {
     /// Its number in the store.
@@ -80,8 +72,10 @@ pub struct Index {
     languages: Arc<dyn Languages>,
     pub(crate) reducers: Arc<Reducers>,
     pub(crate) limits: BuildLimits,
+    pub(crate) memory: Arc<BuildMemory>,
     pub(crate) published: Mutex<Published>,
-    pub(crate) writer: Mutex<Idle>,
+    /// Held by whoever writes the index.
+    pub(crate) writer: Mutex<()>,
     /// Set when the index is dropped or the server stops: nothing more is written.
     pub(crate) stop: AtomicBool,
     /// How far a build is.
@@ -127,6 +121,7 @@ impl Index {
             label,
             languages,
             limits: BuildLimits::default(),
+            memory: Arc::new(BuildMemory::new(usize::MAX)),
             published: Mutex::new(Published {
                 state: Arc::new(state),
                 stable: None,
@@ -140,6 +135,11 @@ impl Index {
     /// The same index with other limits of its builds.
     pub fn with_limits(self, limits: BuildLimits) -> Index {
         Index { limits, ..self }
+    }
+
+    /// The same index, whose builds share memory with those of others.
+    pub fn with_memory(self, memory: Arc<BuildMemory>) -> Index {
+        Index { memory, ..self }
     }
 
     /// What it is made of.
@@ -233,19 +233,15 @@ impl Index {
         self.stop.store(true, Relaxed);
     }
 
-    /// Lets go of mappers that were not used lately.
-    pub fn rest(&self) {
-        if let Some(mut idle) = self.writer.try_lock()
-            && idle.since.is_some_and(|t| t.elapsed() > IDLE_MAX)
-        {
-            *idle = Idle::default();
-            self.reducers.rest();
-        }
+    /// About how much memory it takes while it is open, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let blocks = |state: &State| state.views.iter().map(Blocks::memory_bytes).sum::<usize>();
+        size_of::<Index>() + MEMORY_BESIDE_BYTES + blocks(&self.published.lock().state)
     }
 
     /// Brings the index up to everything that the shard holds now, and answers the seq. Blocks until done.
     pub fn update(&self) -> Result<u64, Error> {
-        let mut idle = self.writer.lock();
+        let _writer = self.writer.lock();
         self.check_stop()?;
         self.recover()?;
         let view = self.owner.view()?;
@@ -257,24 +253,14 @@ impl Index {
         let changes = self.owner.count_after(state.indexed_seq)?;
         let _running = Running::start(&self.progress, changes);
         let mut build = Build::new(self, (*state).clone());
-        let threads = if changes <= ONE_THREAD_CHANGES_MAX {
-            1
-        } else {
-            std::thread::available_parallelism().map_or(1, |n| n.get())
+        build.is_small = changes <= ONE_THREAD_CHANGES_MAX;
+        let threads = match build.is_small {
+            true => 1,
+            false => std::thread::available_parallelism().map_or(1, |n| n.get()),
         };
-        let mut mappers = std::mem::take(&mut idle.mappers);
-        while mappers.len() < threads {
-            let group = self.spec.map_group(self.label.clone());
-            mappers.push(self.languages.mapper(&group)?);
-        }
-        let done = build.run(&view, &mut mappers[..threads]);
-        // After an error a mapper may be in any state.
-        if done.is_ok() {
-            mappers.truncate(1);
-            idle.mappers = mappers;
-            idle.since = Some(Instant::now());
-        }
-        done?;
+        let group = self.spec.map_group(self.label.clone());
+        let mappers = (0..threads).map(|_| self.languages.mapper(&group));
+        build.run(&view, &mut mappers.collect::<Result<Vec<_>, _>>()?)?;
         Ok(self.indexed_seq())
     }
 
@@ -303,6 +289,9 @@ impl Index {
         Ok(())
     }
 }
+
+/// What an open index takes besides its own members and its blocks: its reducers' and others' allocations, in bytes.
+const MEMORY_BESIDE_BYTES: usize = 1 << 10;
 
 /// Bytes that a row takes beyond its key and value, before compression: its place, lengths and its part of the back-index.
 const ROW_OVERHEAD_BYTES: u64 = 48;

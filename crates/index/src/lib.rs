@@ -13,6 +13,7 @@
 //! | `upkeep` | how is an index kept quick to read? |
 //! | `index` | what do readers see of an open index, and who brings it up to date? |
 //! | `build` | what does an update do, in which order, and what of a crash? |
+//! | `memory` | how much memory may builds take together? |
 //! | [`fuzz`] | what must hold for any stored bytes? |
 
 #![forbid(unsafe_code)]
@@ -25,6 +26,7 @@ pub mod fuzz;
 mod index;
 pub mod keys;
 mod map;
+mod memory;
 mod read;
 pub mod reduce;
 mod reducer;
@@ -38,6 +40,7 @@ pub use build::BuildLimits;
 pub use error::Error;
 pub use index::{Index, IndexInfo, Progress};
 pub use map::write_key_sort;
+pub use memory::BuildMemory;
 pub use read::{Group, GroupCursor, GroupLevel, IndexView, PlaceRange, RowIter, ViewRow};
 pub use reduce::ReduceLimit;
 pub use spec::{ReduceSpec, Spec, ViewSpec};

@@ -1,18 +1,14 @@
 //! Running reduce functions: the built-in ones natively, custom ones in their language.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use functions::{Languages, ReduceRow, Reducer};
-use parking_lot::Mutex;
 
 use crate::Error;
 use crate::blocks::State;
 use crate::reduce::{Builtin, ReduceLimit};
 use crate::spec::{ReduceSpec, Spec};
 
-/// Idle runners kept of each custom function.
-const IDLE_MAX: usize = 2;
 /// Begins the state of a custom function that did not shrink; the reason follows. No JSON text begins so.
 const OVERFLOW: u8 = 0;
 
@@ -20,8 +16,6 @@ const OVERFLOW: u8 = 0;
 pub(crate) fn is_overflow(state: &[u8]) -> bool {
     state.first() == Some(&OVERFLOW)
 }
-
-type Idle = Vec<Box<dyn Reducer>>;
 
 /// Rows to be reduced, copied: keys, document ids as JSON strings, and values.
 #[derive(Debug, Default)]
@@ -81,8 +75,6 @@ pub struct Reducers {
     languages: Arc<dyn Languages>,
     limit: Option<ReduceLimit>,
     database: Arc<str>,
-    /// By view and function.
-    idle: Mutex<HashMap<(u16, u16), Idle>>,
 }
 
 impl Reducers {
@@ -97,7 +89,6 @@ impl Reducers {
             languages,
             limit,
             database,
-            idle: Mutex::default(),
         }
     }
 
@@ -123,7 +114,7 @@ impl Reducers {
                 Ok(self.limited(*b, bytes, state))
             }
             ReduceSpec::Custom(source) => {
-                let state = self.run((view, function), source, |r| r.reduce(rows));
+                let state = self.run(source, |r| r.reduce(rows));
                 self.checked(bytes(), state)
             }
         }
@@ -144,7 +135,7 @@ impl Reducers {
                     return Ok(overflow.clone());
                 }
                 let values: Vec<&[u8]> = states.iter().map(|s| &**s).collect();
-                let state = self.run((view, function), source, |r| r.rereduce(&values));
+                let state = self.run(source, |r| r.rereduce(&values));
                 self.checked(bytes(), state)
             }
         }
@@ -203,34 +194,17 @@ impl Reducers {
         ))
     }
 
+    /// Calls a custom function: who runs it keeps it compiled.
     fn run(
         &self,
-        at: (usize, usize),
         source: &str,
         f: impl FnOnce(&mut dyn Reducer) -> Result<Vec<u8>, functions::Error>,
     ) -> Result<Vec<u8>, Error> {
-        let at = (at.0 as u16, at.1 as u16);
-        let idle = self.idle.lock().get_mut(&at).and_then(Vec::pop);
-        let mut reducer = match idle {
-            Some(r) => r,
-            None => {
-                let lib = self.spec.lib.as_deref();
-                self.languages
-                    .reducer(&self.database, &self.spec.language, source, lib)?
-            }
-        };
-        let result = f(reducer.as_mut())?;
-        let mut idle = self.idle.lock();
-        let idle = idle.entry(at).or_default();
-        if idle.len() < IDLE_MAX {
-            idle.push(reducer);
-        }
-        Ok(result)
-    }
-
-    /// Lets go of idle runners.
-    pub fn rest(&self) {
-        self.idle.lock().clear();
+        let (language, lib) = (&self.spec.language, self.spec.lib.as_deref());
+        let mut reducer = self
+            .languages
+            .reducer(&self.database, language, source, lib)?;
+        Ok(f(reducer.as_mut())?)
     }
 }
 

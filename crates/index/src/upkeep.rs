@@ -41,7 +41,7 @@ impl Index {
     /// Stores the reductions that were worked out; answers of how many blocks. Those of blocks in runs that an update changed
     /// meanwhile are not among them.
     fn keep_reductions(&self) -> Result<usize, Error> {
-        let _idle = self.writer.lock();
+        let _writer = self.writer.lock();
         self.check_stop()?;
         self.recover()?;
         let mut state = (*self.published.lock().state).clone();
@@ -54,7 +54,7 @@ impl Index {
 
     /// Builds the summary trees anew from the rows, and lets the engine rewrite the files. Blocks.
     pub fn compact(&self) -> Result<(), Error> {
-        let idle = self.writer.lock();
+        let writer = self.writer.lock();
         self.check_stop()?;
         self.recover()?;
         let view = self.view()?;
@@ -69,7 +69,7 @@ impl Index {
         Build::new(self, state).write(batch)?;
         drop(view);
         // The engine needs none to wait while it rewrites.
-        drop(idle);
+        drop(writer);
         self.warm()?;
         for k in [
             Keyspace::IndexRows,

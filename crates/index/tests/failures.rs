@@ -18,6 +18,7 @@ const SMALL: BuildLimits = BuildLimits {
     run_bytes_max: 128 << 10,
     small_run_bytes_max: 0,
     update_bytes_max: 64 << 10,
+    small_update_bytes_max: 64 << 10,
     batch_bytes: 8 << 10,
     warm_blocks: 20,
 };

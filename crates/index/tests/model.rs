@@ -71,6 +71,7 @@ const SMALL: BuildLimits = BuildLimits {
     run_bytes_max: 1 << 10,
     small_run_bytes_max: 0,
     update_bytes_max: 1 << 10,
+    small_update_bytes_max: 1 << 10,
     batch_bytes: 2 << 10,
     warm_blocks: 7,
 };
@@ -203,6 +204,7 @@ fn sixty_thousand_rows_stay_right_through_builds_of_many_runs_edits_and_compacti
         run_bytes_max: 1 << 20,
         small_run_bytes_max: 64 << 10,
         update_bytes_max: 256 << 10,
+        small_update_bytes_max: 64 << 10,
         batch_bytes: 32 << 10,
         warm_blocks: 7,
     };

@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::{Error, SLICE};
 
 /// A design document for calls of its other functions.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DesignDoc {
     /// `_design/name`
     pub id: String,

@@ -11,6 +11,7 @@ use document::{UuidAlgorithm, UuidGenerator};
 use parking_lot::RwLock;
 use replicator::Replicator;
 
+use crate::memory::MemoryPlan;
 use crate::replication::Surroundings;
 use crate::settings;
 
@@ -28,6 +29,8 @@ pub struct Node {
     pub uuid: String,
     /// Its name among the nodes of a cluster, of `[couchdb] node_name`.
     pub name: String,
+    /// How much memory each part may take.
+    pub memory: MemoryPlan,
     /// When this was made.
     pub started: Instant,
     uuids: RwLock<Arc<UuidGenerator>>,
@@ -44,6 +47,7 @@ impl Node {
         databases: Arc<Databases>,
         config: Config,
         auth: Auth,
+        memory: MemoryPlan,
     ) -> Result<Arc<Node>, config::ConfigError> {
         let settings = config.settings();
         let uuid = match settings.couchdb.uuid.clone() {
@@ -63,6 +67,7 @@ impl Node {
             auth,
             uuid,
             name: settings.couchdb.node_name.clone(),
+            memory,
             started: Instant::now(),
             uuids: RwLock::new(Arc::new(uuids)),
             listening: RwLock::default(),

@@ -17,7 +17,7 @@ use crate::edit::{Change, Edit, Outcome};
 use crate::engine::Engine;
 use crate::keys::ShardNumber;
 use crate::keyspace::Keyspace;
-use crate::shard::{Shard, saved};
+use crate::shard::{Shard, UNSAVED_CHANGES_MAX, saved};
 
 /// Writes not yet on disk are flushed this often.
 const FLUSH_EVERY: Duration = Duration::from_millis(500);
@@ -104,6 +104,11 @@ enum Op {
     Sync {
         reply: Reply<()>,
     },
+    /// Has the summaries of shards saved that are worth it.
+    Save {
+        shards: Vec<Arc<Shard>>,
+        reply: Reply<()>,
+    },
 }
 
 impl Op {
@@ -133,7 +138,7 @@ impl Op {
                 docs.extend(edits.map(|e| (&e.shard, &e.edit.id)));
             }
             Op::Purge { purges, .. } => docs.extend(purges.iter().map(|p| (&p.shard, &p.id))),
-            Op::Put { .. } | Op::Sync { .. } => {}
+            Op::Put { .. } | Op::Sync { .. } | Op::Save { .. } => {}
         }
     }
 
@@ -141,6 +146,7 @@ impl Op {
         match self {
             Op::Edits { synced, .. } | Op::Put { synced, .. } => *synced,
             Op::Purge { .. } | Op::Sync { .. } => true,
+            Op::Save { .. } => false,
         }
     }
 
@@ -149,7 +155,9 @@ impl Op {
         match self {
             Op::Edits { reply, .. } => drop(reply.send(Err(e))),
             Op::Purge { reply, .. } => drop(reply.send(Err(e))),
-            Op::Put { reply, .. } | Op::Sync { reply } => drop(reply.send(Err(e))),
+            Op::Put { reply, .. } | Op::Sync { reply } | Op::Save { reply, .. } => {
+                drop(reply.send(Err(e)));
+            }
         }
     }
 }
@@ -266,6 +274,15 @@ impl Committer {
         self.push_put(puts, Some((shard, 0)), vec![], true)
     }
 
+    /// The same, on disk with a later write.
+    pub(crate) fn put_for_later(
+        &self,
+        shard: Arc<Shard>,
+        puts: Vec<Put>,
+    ) -> oneshot::Receiver<Result<(), Error>> {
+        self.push_put(puts, Some((shard, 0)), vec![], false)
+    }
+
     pub(crate) fn put_dropping(
         &self,
         puts: Vec<Put>,
@@ -305,6 +322,13 @@ impl Committer {
     pub fn sync(&self) -> oneshot::Receiver<Result<(), Error>> {
         let (reply, rx) = oneshot::channel();
         self.push(Op::Sync { reply });
+        rx
+    }
+
+    /// Saves the summaries of shards that are about to be let go, so that they need not be replayed when they are opened again.
+    pub fn save(&self, shards: Vec<Arc<Shard>>) -> oneshot::Receiver<Result<(), Error>> {
+        let (reply, rx) = oneshot::channel();
+        self.push(Op::Save { shards, reply });
         rx
     }
 
@@ -360,7 +384,7 @@ struct Writer {
     unflushed_since: Option<Instant>,
     /// Requests of the last batch.
     last_requests: usize,
-    /// Shards with changes after the saved form of their summary.
+    /// Shards with many changes after the saved form of their summary.
     dirty: FxHashMap<ShardNumber, Arc<Shard>>,
 }
 
@@ -474,6 +498,11 @@ impl Writer {
                 }
                 self.publish(batch);
                 self.forget_dropped(&ops);
+                for op in &ops {
+                    if let Op::Save { shards, .. } = op {
+                        shards.iter().for_each(|shard| self.save(shard));
+                    }
+                }
                 answer(ops, results, started);
             }
             Err(e) => {
@@ -506,7 +535,7 @@ impl Writer {
         admitted
     }
 
-    fn prepare(&self, ops: &[Op]) -> Result<(Batch, Vec<Answer>), Error> {
+    fn prepare<'e>(&self, ops: &'e [Op]) -> Result<(Batch<'e>, Vec<Answer>), Error> {
         use std::sync::atomic::Ordering::Relaxed;
         let mut batch = Batch::new(self.engine.clone());
         let counters = &self.shared.counters;
@@ -551,7 +580,7 @@ impl Writer {
                     }
                     Answer::Done
                 }
-                Op::Sync { .. } => Answer::Done,
+                Op::Sync { .. } | Op::Save { .. } => Answer::Done,
             });
         }
         batch.finish();
@@ -559,7 +588,7 @@ impl Writer {
     }
 
     /// Makes the written state visible to readers and saves summaries that are due.
-    fn publish(&mut self, batch: Batch) {
+    fn publish(&mut self, batch: Batch<'_>) {
         for touched in batch.into_touched() {
             let shard = &touched.shard;
             let seq = touched.meta.update_seq;
@@ -591,7 +620,7 @@ impl Writer {
                 result = result.and_then(|()| self.engine.write(wb, false));
                 self.unflushed_since.get_or_insert_with(Instant::now);
                 self.dirty.remove(&shard.number);
-            } else {
+            } else if seq - summary.saved_seq >= UNSAVED_CHANGES_MAX {
                 self.dirty
                     .entry(shard.number)
                     .or_insert_with(|| shard.clone());
@@ -621,28 +650,31 @@ impl Writer {
 
     /// Saves the summaries worth saving, at close.
     fn save_all(&mut self) {
-        for (number, shard) in std::mem::take(&mut self.dirty) {
-            let mut state = shard.state.lock();
-            let seq = state.meta.update_seq;
-            let Some(summary) = state.summary.as_deref_mut() else {
-                continue;
-            };
-            // A short tail is replayed faster than it is saved and loaded.
-            if seq - summary.saved_seq < 1024 {
-                continue;
-            }
-            let mut wb = WriteBatch::default();
-            saved::save(&self.engine, number, summary, seq, &mut wb);
-            if let Err(e) = self.engine.write(wb, false) {
-                tracing::error!(error = %e, "saving a summary failed");
-            }
-            self.note_unflushed();
+        let shards: Vec<_> = self.dirty.values().cloned().collect();
+        shards.iter().for_each(|shard| self.save(shard));
+    }
+
+    /// Saves a shard's summary, if that is worth it.
+    fn save(&mut self, shard: &Arc<Shard>) {
+        let Some(shard) = self.dirty.remove(&shard.number) else {
+            return;
+        };
+        let mut state = shard.state.lock();
+        let seq = state.meta.update_seq;
+        let Some(summary) = state.summary.as_deref_mut() else {
+            return;
+        };
+        let mut wb = WriteBatch::default();
+        saved::save(&self.engine, shard.number, summary, seq, &mut wb);
+        if let Err(e) = self.engine.write(wb, false) {
+            tracing::error!(error = %e, "saving a summary failed");
         }
+        self.note_unflushed();
     }
 }
 
 /// Why an operation cannot be tried; the others of its batch go on.
-fn refusal(batch: &Batch, op: &Op) -> Option<Error> {
+fn refusal(batch: &Batch<'_>, op: &Op) -> Option<Error> {
     use std::sync::atomic::Ordering::Relaxed;
     let gone = |s: &Arc<Shard>| s.dropped.load(Relaxed).then_some(Error::Dropped);
     match op {
@@ -653,7 +685,7 @@ fn refusal(batch: &Batch, op: &Op) -> Option<Error> {
             .iter()
             .find_map(|p| gone(&p.shard).or_else(|| batch.unreadable(&p.shard, &p.id))),
         Op::Put { compacted, .. } => compacted.as_ref().and_then(|(s, _)| gone(s)),
-        Op::Sync { .. } => None,
+        Op::Sync { .. } | Op::Save { .. } => None,
     }
 }
 
@@ -676,7 +708,7 @@ fn answer(ops: Vec<Op>, answers: Vec<Answer>, started: Instant) {
                 drop(reply.send(Ok((outcomes, timing))));
             }
             (Op::Purge { reply, .. }, Answer::Purges(revs)) => drop(reply.send(Ok(revs))),
-            (Op::Put { reply, .. } | Op::Sync { reply }, Answer::Done) => {
+            (Op::Put { reply, .. } | Op::Sync { reply } | Op::Save { reply, .. }, Answer::Done) => {
                 drop(reply.send(Ok(())));
             }
             (op, Answer::Failed(e)) => op.fail(e),

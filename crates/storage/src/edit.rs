@@ -1,7 +1,11 @@
 //! Edits as the writer takes them, and their application to a document's record.
 
+use std::borrow::Cow;
+
 use document::rev::GENERATION_MAX;
-use document::{Attachment, DocId, Merged, Rev, RevPath, RevTree, Revision, revision_id};
+use document::{
+    Attachment, DocId, Merged, Rev, RevPath, RevTree, Revision, body_term, revision_id,
+};
 
 use crate::contents::Content;
 use crate::keys::ShardNumber;
@@ -16,8 +20,9 @@ pub enum Change {
         parent: Option<Rev>,
         /// The new revision.
         rev: Rev,
-        /// Erlang term of the body, to compute another id when the edit recreates a deleted document.
-        body_term: Vec<u8>,
+        /// Erlang term of the body, where it cannot be made again from the stored text: for the id of an edit that recreates a
+        /// deleted document.
+        body_term: Option<Vec<u8>>,
     },
     /// The client brings a revision with its ancestry (`new_edits=false`).
     Replicated {
@@ -108,7 +113,13 @@ pub(crate) fn apply(record: &mut Record, edit: &Edit, seq: u64, revs_limit: u64)
             parent,
             rev,
             body_term,
-        } => match interactive_path(&record.tree, parent.as_ref(), rev, body_term, edit) {
+        } => match interactive_path(
+            &record.tree,
+            parent.as_ref(),
+            rev,
+            body_term.as_deref(),
+            edit,
+        ) {
             Some(path) => path,
             None => return Applied::Conflict,
         },
@@ -142,7 +153,7 @@ fn interactive_path(
     tree: &RevTree,
     parent: Option<&Rev>,
     rev: &Rev,
-    body_term: &[u8],
+    kept_term: Option<&[u8]>,
     edit: &Edit,
 ) -> Option<RevPath> {
     let last = |rev: &Rev| rev.generation >= GENERATION_MAX;
@@ -167,7 +178,11 @@ fn interactive_path(
         if last(&tombstone) {
             return None;
         }
-        let rev = revision_id(false, Some(&tombstone), body_term, &hashed(&edit.files));
+        let term = match kept_term {
+            Some(term) => Cow::Borrowed(term),
+            None => Cow::Owned(body_term(&edit.body).ok()?),
+        };
+        let rev = revision_id(false, Some(&tombstone), &term, &hashed(&edit.files));
         return Some(path(&rev, Some(&tombstone)));
     }
     let parent = parent?;

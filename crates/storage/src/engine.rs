@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{
@@ -23,10 +24,12 @@ use crate::writes::Writes;
 pub struct StoreOptions {
     /// Size of the block cache, which also holds index and filter blocks.
     pub block_cache_bytes: usize,
-    /// Upper bound of all memtables together.
+    /// Memtables are written to files when all of them together are as long as this; writers wait while they are twice as long.
     pub write_buffers_bytes: usize,
     /// Threads that flush and compact.
     pub background_jobs: i32,
+    /// Most bytes a second that they write; 0 for any.
+    pub background_bytes_per_s: usize,
     /// Open a log damaged in its middle, losing what follows the damage.
     pub accept_damaged_log: bool,
     /// Free space, beyond what memtables need to be flushed, below which writes are refused.
@@ -39,6 +42,7 @@ impl Default for StoreOptions {
             block_cache_bytes: 256 << 20,
             write_buffers_bytes: 96 << 20,
             background_jobs: 2,
+            background_bytes_per_s: 0,
             accept_damaged_log: false,
             reserve_bytes: 8 << 20,
         }
@@ -54,10 +58,32 @@ pub struct Engine {
     /// but not the files.
     pub(crate) adding_files: parking_lot::Mutex<()>,
     closing: AtomicBool,
+    /// Writers wait while all memtables together are longer.
+    memtable_bytes_max: u64,
+    /// Written since the memtables were last looked at.
+    unchecked_bytes: AtomicU64,
 }
 
-/// Less garbage than this is not worth rewriting files.
+/// Less garbage than this in files of attachments is not worth rewriting them, while there are writes and while there are none.
 const GARBAGE_BYTES_MIN: u64 = 16 << 20;
+const GARBAGE_BYTES_MIN_QUIET: u64 = 1 << 20;
+
+/// Room that a log is allotted which begins while nobody writes.
+const QUIET_LOG_BYTES: usize = 1 << 20;
+
+/// The memtables are looked at after so many bytes of writes.
+const CHECK_MEMTABLES_EVERY: u64 = 2 << 20;
+/// How often a writer that waits for flushes looks again, and how long it waits: a disk that is stuck is told of by the write.
+const FLUSH_LOOK_EVERY: Duration = Duration::from_millis(1);
+const FLUSH_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// From the first key up to, but not, the second.
+pub(crate) type KeyRange = (Vec<u8>, Vec<u8>);
+
+/// How often the bytes of a second are handed out again, in microseconds, and how seldom flushes wait for compactions: what the
+/// engine's documentation advises.
+const RATE_PERIOD_US: i64 = 100_000;
+const RATE_FAIRNESS: i32 = 10;
 
 const INGEST_DIRECTORY: &str = "ingest";
 
@@ -95,6 +121,10 @@ impl Engine {
         o.create_if_missing(true);
         o.create_missing_column_families(true);
         o.set_max_background_jobs(options.background_jobs);
+        if options.background_bytes_per_s > 0 {
+            let bytes = i64::try_from(options.background_bytes_per_s).unwrap_or(i64::MAX);
+            o.set_ratelimiter(bytes, RATE_PERIOD_US, RATE_FAIRNESS);
+        }
         o.set_db_write_buffer_size(options.write_buffers_bytes);
         o.set_max_total_wal_size(2 * options.write_buffers_bytes as u64);
         o.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
@@ -103,8 +133,9 @@ impl Engine {
         // Contents of attachments go through the log unsynced: a commit's sync should not find much of them.
         o.set_wal_bytes_per_sync(1 << 20);
         o.set_max_open_files(1024);
-        o.set_keep_log_file_num(4);
-        o.set_max_log_file_size(8 << 20);
+        o.set_manifest_preallocation_size(64 << 10);
+        o.set_keep_log_file_num(3);
+        o.set_max_log_file_size(1 << 20);
         o.set_stats_dump_period_sec(0);
         o.set_allow_concurrent_memtable_write(false);
         let families = Keyspace::ALL
@@ -119,6 +150,8 @@ impl Engine {
             cache,
             adding_files: parking_lot::Mutex::default(),
             closing: AtomicBool::new(false),
+            memtable_bytes_max: 2 * options.write_buffers_bytes as u64,
+            unchecked_bytes: AtomicU64::new(0),
         }))
     }
 
@@ -171,9 +204,25 @@ impl Engine {
     }
 
     pub(crate) fn write(&self, batch: WriteBatch, sync: bool) -> Result<(), Error> {
+        self.wait_for_flushes(batch.size_in_bytes() as u64);
         let mut o = WriteOptions::default();
         o.set_sync(sync);
         Ok(self.db.write_opt(batch, &o)?)
+    }
+
+    /// Waits while too much is in memory that is yet to be written to files.
+    fn wait_for_flushes(&self, bytes: u64) {
+        if self.unchecked_bytes.fetch_add(bytes, Relaxed) + bytes < CHECK_MEMTABLES_EVERY {
+            return;
+        }
+        self.unchecked_bytes.store(0, Relaxed);
+        let started = Instant::now();
+        while self.memtable_bytes() > self.memtable_bytes_max
+            && !self.is_closing()
+            && started.elapsed() < FLUSH_WAIT_MAX
+        {
+            std::thread::sleep(FLUSH_LOOK_EVERY);
+        }
     }
 
     /// Has everything written so far on disk.
@@ -229,11 +278,58 @@ impl Engine {
         Ok(self.db.flush_cf(self.cf(k))?)
     }
 
-    /// Compacts the files that hold a shard's rows of a keyspace.
-    pub(crate) fn compact_range(&self, k: Keyspace, shard: ShardNumber) {
-        let (low, high) = (shard.to_be_bytes(), keys::shard_end(shard));
-        self.db
-            .compact_range_cf(self.cf(k), Some(&low[..]), Some(&high[..]));
+    /// Writes what is in memory to files, so that the log can go. For when nobody writes.
+    pub(crate) fn flush_all(&self) -> Result<(), Error> {
+        // The engine allots room on disk to a new log by the buffer of the keyspace that was flushed: little, until it fills.
+        self.set_meta_buffer(QUIET_LOG_BYTES);
+        let flushed = Keyspace::ALL.iter().try_for_each(|&k| self.flush(k));
+        self.set_meta_buffer(keyspace::META_BUFFER_BYTES);
+        flushed
+    }
+
+    fn set_meta_buffer(&self, bytes: usize) {
+        let option = [("write_buffer_size", &*bytes.to_string())];
+        if let Err(e) = self.db.set_options_cf(self.cf(Keyspace::Meta), &option) {
+            tracing::warn!(error = %e, "a buffer keeps its size");
+        }
+    }
+
+    /// Bytes of the log's files.
+    pub(crate) fn log_bytes(&self) -> u64 {
+        let is_log =
+            |entry: &std::fs::DirEntry| entry.path().extension().is_some_and(|e| e == "log");
+        let entries = std::fs::read_dir(&self.path).into_iter().flatten();
+        let logs = entries.flatten().filter(is_log);
+        logs.filter_map(|log| Some(log.metadata().ok()?.len()))
+            .sum()
+    }
+
+    /// Bytes of files that hold these ranges of a keyspace, estimated; without the contents of attachments.
+    pub(crate) fn bytes_in(&self, k: Keyspace, ranges: &[KeyRange]) -> u64 {
+        let cf = self.cf(k);
+        let of = |some: &[KeyRange]| -> u64 {
+            let some: Vec<_> = some
+                .iter()
+                .map(|(from, to)| rocksdb::Range::new(from, to))
+                .collect();
+            self.db.get_approximate_sizes_cf(cf, &some).iter().sum()
+        };
+        ranges.chunks(1024).map(of).sum()
+    }
+
+    /// Rewrites the files that hold these ranges of a keyspace, one after the other, without what was deleted. Others may
+    /// compact meanwhile.
+    pub(crate) fn compact_ranges(&self, k: Keyspace, ranges: &[KeyRange]) {
+        let cf = self.cf(k);
+        let mut options = CompactOptions::default();
+        options.set_exclusive_manual_compaction(false);
+        for (from, to) in ranges {
+            if self.is_closing() {
+                return;
+            }
+            self.db
+                .compact_range_cf_opt(cf, Some(from), Some(to), &options);
+        }
     }
 
     /// Rewrites all files that hold rows of a shard or index in a keyspace, also those that were moved to the last level as they
@@ -300,21 +396,20 @@ impl Engine {
 
     /// Compacts ranges of `attachments` from which chunks were removed. Files in which nothing is needed go; of the others, what
     /// is needed is moved when more than a quarter of all is garbage.
-    pub(crate) fn reclaim_attachments(&self, ranges: &[(Vec<u8>, Vec<u8>)]) {
+    pub(crate) fn reclaim_attachments(&self, ranges: &[KeyRange], quiet: bool) {
         let cf = self.cf(Keyspace::Attachments);
         if let Err(e) = self.db.flush_cf(cf) {
             tracing::warn!(error = %e, "flush before compaction failed");
         }
-        let mut options = CompactOptions::default();
-        options.set_exclusive_manual_compaction(false);
-        for (from, to) in ranges {
-            self.db
-                .compact_range_cf_opt(cf, Some(from), Some(to), &options);
-        }
+        self.compact_ranges(Keyspace::Attachments, ranges);
         let of = |name| self.db.property_int_value_cf(cf, name).ok().flatten();
         let garbage = of("rocksdb.live-blob-file-garbage-size").unwrap_or(0);
         let all = of("rocksdb.live-blob-file-size").unwrap_or(0);
-        if garbage < GARBAGE_BYTES_MIN || garbage < all / 4 {
+        let least = match quiet {
+            true => GARBAGE_BYTES_MIN_QUIET.max(all / 5),
+            false => GARBAGE_BYTES_MIN.max(all / 4),
+        };
+        if garbage < least {
             return;
         }
         let set = |cutoff: &str| {
@@ -324,6 +419,8 @@ impl Engine {
             }
         };
         set("1.0");
+        let mut options = CompactOptions::default();
+        options.set_exclusive_manual_compaction(false);
         options.set_bottommost_level_compaction(BottommostLevelCompaction::ForceOptimized);
         self.db
             .compact_range_cf_opt(cf, None::<&[u8]>, None::<&[u8]>, &options);

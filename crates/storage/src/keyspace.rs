@@ -8,6 +8,9 @@ const ATTACHMENT_BLOB_FILE_BYTES: u64 = 256 << 20;
 /// The part of the files, oldest first, from which a compaction moves what is still needed.
 pub(crate) const BLOB_GC_AGE_CUTOFF: f64 = 0.25;
 
+/// What the catalogue gathers in memory.
+pub(crate) const META_BUFFER_BYTES: usize = 8 << 20;
+
 /// A column family. One by kind of keyspace, never one by database: their cost is quadratic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Keyspace {
@@ -111,7 +114,7 @@ pub(crate) fn options(k: Keyspace, cache: &Cache) -> Options {
         Keyspace::BySeq => (16 << 10, false, 64 << 20),
         Keyspace::Bodies => (32 << 10, false, 32 << 20),
         Keyspace::Local => (8 << 10, true, 8 << 20),
-        Keyspace::Meta => (8 << 10, true, 8 << 20),
+        Keyspace::Meta => (8 << 10, true, META_BUFFER_BYTES),
         Keyspace::IndexRows => (8 << 10, false, 32 << 20),
         Keyspace::IndexBack => (8 << 10, true, 16 << 20),
         Keyspace::Attachments => (16 << 10, true, 8 << 20),

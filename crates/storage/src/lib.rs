@@ -25,6 +25,7 @@ mod record;
 mod row;
 mod shard;
 mod snapshot;
+mod space;
 mod store;
 mod summary;
 pub mod varint;

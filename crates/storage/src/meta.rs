@@ -70,6 +70,13 @@ impl ShardMeta {
         })
     }
 
+    /// The live part of so many bytes of files: by rows, since what a superseded one takes is not counted.
+    pub fn active_part_of(&self, file_bytes: u64) -> u64 {
+        let live = self.doc_count + self.doc_del_count;
+        let all = u128::from(live + self.superseded_rows).max(1);
+        (u128::from(file_bytes) * u128::from(live) / all) as u64
+    }
+
     /// Bytes of live data before compression.
     pub fn active_bytes(&self) -> u64 {
         active_bytes(

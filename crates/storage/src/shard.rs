@@ -15,6 +15,9 @@ use crate::row::{Body, Row};
 use crate::snapshot::{Cursor, Snapshot};
 use crate::summary::{Block, CHUNK_SEQS, IdBlocks, Summary};
 
+/// A shorter tail of changes is replayed faster than a summary is saved and loaded.
+pub(crate) const UNSAVED_CHANGES_MAX: u64 = 1024;
+
 /// What the writer changes after each commit, under one lock with the counters.
 #[derive(Debug, Default)]
 pub struct ShardState {
@@ -62,6 +65,19 @@ impl Shard {
     /// What is counted now.
     pub fn meta(&self) -> ShardMeta {
         self.state.lock().meta.clone()
+    }
+
+    /// About how much memory it takes while it is open, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let state = self.state.lock();
+        size_of::<Shard>() + state.summary.as_ref().map_or(0, |s| s.memory_bytes())
+    }
+
+    /// Whether its summary has come so far beyond its saved form that it is worth saving before it is let go.
+    pub fn is_worth_saving(&self) -> bool {
+        let state = self.state.lock();
+        let saved = state.summary.as_ref().map(|s| s.saved_seq);
+        saved.is_some_and(|saved| state.meta.update_seq - saved >= UNSAVED_CHANGES_MAX)
     }
 
     /// Bytes of files that hold its rows, but for attachments, estimated by the engine.

@@ -15,14 +15,12 @@ use crate::keys::{self, ShardNumber, meta};
 use crate::keyspace::Keyspace;
 use crate::shard::Shard;
 use crate::snapshot::Snapshot;
+use crate::space::{self, Husks};
 
 /// Format of everything in the store; a store of another format is refused.
 const FORMAT: &[u8] = b"settee 1";
 /// A dropped shard with at most this many rows in a keyspace is deleted row by row: range deletions slow readers.
 const DROP_ROWS_SINGLY: usize = 1_000;
-
-/// So many rows of attachments wait for the engine's own compactions. A row is at most a chunk.
-const ATTACHMENT_ROWS_KEPT: usize = 64;
 
 /// What tells the indexes of a shard apart.
 pub type Signature = [u8; meta::SIGNATURE_LEN];
@@ -34,6 +32,7 @@ pub struct Store {
     pub committer: Committer,
     next_shard: Mutex<ShardNumber>,
     dropped: Mutex<Vec<ShardNumber>>,
+    husks: Husks,
     contents: Arc<Numbers>,
     reserve_bytes: u64,
 }
@@ -64,6 +63,7 @@ impl Store {
             engine,
             committer,
             next_shard: Mutex::new(next_shard),
+            husks: Husks::new(!dropped.is_empty()),
             dropped: Mutex::new(dropped),
         })
     }
@@ -98,22 +98,25 @@ impl Store {
         ])
     }
 
-    /// The records of all databases, by name.
-    pub fn databases(&self) -> Result<Vec<(String, Vec<u8>)>, Error> {
+    /// The names of all databases.
+    pub fn databases(&self) -> Result<Vec<String>, Error> {
         let snapshot = self.engine.snapshot();
         let mut it = snapshot.iter_all(Keyspace::Meta);
         let mut all = vec![];
         it.seek([meta::DATABASE]);
-        while let (Some(k), Some(v)) = (it.key(), it.value()) {
-            let Some((&meta::DATABASE, name)) = k.split_first() else {
-                break;
-            };
+        while let Some((&meta::DATABASE, name)) = it.key().and_then(<[u8]>::split_first) {
             let name = std::str::from_utf8(name).map_err(|_| Error::Corrupt("database name"))?;
-            all.push((name.to_owned(), v.to_vec()));
+            all.push(name.to_owned());
             it.next();
         }
         it.status()?;
         Ok(all)
+    }
+
+    /// The record of a database.
+    pub fn database(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
+        let record = self.engine.get(Keyspace::Meta, &meta::database(name))?;
+        Ok(record.map(|record| record.to_vec()))
     }
 
     /// The put that writes a database's record.
@@ -158,22 +161,39 @@ impl Store {
         Ok(n)
     }
 
+    /// Whether something was dropped that still takes room.
+    pub fn has_room_to_give_back(&self) -> bool {
+        !self.husks.is_empty()
+    }
+
+    /// Has the engine give back the room of shards that were dropped, if that is worth it; answers about how many bytes that
+    /// was. Blocking; meant for a background thread. `quiet`: nobody writes.
+    pub fn reclaim(&self, quiet: bool) -> Result<u64, Error> {
+        let given_back = self.husks.reclaim(&self.engine, quiet)?;
+        if quiet {
+            space::shorten_log(&self.engine)?;
+        }
+        Ok(given_back)
+    }
+
     fn reap_shard(&self, shard: ShardNumber) -> Result<(), Error> {
         let snapshot = self.engine.snapshot();
+        let contents_bytes = contents::bytes_of(&self.engine, shard)?;
         for (signature, index) in indexes_of(&snapshot, shard)? {
             self.reap_rows(&snapshot, index)?;
+            self.husks.add(index, 0);
             let mut wb = WriteBatch::default();
             let cf = self.engine.cf(Keyspace::Meta);
+            wb.put_cf(cf, meta::dropped(index), []);
             wb.delete_cf(cf, meta::index_state(index));
             wb.delete_cf(cf, meta::index(shard, &signature));
             self.engine.write(wb, false)?;
         }
         self.reap_rows(&snapshot, shard)?;
+        self.husks.add(shard, contents_bytes);
         let mut wb = WriteBatch::default();
-        let cf = self.engine.cf(Keyspace::Meta);
-        wb.delete_cf(cf, meta::dropped(shard));
         // An edit in the batch of the drop writes its counters after it.
-        wb.delete_cf(cf, meta::shard(shard));
+        wb.delete_cf(self.engine.cf(Keyspace::Meta), meta::shard(shard));
         self.engine.write(wb, false)
     }
 
@@ -194,21 +214,13 @@ impl Store {
             if wb.is_empty() {
                 continue;
             }
-            let (large, rows) = (it.valid(), wb.len());
-            if large {
+            if it.valid() {
                 wb.clear();
                 wb.delete_range_cf(cf, &start[..], &end[..]);
             }
             self.engine.write(wb, false)?;
-            if k == Keyspace::Attachments && rows > ATTACHMENT_ROWS_KEPT {
-                // Few rows may be much.
+            if k == Keyspace::Attachments {
                 self.engine.drop_attachment_files(&start, &end);
-                self.engine
-                    .reclaim_attachments(&[(start.to_vec(), end.clone())]);
-                continue;
-            }
-            if large {
-                self.engine.compact_range(k, shard);
             }
         }
         Ok(())
@@ -225,7 +237,8 @@ impl Store {
         let number = *next;
         *next += 1;
         let key = meta::index(owner.number, signature);
-        let done = self.committer.put_for(
+        // Not synced: the log has it before the index's rows, and files of rows are added once it is on disk.
+        let done = self.committer.put_for_later(
             owner,
             vec![
                 (

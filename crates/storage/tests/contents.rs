@@ -65,7 +65,7 @@ impl World {
             change: Change::Interactive {
                 rev: revision_id(false, parent.as_ref(), &body_term, &hashed(&files)),
                 parent,
-                body_term,
+                body_term: None,
             },
             files,
             home: self.contents.home(),

@@ -66,6 +66,65 @@ fn keys(store: &Store, shard: u32) -> Vec<(Keyspace, Vec<u8>)> {
     keys
 }
 
+/// Those that are not the catalogue's.
+fn rows(store: &Store, shard: u32) -> Vec<(Keyspace, Vec<u8>)> {
+    let mut rows = keys(store, shard);
+    rows.retain(|(k, _)| *k != Keyspace::Meta);
+    rows
+}
+
+fn file_bytes(store: &Store) -> u64 {
+    store.keyspace_bytes().iter().map(|(_, bytes)| bytes).sum()
+}
+
+#[test]
+fn the_room_of_what_was_dropped_comes_back_also_after_a_crash() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let kept = create(&store, "kept");
+    write(&store, &kept, 500);
+    let kept_number = kept.number;
+    drop(kept);
+    let mut numbers = vec![];
+    for round in 0..20 {
+        let name = format!("dropped-{round}");
+        let shard = create(&store, &name);
+        // Few rows go one by one, many as a range.
+        write(&store, &shard, if round % 2 == 0 { 900 } else { 3000 });
+        numbers.push(shard.number);
+        let dropped = store.drop_database(&name, vec![shard]);
+        dropped.blocking_recv().unwrap().unwrap();
+        store.note_dropped(&numbers[round..]);
+        store.reap().unwrap();
+    }
+    for &number in &numbers {
+        assert_eq!(rows(&store, number), []);
+        assert_eq!(keys(&store, number).len(), 1, "it is listed as dropped");
+    }
+    store.engine().flush(Keyspace::BySeq).unwrap();
+    store.engine().flush(Keyspace::ById).unwrap();
+    let before = file_bytes(&store);
+    // A crash: nothing is closed, and what is known of the drops is what is stored.
+    drop(store);
+    let store = open(dir.path());
+    store.reap().unwrap();
+    assert_eq!(
+        store.reclaim(false).unwrap(),
+        0,
+        "so little is not worth it beside writes"
+    );
+    store.reclaim(true).unwrap();
+    for number in numbers {
+        assert_eq!(keys(&store, number), [], "nothing tells of it any more");
+    }
+    let after = file_bytes(&store);
+    assert!(after * 2 < before, "{before} bytes before, {after} after");
+    assert_eq!(store.reclaim(true).unwrap(), 0);
+    let kept = store.shard(kept_number).unwrap();
+    assert_eq!(kept.view().unwrap().meta.doc_count, 500);
+    store.close();
+}
+
 #[test]
 fn a_dropped_shard_is_let_go_and_leaves_no_row_behind_at_shutdown() {
     let dir = tempfile::tempdir().unwrap();
@@ -83,12 +142,12 @@ fn a_dropped_shard_is_let_go_and_leaves_no_row_behind_at_shutdown() {
         assert!(watched.upgrade().is_none(), "nobody keeps it");
         store.note_dropped(&[number]);
         assert_eq!(store.reap().unwrap(), 1);
-        assert_eq!(keys(&store, number), []);
+        assert_eq!(rows(&store, number), [], "only the catalogue knows it");
         store.close();
         (number, kept.number)
     };
     let store = open(dir.path());
-    assert_eq!(keys(&store, number), []);
+    assert_eq!(rows(&store, number), []);
     let summaries = keys(&store, kept);
     assert!(summaries.iter().any(|(k, _)| *k == Keyspace::Summary));
 }

@@ -130,14 +130,30 @@ section! {
 }
 
 section! {
+    /// How much memory the server may use, and how much of it for what, in bytes. 0 stands for a share of the limit.
+    pub struct Memory in "memory" {
+        /// What the server may use; 0 for what its control group, or the machine, has.
+        limit: Count = "0",
+        /// Bodies of requests under way; others wait, and get a 503 in the end. 0: a tenth of the limit, at most 384 MiB.
+        bodies: Count = "0",
+        /// Databases and indexes that are open; those not used for longest are closed. 0: a sixteenth, at most 96 MiB.
+        open_databases: Count = "0",
+        /// Rows of index builds under way; the less they have the more often they write. 0: a twelfth, at most 256 MiB.
+        index_builds: Count = "0",
+    }
+}
+
+section! {
     /// The storage engine.
     pub struct Rocksdb in "rocksdb" {
-        /// Memory for blocks read, in bytes.
-        block_cache_size: Count = "268435456",
-        /// Memory that gathers writes, of all keyspaces together, in bytes.
-        write_buffer_size: Count = "100663296",
+        /// Memory for blocks read, in bytes. 0: an eighth of [memory] limit, at most 256 MiB.
+        block_cache_size: Count = "0",
+        /// Writes gather in memory until they are so many bytes, of all keyspaces together; writers wait while they are twice as many. 0: a sixteenth of [memory] limit, at most 96 MiB.
+        write_buffer_size: Count = "0",
         /// Threads that flush and compact.
         max_background_jobs: Int = "2",
+        /// Most bytes a second that flushing and compacting write; 0 for as many as the disk takes.
+        background_bytes_per_second: Count = "0",
     }
 }
 

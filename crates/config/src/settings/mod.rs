@@ -83,6 +83,7 @@ sections! {
     attachments: Attachments,
     csp: Csp,
     limits: Limits,
+    memory: Memory,
     rocksdb: Rocksdb,
     compaction: Compaction,
 }

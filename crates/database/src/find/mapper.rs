@@ -61,6 +61,10 @@ impl Languages for WithIndexes {
         };
         group.maps.iter().map(fields).collect()
     }
+
+    fn rest(&self) {
+        self.0.rest();
+    }
 }
 
 struct View {

@@ -76,6 +76,14 @@ impl Design {
         self.views.iter().map(|(name, at)| (name.as_str(), *at))
     }
 
+    /// About how much memory it takes, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let sources = self.spec.views.iter().map(|v| v.map.len() + 128);
+        let names = self.views.keys().map(|name| name.len() + 64);
+        let lib = self.spec.lib.as_ref().map_or(0, String::len);
+        512 + sources.sum::<usize>() + names.sum::<usize>() + lib
+    }
+
     /// Whether there is anything to index.
     pub fn has_views(&self) -> bool {
         !self.views.is_empty()

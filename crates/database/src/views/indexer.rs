@@ -2,14 +2,15 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 
 use super::ViewIndex;
 use crate::database::Database;
-use crate::{Task, unix_seconds};
+use crate::opened::Opened;
+use crate::{Error, Task, unix_seconds};
 
 /// Builds that run at once at most; others wait their turn.
 const RUNNING_MAX: usize = 64;
@@ -36,17 +37,16 @@ impl Default for KenOptions {
     }
 }
 
-/// How long after the last write of any database idle runners of functions are let go.
-const REST_EVERY: Duration = Duration::from_secs(30);
+/// Builds of one database that the background begins before it is another's turn.
+const BUILDS_IN_TURN: usize = 4;
 
 #[derive(Default)]
 struct Work {
     /// Builds that wait for a place.
     waiting: VecDeque<Arc<ViewIndex>>,
     running: Vec<Arc<ViewIndex>>,
-    written: Vec<Weak<Database>>,
-    /// Databases whose indexes may hold runners of functions that nobody uses any more.
-    resting: Vec<Weak<Database>>,
+    /// Databases whose indexes are to be looked at, and when they were written.
+    written: VecDeque<(Instant, Arc<str>)>,
     stopping: bool,
 }
 
@@ -62,6 +62,7 @@ struct Shared {
     wake: Condvar,
     options: KenOptions,
     started: AtomicBool,
+    databases: OnceLock<Weak<Opened>>,
 }
 
 pub(crate) struct Indexer(Arc<Shared>);
@@ -73,7 +74,14 @@ impl Indexer {
             wake: Condvar::new(),
             options,
             started: AtomicBool::new(false),
+            databases: OnceLock::new(),
         }))
+    }
+
+    /// Says where databases are found by their names.
+    pub fn find_by(&self, databases: Weak<Opened>) {
+        // It is said once.
+        let _ = self.0.databases.set(databases);
     }
 
     /// Has an index updated; nothing when an update that will see everything is to come already.
@@ -94,9 +102,9 @@ impl Indexer {
     }
 
     /// A database was written: its indexes are looked at soon.
-    pub fn note_written(&self, db: Weak<Database>) {
+    pub fn note_written(&self, db: Arc<str>) {
         let mut work = self.0.work.lock();
-        work.written.push(db);
+        work.written.push_back((Instant::now(), db));
         if !self.0.started.swap(true, Relaxed) {
             let shared = self.0.clone();
             let thread = std::thread::Builder::new()
@@ -107,6 +115,11 @@ impl Indexer {
             }
         }
         self.0.wake.notify_all();
+    }
+
+    /// Databases that were written and whose indexes are yet to be looked at.
+    pub fn waiting(&self) -> usize {
+        self.0.work.lock().written.len()
     }
 
     /// The builds that run, for `/_active_tasks`.
@@ -221,84 +234,81 @@ impl Shared {
         self.wake.notify_all();
     }
 
-    /// Looks at the indexes of databases that were written.
+    /// Looks at the indexes of databases that were written: one after the other, in the order in which they were.
     fn look_around(self: Arc<Self>) {
         index::yield_to_readers();
-        loop {
-            let mut work = self.work.lock();
-            while work.written.is_empty() && !work.stopping {
-                if work.resting.is_empty() {
-                    self.wake.wait(&mut work);
-                } else if self.wake.wait_for(&mut work, REST_EVERY).timed_out() {
-                    let resting = std::mem::take(&mut work.resting);
-                    MutexGuard::unlocked(&mut work, || rest(resting));
-                }
+        while let Some(name) = self.next_written() {
+            let databases = self.databases.get().and_then(Weak::upgrade);
+            // It may have been closed meanwhile, or deleted.
+            let Some(db) = databases.and_then(|d| d.get(&name).ok()) else {
+                continue;
+            };
+            db.views.written.store(false, Relaxed);
+            if !self.options.enabled {
+                continue;
             }
-            if !work.stopping {
-                // Everything that is written in the next moment is looked at together.
-                let deadline = Instant::now() + LOOK_EVERY;
-                while !work.stopping && !self.wake.wait_until(&mut work, deadline).timed_out() {}
-            }
-            if work.stopping {
-                return;
-            }
-            let written = std::mem::take(&mut work.written);
-            drop(work);
-            for db in written {
-                if let Some(db) = db.upgrade() {
-                    self.look_at(&db);
+            match self.look_at(&db) {
+                Ok(true) => {}
+                Ok(false) => self.look_again(&db),
+                Err(e) => {
+                    tracing::debug!(db = %name, error = %e, "design documents cannot be read");
                 }
             }
         }
     }
 
-    fn look_at(self: &Arc<Self>, db: &Arc<Database>) {
-        db.views.written.store(false, Relaxed);
-        let options = &self.options;
-        let weak = Arc::downgrade(db);
+    /// Waits for a database whose turn it is, and for leave to begin a build; `None` when the server stops.
+    fn next_written(&self) -> Option<Arc<str>> {
         let mut work = self.work.lock();
-        if !work.resting.iter().any(|w| w.ptr_eq(&weak)) {
-            work.resting.push(weak);
-        }
-        drop(work);
-        if !options.enabled {
-            return;
-        }
-        let designs = match db.designs() {
-            Ok(designs) => designs,
-            Err(e) => {
-                tracing::debug!(db = %db.name(), error = %e, "design documents cannot be read");
-                return;
+        loop {
+            if work.stopping {
+                return None;
             }
-        };
-        for design in designs.iter().filter(|d| d.autoupdate) {
+            let may_run = work.running.len() < self.options.limit.max(1);
+            match work
+                .written
+                .front()
+                .map(|(written, _)| *written + LOOK_EVERY)
+            {
+                // What is written in the next moment is looked at together with it.
+                Some(due) if may_run && due > Instant::now() => {
+                    self.wake.wait_until(&mut work, due);
+                }
+                Some(_) if may_run => return work.written.pop_front().map(|(_, name)| name),
+                _ => self.wake.wait(&mut work),
+            }
+        }
+    }
+
+    /// Its turn is over, and there is more to do: it comes again after the others.
+    fn look_again(&self, db: &Database) {
+        if !db.views.written.swap(true, Relaxed) {
+            let mut work = self.work.lock();
+            // Due at once.
+            let written = Instant::now() - LOOK_EVERY;
+            work.written.push_back((written, db.name().clone()));
+        }
+    }
+
+    /// Begins builds of its indexes; false when there are more to begin than its turn allows.
+    fn look_at(self: &Arc<Self>, db: &Arc<Database>) -> Result<bool, Error> {
+        let mut begun = 0;
+        for design in db.designs()?.iter().filter(|d| d.autoupdate) {
             let Ok(index) = db.view_index(design) else {
                 continue;
             };
             if index.is_current(db) || index.updates.borrow().is_backing_off() {
                 continue;
             }
-            if self.work.lock().running.len() >= options.limit {
-                // It comes again with the next look.
-                let weak = Arc::downgrade(db);
-                if !db.views.written.swap(true, Relaxed) {
-                    self.work.lock().written.push(weak);
-                }
-                return;
+            if begun == BUILDS_IN_TURN || self.work.lock().running.len() >= self.options.limit {
+                return Ok(false);
+            }
+            if !index.updates.borrow().running {
+                begun += 1;
             }
             Indexer(self.clone()).request(&index);
         }
-    }
-}
-
-/// Lets go of what the indexes of these databases keep for the next update.
-fn rest(databases: Vec<Weak<Database>>) {
-    for db in databases.iter().filter_map(Weak::upgrade) {
-        for index in db.open_view_indexes() {
-            for i in &index.shards {
-                i.rest();
-            }
-        }
+        Ok(true)
     }
 }
 

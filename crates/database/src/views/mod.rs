@@ -7,13 +7,13 @@ mod rows;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use data_encoding::HEXLOWER;
 use document::DocId;
 use functions::{Languages, Owner};
-use index::{Index, IndexInfo, ReduceLimit};
+use index::{BuildMemory, Index, IndexInfo, ReduceLimit};
 use parking_lot::Mutex;
 use storage::Signature;
 use tokio::sync::watch;
@@ -35,6 +35,8 @@ const DESIGNS_KEPT_MAX: usize = 256;
 pub struct Views {
     pub languages: Arc<dyn Languages>,
     pub reduce_limit: Option<ReduceLimit>,
+    /// For the rows of builds under way.
+    pub build_memory: Arc<BuildMemory>,
     pub(crate) indexer: Indexer,
     pub(crate) scans: Scans,
 }
@@ -76,6 +78,8 @@ pub struct ViewIndex {
     pub(crate) updates: watch::Sender<Updates>,
     pub(crate) compacting: AtomicBool,
     waiting: std::sync::atomic::AtomicUsize,
+    /// When it was last asked for, in the keeper's ticks.
+    used: AtomicU64,
 }
 
 /// `GET /{db}/_design/{name}/_info`
@@ -95,7 +99,7 @@ pub struct ViewInfo {
     pub file_bytes: u64,
     /// Bytes of keys and values as JSON text.
     pub external_bytes: u64,
-    /// Bytes of live rows before compression.
+    /// Bytes of live rows: before compression, but not more than the files have.
     pub active_bytes: u64,
     /// A build is under way.
     pub updater_running: bool,
@@ -117,6 +121,9 @@ pub(crate) struct DatabaseViews {
     pub written: AtomicBool,
 }
 
+/// What an open index takes besides its shards', in bytes.
+const MEMORY_BYTES: usize = size_of::<ViewIndex>() + 256;
+
 impl ViewIndex {
     fn is_current(&self, db: &Database) -> bool {
         self.shards.iter().zip(db.all_shards()).all(|(i, s)| {
@@ -124,6 +131,27 @@ impl ViewIndex {
             let info = i.progress_seqs();
             info.0 >= meta.update_seq && info.1 >= meta.purge_seq
         })
+    }
+
+    pub(crate) fn last_used(&self) -> u64 {
+        self.used.load(Relaxed)
+    }
+
+    /// Tells it from others of its database; `None` of a database without shards.
+    pub(crate) fn signature(&self) -> Option<Signature> {
+        self.shards.first().map(|i| i.signature)
+    }
+
+    /// About how much memory it takes while it is open, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let shards = self.shards.iter().map(|i| i.memory_bytes());
+        MEMORY_BYTES + self.design.len() + shards.sum::<usize>()
+    }
+
+    /// Whether nobody holds anything of it. Whoever asks is alone with it.
+    fn is_idle(&mut self) -> bool {
+        self.updates.receiver_count() == 0
+            && self.shards.iter_mut().all(|i| Arc::get_mut(i).is_some())
     }
 
     fn hex_signature(&self) -> String {
@@ -144,6 +172,20 @@ impl ViewIndex {
         for i in &self.shards {
             i.close();
         }
+    }
+}
+
+impl DatabaseViews {
+    /// How many indexes are open, none of which anybody holds; `None` when somebody holds one. Whoever asks is alone with them.
+    pub(crate) fn idle_indexes(&mut self) -> Option<usize> {
+        let indexes = self.indexes.get_mut();
+        let idle = |index: &mut Arc<ViewIndex>| Arc::get_mut(index).is_some_and(ViewIndex::is_idle);
+        indexes.values_mut().all(idle).then_some(indexes.len())
+    }
+
+    /// About how much memory the design documents take that were read, in bytes.
+    pub(crate) fn designs_bytes(&self) -> usize {
+        self.designs.lock().values().map(|d| d.memory_bytes()).sum()
     }
 }
 
@@ -208,29 +250,37 @@ impl Database {
     /// The index of a design document's views, opened when it is not yet. Blocks for a moment then.
     pub fn view_index(&self, design: &Design) -> Result<Arc<ViewIndex>, Error> {
         let signature = design.spec.signature();
-        if let Some(known) = self.views.indexes.lock().get(&signature) {
-            return Ok(known.clone());
+        let known = || {
+            let known = self.views.indexes.lock().get(&signature).cloned()?;
+            known.used.store(self.last_used(), Relaxed);
+            Some(known)
+        };
+        if let Some(known) = known() {
+            return Ok(known);
         }
         let closed = self.views.changing.lock();
         if *closed {
             return Err(Error::NoDatabase);
         }
-        if let Some(known) = self.views.indexes.lock().get(&signature) {
-            return Ok(known.clone());
+        if let Some(known) = known() {
+            return Ok(known);
         }
         let shared = self.shared_views();
-        let mut shards = vec![];
+        let mut numbers = vec![];
         for shard in self.all_shards() {
             let found = self.store().indexes(shard.number)?;
-            let number = match found.iter().find(|(s, _)| *s == signature) {
-                Some((_, number)) => *number,
+            numbers.push(match found.iter().find(|(s, _)| *s == signature) {
+                Some((_, number)) => (*number, None),
                 None => {
                     let (number, done) = self.store().create_index(shard.clone(), &signature);
-                    wait(done)?;
-                    number
+                    (number, Some(done))
                 }
-            };
-            shards.push(Arc::new(Index::open(
+            });
+        }
+        let mut shards = vec![];
+        for (shard, (number, created)) in self.all_shards().iter().zip(numbers) {
+            created.map_or(Ok(()), wait)?;
+            let index = Index::open(
                 self.store_arc().clone(),
                 shard.clone(),
                 number,
@@ -238,7 +288,8 @@ impl Database {
                 shared.languages.clone(),
                 shared.reduce_limit,
                 self.owner_of(design),
-            )?));
+            )?;
+            shards.push(Arc::new(index.with_memory(shared.build_memory.clone())));
         }
         let index = Arc::new(ViewIndex {
             database: self.name().clone(),
@@ -247,6 +298,7 @@ impl Database {
             updates: watch::Sender::new(Updates::default()),
             compacting: AtomicBool::new(false),
             waiting: Default::default(),
+            used: AtomicU64::new(self.last_used()),
         });
         self.views.indexes.lock().insert(signature, index.clone());
         Ok(index)
@@ -322,14 +374,14 @@ impl Database {
             } = i.info();
             info.update_seq += indexed_seq;
             info.purge_seq += purge_seq;
-            info.file_bytes += if file_bytes == 0 {
+            let file_bytes = match file_bytes {
                 // Young rows are in memory and in the log only.
-                active_bytes
-            } else {
-                file_bytes
+                0 => active_bytes,
+                bytes => bytes,
             };
+            info.file_bytes += file_bytes;
             info.external_bytes += external_bytes;
-            info.active_bytes += active_bytes;
+            info.active_bytes += active_bytes.min(file_bytes);
             info.updater_running |= building;
             info.updates_pending += shard.count_after(indexed_seq)?;
             info.waiting_commit |= indexed_seq > 0;
@@ -403,6 +455,24 @@ impl Database {
     /// The indexes that are open.
     pub(crate) fn open_view_indexes(&self) -> Vec<Arc<ViewIndex>> {
         self.views.indexes.lock().values().cloned().collect()
+    }
+
+    /// Closes an index if nobody holds anything of it; answers whether it is closed now.
+    pub(crate) fn close_idle_index(&self, signature: &Signature) -> bool {
+        // Nobody opens it meanwhile: there is one of it at a time.
+        let _changing = self.views.changing.lock();
+        let mut indexes = self.views.indexes.lock();
+        let Some(index) = indexes.get_mut(signature) else {
+            return true;
+        };
+        let idle = Arc::get_mut(index).is_some_and(ViewIndex::is_idle);
+        let closed = if idle {
+            indexes.remove(signature)
+        } else {
+            None
+        };
+        drop(indexes);
+        closed.is_some()
     }
 
     /// Ends all index builds; returns when nothing more is written. Blocks.

@@ -74,6 +74,13 @@ pub fn body_term(normalised: &[u8]) -> Result<Vec<u8>, DocError> {
     Ok(parser.term)
 }
 
+/// Whether a term may hold `-0.0`, so that it cannot be made again from the stored text ([`body_term`]).
+pub fn has_negative_zero(term: &[u8]) -> bool {
+    // NEW_FLOAT_EXT with nothing but the sign.
+    const NEGATIVE_ZERO: [u8; 9] = [70, 0x80, 0, 0, 0, 0, 0, 0, 0];
+    memchr::memmem::find(term, &NEGATIVE_ZERO).is_some()
+}
+
 /// Reads the string whose opening quote is at `from`, and answers where it ends: behind the closing quote. What is not UTF-8
 /// becomes U+FFFD.
 ///

@@ -9,9 +9,9 @@ use std::time::Instant;
 use language::{DesignDoc, Designs, Error, ListIo, SLICE};
 use quickjs::{Limits, RewindingHeap, Value};
 
-use super::Options;
 use super::environment::{Entered, Environment, Prelude, new_heap};
 use super::host::{Console, Listing};
+use super::{IDLE_TIME_MAX, Options};
 
 /// Heaps kept for the next calls.
 const IDLE_MAX: usize = 8;
@@ -32,6 +32,8 @@ struct Prepared {
     path: Vec<String>,
     /// Modules that were run before the heap's image was made; `None` until the function's first call tells which.
     modules: Option<Vec<u8>>,
+    /// When it was last used.
+    used: Instant,
 }
 
 impl Heaps {
@@ -45,6 +47,16 @@ impl Heaps {
     fn idle(&self) -> MutexGuard<'_, Vec<Prepared>> {
         // A panic cannot leave the list half changed.
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets go of heaps that nobody used lately.
+    pub fn rest(&self) {
+        let mut idle = self.idle();
+        let ended: Vec<_> = idle
+            .extract_if(.., |p| p.used.elapsed() > IDLE_TIME_MAX)
+            .collect();
+        drop(idle);
+        drop(ended);
     }
 
     fn take(&self, ddoc: &DesignDoc, path: &[&str]) -> Result<Prepared, Error> {
@@ -94,6 +106,7 @@ impl Heaps {
         if prepared.heap.memory_used() > self.limits.memory_bytes / 4 {
             return;
         }
+        prepared.used = Instant::now();
         let mut idle = self.idle();
         if idle.len() == IDLE_MAX {
             drop(idle.remove(0));
@@ -132,6 +145,7 @@ impl Prepared {
             ddoc: ddoc.clone(),
             path: path.iter().map(|part| (*part).to_owned()).collect(),
             modules: modules.map(<[u8]>::to_vec),
+            used: Instant::now(),
         })
     }
 

@@ -1,15 +1,16 @@
 //! Map functions over documents, in this thread.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use language::{Doc, Emit, Emits, Error, MapGroup, Mapper, SLICE};
+use parking_lot::Mutex;
 use quickjs::{BuildError, Form, Heap, Kept, Limits, Scope, Value};
 
-use super::Options;
 use super::environment::{Environment, failure, limit_error, new_heap};
 use super::host::Console;
-use super::thrown;
+use super::{IDLE_TIME_MAX, Options, thrown};
 
 /// Documents after which the garbage collector is told to wait, which it does not do by itself once it has run.
 const DOCS_BETWEEN: usize = 64;
@@ -46,9 +47,71 @@ impl Compiled {
     }
 }
 
+/// Compiled groups that no mapper uses at the moment: mappers come and go, and leave these for the next of the same group.
+pub(super) struct Compilations {
+    limits: Limits,
+    idle_max: usize,
+    /// The one used last is last.
+    idle: Mutex<Vec<Unused>>,
+}
+
+struct Unused {
+    group: MapGroup,
+    compiled: Compiled,
+    since: Instant,
+}
+
+impl Compilations {
+    pub fn new(options: &Options) -> Compilations {
+        Compilations {
+            limits: options.limits(),
+            idle_max: options.workers_max * 2,
+            idle: Mutex::default(),
+        }
+    }
+
+    fn take(&self, group: &MapGroup) -> Result<Compiled, Error> {
+        let mut idle = self.idle.lock();
+        let found = idle.iter().rposition(|unused| unused.group == *group);
+        let found = found.map(|at| idle.remove(at));
+        drop(idle);
+        match found {
+            Some(unused) => Ok(unused.compiled),
+            None => Compiled::new(&self.limits, group),
+        }
+    }
+
+    fn give_back(&self, group: MapGroup, compiled: Compiled) {
+        // What an idle heap takes is taken from the process.
+        if compiled.heap.memory_used() > self.limits.memory_bytes / 4 {
+            return;
+        }
+        let unused = Unused {
+            group,
+            compiled,
+            since: Instant::now(),
+        };
+        let mut idle = self.idle.lock();
+        idle.push(unused);
+        let oldest = (idle.len() > self.idle_max).then(|| idle.remove(0));
+        drop(idle);
+        drop(oldest);
+    }
+
+    /// Lets go of those that nobody used lately.
+    pub fn rest(&self) {
+        let mut idle = self.idle.lock();
+        let ended: Vec<_> = idle
+            .extract_if(.., |u| u.since.elapsed() > IDLE_TIME_MAX)
+            .collect();
+        drop(idle);
+        drop(ended);
+    }
+}
+
 /// A [`Mapper`] that runs in the calling thread.
 pub(super) struct ThreadMapper {
-    limits: Limits,
+    compilations: Arc<Compilations>,
     group: MapGroup,
     compiled: Option<Compiled>,
     /// The document that is mapped, as one JSON text.
@@ -56,14 +119,22 @@ pub(super) struct ThreadMapper {
 }
 
 impl ThreadMapper {
-    pub fn new(options: &Options, group: &MapGroup) -> Result<ThreadMapper, Error> {
-        let limits = options.limits();
+    pub fn new(compilations: &Arc<Compilations>, group: &MapGroup) -> Result<ThreadMapper, Error> {
         Ok(ThreadMapper {
-            compiled: Some(Compiled::new(&limits, group)?),
-            limits,
+            compiled: Some(compilations.take(group)?),
+            compilations: compilations.clone(),
             group: group.clone(),
             text: Vec::new(),
         })
+    }
+}
+
+impl Drop for ThreadMapper {
+    fn drop(&mut self) {
+        if let Some(compiled) = self.compiled.take() {
+            let group = std::mem::take(&mut self.group);
+            self.compilations.give_back(group, compiled);
+        }
     }
 }
 
@@ -75,8 +146,9 @@ impl ThreadMapper {
     }
 
     /// Takes the heap down in order; answers the bytes that were left.
-    pub fn tear_down(self) -> usize {
-        self.compiled.expect("no limit was hit").heap.tear_down()
+    pub fn tear_down(mut self) -> usize {
+        let compiled = self.compiled.take().expect("no limit was hit");
+        compiled.heap.tear_down()
     }
 }
 
@@ -101,7 +173,7 @@ impl ThreadMapper {
         let started = Instant::now();
         let mut compiled = match self.compiled.take() {
             Some(compiled) => compiled,
-            None => Compiled::new(&self.limits, &self.group)?,
+            None => self.compilations.take(&self.group)?,
         };
         let Compiled {
             heap,
@@ -116,7 +188,7 @@ impl ThreadMapper {
             (true, _) => Form::LazyRecords,
         };
         let text = &mut self.text;
-        let emit_bytes_max = self.limits.emit_bytes_max;
+        let emit_bytes_max = self.compilations.limits.emit_bytes_max;
         let done = environment.enter(heap, console, |entered| {
             let scope = entered.scope;
             let functions: Vec<_> = functions.iter().map(|kept| scope.kept(kept)).collect();

@@ -26,11 +26,14 @@ use language::{Designs, Error, MapGroup, Mapper, Reducer};
 use quickjs::Limits;
 
 use designs::{Heaps, ThreadDesigns};
-use mapper::ThreadMapper;
+use mapper::{Compilations, ThreadMapper};
 use pool::Pool;
 use process::{ProcessDesigns, Processes};
 use reducer::ThreadReducer;
 pub use worker::worker_main;
+
+/// Heaps and workers that nobody used for so long are let go.
+const IDLE_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Where JavaScript runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -117,14 +120,13 @@ impl Options {
 /// Runs JavaScript.
 #[derive(Clone)]
 pub struct Engine {
-    options: Options,
     place: Place,
 }
 
 /// Where it runs.
 #[derive(Clone)]
 enum Place {
-    Thread(Arc<Pool>, Arc<Heaps>),
+    Thread(Arc<Compilations>, Arc<Pool>, Arc<Heaps>),
     Process(Arc<Processes>),
 }
 
@@ -136,18 +138,19 @@ impl Engine {
         options.stack_bytes = limits.stack_bytes;
         let place = match options.isolation {
             Isolation::Thread => Place::Thread(
+                Arc::new(Compilations::new(&options)),
                 Arc::new(Pool::new(&options)),
                 Arc::new(Heaps::new(&options)),
             ),
             Isolation::Process => Place::Process(Arc::new(Processes::new(&options))),
         };
-        Engine { options, place }
+        Engine { place }
     }
 
-    /// A mapper with a heap of its own, for one thread. Sources that do not compile are [`Error::Compile`].
+    /// A mapper with a heap that is its own until it is dropped, for one thread. Sources that do not compile are [`Error::Compile`].
     pub fn mapper(&self, group: &MapGroup) -> Result<Box<dyn Mapper>, Error> {
         Ok(match &self.place {
-            Place::Thread(..) => Box::new(ThreadMapper::new(&self.options, group)?),
+            Place::Thread(compilations, ..) => Box::new(ThreadMapper::new(compilations, group)?),
             Place::Process(processes) => Box::new(processes.mapper(group)?),
         })
     }
@@ -155,7 +158,7 @@ impl Engine {
     /// A custom reduce function; `lib` is `views.lib` as JSON text. It is compiled when it is first called.
     pub fn reducer(&self, source: &str, lib: Option<&str>) -> Box<dyn Reducer> {
         match &self.place {
-            Place::Thread(pool, _) => Box::new(ThreadReducer::new(pool.clone(), source, lib)),
+            Place::Thread(_, pool, _) => Box::new(ThreadReducer::new(pool.clone(), source, lib)),
             Place::Process(processes) => Box::new(processes.reducer(source, lib)),
         }
     }
@@ -163,7 +166,7 @@ impl Engine {
     /// Calls of other functions of design documents.
     pub fn designs(&self) -> Box<dyn Designs> {
         match &self.place {
-            Place::Thread(_, heaps) => Box::new(ThreadDesigns {
+            Place::Thread(.., heaps) => Box::new(ThreadDesigns {
                 heaps: heaps.clone(),
             }),
             Place::Process(processes) => Box::new(ProcessDesigns {
@@ -172,10 +175,22 @@ impl Engine {
         }
     }
 
+    /// Lets go of heaps and workers that nobody used lately.
+    pub fn rest(&self) {
+        match &self.place {
+            Place::Thread(compilations, pool, heaps) => {
+                compilations.rest();
+                pool.rest();
+                heaps.rest();
+            }
+            Place::Process(processes) => processes.rest(),
+        }
+    }
+
     /// Whether a source is a function: [`Error::Compile`] says why not.
     pub fn check(&self, source: &str, lib: Option<&str>) -> Result<(), Error> {
         match &self.place {
-            Place::Thread(pool, _) => pool.check(source, lib),
+            Place::Thread(_, pool, _) => pool.check(source, lib),
             Place::Process(processes) => processes.check(source, lib),
         }
     }

@@ -1,13 +1,14 @@
 //! Heaps for reduce functions, kept between calls.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use language::Error;
 use quickjs::{Heap, Kept, Limits, Value};
 
-use super::Options;
 use super::environment::{Entered, Environment, new_heap};
 use super::host::Console;
+use super::{IDLE_TIME_MAX, Options};
 
 /// Contexts kept in one heap.
 const CONTEXTS_MAX: usize = 32;
@@ -33,6 +34,8 @@ struct Host {
     console: Console,
     /// The one used last is last.
     slots: Vec<Slot>,
+    /// When it was last used.
+    used: Instant,
 }
 
 impl Host {
@@ -41,6 +44,7 @@ impl Host {
             heap: new_heap(limits)?,
             console: Console::default(),
             slots: Vec::new(),
+            used: Instant::now(),
         })
     }
 
@@ -106,6 +110,16 @@ impl Pool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Lets go of heaps that nobody used lately.
+    pub fn rest(&self) {
+        let mut idle = self.idle();
+        let ended: Vec<_> = idle
+            .extract_if(.., |h| h.used.elapsed() > IDLE_TIME_MAX)
+            .collect();
+        drop(idle);
+        drop(ended);
+    }
+
     /// Runs `work` with a heap, one that has this function if there is one. After a limit was hit the heap is thrown away.
     fn with<T>(
         &self,
@@ -126,6 +140,7 @@ impl Pool {
         let result = work(&mut host);
         host.heap.raise_gc_threshold();
         if host.heap.over().is_none() {
+            host.used = Instant::now();
             let mut idle = self.idle();
             if idle.len() < self.idle_max {
                 idle.push(host);
@@ -146,6 +161,7 @@ impl Pool {
                 heap,
                 console,
                 slots,
+                ..
             } = host;
             let Some(slot) = slots.last() else {
                 return Err(Error::Process("a function has no context".into()));

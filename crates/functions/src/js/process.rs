@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::io::{self, BufReader};
+use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -9,10 +10,12 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::Options;
+use lru::LruCache;
+
 use super::wire::{self, Definition, Frame, Kind, Received};
+use super::{IDLE_TIME_MAX, Options};
 use language::{
     DesignDoc, Designs, Doc, Emits, Error, ListIo, MapGroup, Mapper, ReduceRow, Reducer,
 };
@@ -24,12 +27,18 @@ const GRACE: Duration = Duration::from_secs(1);
 const KNOWN_MAX: usize = 1024;
 /// Design documents whose numbers are remembered.
 const DESIGNS_MAX: usize = 256;
+/// Maps and reduces whose numbers are remembered.
+const DEFINITIONS_MAX: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
+/// So long a definition may be for that, in bytes: others are told anew each time.
+const DEFINITION_BYTES_MAX: usize = 64 << 10;
 
 struct Worker {
     child: Child,
     socket: BufReader<UnixStream>,
     /// Definitions that were sent to it.
     known: HashSet<u64>,
+    /// When it was last used.
+    used: Instant,
 }
 
 impl Drop for Worker {
@@ -67,6 +76,7 @@ impl Worker {
             child,
             socket: BufReader::new(ours),
             known: HashSet::new(),
+            used: Instant::now(),
         };
         worker.send(wire::options_frame(options))?;
         Ok(worker)
@@ -100,6 +110,16 @@ pub(super) struct Processes {
     idle: Mutex<Vec<Worker>>,
     numbers: AtomicU64,
     designs: Mutex<Vec<(DesignDoc, u64)>>,
+    /// Mappers and reducers come and go: what they are made of keeps its number.
+    definitions: Mutex<LruCache<Arc<Definition>, Defined>>,
+}
+
+/// What is known of a definition.
+#[derive(Clone, Copy)]
+struct Defined {
+    number: u64,
+    /// It compiles.
+    is_verified: bool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -114,7 +134,25 @@ impl Processes {
             idle: Mutex::default(),
             numbers: AtomicU64::new(1),
             designs: Mutex::default(),
+            definitions: Mutex::new(LruCache::new(DEFINITIONS_MAX)),
         }
+    }
+
+    /// A definition with its number, the same as of an equal one that was used lately.
+    fn defined(&self, definition: Definition) -> (Arc<Definition>, Defined) {
+        let mut definitions = lock(&self.definitions);
+        if let Some((known, defined)) = definitions.get_key_value(&definition) {
+            return (known.clone(), *defined);
+        }
+        let defined = Defined {
+            number: self.number(),
+            is_verified: false,
+        };
+        let definition = Arc::new(definition);
+        if definition.bytes() <= DEFINITION_BYTES_MAX {
+            definitions.put(definition.clone(), defined);
+        }
+        (definition, defined)
     }
 
     fn number(&self) -> u64 {
@@ -154,7 +192,18 @@ impl Processes {
         Worker::start(&self.options)
     }
 
-    fn give_back(&self, worker: Worker) {
+    /// Ends workers that nobody used lately.
+    pub fn rest(&self) {
+        let mut idle = lock(&self.idle);
+        let ended: Vec<_> = idle
+            .extract_if(.., |w| w.used.elapsed() > IDLE_TIME_MAX)
+            .collect();
+        drop(idle);
+        drop(ended);
+    }
+
+    fn give_back(&self, mut worker: Worker) {
+        worker.used = Instant::now();
         // As many as work at a time without lists.
         let idle_max = (self.options.workers_max + 1) * 2;
         let mut idle = lock(&self.idle);
@@ -246,39 +295,35 @@ impl Processes {
         self.simple(0, None, request).map(drop)
     }
 
-    /// Tells idle workers that a definition is of no more use. Those at work forget it when they have too many.
-    fn forget(&self, number: u64) {
-        for worker in lock(&self.idle).iter_mut() {
-            if worker.known.remove(&number) {
-                // A worker that is gone has forgotten it.
-                let _ = worker.send(Frame::new(Kind::Forget).number(number));
+    pub fn mapper(self: &Arc<Self>, group: &MapGroup) -> Result<ProcessMapper, Error> {
+        let (definition, defined) = self.defined(Definition::Maps(group.clone()));
+        let number = defined.number;
+        if !defined.is_verified {
+            let request = || Frame::new(Kind::Verify).number(number);
+            self.request(number, Some(&definition), request, |worker| {
+                reply(&mut worker.receive()?, |_| Ok(()))
+            })?;
+            if let Some(defined) = lock(&self.definitions).get_mut(&definition) {
+                defined.is_verified = true;
             }
         }
-    }
-
-    pub fn mapper(self: &Arc<Self>, group: &MapGroup) -> Result<ProcessMapper, Error> {
-        let mapper = ProcessMapper {
+        Ok(ProcessMapper {
             processes: self.clone(),
-            number: self.number(),
-            definition: Definition::Maps(group.clone()),
+            number,
+            definition,
             views: group.maps.len(),
-        };
-        let number = mapper.number;
-        let request = || Frame::new(Kind::Verify).number(number);
-        self.request(number, Some(&mapper.definition), request, |worker| {
-            reply(&mut worker.receive()?, |_| Ok(()))
-        })?;
-        Ok(mapper)
+        })
     }
 
     pub fn reducer(self: &Arc<Self>, source: &str, lib: Option<&str>) -> ProcessReducer {
+        let (definition, defined) = self.defined(Definition::Reduce {
+            source: source.to_owned(),
+            lib: lib.map(str::to_owned),
+        });
         ProcessReducer {
             processes: self.clone(),
-            number: self.number(),
-            definition: Definition::Reduce {
-                source: source.to_owned(),
-                lib: lib.map(str::to_owned),
-            },
+            number: defined.number,
+            definition,
         }
     }
 }
@@ -306,7 +351,7 @@ fn reply<T>(
 pub(super) struct ProcessMapper {
     processes: Arc<Processes>,
     number: u64,
-    definition: Definition,
+    definition: Arc<Definition>,
     views: usize,
 }
 
@@ -332,7 +377,7 @@ impl Mapper for ProcessMapper {
                 frame.bytes(doc.members).bytes(doc.body)
             })
         };
-        let (views, definition) = (self.views, Some(&self.definition));
+        let (views, definition) = (self.views, Some(&*self.definition));
         self.processes
             .request(self.number, definition, request, |worker| {
                 reply(&mut worker.receive()?, |frame| {
@@ -342,17 +387,11 @@ impl Mapper for ProcessMapper {
     }
 }
 
-impl Drop for ProcessMapper {
-    fn drop(&mut self) {
-        self.processes.forget(self.number);
-    }
-}
-
 /// A [`Reducer`] in worker processes.
 pub(super) struct ProcessReducer {
     processes: Arc<Processes>,
     number: u64,
-    definition: Definition,
+    definition: Arc<Definition>,
 }
 
 impl Reducer for ProcessReducer {
@@ -374,12 +413,6 @@ impl Reducer for ProcessReducer {
         };
         self.processes
             .simple(self.number, Some(&self.definition), request)
-    }
-}
-
-impl Drop for ProcessReducer {
-    fn drop(&mut self) {
-        self.processes.forget(self.number);
     }
 }
 

@@ -1,11 +1,13 @@
 //! That nothing leaks, with the prelude too.
 
+use std::sync::Arc;
+
 use language::{Doc, Emits, MapGroup, Mapper, Owner};
 
 use super::Options;
 use super::environment::{Environment, Prelude, new_heap};
 use super::host::Console;
-use super::mapper::ThreadMapper;
+use super::mapper::{Compilations, ThreadMapper};
 
 fn group(maps: &[&str]) -> MapGroup {
     MapGroup {
@@ -28,6 +30,11 @@ const MAPS: [&str; 9] = [
     "function(doc){(function f(){f()})()}",
     "function(doc){emit(new Proxy(doc,{}),new Map)}",
 ];
+
+fn mapper_of(maps: &[&str]) -> ThreadMapper {
+    let compilations = Arc::new(Compilations::new(&Options::default()));
+    ThreadMapper::new(&compilations, &group(maps)).expect("compiles")
+}
 
 /// Documents with ever new member names and values among them, and some that cannot be built.
 fn map_all(mapper: &mut ThreadMapper, from: usize, to: usize) {
@@ -56,7 +63,7 @@ fn map_all(mapper: &mut ThreadMapper, from: usize, to: usize) {
 
 #[test]
 fn mapping_leaves_nothing_behind() {
-    let mut mapper = ThreadMapper::new(&Options::default(), &group(&MAPS)).expect("compiles");
+    let mut mapper = mapper_of(&MAPS);
     // Tables fill up first.
     map_all(&mut mapper, 0, 3000);
     mapper.heap().collect();
@@ -69,7 +76,7 @@ fn mapping_leaves_nothing_behind() {
 
 #[test]
 fn a_runtime_can_be_taken_down_in_order() {
-    let mut mapper = ThreadMapper::new(&Options::default(), &group(&MAPS)).expect("compiles");
+    let mut mapper = mapper_of(&MAPS);
     map_all(&mut mapper, 0, 300);
     // QuickJS aborts the process when a value is left.
     assert_eq!(mapper.tear_down(), 0);

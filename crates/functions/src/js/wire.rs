@@ -17,7 +17,6 @@ pub(super) enum Kind {
     // Requests
     Options,
     Define,
-    Forget,
     Verify,
     Map,
     Reduce,
@@ -38,10 +37,9 @@ pub(super) enum Kind {
     Row,
 }
 
-const KINDS: [Kind; 18] = [
+const KINDS: [Kind; 17] = [
     Kind::Options,
     Kind::Define,
-    Kind::Forget,
     Kind::Verify,
     Kind::Map,
     Kind::Reduce,
@@ -194,7 +192,7 @@ impl Received {
 }
 
 /// What a number stands for, in a worker.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Definition {
     Maps(MapGroup),
     Reduce { source: String, lib: Option<String> },
@@ -202,6 +200,18 @@ pub(super) enum Definition {
 }
 
 impl Definition {
+    /// About how much memory it takes.
+    pub fn bytes(&self) -> usize {
+        let lib = |lib: &Option<String>| lib.as_ref().map_or(0, String::len);
+        match self {
+            Definition::Maps(group) => {
+                group.maps.iter().map(String::len).sum::<usize>() + lib(&group.lib)
+            }
+            Definition::Reduce { source, lib: of } => source.len() + lib(of),
+            Definition::Design(ddoc) => ddoc.json.len(),
+        }
+    }
+
     pub fn frame(&self, number: u64) -> Frame {
         let frame = Frame::new(Kind::Define).number(number);
         match self {

@@ -18,8 +18,8 @@ use super::wire::{self, Definition, Frame, Kind, Received};
 use super::{Engine, log};
 use language::{Doc, Emits, Error, ListIo, Mapper, ReduceRow};
 
-/// Definitions that a worker keeps; each mapper has a heap of its own.
-const DEFINITIONS_MAX: usize = 32;
+/// Definitions that a worker keeps; each mapper has a heap of its own, of half a megabyte at least.
+const DEFINITIONS_MAX: usize = 12;
 /// The server's own threads come first.
 const NICE: i32 = 10;
 /// Bytes that are read at once.
@@ -149,11 +149,6 @@ impl Worker {
     fn answer(&mut self, mut request: Received) -> io::Result<()> {
         let outcome = match request.kind {
             Kind::Define => return self.define(&mut request),
-            Kind::Forget => {
-                let number = request.number()?;
-                self.known.remove(&number);
-                return Ok(());
-            }
             Kind::Check => {
                 let source = request.text()?;
                 let lib = request.optional()?;

@@ -272,7 +272,8 @@ async fn answer(
     let id = clients_request_id(&parts.headers).unwrap_or_else(request_id);
     let (method, method_error) = effective_method(&parts);
     let host_error = host::check(&parts).err();
-    let mut req = Request::new(method, parts, body, Some(peer.ip()), app.settings());
+    let (peer, settings) = (Some(peer.ip()), app.settings());
+    let mut req = Request::new(method, parts, body, peer, settings, app.bodies.clone());
     req.https = https;
     req.silence_max = app.silence_max();
     let result = match host_error.or(method_error) {

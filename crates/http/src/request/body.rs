@@ -12,6 +12,7 @@ use flate2::write::MultiGzDecoder;
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 
+use super::room::Room;
 use crate::errors::ApiError;
 
 /// Anybody may try to log in: nobody needs much room for it.
@@ -188,14 +189,20 @@ impl Stream {
     /// All of it as it comes.
     ///
     /// # Errors
-    /// 413, 400 and 408.
-    pub async fn read(&mut self, bounds: &Bounds, pace: Pace) -> Result<Bytes, ApiError> {
+    /// 413, 400, 408 and 503.
+    pub async fn read(
+        &mut self,
+        bounds: &Bounds,
+        pace: Pace,
+        room: &mut Room,
+    ) -> Result<Bytes, ApiError> {
         let mut first: Option<Bytes> = None;
         let mut rest = BytesMut::new();
         while let Some(data) = self.next(pace).await? {
             if self.came > bounds.bytes_max {
                 return Err(bounds.too_large());
             }
+            room.cover(self.came).await?;
             match first.take() {
                 None if rest.is_empty() => first = Some(data),
                 None => rest.extend_from_slice(&data),
@@ -212,10 +219,16 @@ impl Stream {
     /// All of it, inflated.
     ///
     /// # Errors
-    /// 413 that names the bound, 400 when it is not gzip, 408.
-    pub async fn inflate(&mut self, bounds: &Bounds, pace: Pace) -> Result<Bytes, ApiError> {
+    /// 413 that names the bound, 400 when it is not gzip, 408 and 503.
+    pub async fn inflate(
+        &mut self,
+        bounds: &Bounds,
+        pace: Pace,
+        room: &mut Room,
+    ) -> Result<Bytes, ApiError> {
         let mut inflating = Inflating::new(*bounds);
         while let Some(data) = self.next(pace).await? {
+            room.cover(inflating.len() as u64).await?;
             if data.len() <= INFLATE_HERE_MAX {
                 inflating.push(&data)?;
                 continue;
@@ -301,6 +314,11 @@ impl Inflating {
                 over: None,
             }),
         }
+    }
+
+    /// Bytes that came out so far.
+    fn len(&self) -> usize {
+        self.decoder.get_ref().out.len()
     }
 
     fn push(&mut self, bytes: &[u8]) -> Result<(), ApiError> {

@@ -4,6 +4,7 @@ pub mod body;
 pub mod forwarded;
 pub mod host;
 pub mod parameters;
+pub mod room;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,6 +21,7 @@ use serde_json::Value;
 
 use crate::errors::ApiError;
 use crate::request::body::{BodyClass, Bounds, Pace, Source, Stream};
+use crate::request::room::{Bodies, Room};
 use crate::settings::Settings;
 use node::Rewritten;
 use node::{Query, encode_into, segments_with};
@@ -67,6 +69,9 @@ pub struct Request {
     /// What was in force when it came.
     pub settings: Arc<Settings>,
     body: Source,
+    bodies: Arc<Bodies>,
+    /// What its body takes of them, until the request is answered.
+    room: Option<Room>,
 }
 
 impl Request {
@@ -76,6 +81,7 @@ impl Request {
         body: Incoming,
         peer: Option<std::net::IpAddr>,
         settings: Arc<Settings>,
+        bodies: Arc<Bodies>,
     ) -> Request {
         let path = parts.uri.path();
         let plus_is_space = settings.chttpd.decode_plus_to_space;
@@ -102,6 +108,8 @@ impl Request {
             body_us: 0,
             settings,
             body: Source::Client(Stream::new(body)),
+            bodies,
+            room: None,
         }
     }
 
@@ -150,7 +158,8 @@ impl Request {
     /// The whole body, inflated.
     ///
     /// # Errors
-    /// 413 that names the limit of this class, 400 when the body ends early or is not gzip, 408 when it comes too slowly.
+    /// 413 that names the limit of this class, 400 when the body ends early or is not gzip, 408 when it comes too slowly, 503
+    /// when there is no memory for it.
     pub async fn bytes(&mut self, class: BodyClass) -> Result<Bytes, ApiError> {
         let bounds = Bounds::of(class, &self.settings);
         if let Source::Memory(body) = &self.body {
@@ -166,14 +175,19 @@ impl Request {
         if declared.is_some_and(|l| l > bounds.bytes_max) {
             return Err(bounds.too_large());
         }
+        let mut room = self.bodies.body(class);
+        if let Some(length) = declared {
+            room.announce(length).await?;
+        }
         let (started, pace) = (Instant::now(), self.pace());
         let Source::Client(body) = &mut self.body else {
             return Ok(Bytes::new());
         };
         let read = match gzip {
-            false => body.read(&bounds, pace).await,
-            true => body.inflate(&bounds, pace).await,
+            false => body.read(&bounds, pace, &mut room).await,
+            true => body.inflate(&bounds, pace, &mut room).await,
         };
+        self.room = Some(room);
         self.body_us = started.elapsed().as_micros() as u64;
         // What is left of one that was refused is for `drain`.
         if read.is_ok() {
@@ -192,8 +206,11 @@ impl Request {
     /// The next bytes of the body as they come; `None` at its end.
     ///
     /// # Errors
-    /// 400 when the body ends early, 408 when it comes too slowly.
+    /// 400 when the body ends early, 408 when it comes too slowly, 503 when there is no memory for it.
     pub async fn next_bytes(&mut self) -> Result<Option<Bytes>, ApiError> {
+        if self.room.is_none() && matches!(self.body, Source::Client(_)) {
+            self.room = Some(self.bodies.stream().await?);
+        }
         let pace = self.pace();
         match &mut self.body {
             Source::Taken => Ok(None),

@@ -106,7 +106,7 @@ impl World {
             change: Change::Interactive {
                 rev: revision_id(deleted, parent.as_ref(), &term, &[]),
                 parent,
-                body_term: term,
+                body_term: None,
             },
             body,
         }

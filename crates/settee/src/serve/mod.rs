@@ -16,7 +16,7 @@ use auth::Auth;
 use config::{Config, Layers};
 use database::Databases;
 use http_api::{App, Listeners};
-use node::Node;
+use node::{MemoryPlan, Node};
 
 use self::listen::{BoundPorts, bind, reload_on_hangup, unusable};
 use crate::Failure;
@@ -46,8 +46,10 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     let auth = Auth::new(config.clone()).map_err(Failure::usage)?;
     let generated = ensure_admin(&options, &auth, &data)?;
     made.look_for_store(&data);
-    let databases = open(&options, &config, &data)?;
-    let node = Node::new(databases.clone(), config.clone(), auth).map_err(Failure::usage)?;
+    let memory = MemoryPlan::new(&config.settings());
+    let databases = open(&options, &config, &memory, &data)?;
+    let node = Node::new(databases.clone(), config.clone(), auth, memory);
+    let node = node.map_err(Failure::usage)?;
     let app = App::new(node).map_err(Failure::usage)?;
     let runtime = runtime()?;
     let kept = keep_global_changes(&runtime, &config, &databases);
@@ -110,8 +112,10 @@ pub fn while_serving<F: Future<Output = Result<(), Failure>>>(
     auth.set_admin(MOMENTARY_ADMIN, &password, false)
         .map_err(Failure::new)?;
     made.look_for_store(&data);
-    let databases = open(&options, &config, &data)?;
-    let node = Node::new(databases.clone(), config.clone(), auth).map_err(Failure::usage)?;
+    let memory = MemoryPlan::new(&config.settings());
+    let databases = open(&options, &config, &memory, &data)?;
+    let node = Node::new(databases.clone(), config.clone(), auth, memory);
+    let node = node.map_err(Failure::usage)?;
     let app = App::new(node).map_err(Failure::usage)?;
     let runtime = runtime()?;
     let kept = keep_global_changes(&runtime, &config, &databases);
@@ -280,9 +284,14 @@ fn ensure_admin(
     Ok(Some(password))
 }
 
-fn open(options: &ServeOptions, config: &Config, data: &Path) -> Result<Arc<Databases>, Failure> {
-    let languages = languages::start(config)?;
-    let options = options::databases(&config.settings(), languages, options.accept_damaged_log);
+fn open(
+    options: &ServeOptions,
+    config: &Config,
+    memory: &MemoryPlan,
+    data: &Path,
+) -> Result<Arc<Databases>, Failure> {
+    let (languages, settings) = (languages::start(config)?, config.settings());
+    let options = options::databases(&settings, memory, languages, options.accept_damaged_log);
     Databases::open(&data.join(STORE), options).map_err(Failure::new)
 }
 

@@ -8,17 +8,19 @@ use database::{
     AttachmentOptions, GlobalChangesOptions, KenOptions, Options, ReduceLimit, StoreOptions,
 };
 use functions::Languages;
+use node::MemoryPlan;
 
 /// How the databases are opened. `node` sets what attachments may be, also when the configuration changes.
 pub fn databases(
     settings: &Settings,
+    memory: &MemoryPlan,
     languages: Arc<dyn Languages>,
     accept_damaged_log: bool,
 ) -> Options {
     Options {
         store: StoreOptions {
             accept_damaged_log,
-            ..store(&settings.rocksdb)
+            ..store(&settings.rocksdb, memory)
         },
         default_q: settings.cluster.q,
         default_n: 1,
@@ -30,14 +32,17 @@ pub fn databases(
             limit: settings.ken.limit,
         },
         attachments: AttachmentOptions::default(),
+        open_bytes: memory.open_databases,
+        build_bytes: memory.index_builds,
     }
 }
 
-fn store(settings: &settings::Rocksdb) -> StoreOptions {
+fn store(settings: &settings::Rocksdb, memory: &MemoryPlan) -> StoreOptions {
     StoreOptions {
-        block_cache_bytes: settings.block_cache_size,
-        write_buffers_bytes: settings.write_buffer_size,
+        block_cache_bytes: memory.block_cache,
+        write_buffers_bytes: memory.write_buffers / 2,
         background_jobs: settings.max_background_jobs.clamp(1, 64) as i32,
+        background_bytes_per_s: settings.background_bytes_per_second,
         ..StoreOptions::default()
     }
 }
@@ -124,13 +129,16 @@ pub fn query_servers(
 mod tests {
     use super::*;
     use config::{Config, Layers};
+    use node::SaidBy;
 
     /// What is in force when nothing is configured is what the embedded API has.
     #[test]
     fn defaults_are_those_of_the_crates_that_they_are_for() {
         let settings = Settings::default();
+        // Where there is enough for everything.
+        let memory = MemoryPlan::within(1 << 40, SaidBy::Machine, &settings);
         let (here, there) = (
-            databases(&settings, Arc::new(functions::NoLanguages), false),
+            databases(&settings, &memory, Arc::new(functions::NoLanguages), false),
             Options::default(),
         );
         assert_eq!(format!("{:?}", here.store), format!("{:?}", there.store));
@@ -141,6 +149,10 @@ mod tests {
         assert_eq!(here.reduce_limit, there.reduce_limit);
         assert_eq!(format!("{:?}", here.ken), format!("{:?}", there.ken));
         assert_eq!(here.attachments, there.attachments);
+        assert_eq!(
+            (here.open_bytes, here.build_bytes),
+            (there.open_bytes, there.build_bytes)
+        );
         let (here, there) = (
             javascript(&settings.functions),
             // Worker processes are a program's, which a library is not.

@@ -325,6 +325,11 @@ fn stored_bytes(engine: &Engine, home: ShardNumber) -> Result<u64, Error> {
     }
 }
 
+/// Bytes of all contents under a shard.
+pub(crate) fn bytes_of(engine: &Engine, home: ShardNumber) -> Result<u64, Error> {
+    stored_bytes(engine, home)
+}
+
 fn put_bytes(engine: &Engine, home: ShardNumber, bytes: u64, wb: &mut WriteBatch) {
     let mut value = Vec::with_capacity(10);
     put(bytes, &mut value);

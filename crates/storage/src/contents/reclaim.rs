@@ -67,7 +67,7 @@ pub(super) fn reclaim(engine: &Arc<Engine>, home: ShardNumber) -> Result<(), Err
         )
     };
     let ranges: Vec<_> = ranges.into_iter().map(key).collect();
-    engine.reclaim_attachments(&ranges);
+    engine.reclaim_attachments(&ranges, true);
     if engine.is_closing() {
         // It may not have come to its end: the next compaction begins it again.
         return Ok(());

@@ -60,6 +60,13 @@ impl Default for IdBlocks {
 }
 
 impl IdBlocks {
+    /// About how much memory they take, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        // Of each a prefix, a fence in an allocation of its own, and three counts.
+        let fence = self.fences.last().map_or(0, |fence| fence.len() + 16);
+        size_of::<IdBlocks>() + self.fences.len() * (40 + fence)
+    }
+
     /// Blocks as stored, in the order of their fences.
     pub fn from_stored(stored: impl IntoIterator<Item = Block>) -> Self {
         let mut me = IdBlocks::default();

@@ -26,6 +26,11 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// About how much memory it takes, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Summary>() + self.ids.memory_bytes() + self.seqs.memory_bytes()
+    }
+
     /// Counts the change at `seq`.
     pub fn apply(&mut self, seq: u64, id: &[u8], delta: Delta) {
         Arc::make_mut(&mut self.ids).apply(id, delta.live, delta.records);

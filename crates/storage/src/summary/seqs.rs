@@ -50,6 +50,13 @@ pub struct SeqBits {
 }
 
 impl SeqBits {
+    /// About how much memory they take, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let chunk = self.chunks.values().next();
+        let bits = chunk.map_or(0, |chunk| chunk.bits.capacity() * 8);
+        self.chunks.len() * (size_of::<Chunk>() + 64 + bits)
+    }
+
     pub fn add(&mut self, seq: u64) {
         self.change(seq, true);
     }

@@ -1,0 +1,221 @@
+//! Who closes what nobody uses: open databases and indexes have a budget of memory, and go when it is spent, the one unused
+//! longest first.
+
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use storage::Signature;
+
+use crate::opened::Opened;
+
+/// How often the keeper looks.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// So many databases may be opened before it looks again at once.
+const OPENED_BETWEEN: usize = 512;
+/// The part of the budget that it makes room to.
+const ROOM: (usize, usize) = (7, 8);
+/// How often idle runners of functions are let go.
+const REST_EVERY: Duration = Duration::from_secs(10);
+
+/// What open databases and their indexes take, and may take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenMemory {
+    /// Bytes, estimated when the keeper last looked.
+    pub used_bytes: u64,
+    /// The most that it saw.
+    pub peak_bytes: u64,
+    /// Databases that were open then.
+    pub databases: u64,
+    /// Indexes that were.
+    pub indexes: u64,
+}
+
+#[derive(Default)]
+struct State {
+    stopping: bool,
+    looked_at: OpenMemory,
+}
+
+/// The thread that closes.
+pub(crate) struct Keeper {
+    state: Mutex<State>,
+    wake: Condvar,
+    budget_bytes: usize,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Something that can be closed.
+struct Unit {
+    last_used: u64,
+    bytes: usize,
+    what: What,
+}
+
+enum What {
+    Database(Arc<str>),
+    /// Of a database that is in use.
+    Index(Arc<str>, Signature),
+}
+
+impl Keeper {
+    /// `budget_bytes` is what open databases and indexes may take together.
+    pub fn new(budget_bytes: usize) -> Arc<Keeper> {
+        Arc::new(Keeper {
+            state: Mutex::default(),
+            wake: Condvar::new(),
+            budget_bytes,
+            thread: Mutex::default(),
+        })
+    }
+
+    /// Starts the thread, which ends with `opened`, or when it is told to.
+    pub fn start(self: &Arc<Self>, opened: &Arc<Opened>) {
+        let (worker, opened) = (self.clone(), Arc::downgrade(opened));
+        let thread = std::thread::Builder::new()
+            .name("keeper".into())
+            .spawn(move || worker.run(&opened));
+        match thread {
+            Ok(t) => *self.thread.lock() = Some(t),
+            Err(e) => tracing::error!(error = %e, "no keeper thread: what is open stays open"),
+        }
+    }
+
+    /// What it saw when it last looked.
+    pub fn memory(&self) -> OpenMemory {
+        self.state.lock().looked_at
+    }
+
+    /// Closes everything that is idle; answers how many databases that were.
+    pub fn close_all(&self, opened: &Opened) -> usize {
+        let (units, mut seen) = survey(opened);
+        let mut closed = 0;
+        for unit in units {
+            let is_database = matches!(unit.what, What::Database(_));
+            if close(opened, unit.what) && is_database {
+                closed += 1;
+            }
+        }
+        seen.databases -= closed as u64;
+        self.state.lock().looked_at.databases = seen.databases;
+        closed
+    }
+
+    /// Ends the thread.
+    pub fn stop(&self) {
+        self.state.lock().stopping = true;
+        self.wake.notify_all();
+        let thread = self.thread.lock().take();
+        if let Some(t) = thread
+            && t.thread().id() != std::thread::current().id()
+            && t.join().is_err()
+        {
+            tracing::error!("the keeper thread had panicked");
+        }
+    }
+
+    /// Databases were opened: it looks at once when they are many.
+    pub fn note_opened(&self, open: usize) {
+        let seen = self.state.lock().looked_at.databases as usize;
+        if open > seen + OPENED_BETWEEN {
+            self.wake.notify_all();
+        }
+    }
+
+    fn run(&self, opened: &Weak<Opened>) {
+        let mut rested = Instant::now();
+        let mut state = self.state.lock();
+        while !state.stopping {
+            self.wake.wait_for(&mut state, LOOK_EVERY);
+            if state.stopping {
+                break;
+            }
+            drop(state);
+            let Some(opened) = opened.upgrade() else {
+                return;
+            };
+            let mut seen = self.look(&opened);
+            if rested.elapsed() >= REST_EVERY {
+                opened.shared.views.languages.rest();
+                rested = Instant::now();
+            }
+            drop(opened);
+            state = self.state.lock();
+            seen.peak_bytes = seen.used_bytes.max(state.looked_at.peak_bytes);
+            state.looked_at = seen;
+        }
+    }
+
+    /// Closes what is idle, if there is too much.
+    fn look(&self, opened: &Opened) -> OpenMemory {
+        let now = opened.next_tick();
+        let (mut units, mut seen) = survey(opened);
+        let mut used = seen.used_bytes as usize;
+        if used > self.budget_bytes {
+            // What was used a moment ago will be again, mostly; but there is an end to that.
+            if used < self.budget_bytes * 2 {
+                units.retain(|unit| unit.last_used + 1 < now);
+            }
+            units.sort_by_key(|unit| (unit.last_used, std::cmp::Reverse(unit.bytes)));
+            let target = self.budget_bytes / ROOM.1 * ROOM.0;
+            for unit in units {
+                if used <= target {
+                    break;
+                }
+                if close(opened, unit.what) {
+                    used = used.saturating_sub(unit.bytes);
+                }
+            }
+        }
+        seen.used_bytes = used as u64;
+        seen
+    }
+}
+
+/// Everything that is open: databases with their indexes, and apart the indexes of databases that are in use.
+fn survey(opened: &Opened) -> (Vec<Unit>, OpenMemory) {
+    let mut units = vec![];
+    let mut seen = OpenMemory::default();
+    for db in opened.all_open() {
+        let mut bytes = db.memory_bytes();
+        seen.databases += 1;
+        for index in db.open_view_indexes() {
+            seen.indexes += 1;
+            bytes += index.memory_bytes();
+            if index.last_used() < db.last_used()
+                && let Some(signature) = index.signature()
+            {
+                units.push(Unit {
+                    last_used: index.last_used(),
+                    bytes: index.memory_bytes(),
+                    what: What::Index(db.name().clone(), signature),
+                });
+            }
+        }
+        seen.used_bytes += bytes as u64;
+        units.push(Unit {
+            last_used: db.last_used(),
+            bytes,
+            what: What::Database(db.name().clone()),
+        });
+    }
+    (units, seen)
+}
+
+/// Closes it unless somebody holds it; answers whether it is closed now.
+fn close(opened: &Opened, what: What) -> bool {
+    let open = |name: &str| opened.get_open(name);
+    match what {
+        What::Database(name) => {
+            if let Some(db) = open(&name) {
+                opened.shared.maintenance.look_at(&db);
+                db.save_summaries();
+            }
+            opened.close_idle(&name)
+        }
+        What::Index(name, signature) => {
+            open(&name).is_none_or(|db| db.close_idle_index(&signature))
+        }
+    }
+}

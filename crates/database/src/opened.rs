@@ -1,0 +1,227 @@
+//! Which databases are open: those in use, and those that were used lately. The others are a name.
+//!
+//! A database is opened by whoever asks for it first, and closed by the keeper (`keeper.rs`) when others need its memory.
+//! **There is one [`Database`] for a name at a time**, since its shards count in memory: one is closed only when nobody holds
+//! anything of it, which is looked at where nobody can take hold of it meanwhile.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+
+use parking_lot::{Mutex, RwLock};
+use rustc_hash::FxHashMap;
+use storage::{ShardNumber, Store};
+
+use crate::Error;
+use crate::attachments::SharedOptions;
+use crate::catalogue::DatabaseRecord;
+use crate::database::Database;
+use crate::keeper::Keeper;
+use crate::maintenance::Maintenance;
+use crate::partition_limit::SharedLimit;
+use crate::rules::SystemRules;
+use crate::views::Views;
+
+/// Open databases by the numbers of their shards, for the commit thread to find whom to tell.
+pub(crate) type ByShard = Arc<RwLock<FxHashMap<ShardNumber, Weak<Database>>>>;
+
+/// What every database is opened with.
+pub(crate) struct Shared {
+    pub store: Arc<Store>,
+    pub maintenance: Arc<Maintenance>,
+    pub keeper: Arc<Keeper>,
+    pub views: Arc<Views>,
+    pub attachments: SharedOptions,
+    pub partition_limit: SharedLimit,
+}
+
+/// All databases, by name.
+pub(crate) struct Opened {
+    pub shared: Shared,
+    names: RwLock<BTreeSet<Arc<str>>>,
+    open: RwLock<FxHashMap<Arc<str>, Arc<Database>>>,
+    by_shard: ByShard,
+    /// One opening, closing or removal at a time.
+    changing: Mutex<()>,
+    rules: RwLock<Vec<Arc<dyn SystemRules>>>,
+    /// The keeper's clock: what was used since a tick is younger than what was used before it.
+    tick: AtomicU64,
+}
+
+impl Opened {
+    pub fn new(shared: Shared, by_shard: ByShard, names: BTreeSet<Arc<str>>) -> Opened {
+        Opened {
+            shared,
+            names: RwLock::new(names),
+            open: RwLock::default(),
+            by_shard,
+            changing: Mutex::default(),
+            rules: RwLock::default(),
+            tick: AtomicU64::new(1),
+        }
+    }
+
+    pub fn names(&self) -> &RwLock<BTreeSet<Arc<str>>> {
+        &self.names
+    }
+
+    /// The database of this name, opened when it is not yet.
+    pub fn get(&self, name: &str) -> Result<Arc<Database>, Error> {
+        if let Some(db) = self.open.read().get(name) {
+            db.note_used(self.tick.load(Relaxed));
+            return Ok(db.clone());
+        }
+        let _one = self.changing.lock();
+        self.get_alone(name)
+    }
+
+    /// The database of this name, if it is open; asking does not keep it so.
+    pub fn get_open(&self, name: &str) -> Option<Arc<Database>> {
+        self.open.read().get(name).cloned()
+    }
+
+    /// All that are open.
+    pub fn all_open(&self) -> Vec<Arc<Database>> {
+        self.open.read().values().cloned().collect()
+    }
+
+    /// The caller has `changing`.
+    fn get_alone(&self, name: &str) -> Result<Arc<Database>, Error> {
+        if let Some(db) = self.open.read().get(name) {
+            return Ok(db.clone());
+        }
+        let known = self.names.read().get(name).cloned();
+        let name = known.ok_or(Error::NoDatabase)?;
+        let record = self.shared.store.database(&name)?;
+        let record = DatabaseRecord::decode(&record.ok_or(Error::NoDatabase)?)?;
+        self.open_alone(name, record)
+    }
+
+    /// The caller has `changing`, and the database is not open.
+    fn open_alone(&self, name: Arc<str>, record: DatabaseRecord) -> Result<Arc<Database>, Error> {
+        let db = Arc::new(Database::open(name.clone(), record, &self.shared)?);
+        db.note_used(self.tick.load(Relaxed));
+        self.rules.read().iter().for_each(|r| db.offer_rules(r));
+        self.list_shards(&mut self.by_shard.write(), &db);
+        let mut open = self.open.write();
+        open.insert(name, db.clone());
+        self.shared.keeper.note_opened(open.len());
+        Ok(db)
+    }
+
+    fn list_shards(
+        &self,
+        by_shard: &mut FxHashMap<ShardNumber, Weak<Database>>,
+        db: &Arc<Database>,
+    ) {
+        for number in db.shard_numbers() {
+            by_shard.insert(number, Arc::downgrade(db));
+        }
+    }
+
+    /// Opens a database that was just created.
+    pub fn add(&self, name: &str, record: DatabaseRecord) -> Result<Arc<Database>, Error> {
+        let _one = self.changing.lock();
+        let name: Arc<str> = name.into();
+        let db = self.open_alone(name.clone(), record)?;
+        self.names.write().insert(name);
+        db.tell_rules();
+        Ok(db)
+    }
+
+    /// Takes a database out, for its deletion. `and_then` is called where nobody can create another of its name.
+    pub fn take(&self, name: &str, and_then: impl FnOnce()) -> Result<Arc<Database>, Error> {
+        let _one = self.changing.lock();
+        let db = self.get_alone(name)?;
+        let mut names = self.names.write();
+        names.remove(name);
+        self.open.write().remove(name);
+        and_then();
+        Ok(db)
+    }
+
+    /// Puts back a database whose deletion failed.
+    pub fn put_back(&self, db: Arc<Database>) {
+        let _one = self.changing.lock();
+        self.names.write().insert(db.name().clone());
+        self.open.write().insert(db.name().clone(), db);
+    }
+
+    /// The shards of a deleted database are nobody's.
+    pub fn forget_shards(&self, shards: &[ShardNumber]) {
+        let mut by_shard = self.by_shard.write();
+        for n in shards {
+            by_shard.remove(n);
+        }
+    }
+
+    /// Puts databases that these rules concern under them.
+    pub fn add_rules(&self, new: Arc<dyn SystemRules>) {
+        let _one = self.changing.lock();
+        let mut rules = self.rules.write();
+        for name in self.names.read().iter() {
+            match self.open.read().get(name) {
+                Some(db) => {
+                    db.offer_rules(&new);
+                    db.tell_rules();
+                }
+                // It comes under its rules when it is opened.
+                None if new.concerns(name) && !rules.iter().any(|r| r.concerns(name)) => {
+                    new.changed(name);
+                }
+                None => {}
+            }
+        }
+        rules.push(new);
+    }
+
+    /// Asks the rules again which databases they concern.
+    pub fn ask_rules_again(&self) {
+        // Alone: a database that is being opened is asked about before this, or after.
+        let _one = self.changing.lock();
+        let rules = self.rules.read();
+        for name in self.names.read().iter() {
+            match self.open.read().get(name) {
+                Some(db) if db.rules().is_none() => {
+                    rules.iter().for_each(|rules| db.offer_rules(rules));
+                    db.tell_rules();
+                }
+                Some(_) => {}
+                None => {
+                    if let Some(rules) = rules.iter().find(|rules| rules.concerns(name)) {
+                        rules.changed(name);
+                    }
+                }
+            }
+        }
+    }
+
+    /// From now on what is used is younger than what was used before. Answers the time that begins.
+    pub fn next_tick(&self) -> u64 {
+        self.tick.fetch_add(1, Relaxed) + 1
+    }
+
+    /// Closes a database if nobody holds anything of it. Answers whether it is closed now.
+    pub fn close_idle(&self, name: &str) -> bool {
+        let _one = self.changing.lock();
+        let mut open = self.open.write();
+        let Some(db) = open.get_mut(name) else {
+            return true;
+        };
+        // Held for so long, so that no commit looks for it meanwhile.
+        let mut by_shard = self.by_shard.write();
+        let numbers = db.shard_numbers();
+        for n in &numbers {
+            by_shard.remove(n);
+        }
+        // Alone with it, there are no weak references either that somebody could make a strong one of.
+        if !Arc::get_mut(db).is_some_and(Database::is_idle) {
+            self.list_shards(&mut by_shard, db);
+            return false;
+        }
+        let closed = open.remove(name);
+        drop((open, by_shard));
+        drop(closed);
+        true
+    }
+}

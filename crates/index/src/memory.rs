@@ -1,0 +1,125 @@
+//! Memory for the rows of builds under way: one budget for all indexes.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::Error;
+
+/// A build goes on with so much, if it gets no more, in bytes.
+const TAKEN_MIN: usize = 1 << 20;
+/// How often one that waits looks whether it is to stop.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// What builds take of memory, and may take together.
+///
+/// Each takes half of what is free: so one alone works with much at a time, and who comes next finds some.
+#[derive(Debug)]
+pub struct BuildMemory {
+    budget_bytes: usize,
+    state: Mutex<State>,
+    given_back: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    free: usize,
+    least_free: usize,
+}
+
+/// Memory that a build has taken, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Taken<'a> {
+    memory: &'a BuildMemory,
+    pub bytes: usize,
+}
+
+impl BuildMemory {
+    /// A budget of so many bytes, of which one build gets its least at any rate.
+    pub fn new(budget_bytes: usize) -> BuildMemory {
+        let budget_bytes = budget_bytes.max(TAKEN_MIN);
+        BuildMemory {
+            budget_bytes,
+            state: Mutex::new(State {
+                free: budget_bytes,
+                least_free: budget_bytes,
+            }),
+            given_back: Condvar::new(),
+        }
+    }
+
+    /// What builds may take together, in bytes.
+    pub fn budget_bytes(&self) -> usize {
+        self.budget_bytes
+    }
+
+    /// What they have taken now, and the most that they had, in bytes.
+    pub fn used_bytes(&self) -> (usize, usize) {
+        let state = self.state.lock();
+        (
+            self.budget_bytes - state.free,
+            self.budget_bytes - state.least_free,
+        )
+    }
+
+    /// Takes up to `wanted`; waits while there is not the least of it.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] when `stop` is set meanwhile.
+    pub(crate) fn take(&self, wanted: usize, stop: &AtomicBool) -> Result<Taken<'_>, Error> {
+        let least = wanted.min(TAKEN_MIN);
+        let mut state = self.state.lock();
+        while state.free < least {
+            self.given_back.wait_for(&mut state, LOOK_EVERY);
+            if stop.load(Relaxed) {
+                return Err(Error::Stopped);
+            }
+        }
+        let bytes = wanted.min((state.free / 2).max(least));
+        state.free -= bytes;
+        state.least_free = state.least_free.min(state.free);
+        Ok(Taken {
+            memory: self,
+            bytes,
+        })
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.memory.state.lock().free += self.bytes;
+        self.memory.given_back.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn builds_take_half_of_what_is_left_and_wait_for_the_least() {
+        let memory = BuildMemory::new(16 * MIB);
+        let go = AtomicBool::new(false);
+        let take = |wanted| memory.take(wanted, &go).expect("it is not stopped");
+        let first = take(64 * MIB);
+        let small = take(100);
+        let second = take(64 * MIB);
+        assert_eq!((first.bytes, small.bytes), (8 * MIB, 100));
+        assert_eq!(second.bytes, (8 * MIB - 100) / 2);
+        drop((first, small, second));
+        assert_eq!(memory.used_bytes().0, 0);
+
+        let all: Vec<_> = (0..5).map(|_| take(16 * MIB)).collect();
+        assert_eq!(memory.used_bytes(), (16 * MIB, 16 * MIB));
+        let stopped = AtomicBool::new(true);
+        assert!(matches!(memory.take(MIB, &stopped), Err(Error::Stopped)));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| take(MIB).bytes);
+            drop(all);
+            assert_eq!(waiting.join().expect("no panic"), MIB);
+        });
+    }
+}

@@ -1,0 +1,154 @@
+//! Giving room on disk back: what was dropped is rewritten without its rows when enough of it has gathered, or when nothing
+//! else is to be done.
+//!
+//! Rows of a dropped shard are deleted at once, and its number is a *husk* from then on: until the files that hold what was
+//! deleted are rewritten, the catalogue lists it as dropped, so that a crash in between forgets nothing. What is in a husk's
+//! ranges of the files is garbage, all of it, since no number is used again: so the engine's own estimate says how much there is.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+use rocksdb::WriteBatch;
+
+use crate::Error;
+use crate::engine::{Engine, KeyRange};
+use crate::keys::{self, ShardNumber, meta};
+use crate::keyspace::Keyspace;
+
+/// While there are writes, this part of everything, and so many bytes, are worth a rewrite.
+const BUSY: Worth = Worth {
+    of_live: 8,
+    bytes: 32 << 20,
+};
+/// The same while there are none.
+const QUIET: Worth = Worth {
+    of_live: 20,
+    bytes: 256 << 10,
+};
+/// More husks than this are worth it, however little is in them.
+const HUSKS_MAX: usize = 50_000;
+/// Husks whose numbers are not further apart are rewritten together.
+const TOGETHER: ShardNumber = 8;
+/// A keyspace with less garbage than this is left alone.
+const GARBAGE_BYTES_MIN: u64 = 32 << 10;
+/// While there are no writes, a log that is longer than this, and than a quarter of everything, is ended.
+const LOG_BYTES_MAX: u64 = 4 << 20;
+
+struct Worth {
+    of_live: u64,
+    bytes: u64,
+}
+
+/// What was dropped and still takes room.
+#[derive(Default)]
+pub(crate) struct Husks {
+    numbers: Mutex<BTreeSet<ShardNumber>>,
+    /// Bytes of their attachments.
+    contents_bytes: AtomicU64,
+    /// Some were dropped before the store was opened: how much their attachments were is not known.
+    unsure: AtomicBool,
+}
+
+impl Husks {
+    /// `unsure`: some were dropped before.
+    pub fn new(unsure: bool) -> Husks {
+        Husks {
+            unsure: AtomicBool::new(unsure),
+            ..Husks::default()
+        }
+    }
+
+    /// A dropped shard whose rows are deleted. `contents_bytes`: of attachments among them.
+    pub fn add(&self, number: ShardNumber, contents_bytes: u64) {
+        self.numbers.lock().insert(number);
+        self.contents_bytes.fetch_add(contents_bytes, Relaxed);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.numbers.lock().is_empty()
+    }
+
+    /// Ranges of keys that hold nothing but what was dropped, and perhaps a few small shards between.
+    fn ranges(numbers: &BTreeSet<ShardNumber>) -> Vec<KeyRange> {
+        let mut together: Vec<(ShardNumber, ShardNumber)> = vec![];
+        for &number in numbers {
+            match together.last_mut() {
+                Some((_, last)) if number - *last <= TOGETHER => *last = number,
+                _ => together.push((number, number)),
+            }
+        }
+        let range = |(first, last): (ShardNumber, ShardNumber)| {
+            (first.to_be_bytes().to_vec(), keys::shard_end(last))
+        };
+        together.into_iter().map(range).collect()
+    }
+
+    /// Gives back the room that husks take, if that is worth it; answers about how many bytes that was. Blocking; meant for a
+    /// background thread. `quiet`: nobody writes.
+    pub fn reclaim(&self, engine: &Engine, quiet: bool) -> Result<u64, Error> {
+        let numbers = self.numbers.lock().clone();
+        if numbers.is_empty() {
+            return Ok(0);
+        }
+        let contents_bytes = self.contents_bytes.load(Relaxed);
+        if quiet {
+            // What is in memory only is not in the engine's estimates.
+            engine.flush_all()?;
+        }
+        let ranges = Self::ranges(&numbers);
+        let single: Vec<KeyRange> = numbers
+            .iter()
+            .map(|n| (n.to_be_bytes().to_vec(), keys::shard_end(*n)))
+            .collect();
+        let garbage = |k| (k, engine.bytes_in(k, &single));
+        let garbage: Vec<(Keyspace, u64)> = Keyspace::SHARDED.map(garbage).to_vec();
+        let rows: u64 = garbage.iter().map(|(_, bytes)| bytes).sum();
+        let all: u64 = engine.keyspace_bytes().iter().map(|(_, n)| n).sum();
+        let live = all.saturating_sub(rows + contents_bytes);
+        let worth = if quiet { QUIET } else { BUSY };
+        let least = worth.bytes.max(live / worth.of_live);
+        let unsure = quiet && self.unsure.swap(false, Relaxed);
+        if rows + contents_bytes < least && numbers.len() < HUSKS_MAX && !unsure {
+            return Ok(0);
+        }
+        for (k, bytes) in garbage {
+            if engine.is_closing() {
+                // The next start finds the husks listed.
+                return Ok(0);
+            }
+            match k {
+                Keyspace::Attachments if unsure || bytes + contents_bytes > 0 => {
+                    engine.reclaim_attachments(&ranges, quiet);
+                }
+                _ if bytes >= GARBAGE_BYTES_MIN => engine.compact_ranges(k, &ranges),
+                _ => {}
+            }
+        }
+        if engine.is_closing() {
+            return Ok(0);
+        }
+        self.forget(engine, &numbers)?;
+        self.contents_bytes.fetch_sub(contents_bytes, Relaxed);
+        Ok(rows + contents_bytes)
+    }
+
+    fn forget(&self, engine: &Engine, numbers: &BTreeSet<ShardNumber>) -> Result<(), Error> {
+        let mut wb = WriteBatch::default();
+        for &number in numbers {
+            wb.delete_cf(engine.cf(Keyspace::Meta), meta::dropped(number));
+        }
+        engine.write(wb, false)?;
+        self.numbers.lock().retain(|n| !numbers.contains(n));
+        Ok(())
+    }
+}
+
+/// Ends the log when it has become long for what there is, by writing to files what is in memory. For when nobody writes.
+pub(crate) fn shorten_log(engine: &Engine) -> Result<(), Error> {
+    let all: u64 = engine.keyspace_bytes().iter().map(|(_, n)| n).sum();
+    if engine.memtable_bytes() > 0 && engine.log_bytes() > LOG_BYTES_MAX.max(all / 4) {
+        engine.flush_all()?;
+    }
+    Ok(())
+}
