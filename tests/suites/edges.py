@@ -49,8 +49,15 @@ def run(ctx):
 
 def open_to_others(root):
     """The paths that others than the owner have any access to."""
-    paths = [pathlib.Path(root), *pathlib.Path(root).rglob("*")]
-    return [f"{path} {stat.filemode(path.lstat().st_mode)}" for path in paths if not path.is_symlink() and path.lstat().st_mode & 0o077]
+    opened = []
+    for path in [pathlib.Path(root), *pathlib.Path(root).rglob("*")]:
+        try:
+            mode = path.lstat().st_mode
+        except FileNotFoundError:
+            continue  # the engine removed it meanwhile
+        if not stat.S_ISLNK(mode) and mode & 0o077:
+            opened.append(f"{path} {stat.filemode(mode)}")
+    return opened
 
 
 class Umask:

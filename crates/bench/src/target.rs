@@ -98,6 +98,16 @@ impl Target {
         out
     }
 
+    /// A database of the server, for one that replicates with it.
+    pub(crate) fn endpoint(&self, database: &str) -> serde_json::Value {
+        let url = format!("http://{}{}/{database}", self.address, self.prefix);
+        let mut lines = self.common_headers.lines();
+        match lines.find_map(|line| line.strip_prefix("Authorization: ")) {
+            Some(value) => serde_json::json!({"url": url, "headers": {"Authorization": value}}),
+            None => serde_json::json!({"url": url}),
+        }
+    }
+
     /// Does the server run on this machine?
     pub(crate) fn is_loopback(&self) -> bool {
         self.address.ip().is_loopback()

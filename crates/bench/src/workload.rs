@@ -3,6 +3,7 @@
 mod attachments;
 mod bulk;
 mod disk;
+mod fairness;
 mod find;
 mod ids;
 mod lightning;
@@ -121,6 +122,10 @@ const WORKLOADS: &[Description] = &[
     description(
         "views_while_building",
         "latency of documents and of a finished view, idle and while indexes build",
+    ),
+    description(
+        "fairness",
+        "latency of documents beside a scan, a feed, a bulk load, a compaction, a replication, a crowd",
     ),
 ];
 
@@ -404,6 +409,12 @@ impl Bench {
                 self.measure(name, reads).await
             }
             "views_while_building" => self.measure(name, views::WhileBuilding { documents }).await,
+            "fairness" => {
+                let wanted = self.scaled(1_000) as usize;
+                let crowd = wanted.min(self.connections_max);
+                self.measure(name, fairness::Fairness { documents, crowd })
+                    .await
+            }
             _ => Err(BenchError::Options(format!("{name} has no measurement"))),
         }
     }

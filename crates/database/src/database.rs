@@ -14,7 +14,7 @@ use crate::attachments::{AttachmentOptions, SharedOptions};
 use crate::catalogue::DatabaseRecord;
 use crate::databases::to_the_end;
 use crate::find::IndexesFound;
-use crate::maintenance::Maintenance;
+use crate::maintenance::{Kept, Maintenance};
 use crate::opened::Shared;
 use crate::partition_limit::{SharedLimit, SharedRoom};
 use crate::rules::{RuledWrites, SystemRules, ruled_writes};
@@ -102,10 +102,6 @@ pub struct Database {
     /// When it was last asked for, in the keeper's ticks.
     used: AtomicU64,
     written: AtomicBool,
-    /// Superseded rows that the last compaction had to keep: bodies of losing leaves.
-    kept_superseded: AtomicU64,
-    /// Bytes of attachments that no leaf names, which the last compaction had to keep: somebody held them, or the estimate errs.
-    kept_garbage: AtomicU64,
     deleted: AtomicBool,
     partitioned: bool,
     epoch: u32,
@@ -164,8 +160,6 @@ impl Database {
             security: RwLock::new(record.security.as_str().into()),
             changed: RwLock::new(None),
             written: AtomicBool::new(false),
-            kept_superseded: AtomicU64::new(0),
-            kept_garbage: AtomicU64::new(0),
             deleted: AtomicBool::new(false),
             partitioned: record.partitioned,
             epoch: record.epoch,
@@ -454,8 +448,11 @@ impl Database {
         }
         self.contents.sweep_all()?;
         self.contents.reclaim()?;
-        self.kept_superseded.store(self.superseded_rows(), Relaxed);
-        self.kept_garbage.store(self.attachment_garbage()?, Relaxed);
+        let kept = Kept {
+            superseded_rows: self.superseded_rows(),
+            garbage_bytes: self.attachment_garbage()?,
+        };
+        self.maintenance.note_kept(&self.name, kept);
         Ok(removed)
     }
 
@@ -474,8 +471,13 @@ impl Database {
     /// Bytes of attachments that a compaction may give back.
     pub(crate) fn removable_attachment_bytes(&self) -> Result<u64, Error> {
         let garbage = self.attachment_garbage()?;
-        // What was kept and then went does not hide what comes.
-        let kept = self.kept_garbage.fetch_min(garbage, Relaxed).min(garbage);
+        let mut all_kept = self.maintenance.kept(&self.name);
+        let kept = all_kept.garbage_bytes.min(garbage);
+        if kept < all_kept.garbage_bytes {
+            // What was kept and then went does not hide what comes.
+            all_kept.garbage_bytes = kept;
+            self.maintenance.note_kept(&self.name, all_kept);
+        }
         Ok((garbage - kept).saturating_add(self.contents.reclaimable_bytes()?))
     }
 
@@ -485,7 +487,7 @@ impl Database {
 
     /// Rows that a compaction may remove.
     pub(crate) fn removable_rows(&self) -> u64 {
-        let kept = self.kept_superseded.load(Relaxed);
+        let kept = self.maintenance.kept(&self.name).superseded_rows;
         self.superseded_rows().saturating_sub(kept)
     }
 
@@ -619,7 +621,7 @@ impl Database {
         let shards: Vec<_> = self.shards.iter().filter(worth_it).cloned().collect();
         if !shards.is_empty() {
             // Unsaved, it is replayed.
-            let _ = self.store.committer.save(shards).blocking_recv();
+            let _ = futures_executor::block_on(self.store.committer.save(shards));
         }
     }
 
@@ -643,6 +645,7 @@ impl Database {
     }
 
     pub(crate) fn mark_deleted(&self) {
+        self.maintenance.note_kept(&self.name, Kept::default());
         self.deleted.store(true, Relaxed);
         self.changed.write().take();
     }

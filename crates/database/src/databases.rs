@@ -400,6 +400,11 @@ impl Databases {
         *self.attachments.write() = options;
     }
 
+    /// Whether there is a database of this name.
+    pub fn exists(&self, name: &str) -> bool {
+        self.opened.names().read().contains(name)
+    }
+
     /// How many databases there are.
     pub fn count(&self) -> usize {
         self.opened.names().read().len()

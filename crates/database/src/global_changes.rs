@@ -120,7 +120,7 @@ impl Databases {
         let mut missed = vec![];
         let mut note = |db: Arc<str>, kind| missed.push(Pending { db, kind, seq: 0 });
         for (name, kind) in &known {
-            if *kind == DbEventKind::Created && self.get(name).is_err() {
+            if *kind == DbEventKind::Created && !self.exists(name) {
                 note(Arc::from(name.as_str()), DbEventKind::Deleted);
             }
         }

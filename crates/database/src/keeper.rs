@@ -142,7 +142,7 @@ impl Keeper {
             }
             drop(opened);
             state = self.state.lock();
-            seen.peak_bytes = seen.used_bytes.max(state.looked_at.peak_bytes);
+            seen.peak_bytes = seen.peak_bytes.max(state.looked_at.peak_bytes);
             state.looked_at = seen;
         }
     }
@@ -163,11 +163,14 @@ impl Keeper {
                 if used <= target {
                     break;
                 }
+                let is_database = matches!(unit.what, What::Database(_));
                 if close(opened, unit.what) {
                     used = used.saturating_sub(unit.bytes);
+                    seen.databases -= u64::from(is_database);
                 }
             }
         }
+        seen.peak_bytes = seen.used_bytes;
         seen.used_bytes = used as u64;
         seen
     }
@@ -183,9 +186,7 @@ fn survey(opened: &Opened) -> (Vec<Unit>, OpenMemory) {
         for index in db.open_view_indexes() {
             seen.indexes += 1;
             bytes += index.memory_bytes();
-            if index.last_used() < db.last_used()
-                && let Some(signature) = index.signature()
-            {
+            if let Some(signature) = index.signature() {
                 units.push(Unit {
                     last_used: index.last_used(),
                     bytes: index.memory_bytes(),
@@ -208,10 +209,16 @@ fn close(opened: &Opened, what: What) -> bool {
     let open = |name: &str| opened.get_open(name);
     match what {
         What::Database(name) => {
-            if let Some(db) = open(&name) {
-                opened.shared.maintenance.look_at(&db);
-                db.save_summaries();
+            let Some(db) = open(&name) else {
+                return true;
+            };
+            // Those who are open hold it, and this does.
+            if Arc::strong_count(&db) > 2 {
+                return false;
             }
+            opened.shared.maintenance.look_at(&db);
+            db.save_summaries();
+            drop(db);
             opened.close_idle(&name)
         }
         What::Index(name, signature) => {

@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use rustc_hash::FxHashMap;
 use storage::Store;
 
 use crate::database::Database;
@@ -16,6 +17,8 @@ use crate::{Task, unix_seconds};
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Without a write for so long, there is time for what can wait.
 const QUIET_AFTER: Duration = Duration::from_secs(10);
+/// So little is written by the maintenance itself.
+const WRITES_OF_ITS_OWN: u64 = 4 << 10;
 /// Fewer superseded rows than this are not worth a compaction of their own.
 const SUPERSEDED_ROWS_MIN: u64 = 20_000;
 
@@ -41,8 +44,19 @@ struct Work {
     written: Vec<Arc<str>>,
 }
 
+/// What the last compaction of a database had to keep.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Kept {
+    /// Superseded rows: bodies of losing leaves.
+    pub superseded_rows: u64,
+    /// Bytes of attachments that no leaf names: somebody held them, or the estimate errs.
+    pub garbage_bytes: u64,
+}
+
 pub struct Maintenance {
     store: Arc<Store>,
+    /// Of databases that were compacted, by name: they may be closed and opened again.
+    kept: Mutex<FxHashMap<Arc<str>, Kept>>,
     auto_compact: bool,
     work: Mutex<Work>,
     wake: Condvar,
@@ -54,6 +68,7 @@ impl Maintenance {
     pub fn new(store: Arc<Store>, auto_compact: bool) -> Arc<Maintenance> {
         Arc::new(Maintenance {
             store,
+            kept: Mutex::default(),
             auto_compact,
             work: Mutex::default(),
             wake: Condvar::new(),
@@ -73,6 +88,21 @@ impl Maintenance {
             Err(e) => {
                 tracing::error!(error = %e, "no maintenance thread: nothing will be compacted")
             }
+        }
+    }
+
+    /// What the last compaction had to keep.
+    pub fn kept(&self, name: &str) -> Kept {
+        self.kept.lock().get(name).copied().unwrap_or_default()
+    }
+
+    /// Remembers what a compaction had to keep; nothing of a deleted database.
+    pub fn note_kept(&self, name: &Arc<str>, kept: Kept) {
+        let mut all = self.kept.lock();
+        if kept.superseded_rows + kept.garbage_bytes > 0 {
+            all.insert(name.clone(), kept);
+        } else {
+            all.remove(name);
         }
     }
 
@@ -246,14 +276,14 @@ impl Maintenance {
 
 /// When there was last a write.
 struct LastWritten {
-    batches: u64,
+    bytes: u64,
     since: Instant,
 }
 
 impl Default for LastWritten {
     fn default() -> LastWritten {
         LastWritten {
-            batches: 0,
+            bytes: 0,
             since: Instant::now(),
         }
     }
@@ -261,10 +291,10 @@ impl Default for LastWritten {
 
 impl LastWritten {
     fn is_long_ago(&mut self, store: &Store) -> bool {
-        let batches = store.committer.counters().batches.load(Relaxed);
-        if batches != self.batches {
+        let bytes = store.engine().written_bytes();
+        if bytes > self.bytes + WRITES_OF_ITS_OWN {
             *self = LastWritten {
-                batches,
+                bytes,
                 since: Instant::now(),
             };
         }

@@ -18,8 +18,10 @@ const _: () = assert!(projection::WHOLE == quickjs::WHOLE);
 /// The language that this program runs by itself, and that functions are in when their design document names none.
 pub const JAVASCRIPT: &str = "javascript";
 
-/// Groups of map functions whose projections are kept: a few hundred bytes each, and a parse of their sources.
+/// Groups of map functions whose projections are kept.
 const PROJECTIONS_KEPT: NonZeroUsize = NonZeroUsize::new(256).unwrap();
+/// Those of longer sources, in bytes, are worked out each time.
+const SOURCES_BYTES_MAX: usize = 64 << 10;
 
 /// Sources of map functions, and their `views.lib`.
 type Sources = (Vec<String>, Option<String>);
@@ -77,7 +79,10 @@ impl Functions {
         }
         let projection = Projection::of_group(&group.maps, group.lib.as_deref());
         let projection = projection.ok().map(Arc::new);
-        self.projections.lock().put(sources, projection.clone());
+        let lengths = sources.0.iter().chain(&sources.1).map(String::len);
+        if lengths.sum::<usize>() <= SOURCES_BYTES_MAX {
+            self.projections.lock().put(sources, projection.clone());
+        }
         projection
     }
 }

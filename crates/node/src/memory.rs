@@ -159,10 +159,10 @@ fn group_limit(of_process: &str, root: &Path) -> Option<u64> {
         else {
             continue;
         };
-        let (mount, file) = match controllers {
-            "" => (root.to_owned(), "memory.max"),
+        let (mount, files) = match controllers {
+            "" => (root.to_owned(), &["memory.max", "memory.high"][..]),
             c if c.split(',').any(|c| c == "memory") => {
-                (root.join("memory"), "memory.limit_in_bytes")
+                (root.join("memory"), &["memory.limit_in_bytes"][..])
             }
             _ => continue,
         };
@@ -171,7 +171,10 @@ fn group_limit(of_process: &str, root: &Path) -> Option<u64> {
         let groups = own
             .ancestors()
             .take_while(|group| group.starts_with(&mount));
-        limits.extend(groups.filter_map(|group| limit_in(&group.join(file))));
+        limits.extend(groups.flat_map(|group| {
+            let limit = |file: &&str| limit_in(&group.join(file));
+            files.iter().filter_map(limit).collect::<Vec<_>>()
+        }));
     }
     limits.into_iter().min()
 }
@@ -228,6 +231,8 @@ mod tests {
         write("a/memory.max", "1000\n");
         write("a/b/memory.max", "2000\n");
         assert_eq!(limit("0::/a/b\n"), Some(1000));
+        write("a/b/memory.high", "900\n");
+        assert_eq!(limit("0::/a/b\n"), Some(900));
         assert_eq!(limit("0::/\n"), None);
         write("memory/memory.limit_in_bytes", "9223372036854771712\n");
         write("memory/x/memory.limit_in_bytes", "700\n");

@@ -1,6 +1,7 @@
 //! The commit queue: everybody's edits are drained by one writer into one batch and one fsync.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -477,12 +478,16 @@ impl Writer {
     fn commit(&mut self, ops: Vec<Op>) {
         let started = Instant::now();
         let ops = self.admit(ops);
+        if ops.is_empty() {
+            return;
+        }
         let sync = ops.iter().any(Op::wants_sync);
         let prepared = self.prepare(&ops);
         let written = prepared.and_then(|(mut batch, results)| {
             let wb = std::mem::take(&mut batch.wb);
             let empty = wb.is_empty();
             if !empty {
+                self.engine.wait_for_flushes();
                 self.engine.write(wb, sync)?;
             } else if sync && self.unflushed_since.is_some() {
                 self.engine.sync_log()?;
@@ -510,8 +515,7 @@ impl Writer {
                 for op in ops {
                     if let Op::Put { dropped, .. } = &op {
                         for shard in dropped {
-                            let relaxed = std::sync::atomic::Ordering::Relaxed;
-                            shard.dropped.store(false, relaxed);
+                            shard.dropped.store(false, Relaxed);
                         }
                     }
                     op.fail(e.clone());
@@ -536,7 +540,6 @@ impl Writer {
     }
 
     fn prepare<'e>(&self, ops: &'e [Op]) -> Result<(Batch<'e>, Vec<Answer>), Error> {
-        use std::sync::atomic::Ordering::Relaxed;
         let mut batch = Batch::new(self.engine.clone());
         let counters = &self.shared.counters;
         counters.batches.fetch_add(1, Relaxed);
@@ -621,9 +624,10 @@ impl Writer {
                 self.unflushed_since.get_or_insert_with(Instant::now);
                 self.dirty.remove(&shard.number);
             } else if seq - summary.saved_seq >= UNSAVED_CHANGES_MAX {
-                self.dirty
-                    .entry(shard.number)
-                    .or_insert_with(|| shard.clone());
+                self.dirty.entry(shard.number).or_insert_with(|| {
+                    shard.is_dirty.store(true, Relaxed);
+                    shard.clone()
+                });
             }
             if let Err(e) = result {
                 // It will be made anew from by-seq when next needed.
@@ -654,16 +658,21 @@ impl Writer {
         shards.iter().for_each(|shard| self.save(shard));
     }
 
-    /// Saves a shard's summary, if that is worth it.
+    /// Saves a shard's summary, if that is worth it, and lets go of the shard.
     fn save(&mut self, shard: &Arc<Shard>) {
-        let Some(shard) = self.dirty.remove(&shard.number) else {
+        self.dirty.remove(&shard.number);
+        shard.is_dirty.store(false, Relaxed);
+        if shard.dropped.load(Relaxed) {
             return;
-        };
+        }
         let mut state = shard.state.lock();
         let seq = state.meta.update_seq;
         let Some(summary) = state.summary.as_deref_mut() else {
             return;
         };
+        if seq - summary.saved_seq < UNSAVED_CHANGES_MAX {
+            return;
+        }
         let mut wb = WriteBatch::default();
         saved::save(&self.engine, shard.number, summary, seq, &mut wb);
         if let Err(e) = self.engine.write(wb, false) {
@@ -675,7 +684,6 @@ impl Writer {
 
 /// Why an operation cannot be tried; the others of its batch go on.
 fn refusal(batch: &Batch<'_>, op: &Op) -> Option<Error> {
-    use std::sync::atomic::Ordering::Relaxed;
     let gone = |s: &Arc<Shard>| s.dropped.load(Relaxed).then_some(Error::Dropped);
     match op {
         Op::Edits { edits, .. } => edits

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{
     BottommostLevelCompaction, Cache, ColumnFamily, ColumnFamilyDescriptor, CompactOptions, DB,
-    DBCompressionType, DBRecoveryMode, IngestExternalFileOptions, Options, ReadOptions,
-    SnapshotWithThreadMode, WriteBatch, WriteOptions,
+    DBCompressionType, DBRecoveryMode, FlushOptions, IngestExternalFileOptions, Options,
+    ReadOptions, SnapshotWithThreadMode, WriteBatch, WriteOptions,
 };
 
 use crate::Error;
@@ -62,6 +62,9 @@ pub struct Engine {
     memtable_bytes_max: u64,
     /// Written since the memtables were last looked at.
     unchecked_bytes: AtomicU64,
+    written_bytes: AtomicU64,
+    /// What had been written when all memtables were last written to files.
+    flushed_at: AtomicU64,
 }
 
 /// Less garbage than this in files of attachments is not worth rewriting them, while there are writes and while there are none.
@@ -152,6 +155,8 @@ impl Engine {
             closing: AtomicBool::new(false),
             memtable_bytes_max: 2 * options.write_buffers_bytes as u64,
             unchecked_bytes: AtomicU64::new(0),
+            written_bytes: AtomicU64::new(0),
+            flushed_at: AtomicU64::new(0),
         }))
     }
 
@@ -204,25 +209,54 @@ impl Engine {
     }
 
     pub(crate) fn write(&self, batch: WriteBatch, sync: bool) -> Result<(), Error> {
-        self.wait_for_flushes(batch.size_in_bytes() as u64);
+        let bytes = batch.size_in_bytes() as u64;
+        self.unchecked_bytes.fetch_add(bytes, Relaxed);
+        self.written_bytes.fetch_add(bytes, Relaxed);
         let mut o = WriteOptions::default();
         o.set_sync(sync);
         Ok(self.db.write_opt(batch, &o)?)
     }
 
-    /// Waits while too much is in memory that is yet to be written to files.
-    fn wait_for_flushes(&self, bytes: u64) {
-        if self.unchecked_bytes.fetch_add(bytes, Relaxed) + bytes < CHECK_MEMTABLES_EVERY {
+    /// Waits while too much is in memory that is yet to be written to files. Not to be called with a lock that readers want.
+    pub(crate) fn wait_for_flushes(&self) {
+        if self.unchecked_bytes.load(Relaxed) < CHECK_MEMTABLES_EVERY {
             return;
         }
         self.unchecked_bytes.store(0, Relaxed);
         let started = Instant::now();
+        let mut began = false;
         while self.memtable_bytes() > self.memtable_bytes_max
             && !self.is_closing()
             && started.elapsed() < FLUSH_WAIT_MAX
         {
+            // The engine begins flushes when something is written, which waits for this.
+            if !std::mem::replace(&mut began, true) {
+                self.begin_flushes();
+            }
             std::thread::sleep(FLUSH_LOOK_EVERY);
         }
+    }
+
+    /// Begins to write the largest memtables to files.
+    fn begin_flushes(&self) {
+        let mut options = FlushOptions::default();
+        options.set_wait(false);
+        for k in Keyspace::ALL {
+            let cf = self.cf(k);
+            let active = self
+                .db
+                .property_int_value_cf(cf, "rocksdb.cur-size-active-mem-table");
+            if active.ok().flatten().unwrap_or(0) * 8 > self.memtable_bytes_max
+                && let Err(e) = self.db.flush_cf_opt(cf, &options)
+            {
+                tracing::warn!(error = %e, "a flush does not begin");
+            }
+        }
+    }
+
+    /// Bytes written since the store was opened.
+    pub fn written_bytes(&self) -> u64 {
+        self.written_bytes.load(Relaxed)
     }
 
     /// Has everything written so far on disk.
@@ -280,6 +314,10 @@ impl Engine {
 
     /// Writes what is in memory to files, so that the log can go. For when nobody writes.
     pub(crate) fn flush_all(&self) -> Result<(), Error> {
+        let written = self.written_bytes();
+        if self.flushed_at.swap(written, Relaxed) == written {
+            return Ok(());
+        }
         // The engine allots room on disk to a new log by the buffer of the keyspace that was flushed: little, until it fills.
         self.set_meta_buffer(QUIET_LOG_BYTES);
         let flushed = Keyspace::ALL.iter().try_for_each(|&k| self.flush(k));

@@ -34,6 +34,8 @@ pub struct Shard {
     pub(crate) state: Mutex<ShardState>,
     /// Set by the writer when its database is dropped: nothing is written to it any more.
     pub(crate) dropped: AtomicBool,
+    /// The writer holds it, to save its summary.
+    pub(crate) is_dirty: AtomicBool,
 }
 
 /// A shard at one moment: a snapshot and counters that agree with it.
@@ -59,6 +61,7 @@ impl Shard {
                 summary: None,
             }),
             dropped: AtomicBool::new(false),
+            is_dirty: AtomicBool::new(false),
         })
     }
 
@@ -73,8 +76,12 @@ impl Shard {
         size_of::<Shard>() + state.summary.as_ref().map_or(0, |s| s.memory_bytes())
     }
 
-    /// Whether its summary has come so far beyond its saved form that it is worth saving before it is let go.
+    /// Whether the writer holds it, or its summary has come so far beyond its saved form that it is worth saving before it is
+    /// let go.
     pub fn is_worth_saving(&self) -> bool {
+        if self.is_dirty.load(Relaxed) {
+            return true;
+        }
         let state = self.state.lock();
         let saved = state.summary.as_ref().map(|s| s.saved_seq);
         saved.is_some_and(|saved| state.meta.update_seq - saved >= UNSAVED_CHANGES_MAX)

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rocksdb::WriteBatch;
@@ -28,8 +29,10 @@ const QUIET: Worth = Worth {
 };
 /// More husks than this are worth it, however little is in them.
 const HUSKS_MAX: usize = 50_000;
-/// Husks whose numbers are not further apart are rewritten together.
-const TOGETHER: ShardNumber = 8;
+/// So many bytes are worth it at any rate: a disk that is full waits for them.
+const ALWAYS_BYTES: u64 = 512 << 20;
+/// While there are writes, it is weighed this often at most: each husk is looked up in the engine's files.
+const WEIGH_EVERY: Duration = Duration::from_secs(30);
 /// A keyspace with less garbage than this is left alone.
 const GARBAGE_BYTES_MIN: u64 = 32 << 10;
 /// While there are no writes, a log that is longer than this, and than a quarter of everything, is ended.
@@ -48,6 +51,17 @@ pub(crate) struct Husks {
     contents_bytes: AtomicU64,
     /// Some were dropped before the store was opened: how much their attachments were is not known.
     unsure: AtomicBool,
+    weighed: Mutex<Option<Weighed>>,
+}
+
+/// When husks were found not to be worth it.
+#[derive(Clone, Copy)]
+struct Weighed {
+    at: Instant,
+    quiet: bool,
+    /// What had been written to the store, and how many husks there were.
+    written_bytes: u64,
+    husks: usize,
 }
 
 impl Husks {
@@ -69,12 +83,12 @@ impl Husks {
         self.numbers.lock().is_empty()
     }
 
-    /// Ranges of keys that hold nothing but what was dropped, and perhaps a few small shards between.
+    /// Ranges of keys that hold nothing but what was dropped.
     fn ranges(numbers: &BTreeSet<ShardNumber>) -> Vec<KeyRange> {
         let mut together: Vec<(ShardNumber, ShardNumber)> = vec![];
         for &number in numbers {
             match together.last_mut() {
-                Some((_, last)) if number - *last <= TOGETHER => *last = number,
+                Some((_, last)) if number - *last == 1 => *last = number,
                 _ => together.push((number, number)),
             }
         }
@@ -88,7 +102,7 @@ impl Husks {
     /// background thread. `quiet`: nobody writes.
     pub fn reclaim(&self, engine: &Engine, quiet: bool) -> Result<u64, Error> {
         let numbers = self.numbers.lock().clone();
-        if numbers.is_empty() {
+        if numbers.is_empty() || self.was_weighed(engine, quiet, numbers.len()) {
             return Ok(0);
         }
         let contents_bytes = self.contents_bytes.load(Relaxed);
@@ -97,19 +111,23 @@ impl Husks {
             engine.flush_all()?;
         }
         let ranges = Self::ranges(&numbers);
-        let single: Vec<KeyRange> = numbers
-            .iter()
-            .map(|n| (n.to_be_bytes().to_vec(), keys::shard_end(*n)))
-            .collect();
-        let garbage = |k| (k, engine.bytes_in(k, &single));
+        if quiet && self.unsure.swap(false, Relaxed) {
+            engine.reclaim_attachments(&ranges, quiet);
+        }
+        let garbage = |k| (k, engine.bytes_in(k, &ranges));
         let garbage: Vec<(Keyspace, u64)> = Keyspace::SHARDED.map(garbage).to_vec();
         let rows: u64 = garbage.iter().map(|(_, bytes)| bytes).sum();
         let all: u64 = engine.keyspace_bytes().iter().map(|(_, n)| n).sum();
         let live = all.saturating_sub(rows + contents_bytes);
         let worth = if quiet { QUIET } else { BUSY };
-        let least = worth.bytes.max(live / worth.of_live);
-        let unsure = quiet && self.unsure.swap(false, Relaxed);
-        if rows + contents_bytes < least && numbers.len() < HUSKS_MAX && !unsure {
+        let least = worth.bytes.max(live / worth.of_live).min(ALWAYS_BYTES);
+        if rows + contents_bytes < least && numbers.len() < HUSKS_MAX {
+            *self.weighed.lock() = Some(Weighed {
+                at: Instant::now(),
+                quiet,
+                written_bytes: engine.written_bytes(),
+                husks: numbers.len(),
+            });
             return Ok(0);
         }
         for (k, bytes) in garbage {
@@ -118,7 +136,7 @@ impl Husks {
                 return Ok(0);
             }
             match k {
-                Keyspace::Attachments if unsure || bytes + contents_bytes > 0 => {
+                Keyspace::Attachments if bytes + contents_bytes > 0 => {
                     engine.reclaim_attachments(&ranges, quiet);
                 }
                 _ if bytes >= GARBAGE_BYTES_MIN => engine.compact_ranges(k, &ranges),
@@ -131,6 +149,15 @@ impl Husks {
         self.forget(engine, &numbers)?;
         self.contents_bytes.fetch_sub(contents_bytes, Relaxed);
         Ok(rows + contents_bytes)
+    }
+
+    /// Whether it is known that they are not worth it.
+    fn was_weighed(&self, engine: &Engine, quiet: bool, husks: usize) -> bool {
+        let Some(last) = *self.weighed.lock() else {
+            return false;
+        };
+        let same = last.husks == husks && last.written_bytes == engine.written_bytes();
+        (same && last.quiet == quiet) || (!quiet && last.at.elapsed() < WEIGH_EVERY)
     }
 
     fn forget(&self, engine: &Engine, numbers: &BTreeSet<ShardNumber>) -> Result<(), Error> {

@@ -70,6 +70,7 @@ impl<'e> Writes<'e> {
     /// # Errors
     /// [`Error::Engine`]; whether they were made is not known then.
     pub fn commit(self, sync: bool) -> Result<(), Error> {
+        self.engine.wait_for_flushes();
         self.engine.write(self.batch, sync)
     }
 }

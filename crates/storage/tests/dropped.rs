@@ -26,6 +26,15 @@ fn create(store: &Store, name: &str) -> Arc<Shard> {
     Arc::new(store.shard(number).unwrap())
 }
 
+/// Some hundred bytes that do not compress well.
+fn body(n: usize) -> Vec<u8> {
+    let piece = |k: u128| (n as u128 + k).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+    let text: String = (1..9)
+        .map(|k| format!("{:032x}", piece(k * k * k)))
+        .collect();
+    format!(r#"{{"text":"{text}"}}"#).into_bytes()
+}
+
 fn write(store: &Store, shard: &Arc<Shard>, documents: usize) {
     let edit = |n| ShardEdit {
         shard: shard.clone(),
@@ -34,7 +43,7 @@ fn write(store: &Store, shard: &Arc<Shard>, documents: usize) {
             files: vec![],
             home: shard.number,
             deleted: false,
-            body: b"{}".to_vec(),
+            body: body(n),
             change: Change::Replicated {
                 path: RevPath {
                     start: 1,
@@ -92,6 +101,10 @@ fn the_room_of_what_was_dropped_comes_back_also_after_a_crash() {
         // Few rows go one by one, many as a range.
         write(&store, &shard, if round % 2 == 0 { 900 } else { 3000 });
         numbers.push(shard.number);
+        // In files, as most is that lives longer than a moment.
+        for k in [Keyspace::BySeq, Keyspace::ById, Keyspace::Superseded] {
+            store.engine().flush(k).unwrap();
+        }
         let dropped = store.drop_database(&name, vec![shard]);
         dropped.blocking_recv().unwrap().unwrap();
         store.note_dropped(&numbers[round..]);

@@ -126,7 +126,8 @@ fn reply(method: &Method, path: &str, query: &str, body: &[u8], contents: &mut C
 fn replicate(body: &[u8], contents: &mut Contents) -> Reply {
     let request: Value = serde_json::from_slice(body).unwrap();
     let name = |end: &str| {
-        let url = request[end].as_str().unwrap();
+        let url = request[end].as_str().or(request[end]["url"].as_str());
+        let url = url.unwrap();
         url.rsplit('/').next().unwrap().to_owned()
     };
     let documents = contents.databases[&name("source")].clone();

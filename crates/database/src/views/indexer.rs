@@ -240,7 +240,11 @@ impl Shared {
         while let Some(name) = self.next_written() {
             let databases = self.databases.get().and_then(Weak::upgrade);
             // It may have been closed meanwhile, or deleted.
-            let Some(db) = databases.and_then(|d| d.get(&name).ok()) else {
+            let found = databases.and_then(|d| match self.options.enabled {
+                true => d.get(&name).ok(),
+                false => d.get_open(&name),
+            });
+            let Some(db) = found else {
                 continue;
             };
             db.views.written.store(false, Relaxed);
@@ -303,9 +307,7 @@ impl Shared {
             if begun == BUILDS_IN_TURN || self.work.lock().running.len() >= self.options.limit {
                 return Ok(false);
             }
-            if !index.updates.borrow().running {
-                begun += 1;
-            }
+            begun += usize::from(!index.updates.borrow().running);
             Indexer(self.clone()).request(&index);
         }
         Ok(true)

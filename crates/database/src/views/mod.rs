@@ -460,7 +460,9 @@ impl Database {
     /// Closes an index if nobody holds anything of it; answers whether it is closed now.
     pub(crate) fn close_idle_index(&self, signature: &Signature) -> bool {
         // Nobody opens it meanwhile: there is one of it at a time.
-        let _changing = self.views.changing.lock();
+        let Some(_changing) = self.views.changing.try_lock() else {
+            return false;
+        };
         let mut indexes = self.views.indexes.lock();
         let Some(index) = indexes.get_mut(signature) else {
             return true;

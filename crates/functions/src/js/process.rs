@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::io::{self, BufReader};
-use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -27,10 +26,8 @@ const GRACE: Duration = Duration::from_secs(1);
 const KNOWN_MAX: usize = 1024;
 /// Design documents whose numbers are remembered.
 const DESIGNS_MAX: usize = 256;
-/// Maps and reduces whose numbers are remembered.
-const DEFINITIONS_MAX: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
-/// So long a definition may be for that, in bytes: others are told anew each time.
-const DEFINITION_BYTES_MAX: usize = 64 << 10;
+/// Bytes of maps and reduces whose numbers are remembered. One that is longer has a new number each time.
+const DEFINITIONS_BYTES_MAX: usize = 8 << 20;
 
 struct Worker {
     child: Child,
@@ -111,7 +108,24 @@ pub(super) struct Processes {
     numbers: AtomicU64,
     designs: Mutex<Vec<(DesignDoc, u64)>>,
     /// Mappers and reducers come and go: what they are made of keeps its number.
-    definitions: Mutex<LruCache<Arc<Definition>, Defined>>,
+    definitions: Mutex<Definitions>,
+}
+
+struct Definitions {
+    known: LruCache<Arc<Definition>, Defined>,
+    bytes: usize,
+}
+
+impl Definitions {
+    fn insert(&mut self, definition: Arc<Definition>, defined: Defined) {
+        self.bytes += definition.bytes();
+        self.known.put(definition, defined);
+        while self.bytes > DEFINITIONS_BYTES_MAX
+            && let Some((oldest, _)) = self.known.pop_lru()
+        {
+            self.bytes -= oldest.bytes();
+        }
+    }
 }
 
 /// What is known of a definition.
@@ -134,14 +148,17 @@ impl Processes {
             idle: Mutex::default(),
             numbers: AtomicU64::new(1),
             designs: Mutex::default(),
-            definitions: Mutex::new(LruCache::new(DEFINITIONS_MAX)),
+            definitions: Mutex::new(Definitions {
+                known: LruCache::unbounded(),
+                bytes: 0,
+            }),
         }
     }
 
     /// A definition with its number, the same as of an equal one that was used lately.
     fn defined(&self, definition: Definition) -> (Arc<Definition>, Defined) {
         let mut definitions = lock(&self.definitions);
-        if let Some((known, defined)) = definitions.get_key_value(&definition) {
+        if let Some((known, defined)) = definitions.known.get_key_value(&definition) {
             return (known.clone(), *defined);
         }
         let defined = Defined {
@@ -149,9 +166,7 @@ impl Processes {
             is_verified: false,
         };
         let definition = Arc::new(definition);
-        if definition.bytes() <= DEFINITION_BYTES_MAX {
-            definitions.put(definition.clone(), defined);
-        }
+        definitions.insert(definition.clone(), defined);
         (definition, defined)
     }
 
@@ -303,7 +318,7 @@ impl Processes {
             self.request(number, Some(&definition), request, |worker| {
                 reply(&mut worker.receive()?, |_| Ok(()))
             })?;
-            if let Some(defined) = lock(&self.definitions).get_mut(&definition) {
+            if let Some(defined) = lock(&self.definitions).known.get_mut(&definition) {
                 defined.is_verified = true;
             }
         }

@@ -203,7 +203,8 @@ impl Definition {
     /// About how much memory it takes.
     pub fn bytes(&self) -> usize {
         let lib = |lib: &Option<String>| lib.as_ref().map_or(0, String::len);
-        match self {
+        // With what an entry takes besides.
+        200 + match self {
             Definition::Maps(group) => {
                 group.maps.iter().map(String::len).sum::<usize>() + lib(&group.lib)
             }

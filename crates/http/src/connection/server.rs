@@ -210,6 +210,9 @@ async fn connection<S>(
     builder
         .http2()
         .timer(TokioTimer::new())
+        // A body that waits for memory, unread, leaves the connection's window to others.
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(16 * STREAM_WINDOW_BYTES)
         .keep_alive_interval(PING_EVERY);
     builder
         .http1()
@@ -230,6 +233,8 @@ async fn connection<S>(
     }
 }
 
+/// What a client may send of one body before it is read, in HTTP/2.
+const STREAM_WINDOW_BYTES: u32 = 256 << 10;
 /// Longest request id that is taken from a client, in bytes.
 const REQUEST_ID_BYTES_MAX: usize = 36;
 

@@ -330,6 +330,8 @@ async fn view(
         None
     };
     let query = query_of(app, &Params::of(req, body.as_ref()))?;
+    // The index may have to be built first.
+    req.give_room_back();
     let runs = view.runs_functions(&query);
     let blocking = runs || query.attachments.bytes;
     let started = std::time::Instant::now();

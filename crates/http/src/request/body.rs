@@ -27,6 +27,13 @@ const INFLATED_FREE: u64 = 1 << 20;
 const PACE_GRACE: Duration = Duration::from_secs(60);
 /// A portion longer than this is inflated on a thread that may block, in bytes.
 const INFLATE_HERE_MAX: usize = 4 << 10;
+/// So much is inflated before room is taken for what came out, in bytes.
+const INFLATE_AT_ONCE: usize = 16 << 10;
+/// While others wait for memory, a body has to come at this pace, in bytes a second, after a grace.
+const WANTED_PACE: u64 = 64 << 10;
+const WANTED_GRACE: Duration = Duration::from_secs(10);
+/// How often it is looked whether others wait.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// What a body is, as far as its size goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,6 +193,27 @@ impl Stream {
         }
     }
 
+    /// The next bytes of a body that has room: it hurries while others wait for that.
+    async fn next_in(&mut self, room: &Room, pace: Pace) -> Result<Option<Bytes>, ApiError> {
+        let began = tokio::time::Instant::now();
+        loop {
+            let silence = pace.silence_max.saturating_sub(began.elapsed());
+            let mut patience = pace.patience(self.came, self.waited).min(silence);
+            if room.is_wanted() {
+                let due = Duration::from_secs(self.came / WANTED_PACE) + WANTED_GRACE;
+                patience = patience.min(due.saturating_sub(self.waited));
+            }
+            let look = Pace {
+                silence_max: patience.min(LOOK_EVERY),
+                bytes_per_second_min: 0,
+            };
+            match self.next(look).await {
+                Err(e) if e.status == 408 && patience > LOOK_EVERY => {}
+                came => return came,
+            }
+        }
+    }
+
     /// All of it as it comes.
     ///
     /// # Errors
@@ -198,7 +226,7 @@ impl Stream {
     ) -> Result<Bytes, ApiError> {
         let mut first: Option<Bytes> = None;
         let mut rest = BytesMut::new();
-        while let Some(data) = self.next(pace).await? {
+        while let Some(data) = self.next_in(room, pace).await? {
             if self.came > bounds.bytes_max {
                 return Err(bounds.too_large());
             }
@@ -227,17 +255,21 @@ impl Stream {
         room: &mut Room,
     ) -> Result<Bytes, ApiError> {
         let mut inflating = Inflating::new(*bounds);
-        while let Some(data) = self.next(pace).await? {
-            room.cover(inflating.len() as u64).await?;
-            if data.len() <= INFLATE_HERE_MAX {
-                inflating.push(&data)?;
-                continue;
+        while let Some(data) = self.next_in(room, pace).await? {
+            // Little at a time, since it may swell a lot.
+            for some in data.chunks(INFLATE_AT_ONCE) {
+                let some = data.slice_ref(some);
+                if data.len() <= INFLATE_HERE_MAX {
+                    inflating.push(&some)?;
+                } else {
+                    let pushed = tokio::task::spawn_blocking(move || {
+                        inflating.push(&some)?;
+                        Ok::<_, ApiError>(inflating)
+                    });
+                    inflating = pushed.await.map_err(|_| ApiError::worker_failed())??;
+                }
+                room.cover(inflating.len() as u64).await?;
             }
-            let pushed = tokio::task::spawn_blocking(move || {
-                inflating.push(&data)?;
-                Ok::<_, ApiError>(inflating)
-            });
-            inflating = pushed.await.map_err(|_| ApiError::worker_failed())??;
         }
         inflating.finish()
     }

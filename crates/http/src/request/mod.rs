@@ -29,6 +29,10 @@ use node::{Query, encode_into, segments_with};
 /// After an error, this much of the body is read and thrown away so that the connection can go on.
 const DRAIN_BYTES_MAX: u64 = 1 << 20;
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(2);
+/// The same when there was no memory for the body, which is no fault of the client's: many read no answer before they have sent
+/// everything.
+const UNTAKEN_BYTES_MAX: u64 = 1 << 30;
+const UNTAKEN_TIME_MAX: Duration = Duration::from_secs(60);
 
 pub struct Request {
     /// Upper case, after `X-HTTP-Method-Override`.
@@ -72,6 +76,8 @@ pub struct Request {
     bodies: Arc<Bodies>,
     /// What its body takes of them, until the request is answered.
     room: Option<Room>,
+    /// There was no memory for its body.
+    is_untaken: bool,
 }
 
 impl Request {
@@ -110,6 +116,7 @@ impl Request {
             body: Source::Client(Stream::new(body)),
             bodies,
             room: None,
+            is_untaken: false,
         }
     }
 
@@ -175,18 +182,24 @@ impl Request {
         if declared.is_some_and(|l| l > bounds.bytes_max) {
             return Err(bounds.too_large());
         }
-        let mut room = self.bodies.body(class);
-        if let Some(length) = declared {
-            room.announce(length).await?;
-        }
         let (started, pace) = (Instant::now(), self.pace());
         let Source::Client(body) = &mut self.body else {
             return Ok(Bytes::new());
         };
-        let read = match gzip {
-            false => body.read(&bounds, pace, &mut room).await,
-            true => body.inflate(&bounds, pace, &mut room).await,
+        let mut room = self.bodies.body(class);
+        let read = async {
+            if let Some(length) = declared {
+                room.announce(length).await?;
+            }
+            let read = match gzip {
+                false => body.read(&bounds, pace, &mut room).await?,
+                true => body.inflate(&bounds, pace, &mut room).await?,
+            };
+            room.work_on(read.len() as u64).await?;
+            Ok(read)
         };
+        let read: Result<Bytes, ApiError> = read.await;
+        self.is_untaken = read.as_ref().is_err_and(|e| e.status == 503);
         self.room = Some(room);
         self.body_us = started.elapsed().as_micros() as u64;
         // What is left of one that was refused is for `drain`.
@@ -209,7 +222,10 @@ impl Request {
     /// 400 when the body ends early, 408 when it comes too slowly, 503 when there is no memory for it.
     pub async fn next_bytes(&mut self) -> Result<Option<Bytes>, ApiError> {
         if self.room.is_none() && matches!(self.body, Source::Client(_)) {
-            self.room = Some(self.bodies.stream().await?);
+            let length = self.header(&CONTENT_LENGTH).and_then(|l| l.parse().ok());
+            let room = self.bodies.stream(length).await;
+            self.is_untaken = room.is_err();
+            self.room = Some(room?);
         }
         let pace = self.pace();
         match &mut self.body {
@@ -288,6 +304,11 @@ impl Request {
         Ok(())
     }
 
+    /// What was in the body is taken out of it, and waits for something else: others may have its room.
+    pub fn give_room_back(&mut self) {
+        self.room = None;
+    }
+
     /// Whether the body was read, and is this one.
     pub fn has_body(&self, body: &[u8]) -> bool {
         matches!(&self.body, Source::Memory(own) if own == body)
@@ -324,13 +345,15 @@ impl Request {
         };
         // This client sends a body only when it is told to go on, which an early answer does not.
         let waits = self.header(&EXPECT);
-        if waits.is_some_and(|e| e.eq_ignore_ascii_case("100-continue")) {
+        if !self.is_untaken && waits.is_some_and(|e| e.eq_ignore_ascii_case("100-continue")) {
             return true;
         }
-        let done = body.drain(DRAIN_BYTES_MAX);
-        tokio::time::timeout(DRAIN_TIME_MAX, done)
-            .await
-            .unwrap_or(false)
+        let (bytes_max, time_max) = match self.is_untaken {
+            true => (UNTAKEN_BYTES_MAX, UNTAKEN_TIME_MAX),
+            false => (DRAIN_BYTES_MAX, DRAIN_TIME_MAX),
+        };
+        let done = body.drain(bytes_max);
+        tokio::time::timeout(time_max, done).await.unwrap_or(false)
     }
 
     /// Host and port that the client asked, as it or a proxy before us names them.

@@ -1,10 +1,12 @@
 //! Memory for the bodies of requests: a budget for all of them, where each waits until there is room for it.
 //!
 //! A body takes a multiple of its length while it is worked on: as it came, taken apart, as it is stored, and in the batch
-//! that is written. Room for it is taken before it is read, so that what waits is with its client.
+//! that is written. A long one takes room for its length before it is read, so that what waits is with its client, and room for
+//! the rest when it is there: so a slow client holds little. Short ones, and attachments, which are stored while they come, have
+//! room of their own.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -12,9 +14,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::body::BodyClass;
 use crate::errors::ApiError;
 
-/// Bodies up to this length take no room: connections are few.
+/// Bodies up to this length take no room.
 const FREE_BYTES: u64 = 16 << 10;
-/// Bodies up to this length have a quarter of the room for themselves, so that they do not wait behind large ones.
+/// Bodies up to this length are short.
 const SHORT_BYTES: u64 = 1 << 20;
 /// Room is counted in these.
 const UNIT_BYTES: u64 = 1 << 10;
@@ -28,23 +30,28 @@ const STREAM_BYTES: u64 = 512 << 10;
 /// Room for bodies, and who has it.
 pub struct Bodies {
     short: Pool,
-    long: Pool,
+    streams: Pool,
+    /// Long bodies while they are read.
+    reading: Pool,
+    /// What they take beyond that while they are worked on.
+    working: Pool,
+    used_bytes: AtomicU64,
+    peak_bytes: AtomicU64,
 }
 
 struct Pool {
     free: Arc<Semaphore>,
     units: usize,
-    least_free: AtomicUsize,
+    waiting: AtomicUsize,
 }
 
 impl Pool {
     fn new(bytes: usize) -> Pool {
-        // One body has to fit at any rate.
         let units = (bytes / UNIT_BYTES as usize).clamp(1, u32::MAX as usize);
         Pool {
             free: Arc::new(Semaphore::new(units)),
             units,
-            least_free: AtomicUsize::new(units),
+            waiting: AtomicUsize::new(0),
         }
     }
 
@@ -53,68 +60,82 @@ impl Pool {
         let units = usize::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(usize::MAX);
         let units = u32::try_from(units.min(self.units)).unwrap_or(u32::MAX);
         let free = self.free.clone();
-        let permit = match free.clone().try_acquire_many_owned(units) {
-            Ok(permit) => permit,
-            Err(_) => {
-                let wait = tokio::time::timeout(patience, free.acquire_many_owned(units)).await;
-                let no_room =
-                    "no memory for the request's body came free in time ([memory] bodies)";
-                let permit = wait.map_err(|_| ApiError::busy(no_room.into()))?;
-                permit.map_err(|_| ApiError::worker_failed())?
-            }
-        };
-        self.least_free
-            .fetch_min(self.free.available_permits(), Relaxed);
-        Ok(permit)
+        if let Ok(permit) = free.clone().try_acquire_many_owned(units) {
+            return Ok(permit);
+        }
+        let _waiting = Waiting::new(&self.waiting);
+        let wait = tokio::time::timeout(patience, free.acquire_many_owned(units)).await;
+        let no_room = "no memory for the request's body came free in time ([memory] bodies)";
+        let permit = wait.map_err(|_| ApiError::busy(no_room.into()))?;
+        permit.map_err(|_| ApiError::worker_failed())
     }
+}
 
-    fn bytes(&self, units: usize) -> u64 {
-        units as u64 * UNIT_BYTES
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a AtomicUsize) -> Waiting<'a> {
+        count.fetch_add(1, Relaxed);
+        Waiting(count)
     }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Which part of the budget room is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Short,
+    Streams,
+    Reading,
+    Working,
 }
 
 impl Bodies {
     /// A budget of so many bytes.
     pub fn new(budget_bytes: usize) -> Arc<Bodies> {
-        let short = budget_bytes / 4;
+        let sixteenth = budget_bytes / 16;
         Arc::new(Bodies {
-            short: Pool::new(short),
-            long: Pool::new(budget_bytes - short),
+            short: Pool::new(sixteenth * 4),
+            streams: Pool::new(sixteenth * 2),
+            reading: Pool::new(sixteenth * 5),
+            working: Pool::new(sixteenth * 5),
+            used_bytes: AtomicU64::new(0),
+            peak_bytes: AtomicU64::new(0),
         })
-    }
-
-    /// All of it, in bytes.
-    pub fn budget_bytes(&self) -> u64 {
-        self.short.bytes(self.short.units) + self.long.bytes(self.long.units)
     }
 
     /// What is taken now, and the most that was, in bytes.
     pub fn used_bytes(&self) -> (u64, u64) {
-        let used = |pool: &Pool, free: usize| pool.bytes(pool.units.saturating_sub(free));
-        let now = |pool: &Pool| used(pool, pool.free.available_permits());
-        let most = |pool: &Pool| used(pool, pool.least_free.load(Relaxed));
-        (
-            now(&self.short) + now(&self.long),
-            most(&self.short) + most(&self.long),
-        )
+        (self.used_bytes.load(Relaxed), self.peak_bytes.load(Relaxed))
     }
 
-    fn pool(&self, bytes: u64) -> &Pool {
-        match bytes <= SHORT_BYTES {
-            true => &self.short,
-            false => &self.long,
+    fn pool(&self, part: Part) -> &Pool {
+        match part {
+            Part::Short => &self.short,
+            Part::Streams => &self.streams,
+            Part::Reading => &self.reading,
+            Part::Working => &self.working,
         }
     }
 
-    /// Room for an attachment that is stored while it comes.
-    pub async fn stream(self: &Arc<Self>) -> Result<Room, ApiError> {
-        let permit = self.short.take(STREAM_BYTES, WAIT_MAX).await?;
-        Ok(Room {
+    /// Room for an attachment that is stored while it comes; `length` when it is known.
+    pub async fn stream(self: &Arc<Self>, length: Option<u64>) -> Result<Room, ApiError> {
+        let mut room = Room {
             bodies: self.clone(),
             factor: 0,
             covered: u64::MAX,
-            held: vec![permit],
-        })
+            held: vec![],
+        };
+        let bytes = length.unwrap_or(u64::MAX).min(STREAM_BYTES);
+        if bytes > FREE_BYTES {
+            room.take(Part::Streams, bytes, WAIT_MAX).await?;
+        }
+        Ok(room)
     }
 
     /// Room for a body of this class, for little of it as yet.
@@ -139,22 +160,60 @@ pub struct Room {
     factor: u64,
     /// The length that there is room for.
     covered: u64,
-    held: Vec<OwnedSemaphorePermit>,
+    held: Vec<(Part, OwnedSemaphorePermit)>,
 }
 
 impl Room {
+    async fn take(&mut self, part: Part, bytes: u64, patience: Duration) -> Result<(), ApiError> {
+        let permit = self.bodies.pool(part).take(bytes, patience).await?;
+        let taken = permit.num_permits() as u64 * UNIT_BYTES;
+        let used = self.bodies.used_bytes.fetch_add(taken, Relaxed) + taken;
+        self.bodies.peak_bytes.fetch_max(used, Relaxed);
+        self.held.push((part, permit));
+        Ok(())
+    }
+
+    fn give_back(&mut self, part: Part) {
+        for (_, permit) in self.held.extract_if(.., |(of, _)| *of == part) {
+            let bytes = permit.num_permits() as u64 * UNIT_BYTES;
+            self.bodies.used_bytes.fetch_sub(bytes, Relaxed);
+        }
+    }
+
+    /// What is still to be taken of a part, of which it has some already; more than there is in all is as much as there is.
+    fn lacking(&self, part: Part, bytes: u64) -> u64 {
+        let of_part = self.held.iter().filter(|(of, _)| *of == part);
+        let held: usize = of_part.map(|(_, permit)| permit.num_permits()).sum();
+        let all = self.bodies.pool(part).units as u64 * UNIT_BYTES;
+        bytes.min(all).saturating_sub(held as u64 * UNIT_BYTES)
+    }
+
+    /// Takes room for a body of this length, in place of what it had.
+    async fn reach(&mut self, length: u64, patience: Duration) -> Result<(), ApiError> {
+        let (part, bytes) = match length <= SHORT_BYTES {
+            true => (Part::Short, length.saturating_mul(self.factor)),
+            false => (Part::Reading, length),
+        };
+        let lacking = self.lacking(part, bytes);
+        if lacking > 0 {
+            self.take(part, lacking, patience).await?;
+        }
+        if part == Part::Reading {
+            self.give_back(Part::Short);
+        }
+        self.covered = length;
+        Ok(())
+    }
+
     /// Takes room for the whole of a body whose length is known.
     ///
     /// # Errors
     /// 503 when none came free in time.
     pub async fn announce(&mut self, length: u64) -> Result<(), ApiError> {
-        if length > self.covered {
-            let pool = self.bodies.pool(length);
-            let bytes = length.saturating_mul(self.factor);
-            self.held.push(pool.take(bytes, WAIT_MAX).await?);
-            self.covered = length;
+        match length > self.covered {
+            true => self.reach(length, WAIT_MAX).await,
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// Takes more room when a body has become longer than there is room for.
@@ -166,22 +225,34 @@ impl Room {
             return Ok(());
         }
         // Twice as much each time, so that it is asked for seldom.
-        let length = length.max(self.covered * 2);
-        let pool = self.bodies.pool(length);
-        let bytes = (length - self.covered).saturating_mul(self.factor);
-        let left = pool.units
-            - self
-                .held
-                .iter()
-                .map(|p| p.num_permits())
-                .sum::<usize>()
-                .min(pool.units);
-        if left > 0 {
-            let bytes = bytes.min(pool.bytes(left));
-            self.held.push(pool.take(bytes, MORE_WAIT_MAX).await?);
+        self.reach(length.max(self.covered * 2), MORE_WAIT_MAX)
+            .await
+    }
+
+    /// The body is there, and is about to be worked on.
+    ///
+    /// # Errors
+    /// 503 when no room for that came free in time.
+    pub async fn work_on(&mut self, length: u64) -> Result<(), ApiError> {
+        if length <= SHORT_BYTES {
+            return Ok(());
         }
-        self.covered = length;
-        Ok(())
+        let bytes = length.saturating_mul(self.factor.saturating_sub(1));
+        self.take(Part::Working, bytes, WAIT_MAX).await
+    }
+
+    /// Whether others wait for room of the kind that this one has.
+    pub fn is_wanted(&self) -> bool {
+        let waiting = |part| self.bodies.pool(part).waiting.load(Relaxed);
+        self.held.iter().any(|(part, _)| waiting(*part) > 0)
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        for part in [Part::Short, Part::Streams, Part::Reading, Part::Working] {
+            self.give_back(part);
+        }
     }
 }
 
@@ -195,20 +266,28 @@ mod tests {
     async fn who_finds_no_room_waits_and_is_refused_in_the_end() {
         let bodies = Bodies::new(64 << 20);
         let mut first = bodies.body(BodyClass::Many);
-        first.announce(9 * MIB).await.expect("there is room");
-        assert_eq!(bodies.used_bytes(), (36 * MIB, 36 * MIB));
+        first.announce(12 * MIB).await.expect("there is room");
+        assert_eq!(bodies.used_bytes(), (12 * MIB, 12 * MIB));
+        first
+            .work_on(12 * MIB)
+            .await
+            .expect("it is as much as there is");
+        assert_eq!(bodies.used_bytes().0, 32 * MIB);
         let mut second = bodies.body(BodyClass::Many);
         let refused = second.announce(9 * MIB).await.expect_err("there is none");
         assert_eq!((refused.status, refused.headers.len()), (503, 1));
-        // Short ones have their own.
+        // Short ones and attachments have their own.
         let mut short = bodies.body(BodyClass::Document);
         short.announce(MIB).await.expect("there is room");
+        let attachment = bodies.stream(None).await.expect("there is room");
+        assert!(!first.is_wanted());
         let waiting = tokio::spawn(async move { second.announce(9 * MIB).await.map(|()| second) });
         tokio::task::yield_now().await;
+        assert!(first.is_wanted() && !short.is_wanted());
         drop(first);
         let second = waiting.await.expect("no panic").expect("there is room now");
-        drop((second, short));
-        assert_eq!(bodies.used_bytes(), (0, 39 * MIB));
+        drop((second, short, attachment));
+        assert_eq!(bodies.used_bytes().0, 0);
     }
 
     #[tokio::test(start_paused = true)]
@@ -228,12 +307,22 @@ mod tests {
         let mut room = bodies.body(BodyClass::Document);
         room.cover(10 << 10).await.expect("it is free");
         assert_eq!(bodies.used_bytes().0, 0);
-        for length in (0..200).map(|n| n * 100_000) {
+        for length in (0..300).map(|n| n * 100_000) {
             room.cover(length).await.expect("there is room");
-            assert!(bodies.used_bytes().0 <= 64 * MIB);
-            assert!(bodies.used_bytes().0 + 48 * 1024 >= (length * 3).min(48 * MIB));
+            let (used, wanted) = (bodies.used_bytes().0, length.min(20 * MIB));
+            assert!(used <= 20 * MIB && used + 32 * 1024 >= wanted, "{used}");
         }
         drop(room);
+        assert_eq!(bodies.used_bytes().0, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_short_attachment_takes_what_it_is_long() {
+        let bodies = Bodies::new(64 << 20);
+        let tiny = bodies.stream(Some(1000)).await.expect("it is free");
+        let small = bodies.stream(Some(100 << 10)).await.expect("there is room");
+        assert_eq!(bodies.used_bytes().0, 100 << 10);
+        drop((tiny, small));
         assert_eq!(bodies.used_bytes().0, 0);
     }
 }

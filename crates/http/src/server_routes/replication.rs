@@ -41,6 +41,8 @@ pub async fn replicate(app: &App, req: &mut Request) -> Answer {
         name: req.user.name.clone(),
         roles: req.user.roles.clone(),
     };
+    // It runs for as long as there is to replicate.
+    req.give_room_back();
     use replicator::Replicated;
     Ok(match app.node.replicator.replicate(&body, user).await? {
         Replicated::Continuous(id) => Reply::json(202, &replicator::local_id_json(&id)),

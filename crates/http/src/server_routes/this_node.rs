@@ -58,9 +58,11 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
             write_memory(&memory_parts(app), &mut text);
             Ok(Reply::text(200, "text/plain; version=2.0", text))
         }
-        Some("_smoosh") => {
+        Some("_smoosh") if matches!(req.segment(3), None | Some("status")) => {
             require_method(req, "GET")?;
-            let active = app.node.databases.tasks().len();
+            let tasks = app.node.databases.tasks();
+            let compactions = tasks.iter().filter(|t| t.kind == "database_compaction");
+            let active = compactions.count();
             Ok(Reply::json(
                 200,
                 &json!({"channels": {"compaction": {"active": active, "starting": 0, "waiting": {"size": 0}}}}),

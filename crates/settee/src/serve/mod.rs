@@ -46,7 +46,7 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     let auth = Auth::new(config.clone()).map_err(Failure::usage)?;
     let generated = ensure_admin(&options, &auth, &data)?;
     made.look_for_store(&data);
-    let memory = MemoryPlan::new(&config.settings());
+    let memory = memory_plan(&config);
     let databases = open(&options, &config, &memory, &data)?;
     let node = Node::new(databases.clone(), config.clone(), auth, memory);
     let node = node.map_err(Failure::usage)?;
@@ -112,7 +112,7 @@ pub fn while_serving<F: Future<Output = Result<(), Failure>>>(
     auth.set_admin(MOMENTARY_ADMIN, &password, false)
         .map_err(Failure::new)?;
     made.look_for_store(&data);
-    let memory = MemoryPlan::new(&config.settings());
+    let memory = memory_plan(&config);
     let databases = open(&options, &config, &memory, &data)?;
     let node = Node::new(databases.clone(), config.clone(), auth, memory);
     let node = node.map_err(Failure::usage)?;
@@ -282,6 +282,19 @@ fn ensure_admin(
         });
     written.map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
     Ok(Some(password))
+}
+
+fn memory_plan(config: &Config) -> MemoryPlan {
+    let plan = MemoryPlan::new(&config.settings());
+    if plan.planned() > plan.limit / 4 * 3 {
+        let (planned, limit) = (plan.planned(), plan.limit);
+        tracing::warn!(
+            planned,
+            limit,
+            "the budgets of memory leave little of the limit"
+        );
+    }
+    plan
 }
 
 fn open(
