@@ -16,7 +16,7 @@ use crate::{Task, unix_seconds};
 /// How often the thread looks around when nobody wakes it.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Without a write for so long, there is time for what can wait.
-const QUIET_AFTER: Duration = Duration::from_secs(10);
+const QUIET_AFTER: Duration = Duration::from_secs(25);
 /// So little is written by the maintenance itself.
 const WRITES_OF_ITS_OWN: u64 = 4 << 10;
 /// Fewer superseded rows than this are not worth a compaction of their own.
