@@ -40,6 +40,19 @@ pub(crate) struct Populated {
     pub(crate) ids: Ids,
 }
 
+impl Populated {
+    /// GETs of so many of its documents, at random.
+    pub(crate) fn random_reads(&self, target: &Target, count: usize) -> Vec<Vec<u8>> {
+        let read = || {
+            let mut path = format!("/{}/", self.database).into_bytes();
+            self.ids
+                .push_nth(&mut path, fastrand::u64(..self.documents));
+            target.request("GET", &String::from_utf8_lossy(&path), None)
+        };
+        std::iter::repeat_with(read).take(count).collect()
+    }
+}
+
 /// A server and what this run has made on it.
 pub(crate) struct Side {
     pub(crate) target: Rc<Target>,

@@ -121,16 +121,9 @@ impl Workload for Fairness {
 
     async fn prepare(&self, side: &Side) -> Result<State, BenchError> {
         let populated = side.populated(Shape::Bytes300, self.documents).await?;
-        let document = || {
-            let mut path = format!("/{}/", populated.database).into_bytes();
-            let number = fastrand::u64(..populated.documents);
-            populated.ids.push_nth(&mut path, number);
-            let path = String::from_utf8_lossy(&path).into_owned();
-            side.target.request("GET", &path, None)
-        };
-        let documents = std::iter::repeat_with(document).take(DOCUMENTS_READ);
+        let documents = populated.random_reads(&side.target, DOCUMENTS_READ);
         Ok(State {
-            documents: documents.collect(),
+            documents,
             populated,
             idle: Slice::new(),
             beside: std::array::from_fn(|_| Slice::new()),

@@ -67,15 +67,7 @@ impl Workload for WhileBuilding {
 
     async fn prepare(&self, side: &Side) -> Result<State, BenchError> {
         let populated = side.populated(Shape::Bytes300, self.documents).await?;
-        let document = || {
-            let mut path = format!("/{}/", populated.database).into_bytes();
-            let number = fastrand::u64(..populated.documents);
-            populated.ids.push_nth(&mut path, number);
-            let path = String::from_utf8_lossy(&path).into_owned();
-            side.target.request("GET", &path, None)
-        };
-        let documents = std::iter::repeat_with(document).take(DOCUMENTS_READ);
-        let documents = documents.collect();
+        let documents = populated.random_reads(&side.target, DOCUMENTS_READ);
         let finished = side.create("finished").await?;
         let mut body = Vec::new();
         Shape::Bytes300.push_body(&mut body, 1);
