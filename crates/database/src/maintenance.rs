@@ -38,8 +38,8 @@ struct Job {
 struct Work {
     queue: Vec<Weak<Database>>,
     running: Option<Arc<Job>>,
-    /// When room of what was dropped began to be given back, while it is.
-    reclaiming_unix_s: Option<u64>,
+    /// When room of what was dropped was last weighed, and given back if that was worth it.
+    reclaiming_unix_s: u64,
     /// Databases written since the last look.
     written: Vec<Arc<str>>,
 }
@@ -146,13 +146,13 @@ impl Maintenance {
 
     pub fn tasks(&self) -> Vec<Task> {
         let work = self.work.lock();
-        let reclaiming = work.reclaiming_unix_s.map(|started_unix_s| Task {
+        let reclaiming = self.store.reclaiming().map(|(done, total)| Task {
             kind: "space_reclamation",
             database: String::new(),
             design_document: None,
-            done: 0,
-            total: 0,
-            started_unix_s,
+            done,
+            total,
+            started_unix_s: work.reclaiming_unix_s,
             updated_unix_s: unix_seconds(),
         });
         let running = work.running.iter().map(|j| Task {
@@ -207,8 +207,7 @@ impl Maintenance {
 
     /// Gives back the room of what was dropped, if that is worth it.
     fn reclaim(&self, quiet: bool) {
-        let some = self.store.has_room_to_give_back();
-        self.work.lock().reclaiming_unix_s = some.then(unix_seconds);
+        self.work.lock().reclaiming_unix_s = unix_seconds();
         let started = Instant::now();
         match self.store.reclaim(quiet) {
             Ok(0) => {}
@@ -218,7 +217,6 @@ impl Maintenance {
             }
             Err(e) => tracing::error!(error = %e, "giving room back failed"),
         }
-        self.work.lock().reclaiming_unix_s = None;
     }
 
     /// Queues the compactions that writes have made due.

@@ -57,6 +57,11 @@ impl Replicator {
         })
     }
 
+    /// Has jobs run on a runtime of their own, so that they do not hold up what runs on this one. To be called before `start`.
+    pub fn run_jobs_on(&self, runtime: tokio::runtime::Handle) {
+        self.scheduler.run_jobs_on(runtime);
+    }
+
     /// Begins to follow documents and run jobs, on the tokio runtime that this is called in.
     pub fn start(&self) {
         tokio::spawn(self.scheduler.clone().run());

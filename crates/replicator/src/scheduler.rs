@@ -5,12 +5,13 @@ mod backoff;
 mod entry;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use reqwest::header::HeaderValue;
 use serde_json::{Map, Value, json};
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
@@ -66,6 +67,8 @@ pub struct Scheduler {
     wake: Notify,
     listener: Mutex<Option<Weak<dyn Listener>>>,
     stopped: watch::Sender<bool>,
+    /// Where jobs run, if not where they are started.
+    runtime: OnceLock<Handle>,
 }
 
 impl Scheduler {
@@ -78,7 +81,17 @@ impl Scheduler {
             wake: Notify::new(),
             listener: Mutex::default(),
             stopped: watch::Sender::new(false),
+            runtime: OnceLock::new(),
         })
+    }
+
+    /// Has jobs run on this runtime from now on; the first one that is given counts.
+    pub fn run_jobs_on(&self, runtime: Handle) {
+        self.runtime.get_or_init(|| runtime);
+    }
+
+    fn runtime(&self) -> Handle {
+        self.runtime.get().cloned().unwrap_or_else(Handle::current)
     }
 
     pub fn set_listener(&self, listener: Weak<dyn Listener>) {
@@ -370,6 +383,7 @@ impl Scheduler {
         let me = self.me.clone();
         let (id, replication, progress) =
             (id.to_owned(), job.replication.clone(), job.progress.clone());
+        let runtime = self.runtime();
         tokio::spawn(async move {
             if let Some(mut after) = after {
                 let _ = after.wait_for(|ended| *ended).await;
@@ -380,7 +394,7 @@ impl Scheduler {
                 Some(scheduler) => {
                     let run = scheduler.run_job(id.clone(), replication, progress, stopped);
                     let told = |e| Err(Error::Request(format!("the job failed: {e}")));
-                    tokio::spawn(run).await.unwrap_or_else(told)
+                    runtime.spawn(run).await.unwrap_or_else(told)
                 }
             };
             ended.send_replace(true);

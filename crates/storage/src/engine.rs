@@ -356,17 +356,18 @@ impl Engine {
     }
 
     /// Rewrites the files that hold these ranges of a keyspace, one after the other, without what was deleted. Others may
-    /// compact meanwhile.
-    pub(crate) fn compact_ranges(&self, k: Keyspace, ranges: &[KeyRange]) {
+    /// compact meanwhile. `after` is told how many are done; none are begun any more when the store closes.
+    pub(crate) fn compact_ranges(&self, k: Keyspace, ranges: &[KeyRange], after: impl Fn(usize)) {
         let cf = self.cf(k);
         let mut options = CompactOptions::default();
         options.set_exclusive_manual_compaction(false);
-        for (from, to) in ranges {
+        for (n, (from, to)) in ranges.iter().enumerate() {
             if self.is_closing() {
                 return;
             }
             self.db
                 .compact_range_cf_opt(cf, Some(from), Some(to), &options);
+            after(n + 1);
         }
     }
 
@@ -439,7 +440,7 @@ impl Engine {
         if let Err(e) = self.db.flush_cf(cf) {
             tracing::warn!(error = %e, "flush before compaction failed");
         }
-        self.compact_ranges(Keyspace::Attachments, ranges);
+        self.compact_ranges(Keyspace::Attachments, ranges, |_| {});
         let of = |name| self.db.property_int_value_cf(cf, name).ok().flatten();
         let garbage = of("rocksdb.live-blob-file-garbage-size").unwrap_or(0);
         let all = of("rocksdb.live-blob-file-size").unwrap_or(0);

@@ -35,6 +35,8 @@ const ALWAYS_BYTES: u64 = 512 << 20;
 const WEIGH_EVERY: Duration = Duration::from_secs(30);
 /// A keyspace with less garbage than this is left alone.
 const GARBAGE_BYTES_MIN: u64 = 32 << 10;
+/// Range deletions slow readers until they are compacted away: that is done soon, but for this part of the time at most.
+const RANGED_PART: u32 = 20;
 /// While there are no writes, a log that is longer than this, and than a quarter of everything, is ended.
 const LOG_BYTES_MAX: u64 = 4 << 20;
 
@@ -52,6 +54,17 @@ pub(crate) struct Husks {
     /// Some were dropped before the store was opened: how much their attachments were is not known.
     unsure: AtomicBool,
     weighed: Mutex<Option<Weighed>>,
+    ranged: Mutex<Ranged>,
+    /// Bytes that are given back now, and how many of them have been.
+    at_work: (AtomicU64, AtomicU64),
+}
+
+/// Rows that were deleted by range since the last compaction of such.
+#[derive(Default)]
+struct Ranged {
+    of: Vec<(Keyspace, ShardNumber)>,
+    /// They stay until then.
+    until: Option<Instant>,
 }
 
 /// When husks were found not to be worth it.
@@ -79,8 +92,37 @@ impl Husks {
         self.contents_bytes.fetch_add(contents_bytes, Relaxed);
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.numbers.lock().is_empty()
+    /// A shard's rows of a keyspace were deleted by range.
+    pub fn add_ranged(&self, k: Keyspace, number: ShardNumber) {
+        self.ranged.lock().of.push((k, number));
+    }
+
+    /// Compacts what was deleted by range. Blocking; meant for a background thread.
+    pub fn end_range_deletions(&self, engine: &Engine) {
+        let of = {
+            let mut ranged = self.ranged.lock();
+            if ranged.until.is_some_and(|until| Instant::now() < until) {
+                return;
+            }
+            std::mem::take(&mut ranged.of)
+        };
+        if of.is_empty() {
+            return;
+        }
+        let started = Instant::now();
+        for k in Keyspace::SHARDED {
+            let numbers = of.iter().filter(|(of, _)| *of == k);
+            let ranges = Self::ranges(&numbers.map(|(_, number)| *number).collect());
+            engine.compact_ranges(k, &ranges, |_| {});
+        }
+        self.ranged.lock().until = Some(Instant::now() + started.elapsed() * RANGED_PART);
+    }
+
+    /// While room is given back: how many bytes have been, and of how many.
+    pub fn progress(&self) -> Option<(u64, u64)> {
+        let (total, done) = &self.at_work;
+        let total = total.load(Relaxed);
+        (total > 0).then(|| (done.load(Relaxed).min(total), total))
     }
 
     /// Ranges of keys that hold nothing but what was dropped.
@@ -130,20 +172,29 @@ impl Husks {
             });
             return Ok(0);
         }
+        let (total, done) = &self.at_work;
+        total.store(rows + contents_bytes, Relaxed);
+        let mut before = 0;
         for (k, bytes) in garbage {
-            if engine.is_closing() {
-                // The next start finds the husks listed.
-                return Ok(0);
-            }
+            let of_range = |n: usize| bytes * n as u64 / ranges.len() as u64;
             match k {
                 Keyspace::Attachments if bytes + contents_bytes > 0 => {
                     engine.reclaim_attachments(&ranges, quiet);
+                    before += contents_bytes;
                 }
-                _ if bytes >= GARBAGE_BYTES_MIN => engine.compact_ranges(k, &ranges),
+                _ if bytes >= GARBAGE_BYTES_MIN => {
+                    engine
+                        .compact_ranges(k, &ranges, |n| done.store(before + of_range(n), Relaxed));
+                }
                 _ => {}
             }
+            before += bytes;
+            done.store(before, Relaxed);
         }
+        total.store(0, Relaxed);
+        done.store(0, Relaxed);
         if engine.is_closing() {
+            // The next start finds the husks listed.
             return Ok(0);
         }
         self.forget(engine, &numbers)?;

@@ -161,14 +161,15 @@ impl Store {
         Ok(n)
     }
 
-    /// Whether something was dropped that still takes room.
-    pub fn has_room_to_give_back(&self) -> bool {
-        !self.husks.is_empty()
+    /// While room of what was dropped is given back: how many bytes have been, and of how many.
+    pub fn reclaiming(&self) -> Option<(u64, u64)> {
+        self.husks.progress()
     }
 
     /// Has the engine give back the room of shards that were dropped, if that is worth it; answers about how many bytes that
     /// was. Blocking; meant for a background thread. `quiet`: nobody writes.
     pub fn reclaim(&self, quiet: bool) -> Result<u64, Error> {
+        self.husks.end_range_deletions(&self.engine);
         let given_back = self.husks.reclaim(&self.engine, quiet)?;
         if quiet {
             space::shorten_log(&self.engine)?;
@@ -217,6 +218,7 @@ impl Store {
             if it.valid() {
                 wb.clear();
                 wb.delete_range_cf(cf, &start[..], &end[..]);
+                self.husks.add_ranged(k, shard);
             }
             self.engine.write(wb, false)?;
             if k == Keyspace::Attachments {

@@ -246,16 +246,21 @@ fn clients_request_id(headers: &HeaderMap) -> Option<HeaderValue> {
     (short && id.as_bytes().iter().all(plain)).then(|| id.clone())
 }
 
+/// Counts requests, from a random number on, so that their ids do not come again after a restart.
+static REQUESTS: LazyLock<AtomicU64> = LazyLock::new(|| {
+    let mut first = [0; 8];
+    // Without random numbers the ids begin at 0: they stay distinct.
+    let _ = getrandom::fill(&mut first);
+    AtomicU64::new(u64::from_ne_bytes(first))
+});
+
+/// A number that is another one when requests came meanwhile.
+pub(crate) fn requests_seen() -> u64 {
+    REQUESTS.load(Ordering::Relaxed)
+}
+
 /// Ten hexadecimal digits that differ from request to request.
-fn request_id() -> HeaderValue {
-    // From a random number on, so that ids do not come again after a restart.
-    static NEXT: LazyLock<AtomicU64> = LazyLock::new(|| {
-        let mut first = [0; 8];
-        // Without random numbers the ids begin at 0: they stay distinct.
-        let _ = getrandom::fill(&mut first);
-        AtomicU64::new(u64::from_ne_bytes(first))
-    });
-    let n = NEXT.fetch_add(1, Ordering::Relaxed);
+fn request_id(n: u64) -> HeaderValue {
     // A multiplication by an odd constant permutes the 40-bit numbers: distinct, and not counting up.
     let id = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) & 0xff_ffff_ffff;
     let mut digits = [0; 10];
@@ -274,7 +279,8 @@ async fn answer(
     let received = Instant::now();
     let (parts, body) = req.into_parts();
     let version = parts.version;
-    let id = clients_request_id(&parts.headers).unwrap_or_else(request_id);
+    let n = REQUESTS.fetch_add(1, Ordering::Relaxed);
+    let id = clients_request_id(&parts.headers).unwrap_or_else(|| request_id(n));
     let (method, method_error) = effective_method(&parts);
     let host_error = host::check(&parts).err();
     let (peer, settings) = (Some(peer.ip()), app.settings());

@@ -3,13 +3,15 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+use bytes::Bytes;
 use config::settings::Couchdb;
 use database::{DatabaseAs, EditMode, Outcome, ReadOptions, WantedBytes, WhichRevs};
 use document::multipart::{PartHead, Writer};
-use document::{DocError, DocId, EditDoc, Rev, parse_some_bulk_docs, write_json_string};
+use document::{BulkDocs, DocError, DocId, EditDoc, Rev, parse_some_bulk_docs, write_json_string};
 use serde_json::{Value, json};
 
 use crate::app::App;
+use crate::database_routes::find::apart_if;
 use crate::document_routes::attachments::{Parts, boundary, push_doc_multipart};
 use crate::document_routes::documents::{parse_revs, read_options};
 use crate::document_routes::write_mode::WriteMode;
@@ -23,8 +25,21 @@ use node::{Access, caller};
 
 type Answer = Result<Reply, ApiError>;
 
+/// A longer body is read on a thread for what takes long, so that other requests of this one's thread need not wait.
+const PARSED_HERE_BYTES_MAX: usize = 64 << 10;
+
 /// Content type of a part that is not a document.
 const ERROR_PART: &str = "application/json; error=\"true\"";
+
+async fn parse(body: Bytes, docs_max: u64) -> Result<BulkDocs, ApiError> {
+    let max = usize::try_from(docs_max).unwrap_or(usize::MAX);
+    let is_long = body.len() > PARSED_HERE_BYTES_MAX;
+    let parsed = apart_if(is_long, move || Ok(parse_some_bulk_docs(&body, max)));
+    match parsed.await? {
+        Err(DocError::TooManyDocs) => Err(ApiError::too_many("max_bulk_docs_count", docs_max)),
+        bulk => Ok(bulk?),
+    }
+}
 
 pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer {
     require_method(req, "POST")?;
@@ -33,13 +48,7 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
     let settings = req.settings.clone();
     let bytes = req.required_bytes(BodyClass::Many).await?;
     let started = Instant::now();
-    let max = settings.couchdb.max_bulk_docs_count;
-    let too_many = || ApiError::too_many("max_bulk_docs_count", max);
-    let bulk = match parse_some_bulk_docs(&bytes, usize::try_from(max).unwrap_or(usize::MAX)) {
-        Err(DocError::TooManyDocs) => return Err(too_many()),
-        bulk => bulk?,
-    };
-    drop(bytes);
+    let bulk = parse(bytes, settings.couchdb.max_bulk_docs_count).await?;
     let parse_us = started.elapsed().as_micros() as u64;
     let mut docs = bulk.docs;
     if bulk.all_or_nothing {

@@ -71,10 +71,20 @@ pub async fn apart_if_long<T: Send + 'static>(
     body: Bytes,
     work: impl FnOnce(&[u8]) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    if body.len() <= BLOCKING_BODY_BYTES && memchr::memmem::find(&body, b"$regex").is_none() {
-        return work(&body);
+    let has_regex = || memchr::memmem::find(&body, b"$regex").is_some();
+    let is_long = body.len() > BLOCKING_BODY_BYTES || has_regex();
+    apart_if(is_long, move || work(&body)).await
+}
+
+/// Does `work` here, or on a thread for what takes long.
+pub async fn apart_if<T: Send + 'static>(
+    is_long: bool,
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    if !is_long {
+        return work();
     }
-    tokio::task::spawn_blocking(move || work(&body))
+    tokio::task::spawn_blocking(work)
         .await
         .map_err(|_| ApiError::worker_failed())?
 }

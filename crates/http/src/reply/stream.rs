@@ -4,12 +4,17 @@ use bytes::Bytes;
 use functions::{Admission, Place};
 use futures_util::stream;
 use hyper::header::HeaderValue;
+use tokio::task::JoinHandle;
 
+use crate::connection::server::requests_seen;
 use crate::errors::ApiError;
 use crate::reply::{Reply, StreamError};
 
 /// About as much as one piece of a streamed answer holds, in bytes.
 pub const CHUNK_BYTES: usize = 64 << 10;
+
+/// So many pieces of an answer are made apart after a request came.
+const APART_AFTER_REQUEST: u32 = 64;
 
 /// An answer made by calling `next` until it returns false; each call appends a piece. The first piece is made at once,
 /// so that an early failure is an answer of its own, and an answer of one piece has a length.
@@ -25,29 +30,93 @@ pub fn pull(
     if !more {
         return Ok(Reply::text(200, content_type, first));
     }
-    let pieces = stream::unfold((Some(first), next), |(first, mut next)| async move {
-        if let Some(first) = first {
-            return Some((Ok(Bytes::from(first)), (None, next)));
-        }
-        let mut piece = Vec::with_capacity(CHUNK_BYTES + (8 << 10));
-        match next(&mut piece) {
-            Ok(false) if piece.is_empty() => None,
-            Ok(_) => {
-                // Others on this thread get their turn between pieces.
-                tokio::task::yield_now().await;
-                Some((Ok(Bytes::from(piece)), (None, next)))
+    let pieces = stream::unfold(
+        (Some(first), Making::new(next)),
+        |(first, mut making)| async {
+            if let Some(first) = first {
+                return Some((Ok(Bytes::from(first)), (None, making)));
             }
-            Err(e) => {
-                tracing::error!(reason = %e.reason, "an answer was cut short");
-                let e: StreamError = e.reason.into_owned().into();
-                Some((Err(e), (None, next)))
+            match making.piece().await {
+                Ok(None) => None,
+                Ok(Some(piece)) => Some((Ok(piece.into()), (None, making))),
+                Err(e) => {
+                    tracing::error!(reason = %e.reason, "an answer was cut short");
+                    let e: StreamError = e.reason.into_owned().into();
+                    Some((Err(e), (None, making)))
+                }
             }
-        }
-    });
+        },
+    );
     Ok(Reply::stream(
         HeaderValue::from_static(content_type),
         Box::pin(pieces),
     ))
+}
+
+/// Makes the pieces of an answer: while other requests come, on threads that give way to them.
+struct Making<F> {
+    /// None while a piece is made apart.
+    next: Option<F>,
+    /// [`requests_seen`] when the last piece was asked for.
+    seen: u64,
+    /// So many pieces are still made apart, whether requests come or not.
+    still_apart: u32,
+    apart: Option<JoinHandle<(Made, F)>>,
+}
+
+/// The bytes of a piece, and whether there are more.
+type Made = Result<(Vec<u8>, bool), ApiError>;
+
+impl<F> Making<F>
+where
+    F: FnMut(&mut Vec<u8>) -> Result<bool, ApiError> + Send + 'static,
+{
+    fn new(next: F) -> Making<F> {
+        Making {
+            next: Some(next),
+            seen: requests_seen(),
+            still_apart: 0,
+            apart: None,
+        }
+    }
+
+    /// The next piece; none at the end.
+    async fn piece(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
+        let made = match self.apart.take() {
+            Some(apart) => {
+                let (made, next) = apart.await.map_err(|_| ApiError::worker_failed())?;
+                self.next = Some(next);
+                made
+            }
+            None => {
+                let Some(next) = &mut self.next else {
+                    return Ok(None);
+                };
+                // Others on this thread get their turn between pieces.
+                tokio::task::yield_now().await;
+                make(next)
+            }
+        };
+        let (piece, more) = made?;
+        let seen = std::mem::replace(&mut self.seen, requests_seen());
+        self.still_apart = match seen == self.seen {
+            true => self.still_apart.saturating_sub(1),
+            false => APART_AFTER_REQUEST,
+        };
+        if more
+            && self.still_apart > 0
+            && let Some(mut next) = self.next.take()
+        {
+            self.apart = Some(tokio::task::spawn_blocking(move || (make(&mut next), next)));
+        }
+        Ok((more || !piece.is_empty()).then_some(piece))
+    }
+}
+
+fn make(next: &mut impl FnMut(&mut Vec<u8>) -> Result<bool, ApiError>) -> Made {
+    let mut piece = Vec::with_capacity(CHUNK_BYTES + (8 << 10));
+    let more = next(&mut piece)?;
+    Ok((piece, more))
 }
 
 /// The same with pieces that take long to make: each is made on a thread for blocking work.

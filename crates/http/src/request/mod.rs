@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use auth::{Login, UserCtx};
 use bytes::Bytes;
+use document::multipart::Event;
 use hyper::HeaderMap;
 use hyper::body::Incoming;
 use hyper::header::{
@@ -76,6 +77,8 @@ pub struct Request {
     bodies: Arc<Bodies>,
     /// What its body takes of them, until the request is answered.
     room: Option<Room>,
+    /// What the text before its attachments takes.
+    text_room: Option<Room>,
     /// There was no memory for its body.
     is_untaken: bool,
 }
@@ -116,6 +119,7 @@ impl Request {
             body: Source::Client(Stream::new(body)),
             bodies,
             room: None,
+            text_room: None,
             is_untaken: false,
         }
     }
@@ -238,6 +242,23 @@ impl Request {
             }
             Source::Client(body) => body.next(pace).await,
         }
+    }
+
+    /// Takes room for a document's text that comes by [`Request::next_bytes`], `length` of it and what this event brings; at the
+    /// end of its part it is about to be worked on.
+    ///
+    /// # Errors
+    /// 503 when none came free in time.
+    pub async fn make_room_for_text(&mut self, length: u64, event: &Event) -> Result<(), ApiError> {
+        let new = || self.bodies.body(BodyClass::Document);
+        let room = self.text_room.get_or_insert_with(new);
+        let done = match event {
+            Event::Data(bytes) => room.cover(length + bytes.len() as u64).await,
+            Event::PartEnd => room.work_on(length).await,
+            Event::Part(_) | Event::End => Ok(()),
+        };
+        self.is_untaken = done.is_err();
+        done
     }
 
     /// Whether the client takes answers of this content type, by CouchDB's rules.

@@ -44,6 +44,9 @@ pub async fn post_form(req: &mut Request, access: &Access, id: &str) -> Answer {
     }
     let mut form = Form::new(&access.db, &settings, &id);
     while let Some(event) = events.next(req).await? {
+        if let (Part::Doc, Some(text)) = (&form.part, &form.doc) {
+            req.make_room_for_text(text.len() as u64, &event).await?;
+        }
         form.event(event).await?;
     }
     let Form {

@@ -87,6 +87,10 @@ pub async fn read_multipart(
         uploaded: vec![],
     };
     while let Some(event) = events.next(req).await? {
+        if receiving.doc.is_none() {
+            let length = receiving.text.len() as u64;
+            req.make_room_for_text(length, &event).await?;
+        }
         receiving.event(event).await?;
     }
     receiving.finish()
