@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod apart;
 mod attachments;
 mod catalogue;
 mod changes;
@@ -32,6 +33,7 @@ mod update;
 mod validate;
 mod views;
 
+pub use apart::{apart, give_way};
 pub use attachments::{
     AttachmentOptions, AttachmentReader, AttachmentSink, ShownAttachments, SinkOptions, Uploaded,
 };

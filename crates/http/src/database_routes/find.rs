@@ -84,9 +84,8 @@ pub async fn apart_if<T: Send + 'static>(
     if !is_long {
         return work();
     }
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|_| ApiError::worker_failed())?
+    let done = database::apart(work).await;
+    done.map_err(|_| ApiError::worker_failed())?
 }
 
 /// `_explain`; `partition` of one below `_partition`.

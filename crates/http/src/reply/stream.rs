@@ -4,7 +4,7 @@ use bytes::Bytes;
 use functions::{Admission, Place};
 use futures_util::stream;
 use hyper::header::HeaderValue;
-use tokio::task::JoinHandle;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::connection::server::requests_seen;
 use crate::errors::ApiError;
@@ -15,6 +15,9 @@ pub const CHUNK_BYTES: usize = 64 << 10;
 
 /// So many pieces of an answer are made apart after a request came.
 const APART_AFTER_REQUEST: u32 = 64;
+
+/// So many pieces are made apart at a time. Of more answers than that, some are made here: they would wait for long.
+static PLACES: Semaphore = Semaphore::const_new(8);
 
 /// An answer made by calling `next` until it returns false; each call appends a piece. The first piece is made at once,
 /// so that an early failure is an answer of its own, and an answer of one piece has a length.
@@ -61,7 +64,7 @@ struct Making<F> {
     seen: u64,
     /// So many pieces are still made apart, whether requests come or not.
     still_apart: u32,
-    apart: Option<JoinHandle<(Made, F)>>,
+    apart: Option<oneshot::Receiver<(Made, F)>>,
 }
 
 /// The bytes of a piece, and whether there are more.
@@ -105,9 +108,14 @@ where
         };
         if more
             && self.still_apart > 0
+            && let Ok(place) = PLACES.try_acquire()
             && let Some(mut next) = self.next.take()
         {
-            self.apart = Some(tokio::task::spawn_blocking(move || (make(&mut next), next)));
+            self.apart = Some(database::apart(move || {
+                let made = make(&mut next);
+                drop(place);
+                (made, next)
+            }));
         }
         Ok((more || !piece.is_empty()).then_some(piece))
     }

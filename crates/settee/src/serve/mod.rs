@@ -10,7 +10,6 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use auth::Auth;
@@ -83,20 +82,9 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     let threads = std::thread::available_parallelism().map_or(2, |n| n.get());
     // Reads that miss the caches block their thread for a while: twice the cores keep the others served.
-    let workers = (threads * 2).max(4);
-    let named = AtomicUsize::new(0);
     tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(workers)
-        // The workers are named first, all of them.
-        .thread_name_fn(move || {
-            let is_worker = named.fetch_add(1, Relaxed) < workers;
-            if is_worker { "serve" } else { APART }.to_owned()
-        })
-        .on_thread_start(|| {
-            if std::thread::current().name() == Some(APART) {
-                give_way();
-            }
-        })
+        .worker_threads((threads * 2).max(4))
+        .thread_name("serve")
         .enable_all()
         .build()
         .map_err(Failure::new)
@@ -107,22 +95,10 @@ fn replication_runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(std::thread::available_parallelism().map_or(2, |n| n.get()))
         .thread_name("replicate")
-        .on_thread_start(give_way)
+        .on_thread_start(database::give_way)
         .enable_all()
         .build()
         .map_err(Failure::new)
-}
-
-/// The name of threads for what takes long.
-const APART: &str = "apart";
-
-/// Gives the calling thread a lower priority than threads that serve requests, and a higher one than index builds.
-fn give_way() {
-    const NICE: i32 = 5;
-    // On Linux this is the thread's alone.
-    if let Err(error) = rustix::process::setpriority_process(None, NICE) {
-        tracing::debug!(%error, "a thread keeps its priority");
-    }
 }
 
 /// Serves a data directory to this process alone, at a free port and for an admin of the moment, while `work` runs; it
