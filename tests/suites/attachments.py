@@ -1,6 +1,7 @@
 """Attachments: long ones streamed in little memory, each content stored once, space given back, nothing lost by kill -9."""
 
 import base64
+import contextlib
 import hashlib
 import json
 import os
@@ -197,7 +198,13 @@ def server_for(ctx, name):
 
 def folder_mb(server):
     """Without the log, which is cut when it is long enough."""
-    return sum(path.stat().st_size for path in pathlib.Path(server.data).rglob("*") if path.suffix in (".sst", ".blob")) / MB
+    sizes = []
+    for path in pathlib.Path(server.data).rglob("*"):
+        if path.suffix in (".sst", ".blob"):
+            # A file may go meanwhile.
+            with contextlib.suppress(FileNotFoundError):
+                sizes.append(path.stat().st_size)
+    return sum(sizes) / MB
 
 
 def compact(api, db):
