@@ -1,23 +1,20 @@
-//! The commit queue: everybody's edits are drained by one writer into one batch and one fsync.
+//! The one thread that writes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use document::{DocId, Rev};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::MutexGuard;
 use rocksdb::WriteBatch;
 use rustc_hash::FxHashMap;
-use tokio::sync::oneshot;
 
+use super::op::{Answer, Op, answer, refusal};
+use super::{FailOnExit, OnCommit, Queue, Shared, Written};
 use crate::Error;
-use crate::batch::{Batch, Limits};
+use crate::batch::Batch;
 use crate::disk::DiskGuard;
-use crate::edit::{Change, Edit, Outcome};
 use crate::engine::Engine;
 use crate::keys::ShardNumber;
-use crate::keyspace::Keyspace;
 use crate::shard::{Shard, UNSAVED_CHANGES_MAX, saved};
 
 /// Writes not yet on disk are flushed this often.
@@ -30,353 +27,7 @@ const BATCH_BYTES_MAX: usize = 16 << 20;
 /// A summary is saved when this many changes came after its saved form.
 const SUMMARY_SAVE_EVERY: u64 = 32_768;
 
-/// What a commit did to a shard.
-pub struct Written<'a> {
-    /// The shard.
-    pub shard: &'a Arc<Shard>,
-    /// Its seq after the commit.
-    pub update_seq: u64,
-    /// A design document is among what changed.
-    pub designs: bool,
-}
-
-/// Called after each commit for each shard written, before the writes are acknowledged; must be quick.
-pub type OnCommit = Box<dyn Fn(&Written<'_>) + Send + Sync>;
-
-/// A key of a keyspace, and its new value or its removal.
-pub type Put = (Keyspace, Vec<u8>, Option<Vec<u8>>);
-
-type Reply<T> = oneshot::Sender<Result<T, Error>>;
-
-/// A shard's edit with the limits of its database.
-pub struct ShardEdit {
-    /// Where the document belongs.
-    pub shard: Arc<Shard>,
-    /// What is to be done.
-    pub edit: Edit,
-}
-
-/// A purge of revisions of one document.
-pub struct ShardPurge {
-    /// Where the document belongs.
-    pub shard: Arc<Shard>,
-    /// The document.
-    pub id: DocId,
-    /// Leaves to be removed; those that are none are passed over.
-    pub revs: Vec<Rev>,
-    /// Random id of the purge request, for replication of purges.
-    pub uuid: [u8; 16],
-}
-
-/// How long an edit request waited and how long its batch took, in microseconds.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Timing {
-    /// In the queue.
-    pub wait_us: u64,
-    /// From the batch's start to its acknowledgement.
-    pub commit_us: u64,
-}
-
-/// What became of a request's edits, and how long they took.
-pub type Edited = (Vec<Outcome>, Timing);
-
-enum Op {
-    Edits {
-        edits: Vec<ShardEdit>,
-        limits: Limits,
-        synced: bool,
-        queued: Instant,
-        reply: Reply<Edited>,
-    },
-    Purge {
-        purges: Vec<ShardPurge>,
-        limits: Limits,
-        reply: Reply<Vec<Vec<Rev>>>,
-    },
-    Put {
-        puts: Vec<Put>,
-        /// The shard that the puts are about, and how many of its superseded rows they remove.
-        compacted: Option<(Arc<Shard>, u64)>,
-        /// Shards of a database that goes.
-        dropped: Vec<Arc<Shard>>,
-        synced: bool,
-        reply: Reply<()>,
-    },
-    Sync {
-        reply: Reply<()>,
-    },
-    /// Has the summaries of shards saved that are worth it.
-    Save {
-        shards: Vec<Arc<Shard>>,
-        reply: Reply<()>,
-    },
-}
-
-impl Op {
-    fn body_bytes(&self) -> usize {
-        match self {
-            Op::Edits { edits, .. } => edits
-                .iter()
-                .map(|e| e.edit.body.len() + 256 * e.edit.files.len() + 64)
-                .sum(),
-            _ => 64,
-        }
-    }
-
-    fn edits(&self) -> usize {
-        match self {
-            Op::Edits { edits, .. } => edits.len(),
-            _ => 0,
-        }
-    }
-
-    /// Adds the documents whose records it changes.
-    fn docs_into<'a>(&'a self, docs: &mut Vec<(&'a Arc<Shard>, &'a DocId)>) {
-        match self {
-            Op::Edits { edits, .. } => {
-                let with_record = |e: &&ShardEdit| !matches!(e.edit.change, Change::Local { .. });
-                let edits = edits.iter().filter(with_record);
-                docs.extend(edits.map(|e| (&e.shard, &e.edit.id)));
-            }
-            Op::Purge { purges, .. } => docs.extend(purges.iter().map(|p| (&p.shard, &p.id))),
-            Op::Put { .. } | Op::Sync { .. } | Op::Save { .. } => {}
-        }
-    }
-
-    fn wants_sync(&self) -> bool {
-        match self {
-            Op::Edits { synced, .. } | Op::Put { synced, .. } => *synced,
-            Op::Purge { .. } | Op::Sync { .. } => true,
-            Op::Save { .. } => false,
-        }
-    }
-
-    fn fail(self, e: Error) {
-        // A caller that went away does not want to know.
-        match self {
-            Op::Edits { reply, .. } => drop(reply.send(Err(e))),
-            Op::Purge { reply, .. } => drop(reply.send(Err(e))),
-            Op::Put { reply, .. } | Op::Sync { reply } | Op::Save { reply, .. } => {
-                drop(reply.send(Err(e)));
-            }
-        }
-    }
-}
-
-#[derive(Default)]
-struct Queue {
-    ops: Vec<Op>,
-    closed: bool,
-}
-
-struct Shared {
-    queue: Mutex<Queue>,
-    arrived: Condvar,
-    counters: Counters,
-}
-
-/// Totals since the start.
-#[derive(Default)]
-pub struct Counters {
-    /// Batches written.
-    pub batches: std::sync::atomic::AtomicU64,
-    /// Requests in them.
-    pub requests: std::sync::atomic::AtomicU64,
-    /// Edits in those.
-    pub edits: std::sync::atomic::AtomicU64,
-}
-
-/// The queue's front end.
-pub struct Committer {
-    shared: Arc<Shared>,
-    writer: Mutex<Option<JoinHandle<()>>>,
-}
-
-impl Committer {
-    /// Starts the writing thread. `reserve_bytes` of the disk stay free; `on_commit` is called on that thread.
-    pub fn start(
-        engine: Arc<Engine>,
-        reserve_bytes: u64,
-        on_commit: OnCommit,
-    ) -> std::io::Result<Committer> {
-        let shared = Arc::new(Shared {
-            queue: Mutex::default(),
-            arrived: Condvar::new(),
-            counters: Counters::default(),
-        });
-        let guard = DiskGuard::new(engine.path(), reserve_bytes);
-        let writer = Writer {
-            shared: shared.clone(),
-            engine,
-            guard,
-            on_commit,
-            unflushed_since: None,
-            last_requests: 0,
-            dirty: FxHashMap::default(),
-        };
-        let handle = std::thread::Builder::new()
-            .name("commit".into())
-            .spawn(move || writer.run())?;
-        Ok(Committer {
-            shared,
-            writer: Mutex::new(Some(handle)),
-        })
-    }
-
-    /// What was written since the start.
-    pub fn counters(&self) -> &Counters {
-        &self.shared.counters
-    }
-
-    /// Queues edits; the outcomes come in their order.
-    pub fn edit(
-        &self,
-        edits: Vec<ShardEdit>,
-        limits: Limits,
-        synced: bool,
-    ) -> oneshot::Receiver<Result<Edited, Error>> {
-        let (reply, rx) = oneshot::channel();
-        self.push(Op::Edits {
-            edits,
-            limits,
-            synced,
-            queued: Instant::now(),
-            reply,
-        });
-        rx
-    }
-
-    /// Queues purges; the revisions removed come in their order.
-    pub fn purge(
-        &self,
-        purges: Vec<ShardPurge>,
-        limits: Limits,
-    ) -> oneshot::Receiver<Result<Vec<Vec<Rev>>, Error>> {
-        let (reply, rx) = oneshot::channel();
-        self.push(Op::Purge {
-            purges,
-            limits,
-            reply,
-        });
-        rx
-    }
-
-    /// Queues plain puts, applied together.
-    pub fn put(&self, puts: Vec<Put>) -> oneshot::Receiver<Result<(), Error>> {
-        self.push_put(puts, None, vec![], true)
-    }
-
-    /// Queues puts about a database; they fail once it is dropped, so that none brings its record back.
-    pub fn put_for(
-        &self,
-        shard: Arc<Shard>,
-        puts: Vec<Put>,
-    ) -> oneshot::Receiver<Result<(), Error>> {
-        self.push_put(puts, Some((shard, 0)), vec![], true)
-    }
-
-    /// The same, on disk with a later write.
-    pub(crate) fn put_for_later(
-        &self,
-        shard: Arc<Shard>,
-        puts: Vec<Put>,
-    ) -> oneshot::Receiver<Result<(), Error>> {
-        self.push_put(puts, Some((shard, 0)), vec![], false)
-    }
-
-    pub(crate) fn put_dropping(
-        &self,
-        puts: Vec<Put>,
-        shards: Vec<Arc<Shard>>,
-    ) -> oneshot::Receiver<Result<(), Error>> {
-        self.push_put(puts, None, shards, true)
-    }
-
-    pub(crate) fn put_compacted(
-        &self,
-        puts: Vec<Put>,
-        shard: Arc<Shard>,
-        rows: u64,
-    ) -> oneshot::Receiver<Result<(), Error>> {
-        self.push_put(puts, Some((shard, rows)), vec![], false)
-    }
-
-    fn push_put(
-        &self,
-        puts: Vec<Put>,
-        compacted: Option<(Arc<Shard>, u64)>,
-        dropped: Vec<Arc<Shard>>,
-        synced: bool,
-    ) -> oneshot::Receiver<Result<(), Error>> {
-        let (reply, rx) = oneshot::channel();
-        self.push(Op::Put {
-            puts,
-            compacted,
-            dropped,
-            synced,
-            reply,
-        });
-        rx
-    }
-
-    /// Resolves once everything queued before is on disk.
-    pub fn sync(&self) -> oneshot::Receiver<Result<(), Error>> {
-        let (reply, rx) = oneshot::channel();
-        self.push(Op::Sync { reply });
-        rx
-    }
-
-    /// Saves the summaries of shards that are about to be let go, so that they need not be replayed when they are opened again.
-    pub fn save(&self, shards: Vec<Arc<Shard>>) -> oneshot::Receiver<Result<(), Error>> {
-        let (reply, rx) = oneshot::channel();
-        self.push(Op::Save { shards, reply });
-        rx
-    }
-
-    fn push(&self, op: Op) {
-        let mut queue = self.shared.queue.lock();
-        if queue.closed {
-            drop(queue);
-            return op.fail(Error::Closed);
-        }
-        queue.ops.push(op);
-        self.shared.arrived.notify_one();
-    }
-
-    /// Writes what is queued, saves the summaries, flushes, and stops.
-    pub fn close(&self) {
-        self.shared.queue.lock().closed = true;
-        self.shared.arrived.notify_one();
-        if let Some(handle) = self.writer.lock().take()
-            && handle.join().is_err()
-        {
-            tracing::error!("the commit thread had panicked");
-        }
-    }
-}
-
-impl Drop for Committer {
-    fn drop(&mut self) {
-        self.close();
-    }
-}
-
-/// When the writer ends, in order or by a panic, nobody waits for it in vain.
-struct FailOnExit(Arc<Shared>);
-
-impl Drop for FailOnExit {
-    fn drop(&mut self) {
-        let mut queue = self.0.queue.lock();
-        queue.closed = true;
-        let ops = std::mem::take(&mut queue.ops);
-        drop(queue);
-        for op in ops {
-            op.fail(Error::Closed);
-        }
-    }
-}
-
-struct Writer {
+pub(super) struct Writer {
     shared: Arc<Shared>,
     engine: Arc<Engine>,
     guard: DiskGuard,
@@ -390,7 +41,24 @@ struct Writer {
 }
 
 impl Writer {
-    fn run(mut self) {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        engine: Arc<Engine>,
+        reserve_bytes: u64,
+        on_commit: OnCommit,
+    ) -> Writer {
+        Writer {
+            guard: DiskGuard::new(engine.path(), reserve_bytes),
+            shared,
+            engine,
+            on_commit,
+            unflushed_since: None,
+            last_requests: 0,
+            dirty: FxHashMap::default(),
+        }
+    }
+
+    pub(super) fn run(mut self) {
         let _fail_the_rest = FailOnExit(self.shared.clone());
         loop {
             let (ops, closed) = self.next_ops();
@@ -679,48 +347,5 @@ impl Writer {
             tracing::error!(error = %e, "saving a summary failed");
         }
         self.note_unflushed();
-    }
-}
-
-/// Why an operation cannot be tried; the others of its batch go on.
-fn refusal(batch: &Batch<'_>, op: &Op) -> Option<Error> {
-    let gone = |s: &Arc<Shard>| s.dropped.load(Relaxed).then_some(Error::Dropped);
-    match op {
-        Op::Edits { edits, .. } => edits
-            .iter()
-            .find_map(|e| gone(&e.shard).or_else(|| batch.unreadable(&e.shard, &e.edit.id))),
-        Op::Purge { purges, .. } => purges
-            .iter()
-            .find_map(|p| gone(&p.shard).or_else(|| batch.unreadable(&p.shard, &p.id))),
-        Op::Put { compacted, .. } => compacted.as_ref().and_then(|(s, _)| gone(s)),
-        Op::Sync { .. } | Op::Save { .. } => None,
-    }
-}
-
-enum Answer {
-    Failed(Error),
-    Edits(Vec<Outcome>),
-    Purges(Vec<Vec<Rev>>),
-    Done,
-}
-
-fn answer(ops: Vec<Op>, answers: Vec<Answer>, started: Instant) {
-    let commit_us = started.elapsed().as_micros() as u64;
-    for (op, answer) in ops.into_iter().zip(answers) {
-        match (op, answer) {
-            (Op::Edits { reply, queued, .. }, Answer::Edits(outcomes)) => {
-                let timing = Timing {
-                    wait_us: started.saturating_duration_since(queued).as_micros() as u64,
-                    commit_us,
-                };
-                drop(reply.send(Ok((outcomes, timing))));
-            }
-            (Op::Purge { reply, .. }, Answer::Purges(revs)) => drop(reply.send(Ok(revs))),
-            (Op::Put { reply, .. } | Op::Sync { reply } | Op::Save { reply, .. }, Answer::Done) => {
-                drop(reply.send(Ok(())));
-            }
-            (op, Answer::Failed(e)) => op.fail(e),
-            (op, _) => op.fail(Error::Corrupt("commit answer")),
-        }
     }
 }
