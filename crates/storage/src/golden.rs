@@ -143,8 +143,17 @@ fn counters_and_purges_have_these_bytes() {
         purge_seq: 6,
         purge_floor: 7,
         superseded_rows: 8,
+        digest: None,
     };
     assert_eq!(hex(meta.encode()), "010102038080400506".to_owned() + "0708");
+    let of_slot = ShardMeta {
+        digest: Some(9),
+        ..meta
+    };
+    assert_eq!(
+        hex(of_slot.encode()),
+        format!("0201020380804005060708{:032x}", 9)
+    );
     let mut out = vec![];
     let revs = [
         Rev::parse("2-x").unwrap(),

@@ -12,6 +12,7 @@ use crate::Error;
 use crate::batch::Limits;
 use crate::engine::Engine;
 use crate::shard::Shard;
+use crate::slot::{SlotNumber, SlotOutcome, SlotWrite};
 
 mod op;
 mod writer;
@@ -120,6 +121,29 @@ impl Committer {
             limits,
             reply,
         });
+        rx
+    }
+
+    /// Queues a write of a slot, which is on disk when it is answered; one outcome a request, in their order. Writes of one slot may be queued
+    /// one after another: each goes on from the one before.
+    ///
+    /// Nothing of it is written, the position neither, when it fails: with [`Error::SlotPosition`] when it does not go on from where the
+    /// slot is, with [`Error::DiskFull`], [`Error::Dropped`], [`Error::Corrupt`] or [`Error::Engine`] when this machine cannot apply it. Writes that were
+    /// queued after it fail then, too.
+    pub fn apply_slot(
+        &self,
+        write: SlotWrite,
+    ) -> oneshot::Receiver<Result<Vec<SlotOutcome>, Error>> {
+        let (reply, rx) = oneshot::channel();
+        let write = Box::new(write);
+        self.push(Op::Slot { write, reply });
+        rx
+    }
+
+    /// Queues the removal of a slot's rows.
+    pub(crate) fn drop_slot(&self, slot: SlotNumber) -> oneshot::Receiver<Result<(), Error>> {
+        let (reply, rx) = oneshot::channel();
+        self.push(Op::DropSlot { slot, reply });
         rx
     }
 

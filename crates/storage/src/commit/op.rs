@@ -10,8 +10,10 @@ use tokio::sync::oneshot;
 use crate::Error;
 use crate::batch::{Batch, Limits};
 use crate::edit::{Change, Edit, Outcome};
+use crate::keys::ShardNumber;
 use crate::keyspace::Keyspace;
 use crate::shard::Shard;
+use crate::slot::{Pending, SlotNumber, SlotOutcome, SlotWrite};
 
 /// A key of a keyspace, and its new value or its removal.
 pub type Put = (Keyspace, Vec<u8>, Option<Vec<u8>>);
@@ -19,6 +21,7 @@ pub type Put = (Keyspace, Vec<u8>, Option<Vec<u8>>);
 pub(super) type Reply<T> = oneshot::Sender<Result<T, Error>>;
 
 /// A shard's edit with the limits of its database.
+#[derive(Clone)]
 pub struct ShardEdit {
     /// Where the document belongs.
     pub shard: Arc<Shard>,
@@ -26,7 +29,25 @@ pub struct ShardEdit {
     pub edit: Edit,
 }
 
+impl ShardEdit {
+    /// About how much it takes in a batch.
+    pub(crate) fn bytes(&self) -> usize {
+        self.edit.body.len() + 256 * self.edit.files.len() + 64
+    }
+
+    /// The document whose record it changes.
+    pub(crate) fn document(&self) -> Option<(&Arc<Shard>, &DocId)> {
+        (!self.is_local()).then_some((&self.shard, &self.edit.id))
+    }
+
+    /// It is of a local document.
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self.edit.change, Change::Local { .. })
+    }
+}
+
 /// A purge of revisions of one document.
+#[derive(Clone)]
 pub struct ShardPurge {
     /// Where the document belongs.
     pub shard: Arc<Shard>,
@@ -72,6 +93,15 @@ pub(super) enum Op {
         synced: bool,
         reply: Reply<()>,
     },
+    /// What a cluster's log brings.
+    Slot {
+        write: Box<SlotWrite>,
+        reply: Reply<Vec<SlotOutcome>>,
+    },
+    DropSlot {
+        slot: SlotNumber,
+        reply: Reply<()>,
+    },
     Sync {
         reply: Reply<()>,
     },
@@ -85,10 +115,8 @@ pub(super) enum Op {
 impl Op {
     pub(super) fn body_bytes(&self) -> usize {
         match self {
-            Op::Edits { edits, .. } => edits
-                .iter()
-                .map(|e| e.edit.body.len() + 256 * e.edit.files.len() + 64)
-                .sum(),
+            Op::Edits { edits, .. } => edits.iter().map(ShardEdit::bytes).sum(),
+            Op::Slot { write, .. } => write.bytes(),
             _ => 64,
         }
     }
@@ -96,6 +124,7 @@ impl Op {
     pub(super) fn edits(&self) -> usize {
         match self {
             Op::Edits { edits, .. } => edits.len(),
+            Op::Slot { write, .. } => write.edits().count(),
             _ => 0,
         }
     }
@@ -103,20 +132,20 @@ impl Op {
     /// Adds the documents whose records it changes.
     pub(super) fn docs_into<'a>(&'a self, docs: &mut Vec<(&'a Arc<Shard>, &'a DocId)>) {
         match self {
-            Op::Edits { edits, .. } => {
-                let with_record = |e: &&ShardEdit| !matches!(e.edit.change, Change::Local { .. });
-                let edits = edits.iter().filter(with_record);
-                docs.extend(edits.map(|e| (&e.shard, &e.edit.id)));
-            }
+            Op::Edits { edits, .. } => docs.extend(edits.iter().filter_map(ShardEdit::document)),
             Op::Purge { purges, .. } => docs.extend(purges.iter().map(|p| (&p.shard, &p.id))),
-            Op::Put { .. } | Op::Sync { .. } | Op::Save { .. } => {}
+            Op::Slot { write, .. } => {
+                docs.extend(write.edits().filter_map(ShardEdit::document));
+                docs.extend(write.purges().map(|p| (&p.shard, &p.id)));
+            }
+            Op::Put { .. } | Op::DropSlot { .. } | Op::Sync { .. } | Op::Save { .. } => {}
         }
     }
 
     pub(super) fn wants_sync(&self) -> bool {
         match self {
             Op::Edits { synced, .. } | Op::Put { synced, .. } => *synced,
-            Op::Purge { .. } | Op::Sync { .. } => true,
+            Op::Purge { .. } | Op::Slot { .. } | Op::DropSlot { .. } | Op::Sync { .. } => true,
             Op::Save { .. } => false,
         }
     }
@@ -126,11 +155,71 @@ impl Op {
         match self {
             Op::Edits { reply, .. } => drop(reply.send(Err(e))),
             Op::Purge { reply, .. } => drop(reply.send(Err(e))),
-            Op::Put { reply, .. } | Op::Sync { reply } | Op::Save { reply, .. } => {
+            Op::Slot { reply, .. } => drop(reply.send(Err(e))),
+            Op::Put { reply, .. }
+            | Op::DropSlot { reply, .. }
+            | Op::Sync { reply }
+            | Op::Save { reply, .. } => {
                 drop(reply.send(Err(e)));
             }
         }
     }
+}
+
+/// Applies an operation of which nothing is refused. `earlier` are those before it in the batch. An error fails the whole batch.
+pub(super) fn apply<'e>(
+    op: &'e Op,
+    earlier: &[Op],
+    batch: &mut Batch<'e>,
+    slots: &mut Pending,
+) -> Result<Answer, Error> {
+    Ok(match op {
+        Op::Edits { edits, limits, .. } => Answer::Edits(
+            edits
+                .iter()
+                .map(|e| batch.edit(&e.shard, &e.edit, limits))
+                .collect::<Result<_, _>>()?,
+        ),
+        Op::Purge { purges, limits, .. } => Answer::Purges(
+            purges
+                .iter()
+                .map(|p| batch.purge(p, limits))
+                .collect::<Result<_, _>>()?,
+        ),
+        Op::Put {
+            puts,
+            compacted,
+            dropped,
+            ..
+        } => {
+            for shard in dropped {
+                shard.dropped.store(true, Relaxed);
+            }
+            batch.put(puts);
+            if let Some((shard, rows)) = compacted.as_ref().filter(|(_, rows)| *rows > 0) {
+                batch.forget_superseded(shard, *rows);
+            }
+            Answer::Done
+        }
+        Op::Slot { write, .. } => {
+            match slots.plan(batch, write, |shard| writes_locals(earlier, shard)) {
+                Ok(plan) => Answer::Slot(slots.apply(batch, write, plan)?),
+                Err(e) => Answer::Failed(e),
+            }
+        }
+        Op::DropSlot { slot, .. } => {
+            slots.drop_slot(*slot);
+            Answer::Done
+        }
+        Op::Sync { .. } | Op::Save { .. } => Answer::Done,
+    })
+}
+
+/// Whether one of the plain edits is of a local document of the shard.
+fn writes_locals(ops: &[Op], shard: ShardNumber) -> bool {
+    let of_shard = |e: &ShardEdit| e.is_local() && e.shard.number == shard;
+    let mut ops = ops.iter();
+    ops.any(|op| matches!(op, Op::Edits { edits, .. } if edits.iter().any(of_shard)))
 }
 
 /// Why an operation cannot be tried; the others of its batch go on.
@@ -144,7 +233,8 @@ pub(super) fn refusal(batch: &Batch<'_>, op: &Op) -> Option<Error> {
             .iter()
             .find_map(|p| gone(&p.shard).or_else(|| batch.unreadable(&p.shard, &p.id))),
         Op::Put { compacted, .. } => compacted.as_ref().and_then(|(s, _)| gone(s)),
-        Op::Sync { .. } | Op::Save { .. } => None,
+        // What stands against a slot's write is seen when its turn comes.
+        Op::Slot { .. } | Op::DropSlot { .. } | Op::Sync { .. } | Op::Save { .. } => None,
     }
 }
 
@@ -152,6 +242,7 @@ pub(super) enum Answer {
     Failed(Error),
     Edits(Vec<Outcome>),
     Purges(Vec<Vec<Rev>>),
+    Slot(Vec<SlotOutcome>),
     Done,
 }
 
@@ -167,7 +258,14 @@ pub(super) fn answer(ops: Vec<Op>, answers: Vec<Answer>, started: Instant) {
                 drop(reply.send(Ok((outcomes, timing))));
             }
             (Op::Purge { reply, .. }, Answer::Purges(revs)) => drop(reply.send(Ok(revs))),
-            (Op::Put { reply, .. } | Op::Sync { reply } | Op::Save { reply, .. }, Answer::Done) => {
+            (Op::Slot { reply, .. }, Answer::Slot(outcomes)) => drop(reply.send(Ok(outcomes))),
+            (
+                Op::Put { reply, .. }
+                | Op::DropSlot { reply, .. }
+                | Op::Sync { reply }
+                | Op::Save { reply, .. },
+                Answer::Done,
+            ) => {
                 drop(reply.send(Ok(())));
             }
             (op, Answer::Failed(e)) => op.fail(e),

@@ -8,7 +8,7 @@ use parking_lot::MutexGuard;
 use rocksdb::WriteBatch;
 use rustc_hash::FxHashMap;
 
-use super::op::{Answer, Op, answer, refusal};
+use super::op::{Answer, Op, answer, apply, refusal};
 use super::{FailOnExit, OnCommit, Queue, Shared, Written};
 use crate::Error;
 use crate::batch::Batch;
@@ -16,6 +16,7 @@ use crate::disk::DiskGuard;
 use crate::engine::Engine;
 use crate::keys::ShardNumber;
 use crate::shard::{Shard, UNSAVED_CHANGES_MAX, saved};
+use crate::slot::Pending;
 
 /// Writes not yet on disk are flushed this often.
 const FLUSH_EVERY: Duration = Duration::from_millis(500);
@@ -200,7 +201,7 @@ impl Writer {
         };
         let (refused, admitted): (Vec<Op>, Vec<Op>) = ops
             .into_iter()
-            .partition(|op| matches!(op, Op::Edits { .. } | Op::Purge { .. }));
+            .partition(|op| matches!(op, Op::Edits { .. } | Op::Purge { .. } | Op::Slot { .. }));
         for op in refused {
             op.fail(e.clone());
         }
@@ -218,43 +219,15 @@ impl Writer {
         ops.iter().for_each(|op| op.docs_into(&mut docs));
         batch.fetch(&docs)?;
         let mut answers = Vec::with_capacity(ops.len());
-        for op in ops {
-            if let Some(e) = refusal(&batch, op) {
-                answers.push(Answer::Failed(e));
-                continue;
-            }
-            answers.push(match op {
-                Op::Edits { edits, limits, .. } => Answer::Edits(
-                    edits
-                        .iter()
-                        .map(|e| batch.edit(&e.shard, &e.edit, limits))
-                        .collect::<Result<_, _>>()?,
-                ),
-                Op::Purge { purges, limits, .. } => Answer::Purges(
-                    purges
-                        .iter()
-                        .map(|p| batch.purge(p, limits))
-                        .collect::<Result<_, _>>()?,
-                ),
-                Op::Put {
-                    puts,
-                    compacted,
-                    dropped,
-                    ..
-                } => {
-                    for shard in dropped {
-                        shard.dropped.store(true, Relaxed);
-                    }
-                    batch.put(puts);
-                    if let Some((shard, rows)) = compacted.as_ref().filter(|(_, rows)| *rows > 0) {
-                        batch.forget_superseded(shard, *rows);
-                    }
-                    Answer::Done
-                }
-                Op::Sync { .. } | Op::Save { .. } => Answer::Done,
+        let mut slots = Pending::new(self.engine.clone());
+        for (i, op) in ops.iter().enumerate() {
+            answers.push(match refusal(&batch, op) {
+                Some(e) => Answer::Failed(e),
+                None => apply(op, &ops[..i], &mut batch, &mut slots)?,
             });
         }
         batch.finish();
+        slots.finish(&mut batch.wb)?;
         Ok((batch, answers))
     }
 
