@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use document::attachment::append_attachments;
 use document::{DocId, Rev, RevHash};
@@ -260,7 +261,7 @@ impl<'e> Batch<'e> {
     fn with_digest(&mut self, shard: &Arc<Shard>) -> Result<Option<usize>, Error> {
         let i = match self.shard_index.get(&shard.number) {
             Some(&i) => i,
-            None if shard.digest().is_some() => self.touch(shard)?,
+            None if shard.has_digest.load(Relaxed) => self.touch(shard)?,
             None => return Ok(None),
         };
         Ok(self.touched[i].meta.digest.map(|_| i))

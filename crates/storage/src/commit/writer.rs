@@ -243,6 +243,9 @@ impl Writer {
             };
             let mut state = shard.state.lock();
             let changed = state.meta.update_seq != seq;
+            if touched.meta.digest.is_some() {
+                shard.has_digest.store(true, Relaxed);
+            }
             state.meta = touched.meta;
             let Some(summary) = state.summary.as_deref_mut() else {
                 drop(state);

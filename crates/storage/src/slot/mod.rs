@@ -12,19 +12,19 @@
 mod apply;
 mod pending;
 mod read;
-mod rows;
+pub(crate) mod rows;
 mod sessions;
 
 pub(crate) use pending::Pending;
 pub use read::SlotRows;
-pub(crate) use rows::decode_any;
+
+use document::Rev;
 
 #[cfg(doc)]
 use crate::Error;
 use crate::batch::Limits;
 use crate::commit::{ShardEdit, ShardPurge};
 use crate::edit::Outcome;
-use document::Rev;
 
 /// A slot's number in its cluster.
 pub type SlotNumber = u16;

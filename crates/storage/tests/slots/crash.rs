@@ -19,7 +19,12 @@ fn record(world: &World, n: u64) -> SlotWrite {
         new_doc(a, &format!("doc{n}")),
         new_doc(b, &format!("half{}", n / 2)),
         interactive(b, &format!("long{n}"), None, &long, false),
-        local(a, &format!("l{}", n % 10), (n % 7 > 0).then_some(n), "{}"),
+        local(
+            a,
+            &format!("l{}", n % 10),
+            (!n.is_multiple_of(7)).then_some(n),
+            "{}",
+        ),
     ];
     let mut write = write(SLOT, n, 1, vec![request(1, n, edits)]);
     write.state = vec![(b"n".to_vec(), Some(n.to_be_bytes().to_vec()))];
@@ -87,7 +92,7 @@ fn a_crash_at_any_moment_leaves_position_and_data_that_agree() {
     let live = World::new(&dir.path().join("live"), 0, 2);
     let acknowledged = AtomicU64::new(0);
     let copies: Vec<(u64, PathBuf)> = std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let writer = scope.spawn(|| {
             let mut n = 0;
             for chunk in (1..9).cycle() {
                 let last = (n + chunk).min(RECORDS);
@@ -104,7 +109,7 @@ fn a_crash_at_any_moment_leaves_position_and_data_that_agree() {
         });
         let mut copies = vec![];
         for n in (0..RECORDS).step_by(RECORDS as usize / 12) {
-            while acknowledged.load(SeqCst) < n {
+            while acknowledged.load(SeqCst) < n && !writer.is_finished() {
                 std::thread::yield_now();
             }
             let to = dir.path().join(format!("copy{n}"));

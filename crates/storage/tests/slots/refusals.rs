@@ -20,8 +20,10 @@ fn spoil(world: &World, shard: usize, id: &str) {
 /// Has the commit thread wait in a commit, so that what is queued now comes together.
 fn hold(world: &World, shard: usize) -> impl FnOnce() + use<> {
     let edits = vec![new_doc(world.shard(shard), "holds")];
+    let batches = &world.store().committer.counters().batches;
+    let before = batches.load(Relaxed);
     let held = world.store().committer.edit(edits, Limits::default(), true);
-    while world.store().committer.counters().batches.load(Relaxed) == 0 {
+    while batches.load(Relaxed) == before {
         std::thread::yield_now();
     }
     || drop(held.blocking_recv().unwrap().unwrap())
@@ -213,7 +215,9 @@ fn a_shard_that_others_wrote_to_belongs_to_no_slot() {
     let local = plain(local(world.shard(1), "a", Some(1), "{}"));
     let after_local = by_slot(1);
     open_gate.send(()).unwrap();
-    (finish(), document(), local());
+    finish();
+    document();
+    local();
     assert_eq!(world.store().committer.counters().batches.load(Relaxed), 2);
     for (i, waiting) in [
         (0, after_document),
@@ -241,17 +245,19 @@ fn a_shard_that_others_wrote_to_belongs_to_no_slot() {
 fn a_slot_that_is_dropped_begins_anew() {
     let dir = tempfile::tempdir().unwrap();
     let (world, open_gate) = World::gated(dir.path(), 2);
-    let finish = hold(&world, 1);
     let one = |n: u64| request(1, n, vec![local(world.shard(0), "a", Some(n + 10), "{}")]);
     let with_state = |slot, offset, n, key: u8| {
         let mut write = write(slot, offset, 1, vec![one(n)]);
         write.state = vec![(vec![key], Some(vec![]))];
         world.queue(write)
     };
-    let before = with_state(1, 0, 1, 1);
+    assert!(done(with_state(1, 0, 1, 0)).is_ok());
+    let finish = hold(&world, 1);
+    let before = with_state(1, 1, 2, 1);
     let neighbour = with_state(2, 0, 1, 1);
     let dropped = world.store().drop_slot(1);
-    let stale = with_state(1, 1, 2, 2);
+    let stale = with_state(1, 2, 3, 2);
+    // The same counter again: nothing is known of it.
     let anew = with_state(1, 0, 1, 3);
     open_gate.send(()).unwrap();
     finish();
@@ -262,6 +268,13 @@ fn a_slot_that_is_dropped_begins_anew() {
         Err(Error::SlotPosition { stored: None, .. })
     ));
     assert!(done(anew).is_ok());
+    assert_eq!(model::stored(&dump::slot_rows(world.store()), 1).len(), 1);
+    let local = world.shard(0).local("_local/a").unwrap();
+    assert_eq!(
+        local.unwrap().0,
+        11,
+        "applied after that of the second counter"
+    );
     let keys = |slot| -> Vec<_> {
         let rows = world.store().slot_state(slot, b"").unwrap();
         rows.into_iter().map(|(key, _)| key).collect()
