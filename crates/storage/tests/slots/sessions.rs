@@ -146,6 +146,10 @@ fn gateways_that_are_silent_make_room_for_new_ones() {
     sessions.extend(all(20..25, 2));
     // These push out 0 to 9, and 30 to 89.
     sessions.extend(all(max..max + 70, 1));
+    // Heard of again when it is known already who was silent.
+    sessions.extend(all(100..110, 1));
+    sessions.extend(all(max + 70..max + 110, 1));
+    sessions.extend(all(100..103, 1));
     // Who is gone is new again; who is there is not.
     sessions.extend(all(0..3, 1));
     sessions.extend(all(10..13, 1));
