@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use document::attachment::append_attachments;
 use document::{DocId, Rev, RevHash};
@@ -11,6 +12,7 @@ use rustc_hash::FxHashMap;
 use crate::Error;
 use crate::commit::{Put, ShardPurge};
 use crate::contents::{self, Content};
+use crate::digest::{self, Kind};
 use crate::edit::{self, Applied, Change, Edit, File, Outcome};
 use crate::engine::Engine;
 use crate::keys::{self, ShardNumber};
@@ -49,6 +51,16 @@ pub struct Touched {
     meta_changed: bool,
 }
 
+impl Touched {
+    /// Puts what a row adds to the digest in place of what it added before.
+    fn replace_share(&mut self, before: u128, after: u128) {
+        if let Some(digest) = &mut self.meta.digest {
+            *digest = digest.wrapping_sub(before).wrapping_add(after);
+            self.meta_changed = true;
+        }
+    }
+}
+
 /// A document of the batch.
 struct Doc<'e> {
     touched: usize,
@@ -57,6 +69,8 @@ struct Doc<'e> {
     /// Why its stored record cannot be read.
     unreadable: Option<Error>,
     changed: bool,
+    /// What its stored record adds to the shard's digest, if there is one.
+    share: u128,
     /// Its newest change, whose row is written when it is known whether another change supersedes it.
     newest: Option<NewRow<'e>>,
 }
@@ -76,6 +90,8 @@ pub struct Batch<'e> {
     shard_index: FxHashMap<ShardNumber, usize>,
     docs: Vec<Doc<'e>>,
     doc_index: FxHashMap<(ShardNumber, DocId), usize>,
+    /// What local documents add to their shards' digests now.
+    local_shares: FxHashMap<(ShardNumber, DocId), u128>,
     value: Vec<u8>,
 }
 
@@ -88,6 +104,7 @@ impl<'e> Batch<'e> {
             shard_index: FxHashMap::default(),
             docs: vec![],
             doc_index: FxHashMap::default(),
+            local_shares: FxHashMap::default(),
             value: Vec::with_capacity(1024),
         }
     }
@@ -129,6 +146,7 @@ impl<'e> Batch<'e> {
                     record: Record::default(),
                     unreadable: None,
                     changed: false,
+                    share: 0,
                     newest: None,
                 });
                 wanted.push((number, id));
@@ -144,6 +162,11 @@ impl<'e> Batch<'e> {
         let keys = keys.iter().map(Vec::as_slice);
         let values = self.engine.multi_get(Keyspace::ById, keys);
         for (doc, value) in self.docs.iter_mut().zip(values) {
+            if let Ok(Some(value)) = &value
+                && self.touched[doc.touched].meta.digest.is_some()
+            {
+                doc.share = digest::share(Kind::Document, doc.id.as_str().as_bytes(), value);
+            }
             let record = match value {
                 Ok(Some(v)) => Record::decode(&v).map(Some),
                 Ok(None) => Ok(None),
@@ -177,7 +200,7 @@ impl<'e> Batch<'e> {
         limits: &Limits,
     ) -> Result<Outcome, Error> {
         if let Change::Local { rev } = edit.change {
-            return Ok(self.edit_local(shard, edit, rev));
+            return self.edit_local(shard, edit, rev);
         }
         let i = self.doc(shard, &edit.id)?;
         let doc = &mut self.docs[i];
@@ -203,19 +226,87 @@ impl<'e> Batch<'e> {
         Ok(Outcome::Written(rev))
     }
 
-    fn edit_local(&mut self, shard: &Arc<Shard>, edit: &Edit, rev: Option<u64>) -> Outcome {
-        let key = keys::id_key(shard.number, edit.id.as_str().as_bytes());
+    fn edit_local(
+        &mut self,
+        shard: &Arc<Shard>,
+        edit: &Edit,
+        rev: Option<u64>,
+    ) -> Result<Outcome, Error> {
+        let id = edit.id.as_str().as_bytes();
+        self.value.clear();
+        if let Some(n) = rev {
+            put(n, &mut self.value);
+            self.value.extend_from_slice(&edit.body);
+        }
+        if let Some(i) = self.with_digest(shard)? {
+            let before = self.local_share(shard, &edit.id)?;
+            let after = match rev {
+                Some(_) => digest::share(Kind::Local, id, &self.value),
+                None => 0,
+            };
+            let key = (shard.number, edit.id.clone());
+            self.local_shares.insert(key, after);
+            self.touched[i].replace_share(before, after);
+        }
+        let key = keys::id_key(shard.number, id);
         let cf = self.engine.cf(Keyspace::Local);
         match rev {
-            Some(n) => {
-                self.value.clear();
-                put(n, &mut self.value);
-                self.value.extend_from_slice(&edit.body);
-                self.wb.put_cf(cf, key, &self.value);
-            }
+            Some(_) => self.wb.put_cf(cf, key, &self.value),
             None => self.wb.delete_cf(cf, key),
         }
-        Outcome::Written(local_rev(rev.unwrap_or(0)))
+        Ok(Outcome::Written(local_rev(rev.unwrap_or(0))))
+    }
+
+    /// The place among the shards touched of one that has a digest.
+    fn with_digest(&mut self, shard: &Arc<Shard>) -> Result<Option<usize>, Error> {
+        let i = match self.shard_index.get(&shard.number) {
+            Some(&i) => i,
+            None if shard.has_digest.load(Relaxed) => self.touch(shard)?,
+            None => return Ok(None),
+        };
+        Ok(self.touched[i].meta.digest.map(|_| i))
+    }
+
+    /// What a local document adds to its shard's digest.
+    pub fn local_share(&mut self, shard: &Arc<Shard>, id: &DocId) -> Result<u128, Error> {
+        let cached = (shard.number, id.clone());
+        if let Some(&share) = self.local_shares.get(&cached) {
+            return Ok(share);
+        }
+        let id = id.as_str().as_bytes();
+        let key = keys::id_key(shard.number, id);
+        let stored = self.engine.get(Keyspace::Local, &key)?;
+        let share = stored.map_or(0, |value| digest::share(Kind::Local, id, &value));
+        self.local_shares.insert(cached, share);
+        Ok(share)
+    }
+
+    /// Whether a digest of the shard is kept.
+    pub fn has_digest(&mut self, shard: &Arc<Shard>) -> Result<bool, Error> {
+        Ok(self.with_digest(shard)?.is_some())
+    }
+
+    /// Whether nothing was written to the shard, before this batch or in it. Local documents that this batch writes are not seen.
+    pub fn is_empty_shard(&mut self, shard: &Arc<Shard>) -> Result<bool, Error> {
+        let i = self.touch(shard)?;
+        if self.touched[i].meta.update_seq > 0 {
+            return Ok(false);
+        }
+        let snapshot = self.engine.snapshot();
+        let mut locals = snapshot.iter(Keyspace::Local, shard.number);
+        locals.seek_to_first();
+        locals.status()?;
+        Ok(!locals.valid())
+    }
+
+    /// Keeps a digest of the shard from here on. It must be empty.
+    pub fn begin_digest(&mut self, shard: &Arc<Shard>) -> Result<(), Error> {
+        let i = self.touch(shard)?;
+        let touched = &mut self.touched[i];
+        debug_assert_eq!(touched.meta.update_seq, 0);
+        touched.meta.digest.get_or_insert(0);
+        touched.meta_changed = true;
+        Ok(())
     }
 
     /// Keeps the change row of a document whose tree was just changed, and counts it.
@@ -361,14 +452,20 @@ impl<'e> Batch<'e> {
         }
         let cf = self.engine.cf(Keyspace::ById);
         for doc in self.docs.iter().filter(|d| d.changed) {
-            let number = self.touched[doc.touched].shard.number;
-            let key = keys::id_key(number, doc.id.as_str().as_bytes());
-            if doc.record.tree.is_empty() {
-                self.wb.delete_cf(cf, key);
-            } else {
+            let touched = &mut self.touched[doc.touched];
+            let id = doc.id.as_str().as_bytes();
+            let key = keys::id_key(touched.shard.number, id);
+            let exists = !doc.record.tree.is_empty();
+            if exists {
                 self.value.clear();
                 doc.record.encode(&mut self.value);
                 self.wb.put_cf(cf, key, &self.value);
+            } else {
+                self.wb.delete_cf(cf, key);
+            }
+            if touched.meta.digest.is_some() {
+                let after = exists.then(|| digest::share(Kind::Document, id, &self.value));
+                touched.replace_share(doc.share, after.unwrap_or(0));
             }
         }
         let cf = self.engine.cf(Keyspace::Meta);

@@ -1,5 +1,8 @@
 use std::path::PathBuf;
 
+use crate::keys::ShardNumber;
+use crate::slot::{Position, SlotNumber, described};
+
 /// What can go wrong below the database.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
@@ -44,6 +47,19 @@ pub enum Error {
     /// The shard's database was deleted.
     #[error("the database is deleted")]
     Dropped,
+    /// A slot's write does not go on from where the slot is here.
+    #[error("slot {slot} is at {}, and what is to be applied goes on from {}", described(.stored.as_deref()), described(.from.as_deref()))]
+    SlotPosition {
+        /// The slot.
+        slot: SlotNumber,
+        /// Where it is; `None` when it is not here.
+        stored: Option<Box<Position>>,
+        /// Where the write goes on from.
+        from: Option<Box<Position>>,
+    },
+    /// A slot's first write to a shard that has rows already: they are in no digest.
+    #[error("shard {0} was written to before it belonged to a slot")]
+    NotOfSlot(ShardNumber),
     /// The store was closed while the operation waited.
     #[error("the store is closed")]
     Closed,

@@ -18,6 +18,7 @@ pub fn stored(bytes: &[u8]) {
     if let Ok(place) = Place::decode(bytes) {
         assert_eq!(Place::decode(&place.encode()).ok(), Some(place));
     }
+    crate::slot::rows::decode_any(bytes);
     let _ = (purges::decode(1, bytes), decode_local(bytes));
     let mut reader = Reader::new(bytes, "number");
     if let Ok(number) = reader.varint() {

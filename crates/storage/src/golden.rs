@@ -143,8 +143,17 @@ fn counters_and_purges_have_these_bytes() {
         purge_seq: 6,
         purge_floor: 7,
         superseded_rows: 8,
+        digest: None,
     };
     assert_eq!(hex(meta.encode()), "010102038080400506".to_owned() + "0708");
+    let of_slot = ShardMeta {
+        digest: Some(9),
+        ..meta
+    };
+    assert_eq!(
+        hex(of_slot.encode()),
+        format!("0201020380804005060708{:032x}", 9)
+    );
     let mut out = vec![];
     let revs = [
         Rev::parse("2-x").unwrap(),
@@ -183,4 +192,69 @@ fn bodies_with_attachments_have_these_bytes() {
             "3b00000001"
         )
     );
+}
+
+#[test]
+fn rows_of_slots_have_these_bytes() {
+    use crate::edit::Outcome;
+    use crate::slot::rows::{self, Head, SessionHead};
+    use crate::slot::{Generation, Position, Session, WorkOutcome};
+
+    let session = Session {
+        gateway: 7,
+        counter: 258,
+    };
+    assert_eq!(hex(rows::key(258, rows::HEAD, &[])), "6c010270");
+    assert_eq!(
+        hex(rows::outcome_key(1, session)),
+        "6c00017100000000000000070000000000000102"
+    );
+    assert_eq!(hex(rows::session_key(1, 7)), "6c0001730000000000000007");
+    assert_eq!(hex(rows::key(1, rows::STATE, b"a")), "6c00017261");
+    let head = Head {
+        position: Position {
+            generation: Generation { number: 2, by: 3 },
+            next_offset: 300,
+            leader_epoch: -2,
+            chain: [9; 16],
+        },
+        requests: 5,
+        sessions: 1,
+    };
+    let bytes = head.encode();
+    assert_eq!(
+        hex(&bytes),
+        format!("01020000000000000003ac02fffffffe{}0501", "09".repeat(16))
+    );
+    assert_eq!(Head::decode(&bytes).unwrap(), head);
+    let heard = SessionHead {
+        highest: 258,
+        heard: 5,
+    };
+    assert_eq!(hex(heard.encode()), "820205");
+    // A number of as many digits as a hash has bytes is no hash.
+    let local = crate::local_rev(1_234_567_890_123_456);
+    let written = Rev::parse("2-x").unwrap();
+    let outcome = [
+        WorkOutcome::Edits(vec![
+            Outcome::Conflict,
+            Outcome::Written(written.clone()),
+            Outcome::Written(local.clone()),
+        ]),
+        WorkOutcome::Purges(vec![vec![], vec![written]]),
+    ];
+    let bytes = rows::encode_outcome(&outcome);
+    assert_eq!(
+        hex(&bytes),
+        "020003000102017801001031323334353637383930313233343536010200010201".to_owned() + "78"
+    );
+    let again = rows::decode_outcome(&bytes).unwrap();
+    assert_eq!(again, outcome);
+    let WorkOutcome::Edits(edits) = &again[0] else {
+        panic!("{again:?}")
+    };
+    let Outcome::Written(again) = &edits[2] else {
+        panic!("{edits:?}")
+    };
+    assert_eq!(again.to_string(), local.to_string());
 }

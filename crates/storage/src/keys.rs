@@ -86,6 +86,15 @@ pub mod meta {
         k
     }
 
+    /// Rows of slots: the slot's number, a letter for the kind, then what tells them apart.
+    pub const SLOT: u8 = b'l';
+
+    pub fn slot(n: u16) -> [u8; 3] {
+        let mut k = [SLOT; 3];
+        k[1..].copy_from_slice(&n.to_be_bytes());
+        k
+    }
+
     pub fn dropped(n: ShardNumber) -> [u8; 5] {
         let mut k = shard(n);
         k[0] = DROPPED;

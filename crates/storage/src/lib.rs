@@ -9,6 +9,7 @@ mod batch;
 mod commit;
 mod compact;
 mod contents;
+mod digest;
 mod disk;
 mod edit;
 mod engine;
@@ -24,6 +25,7 @@ mod purges;
 mod record;
 mod row;
 mod shard;
+mod slot;
 mod snapshot;
 mod space;
 mod store;
@@ -38,6 +40,7 @@ pub use commit::{
 };
 pub use compact::compact;
 pub use contents::{CHUNK_BYTES, Content, Contents, Numbers, Upload};
+pub use digest::Recount;
 pub use disk::DiskGuard;
 pub use edit::{Change, Edit, File, Outcome, hashed};
 pub use engine::{Engine, StoreOptions};
@@ -50,6 +53,10 @@ pub use purges::{PurgeInfo, list as list_purges};
 pub use record::{Record, RecordHead, StoredRev};
 pub use row::{Body, Delta, INLINE_BODY_MAX_BYTES, Row};
 pub use shard::{BodyScan, ChangeIter, IdIter, Shard, View, decode_local};
+pub use slot::{
+    Generation, Position, SESSION_WINDOW, SESSIONS_MAX, Session, SlotNumber, SlotOutcome,
+    SlotRequest, SlotRows, SlotWork, SlotWrite, WorkOutcome,
+};
 pub use snapshot::{Cursor, Snapshot, Value};
 pub use store::{Signature, Store};
 pub use summary::{IdBlocks, Summary};

@@ -4,6 +4,8 @@ use crate::Error;
 use crate::varint::{Reader, put};
 
 const VERSION: u8 = 1;
+/// With a digest at the end.
+const VERSION_WITH_DIGEST: u8 = 2;
 
 /// What a shard counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +26,8 @@ pub struct ShardMeta {
     pub purge_floor: u64,
     /// By-seq rows that list their document no longer, waiting for compaction.
     pub superseded_rows: u64,
+    /// What the rows of a shard that belongs to a slot come to ([`crate::Shard::digest`]).
+    pub digest: Option<u128>,
 }
 
 /// Bytes that a document's by-id and by-seq rows take beyond its body and twice its id, before compression
@@ -33,7 +37,10 @@ const ROW_OVERHEAD_BYTES: u64 = 53;
 impl ShardMeta {
     /// The stored form.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = vec![VERSION];
+        let mut out = vec![match self.digest {
+            None => VERSION,
+            Some(_) => VERSION_WITH_DIGEST,
+        }];
         for v in [
             self.update_seq,
             self.doc_count,
@@ -46,6 +53,9 @@ impl ShardMeta {
         ] {
             put(v, &mut out);
         }
+        if let Some(digest) = self.digest {
+            out.extend_from_slice(&digest.to_be_bytes());
+        }
         out
     }
 
@@ -55,9 +65,11 @@ impl ShardMeta {
     /// [`Error::Corrupt`].
     pub fn decode(value: &[u8]) -> Result<ShardMeta, Error> {
         let mut r = Reader::new(value, "shard counters");
-        if r.byte()? != VERSION {
-            return Err(r.corrupt());
-        }
+        let with_digest = match r.byte()? {
+            VERSION => false,
+            VERSION_WITH_DIGEST => true,
+            _ => return Err(r.corrupt()),
+        };
         Ok(ShardMeta {
             update_seq: r.varint()?,
             doc_count: r.varint()?,
@@ -67,6 +79,12 @@ impl ShardMeta {
             purge_seq: r.varint()?,
             purge_floor: r.varint()?,
             superseded_rows: r.varint()?,
+            digest: if with_digest {
+                let bytes = r.bytes(16)?.try_into().map_err(|_| r.corrupt())?;
+                Some(u128::from_be_bytes(bytes))
+            } else {
+                None
+            },
         })
     }
 

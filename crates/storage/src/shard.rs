@@ -36,6 +36,8 @@ pub struct Shard {
     pub(crate) dropped: AtomicBool,
     /// The writer holds it, to save its summary.
     pub(crate) is_dirty: AtomicBool,
+    /// A digest of it is kept: known without the lock, for edits that need nothing else of the shard.
+    pub(crate) has_digest: AtomicBool,
 }
 
 /// A shard at one moment: a snapshot and counters that agree with it.
@@ -56,6 +58,7 @@ impl Shard {
         Ok(Shard {
             number,
             engine,
+            has_digest: AtomicBool::new(meta.digest.is_some()),
             state: Mutex::new(ShardState {
                 meta,
                 summary: None,

@@ -72,7 +72,7 @@ proptest! {
     }
 
     #[test]
-    fn counters_read_back_as_they_were_written(n in any::<[u64; 8]>()) {
+    fn counters_read_back_as_they_were_written(n in any::<[u64; 8]>(), digest: Option<u128>) {
         let meta = ShardMeta {
             update_seq: n[0],
             doc_count: n[1],
@@ -82,6 +82,7 @@ proptest! {
             purge_seq: n[5],
             purge_floor: n[6],
             superseded_rows: n[7],
+            digest,
         };
         let bytes = meta.encode();
         prop_assert_eq!(ShardMeta::decode(&bytes).unwrap(), meta);

@@ -1,0 +1,327 @@
+//! The one thread that writes.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use parking_lot::MutexGuard;
+use rocksdb::WriteBatch;
+use rustc_hash::FxHashMap;
+
+use super::op::{Answer, Op, answer, apply, refusal};
+use super::{FailOnExit, OnCommit, Queue, Shared, Written};
+use crate::Error;
+use crate::batch::Batch;
+use crate::disk::DiskGuard;
+use crate::engine::Engine;
+use crate::keys::ShardNumber;
+use crate::shard::{Shard, UNSAVED_CHANGES_MAX, saved};
+use crate::slot::Pending;
+
+/// Writes not yet on disk are flushed this often.
+const FLUSH_EVERY: Duration = Duration::from_millis(500);
+/// How long the writer waits for more requests when there were many just before, and how many are many.
+const GATHER_TIME_MAX: Duration = Duration::from_micros(100);
+const GATHER_REQUESTS_MIN: usize = 4;
+/// The writer takes no more work into one batch than this many bytes of bodies.
+const BATCH_BYTES_MAX: usize = 16 << 20;
+/// A summary is saved when this many changes came after its saved form.
+const SUMMARY_SAVE_EVERY: u64 = 32_768;
+
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    engine: Arc<Engine>,
+    guard: DiskGuard,
+    on_commit: OnCommit,
+    /// When the oldest write that is not flushed was made.
+    unflushed_since: Option<Instant>,
+    /// Requests of the last batch.
+    last_requests: usize,
+    /// Shards with many changes after the saved form of their summary.
+    dirty: FxHashMap<ShardNumber, Arc<Shard>>,
+}
+
+impl Writer {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        engine: Arc<Engine>,
+        reserve_bytes: u64,
+        on_commit: OnCommit,
+    ) -> Writer {
+        Writer {
+            guard: DiskGuard::new(engine.path(), reserve_bytes),
+            shared,
+            engine,
+            on_commit,
+            unflushed_since: None,
+            last_requests: 0,
+            dirty: FxHashMap::default(),
+        }
+    }
+
+    pub(super) fn run(mut self) {
+        let _fail_the_rest = FailOnExit(self.shared.clone());
+        loop {
+            let (ops, closed) = self.next_ops();
+            if ops.is_empty() && closed {
+                break;
+            }
+            if !ops.is_empty() {
+                self.last_requests = ops.len();
+                self.commit(ops);
+            }
+            // Under steady traffic too: what is delayed is on disk after this time.
+            if self
+                .unflushed_since
+                .is_some_and(|t| t.elapsed() >= FLUSH_EVERY)
+            {
+                self.flush();
+            }
+        }
+        self.save_all();
+        self.flush();
+    }
+
+    /// Waits for work; empty when it is time to flush.
+    fn next_ops(&self) -> (Vec<Op>, bool) {
+        let mut queue = self.shared.queue.lock();
+        while queue.ops.is_empty() && !queue.closed {
+            let Some(since) = self.unflushed_since else {
+                self.shared.arrived.wait(&mut queue);
+                continue;
+            };
+            let deadline = since + FLUSH_EVERY;
+            if self
+                .shared
+                .arrived
+                .wait_until(&mut queue, deadline)
+                .timed_out()
+            {
+                break;
+            }
+        }
+        self.gather(&mut queue);
+        let mut bytes = 0;
+        let n = queue
+            .ops
+            .iter()
+            .take_while(|op| {
+                let first = bytes == 0;
+                bytes += op.body_bytes();
+                first || bytes <= BATCH_BYTES_MAX
+            })
+            .count();
+        (queue.ops.drain(..n).collect(), queue.closed)
+    }
+
+    /// Waits a moment for as many requests as came last time: writers that were just answered are about to ask again, and
+    /// an fsync for all of them costs what one for a few does. A lone writer is never waited for.
+    fn gather(&self, queue: &mut MutexGuard<'_, Queue>) {
+        let expected = self.last_requests * 3 / 4;
+        if queue.ops.len() >= expected || expected < GATHER_REQUESTS_MIN {
+            return;
+        }
+        let started = Instant::now();
+        while queue.ops.len() < expected && !queue.closed && started.elapsed() < GATHER_TIME_MAX {
+            MutexGuard::unlocked(queue, std::thread::yield_now);
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.unflushed_since.is_none() {
+            return;
+        }
+        self.unflushed_since = match self.engine.sync_log() {
+            Ok(()) => None,
+            Err(e) => {
+                tracing::error!(error = %e, "flushing the log failed");
+                Some(Instant::now())
+            }
+        };
+    }
+
+    fn note_unflushed(&mut self) {
+        self.unflushed_since.get_or_insert_with(Instant::now);
+    }
+
+    fn commit(&mut self, ops: Vec<Op>) {
+        let started = Instant::now();
+        let ops = self.admit(ops);
+        if ops.is_empty() {
+            return;
+        }
+        let sync = ops.iter().any(Op::wants_sync);
+        let prepared = self.prepare(&ops);
+        let written = prepared.and_then(|(mut batch, results)| {
+            let wb = std::mem::take(&mut batch.wb);
+            let empty = wb.is_empty();
+            if !empty {
+                self.engine.wait_for_flushes();
+                self.engine.write(wb, sync)?;
+            } else if sync && self.unflushed_since.is_some() {
+                self.engine.sync_log()?;
+            }
+            Ok((batch, results, empty))
+        });
+        match written {
+            Ok((batch, results, empty)) => {
+                if sync {
+                    self.unflushed_since = None;
+                } else if !empty {
+                    self.note_unflushed();
+                }
+                self.publish(batch);
+                self.forget_dropped(&ops);
+                for op in &ops {
+                    if let Op::Save { shards, .. } = op {
+                        shards.iter().for_each(|shard| self.save(shard));
+                    }
+                }
+                answer(ops, results, started);
+            }
+            Err(e) => {
+                tracing::error!(error = %e, "commit failed");
+                for op in ops {
+                    if let Op::Put { dropped, .. } = &op {
+                        for shard in dropped {
+                            shard.dropped.store(false, Relaxed);
+                        }
+                    }
+                    op.fail(e.clone());
+                }
+            }
+        }
+    }
+
+    /// Refuses edits when the disk is full. Drops and compaction go on: they are what gives space back.
+    fn admit(&mut self, ops: Vec<Op>) -> Vec<Op> {
+        let bytes: usize = ops.iter().map(Op::body_bytes).sum();
+        let Err(e) = self.guard.admit(&self.engine, bytes as u64) else {
+            return ops;
+        };
+        let (refused, admitted): (Vec<Op>, Vec<Op>) = ops
+            .into_iter()
+            .partition(|op| matches!(op, Op::Edits { .. } | Op::Purge { .. } | Op::Slot { .. }));
+        for op in refused {
+            op.fail(e.clone());
+        }
+        admitted
+    }
+
+    fn prepare<'e>(&self, ops: &'e [Op]) -> Result<(Batch<'e>, Vec<Answer>), Error> {
+        let mut batch = Batch::new(self.engine.clone());
+        let counters = &self.shared.counters;
+        counters.batches.fetch_add(1, Relaxed);
+        counters.requests.fetch_add(ops.len() as u64, Relaxed);
+        let edits: usize = ops.iter().map(Op::edits).sum();
+        counters.edits.fetch_add(edits as u64, Relaxed);
+        let mut docs = Vec::with_capacity(edits);
+        ops.iter().for_each(|op| op.docs_into(&mut docs));
+        batch.fetch(&docs)?;
+        let mut answers = Vec::with_capacity(ops.len());
+        let mut slots = Pending::new(self.engine.clone());
+        for (i, op) in ops.iter().enumerate() {
+            answers.push(match refusal(&batch, op) {
+                Some(e) => Answer::Failed(e),
+                None => apply(op, &ops[..i], &mut batch, &mut slots)?,
+            });
+        }
+        batch.finish();
+        slots.finish(&mut batch.wb)?;
+        Ok((batch, answers))
+    }
+
+    /// Makes the written state visible to readers and saves summaries that are due.
+    fn publish(&mut self, batch: Batch<'_>) {
+        for touched in batch.into_touched() {
+            let shard = &touched.shard;
+            let seq = touched.meta.update_seq;
+            let written = Written {
+                shard,
+                update_seq: seq,
+                designs: touched.deltas.iter().any(|(_, id, _)| id.is_design()),
+            };
+            let mut state = shard.state.lock();
+            let changed = state.meta.update_seq != seq;
+            if touched.meta.digest.is_some() {
+                shard.has_digest.store(true, Relaxed);
+            }
+            state.meta = touched.meta;
+            let Some(summary) = state.summary.as_deref_mut() else {
+                drop(state);
+                if changed {
+                    (self.on_commit)(&written);
+                }
+                continue;
+            };
+            for (at, id, delta) in &touched.deltas {
+                summary.apply(*at, id.as_str().as_bytes(), *delta);
+            }
+            let mut result = Ok(());
+            if !summary.ids.oversized.is_empty() {
+                result = shard.split_oversized(summary, &self.engine.snapshot());
+            }
+            if seq - summary.saved_seq >= SUMMARY_SAVE_EVERY {
+                let mut wb = WriteBatch::default();
+                saved::save(&self.engine, shard.number, summary, seq, &mut wb);
+                result = result.and_then(|()| self.engine.write(wb, false));
+                self.unflushed_since.get_or_insert_with(Instant::now);
+                self.dirty.remove(&shard.number);
+            } else if seq - summary.saved_seq >= UNSAVED_CHANGES_MAX {
+                self.dirty.entry(shard.number).or_insert_with(|| {
+                    shard.is_dirty.store(true, Relaxed);
+                    shard.clone()
+                });
+            }
+            if let Err(e) = result {
+                // It will be made anew from by-seq when next needed.
+                tracing::error!(error = %e, "keeping the summary failed");
+                state.summary = None;
+            }
+            drop(state);
+            if changed {
+                (self.on_commit)(&written);
+            }
+        }
+    }
+
+    /// Lets go of dropped shards. Nothing of theirs may be written any more: once their rows are gone, nobody looks for others.
+    fn forget_dropped(&mut self, ops: &[Op]) {
+        for op in ops {
+            if let Op::Put { dropped, .. } = op {
+                for shard in dropped {
+                    self.dirty.remove(&shard.number);
+                }
+            }
+        }
+    }
+
+    /// Saves the summaries worth saving, at close.
+    fn save_all(&mut self) {
+        let shards: Vec<_> = self.dirty.values().cloned().collect();
+        shards.iter().for_each(|shard| self.save(shard));
+    }
+
+    /// Saves a shard's summary, if that is worth it, and lets go of the shard.
+    fn save(&mut self, shard: &Arc<Shard>) {
+        self.dirty.remove(&shard.number);
+        shard.is_dirty.store(false, Relaxed);
+        if shard.dropped.load(Relaxed) {
+            return;
+        }
+        let mut state = shard.state.lock();
+        let seq = state.meta.update_seq;
+        let Some(summary) = state.summary.as_deref_mut() else {
+            return;
+        };
+        if seq - summary.saved_seq < UNSAVED_CHANGES_MAX {
+            return;
+        }
+        let mut wb = WriteBatch::default();
+        saved::save(&self.engine, shard.number, summary, seq, &mut wb);
+        if let Err(e) = self.engine.write(wb, false) {
+            tracing::error!(error = %e, "saving a summary failed");
+        }
+        self.note_unflushed();
+    }
+}

@@ -1,0 +1,160 @@
+//! One write of a slot: what stands against it, then its requests in their order.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use document::DocId;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::pending::{Changes, Draft, Pending};
+use super::rows::{self, HEAD, Head, STATE};
+use super::sessions::{Fate, Sessions};
+use super::{Session, SlotOutcome, SlotRequest, SlotWork, SlotWrite, WorkOutcome};
+use crate::Error;
+use crate::batch::Batch;
+use crate::keys::ShardNumber;
+use crate::shard::Shard;
+
+/// What a write will do, once nothing stands against it.
+pub(crate) struct Plan {
+    fates: Vec<Fate>,
+    /// Rows of the slot, but for new outcomes.
+    changes: Changes,
+    /// Requests whose outcomes are to be kept, by their places.
+    kept: FxHashMap<Session, usize>,
+    /// Shards to which the slot writes for the first time.
+    new_shards: Vec<Arc<Shard>>,
+}
+
+impl Pending {
+    /// Whether a write can be applied, and how. Nothing is done yet: who is told of an error here finds no trace of the write in the batch.
+    /// `written` says whether something that the batch cannot tell of was written to a shard by what is before in it.
+    pub(crate) fn plan(
+        &self,
+        batch: &mut Batch<'_>,
+        write: &SlotWrite,
+        written: impl Fn(ShardNumber) -> bool,
+    ) -> Result<Plan, Error> {
+        let slot = write.slot;
+        let draft = Draft::new(self, slot);
+        let head_key = rows::key(slot, HEAD, &[]);
+        let head = draft.get(&head_key)?;
+        let head = head.map(|row| Head::decode(&row)).transpose()?;
+        let stored = head.map(|head| head.position);
+        if stored != write.from {
+            return Err(Error::SlotPosition {
+                slot,
+                stored: stored.map(Box::new),
+                from: write.from.map(Box::new),
+            });
+        }
+        let mut sessions = Sessions::new(draft, head.unwrap_or_default());
+        let requests = write.requests.iter().enumerate();
+        let fates = requests.map(|(i, request)| sessions.next(i, request.session));
+        let fates: Vec<Fate> = fates.collect::<Result<_, _>>()?;
+        let applied = write.requests.iter().zip(&fates);
+        let applied = applied.filter(|(_, fate)| matches!(fate, Fate::Apply));
+        let new_shards = check(batch, applied.map(|(request, _)| request), written)?;
+        let (mut head, mut changes, kept) = sessions.finish();
+        head.position = write.to;
+        changes.insert(head_key, Some(head.encode()));
+        for (key, value) in &write.state {
+            changes.insert(rows::key(slot, STATE, key), value.clone());
+        }
+        Ok(Plan {
+            fates,
+            changes,
+            kept,
+            new_shards,
+        })
+    }
+
+    /// Applies a write as it was planned, with nothing in between. An error fails the whole batch.
+    pub(crate) fn apply<'e>(
+        &mut self,
+        batch: &mut Batch<'e>,
+        write: &'e SlotWrite,
+        plan: Plan,
+    ) -> Result<Vec<SlotOutcome>, Error> {
+        for shard in &plan.new_shards {
+            batch.begin_digest(shard)?;
+        }
+        let mut changes = plan.changes;
+        let mut outcomes: Vec<SlotOutcome> = Vec::with_capacity(plan.fates.len());
+        for (place, (request, fate)) in write.requests.iter().zip(plan.fates).enumerate() {
+            outcomes.push(match fate {
+                Fate::Apply => {
+                    let work = request.work.iter().map(|work| do_work(batch, work));
+                    let done = work.collect::<Result<Vec<_>, _>>()?;
+                    // It may have left the window since, or its gateway may be gone.
+                    if plan.kept.get(&request.session) == Some(&place) {
+                        let key = rows::outcome_key(write.slot, request.session);
+                        changes.insert(key, Some(rows::encode_outcome(&done)));
+                    }
+                    SlotOutcome::Done(done)
+                }
+                Fate::Known(done) => SlotOutcome::Done(done),
+                Fate::Again(first) => outcomes[first].clone(),
+                Fate::Forgotten => SlotOutcome::Forgotten,
+            });
+        }
+        self.add(changes);
+        Ok(outcomes)
+    }
+}
+
+fn do_work<'e>(batch: &mut Batch<'e>, work: &'e SlotWork) -> Result<WorkOutcome, Error> {
+    Ok(match work {
+        SlotWork::Edits { edits, limits } => {
+            let edits = edits.iter().map(|e| batch.edit(&e.shard, &e.edit, limits));
+            WorkOutcome::Edits(edits.collect::<Result<_, _>>()?)
+        }
+        SlotWork::Purges { purges, limits } => {
+            let purges = purges.iter().map(|p| batch.purge(p, limits));
+            WorkOutcome::Purges(purges.collect::<Result<_, _>>()?)
+        }
+    })
+}
+
+/// What on this machine stands against requests that are to be applied. Answers the shards to which a slot never wrote.
+fn check<'w>(
+    batch: &mut Batch<'_>,
+    requests: impl Iterator<Item = &'w SlotRequest>,
+    written: impl Fn(ShardNumber) -> bool,
+) -> Result<Vec<Arc<Shard>>, Error> {
+    let mut seen = FxHashSet::default();
+    let mut new_shards = vec![];
+    let mut check = |batch: &mut Batch<'_>, shard: &Arc<Shard>, id: &DocId, is_local: bool| {
+        if seen.insert(shard.number) {
+            if shard.dropped.load(Relaxed) {
+                return Err(Error::Dropped);
+            }
+            if !batch.has_digest(shard)? {
+                if written(shard.number) || !batch.is_empty_shard(shard)? {
+                    return Err(Error::NotOfSlot(shard.number));
+                }
+                new_shards.push(shard.clone());
+            }
+        }
+        if is_local {
+            // What it adds to the digest is read now, while the write can still be refused.
+            return batch.local_share(shard, id).map(drop);
+        }
+        batch.unreadable(shard, id).map_or(Ok(()), Err)
+    };
+    for work in requests.flat_map(|request| &request.work) {
+        match work {
+            SlotWork::Edits { edits, .. } => {
+                for e in edits {
+                    check(batch, &e.shard, &e.edit.id, e.is_local())?;
+                }
+            }
+            SlotWork::Purges { purges, .. } => {
+                for p in purges {
+                    check(batch, &p.shard, &p.id, false)?;
+                }
+            }
+        }
+    }
+    Ok(new_shards)
+}

@@ -1,0 +1,96 @@
+//! Reading what is kept of slots.
+
+use tokio::sync::oneshot;
+
+use super::rows::{self, HEAD, Head, PREFIX_LEN, STATE};
+use super::{Position, SlotNumber};
+use crate::Error;
+use crate::keys::meta;
+use crate::keyspace::Keyspace;
+use crate::snapshot::Snapshot;
+use crate::store::Store;
+
+/// Keys and values, in the order of keys.
+pub type SlotRows = Vec<(Vec<u8>, Vec<u8>)>;
+
+impl Snapshot {
+    /// How far a slot's log is applied; `None` when the slot is not here.
+    ///
+    /// # Errors
+    /// Those of the engine, and [`Error::Corrupt`].
+    pub fn slot(&self, slot: SlotNumber) -> Result<Option<Position>, Error> {
+        let head = self.get(Keyspace::Meta, &rows::key(slot, HEAD, &[]))?;
+        let head = head.map(|row| Head::decode(&row)).transpose()?;
+        Ok(head.map(|head| head.position))
+    }
+
+    /// The rows of a slot's own whose keys begin with `prefix`, with their whole keys as they were given.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn slot_state(&self, slot: SlotNumber, prefix: &[u8]) -> Result<SlotRows, Error> {
+        let low = rows::key(slot, STATE, prefix);
+        let high = rows::prefix_end(&low);
+        let mut it = self.iter_range(Keyspace::Meta, low, high);
+        let mut found = vec![];
+        it.seek_to_first();
+        while let Some((key, value)) = it.item() {
+            found.push((key[PREFIX_LEN..].to_vec(), value.to_vec()));
+            it.next();
+        }
+        it.status()?;
+        Ok(found)
+    }
+
+    /// The slots that are here.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn slots(&self) -> Result<Vec<SlotNumber>, Error> {
+        let low = vec![meta::SLOT];
+        let mut it = self.iter_range(Keyspace::Meta, low.clone(), rows::prefix_end(&low));
+        let mut slots = vec![];
+        it.seek_to_first();
+        while let Some(&[_, high, low, kind, ..]) = it.key() {
+            let slot = SlotNumber::from_be_bytes([high, low]);
+            if kind == HEAD {
+                slots.push(slot);
+            }
+            it.seek(rows::prefix_end(&meta::slot(slot)));
+        }
+        it.status()?;
+        Ok(slots)
+    }
+}
+
+impl Store {
+    /// How far a slot's log is applied here; `None` when the slot is not here.
+    ///
+    /// # Errors
+    /// Those of the engine, and [`Error::Corrupt`].
+    pub fn slot(&self, slot: SlotNumber) -> Result<Option<Position>, Error> {
+        self.snapshot().slot(slot)
+    }
+
+    /// The rows of a slot's own whose keys begin with `prefix`, with their whole keys as they were given.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn slot_state(&self, slot: SlotNumber, prefix: &[u8]) -> Result<SlotRows, Error> {
+        self.snapshot().slot_state(slot, prefix)
+    }
+
+    /// The slots that are here.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn slots(&self) -> Result<Vec<SlotNumber>, Error> {
+        self.snapshot().slots()
+    }
+
+    /// Queues the removal of what is kept of a slot: its position, its sessions and its own rows, for a copy that begins anew. Its shards are
+    /// databases' and go with these.
+    pub fn drop_slot(&self, slot: SlotNumber) -> oneshot::Receiver<Result<(), Error>> {
+        self.committer.drop_slot(slot)
+    }
+}

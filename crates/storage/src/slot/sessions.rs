@@ -1,0 +1,146 @@
+//! Which requests are new: a gateway may send one again, and the log may bring it again.
+//!
+//! Of each gateway a slot keeps the highest counter and the outcomes of the counters in the window below it. Requests may come in any order within
+//! the window. All is decided by the requests that came before, in the log's order, so that it is the same everywhere.
+//! Of more than [`SESSIONS_MAX`] gateways the one goes whose last request is the longest ago, in requests of the slot; if it comes again
+//! after all, it is a new one.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use super::pending::{Changes, Draft};
+use super::rows::{self, Head, OUTCOME, PREFIX_LEN, SESSION, SessionHead};
+use super::{SESSION_WINDOW, SESSIONS_MAX, Session, WorkOutcome};
+use crate::Error;
+
+/// What is to be done with a request.
+pub(super) enum Fate {
+    Apply,
+    /// It was applied by an earlier write.
+    Known(Vec<WorkOutcome>),
+    /// It was applied as an earlier request of the same write, by its place.
+    Again(usize),
+    Forgotten,
+}
+
+/// A slot's sessions as they will be after a write.
+pub(super) struct Sessions<'a> {
+    draft: Draft<'a>,
+    head: Head,
+    /// Requests of this write that are to be applied and whose outcomes are to be kept, by their places.
+    fresh: FxHashMap<Session, usize>,
+    /// All gateways by when they were last heard of, once that is needed.
+    by_heard: Option<BTreeMap<u64, u64>>,
+}
+
+impl<'a> Sessions<'a> {
+    pub fn new(draft: Draft<'a>, head: Head) -> Sessions<'a> {
+        Sessions {
+            draft,
+            head,
+            fresh: FxHashMap::default(),
+            by_heard: None,
+        }
+    }
+
+    /// Takes in the next request of the write, which is its `place`-th.
+    pub fn next(&mut self, place: usize, session: Session) -> Result<Fate, Error> {
+        self.head.requests += 1;
+        let key = rows::session_key(self.draft.slot, session.gateway);
+        let known = self.draft.get(&key)?;
+        let known = known.map(|row| SessionHead::decode(&row)).transpose()?;
+        let (fate, highest) = match known {
+            None => {
+                self.make_room()?;
+                self.head.sessions += 1;
+                (Fate::Apply, session.counter)
+            }
+            Some(known) if session.counter > known.highest => {
+                self.move_window(session.gateway, known.highest, session.counter);
+                (Fate::Apply, session.counter)
+            }
+            Some(known) => (self.repeat(session, known)?, known.highest),
+        };
+        if matches!(fate, Fate::Apply) {
+            self.fresh.insert(session, place);
+        }
+        let heard = self.head.requests;
+        if let Some(by_heard) = &mut self.by_heard {
+            if let Some(known) = known {
+                by_heard.remove(&known.heard);
+            }
+            by_heard.insert(heard, session.gateway);
+        }
+        let row = SessionHead { highest, heard }.encode();
+        self.draft.changes.insert(key, Some(row));
+        Ok(fate)
+    }
+
+    /// A counter that is not above the highest so far.
+    fn repeat(&self, session: Session, known: SessionHead) -> Result<Fate, Error> {
+        if known.highest - session.counter >= SESSION_WINDOW {
+            return Ok(Fate::Forgotten);
+        }
+        if let Some(&first) = self.fresh.get(&session) {
+            return Ok(Fate::Again(first));
+        }
+        let row = self
+            .draft
+            .get(&rows::outcome_key(self.draft.slot, session))?;
+        Ok(match row {
+            Some(row) => Fate::Known(rows::decode_outcome(&row)?),
+            None => Fate::Apply,
+        })
+    }
+
+    /// Forgets the outcomes that leave the window when the highest counter grows.
+    fn move_window(&mut self, gateway: u64, from: u64, to: u64) {
+        let Some(last) = to.checked_sub(SESSION_WINDOW) else {
+            return;
+        };
+        let first = (from + 1).saturating_sub(SESSION_WINDOW);
+        for counter in first..=last.min(from) {
+            let session = Session { gateway, counter };
+            let key = rows::outcome_key(self.draft.slot, session);
+            self.fresh.remove(&session);
+            self.draft.changes.insert(key, None);
+        }
+    }
+
+    /// Lets the session go that was not heard of for longest, if there are as many as may be.
+    fn make_room(&mut self) -> Result<(), Error> {
+        if self.head.sessions < SESSIONS_MAX {
+            return Ok(());
+        }
+        let slot = self.draft.slot;
+        if self.by_heard.is_none() {
+            let mut all = BTreeMap::new();
+            for (key, row) in self.draft.rows(&rows::key(slot, SESSION, &[]))? {
+                let gateway = key[PREFIX_LEN..].try_into();
+                let gateway = gateway.map_err(|_| Error::Corrupt("slot session"))?;
+                let heard = SessionHead::decode(&row)?.heard;
+                all.insert(heard, u64::from_be_bytes(gateway));
+            }
+            self.by_heard = Some(all);
+        }
+        let oldest = self.by_heard.as_mut().and_then(BTreeMap::pop_first);
+        let Some((_, gateway)) = oldest else {
+            return Err(Error::Corrupt("number of slot sessions"));
+        };
+        let outcomes = rows::key(slot, OUTCOME, &gateway.to_be_bytes());
+        for (key, _) in self.draft.rows(&outcomes)? {
+            self.draft.changes.insert(key, None);
+        }
+        let session = rows::session_key(slot, gateway);
+        self.draft.changes.insert(session, None);
+        self.fresh.retain(|fresh, _| fresh.gateway != gateway);
+        self.head.sessions -= 1;
+        Ok(())
+    }
+
+    /// What the slot counts now, its rows but for the outcomes of requests that are to be applied, and which of these are to be kept.
+    pub fn finish(self) -> (Head, Changes, FxHashMap<Session, usize>) {
+        (self.head, self.draft.changes, self.fresh)
+    }
+}

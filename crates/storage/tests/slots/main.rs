@@ -1,0 +1,12 @@
+//! Writes of slots: whoever applies the same log comes to the same state, and what is refused leaves no trace.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod crash;
+mod dump;
+mod history;
+mod model;
+mod refusals;
+mod replay;
+mod sessions;
+mod world;
