@@ -5,7 +5,7 @@ use cluster::record::{
     Body, ChangeRecord, DatabaseWork, EditRecord, FileRecord, PurgeRecord, RecordError, Request,
     Stamp, VERSION, Work,
 };
-use cluster::replica::{Begin, Kind};
+use cluster::replica::{Begin, Begun, Cursor, Fence, Kind, Last, Promises};
 use document::{Attachment, DocId, Encoding, Rev, RevHash, RevPath};
 use proptest::collection::vec;
 use proptest::option;
@@ -149,22 +149,80 @@ fn generation() -> impl Strategy<Value = Generation> {
     (any::<u64>(), any::<u64>()).prop_map(|(number, by)| Generation { number, by })
 }
 
-fn body() -> impl Strategy<Value = Body> {
-    let position = (generation(), any::<u64>(), any::<i32>(), any::<[u8; 16]>()).prop_map(
+fn position() -> impl Strategy<Value = Position> {
+    (generation(), any::<u64>(), any::<i32>(), any::<[u8; 16]>()).prop_map(
         |(generation, next_offset, leader_epoch, chain)| Position {
             generation,
             next_offset,
             leader_epoch,
             chain,
         },
+    )
+}
+
+fn nodes() -> impl Strategy<Value = Vec<u64>> {
+    vec(any::<u64>(), 0..6)
+}
+
+fn begin() -> impl Strategy<Value = Begin> {
+    (generation(), position(), nodes()).prop_map(|(generation, base, members)| Begin {
+        generation,
+        base,
+        members,
+    })
+}
+
+fn cursor() -> impl Strategy<Value = Cursor> {
+    let last = (any::<i32>(), any::<[u8; 16]>()).prop_map(|(epoch, hash)| Last { epoch, hash });
+    let begun = (begin(), any::<(u64, u64, i32)>(), any::<[u8; 16]>()).prop_map(
+        |(begin, (log, offset, epoch), hash)| {
+            Box::new(Begun {
+                begin,
+                log,
+                offset,
+                epoch,
+                hash,
+            })
+        },
     );
-    let nodes = || vec(any::<u64>(), 0..6);
+    let epochs = vec(any::<(i32, u64)>(), 0..4);
+    (
+        position(),
+        any::<(u64, u64)>(),
+        option::of(last),
+        epochs,
+        nodes(),
+        option::of(begun),
+    )
+        .prop_map(
+            |(position, (log, replicas_at), last, epochs, members, begun)| Cursor {
+                position,
+                log,
+                last,
+                epochs,
+                members,
+                replicas_at,
+                begun,
+            },
+        )
+}
+
+fn promises() -> impl Strategy<Value = Promises> {
+    let fence =
+        (generation(), any::<(i32, u64)>()).prop_map(|(generation, (epoch, offset))| Fence {
+            generation,
+            epoch,
+            offset,
+        });
+    (generation(), vec(fence, 0..4)).prop_map(|(sealed, fences)| Promises { sealed, fences })
+}
+
+fn body() -> impl Strategy<Value = Body> {
     let database = any::<[u8; 16]>;
     prop_oneof![
         4 => vec(request(), 0..4).prop_map(Body::Requests),
         1 => (nodes(), any::<u64>()).prop_map(|(members, after)| Body::Replicas { members, after }),
-        1 => (generation(), position, nodes())
-            .prop_map(|(generation, base, members)| Body::Begin(Begin { generation, base, members })),
+        1 => begin().prop_map(Body::Begin),
         1 => (database(), any::<(u32, u32)>()).prop_map(|(database, range)| Body::Create { database, range }),
         1 => database().prop_map(|database| Body::Drop { database }),
         1 => (database(), any::<u64>()).prop_map(|(database, designs)| Body::Barrier { database, designs }),
@@ -199,6 +257,22 @@ proptest! {
     #[test]
     fn bytes_that_are_no_record_are_refused(bytes: Vec<u8>) {
         prop_assert!(stamp().read(&bytes).is_err());
+        // Whatever they say, no panic.
+        let _ = (Cursor::decode(&bytes), Promises::decode(&bytes));
+    }
+
+    #[test]
+    fn what_a_replica_keeps_reads_back(
+        cursor in cursor(),
+        promises in promises(),
+        at: proptest::sample::Index,
+    ) {
+        let bytes = cursor.encode();
+        prop_assert_eq!(Cursor::decode(&bytes[..at.index(bytes.len())]), None);
+        prop_assert_eq!(Cursor::decode(&bytes), Some(cursor));
+        let bytes = promises.encode();
+        prop_assert_eq!(Promises::decode(&bytes[..at.index(bytes.len())]), None);
+        prop_assert_eq!(Promises::decode(&bytes), Some(promises));
     }
 }
 

@@ -292,26 +292,26 @@ impl Body {
     }
 }
 
-fn put_generation(generation: Generation, out: &mut Vec<u8>) {
+pub(crate) fn put_generation(generation: Generation, out: &mut Vec<u8>) {
     put(generation.number, out);
     put(generation.by, out);
 }
 
-fn take_generation(rest: &mut &[u8]) -> Option<Generation> {
+pub(crate) fn take_generation(rest: &mut &[u8]) -> Option<Generation> {
     Some(Generation {
         number: take(rest)?,
         by: take(rest)?,
     })
 }
 
-fn put_position(position: &Position, out: &mut Vec<u8>) {
+pub(crate) fn put_position(position: &Position, out: &mut Vec<u8>) {
     put_generation(position.generation, out);
     put(position.next_offset, out);
     out.extend_from_slice(&position.leader_epoch.to_be_bytes());
     out.extend_from_slice(&position.chain);
 }
 
-fn take_position(rest: &mut &[u8]) -> Option<Position> {
+pub(crate) fn take_position(rest: &mut &[u8]) -> Option<Position> {
     Some(Position {
         generation: take_generation(rest)?,
         next_offset: take(rest)?,
@@ -320,17 +320,17 @@ fn take_position(rest: &mut &[u8]) -> Option<Position> {
     })
 }
 
-fn put_nodes(nodes: &[NodeId], out: &mut Vec<u8>) {
+pub(crate) fn put_nodes(nodes: &[NodeId], out: &mut Vec<u8>) {
     put(nodes.len() as u64, out);
     nodes.iter().for_each(|node| put(*node, out));
 }
 
-fn take_nodes(rest: &mut &[u8]) -> Option<Vec<NodeId>> {
+pub(crate) fn take_nodes(rest: &mut &[u8]) -> Option<Vec<NodeId>> {
     let count = take(rest)?;
     (0..count).map(|_| take(rest)).collect()
 }
 
-fn take_array<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+pub(crate) fn take_array<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     rest.split_off(..N)?.try_into().ok()
 }
 

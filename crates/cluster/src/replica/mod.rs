@@ -16,6 +16,7 @@ mod fence;
 mod generation;
 mod peers;
 mod reads;
+mod stored;
 mod types;
 
 use std::collections::VecDeque;
