@@ -3,7 +3,7 @@
 # make lint     formatting and lints of Rust, Python and Markdown
 # make docs     the manual, as a book in docs/book
 # make bench    how fast this machine serves it (BENCH_ARGS="--url http://…" for another server)
-# make soak     the black-box tests at full length (about half an hour)
+# make soak     the black-box tests at full length (about two hours), and a million runs of the simulated cluster
 # make build    the binary alone
 # make sanitize the tests of the JavaScript engine under AddressSanitizer (docs/src/developers/unsafe-code.md)
 #
@@ -69,6 +69,7 @@ test: setup-test
 
 soak: setup-test
 	@$(binary)
+	@$(env) SETTEE_SEEDS=1000000 cargo test --release -p cluster --test simulation -- --nocapture
 	@$(env) python3 tests/run.py --soak $(SUITES)
 
 sanitize: setup-test

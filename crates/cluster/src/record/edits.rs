@@ -1,0 +1,385 @@
+//! Writes of clients, as a record holds them.
+
+use document::varint::{put, take, take_slice};
+use document::{Attachment, DocId, Encoding, Rev, RevHash, RevPath};
+
+use super::take_array;
+
+/// A client's write. Whoever takes it to the log twice gives it the same numbers, and it is applied once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// One start of the node that took it from the client.
+    pub gateway: u64,
+    /// Its number there.
+    pub counter: u64,
+    /// What it does, database by database.
+    pub databases: Vec<DatabaseWork>,
+}
+
+/// What a request does in one database, and what applies to that: the limits travel with it, so that no order between logs is
+/// needed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DatabaseWork {
+    /// The database.
+    pub database: [u8; 16],
+    /// Revisions kept of each branch.
+    pub revs_limit: u64,
+    /// Purges remembered.
+    pub purged_infos_limit: u64,
+    /// The design documents that it was validated with.
+    pub designs: u64,
+    /// What is done.
+    pub work: Work,
+}
+
+/// What is done in a database.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Work {
+    /// Edits, in this order.
+    Edits(Vec<EditRecord>),
+    /// Purges, in this order.
+    Purges(Vec<PurgeRecord>),
+}
+
+/// An edit, before it is decided whether it is a conflict: that is decided where it is applied, everywhere alike.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EditRecord {
+    /// The document.
+    pub id: DocId,
+    /// The new revision is a tombstone.
+    pub deleted: bool,
+    /// JSON text, normalised, without underscore members.
+    pub body: Vec<u8>,
+    /// Its attachments, all of them.
+    pub files: Vec<FileRecord>,
+    /// How the revision comes into the tree.
+    pub change: ChangeRecord,
+}
+
+/// How an edit relates to what is there.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ChangeRecord {
+    /// The client edits `parent` (none: a new document).
+    Interactive {
+        /// The leaf that it is based on.
+        parent: Option<Rev>,
+        /// The new revision, computed for that.
+        rev: Rev,
+        /// Erlang term of the body, where it cannot be made again from the text.
+        body_term: Option<Vec<u8>>,
+    },
+    /// The client brings a revision with its ancestry.
+    Replicated {
+        /// The revision and its ancestors.
+        path: RevPath,
+    },
+    /// A local document: the number of its new revision, or none to delete it.
+    Local {
+        /// The number.
+        rev: Option<u64>,
+    },
+}
+
+/// An attachment of an edit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FileRecord {
+    /// What is said of it.
+    pub attachment: Attachment,
+    /// Its bytes as they are stored, when they are few; else who applies the record fetches them.
+    pub content: Option<Vec<u8>>,
+}
+
+/// A purge of revisions of one document.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PurgeRecord {
+    /// The document.
+    pub id: DocId,
+    /// Leaves to be removed.
+    pub revs: Vec<Rev>,
+    /// Of the purge request.
+    pub uuid: [u8; 16],
+}
+
+const EDITS: u8 = b'e';
+const PURGES: u8 = b'p';
+
+const DELETED: u8 = 1;
+const HAS_FILES: u8 = 2;
+/// The two bits of how it changes the tree.
+const INTERACTIVE: u8 = 0;
+const REPLICATED: u8 = 4;
+const LOCAL: u8 = 8;
+const CHANGES: u8 = 12;
+/// It has a parent, or a number.
+const HAS_BASE: u8 = 16;
+const HAS_TERM: u8 = 32;
+
+const GZIP: u8 = 1;
+const LENGTH_UNSURE: u8 = 2;
+const HAS_REVPOS: u8 = 4;
+const HAS_CONTENT: u8 = 8;
+
+impl Request {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        put(self.gateway, out);
+        put(self.counter, out);
+        put(self.databases.len() as u64, out);
+        self.databases.iter().for_each(|d| d.encode(out));
+    }
+
+    pub(super) fn decode(rest: &mut &[u8]) -> Option<Request> {
+        let (gateway, counter, count) = (take(rest)?, take(rest)?, take(rest)?);
+        let databases = (0..count).map(|_| DatabaseWork::decode(rest));
+        Some(Request {
+            gateway,
+            counter,
+            databases: databases.collect::<Option<_>>()?,
+        })
+    }
+}
+
+impl DatabaseWork {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.database);
+        put(self.revs_limit, out);
+        put(self.purged_infos_limit, out);
+        put(self.designs, out);
+        match &self.work {
+            Work::Edits(edits) => {
+                out.push(EDITS);
+                put(edits.len() as u64, out);
+                edits.iter().for_each(|edit| edit.encode(out));
+            }
+            Work::Purges(purges) => {
+                out.push(PURGES);
+                put(purges.len() as u64, out);
+                purges.iter().for_each(|purge| purge.encode(out));
+            }
+        }
+    }
+
+    fn decode(rest: &mut &[u8]) -> Option<DatabaseWork> {
+        let database = take_array(rest)?;
+        let (revs_limit, purged_infos_limit, designs) = (take(rest)?, take(rest)?, take(rest)?);
+        let (kind, count) = (*rest.split_off_first()?, take(rest)?);
+        let work = match kind {
+            EDITS => Work::Edits(
+                (0..count)
+                    .map(|_| EditRecord::decode(rest))
+                    .collect::<Option<_>>()?,
+            ),
+            PURGES => Work::Purges(
+                (0..count)
+                    .map(|_| PurgeRecord::decode(rest))
+                    .collect::<Option<_>>()?,
+            ),
+            _ => return None,
+        };
+        Some(DatabaseWork {
+            database,
+            revs_limit,
+            purged_infos_limit,
+            designs,
+            work,
+        })
+    }
+}
+
+impl EditRecord {
+    fn flags(&self) -> u8 {
+        let flag = |is: bool, flag: u8| if is { flag } else { 0 };
+        let change = match &self.change {
+            ChangeRecord::Interactive {
+                parent, body_term, ..
+            } => {
+                INTERACTIVE | flag(parent.is_some(), HAS_BASE) | flag(body_term.is_some(), HAS_TERM)
+            }
+            ChangeRecord::Replicated { .. } => REPLICATED,
+            ChangeRecord::Local { rev } => LOCAL | flag(rev.is_some(), HAS_BASE),
+        };
+        change | flag(self.deleted, DELETED) | flag(!self.files.is_empty(), HAS_FILES)
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_slice(self.id.as_str().as_bytes(), out);
+        out.push(self.flags());
+        match &self.change {
+            ChangeRecord::Interactive {
+                parent,
+                rev,
+                body_term,
+            } => {
+                put_rev(rev, out);
+                parent.iter().for_each(|parent| put_rev(parent, out));
+                body_term.iter().for_each(|term| put_slice(term, out));
+            }
+            ChangeRecord::Replicated { path } => {
+                put(path.start, out);
+                put(path.ids.len() as u64, out);
+                path.ids.iter().for_each(|hash| put_hash(hash, out));
+            }
+            ChangeRecord::Local { rev } => rev.iter().for_each(|rev| put(*rev, out)),
+        }
+        put_slice(&self.body, out);
+        if !self.files.is_empty() {
+            put(self.files.len() as u64, out);
+            self.files.iter().for_each(|file| file.encode(out));
+        }
+    }
+
+    fn decode(rest: &mut &[u8]) -> Option<EditRecord> {
+        let id = DocId::new(std::str::from_utf8(take_slice(rest)?).ok()?).ok()?;
+        let flags = *rest.split_off_first()?;
+        let has = |flag: u8| flags & flag != 0;
+        let change = match flags & CHANGES {
+            INTERACTIVE => ChangeRecord::Interactive {
+                rev: take_rev(rest)?,
+                parent: optional(has(HAS_BASE), || take_rev(rest))?,
+                body_term: optional(has(HAS_TERM), || take_slice(rest).map(<[u8]>::to_vec))?,
+            },
+            REPLICATED => {
+                let (start, count) = (take(rest)?, take(rest)?);
+                let ids = (0..count).map(|_| take_hash(rest)).collect::<Option<_>>()?;
+                ChangeRecord::Replicated {
+                    path: RevPath { start, ids },
+                }
+            }
+            LOCAL => ChangeRecord::Local {
+                rev: optional(has(HAS_BASE), || take(rest))?,
+            },
+            _ => return None,
+        };
+        let body = take_slice(rest)?.to_vec();
+        let count = if has(HAS_FILES) { take(rest)? } else { 0 };
+        let files = (0..count)
+            .map(|_| FileRecord::decode(rest))
+            .collect::<Option<_>>()?;
+        Some(EditRecord {
+            id,
+            deleted: has(DELETED),
+            body,
+            files,
+            change,
+        })
+    }
+}
+
+impl FileRecord {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let attachment = &self.attachment;
+        let flag = |is: bool, flag: u8| if is { flag } else { 0 };
+        out.push(
+            flag(attachment.encoding == Encoding::Gzip, GZIP)
+                | flag(attachment.length_unsure, LENGTH_UNSURE)
+                | flag(attachment.revpos.is_some(), HAS_REVPOS)
+                | flag(self.content.is_some(), HAS_CONTENT),
+        );
+        put_slice(attachment.name.as_bytes(), out);
+        put_slice(attachment.content_type.as_bytes(), out);
+        out.extend_from_slice(&attachment.md5);
+        out.extend_from_slice(&attachment.content);
+        put(attachment.length, out);
+        put(attachment.stored_length, out);
+        attachment
+            .revpos
+            .iter()
+            .for_each(|revpos| put(*revpos, out));
+        self.content
+            .iter()
+            .for_each(|content| put_slice(content, out));
+    }
+
+    fn decode(rest: &mut &[u8]) -> Option<FileRecord> {
+        let flags = *rest.split_off_first()?;
+        let has = |flag: u8| flags & flag != 0;
+        let attachment = Attachment {
+            name: take_string(rest)?,
+            content_type: take_string(rest)?,
+            md5: take_array(rest)?,
+            content: take_array(rest)?,
+            length: take(rest)?,
+            stored_length: take(rest)?,
+            encoding: if has(GZIP) {
+                Encoding::Gzip
+            } else {
+                Encoding::Identity
+            },
+            length_unsure: has(LENGTH_UNSURE),
+            revpos: optional(has(HAS_REVPOS), || take(rest))?,
+        };
+        let content = optional(has(HAS_CONTENT), || take_slice(rest).map(<[u8]>::to_vec))?;
+        Some(FileRecord {
+            attachment,
+            content,
+        })
+    }
+}
+
+impl PurgeRecord {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_slice(self.id.as_str().as_bytes(), out);
+        out.extend_from_slice(&self.uuid);
+        put(self.revs.len() as u64, out);
+        self.revs.iter().for_each(|rev| put_rev(rev, out));
+    }
+
+    fn decode(rest: &mut &[u8]) -> Option<PurgeRecord> {
+        let id = DocId::new(std::str::from_utf8(take_slice(rest)?).ok()?).ok()?;
+        let (uuid, count) = (take_array(rest)?, take(rest)?);
+        let revs = (0..count).map(|_| take_rev(rest)).collect::<Option<_>>()?;
+        Some(PurgeRecord { id, revs, uuid })
+    }
+}
+
+/// What is there when `is`; the outer none is an end before its time.
+fn optional<T>(is: bool, take: impl FnOnce() -> Option<T>) -> Option<Option<T>> {
+    match is {
+        true => take().map(Some),
+        false => Some(None),
+    }
+}
+
+fn put_slice(bytes: &[u8], out: &mut Vec<u8>) {
+    put(bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
+}
+
+fn take_string(rest: &mut &[u8]) -> Option<String> {
+    String::from_utf8(take_slice(rest)?.to_vec()).ok()
+}
+
+fn put_rev(rev: &Rev, out: &mut Vec<u8>) {
+    put(rev.generation, out);
+    put_hash(&rev.hash, out);
+}
+
+fn take_rev(rest: &mut &[u8]) -> Option<Rev> {
+    Some(Rev {
+        generation: take(rest)?,
+        hash: take_hash(rest)?,
+    })
+}
+
+/// 0 and the bytes of an MD5 sum, or the length of a text plus one, and the text.
+fn put_hash(hash: &RevHash, out: &mut Vec<u8>) {
+    match hash {
+        RevHash::Md5(bytes) => {
+            out.push(0);
+            out.extend_from_slice(bytes);
+        }
+        RevHash::Text(text) => {
+            put(text.len() as u64 + 1, out);
+            out.extend_from_slice(text);
+        }
+    }
+}
+
+fn take_hash(rest: &mut &[u8]) -> Option<RevHash> {
+    match take(rest)? {
+        0 => take_array(rest).map(RevHash::Md5),
+        length => {
+            let length = usize::try_from(length - 1).ok()?;
+            Some(RevHash::Text(rest.split_off(..length)?.into()))
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! Records of the log as bytes.
+//!
+//! ```text
+//! version, cluster id (16 bytes), slot, generation, keyed hash (16 bytes), kind, body
+//! ```
+//!
+//! Numbers are LEB128, what has a length is preceded by it. The hash is BLAKE3 keyed with the cluster's secret, over everything
+//! else: a record that was damaged, or that somebody else wrote, does not pass.
+
+mod edits;
+
+pub use edits::{ChangeRecord, DatabaseWork, EditRecord, FileRecord, PurgeRecord, Request, Work};
+
+use document::varint::{put, take};
+
+use crate::position::{Chain, Generation, NodeId, Position, digest};
+use crate::replica::{Begin, Header, Kind};
+
+/// How records are written. Behaviour that depends on it changes when all members know the newer one.
+pub const VERSION: u8 = 1;
+/// A record is at most this long, in bytes: Kafka's default of 1 MB for a message suffices, with what is around it.
+pub const BYTES_MAX: usize = 768 << 10;
+
+const HASH_BYTES: usize = 16;
+
+/// Whose records these are: they pass only where all of it is the same.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Stamp {
+    /// The cluster.
+    pub cluster: [u8; 16],
+    /// Its secret for records.
+    pub key: [u8; 32],
+    /// The slot.
+    pub slot: u16,
+}
+
+/// What a record is and holds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Body {
+    /// Writes of clients.
+    Requests(Vec<Request>),
+    /// The slot's replicas change.
+    Replicas {
+        /// All of them.
+        members: Vec<NodeId>,
+        /// The offset after the change before.
+        after: u64,
+    },
+    /// A generation begins.
+    Begin(Begin),
+    /// The slot gets a shard of a new database.
+    Create {
+        /// The database.
+        database: [u8; 16],
+        /// First and last hash of the shard's documents.
+        range: (u32, u32),
+    },
+    /// A database goes.
+    Drop {
+        /// The database.
+        database: [u8; 16],
+    },
+    /// Edits after this were validated by these design documents, or later ones.
+    Barrier {
+        /// The database.
+        database: [u8; 16],
+        /// Counts changes of its design documents.
+        designs: u64,
+    },
+}
+
+/// A record that passed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// It was written in.
+    pub generation: Generation,
+    /// Over all its bytes.
+    pub hash: Chain,
+    /// What it holds.
+    pub body: Body,
+}
+
+/// Why bytes of the log are no record.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// Its hash is wrong.
+    #[error("the record is damaged, or was not written by a member of this cluster")]
+    Damaged,
+    /// It is of another cluster.
+    #[error(
+        "the record is of the cluster {found}: the topic belongs to another cluster, give this one a topic of its own ([cluster] name)"
+    )]
+    OtherCluster {
+        /// Its id, in hexadecimal digits.
+        found: String,
+    },
+    /// It is of another slot.
+    #[error("the record is of slot {found}: the topic's partitions were mixed up")]
+    OtherSlot {
+        /// The slot.
+        found: u64,
+    },
+    /// A newer program wrote it.
+    #[error(
+        "the record has version {found}, this program knows {VERSION}: a newer Settee wrote it, update this node"
+    )]
+    Version {
+        /// The version.
+        found: u8,
+    },
+    /// It passed, and is no record all the same.
+    #[error("the record does not decode: {0}")]
+    Malformed(&'static str),
+}
+
+impl Stamp {
+    /// The bytes of a record.
+    pub fn write(&self, generation: Generation, body: &Body) -> Vec<u8> {
+        let mut out = self.head(generation);
+        let at = out.len();
+        out.resize(at + HASH_BYTES, 0);
+        body.encode(&mut out);
+        let hash = self.hash(&out[..at], &out[at + HASH_BYTES..]);
+        out[at..at + HASH_BYTES].copy_from_slice(&hash);
+        out
+    }
+
+    /// Reads a record.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub fn read(&self, bytes: &[u8]) -> Result<Record, RecordError> {
+        let mut rest = bytes;
+        let version = rest.split_off_first().ok_or(RecordError::Damaged)?;
+        let cluster = rest.split_off(..16).ok_or(RecordError::Damaged)?;
+        let slot = take(&mut rest).ok_or(RecordError::Damaged)?;
+        let number = take(&mut rest).ok_or(RecordError::Damaged)?;
+        let by = take(&mut rest).ok_or(RecordError::Damaged)?;
+        let head = bytes.len() - rest.len();
+        let hash = rest.split_off(..HASH_BYTES).ok_or(RecordError::Damaged)?;
+        if self.hash(&bytes[..head], rest) != *hash {
+            // What it says of itself may be a reason, if it was not damaged.
+            return Err(match (cluster == self.cluster, *version) {
+                (false, VERSION) => RecordError::OtherCluster {
+                    found: hex(cluster),
+                },
+                (true, found) if found > VERSION => RecordError::Version { found },
+                _ => RecordError::Damaged,
+            });
+        }
+        if *version != VERSION {
+            return Err(RecordError::Version { found: *version });
+        }
+        if slot != u64::from(self.slot) {
+            return Err(RecordError::OtherSlot { found: slot });
+        }
+        Ok(Record {
+            generation: Generation { number, by },
+            hash: digest(bytes),
+            body: Body::decode(rest)?,
+        })
+    }
+
+    fn head(&self, generation: Generation) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        out.extend_from_slice(&self.cluster);
+        put(u64::from(self.slot), &mut out);
+        put(generation.number, &mut out);
+        put(generation.by, &mut out);
+        out
+    }
+
+    fn hash(&self, head: &[u8], rest: &[u8]) -> [u8; HASH_BYTES] {
+        let mut hasher = blake3::Hasher::new_keyed(&self.key);
+        hasher.update(head).update(rest);
+        let mut out = [0; HASH_BYTES];
+        out.copy_from_slice(&hasher.finalize().as_bytes()[..HASH_BYTES]);
+        out
+    }
+}
+
+impl std::fmt::Debug for Stamp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Without the key.
+        write!(f, "slot {} of {}", self.slot, hex(&self.cluster))
+    }
+}
+
+impl Record {
+    /// What it is to a replica.
+    pub fn header(&self) -> Header {
+        let kind = match &self.body {
+            Body::Replicas { members, after } => Kind::Replicas {
+                members: members.clone(),
+                after: *after,
+            },
+            Body::Begin(begin) => Kind::Begin(Box::new(begin.clone())),
+            _ => Kind::Data,
+        };
+        Header {
+            generation: self.generation,
+            kind,
+        }
+    }
+}
+
+const REQUESTS: u8 = b'e';
+const REPLICAS: u8 = b'r';
+const BEGIN: u8 = b'b';
+const CREATE: u8 = b'c';
+const DROP: u8 = b'd';
+const BARRIER: u8 = b'v';
+
+impl Body {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Body::Requests(requests) => {
+                out.push(REQUESTS);
+                put(requests.len() as u64, out);
+                requests.iter().for_each(|request| request.encode(out));
+            }
+            Body::Replicas { members, after } => {
+                out.push(REPLICAS);
+                put(*after, out);
+                put_nodes(members, out);
+            }
+            Body::Begin(begin) => {
+                out.push(BEGIN);
+                put_generation(begin.generation, out);
+                put_position(&begin.base, out);
+                put_nodes(&begin.members, out);
+            }
+            Body::Create { database, range } => {
+                out.push(CREATE);
+                out.extend_from_slice(database);
+                put(u64::from(range.0), out);
+                put(u64::from(range.1), out);
+            }
+            Body::Drop { database } => {
+                out.push(DROP);
+                out.extend_from_slice(database);
+            }
+            Body::Barrier { database, designs } => {
+                out.push(BARRIER);
+                out.extend_from_slice(database);
+                put(*designs, out);
+            }
+        }
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Body, RecordError> {
+        let mut rest = bytes;
+        let kind = *rest
+            .split_off_first()
+            .ok_or(RecordError::Malformed("kind"))?;
+        let body = Body::decode_kind(kind, &mut rest).ok_or(RecordError::Malformed("body"))?;
+        match rest.is_empty() {
+            true => Ok(body),
+            false => Err(RecordError::Malformed("something follows its body")),
+        }
+    }
+
+    fn decode_kind(kind: u8, rest: &mut &[u8]) -> Option<Body> {
+        Some(match kind {
+            REQUESTS => {
+                let count = take(rest)?;
+                let requests = (0..count).map(|_| Request::decode(rest));
+                Body::Requests(requests.collect::<Option<_>>()?)
+            }
+            REPLICAS => Body::Replicas {
+                after: take(rest)?,
+                members: take_nodes(rest)?,
+            },
+            BEGIN => Body::Begin(Begin {
+                generation: take_generation(rest)?,
+                base: take_position(rest)?,
+                members: take_nodes(rest)?,
+            }),
+            CREATE => Body::Create {
+                database: take_array(rest)?,
+                range: (take(rest)?.try_into().ok()?, take(rest)?.try_into().ok()?),
+            },
+            DROP => Body::Drop {
+                database: take_array(rest)?,
+            },
+            BARRIER => Body::Barrier {
+                database: take_array(rest)?,
+                designs: take(rest)?,
+            },
+            _ => return None,
+        })
+    }
+}
+
+pub(crate) fn put_generation(generation: Generation, out: &mut Vec<u8>) {
+    put(generation.number, out);
+    put(generation.by, out);
+}
+
+pub(crate) fn take_generation(rest: &mut &[u8]) -> Option<Generation> {
+    Some(Generation {
+        number: take(rest)?,
+        by: take(rest)?,
+    })
+}
+
+pub(crate) fn put_position(position: &Position, out: &mut Vec<u8>) {
+    put_generation(position.generation, out);
+    put(position.next_offset, out);
+    out.extend_from_slice(&position.leader_epoch.to_be_bytes());
+    out.extend_from_slice(&position.chain);
+}
+
+pub(crate) fn take_position(rest: &mut &[u8]) -> Option<Position> {
+    Some(Position {
+        generation: take_generation(rest)?,
+        next_offset: take(rest)?,
+        leader_epoch: i32::from_be_bytes(take_array(rest)?),
+        chain: take_array(rest)?,
+    })
+}
+
+pub(crate) fn put_nodes(nodes: &[NodeId], out: &mut Vec<u8>) {
+    put(nodes.len() as u64, out);
+    nodes.iter().for_each(|node| put(*node, out));
+}
+
+pub(crate) fn take_nodes(rest: &mut &[u8]) -> Option<Vec<NodeId>> {
+    let count = take(rest)?;
+    (0..count).map(|_| take(rest)).collect()
+}
+
+pub(crate) fn take_array<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    rest.split_off(..N)?.try_into().ok()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}

@@ -1,0 +1,247 @@
+//! A new generation: where all go on when the log lost what counts.
+//!
+//! Whoever begins one picks a ballot that is greater than any it knows of, has a majority sealed for it, takes the latest state
+//! among the sealed, and writes a record that names that state. What was acknowledged before is on a majority, which shares a
+//! replica with the sealed one, and the sealed acknowledge nothing more in older generations: so the latest of their states has
+//! all of it. Replicas in that state go on; others are replaced by copies of them.
+
+use std::collections::BTreeMap;
+
+use super::{Begin, Begun, Cursor, Found, Kind, Last, Message, Output, Phase, Reason, Replica};
+use crate::position::{Generation, NodeId, Position, link};
+
+/// After so many ticks without success it is given up: an operator may begin again.
+const TICKS_MAX: u32 = 40;
+
+/// A generation that is begun here.
+#[derive(Debug)]
+pub(super) struct Reseed {
+    ballot: Generation,
+    sealed: BTreeMap<NodeId, (Position, Vec<NodeId>)>,
+    begin: Option<Begin>,
+    /// Where the log says that the beginning is.
+    appended: Option<u64>,
+    begun: Option<Begun>,
+    ticks: u32,
+}
+
+impl Replica {
+    pub(super) fn begin_reseed(&mut self) {
+        let known = [
+            self.saved.promises.sealed.number,
+            self.generation().number,
+            self.seen.number,
+            self.peers.highest_generation().number,
+        ];
+        let ballot = Generation {
+            number: known.into_iter().max().unwrap_or(0) + 1,
+            by: self.me,
+        };
+        // Two nodes wait differently long, so that one is first.
+        self.reseed_after = 2 * TICKS_MAX + (self.me % 7) as u32 * 5;
+        self.reseed = Some(Reseed {
+            ballot,
+            sealed: BTreeMap::new(),
+            begin: None,
+            appended: None,
+            begun: None,
+            ticks: 0,
+        });
+        // First here, so that it is on disk: no ballot is used twice.
+        self.seal(self.me, ballot);
+        self.send_others(&Message::Seal(ballot));
+    }
+
+    pub(super) fn seal(&mut self, from: NodeId, ballot: Generation) {
+        let sealed = self.saved.promises.sealed.max(self.generation());
+        if ballot < sealed || matches!(self.phase, Phase::Copying) {
+            return self.send(from, Message::SealRefused { sealed });
+        }
+        if ballot > self.saved.promises.sealed {
+            self.saved.promises.sealed = ballot;
+            let promises = self.saved.promises.clone();
+            self.out.push(Output::Promise(promises));
+        }
+        match self.is_drained() {
+            true => self.answer_seal(from, ballot),
+            false => self.sealing = Some((from, ballot)),
+        }
+    }
+
+    pub(super) fn answer_seal(&mut self, to: NodeId, ballot: Generation) {
+        if self.saved.promises.sealed != ballot || self.generation() >= ballot {
+            return;
+        }
+        let position = *self.position();
+        let members = self.saved.cursor.members.clone();
+        let answer = Message::Sealed {
+            ballot,
+            position,
+            members,
+        };
+        self.send(to, answer);
+    }
+
+    pub(super) fn sealed(
+        &mut self,
+        from: NodeId,
+        ballot: Generation,
+        position: Position,
+        members: Vec<NodeId>,
+    ) {
+        let Some(reseed) = &mut self.reseed else {
+            return;
+        };
+        if reseed.ballot != ballot || reseed.begin.is_some() {
+            return;
+        }
+        reseed.sealed.insert(from, (position, members));
+        let latest = reseed
+            .sealed
+            .values()
+            .max_by_key(|(position, _)| position.rank());
+        let Some((base, members)) = latest.cloned() else {
+            return;
+        };
+        // A majority of the replicas as they are there.
+        let of_them = members.iter().filter(|n| reseed.sealed.contains_key(n));
+        if of_them.count() < members.len() / 2 + 1 {
+            for to in members {
+                if to != self.me && !self.issued.members.contains(&to) {
+                    self.send(to, Message::Seal(ballot));
+                }
+            }
+            return;
+        }
+        let begin = Begin {
+            generation: ballot,
+            base,
+            members,
+        };
+        reseed.begin = Some(begin.clone());
+        self.out.push(Output::Append(begin));
+    }
+
+    pub(super) fn seal_refused(&mut self, sealed: Generation) {
+        self.seen = self.seen.max(sealed);
+        if self.reseed.as_ref().is_some_and(|r| r.ballot < sealed) {
+            self.reseed = None;
+        }
+    }
+
+    pub(super) fn begin_appended(&mut self, generation: Generation, offset: u64) {
+        if let Some(reseed) = &mut self.reseed
+            && reseed.ballot == generation
+            && reseed.appended.is_none()
+        {
+            reseed.appended = Some(offset);
+            self.out.push(Output::ReadBack { offset });
+        }
+    }
+
+    /// The log's word is not enough: the beginning has to be there.
+    pub(super) fn find_begin(&mut self, offset: u64, found: &Found) {
+        let Some(reseed) = &mut self.reseed else {
+            return;
+        };
+        let (Some(begin), Found::Record(record)) = (&reseed.begin, found) else {
+            return;
+        };
+        if reseed.begun.is_some() {
+            // It is at one place only, wherever else it is in the log.
+            return;
+        }
+        let kind = record.header.as_ref().map(|header| &header.kind);
+        let is_it = matches!(kind, Some(Kind::Begin(there)) if **there == *begin);
+        if reseed.appended != Some(offset) || !is_it {
+            return;
+        }
+        let begun = Begun {
+            begin: begin.clone(),
+            log: record.log,
+            offset,
+            epoch: record.epoch,
+            hash: record.hash,
+        };
+        reseed.begun = Some(begun.clone());
+        for to in begun.begin.members.clone() {
+            self.send(to, Message::Begun(Box::new(begun.clone())));
+        }
+    }
+
+    pub(super) fn go_on_reseeding(&mut self) {
+        let Some(reseed) = &mut self.reseed else {
+            return;
+        };
+        reseed.ticks += 1;
+        if reseed.ticks > TICKS_MAX {
+            self.reseed = None;
+            return;
+        }
+        let ballot = reseed.ballot;
+        match (&reseed.begun, reseed.appended, &reseed.begin) {
+            (Some(begun), _, _) => {
+                let begun = begun.clone();
+                for to in begun.begin.members.clone() {
+                    self.send(to, Message::Begun(Box::new(begun.clone())));
+                }
+            }
+            (None, Some(offset), _) => self.out.push(Output::ReadBack { offset }),
+            // Whether it was appended is not known. If it was, nobody goes on from it by itself.
+            (None, None, Some(_)) => {}
+            (None, None, None) => self.send_all(&Message::Seal(ballot)),
+        }
+    }
+
+    pub(super) fn tell_begun(&mut self, to: NodeId) {
+        if let Some(begun) = self.saved.cursor.begun.clone() {
+            self.send(to, Message::Begun(begun));
+        }
+    }
+
+    /// A generation began.
+    pub(super) fn begun(&mut self, begun: Begun) {
+        let generation = begun.begin.generation;
+        let is_late = generation <= self.generation() || generation < self.saved.promises.sealed;
+        if is_late || matches!(self.phase, Phase::Copying) {
+            return;
+        }
+        if !self.is_drained() {
+            // Nothing more is given out before it is known which way to go.
+            self.beginning = Some(begun);
+            return;
+        }
+        let (own, base) = (self.position(), &begun.begin.base);
+        let is_here = own.generation == base.generation
+            && own.next_offset == base.next_offset
+            && own.chain == base.chain;
+        if !is_here {
+            return self.halt(Reason::Elsewhere);
+        }
+        self.adopt(begun);
+    }
+
+    fn adopt(&mut self, begun: Begun) {
+        let cursor = Cursor {
+            position: Position {
+                generation: begun.begin.generation,
+                next_offset: begun.offset + 1,
+                leader_epoch: begun.epoch,
+                chain: link(&begun.begin.base.chain, &begun.hash),
+            },
+            log: begun.log,
+            last: Some(Last {
+                epoch: begun.epoch,
+                hash: begun.hash,
+            }),
+            epochs: vec![(begun.epoch, begun.offset)],
+            members: begun.begin.members.clone(),
+            replicas_at: begun.offset + 1,
+            begun: Some(Box::new(begun)),
+        };
+        self.peers.restart();
+        self.read_anew();
+        self.issue(false, cursor);
+        self.start();
+    }
+}

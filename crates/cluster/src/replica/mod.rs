@@ -1,0 +1,523 @@
+//! One replica of a slot, as a state machine: inputs in, outputs out, no clock, no thread, no disk, no network.
+//!
+//! **What it promises: whatever the log does, nothing that was acknowledged is lost while a majority of the slot's replicas
+//! survives.** The log may lose its end, or everything, come again under another leader, be damaged, or be read late.
+//!
+//! - A record counts as acknowledged when a majority has applied it, on disk, with equal chains ([`peers`]).
+//! - Before the first record of a new leader epoch a replica makes sure that the log still holds its last record, and has a
+//!   majority promise that it applied nothing that the new leader may have lost, and will not ([`fence`]). So two replicas never
+//!   apply different records at one offset while both count toward majorities.
+//! - When the log lost records that count, a *generation* begins: a majority is sealed, so that nothing more is acknowledged in
+//!   the old one, and the latest state of it is where all go on ([`generation`]). It is single-decree Paxos whose value is a state.
+//! - A read asks a majority how far it is, waits until this replica is as far, and shows what it found once that is stable
+//!   ([`reads`]).
+
+mod fence;
+mod generation;
+mod peers;
+mod reads;
+mod stored;
+mod types;
+
+use std::collections::VecDeque;
+
+pub use types::*;
+
+use self::fence::Check;
+use self::generation::Reseed;
+use self::peers::Peers;
+use self::reads::Reads;
+use crate::position::{Chain, Generation, NodeId, Position};
+
+/// Leader epochs that are remembered, for others' questions.
+const EPOCHS_MAX: usize = 64;
+/// Damaged records at one place before it is given up for a while.
+const DAMAGED_MAX: u32 = 3;
+/// While a copy is waited for, the log is looked at again after so many ticks: it may have been read late.
+const LOOK_AGAIN_TICKS: u32 = 3;
+/// A generation that a replica is sealed for has begun by then, or did not.
+const SEALED_TICKS_MAX: u32 = 50;
+
+/// Parts of the protocol that can be left out, to see that the simulator notices.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    pub fence: bool,
+    pub stable_reads: bool,
+    pub majority: bool,
+    pub seal: bool,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules {
+            fence: true,
+            stable_reads: true,
+            majority: true,
+            seal: true,
+        }
+    }
+}
+
+/// What it is doing.
+#[derive(Debug)]
+enum Phase {
+    /// It applies records as they come.
+    Running,
+    /// It makes sure that the log is still its own.
+    Checking(Check),
+    /// It does not go on.
+    Halted(Reason),
+    /// Its state is being replaced.
+    Copying,
+}
+
+/// A replica.
+#[derive(Debug)]
+pub struct Replica {
+    me: NodeId,
+    rules: Rules,
+    /// On disk.
+    saved: Saved,
+    /// After everything that was given out to be applied.
+    issued: Cursor,
+    /// The cursors between the two, oldest first.
+    under_way: VecDeque<Cursor>,
+    phase: Phase,
+    peers: Peers,
+    reads: Reads,
+    /// A new generation that is begun here.
+    reseed: Option<Reseed>,
+    /// Ticks until another may begin by itself.
+    reseed_after: u32,
+    /// The latest generation, begun or not, that others spoke of.
+    seen: Generation,
+    /// Who waits for the answer to a seal, until everything given out is applied.
+    sealing: Option<(NodeId, Generation)>,
+    /// A generation that waits for the same.
+    beginning: Option<Begun>,
+    /// Ticks that it waited for a copy.
+    halted_ticks: u32,
+    /// Ticks that it has been sealed for.
+    sealed_ticks: u32,
+    /// Damaged records seen at one place.
+    damaged: u32,
+    out: Vec<Output>,
+    /// Messages to itself.
+    own: VecDeque<Message>,
+}
+
+impl Replica {
+    /// A replica that starts from what it kept.
+    pub fn new(me: NodeId, saved: Saved) -> (Replica, Vec<Output>) {
+        Replica::with_rules(me, saved, Rules::default())
+    }
+
+    #[doc(hidden)]
+    pub fn with_rules(me: NodeId, saved: Saved, rules: Rules) -> (Replica, Vec<Output>) {
+        let mut replica = Replica {
+            me,
+            rules,
+            issued: saved.cursor.clone(),
+            peers: Peers::new(&saved.cursor.position),
+            saved,
+            under_way: VecDeque::new(),
+            phase: Phase::Copying,
+            reads: Reads::default(),
+            reseed: None,
+            reseed_after: 0,
+            seen: Generation::default(),
+            sealing: None,
+            beginning: None,
+            halted_ticks: 0,
+            sealed_ticks: 0,
+            damaged: 0,
+            out: vec![],
+            own: VecDeque::new(),
+        };
+        replica.start();
+        let out = std::mem::take(&mut replica.out);
+        (replica, out)
+    }
+
+    /// Takes an input; answers what is to be done, in this order.
+    pub fn handle(&mut self, input: Input) -> Vec<Output> {
+        self.take(input);
+        while let Some(message) = self.own.pop_front() {
+            self.message(self.me, message);
+        }
+        std::mem::take(&mut self.out)
+    }
+
+    fn take(&mut self, input: Input) {
+        match input {
+            Input::Record(record) => self.record(record),
+            Input::NoRecord { start, end } => self.no_record(start, end),
+            Input::ReadBack { offset, found } => self.read_back(offset, found),
+            Input::Applied { next_offset } => self.applied(next_offset),
+            Input::Message { from, message } => self.message(from, message),
+            Input::Tick => self.tick(),
+            Input::Read(read) => self.read(read),
+            Input::Reseed => self.begin_reseed(),
+            Input::Appended { generation, offset } => self.begin_appended(generation, offset),
+            Input::Copied(cursor) => self.copied(cursor),
+        }
+    }
+
+    /// The generation that records are written in now; `None` while nothing should be proposed here.
+    pub fn proposes_in(&self) -> Option<Generation> {
+        let runs = matches!(self.phase, Phase::Running) && !self.is_sealed();
+        runs.then_some(self.issued.position.generation)
+    }
+
+    /// What is on disk.
+    pub fn saved(&self) -> &Saved {
+        &self.saved
+    }
+
+    /// A majority has everything before this offset of its generation on disk.
+    pub fn stable(&self) -> u64 {
+        self.peers.stable
+    }
+
+    /// Replicas that have everything before this offset on disk, itself among them.
+    pub fn durable_at(&self, next_offset: u64) -> usize {
+        let is = |n: &&NodeId| self.durable_of(**n) >= next_offset;
+        self.saved.cursor.members.iter().filter(is).count()
+    }
+
+    /// Why it does not go on, if it does not.
+    pub fn halted(&self) -> Option<Reason> {
+        match self.phase {
+            Phase::Halted(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
+    fn position(&self) -> &Position {
+        &self.saved.cursor.position
+    }
+
+    fn generation(&self) -> Generation {
+        self.issued.position.generation
+    }
+
+    /// It has promised to apply nothing more in its generation.
+    fn is_sealed(&self) -> bool {
+        self.rules.seal && self.saved.promises.sealed > self.generation()
+    }
+
+    fn is_drained(&self) -> bool {
+        self.under_way.is_empty()
+    }
+
+    fn send(&mut self, to: NodeId, message: Message) {
+        match to == self.me {
+            true => self.own.push_back(message),
+            false => self.out.push(Output::Send { to, message }),
+        }
+    }
+
+    /// To all replicas, itself among them.
+    fn send_all(&mut self, message: &Message) {
+        for to in self.issued.members.clone() {
+            self.send(to, message.clone());
+        }
+    }
+
+    fn send_others(&mut self, message: &Message) {
+        for to in self.issued.members.clone() {
+            if to != self.me {
+                self.send(to, message.clone());
+            }
+        }
+    }
+
+    fn halt(&mut self, reason: Reason) {
+        if self.halted() != Some(reason) {
+            self.out.push(Output::Halted(reason));
+        }
+        self.phase = Phase::Halted(reason);
+    }
+
+    fn fetch(&mut self) {
+        let from = self.issued.position.next_offset;
+        self.out.push(Output::Fetch { from });
+    }
+
+    fn record(&mut self, record: LogRecord) {
+        let next = self.issued.position.next_offset;
+        let runs = matches!(self.phase, Phase::Running) && self.beginning.is_none();
+        if !runs || self.is_sealed() || record.offset < next {
+            return;
+        }
+        if record.log != self.issued.log {
+            return self.halt(Reason::Replaced);
+        }
+        if record.offset > next {
+            return self.fetch();
+        }
+        let Some(header) = &record.header else {
+            return self.damaged();
+        };
+        self.damaged = 0;
+        if self.is_fenced(&record) {
+            // The log's reader is behind: later it finds what the newer leader wrote.
+            return;
+        }
+        let epoch = self.issued.position.leader_epoch;
+        if record.epoch < epoch {
+            return self.halt(Reason::Replaced);
+        }
+        if record.epoch > epoch && self.rules.fence {
+            return self.check(Some(record.epoch));
+        }
+        self.follow(&record, header);
+    }
+
+    fn damaged(&mut self) {
+        self.damaged += 1;
+        match self.damaged < DAMAGED_MAX {
+            true => self.fetch(),
+            false => self.halt(Reason::Corrupt),
+        }
+    }
+
+    /// The next record is what it should be.
+    fn follow(&mut self, record: &LogRecord, header: &Header) {
+        let generation = self.generation();
+        if header.generation > generation {
+            // A majority is sealed. Where it goes on is said by who began it: the same beginning may be in the log twice.
+            self.send_others(&Message::AskBegun);
+            return self.halt(Reason::Elsewhere);
+        }
+        let mut cursor = self.issued.clone();
+        cursor.position = cursor
+            .position
+            .after(record.offset, record.epoch, &record.hash);
+        cursor.last = Some(Last {
+            epoch: record.epoch,
+            hash: record.hash,
+        });
+        if cursor
+            .epochs
+            .last()
+            .is_none_or(|(epoch, _)| *epoch < record.epoch)
+        {
+            cursor.epochs.push((record.epoch, record.offset));
+            if cursor.epochs.len() > EPOCHS_MAX {
+                cursor.epochs.remove(0);
+            }
+        }
+        let is_current = header.generation == generation;
+        if is_current && let Kind::Replicas { members, after } = &header.kind {
+            change_members(&mut cursor, members, *after);
+        }
+        self.issue(is_current && header.kind == Kind::Data, cursor);
+    }
+
+    fn issue(&mut self, data: bool, cursor: Cursor) {
+        self.issued = cursor.clone();
+        self.under_way.push_back(cursor.clone());
+        self.peers.note_own(&cursor.position);
+        let cursor = Box::new(cursor);
+        self.out.push(Output::Apply { data, cursor });
+    }
+
+    fn applied(&mut self, next_offset: u64) {
+        while let Some(cursor) = self.under_way.pop_front() {
+            let is_it = cursor.position.next_offset == next_offset;
+            self.saved.cursor = cursor;
+            if is_it {
+                break;
+            }
+        }
+        self.tell_durable();
+        self.count_stable();
+        self.go_on_reading();
+        if self.is_drained() {
+            if let Some((to, ballot)) = self.sealing.take() {
+                self.answer_seal(to, ballot);
+            }
+            if let Some(begun) = self.beginning.take() {
+                self.begun(begun);
+            }
+        }
+    }
+
+    fn no_record(&mut self, start: u64, end: u64) {
+        let next = self.issued.position.next_offset;
+        if !matches!(self.phase, Phase::Running) {
+            return;
+        }
+        if end < next {
+            self.halt(Reason::Truncated);
+        } else if start > next {
+            self.halt(Reason::Trimmed);
+        }
+    }
+
+    fn message(&mut self, from: NodeId, message: Message) {
+        match message {
+            Message::Durable { position, stable } => self.durable(from, position, stable),
+            Message::AskFence { fence, chain } => self.ask_fence(from, fence, chain),
+            Message::FenceAnswer { fence, promised } => self.fence_answer(from, fence, promised),
+            Message::AskPosition { round } => self.tell_position(from, round),
+            Message::PositionIs {
+                round,
+                generation,
+                next_offset,
+            } => self.position_is(from, round, generation, next_offset),
+            Message::Seal(ballot) => self.seal(from, ballot),
+            Message::Sealed {
+                ballot,
+                position,
+                members,
+            } => self.sealed(from, ballot, position, members),
+            Message::SealRefused { sealed } => self.seal_refused(sealed),
+            Message::Begun(begun) => self.begun(*begun),
+            Message::AskBegun => self.tell_begun(from),
+            Message::AskCopy { position, sealed } => self.ask_copy(from, &position, sealed),
+            Message::CopyGranted { position, sealed } => {
+                self.copy_granted(from, &position, sealed);
+            }
+        }
+    }
+
+    fn tick(&mut self) {
+        self.tell_durable();
+        self.ask_again_reading();
+        self.reseed_after = self.reseed_after.saturating_sub(1);
+        self.go_on_reseeding();
+        self.sealed_ticks = match self.is_sealed() {
+            true => self.sealed_ticks + 1,
+            false => 0,
+        };
+        match &self.phase {
+            Phase::Copying => {}
+            Phase::Running if self.sealed_ticks < SEALED_TICKS_MAX => {}
+            // The generation did not begin: whoever goes on without this one is told.
+            Phase::Running => self.ask_for_copy(),
+            Phase::Checking(_) => self.check_again(),
+            Phase::Halted(_) => {
+                self.ask_for_copy();
+                self.halted_ticks += 1;
+                // It may have been the reader's fault, or have healed.
+                if self.halted_ticks.is_multiple_of(LOOK_AGAIN_TICKS) {
+                    self.start();
+                }
+            }
+        }
+    }
+
+    fn ask_for_copy(&mut self) {
+        let ask = Message::AskCopy {
+            position: *self.position(),
+            sealed: self.saved.promises.sealed,
+        };
+        self.send_others(&ask);
+    }
+
+    /// Asked by one that wants to replace its state by this one's. It may when nothing of its own can have been acknowledged that
+    /// is not here: its state is part of this one's, or a majority is further, on the same way or on another.
+    fn ask_copy(&mut self, from: NodeId, theirs: &Position, sealed: Generation) {
+        let mine = self.position();
+        let later = mine.generation > theirs.generation && mine.generation >= sealed;
+        let is_part = mine.next_offset >= theirs.next_offset
+            && self.peers.chains.at(theirs.next_offset) == Some(&theirs.chain);
+        let further = mine.generation == theirs.generation
+            && mine.generation >= sealed
+            && (is_part || self.peers.stable >= theirs.next_offset);
+        let is_whole = matches!(self.phase, Phase::Running | Phase::Checking(_));
+        if is_whole && (later || further) {
+            let position = *theirs;
+            return self.send(from, Message::CopyGranted { position, sealed });
+        }
+        // Sealed for a generation that never began, or without it there is no majority: a new generation takes it in again.
+        let helps = sealed > mine.generation || self.peers.stable < mine.next_offset;
+        let is_left_out = helps && self.issued.members.contains(&from);
+        if is_left_out && self.proposes_in().is_some() && self.reseed_after == 0 {
+            self.seen = self.seen.max(sealed);
+            self.begin_reseed();
+        }
+    }
+
+    fn copy_granted(&mut self, from: NodeId, asked: &Position, sealed: Generation) {
+        // A grant may come late.
+        let is_same = asked == self.position() && sealed == self.saved.promises.sealed;
+        if is_same && self.halted().is_some() && self.is_drained() {
+            self.phase = Phase::Copying;
+            self.out.push(Output::Copy { from });
+        }
+    }
+
+    /// Whether its state may be replaced by one with this cursor, for all that it promised. To be asked before that is done: the
+    /// other replica has gone on since it granted it.
+    pub fn may_become(&self, cursor: &Cursor) -> bool {
+        let (position, promises) = (&cursor.position, &self.saved.promises);
+        let breaks = |fence: &Fence| {
+            let at = cursor
+                .epochs
+                .iter()
+                .rev()
+                .find(|(_, from)| *from <= fence.offset);
+            fence.generation == position.generation
+                && position.next_offset > fence.offset
+                && at.is_none_or(|(epoch, _)| *epoch < fence.epoch)
+        };
+        position.generation >= promises.sealed.max(self.position().generation)
+            && !promises.fences.iter().any(breaks)
+    }
+
+    fn copied(&mut self, cursor: Option<Cursor>) {
+        if let Some(cursor) = cursor {
+            self.saved.cursor = cursor.clone();
+            self.issued = cursor;
+            self.peers = Peers::new(&self.issued.position);
+            self.read_anew();
+        }
+        self.start();
+    }
+
+    /// Makes sure that the log is the one that was applied, and follows it.
+    fn start(&mut self) {
+        self.check(None);
+    }
+}
+
+/// The set changes by one node, and on top of the change that its writer knew to be stable.
+fn change_members(cursor: &mut Cursor, members: &[NodeId], after: u64) {
+    let new = members
+        .iter()
+        .filter(|n| !cursor.members.contains(n))
+        .count();
+    let gone = cursor
+        .members
+        .iter()
+        .filter(|n| !members.contains(n))
+        .count();
+    if cursor.replicas_at == after && new + gone == 1 && !members.is_empty() {
+        cursor.members = members.to_vec();
+        cursor.replicas_at = cursor.position.next_offset;
+    }
+}
+
+/// Chains at offsets that were passed lately.
+#[derive(Debug, Default)]
+struct Chains(VecDeque<(u64, Chain)>);
+
+impl Chains {
+    const MAX: usize = 4096;
+
+    fn push(&mut self, position: &Position) {
+        if self.0.len() == Self::MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back((position.next_offset, position.chain));
+    }
+
+    fn at(&self, offset: u64) -> Option<&Chain> {
+        let i = self.0.binary_search_by_key(&offset, |(at, _)| *at).ok()?;
+        self.0.get(i).map(|(_, chain)| chain)
+    }
+}

@@ -1,0 +1,133 @@
+//! What a replica keeps, as bytes.
+
+use document::varint::{put, take};
+
+use super::{Begin, Begun, Cursor, Fence, Last, Promises};
+use crate::record::{
+    put_generation, put_nodes, put_position, take_array, take_generation, take_nodes, take_position,
+};
+
+const VERSION: u8 = 1;
+const HAS_LAST: u8 = 1;
+const HAS_BEGUN: u8 = 2;
+
+impl Cursor {
+    /// The stored form.
+    pub fn encode(&self) -> Vec<u8> {
+        let flag = |is: bool, flag: u8| if is { flag } else { 0 };
+        let flags = flag(self.last.is_some(), HAS_LAST) | flag(self.begun.is_some(), HAS_BEGUN);
+        let mut out = vec![VERSION, flags];
+        put_position(&self.position, &mut out);
+        put(self.log, &mut out);
+        if let Some(last) = &self.last {
+            out.extend_from_slice(&last.epoch.to_be_bytes());
+            out.extend_from_slice(&last.hash);
+        }
+        put(self.epochs.len() as u64, &mut out);
+        for (epoch, offset) in &self.epochs {
+            out.extend_from_slice(&epoch.to_be_bytes());
+            put(*offset, &mut out);
+        }
+        put_nodes(&self.members, &mut out);
+        put(self.replicas_at, &mut out);
+        if let Some(begun) = &self.begun {
+            put_begun(begun, &mut out);
+        }
+        out
+    }
+
+    /// Reads the stored form; `None` when it is none.
+    pub fn decode(bytes: &[u8]) -> Option<Cursor> {
+        let mut rest = bytes;
+        let (version, flags) = (*rest.split_off_first()?, *rest.split_off_first()?);
+        if version != VERSION || flags > HAS_LAST + HAS_BEGUN {
+            return None;
+        }
+        let (position, log) = (take_position(&mut rest)?, take(&mut rest)?);
+        let last = match flags & HAS_LAST {
+            0 => None,
+            _ => Some(Last {
+                epoch: take_epoch(&mut rest)?,
+                hash: take_array(&mut rest)?,
+            }),
+        };
+        let count = take(&mut rest)?;
+        let epochs = (0..count).map(|_| Some((take_epoch(&mut rest)?, take(&mut rest)?)));
+        let epochs = epochs.collect::<Option<_>>()?;
+        let (members, replicas_at) = (take_nodes(&mut rest)?, take(&mut rest)?);
+        let begun = match flags & HAS_BEGUN {
+            0 => None,
+            _ => Some(Box::new(take_begun(&mut rest)?)),
+        };
+        rest.is_empty().then_some(Cursor {
+            position,
+            log,
+            last,
+            epochs,
+            members,
+            replicas_at,
+            begun,
+        })
+    }
+}
+
+impl Promises {
+    /// The stored form.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        put_generation(self.sealed, &mut out);
+        put(self.fences.len() as u64, &mut out);
+        for fence in &self.fences {
+            put_generation(fence.generation, &mut out);
+            out.extend_from_slice(&fence.epoch.to_be_bytes());
+            put(fence.offset, &mut out);
+        }
+        out
+    }
+
+    /// Reads the stored form; `None` when it is none.
+    pub fn decode(bytes: &[u8]) -> Option<Promises> {
+        let mut rest = bytes;
+        if *rest.split_off_first()? != VERSION {
+            return None;
+        }
+        let (sealed, count) = (take_generation(&mut rest)?, take(&mut rest)?);
+        let fences = (0..count).map(|_| {
+            Some(Fence {
+                generation: take_generation(&mut rest)?,
+                epoch: take_epoch(&mut rest)?,
+                offset: take(&mut rest)?,
+            })
+        });
+        let fences = fences.collect::<Option<_>>()?;
+        rest.is_empty().then_some(Promises { sealed, fences })
+    }
+}
+
+fn take_epoch(rest: &mut &[u8]) -> Option<i32> {
+    take_array(rest).map(i32::from_be_bytes)
+}
+
+fn put_begun(begun: &Begun, out: &mut Vec<u8>) {
+    put_generation(begun.begin.generation, out);
+    put_position(&begun.begin.base, out);
+    put_nodes(&begun.begin.members, out);
+    put(begun.log, out);
+    put(begun.offset, out);
+    out.extend_from_slice(&begun.epoch.to_be_bytes());
+    out.extend_from_slice(&begun.hash);
+}
+
+fn take_begun(rest: &mut &[u8]) -> Option<Begun> {
+    Some(Begun {
+        begin: Begin {
+            generation: take_generation(rest)?,
+            base: take_position(rest)?,
+            members: take_nodes(rest)?,
+        },
+        log: take(rest)?,
+        offset: take(rest)?,
+        epoch: take_epoch(rest)?,
+        hash: take_array(rest)?,
+    })
+}

@@ -1,0 +1,207 @@
+//! Clients, and what they were promised.
+
+use super::*;
+
+impl World {
+    /// A client does its next operation, or gives one up.
+    pub(super) fn client(&mut self, client: u64) {
+        let wait = self.rng.u64(5..60);
+        self.at(wait, Event::Client { client });
+        let under_way = self.operations.iter().find(|(_, o)| o.client == client);
+        if let Some((&number, operation)) = under_way {
+            if self.now - operation.asked > CLIENT_PATIENCE_MS {
+                let operation = operation.clone();
+                self.ask_again(number, operation);
+            }
+            return;
+        }
+        let key = self.rng.u8(..KEYS);
+        self.next_operation += 1;
+        let number = self.next_operation;
+        let value = self.rng.bool().then_some(number);
+        let operation = Operation {
+            client,
+            key,
+            value,
+            tries: 0,
+            asked: self.now,
+            floor: self.floors.get(&key).copied().unwrap_or(0),
+        };
+        self.ask_again(number, operation);
+    }
+
+    /// At some node. A write goes on with its number, a read begins anew.
+    pub(super) fn ask_again(&mut self, number: u64, mut operation: Operation) {
+        operation.tries += 1;
+        operation.asked = self.now;
+        if operation.tries > 3 && operation.value.is_none() {
+            self.operations.remove(&number);
+            return;
+        }
+        if operation.tries > 6 {
+            self.operations.remove(&number);
+            return;
+        }
+        let count = self.nodes.len() as u64;
+        let node = self.rng.u64(1..=count);
+        let Some(it) = self.nodes.get_mut(&node) else {
+            return;
+        };
+        let (key, client, value) = (operation.key, operation.client, operation.value);
+        self.operations.insert(number, operation);
+        let Some(replica) = &it.replica else { return };
+        if it.paused_until > self.now {
+            return;
+        }
+        let Some(value) = value else {
+            self.next_read += 1;
+            let read = self.next_read;
+            it.reads.insert(read, (number, None));
+            return self.give(node, Input::Read(read));
+        };
+        let Some(generation) = replica.proposes_in() else {
+            return;
+        };
+        let request = (client, number);
+        it.waiting.insert(request, number);
+        *self.counters.entry(client).or_default() += 1;
+        let header = Header {
+            generation,
+            kind: Kind::Data,
+        };
+        self.propose(
+            node,
+            header,
+            vec![Write {
+                request,
+                key,
+                value,
+            }],
+        );
+    }
+
+    pub(super) fn read_now(&mut self, node: NodeId, read: u64) {
+        let Some(it) = self.nodes.get_mut(&node) else {
+            return;
+        };
+        let Some(&(number, _)) = it.reads.get(&read) else {
+            return;
+        };
+        let Some(operation) = self.operations.get(&number) else {
+            return;
+        };
+        let key = operation.key;
+        let lineage = &it.disk.store.lineage;
+        let last = lineage.iter().rposition(|w| w.key == key);
+        let seen = Seen {
+            key,
+            place: last.map_or(0, |at| at + 1),
+            value: last.map(|at| lineage[at].value),
+        };
+        it.reads.insert(read, (number, Some(seen)));
+    }
+
+    pub(super) fn read_done(&mut self, node: NodeId, read: u64) {
+        let Some(it) = self.nodes.get_mut(&node) else {
+            return;
+        };
+        let Some((number, Some(Seen { key, place, value }))) = it.reads.remove(&read) else {
+            return;
+        };
+        let Some(operation) = self.operations.remove(&number) else {
+            return;
+        };
+        self.reads += 1;
+        if place < operation.floor {
+            return self.violate(format!(
+                "a read of key {key} at {node} saw the write at {place} ({value:?}), but {} was acknowledged before it began",
+                operation.floor
+            ));
+        }
+        let agreed = place.checked_sub(1).map(|at| self.agreed.get(at));
+        if let Some(write) = agreed
+            && write.map(|w| (w.key, Some(w.value))) != Some((key, value))
+        {
+            return self.violate(format!(
+                "a read at {node} showed {value:?} of key {key}, which is not there to stay"
+            ));
+        }
+        let floor = self.floors.entry(key).or_default();
+        *floor = (*floor).max(place);
+    }
+
+    /// A replica shows everything before an offset: all others have to show the same.
+    pub(super) fn stable(&mut self, node: NodeId, generation: Generation, next_offset: u64) {
+        let Some(it) = self.nodes.get(&node) else {
+            return;
+        };
+        let store = &it.disk.store;
+        let Some(&length) = store.lengths.get(&(generation, next_offset)) else {
+            return;
+        };
+        let shown = store.lineage[..length].to_vec();
+        let both = shown.len().min(self.agreed.len());
+        if shown[..both] != self.agreed[..both] {
+            let at = (0..both)
+                .find(|&at| shown[at] != self.agreed[at])
+                .unwrap_or(0);
+            return self.violate(format!(
+                "{node} shows {:?} at {at}, another showed {:?}",
+                shown[at], self.agreed[at]
+            ));
+        }
+        let mut twice = BTreeSet::new();
+        if let Some(write) = shown.iter().find(|w| !twice.insert(w.request)) {
+            return self.violate(format!("{node} applied {write:?} twice"));
+        }
+        if shown.len() > self.agreed.len() {
+            self.agreed = shown;
+        }
+        self.acknowledge(node);
+    }
+
+    /// Answers the writes that are there to stay, as this node sees it.
+    pub(super) fn acknowledge(&mut self, node: NodeId) {
+        let Some(it) = self.nodes.get_mut(&node) else {
+            return;
+        };
+        let agreed = &self.agreed;
+        let stable = it.replica.as_ref().map_or(0, Replica::stable);
+        let generation = it.disk.saved.cursor.position.generation;
+        let length = it
+            .disk
+            .store
+            .lengths
+            .get(&(generation, stable))
+            .copied()
+            .unwrap_or(0);
+        let shown = &it.disk.store.lineage[..length];
+        let mut done = vec![];
+        it.waiting.retain(|request, number| {
+            let Some(at) = shown.iter().position(|w| w.request == *request) else {
+                return true;
+            };
+            done.push((*number, at, shown[at].clone()));
+            false
+        });
+        let mut lost = None;
+        for (number, at, write) in done {
+            if agreed.get(at) != Some(&write) {
+                lost = Some(write);
+                break;
+            }
+            if self.operations.remove(&number).is_none() {
+                continue;
+            }
+            self.acknowledged += 1;
+            if self.healed {
+                self.after.insert(node);
+            }
+            let floor = self.floors.entry(write.key).or_default();
+            *floor = (*floor).max(at + 1);
+        }
+        if let Some(write) = lost {
+            self.violate(format!("{write:?} was acknowledged and is not there"));
+        }
+    }
+}

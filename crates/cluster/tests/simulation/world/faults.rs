@@ -1,0 +1,204 @@
+//! Bad days, and the operator who ends them.
+
+use super::*;
+
+impl World {
+    pub(super) fn fault(&mut self) {
+        if self.healed {
+            return;
+        }
+        let wait = self.rng.u64(50..700);
+        self.at(wait, Event::Fault);
+        let count = self.nodes.len() as u64;
+        let node = self.rng.u64(1..=count);
+        let until = self.now + self.rng.u64(100..3_000);
+        let kind = self.rng.u32(..100);
+        match kind {
+            0..=24 => {
+                self.crash(node);
+                self.at(until - self.now, Event::Start { node });
+            }
+            25..=34 => {
+                self.note(|| format!("{node} stops until {until}"));
+                if let Some(it) = self.nodes.get_mut(&node) {
+                    it.paused_until = until;
+                }
+            }
+            35..=49 => {
+                let other = self.rng.u64(1..=count);
+                self.note(|| format!("{node} and {other} cannot speak until {until}"));
+                self.cut.insert((node.min(other), node.max(other)), until);
+            }
+            50..=57 => {
+                self.note(|| format!("{node} is cut off from others until {until}"));
+                for other in 1..=count {
+                    self.cut.insert((node.min(other), node.max(other)), until);
+                }
+            }
+            58..=66 => {
+                self.note(|| format!("{node} does not reach the log until {until}"));
+                self.off_log.insert(node, until);
+            }
+            67..=91 => self.other_leader(),
+            92..=93 => {
+                self.note(|| "the log is lost".into());
+                self.log.lose_all();
+            }
+            94..=95 => {
+                let back = self.rng.u64(..3);
+                self.note(|| format!("the record {back} from the end is damaged"));
+                self.log.damage(back);
+            }
+            96 => {
+                let records = self.rng.usize(..20);
+                self.note(|| format!("the log forgets {records}"));
+                self.log.trim(records);
+            }
+            97 => self.change_replicas(node),
+            _ => self.give_if_up(node, Input::Reseed),
+        }
+    }
+
+    /// Another leader, that may lack some records; some readers see the older one for a while.
+    pub(super) fn other_leader(&mut self) {
+        let lost = match self.rng.u32(..4) {
+            0 => self.rng.usize(1..5),
+            _ => 0,
+        };
+        let before = self.log.clone();
+        self.log.lose(lost);
+        self.note(|| format!("another leader, without the last {lost}"));
+        let nodes: Vec<NodeId> = self.nodes.keys().copied().collect();
+        for node in nodes {
+            if self.rng.u32(..3) == 0 {
+                let until = self.now + self.rng.u64(10..800);
+                if let Some(it) = self.nodes.get_mut(&node) {
+                    it.behind = Some((until, before.clone()));
+                }
+            }
+        }
+    }
+
+    /// One replica less, or one more of those that were.
+    pub(super) fn change_replicas(&mut self, node: NodeId) {
+        let it = &self.nodes[&node];
+        let Some(generation) = it.replica.as_ref().and_then(Replica::proposes_in) else {
+            return;
+        };
+        let (cursor, stable) = (
+            &it.disk.saved.cursor,
+            it.replica.as_ref().map_or(0, Replica::stable),
+        );
+        if stable < cursor.replicas_at || stable == 0 {
+            return;
+        }
+        let after = cursor.replicas_at;
+        let mut members = cursor.members.clone();
+        let absent: Vec<NodeId> = self
+            .nodes
+            .keys()
+            .filter(|n| !members.contains(n))
+            .copied()
+            .collect();
+        match self.rng.choice(absent) {
+            Some(new) => members.push(new),
+            None if members.len() > 2 => {
+                let at = self.rng.usize(..members.len());
+                members.remove(at);
+            }
+            None => return,
+        }
+        let header = Header {
+            generation,
+            kind: Kind::Replicas { members, after },
+        };
+        self.propose(node, header, vec![]);
+    }
+
+    pub(super) fn give_if_up(&mut self, node: NodeId, input: Input) {
+        if self
+            .nodes
+            .get(&node)
+            .is_some_and(|n| n.replica.is_some() && n.paused_until <= self.now)
+        {
+            self.give(node, input);
+        }
+    }
+
+    pub(super) fn heal(&mut self) {
+        self.note(|| "all is mended".into());
+        self.healed = true;
+        self.cut.clear();
+        self.off_log.clear();
+        let nodes: Vec<NodeId> = self.nodes.keys().copied().collect();
+        for node in nodes {
+            if let Some(it) = self.nodes.get_mut(&node) {
+                it.behind = None;
+            }
+            self.start(node);
+        }
+    }
+
+    /// Begins a generation when a majority has halted for good.
+    pub(super) fn operate(&mut self) {
+        let wait = self.rng.u64(800..3_000);
+        self.at(wait, Event::Operator);
+        let (mut stuck, mut all) = (vec![], 0);
+        for (id, node) in &self.nodes {
+            let Some(replica) = &node.replica else {
+                continue;
+            };
+            all += 1;
+            if replica.proposes_in().is_none() {
+                stuck.push(*id);
+            }
+        }
+        if stuck.len() * 2 >= all
+            && let Some(node) = self.rng.choice(stuck)
+        {
+            self.give_if_up(node, Input::Reseed);
+        }
+    }
+
+    /// Every replica goes on, and has answered a write.
+    pub(super) fn is_well(&mut self) -> bool {
+        let members = self
+            .nodes
+            .values()
+            .map(|n| &n.disk.saved.cursor)
+            .max_by_key(|c| c.position.rank());
+        let Some(members) = members.map(|c| c.members.clone()) else {
+            return false;
+        };
+        members.iter().all(|id| self.after.contains(id)) && {
+            let mut positions = members.iter().filter_map(|id| self.nodes.get(id));
+            let first = positions.next().map(|n| n.disk.saved.cursor.position.chain);
+            first.is_some() && positions.all(|n| Some(n.disk.saved.cursor.position.chain) == first)
+        }
+    }
+
+    pub(super) fn describe(&self) -> String {
+        let one = |(id, node): (&NodeId, &Node)| {
+            let replica = node.replica.as_ref();
+            let cursor = &node.disk.saved.cursor;
+            format!(
+                "{id}: {:?} sealed {:?} halted {:?} proposes {:?} members {:?} stable {}",
+                cursor.position,
+                node.disk.saved.promises.sealed,
+                replica.and_then(Replica::halted),
+                replica.and_then(Replica::proposes_in),
+                cursor.members,
+                replica.map_or(0, Replica::stable),
+            )
+        };
+        let nodes: Vec<String> = self.nodes.iter().map(one).collect();
+        format!(
+            "log {}..{} epoch {}; answered {:?}\n{}",
+            self.log.start,
+            self.log.end(),
+            self.log.epoch,
+            self.after,
+            nodes.join("\n")
+        )
+    }
+}
