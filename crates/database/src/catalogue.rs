@@ -1,5 +1,8 @@
 //! The record of a database in the node's catalogue.
 
+use std::fmt;
+
+use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use storage::ShardNumber;
 
@@ -8,6 +11,9 @@ use storage::ShardNumber;
 pub struct DatabaseRecord {
     /// Tells this database from others of the same name.
     pub epoch: u32,
+    /// Random. Databases that were made before there was one have none here: [`DatabaseRecord::uuid`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<DatabaseUuid>,
     pub shards: Vec<ShardNumber>,
     pub n: u32,
     pub partitioned: bool,
@@ -27,5 +33,141 @@ impl DatabaseRecord {
 
     pub fn decode(bytes: &[u8]) -> Result<Self, storage::Error> {
         serde_json::from_slice(bytes).map_err(|_| storage::Error::Corrupt("database record"))
+    }
+
+    /// What the database of this record, whose name is `name`, is known by: the uuid that is stored, or one made of what never
+    /// changes of a database.
+    pub fn uuid(&self, name: &str) -> DatabaseUuid {
+        self.uuid.unwrap_or_else(|| {
+            let mut hasher = blake3::Hasher::new();
+            hasher.update(DERIVED_UUID);
+            hasher.update(&self.epoch.to_be_bytes());
+            hasher.update(&self.created_unix_s.to_be_bytes());
+            hasher.update(name.as_bytes());
+            let mut uuid = [0; DatabaseUuid::LEN];
+            hasher.finalize_xof().fill(&mut uuid);
+            DatabaseUuid(uuid)
+        })
+    }
+}
+
+/// What the hash begins with that stands for the uuid of a database without one. Never changed: it is part of what they are
+/// known by.
+const DERIVED_UUID: &[u8] = b"settee database uuid 1";
+
+/// What a database is known by wherever it is: no other one has the same, also not one of the same name. Shown as 32
+/// hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct DatabaseUuid([u8; DatabaseUuid::LEN]);
+
+impl DatabaseUuid {
+    /// Bytes of one.
+    pub const LEN: usize = 16;
+
+    /// The uuid of these bytes.
+    pub const fn new(bytes: [u8; DatabaseUuid::LEN]) -> DatabaseUuid {
+        DatabaseUuid(bytes)
+    }
+
+    /// Its bytes.
+    pub const fn as_bytes(&self) -> &[u8; DatabaseUuid::LEN] {
+        &self.0
+    }
+}
+
+impl fmt::Display for DatabaseUuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&HEXLOWER.encode(&self.0))
+    }
+}
+
+impl fmt::Debug for DatabaseUuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DatabaseUuid({self})")
+    }
+}
+
+impl From<DatabaseUuid> for String {
+    fn from(uuid: DatabaseUuid) -> String {
+        uuid.to_string()
+    }
+}
+
+impl TryFrom<String> for DatabaseUuid {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<DatabaseUuid, &'static str> {
+        let bytes = HEXLOWER.decode(text.as_bytes()).ok();
+        let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
+        bytes
+            .map(DatabaseUuid)
+            .ok_or("a uuid has 32 hexadecimal digits")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As it was written before there were uuids.
+    const OLD: &[u8] = br#"{"epoch":305419896,"shards":[1,2],"n":1,"partitioned":false,"created_unix_s":1763000000,"revs_limit":1000,"purged_infos_limit":1000,"security":"{}"}"#;
+
+    #[test]
+    fn records_have_this_text() {
+        let record = DatabaseRecord {
+            epoch: 7,
+            uuid: Some(DatabaseUuid::new([0xab; 16])),
+            shards: vec![3, 4],
+            n: 1,
+            partitioned: true,
+            created_unix_s: 9,
+            revs_limit: 10,
+            purged_infos_limit: 11,
+            security: r#"{"a":1}"#.into(),
+        };
+        let text = br#"{"epoch":7,"uuid":"abababababababababababababababab","shards":[3,4],"n":1,"partitioned":true,"created_unix_s":9,"revs_limit":10,"purged_infos_limit":11,"security":"{\"a\":1}"}"#;
+        assert_eq!(record.encode(), text);
+        assert_eq!(DatabaseRecord::decode(text).unwrap().encode(), text);
+    }
+
+    #[test]
+    fn a_record_without_a_uuid_has_one_all_the_same_and_keeps_it() {
+        let old = DatabaseRecord::decode(OLD).unwrap();
+        let uuid = old.uuid("a");
+        assert_eq!(uuid.to_string(), "3c9552eb8bedc5e5c6e91831f90dae7a");
+        let mut changed = old.clone();
+        (changed.security, changed.revs_limit) = ("[]".into(), 1);
+        let changed = DatabaseRecord::decode(&changed.encode()).unwrap();
+        assert_eq!(changed.uuid("a"), uuid);
+        let others = [
+            old.uuid("b"),
+            DatabaseRecord {
+                epoch: 1,
+                ..old.clone()
+            }
+            .uuid("a"),
+            DatabaseRecord {
+                created_unix_s: 1,
+                ..old.clone()
+            }
+            .uuid("a"),
+        ];
+        assert!(others.iter().all(|other| *other != uuid));
+    }
+
+    #[test]
+    fn a_uuid_that_is_none_is_corrupt() {
+        for uuid in [
+            "",
+            "ab",
+            "ABABABABABABABABABABABABABABABAB",
+            "abababababababababababababababababab",
+            "zbababababababababababababababab",
+        ] {
+            let text = String::from_utf8(OLD.to_vec()).unwrap();
+            let text = text.replacen('{', &format!(r#"{{"uuid":"{uuid}","#), 1);
+            assert!(DatabaseRecord::decode(text.as_bytes()).is_err(), "{uuid}");
+        }
     }
 }

@@ -11,7 +11,7 @@ use storage::{Contents, Limits, PurgeInfo, Shard, ShardNumber, ShardPurge, Store
 use tokio::sync::watch;
 
 use crate::attachments::{AttachmentOptions, SharedOptions};
-use crate::catalogue::DatabaseRecord;
+use crate::catalogue::{DatabaseRecord, DatabaseUuid};
 use crate::databases::to_the_end;
 use crate::find::IndexesFound;
 use crate::maintenance::{Kept, Maintenance};
@@ -79,12 +79,6 @@ pub struct RevsDiff {
     pub possible_ancestors: Vec<Rev>,
 }
 
-/// A shard's part of the 32-bit CRC of document ids, as `00000000-7fffffff`.
-pub struct ShardRange {
-    /// First and last value, in hexadecimal.
-    pub range: String,
-}
-
 /// One database. It may be held while it is deleted: what is asked of it then fails with [`Error::NoDatabase`].
 pub struct Database {
     name: Arc<str>,
@@ -105,6 +99,7 @@ pub struct Database {
     deleted: AtomicBool,
     partitioned: bool,
     epoch: u32,
+    uuid: DatabaseUuid,
     /// Counts the commits that changed a design document.
     designs_version: AtomicU64,
     pub(crate) validators_found: Validators,
@@ -143,6 +138,7 @@ impl Database {
             .first()
             .ok_or(storage::Error::Corrupt("database record"))?;
         let contents = store.contents(home.clone());
+        let uuid = record.uuid(&name);
         Ok(Database {
             contents,
             attachment_options: attachments.clone(),
@@ -163,6 +159,7 @@ impl Database {
             deleted: AtomicBool::new(false),
             partitioned: record.partitioned,
             epoch: record.epoch,
+            uuid,
             record: RwLock::new(record),
             designs_version: AtomicU64::new(0),
             validators_found: Validators::default(),
@@ -222,6 +219,12 @@ impl Database {
         self.epoch
     }
 
+    /// What this database is known by, wherever it is. It stays the same for as long as the database is there; another one of
+    /// this name has another.
+    pub fn uuid(&self) -> DatabaseUuid {
+        self.uuid
+    }
+
     /// The rules that this database is under: of those offered, the first that concern it.
     pub(crate) fn rules(&self) -> Option<&Arc<dyn SystemRules>> {
         self.rules.get()
@@ -245,30 +248,12 @@ impl Database {
         self.partitioned
     }
 
-    /// The index of the shard that holds `id`: by the CRC of the id, or of its partition.
-    pub(crate) fn shard_index(&self, id: &str) -> usize {
-        let n = self.shards.len();
-        if n == 1 {
-            return 0;
-        }
-        let hashed = if self.partitioned && !id.starts_with('_') {
-            id.split_once(':').map_or(id, |(p, _)| p)
-        } else {
-            id
-        };
-        shard_index_of(crc32fast::hash(hashed.as_bytes()), n)
-    }
-
     /// Refuses an id that a partitioned database has no shard for.
     pub(crate) fn check_partitioned(&self, id: &str) -> Result<(), Error> {
         match self.partitioned {
             true => partition::check_named(id),
             false => Ok(()),
         }
-    }
-
-    pub(crate) fn shard_for(&self, id: &str) -> &Arc<Shard> {
-        &self.shards[self.shard_index(id)]
     }
 
     pub(crate) fn limits(&self) -> Limits {
@@ -413,18 +398,6 @@ impl Database {
             Ok(())
         })
         .await
-    }
-
-    /// The ranges of all shards.
-    pub fn shards(&self) -> Vec<ShardRange> {
-        (0..self.shards.len())
-            .map(|i| shard_range(i, self.shards.len()))
-            .collect()
-    }
-
-    /// The range of the shard that holds a document.
-    pub fn shard_of(&self, id: &DocId) -> ShardRange {
-        shard_range(self.shard_index(id.as_str()), self.shards.len())
     }
 
     /// Starts compaction in the background. One that waits already will do; beside one that runs, which does not see what was
@@ -648,24 +621,5 @@ impl Database {
         self.maintenance.note_kept(&self.name, Kept::default());
         self.deleted.store(true, Relaxed);
         self.changed.write().take();
-    }
-}
-
-/// The index of the range that a CRC falls into, of `n` equal ones.
-fn shard_index_of(crc: u32, n: usize) -> usize {
-    let width = (1u64 << 32) / n as u64;
-    ((u64::from(crc) / width) as usize).min(n - 1)
-}
-
-fn shard_range(i: usize, n: usize) -> ShardRange {
-    let width = (1u64 << 32) / n as u64;
-    let start = width * i as u64;
-    let end = if i + 1 == n {
-        u64::from(u32::MAX)
-    } else {
-        start + width - 1
-    };
-    ShardRange {
-        range: format!("{start:08x}-{end:08x}"),
     }
 }

@@ -11,7 +11,7 @@ use storage::{ShardNumber, Store, StoreOptions};
 use tokio::sync::watch;
 
 use crate::attachments::{AttachmentOptions, SharedOptions};
-use crate::catalogue::DatabaseRecord;
+use crate::catalogue::{DatabaseRecord, DatabaseUuid};
 use crate::database::Database;
 use crate::events::{DbEvent, DbEventKind, Events};
 use crate::find::{Scans, WithIndexes};
@@ -246,10 +246,9 @@ impl Databases {
             )));
         }
         let _reserved = self.reserve(name)?;
-        let mut epoch = [0; 4];
-        getrandom::fill(&mut epoch).map_err(|e| Error::BadRequest(e.to_string()))?;
         let mut record = DatabaseRecord {
-            epoch: u32::from_ne_bytes(epoch),
+            epoch: u32::from_ne_bytes(random()?),
+            uuid: Some(DatabaseUuid::new(random()?)),
             shards: vec![],
             n: options.n.unwrap_or(self.options.default_n),
             partitioned: options.partitioned,
@@ -479,6 +478,12 @@ pub(crate) async fn to_the_end<T: Send + 'static>(
             Ok(panic) => std::panic::resume_unwind(panic),
             Err(_) => Err(Error::ShuttingDown),
         })
+}
+
+fn random<const N: usize>() -> Result<[u8; N], Error> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|e| Error::BadRequest(e.to_string()))?;
+    Ok(bytes)
 }
 
 /// Keeps a name from being created twice at once.

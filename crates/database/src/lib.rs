@@ -23,6 +23,7 @@ mod name;
 mod opened;
 mod partition;
 mod partition_limit;
+mod ranges;
 mod read;
 mod replicas;
 mod rows;
@@ -37,10 +38,11 @@ pub use apart::{apart, give_way};
 pub use attachments::{
     AttachmentOptions, AttachmentReader, AttachmentSink, ShownAttachments, SinkOptions, Uploaded,
 };
+pub use catalogue::DatabaseUuid;
 pub use changes::{
     BatchFilter, ChangeFilter, Changes, ChangesQuery, Filter, Framing, Since, Style,
 };
-pub use database::{Database, Info, PartitionInfo, RevsDiff, ShardRange};
+pub use database::{Database, Info, PartitionInfo, RevsDiff};
 pub use databases::{
     CreateOptions, Databases, NameRange, Options, PURGED_INFOS_LIMIT, REVS_LIMIT, SHARDS_MAX, Stats,
 };
@@ -54,6 +56,7 @@ pub use index::{GroupLevel, ReduceLimit, ReduceSpec, write_key_sort};
 pub use keeper::OpenMemory;
 pub use name::NAME_LENGTH_MAX;
 pub use partition::check as check_partition;
+pub use ranges::ShardRange;
 pub use read::{Read, ReadAttachment, ReadDoc, ReadOptions, WantedBytes, WhichRevs};
 pub use rows::{Bound, Key, Listing, Rows, RowsQuery};
 pub use rules::{Asked, Before, DatabaseAs, Refusal, Shown, SystemRules};

@@ -202,3 +202,61 @@ fn create_when_free(databases: &Arc<Databases>, name: &str) {
         }
     }
 }
+
+#[test]
+fn a_database_keeps_its_uuid_and_another_of_its_name_has_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut known = std::collections::BTreeSet::new();
+    for _ in 0..3 {
+        let databases = open(dir.path());
+        let uuid = runtime().block_on(async {
+            if databases.exists("again") {
+                databases.delete("again").await.unwrap();
+            }
+            let db = databases.create("again", with_shards(2)).await.unwrap();
+            let other = databases.create("other", with_shards(2)).await;
+            assert!(other.is_err() || known.insert(other.unwrap().uuid()));
+            db.set_security(r#"{"a":1}"#.into()).await.unwrap();
+            db.uuid()
+        });
+        assert!(known.insert(uuid), "it was used before");
+        databases.close();
+        drop(databases);
+        let databases = open(dir.path());
+        assert_eq!(databases.get("again").unwrap().uuid(), uuid);
+        assert!(known.contains(&databases.get("other").unwrap().uuid()));
+        databases.close();
+    }
+    assert_eq!(known.len(), 4);
+}
+
+#[test]
+fn shards_are_found_by_their_ranges_and_hold_the_documents_of_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let databases = open(dir.path());
+    runtime().block_on(async {
+        for q in [1, 2, 3, 7, 256] {
+            let db = databases.create(&format!("q{q}"), with_shards(q)).await;
+            let db = db.unwrap();
+            let shown: Vec<String> = db.shards().into_iter().map(|s| s.range).collect();
+            for (index, shown) in shown.iter().enumerate() {
+                let (start, end) = db.shard_range(index);
+                assert_eq!(*shown, format!("{start:08x}-{end:08x}"));
+                assert_eq!(db.shard_by_range((start, end)), Some(index));
+                for other in [(start, end.wrapping_sub(1)), (start + 1, end), (end, start)] {
+                    assert_eq!(db.shard_by_range(other), None, "{other:?} of {q}");
+                }
+            }
+            for n in 0..100 {
+                let id = format!("doc-{n}");
+                let crc = crc32fast::hash(id.as_bytes());
+                let holder = (0..q as usize).find(|&index| {
+                    let (start, end) = db.shard_range(index);
+                    (start..=end).contains(&crc)
+                });
+                let range = db.shard_of(&DocId::new(&id).unwrap()).range;
+                assert_eq!(range, shown[holder.unwrap()]);
+            }
+        }
+    });
+}

@@ -76,11 +76,7 @@ fn assert_same(found: &Value, expected: &Value, at: &str) {
 fn everything_in_kept_stores_is_read_and_their_indexes_are_used_as_they_are() {
     assert!(kept().contains(&CURRENT.to_owned()));
     for name in kept() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = File::open(archive(&name)).unwrap();
-        tar::Archive::new(GzDecoder::new(file))
-            .unpack(dir.path())
-            .unwrap();
+        let dir = unpacked(&name);
         let expected = GzDecoder::new(File::open(expectation(&name)).unwrap());
         let expected: Value = serde_json::from_reader(expected).unwrap();
         // Twice: what opening it writes is read as well.
@@ -94,13 +90,44 @@ fn everything_in_kept_stores_is_read_and_their_indexes_are_used_as_they_are() {
     }
 }
 
-#[test]
-fn a_kept_store_is_written_on() {
+fn unpacked(name: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let file = File::open(archive(CURRENT)).unwrap();
+    let file = File::open(archive(name)).unwrap();
     tar::Archive::new(GzDecoder::new(file))
         .unpack(dir.path())
         .unwrap();
+    dir
+}
+
+/// What databases are known by, those too that were made before they had uuids.
+#[test]
+fn databases_of_kept_stores_keep_their_uuids() {
+    for (name, uuids) in [(
+        "settee-1",
+        [
+            ("one", "bc5d9d79ba7b89b87308036fba9e275e"),
+            ("three", "37f681288f62ac89b5dc14311c94f27c"),
+            ("parts", "c01470e86a82ad93bed3b8e5507fff46"),
+        ],
+    )] {
+        let dir = unpacked(name);
+        for opened in ["as it was kept", "once more"] {
+            let databases = write::open(dir.path(), false);
+            let found = uuids.map(|(db, _)| (db, databases.get(db).unwrap().uuid().to_string()));
+            let found = found.each_ref().map(|(db, uuid)| (*db, uuid.as_str()));
+            assert_eq!(found, uuids, "{name}, {opened}");
+            runtime().block_on(async {
+                let db = databases.get("one").unwrap();
+                db.set_revs_limit(77).await.unwrap();
+            });
+            databases.close();
+        }
+    }
+}
+
+#[test]
+fn a_kept_store_is_written_on() {
+    let dir = unpacked(CURRENT);
     let databases = write::open(dir.path(), true);
     runtime().block_on(async {
         let db = databases.get("three").unwrap();

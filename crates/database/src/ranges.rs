@@ -1,0 +1,123 @@
+//! Which shard holds a document: each has one of equal ranges of the CRC-32 of ids.
+
+use std::sync::Arc;
+
+use document::DocId;
+use storage::Shard;
+
+use crate::database::Database;
+
+/// A shard's part of the 32-bit CRC of document ids, as `00000000-7fffffff`.
+pub struct ShardRange {
+    /// First and last value, in hexadecimal.
+    pub range: String,
+}
+
+impl ShardRange {
+    fn of((start, end): (u32, u32)) -> ShardRange {
+        ShardRange {
+            range: format!("{start:08x}-{end:08x}"),
+        }
+    }
+}
+
+impl Database {
+    /// The index of the shard that holds `id`: by the CRC of the id, or of its partition.
+    pub(crate) fn shard_index(&self, id: &str) -> usize {
+        let n = self.all_shards().len();
+        if n == 1 {
+            return 0;
+        }
+        let hashed = if self.is_partitioned() && !id.starts_with('_') {
+            id.split_once(':').map_or(id, |(p, _)| p)
+        } else {
+            id
+        };
+        index_of(crc32fast::hash(hashed.as_bytes()), n)
+    }
+
+    pub(crate) fn shard_for(&self, id: &str) -> &Arc<Shard> {
+        &self.all_shards()[self.shard_index(id)]
+    }
+
+    /// The first and the last CRC of the shard with this index, which is below the number of shards.
+    pub fn shard_range(&self, index: usize) -> (u32, u32) {
+        range_of(index, self.all_shards().len())
+    }
+
+    /// The index of the shard that has exactly this range; `None` when no shard has.
+    pub fn shard_by_range(&self, range: (u32, u32)) -> Option<usize> {
+        let n = self.all_shards().len();
+        let index = index_of(range.0, n);
+        (range_of(index, n) == range).then_some(index)
+    }
+
+    /// The ranges of all shards.
+    pub fn shards(&self) -> Vec<ShardRange> {
+        (0..self.all_shards().len())
+            .map(|index| ShardRange::of(self.shard_range(index)))
+            .collect()
+    }
+
+    /// The range of the shard that holds a document.
+    pub fn shard_of(&self, id: &DocId) -> ShardRange {
+        ShardRange::of(self.shard_range(self.shard_index(id.as_str())))
+    }
+}
+
+/// How many CRCs each but the last of `n` ranges has.
+fn width(n: usize) -> u64 {
+    (1 << 32) / n as u64
+}
+
+/// The index of the range that a CRC falls into, of `n` equal ones.
+fn index_of(crc: u32, n: usize) -> usize {
+    ((u64::from(crc) / width(n)) as usize).min(n - 1)
+}
+
+/// The range with this index, of `n` equal ones. The last one has what is left over.
+fn range_of(index: usize, n: usize) -> (u32, u32) {
+    debug_assert!(index < n, "shard {index} of {n}");
+    let start = width(n) * index as u64;
+    let end = match index + 1 == n {
+        true => u32::MAX,
+        false => (start + width(n) - 1) as u32,
+    };
+    (start as u32, end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_cover_all_crcs_without_gaps_and_hold_what_falls_into_them() {
+        for n in 1..=256 {
+            let ranges: Vec<_> = (0..n).map(|index| range_of(index, n)).collect();
+            assert_eq!((ranges[0].0, ranges[n - 1].1), (0, u32::MAX), "{n}");
+            for pair in ranges.windows(2) {
+                assert_eq!(pair[0].1 + 1, pair[1].0, "{n}");
+            }
+            for (index, &(start, end)) in ranges.iter().enumerate() {
+                assert!(start < end, "{n}");
+                for crc in [start, start + 1, start.midpoint(end), end - 1, end] {
+                    assert_eq!(index_of(crc, n), index, "{crc} of {n}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn ranges_are_shown_as_couchdb_writes_them() {
+        let shown = |n| (0..n).map(move |index| ShardRange::of(range_of(index, n)).range);
+        assert_eq!(shown(1).collect::<Vec<_>>(), ["00000000-ffffffff"]);
+        assert_eq!(
+            shown(3).collect::<Vec<_>>(),
+            [
+                "00000000-55555554",
+                "55555555-aaaaaaa9",
+                "aaaaaaaa-ffffffff"
+            ]
+        );
+    }
+}
