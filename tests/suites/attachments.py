@@ -1,4 +1,4 @@
-"""Attachments: long ones streamed in little memory, each content stored once, space given back, nothing lost by kill -9."""
+"""Attachments: long ones streamed in little memory, each content stored once a shard, space given back, nothing lost by kill -9."""
 
 import base64
 import contextlib
@@ -27,6 +27,7 @@ def run(ctx):
         hostile_forms,
         ranges_of_long_ones,
         content_is_stored_once,
+        content_is_copied_between_shards,
         space_is_given_back,
         what_a_reader_kept_goes_after_a_crash,
         what_a_reader_kept_goes_after_a_stop,
@@ -476,7 +477,7 @@ def content_is_stored_once(ctx):
     report = ctx.report
     with server_for(ctx, "once") as server:
         api = server.api()
-        api.expect((201, 202), "PUT", "/once")
+        api.expect((201, 202), "PUT", "/once?q=1")
         content, megabytes = Content(5, 20), 20
         put(server, "/once/doc-0/a", content)
         compact(api, "once")
@@ -494,6 +495,54 @@ def content_is_stored_once(ctx):
             api.expect(200, "DELETE", f"/once/doc-{number}?rev={rev}")
         compact(api, "once")
         report.equal("the last one keeps them", get_md5(server, "/once/doc-5/b-5")[3], content.md5())
+
+
+def content_is_copied_between_shards(ctx):
+    """Each shard has the contents of its own documents: a copy of a document is whole, whatever becomes of the first one."""
+    report = ctx.report
+    with server_for(ctx, "copied") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/copied?q=4")
+        content = Content(9, 18)
+        put(server, "/copied/doc-0/a", content)
+        text = "some words " * 20_000
+        rev = api.get("/copied/doc-0").json["_rev"]
+        rev = api.put(f"/copied/doc-0/text?rev={rev}", text.encode(), headers={"Content-Type": "text/plain"}).json["rev"]
+        stubs = api.get("/copied/doc-0").json["_attachments"]
+        names = [f"doc-{number}" for number in range(1, 13)]
+        shards = {api.get(f"/copied/_shards/{name}").json["range"] for name in ["doc-0", *names]}
+        report.equal("the documents are in all shards", len(shards), 4)
+        for name in names:
+            copied = api.request("COPY", "/copied/doc-0", headers={"Destination": name})
+            report.equal("a document is copied", copied.status, 201, quiet=True)
+        # Of what is in no file yet, the size is estimated.
+        compact(api, "copied")
+        file = api.get("/copied").json["sizes"]["file"]
+        report.check("a content is stored once a shard", file < 4 * content.length + 2 * MB, file)
+        api.expect(200, "DELETE", f"/copied/doc-0?rev={rev}")
+        compact(api, "copied")
+
+        def check(when):
+            wrong = [name for name in names if get_md5(server, f"/copied/{name}/a")[3] != content.md5()]
+            report.check(f"{when}: each has the bytes", not wrong, wrong)
+            wrong = [name for name in names if api.get(f"/copied/{name}/text").raw != text.encode()]
+            report.check(f"{when}: and the text", not wrong, wrong)
+            now = api.get(f"/copied/{names[0]}").json["_attachments"]
+            same = [(a["digest"], a["length"], a["content_type"]) for a in stubs.values()]
+            report.equal(f"{when}: as they were", [(a["digest"], a["length"], a["content_type"]) for a in now.values()], same)
+            part = api.get(f"/copied/{names[5]}/text", headers={"Range": "bytes=100000-100099"})
+            report.equal(f"{when}: a range", (part.status, part.raw), (206, text.encode()[100_000:100_100]))
+
+        check("without the first one")
+        server.kill()
+        server.start()
+        api = server.api()
+        check("after a crash")
+        for name in names:
+            api.expect(200, "DELETE", f"/copied/{name}?rev={api.get(f'/copied/{name}').json['_rev']}")
+        compact(api, "copied")
+        file = api.get("/copied").json["sizes"]["file"]
+        report.check("all are gone with the last documents", file < MB, file)
 
 
 def space_is_given_back(ctx):
@@ -690,6 +739,13 @@ def changed_by_many_at_once(ctx):
                     answer = api.put(f"{doc}/a{rev}", rng.choice(contents), headers={"Content-Type": "image/png"})
                 elif action < 0.8:
                     answer = api.delete(f"{doc}/a{rev}")
+                elif action < 0.85:
+                    other = f"doc-{rng.randrange(6)}"
+                    there = api.get(f"/many/{other}")
+                    to = f"{other}?rev={there.json['_rev']}" if there.status == 200 else other
+                    answer = api.request("COPY", doc, headers={"Destination": to})
+                    if answer.status == 412:
+                        continue  # it was changed, and what it had is compacted away
                 elif action < 0.9:
                     answer = api.put(doc, {"_rev": now.json["_rev"], "_attachments": now.json.get("_attachments", {})})
                 else:
@@ -722,12 +778,12 @@ def changed_by_many_at_once(ctx):
         report.check("every answer is a right one", not wrong, "\n".join(wrong[:5]))
         api = server.api()
         compact(api, "many")
-        named = {}
+        named, shards = {}, {f"doc-{n}": api.get(f"/many/_shards/doc-{n}").json["range"] for n in range(6)}
         for row in api.get("/many/_all_docs?include_docs=true&attachments=true").json["rows"]:
             for attachment in row["doc"].get("_attachments", {}).values():
                 data = base64.b64decode(attachment["data"])
-                named[hashlib.md5(data).hexdigest()] = len(data)
+                named[shards[row["id"]], hashlib.md5(data).hexdigest()] = len(data)
         stored = api.get("/many").json["sizes"]["file"]
-        report.check("only known contents are left", set(named) <= known, named)
+        report.check("only known contents are left", {digest for _, digest in named} <= known, named)
         report.check("and no more of them than documents name", stored <= sum(named.values()) + 100_000, f"{stored}, {named}")
         report.check("no panic", "panicked" not in server.log(), server.log()[-1500:])

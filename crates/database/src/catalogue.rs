@@ -15,6 +15,9 @@ pub struct DatabaseRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uuid: Option<DatabaseUuid>,
     pub shards: Vec<ShardNumber>,
+    /// Where the contents of attachments are.
+    #[serde(default)]
+    pub contents: ContentsUnder,
     pub n: u32,
     pub partitioned: bool,
     /// Seconds since 1970.
@@ -23,6 +26,17 @@ pub struct DatabaseRecord {
     pub purged_infos_limit: u64,
     /// JSON text, as the client wrote it.
     pub security: String,
+}
+
+/// Under which shards' numbers the contents of a database's attachments are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ContentsUnder {
+    /// All under the first shard's, whichever shard their documents are in: in databases whose record does not say.
+    #[default]
+    FirstShard,
+    /// Under that of their document's shard.
+    EachShard,
 }
 
 impl DatabaseRecord {
@@ -119,6 +133,7 @@ mod tests {
             epoch: 7,
             uuid: Some(DatabaseUuid::new([0xab; 16])),
             shards: vec![3, 4],
+            contents: ContentsUnder::EachShard,
             n: 1,
             partitioned: true,
             created_unix_s: 9,
@@ -126,7 +141,7 @@ mod tests {
             purged_infos_limit: 11,
             security: r#"{"a":1}"#.into(),
         };
-        let text = br#"{"epoch":7,"uuid":"abababababababababababababababab","shards":[3,4],"n":1,"partitioned":true,"created_unix_s":9,"revs_limit":10,"purged_infos_limit":11,"security":"{\"a\":1}"}"#;
+        let text = br#"{"epoch":7,"uuid":"abababababababababababababababab","shards":[3,4],"contents":"each_shard","n":1,"partitioned":true,"created_unix_s":9,"revs_limit":10,"purged_infos_limit":11,"security":"{\"a\":1}"}"#;
         assert_eq!(record.encode(), text);
         assert_eq!(DatabaseRecord::decode(text).unwrap().encode(), text);
     }
@@ -154,6 +169,17 @@ mod tests {
             .uuid("a"),
         ];
         assert!(others.iter().all(|other| *other != uuid));
+    }
+
+    #[test]
+    fn contents_are_under_the_first_shard_where_the_record_does_not_say() {
+        let old = DatabaseRecord::decode(OLD).unwrap();
+        assert_eq!(old.contents, ContentsUnder::FirstShard);
+        let again = DatabaseRecord::decode(&old.encode()).unwrap();
+        assert_eq!(again.contents, ContentsUnder::FirstShard);
+        let text = String::from_utf8(OLD.to_vec()).unwrap();
+        let unknown = text.replacen('{', r#"{"contents":"elsewhere","#, 1);
+        assert!(DatabaseRecord::decode(unknown.as_bytes()).is_err());
     }
 
     #[test]

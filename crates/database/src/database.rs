@@ -10,7 +10,7 @@ use parking_lot::RwLock;
 use storage::{Contents, Limits, PurgeInfo, Shard, ShardNumber, ShardPurge, Store};
 use tokio::sync::watch;
 
-use crate::attachments::{AttachmentOptions, SharedOptions};
+use crate::attachments::{AttachmentOptions, Homes, SharedOptions};
 use crate::catalogue::{DatabaseRecord, DatabaseUuid};
 use crate::databases::to_the_end;
 use crate::find::IndexesFound;
@@ -105,7 +105,7 @@ pub struct Database {
     pub(crate) validators_found: Validators,
     rules: OnceLock<Arc<dyn SystemRules>>,
     pub(crate) ruled_writes: RuledWrites,
-    contents: Arc<Contents>,
+    homes: Homes,
     attachment_options: SharedOptions,
     partition_limit: SharedLimit,
     partition_room: SharedRoom,
@@ -134,13 +134,10 @@ impl Database {
             .iter()
             .map(|&n| Ok(Arc::new(store.shard(n)?)))
             .collect::<Result<Vec<Arc<Shard>>, Error>>()?;
-        let home = shards
-            .first()
-            .ok_or(storage::Error::Corrupt("database record"))?;
-        let contents = store.contents(home.clone());
+        let homes = Homes::open(store, &shards, record.contents)?;
         let uuid = record.uuid(&name);
         Ok(Database {
-            contents,
+            homes,
             attachment_options: attachments.clone(),
             partition_limit: partition_limit.clone(),
             partition_room: SharedRoom::default(),
@@ -174,9 +171,14 @@ impl Database {
         &self.name
     }
 
-    /// The contents of all attachments.
-    pub(crate) fn contents(&self) -> &Arc<Contents> {
-        &self.contents
+    /// Where the contents of attachments are.
+    pub(crate) fn homes(&self) -> &Homes {
+        &self.homes
+    }
+
+    /// The contents of a document's attachments.
+    pub(crate) fn contents_of(&self, id: &str) -> &Arc<Contents> {
+        self.homes.of_shard(self.shard_index(id))
     }
 
     pub(crate) fn attachment_options(&self) -> &RwLock<AttachmentOptions> {
@@ -308,7 +310,7 @@ impl Database {
         if info.file_bytes == 0 {
             (info.file_bytes, info.active_bytes) = (young_bytes, young_bytes);
         }
-        let contents = self.contents.stored_bytes()?;
+        let contents = self.homes.stored_bytes()?;
         info.file_bytes += contents;
         info.active_bytes += contents.saturating_sub(self.attachment_garbage()?);
         info.update_seq = update_seq.to_string();
@@ -414,13 +416,12 @@ impl Database {
         progress: &(dyn Fn(u64, u64) -> bool + Sync),
     ) -> Result<u64, Error> {
         let mut removed = 0;
-        for shard in &self.shards {
+        for (i, shard) in self.shards.iter().enumerate() {
             self.live()?;
             let committer = &self.store.committer;
-            removed += storage::compact(committer, shard, &self.contents, progress)?;
+            removed += storage::compact(committer, shard, self.homes.of_shard(i), progress)?;
         }
-        self.contents.sweep_all()?;
-        self.contents.reclaim()?;
+        self.homes.sweep_and_reclaim()?;
         let kept = Kept {
             superseded_rows: self.superseded_rows(),
             garbage_bytes: self.attachment_garbage()?,
@@ -437,7 +438,7 @@ impl Database {
     /// Bytes of attachments that only old revisions name, or nobody. What leaves name is in their bytes, each time that it is
     /// named: so this is less than the truth where contents are shared.
     fn attachment_garbage(&self) -> Result<u64, Error> {
-        let stored = self.contents.stored_bytes()?;
+        let stored = self.homes.stored_bytes()?;
         Ok(stored.saturating_sub(self.leaf_bytes()))
     }
 
@@ -451,7 +452,7 @@ impl Database {
             all_kept.garbage_bytes = kept;
             self.maintenance.note_kept(&self.name, all_kept);
         }
-        Ok((garbage - kept).saturating_add(self.contents.reclaimable_bytes()?))
+        Ok((garbage - kept).saturating_add(self.homes.reclaimable_bytes()?))
     }
 
     fn superseded_rows(&self) -> u64 {
@@ -585,7 +586,8 @@ impl Database {
     pub(crate) fn memory_bytes(&self) -> usize {
         let shards = self.shards.iter().map(|s| s.memory_bytes());
         let texts = self.name.len() + 3 * self.security.read().len();
-        MEMORY_BYTES + texts + shards.sum::<usize>() + self.views.designs_bytes()
+        let held = shards.sum::<usize>() + self.homes.memory_bytes();
+        MEMORY_BYTES + texts + held + self.views.designs_bytes()
     }
 
     /// Has what is counted of it saved, so that it is opened again quickly. Blocks.
@@ -611,10 +613,11 @@ impl Database {
         let Some(indexes) = self.views.idle_indexes() else {
             return false;
         };
-        // The shards are held by this, by the contents of attachments the first of them, and by each index.
+        // The shards are held by this, by the contents of attachments that are under them, and by each index.
+        let of_contents = |i| usize::from(self.homes.has(i));
         let mut held = self.shards.iter().enumerate();
-        Arc::strong_count(&self.contents) == 1
-            && held.all(|(i, s)| Arc::strong_count(s) == 1 + usize::from(i == 0) + indexes)
+        self.homes.are_idle()
+            && held.all(|(i, s)| Arc::strong_count(s) == 1 + of_contents(i) + indexes)
     }
 
     pub(crate) fn mark_deleted(&self) {

@@ -11,7 +11,7 @@ use storage::{ShardNumber, Store, StoreOptions};
 use tokio::sync::watch;
 
 use crate::attachments::{AttachmentOptions, SharedOptions};
-use crate::catalogue::{DatabaseRecord, DatabaseUuid};
+use crate::catalogue::{ContentsUnder, DatabaseRecord, DatabaseUuid};
 use crate::database::Database;
 use crate::events::{DbEvent, DbEventKind, Events};
 use crate::find::{Scans, WithIndexes};
@@ -250,6 +250,7 @@ impl Databases {
             epoch: u32::from_ne_bytes(random()?),
             uuid: Some(DatabaseUuid::new(random()?)),
             shards: vec![],
+            contents: ContentsUnder::EachShard,
             n: options.n.unwrap_or(self.options.default_n),
             partitioned: options.partitioned,
             created_unix_s: unix_seconds(),

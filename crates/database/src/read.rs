@@ -78,6 +78,8 @@ impl ReadOptions {
 /// A document ready to send: complete JSON text, no newline.
 #[derive(Clone, Debug)]
 pub struct ReadDoc {
+    /// Its document.
+    pub id: DocId,
     /// Which revision it is.
     pub rev: Rev,
     /// It is a tombstone.
@@ -262,6 +264,7 @@ fn read_winner(shard: &Shard, id: &DocId) -> Result<Read, Error> {
         write_stubs(&attachments, &mut json);
         json.push(b'}');
         Some(Read::Found(ReadDoc {
+            id: id.clone(),
             rev,
             deleted: false,
             json,
@@ -293,6 +296,7 @@ fn read_local(shard: &Shard, id: &DocId, options: &ReadOptions) -> Result<Read, 
     }
     json.push(b'}');
     Ok(Read::Found(ReadDoc {
+        id: id.clone(),
         rev,
         deleted: false,
         json,
@@ -340,6 +344,7 @@ fn render(
     }
     out.push(b'}');
     Ok(ReadDoc {
+        id: id.clone(),
         rev,
         deleted: revision.deleted,
         json: out,
@@ -417,7 +422,7 @@ impl Database {
                 _ => b",",
             });
             if read.wanted {
-                let bytes = self.attachment_base64(&read.attachment)?;
+                let bytes = self.attachment_base64(&doc.id, &read.attachment)?;
                 let shown = document::Shown::Data(&bytes);
                 read.attachment.write_json(shown, encoding_info, &mut json);
             } else {

@@ -231,17 +231,19 @@ impl Database {
 
     fn prepare(&self, doc: EditDoc, held: &Held, mode: EditMode) -> Result<ShardEdit, Error> {
         let path = doc.rev_path();
+        let Some(id) = doc.id else {
+            return Err(Error::BadRequest("an edit needs an `_id`".into()));
+        };
+        let shard = self.shard_index(id.as_str());
+        let home = self.homes().of_shard(shard).home();
         let files: Vec<File> = doc
             .files
             .into_iter()
             .map(|attachment| File {
-                content: held.get(&attachment.content).cloned(),
+                content: held.get(&(home, attachment.content)).cloned(),
                 attachment,
             })
             .collect();
-        let Some(id) = doc.id else {
-            return Err(Error::BadRequest("an edit needs an `_id`".into()));
-        };
         if self.is_partitioned() {
             partition::check_id(&id)?;
         }
@@ -261,13 +263,13 @@ impl Database {
             Change::Replicated { path }
         };
         Ok(ShardEdit {
-            shard: self.shard_for(id.as_str()).clone(),
+            shard: self.all_shards()[shard].clone(),
             edit: Edit {
                 id,
                 deleted: doc.deleted,
                 body: doc.body,
                 files,
-                home: self.contents().home(),
+                home,
                 change,
             },
         })

@@ -16,11 +16,12 @@ use support::{compact, doc, open, runtime, with_shards};
 
 async fn upload(
     db: &Database,
+    id: &str,
     content_type: &str,
     bytes: &[u8],
     options: SinkOptions,
 ) -> Result<Uploaded, Error> {
-    let mut sink = db.attachment_sink(content_type, options);
+    let mut sink = db.attachment_sink(&DocId::new(id).unwrap(), content_type, options);
     for piece in bytes.chunks(10_007) {
         sink.write(Bytes::copy_from_slice(piece)).await?;
     }
@@ -59,11 +60,14 @@ fn attachments(db: &Database, id: &str) -> Vec<Attachment> {
 
 fn bytes_of(
     db: &Database,
+    id: &str,
     attachment: &Attachment,
     range: Option<std::ops::Range<u64>>,
     decode: bool,
 ) -> Vec<u8> {
-    let mut reader = db.attachment_reader(attachment, range, decode).unwrap();
+    let mut reader = db
+        .attachment_reader(&DocId::new(id).unwrap(), attachment, range, decode)
+        .unwrap();
     let mut bytes = vec![];
     while let Some(piece) = reader.next_piece().unwrap() {
         bytes.extend_from_slice(&piece);
@@ -87,21 +91,18 @@ fn an_upload_becomes_an_attachment_and_its_bytes_come_back_whole_and_in_ranges()
             ("image/png", Encoding::Identity),
             ("text/plain", Encoding::Gzip),
         ] {
-            let uploaded = upload(&db, content_type, &bytes, SinkOptions::default())
+            let id = content_type.replace('/', "-");
+            let uploaded = upload(&db, &id, content_type, &bytes, SinkOptions::default())
                 .await
                 .unwrap();
             assert_eq!((uploaded.length, uploaded.encoding), (700_000, encoding));
-            let mut edit = doc(&format!(
-                r#"{{"_id":"{}"}}"#,
-                content_type.replace('/', "-")
-            ));
+            let mut edit = doc(&format!(r#"{{"_id":"{id}"}}"#));
             edit.files
                 .push(uploaded.attachment("f", content_type, None));
-            let id = edit.id.clone().unwrap();
             written(&db, edit).await;
-            let attachment = attachments(&db, id.as_str()).remove(0);
+            let attachment = attachments(&db, &id).remove(0);
             assert_eq!(attachment.revpos, Some(1));
-            assert!(bytes_of(&db, &attachment, None, true) == bytes);
+            assert!(bytes_of(&db, &id, &attachment, None, true) == bytes);
             for range in [
                 0..1,
                 131_071..131_073,
@@ -112,13 +113,16 @@ fn an_upload_becomes_an_attachment_and_its_bytes_come_back_whole_and_in_ranges()
                 let expected =
                     &bytes[(range.start as usize).min(700_000)..(range.end as usize).min(700_000)];
                 assert!(
-                    bytes_of(&db, &attachment, Some(range.clone()), true) == expected,
+                    bytes_of(&db, &id, &attachment, Some(range.clone()), true) == expected,
                     "{range:?}"
                 );
             }
-            let stored = bytes_of(&db, &attachment, None, false);
+            let stored = bytes_of(&db, &id, &attachment, None, false);
             assert_eq!(stored.len() as u64, attachment.stored_length);
-            assert_eq!(bytes_of(&db, &attachment, Some(3..9), false), stored[3..9]);
+            assert_eq!(
+                bytes_of(&db, &id, &attachment, Some(3..9), false),
+                stored[3..9]
+            );
         }
     });
 }
@@ -140,7 +144,7 @@ fn an_upload_is_checked() {
             ..SinkOptions::default()
         };
         for content_type in ["image/png", "text/plain"] {
-            let refused = upload(&db, content_type, b"hello", wrong.clone()).await;
+            let refused = upload(&db, "f", content_type, b"hello", wrong.clone()).await;
             assert!(matches!(refused, Err(Error::DigestMismatch)));
         }
         let small = SinkOptions {
@@ -148,38 +152,55 @@ fn an_upload_is_checked() {
             ..SinkOptions::default()
         };
         assert!(
-            upload(&db, "image/png", &text(20_000), small.clone())
+            upload(&db, "f", "image/png", &text(20_000), small.clone())
                 .await
                 .is_ok()
         );
-        let refused = upload(&db, "image/png", &text(20_001), small).await;
+        let refused = upload(&db, "f", "image/png", &text(20_001), small).await;
         assert!(matches!(refused, Err(Error::AttachmentTooLarge)));
+    });
+}
+
+#[test]
+fn what_a_client_gzipped_is_checked_and_goes_when_nobody_holds_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let databases = open(dir.path());
+    runtime().block_on(async {
+        let db = databases.create("a", with_shards(1)).await.unwrap();
         let encoded = SinkOptions {
             encoded: true,
             ..SinkOptions::default()
         };
-        let refused = upload(&db, "text/plain", b"not gzip", encoded.clone()).await;
+        let refused = upload(&db, "f", "text/plain", b"not gzip", encoded.clone()).await;
         assert!(matches!(refused, Err(Error::BadRequest(_))));
         // RFC 1952: a file may have several members.
         let members = [gzip(b"hello "), gzip(b""), gzip(&text(100_000))].concat();
         for cut in [1, 9, gzip(&text(100_000)).len() - 1] {
             let torn = &members[..members.len() - cut];
-            let refused = upload(&db, "text/plain", torn, encoded.clone()).await;
+            let refused = upload(&db, "f", "text/plain", torn, encoded.clone()).await;
             assert!(
                 matches!(refused, Err(Error::BadRequest(_))),
                 "less {cut} bytes"
             );
         }
         let trailing = [&members[..], b"more"].concat();
-        let refused = upload(&db, "text/plain", &trailing, encoded.clone()).await;
+        let refused = upload(&db, "f", "text/plain", &trailing, encoded.clone()).await;
         assert!(matches!(refused, Err(Error::BadRequest(_))));
-        let uploaded = upload(&db, "text/plain", &members, encoded).await.unwrap();
+        let uploaded = upload(&db, "f", "text/plain", &members, encoded)
+            .await
+            .unwrap();
         // What it inflates to is not looked at, as in CouchDB.
         assert_eq!(uploaded.length, members.len() as u64);
         drop(uploaded);
-        let gzipped = upload(&db, "text/plain", &text(100_000), SinkOptions::default())
-            .await
-            .unwrap();
+        let gzipped = upload(
+            &db,
+            "f",
+            "text/plain",
+            &text(100_000),
+            SinkOptions::default(),
+        )
+        .await
+        .unwrap();
         let attachment = gzipped.attachment("f", "text/plain", None);
         drop(gzipped);
         let mut edit = doc(r#"{"_id":"f"}"#);
@@ -261,18 +282,20 @@ fn compaction_keeps_what_leaves_name_over_all_shards_and_removes_the_rest() {
         let db = databases.create("a", with_shards(4)).await.unwrap();
         let bytes = text(300_000);
         for n in 0..8 {
-            let same = upload(&db, "image/png", &bytes, SinkOptions::default())
+            let id = format!("d{n}");
+            let same = upload(&db, &id, "image/png", &bytes, SinkOptions::default())
                 .await
                 .unwrap();
             let own = upload(
                 &db,
+                &id,
                 "image/png",
                 format!("own {n}").as_bytes(),
                 SinkOptions::default(),
             )
             .await
             .unwrap();
-            let mut edit = doc(&format!(r#"{{"_id":"d{n}"}}"#));
+            let mut edit = doc(&format!(r#"{{"_id":"{id}"}}"#));
             edit.files = vec![
                 same.attachment("same", "image/png", None),
                 own.attachment("own", "image/png", None),
@@ -280,7 +303,7 @@ fn compaction_keeps_what_leaves_name_over_all_shards_and_removes_the_rest() {
             written(&db, edit).await;
         }
         compact(&db);
-        assert!(bytes_of(&db, &attachments(&db, "d0")[0], None, true) == bytes);
+        assert!(bytes_of(&db, "d0", &attachments(&db, "d0")[0], None, true) == bytes);
         for n in 0..7 {
             let rev = read(&db, &format!("d{n}"), &ReadOptions::default()).rev;
             written(
@@ -293,11 +316,14 @@ fn compaction_keeps_what_leaves_name_over_all_shards_and_removes_the_rest() {
         }
         compact(&db);
         let left = attachments(&db, "d7");
-        assert!(bytes_of(&db, &left[0], None, true) == bytes);
-        assert_eq!(bytes_of(&db, &left[1], None, true), b"own 7");
+        assert!(bytes_of(&db, "d7", &left[0], None, true) == bytes);
+        assert_eq!(bytes_of(&db, "d7", &left[1], None, true), b"own 7");
         let rev = read(&db, "d7", &ReadOptions::default()).rev;
         written(&db, doc(&format!(r#"{{"_id":"d7","_rev":"{rev}"}}"#))).await;
         compact(&db);
-        assert!(db.attachment_reader(&left[0], None, true).is_err());
+        assert!(
+            db.attachment_reader(&DocId::new("d7").unwrap(), &left[0], None, true)
+                .is_err()
+        );
     });
 }

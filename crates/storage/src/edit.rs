@@ -47,7 +47,7 @@ pub struct Edit {
     pub body: Vec<u8>,
     /// The attachments that the body names, all of them.
     pub files: Vec<File>,
-    /// The shard that holds the contents of the database's attachments.
+    /// The shard under which the contents of the document's attachments are.
     pub home: ShardNumber,
     /// How the revision comes into the tree.
     pub change: Change,

@@ -39,7 +39,7 @@ pub use commit::{
     Committer, Counters, Edited, OnCommit, Put, ShardEdit, ShardPurge, Timing, Written,
 };
 pub use compact::compact;
-pub use contents::{CHUNK_BYTES, Content, Contents, Numbers, Upload};
+pub use contents::{CHUNK_BYTES, Content, Contents, Numbers, Upload, reclaim_contents};
 pub use digest::Recount;
 pub use disk::DiskGuard;
 pub use edit::{Change, Edit, File, Outcome, hashed};

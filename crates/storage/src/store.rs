@@ -73,7 +73,7 @@ impl Store {
         Shard::open(self.engine.clone(), number)
     }
 
-    /// The contents of the attachments of a database whose first shard is `home`. To be made once for each.
+    /// The contents of attachments under the shard `home`. To be made once for each.
     pub fn contents(&self, home: Arc<Shard>) -> Arc<Contents> {
         Contents::new(home, self.contents.clone(), self.reserve_bytes)
     }

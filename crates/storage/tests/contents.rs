@@ -8,14 +8,15 @@ use std::sync::Arc;
 use document::{Attachment, DocId, Encoding, Rev, StoredBody, body_term, revision_id};
 use storage::{
     CHUNK_BYTES, Change, Content, Contents, Edit, File, Keyspace, Limits, Outcome, Shard,
-    ShardEdit, ShardPurge, Store, StoreOptions, compact, hashed,
+    ShardEdit, ShardNumber, ShardPurge, Store, StoreOptions, compact, hashed, reclaim_contents,
 };
 
 /// Longer contents are written to files of their own from here on.
 const DIRECT_FROM_BYTES: usize = 16 << 20;
 
+/// The contents under one shard.
 struct World {
-    store: Store,
+    store: Arc<Store>,
     shard: Arc<Shard>,
     contents: Arc<Contents>,
 }
@@ -26,16 +27,24 @@ fn open(path: &Path) -> World {
         ..StoreOptions::default()
     };
     let store = Store::open(path, &options, Box::new(|_| {})).unwrap();
-    let shard = Arc::new(store.shard(7).unwrap());
-    let contents = store.contents(shard.clone());
-    World {
-        store,
-        shard,
-        contents,
-    }
+    World::under(7, Arc::new(store))
 }
 
 impl World {
+    fn under(number: ShardNumber, store: Arc<Store>) -> World {
+        let shard = Arc::new(store.shard(number).unwrap());
+        World {
+            contents: store.contents(shard.clone()),
+            store,
+            shard,
+        }
+    }
+
+    /// Another shard of the same store, with contents of its own.
+    fn beside(&self, number: ShardNumber) -> World {
+        World::under(number, self.store.clone())
+    }
+
     fn upload(&self, bytes: &[u8]) -> Content {
         let mut upload = self.contents.upload();
         for piece in bytes.chunks(50_000) {
@@ -513,4 +522,88 @@ fn a_body_and_its_attachments_are_stored_together() {
         (attachments[0].content, attachments[0].revpos),
         (content.id, Some(1))
     );
+}
+
+#[test]
+fn equal_contents_of_two_shards_are_stored_in_each_and_go_by_themselves() {
+    let dir = tempfile::tempdir().unwrap();
+    let here = open(dir.path());
+    let there = here.beside(8);
+    let length = DIRECT_FROM_BYTES + 300_000;
+    let bytes = bytes(1, length);
+    let first = here.upload(&bytes);
+    assert!(there.contents.hold(&first.id).unwrap().is_none());
+    let second = there.upload(&bytes);
+    assert_eq!(second.id, first.id);
+    let rev = here.written("a", None, &[&first]);
+    there.written("b", None, &[&second]);
+    assert_eq!(here.keys(), (here.keys_of("c") + 2, 0));
+    assert_eq!(there.keys(), (there.keys_of("c") + 2, 0));
+    assert_eq!(here.keys_of("c"), there.keys_of("c"));
+    drop((first, second));
+    here.written("a", Some(rev), &[]);
+    here.compact();
+    here.contents.sweep_all().unwrap();
+    there.contents.sweep_all().unwrap();
+    assert_eq!(here.contents.stored_bytes().unwrap(), 0);
+    assert_eq!(there.contents.stored_bytes().unwrap(), length as u64);
+    assert_eq!((here.keys().0, there.keys_of("h")), (0, 1));
+    let id = *blake3::hash(&bytes).as_bytes();
+    assert!(here.contents.hold(&id).unwrap().is_none());
+    assert!(read(&there.contents.hold(&id).unwrap().unwrap()) == bytes);
+}
+
+#[test]
+fn space_of_several_shards_is_given_back_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let here = open(dir.path());
+    let worlds = [here.beside(8), here.beside(9), here];
+    let all = worlds.each_ref().map(|world| world.contents.clone());
+    let length = DIRECT_FROM_BYTES + (2 << 20);
+    for (seed, world) in worlds.iter().enumerate() {
+        let content = world.upload(&bytes(seed as u64, length));
+        let kept = world.upload(&bytes(9, 200_000));
+        let first = world.written("a", None, &[&content, &kept]);
+        world.written("a", Some(first), &[&kept]);
+        drop((content, kept));
+        world.compact();
+        assert_eq!(world.contents.reclaimable_bytes().unwrap(), length as u64);
+    }
+    reclaim_contents(&all).unwrap();
+    reclaim_contents(&[]).unwrap();
+    for world in &worlds {
+        assert_eq!(world.contents.reclaimable_bytes().unwrap(), 0);
+        let id = *blake3::hash(&bytes(9, 200_000)).as_bytes();
+        let kept = world.contents.hold(&id).unwrap().unwrap();
+        assert!(read(&kept) == bytes(9, 200_000));
+    }
+    assert!(worlds[0].file_bytes() < 2 << 20);
+}
+
+#[test]
+fn what_a_crash_leaves_under_several_shards_is_removed_at_the_next_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let id = *blake3::hash(&bytes(1, 300_000)).as_bytes();
+    {
+        let here = open(dir.path());
+        let there = here.beside(8);
+        // One and the same content: here a document names it, there nothing does.
+        let kept = here.upload(&bytes(1, 300_000));
+        here.written("a", None, &[&kept]);
+        let unreferred = there.upload(&bytes(1, 300_000));
+        for world in [&here, &there] {
+            let mut unfinished = world.contents.upload();
+            unfinished.write(&bytes(2, 300_000)).unwrap();
+            std::mem::forget(unfinished);
+        }
+        std::mem::forget((kept, unreferred));
+    }
+    let here = open(&copy_of(dir.path()));
+    let there = here.beside(8);
+    // Three chunks, the content's place, one reference.
+    assert_eq!((here.keys(), there.keys()), ((5, 0), (0, 0)));
+    assert!(here.contents.hold(&id).unwrap().is_some());
+    assert!(there.contents.hold(&id).unwrap().is_none());
+    assert_eq!(here.contents.stored_bytes().unwrap(), 300_000);
+    assert_eq!(there.contents.stored_bytes().unwrap(), 0);
 }

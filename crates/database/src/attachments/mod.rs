@@ -3,6 +3,7 @@
 //! [`Database::attachment_sink`] takes an upload and answers what to put into an edit ([`Uploaded::attachment`], for
 //! [`EditDoc::files`](document::EditDoc)). [`Database::attachment_reader`] gives the bytes back, whole or a range.
 
+mod homes;
 mod reader;
 mod resolve;
 mod sink;
@@ -10,9 +11,10 @@ mod sink;
 use std::ops::Range;
 use std::sync::Arc;
 
-use document::{Attachment, Shown, StoredBody};
-use storage::{Content, Contents};
+use document::{Attachment, DocId, Shown, StoredBody};
+use storage::Contents;
 
+pub(crate) use homes::Homes;
 pub use reader::AttachmentReader;
 pub(crate) use resolve::{Held, MISSING_STUB, Resolved};
 pub use sink::{AttachmentSink, SinkOptions, Uploaded};
@@ -81,40 +83,46 @@ fn is_like(text: &str, pattern: &str) -> bool {
 }
 
 impl Database {
-    /// Begins the upload of an attachment's content.
-    pub fn attachment_sink(&self, content_type: &str, options: SinkOptions) -> AttachmentSink {
+    /// Begins the upload of the content of an attachment, which is to be one of the document `id`. It may become one of another
+    /// document too: then it is stored a second time if that is in another shard.
+    pub fn attachment_sink(
+        &self,
+        id: &DocId,
+        content_type: &str,
+        options: SinkOptions,
+    ) -> AttachmentSink {
         let level = {
             let defaults = self.attachment_options().read();
             let gzips = !options.encoded && defaults.compresses(content_type);
             gzips.then_some(defaults.compression_level)
         };
-        AttachmentSink::new(self.contents().upload(), level, options)
+        AttachmentSink::new(self.contents_of(id.as_str()).upload(), level, options)
     }
 
-    /// Reads an attachment's bytes: as they are stored, or decoded. `range` is one of those bytes; what is beyond their end is
+    /// Reads the bytes of an attachment of the document `id`: as they are stored, or decoded. `range` is one of those bytes; what is beyond their end is
     /// left out.
     ///
     /// # Errors
     /// Corruption, when the content is not there.
     pub fn attachment_reader(
         &self,
+        id: &DocId,
         attachment: &Attachment,
         range: Option<Range<u64>>,
         decode: bool,
     ) -> Result<AttachmentReader, Error> {
-        let content = self.hold_content(attachment)?;
+        let content = self.contents_of(id.as_str()).hold(&attachment.content)?;
         let content = content.ok_or(storage::Error::Corrupt("attachment"))?;
         Ok(AttachmentReader::new(attachment, content, range, decode))
     }
 
-    /// Keeps an attachment's content from being removed while the answer is held; `None` when it is not there.
-    pub(crate) fn hold_content(&self, attachment: &Attachment) -> Result<Option<Content>, Error> {
-        Ok(self.contents().hold(&attachment.content)?)
-    }
-
-    /// All bytes of an attachment, decoded, in Base64. For small ones: they are held in memory.
-    pub(crate) fn attachment_base64(&self, attachment: &Attachment) -> Result<String, Error> {
-        base64_of(self.contents(), attachment)
+    /// All bytes of an attachment of the document `id`, decoded, in Base64. For small ones: they are held in memory.
+    pub(crate) fn attachment_base64(
+        &self,
+        id: &DocId,
+        attachment: &Attachment,
+    ) -> Result<String, Error> {
+        base64_of(self.contents_of(id.as_str()), attachment)
     }
 }
 
@@ -140,7 +148,7 @@ pub struct ShownAttachments {
 }
 
 impl ShownAttachments {
-    /// Appends the member `_attachments` of a stored body, if it has any.
+    /// Appends the member `_attachments` of a stored body, if it has any. `contents`: those of its document's shard.
     pub(crate) fn write(
         self,
         contents: &Arc<Contents>,

@@ -10,15 +10,15 @@ use rustc_hash::FxHashMap;
 use serde::Deserialize;
 use serde::de::{MapAccess, Visitor};
 use serde_json::value::RawValue;
-use storage::{Content, Record};
+use storage::{Content, Contents, Record, ShardNumber};
 
 use super::{check_name, sink};
 use crate::Error;
 use crate::database::Database;
 use crate::update::{EditMode, Outcome};
 
-/// Contents that are kept until the edits that name them are committed.
-pub(crate) type Held = FxHashMap<ContentId, Content>;
+/// Contents that are kept until the edits that name them are committed, by the shard under which they are.
+pub(crate) type Held = FxHashMap<(ShardNumber, ContentId), Content>;
 
 /// Error of an edit that keeps an attachment which is not there.
 pub(crate) const MISSING_STUB: &str = "missing_stub";
@@ -34,25 +34,48 @@ impl Database {
         edits: Vec<EditDoc>,
         mode: EditMode,
     ) -> Result<(Resolved, Held), Error> {
+        let mut held = Held::default();
+        let all_here = self.hold_given(&edits, &mut held)?;
         // Storing content takes time, and may wait for others; the rest are a few reads.
         let stores = |edit: &EditDoc| {
             let said = edit.attachments.as_deref().unwrap_or_default();
             said.windows(6).any(|text| text == b"\"data\"")
         };
-        if !edits.iter().any(stores) {
-            return self.resolve_now(edits, mode);
+        if all_here && !edits.iter().any(stores) {
+            return self.resolve_now(edits, mode, held, Elsewhere::IsNotThere);
         }
         let db = self.clone();
-        tokio::task::spawn_blocking(move || db.resolve_now(edits, mode))
+        let resolve = move || db.resolve_now(edits, mode, held, Elsewhere::IsCopied);
+        tokio::task::spawn_blocking(resolve)
             .await
             .map_err(|_| Error::ShuttingDown)?
     }
 
-    fn resolve_now(&self, edits: Vec<EditDoc>, mode: EditMode) -> Result<(Resolved, Held), Error> {
-        let mut held = Held::default();
+    /// Keeps the contents of the files that the edits bring; false when one is not where its document's contents are.
+    fn hold_given(&self, edits: &[EditDoc], held: &mut Held) -> Result<bool, Error> {
+        let mut all_here = true;
+        for edit in edits.iter().filter(|edit| !edit.files.is_empty()) {
+            let Some(id) = edit.id.as_ref().filter(|id| !id.is_local()) else {
+                continue;
+            };
+            let contents = self.contents_of(id.as_str());
+            for file in &edit.files {
+                all_here &= hold(contents, file, held)?;
+            }
+        }
+        Ok(all_here)
+    }
+
+    fn resolve_now(
+        &self,
+        edits: Vec<EditDoc>,
+        mode: EditMode,
+        mut held: Held,
+        elsewhere: Elsewhere,
+    ) -> Result<(Resolved, Held), Error> {
         let resolve = |mut edit: EditDoc| {
             Ok(self
-                .resolve_one(&mut edit, mode, &mut held)?
+                .resolve_one(&mut edit, mode, &mut held, elsewhere)?
                 .map_or(Ok(edit), Err))
         };
         let resolved: Result<_, Error> = edits.into_iter().map(resolve).collect();
@@ -64,6 +87,7 @@ impl Database {
         edit: &mut EditDoc,
         mode: EditMode,
         held: &mut Held,
+        elsewhere: Elsewhere,
     ) -> Result<Option<Outcome>, Error> {
         let said = edit.attachments.take();
         if said.is_none() && edit.files.is_empty() {
@@ -80,8 +104,10 @@ impl Database {
         let mut resolving = Resolving {
             db: self,
             id: &id,
+            contents: self.contents_of(id.as_str()),
             mode,
             held,
+            elsewhere,
             parent: None,
         };
         let mut given = std::mem::take(&mut edit.files);
@@ -116,12 +142,36 @@ impl Database {
     }
 }
 
+/// What becomes of a file whose content only other shards have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Elsewhere {
+    /// Its content is copied, which takes long: on a thread for that.
+    IsCopied,
+    IsNotThere,
+}
+
+/// Keeps a file's content, if it is there.
+fn hold(contents: &Arc<Contents>, file: &Attachment, held: &mut Held) -> Result<bool, Error> {
+    let key = (contents.home(), file.content);
+    if held.contains_key(&key) {
+        return Ok(true);
+    }
+    let Some(content) = contents.hold(&file.content)? else {
+        return Ok(false);
+    };
+    held.insert(key, content);
+    Ok(true)
+}
+
 /// The attachments of one edit.
 struct Resolving<'a> {
     db: &'a Database,
     id: &'a DocId,
+    /// Where the contents of the document's attachments are.
+    contents: &'a Arc<Contents>,
     mode: EditMode,
     held: &'a mut Held,
+    elsewhere: Elsewhere,
     /// Read when it is first needed.
     parent: Option<Parent>,
 }
@@ -136,16 +186,24 @@ enum Parent {
 }
 
 impl Resolving<'_> {
-    /// Keeps the file's content. False: it is not there.
+    /// Keeps the file's content, which is copied when it is that of another document's. False: it is not there.
     fn hold(&mut self, file: &Attachment) -> Result<bool, Error> {
-        if self.held.contains_key(&file.content) {
+        if hold(self.contents, file, self.held)? {
             return Ok(true);
         }
-        let Some(content) = self.db.hold_content(file)? else {
+        if self.elsewhere == Elsewhere::IsNotThere {
+            return Ok(false);
+        }
+        let Some(copy) = self.db.homes().copy_to(self.contents, &file.content)? else {
             return Ok(false);
         };
-        self.held.insert(file.content, content);
+        self.keep(copy);
         Ok(true)
+    }
+
+    fn keep(&mut self, content: Content) {
+        self.held
+            .insert((self.contents.home(), content.id), content);
     }
 
     fn attachment(
@@ -188,13 +246,13 @@ impl Resolving<'_> {
                 "{name}: the attachment exceeds max_attachment_size ({bytes_max})"
             ))));
         }
-        let uploaded = sink::store(self.db.contents().upload(), level, &bytes)?;
+        let uploaded = sink::store(self.contents.upload(), level, &bytes)?;
         let revpos = match self.mode {
             EditMode::Interactive => None,
             EditMode::Replicated => Some(entry.number("revpos").unwrap_or(0)),
         };
         let file = uploaded.attachment(&name, &content_type, revpos);
-        self.held.insert(file.content, uploaded.content);
+        self.keep(uploaded.content);
         Ok(Ok(file))
     }
 

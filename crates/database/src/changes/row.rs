@@ -198,7 +198,7 @@ impl Changes {
         let write = |body: &[u8], out: &mut Vec<u8>| {
             let stored = StoredBody::split(body);
             write_members(row.id, &rev, row.deleted, stored.json, out);
-            attachments.write(self.db.contents(), stored, out)
+            attachments.write(self.db.homes().of_shard(self.shard_of_seq()), stored, out)
         };
         match row.body {
             Body::Inline(body) if row.winner_seq == seq => write(body, out),

@@ -38,7 +38,8 @@ pub struct Rows {
     include_docs: bool,
     conflicts: bool,
     attachments: ShownAttachments,
-    contents: Arc<Contents>,
+    /// Of the shards of `views`, in their order.
+    contents: Vec<Arc<Contents>>,
     first: bool,
     /// Who is shown only what rules allow.
     pub(crate) watch: Option<Watch>,
@@ -60,14 +61,17 @@ impl Database {
     /// Opens a listing.
     pub fn rows(&self, query: RowsQuery) -> Result<Rows, Error> {
         self.live()?;
-        let (views, blocks) = match &query.listing {
+        let shards = match &query.listing {
             Listing::Partition(p) if query.keys.is_none() => {
                 partition::check(p)?;
-                let (from, _) = partition::bounds(p);
-                Views::open(std::slice::from_ref(self.shard_for(&from)))?
+                let shard = self.shard_index(&partition::bounds(p).0);
+                shard..shard + 1
             }
-            _ => Views::open(self.all_shards())?,
+            _ => 0..self.all_shards().len(),
         };
+        let (views, blocks) = Views::open(&self.all_shards()[shards.clone()])?;
+        let contents_of = |shard| self.homes().of_shard(shard).clone();
+        let contents = shards.map(contents_of).collect();
         let update_seq = query.update_seq.then(|| self.seqs_of(&views).to_string());
         let mut rows = Rows {
             total_rows: None,
@@ -78,7 +82,7 @@ impl Database {
             include_docs: query.include_docs,
             conflicts: query.conflicts,
             attachments: query.attachments,
-            contents: self.contents().clone(),
+            contents,
             first: true,
             watch: None,
         };

@@ -67,7 +67,7 @@ impl Rows {
             self.views.views[shard].with_body(&self.views.shards[shard], seq, |body| {
                 let stored = StoredBody::split(body);
                 write_members(id, &rev, head.deleted, stored.json, out);
-                self.attachments.write(&self.contents, stored, out)
+                self.attachments.write(&self.contents[shard], stored, out)
             })?;
         written.ok_or(storage::Error::Corrupt("document body"))??;
         if self.conflicts

@@ -141,15 +141,15 @@ fn documents(db: &Arc<Database>) -> Map<String, Value> {
 fn leaf_of(db: &Database, doc: &ReadDoc) -> Value {
     let attachments = doc.attachments.iter();
     let attachments: Vec<Value> = attachments
-        .map(|read| attachment(db, &read.attachment))
+        .map(|read| attachment(db, &doc.id, &read.attachment))
         .collect();
     json!({ "json": text(&doc.json), "deleted": doc.deleted, "attachments": attachments })
 }
 
 /// Its content as it is and as it is stored.
-fn attachment(db: &Database, attachment: &Attachment) -> Value {
+fn attachment(db: &Database, id: &DocId, attachment: &Attachment) -> Value {
     let content = |decode| {
-        let mut reader = db.attachment_reader(attachment, None, decode).unwrap();
+        let mut reader = db.attachment_reader(id, attachment, None, decode).unwrap();
         let (mut length, mut sum) = (0, crc32fast::Hasher::new());
         while let Some(piece) = reader.next_piece().unwrap() {
             length += piece.len();

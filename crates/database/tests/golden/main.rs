@@ -17,8 +17,9 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use serde_json::Value;
 
-/// The format that this version writes.
-const CURRENT: &str = "settee-1";
+/// What this version writes. `settee-1` is of when all contents of attachments were under the first shard, and databases had
+/// no uuid.
+const CURRENT: &str = "settee-1-contents";
 
 fn stores() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/stores")
@@ -102,14 +103,25 @@ fn unpacked(name: &str) -> tempfile::TempDir {
 /// What databases are known by, those too that were made before they had uuids.
 #[test]
 fn databases_of_kept_stores_keep_their_uuids() {
-    for (name, uuids) in [(
-        "settee-1",
-        [
-            ("one", "bc5d9d79ba7b89b87308036fba9e275e"),
-            ("three", "37f681288f62ac89b5dc14311c94f27c"),
-            ("parts", "c01470e86a82ad93bed3b8e5507fff46"),
-        ],
-    )] {
+    let expected = [
+        (
+            "settee-1",
+            [
+                ("one", "bc5d9d79ba7b89b87308036fba9e275e"),
+                ("three", "37f681288f62ac89b5dc14311c94f27c"),
+                ("parts", "c01470e86a82ad93bed3b8e5507fff46"),
+            ],
+        ),
+        (
+            "settee-1-contents",
+            [
+                ("one", "e006f5e1ca3b06dc03625f81782dee0e"),
+                ("three", "3539702f48b491e375599a62a7691d33"),
+                ("parts", "3840654c7a139ff28558b2769668f21d"),
+            ],
+        ),
+    ];
+    for (name, uuids) in expected {
         let dir = unpacked(name);
         for opened in ["as it was kept", "once more"] {
             let databases = write::open(dir.path(), false);
@@ -127,18 +139,41 @@ fn databases_of_kept_stores_keep_their_uuids() {
 
 #[test]
 fn a_kept_store_is_written_on() {
-    let dir = unpacked(CURRENT);
-    let databases = write::open(dir.path(), true);
-    runtime().block_on(async {
-        let db = databases.get("three").unwrap();
-        let before = db.info().unwrap();
-        let edit = support::doc(r#"{"_id":"new","n":5000,"v":1}"#);
-        support::write(&db, vec![edit]).await;
-        describe::index(&databases).await;
-        assert_eq!(db.info().unwrap().doc_count, before.doc_count + 1);
-        describe::assert_indexed(&databases);
-    });
-    databases.close();
+    for name in kept() {
+        let dir = unpacked(&name);
+        let databases = write::open(dir.path(), true);
+        runtime().block_on(async {
+            let db = databases.get("three").unwrap();
+            let before = db.info().unwrap();
+            let edit = support::doc(r#"{"_id":"new","n":5000,"v":1}"#);
+            support::write(&db, vec![edit]).await;
+            describe::index(&databases).await;
+            assert_eq!(db.info().unwrap().doc_count, before.doc_count + 1);
+            describe::assert_indexed(&databases);
+        });
+        databases.close();
+    }
+}
+
+/// Their attachments are replaced, copied to documents of all shards, and removed, with compactions in between.
+#[test]
+fn attachments_of_a_kept_store_are_written_on() {
+    for name in kept() {
+        let dir = unpacked(&name);
+        let expected = ["one", "three", "parts"].map(|db| {
+            let databases = write::open(dir.path(), true);
+            let left = runtime().block_on(write::change_attachments(&databases, db));
+            databases.close();
+            (db, left)
+        });
+        let databases = write::open(dir.path(), false);
+        for (db, left) in expected {
+            let db = databases.get(db).unwrap();
+            support::compact(&db);
+            assert_eq!(write::attachments(&db), left, "{name}, {}", db.name());
+        }
+        databases.close();
+    }
 }
 
 /// Writes the store of this version's format: `cargo test -p database --test golden -- --ignored`.

@@ -1,15 +1,16 @@
 //! Writes the stores. What is in them is the same each time but for what is made up: epochs, times, purges' ids.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use database::{
-    CreateOptions, Database, Databases, Durability, EditMode, Options, Outcome, SinkOptions,
-    StoreOptions,
+    CreateOptions, Database, Databases, Durability, EditMode, Options, Outcome, Read, ReadDoc,
+    SinkOptions, StoreOptions,
 };
-use document::{DocId, EditDoc, Rev};
+use document::{Attachment, DocId, EditDoc, Rev};
 use serde_json::{Value, json};
 
 use crate::describe;
@@ -159,13 +160,14 @@ async fn attach(db: &Arc<Database>, prefix: &str) {
         ("text.txt", "text/plain", &text),
         ("large.bin", "application/octet-stream", &large),
     ];
-    let mut attached = doc(&json!({ "_id": format!("{prefix}attached") }).to_string());
+    let id = DocId::new(&format!("{prefix}attached")).unwrap();
+    let mut attached = doc(&json!({ "_id": id.as_str() }).to_string());
     let mut held = vec![];
     for (name, content_type, bytes) in all {
         if name == "large.bin" && db.name().as_ref() != "one" {
             continue;
         }
-        let mut sink = db.attachment_sink(content_type, SinkOptions::default());
+        let mut sink = db.attachment_sink(&id, content_type, SinkOptions::default());
         for piece in bytes.chunks(100_000) {
             sink.write(Bytes::copy_from_slice(piece)).await.unwrap();
         }
@@ -176,12 +178,92 @@ async fn attach(db: &Arc<Database>, prefix: &str) {
         held.push(uploaded);
     }
     edit(db, vec![attached]).await;
-    // The same content in another document.
-    let inline = json!({
-        "_id": format!("{prefix}inline"),
-        "_attachments": { "s": { "content_type": "image/png", "data": "iVBORw==" } },
+    // The same content in other documents, of all shards.
+    let inline = |id: String| {
+        let png = json!({ "content_type": "image/png", "data": "iVBORw==" });
+        doc(&json!({ "_id": id, "_attachments": { "s": png } }).to_string())
+    };
+    edit(db, vec![inline(format!("{prefix}inline"))]).await;
+    let others = (0..8).map(|n| match prefix {
+        "" => format!("inline-{n}"),
+        _ => format!("p{n}:inlined"),
     });
-    edit(db, vec![doc(&inline.to_string())]).await;
+    edit(db, others.map(inline).collect()).await;
+}
+
+/// Length and CRC-32 of the attachments of all documents that may have some, as they are.
+pub type Attached = BTreeMap<String, Vec<(usize, u32)>>;
+
+fn attached_ids(db: &Database) -> Vec<String> {
+    let prefix = if db.is_partitioned() { "p1:" } else { "" };
+    let copies = (0..8).map(|n| format!("{prefix}copy-{n}"));
+    let names = ["attached", "inline"].map(|id| format!("{prefix}{id}"));
+    names.into_iter().chain(copies).collect()
+}
+
+fn found(db: &Database, id: &str) -> Option<ReadDoc> {
+    match db.read(&DocId::new(id).unwrap(), &Default::default()) {
+        Ok(Read::Found(doc)) => Some(doc),
+        _ => None,
+    }
+}
+
+pub fn attachments(db: &Database) -> Attached {
+    let bytes_of = |doc: &ReadDoc, attachment: &Attachment| {
+        let mut reader = db
+            .attachment_reader(&doc.id, attachment, None, true)
+            .unwrap();
+        let mut bytes = vec![];
+        while let Some(piece) = reader.next_piece().unwrap() {
+            bytes.extend_from_slice(&piece);
+        }
+        (bytes.len(), crc32fast::hash(&bytes))
+    };
+    let of = |doc: ReadDoc| {
+        let all = doc.attachments.iter();
+        let all = all.map(|read| bytes_of(&doc, &read.attachment)).collect();
+        (doc.id.to_string(), all)
+    };
+    let docs = attached_ids(db).into_iter().filter_map(|id| found(db, &id));
+    docs.map(of).collect()
+}
+
+/// Copies all attachments to other documents, removes them where they were, and answers which there are then.
+pub async fn change_attachments(databases: &Databases, name: &str) -> Attached {
+    let db = databases.get(name).unwrap();
+    let before = attachments(&db);
+    let ids = attached_ids(&db);
+    let source = found(&db, &ids[0]).unwrap();
+    let files = source
+        .attachments
+        .iter()
+        .map(|read| read.attachment.clone());
+    let copies = ids[2..].iter().map(|id| {
+        let mut copy = doc(&json!({ "_id": id }).to_string());
+        copy.files = files.clone().collect();
+        copy
+    });
+    edit(&db, copies.collect()).await;
+    let copied = attachments(&db);
+    assert!(ids[2..].iter().all(|id| copied[id] == before[&ids[0]]));
+    let with_one = json!({ "_id": ids[0], "_rev": source.rev.to_string(), "_attachments": {
+        "text.txt": { "stub": true }, "new": { "data": "bmV3" },
+    } });
+    edit(&db, vec![doc(&with_one.to_string())]).await;
+    compact(&db);
+    let gone = [&ids[1], &ids[3]].map(|id| {
+        let rev = found(&db, id).unwrap().rev.to_string();
+        doc(&json!({ "_id": id, "_rev": rev, "_deleted": true }).to_string())
+    });
+    edit(&db, gone.to_vec()).await;
+    compact(&db);
+    let left = attachments(&db);
+    assert_eq!((left.len(), left[&ids[0]].len()), (8, 2));
+    assert!(
+        left.iter()
+            .all(|(id, all)| *id == ids[0] || *all == before[&ids[0]])
+    );
+    left
 }
 
 /// What comes after the first indexes and a compaction: updates, deletions, conflicts, a purge.

@@ -309,9 +309,11 @@ async fn put(req: &mut Request, access: &Access, id: &str) -> Answer {
     let brings_files = attachments::is_multipart_related(req);
     let (mut doc, parse_us, uploaded) = match brings_files {
         true => {
+            let id = parse_id(id, &settings.couchdb)?;
             let received = attachments::read_multipart(
                 req,
                 &access.db,
+                &id,
                 settings.chttpd.max_http_request_size,
                 settings.couchdb.max_attachment_size,
                 mode == EditMode::Replicated,

@@ -148,12 +148,11 @@ async fn upload(
     rev: &str,
 ) -> Result<Tried, Error> {
     let gzipped = target.takes_gzipped().await;
-    let edits = edits_of(source, id, rev)?;
-    if edits.is_empty() {
+    let Some((doc_id, edits)) = edits_of(source, id, rev)? else {
         return Ok(Tried::Missing);
-    }
+    };
     for edit in edits {
-        let (kind, length, parts) = multipart(source, &edit, gzipped)?;
+        let (kind, length, parts) = multipart(source, &doc_id, &edit, gzipped)?;
         let body = reqwest::Body::wrap_stream(stream::unfold(parts, next_piece));
         match put(target, id, &kind, Some(length), body).await? {
             Tried::Done(refused) if refused.is_empty() => {}
@@ -163,11 +162,17 @@ async fn upload(
     Ok(Tried::Done(vec![]))
 }
 
-fn edits_of(source: &LocalPeer, id: &str, rev: &str) -> Result<Vec<EditDoc>, Error> {
-    match (DocId::new(id), Rev::parse(rev)) {
-        (Ok(id), Ok(rev)) => Ok(source.db.replicas(&id, &[rev])?),
-        _ => Ok(vec![]),
-    }
+/// The document, and what the revision has become; `None` when it is not there.
+fn edits_of(
+    source: &LocalPeer,
+    id: &str,
+    rev: &str,
+) -> Result<Option<(DocId, Vec<EditDoc>)>, Error> {
+    let (Ok(id), Ok(rev)) = (DocId::new(id), Rev::parse(rev)) else {
+        return Ok(None);
+    };
+    let edits = source.db.replicas(&id, &[rev])?;
+    Ok((!edits.is_empty()).then_some((id, edits)))
 }
 
 /// What a body is put together from, the next last.
@@ -182,6 +187,7 @@ enum Part {
 /// take `gzipped` ones, decoded.
 fn multipart(
     source: &LocalPeer,
+    id: &DocId,
     edit: &EditDoc,
     gzipped: bool,
 ) -> Result<(String, u64, Parts), Error> {
@@ -215,9 +221,8 @@ fn multipart(
         length += text.len() as u64 + shown.stored_length;
         parts.push(Part::Text(std::mem::take(&mut text).into()));
         let decode = shown.encoding != file.encoding;
-        parts.push(Part::Content(
-            source.db.attachment_reader(file, None, decode)?,
-        ));
+        let reader = source.db.attachment_reader(id, file, None, decode)?;
+        parts.push(Part::Content(reader));
     }
     writer.end(&mut text);
     length += text.len() as u64;
@@ -267,10 +272,9 @@ fn boundary() -> Result<String, Error> {
 
 /// Copies between two databases of this server, as the bytes are stored.
 async fn copy(source: &LocalPeer, target: &LocalPeer, id: &str, rev: &str) -> Result<Tried, Error> {
-    let edits = edits_of(source, id, rev)?;
-    if edits.is_empty() {
+    let Some((doc_id, edits)) = edits_of(source, id, rev)? else {
         return Ok(Tried::Missing);
-    }
+    };
     for mut edit in edits {
         let mut held = vec![];
         for file in &mut edit.files {
@@ -280,10 +284,9 @@ async fn copy(source: &LocalPeer, target: &LocalPeer, id: &str, rev: &str) -> Re
                 md5: Some(file.md5),
                 bytes_max: Some(target.attachment_bytes_max),
             };
-            let mut sink = target.db.attachment_sink(&file.content_type, options);
-            let mut parts = vec![Part::Content(
-                source.db.attachment_reader(file, None, false)?,
-            )];
+            let mut sink = (target.db).attachment_sink(&doc_id, &file.content_type, options);
+            let reader = source.db.attachment_reader(&doc_id, file, None, false)?;
+            let mut parts = vec![Part::Content(reader)];
             while let Some((piece, rest)) = next_piece(parts).await {
                 parts = rest;
                 if let Err(e) = sink.write(piece?).await {
@@ -345,7 +348,11 @@ async fn download(
     let Some(Ok(mut parser)) = parser.map(|b| Parser::new(b, Limits::default())) else {
         return Ok(Tried::Again("a multipart answer without a boundary".into()));
     };
-    let mut receiving = Receiving::new(target);
+    let doc_id = match DocId::new(id) {
+        Ok(id) => id,
+        Err(e) => return Ok(Tried::Again(e.to_string())),
+    };
+    let mut receiving = Receiving::new(target, &doc_id);
     loop {
         let bytes = match response.chunk().await {
             Ok(Some(bytes)) => bytes,
@@ -400,6 +407,7 @@ struct Expected {
 /// A document with attachments coming in.
 struct Receiving<'a> {
     target: &'a LocalPeer,
+    id: &'a DocId,
     text: BytesMut,
     doc: Option<EditDoc>,
     expected: Vec<Expected>,
@@ -409,9 +417,10 @@ struct Receiving<'a> {
 }
 
 impl<'a> Receiving<'a> {
-    fn new(target: &'a LocalPeer) -> Receiving<'a> {
+    fn new(target: &'a LocalPeer, id: &'a DocId) -> Receiving<'a> {
         Receiving {
             target,
+            id,
             text: BytesMut::new(),
             doc: None,
             expected: vec![],
@@ -468,7 +477,7 @@ impl<'a> Receiving<'a> {
         let sink = self
             .target
             .db
-            .attachment_sink(&expected.content_type, options);
+            .attachment_sink(self.id, &expected.content_type, options);
         self.uploading = Some((index, sink));
     }
 

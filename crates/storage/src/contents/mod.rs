@@ -1,4 +1,5 @@
-//! Attachments' content: each content of a database once, in chunks, under the number of the database's first shard.
+//! Attachments' content, in chunks, under the number of a shard: that of their documents, or, of databases that were made
+//! before that, the database's first. Each content once under a number.
 //!
 //! | key after the shard's number | value |
 //! |---|---|
@@ -48,10 +49,10 @@ const DIRECT_FROM_BYTES: u64 = 16 << 20;
 /// A content of more chunks than this is removed as a range: range deletions slow readers, single ones take memory.
 const CHUNKS_DELETED_SINGLY: u64 = 64;
 
-/// The contents of one database.
+/// The contents under one shard's number.
 pub struct Contents {
     engine: Arc<Engine>,
-    /// Where they are: the database's first shard.
+    /// That shard.
     home: Arc<Shard>,
     numbers: Arc<Numbers>,
     held: Mutex<FxHashMap<ContentId, Held>>,
@@ -282,9 +283,9 @@ impl Contents {
         self.write(wb)
     }
 
-    /// Has the engine give back the space of what was removed. Blocking; meant for a background thread.
+    /// [`reclaim_contents`] of these alone.
     pub fn reclaim(&self) -> Result<(), Error> {
-        reclaim::reclaim(&self.engine, self.home())
+        reclaim::reclaim(&self.engine, std::iter::once(self.home()))
     }
 
     /// Bytes removed whose space was not given back yet.
@@ -313,6 +314,15 @@ impl Contents {
 
     fn is_dropped(&self) -> bool {
         self.home.dropped.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+/// Has the engine give back the space of what was removed of all these contents, which are of one store. Blocking; meant for a
+/// background thread.
+pub fn reclaim_contents(all: &[Arc<Contents>]) -> Result<(), Error> {
+    match all {
+        [] => Ok(()),
+        [first, ..] => reclaim::reclaim(&first.engine, all.iter().map(|c| c.home())),
     }
 }
 

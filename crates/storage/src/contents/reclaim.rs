@@ -6,7 +6,7 @@ use rocksdb::WriteBatch;
 
 use super::{DIRECT_FROM_BYTES, Place, keys};
 use crate::Error;
-use crate::engine::Engine;
+use crate::engine::{Engine, KeyRange};
 use crate::keys::ShardNumber;
 use crate::keyspace::Keyspace;
 use crate::varint::{Reader, put};
@@ -42,14 +42,37 @@ pub(super) fn removed(engine: &Arc<Engine>, home: ShardNumber) -> Result<Vec<Pla
     Ok(removed)
 }
 
-/// Has the engine give back the space of what was removed.
-pub(super) fn reclaim(engine: &Arc<Engine>, home: ShardNumber) -> Result<(), Error> {
-    let removed = removed(engine, home)?;
-    if removed.is_empty() {
+/// Has the engine give back the space of what was removed under these shards. Together: it looks at the files of all
+/// attachments each time.
+pub(super) fn reclaim(
+    engine: &Arc<Engine>,
+    homes: impl Iterator<Item = ShardNumber>,
+) -> Result<(), Error> {
+    let mut ranges = vec![];
+    let mut wb = WriteBatch::default();
+    for home in homes {
+        let removed = removed(engine, home)?;
+        add_ranges(engine, home, &removed, &mut ranges);
+        for place in removed {
+            let key = keys::removed(home, place.number);
+            wb.delete_cf(engine.cf(Keyspace::Attachments), key);
+        }
+    }
+    if ranges.is_empty() {
         return Ok(());
     }
+    engine.reclaim_attachments(&ranges, true);
+    if engine.is_closing() {
+        // It may not have come to its end: the next compaction begins it again.
+        return Ok(());
+    }
+    engine.write(wb, false)
+}
+
+/// Adds the ranges of removed contents, and has the engine let go of the files that are theirs alone.
+fn add_ranges(engine: &Engine, home: ShardNumber, removed: &[Place], to: &mut Vec<KeyRange>) {
     let mut ranges: Vec<(u64, u64)> = vec![];
-    for place in &removed {
+    for place in removed {
         match ranges.last_mut() {
             Some((_, last)) if place.number - *last <= RECLAIMED_TOGETHER => *last = place.number,
             _ => ranges.push((place.number, place.number)),
@@ -66,16 +89,5 @@ pub(super) fn reclaim(engine: &Arc<Engine>, home: ShardNumber) -> Result<(), Err
             keys::chunk(home, last, u32::MAX),
         )
     };
-    let ranges: Vec<_> = ranges.into_iter().map(key).collect();
-    engine.reclaim_attachments(&ranges, true);
-    if engine.is_closing() {
-        // It may not have come to its end: the next compaction begins it again.
-        return Ok(());
-    }
-    let mut wb = WriteBatch::default();
-    let cf = engine.cf(Keyspace::Attachments);
-    for place in removed {
-        wb.delete_cf(cf, keys::removed(home, place.number));
-    }
-    engine.write(wb, false)
+    to.extend(ranges.into_iter().map(key));
 }

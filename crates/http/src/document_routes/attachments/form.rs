@@ -124,7 +124,7 @@ fn take_out(doc: &mut EditDoc, names: &HashSet<String>) -> Result<(), ApiError> 
 struct Form<'a> {
     db: &'a Database,
     settings: &'a Settings,
-    is_local: bool,
+    id: &'a DocId,
     part: Part,
     doc: Option<BytesMut>,
     rev: Option<BytesMut>,
@@ -151,11 +151,11 @@ struct File {
 }
 
 impl<'a> Form<'a> {
-    fn new(db: &'a Database, settings: &'a Settings, id: &DocId) -> Form<'a> {
+    fn new(db: &'a Database, settings: &'a Settings, id: &'a DocId) -> Form<'a> {
         Form {
             db,
             settings,
-            is_local: id.is_local(),
+            id,
             part: Part::Ignored,
             doc: None,
             rev: None,
@@ -234,7 +234,7 @@ impl<'a> Form<'a> {
         name: String,
         content_type: Option<ContentType>,
     ) -> Result<Part, ApiError> {
-        if self.is_local {
+        if self.id.is_local() {
             return Err(super::no_local_attachments());
         }
         check_name(&name)?;
@@ -259,7 +259,7 @@ impl<'a> Form<'a> {
             ..SinkOptions::default()
         };
         Ok(Part::File(Box::new(File {
-            sink: self.db.attachment_sink(&content_type, options),
+            sink: self.db.attachment_sink(self.id, &content_type, options),
             name,
             content_type,
         })))

@@ -95,7 +95,7 @@ fn get(req: &Request, access: &Access, id: &str, name: &str) -> Answer {
         .find(|read| read.attachment.name == name)
         .map(|read| read.attachment)
         .ok_or_else(no_attachment)?;
-    let mut reply = bytes_reply(req, access, &attachment)?;
+    let mut reply = bytes_reply(req, access, &id, &attachment)?;
     reply.timing.read_us = started.elapsed().as_micros() as u64;
     Ok(reply)
 }
@@ -112,7 +112,7 @@ fn found(read: Read) -> Result<ReadDoc, ApiError> {
 ///
 /// **A range is always one of the bytes as they are.** Most clients' libraries accept gzip unasked and decode whatever says
 /// that it is gzipped: they cannot do that to a piece out of its middle.
-fn bytes_reply(req: &Request, access: &Access, attachment: &Attachment) -> Answer {
+fn bytes_reply(req: &Request, access: &Access, id: &DocId, attachment: &Attachment) -> Answer {
     let etag = attachment.etag();
     if req.none_match(&etag) {
         return Ok(Reply::empty(304).etag(&etag));
@@ -131,7 +131,7 @@ fn bytes_reply(req: &Request, access: &Access, attachment: &Attachment) -> Answe
     let reader = |range| {
         access
             .db
-            .attachment_reader(attachment, range, !sent_gzipped)
+            .attachment_reader(id, attachment, range, !sent_gzipped)
     };
     let mut reply = match ranges {
         Ranges::Several(ranges) => {
@@ -261,7 +261,7 @@ async fn put(req: &mut Request, access: &Access, id: &str, name: &str) -> Answer
         bytes_max: Some(max),
         ..SinkOptions::default()
     };
-    let mut sink = access.db.attachment_sink(&content_type, options);
+    let mut sink = access.db.attachment_sink(&id, &content_type, options);
     while let Some(bytes) = req.next_bytes().await? {
         sink.write(bytes).await.map_err(|e| named(e, name, max))?;
     }

@@ -3,7 +3,7 @@
 use bytes::BytesMut;
 use database::{AttachmentSink, Database, SinkOptions, Uploaded};
 use document::multipart::{ContentType, Event, Headers, Limits, MultipartError, Parser};
-use document::{Attachment, EditDoc, parse_document};
+use document::{Attachment, DocId, EditDoc, parse_document};
 use hyper::header::CONTENT_TYPE;
 use serde_json::{Map, Value};
 
@@ -66,10 +66,11 @@ pub struct Received {
     pub uploaded: Vec<Uploaded>,
 }
 
-/// Reads such a request. Attachments go to the store as they come; `document_bytes_max` bounds the document's text.
+/// Reads such a request for the document `id`. Attachments go to the store as they come; `document_bytes_max` bounds the document's text.
 pub async fn read_multipart(
     req: &mut Request,
     db: &Database,
+    id: &DocId,
     document_bytes_max: u64,
     attachment_bytes_max: u64,
     replicated: bool,
@@ -77,6 +78,7 @@ pub async fn read_multipart(
     let mut events = Events::new(req.header(&CONTENT_TYPE).unwrap_or(""))?;
     let mut receiving = Receiving {
         db,
+        id,
         document_bytes_max,
         attachment_bytes_max,
         replicated,
@@ -109,6 +111,7 @@ struct Expected {
 
 struct Receiving<'a> {
     db: &'a Database,
+    id: &'a DocId,
     document_bytes_max: u64,
     attachment_bytes_max: u64,
     replicated: bool,
@@ -181,7 +184,9 @@ impl Receiving<'_> {
         let options = expected.options.clone();
         self.uploading = Some(Uploading {
             index,
-            sink: self.db.attachment_sink(&expected.content_type, options),
+            sink: self
+                .db
+                .attachment_sink(self.id, &expected.content_type, options),
             bytes: 0,
         });
     }

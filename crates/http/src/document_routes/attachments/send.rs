@@ -72,7 +72,7 @@ pub fn push_doc_json(
         let end = b"\"data\":\"";
         let at = memchr::memmem::rfind(&text, end).map_or(text.len(), |at| at + end.len());
         parts.push_text(&text[..at]);
-        parts.push_base64(db.attachment_reader(&read.attachment, None, true)?);
+        parts.push_base64(db.attachment_reader(&doc.id, &read.attachment, None, true)?);
         parts.push_text(&text[at..]);
     }
     parts.push_text(b"}}");
@@ -123,7 +123,7 @@ pub fn push_doc_multipart(
         };
         writer.part(&head, &mut text);
         parts.push_text(&text);
-        let reader = db.attachment_reader(attachment, None, false)?;
+        let reader = db.attachment_reader(&doc.id, attachment, None, false)?;
         parts.push_raw(reader, Some(attachment.stored_length));
     }
     text.clear();
