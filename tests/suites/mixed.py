@@ -1,6 +1,7 @@
 """Everything at once for a long time: memory, threads, files and disk stay what they are."""
 
 import os
+import statistics
 import threading
 import time
 
@@ -32,9 +33,13 @@ def run(ctx):
     ctx.report.check("nothing unexpected is answered", not load.odd, load.odd[:3])
     ctx.report.check("no panic", "panicked" not in server.log())
     for what, slack in (("memory", 60), ("threads", 16), ("files", 64), ("disk", 120)):
-        second = max(sample[what] for sample in samples[len(samples) // 4 : len(samples) // 2])
-        last = max(sample[what] for sample in samples[-len(samples) // 4 :])
-        ctx.report.note(f"{what}: {samples[0][what]:.0f} at first, {second:.0f} in the second quarter, {last:.0f} in the last")
+        quarters = samples[len(samples) // 4 : len(samples) // 2], samples[-len(samples) // 4 :]
+        second, last = (max(sample[what] for sample in quarter) for quarter in quarters)
+        ctx.report.note(f"{what}: {samples[0][what]:.0f} at first, at most {second:.0f} in the second quarter, {last:.0f} in the last")
+        if what == "disk":
+            # Its peaks are logs and files that a compaction replaces: how many come together is chance.
+            second, last = (statistics.median(sample[what] for sample in quarter) for quarter in quarters)
+            ctx.report.note(f"disk: {second:.0f} mostly in the second quarter, {last:.0f} in the last")
         # A short run is still filling its caches.
         if ctx.soak:
             ctx.report.check(f"{what} is flat after the first quarter", last <= second * 1.15 + slack / 4, f"{second:.0f} {last:.0f}")
