@@ -221,7 +221,8 @@ fn body() -> impl Strategy<Value = Body> {
     let database = any::<[u8; 16]>;
     prop_oneof![
         4 => vec(request(), 0..4).prop_map(Body::Requests),
-        1 => (nodes(), any::<u64>()).prop_map(|(members, after)| Body::Replicas { members, after }),
+        1 => (nodes(), any::<u64>(), any::<i32>())
+            .prop_map(|(members, after, epoch)| Body::Replicas { members, after, epoch }),
         1 => begin().prop_map(Body::Begin),
         1 => (database(), any::<(u32, u32)>()).prop_map(|(database, range)| Body::Create { database, range }),
         1 => database().prop_map(|database| Body::Drop { database }),

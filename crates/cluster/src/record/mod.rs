@@ -45,6 +45,8 @@ pub enum Body {
         members: Vec<NodeId>,
         /// The offset after the change before.
         after: u64,
+        /// Of the leader that is to write it.
+        epoch: i32,
     },
     /// A generation begins.
     Begin(Begin),
@@ -190,9 +192,14 @@ impl Record {
     /// What it is to a replica.
     pub fn header(&self) -> Header {
         let kind = match &self.body {
-            Body::Replicas { members, after } => Kind::Replicas {
+            Body::Replicas {
+                members,
+                after,
+                epoch,
+            } => Kind::Replicas {
                 members: members.clone(),
                 after: *after,
+                epoch: *epoch,
             },
             Body::Begin(begin) => Kind::Begin(Box::new(begin.clone())),
             _ => Kind::Data,
@@ -219,9 +226,14 @@ impl Body {
                 put(requests.len() as u64, out);
                 requests.iter().for_each(|request| request.encode(out));
             }
-            Body::Replicas { members, after } => {
+            Body::Replicas {
+                members,
+                after,
+                epoch,
+            } => {
                 out.push(REPLICAS);
                 put(*after, out);
+                out.extend_from_slice(&epoch.to_be_bytes());
                 put_nodes(members, out);
             }
             Body::Begin(begin) => {
@@ -269,6 +281,7 @@ impl Body {
             }
             REPLICAS => Body::Replicas {
                 after: take(rest)?,
+                epoch: i32::from_be_bytes(take_array(rest)?),
                 members: take_nodes(rest)?,
             },
             BEGIN => Body::Begin(Begin {

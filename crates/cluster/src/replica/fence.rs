@@ -46,15 +46,20 @@ impl Replica {
         let offset = self.issued.position.next_offset;
         if !check.is_own && offset > 0 {
             let offset = offset - 1;
-            self.out.push(Output::ReadBack { offset });
+            let epoch = check.fence.map_or(self.last_epoch(), |fence| fence.epoch);
+            self.out.push(Output::ReadBack { offset, epoch });
         }
         let Some(fence) = check.fence else { return };
         let answered = |n: &&NodeId| check.promised.contains(n) || check.refused.contains(n);
         let members = self.issued.members.iter();
         let silent: Vec<NodeId> = members.filter(|n| !answered(n)).copied().collect();
-        let chain = self.issued.position.chain;
+        let ask = Message::AskFence {
+            fence,
+            chain: self.issued.position.chain,
+            last_epoch: self.last_epoch(),
+        };
         for to in silent {
-            self.send(to, Message::AskFence { fence, chain });
+            self.send(to, ask.clone());
         }
     }
 
@@ -87,7 +92,7 @@ impl Replica {
                 self.end_check();
             }
             Found::Record(_) => self.halt(Reason::Diverged),
-            // What came after it is fenced, and the chain was compared by who promised.
+            // Nobody promises who followed a later leader than its last record's.
             Found::Trimmed => {
                 check.is_own = true;
                 self.end_check();
@@ -97,7 +102,7 @@ impl Replica {
     }
 
     /// Another replica is about to follow a new leader.
-    pub(super) fn ask_fence(&mut self, from: NodeId, fence: Fence, chain: Chain) {
+    pub(super) fn ask_fence(&mut self, from: NodeId, fence: Fence, chain: Chain, last_epoch: i32) {
         let generation = self.generation();
         if generation > fence.generation || self.saved.promises.sealed > fence.generation {
             return self.send(
@@ -108,18 +113,19 @@ impl Replica {
                 },
             );
         }
-        let is_further =
-            generation == fence.generation && self.issued.position.next_offset > fence.offset;
-        // Where it is further: only if it already follows that leader, or a newer one, on the same way.
-        let is_free = !is_further || {
-            let same = self
-                .peers
-                .chains
-                .at(fence.offset)
-                .is_none_or(|own| *own == chain);
-            same && self
-                .epoch_at(fence.offset)
-                .is_some_and(|epoch| epoch >= fence.epoch)
+        let at = fence.offset;
+        let is_free = match self.issued.position.next_offset {
+            _ if generation < fence.generation => true,
+            // Only where it already follows that leader, or a newer one, on the same way.
+            next if next > at => {
+                let same = match self.peers.chains.at(at) {
+                    Some(own) => *own == chain,
+                    None => at == 0 || self.epoch_at(at - 1) == Some(last_epoch),
+                };
+                same && self.epoch_at(at).is_some_and(|epoch| epoch >= fence.epoch)
+            }
+            // Whoever follows an older leader may lack what was acknowledged: of two ways, that of the later one counts.
+            _ => self.last_epoch() <= last_epoch || !self.rules.later_leader,
         };
         // What it is further by may be lost in a crash: the promise is kept in any case.
         let promised = is_free && self.promise(fence);
@@ -135,7 +141,12 @@ impl Replica {
         if fences.iter().any(|known| covers(known, &fence)) {
             return true;
         }
-        fences.retain(|known| known.generation >= generation && !covers(&fence, known));
+        // A promise about what comes before that which is on disk is kept by now, and copies are further than that.
+        let next = self.saved.cursor.position.next_offset;
+        fences.retain(|known| {
+            let is_past = known.generation == generation && known.offset < next;
+            known.generation >= generation && !is_past && !covers(&fence, known)
+        });
         if fences.len() >= FENCES_MAX {
             return false;
         }
@@ -143,6 +154,11 @@ impl Replica {
         let promises = self.saved.promises.clone();
         self.out.push(Output::Promise(promises));
         true
+    }
+
+    /// Of the last record, -1 without one.
+    fn last_epoch(&self) -> i32 {
+        self.issued.last.map_or(-1, |last| last.epoch)
     }
 
     /// It was promised not to apply this record.

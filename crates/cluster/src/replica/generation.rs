@@ -135,7 +135,7 @@ impl Replica {
             && reseed.appended.is_none()
         {
             reseed.appended = Some(offset);
-            self.out.push(Output::ReadBack { offset });
+            self.out.push(Output::ReadBack { offset, epoch: -1 });
         }
     }
 
@@ -186,7 +186,7 @@ impl Replica {
                     self.send(to, Message::Begun(Box::new(begun.clone())));
                 }
             }
-            (None, Some(offset), _) => self.out.push(Output::ReadBack { offset }),
+            (None, Some(offset), _) => self.out.push(Output::ReadBack { offset, epoch: -1 }),
             // Whether it was appended is not known. If it was, nobody goes on from it by itself.
             (None, None, Some(_)) => {}
             (None, None, None) => self.send_all(&Message::Seal(ballot)),
@@ -203,7 +203,7 @@ impl Replica {
     pub(super) fn begun(&mut self, begun: Begun) {
         let generation = begun.begin.generation;
         let is_late = generation <= self.generation() || generation < self.saved.promises.sealed;
-        if is_late || matches!(self.phase, Phase::Copying) {
+        if is_late || matches!(self.phase, Phase::Copying | Phase::Adopting) {
             return;
         }
         if !self.is_drained() {
@@ -241,7 +241,7 @@ impl Replica {
         };
         self.peers.restart();
         self.read_anew();
+        self.phase = Phase::Adopting;
         self.issue(false, cursor);
-        self.start();
     }
 }

@@ -35,6 +35,8 @@ const EPOCHS_MAX: usize = 64;
 const DAMAGED_MAX: u32 = 3;
 /// While a copy is waited for, the log is looked at again after so many ticks: it may have been read late.
 const LOOK_AGAIN_TICKS: u32 = 3;
+/// After so many copies that its promises refused, a replica begins a generation.
+const REFUSED_MAX: u32 = 20;
 /// A generation that a replica is sealed for has begun by then, or did not.
 const SEALED_TICKS_MAX: u32 = 50;
 
@@ -46,6 +48,7 @@ pub struct Rules {
     pub stable_reads: bool,
     pub majority: bool,
     pub seal: bool,
+    pub later_leader: bool,
 }
 
 impl Default for Rules {
@@ -55,6 +58,7 @@ impl Default for Rules {
             stable_reads: true,
             majority: true,
             seal: true,
+            later_leader: true,
         }
     }
 }
@@ -68,6 +72,8 @@ enum Phase {
     Checking(Check),
     /// It does not go on.
     Halted(Reason),
+    /// A generation that began is being written.
+    Adopting,
     /// Its state is being replaced.
     Copying,
 }
@@ -98,6 +104,8 @@ pub struct Replica {
     beginning: Option<Begun>,
     /// Ticks that it waited for a copy.
     halted_ticks: u32,
+    /// Copies that its promises refused.
+    refused: u32,
     /// Ticks that it has been sealed for.
     sealed_ticks: u32,
     /// Damaged records seen at one place.
@@ -108,13 +116,19 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// A replica that starts from what it kept.
-    pub fn new(me: NodeId, saved: Saved) -> (Replica, Vec<Output>) {
-        Replica::with_rules(me, saved, Rules::default())
+    /// A replica that starts from what it kept. `start`: a random number, so that answers to what it asked before a crash are told
+    /// from answers to what it asks now.
+    pub fn new(me: NodeId, start: u64, saved: Saved) -> (Replica, Vec<Output>) {
+        Replica::with_rules(me, start, saved, Rules::default())
     }
 
     #[doc(hidden)]
-    pub fn with_rules(me: NodeId, saved: Saved, rules: Rules) -> (Replica, Vec<Output>) {
+    pub fn with_rules(
+        me: NodeId,
+        start: u64,
+        saved: Saved,
+        rules: Rules,
+    ) -> (Replica, Vec<Output>) {
         let mut replica = Replica {
             me,
             rules,
@@ -123,13 +137,14 @@ impl Replica {
             saved,
             under_way: VecDeque::new(),
             phase: Phase::Copying,
-            reads: Reads::default(),
+            reads: Reads::new(start),
             reseed: None,
             reseed_after: 0,
             seen: Generation::default(),
             sealing: None,
             beginning: None,
             halted_ticks: 0,
+            refused: 0,
             sealed_ticks: 0,
             damaged: 0,
             out: vec![],
@@ -158,9 +173,15 @@ impl Replica {
             Input::Message { from, message } => self.message(from, message),
             Input::Tick => self.tick(),
             Input::Read(read) => self.read(read),
+            Input::WasRead {
+                read,
+                generation,
+                next_offset,
+            } => self.was_read(read, generation, next_offset),
             Input::Reseed => self.begin_reseed(),
             Input::Appended { generation, offset } => self.begin_appended(generation, offset),
             Input::Copied(cursor) => self.copied(cursor),
+            Input::CopyRefused => self.copy_refused(),
         }
     }
 
@@ -168,6 +189,24 @@ impl Replica {
     pub fn proposes_in(&self) -> Option<Generation> {
         let runs = matches!(self.phase, Phase::Running) && !self.is_sealed();
         runs.then_some(self.issued.position.generation)
+    }
+
+    /// What a record is that changes the slot's replicas to these; `None` while that cannot be done, or when it is not a change by
+    /// one node.
+    pub fn change_replicas(&self, members: Vec<NodeId>) -> Option<Header> {
+        let (generation, cursor) = (self.proposes_in()?, &self.issued);
+        let (stable, epoch) = (self.peers.stable, cursor.last?.epoch);
+        let begun = cursor.epochs.iter().find(|(of, _)| *of == epoch);
+        // The last change is there to stay, and something of this leader's.
+        let is_settled = stable >= cursor.replicas_at && begun.is_some_and(|(_, at)| stable > *at);
+        (is_settled && is_one_change(&cursor.members, &members)).then_some(Header {
+            generation,
+            kind: Kind::Replicas {
+                members,
+                after: cursor.replicas_at,
+                epoch,
+            },
+        })
     }
 
     /// What is on disk.
@@ -262,8 +301,8 @@ impl Replica {
         };
         self.damaged = 0;
         if self.is_fenced(&record) {
-            // The log's reader is behind: later it finds what the newer leader wrote.
-            return;
+            // The log's reader is behind, and later finds what the newer leader wrote; or the log went back to another way.
+            return self.halt(Reason::Replaced);
         }
         let epoch = self.issued.position.leader_epoch;
         if record.epoch < epoch {
@@ -310,7 +349,14 @@ impl Replica {
             }
         }
         let is_current = header.generation == generation;
-        if is_current && let Kind::Replicas { members, after } = &header.kind {
+        if is_current
+            && let Kind::Replicas {
+                members,
+                after,
+                epoch,
+            } = &header.kind
+            && record.epoch == *epoch
+        {
             change_members(&mut cursor, members, *after);
         }
         self.issue(is_current && header.kind == Kind::Data, cursor);
@@ -336,6 +382,9 @@ impl Replica {
         self.count_stable();
         self.go_on_reading();
         if self.is_drained() {
+            if matches!(self.phase, Phase::Adopting) {
+                self.start();
+            }
             if let Some((to, ballot)) = self.sealing.take() {
                 self.answer_seal(to, ballot);
             }
@@ -360,7 +409,11 @@ impl Replica {
     fn message(&mut self, from: NodeId, message: Message) {
         match message {
             Message::Durable { position, stable } => self.durable(from, position, stable),
-            Message::AskFence { fence, chain } => self.ask_fence(from, fence, chain),
+            Message::AskFence {
+                fence,
+                chain,
+                last_epoch,
+            } => self.ask_fence(from, fence, chain, last_epoch),
             Message::FenceAnswer { fence, promised } => self.fence_answer(from, fence, promised),
             Message::AskPosition { round } => self.tell_position(from, round),
             Message::PositionIs {
@@ -394,11 +447,17 @@ impl Replica {
             false => 0,
         };
         match &self.phase {
-            Phase::Copying => {}
-            Phase::Running if self.sealed_ticks < SEALED_TICKS_MAX => {}
+            Phase::Copying | Phase::Adopting => {}
+            Phase::Running if self.sealed_ticks < SEALED_TICKS_MAX => self.halted_ticks = 0,
             // The generation did not begin: whoever goes on without this one is told.
             Phase::Running => self.ask_for_copy(),
-            Phase::Checking(_) => self.check_again(),
+            Phase::Checking(_) => {
+                self.check_again();
+                self.halted_ticks += 1;
+                if self.halted_ticks >= SEALED_TICKS_MAX {
+                    self.ask_for_copy();
+                }
+            }
             Phase::Halted(_) => {
                 self.ask_for_copy();
                 self.halted_ticks += 1;
@@ -445,7 +504,8 @@ impl Replica {
     fn copy_granted(&mut self, from: NodeId, asked: &Position, sealed: Generation) {
         // A grant may come late.
         let is_same = asked == self.position() && sealed == self.saved.promises.sealed;
-        if is_same && self.halted().is_some() && self.is_drained() {
+        let waits = matches!(self.phase, Phase::Halted(_) | Phase::Checking(_));
+        if is_same && waits && self.is_drained() {
             self.phase = Phase::Copying;
             self.out.push(Output::Copy { from });
         }
@@ -469,8 +529,19 @@ impl Replica {
             && !promises.fences.iter().any(breaks)
     }
 
+    /// The others went a way that was promised not to be taken, to one that did not get a majority. A new generation ends promises.
+    fn copy_refused(&mut self) {
+        self.refused += 1;
+        if self.refused >= REFUSED_MAX && self.reseed_after == 0 {
+            self.refused = 0;
+            self.begin_reseed();
+        }
+        self.start();
+    }
+
     fn copied(&mut self, cursor: Option<Cursor>) {
         if let Some(cursor) = cursor {
+            self.refused = 0;
             self.saved.cursor = cursor.clone();
             self.issued = cursor;
             self.peers = Peers::new(&self.issued.position);
@@ -487,19 +558,16 @@ impl Replica {
 
 /// The set changes by one node, and on top of the change that its writer knew to be stable.
 fn change_members(cursor: &mut Cursor, members: &[NodeId], after: u64) {
-    let new = members
-        .iter()
-        .filter(|n| !cursor.members.contains(n))
-        .count();
-    let gone = cursor
-        .members
-        .iter()
-        .filter(|n| !members.contains(n))
-        .count();
-    if cursor.replicas_at == after && new + gone == 1 && !members.is_empty() {
+    if cursor.replicas_at == after && is_one_change(&cursor.members, members) {
         cursor.members = members.to_vec();
         cursor.replicas_at = cursor.position.next_offset;
     }
+}
+
+fn is_one_change(before: &[NodeId], after: &[NodeId]) -> bool {
+    let new = after.iter().filter(|n| !before.contains(n)).count();
+    let gone = before.iter().filter(|n| !after.contains(n)).count();
+    new + gone == 1 && !after.is_empty()
 }
 
 /// Chains at offsets that were passed lately.

@@ -6,15 +6,17 @@ use super::{Message, Output, Phase, Replica};
 use crate::position::{Generation, NodeId};
 
 /// Reads, by how far they came.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Reads {
     /// They came while a round was under way, which may have asked before they began.
     waiting: Vec<u64>,
     round: Option<Round>,
     rounds: u64,
-    /// They read when this replica has everything before the offset.
-    at: Vec<(u64, u64)>,
-    /// They read when this replica had everything before the offset, and are shown when that is stable.
+    /// They read when this replica has everything before the offset; and the change of replicas that the round knew.
+    at: Vec<(u64, u64, u64)>,
+    /// They are reading.
+    reading: Vec<u64>,
+    /// They read when the store had everything before the offset, and are shown when that is stable.
     unstable: Vec<(u64, u64)>,
 }
 
@@ -23,9 +25,24 @@ pub(super) struct Reads {
 struct Round {
     round: u64,
     generation: Generation,
+    /// The replicas that were asked are those since this change.
+    replicas_at: u64,
     reads: Vec<u64>,
     answered: BTreeSet<NodeId>,
     highest: u64,
+}
+
+impl Reads {
+    pub fn new(start: u64) -> Reads {
+        Reads {
+            waiting: vec![],
+            round: None,
+            rounds: start,
+            at: vec![],
+            reading: vec![],
+            unstable: vec![],
+        }
+    }
 }
 
 impl Replica {
@@ -39,11 +56,12 @@ impl Replica {
         if self.reads.round.is_some() || self.reads.waiting.is_empty() || !ready {
             return;
         }
-        self.reads.rounds += 1;
+        self.reads.rounds = self.reads.rounds.wrapping_add(1);
         let round = self.reads.rounds;
         self.reads.round = Some(Round {
             round,
             generation: self.generation(),
+            replicas_at: self.issued.replicas_at,
             reads: std::mem::take(&mut self.reads.waiting),
             answered: BTreeSet::new(),
             highest: 0,
@@ -99,25 +117,42 @@ impl Replica {
         if asked.answered.len() < majority {
             return;
         }
-        let (highest, reads) = (asked.highest, std::mem::take(&mut asked.reads));
+        let (highest, replicas_at) = (asked.highest, asked.replicas_at);
+        let reads = std::mem::take(&mut asked.reads);
         self.reads.round = None;
-        self.reads
-            .at
-            .extend(reads.into_iter().map(|read| (read, highest)));
+        let at = reads.into_iter().map(|read| (read, highest, replicas_at));
+        self.reads.at.extend(at);
         self.go_on_reading();
         self.ask_round();
     }
 
     /// Has those read for which this replica is far enough.
     pub(super) fn go_on_reading(&mut self) {
-        let own = self.position().next_offset;
-        for (read, at) in std::mem::take(&mut self.reads.at) {
+        let (own, replicas_at) = (self.position().next_offset, self.saved.cursor.replicas_at);
+        for (read, at, asked) in std::mem::take(&mut self.reads.at) {
             if at > own {
-                self.reads.at.push((read, at));
-                continue;
+                self.reads.at.push((read, at, asked));
+            } else if asked != replicas_at {
+                // A majority of other replicas counts by now.
+                self.reads.waiting.push(read);
+            } else {
+                self.out.push(Output::ReadNow(read));
+                self.reads.reading.push(read);
             }
-            self.out.push(Output::ReadNow(read));
-            self.reads.unstable.push((read, own));
+        }
+        self.ask_round();
+        self.show_reads();
+    }
+
+    pub(super) fn was_read(&mut self, read: u64, generation: Generation, next_offset: u64) {
+        // If it is not among them, it begins anew.
+        let Some(i) = self.reads.reading.iter().position(|r| *r == read) else {
+            return;
+        };
+        self.reads.reading.swap_remove(i);
+        match generation == self.generation() {
+            true => self.reads.unstable.push((read, next_offset)),
+            false => self.reads.waiting.push(read),
         }
         self.show_reads();
     }
@@ -139,10 +174,12 @@ impl Replica {
     pub(super) fn read_anew(&mut self) {
         let reads = &mut self.reads;
         let round = reads.round.take().map(|round| round.reads);
-        let later = reads.at.drain(..).chain(reads.unstable.drain(..));
-        let later: Vec<u64> = later.map(|(read, _)| read).collect();
-        reads
-            .waiting
-            .extend(round.into_iter().flatten().chain(later));
+        let later = reads.at.drain(..).map(|(read, ..)| read);
+        let later = later.chain(reads.reading.drain(..));
+        let later: Vec<u64> = later
+            .chain(reads.unstable.drain(..).map(|(r, _)| r))
+            .collect();
+        let asked = round.into_iter().flatten();
+        reads.waiting.extend(asked.chain(later));
     }
 }

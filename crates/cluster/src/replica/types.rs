@@ -31,12 +31,15 @@ pub struct Header {
 pub enum Kind {
     /// Something for the store.
     Data,
-    /// The slot's replicas change, by one node. Without effect unless the change before it is the one at `after`.
+    /// The slot's replicas change, by one node. Without effect unless the change before it is the one at `after`, and a leader of
+    /// this epoch wrote it.
     Replicas {
         /// All of them.
         members: Vec<NodeId>,
         /// [`Cursor::replicas_at`] of who wrote it, where that was stable.
         after: u64,
+        /// Of a record that was stable there: so no other change, which the log lost, can have been acknowledged by others.
+        epoch: i32,
     },
     /// A generation begins.
     Begin(Box<Begin>),
@@ -191,6 +194,15 @@ pub enum Input {
     Tick,
     /// Somebody wants to read, and gives it a number.
     Read(u64),
+    /// What [`Output::ReadNow`] asked for was read, in a store that had everything before this offset.
+    WasRead {
+        /// Its number.
+        read: u64,
+        /// The generation that was found there,
+        generation: Generation,
+        /// and the offset.
+        next_offset: u64,
+    },
     /// An operator wants a new generation.
     Reseed,
     /// The beginning of a generation was appended here, or so the log says.
@@ -202,6 +214,8 @@ pub enum Input {
     },
     /// The state was replaced by a copy of another replica's; `None`: it was not.
     Copied(Option<Cursor>),
+    /// It was not, for what this replica promised ([`super::Replica::may_become`]).
+    CopyRefused,
 }
 
 /// What a replica wants done, in this order.
@@ -212,10 +226,12 @@ pub enum Output {
         /// The offset.
         from: u64,
     },
-    /// Read the record at this offset again.
+    /// Read the record at this offset again, from a leader of this epoch or a later one, or from a log that took this one's place.
     ReadBack {
         /// The offset.
         offset: u64,
+        /// The epoch.
+        epoch: i32,
     },
     /// Write the cursor, and in the same batch, if `data`, what the record that was just given holds. [`Input::Applied`] follows.
     Apply {
@@ -235,7 +251,7 @@ pub enum Output {
     },
     /// Append the beginning of a generation to the log.
     Append(Begin),
-    /// The store has what a read has to see: read now, and keep the result.
+    /// The store has what a read has to see: read now, keep the result, and say where the store was ([`Input::WasRead`]).
     ReadNow(u64),
     /// What was read then may be shown.
     ReadDone(u64),
@@ -299,6 +315,8 @@ pub enum Message {
         fence: Fence,
         /// The sender's chain at the offset.
         chain: Chain,
+        /// The epoch of the sender's last record, -1 without one.
+        last_epoch: i32,
     },
     /// The answer.
     FenceAnswer {

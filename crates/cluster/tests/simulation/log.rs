@@ -67,6 +67,12 @@ impl FakeLog {
         self.epoch += 1;
     }
 
+    /// Another leader, whose log went another way.
+    pub fn go_back_to(&mut self, branch: FakeLog) {
+        let epoch = self.epoch + 1;
+        *self = FakeLog { epoch, ..branch };
+    }
+
     /// Retention.
     pub fn trim(&mut self, records: usize) {
         let gone = records.min(self.entries.len());
@@ -104,12 +110,16 @@ impl FakeLog {
         })
     }
 
-    pub fn read_back(&self, offset: u64, damaged: bool) -> Input {
+    /// None: this leader is not one of that epoch of that log, or later.
+    pub fn read_back(&self, offset: u64, (log, epoch): (u64, i32), damaged: bool) -> Option<Input> {
+        if self.number == log && self.epoch < epoch {
+            return None;
+        }
         let found = match self.record(offset, damaged) {
             Some(record) => Found::Record(record),
             None if offset < self.start => Found::Trimmed,
             None => Found::BeyondEnd,
         };
-        Input::ReadBack { offset, found }
+        Some(Input::ReadBack { offset, found })
     }
 }

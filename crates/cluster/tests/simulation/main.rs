@@ -112,6 +112,13 @@ fn leaving_a_rule_out_is_noticed() {
                 ..all
             },
         ),
+        (
+            "a promise to who followed an older leader",
+            Rules {
+                later_leader: false,
+                ..all
+            },
+        ),
         ("no seal", Rules { seal: false, ..all }),
     ] {
         let seed = caught_after(rules);

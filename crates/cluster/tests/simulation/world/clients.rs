@@ -99,6 +99,15 @@ impl World {
             value: last.map(|at| lineage[at].value),
         };
         it.reads.insert(read, (number, Some(seen)));
+        let position = it.disk.saved.cursor.position;
+        self.give(
+            node,
+            Input::WasRead {
+                read,
+                generation: position.generation,
+                next_offset: position.next_offset,
+            },
+        );
     }
 
     pub(super) fn read_done(&mut self, node: NodeId, read: u64) {

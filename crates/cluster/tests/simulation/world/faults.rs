@@ -39,22 +39,22 @@ impl World {
                 self.note(|| format!("{node} does not reach the log until {until}"));
                 self.off_log.insert(node, until);
             }
-            67..=91 => self.other_leader(),
-            92..=93 => {
+            67..=88 => self.other_leader(),
+            92 => {
                 self.note(|| "the log is lost".into());
                 self.log.lose_all();
             }
-            94..=95 => {
+            93 => {
                 let back = self.rng.u64(..3);
                 self.note(|| format!("the record {back} from the end is damaged"));
                 self.log.damage(back);
             }
-            96 => {
-                let records = self.rng.usize(..20);
+            94 => {
+                let records = self.rng.usize(..60);
                 self.note(|| format!("the log forgets {records}"));
                 self.log.trim(records);
             }
-            97 => self.change_replicas(node),
+            89..=91 | 95..=97 => self.change_replicas(node),
             _ => self.give_if_up(node, Input::Reseed),
         }
     }
@@ -66,7 +66,17 @@ impl World {
             _ => 0,
         };
         let before = self.log.clone();
-        self.log.lose(lost);
+        // A broker that was away may have what others lost, and lack what they have.
+        let older = self.rng.choice(0..self.branches.len());
+        let back = older.filter(|_| self.rng.u32(..4) == 0);
+        match back.map(|at| self.branches[at].clone()) {
+            Some(branch) if branch.number == self.log.number => self.log.go_back_to(branch),
+            _ => self.log.lose(lost),
+        }
+        if self.branches.len() == 3 {
+            self.branches.remove(0);
+        }
+        self.branches.push(before.clone());
         self.note(|| format!("another leader, without the last {lost}"));
         let nodes: Vec<NodeId> = self.nodes.keys().copied().collect();
         for node in nodes {
@@ -82,37 +92,21 @@ impl World {
     /// One replica less, or one more of those that were.
     pub(super) fn change_replicas(&mut self, node: NodeId) {
         let it = &self.nodes[&node];
-        let Some(generation) = it.replica.as_ref().and_then(Replica::proposes_in) else {
-            return;
-        };
-        let (cursor, stable) = (
-            &it.disk.saved.cursor,
-            it.replica.as_ref().map_or(0, Replica::stable),
-        );
-        if stable < cursor.replicas_at || stable == 0 {
-            return;
-        }
-        let after = cursor.replicas_at;
-        let mut members = cursor.members.clone();
-        let absent: Vec<NodeId> = self
-            .nodes
-            .keys()
-            .filter(|n| !members.contains(n))
-            .copied()
-            .collect();
+        let mut members = it.disk.saved.cursor.members.clone();
+        let is_absent = |n: &&NodeId| !members.contains(n);
+        let absent: Vec<NodeId> = self.nodes.keys().filter(is_absent).copied().collect();
         match self.rng.choice(absent) {
-            Some(new) => members.push(new),
-            None if members.len() > 2 => {
+            Some(new) if self.rng.bool() || members.len() < 3 => members.push(new),
+            _ if members.len() > 2 => {
                 let at = self.rng.usize(..members.len());
                 members.remove(at);
             }
-            None => return,
+            _ => return,
         }
-        let header = Header {
-            generation,
-            kind: Kind::Replicas { members, after },
-        };
-        self.propose(node, header, vec![]);
+        let replica = self.nodes[&node].replica.as_ref();
+        if let Some(header) = replica.and_then(|r| r.change_replicas(members)) {
+            self.propose(node, header, vec![]);
+        }
     }
 
     pub(super) fn give_if_up(&mut self, node: NodeId, input: Input) {

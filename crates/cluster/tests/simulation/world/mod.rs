@@ -102,6 +102,7 @@ enum Event {
         node: NodeId,
         boot: u64,
         offset: u64,
+        epoch: i32,
     },
     Applied {
         node: NodeId,
@@ -160,6 +161,10 @@ pub struct World {
     events: HashMap<u64, Event>,
     sequence: u64,
     log: FakeLog,
+    /// As it was under leaders before.
+    branches: Vec<FakeLog>,
+    /// How long there are faults.
+    faults_ms: u64,
     nodes: BTreeMap<NodeId, Node>,
     /// Pairs that cannot speak, and nodes that do not reach the log, until then.
     cut: HashMap<(NodeId, NodeId), u64>,
@@ -195,6 +200,12 @@ impl World {
             events: HashMap::new(),
             sequence: 0,
             log: FakeLog::default(),
+            branches: vec![],
+            faults_ms: if plan.seed % 20 == 19 {
+                8 * FAULTS_MS
+            } else {
+                FAULTS_MS
+            },
             nodes: BTreeMap::new(),
             cut: HashMap::new(),
             off_log: HashMap::new(),
@@ -230,7 +241,7 @@ impl World {
             world.at(wait, Event::Client { client });
         }
         world.at(200, Event::Fault);
-        world.at(FAULTS_MS, Event::Heal);
+        world.at(world.faults_ms, Event::Heal);
         world.at(1_000, Event::Operator);
         world
     }
@@ -249,7 +260,7 @@ impl World {
             if self.healed && self.is_well() {
                 return Ok(());
             }
-            if self.now > FAULTS_MS + HEALING_MS {
+            if self.now > self.faults_ms + HEALING_MS {
                 return Err(Violation(format!("no progress: {}", self.describe())));
             }
         }
@@ -299,7 +310,15 @@ impl World {
         let Some(it) = self.nodes.get(&node) else {
             return;
         };
-        if it.replica.is_none() || Some(it.boot) != boot {
+        // A message reaches whoever is there when it comes.
+        let is_message = matches!(
+            &event,
+            Event::Input {
+                input: Input::Message { .. },
+                ..
+            }
+        );
+        if it.replica.is_none() || (Some(it.boot) != boot && !is_message) {
             return;
         }
         if it.paused_until > self.now {
@@ -309,10 +328,13 @@ impl World {
         match event {
             Event::Input { input, .. } => self.give(node, input),
             Event::Poll { fetch, .. } => self.poll(node, fetch),
-            Event::ReadBack { offset, .. } if self.reaches_log(node) => {
+            Event::ReadBack { offset, epoch, .. } if self.reaches_log(node) => {
                 let damaged = self.rng.u32(..200) == 0;
-                let input = self.seen_by(node).read_back(offset, damaged);
-                self.give(node, input);
+                let log = self.nodes[&node].disk.saved.cursor.log;
+                let input = self.seen_by(node).read_back(offset, (log, epoch), damaged);
+                if let Some(input) = input {
+                    self.give(node, input);
+                }
             }
             Event::Applied { writes, cursor, .. } => self.applied(node, &writes, &cursor),
             Event::Copy { from, .. } => self.copy(node, from),
@@ -337,7 +359,8 @@ impl World {
         it.waiting.clear();
         it.reads.clear();
         let boot = it.boot;
-        let (replica, out) = Replica::with_rules(node, it.disk.saved.clone(), self.plan.rules);
+        let (replica, out) =
+            Replica::with_rules(node, boot << 32, it.disk.saved.clone(), self.plan.rules);
         it.replica = Some(replica);
         self.note(|| format!("{node} starts"));
         self.carry_out(node, out);
@@ -388,9 +411,17 @@ impl World {
                 let wait = self.rng.u64(1..POLL_MS);
                 self.at(wait, Event::Poll { node, boot, fetch });
             }
-            Output::ReadBack { offset } => {
+            Output::ReadBack { offset, epoch } => {
                 let wait = self.rng.u64(1..20);
-                self.at(wait, Event::ReadBack { node, boot, offset });
+                self.at(
+                    wait,
+                    Event::ReadBack {
+                        node,
+                        boot,
+                        offset,
+                        epoch,
+                    },
+                );
             }
             Output::Apply { data, cursor } => {
                 let writes = if data { it.given.clone() } else { vec![] };
@@ -529,19 +560,22 @@ impl World {
         if cursor.position.generation > Generation::default() {
             self.generations = self.generations.max(cursor.position.generation.number);
         }
-        let next_offset = cursor.position.next_offset;
-        self.give(node, Input::Applied { next_offset });
+        // What is in the store is seen before the replica is told.
+        let (boot, next_offset) = (it.boot, cursor.position.next_offset);
+        let input = Input::Applied { next_offset };
+        self.at(2, Event::Input { node, boot, input });
     }
 
     fn copy(&mut self, node: NodeId, from: NodeId) {
         let source = self.nodes.get(&from).filter(|n| n.replica.is_some());
         let reaches = self.speaks(node, from);
+        let disk = source.filter(|_| reaches).map(|n| n.disk.clone());
         let replica = self.nodes.get(&node).and_then(|n| n.replica.as_ref());
-        let disk = source.filter(|n| {
-            let may = |r: &Replica| r.may_become(&n.disk.saved.cursor);
-            reaches && replica.is_some_and(may)
-        });
-        let disk = disk.map(|n| n.disk.clone());
+        if let (Some(disk), Some(replica)) = (&disk, replica)
+            && !replica.may_become(&disk.saved.cursor)
+        {
+            return self.give(node, Input::CopyRefused);
+        }
         let cursor = disk.as_ref().map(|disk| disk.saved.cursor.clone());
         if let (Some(disk), Some(it)) = (disk, self.nodes.get_mut(&node)) {
             it.disk.store = disk.store;
