@@ -1,5 +1,6 @@
 //! RocksDB, opened for this store: keyspaces, options, snapshots.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -332,13 +333,24 @@ impl Engine {
         }
     }
 
-    /// Bytes of the log's files.
+    /// Begins the log anew, with little room allotted to it. For when nobody writes.
+    pub(crate) fn renew_log(&self) -> Result<(), Error> {
+        // Nothing is flushed, and no log begun, where nothing was written.
+        let cf = self.cf(Keyspace::Meta);
+        if let Some(format) = self.db.get_pinned_cf(cf, keys::meta::FORMAT)? {
+            self.db.put_cf(cf, keys::meta::FORMAT, &format)?;
+        }
+        self.flushed_at.store(u64::MAX, Relaxed);
+        self.flush_all()
+    }
+
+    /// Room on disk of the log's files, also what is only allotted to them, in bytes.
     pub(crate) fn log_bytes(&self) -> u64 {
         let is_log =
             |entry: &std::fs::DirEntry| entry.path().extension().is_some_and(|e| e == "log");
         let entries = std::fs::read_dir(&self.path).into_iter().flatten();
         let logs = entries.flatten().filter(is_log);
-        logs.filter_map(|log| Some(log.metadata().ok()?.len()))
+        logs.filter_map(|log| Some(log.metadata().ok()?.blocks() * 512))
             .sum()
     }
 
