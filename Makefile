@@ -48,7 +48,7 @@ lint: setup-test
 	@$(env) cargo clippy --release --workspace --all-targets -- -D warnings
 	@$(env) $$SETTEE_CACHE/tools/bin/cargo-deny --offline --log-level error check licenses bans sources
 	@$(env) $$SETTEE_CACHE/lint/bin/ruff format --quiet --check . && $$SETTEE_CACHE/lint/bin/ruff check --quiet .
-	@$(env) $$SETTEE_CACHE/lint/bin/rumdl check --silent .
+	@$(env) $$SETTEE_CACHE/lint/bin/rumdl check --quiet .
 
 # The first time on a machine this compiles mdBook, which takes about two and a half minutes of two cores.
 docs: setup-docs

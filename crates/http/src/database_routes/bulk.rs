@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::connection::server::requests_seen;
-use crate::database_routes::find::apart_if;
 use crate::document_routes::attachments::{Parts, boundary, push_doc_multipart};
 use crate::document_routes::documents::{parse_revs, read_options};
 use crate::document_routes::write_mode::WriteMode;
@@ -26,8 +25,10 @@ use node::{Access, caller};
 
 type Answer = Result<Reply, ApiError>;
 
-/// A longer body is read on a thread for what takes long, so that other requests of this one's thread need not wait.
+/// A longer body is read on a thread that gives way to others, so that requests of this one's thread need not wait.
 const PARSED_HERE_BYTES_MAX: usize = 64 << 10;
+/// And a longer one still on a thread for blocking work: the few that give way are for what takes milliseconds.
+const PARSED_APART_BYTES_MAX: usize = 8 << 20;
 
 /// Content type of a part that is not a document.
 const ERROR_PART: &str = "application/json; error=\"true\"";
@@ -41,10 +42,17 @@ fn others_came() -> bool {
 
 async fn parse(body: Bytes, docs_max: u64) -> Result<BulkDocs, ApiError> {
     let max = usize::try_from(docs_max).unwrap_or(usize::MAX);
-    // Who is alone is served faster here.
-    let is_long = body.len() > PARSED_HERE_BYTES_MAX && others_came();
-    let parsed = apart_if(is_long, move || Ok(parse_some_bulk_docs(&body, max)));
-    match parsed.await? {
+    let length = body.len();
+    let work = move || parse_some_bulk_docs(&body, max);
+    let parsed = if length > PARSED_APART_BYTES_MAX {
+        tokio::task::spawn_blocking(work).await.ok()
+    } else if length > PARSED_HERE_BYTES_MAX && others_came() {
+        database::apart(work).await.ok()
+    } else {
+        // Who is alone is served faster here.
+        Some(work())
+    };
+    match parsed.ok_or_else(ApiError::worker_failed)? {
         Err(DocError::TooManyDocs) => Err(ApiError::too_many("max_bulk_docs_count", docs_max)),
         bulk => Ok(bulk?),
     }

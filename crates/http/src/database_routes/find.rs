@@ -71,21 +71,12 @@ pub async fn apart_if_long<T: Send + 'static>(
     body: Bytes,
     work: impl FnOnce(&[u8]) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    let has_regex = || memchr::memmem::find(&body, b"$regex").is_some();
-    let is_long = body.len() > BLOCKING_BODY_BYTES || has_regex();
-    apart_if(is_long, move || work(&body)).await
-}
-
-/// Does `work` here, or on a thread for what takes long.
-pub async fn apart_if<T: Send + 'static>(
-    is_long: bool,
-    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
-) -> Result<T, ApiError> {
-    if !is_long {
-        return work();
+    if body.len() <= BLOCKING_BODY_BYTES && memchr::memmem::find(&body, b"$regex").is_none() {
+        return work(&body);
     }
-    let done = database::apart(work).await;
-    done.map_err(|_| ApiError::worker_failed())?
+    tokio::task::spawn_blocking(move || work(&body))
+        .await
+        .map_err(|_| ApiError::worker_failed())?
 }
 
 /// `_explain`; `partition` of one below `_partition`.
