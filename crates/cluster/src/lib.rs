@@ -6,8 +6,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod log;
 pub mod position;
 pub mod record;
 pub mod replica;
 
+pub use log::{CONTROL, Later, Log, SlotNumber};
 pub use position::{Generation, NodeId, Position};
