@@ -16,6 +16,7 @@ use crate::databases::to_the_end;
 use crate::find::IndexesFound;
 use crate::maintenance::{Kept, Maintenance};
 use crate::opened::Shared;
+use crate::order::{Order, Property, SharedOrder};
 use crate::partition_limit::{SharedLimit, SharedRoom};
 use crate::rules::{RuledWrites, SystemRules, ruled_writes};
 use crate::seq::Seqs;
@@ -109,6 +110,7 @@ pub struct Database {
     attachment_options: SharedOptions,
     partition_limit: SharedLimit,
     partition_room: SharedRoom,
+    order: SharedOrder,
     pub(crate) find_indexes: IndexesFound,
 }
 
@@ -141,6 +143,7 @@ impl Database {
             attachment_options: attachments.clone(),
             partition_limit: partition_limit.clone(),
             partition_room: SharedRoom::default(),
+            order: shared.order.clone(),
             name,
             store: store.clone(),
             maintenance: maintenance.clone(),
@@ -177,7 +180,7 @@ impl Database {
     }
 
     /// The contents of a document's attachments.
-    pub(crate) fn contents_of(&self, id: &str) -> &Arc<Contents> {
+    pub fn contents_of(&self, id: &str) -> &Arc<Contents> {
         self.homes.of_shard(self.shard_index(id))
     }
 
@@ -191,6 +194,27 @@ impl Database {
 
     pub(crate) fn partition_room(&self) -> &SharedRoom {
         &self.partition_room
+    }
+
+    /// Who puts writes in their order, if it is not this server alone.
+    pub(crate) fn order(&self) -> Option<&Arc<dyn Order>> {
+        self.order.get()
+    }
+
+    /// Whether this server is one of several, which have one order of writes.
+    pub fn is_ordered(&self) -> bool {
+        self.order().is_some()
+    }
+
+    /// What was acknowledged on any server before this was called is here afterwards.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when that cannot be found out.
+    pub async fn fresh(&self) -> Result<(), Error> {
+        match self.order() {
+            Some(order) => order.fresh(self).await,
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -209,7 +233,8 @@ impl Database {
         self.maintenance.wake();
     }
 
-    pub(crate) fn all_shards(&self) -> &[Arc<Shard>] {
+    /// Its shards, by their indexes.
+    pub fn all_shards(&self) -> &[Arc<Shard>] {
         &self.shards
     }
 
@@ -258,7 +283,8 @@ impl Database {
         }
     }
 
-    pub(crate) fn limits(&self) -> Limits {
+    /// Its limits of what is remembered.
+    pub fn limits(&self) -> Limits {
         let record = self.record.read();
         Limits {
             revs_limit: record.revs_limit,
@@ -359,7 +385,7 @@ impl Database {
 
     /// Replaces the security object by another JSON text; durable when this returns.
     pub async fn set_security(self: &Arc<Self>, json: String) -> Result<(), Error> {
-        self.change(|r| r.security = json).await
+        self.change(Property::Security(json)).await
     }
 
     /// Revisions kept of each branch.
@@ -369,7 +395,7 @@ impl Database {
 
     /// Sets how many revisions of each branch are kept.
     pub async fn set_revs_limit(self: &Arc<Self>, limit: u64) -> Result<(), Error> {
-        self.change(move |r| r.revs_limit = limit).await
+        self.change(Property::RevsLimit(limit)).await
     }
 
     /// Purges remembered of each shard.
@@ -379,19 +405,31 @@ impl Database {
 
     /// Sets how many purges of each shard are remembered.
     pub async fn set_purged_infos_limit(self: &Arc<Self>, limit: u64) -> Result<(), Error> {
-        self.change(move |r| r.purged_infos_limit = limit).await
+        self.change(Property::PurgedInfosLimit(limit)).await
     }
 
-    async fn change(
-        self: &Arc<Self>,
-        f: impl FnOnce(&mut DatabaseRecord) + Send + 'static,
-    ) -> Result<(), Error> {
+    async fn change(self: &Arc<Self>, property: Property) -> Result<(), Error> {
+        match self.order() {
+            Some(order) => order.change(self, property).await,
+            None => self.change_ordered(property).await,
+        }
+    }
+
+    /// Changes a property, as it was ordered; durable when this returns.
+    ///
+    /// # Errors
+    /// [`Error::NoDatabase`], and those of the store.
+    pub async fn change_ordered(self: &Arc<Self>, property: Property) -> Result<(), Error> {
         let me = self.clone();
         to_the_end(async move {
             let _one = me.changing.lock().await;
             me.live()?;
             let mut record = me.record.read().clone();
-            f(&mut record);
+            match property {
+                Property::Security(json) => record.security = json,
+                Property::RevsLimit(limit) => record.revs_limit = limit,
+                Property::PurgedInfosLimit(limit) => record.purged_infos_limit = limit,
+            }
             let put = Store::put_database(&me.name, record.encode());
             let put = me.store.committer.put_for(me.shards[0].clone(), vec![put]);
             put.await.map_err(|_| Error::ShuttingDown)??;
@@ -489,8 +527,13 @@ impl Database {
                 uuid,
             });
         }
-        let done = self.store.committer.purge(purges, self.limits()).await;
-        let removed = done.map_err(|_| Error::ShuttingDown)??;
+        let removed = match self.order() {
+            Some(order) => order.purge(self, purges).await?,
+            None => {
+                let done = self.store.committer.purge(purges, self.limits()).await;
+                done.map_err(|_| Error::ShuttingDown)??
+            }
+        };
         Ok(requests
             .into_iter()
             .zip(removed)

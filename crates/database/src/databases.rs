@@ -18,6 +18,7 @@ use crate::find::{Scans, WithIndexes};
 use crate::keeper::{Keeper, OpenMemory};
 use crate::maintenance::Maintenance;
 use crate::opened::{ByShard, Opened, Shared};
+use crate::order::{NewDatabase, Order, SharedOrder};
 use crate::partition_limit::SharedLimit;
 use crate::rules::SystemRules;
 use crate::views::{Indexer, KenOptions, Views};
@@ -152,6 +153,7 @@ pub struct Databases {
     views: Arc<Views>,
     attachments: SharedOptions,
     partition_limit: SharedLimit,
+    order: SharedOrder,
 }
 
 impl Databases {
@@ -182,6 +184,7 @@ impl Databases {
         });
         let attachments = Arc::new(RwLock::new(options.attachments.clone()));
         let partition_limit = Arc::new(AtomicU64::new(u64::MAX));
+        let order = SharedOrder::default();
         let shared = Shared {
             store: store.clone(),
             maintenance: maintenance.clone(),
@@ -189,6 +192,7 @@ impl Databases {
             views: views.clone(),
             attachments: attachments.clone(),
             partition_limit: partition_limit.clone(),
+            order: order.clone(),
         };
         let names = store.databases()?.into_iter().map(Arc::from).collect();
         let opened = Arc::new(Opened::new(shared, by_shard, names));
@@ -207,6 +211,7 @@ impl Databases {
             views,
             attachments,
             partition_limit,
+            order,
         }))
     }
 
@@ -232,6 +237,22 @@ impl Databases {
         to_the_end(async move { me.create_now(&name, options).await }).await
     }
 
+    /// From now on somebody else puts writes in their order. Said once, before anybody writes.
+    pub fn be_ordered(&self, order: Arc<dyn Order>) {
+        // A second one finds the first.
+        let _ = self.order.set(order);
+    }
+
+    /// Who puts writes in their order, if it is not this server alone.
+    pub fn order(&self) -> Option<&Arc<dyn Order>> {
+        self.order.get()
+    }
+
+    /// The store that all databases are in.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
     async fn create_now(&self, name: &str, options: CreateOptions) -> Result<Arc<Database>, Error> {
         name::check(name)?;
         if options.partitioned && name::is_system(name) {
@@ -245,18 +266,75 @@ impl Databases {
                 "`q` must be a number from 1 to {SHARDS_MAX}"
             )));
         }
-        let _reserved = self.reserve(name)?;
-        let mut record = DatabaseRecord {
-            epoch: u32::from_ne_bytes(random()?),
-            uuid: Some(DatabaseUuid::new(random()?)),
-            shards: vec![],
-            contents: ContentsUnder::EachShard,
-            n: options.n.unwrap_or(self.options.default_n),
+        let new = NewDatabase {
+            uuid: DatabaseUuid::new(random()?),
+            q,
+            n: options.n,
             partitioned: options.partitioned,
             created_unix_s: unix_seconds(),
+            security: options.security,
+        };
+        if let Some(order) = self.order.get() {
+            if self.exists(name) {
+                return Err(Error::DatabaseExists);
+            }
+            order.create(name.to_owned(), new).await?;
+            return self.get(name);
+        }
+        self.create_alone(name, new, u32::from_ne_bytes(random()?))
+            .await
+    }
+
+    /// Creates a database, as it was ordered. One that is here already is fine if it is the same.
+    ///
+    /// # Errors
+    /// [`Error::DatabaseExists`] when another one has the name, and those of the store.
+    pub async fn create_ordered(&self, name: &str, new: NewDatabase) -> Result<(), Error> {
+        let uuid = new.uuid;
+        // Alike everywhere: it is part of update seqs.
+        let mut epoch = [0; 4];
+        epoch.copy_from_slice(&uuid.as_bytes()[..4]);
+        match self
+            .create_alone(name, new, u32::from_be_bytes(epoch))
+            .await
+        {
+            Err(Error::DatabaseExists) if self.get(name)?.uuid() == uuid => Ok(()),
+            created => created.map(drop),
+        }
+    }
+
+    /// Deletes a database, as it was ordered. It is fine if it is not here.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn delete_ordered(&self, name: &str, uuid: DatabaseUuid) -> Result<(), Error> {
+        match self.get(name) {
+            Ok(db) if db.uuid() == uuid => drop(db),
+            Ok(_) | Err(Error::NoDatabase) => return Ok(()),
+            Err(e) => return Err(e),
+        }
+        self.delete_alone(name).await
+    }
+
+    async fn create_alone(
+        &self,
+        name: &str,
+        new: NewDatabase,
+        epoch: u32,
+    ) -> Result<Arc<Database>, Error> {
+        let _reserved = self.reserve(name)?;
+        let q = new.q;
+        let mut record = DatabaseRecord {
+            epoch,
+            uuid: Some(new.uuid),
+            shards: vec![],
+            contents: ContentsUnder::EachShard,
+            n: new.n.unwrap_or(self.options.default_n),
+            partitioned: new.partitioned,
+            created_unix_s: new.created_unix_s,
             revs_limit: REVS_LIMIT,
             purged_infos_limit: PURGED_INFOS_LIMIT,
-            security: options.security,
+            security: new.security,
         };
         let done = self.store.create_database(name, q, |shards| {
             record.shards = shards.to_vec();
@@ -317,6 +395,16 @@ impl Databases {
     }
 
     async fn delete_now(&self, name: &str) -> Result<(), Error> {
+        match self.order.get() {
+            Some(order) => {
+                self.get(name)?;
+                order.delete(name.to_owned()).await
+            }
+            None => self.delete_alone(name).await,
+        }
+    }
+
+    async fn delete_alone(&self, name: &str) -> Result<(), Error> {
         // Until the drop is committed nobody creates a database of this name.
         let reserve = || {
             self.creating.lock().insert(name.to_owned());

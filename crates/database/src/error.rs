@@ -45,6 +45,12 @@ pub enum Error {
     /// The rules of a system database forbid to read this.
     #[error("{0}")]
     Forbidden(&'static str),
+    /// The other servers that are needed do not answer, or what orders writes does not: why.
+    #[error("{0}")]
+    Unavailable(String),
+    /// Servers that are several cannot do this yet: what.
+    #[error("{0}")]
+    NotInCluster(&'static str),
     /// The server stops.
     #[error("the server is shutting down")]
     ShuttingDown,

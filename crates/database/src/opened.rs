@@ -18,6 +18,7 @@ use crate::catalogue::DatabaseRecord;
 use crate::database::Database;
 use crate::keeper::Keeper;
 use crate::maintenance::Maintenance;
+use crate::order::SharedOrder;
 use crate::partition_limit::SharedLimit;
 use crate::rules::SystemRules;
 use crate::views::Views;
@@ -33,6 +34,7 @@ pub(crate) struct Shared {
     pub views: Arc<Views>,
     pub attachments: SharedOptions,
     pub partition_limit: SharedLimit,
+    pub order: SharedOrder,
 }
 
 /// All databases, by name.

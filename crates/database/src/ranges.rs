@@ -23,7 +23,7 @@ impl ShardRange {
 
 impl Database {
     /// The index of the shard that holds `id`: by the CRC of the id, or of its partition.
-    pub(crate) fn shard_index(&self, id: &str) -> usize {
+    pub fn shard_index(&self, id: &str) -> usize {
         let n = self.all_shards().len();
         if n == 1 {
             return 0;

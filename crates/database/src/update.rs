@@ -20,6 +20,8 @@ pub enum Durability {
     Synced,
     /// In the log, flushed at least once a second (`batch=ok`, `delayed_commits`).
     Delayed,
+    /// On the disks of so many servers, where there are several.
+    Copies(usize),
 }
 
 /// Interactive edits check the parent revision and get a new id; replicated ones (`new_edits=false`) graft what they carry.
@@ -75,6 +77,8 @@ pub struct WriteTiming {
     pub wait_us: u64,
     /// From then to when it was on disk or in the log.
     pub commit_us: u64,
+    /// Fewer servers have it on disk than were asked for, where there are several. The others will.
+    pub has_few_copies: bool,
 }
 
 impl Database {
@@ -89,6 +93,7 @@ impl Database {
         durability: Durability,
     ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
         self.live()?;
+        self.be_fresh_for(&edits).await?;
         let resolved = self.resolve(edits, mode).await?;
         self.update_resolved(caller, resolved, mode, durability)
             .await
@@ -107,6 +112,7 @@ impl Database {
         durability: Durability,
     ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
         self.live()?;
+        self.be_fresh_for(&edits).await?;
         let resolved = self.resolve(edits, mode).await?;
         let missing = resolved.0.iter().find_map(|edit| match edit {
             Err(Outcome::Refused(error, reason)) if *error == MISSING_STUB => Some(reason),
@@ -117,6 +123,15 @@ impl Database {
         }
         self.update_resolved(caller, resolved, mode, durability)
             .await
+    }
+
+    /// Attachments that an edit keeps are looked up here.
+    async fn be_fresh_for(&self, edits: &[EditDoc]) -> Result<(), Error> {
+        let keeps = |edit: &EditDoc| edit.attachments.is_some() || !edit.files.is_empty();
+        match self.order() {
+            Some(_) if edits.iter().any(keeps) => self.fresh().await,
+            _ => Ok(()),
+        }
     }
 
     async fn update_resolved(
@@ -131,6 +146,7 @@ impl Database {
             let (done, timing) = self.commit(edits, &held, mode, durability).await?;
             return Ok((join(unresolved, done), timing));
         }
+        self.fresh().await?;
         let turn = match self.rules() {
             Some(_) => self.ruled_writes.clone().acquire_owned().await.ok(),
             None => None,
@@ -206,13 +222,16 @@ impl Database {
             .into_iter()
             .map(|doc| self.prepare(doc, held, mode))
             .collect::<Result<Vec<_>, _>>()?;
-        let synced = durability == Durability::Synced;
-        let done = self
-            .store()
-            .committer
-            .edit(edits, self.limits(), synced)
-            .await;
-        let (outcomes, timing) = done.map_err(|_| Error::ShuttingDown)??;
+        let (outcomes, timing) = match self.order() {
+            Some(order) => {
+                let copies = match durability {
+                    Durability::Copies(copies) => Some(copies),
+                    Durability::Synced | Durability::Delayed => None,
+                };
+                order.edit(self, edits, copies).await?
+            }
+            None => self.commit_here(edits, durability).await?,
+        };
         // Deleted meanwhile: the rows are going.
         self.live()?;
         let outcomes = outcomes
@@ -222,9 +241,25 @@ impl Database {
                 storage::Outcome::Conflict => Outcome::Conflict,
             })
             .collect();
+        Ok((outcomes, timing))
+    }
+
+    async fn commit_here(
+        &self,
+        edits: Vec<ShardEdit>,
+        durability: Durability,
+    ) -> Result<(Vec<storage::Outcome>, WriteTiming), Error> {
+        let synced = durability != Durability::Delayed;
+        let done = self
+            .store()
+            .committer
+            .edit(edits, self.limits(), synced)
+            .await;
+        let (outcomes, timing) = done.map_err(|_| Error::ShuttingDown)??;
         let timing = WriteTiming {
             wait_us: timing.wait_us,
             commit_us: timing.commit_us,
+            has_few_copies: false,
         };
         Ok((outcomes, timing))
     }

@@ -165,6 +165,8 @@ impl From<database::Error> for ApiError {
             E::AttachmentTooLarge => Self::new(413, "attachment_too_large", reason),
             E::DigestMismatch => Self::new(400, "content_md5_mismatch", reason),
             E::Find(e) => e.into(),
+            E::Unavailable(_) => Self::busy(reason),
+            E::NotInCluster(_) => Self::new(501, "not_implemented", reason),
             E::ShuttingDown | E::ClientGone => Self::new(503, "service_unavailable", reason),
             E::Storage(_) => {
                 tracing::error!(error = %reason, "storage failed");

@@ -13,6 +13,8 @@ pub struct Access {
     pub db: DatabaseAs,
     /// Whether the user is an admin of the database, or of the server.
     pub is_admin: bool,
+    /// Whether the server is none of several.
+    pub is_alone: bool,
 }
 
 impl Access {
@@ -21,8 +23,10 @@ impl Access {
     /// # Errors
     /// [`Error::AnonymousNoMember`], [`Error::NoMember`], and [`Error::Security`].
     pub fn open(db: Arc<Database>, user: &UserCtx) -> Result<Access> {
+        let is_alone = !db.is_ordered();
         if user.is_admin() {
             return Ok(Access {
+                is_alone,
                 db: db.seen_by(|| caller(user)),
                 is_admin: true,
             });
@@ -36,6 +40,7 @@ impl Access {
         }
         let is_admin = security.is_db_admin(user);
         Ok(Access {
+            is_alone,
             db: db.seen_by(|| caller(user)),
             is_admin,
         })

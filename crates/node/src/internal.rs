@@ -81,6 +81,7 @@ pub fn updater(auth: &Auth, access: &Access, user: &UserCtx) -> (Access, Caller)
     let access = Access {
         db: access.db.seen_by(|| updater.clone()),
         is_admin: access.is_admin,
+        is_alone: access.is_alone,
     };
     (access, updater)
 }

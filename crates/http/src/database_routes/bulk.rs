@@ -91,12 +91,13 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
             Some(e)
         }
     };
-    let write_mode = WriteMode::of(req, 1, bulk.w)?.of_edits(mode);
+    let write_mode = WriteMode::of(req, access.is_alone, bulk.w)?.of_edits(mode);
     let caller = caller(&req.user);
     let done = access
         .db
         .update_bulk_as(caller, docs, mode, write_mode.durability);
     let (outcomes, timing) = done.await?;
+    let write_mode = write_mode.once_written(&timing);
     let outcomes = match refused {
         None => outcomes,
         Some(e) => with_refused_designs(&ids, outcomes, &e.into()),

@@ -335,7 +335,7 @@ async fn put(req: &mut Request, access: &Access, id: &str) -> Answer {
         ));
     }
     let url = doc_url(req, access, &id);
-    let mut write_mode = WriteMode::of(req, 1, None)?;
+    let mut write_mode = WriteMode::of(req, access.is_alone, None)?;
     if !brings_files {
         write_mode = write_mode.or_batch(req);
     }
@@ -401,7 +401,7 @@ pub async fn write_as(
     doc: EditDoc,
     mode: EditMode,
 ) -> Result<Written, ApiError> {
-    let write_mode = WriteMode::of(req, 1, None)?;
+    let write_mode = WriteMode::of(req, access.is_alone, None)?;
     write_in_mode(req, access, caller, doc, mode, write_mode).await
 }
 
@@ -430,7 +430,7 @@ async fn write_in_mode(
             id,
             rev,
             deleted,
-            mode: write_mode.of_edits(mode),
+            mode: write_mode.of_edits(mode).once_written(&timing),
             timing,
         }),
         // Of the document that is being written this is the client's fault; of one whose function is called it is not.
@@ -496,7 +496,7 @@ pub async fn post(app: &App, req: &mut Request, access: &Access) -> Answer {
     };
     doc.id = Some(id.clone());
     let url = doc_url(req, access, &id);
-    let write_mode = WriteMode::of(req, 1, None)?.or_batch(req);
+    let write_mode = WriteMode::of(req, access.is_alone, None)?.or_batch(req);
     let (who, mode) = (caller(&req.user), EditMode::Interactive);
     let written = write_in_mode(req, access, who, doc, mode, write_mode).await?;
     let mut reply = written.reply_without_etag(&url);
@@ -551,7 +551,7 @@ async fn copy(req: &mut Request, access: &Access, id: &str) -> Answer {
         .collect();
     let url = doc_url(req, access, &target);
     let who = caller(&req.user);
-    let write_mode = WriteMode::of(req, 1, None)?.without_w();
+    let write_mode = WriteMode::of(req, access.is_alone, None)?.without_w();
     let mode = EditMode::Interactive;
     Ok(write_in_mode(req, access, who, doc, mode, write_mode)
         .await?

@@ -1,6 +1,6 @@
 //! How a write is to be acknowledged: `w`, `batch=ok`, `X-Couch-Full-Commit`, `[couchdb] delayed_commits`.
 
-use database::{Durability, EditMode};
+use database::{Durability, EditMode, WriteTiming};
 
 use crate::document_routes::documents::check_numbers;
 use crate::errors::ApiError;
@@ -14,19 +14,26 @@ pub struct WriteMode {
     pub accepted: bool,
 }
 
+/// Copies on a server that is alone.
+const COPIES_ALONE: u64 = 1;
+
 impl WriteMode {
-    pub fn of(req: &Request, replicas: u32, w: Option<u64>) -> Result<Self, ApiError> {
+    /// `is_alone`: the server is none of several, so that there is one copy of everything.
+    pub fn of(req: &Request, is_alone: bool, w: Option<u64>) -> Result<Self, ApiError> {
         check_numbers(&req.query, &["w"])?;
         // That of the body counts more, as in CouchDB.
         let w = w.or_else(|| req.query.get("w").and_then(|w| w.parse().ok()));
         let full_commit = req.named_header("x-couch-full-commit") == Some("true");
+        let copies = w.filter(|_| !is_alone);
+        let copies = copies.map(|w| usize::try_from(w).unwrap_or(usize::MAX));
         Ok(WriteMode {
-            durability: match req.settings.couchdb.delayed_commits && !full_commit {
-                true => Durability::Delayed,
-                false => Durability::Synced,
+            durability: match (req.settings.couchdb.delayed_commits && !full_commit, copies) {
+                (true, _) => Durability::Delayed,
+                (false, None) => Durability::Synced,
+                (false, Some(copies)) => Durability::Copies(copies),
             },
             batch: false,
-            accepted: w.is_some_and(|w| w > u64::from(replicas)),
+            accepted: is_alone && w.is_some_and(|w| w > COPIES_ALONE),
         })
     }
 
@@ -42,6 +49,15 @@ impl WriteMode {
                 accepted: true,
             },
             _ => self,
+        }
+    }
+
+    /// The same once it was written.
+    #[must_use]
+    pub fn once_written(self, timing: &WriteTiming) -> Self {
+        WriteMode {
+            accepted: self.accepted || timing.has_few_copies,
+            ..self
         }
     }
 
