@@ -7,9 +7,13 @@
 #![forbid(unsafe_code)]
 
 pub mod log;
+pub mod memory_log;
+mod message;
 pub mod position;
 pub mod record;
 pub mod replica;
+pub mod slot;
 
 pub use log::{CONTROL, Later, Log, SlotNumber};
+pub use memory_log::MemoryLog;
 pub use position::{Generation, NodeId, Position};

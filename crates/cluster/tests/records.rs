@@ -2,8 +2,8 @@
 
 use cluster::position::{Generation, Position};
 use cluster::record::{
-    Body, ChangeRecord, DatabaseWork, EditRecord, FileRecord, PurgeRecord, RecordError, Request,
-    Stamp, VERSION, Work,
+    AROUND_BYTES_MAX, Body, ChangeRecord, DatabaseWork, EditRecord, FileRecord, PurgeRecord,
+    RecordError, Request, Stamp, VERSION, Work,
 };
 use cluster::replica::{Begin, Begun, Cursor, Fence, Kind, Last, Promises};
 use document::{Attachment, DocId, Encoding, Rev, RevHash, RevPath};
@@ -221,6 +221,9 @@ fn body() -> impl Strategy<Value = Body> {
     let database = any::<[u8; 16]>;
     prop_oneof![
         4 => vec(request(), 0..4).prop_map(Body::Requests),
+        2 => (any::<(u64, u64, u32, u32)>(), vec(any::<u8>(), 0..200)).prop_map(
+            |((gateway, counter, index, count), bytes)| Body::Part { gateway, counter, index, count, bytes }
+        ),
         1 => (nodes(), any::<u64>(), any::<i32>())
             .prop_map(|(members, after, epoch)| Body::Replicas { members, after, epoch }),
         1 => begin().prop_map(Body::Begin),
@@ -239,6 +242,24 @@ proptest! {
         let is_data = matches!(body, Body::Replicas { .. } | Body::Begin(_));
         prop_assert_eq!(record.header().kind != Kind::Data, is_data);
         prop_assert_eq!(record.body, body);
+    }
+
+    #[test]
+    fn requests_that_are_encoded_already_make_the_same_record(
+        generation in generation(),
+        requests in vec(request(), 0..4),
+    ) {
+        let encoded: Vec<Vec<u8>> = requests.iter().map(Request::to_bytes).collect();
+        for (bytes, request) in encoded.iter().zip(&requests) {
+            let read = Request::from_bytes(bytes);
+            prop_assert_eq!(read.as_ref(), Some(request));
+            prop_assert_eq!(Request::from_bytes(&bytes[..bytes.len() - 1]), None);
+        }
+        let slices: Vec<&[u8]> = encoded.iter().map(Vec::as_slice).collect();
+        let whole = stamp().write(generation, &Body::Requests(requests));
+        prop_assert_eq!(&stamp().write_requests(generation, &slices), &whole);
+        let around = whole.len() - encoded.iter().map(Vec::len).sum::<usize>();
+        prop_assert!(around <= AROUND_BYTES_MAX);
     }
 
     #[test]

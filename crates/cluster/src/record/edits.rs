@@ -120,6 +120,19 @@ const HAS_REVPOS: u8 = 4;
 const HAS_CONTENT: u8 = 8;
 
 impl Request {
+    /// Its bytes, as they are in a record or, of a long one, in the parts of it.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = vec![];
+        self.encode(&mut out);
+        out
+    }
+
+    /// Reads them back; `None` when they are none.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Request> {
+        let mut rest = bytes;
+        Request::decode(&mut rest).filter(|_| rest.is_empty())
+    }
+
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         put(self.gateway, out);
         put(self.counter, out);

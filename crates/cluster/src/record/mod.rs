@@ -21,6 +21,9 @@ pub const VERSION: u8 = 1;
 /// A record is at most this long, in bytes: Kafka's default of 1 MB for a message suffices, with what is around it.
 pub const BYTES_MAX: usize = 768 << 10;
 
+/// What is around requests in a record, or around a [`Body::Part`]'s bytes, is at most this long, in bytes.
+pub const AROUND_BYTES_MAX: usize = 128;
+
 const HASH_BYTES: usize = 16;
 
 /// Whose records these are: they pass only where all of it is the same.
@@ -39,6 +42,19 @@ pub struct Stamp {
 pub enum Body {
     /// Writes of clients.
     Requests(Vec<Request>),
+    /// A piece of a request that is too long for one record. What they make together is [`Request::to_bytes`], and is applied with the last.
+    Part {
+        /// Whose request it is: [`Request::gateway`].
+        gateway: u64,
+        /// Its number there.
+        counter: u64,
+        /// Which piece this is, from 0.
+        index: u32,
+        /// How many there are.
+        count: u32,
+        /// The piece.
+        bytes: Vec<u8>,
+    },
     /// The slot's replicas change.
     Replicas {
         /// All of them.
@@ -118,10 +134,30 @@ pub enum RecordError {
 impl Stamp {
     /// The bytes of a record.
     pub fn write(&self, generation: Generation, body: &Body) -> Vec<u8> {
+        self.sealed(generation, 0, |out| body.encode(out))
+    }
+
+    /// The bytes of a record of requests that are encoded already ([`Request::to_bytes`]).
+    pub fn write_requests(&self, generation: Generation, requests: &[&[u8]]) -> Vec<u8> {
+        let room = requests.iter().map(|request| request.len()).sum();
+        self.sealed(generation, room, |out| {
+            out.push(REQUESTS);
+            put(requests.len() as u64, out);
+            requests.iter().for_each(|r| out.extend_from_slice(r));
+        })
+    }
+
+    fn sealed(
+        &self,
+        generation: Generation,
+        room: usize,
+        body: impl FnOnce(&mut Vec<u8>),
+    ) -> Vec<u8> {
         let mut out = self.head(generation);
+        out.reserve(room + AROUND_BYTES_MAX);
         let at = out.len();
         out.resize(at + HASH_BYTES, 0);
-        body.encode(&mut out);
+        body(&mut out);
         let hash = self.hash(&out[..at], &out[at + HASH_BYTES..]);
         out[at..at + HASH_BYTES].copy_from_slice(&hash);
         out
@@ -212,6 +248,7 @@ impl Record {
 }
 
 const REQUESTS: u8 = b'e';
+const PART: u8 = b'p';
 const REPLICAS: u8 = b'r';
 const BEGIN: u8 = b'b';
 const CREATE: u8 = b'c';
@@ -225,6 +262,19 @@ impl Body {
                 out.push(REQUESTS);
                 put(requests.len() as u64, out);
                 requests.iter().for_each(|request| request.encode(out));
+            }
+            Body::Part {
+                gateway,
+                counter,
+                index,
+                count,
+                bytes,
+            } => {
+                out.push(PART);
+                [*gateway, *counter, u64::from(*index), u64::from(*count)]
+                    .iter()
+                    .for_each(|number| put(*number, out));
+                out.extend_from_slice(bytes);
             }
             Body::Replicas {
                 members,
@@ -279,6 +329,13 @@ impl Body {
                 let requests = (0..count).map(|_| Request::decode(rest));
                 Body::Requests(requests.collect::<Option<_>>()?)
             }
+            PART => Body::Part {
+                gateway: take(rest)?,
+                counter: take(rest)?,
+                index: take(rest)?.try_into().ok()?,
+                count: take(rest)?.try_into().ok()?,
+                bytes: std::mem::take(rest).to_vec(),
+            },
             REPLICAS => Body::Replicas {
                 after: take(rest)?,
                 epoch: i32::from_be_bytes(take_array(rest)?),

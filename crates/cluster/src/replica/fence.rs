@@ -103,6 +103,10 @@ impl Replica {
 
     /// Another replica is about to follow a new leader.
     pub(super) fn ask_fence(&mut self, from: NodeId, fence: Fence, chain: Chain, last_epoch: i32) {
+        if self.installing {
+            // The state that would keep the promise is on its way.
+            return;
+        }
         let generation = self.generation();
         if generation > fence.generation || self.saved.promises.sealed > fence.generation {
             return self.send(

@@ -21,6 +21,7 @@ mod types;
 
 use std::collections::VecDeque;
 
+pub(crate) use stored::{put_begun, take_begun};
 pub use types::*;
 
 use self::fence::Check;
@@ -104,6 +105,8 @@ pub struct Replica {
     beginning: Option<Begun>,
     /// Ticks that it waited for a copy.
     halted_ticks: u32,
+    /// A copy is taking the state's place, and may not be asked any more: nothing is promised meanwhile.
+    installing: bool,
     /// Copies that its promises refused.
     refused: u32,
     /// Ticks that it has been sealed for.
@@ -144,6 +147,7 @@ impl Replica {
             sealing: None,
             beginning: None,
             halted_ticks: 0,
+            installing: false,
             refused: 0,
             sealed_ticks: 0,
             damaged: 0,
@@ -178,6 +182,7 @@ impl Replica {
                 generation,
                 next_offset,
             } => self.was_read(read, generation, next_offset),
+            Input::GivenUp(reads) => self.forget_reads(&reads),
             Input::Reseed => self.begin_reseed(),
             Input::Appended { generation, offset } => self.begin_appended(generation, offset),
             Input::Copied(cursor) => self.copied(cursor),
@@ -512,8 +517,8 @@ impl Replica {
     }
 
     /// Whether its state may be replaced by one with this cursor, for all that it promised. To be asked before that is done: the
-    /// other replica has gone on since it granted it.
-    pub fn may_become(&self, cursor: &Cursor) -> bool {
+    /// other replica has gone on since it granted it. If so, nothing is promised until [`Input::Copied`] says how that went.
+    pub fn may_become(&mut self, cursor: &Cursor) -> bool {
         let (position, promises) = (&cursor.position, &self.saved.promises);
         let breaks = |fence: &Fence| {
             let at = cursor
@@ -525,8 +530,10 @@ impl Replica {
                 && position.next_offset > fence.offset
                 && at.is_none_or(|(epoch, _)| *epoch < fence.epoch)
         };
-        position.generation >= promises.sealed.max(self.position().generation)
-            && !promises.fences.iter().any(breaks)
+        let may = position.generation >= promises.sealed.max(self.position().generation)
+            && !promises.fences.iter().any(breaks);
+        self.installing = may;
+        may
     }
 
     /// The others went a way that was promised not to be taken, to one that did not get a majority. A new generation ends promises.
@@ -540,6 +547,7 @@ impl Replica {
     }
 
     fn copied(&mut self, cursor: Option<Cursor>) {
+        self.installing = false;
         if let Some(cursor) = cursor {
             self.refused = 0;
             self.saved.cursor = cursor.clone();

@@ -83,8 +83,8 @@ impl Replica {
         self.send_others(&durable);
     }
 
-    /// Everything before this offset is on the disk of a replica.
-    pub(super) fn durable_of(&self, node: NodeId) -> u64 {
+    /// Everything before this offset is on the disk of a replica, as far as is known here.
+    pub fn durable_of(&self, node: NodeId) -> u64 {
         if node == self.me {
             return self.position().next_offset;
         }

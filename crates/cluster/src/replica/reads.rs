@@ -170,6 +170,19 @@ impl Replica {
         }
     }
 
+    /// Nobody waits for these any more.
+    pub(super) fn forget_reads(&mut self, given_up: &[u64]) {
+        let stays = |read: &u64| given_up.binary_search(read).is_err();
+        let reads = &mut self.reads;
+        reads.waiting.retain(stays);
+        reads.reading.retain(stays);
+        reads.at.retain(|(read, ..)| stays(read));
+        reads.unstable.retain(|(read, _)| stays(read));
+        if let Some(round) = &mut reads.round {
+            round.reads.retain(stays);
+        }
+    }
+
     /// A generation began: offsets mean something else, and what was read may be gone. Whoever waits asks anew.
     pub(super) fn read_anew(&mut self) {
         let reads = &mut self.reads;

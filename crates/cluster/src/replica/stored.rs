@@ -108,7 +108,7 @@ fn take_epoch(rest: &mut &[u8]) -> Option<i32> {
     take_array(rest).map(i32::from_be_bytes)
 }
 
-fn put_begun(begun: &Begun, out: &mut Vec<u8>) {
+pub(crate) fn put_begun(begun: &Begun, out: &mut Vec<u8>) {
     put_generation(begun.begin.generation, out);
     put_position(&begun.begin.base, out);
     put_nodes(&begun.begin.members, out);
@@ -118,7 +118,7 @@ fn put_begun(begun: &Begun, out: &mut Vec<u8>) {
     out.extend_from_slice(&begun.hash);
 }
 
-fn take_begun(rest: &mut &[u8]) -> Option<Begun> {
+pub(crate) fn take_begun(rest: &mut &[u8]) -> Option<Begun> {
     Some(Begun {
         begin: Begin {
             generation: take_generation(rest)?,

@@ -203,6 +203,8 @@ pub enum Input {
         /// and the offset.
         next_offset: u64,
     },
+    /// Who wanted these reads, by rising number, does not wait any more.
+    GivenUp(Vec<u64>),
     /// An operator wants a new generation.
     Reseed,
     /// The beginning of a generation was appended here, or so the log says.

@@ -54,6 +54,12 @@ impl World {
             return;
         }
         let Some(value) = value else {
+            if self.rng.bool() {
+                self.give_up_reads(node, number);
+            }
+            let Some(it) = self.nodes.get_mut(&node) else {
+                return;
+            };
             self.next_read += 1;
             let read = self.next_read;
             it.reads.insert(read, (number, None));
@@ -78,6 +84,20 @@ impl World {
                 value,
             }],
         );
+    }
+
+    /// Nobody waits any more for what was asked for an operation here before.
+    fn give_up_reads(&mut self, node: NodeId, number: u64) {
+        let Some(it) = self.nodes.get_mut(&node) else {
+            return;
+        };
+        let of_it = it.reads.iter().filter(|(_, (of, _))| *of == number);
+        let mut given_up: Vec<u64> = of_it.map(|(read, _)| *read).collect();
+        given_up.sort_unstable();
+        given_up.iter().for_each(|read| {
+            it.reads.remove(read);
+        });
+        self.give(node, Input::GivenUp(given_up));
     }
 
     pub(super) fn read_now(&mut self, node: NodeId, read: u64) {

@@ -115,6 +115,11 @@ enum Event {
         boot: u64,
         from: NodeId,
     },
+    Install {
+        node: NodeId,
+        boot: u64,
+        disk: Box<Disk>,
+    },
     Append {
         node: NodeId,
         boot: u64,
@@ -291,6 +296,7 @@ impl World {
             | Event::ReadBack { node, boot, .. }
             | Event::Applied { node, boot, .. }
             | Event::Copy { node, boot, .. }
+            | Event::Install { node, boot, .. }
             | Event::Tick { node, boot } => (*node, Some(*boot)),
             Event::Start { node } => return self.start(*node),
             Event::Append {
@@ -338,6 +344,7 @@ impl World {
             }
             Event::Applied { writes, cursor, .. } => self.applied(node, &writes, &cursor),
             Event::Copy { from, .. } => self.copy(node, from),
+            Event::Install { disk, .. } => self.install(node, *disk),
             Event::Tick { .. } => {
                 let boot = self.nodes[&node].boot;
                 let wait = TICK_MS + self.rng.u64(..20);
@@ -570,18 +577,30 @@ impl World {
         let source = self.nodes.get(&from).filter(|n| n.replica.is_some());
         let reaches = self.speaks(node, from);
         let disk = source.filter(|_| reaches).map(|n| n.disk.clone());
-        let replica = self.nodes.get(&node).and_then(|n| n.replica.as_ref());
-        if let (Some(disk), Some(replica)) = (&disk, replica)
-            && !replica.may_become(&disk.saved.cursor)
-        {
+        let Some(it) = self.nodes.get_mut(&node) else {
+            return;
+        };
+        let (boot, Some(replica)) = (it.boot, &mut it.replica) else {
+            return;
+        };
+        let Some(disk) = disk else {
+            return self.give(node, Input::Copied(None));
+        };
+        if !replica.may_become(&disk.saved.cursor) {
             return self.give(node, Input::CopyRefused);
         }
-        let cursor = disk.as_ref().map(|disk| disk.saved.cursor.clone());
-        if let (Some(disk), Some(it)) = (disk, self.nodes.get_mut(&node)) {
+        // Much may be said to it until it is there.
+        let (wait, disk) = (self.rng.u64(0..200), Box::new(disk));
+        self.at(wait, Event::Install { node, boot, disk });
+    }
+
+    fn install(&mut self, node: NodeId, disk: Disk) {
+        let cursor = disk.saved.cursor.clone();
+        if let Some(it) = self.nodes.get_mut(&node) {
             it.disk.store = disk.store;
             it.disk.saved.cursor = disk.saved.cursor;
         }
-        self.give(node, Input::Copied(cursor));
+        self.give(node, Input::Copied(Some(cursor)));
     }
 
     fn propose(&mut self, node: NodeId, header: Header, writes: Vec<Write>) {

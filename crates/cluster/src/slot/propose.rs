@@ -1,0 +1,535 @@
+//! What waits to be appended, to be applied, and to be on enough disks.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use tokio::sync::oneshot;
+use tokio::time::{Duration, Instant};
+
+use crate::log::AppendError;
+use crate::position::{Chain, Generation, NodeId};
+use crate::record::{AROUND_BYTES_MAX, BYTES_MAX, Body, Stamp};
+use crate::replica::{Kind, Replica};
+
+/// Appends under way at once.
+const APPENDS_MAX: usize = 4;
+/// What requests may take in a record.
+const ROOM: usize = BYTES_MAX - AROUND_BYTES_MAX;
+/// The time after which a record is appended again doubles up to this often.
+const DOUBLED_MAX: usize = 5;
+
+/// What is to be appended.
+pub(super) enum Load {
+    /// A client's request, encoded.
+    Request { key: (u64, u64), bytes: Vec<u8> },
+    /// A record by itself.
+    Body(Body),
+    /// A change of replicas.
+    Members(Vec<NodeId>),
+}
+
+/// What was waited for.
+pub(super) struct Settled<O> {
+    pub outcome: Option<O>,
+    pub offset: u64,
+    pub copies: usize,
+}
+
+/// Why it did not come to that.
+pub(super) enum Failure<O> {
+    TooFew { outcome: Option<O>, copies: usize },
+    NotNow(String),
+    NotOne,
+    Unknown,
+}
+
+pub(super) type Answer<O> = oneshot::Sender<Result<Settled<O>, Failure<O>>>;
+
+/// Who waits, and for what.
+struct Waiter<O> {
+    load: Load,
+    copies: Option<usize>,
+    answer: Answer<O>,
+    state: State<O>,
+    /// Times that it was appended.
+    attempts: u32,
+    /// Appends that the log did not refuse: something of it may be there.
+    unrefused: u32,
+    /// The part that comes next.
+    part: u32,
+    /// How its record is found again, when it has no key of its own.
+    hash: Option<Chain>,
+}
+
+enum State<O> {
+    /// Waits for its turn.
+    Queued,
+    /// Under way to the log, or in it.
+    Appended,
+    /// The log did not take it.
+    Failed,
+    /// Applied here.
+    Applied {
+        outcome: Option<O>,
+        next_offset: u64,
+    },
+}
+
+/// An append that is to be made, for these.
+pub(super) struct Batch {
+    pub record: Vec<u8>,
+    pub of: Vec<(u64, u32)>,
+    /// No part of one follows.
+    pub is_whole: bool,
+}
+
+/// All that wait. Numbers are those that the slot's handles give.
+pub(super) struct Proposals<O> {
+    waiters: HashMap<u64, Waiter<O>>,
+    by_key: HashMap<(u64, u64), u64>,
+    by_hash: HashMap<Chain, u64>,
+    queue: VecDeque<u64>,
+    /// What the log did not take, until the next tick.
+    failed: Vec<u64>,
+    /// When to append again what is not applied by then: number and attempt, by how often the time was doubled.
+    due: [VecDeque<(Instant, u64, u32)>; DOUBLED_MAX + 1],
+    /// What is applied, by the copies that are waited for, in the order of offsets.
+    applied: BTreeMap<Option<usize>, VecDeque<(u64, u64)>>,
+    in_flight: usize,
+    again_after: Duration,
+    /// Why the log did not take the last record.
+    refusal: Option<String>,
+}
+
+impl<O> Proposals<O> {
+    pub fn new(again_after: Duration) -> Proposals<O> {
+        Proposals {
+            waiters: HashMap::new(),
+            by_key: HashMap::new(),
+            by_hash: HashMap::new(),
+            queue: VecDeque::new(),
+            failed: vec![],
+            due: Default::default(),
+            applied: BTreeMap::new(),
+            in_flight: 0,
+            again_after,
+            refusal: None,
+        }
+    }
+
+    /// How many are known of.
+    pub fn len(&self) -> usize {
+        let keys = self.by_key.len().max(self.by_hash.len());
+        self.waiters.len().max(keys)
+    }
+
+    pub fn add(&mut self, id: u64, load: Load, copies: Option<usize>, answer: Answer<O>) {
+        if let Load::Request { key, .. } = &load
+            && let Some(before) = self.by_key.insert(*key, id)
+        {
+            // Its client asked again: who asked first does not wait any more.
+            self.end(before, Failure::Unknown);
+        }
+        let waiter = Waiter {
+            load,
+            copies,
+            answer,
+            state: State::Queued,
+            attempts: 0,
+            unrefused: 0,
+            part: 0,
+            hash: None,
+        };
+        self.waiters.insert(id, waiter);
+        self.queue.push_back(id);
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Waiter<O>> {
+        let waiter = self.waiters.remove(&id)?;
+        if let Load::Request { key, .. } = &waiter.load
+            && self.by_key.get(key) == Some(&id)
+        {
+            self.by_key.remove(key);
+        }
+        if let Some(hash) = &waiter.hash {
+            self.by_hash.remove(hash);
+        }
+        Some(waiter)
+    }
+
+    fn end(&mut self, id: u64, failure: Failure<O>) {
+        if let Some(waiter) = self.remove(id) {
+            let _ = waiter.answer.send(Err(failure));
+        }
+    }
+
+    /// Nobody waits any more, or its time is over: answers what is known.
+    pub fn give_up(&mut self, id: u64, replica: Option<&Replica>, why: impl FnOnce() -> String) {
+        let Some(waiter) = self.remove(id) else {
+            return;
+        };
+        let failure = match waiter.state {
+            State::Applied {
+                outcome,
+                next_offset,
+            } => Failure::TooFew {
+                outcome,
+                copies: replica.map_or(0, |replica| replica.durable_at(next_offset)),
+            },
+            _ if waiter.unrefused > 0 => Failure::Unknown,
+            _ => Failure::NotNow(self.refusal.clone().unwrap_or_else(why)),
+        };
+        let _ = waiter.answer.send(Err(failure));
+    }
+
+    /// The next record to be appended.
+    pub fn next_batch(&mut self, stamp: &Stamp, replica: &Replica) -> Option<Batch> {
+        let generation = replica.proposes_in()?;
+        while self.in_flight < APPENDS_MAX {
+            let id = *self.queue.front()?;
+            let Some(waiter) = self.waiters.get(&id).filter(|w| w.is_next()) else {
+                self.queue.pop_front();
+                continue;
+            };
+            let batch = match &waiter.load {
+                Load::Request { bytes, .. } if bytes.len() <= ROOM => {
+                    Some(self.requests(stamp, generation))
+                }
+                Load::Request { .. } => Some(self.part(id, stamp, generation)),
+                Load::Body(body) => {
+                    let record = stamp.write(generation, body);
+                    Some(self.single(id, record))
+                }
+                Load::Members(members) => {
+                    let members = members.clone();
+                    self.members(id, members, stamp, replica)
+                }
+            };
+            if batch.is_some() {
+                self.in_flight += 1;
+                return batch;
+            }
+        }
+        None
+    }
+
+    /// As many requests as go into a record.
+    fn requests(&mut self, stamp: &Stamp, generation: Generation) -> Batch {
+        let (mut of, mut room) = (vec![], ROOM);
+        while let Some(id) = self.queue.front() {
+            if let Some(waiter) = self.waiters.get_mut(id).filter(|w| w.is_next()) {
+                match &waiter.load {
+                    Load::Request { bytes, .. } if bytes.len() <= room => room -= bytes.len(),
+                    _ => break,
+                }
+                of.push((*id, waiter.append()));
+            }
+            self.queue.pop_front();
+        }
+        let bytes = |(id, _): &(u64, u32)| match &self.waiters.get(id)?.load {
+            Load::Request { bytes, .. } => Some(bytes.as_slice()),
+            _ => None,
+        };
+        let requests: Vec<&[u8]> = of.iter().filter_map(bytes).collect();
+        Batch {
+            record: stamp.write_requests(generation, &requests),
+            of,
+            is_whole: true,
+        }
+    }
+
+    /// The next part of a long request.
+    fn part(&mut self, id: u64, stamp: &Stamp, generation: Generation) -> Batch {
+        let mut batch = Batch {
+            record: vec![],
+            of: vec![],
+            is_whole: false,
+        };
+        let Some(waiter) = self.waiters.get_mut(&id) else {
+            return batch;
+        };
+        if let Load::Request { key, bytes } = &waiter.load {
+            let count = bytes.len().div_ceil(ROOM) as u32;
+            let piece = bytes.chunks(ROOM).nth(waiter.part as usize);
+            let body = Body::Part {
+                gateway: key.0,
+                counter: key.1,
+                index: waiter.part,
+                count,
+                bytes: piece.unwrap_or_default().to_vec(),
+            };
+            batch.record = stamp.write(generation, &body);
+            batch.is_whole = waiter.part + 1 == count;
+        }
+        match waiter.part {
+            0 => _ = waiter.append(),
+            _ => waiter.unrefused += 1,
+        }
+        batch.of.push((id, waiter.attempts));
+        waiter.part += 1;
+        if batch.is_whole {
+            waiter.part = 0;
+            self.queue.pop_front();
+        }
+        batch
+    }
+
+    /// A record by itself, found again by its hash.
+    fn single(&mut self, id: u64, record: Vec<u8>) -> Batch {
+        self.queue.pop_front();
+        let hash = crate::position::digest(&record);
+        let mut of = vec![];
+        if let Some(waiter) = self.waiters.get_mut(&id) {
+            of.push((id, waiter.append()));
+            if let Some(before) = waiter.hash.replace(hash) {
+                self.by_hash.remove(&before);
+            }
+        }
+        self.by_hash.insert(hash, id);
+        Batch {
+            record,
+            of,
+            is_whole: true,
+        }
+    }
+
+    fn members(
+        &mut self,
+        id: u64,
+        members: Vec<NodeId>,
+        stamp: &Stamp,
+        replica: &Replica,
+    ) -> Option<Batch> {
+        let cursor = &replica.saved().cursor;
+        if cursor.members.len() == members.len()
+            && cursor.members.iter().all(|n| members.contains(n))
+        {
+            self.queue.pop_front();
+            let next_offset = cursor.position.next_offset;
+            self.is_applied(id, None, next_offset);
+            return None;
+        }
+        let Some(header) = replica.change_replicas(members.clone()) else {
+            self.queue.pop_front();
+            match differ_by_one(&cursor.members, &members) {
+                true => self.failed.push(id),
+                false => self.end(id, Failure::NotOne),
+            }
+            return None;
+        };
+        let Kind::Replicas {
+            members,
+            after,
+            epoch,
+        } = header.kind
+        else {
+            return None;
+        };
+        let body = Body::Replicas {
+            members,
+            after,
+            epoch,
+        };
+        let record = stamp.write(header.generation, &body);
+        Some(self.single(id, record))
+    }
+
+    /// What the log said of an append.
+    pub fn appended(
+        &mut self,
+        of: Vec<(u64, u32)>,
+        is_whole: bool,
+        result: &Result<u64, AppendError>,
+    ) {
+        self.in_flight -= 1;
+        let now = Instant::now();
+        for (id, attempt) in of {
+            let Some(waiter) = self.waiters.get_mut(&id) else {
+                continue;
+            };
+            if matches!(result, Err(AppendError::Refused(_))) {
+                waiter.unrefused -= 1;
+            }
+            if !waiter.waits_for(attempt) {
+                continue;
+            }
+            if result.is_err() {
+                waiter.state = State::Failed;
+                self.failed.push(id);
+            } else if is_whole {
+                let doubled = (attempt as usize - 1).min(DOUBLED_MAX);
+                let at = now + self.again_after * (1 << doubled);
+                self.due[doubled].push_back((at, id, attempt));
+            }
+        }
+        match result {
+            Ok(_) => self.refusal = None,
+            Err(error) => self.refusal = Some(error.to_string()),
+        }
+    }
+
+    /// A request's outcome is known, after everything before this offset.
+    pub fn outcome(&mut self, key: (u64, u64), outcome: O, next_offset: u64) {
+        if let Some(id) = self.by_key.get(&key) {
+            self.is_applied(*id, Some(outcome), next_offset);
+        }
+    }
+
+    /// A record by itself went by; these are the replicas after it.
+    pub fn went_by(&mut self, hash: &Chain, is_data: bool, members: &[NodeId], next_offset: u64) {
+        let Some(id) = self.by_hash.get(hash).copied() else {
+            return;
+        };
+        let Some(waiter) = self.waiters.get_mut(&id) else {
+            return;
+        };
+        let had_effect = match &waiter.load {
+            Load::Members(wanted) => wanted == members,
+            _ => is_data,
+        };
+        if had_effect {
+            self.is_applied(id, None, next_offset);
+        } else if matches!(waiter.state, State::Appended) {
+            waiter.state = State::Failed;
+            self.failed.push(id);
+        }
+    }
+
+    /// Somebody waits for a record by itself.
+    pub fn awaits_records(&self) -> bool {
+        !self.by_hash.is_empty()
+    }
+
+    fn is_applied(&mut self, id: u64, outcome: Option<O>, next_offset: u64) {
+        if let Some(waiter) = self.waiters.get_mut(&id)
+            && !matches!(waiter.state, State::Applied { .. })
+        {
+            waiter.state = State::Applied {
+                outcome,
+                next_offset,
+            };
+            let queue = self.applied.entry(waiter.copies).or_default();
+            queue.push_back((next_offset, id));
+        }
+    }
+
+    /// Answers those that enough replicas have.
+    pub fn settle(&mut self, replica: &Replica) {
+        let stable = replica.stable();
+        let mut done = vec![];
+        for (copies, queue) in &mut self.applied {
+            while let Some((at, id)) = queue.front().copied() {
+                let is_there = match copies {
+                    None => at <= stable,
+                    Some(copies) => replica.durable_at(at) >= *copies,
+                };
+                let waits = self.waiters.contains_key(&id);
+                if waits && !is_there {
+                    break;
+                }
+                queue.pop_front();
+                if waits {
+                    done.push((at, id));
+                }
+            }
+        }
+        for (at, id) in done {
+            if let Some(waiter) = self.remove(id)
+                && let State::Applied { outcome, .. } = waiter.state
+            {
+                let _ = waiter.answer.send(Ok(Settled {
+                    outcome,
+                    offset: at.saturating_sub(1),
+                    copies: replica.durable_at(at),
+                }));
+            }
+        }
+    }
+
+    /// The state is not what it was, or offsets mean something else: what was applied is asked of the log again. The store knows repeats.
+    pub fn renew(&mut self) {
+        self.applied.clear();
+        self.due.iter_mut().for_each(VecDeque::clear);
+        let lost = |state: &State<O>| matches!(state, State::Applied { .. } | State::Appended);
+        let all = self.waiters.iter_mut();
+        let mut again: Vec<u64> = all
+            .filter(|(_, waiter)| lost(&waiter.state))
+            .map(|(id, waiter)| {
+                waiter.state = State::Queued;
+                waiter.part = 0;
+                *id
+            })
+            .collect();
+        again.sort_unstable();
+        self.queue.retain(|id| again.binary_search(id).is_err());
+        self.queue.extend(again);
+    }
+
+    /// Appends again what is not there in time, and forgets numbers of who does not wait.
+    pub fn tick(&mut self) {
+        let now = Instant::now();
+        let mut again = std::mem::take(&mut self.failed);
+        for due in &mut self.due {
+            while let Some((at, id, attempt)) = due.front().copied() {
+                let waiter = self.waiters.get(&id);
+                let waits = waiter.is_some_and(|w| w.waits_for(attempt));
+                if waits && at > now {
+                    break;
+                }
+                due.pop_front();
+                again.extend(waits.then_some(id));
+            }
+        }
+        for id in again {
+            if let Some(waiter) = self.waiters.get_mut(&id) {
+                waiter.state = State::Queued;
+                waiter.part = 0;
+                self.queue.push_back(id);
+            }
+        }
+        let waiters = &self.waiters;
+        self.queue.retain(|id| waiters.contains_key(id));
+        for queue in self.applied.values_mut() {
+            queue.retain(|(_, id)| waiters.contains_key(id));
+        }
+        self.applied.retain(|_, queue| !queue.is_empty());
+    }
+
+    /// Somebody waits for replicas to change, for which the log has to hold something.
+    pub fn awaits_change(&self) -> bool {
+        let is_change = |id: &u64| {
+            let waiter = self.waiters.get(id);
+            waiter.is_some_and(|w| matches!(w.load, Load::Members(_)))
+        };
+        self.failed.iter().any(is_change)
+    }
+}
+
+impl<O> Waiter<O> {
+    /// This attempt is the last, and has come to nothing yet.
+    fn waits_for(&self, attempt: u32) -> bool {
+        self.attempts == attempt && matches!(self.state, State::Appended)
+    }
+
+    /// It waits for its turn, or some of its parts do.
+    fn is_next(&self) -> bool {
+        match self.state {
+            State::Queued => true,
+            State::Appended => self.part > 0,
+            _ => false,
+        }
+    }
+
+    fn append(&mut self) -> u32 {
+        self.unrefused += 1;
+        self.state = State::Appended;
+        self.attempts += 1;
+        self.attempts
+    }
+}
+
+/// Whether one node is new, or one is gone.
+fn differ_by_one(before: &[NodeId], after: &[NodeId]) -> bool {
+    let new = after.iter().filter(|n| !before.contains(n)).count();
+    let gone = before.iter().filter(|n| !after.contains(n)).count();
+    new + gone == 1 && !after.is_empty()
+}

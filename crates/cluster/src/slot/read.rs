@@ -1,0 +1,109 @@
+//! Reads that wait: for their turn, and to be shown.
+
+use std::collections::HashMap;
+
+use tokio::sync::oneshot;
+
+use crate::position::Position;
+use crate::replica::{Input, Replica};
+
+/// What becomes of what was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// It may be shown.
+    Yes,
+    /// It may be gone, or old: it is to be read again.
+    Again,
+}
+
+/// One read's way.
+enum State {
+    /// It is told when it may read.
+    Waiting(oneshot::Sender<()>),
+    /// It reads. If that became old meanwhile, it reads again.
+    Reading { is_old: bool },
+    /// It has read, and waits until that may be shown.
+    Read(oneshot::Sender<Shown>),
+}
+
+/// All reads, by the numbers that the slot's handles give.
+#[derive(Default)]
+pub(super) struct Readers {
+    reads: HashMap<u64, State>,
+    given_up: Vec<u64>,
+}
+
+impl Readers {
+    pub fn len(&self) -> usize {
+        self.reads.len()
+    }
+
+    pub fn add(&mut self, id: u64, now: oneshot::Sender<()>) -> Input {
+        self.reads.insert(id, State::Waiting(now));
+        Input::Read(id)
+    }
+
+    /// It may read now.
+    pub fn read_now(&mut self, id: u64) {
+        let Some(state) = self.reads.get_mut(&id) else {
+            return;
+        };
+        let is_old = matches!(state, State::Reading { .. });
+        match std::mem::replace(state, State::Reading { is_old }) {
+            State::Waiting(now) => _ = now.send(()),
+            State::Read(shown) => _ = shown.send(Shown::Again),
+            State::Reading { .. } => {}
+        }
+    }
+
+    /// It has read in a store that was here.
+    pub fn was_read(
+        &mut self,
+        id: u64,
+        position: &Position,
+        shown: oneshot::Sender<Shown>,
+    ) -> Option<Input> {
+        let state = self.reads.get_mut(&id)?;
+        if let State::Reading { is_old: true } = state {
+            *state = State::Reading { is_old: false };
+            let _ = shown.send(Shown::Again);
+            return None;
+        }
+        *state = State::Read(shown);
+        Some(Input::WasRead {
+            read: id,
+            generation: position.generation,
+            next_offset: position.next_offset,
+        })
+    }
+
+    /// What it has read may be shown.
+    pub fn done(&mut self, id: u64) {
+        if let Some(State::Read(shown)) = self.reads.remove(&id) {
+            let _ = shown.send(Shown::Yes);
+        }
+    }
+
+    /// It does not wait any more.
+    pub fn give_up(&mut self, id: u64) {
+        if self.reads.remove(&id).is_some() {
+            self.given_up.push(id);
+        }
+    }
+
+    /// Those that the replica has to forget.
+    pub fn given_up(&mut self) -> Option<Input> {
+        let mut given_up = std::mem::take(&mut self.given_up);
+        given_up.sort_unstable();
+        (!given_up.is_empty()).then_some(Input::GivenUp(given_up))
+    }
+
+    /// All begin anew at a replica that knows of none.
+    pub fn renew(&mut self, replica: &mut Replica) -> Vec<crate::replica::Output> {
+        self.given_up.clear();
+        let mut ids: Vec<u64> = self.reads.keys().copied().collect();
+        ids.sort_unstable();
+        let out = ids.into_iter().map(|id| replica.handle(Input::Read(id)));
+        out.flatten().collect()
+    }
+}

@@ -1,0 +1,110 @@
+//! What replicas say to each other reads back as it was written.
+
+use cluster::position::{Generation, Position};
+use cluster::replica::{Begin, Begun, Fence, Message};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+fn generation() -> impl Strategy<Value = Generation> {
+    any::<(u64, u64)>().prop_map(|(number, by)| Generation { number, by })
+}
+
+fn position() -> impl Strategy<Value = Position> {
+    (generation(), any::<(u64, i32)>(), any::<[u8; 16]>()).prop_map(
+        |(generation, (next_offset, leader_epoch), chain)| Position {
+            generation,
+            next_offset,
+            leader_epoch,
+            chain,
+        },
+    )
+}
+
+fn fence() -> impl Strategy<Value = Fence> {
+    (generation(), any::<(i32, u64)>()).prop_map(|(generation, (epoch, offset))| Fence {
+        generation,
+        epoch,
+        offset,
+    })
+}
+
+fn begun() -> impl Strategy<Value = Begun> {
+    let begin = (generation(), position(), vec(any::<u64>(), 0..6)).prop_map(
+        |(generation, base, members)| Begin {
+            generation,
+            base,
+            members,
+        },
+    );
+    (begin, any::<(u64, u64, i32)>(), any::<[u8; 16]>()).prop_map(
+        |(begin, (log, offset, epoch), hash)| Begun {
+            begin,
+            log,
+            offset,
+            epoch,
+            hash,
+        },
+    )
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    prop_oneof![
+        (position(), any::<u64>())
+            .prop_map(|(position, stable)| Message::Durable { position, stable }),
+        (fence(), any::<[u8; 16]>(), any::<i32>()).prop_map(|(fence, chain, last_epoch)| {
+            Message::AskFence {
+                fence,
+                chain,
+                last_epoch,
+            }
+        }),
+        (fence(), any::<bool>())
+            .prop_map(|(fence, promised)| Message::FenceAnswer { fence, promised }),
+        any::<u64>().prop_map(|round| Message::AskPosition { round }),
+        (any::<(u64, u64)>(), generation()).prop_map(|((round, next_offset), generation)| {
+            Message::PositionIs {
+                round,
+                generation,
+                next_offset,
+            }
+        }),
+        generation().prop_map(Message::Seal),
+        (generation(), position(), vec(any::<u64>(), 0..6)).prop_map(
+            |(ballot, position, members)| Message::Sealed {
+                ballot,
+                position,
+                members,
+            }
+        ),
+        generation().prop_map(|sealed| Message::SealRefused { sealed }),
+        begun().prop_map(|begun| Message::Begun(Box::new(begun))),
+        Just(Message::AskBegun),
+        (position(), generation())
+            .prop_map(|(position, sealed)| Message::AskCopy { position, sealed }),
+        (position(), generation())
+            .prop_map(|(position, sealed)| Message::CopyGranted { position, sealed }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_message_reads_back(message in message(), at: proptest::sample::Index) {
+        let mut bytes = message.encode();
+        prop_assert_eq!(Message::decode(&bytes[..at.index(bytes.len())]), None);
+        prop_assert_eq!(Message::decode(&bytes).as_ref(), Some(&message));
+        bytes.push(0);
+        prop_assert_eq!(Message::decode(&bytes), None);
+    }
+
+    /// Whatever comes from the network: no panic, and what decodes is written alike.
+    #[test]
+    fn decode_any(bytes: Vec<u8>, message in message(), at: proptest::sample::Index, new: u8) {
+        let _ = Message::decode(&bytes);
+        let mut damaged = message.encode();
+        let at = at.index(damaged.len());
+        damaged[at] = new;
+        if let Some(other) = Message::decode(&damaged) {
+            prop_assert_eq!(other.encode(), damaged);
+        }
+    }
+}
