@@ -10,11 +10,14 @@
 //! it must have been empty then ([`Error::NotOfSlot`]).
 
 mod apply;
+mod copy;
 mod pending;
 mod read;
 pub(crate) mod rows;
 mod sessions;
 
+pub(crate) use copy::Installation;
+pub use copy::{Install, SlotCopy, SlotImport};
 pub(crate) use pending::Pending;
 pub use read::SlotRows;
 
