@@ -60,6 +60,14 @@ pub enum Error {
     /// A slot's first write to a shard that has rows already: they are in no digest.
     #[error("shard {0} was written to before it belonged to a slot")]
     NotOfSlot(ShardNumber),
+    /// What came as the copy of a slot is none, or not all of one.
+    #[error("the copy of slot {slot} {reason}")]
+    Copy {
+        /// The slot.
+        slot: SlotNumber,
+        /// What is wrong with it, for people.
+        reason: &'static str,
+    },
     /// The store was closed while the operation waited.
     #[error("the store is closed")]
     Closed,

@@ -1,16 +1,17 @@
 //! Sorted files that the engine takes in as they are, past its log and its memory.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use rocksdb::SstFileWriter;
+use rocksdb::{Options, SstFileWriter};
 
 use crate::Error;
 use crate::engine::Engine;
 use crate::keyspace::Keyspace;
 
 /// A file is closed at this many bytes of rows, and another begun.
-const FILE_BYTES_MAX: u64 = 256 << 20;
+pub(crate) const FILE_BYTES_MAX: u64 = 256 << 20;
 
 static NEXT_FILE: AtomicU64 = AtomicU64::new(0);
 
@@ -67,7 +68,89 @@ impl FileWriter<'_> {
     }
 }
 
+type Writer<'a> = SstFileWriter<'a>;
+
+self_cell::self_cell!(
+    struct OpenFile {
+        owner: Options,
+        #[covariant]
+        dependent: Writer,
+    }
+);
+
+/// Sorted files of one keyspace that are written row by row. Dropped before [`FileSequence::ingest`], they are removed: after `open`, which is
+/// above them.
+pub(crate) struct FileSequence {
+    engine: Arc<Engine>,
+    keyspace: Keyspace,
+    /// A file is ended when it has so many bytes.
+    file_bytes: u64,
+    open: Option<OpenFile>,
+    bytes: u64,
+    files: SortedFiles,
+}
+
+impl FileSequence {
+    pub fn new(engine: Arc<Engine>, keyspace: Keyspace, file_bytes: u64) -> FileSequence {
+        FileSequence {
+            engine,
+            keyspace,
+            file_bytes,
+            open: None,
+            bytes: 0,
+            files: SortedFiles::default(),
+        }
+    }
+
+    /// Adds a row; keys come in ascending order.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        if self.bytes >= self.file_bytes {
+            self.end_file()?;
+        }
+        let mut open = match self.open.take() {
+            Some(open) => open,
+            None => self.begin_file()?,
+        };
+        open.with_dependent_mut(|_, writer| writer.put(key, value))?;
+        self.bytes += (key.len() + value.len()) as u64;
+        self.open = Some(open);
+        Ok(())
+    }
+
+    fn begin_file(&mut self) -> Result<OpenFile, Error> {
+        let path = self.engine.new_file();
+        let options = match self.keyspace {
+            Keyspace::Attachments => self.engine.content_file_options(),
+            k => self.engine.table_file_options(k),
+        };
+        let open = OpenFile::new(options, |options| SstFileWriter::create(options));
+        open.with_dependent(|_, writer| writer.open(&path))?;
+        self.files.paths.push(path);
+        self.bytes = 0;
+        Ok(open)
+    }
+
+    /// The file is on disk then.
+    fn end_file(&mut self) -> Result<(), Error> {
+        if let Some(mut open) = self.open.take() {
+            open.with_dependent_mut(|_, writer| writer.finish())?;
+        }
+        Ok(())
+    }
+
+    /// Has the engine take the files. What they hold is durable then.
+    pub fn ingest(mut self) -> Result<(), Error> {
+        self.end_file()?;
+        self.files.ingest(&self.engine, self.keyspace)
+    }
+}
+
 impl Engine {
+    fn new_file(&self) -> PathBuf {
+        let n = NEXT_FILE.fetch_add(1, Relaxed);
+        self.ingest_directory().join(format!("{n}.sst"))
+    }
+
     /// Writes sorted files for a keyspace. `write` puts keys in ascending order and answers false when there are none left; it is
     /// called until then.
     ///
@@ -82,8 +165,7 @@ impl Engine {
         let mut files = SortedFiles::default();
         loop {
             let mut file = FileWriter(SstFileWriter::create(&options));
-            let n = NEXT_FILE.fetch_add(1, Relaxed);
-            let path = self.ingest_directory().join(format!("{n}.sst"));
+            let path = self.new_file();
             files.paths.push(path.clone());
             file.0.open(&path).map_err(Error::from)?;
             let mut any = false;

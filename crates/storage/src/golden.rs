@@ -242,11 +242,12 @@ fn rows_of_slots_have_these_bytes() {
             Outcome::Written(local.clone()),
         ]),
         WorkOutcome::Purges(vec![vec![], vec![written]]),
+        WorkOutcome::Refused(200),
     ];
     let bytes = rows::encode_outcome(&outcome);
     assert_eq!(
         hex(&bytes),
-        "020003000102017801001031323334353637383930313233343536010200010201".to_owned() + "78"
+        "030003000102017801001031323334353637383930313233343536010200010201".to_owned() + "7802c8"
     );
     let again = rows::decode_outcome(&bytes).unwrap();
     assert_eq!(again, outcome);

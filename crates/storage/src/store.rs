@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use crate::Error;
 use crate::commit::{Committer, OnCommit, Put};
 use crate::contents::{self, Contents, Numbers};
+use crate::disk::DiskGuard;
 use crate::engine::{Engine, StoreOptions};
 use crate::keys::{self, ShardNumber, meta};
 use crate::keyspace::Keyspace;
@@ -98,6 +99,35 @@ impl Store {
         ])
     }
 
+    /// Numbers for shards that nothing names yet. Blocking.
+    ///
+    /// **They are listed as dropped until something names them**, so that a start after a crash removes what is under them: whoever writes there
+    /// first takes them off the list in the batch that names them, or notes them as dropped.
+    pub(crate) fn reserve_shards(&self, n: u32) -> Result<Vec<ShardNumber>, Error> {
+        let mut next = self.next_shard.lock();
+        let end = next.checked_add(n).ok_or(Error::Corrupt("shard number"))?;
+        let numbers: Vec<ShardNumber> = (*next..end).collect();
+        *next = end;
+        let value = end.to_be_bytes().to_vec();
+        let mut puts = vec![(Keyspace::Meta, meta::NEXT_SHARD.to_vec(), Some(value))];
+        let listed = |&n| (Keyspace::Meta, meta::dropped(n).to_vec(), Some(vec![]));
+        puts.extend(numbers.iter().map(listed));
+        let done = self.committer.put(puts);
+        drop(next);
+        done.blocking_recv().map_err(|_| Error::Closed)??;
+        Ok(numbers)
+    }
+
+    /// Gives the next content its number.
+    pub(crate) fn next_content(&self) -> Result<u64, Error> {
+        self.contents.next(&self.engine)
+    }
+
+    /// Says whether there is room for what is written past the commit thread.
+    pub(crate) fn disk_guard(&self) -> DiskGuard {
+        DiskGuard::new(self.engine.path(), self.reserve_bytes)
+    }
+
     /// The names of all databases.
     pub fn databases(&self) -> Result<Vec<String>, Error> {
         let snapshot = self.engine.snapshot();
@@ -132,11 +162,7 @@ impl Store {
         shards: Vec<Arc<Shard>>,
     ) -> oneshot::Receiver<Result<(), Error>> {
         let mut puts = vec![(Keyspace::Meta, meta::database(name), None)];
-        for s in &shards {
-            let n = s.number;
-            puts.push((Keyspace::Meta, meta::dropped(n).to_vec(), Some(vec![])));
-            puts.push((Keyspace::Meta, meta::shard(n).to_vec(), None));
-        }
+        puts.extend(drop_puts(&shards));
         self.committer.put_dropping(puts, shards)
     }
 
@@ -315,6 +341,15 @@ impl Store {
         // Everything acknowledged is in the log: compactions and flushes under way may be left for the next start.
         self.engine.cancel_background_work();
     }
+}
+
+/// The puts that list shards as dropped.
+pub(crate) fn drop_puts(shards: &[Arc<Shard>]) -> impl Iterator<Item = Put> {
+    shards.iter().flat_map(|shard| {
+        let n = shard.number;
+        let listed = (Keyspace::Meta, meta::dropped(n).to_vec(), Some(vec![]));
+        [listed, (Keyspace::Meta, meta::shard(n).to_vec(), None)]
+    })
 }
 
 fn check_format(engine: &Engine, path: &Path) -> Result<(), Error> {

@@ -12,7 +12,7 @@ use crate::Error;
 use crate::batch::Limits;
 use crate::engine::Engine;
 use crate::shard::Shard;
-use crate::slot::{SlotNumber, SlotOutcome, SlotWrite};
+use crate::slot::{Installation, SlotNumber, SlotOutcome, SlotWrite};
 
 mod op;
 mod writer;
@@ -144,6 +144,20 @@ impl Committer {
     pub(crate) fn drop_slot(&self, slot: SlotNumber) -> oneshot::Receiver<Result<(), Error>> {
         let (reply, rx) = oneshot::channel();
         self.push(Op::DropSlot { slot, reply });
+        rx
+    }
+
+    /// Queues a slot's copy to be put in its place.
+    pub(crate) fn install(
+        &self,
+        installation: Installation,
+    ) -> oneshot::Receiver<Result<(), Error>> {
+        let (reply, rx) = oneshot::channel();
+        let installation = Box::new(installation);
+        self.push(Op::Install {
+            installation,
+            reply,
+        });
         rx
     }
 

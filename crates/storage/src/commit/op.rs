@@ -13,7 +13,7 @@ use crate::edit::{Change, Edit, Outcome};
 use crate::keys::ShardNumber;
 use crate::keyspace::Keyspace;
 use crate::shard::Shard;
-use crate::slot::{Pending, SlotNumber, SlotOutcome, SlotWrite};
+use crate::slot::{Installation, Pending, SlotNumber, SlotOutcome, SlotWrite};
 
 /// A key of a keyspace, and its new value or its removal.
 pub type Put = (Keyspace, Vec<u8>, Option<Vec<u8>>);
@@ -102,6 +102,11 @@ pub(super) enum Op {
         slot: SlotNumber,
         reply: Reply<()>,
     },
+    /// Puts a copy of a slot in its place.
+    Install {
+        installation: Box<Installation>,
+        reply: Reply<()>,
+    },
     Sync {
         reply: Reply<()>,
     },
@@ -117,7 +122,25 @@ impl Op {
         match self {
             Op::Edits { edits, .. } => edits.iter().map(ShardEdit::bytes).sum(),
             Op::Slot { write, .. } => write.bytes(),
+            Op::Install { installation, .. } => installation.bytes(),
             _ => 64,
+        }
+    }
+
+    /// Shards that go with it.
+    pub(super) fn dropped(&self) -> &[Arc<Shard>] {
+        match self {
+            Op::Put { dropped, .. } => dropped,
+            Op::Install { installation, .. } => &installation.replaced,
+            _ => &[],
+        }
+    }
+
+    /// It is refused while the disk is full: what gives space back goes on.
+    pub(super) fn takes_room(&self) -> bool {
+        match self {
+            Op::Edits { .. } | Op::Purge { .. } | Op::Slot { .. } | Op::Install { .. } => true,
+            Op::Put { .. } | Op::DropSlot { .. } | Op::Sync { .. } | Op::Save { .. } => false,
         }
     }
 
@@ -138,15 +161,19 @@ impl Op {
                 docs.extend(write.edits().filter_map(ShardEdit::document));
                 docs.extend(write.purges().map(|p| (&p.shard, &p.id)));
             }
-            Op::Put { .. } | Op::DropSlot { .. } | Op::Sync { .. } | Op::Save { .. } => {}
+            Op::Put { .. }
+            | Op::DropSlot { .. }
+            | Op::Install { .. }
+            | Op::Sync { .. }
+            | Op::Save { .. } => {}
         }
     }
 
     pub(super) fn wants_sync(&self) -> bool {
         match self {
             Op::Edits { synced, .. } | Op::Put { synced, .. } => *synced,
-            Op::Purge { .. } | Op::Slot { .. } | Op::DropSlot { .. } | Op::Sync { .. } => true,
             Op::Save { .. } => false,
+            _ => true,
         }
     }
 
@@ -158,6 +185,7 @@ impl Op {
             Op::Slot { reply, .. } => drop(reply.send(Err(e))),
             Op::Put { reply, .. }
             | Op::DropSlot { reply, .. }
+            | Op::Install { reply, .. }
             | Op::Sync { reply }
             | Op::Save { reply, .. } => {
                 drop(reply.send(Err(e)));
@@ -211,6 +239,16 @@ pub(super) fn apply<'e>(
             slots.drop_slot(*slot);
             Answer::Done
         }
+        Op::Install { installation, .. } => match slots.install(installation) {
+            Ok(()) => {
+                for shard in &installation.replaced {
+                    shard.dropped.store(true, Relaxed);
+                }
+                batch.put(&installation.puts);
+                Answer::Done
+            }
+            Err(e) => Answer::Failed(e),
+        },
         Op::Sync { .. } | Op::Save { .. } => Answer::Done,
     })
 }
@@ -233,6 +271,7 @@ pub(super) fn refusal(batch: &Batch<'_>, op: &Op) -> Option<Error> {
             .iter()
             .find_map(|p| gone(&p.shard).or_else(|| batch.unreadable(&p.shard, &p.id))),
         Op::Put { compacted, .. } => compacted.as_ref().and_then(|(s, _)| gone(s)),
+        Op::Install { installation, .. } => installation.replaced.iter().find_map(gone),
         // What stands against a slot's write is seen when its turn comes.
         Op::Slot { .. } | Op::DropSlot { .. } | Op::Sync { .. } | Op::Save { .. } => None,
     }
@@ -262,6 +301,7 @@ pub(super) fn answer(ops: Vec<Op>, answers: Vec<Answer>, started: Instant) {
             (
                 Op::Put { reply, .. }
                 | Op::DropSlot { reply, .. }
+                | Op::Install { reply, .. }
                 | Op::Sync { reply }
                 | Op::Save { reply, .. },
                 Answer::Done,

@@ -182,10 +182,8 @@ impl Writer {
             Err(e) => {
                 tracing::error!(error = %e, "commit failed");
                 for op in ops {
-                    if let Op::Put { dropped, .. } = &op {
-                        for shard in dropped {
-                            shard.dropped.store(false, Relaxed);
-                        }
+                    for shard in op.dropped() {
+                        shard.dropped.store(false, Relaxed);
                     }
                     op.fail(e.clone());
                 }
@@ -199,9 +197,7 @@ impl Writer {
         let Err(e) = self.guard.admit(&self.engine, bytes as u64) else {
             return ops;
         };
-        let (refused, admitted): (Vec<Op>, Vec<Op>) = ops
-            .into_iter()
-            .partition(|op| matches!(op, Op::Edits { .. } | Op::Purge { .. } | Op::Slot { .. }));
+        let (refused, admitted): (Vec<Op>, Vec<Op>) = ops.into_iter().partition(Op::takes_room);
         for op in refused {
             op.fail(e.clone());
         }
@@ -287,11 +283,9 @@ impl Writer {
 
     /// Lets go of dropped shards. Nothing of theirs may be written any more: once their rows are gone, nobody looks for others.
     fn forget_dropped(&mut self, ops: &[Op]) {
-        for op in ops {
-            if let Op::Put { dropped, .. } = op {
-                for shard in dropped {
-                    self.dirty.remove(&shard.number);
-                }
+        for shard in ops.iter().flat_map(Op::dropped) {
+            if shard.dropped.load(Relaxed) {
+                self.dirty.remove(&shard.number);
             }
         }
     }

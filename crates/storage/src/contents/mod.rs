@@ -15,8 +15,7 @@
 //! referred to is listed in the catalogue (`u`), so that what a crash leaves is found at the next start. What lost its last
 //! reference and was still there when a crash came is found by the next compaction ([`Contents::sweep_all`]).
 
-mod files;
-mod keys;
+pub(crate) mod keys;
 mod reclaim;
 mod recovery;
 mod upload;
@@ -46,6 +45,8 @@ pub const CHUNK_BYTES: usize = 128 << 10;
 /// What is longer goes, from here on, into files of its own: once to disk, not through the log and memory. Shorter contents do
 /// not, for each file costs the engine some memory.
 const DIRECT_FROM_BYTES: u64 = 16 << 20;
+/// Such a file is ended when it has this many bytes.
+pub(crate) const FILE_BYTES: u64 = 64 << 20;
 /// A content of more chunks than this is removed as a range: range deletions slow readers, single ones take memory.
 const CHUNKS_DELETED_SINGLY: u64 = 64;
 
@@ -77,6 +78,18 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    pub(crate) fn new(number: u64, length: u64) -> Place {
+        Place { number, length }
+    }
+
+    pub(crate) fn number(self) -> u64 {
+        self.number
+    }
+
+    pub(crate) fn length(self) -> u64 {
+        self.length
+    }
+
     pub(crate) fn decode(value: &[u8]) -> Result<Place, Error> {
         let mut r = Reader::new(value, "content");
         Ok(Place {

@@ -41,7 +41,7 @@ impl Numbers {
     }
 
     /// **The reservation is in the log before any use of its numbers,** so that none is given out again after a crash.
-    pub(super) fn next(&self, engine: &Engine) -> Result<u64, Error> {
+    pub(crate) fn next(&self, engine: &Engine) -> Result<u64, Error> {
         let mut reserved = self.0.lock();
         if reserved.next == reserved.end {
             let end = reserved.end + RESERVED;

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use rocksdb::WriteBatch;
 
-use super::files::ContentFiles;
 use super::{
-    CHUNK_BYTES, Content, Contents, DIRECT_FROM_BYTES, Place, keys, reclaim, remove_chunks,
+    CHUNK_BYTES, Content, Contents, DIRECT_FROM_BYTES, FILE_BYTES, Place, keys, reclaim,
+    remove_chunks,
 };
 use crate::Error;
+use crate::files::FileSequence;
 use crate::keyspace::Keyspace;
 
 /// A content that is being written. Dropped before [`Upload::finish`], it leaves nothing.
@@ -22,7 +23,7 @@ pub struct Upload {
     /// Bytes after them.
     buffer: Vec<u8>,
     /// Chunks from [`DIRECT_FROM_BYTES`] on.
-    files: Option<ContentFiles>,
+    files: Option<FileSequence>,
 }
 
 impl Upload {
@@ -89,7 +90,8 @@ impl Upload {
         let chunk = (self.written / CHUNK_BYTES as u64) as u32;
         let key = keys::chunk(contents.home(), number, chunk);
         if self.written >= DIRECT_FROM_BYTES {
-            let new = || ContentFiles::new(contents.engine.clone(), number);
+            let engine = contents.engine.clone();
+            let new = || FileSequence::new(engine, Keyspace::Attachments, FILE_BYTES);
             return self.files.get_or_insert_with(new).put(&key, &self.buffer);
         }
         let cf = contents.engine.cf(Keyspace::Attachments);

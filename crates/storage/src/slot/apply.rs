@@ -113,6 +113,7 @@ fn do_work<'e>(batch: &mut Batch<'e>, work: &'e SlotWork) -> Result<WorkOutcome,
             let purges = purges.iter().map(|p| batch.purge(p, limits));
             WorkOutcome::Purges(purges.collect::<Result<_, _>>()?)
         }
+        SlotWork::Refused(code) => WorkOutcome::Refused(*code),
     })
 }
 
@@ -154,6 +155,7 @@ fn check<'w>(
                     check(batch, &p.shard, &p.id, false)?;
                 }
             }
+            SlotWork::Refused(_) => {}
         }
     }
     Ok(new_shards)

@@ -10,11 +10,14 @@
 //! it must have been empty then ([`Error::NotOfSlot`]).
 
 mod apply;
+mod copy;
 mod pending;
 mod read;
 pub(crate) mod rows;
 mod sessions;
 
+pub(crate) use copy::Installation;
+pub use copy::{Install, SlotCopy, SlotImport};
 pub(crate) use pending::Pending;
 pub use read::SlotRows;
 
@@ -119,6 +122,9 @@ pub enum SlotWork {
         /// Those of the database, as the record has them.
         limits: Limits,
     },
+    /// What whoever applies the record refuses, by the slot's own state and so the same at every replica: nothing is done. The code is
+    /// kept as its outcome.
+    Refused(u8),
 }
 
 /// What became of a part of a request.
@@ -128,6 +134,8 @@ pub enum WorkOutcome {
     Edits(Vec<Outcome>),
     /// The revisions removed, for each purge.
     Purges(Vec<Vec<Rev>>),
+    /// The code that came with the refusal.
+    Refused(u8),
 }
 
 /// What became of a request.
@@ -148,14 +156,14 @@ impl SlotWrite {
     pub(crate) fn edits(&self) -> impl Iterator<Item = &ShardEdit> {
         self.work().flat_map(|work| match work {
             SlotWork::Edits { edits, .. } => &edits[..],
-            SlotWork::Purges { .. } => &[],
+            SlotWork::Purges { .. } | SlotWork::Refused(_) => &[],
         })
     }
 
     /// All purges of all requests.
     pub(crate) fn purges(&self) -> impl Iterator<Item = &ShardPurge> {
         self.work().flat_map(|work| match work {
-            SlotWork::Edits { .. } => &[],
+            SlotWork::Edits { .. } | SlotWork::Refused(_) => &[],
             SlotWork::Purges { purges, .. } => &purges[..],
         })
     }

@@ -134,6 +134,7 @@ impl SessionHead {
 
 const EDITS: u8 = 0;
 const PURGES: u8 = 1;
+const REFUSED: u8 = 2;
 const CONFLICT: u8 = 0;
 const WRITTEN: u8 = 1;
 
@@ -165,6 +166,7 @@ pub fn encode_outcome(work: &[WorkOutcome]) -> Vec<u8> {
                     }
                 }
             }
+            WorkOutcome::Refused(code) => out.extend([REFUSED, *code]),
         }
     }
     out
@@ -178,6 +180,9 @@ pub fn decode_outcome(value: &[u8]) -> Result<Vec<WorkOutcome>, Error> {
 
 fn part(r: &mut Reader<'_>) -> Result<WorkOutcome, Error> {
     let kind = r.byte()?;
+    if kind == REFUSED {
+        return r.byte().map(WorkOutcome::Refused);
+    }
     let n = r.varint()?;
     match kind {
         EDITS => {

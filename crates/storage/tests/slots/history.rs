@@ -48,6 +48,7 @@ pub enum WorkSpec {
     /// Shard, document, edit.
     Edits(Vec<(u8, u8, EditSpec)>, u8),
     Purges(Vec<(u8, u8, Which)>, u8),
+    Refused(u8),
 }
 
 /// Which counter a request has.
@@ -122,6 +123,7 @@ fn work() -> impl Strategy<Value = WorkSpec> {
     prop_oneof![
         6 => (edits, any::<u8>()).prop_map(|(edits, limits)| WorkSpec::Edits(edits, limits)),
         1 => (purges, any::<u8>()).prop_map(|(purges, limits)| WorkSpec::Purges(purges, limits)),
+        1 => any::<u8>().prop_map(WorkSpec::Refused),
     ]
 }
 
@@ -206,6 +208,7 @@ pub struct Logged {
 enum LoggedWork {
     Edits(Vec<(usize, Edit)>, Limits),
     Purges(Vec<(usize, Purge)>, Limits),
+    Refused(u8),
 }
 
 struct Purge {
@@ -244,6 +247,7 @@ pub fn logged(
                 });
                 LoggedWork::Purges(purges.collect(), limits(*n))
             }
+            WorkSpec::Refused(code) => LoggedWork::Refused(*code),
         });
     }
     let highest = model.highest(spec.gateway).unwrap_or(10);
@@ -308,6 +312,7 @@ pub fn over(logged: &Logged, shards: &[Arc<Shard>]) -> SlotRequest {
                 .collect(),
             limits: *limits,
         },
+        LoggedWork::Refused(code) => SlotWork::Refused(*code),
     });
     SlotRequest {
         session: logged.session,

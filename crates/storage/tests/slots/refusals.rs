@@ -2,7 +2,9 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use storage::{Error, Keyspace, Limits, SlotOutcome, StoreOptions};
+use storage::{
+    Error, Keyspace, Limits, Session, SlotOutcome, SlotRequest, SlotWork, StoreOptions, WorkOutcome,
+};
 
 use crate::dump;
 use crate::model;
@@ -299,4 +301,40 @@ fn a_slot_that_is_dropped_begins_anew() {
             world.apply(write(1, offset, 1, vec![])).unwrap();
         }
     }
+}
+
+#[test]
+fn a_part_that_its_slot_refuses_does_nothing_and_a_repeat_is_told_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut world = World::new(dir.path(), 0, 1);
+    let session = Session {
+        gateway: 1,
+        counter: 1,
+    };
+    let work = |part| SlotRequest {
+        session,
+        work: vec![part],
+    };
+    let refused = work(SlotWork::Refused(7));
+    let told = SlotOutcome::Done(vec![WorkOutcome::Refused(7)]);
+    assert_eq!(world.apply_next(1, refused).unwrap(), told);
+    assert_eq!(world.shard(0).digest(), None);
+    world.restart();
+    // Sent again when it would be done.
+    let edits = vec![new_doc(world.shard(0), "a")];
+    let again = work(SlotWork::Edits {
+        edits,
+        limits: Limits::default(),
+    });
+    assert_eq!(world.apply_next(1, again).unwrap(), told);
+    assert!(world.shard(0).record("a").unwrap().is_none());
+    // Beside parts that are done.
+    let mut both = request(1, 2, vec![new_doc(world.shard(0), "b")]);
+    both.work.insert(0, SlotWork::Refused(0));
+    let outcome = world.apply_next(1, both).unwrap();
+    assert!(matches!(
+        &outcome,
+        SlotOutcome::Done(work) if matches!(work[..], [WorkOutcome::Refused(0), WorkOutcome::Edits(_)])
+    ));
+    assert!(world.shard(0).record("b").unwrap().is_some());
 }

@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use proptest::prelude::*;
-use storage::{SlotOutcome, SlotWrite};
+use storage::{Error, Position, SlotOutcome, SlotWrite};
 
 use crate::dump;
 use crate::history::{self, Beside, Logged, Record, SHARDS, SLOTS, number};
 use crate::model::{self, Expected, Model};
-use crate::world::{Waiting, World, done, position, write};
+use crate::world::{Waiting, World, done, new_doc, position, request, write};
 
 /// A record with its requests, as every replica gets it.
 struct Entry {
@@ -178,7 +178,7 @@ proptest! {
 /// So the property above is about batches at all.
 #[test]
 fn what_is_queued_together_is_one_batch_and_its_writes_see_each_other() {
-    use crate::world::{local, new_doc, request};
+    use crate::world::local;
     let dir = tempfile::tempdir().unwrap();
     let (world, open_gate) = World::gated(dir.path(), 3);
     let plain = vec![new_doc(world.shard(2), "plain")];
@@ -248,4 +248,61 @@ fn rows_of_a_slot_are_its_own_and_found_by_prefix() {
     world.apply(same_place).unwrap();
     assert_eq!(keys(1, b"a"), [b"a2"]);
     assert_eq!(world.store().slot(1).unwrap(), position(1, 1));
+}
+
+/// A replica keeps promises before it applied anything, and while it stays where it is.
+#[test]
+fn a_write_of_rows_alone_leaves_the_slot_where_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut world = World::new(dir.path(), 0, 1);
+    let start = Position::default();
+    let rows = |from, n: u8| SlotWrite {
+        slot: 1,
+        from,
+        to: start,
+        state: vec![(b"promise".to_vec(), Some(vec![n]))],
+        requests: vec![],
+    };
+    world.apply(rows(None, 1)).unwrap();
+    assert_eq!(world.store().slot(1).unwrap(), Some(start));
+    assert!(matches!(
+        world.apply(rows(None, 9)),
+        Err(Error::SlotPosition { .. })
+    ));
+    world.apply(rows(Some(start), 2)).unwrap();
+    world.restart();
+    assert_eq!(world.store().slot(1).unwrap(), Some(start));
+    let promise = (b"promise".to_vec(), vec![2]);
+    assert_eq!(world.store().slot_state(1, b"").unwrap(), [promise]);
+    let to = position(1, 5).unwrap();
+    let first = SlotWrite {
+        slot: 1,
+        from: Some(start),
+        to,
+        state: vec![],
+        requests: vec![request(1, 1, vec![new_doc(world.shard(0), "a")])],
+    };
+    world.apply(first).unwrap();
+    assert_eq!(world.store().slot(1).unwrap(), Some(to));
+    assert_eq!(world.store().slot_state(1, b"").unwrap().len(), 1);
+}
+
+#[test]
+fn a_slot_may_begin_at_any_position_with_requests() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::new(dir.path(), 0, 1);
+    let begins = SlotWrite {
+        from: None,
+        ..write(
+            1,
+            700,
+            3,
+            vec![request(1, 900, vec![new_doc(world.shard(0), "a")])],
+        )
+    };
+    let outcomes = world.apply(begins).unwrap();
+    assert!(matches!(outcomes[..], [SlotOutcome::Done(_)]));
+    assert_eq!(world.store().slot(1).unwrap(), position(1, 703));
+    world.apply(write(1, 703, 1, vec![])).unwrap();
+    dump::check(world.shard(0), &dump::shard(world.shard(0)));
 }

@@ -1,0 +1,454 @@
+//! Taking a copy in: its rows go to sorted files under numbers of this store, then all of it into the slot's place.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use document::ContentId;
+
+use super::frame::{Chain, Frame, Rows};
+use super::install::{Install, Installation};
+use super::{Counts, Space, bad};
+use crate::Error;
+use crate::contents::{CHUNK_BYTES, FILE_BYTES, Place, keys as content_keys};
+use crate::digest::{self, Kind};
+use crate::disk::DiskGuard;
+use crate::files::{FILE_BYTES_MAX, FileSequence};
+use crate::keys::{ShardNumber, id_key, meta};
+use crate::keyspace::Keyspace;
+use crate::meta::ShardMeta;
+use crate::slot::rows::{HEAD, Head, STATE};
+use crate::slot::{Position, SlotNumber};
+use crate::store::{Store, drop_puts};
+use crate::varint::{Reader, put};
+
+/// More shards than this are a mistake: each takes a number that is never used again.
+const SHARDS_MAX: u64 = 1 << 20;
+/// Of each space of a shard there is one, and one more for contents' chunks.
+const FILES: usize = Space::References as usize + 1;
+const CHUNK_FILES: usize = 0;
+
+/// A copy of a slot that comes in, frame by frame. Nothing of it is seen before [`SlotImport::install`]; dropped before that, it is removed.
+///
+/// What comes is checked: frames by their sums, shards by their digests, contents by their ids. The slot's own rows are held in memory.
+pub struct SlotImport {
+    store: Arc<Store>,
+    slot: SlotNumber,
+    guard: DiskGuard,
+    chain: Chain,
+    stage: Stage,
+    counts: Counts,
+    /// The slot's own, by keys after its number.
+    rows: BTreeMap<Vec<u8>, Vec<u8>>,
+    position: Option<Position>,
+    numbers: Vec<ShardNumber>,
+    shards: Vec<Taken>,
+    /// Space and key of the last row.
+    last: Option<(Space, Vec<u8>)>,
+    long: Option<Long>,
+    content: Option<OpenContent>,
+    files: [Option<FileSequence>; FILES],
+    /// Something may name the new numbers.
+    named: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Begin,
+    Slot,
+    Shard,
+    Ended,
+    Failed,
+}
+
+/// A shard of the copy.
+struct Taken {
+    tag: Vec<u8>,
+    number: ShardNumber,
+    counters: Vec<u8>,
+    /// What its rows come to so far.
+    digest: u128,
+    content_bytes: u64,
+}
+
+/// A value that comes in pieces.
+struct Long {
+    space: Space,
+    key: Vec<u8>,
+    length: u64,
+    value: Vec<u8>,
+}
+
+/// A content whose chunks come.
+struct OpenContent {
+    id: ContentId,
+    place: Place,
+    chunks: u32,
+    bytes: u64,
+    hasher: Box<blake3::Hasher>,
+}
+
+impl SlotImport {
+    /// Begins to take in a copy of the slot.
+    pub fn new(store: Arc<Store>, slot: SlotNumber) -> SlotImport {
+        SlotImport {
+            guard: store.disk_guard(),
+            store,
+            slot,
+            chain: Chain::default(),
+            stage: Stage::Begin,
+            counts: Counts::default(),
+            rows: BTreeMap::new(),
+            position: None,
+            numbers: vec![],
+            shards: vec![],
+            last: None,
+            long: None,
+            content: None,
+            files: [const { None }; FILES],
+            named: false,
+        }
+    }
+
+    /// Takes in the next frame. Blocking.
+    ///
+    /// # Errors
+    /// [`Error::Copy`] says what is wrong with it, [`Error::DiskFull`] that there is no room; those of the engine. The import can only be dropped then.
+    pub fn frame(&mut self, sealed: &[u8]) -> Result<(), Error> {
+        let taken = self.take(sealed);
+        if taken.is_err() {
+            self.stage = Stage::Failed;
+        }
+        taken
+    }
+
+    /// Whether all frames have come.
+    pub fn is_complete(&self) -> bool {
+        self.stage == Stage::Ended
+    }
+
+    /// Whether all rows of the slot's own have come: they come before those of shards.
+    pub fn slot_is_known(&self) -> bool {
+        matches!(self.stage, Stage::Shard | Stage::Ended)
+    }
+
+    /// How far the slot's log is applied in the copy; `None` as long as that has not come.
+    pub fn position(&self) -> Option<Position> {
+        self.position
+    }
+
+    /// A row of the slot's own, by the key that it was given, as the copy has it.
+    pub fn state(&self, key: &[u8]) -> Option<&[u8]> {
+        let row = self.rows.get(&[&[STATE], key].concat());
+        row.map(Vec::as_slice)
+    }
+
+    /// The shards that have come so far, by the names that the copy gives them, and their numbers here.
+    pub fn shards(&self) -> impl Iterator<Item = (&[u8], ShardNumber)> {
+        self.shards.iter().map(|s| (&s.tag[..], s.number))
+    }
+
+    fn bad(&self, reason: &'static str) -> Error {
+        bad(self.slot, reason)
+    }
+
+    fn take(&mut self, sealed: &[u8]) -> Result<(), Error> {
+        let engine = self.store.engine().clone();
+        if engine.is_closing() {
+            return Err(Error::Closed);
+        }
+        self.guard.admit(&engine, sealed.len() as u64)?;
+        let frame = self.chain.open(sealed).map_err(|e| bad(self.slot, e))?;
+        if self.long.is_some() && !matches!(frame, Frame::Piece { .. }) {
+            return Err(self.bad("has a value that was cut short"));
+        }
+        match (frame, self.stage) {
+            (Frame::Begin { slot, shards }, Stage::Begin) => self.begin(slot, shards),
+            (Frame::Rows(space, rows), Stage::Slot | Stage::Shard) => self.rows(space, rows),
+            (
+                Frame::Piece {
+                    space,
+                    key,
+                    length,
+                    piece,
+                },
+                Stage::Slot | Stage::Shard,
+            ) => self.piece(space, key, length, piece),
+            (Frame::Shard { tag, counters }, Stage::Slot | Stage::Shard) => {
+                self.end_shard()?;
+                self.begin_shard(tag, counters)
+            }
+            (Frame::End(counts), Stage::Slot | Stage::Shard) => {
+                self.end_shard()?;
+                if counts != self.counts || self.shards.len() != self.numbers.len() {
+                    return Err(self.bad("is not all there"));
+                }
+                self.stage = Stage::Ended;
+                Ok(())
+            }
+            _ => Err(self.bad("has a frame where none of its kind may be")),
+        }
+    }
+
+    fn begin(&mut self, slot: SlotNumber, shards: u64) -> Result<(), Error> {
+        if slot != self.slot {
+            return Err(self.bad("is one of another slot"));
+        }
+        let shards = u32::try_from(shards).ok();
+        let Some(shards) = shards.filter(|n| u64::from(*n) <= SHARDS_MAX) else {
+            return Err(self.bad("has too many shards"));
+        };
+        if shards > 0 {
+            self.numbers = self.store.reserve_shards(shards)?;
+        }
+        self.stage = Stage::Slot;
+        Ok(())
+    }
+
+    fn begin_shard(&mut self, tag: &[u8], counters: &[u8]) -> Result<(), Error> {
+        if self.position.is_none() {
+            return Err(self.bad("has no position"));
+        }
+        if !counters.is_empty() {
+            ShardMeta::decode(counters)?;
+        }
+        let Some(&number) = self.numbers.get(self.shards.len()) else {
+            return Err(self.bad("has more shards than it says"));
+        };
+        self.shards.push(Taken {
+            tag: tag.to_vec(),
+            number,
+            counters: counters.to_vec(),
+            digest: 0,
+            content_bytes: 0,
+        });
+        self.counts.shards += 1;
+        self.last = None;
+        self.stage = Stage::Shard;
+        Ok(())
+    }
+
+    /// Whether a shard's rows are what its counters say.
+    fn end_shard(&mut self) -> Result<(), Error> {
+        self.end_content()?;
+        let Some(shard) = self.shards.last() else {
+            return match self.position {
+                Some(_) => Ok(()),
+                None => Err(self.bad("has no position")),
+            };
+        };
+        let digest = match &shard.counters[..] {
+            [] => None,
+            counters => ShardMeta::decode(counters)?.digest,
+        };
+        if digest.unwrap_or(0) != shard.digest {
+            return Err(self.bad("has a shard whose rows do not come to its digest"));
+        }
+        Ok(())
+    }
+
+    fn piece(&mut self, space: Space, key: &[u8], length: u64, piece: &[u8]) -> Result<(), Error> {
+        let mut long = self.long.take().unwrap_or_else(|| Long {
+            space,
+            key: key.to_vec(),
+            length,
+            value: vec![],
+        });
+        let same = long.space == space && long.key == key && long.length == length;
+        let bytes = (long.value.len() + piece.len()) as u64;
+        if !same || piece.is_empty() || bytes > length {
+            return Err(self.bad("has a value whose pieces do not fit"));
+        }
+        long.value.extend_from_slice(piece);
+        if bytes < length {
+            self.long = Some(long);
+            return Ok(());
+        }
+        self.row(space, key, &long.value)
+    }
+
+    fn rows(&mut self, space: Space, mut rows: Rows<'_>) -> Result<(), Error> {
+        while let Some(row) = rows.next() {
+            let (key, value) = row.map_err(|e| bad(self.slot, e))?;
+            self.row(space, key, value)?;
+        }
+        Ok(())
+    }
+
+    fn row(&mut self, space: Space, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        let last = self.last.as_ref().map(|(space, key)| (*space, &key[..]));
+        if last.is_some_and(|last| last >= (space, key)) {
+            return Err(self.bad("has rows that are not in their order"));
+        }
+        if (space == Space::Slot) != (self.stage == Stage::Slot) {
+            return Err(self.bad("has rows of a shard where none of its kind may be"));
+        }
+        match &mut self.last {
+            Some((last, of)) if *last == space => {
+                of.clear();
+                of.extend_from_slice(key);
+            }
+            last => *last = Some((space, key.to_vec())),
+        }
+        self.counts.rows += 1;
+        self.counts.bytes += value.len() as u64;
+        let kind = match space {
+            Space::Slot => return self.slot_row(key, value),
+            Space::Contents => return self.content_row(key, value),
+            Space::References => return self.reference_row(key),
+            Space::ById => Some(Kind::Document),
+            Space::Local => Some(Kind::Local),
+            Space::Summary => None,
+            Space::BySeq | Space::Bodies | Space::Superseded | Space::Purges => {
+                if key.len() != size_of::<u64>() {
+                    return Err(self.bad("has a key that is no seq"));
+                }
+                None
+            }
+        };
+        let shard = self.shard()?;
+        if let Some(kind) = kind {
+            shard.digest = (shard.digest).wrapping_add(digest::share(kind, key, value));
+        }
+        let key = id_key(shard.number, key);
+        self.put(space as usize, space, &key, value)
+    }
+
+    fn slot_row(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        if *key == [HEAD] {
+            self.position = Some(Head::decode(value)?.position);
+        }
+        self.rows.insert(key.to_vec(), value.to_vec());
+        Ok(())
+    }
+
+    /// The shard whose rows come.
+    fn shard(&mut self) -> Result<&mut Taken, Error> {
+        let slot = self.slot;
+        let shard = self.shards.last_mut();
+        shard.ok_or(bad(slot, "has rows of no shard"))
+    }
+
+    /// Contents get numbers of this store, in the order in which they come: so their chunks' keys ascend, too.
+    fn content_row(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        let number = self.shard()?.number;
+        let Some((id, chunk)) = key.split_first_chunk::<32>() else {
+            return Err(self.bad("has a key that is no content's"));
+        };
+        if chunk.is_empty() {
+            self.end_content()?;
+            let length = Reader::new(value, "content").varint()?;
+            let place = Place::new(self.store.next_content()?, length);
+            self.shard()?.content_bytes += length;
+            self.content = Some(OpenContent {
+                id: *id,
+                place,
+                chunks: 0,
+                bytes: 0,
+                hasher: Box::default(),
+            });
+            let key = content_keys::place(number, id);
+            return self.put(
+                Space::Contents as usize,
+                Space::Contents,
+                &key,
+                &place.encode(),
+            );
+        }
+        let slot = self.slot;
+        let open = self.content.as_mut().filter(|open| open.id == *id);
+        let open = open.ok_or(bad(slot, "has a chunk of no content"))?;
+        if *chunk != open.chunks.to_be_bytes() || value.len() > CHUNK_BYTES {
+            return Err(bad(slot, "has a chunk that is not in its place"));
+        }
+        open.hasher.update(value);
+        open.bytes += value.len() as u64;
+        open.chunks += 1;
+        let key = content_keys::chunk(number, open.place.number(), open.chunks - 1);
+        self.put(CHUNK_FILES, Space::Contents, &key, value)
+    }
+
+    fn end_content(&mut self) -> Result<(), Error> {
+        let Some(open) = self.content.take() else {
+            return Ok(());
+        };
+        if open.bytes != open.place.length() || *open.hasher.finalize().as_bytes() != open.id {
+            return Err(self.bad("has a content that is not what its id says"));
+        }
+        Ok(())
+    }
+
+    fn reference_row(&mut self, key: &[u8]) -> Result<(), Error> {
+        let number = self.shard()?.number;
+        let parts = key.split_first_chunk::<32>();
+        let parts = parts.and_then(|(id, seq)| Some((id, seq.try_into().ok()?)));
+        let Some((id, seq)) = parts else {
+            return Err(self.bad("has a key that is no reference"));
+        };
+        let key = content_keys::reference(number, id, number, u64::from_be_bytes(seq));
+        // After the places, which are below them.
+        self.put(Space::Contents as usize, Space::Contents, &key, &[])
+    }
+
+    fn put(&mut self, files: usize, space: Space, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        let bytes = match files {
+            CHUNK_FILES => FILE_BYTES,
+            _ => FILE_BYTES_MAX,
+        };
+        let engine = self.store.engine();
+        let new = || FileSequence::new(engine.clone(), space.keyspace(), bytes);
+        self.files[files].get_or_insert_with(new).put(key, value)
+    }
+
+    /// Puts the copy in the slot's place: its rows, the caller's, and the end of the replaced shards are one batch, which is on disk when this answers. The
+    /// new shards are to be opened after that. Blocking.
+    ///
+    /// # Errors
+    /// [`Error::Copy`] when it is not complete, [`Error::SlotPosition`] when the slot is not where the caller says, [`Error::Dropped`] when a
+    /// shard that is to be replaced is gone: the old state stays. Those of the engine: which state it is, the next start shows.
+    pub fn install(mut self, install: Install) -> Result<(), Error> {
+        if self.stage != Stage::Ended {
+            return Err(self.bad("is not all there"));
+        }
+        for files in self.files.iter_mut().filter_map(Option::take) {
+            files.ingest()?;
+        }
+        let mut puts: Vec<_> = drop_puts(&install.replaced).collect();
+        for shard in &self.shards {
+            let listed = meta::dropped(shard.number).to_vec();
+            puts.push((Keyspace::Meta, listed, None));
+            if !shard.counters.is_empty() {
+                let key = meta::shard(shard.number).to_vec();
+                puts.push((Keyspace::Meta, key, Some(shard.counters.clone())));
+            }
+            if shard.content_bytes > 0 {
+                let mut bytes = vec![];
+                put(shard.content_bytes, &mut bytes);
+                let key = content_keys::bytes(shard.number);
+                puts.push((Keyspace::Attachments, key, Some(bytes)));
+            }
+        }
+        puts.extend(install.puts);
+        let installed = self.store.committer.install(Installation {
+            slot: self.slot,
+            from: install.from,
+            keep: install.keep,
+            state: install.state,
+            rows: std::mem::take(&mut self.rows).into_iter().collect(),
+            puts,
+            replaced: install.replaced,
+        });
+        let installed = installed.blocking_recv().map_err(|_| Error::Closed);
+        let installed = installed.and_then(|installed| installed);
+        // After an error of the engine the batch may be in the log.
+        self.named = matches!(installed, Ok(()) | Err(Error::Engine(_) | Error::Closed));
+        installed
+    }
+}
+
+impl Drop for SlotImport {
+    fn drop(&mut self) {
+        if !self.named {
+            self.store.note_dropped(&self.numbers);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Putting a copy in its slot's place: one batch.
+
+use std::sync::Arc;
+
+use crate::Error;
+use crate::commit::Put;
+use crate::shard::Shard;
+use crate::slot::pending::{Changes, Draft, Pending};
+use crate::slot::rows::{self, HEAD, Head, STATE};
+use crate::slot::{Position, SlotNumber, SlotRows};
+
+/// What goes into the batch that puts a copy in its slot's place.
+#[derive(Clone, Default)]
+pub struct Install {
+    /// Where the slot is here now; `None` when it is new. It must not have moved.
+    pub from: Option<Position>,
+    /// Rows of the slot's own with keys that begin so stay as they are here; those of the copy are not taken over.
+    pub keep: Vec<Vec<u8>>,
+    /// Rows of the slot's own as they are to be after that, or their removal.
+    pub state: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    /// The caller's own, such as records of databases that name the new shards.
+    pub puts: Vec<Put>,
+    /// The shards in whose place the new ones are. Nothing is written to them any more. Once their index builds have ended, the caller notes them as
+    /// dropped ([`crate::Store::note_dropped`]).
+    pub replaced: Vec<Arc<Shard>>,
+}
+
+/// What the commit thread is to do.
+pub(crate) struct Installation {
+    pub slot: SlotNumber,
+    pub from: Option<Position>,
+    pub keep: Vec<Vec<u8>>,
+    pub state: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    /// All of the copy, by keys after the slot's number.
+    pub rows: SlotRows,
+    pub puts: Vec<Put>,
+    pub replaced: Vec<Arc<Shard>>,
+}
+
+impl Installation {
+    /// About how much it takes in a batch.
+    pub fn bytes(&self) -> usize {
+        let rows = self.rows.iter().map(|(k, v)| k.len() + v.len() + 64);
+        let puts = self.puts.iter();
+        let puts = puts.map(|(_, k, v)| k.len() + v.as_ref().map_or(0, Vec::len) + 64);
+        rows.sum::<usize>() + puts.sum::<usize>()
+    }
+}
+
+impl Pending {
+    /// Puts the rows of a copy in place of those of its slot. What is refused leaves no trace.
+    pub(crate) fn install(&mut self, installation: &Installation) -> Result<(), Error> {
+        let slot = installation.slot;
+        let draft = Draft::new(self, slot);
+        let head = draft.get(&rows::key(slot, HEAD, &[]))?;
+        let stored = head.map(|row| Head::decode(&row)).transpose()?;
+        let stored = stored.map(|head| head.position);
+        if stored != installation.from {
+            return Err(Error::SlotPosition {
+                slot,
+                stored: stored.map(Box::new),
+                from: installation.from.map(Box::new),
+            });
+        }
+        let mut changes = Changes::new();
+        for (rest, value) in &installation.rows {
+            if let Some((kind, rest)) = rest.split_first() {
+                changes.insert(rows::key(slot, *kind, rest), Some(value.clone()));
+            }
+        }
+        for prefix in &installation.keep {
+            let prefix = rows::key(slot, STATE, prefix);
+            changes.retain(|key, _| !key.starts_with(&prefix));
+            let kept = draft.rows(&prefix)?.into_iter();
+            changes.extend(kept.map(|(key, value)| (key, Some(value))));
+        }
+        for (key, value) in &installation.state {
+            changes.insert(rows::key(slot, STATE, key), value.clone());
+        }
+        self.drop_slot(slot);
+        self.add(changes);
+        Ok(())
+    }
+}

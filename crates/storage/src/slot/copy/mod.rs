@@ -1,0 +1,94 @@
+//! Copies of slots: how a replica that is not on the way of the others takes over another's state.
+//!
+//! [`SlotCopy`] makes frames of a slot and its shards as they are in one snapshot; [`SlotImport`] writes what they bring beside what is here, under
+//! numbers of its own, and then puts it in its place. A copy holds what replicas must have alike, the outcomes of requests among it. Shards have
+//! names that the caller gives them, contents are known by their ids: **nothing that has a meaning in one store only is in a copy**. Indexes are not
+//! copied, nor are contents that no document names.
+//!
+//! **A crash leaves the old state or the new one.** The numbers of the new shards are listed as dropped before anything is written under them, so
+//! that a start finds and removes what an import left. The batch that puts the new state in its place takes them off that list.
+
+mod export;
+mod frame;
+mod import;
+mod install;
+
+pub use export::SlotCopy;
+pub use import::SlotImport;
+pub use install::Install;
+pub(crate) use install::Installation;
+
+use super::SlotNumber;
+use crate::Error;
+use crate::keyspace::Keyspace;
+
+/// What rows of a copy are; their order in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Space {
+    /// The slot's own, with their keys after the slot's number.
+    Slot = 0,
+    /// By id; as the following ones with their keys after the shard's number.
+    ById = 1,
+    BySeq = 2,
+    Bodies = 3,
+    Superseded = 4,
+    Local = 5,
+    Purges = 6,
+    Summary = 7,
+    /// A content's id, with its length; then the id and a chunk's number (u32), with the chunk.
+    Contents = 8,
+    /// A content's id and a seq (u64): the change with this seq brought a body that names the content.
+    References = 9,
+}
+
+/// Those of a shard.
+const SHARD_SPACES: [Space; 9] = [
+    Space::ById,
+    Space::BySeq,
+    Space::Bodies,
+    Space::Superseded,
+    Space::Local,
+    Space::Purges,
+    Space::Summary,
+    Space::Contents,
+    Space::References,
+];
+
+impl Space {
+    fn decode(byte: u8) -> Option<Space> {
+        let mut all = SHARD_SPACES.into_iter().chain([Space::Slot]);
+        all.find(|space| *space as u8 == byte)
+    }
+
+    /// The space whose rows come after all of this one's.
+    fn next(self) -> Option<Space> {
+        SHARD_SPACES.into_iter().find(|space| *space > self)
+    }
+
+    fn keyspace(self) -> Keyspace {
+        match self {
+            Space::Slot => Keyspace::Meta,
+            Space::ById => Keyspace::ById,
+            Space::BySeq => Keyspace::BySeq,
+            Space::Bodies => Keyspace::Bodies,
+            Space::Superseded => Keyspace::Superseded,
+            Space::Local => Keyspace::Local,
+            Space::Purges => Keyspace::Purges,
+            Space::Summary => Keyspace::Summary,
+            Space::Contents | Space::References => Keyspace::Attachments,
+        }
+    }
+}
+
+/// What a copy brought, so that one that was cut short is noticed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    shards: u64,
+    rows: u64,
+    /// Length of the rows' values.
+    bytes: u64,
+}
+
+fn bad(slot: SlotNumber, reason: &'static str) -> Error {
+    Error::Copy { slot, reason }
+}
