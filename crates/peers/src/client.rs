@@ -1,0 +1,236 @@
+//! Connections to the other nodes: messages and calls to them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{HeaderMap, header};
+use parking_lot::RwLock;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::call::{Read, UntilDropped, Waiting};
+use crate::hello::REFUSED;
+use crate::link::{Lane, State, keep, refusal_text, request};
+use crate::queue::Queue;
+use crate::registry::Shared;
+use crate::{
+    Body, Call, CallError, Identity, IdentityError, NodeId, Options, Refusal, Reply, node_name,
+};
+
+/// The other nodes as this one reaches them. Each has two connections, one for messages and one for calls.
+pub struct Peers {
+    pub(crate) shared: Arc<Shared>,
+    peers: RwLock<HashMap<NodeId, Peer>>,
+}
+
+/// A node. Its connections end when this is dropped.
+struct Peer {
+    addresses: Vec<String>,
+    queue: Arc<Queue>,
+    calls: watch::Receiver<State>,
+    _lanes: JoinSet<()>,
+}
+
+impl Peer {
+    fn new(shared: &Arc<Shared>, node: NodeId, addresses: Vec<String>, queue: Arc<Queue>) -> Peer {
+        let (state, calls) = watch::channel(State::Trying);
+        let mut lanes = JoinSet::new();
+        for lane in [Lane::Messages(queue.clone()), Lane::Calls(state)] {
+            lanes.spawn(keep(shared.clone(), node, addresses.clone(), lane));
+        }
+        Peer {
+            addresses,
+            queue,
+            calls,
+            _lanes: lanes,
+        }
+    }
+}
+
+impl Peers {
+    /// No peers yet.
+    ///
+    /// # Errors
+    /// [`IdentityError`].
+    pub fn new(identity: Arc<Identity>) -> Result<Arc<Peers>, IdentityError> {
+        Peers::with(identity, Options::default())
+    }
+
+    /// No peers yet, with other times and limits than the usual ones.
+    ///
+    /// # Errors
+    /// [`IdentityError`].
+    pub fn with(identity: Arc<Identity>, options: Options) -> Result<Arc<Peers>, IdentityError> {
+        Ok(Arc::new(Peers {
+            shared: Shared::new(identity, options)?,
+            peers: RwLock::default(),
+        }))
+    }
+
+    /// Who this node is.
+    pub fn identity(&self) -> &Arc<Identity> {
+        &self.shared.identity
+    }
+
+    /// Connects to a node, now and whenever the connection breaks. Addresses are `host:port`; the first that works is taken.
+    /// Other addresses than before make new connections; what waits to be sent is kept. Called within a runtime of tokio.
+    pub fn set(&self, node: NodeId, addresses: Vec<String>) {
+        let mut peers = self.peers.write();
+        let before = peers.get(&node);
+        if before.is_some_and(|peer| peer.addresses == addresses) {
+            return;
+        }
+        let queue = before.map(|peer| peer.queue.clone());
+        let queue = queue.unwrap_or_else(|| Queue::new(&self.shared.options));
+        let peer = Peer::new(&self.shared, node, addresses, queue);
+        peers.insert(node, peer);
+    }
+
+    /// Ends the connections to a node, and forgets what waits for it.
+    pub fn remove(&self, node: NodeId) {
+        self.peers.write().remove(&node);
+    }
+
+    /// The nodes that were set.
+    pub fn nodes(&self) -> Vec<NodeId> {
+        self.peers.read().keys().copied().collect()
+    }
+
+    /// Sends a message of at most [`crate::MESSAGE_BYTES_MAX`], without an answer. Never waits. It may be lost: when too much
+    /// waits for the node, when a connection breaks, when there is no such node. What arrives over one connection arrives in
+    /// order, and nothing arrives twice.
+    pub fn send(&self, node: NodeId, message: Bytes) {
+        if let Some(peer) = self.peers.read().get(&node) {
+            peer.queue.push(message);
+        }
+    }
+
+    /// How many messages to a node were dropped because too many waited.
+    pub fn dropped(&self, node: NodeId) -> u64 {
+        let peers = self.peers.read();
+        peers.get(&node).map_or(0, |peer| peer.queue.dropped())
+    }
+
+    /// When a node was heard last, on any connection, also those that it made. A node that is connected is heard at least as
+    /// often as it is asked ([`Options::ping_every`]).
+    pub fn last_heard(&self, node: NodeId) -> Option<Instant> {
+        self.shared.last_heard(node)
+    }
+
+    /// Whether calls have a connection now.
+    pub fn is_connected(&self, node: NodeId) -> bool {
+        let peers = self.peers.read();
+        let state = peers.get(&node).map(|peer| peer.calls.borrow());
+        state.is_some_and(|state| matches!(*state, State::Up(..)))
+    }
+
+    /// Asks a node something. The deadline is for the answer's head; its body comes in its own time, and breaks when the node
+    /// falls silent. Dropping this, or the answer's body before its end, cancels the call at the other side. A node that could
+    /// not be reached at the last attempt is an error at once; while the first attempt is under way, it is waited for.
+    ///
+    /// # Errors
+    /// [`CallError`]; the handler's answers, whatever their status, are none.
+    pub async fn call(
+        &self,
+        node: NodeId,
+        call: Call,
+        deadline: Duration,
+    ) -> Result<Reply, CallError> {
+        let calls = self.peers.read().get(&node).map(|peer| peer.calls.clone());
+        let why = || format!("{} is no peer", node_name(&self.identity().cluster(), node));
+        let calls = calls.ok_or_else(|| CallError::Unreachable { node, why: why() })?;
+        let answer = tokio::time::timeout(deadline, attempt(calls, node, call)).await;
+        answer.unwrap_or(Err(CallError::TimedOut {
+            node,
+            after: deadline,
+        }))
+    }
+}
+
+async fn attempt(
+    mut calls: watch::Receiver<State>,
+    node: NodeId,
+    call: Call,
+) -> Result<Reply, CallError> {
+    let unreachable = |why: String| CallError::Unreachable { node, why };
+    let settled = calls.wait_for(|state| !matches!(state, State::Trying));
+    let state = match settled.await {
+        Ok(state) => state.clone(),
+        Err(_) => return Err(unreachable("it was removed".into())),
+    };
+    let (mut sender, line) = match state {
+        State::Up(sender, line) => (sender, line),
+        State::Down(why) => return Err(unreachable(why)),
+        State::Trying => return Err(unreachable("it was removed".into())),
+    };
+    let because = |e: &hyper::Error| line.failure().unwrap_or_else(|| whole(e));
+    sender.ready().await.map_err(|e| unreachable(because(&e)))?;
+    let (body, waiting) = UntilDropped::new(call.body);
+    if !call.path.starts_with('/') {
+        return Err(unreachable(format!("{:?} is no path", call.path)));
+    }
+    let path = format!("/call{}", call.path);
+    if path.parse::<http::uri::PathAndQuery>().is_err() {
+        return Err(unreachable(format!("{:?} is no path", call.path)));
+    }
+    let mut request = request(call.method, &path, body);
+    *request.headers_mut() = without_connection(call.headers);
+    let response =
+        sender
+            .try_send_request(request)
+            .await
+            .map_err(|mut e| match e.take_message() {
+                Some(_) => unreachable(because(e.error())),
+                None => CallError::Reset {
+                    node,
+                    why: because(e.error()),
+                },
+            })?;
+    if response.headers().contains_key(REFUSED) {
+        let status = response.status();
+        let refusal = Refusal::new(status, refusal_text(response).await);
+        return Err(CallError::Refused { node, refusal });
+    }
+    Ok(reply(response, waiting))
+}
+
+fn reply(response: http::Response<hyper::body::Incoming>, waiting: Waiting) -> Reply {
+    let (head, body) = response.into_parts();
+    Reply {
+        status: head.status,
+        headers: head.headers,
+        body: Body::of(Read {
+            body: Body::of(body),
+            _waiting: waiting,
+        }),
+    }
+}
+
+/// An error with what is behind it.
+fn whole(error: &hyper::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(e) = source {
+        text = format!("{text}: {e}");
+        source = e.source();
+    }
+    text
+}
+
+/// Without the headers of a connection, which HTTP/2 does not have.
+pub(crate) fn without_connection(mut headers: HeaderMap) -> HeaderMap {
+    for name in [
+        header::CONNECTION,
+        header::HOST,
+        header::TE,
+        header::TRANSFER_ENCODING,
+        header::UPGRADE,
+        header::HeaderName::from_static("keep-alive"),
+        header::HeaderName::from_static("proxy-connection"),
+    ] {
+        headers.remove(name);
+    }
+    headers
+}

@@ -1,0 +1,172 @@
+//! Messages that wait for a peer: a bounded queue, and the body that takes them from it.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::{Bytes, BytesMut};
+use http_body::Frame;
+use parking_lot::Mutex;
+
+use crate::frame::{LENGTH_BYTES, MESSAGE_BYTES_MAX, encode};
+use crate::options::Options;
+
+/// Messages are sent together up to so many bytes.
+const BATCH_BYTES: usize = 64 << 10;
+
+/// Messages that wait for one peer. When there are too many the oldest go: newer ones make them superfluous.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    messages_max: usize,
+    bytes_max: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    messages: VecDeque<Bytes>,
+    bytes: usize,
+    dropped: u64,
+    /// The number of the body that may take messages: the last one made.
+    reader: u64,
+    waker: Option<Waker>,
+}
+
+impl Queue {
+    pub fn new(options: &Options) -> Arc<Queue> {
+        Arc::new(Queue {
+            messages_max: options.queue_messages_max,
+            bytes_max: options.queue_bytes_max,
+            state: Mutex::default(),
+        })
+    }
+
+    /// Queues a message; never waits.
+    pub fn push(&self, message: Bytes) {
+        if message.len() > MESSAGE_BYTES_MAX {
+            tracing::error!(bytes = message.len(), "a message is too long to be sent");
+            debug_assert!(false, "a message beyond MESSAGE_BYTES_MAX");
+            return;
+        }
+        let mut state = self.state.lock();
+        state.bytes += message.len();
+        state.messages.push_back(message);
+        while state.messages.len() > self.messages_max || state.bytes > self.bytes_max {
+            let Some(oldest) = state.messages.pop_front() else {
+                break;
+            };
+            state.bytes -= oldest.len();
+            state.dropped += 1;
+        }
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// How many messages were dropped because there was no room.
+    pub fn dropped(&self) -> u64 {
+        self.state.lock().dropped
+    }
+
+    /// A body that takes messages from now on. Earlier ones end: their connection is gone.
+    pub fn body(self: &Arc<Self>) -> Messages {
+        let mut state = self.state.lock();
+        state.reader += 1;
+        let earlier = state.waker.take();
+        let messages = Messages {
+            queue: self.clone(),
+            reader: state.reader,
+        };
+        drop(state);
+        if let Some(waker) = earlier {
+            waker.wake();
+        }
+        messages
+    }
+}
+
+/// A request's body of all messages to a peer.
+#[derive(Debug)]
+pub(crate) struct Messages {
+    queue: Arc<Queue>,
+    reader: u64,
+}
+
+impl http_body::Body for Messages {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let mut state = self.queue.state.lock();
+        if state.reader != self.reader {
+            return Poll::Ready(None);
+        }
+        if state.messages.is_empty() {
+            state.waker = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        let mut taken = vec![];
+        let mut bytes = 0;
+        while bytes < BATCH_BYTES
+            && let Some(message) = state.messages.pop_front()
+        {
+            state.bytes -= message.len();
+            bytes += LENGTH_BYTES + message.len();
+            taken.push(message);
+        }
+        drop(state);
+        let mut batch = BytesMut::with_capacity(bytes);
+        for message in taken {
+            encode(&message, &mut batch);
+        }
+        Poll::Ready(Some(Ok(Frame::data(batch.freeze()))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    #[test]
+    fn the_oldest_messages_go_when_there_are_too_many() {
+        let options = Options {
+            queue_messages_max: 3,
+            queue_bytes_max: 10,
+            ..Options::default()
+        };
+        let queue = Queue::new(&options);
+        for message in ["a", "b", "c", "d"] {
+            queue.push(Bytes::from_static(message.as_bytes()));
+        }
+        assert_eq!(queue.dropped(), 1);
+        queue.push(Bytes::from_static(b"123456789"));
+        assert_eq!(queue.dropped(), 3);
+        let mut body = queue.body();
+        let frame = body.frame().now_or_never().unwrap().unwrap().unwrap();
+        let mut expected = BytesMut::new();
+        encode(b"d", &mut expected);
+        encode(b"123456789", &mut expected);
+        assert_eq!(frame.into_data().unwrap(), expected);
+        assert!(body.frame().now_or_never().is_none());
+    }
+
+    #[test]
+    fn a_body_of_an_earlier_connection_takes_nothing() {
+        let queue = Queue::new(&Options::default());
+        let mut earlier = queue.body();
+        let mut later = queue.body();
+        queue.push(Bytes::from_static(b"a"));
+        assert!(earlier.frame().now_or_never().unwrap().is_none());
+        assert!(later.frame().now_or_never().unwrap().is_some());
+    }
+}

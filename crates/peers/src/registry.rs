@@ -1,0 +1,139 @@
+//! Which connections there are, in both directions: when nodes were heard, whether two processes are one node, and whose
+//! messages come next.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, RwLock};
+use rustls::ClientConfig;
+
+use crate::hello::Hello;
+use crate::line::{Heard, Line};
+use crate::{Event, Identity, IdentityError, NodeId, Options, tls};
+
+/// So many processes of a node are remembered by the number of their last connection.
+const TURNS_MAX: usize = 8;
+
+/// What clients and servers of this node share.
+pub(crate) struct Shared {
+    pub identity: Arc<Identity>,
+    pub options: Options,
+    pub tls: Arc<ClientConfig>,
+    connections: AtomicU64,
+    nodes: Mutex<HashMap<NodeId, Arc<Known>>>,
+    report: RwLock<Option<Arc<dyn Fn(Event) + Send + Sync>>>,
+}
+
+/// What is known of a node.
+#[derive(Default)]
+pub(crate) struct Known {
+    pub heard: Arc<Heard>,
+    lines: Mutex<Vec<(u64, Arc<Line>)>>,
+    turns: Mutex<Vec<(u64, Arc<Turn>)>>,
+}
+
+/// The number of the connection whose messages are taken; locked while one is handed on.
+pub(crate) type Turn = tokio::sync::Mutex<u64>;
+
+impl Shared {
+    pub fn new(identity: Arc<Identity>, options: Options) -> Result<Arc<Shared>, IdentityError> {
+        Ok(Arc::new(Shared {
+            tls: tls::client(&identity)?,
+            identity,
+            options,
+            connections: AtomicU64::new(0),
+            nodes: Mutex::default(),
+            report: RwLock::default(),
+        }))
+    }
+
+    /// What this process says first on a new connection.
+    pub fn hello(&self) -> Hello {
+        let n = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
+        Hello::new(self.options.protocol, self.identity.instance(), n)
+    }
+
+    pub fn known(&self, node: NodeId) -> Arc<Known> {
+        self.nodes.lock().entry(node).or_default().clone()
+    }
+
+    pub fn last_heard(&self, node: NodeId) -> Option<Instant> {
+        self.nodes.lock().get(&node)?.heard.last()
+    }
+
+    /// Who is told of events from now on.
+    pub fn report_to(&self, report: Arc<dyn Fn(Event) + Send + Sync>) {
+        *self.report.write() = Some(report);
+    }
+
+    pub fn report(&self, event: Event) {
+        let report = self.report.read().clone();
+        if let Some(report) = report {
+            report(event);
+        }
+    }
+
+    /// Notes that a process of a node has a connection, until the answer is dropped.
+    pub fn enter(self: &Arc<Self>, node: NodeId, instance: u64, line: Arc<Line>) -> Entered {
+        let known = self.known(node);
+        let mut others: Vec<Arc<Line>> = vec![];
+        let is_copy = node == self.identity.node() && instance != self.identity.instance();
+        {
+            let mut lines = known.lines.lock();
+            let differs = lines.iter().filter(|(i, _)| *i != instance);
+            others.extend(differs.map(|(_, line)| line.clone()));
+            lines.push((instance, line.clone()));
+        }
+        if is_copy {
+            self.report(Event::DuplicateNode { node });
+        } else if !others.is_empty() {
+            tokio::spawn(watch(self.clone(), node, line.clone(), others));
+        }
+        Entered { known, line }
+    }
+}
+
+/// Reports a node of which two processes are alive. The process before a restart may seem to be there for a while, but says
+/// nothing more.
+async fn watch(shared: Arc<Shared>, node: NodeId, new: Arc<Line>, others: Vec<Arc<Line>>) {
+    let ping = shared.options.ping_every;
+    // What the process before had sent may still arrive.
+    tokio::time::sleep(ping).await;
+    let from = Instant::now();
+    tokio::time::sleep(2 * ping + Duration::from_millis(100)).await;
+    let speaks = |line: &Arc<Line>| line.last_heard().is_some_and(|at| at > from);
+    if speaks(&new) && others.iter().any(speaks) {
+        shared.report(Event::DuplicateNode { node });
+    }
+}
+
+/// A connection that is there.
+pub(crate) struct Entered {
+    known: Arc<Known>,
+    line: Arc<Line>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let mut lines = self.known.lines.lock();
+        lines.retain(|(_, line)| !Arc::ptr_eq(line, &self.line));
+    }
+}
+
+impl Known {
+    /// Whose turn it is among the connections of a process.
+    pub fn turn(&self, instance: u64) -> Arc<Turn> {
+        let mut turns = self.turns.lock();
+        if let Some((_, turn)) = turns.iter().find(|(i, _)| *i == instance) {
+            return turn.clone();
+        }
+        if turns.len() >= TURNS_MAX {
+            turns.remove(0);
+        }
+        let turn = Arc::new(Turn::default());
+        turns.push((instance, turn.clone()));
+        turn
+    }
+}

@@ -1,0 +1,445 @@
+//! Connections of other nodes: who they are, what they send, what they ask.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::server::conn::http2::Builder;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::certificate::node_of;
+use crate::client::without_connection;
+use crate::hello::{Hello, REFUSED};
+use crate::line::{Line, Watched};
+use crate::options::{CONNECTION_WINDOW_BYTES, RESETS_MAX, STREAM_WINDOW_BYTES, STREAMS_MAX};
+use crate::registry::{Entered, Known, Shared, Turn};
+use crate::tls::explain;
+use crate::{
+    Body, BodyError, Call, Decoder, IdentityError, JoinRequest, NodeId, Peers, Refusal, Reply, tls,
+};
+
+/// Connections that are not secured yet.
+const HANDSHAKES_MAX: usize = 256;
+/// Nodes that join at a time,
+const JOINS_MAX: usize = 4;
+/// and how long one may take.
+const JOIN_TIME_MAX: Duration = Duration::from_secs(60);
+/// What a request to join may have.
+const JOIN_BYTES_MAX: usize = 64 << 10;
+/// How long a connection that was refused stays, so that the other side reads why.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// What this node does with what others send.
+pub trait Handler: Send + Sync + 'static {
+    /// Whether a node may connect: one that left the cluster still has its certificate.
+    fn admits(&self, _node: NodeId) -> bool {
+        true
+    }
+
+    /// A message. The next one of that node waits until this is done, and so, in the end, does the node.
+    fn message(&self, from: NodeId, message: Bytes) -> impl Future<Output = ()> + Send;
+
+    /// A call. It is dropped when the caller gives up.
+    fn call(&self, from: NodeId, call: Call)
+    -> impl Future<Output = Result<Reply, Refusal>> + Send;
+
+    /// A node wants to join: its token is to be taken, once. The answer is for the new node alone. Refusals are slowed down.
+    fn join(&self, request: JoinRequest) -> impl Future<Output = Result<Bytes, Refusal>> + Send;
+
+    /// Something that an administrator should know.
+    fn event(&self, _event: Event) {}
+}
+
+/// What an administrator should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Two processes are alive that are the same node: its data directory was copied. One of them must stop.
+    DuplicateNode {
+        /// Which.
+        node: NodeId,
+    },
+    /// A node speaks another version of the protocol.
+    OtherProtocol {
+        /// Which.
+        node: NodeId,
+        /// What it speaks.
+        theirs: u32,
+        /// For people.
+        text: String,
+    },
+}
+
+/// Takes connections of other nodes until it is dropped.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    _accepting: JoinSet<()>,
+}
+
+impl Server {
+    /// Listens. What is heard of nodes here counts for `peers` too.
+    ///
+    /// # Errors
+    /// [`IdentityError::File`] names the address, when it cannot be listened at.
+    pub async fn bind<H: Handler>(
+        address: impl ToSocketAddrs + std::fmt::Debug,
+        peers: &Peers,
+        handler: Arc<H>,
+    ) -> Result<Server, IdentityError> {
+        let named = format!("{address:?}");
+        let failed = |source| IdentityError::File {
+            path: named.into(),
+            source,
+        };
+        let listening = async {
+            let listener = TcpListener::bind(address).await?;
+            Ok((listener.local_addr()?, listener))
+        };
+        let (address, listener) = listening.await.map_err(failed)?;
+        let shared = peers.shared.clone();
+        let weak: Weak<H> = Arc::downgrade(&handler);
+        shared.report_to(Arc::new(move |event| {
+            if let Some(handler) = weak.upgrade() {
+                handler.event(event);
+            }
+        }));
+        let acceptor = TlsAcceptor::from(tls::server(&shared.identity)?);
+        let serving = Arc::new(Serving {
+            shared,
+            handler,
+            acceptor,
+            joins: Semaphore::new(JOINS_MAX),
+        });
+        let mut accepting = JoinSet::new();
+        accepting.spawn(accept(listener, serving));
+        Ok(Server {
+            address,
+            _accepting: accepting,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// What all connections share.
+struct Serving<H> {
+    shared: Arc<Shared>,
+    handler: Arc<H>,
+    acceptor: TlsAcceptor,
+    joins: Semaphore,
+}
+
+async fn accept<H: Handler>(listener: TcpListener, serving: Arc<Serving<H>>) {
+    let places = Arc::new(Semaphore::new(HANDSHAKES_MAX));
+    let mut connections = JoinSet::new();
+    loop {
+        // Nobody closes the semaphore.
+        let place = places.clone().acquire_owned().await.ok();
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(_) = connections.join_next() => continue,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                let serving = serving.clone();
+                connections.spawn(async move {
+                    let secured = serving.secure(stream, peer).await;
+                    drop(place);
+                    match secured {
+                        Ok((stream, from)) => serving.serve(stream, from, peer).await,
+                        Err(why) => {
+                            tracing::warn!("a connection of the cluster was refused: {why}");
+                        }
+                    }
+                });
+            }
+            Err(e) => {
+                // Out of file descriptors, mostly: wait for some to come back.
+                tracing::warn!(error = %e, "accepting a connection failed");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+impl<H: Handler> Serving<H> {
+    /// Answers which node it is; none has no certificate.
+    async fn secure(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+    ) -> Result<(TlsStream<TcpStream>, Option<NodeId>), String> {
+        let who = format!("the node at {peer}");
+        stream.set_nodelay(true).map_err(|e| e.to_string())?;
+        let handshake = self.acceptor.accept(stream).into_fallible();
+        let time_max = self.shared.options.connect_time_max;
+        let stream = match tokio::time::timeout(time_max, handshake).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err((e, stream))) => {
+                linger(stream).await;
+                return Err(explain(&e, &who));
+            }
+            Err(_) => return Err(format!("TLS with {who} took too long")),
+        };
+        let Some(certificate) = stream
+            .get_ref()
+            .1
+            .peer_certificates()
+            .and_then(<[_]>::first)
+        else {
+            return Ok((stream, None));
+        };
+        let (cluster, node) = node_of(certificate).map_err(|e| format!("{who}: {e}"))?;
+        match cluster == self.shared.identity.cluster() {
+            true => Ok((stream, Some(node))),
+            false => Err(format!("{who} is of another cluster")),
+        }
+    }
+
+    async fn serve(
+        self: Arc<Self>,
+        stream: TlsStream<TcpStream>,
+        from: Option<NodeId>,
+        peer: SocketAddr,
+    ) {
+        let options = self.shared.options.clone();
+        let who = match from {
+            Some(node) => format!("node {node} at {peer}"),
+            None => format!("the node at {peer}"),
+        };
+        let line = Line::new(who);
+        let mut builder = Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .keep_alive_interval(options.ping_every)
+            .keep_alive_timeout(options.silence_max)
+            .max_pending_accept_reset_streams(RESETS_MAX)
+            .max_local_error_reset_streams(RESETS_MAX);
+        match from {
+            Some(node) => {
+                line.is_of(self.shared.known(node).heard.clone());
+                builder
+                    .max_concurrent_streams(STREAMS_MAX)
+                    .initial_stream_window_size(STREAM_WINDOW_BYTES)
+                    .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            }
+            None => builder.max_concurrent_streams(1),
+        };
+        let connection = Arc::new(Connection {
+            serving: self,
+            from,
+            line: line.clone(),
+            greeted: OnceLock::new(),
+        });
+        let service = service_fn(move |request| {
+            let connection = connection.clone();
+            async move { Ok::<_, Infallible>(connection.answer(request).await) }
+        });
+        let stream = TokioIo::new(Watched::new(stream, line.clone()));
+        let time_max = async {
+            match from {
+                Some(_) => std::future::pending().await,
+                None => tokio::time::sleep(JOIN_TIME_MAX).await,
+            }
+        };
+        tokio::select! {
+            ended = builder.serve_connection(stream, service) => {
+                tracing::debug!(?ended, failure = ?line.failure(), "a connection of the cluster ended");
+            }
+            () = line.silent(options.silence_max) => {
+                tracing::warn!(node = from, "a node fell silent: its connection is cut");
+            }
+            () = time_max => {}
+        }
+    }
+}
+
+/// Waits for the other side to close: bytes that were not read would take the alert away with them.
+async fn linger(mut stream: TcpStream) {
+    let lingering = async {
+        // Whatever fails, the connection ends.
+        let _ = stream.shutdown().await;
+        let mut rest = [0; 4096];
+        while stream.read(&mut rest).await.is_ok_and(|n| n > 0) {}
+    };
+    let _ = tokio::time::timeout(LINGER, lingering).await;
+}
+
+/// One connection.
+struct Connection<H> {
+    serving: Arc<Serving<H>>,
+    from: Option<NodeId>,
+    line: Arc<Line>,
+    greeted: OnceLock<(Hello, Entered)>,
+}
+
+impl<H: Handler> Connection<H> {
+    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        let path = request.uri().path();
+        let answer = match (path, self.from) {
+            ("/join", _) => self.join(request).await,
+            (_, None) => Err(Refusal::new(
+                StatusCode::FORBIDDEN,
+                "this needs a certificate of the cluster",
+            )),
+            ("/hello", Some(node)) => self.hello(node, &request),
+            (_, Some(node)) => match (path, self.greeted.get()) {
+                (_, None) => Err(Refusal::new(
+                    StatusCode::PRECONDITION_REQUIRED,
+                    "a connection begins with /hello",
+                )),
+                ("/messages", Some((hello, _))) => self.messages(node, hello, request).await,
+                _ => self.call(node, request).await,
+            },
+        };
+        answer.unwrap_or_else(|refusal| self.refuse(refusal))
+    }
+
+    fn refuse(&self, refusal: Refusal) -> Response<Body> {
+        let mut response = Response::new(Body::from(Bytes::from(refusal.text)));
+        *response.status_mut() = refusal.status;
+        response.headers_mut().insert(REFUSED, 1.into());
+        response
+    }
+
+    fn hello(&self, node: NodeId, request: &Request<Incoming>) -> Result<Response<Body>, Refusal> {
+        let shared = &self.serving.shared;
+        let bad = || Refusal::new(StatusCode::BAD_REQUEST, "no greeting");
+        let theirs = Hello::read(request.headers()).ok_or_else(bad)?;
+        let ours = Hello::new(shared.options.protocol, shared.identity.instance(), 0);
+        if let Some(text) = theirs.mismatch(node, ours.protocol) {
+            tracing::warn!(node, "{text}");
+            let mut response = self.refuse(Refusal::new(StatusCode::UPGRADE_REQUIRED, &text));
+            ours.write(response.headers_mut());
+            shared.report(Event::OtherProtocol {
+                node,
+                theirs: theirs.protocol,
+                text,
+            });
+            return Ok(response);
+        }
+        if !self.serving.handler.admits(node) {
+            let text = format!("node {node} is no member of this cluster");
+            return Err(Refusal::new(StatusCode::FORBIDDEN, text));
+        }
+        self.greeted.get_or_init(|| {
+            let entered = shared.enter(node, theirs.instance, self.line.clone());
+            (theirs, entered)
+        });
+        let mut response = Response::new(Body::empty());
+        ours.write(response.headers_mut());
+        Ok(response)
+    }
+
+    async fn messages(
+        &self,
+        node: NodeId,
+        hello: &Hello,
+        request: Request<Incoming>,
+    ) -> Result<Response<Body>, Refusal> {
+        let known: Arc<Known> = self.serving.shared.known(node);
+        let reader = Reader {
+            handler: self.serving.handler.clone(),
+            node,
+            connection: hello.connection,
+            turn: known.turn(hello.instance),
+            body: Body::of(request.into_body()),
+            decoder: Decoder::default(),
+        };
+        // The answer has no bytes. It lasts as long as messages are read, and reading as long as somebody waits for it.
+        let reading = futures_util::stream::once(async move {
+            let read = reader.read().await;
+            read.map(|()| Bytes::new())
+        });
+        Ok(Response::new(Body::stream(reading)))
+    }
+
+    async fn call(
+        &self,
+        node: NodeId,
+        request: Request<Incoming>,
+    ) -> Result<Response<Body>, Refusal> {
+        let (head, body) = request.into_parts();
+        let target = head.uri.path_and_query().map_or("", |p| p.as_str());
+        let path = target.strip_prefix("/call").unwrap_or_default().to_owned();
+        if !path.starts_with('/') {
+            return Err(Refusal::new(StatusCode::NOT_FOUND, "there is no such path"));
+        }
+        let call = Call {
+            method: head.method,
+            path,
+            headers: head.headers,
+            body: Body::of(body),
+        };
+        let reply = self.serving.handler.call(node, call).await?;
+        let mut response = Response::new(reply.body);
+        *response.status_mut() = reply.status;
+        *response.headers_mut() = without_connection(reply.headers);
+        Ok(response)
+    }
+
+    async fn join(&self, request: Request<Incoming>) -> Result<Response<Body>, Refusal> {
+        let busy = |_| {
+            let text = "other nodes are joining: try again";
+            Refusal::new(StatusCode::TOO_MANY_REQUESTS, text)
+        };
+        let _place = self.serving.joins.try_acquire().map_err(busy)?;
+        let bad = |text: String| Refusal::new(StatusCode::BAD_REQUEST, text);
+        let body = Body::of(request.into_body());
+        let bytes = body.read(JOIN_BYTES_MAX).await;
+        let bytes = bytes.map_err(|e| bad(e.to_string()))?;
+        let request = JoinRequest::read(&bytes).ok_or_else(|| bad("no request to join".into()))?;
+        let answer = self.serving.handler.join(request).await;
+        if let Err(refusal) = &answer {
+            tracing::warn!("a node did not join: {refusal}");
+            tokio::time::sleep(self.serving.shared.options.refused_join_pause).await;
+        }
+        Ok(Response::new(Body::from(answer?)))
+    }
+}
+
+/// Hands on the messages of one connection.
+struct Reader<H> {
+    handler: Arc<H>,
+    node: NodeId,
+    connection: u64,
+    turn: Arc<Turn>,
+    body: Body,
+    decoder: Decoder,
+}
+
+impl<H: Handler> Reader<H> {
+    async fn read(mut self) -> Result<(), BodyError> {
+        while let Some(piece) = self.body.next().await {
+            self.decoder.push(&piece?);
+            // What an earlier connection still has comes too late: it would be out of order.
+            let mut turn = self.turn.lock().await;
+            if *turn > self.connection {
+                return Ok(());
+            }
+            *turn = self.connection;
+            loop {
+                match self.decoder.next() {
+                    Ok(Some(message)) => self.handler.message(self.node, message).await,
+                    Ok(None) => break,
+                    Err(e) => return Err(BodyError::Source(e.into())),
+                }
+            }
+        }
+        Ok(())
+    }
+}
