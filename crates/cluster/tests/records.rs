@@ -130,6 +130,7 @@ fn request() -> impl Strategy<Value = Request> {
         .prop_map(
             |(database, revs_limit, purged_infos_limit, designs, work)| DatabaseWork {
                 database,
+                since: designs / 2,
                 revs_limit,
                 purged_infos_limit,
                 designs,
@@ -227,8 +228,7 @@ fn body() -> impl Strategy<Value = Body> {
         1 => (nodes(), any::<u64>(), any::<i32>())
             .prop_map(|(members, after, epoch)| Body::Replicas { members, after, epoch }),
         1 => begin().prop_map(Body::Begin),
-        1 => (database(), any::<(u32, u32)>()).prop_map(|(database, range)| Body::Create { database, range }),
-        1 => database().prop_map(|database| Body::Drop { database }),
+        1 => any::<u64>().prop_map(|version| Body::Await { version }),
         1 => (database(), any::<u64>()).prop_map(|(database, designs)| Body::Barrier { database, designs }),
     ]
 }
@@ -300,7 +300,7 @@ proptest! {
 
 #[test]
 fn a_record_of_somebody_else_is_named() {
-    let (generation, body) = (Generation::default(), Body::Drop { database: [1; 16] });
+    let (generation, body) = (Generation::default(), Body::Await { version: 1 });
     let written = |stamp: Stamp| stamp.write(generation, &body);
     let other = Stamp {
         cluster: [8; 16],

@@ -22,6 +22,8 @@ pub struct Request {
 pub struct DatabaseWork {
     /// The database.
     pub database: [u8; 16],
+    /// The version of the catalogue that had it first: who applies this waits for it.
+    pub since: u64,
     /// Revisions kept of each branch.
     pub revs_limit: u64,
     /// Purges remembered.
@@ -39,6 +41,8 @@ pub enum Work {
     Edits(Vec<EditRecord>),
     /// Purges, in this order.
     Purges(Vec<PurgeRecord>),
+    /// Of no database: an entry of the control slot, as JSON text.
+    Entry(Vec<u8>),
 }
 
 /// An edit, before it is decided whether it is a conflict: that is decided where it is applied, everywhere alike.
@@ -102,6 +106,7 @@ pub struct PurgeRecord {
 
 const EDITS: u8 = b'e';
 const PURGES: u8 = b'p';
+const ENTRY: u8 = b'n';
 
 const DELETED: u8 = 1;
 const HAS_FILES: u8 = 2;
@@ -154,6 +159,7 @@ impl Request {
 impl DatabaseWork {
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.database);
+        put(self.since, out);
         put(self.revs_limit, out);
         put(self.purged_infos_limit, out);
         put(self.designs, out);
@@ -168,13 +174,29 @@ impl DatabaseWork {
                 put(purges.len() as u64, out);
                 purges.iter().for_each(|purge| purge.encode(out));
             }
+            Work::Entry(entry) => {
+                out.push(ENTRY);
+                put_slice(entry, out);
+            }
         }
     }
 
     fn decode(rest: &mut &[u8]) -> Option<DatabaseWork> {
-        let database = take_array(rest)?;
+        let (database, since) = (take_array(rest)?, take(rest)?);
         let (revs_limit, purged_infos_limit, designs) = (take(rest)?, take(rest)?, take(rest)?);
-        let (kind, count) = (*rest.split_off_first()?, take(rest)?);
+        let kind = *rest.split_off_first()?;
+        if kind == ENTRY {
+            let work = Work::Entry(take_slice(rest)?.to_vec());
+            return Some(DatabaseWork {
+                database,
+                since,
+                revs_limit,
+                purged_infos_limit,
+                designs,
+                work,
+            });
+        }
+        let count = take(rest)?;
         let work = match kind {
             EDITS => Work::Edits(
                 (0..count)
@@ -190,6 +212,7 @@ impl DatabaseWork {
         };
         Some(DatabaseWork {
             database,
+            since,
             revs_limit,
             purged_infos_limit,
             designs,

@@ -66,17 +66,10 @@ pub enum Body {
     },
     /// A generation begins.
     Begin(Begin),
-    /// The slot gets a shard of a new database.
-    Create {
-        /// The database.
-        database: [u8; 16],
-        /// First and last hash of the shard's documents.
-        range: (u32, u32),
-    },
-    /// A database goes.
-    Drop {
-        /// The database.
-        database: [u8; 16],
+    /// What follows is applied by who has this version of the catalogue: a database that is gone there is gone here.
+    Await {
+        /// The version.
+        version: u64,
     },
     /// Edits after this were validated by these design documents, or later ones.
     Barrier {
@@ -251,8 +244,7 @@ const REQUESTS: u8 = b'e';
 const PART: u8 = b'p';
 const REPLICAS: u8 = b'r';
 const BEGIN: u8 = b'b';
-const CREATE: u8 = b'c';
-const DROP: u8 = b'd';
+const AWAIT: u8 = b'a';
 const BARRIER: u8 = b'v';
 
 impl Body {
@@ -292,15 +284,9 @@ impl Body {
                 put_position(&begin.base, out);
                 put_nodes(&begin.members, out);
             }
-            Body::Create { database, range } => {
-                out.push(CREATE);
-                out.extend_from_slice(database);
-                put(u64::from(range.0), out);
-                put(u64::from(range.1), out);
-            }
-            Body::Drop { database } => {
-                out.push(DROP);
-                out.extend_from_slice(database);
+            Body::Await { version } => {
+                out.push(AWAIT);
+                put(*version, out);
             }
             Body::Barrier { database, designs } => {
                 out.push(BARRIER);
@@ -346,12 +332,8 @@ impl Body {
                 base: take_position(rest)?,
                 members: take_nodes(rest)?,
             }),
-            CREATE => Body::Create {
-                database: take_array(rest)?,
-                range: (take(rest)?.try_into().ok()?, take(rest)?.try_into().ok()?),
-            },
-            DROP => Body::Drop {
-                database: take_array(rest)?,
+            AWAIT => Body::Await {
+                version: take(rest)?,
             },
             BARRIER => Body::Barrier {
                 database: take_array(rest)?,

@@ -137,7 +137,7 @@ impl<S: SlotStore> Slot<S> {
         })
     }
 
-    /// Has a record of its own applied, such as [`Body::Create`], [`Body::Drop`] or [`Body::Barrier`], whose repetition changes nothing.
+    /// Has a record of its own applied, such as [`Body::Await`] or [`Body::Barrier`], whose repetition changes nothing.
     /// Answers where it is in the log, once it is there to stay.
     ///
     /// # Errors

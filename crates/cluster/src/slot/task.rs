@@ -777,10 +777,7 @@ async fn promised(
 }
 
 /// Ready when the store has written some of what is under way; that is moved.
-async fn written<O>(
-    applying: &mut VecDeque<Applying<O>>,
-    written: &mut Vec<Written<O>>,
-) {
+async fn written<O>(applying: &mut VecDeque<Applying<O>>, written: &mut Vec<Written<O>>) {
     poll_fn(|cx| {
         while let Some(first) = applying.front_mut()
             && let Poll::Ready(result) = first.written.as_mut().poll(cx)

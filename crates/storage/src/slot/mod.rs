@@ -23,7 +23,6 @@ pub use read::SlotRows;
 
 use document::Rev;
 
-#[cfg(doc)]
 use crate::Error;
 use crate::batch::Limits;
 use crate::commit::{ShardEdit, ShardPurge};
@@ -145,6 +144,27 @@ pub enum SlotOutcome {
     Done(Vec<WorkOutcome>),
     /// Its counter is [`SESSION_WINDOW`] or more below the highest of its session: nobody knows whether it was applied, and it was not now.
     Forgotten,
+}
+
+impl SlotOutcome {
+    /// As bytes, for other nodes.
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            SlotOutcome::Done(work) => rows::encode_outcome(work),
+            SlotOutcome::Forgotten => vec![],
+        }
+    }
+
+    /// Reads what [`SlotOutcome::encode`] made.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when it is none.
+    pub fn decode(bytes: &[u8]) -> Result<SlotOutcome, Error> {
+        match bytes {
+            [] => Ok(SlotOutcome::Forgotten),
+            bytes => rows::decode_outcome(bytes).map(SlotOutcome::Done),
+        }
+    }
 }
 
 impl SlotWrite {

@@ -1,0 +1,143 @@
+//! The log.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::log::{AppendError, LogError, RawFound, Tail};
+use cluster::{Later, Log, SlotNumber};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use crate::bounds::BoundsOf;
+use crate::client::{self, Reader, listen};
+use crate::names::Names;
+use crate::options::{OpenError, Options};
+use crate::producer::Producer;
+use crate::raw::Topic;
+use crate::read_back::{ReadBack, Wanted};
+use crate::tail::{Follower, Slot, Source};
+use crate::topics;
+
+/// Between looks at what a client has to say.
+const LISTEN: Duration = Duration::from_millis(500);
+
+/// A log in Kafka. It has three clients: one writes, one follows all slots, and one, which comes and goes, reads records again.
+pub struct KafkaLog {
+    names: Names,
+    log: u64,
+    runtime: Handle,
+    producer: Producer,
+    topics: Topics,
+    slots: Vec<Arc<Slot>>,
+    bounds: BoundsOf,
+    read_back: Arc<ReadBack>,
+}
+
+/// Of the client that follows.
+struct Topics {
+    slots: Arc<Topic>,
+    control: Arc<Topic>,
+}
+
+impl KafkaLog {
+    /// Opens a log that is there, on tokio's runtime.
+    ///
+    /// # Errors
+    /// [`OpenError`]: after ten seconds when no broker answers; when the topics are not there, or not as they have to be.
+    pub async fn open(options: Options) -> Result<KafkaLog, OpenError> {
+        topics::check_topics(&options).await?;
+        let runtime = Handle::current();
+        let made = tokio::task::spawn_blocking(move || KafkaLog::connect(options, runtime));
+        made.await.map_err(|e| OpenError::Refused(e.to_string()))?
+    }
+
+    fn connect(options: Options, runtime: Handle) -> Result<KafkaLog, OpenError> {
+        let names = Names::new(&options.cluster, options.log, options.slots);
+        let reader = client::reader(&options, false)?;
+        let topic = |name: &str| {
+            Topic::new(&reader, name).ok_or_else(|| OpenError::Name(options.cluster.clone()))
+        };
+        let topics = Topics {
+            slots: topic(&names.slots)?,
+            control: topic(&names.control)?,
+        };
+        let producer = Producer::new(&options)?;
+        runtime.spawn(listen_on(Arc::downgrade(&reader)));
+        let bounds = BoundsOf::start(reader, &runtime);
+        Ok(KafkaLog {
+            slots: (0..names.count()).map(|_| Arc::new(Slot::new())).collect(),
+            log: options.log,
+            read_back: Arc::new(ReadBack::new(options, names.clone(), bounds.clone())),
+            runtime,
+            producer,
+            topics,
+            bounds,
+            names,
+        })
+    }
+}
+
+/// Takes a client's log lines, which pile up otherwise.
+async fn listen_on(reader: std::sync::Weak<Reader>) {
+    while let Some(reader) = reader.upgrade() {
+        listen(&reader);
+        drop(reader);
+        tokio::time::sleep(LISTEN).await;
+    }
+}
+
+impl Log for KafkaLog {
+    fn append(
+        &self,
+        slot: SlotNumber,
+        record: Vec<u8>,
+    ) -> Later<'static, Result<u64, AppendError>> {
+        match self.names.place(slot) {
+            Some(place) => self.producer.append(&place, &record),
+            None => {
+                Box::pin(
+                    async move { Err(AppendError::Refused(format!("there is no slot {slot}"))) },
+                )
+            }
+        }
+    }
+
+    fn follow(&self, slot: SlotNumber, from: u64) -> mpsc::Receiver<Tail> {
+        let (Some(place), Some(index)) = (self.names.place(slot), self.names.index(slot)) else {
+            // Nothing comes, and that is known at once.
+            return mpsc::channel(1).1;
+        };
+        let topic = match slot {
+            cluster::CONTROL => &self.topics.control,
+            _ => &self.topics.slots,
+        };
+        let source = Source {
+            topic: topic.clone(),
+            place,
+            log: self.log,
+            bounds: self.bounds.clone(),
+        };
+        let (follower, receiver) = Follower::new(&self.slots[index], source, from);
+        self.runtime.spawn(follower.run());
+        receiver
+    }
+
+    fn read_back(
+        &self,
+        slot: SlotNumber,
+        offset: u64,
+        epoch: i32,
+    ) -> Later<'static, Result<RawFound, LogError>> {
+        let (Some(place), Some(index)) = (self.names.place(slot), self.names.index(slot)) else {
+            return Box::pin(async move { Err(LogError(format!("there is no slot {slot}"))) });
+        };
+        let read_back = self.read_back.clone();
+        let wanted = Wanted {
+            place,
+            index,
+            offset,
+            epoch,
+        };
+        Box::pin(async move { read_back.read(wanted).await })
+    }
+}

@@ -1,0 +1,254 @@
+//! Reads a record as a leader of some epoch or a later one has it.
+//!
+//! A broker that was cut off may still take itself for the leader, and hold records that the log has lost. So an answer counts only
+//! with evidence of who gave it, and librdkafka gives two kinds:
+//!
+//! - **The end.** Kafka's answer about a partition's end carries the epoch of the leader that gave it (`bounds.rs`).
+//! - **Records.** A fetch carries the leader's epoch that the client knows of, and a broker answers it only when that is its own epoch,
+//!   neither older nor newer (KIP-320). What the client knows never goes back, as long as it knows the topic, and is one of librdkafka's
+//!   figures (`leader_epoch`). So first that figure has to be the epoch that was asked for, or later, and then the fetch is begun. What
+//!   was fetched before is not taken: librdkafka numbers fetches.
+//!
+//! The epoch of a record alone is no evidence: an old leader has old records, and gives them gladly. Nor is librdkafka's metadata, in which
+//! leaders' epochs are not shown. "Trimmed" needs three answers: a fetch under that epoch that found no such offset, an end
+//! after the offset from a leader of that epoch, and a start after it.
+//!
+//! It has a client of its own, made when it is needed: the figures cost something, and a partition is read at one place at a time
+//! within a client.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use cluster::log::{LogError, RawFound, RawRecord};
+use rdkafka::consumer::Consumer;
+use rdkafka::error::RDKafkaErrorCode;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::bounds::BoundsOf;
+use crate::client::{self, Reader, listen};
+use crate::names::{Names, Place};
+use crate::options::Options;
+use crate::raw::{Event, Reading, Topic};
+
+/// For the whole of it.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// For one fetch.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(3);
+/// Between looks at what has changed.
+const LOOK: Duration = Duration::from_millis(20);
+/// Between questions that were not answered well.
+const AGAIN: Duration = Duration::from_millis(100);
+/// Between questions who leads.
+const REFRESH: Duration = Duration::from_millis(250);
+/// How long the client is kept after its last use.
+const KEEP: Duration = Duration::from_secs(5);
+
+/// The client.
+struct Back {
+    slots: Arc<Topic>,
+    control: Arc<Topic>,
+    reader: Arc<Reader>,
+}
+
+/// Reads records again.
+pub(crate) struct ReadBack {
+    options: Options,
+    names: Names,
+    bounds: BoundsOf,
+    back: tokio::sync::Mutex<Weak<Back>>,
+    /// Each held by who reads the slot.
+    reading: Vec<tokio::sync::Mutex<()>>,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub place: Place,
+    /// Of the slot.
+    pub index: usize,
+    pub offset: u64,
+    pub epoch: i32,
+}
+
+/// What a fetch came to.
+enum Fetched {
+    Record(RawRecord),
+    /// The leader's log has no such offset.
+    OutOfRange,
+    /// Nothing was learnt.
+    Nothing(String),
+}
+
+impl ReadBack {
+    pub fn new(options: Options, names: Names, bounds: BoundsOf) -> ReadBack {
+        let reading = (0..names.count()).map(|_| tokio::sync::Mutex::new(()));
+        ReadBack {
+            reading: reading.collect(),
+            options,
+            names,
+            bounds,
+            back: tokio::sync::Mutex::new(Weak::new()),
+        }
+    }
+
+    pub async fn read(&self, wanted: Wanted) -> Result<RawFound, LogError> {
+        let _held = self.reading[wanted.index].lock().await;
+        let mut last = String::from("nobody answered");
+        let answer = timeout(ANSWER_TIMEOUT, self.read_on(&wanted, &mut last)).await;
+        answer.unwrap_or_else(|_| {
+            let Wanted { place, offset, epoch, .. } = wanted;
+            Err(LogError(format!(
+                "cannot read offset {offset} of {} [{}] from a leader of epoch {epoch} or later: {last}",
+                place.topic, place.partition
+            )))
+        })
+    }
+
+    async fn read_on(&self, wanted: &Wanted, last: &mut String) -> Result<RawFound, LogError> {
+        let back = self.back().await?;
+        loop {
+            let start = match self.bounds.get(&wanted.place).await {
+                Some(bounds) if bounds.epoch < wanted.epoch => {
+                    *last = format!("the leader that answers is of epoch {}", bounds.epoch);
+                    refresh(&back.reader, &wanted.place).await;
+                    sleep(AGAIN).await;
+                    continue;
+                }
+                Some(bounds) if bounds.end <= wanted.offset => return Ok(RawFound::BeyondEnd),
+                Some(bounds) => bounds.start,
+                None => {
+                    "no leader answers".clone_into(last);
+                    sleep(AGAIN).await;
+                    continue;
+                }
+            };
+            follow_leader(&back.reader, wanted, last).await;
+            match self.fetch(&back, wanted).await {
+                Fetched::Record(record) => return Ok(RawFound::Record(record)),
+                Fetched::OutOfRange if start > wanted.offset => return Ok(RawFound::Trimmed),
+                Fetched::OutOfRange => "the log changes".clone_into(last),
+                Fetched::Nothing(why) => *last = why,
+            }
+            sleep(AGAIN).await;
+        }
+    }
+
+    async fn fetch(&self, back: &Back, wanted: &Wanted) -> Fetched {
+        let topic = match wanted.place.topic == self.names.control {
+            true => &back.control,
+            false => &back.slots,
+        };
+        let reading = match Reading::start(topic, wanted.place.partition, wanted.offset) {
+            Ok(reading) => reading,
+            Err(code) => return Fetched::Nothing(code.to_string()),
+        };
+        let first = timeout(FETCH_TIMEOUT, first(&reading)).await;
+        // It waits for librdkafka's threads.
+        let _ = tokio::task::spawn_blocking(move || drop(reading)).await;
+        match first {
+            Ok(Event::Record {
+                offset,
+                epoch,
+                bytes,
+            }) if offset == wanted.offset => {
+                let log = self.options.log;
+                Fetched::Record(RawRecord {
+                    log,
+                    offset,
+                    epoch,
+                    bytes,
+                })
+            }
+            Ok(Event::Record { offset, .. }) => {
+                Fetched::Nothing(format!("the next record is at {offset}"))
+            }
+            // The leader may not know yet that its last records are acknowledged.
+            Ok(Event::End { .. }) => Fetched::Nothing("the leader has only begun".into()),
+            Ok(Event::Failed(
+                RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange,
+            )) => Fetched::OutOfRange,
+            Ok(Event::Failed(code)) => Fetched::Nothing(code.to_string()),
+            Err(_) => Fetched::Nothing("no answer to a fetch".into()),
+        }
+    }
+
+    /// The client, which goes some seconds after it was last used.
+    async fn back(&self) -> Result<Arc<Back>, LogError> {
+        let mut shared = self.back.lock().await;
+        if let Some(back) = shared.upgrade() {
+            return Ok(back);
+        }
+        let (options, names) = (self.options.clone(), self.names.clone());
+        let made = tokio::task::spawn_blocking(move || make(&options, &names)).await;
+        let back = made.map_err(|e| LogError(e.to_string()))??;
+        *shared = Arc::downgrade(&back);
+        tokio::spawn(keep(back.clone()));
+        Ok(back)
+    }
+}
+
+fn make(options: &Options, names: &Names) -> Result<Arc<Back>, LogError> {
+    let reader = client::reader(options, true).map_err(|e| LogError(e.to_string()))?;
+    let topic = |name| {
+        Topic::new(&reader, name).ok_or_else(|| LogError(format!("{name} cannot be a topic")))
+    };
+    Ok(Arc::new(Back {
+        slots: topic(&names.slots)?,
+        control: topic(&names.control)?,
+        reader,
+    }))
+}
+
+/// Takes figures, so that they do not pile up, until nobody has used the client for a while.
+async fn keep(back: Arc<Back>) {
+    let mut used = Instant::now();
+    while used.elapsed() < KEEP {
+        listen(&back.reader);
+        if Arc::strong_count(&back) > 1 {
+            used = Instant::now();
+        }
+        sleep(AGAIN).await;
+    }
+    let _ = tokio::task::spawn_blocking(move || drop(back)).await;
+}
+
+async fn first(reading: &Reading) -> Event {
+    loop {
+        match reading.take() {
+            Some(event) => return event,
+            None => reading.ready().await,
+        }
+    }
+}
+
+/// Waits until fetches are for a leader of this epoch or a later one.
+async fn follow_leader(reader: &Arc<Reader>, wanted: &Wanted, last: &mut String) {
+    let mut asked = Instant::now();
+    loop {
+        listen(reader);
+        let epoch = reader.client().context().epoch(&wanted.place);
+        if epoch.is_some_and(|epoch| epoch >= wanted.epoch) {
+            return;
+        }
+        *last = match epoch {
+            Some(epoch) => format!("the leader that is known is of epoch {epoch}"),
+            None => "no leader is known".into(),
+        };
+        if asked.elapsed() > REFRESH {
+            refresh(reader, &wanted.place).await;
+            asked = Instant::now();
+        }
+        sleep(LOOK).await;
+    }
+}
+
+/// Asks who leads.
+async fn refresh(reader: &Arc<Reader>, place: &Place) {
+    let (reader, topic) = (reader.clone(), place.topic.clone());
+    let ask = move || {
+        reader
+            .fetch_metadata(Some(&topic), Duration::from_secs(1))
+            .is_ok()
+    };
+    let _ = tokio::task::spawn_blocking(ask).await;
+}

@@ -1,0 +1,363 @@
+//! Follows slots.
+//!
+//! All slots are followed by one client, so by one connection and one thread for each broker, whatever the number of slots: a client
+//! for each would take 129 times that on a node of 128 slots. Each slot has a queue of librdkafka's of its own and a task here,
+//! so a receiver that is slow holds up its own slot alone: its queue fills up to a limit, and then librdkafka leaves the
+//! partition out of its fetches. What a slot can hold here is 2.5 MB: 0.5 MB and the answer to a fetch (1 MB) in librdkafka's
+//! queue, and 1 MB in the channel.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+use cluster::log::{RawRecord, Tail};
+use rdkafka::error::RDKafkaErrorCode;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use crate::bounds::{Bounds, BoundsOf};
+use crate::names::Place;
+use crate::raw::{Event, Reading, Topic};
+
+/// Records in a channel.
+const CHANNEL_RECORDS_MAX: usize = 256;
+/// Bytes in a channel, unless a single record has more.
+const CHANNEL_BYTES_MAX: usize = 1 << 20;
+/// After this long without a record, the partition's bounds are asked for.
+const QUIET: Duration = Duration::from_secs(2);
+/// After this long without a record that is there, the partition is read anew.
+const STUCK: Duration = Duration::from_secs(10);
+/// Before a partition is read anew that could not be read.
+const AGAIN: Duration = Duration::from_millis(500);
+/// An answer from a leader that is older than a record's is not believed for this long. After that it is the truth: somebody made the
+/// topic anew.
+const OLDER_MAX: Duration = Duration::from_secs(30);
+
+/// A slot, whether it is followed or not.
+pub(crate) struct Slot {
+    /// Counts up with every follower: whoever sees another number than its own ends.
+    turn: watch::Sender<u64>,
+    /// Held by who reads the partition.
+    reading: Arc<tokio::sync::Mutex<()>>,
+    /// The latest leader's epoch of all records that were delivered.
+    epoch: AtomicI32,
+}
+
+impl Slot {
+    pub fn new() -> Slot {
+        Slot {
+            turn: watch::Sender::new(0),
+            reading: Arc::new(tokio::sync::Mutex::new(())),
+            epoch: AtomicI32::new(-1),
+        }
+    }
+}
+
+/// Follows a slot for one receiver.
+pub(crate) struct Follower {
+    slot: Arc<Slot>,
+    topic: Arc<Topic>,
+    place: Place,
+    log: u64,
+    bounds: BoundsOf,
+    channel: Channel,
+    turn: u64,
+    turns: watch::Receiver<u64>,
+    next: u64,
+    heard: Instant,
+    older_since: Option<Instant>,
+}
+
+/// Why a partition is not read any more.
+enum Over {
+    /// Nobody wants it.
+    Unwanted,
+    /// It is read anew.
+    Again,
+    /// It has no such offset.
+    OutOfRange,
+}
+
+/// What a follower needs besides its slot.
+pub(crate) struct Source {
+    pub topic: Arc<Topic>,
+    pub place: Place,
+    pub log: u64,
+    pub bounds: BoundsOf,
+}
+
+impl Follower {
+    /// From now on the slot's other followers end.
+    pub fn new(slot: &Arc<Slot>, source: Source, from: u64) -> (Follower, mpsc::Receiver<Tail>) {
+        let (sender, receiver) = mpsc::channel(CHANNEL_RECORDS_MAX);
+        slot.turn.send_modify(|turn| *turn += 1);
+        let turns = slot.turn.subscribe();
+        let turn = *turns.borrow();
+        let follower = Follower {
+            slot: slot.clone(),
+            topic: source.topic,
+            place: source.place,
+            log: source.log,
+            bounds: source.bounds,
+            channel: Channel {
+                sender,
+                sizes: VecDeque::new(),
+            },
+            turn,
+            turns,
+            next: from,
+            heard: Instant::now(),
+            older_since: None,
+        };
+        (follower, receiver)
+    }
+
+    /// Delivers until nobody wants it any more.
+    pub async fn run(mut self) {
+        let reading = self.slot.reading.clone();
+        // Whoever follows it now has seen that it is not wanted.
+        let _held = reading.lock().await;
+        while self.is_wanted() {
+            let over = match Reading::start(&self.topic, self.place.partition, self.next) {
+                Ok(reading) => {
+                    self.heard = Instant::now();
+                    let over = self.read(&reading).await;
+                    // It waits for librdkafka's threads.
+                    let _ = tokio::task::spawn_blocking(move || drop(reading)).await;
+                    over
+                }
+                Err(code) => {
+                    tracing::debug!(target: "kafka", "{:?}: {code}", self.place);
+                    Over::Again
+                }
+            };
+            match over {
+                Over::Unwanted => return,
+                Over::Again => self.pause().await,
+                Over::OutOfRange => {
+                    self.look(None).await;
+                    self.pause().await;
+                }
+            }
+        }
+    }
+
+    fn is_wanted(&self) -> bool {
+        *self.turns.borrow() == self.turn && !self.channel.sender.is_closed()
+    }
+
+    async fn pause(&mut self) {
+        tokio::select! {
+            () = tokio::time::sleep(AGAIN) => {}
+            _ = self.turns.changed() => {}
+            () = self.channel.sender.closed() => {}
+        }
+    }
+
+    async fn read(&mut self, reading: &Reading) -> Over {
+        let mut asked = Instant::now();
+        loop {
+            if !self.is_wanted() {
+                return Over::Unwanted;
+            }
+            let over = match reading.take() {
+                Some(event) => self.deliver(reading, event).await,
+                None => {
+                    let quiet = asked.max(self.heard) + QUIET;
+                    tokio::select! {
+                        () = reading.ready() => None,
+                        _ = self.turns.changed() => Some(Over::Unwanted),
+                        () = self.channel.sender.closed() => Some(Over::Unwanted),
+                        () = tokio::time::sleep_until(quiet) => {
+                            let over = self.look(Some(reading)).await;
+                            asked = Instant::now();
+                            over
+                        }
+                    }
+                }
+            };
+            if let Some(over) = over {
+                return over;
+            }
+        }
+    }
+
+    async fn deliver(&mut self, reading: &Reading, event: Event) -> Option<Over> {
+        match event {
+            Event::Record { offset, .. } if offset < self.next => None,
+            Event::Record {
+                offset,
+                epoch,
+                bytes,
+            } => {
+                self.next = offset + 1;
+                self.slot.epoch.fetch_max(epoch, Ordering::Relaxed);
+                let log = self.log;
+                let record = RawRecord {
+                    log,
+                    offset,
+                    epoch,
+                    bytes,
+                };
+                let over = self.send(Tail::Record(record)).await;
+                self.heard = Instant::now();
+                over
+            }
+            // The answer that said so is from a leader that is not older than its records.
+            Event::End { offset } => {
+                let start = reading.first_offset().filter(|start| *start <= offset)?;
+                self.send(Tail::NoRecord { start, end: offset }).await
+            }
+            Event::Failed(code) => {
+                tracing::debug!(target: "kafka", "{:?} at {}: {code}", self.place, self.next);
+                Some(match code {
+                    RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange => {
+                        Over::OutOfRange
+                    }
+                    _ => Over::Again,
+                })
+            }
+        }
+    }
+
+    /// Says that the next record is not there, if it is not.
+    async fn look(&mut self, reading: Option<&Reading>) -> Option<Over> {
+        let next = self.next;
+        let bounds = self.bounds.get(&self.place).await?;
+        if self.is_older(bounds) {
+            return None;
+        }
+        // What came meanwhile is delivered first, and then this answer says nothing.
+        let event = reading.and_then(Reading::take);
+        if let (Some(event), Some(reading)) = (event, reading) {
+            let over = self.deliver(reading, event).await;
+            if over.is_some() || self.next != next {
+                return over;
+            }
+        }
+        let Bounds { start, end, .. } = bounds;
+        if next < start || next >= end {
+            return self.send(Tail::NoRecord { start, end }).await;
+        }
+        (self.heard.elapsed() > STUCK).then_some(Over::Again)
+    }
+
+    /// It comes from a leader that is older than that of a record: the log it speaks of may be gone.
+    fn is_older(&mut self, bounds: Bounds) -> bool {
+        if bounds.epoch >= self.slot.epoch.load(Ordering::Relaxed) {
+            self.older_since = None;
+            return false;
+        }
+        let since = *self.older_since.get_or_insert_with(Instant::now);
+        since.elapsed() < OLDER_MAX
+    }
+
+    async fn send(&mut self, tail: Tail) -> Option<Over> {
+        tokio::select! {
+            is_sent = self.channel.send(tail) => (!is_sent).then_some(Over::Unwanted),
+            _ = self.turns.changed() => Some(Over::Unwanted),
+        }
+    }
+}
+
+/// A channel that holds so many bytes.
+struct Channel {
+    sender: mpsc::Sender<Tail>,
+    /// Of what is in the channel, the latest last.
+    sizes: VecDeque<usize>,
+}
+
+impl Channel {
+    /// Waits until there is room; `false` when nobody receives any more.
+    async fn send(&mut self, tail: Tail) -> bool {
+        let size = match &tail {
+            Tail::Record(record) => record.bytes.len(),
+            Tail::NoRecord { .. } => 0,
+        };
+        let room = CHANNEL_RECORDS_MAX - self.fitting(size);
+        let Ok(mut permits) = self.sender.reserve_many(room.max(1)).await else {
+            return false;
+        };
+        let Some(permit) = permits.next() else {
+            return false;
+        };
+        permit.send(tail);
+        drop(permits);
+        self.sizes.push_back(size);
+        let held = CHANNEL_RECORDS_MAX - self.sender.capacity();
+        while self.sizes.len() > held {
+            self.sizes.pop_front();
+        }
+        true
+    }
+
+    /// How many of those that were sent last may still be in the channel beside one of this size.
+    fn fitting(&self, size: usize) -> usize {
+        let mut bytes = size;
+        let latest = self.sizes.iter().rev();
+        let fits = latest.take_while(|size| {
+            bytes += **size;
+            bytes <= CHANNEL_BYTES_MAX
+        });
+        match fits.count() {
+            // All of them: the channel's length is the limit.
+            count if count == self.sizes.len() => CHANNEL_RECORDS_MAX - 1,
+            count => count,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(size: usize) -> Tail {
+        Tail::Record(RawRecord {
+            log: 1,
+            offset: 0,
+            epoch: 0,
+            bytes: vec![0; size],
+        })
+    }
+
+    fn channel() -> (Channel, mpsc::Receiver<Tail>) {
+        let (sender, receiver) = mpsc::channel(CHANNEL_RECORDS_MAX);
+        let sizes = VecDeque::new();
+        (Channel { sender, sizes }, receiver)
+    }
+
+    async fn count(channel: &mut Channel, size: usize) -> usize {
+        let mut count = 0;
+        let wait = Duration::from_millis(50);
+        while let Ok(true) = tokio::time::timeout(wait, channel.send(record(size))).await {
+            count += 1;
+        }
+        count
+    }
+
+    #[tokio::test]
+    async fn a_channel_holds_one_megabyte_and_goes_on_when_there_is_room() {
+        let (mut channel, mut receiver) = channel();
+        assert_eq!(count(&mut channel, 256 << 10).await, 4);
+        receiver.recv().await.unwrap();
+        assert_eq!(count(&mut channel, 256 << 10).await, 1);
+        for _ in 0..4 {
+            receiver.recv().await.unwrap();
+        }
+        assert_eq!(count(&mut channel, 2 << 20).await, 1);
+    }
+
+    #[tokio::test]
+    async fn small_records_fill_a_channel_by_their_number() {
+        let (mut channel, _receiver) = channel();
+        assert_eq!(count(&mut channel, 10).await, CHANNEL_RECORDS_MAX);
+    }
+
+    #[tokio::test]
+    async fn nobody_receives_any_more() {
+        let (mut channel, receiver) = channel();
+        drop(receiver);
+        assert!(!channel.send(record(1)).await);
+    }
+}

@@ -1,0 +1,195 @@
+//! Entries of the control slot: what changes for the whole cluster.
+
+use cluster::NodeId;
+use database::{DatabaseUuid, NewDatabase, Property};
+use serde::{Deserialize, Serialize};
+
+/// A change of what is the same on every node. Whoever proposes it fills in all that is random or of a clock.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub enum Entry {
+    /// A database is made.
+    CreateDatabase {
+        /// Its name.
+        name: String,
+        /// What it is.
+        database: CataloguedDatabase,
+    },
+    /// A database goes.
+    DropDatabase {
+        /// What it is known by.
+        uuid: DatabaseUuid,
+    },
+    /// A property of a database changes.
+    Change {
+        /// What it is known by.
+        uuid: DatabaseUuid,
+        /// The property.
+        #[serde(flatten)]
+        change: PropertyChange,
+    },
+    /// A node is a member from now on.
+    Join {
+        /// Its number.
+        node: NodeId,
+        /// What is known of it.
+        member: Member,
+        /// The token that it came with.
+        token: Option<String>,
+    },
+    /// A node is none any more.
+    Leave {
+        /// Its number.
+        node: NodeId,
+    },
+    /// A token is given out.
+    Token {
+        /// Its name.
+        id: String,
+        /// What is kept of it, as text of whoever checks it.
+        record: String,
+    },
+    /// A setting that all nodes have alike.
+    Setting {
+        /// Its section,
+        section: String,
+        /// its key,
+        key: String,
+        /// and its value; `None` takes it away.
+        value: Option<String>,
+    },
+}
+
+/// A database in the catalogue.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CataloguedDatabase {
+    /// What it is known by.
+    pub uuid: DatabaseUuid,
+    /// Shards.
+    pub q: u32,
+    /// Copies, as they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n: Option<u32>,
+    /// Ids begin with a partition.
+    #[serde(default)]
+    pub partitioned: bool,
+    /// Seconds since 1970.
+    pub created_unix_s: u64,
+    /// JSON text of the security object.
+    pub security: String,
+    /// Revisions kept of each branch, where that was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revs_limit: Option<u64>,
+    /// Purges remembered of each shard, where that was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purged_infos_limit: Option<u64>,
+    /// The version of the catalogue that had it first.
+    #[serde(default)]
+    pub since: u64,
+}
+
+impl CataloguedDatabase {
+    /// As it is asked for.
+    pub fn new(new: NewDatabase) -> CataloguedDatabase {
+        CataloguedDatabase {
+            uuid: new.uuid,
+            q: new.q,
+            n: new.n,
+            partitioned: new.partitioned,
+            created_unix_s: new.created_unix_s,
+            security: new.security,
+            revs_limit: None,
+            purged_infos_limit: None,
+            since: 0,
+        }
+    }
+
+    /// As a node makes it.
+    pub fn to_new(&self) -> NewDatabase {
+        NewDatabase {
+            uuid: self.uuid,
+            q: self.q,
+            n: self.n,
+            partitioned: self.partitioned,
+            created_unix_s: self.created_unix_s,
+            security: self.security.clone(),
+        }
+    }
+
+    /// The properties that may differ from those that it was made with.
+    pub fn properties(&self) -> Vec<Property> {
+        let limits = [
+            self.revs_limit.map(Property::RevsLimit),
+            self.purged_infos_limit.map(Property::PurgedInfosLimit),
+        ];
+        let security = Property::Security(self.security.clone());
+        limits.into_iter().flatten().chain([security]).collect()
+    }
+}
+
+/// A change of one property of a database.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "property", content = "value", rename_all = "snake_case")]
+pub enum PropertyChange {
+    /// JSON text of the security object.
+    Security(String),
+    /// Revisions kept of each branch.
+    RevsLimit(u64),
+    /// Purges remembered of each shard.
+    PurgedInfosLimit(u64),
+}
+
+impl From<Property> for PropertyChange {
+    fn from(property: Property) -> PropertyChange {
+        match property {
+            Property::Security(json) => PropertyChange::Security(json),
+            Property::RevsLimit(limit) => PropertyChange::RevsLimit(limit),
+            Property::PurgedInfosLimit(limit) => PropertyChange::PurgedInfosLimit(limit),
+        }
+    }
+}
+
+impl From<PropertyChange> for Property {
+    fn from(change: PropertyChange) -> Property {
+        match change {
+            PropertyChange::Security(json) => Property::Security(json),
+            PropertyChange::RevsLimit(limit) => Property::RevsLimit(limit),
+            PropertyChange::PurgedInfosLimit(limit) => Property::PurgedInfosLimit(limit),
+        }
+    }
+}
+
+/// A node of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its name, as CouchDB's clients see it: `node1@127.0.0.1`.
+    pub name: String,
+    /// Where other nodes reach it, as `host:port`.
+    pub address: String,
+}
+
+/// What became of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum EntryOutcome {
+    /// It counts.
+    Done = 0,
+    /// There is one of that name already.
+    Exists = 1,
+    /// What it is about is not there.
+    Missing = 2,
+    /// It cannot be read, or says what cannot be.
+    Refused = 3,
+}
+
+impl EntryOutcome {
+    /// By its number.
+    pub fn of(code: u8) -> EntryOutcome {
+        match code {
+            0 => EntryOutcome::Done,
+            1 => EntryOutcome::Exists,
+            2 => EntryOutcome::Missing,
+            _ => EntryOutcome::Refused,
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The control slot: what is the same on every node.
+
+pub mod entry;
+pub mod state;
+mod store;
+
+use std::sync::Arc;
+
+use database::{Database, DatabaseUuid, Databases};
+use parking_lot::RwLock;
+use tokio::sync::watch;
+
+use self::state::ControlState;
+pub use self::store::{ControlSlot, OnSetting, stored_state};
+
+/// The control slot's state as this node has it, for everybody.
+pub struct Catalogue {
+    state: RwLock<ControlState>,
+    version: watch::Sender<u64>,
+}
+
+impl Catalogue {
+    /// With the state that was stored.
+    pub fn new(state: ControlState) -> Catalogue {
+        let version = watch::Sender::new(state.version);
+        Catalogue {
+            state: RwLock::new(state),
+            version,
+        }
+    }
+
+    /// Looks at the state.
+    pub fn with<T>(&self, look: impl FnOnce(&ControlState) -> T) -> T {
+        look(&self.state.read())
+    }
+
+    /// Replaces the state.
+    pub(crate) fn set(&self, state: ControlState) {
+        let version = state.version;
+        *self.state.write() = state;
+        self.version.send_replace(version);
+    }
+
+    /// The version that is here.
+    pub fn version(&self) -> u64 {
+        *self.version.borrow()
+    }
+
+    /// Waits until this version is here.
+    pub async fn wait_for(&self, version: u64) {
+        let mut here = self.version.subscribe();
+        // The sender lives as long as this.
+        let _ = here.wait_for(|here| *here >= version).await;
+    }
+
+    /// Tells of every version.
+    pub fn watch(&self) -> watch::Receiver<u64> {
+        self.version.subscribe()
+    }
+
+    /// The database with this uuid, if it is in the catalogue.
+    ///
+    /// # Errors
+    /// Those of opening it.
+    pub fn database(
+        &self,
+        databases: &Databases,
+        uuid: DatabaseUuid,
+    ) -> Result<Option<Arc<Database>>, database::Error> {
+        let Some(name) = self.with(|state| state.names.get(&uuid).cloned()) else {
+            return Ok(None);
+        };
+        match databases.get(&name) {
+            Ok(db) => Ok((db.uuid() == uuid).then_some(db)),
+            Err(database::Error::NoDatabase) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! Writes of this node's clients on their way into the log.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cluster::record::{Body, DatabaseWork, EditRecord, PurgeRecord, Work};
+use cluster::{CONTROL, SlotNumber};
+use database::{
+    Database, DatabaseUuid, Databases, Later, NewDatabase, Order, Property, WriteTiming,
+};
+use document::Rev;
+use futures_util::future::{join_all, try_join_all};
+use storage::{Outcome, ShardEdit, ShardPurge, SlotOutcome, WorkOutcome};
+
+use crate::Error;
+use crate::control::Catalogue;
+use crate::control::entry::{CataloguedDatabase, Entry, EntryOutcome};
+use crate::members::Members;
+use crate::placement::slot_of;
+use crate::propose::{Done, Proposer};
+use crate::replicas::Replicas;
+use crate::slot::{NO_DATABASE, OLD_DESIGNS, edit_record, purge_record};
+
+/// A read that is not sure to be the latest by then fails.
+pub const READ_TIME_MAX: Duration = Duration::from_secs(5);
+/// Edits of one request together have about so many bytes: what is longer becomes several.
+const REQUEST_BYTES: usize = 512 << 10;
+
+/// Puts this node's writes in the order of the cluster.
+pub struct Gateway {
+    pub(crate) databases: Arc<Databases>,
+    pub(crate) catalogue: Arc<Catalogue>,
+    pub(crate) members: Arc<Members>,
+    pub(crate) replicas: Arc<Replicas>,
+    pub(crate) proposer: Arc<Proposer>,
+}
+
+impl Gateway {
+    /// Has an entry of the control slot made, and waits until it is here.
+    ///
+    /// # Errors
+    /// [`Error::NotNow`].
+    pub async fn enter(&self, entry: Entry) -> Result<EntryOutcome, Error> {
+        let json = serde_json::to_vec(&entry).map_err(|e| Error::Home(e.to_string()))?;
+        let work = DatabaseWork {
+            database: [0; 16],
+            since: 0,
+            revs_limit: 0,
+            purged_infos_limit: 0,
+            designs: 0,
+            work: Work::Entry(json),
+        };
+        let done = self.proposer.propose(CONTROL, vec![work], None).await;
+        let done = done.map_err(|e| Error::NotNow(e.to_string()))?;
+        if !done.is_safe {
+            return Err(Error::NotNow("too few nodes have it".into()));
+        }
+        // Another node may have done it.
+        self.fresh_control().await?;
+        match done.outcome {
+            SlotOutcome::Done(work) => match work[..] {
+                [WorkOutcome::Refused(code)] => Ok(EntryOutcome::of(code)),
+                _ => Ok(EntryOutcome::Refused),
+            },
+            SlotOutcome::Forgotten => {
+                Err(Error::NotNow("it is not known whether it counts".into()))
+            }
+        }
+    }
+
+    /// Ready when this node has all entries that were acknowledged.
+    ///
+    /// # Errors
+    /// [`Error::NotNow`].
+    pub async fn fresh_control(&self) -> Result<(), Error> {
+        self.fresh_slots([CONTROL]).await
+    }
+
+    /// Ready when this node has everything that was acknowledged in these slots.
+    ///
+    /// # Errors
+    /// [`Error::NotNow`].
+    pub async fn fresh_slots(
+        &self,
+        slots: impl IntoIterator<Item = SlotNumber>,
+    ) -> Result<(), Error> {
+        let deadline = tokio::time::Instant::now() + READ_TIME_MAX;
+        let fresh = |slot| async move {
+            let replica = self.replicas.get(slot);
+            let replica = replica.ok_or_else(|| "this node has no replica of it".to_owned())?;
+            replica.fresh(deadline).await
+        };
+        let done = try_join_all(slots.into_iter().map(fresh)).await;
+        done.map(drop).map_err(Error::NotNow)
+    }
+
+    /// Ready when everything that is seen now in these slots is there to stay.
+    ///
+    /// # Errors
+    /// [`Error::NotNow`].
+    pub async fn settle(&self, slots: impl IntoIterator<Item = SlotNumber>) -> Result<(), Error> {
+        let deadline = tokio::time::Instant::now() + READ_TIME_MAX;
+        let settle = |slot| async move {
+            match self.replicas.get(slot) {
+                Some(replica) => replica.settle(deadline).await,
+                None => Err("this node has no replica of it".to_owned()),
+            }
+        };
+        let done = try_join_all(slots.into_iter().map(settle)).await;
+        done.map(drop).map_err(Error::NotNow)
+    }
+
+    /// The slots of a database's shards.
+    pub fn slots(&self, db: &Database) -> Vec<SlotNumber> {
+        let count = self.replicas.count();
+        let shards = 0..db.all_shards().len();
+        let mut slots: Vec<_> = shards.map(|i| slot_of(db.uuid(), i, count)).collect();
+        slots.sort_unstable();
+        slots.dedup();
+        slots
+    }
+
+    /// The slot of a document.
+    pub fn slot(&self, db: &Database, id: &str) -> SlotNumber {
+        slot_of(db.uuid(), db.shard_index(id), self.replicas.count())
+    }
+
+    /// How many nodes are to have a write.
+    fn copies(&self, asked: Option<usize>) -> Option<usize> {
+        asked.map(|asked| asked.clamp(1, self.members.count().max(1)))
+    }
+
+    fn work(&self, db: &Target, work: Work) -> DatabaseWork {
+        DatabaseWork {
+            database: *db.uuid.as_bytes(),
+            since: db.since,
+            revs_limit: db.limits.revs_limit,
+            purged_infos_limit: db.limits.purged_infos_limit,
+            designs: db.designs,
+            work,
+        }
+    }
+
+    fn target(&self, db: &Database) -> Result<Target, database::Error> {
+        let uuid = db.uuid();
+        let since = self.catalogue.with(|state| {
+            let name = state.names.get(&uuid)?;
+            state.databases.get(name).map(|database| database.since)
+        });
+        Ok(Target {
+            uuid,
+            since: since.ok_or(database::Error::NoDatabase)?,
+            limits: db.limits(),
+            designs: 0,
+        })
+    }
+
+    async fn edit_now(
+        &self,
+        db: Target,
+        parts: Vec<Part<ShardEdit>>,
+        copies: Option<usize>,
+        count: usize,
+    ) -> Result<(Vec<Outcome>, WriteTiming), database::Error> {
+        let started = Instant::now();
+        let wanted = self.copies(copies);
+        let propose = |part: Part<ShardEdit>| {
+            let db = &db;
+            async move {
+                let (places, edits) = part.places_and_work();
+                let edits = to_records(edits).await?;
+                let work = self.work(db, Work::Edits(edits));
+                let done = self.proposer.propose(part.slot, vec![work], wanted).await;
+                let done = done.map_err(|e| database::Error::Unavailable(e.to_string()))?;
+                Ok::<_, database::Error>((places, done))
+            }
+        };
+        let all = try_join_all(parts.into_iter().map(propose)).await?;
+        let mut outcomes = vec![Outcome::Conflict; count];
+        let mut timing = WriteTiming::default();
+        for (places, done) in all {
+            timing.has_few_copies |= !done.is_safe || copies.is_some_and(|c| c > done.copies);
+            for (place, outcome) in places.into_iter().zip(edited(done)?) {
+                outcomes[place] = outcome;
+            }
+        }
+        timing.commit_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        Ok((outcomes, timing))
+    }
+
+    async fn enter_for_client(&self, entry: Entry) -> Result<(), database::Error> {
+        let unavailable = |e: Error| database::Error::Unavailable(e.to_string());
+        match self.enter(entry).await.map_err(unavailable)? {
+            EntryOutcome::Done => Ok(()),
+            EntryOutcome::Exists => Err(database::Error::DatabaseExists),
+            EntryOutcome::Missing => Err(database::Error::NoDatabase),
+            EntryOutcome::Refused => Err(database::Error::BadRequest("it was refused".into())),
+        }
+    }
+
+    async fn delete_now(&self, name: &str) -> Result<(), database::Error> {
+        let db = self.databases.get(name)?;
+        let (uuid, slots) = (db.uuid(), self.slots(&db));
+        drop(db);
+        self.enter_for_client(Entry::DropDatabase { uuid }).await?;
+        // Who knows only the state before it can write no more, once all slots wait for this one.
+        let version = self.catalogue.version();
+        let awaits = slots.into_iter().map(|slot| {
+            let body = Body::Await { version };
+            self.proposer.append(slot, body)
+        });
+        for done in join_all(awaits).await {
+            done.map_err(|e| database::Error::Unavailable(e.to_string()))?;
+        }
+        Ok(())
+    }
+}
+
+/// A database as records name it.
+struct Target {
+    uuid: DatabaseUuid,
+    since: u64,
+    limits: storage::Limits,
+    designs: u64,
+}
+
+/// What goes into one request, and where it stood among what was asked for.
+struct Part<T> {
+    slot: SlotNumber,
+    work: Vec<(usize, T)>,
+}
+
+impl<T> Part<T> {
+    fn places_and_work(&self) -> (Vec<usize>, Vec<T>)
+    where
+        T: Clone,
+    {
+        self.work.iter().cloned().unzip()
+    }
+}
+
+/// Divides work by slots, and into requests that are not too long.
+fn divide<T>(
+    all: Vec<T>,
+    slot: impl Fn(&T) -> SlotNumber,
+    bytes: impl Fn(&T) -> usize,
+) -> Vec<Part<T>> {
+    let mut open: BTreeMap<SlotNumber, (usize, Vec<(usize, T)>)> = BTreeMap::new();
+    let mut parts = vec![];
+    for (place, one) in all.into_iter().enumerate() {
+        let (slot, bytes) = (slot(&one), bytes(&one));
+        let (sum, work) = open.entry(slot).or_default();
+        if !work.is_empty() && *sum + bytes > REQUEST_BYTES {
+            let work = std::mem::take(work);
+            *sum = 0;
+            parts.push(Part { slot, work });
+        }
+        *sum += bytes;
+        work.push((place, one));
+    }
+    let rest = open
+        .into_iter()
+        .map(|(slot, (_, work))| Part { slot, work });
+    parts.extend(rest);
+    parts
+}
+
+fn edit_bytes(edit: &ShardEdit) -> usize {
+    let files = edit
+        .edit
+        .files
+        .iter()
+        .map(|file| file.attachment.stored_length as usize + 256);
+    edit.edit.body.len() + files.sum::<usize>() + 256
+}
+
+async fn to_records(edits: Vec<ShardEdit>) -> Result<Vec<EditRecord>, database::Error> {
+    let has_files = edits.iter().any(|edit| !edit.edit.files.is_empty());
+    let translate = move || {
+        let records = edits.into_iter().map(|edit| edit_record(edit.edit));
+        records.collect::<Result<Vec<_>, storage::Error>>()
+    };
+    let records = match has_files {
+        false => translate(),
+        true => {
+            let done = tokio::task::spawn_blocking(translate).await;
+            done.map_err(|_| database::Error::ShuttingDown)?
+        }
+    };
+    Ok(records?)
+}
+
+fn edited(done: Done) -> Result<Vec<Outcome>, database::Error> {
+    match work(done)? {
+        WorkOutcome::Edits(outcomes) => Ok(outcomes),
+        WorkOutcome::Purges(_) | WorkOutcome::Refused(_) => Err(odd()),
+    }
+}
+
+fn work(done: Done) -> Result<WorkOutcome, database::Error> {
+    let forgotten =
+        || database::Error::Unavailable("it is not known whether it was written".into());
+    let SlotOutcome::Done(mut work) = done.outcome else {
+        return Err(forgotten());
+    };
+    match work.pop() {
+        Some(WorkOutcome::Refused(NO_DATABASE)) => Err(database::Error::NoDatabase),
+        Some(WorkOutcome::Refused(OLD_DESIGNS)) => Err(database::Error::Unavailable(
+            "design documents changed meanwhile: try again".into(),
+        )),
+        Some(work) => Ok(work),
+        None => Err(odd()),
+    }
+}
+
+fn odd() -> database::Error {
+    database::Error::Unavailable("the slot's answer is of something else".into())
+}
+
+/// A gateway that everybody holds.
+#[derive(Clone)]
+pub struct Ordering(pub Arc<Gateway>);
+
+impl Order for Ordering {
+    fn edit(
+        &self,
+        db: &Database,
+        edits: Vec<ShardEdit>,
+        copies: Option<usize>,
+    ) -> Later<(Vec<Outcome>, WriteTiming)> {
+        let (me, count) = (self.0.clone(), edits.len());
+        let target = me.target(db);
+        let parts = divide(edits, |e| me.slot(db, e.edit.id.as_str()), edit_bytes);
+        Box::pin(async move { me.edit_now(target?, parts, copies, count).await })
+    }
+
+    fn purge(&self, db: &Database, purges: Vec<ShardPurge>) -> Later<Vec<Vec<Rev>>> {
+        let (me, count) = (self.0.clone(), purges.len());
+        let target = me.target(db);
+        let parts = divide(
+            purges,
+            |p| me.slot(db, p.id.as_str()),
+            |p| 64 + 40 * p.revs.len(),
+        );
+        Box::pin(async move {
+            let target = target?;
+            let mut removed = vec![vec![]; count];
+            for part in parts {
+                let (places, purges): (Vec<usize>, Vec<ShardPurge>) = part.work.into_iter().unzip();
+                let purges: Vec<PurgeRecord> = purges.into_iter().map(purge_record).collect();
+                let work_of = me.work(&target, Work::Purges(purges));
+                let done = me.proposer.propose(part.slot, vec![work_of], None).await;
+                let done = done.map_err(|e| database::Error::Unavailable(e.to_string()))?;
+                let WorkOutcome::Purges(revs) = work(done)? else {
+                    return Err(odd());
+                };
+                for (place, revs) in places.into_iter().zip(revs) {
+                    removed[place] = revs;
+                }
+            }
+            Ok(removed)
+        })
+    }
+
+    fn create(&self, name: String, new: NewDatabase) -> Later<()> {
+        let me = self.0.clone();
+        let database = CataloguedDatabase::new(new);
+        let entry = Entry::CreateDatabase { name, database };
+        Box::pin(async move { me.enter_for_client(entry).await })
+    }
+
+    fn delete(&self, name: String) -> Later<()> {
+        let me = self.0.clone();
+        Box::pin(async move { me.delete_now(&name).await })
+    }
+
+    fn change(&self, db: &Database, property: Property) -> Later<()> {
+        let me = self.0.clone();
+        let entry = Entry::Change {
+            uuid: db.uuid(),
+            change: property.into(),
+        };
+        Box::pin(async move { me.enter_for_client(entry).await })
+    }
+
+    fn fresh(&self, db: &Database) -> Later<()> {
+        let me = self.0.clone();
+        let slots = me.slots(db);
+        Box::pin(async move {
+            let fresh = me.fresh_slots(slots).await;
+            fresh.map_err(|e| database::Error::Unavailable(e.to_string()))
+        })
+    }
+}

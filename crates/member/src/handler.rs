@@ -1,0 +1,137 @@
+//! What other nodes ask of this one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cluster::record::Request;
+use cluster::replica::Message;
+use cluster::slot::Wait;
+use cluster::{NodeId, SlotNumber};
+use http::StatusCode;
+use peers::{Call, Event, Handler, JoinRequest, Refusal, Reply};
+use tokio::time::Instant;
+
+use crate::join::Issuer;
+use crate::members::{APPEND, Asked, Members, PROPOSE};
+use crate::replicas::{Replica, Replicas};
+
+/// A request in another node's place is at most this long, in bytes.
+const REQUEST_BYTES_MAX: usize = 256 << 20;
+/// And takes at most so long.
+const TIME_MAX: Duration = Duration::from_secs(30);
+
+/// Passes clients' requests on to whoever answers them.
+pub trait Clients: Send + Sync + 'static {
+    /// A client's request that another node does not answer itself.
+    fn answer(
+        &self,
+        call: Call,
+    ) -> std::pin::Pin<Box<dyn Future<Output = Result<Reply, Refusal>> + Send>>;
+}
+
+/// This node, as others see it.
+pub struct Answering {
+    pub(crate) replicas: Arc<Replicas>,
+    pub(crate) members: Arc<Members>,
+    pub(crate) issuer: Arc<Issuer>,
+    pub(crate) clients: Arc<std::sync::OnceLock<Arc<dyn Clients>>>,
+}
+
+impl Handler for Answering {
+    fn admits(&self, node: NodeId) -> bool {
+        // Before the first entries are here nobody is known.
+        let all = self.members.all();
+        all.len() < 2 || all.iter().any(|(id, _)| *id == node)
+    }
+
+    async fn message(&self, from: NodeId, message: Bytes) {
+        let Some((slot, message)) = message.split_first_chunk() else {
+            return;
+        };
+        let replica = self.replicas.get(SlotNumber::from_be_bytes(*slot));
+        if let (Some(replica), Some(message)) = (replica, Message::decode(message)) {
+            replica.deliver(from, message);
+        }
+    }
+
+    async fn call(&self, _: NodeId, call: Call) -> Result<Reply, Refusal> {
+        let (path, query) = call.path.split_once('?').unwrap_or((&call.path, ""));
+        let asked = || {
+            let asked = Asked::from_query(query);
+            asked.ok_or_else(|| Refusal::new(StatusCode::BAD_REQUEST, "a slot and a time"))
+        };
+        match path {
+            PROPOSE => {
+                let asked = asked()?;
+                self.propose(asked, call).await
+            }
+            APPEND => {
+                let asked = asked()?;
+                self.append(asked, call).await
+            }
+            _ => match self.clients.get() {
+                Some(clients) if call.headers.contains_key(CLIENT) => clients.answer(call).await,
+                _ => Err(Refusal::new(StatusCode::NOT_FOUND, "no such call")),
+            },
+        }
+    }
+
+    async fn join(&self, request: JoinRequest) -> Result<Bytes, Refusal> {
+        self.issuer.join(request).await
+    }
+
+    fn event(&self, event: Event) {
+        match event {
+            Event::DuplicateNode { node } => tracing::error!(
+                node = format!("{node:x}"),
+                "two processes are the same node: its data directory was copied, and one of them must stop"
+            ),
+            Event::OtherProtocol { text, .. } => tracing::error!("{text}"),
+        }
+    }
+}
+
+/// The header of clients' requests that are passed on.
+pub const CLIENT: &str = "x-settee-client";
+
+impl Answering {
+    fn replica(&self, slot: SlotNumber) -> Result<&Replica, Refusal> {
+        let replica = self.replicas.get(slot);
+        replica.ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, "no such slot here"))
+    }
+
+    async fn propose(&self, asked: Asked, call: Call) -> Result<Reply, Refusal> {
+        let replica = self.replica(asked.slot)?;
+        let body = read(call).await?;
+        let malformed = || Refusal::new(StatusCode::BAD_REQUEST, "this is no request");
+        let request = Request::from_bytes(&body).ok_or_else(malformed)?;
+        let wait = Wait {
+            copies: asked.copies,
+            deadline: Instant::now() + asked.time.min(TIME_MAX),
+        };
+        let done = replica.propose(request, wait).await;
+        let done = done.map_err(|why| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why))?;
+        let copies = u8::try_from(done.copies).unwrap_or(u8::MAX);
+        let mut answer = vec![u8::from(done.is_safe), copies];
+        answer.extend_from_slice(&done.outcome.encode());
+        Ok(Reply::ok(Bytes::from(answer)))
+    }
+
+    async fn append(&self, asked: Asked, call: Call) -> Result<Reply, Refusal> {
+        let replica = self.replica(asked.slot)?;
+        let body = read(call).await?;
+        let malformed = || Refusal::new(StatusCode::BAD_REQUEST, "this is no record");
+        let record = self.members.read_record(&body).ok_or_else(malformed)?;
+        let deadline = Instant::now() + asked.time.min(TIME_MAX);
+        match replica.append(record, deadline).await {
+            Ok(()) => Ok(Reply::ok(Bytes::new())),
+            Err(why) => Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why)),
+        }
+    }
+}
+
+async fn read(call: Call) -> Result<Bytes, Refusal> {
+    let body = call.body.read(REQUEST_BYTES_MAX).await;
+    body.map_err(|e| Refusal::new(StatusCode::BAD_REQUEST, e.to_string()))
+}

@@ -1,0 +1,158 @@
+//! What a node keeps of its cluster, in the folder `cluster` of its data directory.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use cluster::NodeId;
+use data_encoding::HEXLOWER;
+use peers::{Authority, Identity};
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::control::entry::Member;
+
+const FILE: &str = "member.json";
+
+/// What is the same for all nodes of a cluster from its beginning.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cluster {
+    /// Its name, which is in the names of topics.
+    pub name: String,
+    /// Its id, 32 hexadecimal digits.
+    pub id: String,
+    /// The secret of its records, 64 hexadecimal digits.
+    pub record_key: String,
+    /// Slots of documents.
+    pub slots: u16,
+    /// The number of the log that it was begun with.
+    pub log: u64,
+    /// The node that it began with.
+    pub first: NodeId,
+}
+
+/// What a node knows of itself and of its cluster before it can ask anybody.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Home {
+    /// Its cluster.
+    pub cluster: Cluster,
+    /// Its number.
+    pub node: NodeId,
+    /// What others know of it.
+    pub member: Member,
+    /// Where other members were when it joined.
+    pub others: Vec<(NodeId, String)>,
+}
+
+impl Cluster {
+    /// A new one.
+    ///
+    /// # Errors
+    /// [`Error::Random`].
+    pub fn create(name: &str, slots: u16, first: NodeId) -> Result<Cluster, Error> {
+        Ok(Cluster {
+            name: name.to_owned(),
+            id: HEXLOWER.encode(&random::<16>()?),
+            record_key: HEXLOWER.encode(&random::<32>()?),
+            slots,
+            log: 1,
+            first,
+        })
+    }
+
+    /// Its id's bytes.
+    ///
+    /// # Errors
+    /// [`Error::Home`] when they are none.
+    pub fn id_bytes(&self) -> Result<[u8; 16], Error> {
+        bytes(&self.id)
+    }
+
+    /// What its records bear in a slot.
+    ///
+    /// # Errors
+    /// [`Error::Home`] when that cannot be read.
+    pub fn stamp(&self, slot: u16) -> Result<cluster::record::Stamp, Error> {
+        Ok(cluster::record::Stamp {
+            cluster: self.id_bytes()?,
+            key: bytes(&self.record_key)?,
+            slot,
+        })
+    }
+}
+
+fn bytes<const N: usize>(hex: &str) -> Result<[u8; N], Error> {
+    let bytes = HEXLOWER.decode(hex.as_bytes()).ok();
+    let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
+    bytes.ok_or_else(|| Error::Home(format!("{hex} does not have {} digits", 2 * N)))
+}
+
+/// Random bytes.
+///
+/// # Errors
+/// [`Error::Random`].
+pub fn random<const N: usize>() -> Result<[u8; N], Error> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|e| Error::Random(e.to_string()))?;
+    Ok(bytes)
+}
+
+/// The folder in a data directory.
+pub fn folder(data: &Path) -> PathBuf {
+    data.join("cluster")
+}
+
+/// Whether a data directory is of a member of a cluster.
+pub fn is_member(data: &Path) -> bool {
+    folder(data).join(FILE).exists()
+}
+
+impl Home {
+    /// Keeps it and the node's identity in a data directory that is of no cluster yet.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyMember`], and why it cannot be written.
+    pub fn keep(&self, data: &Path, authority: Authority) -> Result<(), Error> {
+        if is_member(data) {
+            return Err(Error::AlreadyMember(folder(data)));
+        }
+        let folder = folder(data);
+        let failed = |e: std::io::Error| Error::Home(format!("{}: {e}", folder.display()));
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&folder)
+            .map_err(failed)?;
+        Identity::create(&folder, authority, self.node, SystemTime::now())?;
+        let text = serde_json::to_vec_pretty(self).map_err(|e| Error::Home(e.to_string()))?;
+        let unfinished = folder.join("member.new");
+        let mut file = fs::OpenOptions::new()
+            .create(true)
+            .write(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&unfinished)
+            .map_err(failed)?;
+        file.write_all(&text).map_err(failed)?;
+        file.sync_all().map_err(failed)?;
+        fs::rename(&unfinished, folder.join(FILE)).map_err(failed)?;
+        let synced = fs::File::open(&folder).and_then(|folder| folder.sync_all());
+        synced.map_err(failed)
+    }
+
+    /// What a data directory has.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub fn read(data: &Path) -> Result<(Home, Arc<Identity>), Error> {
+        let folder = folder(data);
+        let path = folder.join(FILE);
+        let failed = |e: String| Error::Home(format!("{}: {e}", path.display()));
+        let text = fs::read(&path).map_err(|e| failed(e.to_string()))?;
+        let home: Home = serde_json::from_slice(&text).map_err(|e| failed(e.to_string()))?;
+        Ok((home, Identity::open(&folder)?))
+    }
+}

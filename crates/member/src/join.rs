@@ -1,0 +1,203 @@
+//! How a node comes into the cluster.
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use cluster::NodeId;
+use data_encoding::HEXLOWER;
+use http::StatusCode;
+use peers::{Authority, Identity, JoinRequest, Refusal, Token, TokenRecord};
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::control::Catalogue;
+use crate::control::entry::{Entry, EntryOutcome, Member};
+use crate::gateway::Gateway;
+use crate::home::{Cluster, Home, random};
+
+/// What is kept of a token in the control slot.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    hash: String,
+    expires: u64,
+}
+
+/// What a new node is told.
+#[derive(Serialize, Deserialize)]
+struct Welcome {
+    cluster: Cluster,
+    node: NodeId,
+    others: Vec<(NodeId, String)>,
+    authority: String,
+}
+
+/// Gives out tokens, and takes them.
+pub struct Issuer {
+    cluster: Cluster,
+    identity: Arc<Identity>,
+    catalogue: Arc<Catalogue>,
+    gateway: OnceLock<Arc<Gateway>>,
+}
+
+impl Issuer {
+    pub(crate) fn new(
+        cluster: Cluster,
+        identity: Arc<Identity>,
+        catalogue: Arc<Catalogue>,
+    ) -> Issuer {
+        Issuer {
+            cluster,
+            identity,
+            catalogue,
+            gateway: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn propose_by(&self, gateway: Arc<Gateway>) {
+        // A second time changes nothing.
+        let _ = self.gateway.set(gateway);
+    }
+
+    /// A new token, which lets one node join within this time.
+    ///
+    /// # Errors
+    /// [`Error::Identity`] and [`Error::NotNow`].
+    pub async fn token(&self, valid: Duration) -> Result<String, Error> {
+        let members = self.catalogue.with(|state| {
+            let addresses = state.members.values().map(|member| member.address.clone());
+            addresses.collect()
+        });
+        let authority = self.identity.authority();
+        let (token, record) = Token::issue(authority, members, SystemTime::now(), valid)?;
+        let kept = Kept {
+            hash: HEXLOWER.encode(&record.secret_hash),
+            expires: record.expires,
+        };
+        let entry = Entry::Token {
+            id: HEXLOWER.encode(&record.id),
+            record: serde_json::to_string(&kept).unwrap_or_default(),
+        };
+        self.gateway()?.enter(entry).await?;
+        Ok(token.to_string())
+    }
+
+    fn gateway(&self) -> Result<&Arc<Gateway>, Error> {
+        let starting = || Error::NotNow("the node is starting".into());
+        self.gateway.get().ok_or_else(starting)
+    }
+
+    /// A node wants to join.
+    pub(crate) async fn join(&self, request: JoinRequest) -> Result<Bytes, Refusal> {
+        let unavailable = |e: Error| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, e.to_string());
+        let gateway = self.gateway().map_err(unavailable)?;
+        gateway.fresh_control().await.map_err(unavailable)?;
+        let id = HEXLOWER.encode(&request.id);
+        self.check(&id, &request)?;
+        let facts = serde_json::from_slice::<Member>(&request.facts);
+        let malformed = |e: serde_json::Error| Refusal::new(StatusCode::BAD_REQUEST, e.to_string());
+        let member = facts.map_err(malformed)?;
+        let internal = |e: Error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, e.to_string());
+        let node = new_number().map_err(internal)?;
+        let entry = Entry::Join {
+            node,
+            member: member.clone(),
+            token: Some(id),
+        };
+        match gateway.enter(entry).await.map_err(unavailable)? {
+            EntryOutcome::Done => {}
+            EntryOutcome::Exists => {
+                let name = member.name;
+                let text =
+                    format!("there is a member called {name} already: give it another --name");
+                return Err(Refusal::new(StatusCode::CONFLICT, text));
+            }
+            EntryOutcome::Missing | EntryOutcome::Refused => return Err(unknown_token()),
+        }
+        let pem = self.identity.authority().to_pem();
+        let others = self.catalogue.with(|state| {
+            let others = state.members.iter().filter(|(id, _)| **id != node);
+            others
+                .map(|(id, other)| (*id, other.address.clone()))
+                .collect()
+        });
+        let welcome = Welcome {
+            cluster: self.cluster.clone(),
+            node,
+            others,
+            authority: pem.map_err(|e| internal(e.into()))?,
+        };
+        let text = serde_json::to_vec(&welcome);
+        text.map(Bytes::from).map_err(malformed)
+    }
+
+    fn check(&self, id: &str, request: &JoinRequest) -> Result<(), Refusal> {
+        let kept = self.catalogue.with(|state| state.tokens.get(id).cloned());
+        let kept = kept.and_then(|text| serde_json::from_str::<Kept>(&text).ok());
+        let kept = kept.ok_or_else(unknown_token)?;
+        let hash = HEXLOWER.decode(kept.hash.as_bytes()).ok();
+        let record = TokenRecord {
+            id: request.id,
+            secret_hash: hash
+                .and_then(|h| h.try_into().ok())
+                .ok_or_else(unknown_token)?,
+            expires: kept.expires,
+        };
+        let refused = |e: peers::TokenError| Refusal::new(StatusCode::FORBIDDEN, e.to_string());
+        peers::check(&record, &request.secret, SystemTime::now()).map_err(refused)
+    }
+}
+
+fn unknown_token() -> Refusal {
+    Refusal::new(
+        StatusCode::FORBIDDEN,
+        peers::TokenError::Unknown.to_string(),
+    )
+}
+
+/// A node's number: random, short enough for people, and never 0.
+pub fn new_number() -> Result<NodeId, Error> {
+    Ok(u64::from(u32::from_be_bytes(random()?)).max(1))
+}
+
+/// Joins a cluster with a token: afterwards the data directory is a member's.
+///
+/// # Errors
+/// Why not: nothing is kept then.
+pub async fn join(data: &Path, token: &str, member: Member) -> Result<Home, Error> {
+    if crate::home::is_member(data) {
+        return Err(Error::AlreadyMember(crate::home::folder(data)));
+    }
+    let token: Token = token.trim().parse()?;
+    let facts = serde_json::to_vec(&member).map_err(|e| Error::Home(e.to_string()))?;
+    let answer = peers::join(&token, facts.into(), SystemTime::now()).await?;
+    let welcome: Welcome =
+        serde_json::from_slice(&answer).map_err(|e| Error::Home(e.to_string()))?;
+    let home = Home {
+        cluster: welcome.cluster,
+        node: welcome.node,
+        member,
+        others: welcome.others,
+    };
+    home.keep(data, Authority::from_pem(&welcome.authority)?)?;
+    Ok(home)
+}
+
+/// Makes a data directory the first member of a new cluster.
+///
+/// # Errors
+/// Why not: nothing is kept then.
+pub fn init(data: &Path, name: &str, slots: u16, member: Member) -> Result<Home, Error> {
+    let node = new_number()?;
+    let cluster = Cluster::create(name, slots, node)?;
+    let authority = Authority::create(cluster.id_bytes()?, SystemTime::now())?;
+    let home = Home {
+        cluster,
+        node,
+        member,
+        others: vec![],
+    };
+    home.keep(data, authority)?;
+    Ok(home)
+}

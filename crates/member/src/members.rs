@@ -1,0 +1,234 @@
+//! The other nodes: who they are, whether they live, and what they do for this one.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use cluster::record::{Body, Request, Stamp};
+use cluster::replica::Message;
+use cluster::slot::Network;
+use cluster::{Generation, NodeId, SlotNumber};
+use peers::{Call, Peers};
+use storage::SlotOutcome;
+use tokio::time::Instant;
+
+use crate::control::Catalogue;
+use crate::control::entry::Member;
+use crate::propose::Done;
+
+/// Who was not heard of for so long is taken for dead.
+const LIVE_TIME: Duration = Duration::from_secs(3);
+/// An outcome that another node answers is at most this long, in bytes.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// Where another node does a request.
+pub const PROPOSE: &str = "/propose";
+/// Where another node appends a record.
+pub const APPEND: &str = "/append";
+
+/// The members of the cluster, as this node sees them.
+pub struct Members {
+    /// This node.
+    pub me: NodeId,
+    /// Of records that go to other nodes.
+    stamp: Stamp,
+    catalogue: Arc<Catalogue>,
+    peers: OnceLock<Arc<Peers>>,
+}
+
+impl Members {
+    /// Of this node.
+    pub fn new(me: NodeId, stamp: Stamp, catalogue: Arc<Catalogue>) -> Members {
+        Members {
+            me,
+            stamp,
+            catalogue,
+            peers: OnceLock::new(),
+        }
+    }
+
+    /// Once: by whom they are reached.
+    pub fn reach_by(&self, peers: Arc<Peers>) {
+        // A second time changes nothing.
+        let _ = self.peers.set(peers);
+    }
+
+    /// By whom they are reached.
+    pub fn peers(&self) -> Option<&Arc<Peers>> {
+        self.peers.get()
+    }
+
+    /// All members with their numbers.
+    pub fn all(&self) -> Vec<(NodeId, Member)> {
+        let list = |(id, member): (&NodeId, &Member)| (*id, member.clone());
+        self.catalogue
+            .with(|state| state.members.iter().map(list).collect())
+    }
+
+    /// How many members there are.
+    pub fn count(&self) -> usize {
+        self.catalogue.with(|state| state.members.len())
+    }
+
+    /// Whether a node was heard of lately.
+    pub fn is_live(&self, node: NodeId) -> bool {
+        let heard = || self.peers.get()?.last_heard(node);
+        node == self.me || heard().is_some_and(|at| at.elapsed() < LIVE_TIME)
+    }
+
+    /// The other members that are alive, those after this node first, so that not all ask the same one.
+    pub fn live_others(&self) -> Vec<NodeId> {
+        let all: Vec<NodeId> = self
+            .catalogue
+            .with(|state| state.members.keys().copied().collect());
+        let (before, after): (Vec<_>, Vec<_>) = all.into_iter().partition(|id| *id <= self.me);
+        let in_turn = after.into_iter().chain(before);
+        in_turn
+            .filter(|id| *id != self.me && self.is_live(*id))
+            .collect()
+    }
+
+    /// Connects to the members that there are now, and to nobody else.
+    pub fn connect(&self, known: &[(NodeId, String)]) {
+        let Some(peers) = self.peers.get() else {
+            return;
+        };
+        let all = self.all();
+        let is_member = |id: &NodeId| all.iter().any(|(other, _)| other == id);
+        for node in peers.nodes() {
+            if !is_member(&node) && !known.iter().any(|(id, _)| *id == node) {
+                peers.remove(node);
+            }
+        }
+        let members = all.iter().map(|(id, member)| (*id, member.address.clone()));
+        for (id, address) in known.iter().cloned().chain(members) {
+            if id != self.me {
+                peers.set(id, vec![address]);
+            }
+        }
+    }
+
+    /// Has another node propose a request.
+    ///
+    /// # Errors
+    /// Why there is no outcome.
+    pub async fn propose(
+        &self,
+        node: NodeId,
+        slot: SlotNumber,
+        request: &Request,
+        copies: Option<usize>,
+        deadline: Instant,
+    ) -> Result<Done, String> {
+        let path = format!(
+            "{PROPOSE}?{}",
+            Asked {
+                slot,
+                copies,
+                time: left(deadline)
+            }
+            .to_query()
+        );
+        let body = Bytes::from(request.to_bytes());
+        let answer = self.ask(node, path, body, deadline).await?;
+        let malformed = || "its answer cannot be read".to_owned();
+        let ([is_safe, copies], outcome) = answer.split_first_chunk().ok_or_else(malformed)?;
+        Ok(Done {
+            outcome: SlotOutcome::decode(outcome).map_err(|_| malformed())?,
+            is_safe: *is_safe == 1,
+            copies: usize::from(*copies),
+        })
+    }
+
+    /// Has another node append a record.
+    ///
+    /// # Errors
+    /// Why that is not known to be done.
+    pub async fn append(
+        &self,
+        node: NodeId,
+        slot: SlotNumber,
+        body: &Body,
+        deadline: Instant,
+    ) -> Result<(), String> {
+        let asked = Asked {
+            slot,
+            copies: None,
+            time: left(deadline),
+        };
+        let path = format!("{APPEND}?{}", asked.to_query());
+        let record = self.stamp.write(Generation::default(), body);
+        self.ask(node, path, record.into(), deadline)
+            .await
+            .map(drop)
+    }
+
+    /// A record that another node wants appended.
+    pub fn read_record(&self, bytes: &[u8]) -> Option<Body> {
+        self.stamp.read(bytes).ok().map(|record| record.body)
+    }
+
+    async fn ask(
+        &self,
+        node: NodeId,
+        path: String,
+        body: Bytes,
+        deadline: Instant,
+    ) -> Result<Bytes, String> {
+        let Some(peers) = self.peers.get() else {
+            return Err("this node is not connected yet".into());
+        };
+        let reply = peers
+            .call(node, Call::new(path, body), left(deadline))
+            .await;
+        let reply = reply.map_err(|e| e.to_string())?;
+        let read = tokio::time::timeout_at(deadline, reply.body.read(ANSWER_BYTES_MAX)).await;
+        let read = read.map_err(|_| "it did not answer in time".to_owned())?;
+        read.map_err(|e| e.to_string())
+    }
+}
+
+fn left(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now())
+}
+
+/// What is asked of another node's slot.
+pub struct Asked {
+    /// The slot.
+    pub slot: SlotNumber,
+    /// Nodes that are to have it.
+    pub copies: Option<usize>,
+    /// In this time.
+    pub time: Duration,
+}
+
+impl Asked {
+    fn to_query(&self) -> String {
+        let copies = self.copies.map(|copies| format!("&copies={copies}"));
+        let (slot, ms) = (self.slot, self.time.as_millis());
+        format!("slot={slot}&ms={ms}{}", copies.unwrap_or_default())
+    }
+
+    /// Reads it; `None` when it is none.
+    pub fn from_query(query: &str) -> Option<Asked> {
+        let value = |name: &str| {
+            let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+            pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
+        };
+        Some(Asked {
+            slot: value("slot")?.parse().ok()?,
+            copies: value("copies").map(str::parse).transpose().ok()?,
+            time: Duration::from_millis(value("ms")?.parse().ok()?),
+        })
+    }
+}
+
+impl Network for Members {
+    fn send(&self, to: NodeId, slot: SlotNumber, message: Message) {
+        if let Some(peers) = self.peers.get() {
+            let mut bytes = slot.to_be_bytes().to_vec();
+            bytes.extend_from_slice(&message.encode());
+            peers.send(to, bytes.into());
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Brings the replicas of all slots to the members that there are, one node at a time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::NodeId;
+use cluster::slot::SlotStatus;
+use tokio::time::Instant;
+
+use crate::members::Members;
+use crate::replicas::{Replica, Replicas};
+
+/// It looks again after so long.
+const EVERY: Duration = Duration::from_millis(500);
+/// A change has so long.
+const CHANGE_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Goes on for as long as it is not dropped.
+pub async fn run(members: Arc<Members>, replicas: Arc<Replicas>, known: Vec<(NodeId, String)>) {
+    loop {
+        tokio::time::sleep(EVERY).await;
+        members.connect(&known);
+        if !leads(&members) {
+            continue;
+        }
+        for (slot, replica) in replicas.all() {
+            let status = replica.status();
+            if let Some(wanted) = next(&members, &status) {
+                change(slot, replica, wanted).await;
+            }
+        }
+    }
+}
+
+/// One of the living does it.
+fn leads(members: &Members) -> bool {
+    let all = members.all();
+    let first = all
+        .iter()
+        .map(|(id, _)| *id)
+        .find(|id| members.is_live(*id));
+    first == Some(members.me)
+}
+
+/// The next set on the way to that of all members; `None` when there is nothing to do, or not now.
+fn next(members: &Members, status: &SlotStatus) -> Option<Vec<NodeId>> {
+    if !status.proposes {
+        return None;
+    }
+    let all: Vec<NodeId> = members.all().into_iter().map(|(id, _)| id).collect();
+    let gone = status.members.iter().find(|id| !all.contains(id));
+    if let Some(gone) = gone.filter(|_| !all.is_empty()) {
+        let rest = status.members.iter().filter(|id| *id != gone);
+        return Some(rest.copied().collect());
+    }
+    let is_new = |id: &&NodeId| !status.members.contains(id) && members.is_live(**id);
+    let new = all.iter().find(is_new)?;
+    let with = status.members.iter().chain([new]);
+    Some(with.copied().collect())
+}
+
+async fn change(slot: cluster::SlotNumber, replica: &Replica, wanted: Vec<NodeId>) {
+    let deadline = Instant::now() + CHANGE_TIME_MAX;
+    match replica.change(wanted.clone(), deadline).await {
+        Ok(()) => tracing::info!(slot, members = ?wanted, "the slot's replicas are others now"),
+        Err(e) => tracing::debug!(slot, error = %e, "the slot's replicas are to change"),
+    }
+}

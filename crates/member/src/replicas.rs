@@ -1,0 +1,199 @@
+//! The replicas of slots on this node.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use cluster::record::{Body, Request};
+use cluster::replica::Message;
+use cluster::slot::{ChangeError, ProposeError, Slot, SlotStatus, SlotStore, Wait};
+use cluster::{CONTROL, NodeId, SlotNumber};
+use parking_lot::Mutex;
+use storage::SlotOutcome;
+use tokio::time::Instant;
+
+use crate::control::ControlSlot;
+use crate::propose::Done;
+use crate::slot::DataSlot;
+
+/// A replica that could not do what others could is not asked again for so long.
+const UNABLE_TIME: Duration = Duration::from_secs(3);
+
+/// The replicas of this node.
+pub struct Replicas {
+    count: SlotNumber,
+    started: OnceLock<Started>,
+}
+
+struct Started {
+    control: Replica,
+    data: Vec<Replica>,
+}
+
+/// One replica.
+pub struct Replica {
+    slot: AnySlot,
+    unable_until: Mutex<Option<Instant>>,
+}
+
+enum AnySlot {
+    Control(Slot<ControlSlot>),
+    Data(Slot<DataSlot>),
+}
+
+/// Does the same with either.
+macro_rules! with {
+    ($replica:expr, $slot:ident => $work:expr) => {
+        match &$replica.slot {
+            AnySlot::Control($slot) => $work,
+            AnySlot::Data($slot) => $work,
+        }
+    };
+}
+
+impl Replicas {
+    /// Those of a cluster with so many slots, none of them started.
+    pub fn new(count: SlotNumber) -> Replicas {
+        Replicas {
+            count,
+            started: OnceLock::new(),
+        }
+    }
+
+    /// Slots of documents.
+    pub fn count(&self) -> SlotNumber {
+        self.count
+    }
+
+    /// Once.
+    pub fn start(&self, control: Slot<ControlSlot>, data: Vec<Slot<DataSlot>>) {
+        let data = data.into_iter().map(AnySlot::Data).map(Replica::new);
+        let started = Started {
+            control: Replica::new(AnySlot::Control(control)),
+            data: data.collect(),
+        };
+        // A second time changes nothing.
+        let _ = self.started.set(started);
+    }
+
+    /// The replica of a slot.
+    pub fn get(&self, slot: SlotNumber) -> Option<&Replica> {
+        let started = self.started.get()?;
+        match slot {
+            CONTROL => Some(&started.control),
+            slot => started.data.get(usize::from(slot)),
+        }
+    }
+
+    /// All of them, by their slots.
+    pub fn all(&self) -> impl Iterator<Item = (SlotNumber, &Replica)> {
+        let started = self.started.get().into_iter();
+        started.flat_map(|started| {
+            let control = std::iter::once((CONTROL, &started.control));
+            control.chain((0..).zip(&started.data))
+        })
+    }
+
+    /// Ends all.
+    pub async fn stop(&self) {
+        for (_, replica) in self.all() {
+            with!(replica, slot => slot.clone().stop().await);
+        }
+    }
+}
+
+impl Replica {
+    fn new(slot: AnySlot) -> Replica {
+        Replica {
+            slot,
+            unable_until: Mutex::new(None),
+        }
+    }
+
+    /// Whether it is worth asking.
+    pub fn is_able(&self) -> bool {
+        let status = self.status();
+        let rests = *self.unable_until.lock();
+        status.halted.is_none() && rests.is_none_or(|until| until < Instant::now())
+    }
+
+    /// It could not do what others can.
+    pub fn note_unable(&self) {
+        *self.unable_until.lock() = Some(Instant::now() + UNABLE_TIME);
+    }
+
+    /// How it is.
+    pub fn status(&self) -> SlotStatus {
+        with!(self, slot => slot.status())
+    }
+
+    /// A message for it.
+    pub fn deliver(&self, from: NodeId, message: Message) {
+        with!(self, slot => slot.deliver(from, message));
+    }
+
+    /// Has a request applied.
+    ///
+    /// # Errors
+    /// Why it is not known to be.
+    pub async fn propose(&self, request: Request, wait: Wait) -> Result<Done, String> {
+        with!(self, slot => done(slot.propose(request, wait).await))
+    }
+
+    /// Has something appended that is no request.
+    ///
+    /// # Errors
+    /// Why it is not known to be.
+    pub async fn append(&self, body: Body, deadline: Instant) -> Result<(), String> {
+        let done = with!(self, slot => slot.append(body, deadline).await.map(drop));
+        done.map_err(|e| e.to_string())
+    }
+
+    /// Ready when this node has everything that was acknowledged before.
+    ///
+    /// # Errors
+    /// Why that is not known.
+    pub async fn fresh(&self, deadline: Instant) -> Result<(), String> {
+        let done = with!(self, slot => slot.begin_read(deadline).await.map(drop));
+        done.map_err(|e| e.to_string())
+    }
+
+    /// Ready when everything that readers see now is there to stay.
+    ///
+    /// # Errors
+    /// Why that is not known.
+    pub async fn settle(&self, deadline: Instant) -> Result<(), String> {
+        let done = with!(self, slot => slot.settle(deadline).await);
+        done.map_err(|e| e.to_string())
+    }
+
+    /// Changes the slot's replicas.
+    ///
+    /// # Errors
+    /// Those of [`Slot::change_replicas`].
+    pub async fn change(&self, members: Vec<NodeId>, deadline: Instant) -> Result<(), ChangeError> {
+        with!(self, slot => slot.change_replicas(members, deadline).await)
+    }
+
+    /// Begins a new generation.
+    pub fn reseed(&self) {
+        with!(self, slot => slot.reseed());
+    }
+}
+
+fn done(
+    proposed: Result<cluster::slot::Proposed<SlotOutcome>, ProposeError<SlotOutcome>>,
+) -> Result<Done, String> {
+    match proposed {
+        Ok(proposed) => Ok(Done {
+            outcome: proposed.outcome,
+            is_safe: true,
+            copies: proposed.copies,
+        }),
+        Err(ProposeError::TooFew { outcome, copies }) => Ok(Done {
+            outcome,
+            is_safe: false,
+            copies,
+        }),
+        Err(e) => Err(e.to_string()),
+    }
+}

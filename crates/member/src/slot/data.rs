@@ -1,0 +1,206 @@
+//! A slot of documents.
+
+use std::sync::Arc;
+
+use cluster::record::{Body, DatabaseWork, Request, Work};
+use cluster::replica::{Cursor, Promises, Saved};
+use cluster::slot::{Outcomes, SlotStore, StoreError};
+use cluster::{Later, NodeId, SlotNumber};
+use database::{Database, DatabaseUuid, Databases};
+use parking_lot::Mutex;
+use storage::{Limits, Session, SlotOutcome, SlotRequest, SlotWork};
+
+use super::parts::{self, Part};
+use super::queue::{Prepare, Prepared, Queue, failed, open_error};
+use super::translate::{shard_edit, shard_purge};
+use crate::control::Catalogue;
+use crate::copy::{Copied, Copier};
+
+/// Why a part of a request was refused: the database is not there.
+pub const NO_DATABASE: u8 = 1;
+/// Why a part of a request was refused: it was validated by design documents that are not those of now.
+pub const OLD_DESIGNS: u8 = 2;
+
+/// What edits of a database must have been validated by, by its uuid.
+const DESIGNS: u8 = b'v';
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// A slot of documents on this node's store.
+pub struct DataSlot {
+    queue: Queue,
+    applier: Arc<Applier>,
+    copier: Arc<Copier>,
+}
+
+impl DataSlot {
+    /// Begins; needs a Tokio runtime.
+    pub fn start(
+        slot: SlotNumber,
+        databases: &Arc<Databases>,
+        catalogue: &Arc<Catalogue>,
+        copier: Arc<Copier>,
+    ) -> DataSlot {
+        let applier = Arc::new(Applier {
+            slot,
+            databases: databases.clone(),
+            catalogue: catalogue.clone(),
+            pending: Mutex::default(),
+        });
+        DataSlot {
+            queue: Queue::start(slot, databases.store().clone(), applier.clone()),
+            applier,
+            copier,
+        }
+    }
+}
+
+impl SlotStore for DataSlot {
+    type Outcome = SlotOutcome;
+    type Copy = Copied;
+
+    fn saved(&self) -> Result<Option<Saved>> {
+        self.applier.pending.lock().clear();
+        self.queue.saved()
+    }
+
+    fn apply(
+        &self,
+        body: Option<Body>,
+        cursor: &Cursor,
+    ) -> Later<'static, Result<Outcomes<SlotOutcome>>> {
+        self.queue.apply(body, cursor)
+    }
+
+    fn promise(&self, promises: &Promises) -> Later<'static, Result<()>> {
+        self.queue.promise(promises)
+    }
+
+    fn position(&self) -> Result<cluster::Position> {
+        self.queue.position()
+    }
+
+    fn copy(&self, from: NodeId) -> Later<'static, Result<Copied>> {
+        let (copier, slot) = (self.copier.clone(), self.applier.slot);
+        Box::pin(async move { copier.fetch(slot, from).await })
+    }
+}
+
+/// Makes of records what the store has to do.
+struct Applier {
+    slot: SlotNumber,
+    databases: Arc<Databases>,
+    catalogue: Arc<Catalogue>,
+    /// Parts that were queued and may not be in the store yet.
+    pending: Mutex<Vec<(Vec<u8>, Vec<u8>)>>,
+}
+
+impl Prepare for Applier {
+    async fn prepare(&self, body: Body, cursor: &Cursor) -> Result<Prepared> {
+        let mut prepared = Prepared::default();
+        match body {
+            Body::Requests(requests) => {
+                for request in requests {
+                    prepared.requests.push(self.request(request).await?);
+                }
+            }
+            Body::Part {
+                gateway,
+                counter,
+                index,
+                count,
+                bytes,
+            } => {
+                let part = Part {
+                    gateway,
+                    counter,
+                    index,
+                    count,
+                    bytes,
+                };
+                let (offset, store) = (cursor.position.next_offset, self.databases.store());
+                let parted = parts::take(part, offset, store, self.slot, &mut self.pending.lock())?;
+                prepared.rows = parted.rows;
+                if let Some(request) = parted.request {
+                    prepared.requests.push(self.request(request).await?);
+                }
+            }
+            Body::Await { version } => self.catalogue.wait_for(version).await,
+            Body::Barrier { database, designs } => {
+                let value = designs.to_be_bytes().to_vec();
+                prepared.rows.push((designs_key(&database), Some(value)));
+            }
+            Body::Replicas { .. } | Body::Begin(_) => {}
+        }
+        Ok(prepared)
+    }
+}
+
+fn designs_key(database: &[u8; 16]) -> Vec<u8> {
+    [&[DESIGNS][..], database].concat()
+}
+
+impl Applier {
+    async fn request(&self, request: Request) -> Result<SlotRequest> {
+        let mut work = Vec::with_capacity(request.databases.len());
+        for part in request.databases {
+            work.push(self.work(part).await?);
+        }
+        let session = Session {
+            gateway: request.gateway,
+            counter: request.counter,
+        };
+        Ok(SlotRequest { session, work })
+    }
+
+    async fn work(&self, part: DatabaseWork) -> Result<SlotWork> {
+        self.catalogue.wait_for(part.since).await;
+        let uuid = DatabaseUuid::new(part.database);
+        let db = self.catalogue.database(&self.databases, uuid);
+        let Some(db) = db.map_err(open_error)? else {
+            return Ok(SlotWork::Refused(NO_DATABASE));
+        };
+        let limits = Limits {
+            revs_limit: part.revs_limit,
+            purged_infos_limit: part.purged_infos_limit,
+        };
+        match part.work {
+            Work::Edits(edits)
+                if part.designs != 0 && self.are_old(&part.database, part.designs)? =>
+            {
+                drop(edits);
+                Ok(SlotWork::Refused(OLD_DESIGNS))
+            }
+            Work::Edits(edits) => {
+                let has_files = edits.iter().any(|edit| !edit.files.is_empty());
+                let translate = move |db: &Database| {
+                    let edits = edits.into_iter().map(|edit| shard_edit(db, edit));
+                    let edits = edits.collect::<std::result::Result<_, _>>();
+                    edits.map(|edits| SlotWork::Edits { edits, limits })
+                };
+                let done = match has_files {
+                    false => translate(&db),
+                    true => {
+                        let done = tokio::task::spawn_blocking(move || translate(&db)).await;
+                        done.map_err(|_| StoreError::Failed("the server is shutting down".into()))?
+                    }
+                };
+                done.map_err(failed)
+            }
+            Work::Purges(purges) => {
+                let purges = purges.into_iter().map(|purge| shard_purge(&db, purge));
+                let purges = purges.collect();
+                Ok(SlotWork::Purges { purges, limits })
+            }
+            Work::Entry(_) => Ok(SlotWork::Refused(NO_DATABASE)),
+        }
+    }
+
+    fn are_old(&self, database: &[u8; 16], designs: u64) -> Result<bool> {
+        let rows = self.databases.store();
+        let rows = rows.slot_state(self.slot, &designs_key(database));
+        let rows = rows.map_err(failed)?;
+        let wanted = rows.first().and_then(|(_, value)| value.first_chunk::<8>());
+        Ok(wanted.is_some_and(|wanted| u64::from_be_bytes(*wanted) != designs))
+    }
+}

@@ -1,0 +1,10 @@
+//! Slots on this node's store: what the log brings is applied by the store's commit thread, together with the slot's position.
+
+mod data;
+mod parts;
+mod queue;
+mod translate;
+
+pub use data::{DataSlot, NO_DATABASE, OLD_DESIGNS};
+pub(crate) use queue::{Prepare, Prepared, Queue, failed, open_error};
+pub use translate::{edit_record, purge_record};

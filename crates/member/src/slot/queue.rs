@@ -1,0 +1,296 @@
+//! The order in which a slot's records go to the store: each is prepared, which may take a while, and then queued with the commit thread. The
+//! next one does not wait until it is written.
+
+use std::sync::Arc;
+
+use cluster::record::Body;
+use cluster::replica::{Cursor, Promises, Saved};
+use cluster::slot::{Outcomes, StoreError};
+use cluster::{Later, SlotNumber};
+use parking_lot::Mutex;
+use storage::{SlotOutcome, SlotRequest, SlotWrite, Store};
+use tokio::sync::{mpsc, oneshot};
+
+/// Rows of the slot's own that are of the replica.
+const CURSOR: &[u8] = b"@cursor";
+pub(crate) const PROMISES: &[u8] = b"@promises";
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// What a record comes to for the store.
+#[derive(Default)]
+pub(crate) struct Prepared {
+    /// Rows of the slot's own.
+    pub rows: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    /// What is to be done in databases.
+    pub requests: Vec<SlotRequest>,
+    /// Outcomes that are known already, of requests that are none for the store.
+    pub outcomes: Outcomes<SlotOutcome>,
+}
+
+/// Makes of a record what the store has to do.
+pub(crate) trait Prepare: Send + Sync + 'static {
+    /// One record at a time, in their order.
+    fn prepare(&self, body: Body, cursor: &Cursor)
+    -> impl Future<Output = Result<Prepared>> + Send;
+
+    /// It is on disk, and seen.
+    fn written(&self) {}
+}
+
+/// A slot's way to the store.
+pub(crate) struct Queue {
+    slot: SlotNumber,
+    store: Arc<Store>,
+    work: mpsc::UnboundedSender<Work>,
+    ways: Arc<Mutex<Way>>,
+}
+
+/// Where the slot will be once everything that was queued is written.
+#[derive(Default)]
+struct Way {
+    at: Option<storage::Position>,
+    /// Something was not written: nor is what comes after it.
+    is_broken: bool,
+}
+
+enum Work {
+    Record {
+        body: Option<Body>,
+        cursor: Box<Cursor>,
+        reply: oneshot::Sender<Result<Queued>>,
+    },
+    Promises {
+        promises: Vec<u8>,
+        reply: oneshot::Sender<Result<Queued>>,
+    },
+}
+
+/// With the commit thread.
+struct Queued {
+    written: oneshot::Receiver<std::result::Result<Vec<SlotOutcome>, storage::Error>>,
+    sessions: Vec<(u64, u64)>,
+    outcomes: Outcomes<SlotOutcome>,
+}
+
+impl Queue {
+    /// Begins; ends when it is dropped.
+    pub fn start<P: Prepare>(slot: SlotNumber, store: Arc<Store>, prepare: Arc<P>) -> Queue {
+        let (work, todo) = mpsc::unbounded_channel();
+        let ways = Arc::new(Mutex::new(Way::default()));
+        let worker = Worker {
+            slot,
+            store: store.clone(),
+            ways: ways.clone(),
+            prepare,
+        };
+        tokio::spawn(worker.run(todo));
+        Queue {
+            slot,
+            store,
+            work,
+            ways,
+        }
+    }
+
+    /// What the store has of the replica.
+    pub fn saved(&self) -> Result<Option<Saved>> {
+        let snapshot = self.store.snapshot();
+        let at = snapshot.slot(self.slot).map_err(failed)?;
+        let mut way = self.ways.lock();
+        *way = Way {
+            at,
+            is_broken: false,
+        };
+        drop(way);
+        let row = |key: &[u8]| {
+            let rows = snapshot.slot_state(self.slot, key).map_err(failed)?;
+            Ok(rows.into_iter().find(|(k, _)| k == key).map(|(_, v)| v))
+        };
+        let corrupt = || StoreError::Failed("what is kept of the replica is damaged".into());
+        let promises = match row(PROMISES)? {
+            Some(bytes) => Promises::decode(&bytes).ok_or_else(corrupt)?,
+            None => Promises::default(),
+        };
+        let Some(cursor) = row(CURSOR)? else {
+            return match promises == Promises::default() {
+                true => Ok(None),
+                // It promised before it applied anything.
+                false => Err(corrupt()),
+            };
+        };
+        let cursor = Cursor::decode(&cursor).ok_or_else(corrupt)?;
+        Ok(Some(Saved { cursor, promises }))
+    }
+
+    /// Writes the cursor of a slot that is new here, so that it has one when it promises something.
+    pub fn begin(&self, cursor: &Cursor) -> Later<'static, Result<()>> {
+        let done = self.apply(None, cursor);
+        Box::pin(async move { done.await.map(drop) })
+    }
+
+    /// Queues a record.
+    pub fn apply(
+        &self,
+        body: Option<Body>,
+        cursor: &Cursor,
+    ) -> Later<'static, Result<Outcomes<SlotOutcome>>> {
+        let (reply, queued) = oneshot::channel();
+        let cursor = Box::new(cursor.clone());
+        self.push(Work::Record {
+            body,
+            cursor,
+            reply,
+        });
+        Box::pin(written(queued))
+    }
+
+    /// Queues promises.
+    pub fn promise(&self, promises: &Promises) -> Later<'static, Result<()>> {
+        let (reply, queued) = oneshot::channel();
+        let promises = promises.encode();
+        self.push(Work::Promises { promises, reply });
+        Box::pin(async move { written(queued).await.map(drop) })
+    }
+
+    fn push(&self, work: Work) {
+        // Nobody takes it once the runtime ends: then the reply is dropped with it.
+        let _ = self.work.send(work);
+    }
+
+    /// How far what readers see is.
+    pub fn position(&self) -> Result<cluster::Position> {
+        let at = self.store.slot(self.slot).map_err(failed)?;
+        Ok(at.map_or_else(cluster::Position::start, |at| from_stored(&at)))
+    }
+}
+
+async fn written(queued: oneshot::Receiver<Result<Queued>>) -> Result<Outcomes<SlotOutcome>> {
+    let stopped = || StoreError::Failed("the server is shutting down".into());
+    let queued = queued.await.map_err(|_| stopped())??;
+    let done = queued.written.await.map_err(|_| stopped())?;
+    let done = done.map_err(failed)?;
+    let mut outcomes = queued.outcomes;
+    outcomes.extend(queued.sessions.into_iter().zip(done));
+    Ok(outcomes)
+}
+
+struct Worker<P> {
+    slot: SlotNumber,
+    store: Arc<Store>,
+    ways: Arc<Mutex<Way>>,
+    prepare: Arc<P>,
+}
+
+impl<P: Prepare> Worker<P> {
+    async fn run(self, mut todo: mpsc::UnboundedReceiver<Work>) {
+        while let Some(work) = todo.recv().await {
+            // Who asked may have gone.
+            match work {
+                Work::Record {
+                    body,
+                    cursor,
+                    reply,
+                } => drop(reply.send(self.record(body, &cursor).await)),
+                Work::Promises { promises, reply } => drop(reply.send(self.promises(promises))),
+            }
+        }
+    }
+
+    async fn record(&self, body: Option<Body>, cursor: &Cursor) -> Result<Queued> {
+        self.refuse_broken()?;
+        let prepared = match body {
+            Some(body) => self.prepare.prepare(body, cursor).await,
+            None => Ok(Prepared::default()),
+        };
+        let mut prepared = prepared.inspect_err(|_| self.ways.lock().is_broken = true)?;
+        prepared.rows.push((CURSOR.to_vec(), Some(cursor.encode())));
+        let to = to_stored(&cursor.position);
+        Ok(self.queue(prepared, |_| to))
+    }
+
+    fn promises(&self, promises: Vec<u8>) -> Result<Queued> {
+        self.refuse_broken()?;
+        let prepared = Prepared {
+            rows: vec![(PROMISES.to_vec(), Some(promises))],
+            ..Prepared::default()
+        };
+        let start = to_stored(&cluster::Position::start());
+        Ok(self.queue(prepared, |at| at.unwrap_or(start)))
+    }
+
+    fn refuse_broken(&self) -> Result<()> {
+        match self.ways.lock().is_broken {
+            true => Err(StoreError::Failed(
+                "a record before it was not written".into(),
+            )),
+            false => Ok(()),
+        }
+    }
+
+    fn queue(
+        &self,
+        prepared: Prepared,
+        to: impl FnOnce(Option<storage::Position>) -> storage::Position,
+    ) -> Queued {
+        let session = |request: &SlotRequest| (request.session.gateway, request.session.counter);
+        let sessions = prepared.requests.iter().map(session).collect();
+        let mut way = self.ways.lock();
+        let (from, to) = (way.at, to(way.at));
+        way.at = Some(to);
+        let write = SlotWrite {
+            slot: self.slot,
+            from,
+            to,
+            state: prepared.rows,
+            requests: prepared.requests,
+        };
+        let written = self.store.committer.apply_slot(write);
+        drop(way);
+        Queued {
+            written,
+            sessions,
+            outcomes: prepared.outcomes,
+        }
+    }
+}
+
+/// A failure of the store, for the replica.
+pub(crate) fn failed(e: storage::Error) -> StoreError {
+    match e {
+        storage::Error::DiskFull { .. } => StoreError::Full(e.to_string()),
+        e => StoreError::Failed(e.to_string()),
+    }
+}
+
+/// A failure to open a database, for the replica.
+pub(crate) fn open_error(e: database::Error) -> StoreError {
+    match e {
+        database::Error::InsufficientStorage(reason) => StoreError::Full(reason),
+        e => StoreError::Failed(e.to_string()),
+    }
+}
+
+pub(crate) fn to_stored(position: &cluster::Position) -> storage::Position {
+    storage::Position {
+        generation: storage::Generation {
+            number: position.generation.number,
+            by: position.generation.by,
+        },
+        next_offset: position.next_offset,
+        leader_epoch: position.leader_epoch,
+        chain: position.chain,
+    }
+}
+
+pub(crate) fn from_stored(position: &storage::Position) -> cluster::Position {
+    cluster::Position {
+        generation: cluster::Generation {
+            number: position.generation.number,
+            by: position.generation.by,
+        },
+        next_offset: position.next_offset,
+        leader_epoch: position.leader_epoch,
+        chain: position.chain,
+    }
+}

@@ -1,0 +1,122 @@
+//! Edits and purges as records have them, and as the store takes them.
+
+use std::sync::Arc;
+
+use cluster::record::{ChangeRecord, EditRecord, FileRecord, PurgeRecord};
+use database::Database;
+use storage::{Change, Content, Contents, Edit, File, ShardEdit, ShardPurge};
+
+/// An edit for the log. Reads the contents of its attachments.
+///
+/// # Errors
+/// Those of the store.
+pub fn edit_record(edit: Edit) -> Result<EditRecord, storage::Error> {
+    let file = |file: File| {
+        let content = file.content.as_ref().map(read_all).transpose()?;
+        Ok(FileRecord {
+            attachment: file.attachment,
+            content,
+        })
+    };
+    let files = edit.files.into_iter().map(file);
+    Ok(EditRecord {
+        id: edit.id,
+        deleted: edit.deleted,
+        body: edit.body,
+        files: files.collect::<Result<_, storage::Error>>()?,
+        change: match edit.change {
+            Change::Interactive {
+                parent,
+                rev,
+                body_term,
+            } => ChangeRecord::Interactive {
+                parent,
+                rev,
+                body_term,
+            },
+            Change::Replicated { path } => ChangeRecord::Replicated { path },
+            Change::Local { rev } => ChangeRecord::Local { rev },
+        },
+    })
+}
+
+fn read_all(content: &Content) -> Result<Vec<u8>, storage::Error> {
+    let mut bytes = Vec::with_capacity(content.length() as usize);
+    while (bytes.len() as u64) < content.length() {
+        let piece = content.read(bytes.len() as u64)?;
+        if piece.is_empty() {
+            return Err(storage::Error::Corrupt("attachment"));
+        }
+        bytes.extend_from_slice(&piece);
+    }
+    Ok(bytes)
+}
+
+/// A purge for the log.
+pub fn purge_record(purge: ShardPurge) -> PurgeRecord {
+    PurgeRecord {
+        id: purge.id,
+        revs: purge.revs,
+        uuid: purge.uuid,
+    }
+}
+
+/// An edit for the store. Stores the contents of its attachments, which blocks.
+pub(super) fn shard_edit(db: &Database, edit: EditRecord) -> Result<ShardEdit, storage::Error> {
+    let contents = db.contents_of(edit.id.as_str());
+    let file = |file: FileRecord| {
+        Ok(File {
+            content: stored(contents, &file)?,
+            attachment: file.attachment,
+        })
+    };
+    let files = edit.files.into_iter().map(file);
+    let files = files.collect::<Result<_, storage::Error>>()?;
+    let change = match edit.change {
+        ChangeRecord::Interactive {
+            parent,
+            rev,
+            body_term,
+        } => Change::Interactive {
+            parent,
+            rev,
+            body_term,
+        },
+        ChangeRecord::Replicated { path } => Change::Replicated { path },
+        ChangeRecord::Local { rev } => Change::Local { rev },
+    };
+    Ok(ShardEdit {
+        shard: db.all_shards()[db.shard_index(edit.id.as_str())].clone(),
+        edit: Edit {
+            home: contents.home(),
+            id: edit.id,
+            deleted: edit.deleted,
+            body: edit.body,
+            files,
+            change,
+        },
+    })
+}
+
+/// A file's content, which is stored unless it is there.
+fn stored(contents: &Arc<Contents>, file: &FileRecord) -> Result<Option<Content>, storage::Error> {
+    if let Some(content) = contents.hold(&file.attachment.content)? {
+        return Ok(Some(content));
+    }
+    let Some(bytes) = &file.content else {
+        return Ok(None);
+    };
+    let mut upload = contents.upload();
+    upload.write(bytes)?;
+    upload.finish().map(Some)
+}
+
+/// A purge for the store.
+pub(super) fn shard_purge(db: &Database, purge: PurgeRecord) -> ShardPurge {
+    ShardPurge {
+        shard: db.all_shards()[db.shard_index(purge.id.as_str())].clone(),
+        id: purge.id,
+        revs: purge.revs,
+        uuid: purge.uuid,
+    }
+}
