@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http::{HeaderMap, Method, StatusCode};
-use http_body::{Frame, SizeHint};
+use http_body::{Body as _, Frame, SizeHint};
 use thiserror::Error;
 use tokio::sync::oneshot;
 
@@ -122,10 +122,11 @@ pub(crate) struct UntilDropped {
 }
 
 /// Held by who waits for the answer or reads it.
-pub(crate) struct Waiting(#[expect(dead_code, reason = "told of by its end")] oneshot::Sender<()>);
+pub(crate) struct Waiting(oneshot::Sender<()>);
 
 impl UntilDropped {
-    pub fn new(body: Body) -> (Body, Waiting) {
+    /// The body to send, and what keeps it going.
+    pub fn wrap(body: Body) -> (Body, Waiting) {
         let (waiting, caller) = oneshot::channel();
         (Body::of(UntilDropped { body, caller }), Waiting(waiting))
     }
@@ -157,8 +158,30 @@ impl http_body::Body for UntilDropped {
 
 /// An answer's body that keeps the request going.
 pub(crate) struct Read {
-    pub body: Body,
-    pub _waiting: Waiting,
+    body: Body,
+    waiting: Option<Waiting>,
+}
+
+impl Read {
+    pub fn new(body: Body, waiting: Waiting) -> Read {
+        let waiting = Some(waiting);
+        Read { body, waiting }
+    }
+}
+
+impl Drop for Read {
+    /// A stream is reset when nobody holds a half of it. Who still sends the request holds one, and notices that nobody wants the
+    /// answer when it may send more: which it may, mostly, once the other side has got rid of more of its answer.
+    fn drop(&mut self) {
+        let uploading = self.waiting.take().is_some_and(|w| !w.0.is_closed());
+        if !uploading || self.body.is_end_stream() {
+            return;
+        }
+        let mut body = std::mem::replace(&mut self.body, Body::empty());
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { while let Some(Ok(_)) = body.next().await {} });
+        }
+    }
 }
 
 impl http_body::Body for Read {

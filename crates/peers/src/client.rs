@@ -167,7 +167,7 @@ async fn attempt(
     };
     let because = |e: &hyper::Error| line.failure().unwrap_or_else(|| whole(e));
     sender.ready().await.map_err(|e| unreachable(because(&e)))?;
-    let (body, waiting) = UntilDropped::new(call.body);
+    let (body, waiting) = UntilDropped::wrap(call.body);
     if !call.path.starts_with('/') {
         return Err(unreachable(format!("{:?} is no path", call.path)));
     }
@@ -201,10 +201,7 @@ fn reply(response: http::Response<hyper::body::Incoming>, waiting: Waiting) -> R
     Reply {
         status: head.status,
         headers: head.headers,
-        body: Body::of(Read {
-            body: Body::of(body),
-            _waiting: waiting,
-        }),
+        body: Body::of(Read::new(Body::of(body), waiting)),
     }
 }
 

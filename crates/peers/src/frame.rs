@@ -35,11 +35,11 @@ impl Decoder {
         self.buffer.extend_from_slice(piece);
     }
 
-    /// The next message, if it is there as a whole.
+    /// Takes the next message, if it is there as a whole.
     ///
     /// # Errors
     /// [`FrameError`]; the stream is of no use then.
-    pub fn next(&mut self) -> Result<Option<Bytes>, FrameError> {
+    pub fn take(&mut self) -> Result<Option<Bytes>, FrameError> {
         let Some(length) = self.buffer.first_chunk::<LENGTH_BYTES>() else {
             return Ok(None);
         };
@@ -76,7 +76,7 @@ mod tests {
             while !stream.is_empty() {
                 let cut = (*cuts.next().unwrap()).min(stream.len());
                 decoder.push(&stream.split_to(cut));
-                while let Some(message) = decoder.next().unwrap() {
+                while let Some(message) = decoder.take().unwrap() {
                     found.push(message.to_vec());
                 }
             }
@@ -88,7 +88,7 @@ mod tests {
             let mut decoder = Decoder::default();
             decoder.push(&bytes);
             let mut total = 0;
-            while let Ok(Some(message)) = decoder.next() {
+            while let Ok(Some(message)) = decoder.take() {
                 total += LENGTH_BYTES + message.len();
             }
             prop_assert!(total <= bytes.len());
@@ -100,6 +100,6 @@ mod tests {
         let mut decoder = Decoder::default();
         decoder.push(&(MESSAGE_BYTES_MAX as u32 + 1).to_le_bytes());
         let too_long = FrameError::TooLong(MESSAGE_BYTES_MAX + 1);
-        assert_eq!(decoder.next(), Err(too_long));
+        assert_eq!(decoder.take(), Err(too_long));
     }
 }

@@ -79,13 +79,13 @@ pub(crate) async fn keep(shared: Arc<Shared>, node: NodeId, addresses: Vec<Strin
 
 /// Resolves to what ended the connection.
 async fn use_it(mut connected: Connected, lane: &Lane, options: &Options) -> String {
-    let line = connected.line.clone();
+    let line = connected.raw.line.clone();
     let work = async {
         match lane {
             Lane::Messages(queue) => connected.send_all(queue).await,
             Lane::Calls(state) => {
-                state.send_replace(State::Up(connected.sender.clone(), line.clone()));
-                connected.driver.join_next().await;
+                state.send_replace(State::Up(connected.raw.sender.clone(), line.clone()));
+                connected.raw.driver.join_next().await;
                 "the connection broke".into()
             }
         }
@@ -99,16 +99,8 @@ async fn use_it(mut connected: Connected, lane: &Lane, options: &Options) -> Str
 
 /// A connection whose sides have greeted each other. It ends when this is dropped.
 struct Connected {
-    sender: SendRequest<Body>,
-    driver: JoinSet<()>,
-    line: Arc<Line>,
+    raw: Raw,
     _entered: Entered,
-}
-
-impl Drop for Connected {
-    fn drop(&mut self) {
-        self.line.cut();
-    }
 }
 
 impl Connected {
@@ -116,7 +108,7 @@ impl Connected {
     async fn send_all(&mut self, queue: &Arc<Queue>) -> String {
         let body = Body::of(queue.body());
         let request = request(Method::POST, "/messages", body);
-        let response = match self.sender.send_request(request).await {
+        let response = match self.raw.sender.send_request(request).await {
             Ok(response) => response,
             Err(e) => return format!("sending messages: {e}"),
         };
@@ -177,23 +169,12 @@ async fn connect(
 ) -> Result<Connected, String> {
     let name = node_name(&shared.identity.cluster(), node);
     let line = Line::new(who.into());
-    let raw = Raw::open(
-        address,
-        who,
-        &name,
-        shared.tls.clone(),
-        &shared.options,
-        line,
-    )
-    .await?;
-    let Raw {
-        mut sender,
-        driver,
-        line,
-    } = raw;
+    let tls = shared.tls.clone();
+    let mut raw = Raw::open(address, who, &name, tls, &shared.options, line.clone()).await?;
     let mut hello = request(Method::POST, "/hello", Body::empty());
     shared.hello().write(hello.headers_mut());
-    let response = sender
+    let response = raw
+        .sender
         .send_request(hello)
         .await
         .map_err(|e| line.failure().unwrap_or_else(|| format!("{who}: {e}")))?;
@@ -207,19 +188,24 @@ async fn connect(
     };
     line.is_of(shared.known(node).heard.clone());
     Ok(Connected {
-        sender,
-        driver,
-        _entered: shared.enter(node, theirs.instance, line.clone()),
-        line,
+        raw,
+        _entered: shared.enter(node, theirs.instance, line),
     })
 }
 
-/// A connection over which nothing was said yet.
+/// A connection over which nothing was said yet. It ends when this is dropped.
 pub(crate) struct Raw {
     pub sender: SendRequest<Body>,
-    /// Ends with the connection, and ends it when dropped.
+    /// Ends with the connection.
     pub driver: JoinSet<()>,
     pub line: Arc<Line>,
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        // Tasks of hyper hold the socket, too.
+        self.line.cut();
+    }
 }
 
 impl Raw {

@@ -16,6 +16,9 @@ use crate::{Event, Identity, IdentityError, NodeId, Options, tls};
 /// So many processes of a node are remembered by the number of their last connection.
 const TURNS_MAX: usize = 8;
 
+/// Who is told of events.
+pub(crate) type Report = Arc<dyn Fn(Event) + Send + Sync>;
+
 /// What clients and servers of this node share.
 pub(crate) struct Shared {
     pub identity: Arc<Identity>,
@@ -23,7 +26,7 @@ pub(crate) struct Shared {
     pub tls: Arc<ClientConfig>,
     connections: AtomicU64,
     nodes: Mutex<HashMap<NodeId, Arc<Known>>>,
-    report: RwLock<Option<Arc<dyn Fn(Event) + Send + Sync>>>,
+    report: RwLock<Option<Report>>,
 }
 
 /// What is known of a node.
@@ -64,7 +67,7 @@ impl Shared {
     }
 
     /// Who is told of events from now on.
-    pub fn report_to(&self, report: Arc<dyn Fn(Event) + Send + Sync>) {
+    pub fn report_to(&self, report: Report) {
         *self.report.write() = Some(report);
     }
 

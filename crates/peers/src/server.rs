@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
@@ -11,6 +11,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http2::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
 use tokio::sync::Semaphore;
@@ -33,6 +34,8 @@ use crate::{
 const HANDSHAKES_MAX: usize = 256;
 /// Nodes that join at a time,
 const JOINS_MAX: usize = 4;
+/// their connections, some of which only wait,
+const JOINERS_MAX: usize = 32;
 /// and how long one may take.
 const JOIN_TIME_MAX: Duration = Duration::from_secs(60);
 /// What a request to join may have.
@@ -40,9 +43,12 @@ const JOIN_BYTES_MAX: usize = 64 << 10;
 /// How long a connection that was refused stays, so that the other side reads why.
 const LINGER: Duration = Duration::from_secs(1);
 
+/// The same refusal is not logged more often.
+const REFUSED_EVERY: Duration = Duration::from_secs(60);
+
 /// What this node does with what others send.
 pub trait Handler: Send + Sync + 'static {
-    /// Whether a node may connect: one that left the cluster still has its certificate.
+    /// Whether a node may say anything: one that left the cluster still has its certificate. Asked often.
     fn admits(&self, _node: NodeId) -> bool {
         true
     }
@@ -119,7 +125,9 @@ impl Server {
             shared,
             handler,
             acceptor,
+            joiners: Semaphore::new(JOINERS_MAX),
             joins: Semaphore::new(JOINS_MAX),
+            last_refused: Mutex::default(),
         });
         let mut accepting = JoinSet::new();
         accepting.spawn(accept(listener, serving));
@@ -140,7 +148,9 @@ struct Serving<H> {
     shared: Arc<Shared>,
     handler: Arc<H>,
     acceptor: TlsAcceptor,
+    joiners: Semaphore,
     joins: Semaphore,
+    last_refused: Mutex<Option<(String, Instant)>>,
 }
 
 async fn accept<H: Handler>(listener: TcpListener, serving: Arc<Serving<H>>) {
@@ -161,9 +171,7 @@ async fn accept<H: Handler>(listener: TcpListener, serving: Arc<Serving<H>>) {
                     drop(place);
                     match secured {
                         Ok((stream, from)) => serving.serve(stream, from, peer).await,
-                        Err(why) => {
-                            tracing::warn!("a connection of the cluster was refused: {why}");
-                        }
+                        Err(why) => serving.refused(why),
                     }
                 });
             }
@@ -177,13 +185,24 @@ async fn accept<H: Handler>(listener: TcpListener, serving: Arc<Serving<H>>) {
 }
 
 impl<H: Handler> Serving<H> {
+    /// Notes why a connection was refused. Nodes try again and again: once a minute is enough.
+    fn refused(&self, why: String) {
+        let mut last = self.last_refused.lock();
+        let is_new =
+            |(before, at): &(String, Instant)| *before != why || at.elapsed() > REFUSED_EVERY;
+        if last.as_ref().is_none_or(is_new) {
+            tracing::warn!("a connection of the cluster was refused: {why}");
+            *last = Some((why, Instant::now()));
+        }
+    }
+
     /// Answers which node it is; none has no certificate.
     async fn secure(
         &self,
         stream: TcpStream,
         peer: SocketAddr,
     ) -> Result<(TlsStream<TcpStream>, Option<NodeId>), String> {
-        let who = format!("the node at {peer}");
+        let who = format!("the node at {}", peer.ip());
         stream.set_nodelay(true).map_err(|e| e.to_string())?;
         let handshake = self.acceptor.accept(stream).into_fallible();
         let time_max = self.shared.options.connect_time_max;
@@ -217,6 +236,13 @@ impl<H: Handler> Serving<H> {
         peer: SocketAddr,
     ) {
         let options = self.shared.options.clone();
+        let joiner = from.is_none().then(|| self.joiners.try_acquire());
+        if matches!(joiner, Some(Err(_))) {
+            return self.refused(format!(
+                "too many without a certificate, one of {}",
+                peer.ip()
+            ));
+        }
         let who = match from {
             Some(node) => format!("node {node} at {peer}"),
             None => format!("the node at {peer}"),
@@ -240,7 +266,7 @@ impl<H: Handler> Serving<H> {
             None => builder.max_concurrent_streams(1),
         };
         let connection = Arc::new(Connection {
-            serving: self,
+            serving: self.clone(),
             from,
             line: line.clone(),
             greeted: OnceLock::new(),
@@ -302,6 +328,7 @@ impl<H: Handler> Connection<H> {
                     StatusCode::PRECONDITION_REQUIRED,
                     "a connection begins with /hello",
                 )),
+                _ if !self.serving.handler.admits(node) => Err(no_member(node)),
                 ("/messages", Some((hello, _))) => self.messages(node, hello, request).await,
                 _ => self.call(node, request).await,
             },
@@ -333,8 +360,7 @@ impl<H: Handler> Connection<H> {
             return Ok(response);
         }
         if !self.serving.handler.admits(node) {
-            let text = format!("node {node} is no member of this cluster");
-            return Err(Refusal::new(StatusCode::FORBIDDEN, text));
+            return Err(no_member(node));
         }
         self.greeted.get_or_init(|| {
             let entered = shared.enter(node, theirs.instance, self.line.clone());
@@ -412,6 +438,11 @@ impl<H: Handler> Connection<H> {
     }
 }
 
+fn no_member(node: NodeId) -> Refusal {
+    let text = format!("node {node} is no member of this cluster");
+    Refusal::new(StatusCode::FORBIDDEN, text)
+}
+
 /// Hands on the messages of one connection.
 struct Reader<H> {
     handler: Arc<H>,
@@ -428,12 +459,12 @@ impl<H: Handler> Reader<H> {
             self.decoder.push(&piece?);
             // What an earlier connection still has comes too late: it would be out of order.
             let mut turn = self.turn.lock().await;
-            if *turn > self.connection {
+            if *turn > self.connection || !self.handler.admits(self.node) {
                 return Ok(());
             }
             *turn = self.connection;
             loop {
-                match self.decoder.next() {
+                match self.decoder.take() {
                     Ok(Some(message)) => self.handler.message(self.node, message).await,
                     Ok(None) => break,
                     Err(e) => return Err(BodyError::Source(e.into())),
@@ -441,5 +472,86 @@ impl<H: Handler> Reader<H> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use http::Method;
+
+    use super::*;
+    use crate::link::{Raw, request};
+    use crate::{Authority, Identity, Options};
+
+    /// Never lets anybody in, and never answers.
+    struct Closed;
+
+    impl Handler for Closed {
+        async fn message(&self, _: NodeId, _: Bytes) {}
+
+        async fn call(&self, _: NodeId, _: Call) -> Result<Reply, Refusal> {
+            Ok(Reply::ok(Body::empty()))
+        }
+
+        async fn join(&self, _: JoinRequest) -> Result<Bytes, Refusal> {
+            std::future::pending().await
+        }
+    }
+
+    async fn serve(folder: &std::path::Path) -> (Server, [u8; 32]) {
+        let now = SystemTime::now();
+        let authority = Authority::create([5; 16], now).unwrap();
+        let fingerprint = authority.fingerprint();
+        let identity = Identity::create(folder, authority, 1, now).unwrap();
+        let peers = Peers::new(identity).unwrap();
+        let server = Server::bind("127.0.0.1:0", &peers, Arc::new(Closed)).await;
+        (server.unwrap(), fingerprint)
+    }
+
+    async fn open(server: &Server, fingerprint: [u8; 32]) -> Raw {
+        let (tls, line) = (tls::joiner(fingerprint).unwrap(), Line::new("x".into()));
+        let address = server.address().to_string();
+        let options = Options::default();
+        Raw::open(&address, "x", "x.settee.internal", tls, &options, line)
+            .await
+            .unwrap()
+    }
+
+    #[tokio::test]
+    async fn without_a_certificate_nothing_works_but_joining() {
+        let folder = tempfile::tempdir().unwrap();
+        let (server, fingerprint) = serve(folder.path()).await;
+        let mut raw = open(&server, fingerprint).await;
+        for path in ["/hello", "/messages", "/call/echo", "/call/join", "/"] {
+            let request = request(Method::POST, path, Body::empty());
+            let response = raw.sender.send_request(request).await.unwrap();
+            assert_eq!(response.status(), StatusCode::FORBIDDEN, "{path}");
+        }
+        for bytes in [10, JOIN_BYTES_MAX + 1] {
+            let body = Body::from(Bytes::from(vec![0; bytes]));
+            let request = request(Method::POST, "/join", body);
+            let response = raw.sender.send_request(request).await.unwrap();
+            assert_eq!(response.status(), StatusCode::BAD_REQUEST, "{bytes}");
+        }
+    }
+
+    #[tokio::test]
+    async fn few_nodes_join_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let (server, fingerprint) = serve(folder.path()).await;
+        let mut joining = JoinSet::new();
+        for _ in 0..=JOINS_MAX {
+            let mut raw = open(&server, fingerprint).await;
+            joining.spawn(async move {
+                let body = Body::from(Bytes::from(vec![0; 100]));
+                let request = request(Method::POST, "/join", body);
+                raw.sender.send_request(request).await.unwrap().status()
+            });
+        }
+        // The others wait for the handler.
+        let first = joining.join_next().await.unwrap().unwrap();
+        assert_eq!(first, StatusCode::TOO_MANY_REQUESTS);
     }
 }

@@ -333,19 +333,24 @@ impl<S: SlotStore> Task<S> {
         if self.replica.is_none() {
             return self.try_again();
         }
+        self.nudge();
         self.proposals.tick();
         if self.tail.as_ref().is_some_and(mpsc::Receiver::is_closed) {
             self.follow(self.next);
         }
         self.give(Input::Tick);
-        let replica = self.replica.as_ref();
+    }
+
+    /// A change of replicas counts only under a leader that wrote something: an empty log gets a record.
+    fn nudge(&self) {
         if self.proposals.awaits_change()
-            && let Some(generation) = replica.and_then(Replica::proposes_in)
-            && replica.is_some_and(|replica| replica.saved().cursor.last.is_none())
+            && let Some(replica) = &self.replica
+            && let Some(generation) = replica.proposes_in()
+            && replica.saved().cursor.last.is_none()
         {
-            // A change counts only under a leader that wrote something.
             let record = self.options.stamp.write_requests(generation, &[]);
-            drop(self.log.append(self.options.slot, record));
+            let appended = self.log.append(self.options.slot, record);
+            tokio::spawn(appended);
         }
     }
 

@@ -16,6 +16,8 @@ use tokio::sync::{Semaphore, mpsc};
 
 pub const CLUSTER: [u8; 16] = [0xc1; 16];
 pub const DAY: Duration = Duration::from_secs(86_400);
+/// Messages and pieces taken at a time.
+pub const READERS: usize = 1_000;
 /// Nothing here takes as long.
 pub const LONG: Duration = Duration::from_secs(30);
 
@@ -82,7 +84,7 @@ impl Node {
         let handler = Arc::new(Recorder {
             messages: message_to,
             events: event_to,
-            reading: Semaphore::new(Semaphore::MAX_PERMITS),
+            reading: Semaphore::new(READERS),
             under_way: AtomicUsize::new(0),
             tokens: Mutex::default(),
             pulled: AtomicUsize::new(0),

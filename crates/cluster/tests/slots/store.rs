@@ -1,0 +1,207 @@
+//! A slot's state in memory: documents by id, and what became of each request.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use cluster::Later;
+use cluster::position::{NodeId, Position};
+use cluster::record::{Body, Request, Work};
+use cluster::replica::{Cursor, Promises, Saved};
+use cluster::slot::{Outcomes, SlotStore, StagedCopy, StoreError};
+use tokio::sync::{mpsc, oneshot};
+
+/// A request's outcome: its place among all.
+pub type Outcome = usize;
+
+#[derive(Clone, Default)]
+pub struct State {
+    pub documents: BTreeMap<String, Vec<u8>>,
+    /// Requests in the order in which they were applied.
+    pub lineage: Vec<(u64, u64)>,
+    sessions: HashMap<(u64, u64), Outcome>,
+    parts: HashMap<(u64, u64), BTreeMap<u32, Vec<u8>>>,
+    pub others: Vec<Body>,
+    cursor: Option<Cursor>,
+}
+
+impl State {
+    fn apply(&mut self, body: Option<Body>, cursor: Cursor) -> Outcomes<Outcome> {
+        self.cursor = Some(cursor);
+        match body {
+            None => vec![],
+            Some(Body::Requests(requests)) => requests.iter().map(|r| self.request(r)).collect(),
+            Some(Body::Part {
+                gateway,
+                counter,
+                index,
+                count,
+                bytes,
+            }) => {
+                let parts = self.parts.entry((gateway, counter)).or_default();
+                parts.insert(index, bytes);
+                if index + 1 < count || parts.len() < count as usize {
+                    return vec![];
+                }
+                let parts = self.parts.remove(&(gateway, counter)).unwrap_or_default();
+                let whole: Vec<u8> = parts.into_values().flatten().collect();
+                let request = Request::from_bytes(&whole).expect("a request");
+                vec![self.request(&request)]
+            }
+            Some(other) => {
+                self.others.push(other);
+                vec![]
+            }
+        }
+    }
+
+    fn request(&mut self, request: &Request) -> ((u64, u64), Outcome) {
+        let key = (request.gateway, request.counter);
+        if let Some(outcome) = self.sessions.get(&key) {
+            return (key, *outcome);
+        }
+        for work in &request.databases {
+            if let Work::Edits(edits) = &work.work {
+                for edit in edits {
+                    let id = edit.id.as_str().to_owned();
+                    self.documents.insert(id, edit.body.clone());
+                }
+            }
+        }
+        self.lineage.push(key);
+        self.sessions.insert(key, self.lineage.len());
+        (key, self.lineage.len())
+    }
+}
+
+struct Write {
+    body: Option<Body>,
+    cursor: Cursor,
+    done: oneshot::Sender<Result<Outcomes<Outcome>, StoreError>>,
+}
+
+/// What outlives restarts.
+#[derive(Default)]
+pub struct Disk {
+    state: Mutex<State>,
+    promises: Mutex<Promises>,
+    /// It writes nothing any more.
+    pub is_full: AtomicBool,
+    has_failed: AtomicBool,
+}
+
+impl Disk {
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+}
+
+pub type Disks = Arc<BTreeMap<NodeId, Arc<Disk>>>;
+
+pub struct MemoryStore {
+    pub disk: Arc<Disk>,
+    disks: Disks,
+    writes: mpsc::UnboundedSender<Write>,
+}
+
+impl MemoryStore {
+    pub fn new(me: NodeId, disks: &Disks, delay: Duration) -> MemoryStore {
+        let disk = Arc::clone(&disks[&me]);
+        let (writes, written) = mpsc::unbounded_channel();
+        tokio::spawn(write(Arc::clone(&disk), written, delay));
+        MemoryStore {
+            disk,
+            disks: Arc::clone(disks),
+            writes,
+        }
+    }
+}
+
+/// Writes what is queued, all of it at once.
+async fn write(disk: Arc<Disk>, mut queue: mpsc::UnboundedReceiver<Write>, delay: Duration) {
+    let mut batch = vec![];
+    while queue.recv_many(&mut batch, 256).await > 0 {
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        if disk.is_full.load(Ordering::SeqCst) {
+            disk.has_failed.store(true, Ordering::SeqCst);
+        }
+        let failed = disk.has_failed.load(Ordering::SeqCst);
+        let mut state = disk.state();
+        for write in batch.drain(..) {
+            let result = match failed {
+                true => Err(StoreError::Full("no room".into())),
+                false => Ok(state.apply(write.body, write.cursor)),
+            };
+            let _ = write.done.send(result);
+        }
+    }
+}
+
+impl SlotStore for MemoryStore {
+    type Outcome = Outcome;
+    type Copy = Staged;
+
+    fn saved(&self) -> Result<Option<Saved>, StoreError> {
+        self.disk.has_failed.store(false, Ordering::SeqCst);
+        let cursor = self.disk.state().cursor.clone();
+        let promises = self.disk.promises.lock().unwrap().clone();
+        Ok(cursor.map(|cursor| Saved { cursor, promises }))
+    }
+
+    fn apply(
+        &self,
+        body: Option<Body>,
+        cursor: &Cursor,
+    ) -> Later<'static, Result<Outcomes<Outcome>, StoreError>> {
+        let (done, written) = oneshot::channel();
+        let cursor = cursor.clone();
+        let _ = self.writes.send(Write { body, cursor, done });
+        Box::pin(async move { written.await.expect("the writer lives") })
+    }
+
+    fn promise(&self, promises: &Promises) -> Later<'static, Result<(), StoreError>> {
+        *self.disk.promises.lock().unwrap() = promises.clone();
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn position(&self) -> Result<Position, StoreError> {
+        let state = self.disk.state();
+        let position = state.cursor.as_ref().map(|cursor| cursor.position);
+        Ok(position.unwrap_or_else(Position::start))
+    }
+
+    fn copy(&self, from: NodeId) -> Later<'static, Result<Staged, StoreError>> {
+        let state = self.disks[&from].state().clone();
+        let own = Arc::clone(&self.disk);
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            match state.cursor.clone() {
+                Some(cursor) => Ok(Staged { state, cursor, own }),
+                None => Err(StoreError::Failed("it has nothing".into())),
+            }
+        })
+    }
+}
+
+pub struct Staged {
+    state: State,
+    cursor: Cursor,
+    own: Arc<Disk>,
+}
+
+impl StagedCopy for Staged {
+    fn cursor(&self) -> &Cursor {
+        &self.cursor
+    }
+
+    fn install(self) -> Later<'static, Result<(), StoreError>> {
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            *self.own.state() = self.state;
+            Ok(())
+        })
+    }
+}
