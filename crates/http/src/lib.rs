@@ -13,6 +13,7 @@
 
 mod app;
 mod browsers;
+mod clustered;
 mod connection;
 mod database_routes;
 mod design_routes;

@@ -2,6 +2,7 @@
 //! after they are split, doubled slashes count as one.
 
 use crate::app::App;
+use crate::clustered;
 use crate::database_routes::{bulk, changes, database as db, find, listing, partition, views};
 use crate::document_routes::documents;
 use crate::errors::ApiError;
@@ -34,8 +35,8 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
         return database(app, req, &first).await;
     }
     match first.as_str() {
-        "_up" => root::up(req),
-        "_all_dbs" => root::all_dbs(app, req),
+        "_up" => root::up(app, req),
+        "_all_dbs" => root::all_dbs(app, req).await,
         "_dbs_info" => root::dbs_info(app, req).await,
         "_uuids" => root::uuids(app, req),
         "_active_tasks" => root::active_tasks(app, req),
@@ -82,6 +83,13 @@ fn open(app: &App, req: &Request, name: &str) -> Result<Access, ApiError> {
 }
 
 async fn database(app: &App, req: &mut Request, name: &str) -> Answer {
+    match app.node.member() {
+        None => database_here(app, req, name).await,
+        Some(member) => clustered::database(app, member, req, name, database_here).await,
+    }
+}
+
+async fn database_here(app: &App, req: &mut Request, name: &str) -> Answer {
     if req.segments.len() == 1 {
         match req.method.as_str() {
             "PUT" => return db::create(app, req, name).await,

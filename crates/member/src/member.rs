@@ -26,6 +26,9 @@ use crate::propose::Proposer;
 use crate::replicas::Replicas;
 use crate::slot::DataSlot;
 
+/// A client's request that is passed on has an answer within this time.
+const PASSED_TIME_MAX: Duration = Duration::from_secs(30);
+
 /// How a member is started.
 pub struct MemberOptions {
     /// Kafka brokers, as `host:port,…`.
@@ -200,6 +203,32 @@ impl Member {
     pub fn answer_by(&self, clients: Arc<dyn Clients>) {
         // A second time changes nothing.
         let _ = self.clients.set(clients);
+    }
+
+    /// Has another node answer a client's request; `None` when none does.
+    pub async fn pass_on(
+        &self,
+        method: &str,
+        target: &str,
+        mut headers: http::HeaderMap,
+        body: bytes::Bytes,
+    ) -> Option<(http::StatusCode, http::HeaderMap, peers::Body)> {
+        let method: http::Method = method.parse().ok()?;
+        headers.insert(crate::CLIENT, http::HeaderValue::from_static("1"));
+        let peers = self.members.peers()?;
+        for node in self.members.live_others() {
+            let call = peers::Call {
+                method: method.clone(),
+                path: target.to_owned(),
+                headers: headers.clone(),
+                body: body.clone().into(),
+            };
+            match peers.call(node, call, PASSED_TIME_MAX).await {
+                Ok(reply) => return Some((reply.status, reply.headers, reply.body)),
+                Err(e) => tracing::debug!(error = %e, "a client's request was not passed on"),
+            }
+        }
+        None
     }
 
     /// Its number.

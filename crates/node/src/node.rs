@@ -1,13 +1,14 @@
 //! What one server is made of, behind whatever listens.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use auth::Auth;
 use config::Config;
 use database::Databases;
 use document::{UuidAlgorithm, UuidGenerator};
+use member::Member;
 use parking_lot::RwLock;
 use replicator::Replicator;
 
@@ -33,6 +34,7 @@ pub struct Node {
     pub memory: MemoryPlan,
     /// When this was made.
     pub started: Instant,
+    member: OnceLock<Arc<Member>>,
     uuids: RwLock<Arc<UuidGenerator>>,
     /// Where connections come in.
     listening: RwLock<Vec<SocketAddr>>,
@@ -69,6 +71,7 @@ impl Node {
             name: settings.couchdb.node_name.clone(),
             memory,
             started: Instant::now(),
+            member: OnceLock::new(),
             uuids: RwLock::new(Arc::new(uuids)),
             listening: RwLock::default(),
             config,
@@ -98,6 +101,17 @@ impl Node {
     /// An id for a document that has none.
     pub fn new_uuid(&self) -> String {
         self.uuids.read().next()
+    }
+
+    /// It is a member of a cluster. Said once, before anything is served.
+    pub fn be_member(&self, member: Arc<Member>) {
+        // A second time changes nothing.
+        let _ = self.member.set(member);
+    }
+
+    /// What it is in its cluster; `None` when it is alone.
+    pub fn member(&self) -> Option<&Arc<Member>> {
+        self.member.get()
     }
 
     /// Says where connections come in.

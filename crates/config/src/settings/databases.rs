@@ -49,7 +49,16 @@ section! {
         q: Shards = "2" (active),
         /// Copies of each shard.
         n: Int = "1" (active),
+        /// The log of the cluster that this server is a member of: kafka://HOST:PORT,HOST:PORT. Without one the server is alone.
+        log: Option<Text>,
+        /// Where the cluster's other nodes reach this one, as HOST:PORT; what it was made a member with when not set.
+        node_address: Option<Text>,
     }
+}
+
+section! {
+    /// Settings of librdkafka for the cluster's log, like security.protocol = SASL_SSL or sasl.username = settee.
+    pub struct Kafka in "kafka" with all {}
 }
 
 section! {

@@ -67,6 +67,7 @@ sections! {
     admins: Admins,
     uuids: Uuids,
     feature_flags: FeatureFlags,
+    kafka: Kafka,
     replicator: Replicator,
     log: Log,
     cors: Cors,

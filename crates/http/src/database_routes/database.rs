@@ -256,18 +256,25 @@ pub fn shards(app: &App, req: &Request, access: &Access) -> Answer {
             id.to_owned()
         };
         let range = access.db.shard_of(&DocId::new(&id)?).range;
-        return Ok(Reply::json(
-            200,
-            &json!({"range": range, "nodes": [app.node.name]}),
-        ));
+        let nodes = holders(app, access, access.db.shard_index(&id));
+        return Ok(Reply::json(200, &json!({"range": range, "nodes": nodes})));
     }
     let shards: Map<String, Value> = access
         .db
         .shards()
         .into_iter()
-        .map(|s| (s.range, json!([app.node.name])))
+        .enumerate()
+        .map(|(i, s)| (s.range, holders(app, access, i).into()))
         .collect();
     Ok(Reply::json(200, &json!({"shards": shards})))
+}
+
+/// Names of the nodes that have a shard.
+fn holders(app: &App, access: &Access, shard: usize) -> Vec<String> {
+    match app.node.member() {
+        Some(member) => member.holders(&access.db, shard),
+        None => vec![app.node.name.clone()],
+    }
 }
 
 pub fn sync_shards(req: &Request, access: &Access) -> Answer {

@@ -19,6 +19,10 @@ type Answer = Result<Reply, ApiError>;
 pub async fn route(app: &App, req: &Request) -> Answer {
     require_method(req, "GET,HEAD")?;
     require_server_admin(&req.user)?;
+    if app.node.member().is_some() {
+        let reason = "a cluster does not keep _global_changes yet";
+        return Err(database::Error::NotInCluster(reason).into());
+    }
     let kind = FeedKind::of(&req.query)?;
     let times = FeedTimes::of(&req.query, req.settings.chttpd.changes_timeout)?;
     let event_id = (kind == FeedKind::EventSource)

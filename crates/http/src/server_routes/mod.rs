@@ -1,5 +1,6 @@
 //! Routes of the server as a whole: paths whose first segment is no database.
 
+pub mod cluster;
 pub mod db_updates;
 pub mod replication;
 pub mod reshard;

@@ -3,7 +3,8 @@
 use config::settings::MaintenanceMode;
 use database::NameRange;
 use hyper::header::{CACHE_CONTROL, EXPIRES, PRAGMA};
-use serde_json::{Value, json};
+use member::Member;
+use serde_json::{Map, Value, json};
 
 use crate::app::{App, COUCHDB_VERSION};
 use crate::errors::ApiError;
@@ -12,6 +13,7 @@ use crate::request::Request;
 use crate::request::body::BodyClass;
 use crate::request::parameters::Given;
 use crate::router::require_method;
+use crate::server_routes::cluster;
 use node::Query;
 use node::info_json;
 use node::require_server_admin;
@@ -36,16 +38,27 @@ pub fn welcome(app: &App, req: &Request) -> Answer {
     ))
 }
 
-pub fn up(req: &Request) -> Answer {
+pub fn up(app: &App, req: &Request) -> Answer {
     require_method(req, "GET,HEAD")?;
     let status = match req.settings.couchdb.maintenance_mode {
         MaintenanceMode::Off => {
-            return Ok(Reply::json(200, &json!({"status": "ok", "seeds": {}})));
+            let seeds = app.node.member().map(|member| seeds(member));
+            let seeds = seeds.unwrap_or_default();
+            return Ok(Reply::json(200, &json!({"status": "ok", "seeds": seeds})));
         }
         MaintenanceMode::On => "maintenance_mode",
         MaintenanceMode::NoLoadBalancing => "nolb",
     };
     Ok(Reply::json(404, &json!({"status": status})))
+}
+
+/// The other nodes, and whether they answer.
+fn seeds(member: &Member) -> Map<String, Value> {
+    let others = member.nodes().into_iter().filter(|node| !node.is_me);
+    let state = |is_live| if is_live { "ok" } else { "down" };
+    others
+        .map(|node| (node.name, json!({"last_replication_status": state(node.is_live)})))
+        .collect()
 }
 
 /// Which databases a query asks for; of a parameter that is given twice, the later counts.
@@ -89,10 +102,14 @@ fn natural(q: &Query, param: &str) -> Result<Option<u64>, ApiError> {
     q.get(param).map(|v| Given::Text(v).natural()).transpose()
 }
 
-pub fn all_dbs(app: &App, req: &Request) -> Answer {
+pub async fn all_dbs(app: &App, req: &Request) -> Answer {
     require_method(req, "GET,HEAD")?;
     if req.settings.chttpd.admin_only_all_dbs {
         require_server_admin(&req.user)?;
+    }
+    if let Some(member) = app.node.member() {
+        let fresh = member.gateway().fresh_control().await;
+        fresh.map_err(|e| ApiError::busy(e.to_string()))?;
     }
     let names = app.node.databases.names(&name_range(&req.query)?);
     let names: Vec<&str> = names.iter().map(|n| &**n).collect();
@@ -210,9 +227,18 @@ pub fn active_tasks(app: &App, req: &Request) -> Answer {
 pub fn membership(app: &App, req: &Request) -> Answer {
     require_method(req, "GET,HEAD")?;
     require_server_admin(&req.user)?;
+    let (all, live): (Vec<String>, Vec<String>) = match app.node.member() {
+        None => (vec![app.node.name.clone()], vec![app.node.name.clone()]),
+        Some(member) => {
+            let nodes = member.nodes();
+            let live = nodes.iter().filter(|node| node.is_live);
+            let live = live.map(|node| node.name.clone()).collect();
+            (nodes.into_iter().map(|node| node.name).collect(), live)
+        }
+    };
     Ok(Reply::json(
         200,
-        &json!({"all_nodes": [app.node.name], "cluster_nodes": [app.node.name]}),
+        &json!({"all_nodes": live, "cluster_nodes": all}),
     ))
 }
 
@@ -230,6 +256,7 @@ pub async fn settee(app: &App, req: &mut Request) -> Answer {
             Ok(Reply::json_bytes(200, vec![b' '; size]))
         }
         Some("backup") => backup(app, req).await,
+        Some("cluster") => cluster::route(app, req).await,
         _ => Err(ApiError::missing()),
     }
 }

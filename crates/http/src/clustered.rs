@@ -1,0 +1,243 @@
+//! What is around requests on a server that is one of several: reads wait until this server has what was acknowledged elsewhere, and what
+//! they show waits until it is there to stay. Where this server cannot, another one answers.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cluster::SlotNumber;
+use database::Database;
+use futures_util::StreamExt as _;
+use hyper::header::{HeaderName, HeaderValue};
+use member::{Gateway, Member};
+
+use crate::app::App;
+use crate::errors::ApiError;
+use crate::reply::{Body, Pieces, Reply, StreamError};
+use crate::request::Request;
+use crate::request::body::BodyClass;
+
+type Answer = Result<Reply, ApiError>;
+
+/// What a request has to do with writes of other servers.
+enum Kind {
+    /// It is ordered by itself, or asks for what this server has.
+    Plain,
+    /// It has to know what was written, and shows nothing.
+    Informed,
+    /// It shows documents.
+    Read,
+}
+
+/// Below a database, what only reads though it is a POST.
+const READ_BY_POST: [&str; 10] = [
+    "_all_docs",
+    "_bulk_get",
+    "_changes",
+    "_design_docs",
+    "_explain",
+    "_find",
+    "_local_docs",
+    "_missing_revs",
+    "_partition",
+    "_revs_diff",
+];
+
+/// Below a database, what is of this server alone.
+const OF_THIS_SERVER: [&str; 6] = [
+    "_compact",
+    "_ensure_full_commit",
+    "_search_cleanup",
+    "_shards",
+    "_sync_shards",
+    "_view_cleanup",
+];
+
+impl Kind {
+    fn of(req: &Request) -> Kind {
+        let second = req.segment(1).unwrap_or_default();
+        let is_read = matches!(req.method.as_str(), "GET" | "HEAD");
+        if OF_THIS_SERVER.contains(&second) {
+            return Kind::Plain;
+        }
+        if is_read || req.method == "POST" && Kind::is_read_by_post(req, second) {
+            let here = req.query.get("r") == Some("1")
+                || req.query.get("update") == Some("false")
+                || matches!(req.query.get("stale"), Some("ok" | "update_after"));
+            return match here {
+                true => Kind::Plain,
+                false => Kind::Read,
+            };
+        }
+        // A document that is put says itself what it is based on.
+        let is_plain_put = req.method == "PUT" && req.segments.len() <= 2
+            || req.method == "POST" && (req.segments.len() == 1 || second == "_bulk_docs")
+            || matches!(second, "_security" | "_revs_limit" | "_purged_infos_limit");
+        match is_plain_put {
+            true => Kind::Plain,
+            false => Kind::Informed,
+        }
+    }
+
+    fn is_read_by_post(req: &Request, second: &str) -> bool {
+        let of_design = || second == "_design" && matches!(req.segment(3), Some("_view" | "_list"));
+        READ_BY_POST.contains(&second) || of_design()
+    }
+}
+
+/// Answers a request for a database, by `here` when this server can.
+pub async fn database<'r>(
+    app: &'r App,
+    member: &Arc<Member>,
+    req: &'r mut Request,
+    name: &'r str,
+    here: impl for<'a> AsyncFnOnce(&'a App, &'a mut Request, &'a str) -> Answer,
+) -> Answer {
+    let gateway = member.gateway();
+    let is_whole = req.segments.len() == 1 && matches!(req.method.as_str(), "PUT" | "DELETE");
+    if !app.node.databases.exists(name) {
+        // It may have been made elsewhere.
+        if let Err(e) = gateway.fresh_control().await {
+            return elsewhere(member, req, &e).await;
+        }
+    }
+    if is_whole {
+        return here(app, req, name).await;
+    }
+    let Ok(db) = app.node.databases.get(name) else {
+        return here(app, req, name).await;
+    };
+    refuse_jobs(req, name)?;
+    let slots = slots_of(gateway, &db, req);
+    drop(db);
+    let kind = Kind::of(req);
+    if matches!(kind, Kind::Plain) {
+        return here(app, req, name).await;
+    }
+    if let Err(e) = gateway.fresh_slots(slots.iter().copied()).await {
+        return elsewhere(member, req, &e).await;
+    }
+    let reply = here(app, req, name).await;
+    match kind {
+        Kind::Read => settled(gateway, slots, reply).await,
+        Kind::Plain | Kind::Informed => reply,
+    }
+}
+
+/// Replications would run on every node.
+fn refuse_jobs(req: &Request, name: &str) -> Result<(), ApiError> {
+    let is_design = req.segment(1) == Some("_design");
+    let writes = !matches!(req.method.as_str(), "GET" | "HEAD") && !is_design;
+    match writes && replicator::is_replicator_db(name) {
+        true => Err(database::Error::NotInCluster(
+            "a cluster does not run replications of _replicator databases yet; use _replicate, or a replicator elsewhere",
+        )
+        .into()),
+        false => Ok(()),
+    }
+}
+
+/// The slots that an answer depends on.
+fn slots_of(gateway: &Gateway, db: &Database, req: &Request) -> Vec<SlotNumber> {
+    let id = match (req.segment(1), req.segment(2)) {
+        (Some("_design" | "_local"), Some(name)) => {
+            let kind = req.segment(1).unwrap_or_default();
+            let is_view = req.segment(3).is_some_and(|part| part.starts_with('_'));
+            (!is_view).then(|| format!("{kind}/{name}"))
+        }
+        (Some(id), _) if !id.starts_with('_') => Some(id.to_owned()),
+        _ => None,
+    };
+    match id {
+        Some(id) => vec![gateway.slot(db, &id)],
+        None => gateway.slots(db),
+    }
+}
+
+/// Shows an answer once what it shows is there to stay.
+async fn settled(gateway: &Arc<Gateway>, slots: Vec<SlotNumber>, reply: Answer) -> Answer {
+    let mut reply = match reply {
+        Ok(reply) => reply,
+        Err(e) => {
+            settle(gateway, &slots).await?;
+            return Err(e);
+        }
+    };
+    let gateway = gateway.clone();
+    reply.body = match reply.body {
+        Body::Full(bytes) => {
+            settle(&gateway, &slots).await?;
+            Body::Full(bytes)
+        }
+        Body::Stream(pieces) => Body::Stream(settling(gateway, slots, pieces)),
+        Body::Sized(pieces, length) => Body::Sized(settling(gateway, slots, pieces), length),
+    };
+    Ok(reply)
+}
+
+async fn settle(gateway: &Gateway, slots: &[SlotNumber]) -> Result<(), ApiError> {
+    let done = gateway.settle(slots.iter().copied()).await;
+    done.map_err(|e| ApiError::busy(e.to_string()))
+}
+
+fn settling(gateway: Arc<Gateway>, slots: Vec<SlotNumber>, pieces: Pieces) -> Pieces {
+    let slots: Arc<[SlotNumber]> = slots.into();
+    Box::pin(pieces.then(move |piece| {
+        let (gateway, slots) = (gateway.clone(), slots.clone());
+        async move {
+            let piece = piece?;
+            // A feed's heartbeats show nothing.
+            if piece.iter().all(u8::is_ascii_whitespace) {
+                return Ok(piece);
+            }
+            let done = gateway.settle(slots.iter().copied()).await;
+            done.map_err(|e| StreamError::from(e.to_string()))?;
+            Ok(piece)
+        }
+    }))
+}
+
+/// Has another server answer what this one cannot.
+async fn elsewhere(member: &Member, req: &mut Request, why: &member::Error) -> Answer {
+    let unavailable = || ApiError::busy(why.to_string());
+    if req.headers.contains_key(member::CLIENT) {
+        return Err(unavailable());
+    }
+    let body = match req.method.as_str() {
+        "GET" | "HEAD" | "DELETE" | "COPY" => Bytes::new(),
+        _ => req.bytes(BodyClass::Many).await?,
+    };
+    let target = match &req.raw_query {
+        Some(query) => format!("{}?{query}", req.path),
+        None => req.path.clone(),
+    };
+    let mut headers = req.headers.clone();
+    // Of the body as it came.
+    for name in [
+        hyper::header::CONTENT_ENCODING,
+        hyper::header::CONTENT_LENGTH,
+        hyper::header::TRANSFER_ENCODING,
+    ] {
+        headers.remove(name);
+    }
+    let passed = member.pass_on(&req.method, &target, headers, body);
+    let Some(passed) = passed.await else {
+        return Err(unavailable());
+    };
+    let (status, headers, body) = passed;
+    let pieces = futures_util::stream::unfold(body, |mut body| async {
+        let piece = body.next().await?;
+        Some((piece.map_err(|e| StreamError::from(e.to_string())), body))
+    });
+    let mut reply = Reply::stream(HeaderValue::from_static("application/json"), Box::pin(pieces));
+    reply.status = status.as_u16();
+    let is_own = |name: &HeaderName| {
+        use hyper::header as h;
+        [h::CONNECTION, h::TRANSFER_ENCODING, h::SERVER, h::DATE].contains(name)
+    };
+    reply.headers = headers
+        .iter()
+        .filter(|(name, _)| !is_own(name))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    Ok(reply)
+}
