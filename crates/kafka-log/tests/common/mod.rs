@@ -81,9 +81,11 @@ pub async fn next(tail: &mut Receiver<Tail>) -> Tail {
 
 /// The next record, whatever is said of the end before it.
 pub async fn record(tail: &mut Receiver<Tail>) -> RawRecord {
+    let began = std::time::Instant::now();
     loop {
-        if let Tail::Record(record) = next(tail).await {
-            return record;
+        match next(tail).await {
+            Tail::Record(record) => return record,
+            other => assert!(began.elapsed() < LONG, "no record, but {other:?}"),
         }
     }
 }
