@@ -1,6 +1,7 @@
 //! Copies of slots: another store goes on from them as if it had applied the log.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -25,6 +26,13 @@ const COPIED: [Keyspace; 7] = [
     Keyspace::Purges,
     Keyspace::Summary,
 ];
+
+/// Frames are made and taken by whichever thread has time.
+const _: fn() = || {
+    fn may_move<T: Send>() {}
+    may_move::<SlotCopy>();
+    may_move::<SlotImport>();
+};
 
 /// Names of shards, by their places.
 pub fn tag(place: usize) -> Vec<u8> {
@@ -145,10 +153,10 @@ fn copy_over(source: &World, target: &mut World, meanwhile: &[Entry]) {
     let before: Vec<_> = (0..SLOTS).map(|slot| state(source, slot)).collect();
     let snapshot = Arc::new(source.store().snapshot());
     let mut meanwhile = meanwhile.iter();
-    for slot in 0..SLOTS {
+    for (slot, before) in before.iter().enumerate() {
         let places = slot * SHARDS..(slot + 1) * SHARDS;
         let copy = begin(source, &snapshot, number(slot), places);
-        let Some(at) = before[slot].0 else {
+        let Some(at) = before.0 else {
             assert!(matches!(copy, Err(Error::Copy { .. })));
             continue;
         };
@@ -164,7 +172,7 @@ fn copy_over(source: &World, target: &mut World, meanwhile: &[Entry]) {
         }
         assert_eq!(import.position(), Some(at));
         install(target, number(slot), import, Install::default());
-        assert_eq!(state(target, slot), before[slot]);
+        assert_eq!(state(target, slot), *before);
     }
     apply(source, meanwhile.as_slice());
 }
@@ -249,41 +257,34 @@ fn what_is_longer_than_a_frame_comes_in_pieces() {
     assert_eq!(all(&source), all(&target));
 }
 
+fn row(key: &str, n: u8) -> (Vec<u8>, Option<Vec<u8>>) {
+    (key.as_bytes().to_vec(), Some(vec![n]))
+}
+
+/// Frames of a store, and another one that has something of the slot, and a second slot.
+fn frames_and_target(dir: &Path) -> (World, Vec<Vec<u8>>, World) {
+    let source = World::new(&dir.join("source"), 0, 1);
+    let theirs = request(1, 1, vec![new_doc(source.shard(0), "a")]);
+    let mut theirs = write(1, 0, 5, vec![theirs]);
+    theirs.state = ["cursor", "promise/1", "other", "gone"]
+        .map(|k| row(k, 1))
+        .into();
+    source.apply(theirs).unwrap();
+    let frames = frames(&source, 1, 0..1);
+    let target = World::new(&dir.join("target"), 3, 2);
+    let ours = request(9, 1, vec![new_doc(target.shard(0), "b")]);
+    let mut ours = write(1, 0, 1, vec![ours]);
+    ours.state = ["cursor", "promise/2", "stale"].map(|k| row(k, 2)).into();
+    target.apply(ours).unwrap();
+    let neighbours = request(9, 1, vec![new_doc(target.shard(1), "c")]);
+    target.apply(write(2, 0, 1, vec![neighbours])).unwrap();
+    (source, frames, target)
+}
+
 #[test]
 fn what_is_a_replicas_own_stays_its_own() {
     let dir = tempfile::tempdir().unwrap();
-    let row = |key: &str, n: u8| (key.as_bytes().to_vec(), Some(vec![n]));
-    let source = World::new(&dir.path().join("source"), 0, 1);
-    let mut theirs = write(
-        1,
-        0,
-        5,
-        vec![request(1, 1, vec![new_doc(source.shard(0), "a")])],
-    );
-    theirs.state = vec![
-        row("cursor", 1),
-        row("promise/1", 1),
-        row("other", 1),
-        row("gone", 1),
-    ];
-    source.apply(theirs).unwrap();
-    let frames = frames(&source, 1, 0..1);
-    let mut target = World::new(&dir.path().join("target"), 3, 2);
-    let mut ours = write(
-        1,
-        0,
-        1,
-        vec![request(9, 1, vec![new_doc(target.shard(0), "b")])],
-    );
-    ours.state = vec![row("cursor", 2), row("promise/2", 2), row("stale", 2)];
-    target.apply(ours).unwrap();
-    let neighbours = write(
-        2,
-        0,
-        1,
-        vec![request(9, 1, vec![new_doc(target.shard(1), "c")])],
-    );
-    target.apply(neighbours).unwrap();
+    let (source, frames, mut target) = frames_and_target(dir.path());
     let import = taken(&target, 1, &frames);
     assert_eq!(import.position(), position(1, 5));
     assert_eq!(import.state(b"cursor"), Some(&[1][..]));
@@ -292,8 +293,6 @@ fn what_is_a_replicas_own_stays_its_own() {
     let mut promise = write(1, 1, 0, vec![]);
     promise.state = vec![row("promise/3", 3)];
     target.apply(promise).unwrap();
-    let edit = new_doc(target.shard(0), "d");
-    let old = target.shard(0).clone();
     let with = Install {
         keep: vec![b"promise/".to_vec()],
         state: vec![row("other", 4), row("new", 4), (b"gone".to_vec(), None)],
@@ -318,8 +317,18 @@ fn what_is_a_replicas_own_stays_its_own() {
         rows.collect::<Vec<_>>()
     };
     assert_eq!(outcomes(&source), outcomes(&target));
+}
+
+#[test]
+fn shards_that_are_replaced_are_written_to_no_more_and_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_source, frames, mut target) = frames_and_target(dir.path());
+    let edit = new_doc(target.shard(0), "d");
+    let old = target.shard(0).number;
+    let import = taken(&target, 1, &frames);
+    install(&mut target, 1, import, Install::default());
     assert!(target.shard(0).record("a").unwrap().is_some());
-    // To the old shard nothing is written any more.
+    assert!(target.shard(0).record("b").unwrap().is_none());
     let edited = target
         .store()
         .committer
@@ -328,10 +337,8 @@ fn what_is_a_replicas_own_stays_its_own() {
         edited.blocking_recv().unwrap(),
         Err(Error::Dropped)
     ));
-    let old_number = old.number;
-    drop(old);
     assert_eq!(target.store().reap().unwrap(), 1);
-    let left = rows(&target.store().snapshot(), old_number, &Keyspace::SHARDED);
+    let left = rows(&target.store().snapshot(), old, &Keyspace::SHARDED);
     assert_eq!(left, []);
     let record = target.store().database("copied").unwrap().unwrap();
     let number = target.shard(0).number;

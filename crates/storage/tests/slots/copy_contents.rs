@@ -31,7 +31,7 @@ fn upload(contents: &Arc<Contents>, bytes: &[u8]) -> Content {
 fn edit(world: &World, i: usize, id: &str, start: u64, contents: &[&Content]) -> ShardEdit {
     let files = contents.iter().enumerate().map(|(n, content)| File {
         attachment: Attachment {
-            name: format!("file-{n}").into(),
+            name: format!("file-{n}"),
             content_type: "a/b".into(),
             md5: [n as u8; 16],
             content: content.id,

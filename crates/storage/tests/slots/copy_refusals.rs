@@ -4,7 +4,7 @@ use std::path::Path;
 
 use storage::{Error, Install, Keyspace, Limits, SlotImport, Store};
 
-use crate::copy::{frames, install, rows, tag, taken};
+use crate::copy::{ShardRows, frames, install, rows, tag, taken};
 use crate::crash::copy;
 use crate::dump;
 use crate::world::{World, interactive, local, new_doc, options, position, request, write};
@@ -40,7 +40,7 @@ fn target(path: &Path) -> World {
 }
 
 /// Everything in the store by shard, but for what is listed as dropped, and the files that wait to be taken in.
-fn everything(store: &Store) -> (Vec<(Keyspace, Vec<u8>, Vec<u8>)>, usize) {
+fn everything(store: &Store) -> (ShardRows, usize) {
     let snapshot = store.snapshot();
     let mut all = vec![];
     for k in Keyspace::ALL {
