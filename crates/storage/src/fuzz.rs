@@ -19,6 +19,7 @@ pub fn stored(bytes: &[u8]) {
         assert_eq!(Place::decode(&place.encode()).ok(), Some(place));
     }
     crate::slot::rows::decode_any(bytes);
+    crate::slot::decode_any_frame(bytes);
     let _ = (purges::decode(1, bytes), decode_local(bytes));
     let mut reader = Reader::new(bytes, "number");
     if let Ok(number) = reader.varint() {

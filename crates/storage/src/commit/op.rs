@@ -131,7 +131,9 @@ impl Op {
     pub(super) fn dropped(&self) -> &[Arc<Shard>] {
         match self {
             Op::Put { dropped, .. } => dropped,
-            Op::Install { installation, .. } => &installation.replaced,
+            Op::Install { installation, .. } if installation.is_applied.load(Relaxed) => {
+                &installation.replaced
+            }
             _ => &[],
         }
     }
@@ -241,6 +243,7 @@ pub(super) fn apply<'e>(
         }
         Op::Install { installation, .. } => match slots.install(installation) {
             Ok(()) => {
+                installation.is_applied.store(true, Relaxed);
                 for shard in &installation.replaced {
                     shard.dropped.store(true, Relaxed);
                 }

@@ -284,9 +284,7 @@ impl Writer {
     /// Lets go of dropped shards. Nothing of theirs may be written any more: once their rows are gone, nobody looks for others.
     fn forget_dropped(&mut self, ops: &[Op]) {
         for shard in ops.iter().flat_map(Op::dropped) {
-            if shard.dropped.load(Relaxed) {
-                self.dirty.remove(&shard.number);
-            }
+            self.dirty.remove(&shard.number);
         }
     }
 

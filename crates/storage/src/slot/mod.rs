@@ -16,8 +16,8 @@ mod read;
 pub(crate) mod rows;
 mod sessions;
 
-pub(crate) use copy::Installation;
 pub use copy::{Install, SlotCopy, SlotImport};
+pub(crate) use copy::{Installation, decode_any as decode_any_frame};
 pub(crate) use pending::Pending;
 pub use read::SlotRows;
 

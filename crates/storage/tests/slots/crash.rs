@@ -32,7 +32,7 @@ fn record(world: &World, n: u64) -> SlotWrite {
 }
 
 /// A copy of the files of a store that is open, as a crash would leave them.
-fn copy(from: &Path, to: PathBuf) -> PathBuf {
+pub fn copy(from: &Path, to: PathBuf) -> PathBuf {
     std::fs::create_dir_all(&to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
+mod copy;
+mod copy_contents;
+mod copy_refusals;
 mod crash;
 mod dump;
 mod history;

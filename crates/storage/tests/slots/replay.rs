@@ -11,16 +11,16 @@ use crate::model::{self, Expected, Model};
 use crate::world::{Waiting, World, done, new_doc, position, request, write};
 
 /// A record with its requests, as every replica gets it.
-struct Entry {
-    slot: usize,
+pub struct Entry {
+    pub slot: usize,
     offset: u64,
     requests: Vec<Logged>,
     state: Vec<(Vec<u8>, Option<Vec<u8>>)>,
-    outcomes: Vec<SlotOutcome>,
+    pub outcomes: Vec<SlotOutcome>,
 }
 
 impl Entry {
-    fn write(&self, world: &World) -> SlotWrite {
+    pub fn write(&self, world: &World) -> SlotWrite {
         let requests = self.requests.iter();
         let requests = requests.map(|r| history::over(r, world.shards()));
         let requests = requests.collect();
@@ -40,7 +40,7 @@ fn beside(world: &mut World, beside: Beside) {
 }
 
 /// Applies records one by one, each made of what is stored, and compares what becomes of them with the models.
-fn alone(world: &mut World, records: &[Record], models: &mut [Model; SLOTS]) -> Vec<Entry> {
+pub fn alone(world: &mut World, records: &[Record], models: &mut [Model; SLOTS]) -> Vec<Entry> {
     let mut log: Vec<Entry> = vec![];
     let mut offsets = [0; SLOTS];
     let mut uuid = 0;
@@ -133,7 +133,7 @@ fn compare(worlds: [&World; 2], models: &[Model; SLOTS]) {
     }
 }
 
-fn config() -> ProptestConfig {
+pub fn config() -> ProptestConfig {
     let default = ProptestConfig::default();
     ProptestConfig {
         cases: match std::env::var_os("PROPTEST_CASES") {

@@ -27,7 +27,7 @@ pub fn options() -> StoreOptions {
 pub struct World {
     pub path: PathBuf,
     numbers: Vec<u32>,
-    open: Option<(Store, Vec<Arc<Shard>>)>,
+    open: Option<(Arc<Store>, Vec<Arc<Shard>>)>,
 }
 
 impl World {
@@ -53,7 +53,7 @@ impl World {
         World {
             path: path.into(),
             numbers,
-            open: Some((store, shards)),
+            open: Some((Arc::new(store), shards)),
         }
     }
 
@@ -77,7 +77,7 @@ impl World {
         (World::of(path, store, numbers), open_gate)
     }
 
-    pub fn store(&self) -> &Store {
+    pub fn store(&self) -> &Arc<Store> {
         &self.open.as_ref().unwrap().0
     }
 
@@ -87,6 +87,13 @@ impl World {
 
     pub fn shard(&self, i: usize) -> &Arc<Shard> {
         &self.shards()[i]
+    }
+
+    /// The shard with this number comes into the place of one that was.
+    pub fn replace(&mut self, i: usize, number: u32) {
+        let shard = Arc::new(self.store().shard(number).unwrap());
+        self.numbers[i] = number;
+        self.open.as_mut().unwrap().1[i] = shard;
     }
 
     pub fn close(&mut self) {

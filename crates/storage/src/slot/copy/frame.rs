@@ -40,13 +40,16 @@ pub enum Frame<'a> {
     End(Counts),
 }
 
+/// Key and value.
+type Row<'a> = (&'a [u8], &'a [u8]);
+
 /// The rows of a frame.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Rows<'a>(&'a [u8]);
 
 impl<'a> Rows<'a> {
     /// The next row; an error where the frame ends within it.
-    pub fn next(&mut self) -> Option<Result<(&'a [u8], &'a [u8]), &'static str>> {
+    pub fn next(&mut self) -> Option<Result<Row<'a>, &'static str>> {
         if self.0.is_empty() {
             return None;
         }
@@ -126,6 +129,15 @@ fn decode(frame: &[u8]) -> Option<Frame<'_>> {
         _ => return None,
     };
     r.rest.is_empty().then_some(frame)
+}
+
+/// The decoder, for fuzzing.
+pub fn decode_any(bytes: &[u8]) {
+    if let Some(Frame::Rows(_, mut rows)) = decode(bytes) {
+        while let Some(Ok((key, value))) = rows.next() {
+            assert!(key.len() + value.len() < bytes.len());
+        }
+    }
 }
 
 pub fn begin(slot: u16, shards: u64) -> Vec<u8> {

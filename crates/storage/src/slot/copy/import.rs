@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use document::ContentId;
 
@@ -23,9 +24,9 @@ use crate::varint::{Reader, put};
 
 /// More shards than this are a mistake: each takes a number that is never used again.
 const SHARDS_MAX: u64 = 1 << 20;
-/// Of each space of a shard there is one, and one more for contents' chunks.
+/// Of each space of a shard there is one. The chunks of contents come between their places, and have the slot's, whose rows are in none.
 const FILES: usize = Space::References as usize + 1;
-const CHUNK_FILES: usize = 0;
+const CHUNK_FILES: usize = Space::Slot as usize;
 
 /// A copy of a slot that comes in, frame by frame. Nothing of it is seen before [`SlotImport::install`]; dropped before that, it is removed.
 ///
@@ -205,9 +206,6 @@ impl SlotImport {
     }
 
     fn begin_shard(&mut self, tag: &[u8], counters: &[u8]) -> Result<(), Error> {
-        if self.position.is_none() {
-            return Err(self.bad("has no position"));
-        }
         if !counters.is_empty() {
             ShardMeta::decode(counters)?;
         }
@@ -338,7 +336,8 @@ impl SlotImport {
             self.end_content()?;
             let length = Reader::new(value, "content").varint()?;
             let place = Place::new(self.store.next_content()?, length);
-            self.shard()?.content_bytes += length;
+            let shard = self.shard()?;
+            shard.content_bytes = shard.content_bytes.saturating_add(length);
             self.content = Some(OpenContent {
                 id: *id,
                 place,
@@ -436,6 +435,7 @@ impl SlotImport {
             rows: std::mem::take(&mut self.rows).into_iter().collect(),
             puts,
             replaced: install.replaced,
+            is_applied: AtomicBool::new(false),
         });
         let installed = installed.blocking_recv().map_err(|_| Error::Closed);
         let installed = installed.and_then(|installed| installed);

@@ -1,6 +1,7 @@
 //! Putting a copy in its slot's place: one batch.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use crate::Error;
 use crate::commit::Put;
@@ -35,6 +36,8 @@ pub(crate) struct Installation {
     pub rows: SlotRows,
     pub puts: Vec<Put>,
     pub replaced: Vec<Arc<Shard>>,
+    /// It was not refused.
+    pub is_applied: AtomicBool,
 }
 
 impl Installation {

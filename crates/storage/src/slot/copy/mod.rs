@@ -14,6 +14,7 @@ mod import;
 mod install;
 
 pub use export::SlotCopy;
+pub(crate) use frame::decode_any;
 pub use import::SlotImport;
 pub use install::Install;
 pub(crate) use install::Installation;
