@@ -70,7 +70,7 @@ impl<H: Handler> Connection<H> {
         let theirs = Hello::read(request.headers()).ok_or_else(bad)?;
         let ours = Hello::new(shared.options.protocol, shared.identity.instance(), 0);
         if let Some(text) = theirs.mismatch(node, ours.protocol) {
-            tracing::warn!(node, "{text}");
+            self.serving.refused(text.clone());
             let mut response = self.refuse(Refusal::new(StatusCode::UPGRADE_REQUIRED, &text));
             ours.write(response.headers_mut());
             shared.report(Event::OtherProtocol {
@@ -193,5 +193,52 @@ impl<H: Handler> Reader<H> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+    use futures_util::stream;
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::{Reply, encode};
+
+    /// Keeps messages.
+    #[derive(Default)]
+    struct Kept(Mutex<Vec<Bytes>>);
+
+    impl Handler for Kept {
+        async fn message(&self, _: NodeId, message: Bytes) {
+            self.0.lock().push(message);
+        }
+
+        async fn call(&self, _: NodeId, _: Call) -> Result<Reply, Refusal> {
+            Ok(Reply::ok(Body::empty()))
+        }
+
+        async fn join(&self, _: JoinRequest) -> Result<Bytes, Refusal> {
+            Ok(Bytes::new())
+        }
+    }
+
+    #[tokio::test]
+    async fn an_earlier_connection_that_is_read_late_is_not_heard() {
+        let (handler, turn) = (Arc::new(Kept::default()), Arc::new(Turn::default()));
+        for (connection, message) in [(2, "b"), (1, "a"), (3, "c")] {
+            let mut bytes = BytesMut::new();
+            encode(message.as_bytes(), &mut bytes);
+            let reader = Reader {
+                handler: handler.clone(),
+                node: 1,
+                connection,
+                turn: turn.clone(),
+                body: Body::stream(stream::iter([Ok(bytes.freeze())])),
+                decoder: Decoder::default(),
+            };
+            reader.read().await.unwrap();
+        }
+        assert_eq!(*handler.0.lock(), ["b", "c"]);
     }
 }

@@ -179,7 +179,7 @@ async fn accept<H: Handler>(listener: TcpListener, serving: Arc<Serving<H>>) {
 
 impl<H: Handler> Serving<H> {
     /// Notes why a connection was refused. Nodes try again and again: once a minute is enough.
-    fn refused(&self, why: String) {
+    pub fn refused(&self, why: String) {
         let mut last = self.last_refused.lock();
         let is_new =
             |(before, at): &(String, Instant)| *before != why || at.elapsed() > REFUSED_EVERY;
