@@ -13,6 +13,7 @@ mod body;
 mod call;
 mod certificate;
 mod client;
+mod connection;
 mod error;
 mod frame;
 mod hello;

@@ -2,12 +2,10 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
-use hyper::body::Incoming;
 use hyper::server::conn::http2::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -20,15 +18,12 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::certificate::node_of;
-use crate::client::without_connection;
-use crate::hello::{Hello, REFUSED};
+use crate::connection::Connection;
 use crate::line::{Line, Watched};
 use crate::options::{CONNECTION_WINDOW_BYTES, RESETS_MAX, STREAM_WINDOW_BYTES, STREAMS_MAX};
-use crate::registry::{Entered, Known, Shared, Turn};
+use crate::registry::Shared;
 use crate::tls::explain;
-use crate::{
-    Body, BodyError, Call, Decoder, IdentityError, JoinRequest, NodeId, Peers, Refusal, Reply, tls,
-};
+use crate::{Call, IdentityError, JoinRequest, NodeId, Peers, Refusal, Reply, tls};
 
 /// Connections that are not secured yet.
 const HANDSHAKES_MAX: usize = 256;
@@ -38,8 +33,6 @@ const JOINS_MAX: usize = 4;
 const JOINERS_MAX: usize = 32;
 /// and how long one may take.
 const JOIN_TIME_MAX: Duration = Duration::from_secs(60);
-/// What a request to join may have.
-const JOIN_BYTES_MAX: usize = 64 << 10;
 /// How long a connection that was refused stays, so that the other side reads why.
 const LINGER: Duration = Duration::from_secs(1);
 
@@ -144,12 +137,12 @@ impl Server {
 }
 
 /// What all connections share.
-struct Serving<H> {
-    shared: Arc<Shared>,
-    handler: Arc<H>,
+pub(crate) struct Serving<H> {
+    pub shared: Arc<Shared>,
+    pub handler: Arc<H>,
     acceptor: TlsAcceptor,
     joiners: Semaphore,
-    joins: Semaphore,
+    pub joins: Semaphore,
     last_refused: Mutex<Option<(String, Instant)>>,
 }
 
@@ -186,7 +179,7 @@ async fn accept<H: Handler>(listener: TcpListener, serving: Arc<Serving<H>>) {
 
 impl<H: Handler> Serving<H> {
     /// Notes why a connection was refused. Nodes try again and again: once a minute is enough.
-    fn refused(&self, why: String) {
+    pub fn refused(&self, why: String) {
         let mut last = self.last_refused.lock();
         let is_new =
             |(before, at): &(String, Instant)| *before != why || at.elapsed() > REFUSED_EVERY;
@@ -265,12 +258,7 @@ impl<H: Handler> Serving<H> {
             }
             None => builder.max_concurrent_streams(1),
         };
-        let connection = Arc::new(Connection {
-            serving: self.clone(),
-            from,
-            line: line.clone(),
-            greeted: OnceLock::new(),
-        });
+        let connection = Connection::new(self.clone(), from, line.clone());
         let service = service_fn(move |request| {
             let connection = connection.clone();
             async move { Ok::<_, Infallible>(connection.answer(request).await) }
@@ -305,185 +293,16 @@ async fn linger(mut stream: TcpStream) {
     let _ = tokio::time::timeout(LINGER, lingering).await;
 }
 
-/// One connection.
-struct Connection<H> {
-    serving: Arc<Serving<H>>,
-    from: Option<NodeId>,
-    line: Arc<Line>,
-    greeted: OnceLock<(Hello, Entered)>,
-}
-
-impl<H: Handler> Connection<H> {
-    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
-        let path = request.uri().path();
-        let answer = match (path, self.from) {
-            ("/join", _) => self.join(request).await,
-            (_, None) => Err(Refusal::new(
-                StatusCode::FORBIDDEN,
-                "this needs a certificate of the cluster",
-            )),
-            ("/hello", Some(node)) => self.hello(node, &request),
-            (_, Some(node)) => match (path, self.greeted.get()) {
-                (_, None) => Err(Refusal::new(
-                    StatusCode::PRECONDITION_REQUIRED,
-                    "a connection begins with /hello",
-                )),
-                _ if !self.serving.handler.admits(node) => Err(no_member(node)),
-                ("/messages", Some((hello, _))) => self.messages(node, hello, request).await,
-                _ => self.call(node, request).await,
-            },
-        };
-        answer.unwrap_or_else(|refusal| self.refuse(refusal))
-    }
-
-    fn refuse(&self, refusal: Refusal) -> Response<Body> {
-        let mut response = Response::new(Body::from(Bytes::from(refusal.text)));
-        *response.status_mut() = refusal.status;
-        response.headers_mut().insert(REFUSED, 1.into());
-        response
-    }
-
-    fn hello(&self, node: NodeId, request: &Request<Incoming>) -> Result<Response<Body>, Refusal> {
-        let shared = &self.serving.shared;
-        let bad = || Refusal::new(StatusCode::BAD_REQUEST, "no greeting");
-        let theirs = Hello::read(request.headers()).ok_or_else(bad)?;
-        let ours = Hello::new(shared.options.protocol, shared.identity.instance(), 0);
-        if let Some(text) = theirs.mismatch(node, ours.protocol) {
-            tracing::warn!(node, "{text}");
-            let mut response = self.refuse(Refusal::new(StatusCode::UPGRADE_REQUIRED, &text));
-            ours.write(response.headers_mut());
-            shared.report(Event::OtherProtocol {
-                node,
-                theirs: theirs.protocol,
-                text,
-            });
-            return Ok(response);
-        }
-        if !self.serving.handler.admits(node) {
-            return Err(no_member(node));
-        }
-        self.greeted.get_or_init(|| {
-            let entered = shared.enter(node, theirs.instance, self.line.clone());
-            (theirs, entered)
-        });
-        let mut response = Response::new(Body::empty());
-        ours.write(response.headers_mut());
-        Ok(response)
-    }
-
-    async fn messages(
-        &self,
-        node: NodeId,
-        hello: &Hello,
-        request: Request<Incoming>,
-    ) -> Result<Response<Body>, Refusal> {
-        let known: Arc<Known> = self.serving.shared.known(node);
-        let reader = Reader {
-            handler: self.serving.handler.clone(),
-            node,
-            connection: hello.connection,
-            turn: known.turn(hello.instance),
-            body: Body::of(request.into_body()),
-            decoder: Decoder::default(),
-        };
-        // The answer has no bytes. It lasts as long as messages are read, and reading as long as somebody waits for it.
-        let reading = futures_util::stream::once(async move {
-            let read = reader.read().await;
-            read.map(|()| Bytes::new())
-        });
-        Ok(Response::new(Body::stream(reading)))
-    }
-
-    async fn call(
-        &self,
-        node: NodeId,
-        request: Request<Incoming>,
-    ) -> Result<Response<Body>, Refusal> {
-        let (head, body) = request.into_parts();
-        let target = head.uri.path_and_query().map_or("", |p| p.as_str());
-        let path = target.strip_prefix("/call").unwrap_or_default().to_owned();
-        if !path.starts_with('/') {
-            return Err(Refusal::new(StatusCode::NOT_FOUND, "there is no such path"));
-        }
-        let call = Call {
-            method: head.method,
-            path,
-            headers: head.headers,
-            body: Body::of(body),
-        };
-        let reply = self.serving.handler.call(node, call).await?;
-        let mut response = Response::new(reply.body);
-        *response.status_mut() = reply.status;
-        *response.headers_mut() = without_connection(reply.headers);
-        Ok(response)
-    }
-
-    async fn join(&self, request: Request<Incoming>) -> Result<Response<Body>, Refusal> {
-        let busy = |_| {
-            let text = "other nodes are joining: try again";
-            Refusal::new(StatusCode::TOO_MANY_REQUESTS, text)
-        };
-        let _place = self.serving.joins.try_acquire().map_err(busy)?;
-        let bad = |text: String| Refusal::new(StatusCode::BAD_REQUEST, text);
-        let body = Body::of(request.into_body());
-        let bytes = body.read(JOIN_BYTES_MAX).await;
-        let bytes = bytes.map_err(|e| bad(e.to_string()))?;
-        let request = JoinRequest::read(&bytes).ok_or_else(|| bad("no request to join".into()))?;
-        let answer = self.serving.handler.join(request).await;
-        if let Err(refusal) = &answer {
-            tracing::warn!("a node did not join: {refusal}");
-            tokio::time::sleep(self.serving.shared.options.refused_join_pause).await;
-        }
-        Ok(Response::new(Body::from(answer?)))
-    }
-}
-
-fn no_member(node: NodeId) -> Refusal {
-    let text = format!("node {node} is no member of this cluster");
-    Refusal::new(StatusCode::FORBIDDEN, text)
-}
-
-/// Hands on the messages of one connection.
-struct Reader<H> {
-    handler: Arc<H>,
-    node: NodeId,
-    connection: u64,
-    turn: Arc<Turn>,
-    body: Body,
-    decoder: Decoder,
-}
-
-impl<H: Handler> Reader<H> {
-    async fn read(mut self) -> Result<(), BodyError> {
-        while let Some(piece) = self.body.next().await {
-            self.decoder.push(&piece?);
-            // What an earlier connection still has comes too late: it would be out of order.
-            let mut turn = self.turn.lock().await;
-            if *turn > self.connection || !self.handler.admits(self.node) {
-                return Ok(());
-            }
-            *turn = self.connection;
-            loop {
-                match self.decoder.take() {
-                    Ok(Some(message)) => self.handler.message(self.node, message).await,
-                    Ok(None) => break,
-                    Err(e) => return Err(BodyError::Source(e.into())),
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::SystemTime;
 
-    use http::Method;
+    use http::{Method, StatusCode};
 
     use super::*;
+    use crate::connection::JOIN_BYTES_MAX;
     use crate::link::{Raw, request};
-    use crate::{Authority, Identity, Options};
+    use crate::{Authority, Body, Identity, Options};
 
     /// Never lets anybody in, and never answers.
     struct Closed;

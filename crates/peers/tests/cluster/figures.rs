@@ -11,6 +11,19 @@ use crate::support::{Cluster, LONG, Node};
 
 const ROUNDS: u64 = 5_000;
 
+/// Calls without content: beside a copy they share its socket, which messages do not.
+async fn calls(peers: &Arc<peers::Peers>, what: &str) {
+    let mut times = Histogram::<u64>::new(3).unwrap();
+    for _ in 0..ROUNDS / 5 {
+        let started = Instant::now();
+        let call = Call::new("/missing", Body::empty());
+        peers.call(2, call, LONG).await.unwrap();
+        times.record(started.elapsed().as_micros() as u64).unwrap();
+    }
+    let at = |q| times.value_at_quantile(q);
+    println!("{what}: a call p50 {} µs, p99 {} µs", at(0.5), at(0.99));
+}
+
 async fn ping_pong(one: &mut Node, two: &mut Node, what: &str) {
     let mut times = Histogram::<u64>::new(3).unwrap();
     let message = Bytes::from(vec![0; 100]);
@@ -42,6 +55,7 @@ async fn figures_of_messages_and_bodies() {
     one.knows(&two);
     two.knows(&one);
     ping_pong(&mut one, &mut two, "alone").await;
+    calls(&one.peers, "alone").await;
 
     let count = 500_000_u64;
     let started = Instant::now();
@@ -82,6 +96,7 @@ async fn figures_of_messages_and_bodies() {
     let peers = one.peers.clone();
     let copying = tokio::spawn(async move { copy(&peers).await });
     ping_pong(&mut one, &mut two, "beside a copy").await;
+    calls(&one.peers, "beside a copy").await;
     copying.abort();
 }
 

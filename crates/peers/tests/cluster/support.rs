@@ -56,9 +56,9 @@ impl Cluster {
 
 pub fn options() -> Options {
     Options {
-        silence_max: Duration::from_millis(1500),
+        silence_max: Duration::from_millis(2500),
         ping_every: Duration::from_millis(200),
-        connect_time_max: Duration::from_millis(1500),
+        connect_time_max: Duration::from_millis(3000),
         retry_min: Duration::from_millis(20),
         retry_max: Duration::from_millis(200),
         refused_join_pause: Duration::from_millis(300),

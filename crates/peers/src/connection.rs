@@ -1,0 +1,244 @@
+//! One connection of another node: what it asks, and what it is answered.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use hyper::body::Incoming;
+
+use crate::client::without_connection;
+use crate::hello::{Hello, REFUSED};
+use crate::line::Line;
+use crate::registry::{Entered, Known, Turn};
+use crate::server::{Handler, Serving};
+use crate::{Body, BodyError, Call, Decoder, Event, JoinRequest, NodeId, Refusal};
+
+/// What a request to join may have, in bytes.
+pub(crate) const JOIN_BYTES_MAX: usize = 64 << 10;
+
+/// One connection.
+pub(crate) struct Connection<H> {
+    serving: Arc<Serving<H>>,
+    /// Whom the certificate names; none, none.
+    from: Option<NodeId>,
+    line: Arc<Line>,
+    greeted: OnceLock<(Hello, Entered)>,
+}
+
+impl<H: Handler> Connection<H> {
+    pub fn new(serving: Arc<Serving<H>>, from: Option<NodeId>, line: Arc<Line>) -> Arc<Self> {
+        Arc::new(Connection {
+            serving,
+            from,
+            line,
+            greeted: OnceLock::new(),
+        })
+    }
+
+    pub async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        let path = request.uri().path();
+        let answer = match (path, self.from) {
+            ("/join", _) => self.join(request).await,
+            (_, None) => Err(Refusal::new(
+                StatusCode::FORBIDDEN,
+                "this needs a certificate of the cluster",
+            )),
+            ("/hello", Some(node)) => self.hello(node, &request),
+            (_, Some(node)) => match (path, self.greeted.get()) {
+                (_, None) => Err(Refusal::new(
+                    StatusCode::PRECONDITION_REQUIRED,
+                    "a connection begins with /hello",
+                )),
+                _ if !self.serving.handler.admits(node) => Err(no_member(node)),
+                ("/messages", Some((hello, _))) => self.messages(node, hello, request).await,
+                _ => self.call(node, request).await,
+            },
+        };
+        answer.unwrap_or_else(|refusal| self.refuse(refusal))
+    }
+
+    fn refuse(&self, refusal: Refusal) -> Response<Body> {
+        let mut response = Response::new(Body::from(Bytes::from(refusal.text)));
+        *response.status_mut() = refusal.status;
+        response.headers_mut().insert(REFUSED, 1.into());
+        response
+    }
+
+    fn hello(&self, node: NodeId, request: &Request<Incoming>) -> Result<Response<Body>, Refusal> {
+        let shared = &self.serving.shared;
+        let bad = || Refusal::new(StatusCode::BAD_REQUEST, "no greeting");
+        let theirs = Hello::read(request.headers()).ok_or_else(bad)?;
+        let ours = Hello::new(shared.options.protocol, shared.identity.instance(), 0);
+        if let Some(text) = theirs.mismatch(node, ours.protocol) {
+            self.serving.refused(text.clone());
+            let mut response = self.refuse(Refusal::new(StatusCode::UPGRADE_REQUIRED, &text));
+            ours.write(response.headers_mut());
+            shared.report(Event::OtherProtocol {
+                node,
+                theirs: theirs.protocol,
+                text,
+            });
+            return Ok(response);
+        }
+        if !self.serving.handler.admits(node) {
+            return Err(no_member(node));
+        }
+        self.greeted.get_or_init(|| {
+            let entered = shared.enter(node, theirs.instance, self.line.clone());
+            (theirs, entered)
+        });
+        let mut response = Response::new(Body::empty());
+        ours.write(response.headers_mut());
+        Ok(response)
+    }
+
+    async fn messages(
+        &self,
+        node: NodeId,
+        hello: &Hello,
+        request: Request<Incoming>,
+    ) -> Result<Response<Body>, Refusal> {
+        let known: Arc<Known> = self.serving.shared.known(node);
+        let reader = Reader {
+            handler: self.serving.handler.clone(),
+            node,
+            connection: hello.connection,
+            turn: known.turn(hello.instance),
+            body: Body::of(request.into_body()),
+            decoder: Decoder::default(),
+        };
+        // The answer has no bytes. It lasts as long as messages are read, and reading as long as somebody waits for it.
+        let reading = futures_util::stream::once(async move {
+            let read = reader.read().await;
+            read.map(|()| Bytes::new())
+        });
+        Ok(Response::new(Body::stream(reading)))
+    }
+
+    async fn call(
+        &self,
+        node: NodeId,
+        request: Request<Incoming>,
+    ) -> Result<Response<Body>, Refusal> {
+        let (head, body) = request.into_parts();
+        let target = head.uri.path_and_query().map_or("", |p| p.as_str());
+        let path = target.strip_prefix("/call").unwrap_or_default().to_owned();
+        if !path.starts_with('/') {
+            return Err(Refusal::new(StatusCode::NOT_FOUND, "there is no such path"));
+        }
+        let call = Call {
+            method: head.method,
+            path,
+            headers: head.headers,
+            body: Body::of(body),
+        };
+        let reply = self.serving.handler.call(node, call).await?;
+        let mut response = Response::new(reply.body);
+        *response.status_mut() = reply.status;
+        *response.headers_mut() = without_connection(reply.headers);
+        Ok(response)
+    }
+
+    async fn join(&self, request: Request<Incoming>) -> Result<Response<Body>, Refusal> {
+        let busy = |_| {
+            let text = "other nodes are joining: try again";
+            Refusal::new(StatusCode::TOO_MANY_REQUESTS, text)
+        };
+        let _place = self.serving.joins.try_acquire().map_err(busy)?;
+        let bad = |text: String| Refusal::new(StatusCode::BAD_REQUEST, text);
+        let body = Body::of(request.into_body());
+        let bytes = body.read(JOIN_BYTES_MAX).await;
+        let bytes = bytes.map_err(|e| bad(e.to_string()))?;
+        let request = JoinRequest::read(&bytes).ok_or_else(|| bad("no request to join".into()))?;
+        let answer = self.serving.handler.join(request).await;
+        if let Err(refusal) = &answer {
+            tracing::warn!("a node did not join: {refusal}");
+            tokio::time::sleep(self.serving.shared.options.refused_join_pause).await;
+        }
+        Ok(Response::new(Body::from(answer?)))
+    }
+}
+
+fn no_member(node: NodeId) -> Refusal {
+    let text = format!("node {node} is no member of this cluster");
+    Refusal::new(StatusCode::FORBIDDEN, text)
+}
+
+/// Hands on the messages of one connection.
+struct Reader<H> {
+    handler: Arc<H>,
+    node: NodeId,
+    connection: u64,
+    turn: Arc<Turn>,
+    body: Body,
+    decoder: Decoder,
+}
+
+impl<H: Handler> Reader<H> {
+    async fn read(mut self) -> Result<(), BodyError> {
+        while let Some(piece) = self.body.next().await {
+            self.decoder.push(&piece?);
+            // What an earlier connection still has comes too late: it would be out of order.
+            let mut turn = self.turn.lock().await;
+            if *turn > self.connection || !self.handler.admits(self.node) {
+                return Ok(());
+            }
+            *turn = self.connection;
+            loop {
+                match self.decoder.take() {
+                    Ok(Some(message)) => self.handler.message(self.node, message).await,
+                    Ok(None) => break,
+                    Err(e) => return Err(BodyError::Source(e.into())),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+    use futures_util::stream;
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::{Reply, encode};
+
+    /// Keeps messages.
+    #[derive(Default)]
+    struct Kept(Mutex<Vec<Bytes>>);
+
+    impl Handler for Kept {
+        async fn message(&self, _: NodeId, message: Bytes) {
+            self.0.lock().push(message);
+        }
+
+        async fn call(&self, _: NodeId, _: Call) -> Result<Reply, Refusal> {
+            Ok(Reply::ok(Body::empty()))
+        }
+
+        async fn join(&self, _: JoinRequest) -> Result<Bytes, Refusal> {
+            Ok(Bytes::new())
+        }
+    }
+
+    #[tokio::test]
+    async fn an_earlier_connection_that_is_read_late_is_not_heard() {
+        let (handler, turn) = (Arc::new(Kept::default()), Arc::new(Turn::default()));
+        for (connection, message) in [(2, "b"), (1, "a"), (3, "c")] {
+            let mut bytes = BytesMut::new();
+            encode(message.as_bytes(), &mut bytes);
+            let reader = Reader {
+                handler: handler.clone(),
+                node: 1,
+                connection,
+                turn: turn.clone(),
+                body: Body::stream(stream::iter([Ok(bytes.freeze())])),
+                decoder: Decoder::default(),
+            };
+            reader.read().await.unwrap();
+        }
+        assert_eq!(*handler.0.lock(), ["b", "c"]);
+    }
+}
