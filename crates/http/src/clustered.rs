@@ -228,7 +228,10 @@ async fn elsewhere(member: &Member, req: &mut Request, why: &member::Error) -> A
         let piece = body.next().await?;
         Some((piece.map_err(|e| StreamError::from(e.to_string())), body))
     });
-    let mut reply = Reply::stream(HeaderValue::from_static("application/json"), Box::pin(pieces));
+    let mut reply = Reply::stream(
+        HeaderValue::from_static("application/json"),
+        Box::pin(pieces),
+    );
     reply.status = status.as_u16();
     let is_own = |name: &HeaderName| {
         use hyper::header as h;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cluster::record::{Body, Request};
 use cluster::replica::Message;
-use cluster::slot::{ChangeError, ProposeError, Slot, SlotStatus, SlotStore, Wait};
+use cluster::slot::{ChangeError, ProposeError, Slot, SlotStatus, Wait};
 use cluster::{CONTROL, NodeId, SlotNumber};
 use parking_lot::Mutex;
 use storage::SlotOutcome;

@@ -30,4 +30,4 @@ pub use memory::{MemoryPlan, SaidBy};
 pub use node::Node;
 pub use query::{Query, decode, encode_into, is_well_encoded, parse_json, segments, segments_with};
 pub use request_object::{Said, body_given, for_rewrite, info_json, request_json};
-pub use settings::new_database;
+pub use settings::{is_shared, new_database, shared_settings};

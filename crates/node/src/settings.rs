@@ -57,3 +57,24 @@ mod tests {
         assert_eq!(security, auth::DefaultSecurity::default().json());
     }
 }
+
+/// Whether a setting is the same on all nodes of a cluster: who administers it, and what makes it one server to clients.
+pub fn is_shared(section: &str, key: &str) -> bool {
+    section == "admins"
+        || matches!(
+            (section, key),
+            ("chttpd_auth", "secret") | ("couchdb", "uuid")
+        )
+}
+
+/// The settings that are the same on all nodes of a cluster, as this one has them.
+pub fn shared_settings(config: &config::Config) -> Vec<(String, String, String)> {
+    let sections = ["admins", "chttpd_auth", "couchdb"];
+    let values = sections.into_iter().flat_map(|section| {
+        let values = config.section(section).into_iter();
+        values.map(move |(key, value)| (section.to_owned(), key, value))
+    });
+    values
+        .filter(|(section, key, _)| is_shared(section, key))
+        .collect()
+}

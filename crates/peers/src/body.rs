@@ -59,7 +59,8 @@ impl Body {
         Ok(all.freeze())
     }
 
-    pub(crate) fn of<B>(body: B) -> Body
+    /// A body of another kind.
+    pub fn of<B>(body: B) -> Body
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: std::fmt::Display,

@@ -66,9 +66,84 @@ pub enum Command {
     Restore(RestoreOptions),
     /// Bring everything of a CouchDB to a Settee
     Migrate(MigrateOptions),
+    /// Make several servers one: begin a cluster, join one, see how it is
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
     /// Run functions of design documents for a server; started by it
     #[command(hide = true)]
     FunctionsWorker,
+}
+
+#[derive(Subcommand)]
+pub enum ClusterCommand {
+    /// Make a data directory the first node of a new cluster
+    Init(ClusterInit),
+    /// Make a data directory a node of a cluster, with a token from one of its nodes
+    Join(ClusterJoin),
+    /// Print a token that lets one node join
+    Token {
+        /// A node, http://NAME:PASSWORD@HOST:PORT
+        url: String,
+        /// How long it works
+        #[arg(long, default_value_t = 3600)]
+        seconds: u64,
+    },
+    /// Show the nodes and how the slots are
+    Status {
+        /// A node, http://NAME:PASSWORD@HOST:PORT
+        url: String,
+        /// Print JSON for machines
+        #[arg(long)]
+        json: bool,
+    },
+    /// Have a node leave for good: the one at the URL, or one that is gone
+    Leave {
+        /// A node, http://NAME:PASSWORD@HOST:PORT
+        url: String,
+        /// Name or number of another node
+        #[arg(long)]
+        node: Option<String>,
+    },
+    /// Go on after the log was lost or cut: a new generation begins from what a majority has
+    Reseed {
+        /// A node, http://NAME:PASSWORD@HOST:PORT
+        url: String,
+    },
+}
+
+#[derive(Args)]
+pub struct ClusterInit {
+    /// Directory of the data; made when absent
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+    /// The cluster's name, which is in the names of its topics
+    #[arg(long, default_value = "main")]
+    pub cluster: String,
+    /// The node's name
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Where other nodes reach this one
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:5986")]
+    pub address: String,
+    /// Parts that the documents of all databases are divided into; never changed later
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub slots: u16,
+}
+
+#[derive(Args)]
+pub struct ClusterJoin {
+    /// Directory of the data; made when absent
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+    /// What `settee cluster token` printed
+    #[arg(long)]
+    pub token: String,
+    /// The node's name
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Where other nodes reach this one
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:5986")]
+    pub address: String,
 }
 
 #[derive(Args, Default)]

@@ -52,6 +52,7 @@ fn main() -> ExitCode {
         cli::Command::Backup(options) => commands::backup::backup(&options),
         cli::Command::Restore(options) => commands::backup::restore(&options),
         cli::Command::Migrate(options) => commands::migrate::run(options),
+        cli::Command::Cluster(command) => commands::cluster::run(&command),
         cli::Command::FunctionsWorker => return functions::js::worker_main(),
     };
     match result {

@@ -57,7 +57,12 @@ fn seeds(member: &Member) -> Map<String, Value> {
     let others = member.nodes().into_iter().filter(|node| !node.is_me);
     let state = |is_live| if is_live { "ok" } else { "down" };
     others
-        .map(|node| (node.name, json!({"last_replication_status": state(node.is_live)})))
+        .map(|node| {
+            (
+                node.name,
+                json!({"last_replication_status": state(node.is_live)}),
+            )
+        })
         .collect()
 }
 

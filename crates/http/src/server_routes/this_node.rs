@@ -297,12 +297,15 @@ async fn config_value(app: &App, req: &mut Request, section: &str, key: &str) ->
                 _ => return Err(ApiError::bad_request("a JSON string expected")),
             };
             let old = set(app, section, key, value, persist).await?;
+            share(app, section, key).await?;
             Ok(Reply::json(200, &old.unwrap_or_default().into()))
         }
         "DELETE" => {
             let (config, section, key) =
                 (app.node.config.clone(), section.to_owned(), key.to_owned());
+            let (of, name) = (section.clone(), key.clone());
             let old = off_thread(move || config.delete(&section, &key, persist)).await??;
+            share(app, &of, &name).await?;
             old.map(|v| Reply::json(200, &v.into()))
                 .ok_or_else(unknown_value)
         }
@@ -315,6 +318,16 @@ async fn config_value(app: &App, req: &mut Request, section: &str, key: &str) ->
             Ok(Reply::json(200, &value.into()))
         }
     }
+}
+
+/// Has all nodes of a cluster take over what was set here, where they are to be alike.
+async fn share(app: &App, section: &str, key: &str) -> Result<(), ApiError> {
+    let Some(member) = app.node.member().filter(|_| node::is_shared(section, key)) else {
+        return Ok(());
+    };
+    let value = app.node.config.get(section, key);
+    let done = member.set(section, key, value).await;
+    done.map_err(|e| ApiError::busy(e.to_string()))
 }
 
 async fn set(

@@ -33,9 +33,6 @@ pub(crate) trait Prepare: Send + Sync + 'static {
     /// One record at a time, in their order.
     fn prepare(&self, body: Body, cursor: &Cursor)
     -> impl Future<Output = Result<Prepared>> + Send;
-
-    /// It is on disk, and seen.
-    fn written(&self) {}
 }
 
 /// A slot's way to the store.
@@ -121,12 +118,6 @@ impl Queue {
         };
         let cursor = Cursor::decode(&cursor).ok_or_else(corrupt)?;
         Ok(Some(Saved { cursor, promises }))
-    }
-
-    /// Writes the cursor of a slot that is new here, so that it has one when it promises something.
-    pub fn begin(&self, cursor: &Cursor) -> Later<'static, Result<()>> {
-        let done = self.apply(None, cursor);
-        Box::pin(async move { done.await.map(drop) })
     }
 
     /// Queues a record.

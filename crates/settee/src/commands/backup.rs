@@ -25,15 +25,11 @@ pub fn backup(options: &BackupOptions) -> Result<(), Failure> {
 
 async fn ask(url: &str, directory: &Path) -> Result<(), Failure> {
     let mut url = reqwest::Url::parse(url).map_err(|e| Failure::usage(format!("{url}: {e}")))?;
-    let (name, password) = (url.username().to_owned(), url.password().map(str::to_owned));
-    let password = password.map(|p| decode(&p));
-    // Credentials go into a header; the URL may end up in messages.
-    let _ = url.set_username("");
-    let _ = url.set_password(None);
+    let (name, password) = super::take_credentials(&mut url);
     url.set_path("/_settee/backup");
     let response = reqwest::Client::new()
         .post(url.clone())
-        .basic_auth(decode(&name), password)
+        .basic_auth(name, password)
         .json(&serde_json::json!({"directory": directory}))
         .send()
         .await
@@ -47,29 +43,6 @@ async fn ask(url: &str, directory: &Path) -> Result<(), Failure> {
     Err(Failure::new(format!(
         "the server refused ({status}): {reason}"
     )))
-}
-
-fn decode(text: &str) -> String {
-    let mut out = Vec::with_capacity(text.len());
-    let bytes = text.as_bytes();
-    let mut i = 0;
-    while i < bytes.len() {
-        let hex = bytes
-            .get(i + 1..i + 3)
-            .and_then(|h| std::str::from_utf8(h).ok())
-            .and_then(|h| u8::from_str_radix(h, 16).ok());
-        match hex {
-            Some(b) if bytes[i] == b'%' => {
-                out.push(b);
-                i += 3;
-            }
-            _ => {
-                out.push(bytes[i]);
-                i += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
 }
 
 pub fn restore(options: &RestoreOptions) -> Result<(), Failure> {

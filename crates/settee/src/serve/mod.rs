@@ -1,5 +1,6 @@
 //! `settee serve`.
 
+mod cluster;
 mod languages;
 mod listen;
 mod log;
@@ -31,10 +32,13 @@ const MOMENTARY_ADMIN: &str = "settee-migrate";
 
 pub fn run(options: ServeOptions) -> Result<(), Failure> {
     let config = load_config(&options)?;
-    // What can be refused without a data directory is, before there is one.
-    require_admin(&options, &config)?;
-    let ports = BoundPorts::bind(&config)?;
     let data = data_directory(&options, &config);
+    let brokers = cluster::brokers(&config, &data)?;
+    // What can be refused without a data directory is, before there is one. A node learns its admins from the others.
+    if brokers.is_none() {
+        require_admin(&options, &config)?;
+    }
+    let ports = BoundPorts::bind(&config)?;
     let made = Made::new(&[&data_given(&options), &data])?;
     let _flush = log::start(&config.settings().log)?;
     for warning in config.warnings() {
@@ -48,15 +52,24 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     made.look_for_store(&data);
     let memory = memory_plan(&config);
     let databases = open(&options, &config, &memory, &data)?;
+    let (runtime, replication) = (runtime()?, replication_runtime()?);
+    if brokers.is_some() {
+        cluster::take_name(&config, &data)?;
+    }
     let node = Node::new(databases.clone(), config.clone(), auth, memory);
     let node = node.map_err(Failure::usage)?;
     let app = App::new(node).map_err(Failure::usage)?;
-    let (runtime, replication) = (runtime()?, replication_runtime()?);
+    if let Some(brokers) = brokers {
+        let member = runtime.block_on(cluster::start(brokers, &config, &data, &databases))?;
+        member.answer_by(http_api::passed_on(&app));
+        app.node.be_member(member);
+    }
     app.node
         .replicator
         .run_jobs_on(replication.handle().clone());
     let kept = keep_global_changes(&runtime, &config, &databases);
     let restart = app.restart_asked();
+    let member = app.node.member().cloned();
     let result = runtime.block_on(async {
         let listeners = ports.listen(&config)?;
         begin(&config, &app, &listeners).await?;
@@ -67,6 +80,9 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
         listen(app, listeners).await
     });
     runtime.block_on(kept.end());
+    if let Some(member) = member {
+        runtime.block_on(member.stop());
+    }
     replication.shutdown_timeout(Duration::from_secs(2));
     runtime.shutdown_timeout(Duration::from_secs(2));
     databases.close();
@@ -345,7 +361,8 @@ fn keep_global_changes(
 ) -> GlobalChanges {
     let settings = config.settings();
     let options = options::global_changes(&settings.global_changes);
-    let wanted = settings.global_changes.update_db;
+    // In a cluster every node would write what all see.
+    let wanted = settings.global_changes.update_db && databases.order().is_none();
     let databases = databases.clone();
     let (stop, stopped) = tokio::sync::oneshot::channel();
     let task = runtime.spawn(async move {
@@ -367,7 +384,10 @@ async fn create_system_databases(node: &Node) -> Result<(), Failure> {
 
 /// The last steps before requests are served.
 async fn begin(config: &Config, app: &App, listeners: &Listeners) -> Result<(), Failure> {
-    create_system_databases(&app.node).await?;
+    match app.node.member() {
+        Some(member) => cluster::announce(app.node.clone(), member.clone()),
+        None => create_system_databases(&app.node).await?,
+    }
     let tls = listeners.https.as_ref().map(|(_, tls)| tls.clone());
     reload_on_hangup(config, tls).map_err(Failure::new)
 }

@@ -1,0 +1,171 @@
+//! `settee cluster`: a cluster is made, joined, looked at and left.
+
+use std::path::Path;
+
+use member::MemberFacts;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::Failure;
+use crate::cli::{ClusterCommand, ClusterInit, ClusterJoin, with_credentials};
+
+pub fn run(command: &ClusterCommand) -> Result<(), Failure> {
+    // reqwest takes the process's provider; ring builds without a C toolchain of its own. Set already is fine too.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = super::runtime()?;
+    match command {
+        ClusterCommand::Init(options) => init(options),
+        ClusterCommand::Join(options) => runtime.block_on(join(options)),
+        ClusterCommand::Token { url, seconds } => runtime.block_on(async {
+            let body = json!({"seconds": seconds});
+            let answer = ask(url, Method::POST, "/_settee/cluster/tokens", Some(body)).await?;
+            println!("{}", answer["token"].as_str().unwrap_or_default());
+            Ok(())
+        }),
+        ClusterCommand::Status { url, json } => runtime.block_on(async {
+            let answer = ask(url, Method::GET, "/_settee/cluster", None).await?;
+            match json {
+                true => println!("{answer:#}"),
+                false => show(&answer),
+            }
+            Ok(())
+        }),
+        ClusterCommand::Leave { url, node } => runtime.block_on(async {
+            let node = match node {
+                Some(node) => node.clone(),
+                None => {
+                    let answer = ask(url, Method::GET, "/_settee/cluster", None).await?;
+                    answer["node"].as_str().unwrap_or_default().to_owned()
+                }
+            };
+            let path = format!("/_settee/cluster/nodes/{node}");
+            ask(url, Method::DELETE, &path, None).await?;
+            println!("{node} is no member any more; stop it once `settee cluster status` does not list it in any slot");
+            Ok(())
+        }),
+        ClusterCommand::Reseed { url } => runtime.block_on(async {
+            ask(url, Method::POST, "/_settee/cluster/reseed", None).await?;
+            println!("a new generation begins; `settee cluster status` shows how far it is");
+            Ok(())
+        }),
+    }
+}
+
+fn facts(name: Option<&String>, address: &str) -> Result<MemberFacts, Failure> {
+    let parts = address.rsplit_once(':');
+    let Some((host, port)) = parts
+        .filter(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port != 0))
+    else {
+        return Err(Failure::usage(format!(
+            "--address wants HOST:PORT, where other nodes reach this one; {address} is none"
+        )));
+    };
+    let name = match name {
+        Some(name) if name.contains('@') => name.clone(),
+        Some(name) => format!("{name}@{host}"),
+        None => format!("settee{port}@{host}"),
+    };
+    Ok(MemberFacts {
+        name,
+        address: address.to_owned(),
+    })
+}
+
+fn init(options: &ClusterInit) -> Result<(), Failure> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    if options.cluster.is_empty()
+        || options.cluster.len() > 64
+        || !options.cluster.chars().all(is_plain)
+    {
+        return Err(Failure::usage(
+            "--cluster wants letters, digits, - and _, at most 64: it is in the names of topics",
+        ));
+    }
+    let facts = facts(options.name.as_ref(), &options.address)?;
+    make(&options.data)?;
+    let home = member::init(&options.data, &options.cluster, options.slots, facts);
+    let home = home.map_err(Failure::new)?;
+    let (data, member) = (options.data.display(), &home.member);
+    println!(
+        "{data} is the first node of the cluster {}: {}, number {:x}, {} slots.\n\
+         Start it:         settee serve --data {data} --set cluster/log=kafka://HOST:PORT\n\
+         Let others join:  settee cluster token http://ADMIN:PASSWORD@127.0.0.1:5984",
+        home.cluster.name, member.name, home.node, home.cluster.slots
+    );
+    Ok(())
+}
+
+async fn join(options: &ClusterJoin) -> Result<(), Failure> {
+    let facts = facts(options.name.as_ref(), &options.address)?;
+    make(&options.data)?;
+    let home = member::join(&options.data, &options.token, facts).await;
+    let home = home.map_err(Failure::new)?;
+    let data = options.data.display();
+    println!(
+        "{data} is a node of the cluster {}: {}, number {:x}.\n\
+         Start it:  settee serve --data {data} --set cluster/log=kafka://HOST:PORT",
+        home.cluster.name, home.member.name, home.node
+    );
+    Ok(())
+}
+
+fn make(data: &Path) -> Result<(), Failure> {
+    let made = std::fs::create_dir_all(data);
+    made.map_err(|e| Failure::new(format!("{}: {e}", data.display())))
+}
+
+async fn ask(url: &str, method: Method, path: &str, body: Option<Value>) -> Result<Value, Failure> {
+    let url = with_credentials(url);
+    let mut url = reqwest::Url::parse(&url).map_err(|e| Failure::usage(format!("{url}: {e}")))?;
+    let (name, password) = super::take_credentials(&mut url);
+    url.set_path(path);
+    let mut request = reqwest::Client::new()
+        .request(method, url.clone())
+        .basic_auth(name, password);
+    if let Some(body) = body {
+        request = request.json(&body);
+    }
+    let response = request.send().await;
+    let response = response.map_err(|e| Failure::new(format!("{url}: {e}")))?;
+    let status = response.status();
+    let body: Value = response.json().await.unwrap_or_default();
+    match status.is_success() {
+        true => Ok(body),
+        false => {
+            let reason = body["reason"].as_str().unwrap_or("no reason was given");
+            Err(Failure::new(format!(
+                "the server refused ({status}): {reason}"
+            )))
+        }
+    }
+}
+
+/// For people.
+fn show(status: &Value) {
+    let empty = vec![];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    println!("nodes:");
+    for node in status["nodes"].as_array().unwrap_or(&empty) {
+        let state = match (node["is_me"].as_bool(), node["is_live"].as_bool()) {
+            (Some(true), _) => "this node",
+            (_, Some(true)) => "alive",
+            _ => "does not answer",
+        };
+        let (number, name, address) = (&node["node"], &node["name"], &node["address"]);
+        println!(
+            "  {:<10} {:<28} {:<22} {state}",
+            text(number),
+            text(name),
+            text(address)
+        );
+    }
+    let slots = status["slots"].as_array().unwrap_or(&empty);
+    let able = slots
+        .iter()
+        .filter(|slot| slot["takes_writes"] == true)
+        .count();
+    println!("slots: {able} of {} take writes here", slots.len());
+    for slot in slots.iter().filter(|slot| !slot["reason"].is_null()) {
+        println!("  slot {}: {}", text(&slot["slot"]), text(&slot["reason"]));
+    }
+}

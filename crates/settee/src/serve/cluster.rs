@@ -1,0 +1,100 @@
+//! A server that is a node of a cluster.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::Config;
+use database::Databases;
+use member::{Member, MemberOptions};
+use node::Node;
+
+use crate::Failure;
+
+/// Databases that a cluster has from its first start on.
+const SYSTEM_DATABASES: [&str; 2] = ["_users", "_replicator"];
+/// The scheme of a log on Kafka.
+const KAFKA: &str = "kafka://";
+/// How long it waits before it tries again to announce itself.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// The brokers of the log that is configured; `None` when this server is alone.
+pub fn brokers(config: &Config, data: &Path) -> Result<Option<String>, Failure> {
+    let log = config.settings().cluster.log.clone();
+    let log = log.filter(|log| !log.trim().is_empty());
+    match (log, member::is_member(data)) {
+        (None, false) => Ok(None),
+        (None, true) => Err(Failure::usage(format!(
+            "{} is a node of a cluster, and [cluster] log does not say where its log is: log = kafka://HOST:PORT,HOST:PORT",
+            data.display()
+        ))),
+        (Some(_), false) => Err(Failure::usage(format!(
+            "[cluster] log is set, and {} is not a node of a cluster yet. Do one of these:\n  \
+             settee cluster init --data {0}                 the first node of a new cluster\n  \
+             settee cluster join --data {0} --token TOKEN   another node of one, with what `settee cluster token` printed",
+            data.display()
+        ))),
+        (Some(log), true) => match log.trim().strip_prefix(KAFKA) {
+            Some(brokers) if !brokers.is_empty() => Ok(Some(brokers.to_owned())),
+            _ => Err(Failure::usage(format!(
+                "[cluster] log = {log}: it must be kafka://HOST:PORT,HOST:PORT"
+            ))),
+        },
+    }
+}
+
+/// Has the server known by its name in the cluster.
+pub fn take_name(config: &Config, data: &Path) -> Result<(), Failure> {
+    let (home, _) = member::Home::read(data).map_err(Failure::new)?;
+    let named = config.set("couchdb", "node_name", &home.member.name, false);
+    named.map(drop).map_err(Failure::usage)
+}
+
+/// Starts the member.
+pub async fn start(
+    brokers: String,
+    config: &Config,
+    data: &Path,
+    databases: &Arc<Databases>,
+) -> Result<Arc<Member>, Failure> {
+    let settings = config.settings();
+    let taken_over = config.clone();
+    let options = MemberOptions {
+        brokers,
+        properties: settings.kafka.all.clone().into_iter().collect(),
+        address: settings.cluster.node_address.clone(),
+        on_setting: Box::new(move |section, key, value| {
+            let done = match value {
+                Some(value) => taken_over.set(section, key, value, true),
+                None => taken_over.delete(section, key, true),
+            };
+            if let Err(e) = done {
+                tracing::error!(section, key, error = %e, "a setting of the cluster was not taken over");
+            }
+        }),
+    };
+    let member = Member::start(data, databases, options).await;
+    member.map_err(|e| Failure::new(format!("cluster: {e}")))
+}
+
+/// Tells the others that this node is here, and has the system databases made, however long that takes.
+pub fn announce(node: Arc<Node>, member: Arc<Member>) {
+    tokio::spawn(async move {
+        let mut was_told = false;
+        while let Err(why) = announce_now(&node, &member).await {
+            if !was_told {
+                tracing::warn!("the cluster cannot be reached yet: {why}");
+                was_told = true;
+            }
+            tokio::time::sleep(AGAIN_AFTER).await;
+        }
+        tracing::info!(node = member.name(), "this node is part of the cluster");
+    });
+}
+
+async fn announce_now(node: &Node, member: &Member) -> Result<(), String> {
+    let shared = node::shared_settings(&node.config);
+    member.announce(shared).await.map_err(|e| e.to_string())?;
+    let made = node::setup::create_missing(node, &SYSTEM_DATABASES).await;
+    made.map_err(|e| e.to_string())
+}
