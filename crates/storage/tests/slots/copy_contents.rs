@@ -80,7 +80,7 @@ fn source(path: &Path) -> (World, Vec<Vec<u8>>) {
         CHUNK_BYTES,
         CHUNK_BYTES + 1,
         300_000,
-        17 << 20,
+        3 << 20,
     ];
     let all: Vec<_> = lengths
         .iter()

@@ -12,6 +12,8 @@ mod export;
 mod frame;
 mod import;
 mod install;
+#[cfg(test)]
+mod tests;
 
 pub use export::SlotCopy;
 pub(crate) use frame::decode_any;
