@@ -335,12 +335,7 @@ impl World {
             Event::Input { input, .. } => self.give(node, input),
             Event::Poll { fetch, .. } => self.poll(node, fetch),
             Event::ReadBack { offset, epoch, .. } if self.reaches_log(node) => {
-                let damaged = self.rng.u32(..200) == 0;
-                let log = self.nodes[&node].disk.saved.cursor.log;
-                let input = self.seen_by(node).read_back(offset, (log, epoch), damaged);
-                if let Some(input) = input {
-                    self.give(node, input);
-                }
+                self.read_back(node, offset, epoch);
             }
             Event::Applied { writes, cursor, .. } => self.applied(node, &writes, &cursor),
             Event::Copy { from, .. } => self.copy(node, from),
@@ -352,6 +347,15 @@ impl World {
                 self.give(node, Input::Tick);
             }
             _ => {}
+        }
+    }
+
+    fn read_back(&mut self, node: NodeId, offset: u64, epoch: i32) {
+        let damaged = self.rng.u32(..200) == 0;
+        let log = self.nodes[&node].disk.saved.cursor.log;
+        let input = self.seen_by(node).read_back(offset, (log, epoch), damaged);
+        if let Some(input) = input {
+            self.give(node, input);
         }
     }
 
