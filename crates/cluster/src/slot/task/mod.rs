@@ -286,7 +286,10 @@ impl<S: SlotStore> Task<S> {
             self.give(given_up);
         }
         let Some(replica) = &self.replica else { return };
-        self.proposals.settle(replica);
+        // In order: nothing is answered before a promise that was made first is on disk.
+        if self.promising.is_none() {
+            self.proposals.settle(replica);
+        }
         while let Some(replica) = &self.replica
             && let Some(batch) = self.proposals.next_batch(&self.options.stamp, replica)
         {

@@ -594,7 +594,7 @@ impl World {
             return self.give(node, Input::CopyRefused);
         }
         // Much may be said to it until it is there.
-        let (wait, disk) = (self.rng.u64(0..200), Box::new(disk));
+        let (wait, disk) = (self.rng.u64(0..60), Box::new(disk));
         self.at(wait, Event::Install { node, boot, disk });
     }
 
