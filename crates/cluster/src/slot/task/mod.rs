@@ -212,7 +212,9 @@ impl<S: SlotStore> Task<S> {
             self.woken(woken);
             self.take_at_hand();
             self.go_on();
+            // Whoever is answered finds the status to be so.
             self.show();
+            self.answer();
         }
         self.end().await;
     }
@@ -280,15 +282,19 @@ impl<S: SlotStore> Task<S> {
         }
     }
 
+    /// Answers what is on enough disks, but nothing before a promise that was made first is on disk.
+    fn answer(&mut self) {
+        if self.promising.is_none()
+            && let Some(replica) = &self.replica
+        {
+            self.proposals.settle(replica);
+        }
+    }
+
     /// What follows from all that was taken.
     fn go_on(&mut self) {
         if let Some(given_up) = self.readers.given_up() {
             self.give(given_up);
-        }
-        let Some(replica) = &self.replica else { return };
-        // In order: nothing is answered before a promise that was made first is on disk.
-        if self.promising.is_none() {
-            self.proposals.settle(replica);
         }
         while let Some(replica) = &self.replica
             && let Some(batch) = self.proposals.next_batch(&self.options.stamp, replica)
