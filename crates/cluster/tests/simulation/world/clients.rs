@@ -55,7 +55,7 @@ impl World {
             return;
         }
         let Some(value) = value else {
-            if tries > 1 && self.rng.bool() {
+            if tries > 1 && self.plan.is_slow() {
                 self.give_up_reads(node, number);
             }
             let Some(it) = self.nodes.get_mut(&node) else {

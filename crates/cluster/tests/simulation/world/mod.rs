@@ -30,6 +30,13 @@ pub struct Plan {
     pub verbose: bool,
 }
 
+impl Plan {
+    /// Every fourth run installs copies slowly, and its clients give up reads.
+    fn is_slow(&self) -> bool {
+        self.seed % 4 == 3
+    }
+}
+
 /// A replica's data: what was applied, in its order.
 #[derive(Clone, Debug, Default)]
 struct Store {
@@ -592,6 +599,9 @@ impl World {
         };
         if !replica.may_become(&disk.saved.cursor) {
             return self.give(node, Input::CopyRefused);
+        }
+        if !self.plan.is_slow() {
+            return self.install(node, disk);
         }
         // Much may be said to it until it is there.
         let (wait, disk) = (self.rng.u64(0..60), Box::new(disk));
