@@ -72,7 +72,8 @@ pub struct LogError(pub String);
 /// A log. It is trusted for order and delivery alone: it may lose its end, or everything, and come again under another leader.
 pub trait Log: Send + Sync + 'static {
     /// Appends a record of at most [`crate::record::BYTES_MAX`]; answers its offset once the log has it as safely as it can. What is appended
-    /// to a partition while another append of this process is under way there comes after it, but for one that failed.
+    /// to a partition while another append of this process is under way there comes after it, but for one that failed: the call itself
+    /// queues. It always answers in the end.
     fn append(&self, slot: SlotNumber, record: Vec<u8>)
     -> Later<'static, Result<u64, AppendError>>;
 

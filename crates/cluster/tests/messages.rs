@@ -91,7 +91,7 @@ proptest! {
     fn a_message_reads_back(message in message(), at: proptest::sample::Index) {
         let mut bytes = message.encode();
         prop_assert_eq!(Message::decode(&bytes[..at.index(bytes.len())]), None);
-        prop_assert_eq!(Message::decode(&bytes).as_ref(), Some(&message));
+        prop_assert_eq!(Message::decode(&bytes), Some(message));
         bytes.push(0);
         prop_assert_eq!(Message::decode(&bytes), None);
     }

@@ -196,6 +196,8 @@ pub struct SlotStatus {
     pub durable: Vec<(NodeId, u64)>,
     /// Why it does not go on.
     pub halted: Option<Reason>,
+    /// It waits for a new generation, and applies nothing before it begins.
+    pub sealed: bool,
     /// It takes writes.
     pub proposes: bool,
     /// The offset that the log's next record gets, as far as is known here.

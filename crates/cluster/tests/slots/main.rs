@@ -12,7 +12,7 @@ use cluster::memory_log::Faults;
 use cluster::position::Generation;
 use cluster::record::{Body, Stamp};
 use cluster::slot::{ChangeError, ProposeError, ReadError, Wait};
-use nodes::{Nodes, SLOT, TICK, majority, request, stamp, within, write_all};
+use nodes::{Nodes, SLOT, majority, request, stamp, within, write_all};
 
 /// Clients write at once while something happens.
 async fn under_load(nodes: &Arc<Nodes>, count: u64, meanwhile: impl Future<Output = ()>) {
@@ -117,10 +117,10 @@ async fn a_full_disk_stops_one_and_it_goes_on_when_there_is_room() {
     write_all(&nodes, 1, 5).await;
     nodes.disks[&3].is_full.store(true, Ordering::SeqCst);
     let acknowledged = write_all(&nodes, 2, 30).await;
-    let status = nodes.slot(3).status();
-    assert!(!status.proposes);
-    let error = status.error.expect("it says why");
-    assert!(error.contains("the disk is full"), "{error}");
+    let is_full = |error: String| error.contains("the disk is full");
+    nodes
+        .until("full", || nodes.slot(3).status().error.is_some_and(is_full))
+        .await;
     nodes.disks[&3].is_full.store(false, Ordering::SeqCst);
     nodes.agree(&acknowledged).await;
 }
@@ -133,14 +133,10 @@ async fn a_long_request_travels_in_parts() {
         ..Faults::default()
     });
     let body = vec![b'x'; 3 << 20];
-    let mut acknowledged = vec![];
-    for counter in 0..1 {
-        let key = (1, counter);
-        let slot = nodes.slot(1 + counter);
-        let proposed = slot.propose(request(key, "long", &body), majority(20_000));
-        let proposed = proposed.await.expect("it is applied");
-        acknowledged.push((key, proposed.outcome));
-    }
+    let long = request((1, 0), "long", &body);
+    let proposed = nodes.slot(1).propose(long, majority(30_000)).await;
+    let mut acknowledged = write_all(&nodes, 2, 3).await;
+    acknowledged.push(((1, 0), proposed.expect("it is applied").outcome));
     nodes.agree(&acknowledged).await;
     assert_eq!(nodes.disks[&2].state().documents["long"], body);
 }
@@ -164,7 +160,8 @@ async fn reads_are_linearizable() {
                 let read = || {
                     let state = disk.state();
                     let text = state.documents.get("r").cloned().unwrap_or(b"0".to_vec());
-                    String::from_utf8(text).unwrap().parse::<u64>().unwrap()
+                    let text = String::from_utf8(text).expect("digits");
+                    text.parse::<u64>().expect("a number")
                 };
                 let Ok(found) = nodes.slot(node).read(within(2_000), read).await else {
                     continue;
@@ -296,10 +293,10 @@ async fn records_by_themselves_and_changes_of_replicas_are_there_to_stay() {
     assert!(slot.status().stable > offset);
     let three = nodes.slot(2).change_replicas(vec![1, 2, 4], deadline).await;
     three.expect("one less");
-    let acknowledged = write_all(&nodes, 1, 10).await;
     nodes
         .until("known", || slot.status().members == [1, 2, 4])
         .await;
+    let acknowledged = write_all(&nodes, 1, 10).await;
     nodes.agree(&acknowledged).await;
     assert_eq!(nodes.disks[&4].state().others, [body]);
 }
@@ -322,8 +319,10 @@ async fn a_topic_of_another_cluster_is_named() {
         .await;
     let error = slot.status().error.expect("it says why");
     assert!(error.contains("belongs to another cluster"), "{error}");
+    // It looks again from time to time, and may take the request to the log meanwhile.
     let result = slot.propose(request((1, 9), "a", b"1"), majority(50)).await;
-    assert!(matches!(result, Err(ProposeError::NotNow(_))), "{result:?}");
+    let is_known = matches!(result, Err(ProposeError::NotNow(_) | ProposeError::Unknown));
+    assert!(is_known, "{result:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -370,5 +369,4 @@ async fn speed() {
         let (p50, p99) = (times[times.len() / 2], times[times.len() * 99 / 100]);
         println!("{clients} clients: {rate:.0} proposals/s, p50 {p50:?}, p99 {p99:?}");
     }
-    let _ = TICK;
 }

@@ -13,7 +13,7 @@ use cluster::{MemoryLog, SlotNumber};
 use document::DocId;
 use tokio::time::Instant;
 
-use crate::store::{Disk, Disks, MemoryStore, Outcome};
+use crate::store::{Disk, Disks, MemoryStore, Outcome, locked};
 
 pub const SLOT: SlotNumber = 3;
 pub const TICK: Duration = Duration::from_millis(10);
@@ -36,12 +36,8 @@ impl Network for NetOf {
         assert_eq!(slot, SLOT);
         let (from, net) = (self.me, &self.net);
         let is_lost = fastrand::u32(..100) < net.loss.load(Ordering::Relaxed);
-        let is_cut = net
-            .cut
-            .lock()
-            .unwrap()
-            .contains(&(from.min(to), from.max(to)));
-        let slot = net.slots.lock().unwrap().get(&to).cloned();
+        let is_cut = locked(&net.cut).contains(&(from.min(to), from.max(to)));
+        let slot = locked(&net.slots).get(&to).cloned();
         let Some(slot) = slot.filter(|_| !is_lost && !is_cut) else {
             return;
         };
@@ -92,20 +88,20 @@ impl Nodes {
         let network = Arc::new(NetOf { me, net });
         let log = Arc::new(self.log.clone());
         let slot = Slot::start(options, store, log, network).expect("it starts");
-        self.net.slots.lock().unwrap().insert(me, slot);
+        locked(&self.net.slots).insert(me, slot);
     }
 
     pub async fn stop_one(&self, node: NodeId) {
-        let slot = self.net.slots.lock().unwrap().remove(&node);
+        let slot = locked(&self.net.slots).remove(&node);
         slot.expect("it runs").stop().await;
     }
 
     pub fn slot(&self, node: NodeId) -> Slot<MemoryStore> {
-        self.net.slots.lock().unwrap()[&node].clone()
+        locked(&self.net.slots)[&node].clone()
     }
 
     pub fn cut_off(&self, node: NodeId, is_cut: bool) {
-        let mut cut = self.net.cut.lock().unwrap();
+        let mut cut = locked(&self.net.cut);
         for other in self.disks.keys().filter(|other| **other != node) {
             let pair = (node.min(*other), node.max(*other));
             match is_cut {
@@ -127,7 +123,7 @@ impl Nodes {
     }
 
     pub fn describe(&self) -> String {
-        let slots = self.net.slots.lock().unwrap();
+        let slots = locked(&self.net.slots);
         let each = slots
             .iter()
             .map(|(n, slot)| format!("\n{n}: {:?}", slot.status()));
@@ -138,7 +134,7 @@ impl Nodes {
     pub async fn operate(&self) {
         loop {
             tokio::time::sleep(TICK * 30).await;
-            let slots: Vec<_> = self.net.slots.lock().unwrap().values().cloned().collect();
+            let slots: Vec<_> = locked(&self.net.slots).values().cloned().collect();
             let stuck: Vec<_> = slots.iter().filter(|s| !s.status().proposes).collect();
             if stuck.len() * 2 > slots.len() {
                 stuck[fastrand::usize(..stuck.len())].reseed();
@@ -228,7 +224,7 @@ pub async fn write_all(nodes: &Nodes, gateway: u64, count: u64) -> Vec<((u64, u6
                 nodes.describe()
             );
             let node = all[fastrand::usize(..all.len())];
-            let slot = nodes.net.slots.lock().unwrap().get(&node).cloned();
+            let slot = locked(&nodes.net.slots).get(&node).cloned();
             let Some(slot) = slot else {
                 tokio::time::sleep(TICK).await;
                 continue;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cluster::Later;
@@ -11,6 +11,11 @@ use cluster::record::{Body, Request, Work};
 use cluster::replica::{Cursor, Promises, Saved};
 use cluster::slot::{Outcomes, SlotStore, StagedCopy, StoreError};
 use tokio::sync::{mpsc, oneshot};
+
+/// Nothing is broken by a panic here.
+pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A request's outcome: its place among all.
 pub type Outcome = usize;
@@ -93,7 +98,7 @@ pub struct Disk {
 
 impl Disk {
     pub fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap()
+        locked(&self.state)
     }
 }
 
@@ -147,7 +152,7 @@ impl SlotStore for MemoryStore {
     fn saved(&self) -> Result<Option<Saved>, StoreError> {
         self.disk.has_failed.store(false, Ordering::SeqCst);
         let cursor = self.disk.state().cursor.clone();
-        let promises = self.disk.promises.lock().unwrap().clone();
+        let promises = locked(&self.disk.promises).clone();
         Ok(cursor.map(|cursor| Saved { cursor, promises }))
     }
 
@@ -159,11 +164,14 @@ impl SlotStore for MemoryStore {
         let (done, written) = oneshot::channel();
         let cursor = cursor.clone();
         let _ = self.writes.send(Write { body, cursor, done });
-        Box::pin(async move { written.await.expect("the writer lives") })
+        Box::pin(async move {
+            let gone = |_| Err(StoreError::Failed("the program ends".into()));
+            written.await.unwrap_or_else(gone)
+        })
     }
 
     fn promise(&self, promises: &Promises) -> Later<'static, Result<(), StoreError>> {
-        *self.disk.promises.lock().unwrap() = promises.clone();
+        *locked(&self.disk.promises) = promises.clone();
         Box::pin(std::future::ready(Ok(())))
     }
 

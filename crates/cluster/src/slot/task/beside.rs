@@ -1,0 +1,157 @@
+//! What takes long and is done beside the task: appends, reading the log again, copies.
+
+use super::{Event, Task};
+use crate::log::{LogError, RawFound};
+use crate::position::NodeId;
+use crate::record::Body;
+use crate::replica::{Begin, Cursor, Found, Input};
+use crate::slot::propose::Batch;
+use crate::slot::types::{SlotStore, StagedCopy as _, StoreError};
+
+impl<S: SlotStore> Task<S> {
+    pub(super) fn append(&mut self, batch: Batch) {
+        let Batch {
+            record,
+            of,
+            is_whole,
+        } = batch;
+        // Called here, so that records come to the log in this order.
+        let appended = self.log.append(self.options.slot, record);
+        self.beside(async move {
+            Event::Appended {
+                of,
+                is_whole,
+                result: appended.await,
+            }
+        });
+    }
+
+    pub(super) fn append_begin(&mut self, begin: Begin) {
+        let (boot, generation) = (self.boot, begin.generation);
+        let record = self.options.stamp.write(generation, &Body::Begin(begin));
+        let appended = self.log.append(self.options.slot, record);
+        self.beside(async move {
+            Event::BeginAppended {
+                boot,
+                generation,
+                result: appended.await,
+            }
+        });
+    }
+
+    pub(super) fn read_back(&mut self, offset: u64, epoch: i32) {
+        let asked = (offset, epoch);
+        if !self.reading_back.insert(asked) {
+            return;
+        }
+        let boot = self.boot;
+        let found = self.log.read_back(self.options.slot, offset, epoch);
+        self.beside(async move {
+            Event::ReadBack {
+                boot,
+                asked,
+                result: found.await,
+            }
+        });
+    }
+
+    pub(super) fn copy(&mut self, from: NodeId) {
+        let boot = self.boot;
+        let fetched = self.store.copy(from);
+        self.beside(async move {
+            Event::Fetched {
+                boot,
+                result: fetched.await,
+            }
+        });
+    }
+
+    pub(super) fn beside(&self, work: impl Future<Output = Event<S::Copy>> + Send + 'static) {
+        let events = self.to_events.clone();
+        tokio::spawn(async move {
+            let _ = events.send(work.await);
+        });
+    }
+
+    pub(super) fn event(&mut self, event: Event<S::Copy>) {
+        match event {
+            Event::Appended {
+                of,
+                is_whole,
+                result,
+            } => self.proposals.appended(of, is_whole, &result),
+            Event::BeginAppended {
+                boot,
+                generation,
+                result,
+            } => match result {
+                Ok(offset) if boot == self.boot => {
+                    self.give(Input::Appended { generation, offset });
+                }
+                Ok(_) => {}
+                Err(error) => self.complain(format!("a generation does not begin: {error}")),
+            },
+            Event::ReadBack {
+                boot,
+                asked,
+                result,
+            } if boot == self.boot => self.found(asked, result),
+            Event::ReadBack { .. } => {}
+            Event::Fetched { boot, result } => {
+                if boot == self.boot {
+                    self.fetched(result);
+                }
+            }
+            Event::Installed { cursor, result } => self.installed(*cursor, result),
+        }
+    }
+
+    pub(super) fn found(&mut self, asked: (u64, i32), result: Result<RawFound, LogError>) {
+        self.reading_back.remove(&asked);
+        let found = match result {
+            Ok(RawFound::Record(raw)) => Found::Record(self.decode(&raw).0),
+            Ok(RawFound::Trimmed) => Found::Trimmed,
+            Ok(RawFound::BeyondEnd) => Found::BeyondEnd,
+            // Asked again by ticks.
+            Err(error) => return self.error = Some(format!("the log was not read: {error}")),
+        };
+        let offset = asked.0;
+        self.give(Input::ReadBack { offset, found });
+    }
+
+    pub(super) fn fetched(&mut self, result: Result<S::Copy, StoreError>) {
+        let staged = match result {
+            Ok(staged) => staged,
+            Err(error) => {
+                self.complain(format!("no copy of another replica was made: {error}"));
+                return self.give(Input::Copied(None));
+            }
+        };
+        let Some(replica) = &mut self.replica else {
+            return;
+        };
+        if !replica.may_become(staged.cursor()) {
+            return self.give(Input::CopyRefused);
+        }
+        let cursor = Box::new(staged.cursor().clone());
+        self.is_installing = true;
+        let installed = staged.install();
+        self.beside(async move {
+            Event::Installed {
+                cursor,
+                result: installed.await,
+            }
+        });
+    }
+
+    pub(super) fn installed(&mut self, cursor: Cursor, result: Result<(), StoreError>) {
+        self.is_installing = false;
+        if let Err(error) = result {
+            return self.fail(&error);
+        }
+        self.generation = cursor.position.generation;
+        self.proposals.renew();
+        self.error = None;
+        self.give(Input::Copied(Some(cursor)));
+    }
+}

@@ -1,0 +1,249 @@
+//! What goes into the replica and what it wants done: records, the store, the tail of the log.
+
+use std::mem::take;
+
+use tokio::sync::mpsc;
+
+use super::{Applied, Applying, Task, Todo};
+use crate::log::{RawRecord, Tail};
+use crate::position::digest;
+use crate::record::{Body, RecordError};
+use crate::replica::{Cursor, Input, LogRecord, Output, Reason, Replica, Saved};
+use crate::slot::types::{Outcomes, SlotStore, Stable, StoreError};
+
+impl<S: SlotStore> Task<S> {
+    /// Starts a replica from what is on disk.
+    pub(super) fn begin(&mut self, saved: Option<Saved>, start: u64) {
+        let Some(saved) = saved else {
+            // A new slot: that is written first.
+            self.is_fresh = true;
+            let cursor = Cursor::start(self.options.genesis.clone());
+            return self.apply(None, &cursor, false, 0);
+        };
+        self.boot += 1;
+        self.generation = saved.cursor.position.generation;
+        self.reading_back.clear();
+        self.proposals.renew();
+        let (mut replica, mut out) = Replica::new(self.options.me, start, saved);
+        out.extend(self.readers.renew(&mut replica));
+        self.replica = Some(replica);
+        self.queue(out, &mut None, 0);
+        self.carry_out();
+    }
+
+    /// The store failed: nothing goes on from here until it is tried again from what it has.
+    pub(super) fn fail(&mut self, error: &StoreError) {
+        self.replica = None;
+        self.tail = None;
+        self.todo.clear();
+        self.complain(format!("the store failed: {error}"));
+    }
+
+    pub(super) fn try_again(&mut self) {
+        let is_idle = self.applying.is_empty() && self.promising.is_none() && !self.is_installing;
+        if !is_idle {
+            return;
+        }
+        match self.store.saved() {
+            Ok(saved) => self.begin(saved, fastrand::u64(..)),
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    pub(super) fn give(&mut self, input: Input) {
+        self.give_with(input, None, 0);
+    }
+
+    /// Gives the replica an input, with the contents of its record.
+    pub(super) fn give_with(&mut self, input: Input, mut body: Option<Body>, bytes: usize) {
+        let Some(replica) = &mut self.replica else {
+            return;
+        };
+        let out = replica.handle(input);
+        self.queue(out, &mut body, bytes);
+        self.carry_out();
+    }
+
+    pub(super) fn queue(&mut self, out: Vec<Output>, body: &mut Option<Body>, bytes: usize) {
+        let todo = out.into_iter().map(|output| {
+            let body = match &output {
+                Output::Apply { data: true, .. } => body.take(),
+                _ => None,
+            };
+            Todo {
+                output,
+                body,
+                bytes,
+            }
+        });
+        self.todo.extend(todo);
+    }
+
+    /// Does what is to be done, in order, up to a promise that has to be on disk.
+    pub(super) fn carry_out(&mut self) {
+        while self.promising.is_none()
+            && let Some(Todo {
+                output,
+                body,
+                bytes,
+            }) = self.todo.pop_front()
+        {
+            match output {
+                Output::Fetch { from } => self.follow(from),
+                Output::ReadBack { offset, epoch } => self.read_back(offset, epoch),
+                Output::Apply { data, cursor } => self.apply(body, &cursor, data, bytes),
+                Output::Promise(promises) => self.promising = Some(self.store.promise(&promises)),
+                Output::Send { to, message } => {
+                    self.network.send(to, self.options.slot, message);
+                }
+                Output::Append(begin) => self.append_begin(begin),
+                Output::ReadNow(read) => self.readers.read_now(read),
+                Output::ReadDone(read) => self.readers.done(read),
+                Output::Stable {
+                    generation,
+                    next_offset,
+                } => self.stable(Stable {
+                    generation,
+                    next_offset,
+                }),
+                Output::Copy { from } => self.copy(from),
+                Output::Halted(reason) => self.halted(reason),
+            }
+        }
+    }
+
+    pub(super) fn stable(&self, stable: Stable) {
+        self.board.stable.send_if_modified(|known| {
+            let is_later = stable > *known;
+            if is_later {
+                *known = stable;
+            }
+            is_later
+        });
+    }
+
+    /// It looks again from time to time, and comes to the same: that is written to the program's log once.
+    fn halted(&mut self, reason: Reason) {
+        if self.told_halt.replace(reason) != Some(reason) {
+            tracing::warn!(slot = self.options.slot, "the slot halts here: {reason}");
+        }
+    }
+
+    pub(super) fn follow(&mut self, from: u64) {
+        // One at a time.
+        self.tail = None;
+        self.next = from;
+        self.tail = Some(self.log.follow(self.options.slot, from));
+    }
+
+    pub(super) fn tail(&mut self, tail: Option<Tail>) {
+        match tail {
+            // Followed again at the next tick.
+            None => self.lose_tail(),
+            Some(Tail::NoRecord { start, end }) => {
+                self.log_end = Some(end);
+                self.give(Input::NoRecord { start, end });
+            }
+            Some(Tail::Record(raw)) => {
+                self.next = raw.offset + 1;
+                self.log_end = self.log_end.max(Some(self.next));
+                let bytes = raw.bytes.len();
+                let (record, body) = self.decode(&raw);
+                self.give_with(Input::Record(record), body, bytes);
+            }
+        }
+    }
+
+    /// A tail that has ended is kept, and is not waited for.
+    pub(super) fn lose_tail(&mut self) {
+        let (_, ended) = mpsc::channel(1);
+        self.tail = Some(ended);
+        self.complain("the log's reader ended".into());
+    }
+
+    pub(super) fn decode(&mut self, raw: &RawRecord) -> (LogRecord, Option<Body>) {
+        let (hash, header, body) = match self.options.stamp.read(&raw.bytes) {
+            Ok(record) => {
+                let header = record.header();
+                (record.hash, Some(header), Some(record.body))
+            }
+            Err(error) => {
+                self.no_record(raw.offset, &error);
+                (digest(&raw.bytes), None, None)
+            }
+        };
+        let record = LogRecord {
+            log: raw.log,
+            offset: raw.offset,
+            epoch: raw.epoch,
+            hash,
+            header,
+        };
+        (record, body)
+    }
+
+    pub(super) fn no_record(&mut self, offset: u64, error: &RecordError) {
+        self.complain(format!("at offset {offset} of the log: {error}"));
+    }
+
+    /// Says what is wrong, in the status and once in the program's log.
+    pub(super) fn complain(&mut self, text: String) {
+        if self.told.as_ref() != Some(&text) {
+            tracing::error!(slot = self.options.slot, "{text}");
+            self.told = Some(text.clone());
+        }
+        self.error = Some(text);
+    }
+
+    pub(super) fn apply(&mut self, body: Option<Body>, cursor: &Cursor, data: bool, bytes: usize) {
+        let hash = cursor.last.map(|last| last.hash);
+        let hash = hash.filter(|_| self.proposals.awaits_records());
+        let of = Applied {
+            boot: self.boot,
+            generation: cursor.position.generation,
+            next_offset: cursor.position.next_offset,
+            bytes,
+            single: hash.map(|hash| (hash, data, cursor.members.clone())),
+        };
+        let written = self.store.apply(body, cursor);
+        self.applying_bytes += bytes;
+        self.applying.push_back(Applying { written, of });
+    }
+
+    /// What the store has written.
+    pub(super) fn applied(&mut self) {
+        let mut applied = None;
+        for (of, result) in take(&mut self.written) {
+            self.applying_bytes -= of.bytes;
+            match result {
+                Err(error) => self.fail(&error),
+                Ok(_) if take(&mut self.is_fresh) => self.try_again(),
+                Ok(outcomes) if self.replica.is_some() && of.boot == self.boot => {
+                    applied = Some(of.next_offset);
+                    self.take_outcomes(of, outcomes);
+                }
+                // It had failed before.
+                Ok(_) => {}
+            }
+        }
+        if let Some(next_offset) = applied {
+            self.give(Input::Applied { next_offset });
+        }
+    }
+
+    pub(super) fn take_outcomes(&mut self, of: Applied, outcomes: Outcomes<S::Outcome>) {
+        if of.generation != self.generation {
+            self.generation = of.generation;
+            self.proposals.renew();
+        }
+        self.error = None;
+        self.told_halt = None;
+        for (key, outcome) in outcomes {
+            self.proposals.outcome(key, outcome, of.next_offset);
+        }
+        if let Some((hash, data, members)) = of.single {
+            self.proposals
+                .went_by(&hash, data, &members, of.next_offset);
+        }
+    }
+}

@@ -1,0 +1,446 @@
+//! The task that drives a replica: what wakes it, and what it then does.
+
+mod beside;
+mod drive;
+
+use std::collections::{HashSet, VecDeque};
+use std::future::{pending, poll_fn};
+use std::sync::Arc;
+use std::task::Poll;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use super::Board;
+use super::propose::{Answer, Load, Proposals};
+use super::read::{Readers, Shown};
+use super::types::{Network, Outcomes, SlotOptions, SlotStore, StoreError};
+use crate::log::{AppendError, Later, Log, LogError, RawFound, Tail};
+use crate::position::{Chain, Generation, NodeId, Position};
+use crate::record::Body;
+use crate::replica::{Cursor, Input, Message, Output, Reason, Replica, Saved};
+
+/// Records that the store writes or is to write: so many, and so many bytes.
+const APPLYING_MAX: usize = 1024;
+const APPLYING_BYTES_MAX: usize = 4 << 20;
+/// What is taken of each channel in one go.
+const AT_ONCE_MAX: usize = 256;
+
+/// What handles ask for.
+pub(super) enum Command<O> {
+    Propose {
+        id: u64,
+        load: Load,
+        copies: Option<usize>,
+        answer: Answer<O>,
+    },
+    Read {
+        id: u64,
+        now: oneshot::Sender<()>,
+    },
+    WasRead {
+        id: u64,
+        position: Position,
+        shown: oneshot::Sender<Shown>,
+    },
+    /// Of a proposal or a read.
+    GiveUp(u64),
+    Reseed,
+    Stop(oneshot::Sender<()>),
+}
+
+/// What was done beside the task. The number is the replica's that wanted it, counted by starts.
+enum Event<C> {
+    Appended {
+        of: Vec<(u64, u32)>,
+        is_whole: bool,
+        result: Result<u64, AppendError>,
+    },
+    BeginAppended {
+        boot: u64,
+        generation: Generation,
+        result: Result<u64, AppendError>,
+    },
+    ReadBack {
+        boot: u64,
+        asked: (u64, i32),
+        result: Result<RawFound, LogError>,
+    },
+    Fetched {
+        boot: u64,
+        result: Result<C, StoreError>,
+    },
+    Installed {
+        cursor: Box<Cursor>,
+        result: Result<(), StoreError>,
+    },
+}
+
+/// What woke the task.
+enum Woken<C, O> {
+    Tick,
+    Promised(Result<(), StoreError>),
+    Applied,
+    Message(NodeId, Message),
+    Command(Command<O>),
+    Event(Event<C>),
+    Tail(Option<Tail>),
+    /// There are no handles any more.
+    Left,
+}
+
+/// What the replica wants done, and what it needs for that.
+struct Todo {
+    output: Output,
+    body: Option<Body>,
+    bytes: usize,
+}
+
+/// A record that is being written.
+struct Applying<O> {
+    written: Later<'static, Result<Outcomes<O>, StoreError>>,
+    of: Applied,
+}
+
+struct Applied {
+    boot: u64,
+    generation: Generation,
+    next_offset: u64,
+    bytes: usize,
+    /// When somebody waits for records by themselves: its hash, whether it was for the store, and the replicas after it.
+    single: Option<(Chain, bool, Vec<NodeId>)>,
+}
+
+/// A record that was written, or not.
+type Written<O> = (Applied, Result<Outcomes<O>, StoreError>);
+
+type Handed<O> = (
+    mpsc::UnboundedReceiver<Command<O>>,
+    mpsc::Receiver<(NodeId, Message)>,
+);
+
+pub(super) struct Task<S: SlotStore> {
+    options: SlotOptions,
+    store: Arc<S>,
+    log: Arc<dyn Log>,
+    network: Arc<dyn Network>,
+    commands: mpsc::UnboundedReceiver<Command<S::Outcome>>,
+    messages: mpsc::Receiver<(NodeId, Message)>,
+    to_events: mpsc::UnboundedSender<Event<S::Copy>>,
+    events: mpsc::UnboundedReceiver<Event<S::Copy>>,
+    ticks: Interval,
+    board: Arc<Board>,
+    /// `None` after the store failed, until it is tried again.
+    replica: Option<Replica>,
+    boot: u64,
+    /// A new slot's beginning is being written.
+    is_fresh: bool,
+    tail: Option<mpsc::Receiver<Tail>>,
+    /// The offset that comes next from there.
+    next: u64,
+    log_end: Option<u64>,
+    todo: VecDeque<Todo>,
+    promising: Option<Later<'static, Result<(), StoreError>>>,
+    applying: VecDeque<Applying<S::Outcome>>,
+    applying_bytes: usize,
+    written: Vec<Written<S::Outcome>>,
+    /// A copy is taking the state's place.
+    is_installing: bool,
+    /// Of what was applied last.
+    generation: Generation,
+    reading_back: HashSet<(u64, i32)>,
+    proposals: Proposals<S::Outcome>,
+    readers: Readers,
+    error: Option<String>,
+    /// What was written to the program's log last, so that it is written once.
+    told: Option<String>,
+    told_halt: Option<Reason>,
+    stop: Option<Option<oneshot::Sender<()>>>,
+}
+
+impl<S: SlotStore> Task<S> {
+    pub fn new(
+        options: SlotOptions,
+        (store, log, network): (Arc<S>, Arc<dyn Log>, Arc<dyn Network>),
+        (commands, messages): Handed<S::Outcome>,
+        board: Arc<Board>,
+    ) -> Task<S> {
+        let (to_events, events) = mpsc::unbounded_channel();
+        let mut ticks = interval(options.tick);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Task {
+            proposals: Proposals::new(options.again_after),
+            options,
+            store,
+            log,
+            network,
+            commands,
+            messages,
+            to_events,
+            events,
+            ticks,
+            board,
+            replica: None,
+            boot: 0,
+            is_fresh: false,
+            tail: None,
+            next: 0,
+            log_end: None,
+            todo: VecDeque::new(),
+            promising: None,
+            applying: VecDeque::new(),
+            applying_bytes: 0,
+            written: vec![],
+            is_installing: false,
+            generation: Generation::default(),
+            reading_back: HashSet::new(),
+            readers: Readers::default(),
+            error: None,
+            told: None,
+            told_halt: None,
+            stop: None,
+        }
+    }
+
+    /// Runs until it is stopped or left.
+    pub async fn run(mut self, saved: Option<Saved>) {
+        let start = self.options.start;
+        self.begin(saved, start);
+        self.show();
+        while self.stop.is_none() {
+            let woken = self.wait().await;
+            self.woken(woken);
+            self.take_at_hand();
+            self.go_on();
+            // Whoever is answered finds the status to be so.
+            self.show();
+            self.answer();
+        }
+        self.end().await;
+    }
+
+    async fn wait(&mut self) -> Woken<S::Copy, S::Outcome> {
+        let follows = self.follows();
+        tokio::select! {
+            biased;
+            _ = self.ticks.tick() => Woken::Tick,
+            promised = promised(&mut self.promising) => Woken::Promised(promised),
+            () = written(&mut self.applying, &mut self.written) => Woken::Applied,
+            event = self.events.recv() => event.map_or(Woken::Left, Woken::Event),
+            message = self.messages.recv() => {
+                message.map_or(Woken::Left, |(from, message)| Woken::Message(from, message))
+            }
+            command = self.commands.recv() => command.map_or(Woken::Left, Woken::Command),
+            tail = next_tail(&mut self.tail), if follows => Woken::Tail(tail),
+        }
+    }
+
+    /// There is room for records, and nothing has to be on disk before them.
+    fn follows(&self) -> bool {
+        self.promising.is_none()
+            && self.applying.len() < APPLYING_MAX
+            && self.applying_bytes < APPLYING_BYTES_MAX
+    }
+
+    fn woken(&mut self, woken: Woken<S::Copy, S::Outcome>) {
+        match woken {
+            Woken::Tick => self.tick(),
+            Woken::Promised(result) => match result {
+                Ok(()) => self.carry_out(),
+                Err(error) => self.fail(&error),
+            },
+            Woken::Applied => self.applied(),
+            Woken::Message(from, message) => self.give(Input::Message { from, message }),
+            Woken::Command(command) => self.command(command),
+            Woken::Event(event) => self.event(event),
+            Woken::Tail(tail) => self.tail(tail),
+            Woken::Left => self.stop = Some(None),
+        }
+    }
+
+    /// What has come meanwhile, without another wake-up for each.
+    fn take_at_hand(&mut self) {
+        for _ in 0..AT_ONCE_MAX {
+            let Ok((from, message)) = self.messages.try_recv() else {
+                break;
+            };
+            self.give(Input::Message { from, message });
+        }
+        for _ in 0..AT_ONCE_MAX {
+            let Ok(command) = self.commands.try_recv() else {
+                break;
+            };
+            self.command(command);
+        }
+        for _ in 0..AT_ONCE_MAX {
+            let follows = self.follows();
+            let tail = self.tail.as_mut().filter(|_| follows);
+            let Some(Ok(record)) = tail.map(mpsc::Receiver::try_recv) else {
+                break;
+            };
+            self.tail(Some(record));
+        }
+    }
+
+    /// Answers what is on enough disks, but nothing before a promise that was made first is on disk.
+    fn answer(&mut self) {
+        if self.promising.is_none()
+            && let Some(replica) = &self.replica
+        {
+            self.proposals.settle(replica);
+        }
+    }
+
+    /// What follows from all that was taken.
+    fn go_on(&mut self) {
+        if let Some(given_up) = self.readers.given_up() {
+            self.give(given_up);
+        }
+        while let Some(replica) = &self.replica
+            && let Some(batch) = self.proposals.next_batch(&self.options.stamp, replica)
+        {
+            self.append(batch);
+        }
+    }
+
+    fn tick(&mut self) {
+        self.nudge();
+        self.proposals.tick();
+        if self.replica.is_none() {
+            return self.try_again();
+        }
+        if self.tail.as_ref().is_some_and(mpsc::Receiver::is_closed) {
+            self.follow(self.next);
+        }
+        self.give(Input::Tick);
+    }
+
+    /// A change of replicas counts only under a leader that wrote something: an empty log gets a record.
+    fn nudge(&self) {
+        if self.proposals.awaits_change()
+            && let Some(replica) = &self.replica
+            && let Some(generation) = replica.proposes_in()
+            && replica.saved().cursor.last.is_none()
+        {
+            let record = self.options.stamp.write_requests(generation, &[]);
+            let appended = self.log.append(self.options.slot, record);
+            tokio::spawn(appended);
+        }
+    }
+
+    fn command(&mut self, command: Command<S::Outcome>) {
+        match command {
+            Command::Propose {
+                id,
+                load,
+                copies,
+                answer,
+            } => self.proposals.add(id, load, copies, answer),
+            Command::Read { id, now } => {
+                let input = self.readers.add(id, now);
+                self.give(input);
+            }
+            Command::WasRead {
+                id,
+                position,
+                shown,
+            } => {
+                if let Some(input) = self.readers.was_read(id, &position, shown) {
+                    self.give(input);
+                }
+            }
+            Command::GiveUp(id) => {
+                self.readers.give_up(id);
+                let board = &self.board;
+                let why = || board.status().reason();
+                self.proposals.give_up(id, self.replica.as_ref(), why);
+            }
+            Command::Reseed => self.give(Input::Reseed),
+            Command::Stop(stopped) => self.stop = Some(Some(stopped)),
+        }
+    }
+
+    /// Brings the status up to date.
+    fn show(&self) {
+        let mut status = self.board.status();
+        status.proposals = self.proposals.len();
+        status.reads = self.readers.len();
+        status.log_end = self.log_end;
+        status.error.clone_from(&self.error);
+        let Some(replica) = &self.replica else {
+            status.proposes = false;
+            return;
+        };
+        let cursor = &replica.saved().cursor;
+        status.position = cursor.position;
+        status.stable = replica.stable();
+        status.halted = replica.halted();
+        status.sealed = replica.saved().promises.sealed > cursor.position.generation;
+        status.proposes = replica.proposes_in().is_some();
+        status.members.clone_from(&cursor.members);
+        status.durable.clear();
+        let durable = cursor.members.iter().map(|n| (*n, replica.durable_of(*n)));
+        status.durable.extend(durable);
+    }
+
+    /// What is being written is written to its end.
+    async fn end(mut self) {
+        self.commands.close();
+        self.tail = None;
+        while let Some(applying) = self.applying.pop_front() {
+            let _ = applying.written.await;
+        }
+        if let Some(promising) = self.promising.take() {
+            let _ = promising.await;
+        }
+        while self.is_installing {
+            match self.events.recv().await {
+                Some(Event::Installed { .. }) | None => self.is_installing = false,
+                Some(_) => {}
+            }
+        }
+        let stopped = self.stop.take().flatten();
+        drop(self);
+        if let Some(stopped) = stopped {
+            let _ = stopped.send(());
+        }
+    }
+}
+
+/// The promise that is being written, when there is one.
+async fn promised(
+    promising: &mut Option<Later<'static, Result<(), StoreError>>>,
+) -> Result<(), StoreError> {
+    let Some(promise) = promising else {
+        return pending().await;
+    };
+    let result = promise.await;
+    *promising = None;
+    result
+}
+
+/// Ready when the store has written some of what is under way; that is moved.
+async fn written<O>(applying: &mut VecDeque<Applying<O>>, written: &mut Vec<Written<O>>) {
+    poll_fn(|cx| {
+        while let Some(first) = applying.front_mut()
+            && let Poll::Ready(result) = first.written.as_mut().poll(cx)
+        {
+            if let Some(first) = applying.pop_front() {
+                written.push((first.of, result));
+            }
+        }
+        match written.is_empty() {
+            true => Poll::Pending,
+            false => Poll::Ready(()),
+        }
+    })
+    .await;
+}
+
+/// What comes next; nothing where nothing is followed, or the reader has ended.
+async fn next_tail(tail: &mut Option<mpsc::Receiver<Tail>>) -> Option<Tail> {
+    match tail {
+        Some(tail) if !tail.is_closed() || !tail.is_empty() => tail.recv().await,
+        _ => pending().await,
+    }
+}
