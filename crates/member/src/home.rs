@@ -58,7 +58,7 @@ impl Cluster {
             id: HEXLOWER.encode(&random::<16>()?),
             record_key: HEXLOWER.encode(&random::<32>()?),
             slots,
-            log: 1,
+            log: 0,
             first,
         })
     }

@@ -41,6 +41,21 @@ impl Catalogue {
         self.version.send_replace(version);
     }
 
+    /// Applies entries, as the store has them.
+    pub(crate) fn apply(&self, entries: &[(u64, u64, Vec<u8>)]) {
+        let mut state = self.state.write();
+        for (gateway, counter, entry) in entries {
+            state.apply(*gateway, *counter, entry);
+        }
+        let version = state.version;
+        drop(state);
+        self.version.send_if_modified(|here| {
+            let is_new = *here != version;
+            *here = version;
+            is_new
+        });
+    }
+
     /// The version that is here.
     pub fn version(&self) -> u64 {
         *self.version.borrow()

@@ -11,8 +11,7 @@ use parking_lot::Mutex;
 use storage::{SlotOutcome, WorkOutcome};
 
 use super::Catalogue;
-use super::entry::EntryOutcome;
-use super::state::{ControlState, Effect, Row};
+use super::state::{ControlState, Effect};
 use crate::copy::{Copied, Copier};
 use crate::slot::{Prepare, Prepared, Queue, failed, open_error};
 
@@ -78,11 +77,13 @@ impl SlotStore for ControlSlot {
         body: Option<Body>,
         cursor: &Cursor,
     ) -> Later<'static, Result<Outcomes<SlotOutcome>>> {
+        let entries = body.as_ref().map(entries).unwrap_or_default();
         let done = self.queue.apply(body, cursor);
-        let applier = self.applier.clone();
+        let catalogue = self.applier.catalogue.clone();
         Box::pin(async move {
             let outcomes = done.await?;
-            applier.show();
+            // Shown once it is on disk and done.
+            catalogue.apply(&entries);
             Ok(outcomes)
         })
     }
@@ -101,6 +102,21 @@ impl SlotStore for ControlSlot {
     }
 }
 
+/// The entries of a record, with gateways and counters. A request has one.
+fn entries(body: &Body) -> Vec<(u64, u64, Vec<u8>)> {
+    let Body::Requests(requests) = body else {
+        return vec![];
+    };
+    let entry = |request: &Request| {
+        let entry = request.databases.iter().find_map(|part| match &part.work {
+            Work::Entry(entry) => Some(entry.clone()),
+            Work::Edits(_) | Work::Purges(_) => None,
+        });
+        (request.gateway, request.counter, entry.unwrap_or_default())
+    };
+    requests.iter().map(entry).collect()
+}
+
 /// Applies entries.
 struct Applier {
     databases: Arc<Databases>,
@@ -112,48 +128,21 @@ struct Applier {
 
 impl Prepare for Applier {
     async fn prepare(&self, body: Body, _: &Cursor) -> Result<Prepared> {
-        let Body::Requests(requests) = body else {
-            return Ok(Prepared::default());
-        };
         let mut prepared = Prepared::default();
         // Done before it is written that it is: after a crash it is done again, which changes nothing.
-        for request in requests {
-            let session = (request.gateway, request.counter);
-            let (outcome, rows, effect) = self.entries(request);
-            self.carry_out(effect).await?;
-            prepared.rows.extend(rows);
-            let code = WorkOutcome::Refused(outcome as u8);
+        for (gateway, counter, entry) in entries(&body) {
+            let applied = self.ahead.lock().apply(gateway, counter, &entry);
+            self.carry_out(applied.effect).await?;
+            prepared.rows.extend(applied.rows);
+            let code = WorkOutcome::Refused(applied.outcome as u8);
             let outcome = SlotOutcome::Done(vec![code]);
-            prepared.outcomes.push((session, outcome));
+            prepared.outcomes.push(((gateway, counter), outcome));
         }
         Ok(prepared)
     }
 }
 
 impl Applier {
-    /// What is queued is shown once it is on disk; what came after it and is not yet, with it: it only grows.
-    fn show(&self) {
-        let ahead = self.ahead.lock();
-        if ahead.version > self.catalogue.version() {
-            self.catalogue.set(ahead.clone());
-        }
-    }
-
-    /// A request has one entry.
-    fn entries(&self, request: Request) -> (EntryOutcome, Vec<Row>, Effect) {
-        let (gateway, counter) = (request.gateway, request.counter);
-        let entry = request
-            .databases
-            .into_iter()
-            .find_map(|part| match part.work {
-                Work::Entry(entry) => Some(entry),
-                Work::Edits(_) | Work::Purges(_) => None,
-            });
-        let mut state = self.ahead.lock();
-        let applied = state.apply(gateway, counter, &entry.unwrap_or_default());
-        (applied.outcome, applied.rows, applied.effect)
-    }
-
     async fn carry_out(&self, effect: Effect) -> Result<()> {
         let done = match effect {
             Effect::None | Effect::Members => Ok(()),
