@@ -8,6 +8,7 @@ Debian's packages when it is missing; Kafka itself is fetched once, into $SETTEE
 """
 
 import argparse
+import concurrent.futures
 import contextlib
 import ctypes
 import os
@@ -102,6 +103,10 @@ def java(main, *arguments, options=()):
     return ["java", *options, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{jars}/*", main, *map(str, arguments)]
 
 
+# The kernel ends a broker with the thread that started it: so it is one that lives as long as this process.
+_spawner = concurrent.futures.ThreadPoolExecutor(1)
+
+
 def die_with_parent():
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -126,14 +131,15 @@ class Broker:
         ]
         with open(self.log_path, "ab") as log:
             self.log_start = log.tell()
-            self.process = subprocess.Popen(
+            self.process = _spawner.submit(
+                subprocess.Popen,
                 java("kafka.Kafka", self.folder.with_suffix(".properties"), options=options),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
                 preexec_fn=die_with_parent,
-            )
+            ).result()
         self.is_wanted = True
 
     def log(self):

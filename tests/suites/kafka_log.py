@@ -33,7 +33,8 @@ def with_brokers(ctx, count):
     finally:
         cluster.stop()
     passed = sum(int(found.group(1)) for found in map(DONE.match, done.stdout.splitlines()) if found)
-    ctx.report.check(f"{count} broker{'s' * (count > 1)}: {passed} tests", done.returncode == 0 and passed > 0, done.stdout[-6000:] + done.stderr[-2000:])
-    for line in done.stdout.splitlines():
-        if line.startswith("append to "):
-            ctx.report.note(f"{count} broker{'s' * (count > 1)}: {line}")
+    ctx.report.check(
+        f"{count} broker{'s' * (count > 1)}: {passed} tests", done.returncode == 0 and passed > 0, done.stdout[-6000:] + done.stderr[-2000:]
+    )
+    for figures in re.findall(r"append to .*", done.stdout):
+        ctx.report.note(f"{count} broker{'s' * (count > 1)}: {figures}")

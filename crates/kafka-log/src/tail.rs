@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use cluster::log::{RawRecord, Tail};
-use rdkafka::error::RDKafkaErrorCode;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -75,8 +74,6 @@ enum Over {
     Unwanted,
     /// It is read anew.
     Again,
-    /// It has no such offset.
-    OutOfRange,
 }
 
 /// What a follower needs besides its slot.
@@ -134,8 +131,8 @@ impl Follower {
             };
             match over {
                 Over::Unwanted => return,
-                Over::Again => self.pause().await,
-                Over::OutOfRange => {
+                // Above all, it may have no such offset.
+                Over::Again => {
                     self.look(None).await;
                     self.pause().await;
                 }
@@ -211,12 +208,7 @@ impl Follower {
             }
             Event::Failed(code) => {
                 tracing::debug!(target: "kafka", "{:?} at {}: {code}", self.place, self.next);
-                Some(match code {
-                    RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange => {
-                        Over::OutOfRange
-                    }
-                    _ => Over::Again,
-                })
+                Some(Over::Again)
             }
         }
     }
@@ -224,7 +216,10 @@ impl Follower {
     /// Says that the next record is not there, if it is not.
     async fn look(&mut self, reading: Option<&Reading>) -> Option<Over> {
         let next = self.next;
-        let bounds = self.bounds.get(&self.place).await?;
+        let bounds = tokio::select! {
+            bounds = self.bounds.get(&self.place) => bounds?,
+            _ = self.turns.changed() => return Some(Over::Unwanted),
+        };
         if self.is_older(bounds) {
             return None;
         }

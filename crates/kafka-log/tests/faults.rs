@@ -1,5 +1,7 @@
 //! A log whose brokers are killed, stopped, and lose records. One test at a time: they have the same brokers.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 mod common;
 
 use std::collections::HashSet;

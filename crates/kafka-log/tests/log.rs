@@ -1,5 +1,7 @@
 //! A log on real brokers that do nothing unusual.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 mod common;
 
 use std::time::{Duration, Instant};

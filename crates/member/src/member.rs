@@ -113,7 +113,7 @@ impl Member {
         let catalogue = Arc::new(Catalogue::new(stored_state(databases)?));
         let stamp = home.cluster.stamp(CONTROL)?;
         let members = Arc::new(Members::new(home.node, stamp, catalogue.clone()));
-        let replicas = Arc::new(Replicas::new(home.cluster.slots));
+        let replicas = Arc::new(Replicas::new(home.node, home.cluster.slots));
         let issuer = Arc::new(Issuer::new(
             home.cluster.clone(),
             identity.clone(),

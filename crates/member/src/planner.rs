@@ -20,26 +20,25 @@ pub async fn run(members: Arc<Members>, replicas: Arc<Replicas>, known: Vec<(Nod
     loop {
         tokio::time::sleep(EVERY).await;
         members.connect(&known);
-        if !leads(&members) {
-            continue;
-        }
         for (slot, replica) in replicas.all() {
             let status = replica.status();
-            if let Some(wanted) = next(&members, &status) {
+            if leads(&members, &status)
+                && let Some(wanted) = next(&members, &status)
+            {
                 change(slot, replica, wanted).await;
             }
         }
     }
 }
 
-/// One of the living does it.
-fn leads(members: &Members) -> bool {
-    let all = members.all();
-    let first = all
+/// One of the slot's living replicas does it.
+fn leads(members: &Members, status: &SlotStatus) -> bool {
+    let living = status
+        .members
         .iter()
-        .map(|(id, _)| *id)
-        .find(|id| members.is_live(*id));
-    first == Some(members.me)
+        .copied()
+        .filter(|id| members.is_live(*id));
+    living.min() == Some(members.me)
 }
 
 /// The next set on the way to that of all members; `None` when there is nothing to do, or not now.

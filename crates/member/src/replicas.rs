@@ -20,6 +20,7 @@ const UNABLE_TIME: Duration = Duration::from_secs(3);
 
 /// The replicas of this node.
 pub struct Replicas {
+    me: NodeId,
     count: SlotNumber,
     started: OnceLock<Started>,
 }
@@ -31,6 +32,7 @@ struct Started {
 
 /// One replica.
 pub struct Replica {
+    me: NodeId,
     slot: AnySlot,
     unable_until: Mutex<Option<Instant>>,
 }
@@ -51,9 +53,10 @@ macro_rules! with {
 }
 
 impl Replicas {
-    /// Those of a cluster with so many slots, none of them started.
-    pub fn new(count: SlotNumber) -> Replicas {
+    /// Those of this node in a cluster with so many slots, none of them started.
+    pub fn new(me: NodeId, count: SlotNumber) -> Replicas {
         Replicas {
+            me,
             count,
             started: OnceLock::new(),
         }
@@ -66,9 +69,10 @@ impl Replicas {
 
     /// Once.
     pub fn start(&self, control: Slot<ControlSlot>, data: Vec<Slot<DataSlot>>) {
-        let data = data.into_iter().map(AnySlot::Data).map(Replica::new);
+        let new = |slot| Replica::new(self.me, slot);
+        let data = data.into_iter().map(AnySlot::Data).map(new);
         let started = Started {
-            control: Replica::new(AnySlot::Control(control)),
+            control: new(AnySlot::Control(control)),
             data: data.collect(),
         };
         // A second time changes nothing.
@@ -102,8 +106,9 @@ impl Replicas {
 }
 
 impl Replica {
-    fn new(slot: AnySlot) -> Replica {
+    fn new(me: NodeId, slot: AnySlot) -> Replica {
         Replica {
+            me,
             slot,
             unable_until: Mutex::new(None),
         }
@@ -113,7 +118,17 @@ impl Replica {
     pub fn is_able(&self) -> bool {
         let status = self.status();
         let rests = *self.unable_until.lock();
-        status.halted.is_none() && rests.is_none_or(|until| until < Instant::now())
+        status.halted.is_none()
+            && status.members.contains(&self.me)
+            && rests.is_none_or(|until| until < Instant::now())
+    }
+
+    fn why_unable(&self) -> String {
+        let status = self.status();
+        match status.members.contains(&self.me) {
+            true => status.reason(),
+            false => "this node is not one of the slot's replicas yet".into(),
+        }
     }
 
     /// It could not do what others can.
@@ -153,6 +168,9 @@ impl Replica {
     /// # Errors
     /// Why that is not known.
     pub async fn fresh(&self, deadline: Instant) -> Result<(), String> {
+        if !self.is_able() {
+            return Err(self.why_unable());
+        }
         let done = with!(self, slot => slot.begin_read(deadline).await.map(drop));
         done.map_err(|e| e.to_string())
     }
