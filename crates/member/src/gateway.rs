@@ -89,8 +89,7 @@ impl Gateway {
         let fresh = |slot| async move {
             let replica = self.replicas.get(slot);
             let replica = replica.ok_or_else(|| "this node has no replica of it".to_owned())?;
-            let fresh = replica.fresh(deadline).await;
-            fresh.inspect_err(|_| replica.note_unable())
+            replica.fresh(deadline).await
         };
         let done = try_join_all(slots.into_iter().map(fresh)).await;
         done.map(drop).map_err(Error::NotNow)

@@ -119,13 +119,18 @@ impl Replica {
         let status = self.status();
         let rests = *self.unable_until.lock();
         status.halted.is_none()
-            && status.members.contains(&self.me)
+            && self.is_among(&status)
             && rests.is_none_or(|until| until < Instant::now())
+    }
+
+    /// Whether it counts. It is not known before it has begun.
+    fn is_among(&self, status: &SlotStatus) -> bool {
+        status.members.is_empty() || status.members.contains(&self.me)
     }
 
     fn why_unable(&self) -> String {
         let status = self.status();
-        match status.members.contains(&self.me) {
+        match self.is_among(&status) {
             true => status.reason(),
             false => "this node is not one of the slot's replicas yet".into(),
         }
@@ -173,6 +178,7 @@ impl Replica {
         }
         let done = with!(self, slot => slot.begin_read(deadline).await.map(drop));
         done.map_err(|e| e.to_string())
+            .inspect_err(|_| self.note_unable())
     }
 
     /// Ready when everything that readers see now is there to stay.
