@@ -161,6 +161,10 @@ pub fn new_number() -> Result<NodeId, Error> {
     Ok(u64::from(u32::from_be_bytes(random()?)).max(1))
 }
 
+fn new_mark() -> Result<String, Error> {
+    Ok(HEXLOWER.encode(&random::<16>()?))
+}
+
 /// Joins a cluster with a token: afterwards the data directory is a member's.
 ///
 /// # Errors
@@ -179,6 +183,8 @@ pub async fn join(data: &Path, token: &str, member: Member) -> Result<Home, Erro
         node: welcome.node,
         member,
         others: welcome.others,
+        store: new_mark()?,
+        is_started: false,
     };
     home.keep(data, Authority::from_pem(&welcome.authority)?)?;
     Ok(home)
@@ -197,6 +203,8 @@ pub fn init(data: &Path, name: &str, slots: u16, member: Member) -> Result<Home,
         node,
         member,
         others: vec![],
+        store: new_mark()?,
+        is_started: false,
     };
     home.keep(data, authority)?;
     Ok(home)
