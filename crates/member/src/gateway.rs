@@ -24,6 +24,10 @@ use crate::slot::{NO_DATABASE, OLD_DESIGNS, edit_record, purge_record};
 
 /// A read that is not sure to be the latest by then fails.
 pub const READ_TIME_MAX: Duration = Duration::from_secs(5);
+/// A node that is new is waited for so long,
+const NEW_TIME_MAX: Duration = Duration::from_secs(10);
+/// and asked this often.
+const NEW_PAUSE: Duration = Duration::from_millis(100);
 /// Edits of one request together have about so many bytes: what is longer becomes several.
 const REQUEST_BYTES: usize = 512 << 10;
 
@@ -61,7 +65,7 @@ impl Gateway {
             return Err(Error::NotNow("too few nodes have it".into()));
         }
         // Another node may have done it.
-        self.fresh_control().await?;
+        self.control_is_here().await?;
         match done.outcome {
             SlotOutcome::Done(work) => match work[..] {
                 [WorkOutcome::Refused(code)] => Ok(EntryOutcome::of(code)),
@@ -79,6 +83,20 @@ impl Gateway {
     /// [`Error::NotNow`].
     pub async fn fresh_control(&self) -> Result<(), Error> {
         self.fresh_slots([CONTROL]).await.map(drop)
+    }
+
+    /// The same, of a node that may be too new to find out at once.
+    ///
+    /// # Errors
+    /// [`Error::NotNow`].
+    pub async fn control_is_here(&self) -> Result<(), Error> {
+        let until = Instant::now() + NEW_TIME_MAX;
+        loop {
+            match self.fresh_control().await {
+                Err(_) if Instant::now() < until => tokio::time::sleep(NEW_PAUSE).await,
+                done => return done,
+            }
+        }
     }
 
     /// Ready when this node has everything that was acknowledged in these slots.

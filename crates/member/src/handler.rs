@@ -105,7 +105,7 @@ impl Handler for Answering {
     }
 }
 
-/// The header of clients' requests that are passed on.
+/// The header of clients' requests that are passed on: their host.
 pub const CLIENT: &str = "x-settee-client";
 
 impl Answering {

@@ -234,7 +234,10 @@ impl Member {
         body: bytes::Bytes,
     ) -> Option<(http::StatusCode, http::HeaderMap, peers::Body)> {
         let method: http::Method = method.parse().ok()?;
-        headers.insert(crate::CLIENT, http::HeaderValue::from_static("1"));
+        // Between nodes the header is another one's.
+        let host = headers.remove(http::header::HOST);
+        let host = host.unwrap_or(http::HeaderValue::from_static("localhost"));
+        headers.insert(crate::CLIENT, host);
         let peers = self.members.peers()?;
         for node in self.members.live_others() {
             let call = peers::Call {
