@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use serde_json::{Map, Value, json};
 
 use crate::app::{App, COUCHDB_VERSION};
+use crate::clustered;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
@@ -25,6 +26,12 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
         Some("_local") => {}
         Some(name) if name == app.node.name => {}
         None => return Err(ApiError::bad_request("Incomplete path to _node request")),
+        Some(other) if app.node.member().is_some() => {
+            let other = other.to_owned();
+            let member = app.node.member().cloned();
+            let member = member.ok_or_else(ApiError::missing)?;
+            return clustered::by_name(&member, req, &other).await;
+        }
         Some(other) => {
             return Err(ApiError::new(
                 404,
