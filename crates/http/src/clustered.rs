@@ -163,12 +163,11 @@ async fn settled(gateway: &Arc<Gateway>, seen: Seen, reply: Answer) -> Answer {
             return Err(e);
         }
     };
+    // Of a stream, what it begins with: what fails before the first byte is an answer of its own.
+    settle(gateway, &seen).await?;
     let gateway = gateway.clone();
     reply.body = match reply.body {
-        Body::Full(bytes) => {
-            settle(&gateway, &seen).await?;
-            Body::Full(bytes)
-        }
+        Body::Full(bytes) => Body::Full(bytes),
         Body::Stream(pieces) => Body::Stream(settling(gateway, seen, pieces)),
         Body::Sized(pieces, length) => Body::Sized(settling(gateway, seen, pieces), length),
     };

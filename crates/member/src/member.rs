@@ -303,7 +303,9 @@ impl Member {
             name: member.name,
             address: member.address,
         };
-        self.members.all().into_iter().map(status).collect()
+        let mut all: Vec<_> = self.members.all().into_iter().map(status).collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
     }
 
     /// How the slots are here.
