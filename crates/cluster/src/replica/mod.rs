@@ -20,8 +20,9 @@ mod stored;
 mod types;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-pub(crate) use stored::{put_begun, take_begun};
+pub(crate) use stored::{put_begun, put_fence, take_begun, take_fence};
 pub use types::*;
 
 use self::fence::Check;
@@ -107,6 +108,8 @@ pub struct Replica {
     halted_ticks: u32,
     /// A copy is taking the state's place, and may not be asked any more: nothing is promised meanwhile.
     installing: bool,
+    /// A generation is wanted once it is known how a copy went.
+    reseed_after_copy: bool,
     /// Copies that its promises refused.
     refused: u32,
     /// Ticks that it has been sealed for.
@@ -148,6 +151,7 @@ impl Replica {
             beginning: None,
             halted_ticks: 0,
             installing: false,
+            reseed_after_copy: false,
             refused: 0,
             sealed_ticks: 0,
             damaged: 0,
@@ -173,7 +177,10 @@ impl Replica {
             Input::Record(record) => self.record(record),
             Input::NoRecord { start, end } => self.no_record(start, end),
             Input::ReadBack { offset, found } => self.read_back(offset, found),
-            Input::Applied { next_offset } => self.applied(next_offset),
+            Input::Applied {
+                generation,
+                next_offset,
+            } => self.applied(generation, next_offset),
             Input::Message { from, message } => self.message(from, message),
             Input::Tick => self.tick(),
             Input::Read(read) => self.read(read),
@@ -264,16 +271,19 @@ impl Replica {
 
     /// To all replicas, itself among them.
     fn send_all(&mut self, message: &Message) {
-        for to in self.issued.members.clone() {
-            self.send(to, message.clone());
+        let members = Arc::clone(&self.issued.members);
+        for to in members.iter() {
+            self.send(*to, message.clone());
         }
     }
 
     fn send_others(&mut self, message: &Message) {
-        for to in self.issued.members.clone() {
-            if to != self.me {
-                self.send(to, message.clone());
-            }
+        let members = Arc::clone(&self.issued.members);
+        for to in members.iter().filter(|n| **n != self.me) {
+            self.out.push(Output::Send {
+                to: *to,
+                message: message.clone(),
+            });
         }
     }
 
@@ -348,9 +358,10 @@ impl Replica {
             .last()
             .is_none_or(|(epoch, _)| *epoch < record.epoch)
         {
-            cursor.epochs.push((record.epoch, record.offset));
-            if cursor.epochs.len() > EPOCHS_MAX {
-                cursor.epochs.remove(0);
+            let epochs = Arc::make_mut(&mut cursor.epochs);
+            epochs.push((record.epoch, record.offset));
+            if epochs.len() > EPOCHS_MAX {
+                epochs.remove(0);
             }
         }
         let is_current = header.generation == generation;
@@ -375,14 +386,17 @@ impl Replica {
         self.out.push(Output::Apply { data, cursor });
     }
 
-    fn applied(&mut self, next_offset: u64) {
-        while let Some(cursor) = self.under_way.pop_front() {
-            let is_it = cursor.position.next_offset == next_offset;
-            self.saved.cursor = cursor;
-            if is_it {
-                break;
-            }
-        }
+    fn applied(&mut self, generation: Generation, next_offset: u64) {
+        let is_applied = |cursor: &Cursor| {
+            let position = &cursor.position;
+            position.generation == generation && position.next_offset <= next_offset
+        };
+        let count = self.under_way.iter().take_while(|c| is_applied(c)).count();
+        let Some(cursor) = self.under_way.drain(..count).next_back() else {
+            // Said twice.
+            return;
+        };
+        self.saved.cursor = cursor;
         self.tell_durable();
         self.count_stable();
         self.go_on_reading();
@@ -414,11 +428,7 @@ impl Replica {
     fn message(&mut self, from: NodeId, message: Message) {
         match message {
             Message::Durable { position, stable } => self.durable(from, position, stable),
-            Message::AskFence {
-                fence,
-                chain,
-                last_epoch,
-            } => self.ask_fence(from, fence, chain, last_epoch),
+            Message::AskFence(fence) => self.ask_fence(from, fence),
             Message::FenceAnswer { fence, promised } => self.fence_answer(from, fence, promised),
             Message::AskPosition { round } => self.tell_position(from, round),
             Message::PositionIs {
@@ -519,18 +529,9 @@ impl Replica {
     /// Whether its state may be replaced by one with this cursor, for all that it promised. To be asked before that is done: the
     /// other replica has gone on since it granted it. If so, nothing is promised until [`Input::Copied`] says how that went.
     pub fn may_become(&mut self, cursor: &Cursor) -> bool {
-        let (position, promises) = (&cursor.position, &self.saved.promises);
-        let breaks = |fence: &Fence| {
-            let at = cursor
-                .epochs
-                .iter()
-                .rev()
-                .find(|(_, from)| *from <= fence.offset);
-            fence.generation == position.generation
-                && position.next_offset > fence.offset
-                && at.is_none_or(|(epoch, _)| *epoch < fence.epoch)
-        };
-        let may = position.generation >= promises.sealed.max(self.position().generation)
+        let (generation, promises) = (cursor.position.generation, &self.saved.promises);
+        let breaks = |fence: &Fence| fence.generation == generation && fence.is_broken_by(cursor);
+        let may = generation >= promises.sealed.max(self.position().generation)
             && !promises.fences.iter().any(breaks);
         self.installing = may;
         may
@@ -539,11 +540,12 @@ impl Replica {
     /// The others went a way that was promised not to be taken, to one that did not get a majority. A new generation ends promises.
     fn copy_refused(&mut self) {
         self.refused += 1;
-        if self.refused >= REFUSED_MAX && self.reseed_after == 0 {
+        self.start();
+        let has_waited = self.refused >= REFUSED_MAX && self.reseed_after == 0;
+        if std::mem::take(&mut self.reseed_after_copy) || has_waited {
             self.refused = 0;
             self.begin_reseed();
         }
-        self.start();
     }
 
     fn copied(&mut self, cursor: Option<Cursor>) {
@@ -556,6 +558,9 @@ impl Replica {
             self.read_anew();
         }
         self.start();
+        if std::mem::take(&mut self.reseed_after_copy) {
+            self.begin_reseed();
+        }
     }
 
     /// Makes sure that the log is the one that was applied, and follows it.
@@ -567,7 +572,7 @@ impl Replica {
 /// The set changes by one node, and on top of the change that its writer knew to be stable.
 fn change_members(cursor: &mut Cursor, members: &[NodeId], after: u64) {
     if cursor.replicas_at == after && is_one_change(&cursor.members, members) {
-        cursor.members = members.to_vec();
+        cursor.members = Arc::new(members.to_vec());
         cursor.replicas_at = cursor.position.next_offset;
     }
 }
@@ -575,7 +580,8 @@ fn change_members(cursor: &mut Cursor, members: &[NodeId], after: u64) {
 fn is_one_change(before: &[NodeId], after: &[NodeId]) -> bool {
     let new = after.iter().filter(|n| !before.contains(n)).count();
     let gone = before.iter().filter(|n| !after.contains(n)).count();
-    new + gone == 1 && !after.is_empty()
+    let is_twice = |i: usize| after[..i].contains(&after[i]);
+    new + gone == 1 && !after.is_empty() && !(0..after.len()).any(is_twice)
 }
 
 /// Chains at offsets that were passed lately.

@@ -92,7 +92,7 @@ impl World {
     /// One replica less, or one more of those that were.
     pub(super) fn change_replicas(&mut self, node: NodeId) {
         let it = &self.nodes[&node];
-        let mut members = it.disk.saved.cursor.members.clone();
+        let mut members = it.disk.saved.cursor.members.to_vec();
         let is_absent = |n: &&NodeId| !members.contains(n);
         let absent: Vec<NodeId> = self.nodes.keys().filter(is_absent).copied().collect();
         match self.rng.choice(absent) {

@@ -568,8 +568,11 @@ impl World {
             self.generations = self.generations.max(cursor.position.generation.number);
         }
         // What is in the store is seen before the replica is told.
-        let (boot, next_offset) = (it.boot, cursor.position.next_offset);
-        let input = Input::Applied { next_offset };
+        let (boot, position) = (it.boot, cursor.position);
+        let input = Input::Applied {
+            generation: position.generation,
+            next_offset: position.next_offset,
+        };
         self.at(2, Event::Input { node, boot, input });
     }
 

@@ -1,0 +1,4 @@
+//! Schedules by hand: each was, or would be, the loss of something acknowledged, or the end of a slot.
+
+mod fences;
+mod net;
