@@ -66,7 +66,16 @@ impl Message {
             }
             Message::Begun(begun) => put_begun(begun, &mut out),
             Message::AskBegun => {}
-            Message::AskCopy { position, sealed } | Message::CopyGranted { position, sealed } => {
+            Message::AskCopy {
+                position,
+                sealed,
+                waited,
+            } => {
+                put_position(position, &mut out);
+                put_generation(*sealed, &mut out);
+                put(u64::from(*waited), &mut out);
+            }
+            Message::CopyGranted { position, sealed } => {
                 put_position(position, &mut out);
                 put_generation(*sealed, &mut out);
             }
@@ -138,6 +147,7 @@ fn decode_kind(kind: u8, rest: &mut &[u8]) -> Option<Message> {
         ASK_COPY => Message::AskCopy {
             position: take_position(rest)?,
             sealed: take_generation(rest)?,
+            waited: u32::try_from(take(rest)?).ok()?,
         },
         COPY_GRANTED => Message::CopyGranted {
             position: take_position(rest)?,

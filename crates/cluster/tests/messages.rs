@@ -78,8 +78,13 @@ fn message() -> impl Strategy<Value = Message> {
         generation().prop_map(|sealed| Message::SealRefused { sealed }),
         begun().prop_map(|begun| Message::Begun(Box::new(begun))),
         Just(Message::AskBegun),
-        (position(), generation())
-            .prop_map(|(position, sealed)| Message::AskCopy { position, sealed }),
+        (position(), generation(), any::<u32>()).prop_map(|(position, sealed, waited)| {
+            Message::AskCopy {
+                position,
+                sealed,
+                waited,
+            }
+        }),
         (position(), generation())
             .prop_map(|(position, sealed)| Message::CopyGranted { position, sealed }),
     ]

@@ -43,8 +43,7 @@ impl Replica {
             number: known.into_iter().max().unwrap_or(0) + 1,
             by: self.me,
         };
-        // Two nodes wait differently long, so that one is first.
-        self.reseed_after = 2 * TICKS_MAX + (self.me % 7) as u32 * 5;
+        self.reseed_after = 2 * TICKS_MAX + self.own_ticks();
         self.reseed = Some(Reseed {
             ballot,
             sealed: BTreeMap::new(),
@@ -65,6 +64,8 @@ impl Replica {
         }
         if ballot > self.saved.promises.sealed {
             self.saved.promises.sealed = ballot;
+            // Somebody sees to it.
+            self.sealed_ticks = 0;
             let promises = self.saved.promises.clone();
             self.out.push(Output::Promise(promises));
         }

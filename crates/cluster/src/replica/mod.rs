@@ -29,7 +29,7 @@ use self::fence::Check;
 use self::generation::Reseed;
 use self::peers::Peers;
 use self::reads::Reads;
-use crate::position::{Chain, Generation, NodeId, Position};
+use crate::position::{Generation, NodeId, Position};
 
 /// Leader epochs that are remembered, for others' questions.
 const EPOCHS_MAX: usize = 64;
@@ -41,6 +41,11 @@ const LOOK_AGAIN_TICKS: u32 = 3;
 const REFUSED_MAX: u32 = 20;
 /// A generation that a replica is sealed for has begun by then, or did not.
 const SEALED_TICKS_MAX: u32 = 50;
+/// Nothing is begun for a replica that does not go on before it has waited so long, and for one without which all else goes on before
+/// this longer time; then, so much later each, replicas begin by themselves.
+const WAITED_TICKS: u32 = 20;
+const LEFT_TICKS: u32 = 100;
+const OWN_TICKS: u32 = 20;
 
 /// Parts of the protocol that can be left out, to see that the simulator notices.
 #[doc(hidden)]
@@ -375,6 +380,9 @@ impl Replica {
         {
             change_members(&mut cursor, members, *after);
         }
+        if !Arc::ptr_eq(&cursor.members, &self.issued.members) {
+            self.peers.change(&self.issued.members, &cursor.members);
+        }
         self.issue(is_current && header.kind == Kind::Data, cursor);
     }
 
@@ -445,7 +453,11 @@ impl Replica {
             Message::SealRefused { sealed } => self.seal_refused(sealed),
             Message::Begun(begun) => self.begun(*begun),
             Message::AskBegun => self.tell_begun(from),
-            Message::AskCopy { position, sealed } => self.ask_copy(from, &position, sealed),
+            Message::AskCopy {
+                position,
+                sealed,
+                waited,
+            } => self.ask_copy(from, &position, sealed, waited),
             Message::CopyGranted { position, sealed } => {
                 self.copy_granted(from, &position, sealed);
             }
@@ -453,7 +465,7 @@ impl Replica {
     }
 
     fn tick(&mut self) {
-        self.tell_durable();
+        self.tell_at_tick();
         self.ask_again_reading();
         self.reseed_after = self.reseed_after.saturating_sub(1);
         self.go_on_reseeding();
@@ -461,20 +473,22 @@ impl Replica {
             true => self.sealed_ticks + 1,
             false => 0,
         };
+        self.begin_if_left();
         match &self.phase {
             Phase::Copying | Phase::Adopting => {}
             Phase::Running if self.sealed_ticks < SEALED_TICKS_MAX => self.halted_ticks = 0,
             // The generation did not begin: whoever goes on without this one is told.
-            Phase::Running => self.ask_for_copy(),
+            Phase::Running => self.ask_for_copy(self.sealed_ticks),
             Phase::Checking(_) => {
                 self.check_again();
                 self.halted_ticks += 1;
                 if self.halted_ticks >= SEALED_TICKS_MAX {
-                    self.ask_for_copy();
+                    // Others may not be there, or the log: nothing that a generation would mend.
+                    self.ask_for_copy(0);
                 }
             }
             Phase::Halted(_) => {
-                self.ask_for_copy();
+                self.ask_for_copy(self.halted_ticks);
                 self.halted_ticks += 1;
                 // It may have been the reader's fault, or have healed.
                 if self.halted_ticks.is_multiple_of(LOOK_AGAIN_TICKS) {
@@ -484,20 +498,40 @@ impl Replica {
         }
     }
 
-    fn ask_for_copy(&mut self) {
+    /// Begins a generation when nobody else seems to: one that it is sealed for did not begin, or promises that came to nothing keep
+    /// it from what the log holds.
+    fn begin_if_left(&mut self) {
+        let is_member = self.issued.members.contains(&self.me);
+        let own = self.own_ticks();
+        let is_ahead = matches!(self.phase, Phase::Halted(Reason::Ahead));
+        let is_left = self.sealed_ticks >= LEFT_TICKS + own
+            || is_ahead && self.halted_ticks >= LEFT_TICKS + own;
+        if is_left && is_member && self.reseed.is_none() && self.reseed_after == 0 {
+            self.begin_reseed();
+        }
+    }
+
+    /// Replicas wait differently long, so that one is first.
+    fn own_ticks(&self) -> u32 {
+        let before = self.issued.members.iter().filter(|n| **n < self.me);
+        before.count() as u32 * OWN_TICKS
+    }
+
+    fn ask_for_copy(&mut self, waited: u32) {
         let ask = Message::AskCopy {
             position: *self.position(),
             sealed: self.saved.promises.sealed,
+            waited,
         };
         self.send_others(&ask);
     }
 
     /// Asked by one that wants to replace its state by this one's. It may when nothing of its own can have been acknowledged that
     /// is not here: its state is part of this one's, or a majority is further, on the same way or on another.
-    fn ask_copy(&mut self, from: NodeId, theirs: &Position, sealed: Generation) {
+    fn ask_copy(&mut self, from: NodeId, theirs: &Position, sealed: Generation, waited: u32) {
         let mine = self.position();
         let later = mine.generation > theirs.generation && mine.generation >= sealed;
-        let is_part = mine.next_offset >= theirs.next_offset
+        let is_part = mine.next_offset > theirs.next_offset
             && self.peers.chains.at(theirs.next_offset) == Some(&theirs.chain);
         let further = mine.generation == theirs.generation
             && mine.generation >= sealed
@@ -507,8 +541,13 @@ impl Replica {
             let position = *theirs;
             return self.send(from, Message::CopyGranted { position, sealed });
         }
-        // Sealed for a generation that never began, or without it there is no majority: a new generation takes it in again.
-        let helps = sealed > mine.generation || self.peers.stable < mine.next_offset;
+        // Sealed for a generation that never began, or without it there is no majority, or nobody writes what would have it granted:
+        // a new generation takes it in again. Not for a reader that was behind for a moment.
+        let helps = waited >= WAITED_TICKS
+            && (sealed > mine.generation || self.peers.stuck_ticks >= WAITED_TICKS)
+            || waited >= LEFT_TICKS
+                && theirs.generation == mine.generation
+                && theirs.next_offset > self.peers.stable;
         let is_left_out = helps && self.issued.members.contains(&from);
         if is_left_out && self.proposes_in().is_some() && self.reseed_after == 0 {
             self.seen = self.seen.max(sealed);
@@ -582,24 +621,4 @@ fn is_one_change(before: &[NodeId], after: &[NodeId]) -> bool {
     let gone = before.iter().filter(|n| !after.contains(n)).count();
     let is_twice = |i: usize| after[..i].contains(&after[i]);
     new + gone == 1 && !after.is_empty() && !(0..after.len()).any(is_twice)
-}
-
-/// Chains at offsets that were passed lately.
-#[derive(Debug, Default)]
-struct Chains(VecDeque<(u64, Chain)>);
-
-impl Chains {
-    const MAX: usize = 4096;
-
-    fn push(&mut self, position: &Position) {
-        if self.0.len() == Self::MAX {
-            self.0.pop_front();
-        }
-        self.0.push_back((position.next_offset, position.chain));
-    }
-
-    fn at(&self, offset: u64) -> Option<&Chain> {
-        let i = self.0.binary_search_by_key(&offset, |(at, _)| *at).ok()?;
-        self.0.get(i).map(|(_, chain)| chain)
-    }
 }

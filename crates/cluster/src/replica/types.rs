@@ -370,6 +370,8 @@ pub enum Message {
         position: Position,
         /// Generations before this one do not help.
         sealed: Generation,
+        /// For so many ticks the sender has not gone on, though it reaches the log.
+        waited: u32,
     },
     /// You may, if you are still there.
     CopyGranted {

@@ -232,10 +232,6 @@ impl Net {
         self.disks[&id].cursor.position.next_offset
     }
 
-    pub fn block(&mut self, a: NodeId, b: NodeId) {
-        self.blocked.push((a, b));
-    }
-
     /// All read the log so far.
     pub fn all_read(&mut self, view: &View, next_offset: u64) {
         let ids: Vec<NodeId> = self.replicas.keys().copied().collect();
