@@ -84,7 +84,7 @@ fn caught_after(rules: Rules) -> Option<u64> {
         let caught = try_seed(*seed, rules);
         caught.is_err_and(|Violation(what)| !what.starts_with("no progress"))
     };
-    (0..3_000).find(broken)
+    (0..10_000).find(broken)
 }
 
 #[test]

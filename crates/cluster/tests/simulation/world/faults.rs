@@ -24,6 +24,10 @@ impl World {
             let node = self.rng.u64(1..=self.nodes.len() as u64);
             return self.change_replicas(node);
         }
+        self.any_fault();
+    }
+
+    fn any_fault(&mut self) {
         let count = self.nodes.len() as u64;
         let node = self.rng.u64(1..=count);
         let until = self.now + self.rng.u64(100..3_000);
@@ -77,16 +81,32 @@ impl World {
 
     /// Another leader, that may lack some records; some readers see the older one for a while.
     pub(super) fn other_leader(&mut self) {
-        let lost = match self.rng.u32(..4) {
+        let lost = match self.rng.u32(..self.profile.leaders_per_loss) {
             0 => self.rng.usize(1..5),
             _ => 0,
         };
         let before = self.log.clone();
+        // Mostly what a majority of replicas has is on brokers enough, too.
+        let floor = match self.rng.u32(..self.profile.leaders_per_accident) {
+            0 => 0,
+            _ => self.stable_in_log(),
+        };
+        let lost = lost.min(before.end().saturating_sub(floor) as usize);
         // A broker that was away may have what others lost, and lack what they have.
         let older = self.rng.choice(0..self.branches.len());
         let back = older.filter(|_| self.rng.u32(..self.profile.leaders_per_return) == 0);
+        let has_stable = |log: &FakeLog| {
+            let last = |log: &FakeLog| {
+                let entry = log.get(floor.checked_sub(1)?)?;
+                Some((entry.epoch, entry.hash))
+            };
+            floor == 0 || last(log).is_some() && last(log) == last(&before)
+        };
         match back.map(|at| self.branches[at].clone()) {
-            Some(branch) if branch.number == self.log.number => self.log.go_back_to(branch),
+            Some(branch) if branch.number == before.number && has_stable(&branch) => {
+                self.note(|| format!("back to leader {}", branch.epoch));
+                self.log.go_back_to(branch);
+            }
             _ => self.log.lose(lost),
         }
         if self.branches.len() == BRANCHES_MAX {
@@ -100,7 +120,7 @@ impl World {
                 if self.rng.u32(..3) != 0 {
                     continue;
                 }
-                let until = self.now + self.rng.u64(10..800);
+                let until = self.now + self.rng.u64(10..self.profile.behind_ms);
                 let last = self.branches.len() - 1;
                 let at = match self.rng.u32(..3) {
                     0 => self.rng.usize(..=last),
@@ -112,6 +132,14 @@ impl World {
                 }
             }
         }
+    }
+
+    /// Up to where the log has what some replica of the latest generation knows to be there to stay.
+    fn stable_in_log(&self) -> u64 {
+        let replicas = self.nodes.values().filter_map(|n| n.replica.as_ref());
+        let of_log = replicas.filter(|r| r.saved().cursor.log == self.log.number);
+        let stable = of_log.map(|r| (r.saved().cursor.position.generation, r.stable()));
+        stable.max().map_or(0, |(_, stable)| stable)
     }
 
     /// One replica less, or one more of those that were.

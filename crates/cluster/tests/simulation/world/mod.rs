@@ -283,15 +283,7 @@ impl World {
             world.nodes.insert(id, Node::off(disk));
             world.at(0, Event::Start { node: id });
         }
-        for _ in 0..world.profile.records_at_start {
-            let header = Header {
-                generation: Generation::default(),
-                kind: Kind::Data,
-            };
-            world.salt += 1;
-            let entry = Entry::new(header, vec![], world.salt);
-            world.log.append(entry);
-        }
+        world.fill_log();
         for client in 0..4 {
             let wait = world.rng.u64(50..300);
             world.at(wait, Event::Client { client });
@@ -300,6 +292,18 @@ impl World {
         world.at(world.faults_ms, Event::Heal);
         world.at(1_000, Event::Operator);
         world
+    }
+
+    fn fill_log(&mut self) {
+        for _ in 0..self.profile.records_at_start {
+            let header = Header {
+                generation: Generation::default(),
+                kind: Kind::Data,
+            };
+            self.salt += 1;
+            let entry = Entry::new(header, vec![], self.salt);
+            self.log.append(entry);
+        }
     }
 
     /// Runs to the end; answers what was broken.
@@ -386,16 +390,7 @@ impl World {
         match event {
             Event::Input { input, .. } => self.give(node, input),
             Event::Poll { fetch, .. } => self.poll(node, fetch),
-            Event::ReadBack { offset, epoch, .. } if self.reaches_log(node) => {
-                let damaged = self.rng.u32(..200) == 0;
-                let log = self.nodes[&node].disk.saved.cursor.log;
-                let input =
-                    self.seen_by(node, READS_AGAIN)
-                        .read_back(offset, (log, epoch), damaged);
-                if let Some(input) = input {
-                    self.give(node, input);
-                }
-            }
+            Event::ReadBack { offset, epoch, .. } => self.read_back(node, offset, epoch),
             Event::Applied { writes, cursor, .. } => self.applied(node, &writes, &cursor),
             Event::Copy { from, .. } => self.copy(node, from),
             Event::Fetched { from, disk, .. } => self.fetched(node, from, disk),
@@ -480,32 +475,27 @@ impl World {
                 self.at(wait, Event::Poll { node, boot, fetch });
             }
             Output::ReadBack { offset, epoch } => {
+                let asked = Event::ReadBack {
+                    node,
+                    boot,
+                    offset,
+                    epoch,
+                };
                 let wait = self.rng.u64(1..20);
-                self.at(
-                    wait,
-                    Event::ReadBack {
-                        node,
-                        boot,
-                        offset,
-                        epoch,
-                    },
-                );
+                self.at(wait, asked);
             }
             Output::Apply { data, cursor } => {
                 let writes = if data { it.given.clone() } else { vec![] };
                 it.applying += 1;
                 self.may_apply(node, &cursor);
                 // One after the other.
-                let wait = 3;
-                self.at(
-                    wait,
-                    Event::Applied {
-                        node,
-                        boot,
-                        writes,
-                        cursor,
-                    },
-                );
+                let applied = Event::Applied {
+                    node,
+                    boot,
+                    writes,
+                    cursor,
+                };
+                self.at(3, applied);
             }
             Output::Promise(promises) => it.disk.saved.promises = promises,
             Output::Send { to, message } => self.send(node, to, message),
@@ -630,6 +620,18 @@ impl World {
         self.at(wait, again);
     }
 
+    fn read_back(&mut self, node: NodeId, offset: u64, epoch: i32) {
+        if !self.reaches_log(node) {
+            return;
+        }
+        let damaged = self.rng.u32(..200) == 0;
+        let log = self.nodes[&node].disk.saved.cursor.log;
+        let view = self.seen_by(node, READS_AGAIN);
+        if let Some(input) = view.read_back(offset, (log, epoch), damaged) {
+            self.give(node, input);
+        }
+    }
+
     fn applied(&mut self, node: NodeId, writes: &[Write], cursor: &Cursor) {
         let Some(it) = self.nodes.get_mut(&node) else {
             return;
@@ -749,7 +751,8 @@ impl World {
         let generation = entry.header.generation;
         let is_begin = matches!(entry.header.kind, Kind::Begin(_));
         // A leader that was deposed may not know it yet.
-        let deposed = self.nodes[&node].behind[FOLLOWS].filter(|_| self.rng.u32(..4) == 0);
+        let deposed = self.nodes[&node].behind[FOLLOWS]
+            .filter(|_| self.rng.u32(..100) < self.profile.deposed);
         let mut branches = self.branches.iter_mut();
         let deposed = deposed
             .filter(|(until, _)| *until > self.now)

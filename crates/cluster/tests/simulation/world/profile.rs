@@ -8,8 +8,14 @@ pub struct Profile {
     /// Of 100 faults, those that are another leader before any other kind is thrown for, and changes of replicas after that.
     pub leaders: u32,
     pub changes: u32,
-    /// One leader of so many had the log as it was before.
+    /// One leader of so many lacks the last records; and had the log as it was before, without what came since.
+    pub leaders_per_loss: u32,
     pub leaders_per_return: u32,
+    /// One of so many may lack what is stable, too.
+    pub leaders_per_accident: u32,
+    /// How long at most a leader before is seen yet; of 100 records that are appended meanwhile by who sees it, it takes so many.
+    pub behind_ms: u64,
+    pub deposed: u32,
     /// A crash between two outputs, one in so many.
     pub outputs_per_crash: u32,
     /// How late the latest messages come, and how long a copy takes.
@@ -24,23 +30,46 @@ pub struct Profile {
 
 impl Profile {
     pub fn of(seed: u64) -> Profile {
-        let usual = Profile {
+        let profile = Profile::by_kind(seed % 6);
+        match seed % 250 {
+            // More than are remembered in any case.
+            50..54 => Profile {
+                records_at_start: 5_000,
+                records_per_poll: 400,
+                ..profile
+            },
+            _ => profile,
+        }
+    }
+
+    fn usual() -> Profile {
+        Profile {
             fault_ms: (50, 700),
             leaders: 0,
             changes: 0,
+            leaders_per_loss: 4,
             leaders_per_return: 4,
+            leaders_per_accident: 10,
+            behind_ms: 800,
+            deposed: 5,
             outputs_per_crash: 20_000,
             late_ms: 400,
             copy_ms: 200,
             loses_all: false,
             records_at_start: 0,
             records_per_poll: 8,
-        };
-        let profile = match seed % 5 {
+        }
+    }
+
+    fn by_kind(kind: u64) -> Profile {
+        let usual = Profile::usual();
+        match kind {
             0 => Profile {
                 fault_ms: (5, 300),
                 leaders: 65,
+                deposed: 0,
                 leaders_per_return: 2,
+                leaders_per_accident: 100,
                 ..usual
             },
             1 => Profile {
@@ -56,19 +85,21 @@ impl Profile {
                 copy_ms: 3_000,
                 ..usual
             },
-            _ => Profile {
-                loses_all: true,
+            4 => Profile {
+                fault_ms: (50, 400),
+                leaders: 80,
+                leaders_per_loss: 2,
+                leaders_per_return: 2,
+                leaders_per_accident: 100,
+                behind_ms: 3_000,
+                deposed: 50,
                 ..usual
             },
-        };
-        match seed % 250 {
-            // More than are remembered in any case.
-            50..54 => Profile {
-                records_at_start: 5_000,
-                records_per_poll: 400,
-                ..profile
+            _ => Profile {
+                loses_all: true,
+                leaders_per_accident: 1,
+                ..usual
             },
-            _ => profile,
         }
     }
 }
