@@ -548,7 +548,8 @@ impl Replica {
             || waited >= LEFT_TICKS
                 && theirs.generation == mine.generation
                 && theirs.next_offset > self.peers.stable;
-        let is_left_out = helps && self.issued.members.contains(&from);
+        let members = &self.issued.members;
+        let is_left_out = helps && members.contains(&from) && members.contains(&self.me);
         if is_left_out && self.proposes_in().is_some() && self.reseed_after == 0 {
             self.seen = self.seen.max(sealed);
             self.begin_reseed();

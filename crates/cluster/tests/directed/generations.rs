@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use cluster::position::Generation;
-use cluster::replica::{Begun, Header, Input, Kind, Message, Reason};
+use cluster::replica::{Begun, Fence, Header, Input, Kind, Message, Reason};
 
 use super::net::{Net, View, view};
 
@@ -271,6 +271,32 @@ fn who_is_sealed_for_a_later_generation_does_not_go_on_in_one_before() {
         net.disks[&1].cursor.position.generation,
         Generation::default()
     );
+}
+
+#[test]
+fn promises_of_a_generation_stay_until_the_next_is_on_disk() {
+    let mut net = Net::new(3);
+    net.all_read(&view(&[(0, "r0")]), 1);
+    let position = net.disks[&1].cursor.position;
+    let old = Fence {
+        generation: position.generation,
+        epoch: 4,
+        offset: 1,
+        chain: position.chain,
+        last_epoch: 0,
+    };
+    net.say(2, 1, Message::AskFence(old));
+    let begun = begun(&net, Generation { number: 1, by: 3 });
+    let new = Fence {
+        generation: begun.begin.generation,
+        ..old
+    };
+    // The beginning is being written when the next promise is asked for.
+    let one = net.replicas.get_mut(&1).expect("it runs");
+    for message in [Message::Begun(Box::new(begun)), Message::AskFence(new)] {
+        one.handle(Input::Message { from: 3, message });
+    }
+    assert_eq!(one.saved().promises.fences, [old, new]);
 }
 
 #[test]
