@@ -6,7 +6,7 @@ use std::sync::Arc;
 use database::{CreateOptions, Databases, Durability, EditMode, Options};
 
 use crate::Failure;
-use crate::cli::{BenchOptions, with_credentials};
+use crate::cli::{BenchOptions, nodes_of, with_credentials};
 use crate::commands::runtime;
 
 pub fn run(options: BenchOptions) -> Result<(), Failure> {
@@ -18,15 +18,20 @@ pub fn run(options: BenchOptions) -> Result<(), Failure> {
     }
     let runtime = runtime()?;
     let scratch = Scratch::new()?;
-    let mut urls = options
+    let mut servers: Vec<Vec<String>> = options
         .url
         .iter()
-        .map(|url| with_credentials(url))
-        .collect::<Vec<_>>();
+        .map(|urls| {
+            nodes_of(urls)
+                .iter()
+                .map(|url| with_credentials(url))
+                .collect()
+        })
+        .collect();
     let mut own = vec![];
-    if urls.is_empty() {
+    if servers.is_empty() {
         let server = OwnServer::start(&scratch.0.join("server"), &options.query_server)?;
-        urls.push(server.url.clone());
+        servers.push(vec![server.url.clone()]);
         own.push(server);
     }
     let wants_second = || {
@@ -42,7 +47,7 @@ pub fn run(options: BenchOptions) -> Result<(), Failure> {
         None
     };
     let run = bench::BenchOptions {
-        urls,
+        servers,
         second_url,
         workloads: options.workloads,
         scale: options.scale,
