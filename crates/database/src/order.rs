@@ -17,12 +17,14 @@ pub type Later<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 /// [`Databases`](crate::Databases) whose names end in `_ordered`, and by the store's writes of slots, before it is answered.
 pub trait Order: Send + Sync {
     /// Edits of a database; one outcome each, in their order. `copies`: how many servers are to have them on disk, a majority when it is
-    /// not said. The timing tells when fewer have.
+    /// not said. The timing tells when fewer have. `designs`: the number of the design documents that they were validated by
+    /// ([`Database::designs_hash`]), if they were: where others are in force, they are refused with [`Error::Unavailable`].
     fn edit(
         &self,
-        db: &Database,
+        db: &Arc<Database>,
         edits: Vec<ShardEdit>,
         copies: Option<usize>,
+        designs: Option<u64>,
     ) -> Later<(Vec<storage::Outcome>, WriteTiming)>;
 
     /// Purges of a database; the revisions removed, for each.

@@ -142,18 +142,31 @@ impl Database {
         durability: Durability,
     ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
         let (edits, unresolved) = split(self.refuse_overflows(resolved, mode)?);
+        // Found before they are asked: if they are others meanwhile, whoever orders the edits notices.
+        let designs = match self.is_ordered() {
+            true => Some(self.designs_hash()?),
+            false => None,
+        };
         if !self.needs_validation(&edits) {
-            let (done, timing) = self.commit(edits, &held, mode, durability).await?;
+            let done = self.commit(edits, &held, mode, (durability, designs));
+            let (done, timing) = done.await?;
             return Ok((join(unresolved, done), timing));
         }
-        self.fresh().await?;
+        let designs = match designs {
+            Some(_) => {
+                self.fresh().await?;
+                Some(self.designs_hash()?)
+            }
+            None => None,
+        };
         let turn = match self.rules() {
             Some(_) => self.ruled_writes.clone().acquire_owned().await.ok(),
             None => None,
         };
         let checked = self.validate(caller, edits, mode, turn).await?;
         let (allowed, refused) = split(checked);
-        let (done, timing) = self.commit(allowed, &held, mode, durability).await?;
+        let done = self.commit(allowed, &held, mode, (durability, designs));
+        let (done, timing) = done.await?;
         Ok((join(unresolved, join(refused, done)), timing))
     }
 
@@ -168,7 +181,8 @@ impl Database {
         self.live()?;
         let (resolved, held) = self.resolve(edits, mode).await?;
         let (edits, unresolved) = split(self.refuse_overflows(resolved, mode)?);
-        let (done, timing) = self.commit(edits, &held, mode, durability).await?;
+        let done = self.commit(edits, &held, mode, (durability, None));
+        let (done, timing) = done.await?;
         Ok((join(unresolved, done), timing))
     }
 
@@ -207,13 +221,13 @@ impl Database {
         Ok(work.0.into_checked())
     }
 
-    /// Commits edits whose attachments' contents are `held`.
+    /// Commits edits whose attachments' contents are `held`, and that were validated by design documents of this number.
     async fn commit(
-        &self,
+        self: &Arc<Self>,
         edits: Vec<EditDoc>,
         held: &Held,
         mode: EditMode,
-        durability: Durability,
+        (durability, designs): (Durability, Option<u64>),
     ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
         if edits.is_empty() {
             return Ok((vec![], WriteTiming::default()));
@@ -228,7 +242,7 @@ impl Database {
                     Durability::Copies(copies) => Some(copies),
                     Durability::Synced | Durability::Delayed => None,
                 };
-                order.edit(self, edits, copies).await?
+                order.edit(self, edits, copies, designs).await?
             }
             None => self.commit_here(edits, durability).await?,
         };

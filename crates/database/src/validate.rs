@@ -21,6 +21,9 @@ use crate::update::{Caller, EditMode, Outcome};
 #[derive(Default)]
 pub(crate) struct Validators(RwLock<Option<(u64, Arc<[DesignDoc]>)>>);
 
+/// What the number of a set of design documents begins with, so that it is never that of others.
+const DESIGNS_HASH: &[u8] = b"settee designs 1";
+
 impl Validators {
     /// `None` when design documents have changed since, or were never looked at.
     fn known(&self, version: u64) -> Option<Arc<[DesignDoc]>> {
@@ -53,6 +56,25 @@ impl Database {
         let found: Arc<[DesignDoc]> = self.validating_design_docs()?.into();
         *self.validators_found.0.write() = Some((version, found.clone()));
         Ok(found)
+    }
+
+    /// A number of the design documents that validate now: another one when they are others, and never 0. The same wherever they are
+    /// the same.
+    ///
+    /// # Errors
+    /// Those of reading them.
+    pub fn designs_hash(&self) -> Result<u64, Error> {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(DESIGNS_HASH);
+        for design in self.validators()?.iter() {
+            for text in [&design.id, &design.rev] {
+                hasher.update(&(text.len() as u64).to_be_bytes());
+                hasher.update(text.as_bytes());
+            }
+        }
+        let mut first = [0; 8];
+        hasher.finalize_xof().fill(&mut first);
+        Ok(u64::from_be_bytes(first).max(1))
     }
 
     /// Whether a function has to be asked about these, or may have to.

@@ -8,7 +8,7 @@ use cluster::SlotNumber;
 use database::Database;
 use futures_util::StreamExt as _;
 use hyper::header::{HeaderName, HeaderValue};
-use member::{Gateway, Member};
+use member::{Gateway, Member, Seen};
 
 use crate::app::App;
 use crate::errors::ApiError;
@@ -113,12 +113,13 @@ pub async fn database<'r>(
     if matches!(kind, Kind::Plain) {
         return here(app, req, name).await;
     }
-    if let Err(e) = gateway.fresh_slots(slots.iter().copied()).await {
-        return elsewhere(member, req, &e).await;
-    }
+    let seen = match gateway.fresh_slots(slots).await {
+        Ok(seen) => seen,
+        Err(e) => return elsewhere(member, req, &e).await,
+    };
     let reply = here(app, req, name).await;
     match kind {
-        Kind::Read => settled(gateway, slots, reply).await,
+        Kind::Read => settled(gateway, seen, reply).await,
         Kind::Plain | Kind::Informed => reply,
     }
 }
@@ -154,42 +155,42 @@ fn slots_of(gateway: &Gateway, db: &Database, req: &Request) -> Vec<SlotNumber> 
 }
 
 /// Shows an answer once what it shows is there to stay.
-async fn settled(gateway: &Arc<Gateway>, slots: Vec<SlotNumber>, reply: Answer) -> Answer {
+async fn settled(gateway: &Arc<Gateway>, seen: Seen, reply: Answer) -> Answer {
     let mut reply = match reply {
         Ok(reply) => reply,
         Err(e) => {
-            settle(gateway, &slots).await?;
+            settle(gateway, &seen).await?;
             return Err(e);
         }
     };
     let gateway = gateway.clone();
     reply.body = match reply.body {
         Body::Full(bytes) => {
-            settle(&gateway, &slots).await?;
+            settle(&gateway, &seen).await?;
             Body::Full(bytes)
         }
-        Body::Stream(pieces) => Body::Stream(settling(gateway, slots, pieces)),
-        Body::Sized(pieces, length) => Body::Sized(settling(gateway, slots, pieces), length),
+        Body::Stream(pieces) => Body::Stream(settling(gateway, seen, pieces)),
+        Body::Sized(pieces, length) => Body::Sized(settling(gateway, seen, pieces), length),
     };
     Ok(reply)
 }
 
-async fn settle(gateway: &Gateway, slots: &[SlotNumber]) -> Result<(), ApiError> {
-    let done = gateway.settle(slots.iter().copied()).await;
+async fn settle(gateway: &Gateway, seen: &Seen) -> Result<(), ApiError> {
+    let done = gateway.settle(seen).await;
     done.map_err(|e| ApiError::busy(e.to_string()))
 }
 
-fn settling(gateway: Arc<Gateway>, slots: Vec<SlotNumber>, pieces: Pieces) -> Pieces {
-    let slots: Arc<[SlotNumber]> = slots.into();
+fn settling(gateway: Arc<Gateway>, seen: Seen, pieces: Pieces) -> Pieces {
+    let seen = Arc::new(seen);
     Box::pin(pieces.then(move |piece| {
-        let (gateway, slots) = (gateway.clone(), slots.clone());
+        let (gateway, seen) = (gateway.clone(), seen.clone());
         async move {
             let piece = piece?;
             // A feed's heartbeats show nothing.
             if piece.iter().all(u8::is_ascii_whitespace) {
                 return Ok(piece);
             }
-            let done = gateway.settle(slots.iter().copied()).await;
+            let done = gateway.settle(&seen).await;
             done.map_err(|e| StreamError::from(e.to_string()))?;
             Ok(piece)
         }

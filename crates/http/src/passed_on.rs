@@ -48,6 +48,9 @@ async fn answer(address: SocketAddr, call: Call) -> Result<Reply, String> {
     let mut request = hyper::Request::builder().method(call.method).uri(call.path);
     if let Some(headers) = request.headers_mut() {
         *headers = call.headers;
+        if let Some(host) = headers.get(member::CLIENT).cloned() {
+            headers.insert(hyper::header::HOST, host);
+        }
     }
     let request = request.body(call.body).map_err(|e| e.to_string())?;
     let answered = sender.send_request(request).await;

@@ -16,6 +16,11 @@ pub enum Error {
     /// There are no random numbers.
     #[error("no random numbers: {0}")]
     Random(String),
+    /// The store is not the one that the node had.
+    #[error(
+        "{0} is not the store that this node had: it was lost, or restored from a backup. A node must not vote with another one. Have the node leave (`settee cluster leave URL --node NAME` at another one), and join again with an empty --data"
+    )]
+    OtherStore(PathBuf),
     /// Certificates.
     #[error(transparent)]
     Identity(#[from] peers::IdentityError),

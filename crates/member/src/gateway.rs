@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cluster::record::{Body, DatabaseWork, EditRecord, PurgeRecord, Work};
-use cluster::{CONTROL, SlotNumber};
+use cluster::{CONTROL, Generation, SlotNumber};
 use database::{
     Database, DatabaseUuid, Databases, Later, NewDatabase, Order, Property, WriteTiming,
 };
@@ -24,8 +24,16 @@ use crate::slot::{NO_DATABASE, OLD_DESIGNS, edit_record, purge_record};
 
 /// A read that is not sure to be the latest by then fails.
 pub const READ_TIME_MAX: Duration = Duration::from_secs(5);
+/// A node that is new is waited for so long,
+const NEW_TIME_MAX: Duration = Duration::from_secs(10);
+/// and asked this often.
+const NEW_PAUSE: Duration = Duration::from_millis(100);
 /// Edits of one request together have about so many bytes: what is longer becomes several.
 const REQUEST_BYTES: usize = 512 << 10;
+
+/// Slots that were read, each in its generation.
+#[derive(Clone, Debug)]
+pub struct Seen(Vec<(SlotNumber, Generation)>);
 
 /// Puts this node's writes in the order of the cluster.
 pub struct Gateway {
@@ -57,7 +65,7 @@ impl Gateway {
             return Err(Error::NotNow("too few nodes have it".into()));
         }
         // Another node may have done it.
-        self.fresh_control().await?;
+        self.control_is_here().await?;
         match done.outcome {
             SlotOutcome::Done(work) => match work[..] {
                 [WorkOutcome::Refused(code)] => Ok(EntryOutcome::of(code)),
@@ -74,7 +82,21 @@ impl Gateway {
     /// # Errors
     /// [`Error::NotNow`].
     pub async fn fresh_control(&self) -> Result<(), Error> {
-        self.fresh_slots([CONTROL]).await
+        self.fresh_slots([CONTROL]).await.map(drop)
+    }
+
+    /// The same, of a node that may be too new to find out at once.
+    ///
+    /// # Errors
+    /// [`Error::NotNow`].
+    pub async fn control_is_here(&self) -> Result<(), Error> {
+        let until = Instant::now() + NEW_TIME_MAX;
+        loop {
+            match self.fresh_control().await {
+                Err(_) if Instant::now() < until => tokio::time::sleep(NEW_PAUSE).await,
+                done => return done,
+            }
+        }
     }
 
     /// Ready when this node has everything that was acknowledged in these slots.
@@ -84,30 +106,37 @@ impl Gateway {
     pub async fn fresh_slots(
         &self,
         slots: impl IntoIterator<Item = SlotNumber>,
-    ) -> Result<(), Error> {
+    ) -> Result<Seen, Error> {
         let deadline = tokio::time::Instant::now() + READ_TIME_MAX;
         let fresh = |slot| async move {
             let replica = self.replicas.get(slot);
             let replica = replica.ok_or_else(|| "this node has no replica of it".to_owned())?;
-            replica.fresh(deadline).await
+            replica.fresh(deadline).await?;
+            Ok((slot, replica.generation()))
         };
         let done = try_join_all(slots.into_iter().map(fresh)).await;
-        done.map(drop).map_err(Error::NotNow)
+        done.map(Seen).map_err(Error::NotNow)
     }
 
-    /// Ready when everything that is seen now in these slots is there to stay.
+    /// Ready when everything that was seen in these slots is there to stay.
     ///
     /// # Errors
-    /// [`Error::NotNow`].
-    pub async fn settle(&self, slots: impl IntoIterator<Item = SlotNumber>) -> Result<(), Error> {
+    /// [`Error::NotNow`], also when it is not: it may have been seen before the slot went back.
+    pub async fn settle(&self, seen: &Seen) -> Result<(), Error> {
         let deadline = tokio::time::Instant::now() + READ_TIME_MAX;
-        let settle = |slot| async move {
-            match self.replicas.get(slot) {
-                Some(replica) => replica.settle(deadline).await,
-                None => Err("this node has no replica of it".to_owned()),
+        let settle = |(slot, generation): &(SlotNumber, Generation)| {
+            let (slot, generation) = (*slot, *generation);
+            async move {
+                let replica = self.replicas.get(slot);
+                let replica = replica.ok_or_else(|| "this node has no replica of it".to_owned())?;
+                replica.settle(deadline).await?;
+                match replica.generation() == generation {
+                    true => Ok(()),
+                    false => Err("the log was replaced meanwhile: try again".to_owned()),
+                }
             }
         };
-        let done = try_join_all(slots.into_iter().map(settle)).await;
+        let done = try_join_all(seen.0.iter().map(settle)).await;
         done.map(drop).map_err(Error::NotNow)
     }
 
@@ -156,8 +185,56 @@ impl Gateway {
         })
     }
 
+    /// From here on nothing is written that was validated by other design documents than those of now.
+    async fn bar_older(
+        &self,
+        db: &Database,
+        slots: Vec<SlotNumber>,
+    ) -> Result<(), database::Error> {
+        let unavailable = |e: String| database::Error::Unavailable(e);
+        let fresh = self.fresh_slots(self.slots(db)).await;
+        fresh.map_err(|e| unavailable(e.to_string()))?;
+        let (database, designs) = (*db.uuid().as_bytes(), db.designs_hash()?);
+        let bars = slots.into_iter().map(|slot| {
+            let body = Body::Barrier { database, designs };
+            self.proposer.append(slot, body)
+        });
+        for done in join_all(bars).await {
+            done.map_err(|e| unavailable(e.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// One request in its slot. What is in force there may have been said by somebody who did not know of the last change: then it is said
+    /// anew.
+    async fn edit_one(
+        &self,
+        db: &Database,
+        target: &Target,
+        slot: SlotNumber,
+        edits: Vec<EditRecord>,
+        copies: Option<usize>,
+    ) -> Result<Done, database::Error> {
+        let unavailable = |e: crate::propose::NotDone| database::Error::Unavailable(e.to_string());
+        let again = (target.designs != 0).then(|| edits.clone());
+        let work = self.work(target, Work::Edits(edits));
+        let done = self.proposer.propose(slot, vec![work], copies).await;
+        let done = done.map_err(unavailable)?;
+        let Some(edits) = again.filter(|_| is_barred(&done)) else {
+            return Ok(done);
+        };
+        self.bar_older(db, vec![slot]).await?;
+        if db.designs_hash()? != target.designs {
+            return Ok(done);
+        }
+        let work = self.work(target, Work::Edits(edits));
+        let done = self.proposer.propose(slot, vec![work], copies).await;
+        done.map_err(unavailable)
+    }
+
     async fn edit_now(
         &self,
+        of: &Database,
         db: Target,
         parts: Vec<Part<ShardEdit>>,
         copies: Option<usize>,
@@ -168,11 +245,9 @@ impl Gateway {
         let propose = |part: Part<ShardEdit>| {
             let db = &db;
             async move {
-                let (places, edits) = part.places_and_work();
+                let (places, edits): (Vec<usize>, Vec<ShardEdit>) = part.work.into_iter().unzip();
                 let edits = to_records(edits).await?;
-                let work = self.work(db, Work::Edits(edits));
-                let done = self.proposer.propose(part.slot, vec![work], wanted).await;
-                let done = done.map_err(|e| database::Error::Unavailable(e.to_string()))?;
+                let done = self.edit_one(of, db, part.slot, edits, wanted).await?;
                 Ok::<_, database::Error>((places, done))
             }
         };
@@ -229,15 +304,6 @@ struct Target {
 struct Part<T> {
     slot: SlotNumber,
     work: Vec<(usize, T)>,
-}
-
-impl<T> Part<T> {
-    fn places_and_work(&self) -> (Vec<usize>, Vec<T>)
-    where
-        T: Clone,
-    {
-        self.work.iter().cloned().unzip()
-    }
 }
 
 /// Divides work by slots, and into requests that are not too long.
@@ -314,6 +380,13 @@ fn work(done: Done) -> Result<WorkOutcome, database::Error> {
     }
 }
 
+fn is_barred(done: &Done) -> bool {
+    let SlotOutcome::Done(work) = &done.outcome else {
+        return false;
+    };
+    work.contains(&WorkOutcome::Refused(OLD_DESIGNS))
+}
+
 fn odd() -> database::Error {
     database::Error::Unavailable("the slot's answer is of something else".into())
 }
@@ -325,14 +398,25 @@ pub struct Ordering(pub Arc<Gateway>);
 impl Order for Ordering {
     fn edit(
         &self,
-        db: &Database,
+        db: &Arc<Database>,
         edits: Vec<ShardEdit>,
         copies: Option<usize>,
+        designs: Option<u64>,
     ) -> Later<(Vec<Outcome>, WriteTiming)> {
-        let (me, count) = (self.0.clone(), edits.len());
-        let target = me.target(db);
-        let parts = divide(edits, |e| me.slot(db, e.edit.id.as_str()), edit_bytes);
-        Box::pin(async move { me.edit_now(target?, parts, copies, count).await })
+        let (me, db, count) = (self.0.clone(), db.clone(), edits.len());
+        let has_designs = edits.iter().any(|e| e.edit.id.is_design());
+        let parts = divide(edits, |e| me.slot(&db, e.edit.id.as_str()), edit_bytes);
+        Box::pin(async move {
+            let target = Target {
+                designs: designs.unwrap_or(0),
+                ..me.target(&db)?
+            };
+            let done = me.edit_now(&db, target, parts, copies, count).await?;
+            if has_designs {
+                me.bar_older(&db, me.slots(&db)).await?;
+            }
+            Ok(done)
+        })
     }
 
     fn purge(&self, db: &Database, purges: Vec<ShardPurge>) -> Later<Vec<Vec<Rev>>> {
@@ -388,7 +472,7 @@ impl Order for Ordering {
         let me = self.0.clone();
         let slots = me.slots(db);
         Box::pin(async move {
-            let fresh = me.fresh_slots(slots).await;
+            let fresh = me.fresh_slots(slots).await.map(drop);
             fresh.map_err(|e| database::Error::Unavailable(e.to_string()))
         })
     }

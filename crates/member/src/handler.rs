@@ -9,7 +9,9 @@ use cluster::replica::Message;
 use cluster::slot::Wait;
 use cluster::{NodeId, SlotNumber};
 use http::StatusCode;
+use parking_lot::Mutex;
 use peers::{Call, Event, Handler, JoinRequest, Refusal, Reply};
+use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
 use crate::join::Issuer;
@@ -20,6 +22,9 @@ use crate::replicas::{Replica, Replicas};
 const REQUEST_BYTES_MAX: usize = 256 << 20;
 /// And takes at most so long.
 const TIME_MAX: Duration = Duration::from_secs(30);
+
+/// A node of which two processes were seen is not listened to for so long.
+const DOUBLE_TIME: Duration = Duration::from_secs(15);
 
 /// Passes clients' requests on to whoever answers them.
 pub trait Clients: Send + Sync + 'static {
@@ -35,6 +40,8 @@ pub struct Answering {
     pub(crate) replicas: Arc<Replicas>,
     pub(crate) members: Arc<Members>,
     pub(crate) issuer: Arc<Issuer>,
+    /// Nodes of which two processes are alive, and when that was seen last.
+    pub(crate) doubles: Mutex<FxHashMap<NodeId, Instant>>,
     pub(crate) clients: Arc<std::sync::OnceLock<Arc<dyn Clients>>>,
 }
 
@@ -49,6 +56,9 @@ impl Handler for Answering {
         let Some((slot, message)) = message.split_first_chunk() else {
             return;
         };
+        if self.is_double(from) {
+            return;
+        }
         let replica = self.replicas.get(SlotNumber::from_be_bytes(*slot));
         if let (Some(replica), Some(message)) = (replica, Message::decode(message)) {
             replica.deliver(from, message);
@@ -83,19 +93,32 @@ impl Handler for Answering {
 
     fn event(&self, event: Event) {
         match event {
-            Event::DuplicateNode { node } => tracing::error!(
-                node = format!("{node:x}"),
-                "two processes are the same node: its data directory was copied, and one of them must stop"
-            ),
+            Event::DuplicateNode { node } => {
+                tracing::error!(
+                    node = format!("{node:x}"),
+                    "two processes are the same node: its data directory was copied. Neither is listened to until one of them has stopped; never start the copy again"
+                );
+                self.doubles.lock().insert(node, Instant::now());
+            }
             Event::OtherProtocol { text, .. } => tracing::error!("{text}"),
         }
     }
 }
 
-/// The header of clients' requests that are passed on.
+/// The header of clients' requests that are passed on: their host.
 pub const CLIENT: &str = "x-settee-client";
 
 impl Answering {
+    /// What one of two says that are the same node is not what that node knows.
+    fn is_double(&self, node: NodeId) -> bool {
+        let mut doubles = self.doubles.lock();
+        if doubles.is_empty() {
+            return false;
+        }
+        doubles.retain(|_, seen| seen.elapsed() < DOUBLE_TIME);
+        doubles.contains_key(&node)
+    }
+
     fn replica(&self, slot: SlotNumber) -> Result<&Replica, Refusal> {
         let replica = self.replicas.get(slot);
         replica.ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, "no such slot here"))

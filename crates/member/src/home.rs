@@ -16,6 +16,10 @@ use crate::Error;
 use crate::control::entry::Member;
 
 const FILE: &str = "member.json";
+/// In the store's directory: which node's it is.
+const MARK: &str = "cluster-node";
+/// Says that a new generation is to begin once this node has started.
+const RESEED: &str = "reseed";
 
 /// What is the same for all nodes of a cluster from its beginning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +49,11 @@ pub struct Home {
     pub member: Member,
     /// Where other members were when it joined.
     pub others: Vec<(NodeId, String)>,
+    /// What marks the store that it votes with.
+    pub store: String,
+    /// It has been started: its store has the mark.
+    #[serde(default)]
+    pub is_started: bool,
 }
 
 impl Cluster {
@@ -105,6 +114,20 @@ pub fn folder(data: &Path) -> PathBuf {
     data.join("cluster")
 }
 
+/// Has a new generation begin at the next start.
+///
+/// # Errors
+/// When that cannot be written.
+pub fn ask_for_reseed(data: &Path) -> Result<(), Error> {
+    let path = folder(data).join(RESEED);
+    fs::write(&path, "").map_err(|e| Error::Home(format!("{}: {e}", path.display())))
+}
+
+/// Whether a new generation was to begin at this start; asked once.
+pub fn take_reseed(data: &Path) -> bool {
+    fs::remove_file(folder(data).join(RESEED)).is_ok()
+}
+
 /// Whether a data directory is of a member of a cluster.
 pub fn is_member(data: &Path) -> bool {
     folder(data).join(FILE).exists()
@@ -127,6 +150,11 @@ impl Home {
             .create(&folder)
             .map_err(failed)?;
         Identity::create(&folder, authority, self.node, SystemTime::now())?;
+        self.write(&folder)
+    }
+
+    fn write(&self, folder: &Path) -> Result<(), Error> {
+        let failed = |e: std::io::Error| Error::Home(format!("{}: {e}", folder.display()));
         let text = serde_json::to_vec_pretty(self).map_err(|e| Error::Home(e.to_string()))?;
         let unfinished = folder.join("member.new");
         let mut file = fs::OpenOptions::new()
@@ -139,8 +167,39 @@ impl Home {
         file.write_all(&text).map_err(failed)?;
         file.sync_all().map_err(failed)?;
         fs::rename(&unfinished, folder.join(FILE)).map_err(failed)?;
-        let synced = fs::File::open(&folder).and_then(|folder| folder.sync_all());
+        let synced = fs::File::open(folder).and_then(|folder| folder.sync_all());
         synced.map_err(failed)
+    }
+
+    /// Refuses a store that is not the one that this node has voted with: what it promised and acknowledged would be forgotten. Marks
+    /// the store at the first start.
+    ///
+    /// # Errors
+    /// [`Error::OtherStore`], and why it cannot be read.
+    pub fn claim(&mut self, data: &Path, store: &Path) -> Result<(), Error> {
+        let path = store.join(MARK);
+        let failed = |e: std::io::Error| Error::Home(format!("{}: {e}", path.display()));
+        let found = match fs::read_to_string(&path) {
+            Ok(mark) => Some(mark),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
+            Err(e) => return Err(failed(e)),
+        };
+        match found {
+            Some(mark) if mark.trim() == self.store => {}
+            None if !self.is_started => {
+                let mut file = fs::File::create(&path).map_err(failed)?;
+                writeln!(file, "{}", self.store).map_err(failed)?;
+                file.sync_all().map_err(failed)?;
+                let synced = fs::File::open(store).and_then(|store| store.sync_all());
+                synced.map_err(failed)?;
+            }
+            _ => return Err(Error::OtherStore(store.to_owned())),
+        }
+        if !self.is_started {
+            self.is_started = true;
+            self.write(&folder(data))?;
+        }
+        Ok(())
     }
 
     /// What a data directory has.

@@ -65,10 +65,13 @@ impl Issuer {
     /// # Errors
     /// [`Error::Identity`] and [`Error::NotNow`].
     pub async fn token(&self, valid: Duration) -> Result<String, Error> {
-        let members = self.catalogue.with(|state| {
+        let members: Vec<String> = self.catalogue.with(|state| {
             let addresses = state.members.values().map(|member| member.address.clone());
             addresses.collect()
         });
+        if members.is_empty() {
+            return Err(Error::NotNow("the node is starting".into()));
+        }
         let authority = self.identity.authority();
         let (token, record) = Token::issue(authority, members, SystemTime::now(), valid)?;
         let kept = Kept {
@@ -92,7 +95,7 @@ impl Issuer {
     pub(crate) async fn join(&self, request: JoinRequest) -> Result<Bytes, Refusal> {
         let unavailable = |e: Error| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, e.to_string());
         let gateway = self.gateway().map_err(unavailable)?;
-        gateway.fresh_control().await.map_err(unavailable)?;
+        gateway.control_is_here().await.map_err(unavailable)?;
         let id = HEXLOWER.encode(&request.id);
         self.check(&id, &request)?;
         let facts = serde_json::from_slice::<Member>(&request.facts);
@@ -161,6 +164,10 @@ pub fn new_number() -> Result<NodeId, Error> {
     Ok(u64::from(u32::from_be_bytes(random()?)).max(1))
 }
 
+fn new_mark() -> Result<String, Error> {
+    Ok(HEXLOWER.encode(&random::<16>()?))
+}
+
 /// Joins a cluster with a token: afterwards the data directory is a member's.
 ///
 /// # Errors
@@ -179,6 +186,8 @@ pub async fn join(data: &Path, token: &str, member: Member) -> Result<Home, Erro
         node: welcome.node,
         member,
         others: welcome.others,
+        store: new_mark()?,
+        is_started: false,
     };
     home.keep(data, Authority::from_pem(&welcome.authority)?)?;
     Ok(home)
@@ -197,6 +206,8 @@ pub fn init(data: &Path, name: &str, slots: u16, member: Member) -> Result<Home,
         node,
         member,
         others: vec![],
+        store: new_mark()?,
+        is_started: false,
     };
     home.keep(data, authority)?;
     Ok(home)

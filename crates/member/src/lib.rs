@@ -23,7 +23,7 @@ mod slot;
 
 pub use control::entry::Member as MemberFacts;
 pub use error::Error;
-pub use gateway::Gateway;
+pub use gateway::{Gateway, Seen};
 pub use handler::{CLIENT, Clients};
 pub use home::{Home, folder, is_member};
 pub use join::{init, join};

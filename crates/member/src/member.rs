@@ -1,14 +1,16 @@
 //! One node of a cluster.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
+use cluster::replica::Cursor;
 use cluster::slot::{Slot, SlotOptions};
 use cluster::{CONTROL, Log, NodeId, SlotNumber};
 use database::{Database, Databases};
-use kafka_log::KafkaLog;
+use kafka_log::{KafkaLog, OpenError};
+use parking_lot::Mutex;
 use peers::{Identity, Peers, Server};
 use serde::Serialize;
 
@@ -18,16 +20,21 @@ use crate::control::{Catalogue, ControlSlot, OnSetting, stored_state};
 use crate::copy::Copier;
 use crate::gateway::{Gateway, Ordering};
 use crate::handler::{Answering, Clients};
-use crate::home::{Home, random};
+use crate::home::{self, Home, random};
 use crate::join::Issuer;
 use crate::members::Members;
 use crate::planner;
 use crate::propose::Proposer;
 use crate::replicas::Replicas;
-use crate::slot::DataSlot;
+use crate::slot::{DataSlot, failed};
 
 /// A client's request that is passed on has an answer within this time.
 const PASSED_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// Brokers that cannot be reached at the start are waited for so long.
+const BROKERS_TIME_MAX: Duration = Duration::from_secs(60);
+/// How often it is looked whether there is a newer log.
+const LOG_WATCHED_EVERY: Duration = Duration::from_secs(5);
 
 /// How a member is started.
 pub struct MemberOptions {
@@ -39,6 +46,10 @@ pub struct MemberOptions {
     pub address: Option<String>,
     /// Told of settings that all nodes have alike.
     pub on_setting: OnSetting,
+    /// The directory of the store.
+    pub store: PathBuf,
+    /// Has the server start anew: the log is another one.
+    pub restart: Box<dyn Fn() + Send + Sync>,
 }
 
 /// This node as a member of its cluster.
@@ -51,7 +62,8 @@ pub struct Member {
     gateway: Arc<Gateway>,
     issuer: Arc<Issuer>,
     clients: Arc<OnceLock<Arc<dyn Clients>>>,
-    log: Arc<KafkaLog>,
+    kafka: kafka_log::Options,
+    data: PathBuf,
     tasks: Vec<tokio::task::JoinHandle<()>>,
     _server: Server,
 }
@@ -109,7 +121,9 @@ impl Member {
             home.member.address.clone_from(address);
         }
         identity.renew_if_due(SystemTime::now())?;
-        let log = Arc::new(open_log(&home, &options).await?);
+        home.claim(data, &options.store)?;
+        let kafka = newest_log(&home, databases, &options).await?;
+        let log = Arc::new(KafkaLog::open(kafka.clone()).await?);
         let catalogue = Arc::new(Catalogue::new(stored_state(databases)?));
         let stamp = home.cluster.stamp(CONTROL)?;
         let members = Arc::new(Members::new(home.node, stamp, catalogue.clone()));
@@ -128,6 +142,7 @@ impl Member {
             members: members.clone(),
             issuer: issuer.clone(),
             clients: clients.clone(),
+            doubles: Mutex::default(),
         });
         let server = Server::bind(home.member.address.as_str(), &peers, answering).await?;
         let parts = Parts {
@@ -153,7 +168,11 @@ impl Member {
         let tasks = vec![
             tokio::spawn(planning),
             tokio::spawn(keep_certificate(identity.clone())),
+            tokio::spawn(watch_log(kafka.clone(), options.restart)),
         ];
+        if home::take_reseed(data) {
+            tokio::spawn(reseed_later(replicas.clone()));
+        }
         Ok(Arc::new(Member {
             home,
             identity,
@@ -163,7 +182,8 @@ impl Member {
             gateway,
             issuer,
             clients,
-            log,
+            kafka,
+            data: data.to_owned(),
             tasks,
             _server: server,
         }))
@@ -214,7 +234,10 @@ impl Member {
         body: bytes::Bytes,
     ) -> Option<(http::StatusCode, http::HeaderMap, peers::Body)> {
         let method: http::Method = method.parse().ok()?;
-        headers.insert(crate::CLIENT, http::HeaderValue::from_static("1"));
+        // Between nodes the header is another one's.
+        let host = headers.remove(http::header::HOST);
+        let host = host.unwrap_or(http::HeaderValue::from_static("localhost"));
+        headers.insert(crate::CLIENT, host);
         let peers = self.members.peers()?;
         for node in self.members.live_others() {
             let call = peers::Call {
@@ -328,11 +351,26 @@ impl Member {
         replicas.unwrap_or_default().into_iter().map(name).collect()
     }
 
-    /// Begins a new generation in all slots: the log was lost or cut.
-    pub fn reseed(&self) {
-        for (_, replica) in self.replicas.all() {
-            replica.reseed();
+    /// Begins a new generation in all slots: the log was lost or cut. When its topics are gone, others are made first, which all nodes
+    /// start anew with.
+    ///
+    /// # Errors
+    /// What the brokers say.
+    pub async fn reseed(&self) -> Result<(), Error> {
+        let numbers = kafka_log::log_numbers(&self.kafka).await?;
+        if numbers.contains(&self.kafka.log) {
+            for (_, replica) in self.replicas.all() {
+                replica.reseed();
+            }
+            return Ok(());
         }
+        home::ask_for_reseed(&self.data)?;
+        let next = kafka_log::Options {
+            log: self.kafka.log + 1,
+            ..self.kafka.clone()
+        };
+        kafka_log::create_topics(&next, kafka_log::TopicOptions::default()).await?;
+        Ok(())
     }
 
     /// Ends what it does.
@@ -344,11 +382,6 @@ impl Member {
     /// When its certificate ends.
     pub fn certificate_ends(&self) -> SystemTime {
         self.identity.not_after()
-    }
-
-    /// The log.
-    pub fn log(&self) -> &KafkaLog {
-        &self.log
     }
 }
 
@@ -394,8 +427,12 @@ impl Parts<'_> {
     }
 }
 
-/// Opens the newest log of the cluster. The first node makes the first one.
-async fn open_log(home: &Home, options: &MemberOptions) -> Result<KafkaLog, Error> {
+/// Which log to open: the newest of the cluster. The first node makes the first one.
+async fn newest_log(
+    home: &Home,
+    databases: &Databases,
+    options: &MemberOptions,
+) -> Result<kafka_log::Options, Error> {
     let mut kafka = kafka_log::Options {
         brokers: options.brokers.clone(),
         cluster: home.cluster.name.clone(),
@@ -403,21 +440,68 @@ async fn open_log(home: &Home, options: &MemberOptions) -> Result<KafkaLog, Erro
         log: home.cluster.log,
         properties: options.properties.clone(),
     };
-    let numbers = kafka_log::log_numbers(&kafka).await?;
+    let is_new = databases.store().slots().map_err(failed)?.is_empty();
+    let numbers = patiently(&kafka).await?;
     match numbers.iter().max() {
         Some(newest) => kafka.log = *newest,
-        None if home.node == home.cluster.first => {
+        None if is_new && home.node == home.cluster.first => {
             kafka_log::create_topics(&kafka, kafka_log::TopicOptions::default()).await?;
         }
-        None => {
+        None if is_new => {
             return Err(Error::NoLog(format!(
-                "the brokers {} have no topics of the cluster {}",
+                "the brokers {} have no topics of the cluster {}: they are others than those of the other nodes",
                 kafka.brokers, kafka.cluster
             )));
         }
+        // They are gone. A log that is made anew has another number; an operator says that it is to be.
+        None => {
+            let known = databases.store().slot_state(CONTROL, b"@cursor");
+            let rows = known.map_err(failed)?;
+            let cursor = rows.first().and_then(|(_, row)| Cursor::decode(row));
+            kafka.log = cursor.map_or(0, |cursor| cursor.log);
+            tracing::error!(
+                brokers = kafka.brokers,
+                "the topics of the cluster are gone. Reads go on where they can; `settee cluster reseed` makes others and goes on from what the nodes have"
+            );
+            return Ok(kafka);
+        }
     }
     kafka_log::check_topics(&kafka).await?;
-    Ok(KafkaLog::open(kafka).await?)
+    Ok(kafka)
+}
+
+/// Brokers that start together with this node may take a while.
+async fn patiently(kafka: &kafka_log::Options) -> Result<Vec<u64>, Error> {
+    let until = std::time::Instant::now() + BROKERS_TIME_MAX;
+    loop {
+        match kafka_log::log_numbers(kafka).await {
+            Err(e @ OpenError::Unreachable { .. }) if std::time::Instant::now() < until => {
+                tracing::warn!(error = %e, "waiting for the brokers");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            numbers => return Ok(numbers?),
+        }
+    }
+}
+
+/// Has the server start anew when there is a newer log.
+async fn watch_log(kafka: kafka_log::Options, restart: Box<dyn Fn() + Send + Sync>) {
+    loop {
+        tokio::time::sleep(LOG_WATCHED_EVERY).await;
+        let numbers = kafka_log::log_numbers(&kafka).await.unwrap_or_default();
+        if numbers.iter().any(|number| *number > kafka.log) {
+            tracing::warn!("the cluster's log was made anew: starting anew with it");
+            return restart();
+        }
+    }
+}
+
+/// Begins a new generation once the other nodes have the new log, too.
+async fn reseed_later(replicas: Arc<Replicas>) {
+    tokio::time::sleep(2 * LOG_WATCHED_EVERY).await;
+    for (_, replica) in replicas.all() {
+        replica.reseed();
+    }
 }
 
 /// Renews the certificate in time.

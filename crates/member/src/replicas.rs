@@ -6,7 +6,7 @@ use std::time::Duration;
 use cluster::record::{Body, Request};
 use cluster::replica::Message;
 use cluster::slot::{ChangeError, ProposeError, Slot, SlotStatus, Wait};
-use cluster::{CONTROL, NodeId, SlotNumber};
+use cluster::{CONTROL, Generation, NodeId, SlotNumber};
 use parking_lot::Mutex;
 use storage::SlotOutcome;
 use tokio::time::Instant;
@@ -144,6 +144,11 @@ impl Replica {
     /// How it is.
     pub fn status(&self) -> SlotStatus {
         with!(self, slot => slot.status())
+    }
+
+    /// The generation of its log that it is in.
+    pub fn generation(&self) -> Generation {
+        self.status().position.generation
     }
 
     /// A message for it.

@@ -42,7 +42,8 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
         }
         (Some("reseed"), None) => {
             require_method(req, "POST")?;
-            member.reseed();
+            let done = member.reseed().await;
+            done.map_err(|e| ApiError::busy(e.to_string()))?;
             Ok(Reply::json(202, &json!({"ok": true})))
         }
         _ => Err(ApiError::missing()),

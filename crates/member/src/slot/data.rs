@@ -8,6 +8,7 @@ use cluster::slot::{Outcomes, SlotStore, StoreError};
 use cluster::{Later, NodeId, SlotNumber};
 use database::{Database, DatabaseUuid, Databases};
 use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
 use storage::{Limits, Session, SlotOutcome, SlotRequest, SlotWork};
 
 use super::parts::{self, Part};
@@ -46,6 +47,7 @@ impl DataSlot {
             databases: databases.clone(),
             catalogue: catalogue.clone(),
             pending: Mutex::default(),
+            designs: Mutex::default(),
         });
         DataSlot {
             queue: Queue::start(slot, databases.store().clone(), applier.clone()),
@@ -60,8 +62,10 @@ impl SlotStore for DataSlot {
     type Copy = Copied;
 
     fn saved(&self) -> Result<Option<Saved>> {
+        let saved = self.queue.saved()?;
         self.applier.pending.lock().clear();
-        self.queue.saved()
+        self.applier.load_designs()?;
+        Ok(saved)
     }
 
     fn apply(
@@ -93,6 +97,8 @@ struct Applier {
     catalogue: Arc<Catalogue>,
     /// Parts that were queued and may not be in the store yet.
     pending: Mutex<Vec<(Vec<u8>, Vec<u8>)>>,
+    /// What edits of a database must have been validated by, with everything that was queued.
+    designs: Mutex<FxHashMap<[u8; 16], u64>>,
 }
 
 impl Prepare for Applier {
@@ -127,6 +133,7 @@ impl Prepare for Applier {
             }
             Body::Await { version } => self.catalogue.wait_for(version).await,
             Body::Barrier { database, designs } => {
+                self.designs.lock().insert(database, designs);
                 let value = designs.to_be_bytes().to_vec();
                 prepared.rows.push((designs_key(&database), Some(value)));
             }
@@ -165,9 +172,7 @@ impl Applier {
             purged_infos_limit: part.purged_infos_limit,
         };
         match part.work {
-            Work::Edits(edits)
-                if part.designs != 0 && self.are_old(&part.database, part.designs)? =>
-            {
+            Work::Edits(edits) if self.are_old(&part.database, part.designs) => {
                 drop(edits);
                 Ok(SlotWork::Refused(OLD_DESIGNS))
             }
@@ -196,11 +201,21 @@ impl Applier {
         }
     }
 
-    fn are_old(&self, database: &[u8; 16], designs: u64) -> Result<bool> {
-        let rows = self.databases.store();
-        let rows = rows.slot_state(self.slot, &designs_key(database));
-        let rows = rows.map_err(failed)?;
-        let wanted = rows.first().and_then(|(_, value)| value.first_chunk::<8>());
-        Ok(wanted.is_some_and(|wanted| u64::from_be_bytes(*wanted) != designs))
+    fn load_designs(&self) -> Result<()> {
+        let rows = self.databases.store().slot_state(self.slot, &[DESIGNS]);
+        let mut designs = FxHashMap::default();
+        for (key, value) in rows.map_err(failed)? {
+            if let (Ok(database), Some(number)) = (key[1..].try_into(), value.first_chunk::<8>()) {
+                designs.insert(database, u64::from_be_bytes(*number));
+            }
+        }
+        *self.designs.lock() = designs;
+        Ok(())
+    }
+
+    /// Edits that nobody validated are of the server itself.
+    fn are_old(&self, database: &[u8; 16], designs: u64) -> bool {
+        let wanted = self.designs.lock().get(database).copied();
+        designs != 0 && wanted.is_some_and(|wanted| wanted != designs)
     }
 }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::Config;
-use database::Databases;
+use http_api::App;
 use member::{Member, MemberOptions};
 use node::Node;
 
 use crate::Failure;
+use crate::data::STORE;
 
 /// Databases that a cluster has from its first start on.
 const SYSTEM_DATABASES: [&str; 2] = ["_users", "_replicator"];
@@ -51,18 +52,21 @@ pub fn take_name(config: &Config, data: &Path) -> Result<(), Failure> {
 }
 
 /// Starts the member.
-pub async fn start(
-    brokers: String,
-    config: &Config,
-    data: &Path,
-    databases: &Arc<Databases>,
-) -> Result<Arc<Member>, Failure> {
+pub async fn start(brokers: String, app: &Arc<App>, data: &Path) -> Result<Arc<Member>, Failure> {
+    let (config, databases) = (&app.node.config, &app.node.databases);
     let settings = config.settings();
+    let restarted = Arc::downgrade(app);
     let taken_over = config.clone();
     let options = MemberOptions {
         brokers,
         properties: settings.kafka.all.clone().into_iter().collect(),
         address: settings.cluster.node_address.clone(),
+        store: data.join(STORE),
+        restart: Box::new(move || {
+            if let Some(app) = restarted.upgrade() {
+                app.ask_to_restart();
+            }
+        }),
         on_setting: Box::new(move |section, key, value| {
             let done = match value {
                 Some(value) => taken_over.set(section, key, value, true),
