@@ -196,7 +196,7 @@ impl From<node::Error> for ApiError {
             E::Missing | E::MissingKey(_) => Self::new(404, "not_found", reason),
             E::DocumentTooLarge { .. } => Self::new(413, "document_too_large", reason),
             E::IdTooLong(_) => Self::new(413, "illegal_docid", reason),
-            E::NoCluster => Self::new(501, "not_implemented", reason),
+            E::NoCluster | E::ByCommand => Self::new(501, "not_implemented", reason),
             E::Id(e) => e.into(),
             E::Config(e) => e.into(),
             E::Auth(e) => e.into(),

@@ -31,7 +31,12 @@ struct Welcome {
     node: NodeId,
     others: Vec<(NodeId, String)>,
     authority: String,
+    /// What all nodes have alike: section, key, value.
+    settings: Vec<Setting>,
 }
+
+/// Section, key and value.
+pub type Setting = (String, String, String);
 
 /// Gives out tokens, and takes them.
 pub struct Issuer {
@@ -119,6 +124,11 @@ impl Issuer {
             EntryOutcome::Missing | EntryOutcome::Refused => return Err(unknown_token()),
         }
         let pem = self.identity.authority().to_pem();
+        let settings = self.catalogue.with(|state| {
+            let all = state.settings.iter();
+            all.map(|((section, key), value)| (section.clone(), key.clone(), value.clone()))
+                .collect()
+        });
         let others = self.catalogue.with(|state| {
             let others = state.members.iter().filter(|(id, _)| **id != node);
             others
@@ -130,6 +140,7 @@ impl Issuer {
             node,
             others,
             authority: pem.map_err(|e| internal(e.into()))?,
+            settings,
         };
         let text = serde_json::to_vec(&welcome);
         text.map(Bytes::from).map_err(malformed)
@@ -168,11 +179,11 @@ fn new_mark() -> Result<String, Error> {
     Ok(HEXLOWER.encode(&random::<16>()?))
 }
 
-/// Joins a cluster with a token: afterwards the data directory is a member's.
+/// Joins a cluster with a token: afterwards the data directory is a member's. Answers the settings that it has to take over.
 ///
 /// # Errors
 /// Why not: nothing is kept then.
-pub async fn join(data: &Path, token: &str, member: Member) -> Result<Home, Error> {
+pub async fn join(data: &Path, token: &str, member: Member) -> Result<(Home, Vec<Setting>), Error> {
     if crate::home::is_member(data) {
         return Err(Error::AlreadyMember(crate::home::folder(data)));
     }
@@ -190,7 +201,7 @@ pub async fn join(data: &Path, token: &str, member: Member) -> Result<Home, Erro
         is_started: false,
     };
     home.keep(data, Authority::from_pem(&welcome.authority)?)?;
-    Ok(home)
+    Ok((home, welcome.settings))
 }
 
 /// Makes a data directory the first member of a new cluster.

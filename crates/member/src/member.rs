@@ -13,6 +13,7 @@ use kafka_log::{KafkaLog, OpenError};
 use parking_lot::Mutex;
 use peers::{Identity, Peers, Server};
 use serde::Serialize;
+use tokio::task::JoinHandle;
 
 use crate::Error;
 use crate::control::entry::{Entry, EntryOutcome};
@@ -64,7 +65,7 @@ pub struct Member {
     clients: Arc<OnceLock<Arc<dyn Clients>>>,
     kafka: kafka_log::Options,
     data: PathBuf,
-    tasks: Vec<tokio::task::JoinHandle<()>>,
+    tasks: Vec<JoinHandle<()>>,
     _server: Server,
 }
 
@@ -128,11 +129,9 @@ impl Member {
         let stamp = home.cluster.stamp(CONTROL)?;
         let members = Arc::new(Members::new(home.node, stamp, catalogue.clone()));
         let replicas = Arc::new(Replicas::new(home.node, home.cluster.slots));
-        let issuer = Arc::new(Issuer::new(
-            home.cluster.clone(),
-            identity.clone(),
-            catalogue.clone(),
-        ));
+        let of_cluster = home.cluster.clone();
+        let issuer = Issuer::new(of_cluster, identity.clone(), catalogue.clone());
+        let issuer = Arc::new(issuer);
         let clients = Arc::new(OnceLock::new());
         let peers = Peers::new(identity.clone())?;
         members.reach_by(peers.clone());
@@ -153,25 +152,13 @@ impl Member {
             log: &log,
         };
         parts.start_slots(&replicas, options.on_setting)?;
-        let gateway_id = u64::from_be_bytes(random()?);
-        let proposer = Proposer::new(gateway_id, replicas.clone(), members.clone());
-        let gateway = Arc::new(Gateway {
-            databases: databases.clone(),
-            catalogue: catalogue.clone(),
-            members: members.clone(),
-            replicas: replicas.clone(),
-            proposer: Arc::new(proposer),
-        });
+        let gateway = parts.gateway(&replicas)?;
         issuer.propose_by(gateway.clone());
         databases.be_ordered(Arc::new(Ordering(gateway.clone())));
-        let planning = planner::run(members.clone(), replicas.clone(), home.others.clone());
-        let tasks = vec![
-            tokio::spawn(planning),
-            tokio::spawn(keep_certificate(identity.clone())),
-            tokio::spawn(watch_log(kafka.clone(), options.restart)),
-        ];
+        let mut tasks = parts.duties(&replicas, &identity);
+        tasks.push(tokio::spawn(watch_log(kafka.clone(), options.restart)));
         if home::take_reseed(data) {
-            tokio::spawn(reseed_later(replicas.clone()));
+            tasks.push(tokio::spawn(reseed_later(replicas.clone())));
         }
         Ok(Arc::new(Member {
             home,
@@ -375,7 +362,7 @@ impl Member {
 
     /// Ends what it does.
     pub async fn stop(&self) {
-        self.tasks.iter().for_each(tokio::task::JoinHandle::abort);
+        self.tasks.iter().for_each(JoinHandle::abort);
         self.replicas.stop().await;
     }
 
@@ -395,6 +382,25 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
+    fn duties(&self, replicas: &Arc<Replicas>, identity: &Arc<Identity>) -> Vec<JoinHandle<()>> {
+        let known = self.home.others.clone();
+        let planning = planner::run(self.members.clone(), replicas.clone(), known);
+        let renewing = keep_certificate(identity.clone());
+        vec![tokio::spawn(planning), tokio::spawn(renewing)]
+    }
+
+    fn gateway(&self, replicas: &Arc<Replicas>) -> Result<Arc<Gateway>, Error> {
+        let id = u64::from_be_bytes(random()?);
+        let proposer = Proposer::new(id, replicas.clone(), self.members.clone());
+        Ok(Arc::new(Gateway {
+            databases: self.databases.clone(),
+            catalogue: self.catalogue.clone(),
+            members: self.members.clone(),
+            replicas: replicas.clone(),
+            proposer: Arc::new(proposer),
+        }))
+    }
+
     fn start_slots(&self, replicas: &Replicas, on_setting: OnSetting) -> Result<(), Error> {
         let copier = Arc::new(Copier);
         let control =

@@ -71,6 +71,11 @@ pub enum Error {
     /// What only a cluster of several nodes has.
     #[error("clusters of several nodes are not supported by this version of Settee")]
     NoCluster,
+    /// Nodes of a cluster come and go by commands.
+    #[error(
+        "nodes join and leave by `settee cluster join` and `settee cluster leave` (docs: operations/cluster)"
+    )]
+    ByCommand,
     /// Of the configuration.
     #[error(transparent)]
     Config(#[from] config::ConfigError),

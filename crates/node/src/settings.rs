@@ -43,21 +43,6 @@ pub fn uuid_algorithm(settings: &Settings) -> UuidAlgorithm {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn defaults_are_those_of_the_crates_that_they_are_for() {
-        let settings = Settings::default();
-        assert_eq!(attachment_options(&settings), AttachmentOptions::default());
-        let uuids = uuid_algorithm(&settings);
-        assert!(matches!(uuids, UuidAlgorithm::Sequential), "{uuids:?}");
-        let security = new_database(&settings, None, false).security;
-        assert_eq!(security, auth::DefaultSecurity::default().json());
-    }
-}
-
 /// Whether a setting is the same on all nodes of a cluster: who administers it, and what makes it one server to clients.
 pub fn is_shared(section: &str, key: &str) -> bool {
     section == "admins"
@@ -77,4 +62,19 @@ pub fn shared_settings(config: &config::Config) -> Vec<(String, String, String)>
     values
         .filter(|(section, key, _)| is_shared(section, key))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_those_of_the_crates_that_they_are_for() {
+        let settings = Settings::default();
+        assert_eq!(attachment_options(&settings), AttachmentOptions::default());
+        let uuids = uuid_algorithm(&settings);
+        assert!(matches!(uuids, UuidAlgorithm::Sequential), "{uuids:?}");
+        let security = new_database(&settings, None, false).security;
+        assert_eq!(security, auth::DefaultSecurity::default().json());
+    }
 }

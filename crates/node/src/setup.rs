@@ -55,6 +55,12 @@ pub fn state(node: &Node, wanted: Option<&Value>) -> Result<&'static str> {
         Some(list) => names(list)?,
     };
     let exist = all_exist(node, &names);
+    if node.member().is_some() {
+        return Ok(match exist {
+            true => "cluster_finished",
+            false => "cluster_enabled",
+        });
+    }
     let settings = node.settings();
     let single = settings.couchdb.single_node;
     Ok(if single || settings.cluster.n == 1 {
@@ -77,6 +83,9 @@ pub fn state(node: &Node, wanted: Option<&Value>) -> Result<&'static str> {
 /// [`Error::BadRequest`] in CouchDB's words, [`Error::NoCluster`], and what configuration, users and databases say.
 pub async fn act(node: &Node, setup: &Map<String, Value>) -> Result<()> {
     let action = setup.get("action").and_then(Value::as_str);
+    if node.member().is_some() {
+        return act_in_cluster(node, setup, action).await;
+    }
     match action.unwrap_or("missing") {
         "enable_single_node" => {
             require_admin(node, setup)?;
@@ -93,6 +102,28 @@ pub async fn act(node: &Node, setup: &Map<String, Value>) -> Result<()> {
         "enable_cluster" => enable_cluster(node, setup).await,
         "add_node" if !is_cluster_enabled(node) => Err(bad("Cluster is not enabled.")),
         "add_node" | "remove_node" | "receive_cookie" => Err(Error::NoCluster),
+        // The stray quote is CouchDB's.
+        _ => Err(bad("Invalid Action'")),
+    }
+}
+
+/// Nodes come and go by `settee cluster`: what the wizard asks for before is done.
+async fn act_in_cluster(
+    node: &Node,
+    setup: &Map<String, Value>,
+    action: Option<&str>,
+) -> Result<()> {
+    match action.unwrap_or("missing") {
+        "finish_cluster" => {
+            let wanted = asked_databases(setup)?;
+            if all_exist(node, &wanted) {
+                return Err(bad("Cluster is already finished"));
+            }
+            create_missing(node, &wanted).await
+        }
+        "enable_cluster" => Err(bad("Cluster is already enabled")),
+        "enable_single_node" => Err(bad("This node is a member of a cluster.")),
+        "add_node" | "remove_node" | "receive_cookie" => Err(Error::ByCommand),
         // The stray quote is CouchDB's.
         _ => Err(bad("Invalid Action'")),
     }

@@ -260,7 +260,7 @@ async fn who_does_not_wait_any_more_leaves_nothing_behind() {
     for counter in 0..50 {
         let propose = slot.propose(request((5, counter), "a", b"1"), majority(60_000));
         let read = slot.read(within(60_000), || ());
-        let append = slot.append(Body::Drop { database: [1; 16] }, within(60_000));
+        let append = slot.append(Body::Await { version: 1 }, within(60_000));
         let gone = Duration::from_millis(counter % 7);
         let all = async { tokio::join!(propose, read, append) };
         assert!(tokio::time::timeout(gone, all).await.is_err());
@@ -281,10 +281,7 @@ async fn records_by_themselves_and_changes_of_replicas_are_there_to_stay() {
     let nodes = Nodes::start(4, 3, Duration::from_millis(1));
     let slot = nodes.slot(1);
     let deadline = within(20_000);
-    let body = Body::Create {
-        database: [4; 16],
-        range: (0, u32::MAX),
-    };
+    let body = Body::Await { version: 2 };
     let not_one = slot.change_replicas(vec![1, 4, 5], deadline).await;
     assert_eq!(not_one, Err(ChangeError::NotOne));
     let four = slot.change_replicas(vec![1, 2, 3, 4], deadline).await;
@@ -310,7 +307,7 @@ async fn a_topic_of_another_cluster_is_named() {
         key: [1; 32],
         ..stamp()
     };
-    let body = Body::Drop { database: [1; 16] };
+    let body = Body::Await { version: 1 };
     let record = other.write(Generation::default(), &body);
     nodes.log.append(SLOT, record).await.expect("it takes it");
     let slot = nodes.slot(2);

@@ -184,6 +184,7 @@ pub fn request(key: (u64, u64), id: &str, body: &[u8]) -> Request {
         counter: key.1,
         databases: vec![DatabaseWork {
             database: [1; 16],
+            since: 0,
             revs_limit: 1000,
             purged_infos_limit: 1000,
             designs: 0,

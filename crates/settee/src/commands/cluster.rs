@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use config::{Config, Layers};
 use member::MemberFacts;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -99,13 +100,24 @@ async fn join(options: &ClusterJoin) -> Result<(), Failure> {
     let facts = facts(options.name.as_ref(), &options.address)?;
     make(&options.data)?;
     let home = member::join(&options.data, &options.token, facts).await;
-    let home = home.map_err(Failure::new)?;
+    let (home, settings) = home.map_err(Failure::new)?;
+    take_over(&options.data, settings)?;
     let data = options.data.display();
     println!(
         "{data} is a node of the cluster {}: {}, number {:x}.\n\
          Start it:  settee serve --data {data} --set cluster/log=kafka://HOST:PORT",
         home.cluster.name, home.member.name, home.node
     );
+    Ok(())
+}
+
+/// Keeps the settings that all nodes have alike in the new node's `local.ini`.
+fn take_over(data: &Path, settings: Vec<(String, String, String)>) -> Result<(), Failure> {
+    let config = Config::load(Layers::new(data.join("local.ini"))).map_err(Failure::new)?;
+    for (section, key, value) in settings {
+        let set = config.set(&section, &key, &value, true);
+        set.map_err(Failure::new)?;
+    }
     Ok(())
 }
 

@@ -51,8 +51,8 @@ pub fn take_name(config: &Config, data: &Path) -> Result<(), Failure> {
     named.map(drop).map_err(Failure::usage)
 }
 
-/// Starts the member.
-pub async fn start(brokers: String, app: &Arc<App>, data: &Path) -> Result<Arc<Member>, Failure> {
+/// Makes the server a member of its cluster.
+pub async fn start(brokers: String, app: &Arc<App>, data: &Path) -> Result<(), Failure> {
     let (config, databases) = (&app.node.config, &app.node.databases);
     let settings = config.settings();
     let restarted = Arc::downgrade(app);
@@ -78,7 +78,10 @@ pub async fn start(brokers: String, app: &Arc<App>, data: &Path) -> Result<Arc<M
         }),
     };
     let member = Member::start(data, databases, options).await;
-    member.map_err(|e| Failure::new(format!("cluster: {e}")))
+    let member = member.map_err(|e| Failure::new(format!("cluster: {e}")))?;
+    member.answer_by(http_api::passed_on(app));
+    app.node.be_member(member);
+    Ok(())
 }
 
 /// Tells the others that this node is here, and has the system databases made, however long that takes.

@@ -60,9 +60,7 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     let node = node.map_err(Failure::usage)?;
     let app = App::new(node).map_err(Failure::usage)?;
     if let Some(brokers) = brokers {
-        let member = runtime.block_on(cluster::start(brokers, &app, &data))?;
-        member.answer_by(http_api::passed_on(&app));
-        app.node.be_member(member);
+        runtime.block_on(cluster::start(brokers, &app, &data))?;
     }
     app.node
         .replicator
