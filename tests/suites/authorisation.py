@@ -202,6 +202,10 @@ POST /{db}#design                                        db-admin
 GET /_dbs_info/x                                         admin
 GET /_node/_local/_config/admins                         admin
 GET /_node/_local/_config/chttpd_auth/secret             admin
+GET /_settee/cluster                                     admin
+POST /_settee/cluster/tokens                             admin
+DELETE /_settee/cluster/nodes/{node}                     admin
+POST /_settee/cluster/reseed                             admin
 POST /_settee/backup                                     admin
 GET /_settee/constant                                    anybody
 POST /{db}/_temp_view                                    member
@@ -238,6 +242,7 @@ VALUES = {
     "other-ddoc": "d",
     "path": "x",
     "partition_id": "p",
+    "node": "none",
     "node-name": "_local",
     "section": "matrix",
     "key": "k",

@@ -37,6 +37,12 @@ fn holds(pid: u32, link: &str) -> bool {
         .any(|file| fs::read_link(file.path()).is_ok_and(|path| path == Path::new(link)))
 }
 
+/// Processes that ran or wanted to, on average over the last minute.
+pub(crate) fn load_average() -> Option<f64> {
+    let text = fs::read_to_string("/proc/loadavg").ok()?;
+    text.split_ascii_whitespace().next()?.parse().ok()
+}
+
 /// User and system CPU time of a process since it started, in seconds.
 pub(crate) fn cpu_seconds(pid: u32) -> Option<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

@@ -10,7 +10,7 @@ use crate::slice::{Errors, new_histogram};
 /// All that a run measured.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// The servers, in the order of the `--url`s: A, then B.
+    /// The servers or clusters, in the order of the options: A, then B.
     pub servers: Vec<Server>,
     /// Fraction of the full data set sizes.
     pub scale: f64,
@@ -18,6 +18,8 @@ pub struct Report {
     pub seconds: f64,
     /// Clients of the concurrent reads.
     pub connections: usize,
+    /// The load average of this machine over the minute before the run: who else took its processors.
+    pub load_average: Option<f64>,
     /// One line a measured part.
     pub lines: Vec<Line>,
     /// Single values: sizes on disk, memory.
@@ -30,15 +32,17 @@ pub struct Report {
     pub failures: Vec<Failure>,
 }
 
-/// A server that was measured.
+/// A server or a cluster that was measured.
 #[derive(Debug, Clone, Serialize)]
 pub struct Server {
-    /// URL without credentials.
+    /// URLs of its nodes without credentials, with spaces between them.
     pub url: String,
+    /// How many nodes were measured; 1 for a server alone.
+    pub nodes: usize,
     /// What `GET /` says: vendor or product, and version.
     pub product: String,
-    /// The process, when it is on this machine.
-    pub pid: Option<u32>,
+    /// The nodes' processes that are on this machine.
+    pub pids: Vec<u32>,
 }
 
 /// A part of a workload.
@@ -81,9 +85,9 @@ pub struct Measured {
     pub errors: u64,
     /// The first failure: status and body.
     pub first_error: Option<String>,
-    /// CPU time of the server's process, user and system.
+    /// CPU time of the nodes' processes, user and system.
     pub cpu_seconds: Option<f64>,
-    /// Peak resident memory of the server's process during the part, in bytes.
+    /// Peak resident memory of the nodes' processes during the part, in bytes, added up.
     pub peak_resident_bytes: Option<u64>,
 }
 
@@ -377,6 +381,7 @@ mod tests {
             scale: 1.0,
             seconds: 1.0,
             connections: 1,
+            load_average: None,
             lines,
             figures: Vec::new(),
             ratios: Vec::new(),

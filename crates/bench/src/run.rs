@@ -18,11 +18,13 @@ use crate::workload::{self, Bench};
 /// What to measure, and where.
 #[derive(Debug, Clone)]
 pub struct BenchOptions {
-    /// One or two servers, `http://user:password@host:port`. With two, their rounds are interleaved.
-    pub urls: Vec<String>,
+    /// One or two servers, each with its URL, `http://user:password@host:port`, or clusters, each with its nodes' URLs. With two, their
+    /// rounds are interleaved.
+    pub servers: Vec<Vec<String>>,
     /// Of a run with one server: another one, for what takes two servers. Without it that one plays both parts.
     pub second_url: Option<String>,
-    /// Names from [`workloads`](crate::workloads); all of them when empty.
+    /// Names from [`workloads`](crate::workloads). When empty: those of the group `cluster` where a cluster is measured, and all others
+    /// where there is none.
     pub workloads: Vec<String>,
     /// Fraction of the full data set sizes: 1.0 is what the figures are defined for.
     pub scale: f64,
@@ -52,7 +54,7 @@ pub struct BenchOptions {
 impl Default for BenchOptions {
     fn default() -> Self {
         Self {
-            urls: Vec::new(),
+            servers: Vec::new(),
             second_url: None,
             workloads: Vec::new(),
             scale: 1.0,
@@ -142,7 +144,9 @@ async fn measure_and_clean_up(
     embedded: Option<Box<dyn Embedded>>,
 ) -> Result<Report, BenchError> {
     check(&options)?;
-    let selected = workload::select(&options.workloads)?;
+    let load_average = procfs::load_average();
+    let has_cluster = options.servers.iter().any(|nodes| nodes.len() > 1);
+    let selected = workload::select(&options.workloads, has_cluster)?;
     let connections_max = raise_open_files();
     let (sides, servers) = servers(&options).await?;
     let second = match &options.second_url {
@@ -156,6 +160,7 @@ async fn measure_and_clean_up(
             scale: options.scale,
             seconds: options.seconds,
             connections: options.connections,
+            load_average,
             lines: Vec::new(),
             figures: Vec::new(),
             ratios: Vec::new(),
@@ -180,8 +185,11 @@ async fn measure_and_clean_up(
 fn check(options: &BenchOptions) -> Result<(), BenchError> {
     let refuse = |reason: &str| Err(BenchError::Options(reason.to_owned()));
     match options {
-        options if options.urls.is_empty() || options.urls.len() > 2 => {
-            refuse("give one or two server URLs")
+        options if options.servers.is_empty() || options.servers.len() > 2 => {
+            refuse("give one or two servers or clusters")
+        }
+        options if options.servers.iter().any(Vec::is_empty) => {
+            refuse("a cluster needs the URL of at least one node")
         }
         options if !(options.scale > 0.0 && options.scale <= 100.0) => {
             refuse("the scale must be above 0 and at most 100")
@@ -208,13 +216,21 @@ fn raise_open_files() -> usize {
 async fn servers(options: &BenchOptions) -> Result<(Vec<Side>, Vec<Server>), BenchError> {
     let mut sides = Vec::new();
     let mut servers = Vec::new();
-    for (at, url) in options.urls.iter().enumerate() {
-        let target = Target::resolve(url).await?;
-        let side = side_of(target, options.local_pid.filter(|_| at == 0));
+    for (at, urls) in options.servers.iter().enumerate() {
+        let (first, others) = urls.split_first().expect("checked before");
+        let target = Target::resolve(first).await?;
+        let mut side = side_of(target, options.local_pid.filter(|_| at == 0));
+        for url in others {
+            let target = Target::resolve(url).await?;
+            let pid = listener(&target);
+            side.add_node(target, pid);
+        }
+        let labels: Vec<&str> = side.nodes.iter().map(|node| &*node.label).collect();
         servers.push(Server {
-            url: side.target.label.clone(),
+            url: labels.join(" "),
+            nodes: side.nodes.len(),
             product: product(&side).await?,
-            pid: side.pid,
+            pids: side.pids.clone(),
         });
         sides.push(side);
     }
@@ -222,20 +238,24 @@ async fn servers(options: &BenchOptions) -> Result<(Vec<Side>, Vec<Server>), Ben
 }
 
 fn side_of(target: Target, pid: Option<u32>) -> Side {
-    let found = || {
-        target
-            .is_loopback()
-            .then(|| procfs::listener(target.address.port()))
-            .flatten()
-    };
-    let pid = pid.or_else(found);
+    let pid = pid.or_else(|| listener(&target));
     Side::new(target, pid)
+}
+
+fn listener(target: &Target) -> Option<u32> {
+    let port = target.address.port();
+    target
+        .is_loopback()
+        .then(|| procfs::listener(port))
+        .flatten()
 }
 
 /// What `GET /` says; asks for `_all_dbs` too, so that wrong credentials are found before anything is measured.
 async fn product(side: &Side) -> Result<String, BenchError> {
     let welcome = side.json("GET", "/").await?;
-    side.require("GET", "/_all_dbs?limit=1", None).await?;
+    for node in &side.nodes {
+        Side::require_of(node, "GET", "/_all_dbs?limit=1", None).await?;
+    }
     let name = welcome["vendor"]["name"].as_str().unwrap_or("unknown");
     let version = welcome["version"].as_str().unwrap_or("?");
     Ok(format!("{name}, version {version}"))

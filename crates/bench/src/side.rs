@@ -1,4 +1,4 @@
-//! One server of a run: its databases, its populated data sets and its process.
+//! One server of a run, or a cluster: its databases, its populated data sets and its processes.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -22,6 +22,8 @@ const POPULATE_CLIENTS: usize = 2;
 const CLEANUP_CLIENTS: usize = 8;
 const COMPACTION_POLL: Duration = Duration::from_millis(200);
 const COMPACTION_POLLS_MAX: u32 = 3_000;
+const SETTLING_POLL: Duration = Duration::from_millis(50);
+const SETTLING_POLLS_MAX: u32 = 1_200;
 
 /// A measured part of a workload: one line of the table.
 pub(crate) struct Part {
@@ -53,11 +55,16 @@ impl Populated {
     }
 }
 
-/// A server and what this run has made on it.
+/// A server, or a cluster, and what this run has made on it.
 pub(crate) struct Side {
+    /// The server, or the cluster's first node.
     pub(crate) target: Rc<Target>,
-    /// The server's process, when it is on this machine.
+    /// All nodes, the first among them.
+    pub(crate) nodes: Vec<Rc<Target>>,
+    /// The first node's process, when it is on this machine.
     pub(crate) pid: Option<u32>,
+    /// The processes of all nodes that are on this machine.
+    pub(crate) pids: Vec<u32>,
     /// Random part of all database names of this run.
     run: String,
     databases: RefCell<BTreeSet<String>>,
@@ -65,14 +72,24 @@ pub(crate) struct Side {
 }
 
 impl Side {
+    /// A server, or a cluster's first node, and its process.
     pub(crate) fn new(target: Target, pid: Option<u32>) -> Self {
+        let target = Rc::new(target);
         Self {
-            target: Rc::new(target),
+            nodes: vec![Rc::clone(&target)],
+            target,
             pid,
+            pids: Vec::from_iter(pid),
             run: format!("{:08x}", fastrand::u32(..)),
             databases: RefCell::default(),
             populated: RefCell::default(),
         }
+    }
+
+    /// Another node of the cluster, and its process.
+    pub(crate) fn add_node(&mut self, target: Target, pid: Option<u32>) {
+        self.nodes.push(Rc::new(target));
+        self.pids.extend(pid);
     }
 
     /// Sends one request on a connection of its own; any status is returned.
@@ -82,8 +99,18 @@ impl Side {
         path: &str,
         body: Option<&[u8]>,
     ) -> Result<(u16, Vec<u8>), BenchError> {
-        let mut connection = Connection::open(&self.target).await?;
-        let request = self.target.request(method, path, body);
+        Self::call_node(&self.target, method, path, body).await
+    }
+
+    /// [`Side::call`] of one node.
+    pub(crate) async fn call_node(
+        node: &Target,
+        method: &str,
+        path: &str,
+        body: Option<&[u8]>,
+    ) -> Result<(u16, Vec<u8>), BenchError> {
+        let mut connection = Connection::open(node).await?;
+        let request = node.request(method, path, body);
         let mut reply = Vec::new();
         let status = connection
             .exchange(&request, &mut reply)
@@ -105,7 +132,17 @@ impl Side {
         path: &str,
         body: Option<&[u8]>,
     ) -> Result<Vec<u8>, BenchError> {
-        let (status, reply) = self.call(method, path, body).await?;
+        Self::require_of(&self.target, method, path, body).await
+    }
+
+    /// [`Side::require`] of one node.
+    pub(crate) async fn require_of(
+        node: &Target,
+        method: &str,
+        path: &str,
+        body: Option<&[u8]>,
+    ) -> Result<Vec<u8>, BenchError> {
+        let (status, reply) = Self::call_node(node, method, path, body).await?;
         if (200..300).contains(&status) {
             return Ok(reply);
         }
@@ -223,16 +260,35 @@ impl Side {
         slice
     }
 
-    /// Measures a part of a workload together with what it cost the server's process.
+    /// Measures a part of a workload together with what it cost the processes of all nodes.
     pub(crate) async fn part(
         &self,
         name: &'static str,
         unit: &'static str,
         measuring: impl Future<Output = Result<Slice, BenchError>>,
     ) -> Result<Part, BenchError> {
-        let watch = Watch::start(self.pid);
+        let watch = Watch::start(&self.pids);
         let slice = measuring.await?;
         Ok(watch.part(name, unit, slice))
+    }
+
+    /// Waits until every node has the database with so many documents: a write may be acknowledged before all have it.
+    pub(crate) async fn settled(&self, database: &str, documents: u64) -> Result<(), BenchError> {
+        let path = format!("/{database}");
+        for node in &self.nodes {
+            let mut polls = 0;
+            while !has_documents(node, &path, documents).await? {
+                polls += 1;
+                if polls == SETTLING_POLLS_MAX {
+                    return Err(BenchError::Options(format!(
+                        "{} does not have the {documents} documents of {database} after a minute",
+                        node.label
+                    )));
+                }
+                tokio::time::sleep(SETTLING_POLL).await;
+            }
+        }
+        Ok(())
     }
 
     /// `sizes.file` and `sizes.active` of a database, in bytes.
@@ -315,6 +371,12 @@ impl Side {
     }
 }
 
+async fn has_documents(node: &Target, path: &str, documents: u64) -> Result<bool, BenchError> {
+    let (status, info) = Side::call_node(node, "GET", path, None).await?;
+    let info: Value = serde_json::from_slice(&info).unwrap_or_default();
+    Ok(status == 200 && info["doc_count"].as_u64() >= Some(documents))
+}
+
 /// What [`Side::fill`] writes.
 pub(crate) struct Fill<'a> {
     pub(crate) database: &'a str,
@@ -326,35 +388,38 @@ pub(crate) struct Fill<'a> {
     pub(crate) clients: usize,
 }
 
-/// CPU and memory of a process from a moment on.
+/// CPU and memory of processes, those of all nodes together, from a moment on.
 pub(crate) struct Watch {
-    pid: Option<u32>,
+    pids: Vec<u32>,
     cpu_seconds: Option<f64>,
 }
 
 impl Watch {
-    pub(crate) fn start(pid: Option<u32>) -> Self {
-        if let Some(pid) = pid {
-            procfs::reset_peak(pid);
+    pub(crate) fn start(pids: &[u32]) -> Self {
+        for pid in pids {
+            procfs::reset_peak(*pid);
         }
         Self {
-            pid,
-            cpu_seconds: pid.and_then(procfs::cpu_seconds),
+            pids: pids.to_vec(),
+            cpu_seconds: total(pids.iter().copied().map(procfs::cpu_seconds)),
         }
     }
 
     pub(crate) fn part(self, name: &'static str, unit: &'static str, slice: Slice) -> Part {
-        let cpu_seconds = self
-            .pid
-            .and_then(procfs::cpu_seconds)
-            .zip(self.cpu_seconds)
-            .map(|(after, before)| after - before);
+        let pids = || self.pids.iter().copied();
+        let after = total(pids().map(procfs::cpu_seconds));
+        let cpu_seconds = after.zip(self.cpu_seconds);
         Part {
             name,
             unit,
             slice,
-            cpu_seconds,
-            peak_resident_bytes: self.pid.and_then(procfs::peak_resident_bytes),
+            cpu_seconds: cpu_seconds.map(|(after, before)| after - before),
+            peak_resident_bytes: total(pids().map(procfs::peak_resident_bytes)),
         }
     }
+}
+
+/// The sum over at least one process; none when one of them cannot be looked at.
+fn total<T: std::iter::Sum>(each: impl ExactSizeIterator<Item = Option<T>>) -> Option<T> {
+    (each.len() > 0).then(|| each.sum()).flatten()
 }

@@ -184,6 +184,49 @@ pub(crate) async fn connect(target: &Target, count: usize) -> Result<Vec<Connect
     Ok(connections)
 }
 
+/// Clients on several nodes at once, as evenly as can be, for `length`. Fewer clients than nodes are on one node after the other, in
+/// equal shares of the time.
+pub(crate) async fn spread(
+    nodes: &[Rc<Target>],
+    clients: usize,
+    length: Duration,
+    check: Check,
+    requests: impl Fn(&Rc<Target>, usize) -> Requests,
+) -> Result<Slice, BenchError> {
+    let mut whole = Slice::new();
+    for turn in nodes.chunks(clients.clamp(1, nodes.len())) {
+        let share = length.mul_f64(turn.len() as f64 / nodes.len() as f64);
+        let slice = at_once(turn, clients, share, check, &requests).await?;
+        whole.seconds += slice.seconds;
+        whole.merge(slice);
+    }
+    Ok(whole)
+}
+
+async fn at_once(
+    nodes: &[Rc<Target>],
+    clients: usize,
+    length: Duration,
+    check: Check,
+    requests: &impl Fn(&Rc<Target>, usize) -> Requests,
+) -> Result<Slice, BenchError> {
+    let mut connected = Vec::with_capacity(nodes.len());
+    for (at, node) in nodes.iter().enumerate() {
+        let more = usize::from(at < clients % nodes.len());
+        connected.push((node, connect(node, clients / nodes.len() + more).await?));
+    }
+    let running = connected.into_iter().map(|(node, connections)| {
+        ClosedLoop::timed(node, length, check)
+            .run_on(connections, move |client| requests(node, client))
+    });
+    let mut whole = Slice::new();
+    for slice in futures_util::future::try_join_all(running).await? {
+        whole.seconds = whole.seconds.max(slice.seconds);
+        whole.merge(slice);
+    }
+    Ok(whole)
+}
+
 struct Client {
     connection: Connection,
     target: Rc<Target>,

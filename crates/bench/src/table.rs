@@ -6,23 +6,24 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 
 use crate::quoted::Quoted;
-use crate::report::{Figure, Line, Measured, Ratio, Report, Spread};
+use crate::report::{Figure, Line, Measured, Ratio, Report, Server, Spread};
 
 const LETTERS: [&str; 2] = ["A", "B"];
 
 /// Prints servers, lines, figures, ratios, errors and notes.
 pub(crate) fn print(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     for (server, letter) in report.servers.iter().zip(LETTERS) {
-        let pid = server
-            .pid
-            .map(|pid| format!(", process {pid}"))
-            .unwrap_or_default();
-        writeln!(out, "{letter}: {} ({}{pid})", server.url, server.product)?;
+        writeln!(out, "{letter}: {}", described(server))?;
     }
+    let load = report.load_average;
+    let load = load.map(|load| format!("; this machine's load average was {load:.2} before"));
     writeln!(
         out,
-        "scale {}, {} s a timed part, {} connections for reads; latencies in ms, memory in MiB\n",
-        report.scale, report.seconds, report.connections
+        "scale {}, {} s a timed part, {} connections for reads; latencies in ms, memory in MiB{}\n",
+        report.scale,
+        report.seconds,
+        report.connections,
+        load.unwrap_or_default()
     )?;
     if !report.lines.is_empty() {
         let table = match report.servers.len() {
@@ -42,6 +43,20 @@ pub(crate) fn print(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}", ratio_line(ratio))?;
     }
     remarks(report, out)
+}
+
+fn described(server: &Server) -> String {
+    let nodes = match server.nodes {
+        1 => String::new(),
+        nodes => format!("{nodes} nodes of a cluster, "),
+    };
+    let pids: Vec<String> = server.pids.iter().map(u32::to_string).collect();
+    let processes = match pids.len() {
+        0 => String::new(),
+        1 => format!(", process {}", pids[0]),
+        _ => format!(", processes {}", pids.join(" ")),
+    };
+    format!("{nodes}{} ({}{processes})", server.url, server.product)
 }
 
 fn remarks(report: &Report, out: &mut dyn Write) -> io::Result<()> {

@@ -2,6 +2,7 @@
 
 mod attachments;
 mod bulk;
+mod cluster;
 mod disk;
 mod fairness;
 mod find;
@@ -127,10 +128,33 @@ const WORKLOADS: &[Description] = &[
         "fairness",
         "latency of documents beside a scan, a feed, a bulk load, a compaction, a replication, a crowd",
     ),
+    description(
+        "cluster_put",
+        "durable PUT of new documents, 1 client, on one node after the other",
+    ),
+    description(
+        "cluster_writers_32",
+        "durable PUT of new documents, 32 clients on all nodes",
+    ),
+    description(
+        "cluster_bulk",
+        "_bulk_docs of 1,000, 10 clients on all nodes",
+    ),
+    description(
+        "cluster_get",
+        "GET of random documents from all nodes, without and with r=1; by 1 client too",
+    ),
+    description(
+        "cluster_mixed",
+        "32 clients that read beside 8 that write, on all nodes",
+    ),
 ];
 
 /// Names that stand for all workloads that begin with the prefix.
-const GROUPS: &[(&str, &str)] = &[("views", "views_")];
+const GROUPS: &[(&str, &str)] = &[("views", "views_"), (CLUSTER, "cluster_")];
+
+/// The group of workloads that are spread over all nodes of a cluster.
+const CLUSTER: &str = "cluster";
 
 /// Workloads of `_bulk_docs`: name, documents, how many a request, and how many clients.
 const BULKS: [(&str, Shape, u64, usize); 6] = [
@@ -169,6 +193,10 @@ const RATIOS: &[(&str, &str)] = &[
     ("reduce_range_of_10000", "reduce_range_of_1000000"),
     ("group_level_of_10000", "group_level_of_1000000"),
     ("catch_up_of_10000", "catch_up_of_1000000"),
+    ("cluster_writers_32", "cluster_put"),
+    ("cluster_get_r1", "cluster_get"),
+    ("cluster_get_one_r1", "cluster_get_one"),
+    ("cluster_mixed_get", "cluster_get"),
 ];
 
 /// All workloads, in the order in which they are run.
@@ -176,8 +204,11 @@ pub fn workloads() -> &'static [Description] {
     WORKLOADS
 }
 
-/// The workloads of these names in the order of [`workloads`]; all when there are none.
-pub(crate) fn select(names: &[String]) -> Result<Vec<&'static str>, BenchError> {
+/// The workloads of these names in the order of [`workloads`]; when there are none, those for a cluster, or all others.
+pub(crate) fn select(
+    names: &[String],
+    is_for_cluster: bool,
+) -> Result<Vec<&'static str>, BenchError> {
     let known = || WORKLOADS.iter().map(|workload| workload.name);
     if let Some(name) = names
         .iter()
@@ -189,9 +220,11 @@ pub(crate) fn select(names: &[String]) -> Result<Vec<&'static str>, BenchError> 
             known: known().chain(groups).collect::<Vec<_>>().join(", "),
         });
     }
-    Ok(known()
-        .filter(|known| names.is_empty() || names.iter().any(|name| means(name, known)))
-        .collect())
+    let is_selected = |known: &&str| match names.is_empty() {
+        true => means(CLUSTER, known) == is_for_cluster,
+        false => names.iter().any(|name| means(name, known)),
+    };
+    Ok(known().filter(is_selected).collect())
 }
 
 /// Is this the workload's name, or that of its group?
@@ -356,19 +389,40 @@ impl Bench {
                 };
                 self.measure(name, find).await
             }
+            _ => self.measure_cluster(name).await,
+        }
+    }
+
+    /// Workloads that are spread over all nodes.
+    async fn measure_cluster(&mut self, name: &'static str) -> Result<(), BenchError> {
+        let connections = self.options.connections;
+        let documents = self.scaled(100_000);
+        match name {
+            "cluster_put" => self.measure(name, cluster::Put::by(name, 1)).await,
+            "cluster_writers_32" => self.measure(name, cluster::Put::by(name, 32)).await,
+            "cluster_bulk" => self.measure(name, cluster::Bulk).await,
+            "cluster_get" => {
+                let reads = cluster::Get {
+                    connections,
+                    documents,
+                };
+                self.measure(name, reads).await
+            }
+            "cluster_mixed" => self.measure(name, cluster::Mixed { documents }).await,
             _ => self.measure_views(name).await,
         }
     }
 
     async fn measure_replication(&mut self, name: &'static str) -> Result<(), BenchError> {
         let documents = self.scaled(100_000);
-        let (sides, urls) = (&self.sides, &self.options.urls);
+        let sides = &self.sides;
+        let urls: Vec<&str> = self.options.servers.iter().map(|urls| &*urls[0]).collect();
         let mut gathering = Gathering::new(sides.len());
         for (at, side) in sides.iter().enumerate() {
             let second = self.second.as_ref().zip(self.options.second_url.as_deref());
             let (other, other_url) = match sides.get(1 - at) {
-                Some(other) => (other, urls[1 - at].as_str()),
-                None => second.unwrap_or((side, &urls[at])),
+                Some(other) => (other, urls[1 - at]),
+                None => second.unwrap_or((side, urls[at])),
             };
             let from = replication::End {
                 side: other,
@@ -376,7 +430,7 @@ impl Bench {
             };
             let to = replication::End {
                 side,
-                url: &urls[at],
+                url: urls[at],
             };
             for part in replication::measure(from, to, documents).await? {
                 gathering.add(at, part);
@@ -506,20 +560,30 @@ mod tests {
     #[test]
     fn selected_workloads_run_in_the_order_of_the_list() {
         let names = ["get".to_owned(), "bulk_300".to_owned()];
-        assert_eq!(select(&names).unwrap(), ["bulk_300", "get"]);
-        assert_eq!(select(&[]).unwrap().len(), WORKLOADS.len());
+        assert_eq!(select(&names, false).unwrap(), ["bulk_300", "get"]);
+        assert_eq!(select(&names, true).unwrap(), ["bulk_300", "get"]);
+    }
+
+    #[test]
+    fn without_names_a_cluster_has_its_own_workloads_and_a_server_the_others() {
+        let (cluster, server) = (select(&[], true).unwrap(), select(&[], false).unwrap());
+        assert_eq!(cluster.len() + server.len(), WORKLOADS.len());
+        assert!(cluster.iter().all(|name| name.starts_with("cluster_")));
+        assert!(!cluster.is_empty() && server.contains(&"get"));
     }
 
     #[test]
     fn a_group_stands_for_its_workloads() {
-        let selected = select(&["views".to_owned(), "get".to_owned()]).unwrap();
+        let selected = select(&["views".to_owned(), "get".to_owned()], false).unwrap();
         assert_eq!(selected[0], "get");
         assert!(selected.len() > 3 && selected[1..].iter().all(|name| name.starts_with("views_")));
     }
 
     #[test]
     fn an_unknown_workload_is_answered_with_the_known_ones() {
-        let error = select(&["speed".to_owned()]).unwrap_err().to_string();
+        let error = select(&["speed".to_owned()], false)
+            .unwrap_err()
+            .to_string();
         assert!(
             error.contains("\"speed\"") && error.contains("bulk_doc_1000"),
             "{error}"

@@ -10,7 +10,7 @@ use fake::Fake;
 
 fn options(urls: &[&Fake]) -> BenchOptions {
     BenchOptions {
-        urls: urls.iter().map(|fake| fake.url.clone()).collect(),
+        servers: urls.iter().map(|fake| vec![fake.url.clone()]).collect(),
         scale: 0.0005,
         seconds: 0.02,
         connections: 4,
@@ -35,7 +35,8 @@ async fn every_workload_measures_something_and_leaves_nothing_behind() {
         let found = report.lines.iter().any(|line| line.name.starts_with(name))
             || table.contains(&format!("{name}:"))
             || matches!(name, "saturated" | "skip" | "ids" | "many_dbs")
-            || name.starts_with("views_");
+            || name.starts_with("views_")
+            || name.starts_with("cluster_");
         assert!(found, "{name} is missing in {table}");
     }
     for line in &report.lines {
@@ -92,7 +93,7 @@ async fn a_local_server_is_found_by_its_port() {
     let mut options = options(&[&fake]);
     options.workloads = vec!["bulk_doc_1000".to_owned()];
     let (report, _) = measured(options).await;
-    assert_eq!(report.servers[0].pid, Some(std::process::id()));
+    assert_eq!(report.servers[0].pids, [std::process::id()]);
     let side = report.lines[0].sides[0].as_ref().unwrap();
     assert!(side.cpu_seconds.is_some() && side.peak_resident_bytes.is_some());
 }
@@ -108,6 +109,57 @@ async fn two_servers_become_a_ratio() {
         assert!(ratio.min <= ratio.max && ratio.value > 0.0, "{}", line.name);
     }
     assert!(table.contains("A/B"), "{table}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_is_measured_on_all_its_nodes_beside_a_server() {
+    let (one, alone) = (Fake::start().await, Fake::start().await);
+    let (two, three) = (one.node().await, one.node().await);
+    let nodes = [&one, &two, &three];
+    let mut options = options(&[&alone]);
+    let urls = nodes.iter().map(|node| node.url.clone()).collect();
+    options.servers.insert(0, urls);
+    let (report, table) = measured(options).await;
+    assert!(report.failures.is_empty(), "{:?}", report.failures);
+    assert_eq!(report.errors(), 0, "{table}");
+    assert!(
+        table.contains("A: 3 nodes of a cluster, http://"),
+        "{table}"
+    );
+    let names: Vec<&str> = report.lines.iter().map(|line| &*line.name).collect();
+    let wanted = [
+        "cluster_put",
+        "cluster_writers_32",
+        "cluster_bulk",
+        "cluster_get",
+        "cluster_get_r1",
+        "cluster_get_one",
+        "cluster_get_one_r1",
+        "cluster_mixed_get",
+        "cluster_mixed_put",
+    ];
+    assert_eq!(names, wanted);
+    assert!(report.lines.iter().all(|line| line.a_over_b.is_some()));
+    for node in nodes {
+        let kinds = node.asked.lock().unwrap();
+        for kind in ["PUT", "POST", "GET", "GET r=1"] {
+            assert!(kinds.contains(kind), "{kind} did not reach {}", node.url);
+        }
+    }
+    assert!(one.contents.lock().unwrap().databases.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_lacks_the_credentials_ends_the_run() {
+    let fake = Fake::start().await;
+    let mut options = options(&[&fake]);
+    let other = fake.node().await.url.replace("admin:secret@", "");
+    options.servers[0].push(other);
+    let error = run(options, None, &mut Vec::new()).await.unwrap_err();
+    assert!(
+        matches!(error, BenchError::Refused { status: 401, .. }),
+        "{error}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -197,7 +249,7 @@ async fn kept_databases_stay() {
 async fn wrong_credentials_are_found_before_anything_is_measured() {
     let fake = Fake::start().await;
     let mut options = options(&[&fake]);
-    options.urls = vec![fake.url.replace("admin:secret@", "")];
+    options.servers = vec![vec![fake.url.replace("admin:secret@", "")]];
     let error = run(options, None, &mut Vec::new()).await.unwrap_err();
     assert!(
         matches!(error, BenchError::Refused { status: 401, .. }),
@@ -211,7 +263,7 @@ async fn a_server_that_is_not_there_is_named() {
     let address = listener.local_addr().unwrap();
     drop(listener);
     let options = BenchOptions {
-        urls: vec![format!("http://{address}")],
+        servers: vec![vec![format!("http://{address}")]],
         ..BenchOptions::default()
     };
     let error = run(options, None, &mut Vec::new())

@@ -8,6 +8,18 @@ use clap::{Args, Parser, Subcommand};
 /// machine.
 pub const CREDENTIALS: &str = "SETTEE_CREDENTIALS";
 
+/// The URLs of a server or of a cluster's nodes. A comma that does not end a URL belongs to it.
+pub fn nodes_of(text: &str) -> Vec<String> {
+    let mut nodes: Vec<String> = vec![];
+    for part in text.split(',') {
+        match nodes.last_mut().filter(|_| !part.contains("://")) {
+            Some(last) => last.extend([",", part]),
+            None => nodes.push(part.to_owned()),
+        }
+    }
+    nodes
+}
+
 /// The URL with name and password of the environment, unless it has its own.
 pub fn with_credentials(url: &str) -> String {
     match std::env::var(CREDENTIALS) {
@@ -41,6 +53,7 @@ const EXAMPLES: &str = "Examples:
   settee serve --data ./data --admin admin:secret       a server on http://127.0.0.1:5984
   settee load cities.json http://admin:secret@127.0.0.1:5984/cities
   settee bench --url http://admin:secret@127.0.0.1:5984
+  settee bench --cluster http://a:5984,http://b:5984,http://c:5984 --url http://d:5984
   settee backup http://admin:secret@127.0.0.1:5984 /backups/monday
   settee restore /backups/monday ./data
   settee migrate http://admin:secret@couch:5984 --to http://admin:secret@127.0.0.1:5984
@@ -179,10 +192,12 @@ pub struct ServeOptions {
 
 #[derive(Args)]
 pub struct BenchOptions {
-    /// A server, with NAME:PASSWORD@; two are measured in turns and compared. Without one, a server of its own is started
-    #[arg(long, value_name = "URL")]
+    /// A server, with NAME:PASSWORD@, or the nodes of a cluster as URLs with commas between them. May be given twice: the
+    /// two are measured in turns and compared. Without it, a server of its own is started
+    #[arg(long, visible_alias = "cluster", value_name = "URL[,URL]")]
     pub url: Vec<String>,
-    /// Workloads to run; `--list` names them
+    /// Workloads to run; `--list` names them, and `views` and `cluster` are groups. Without any, all but those of the group
+    /// `cluster`; where a cluster is measured, only those, as only they ask all its nodes
     #[arg(value_name = "WORKLOAD")]
     pub workloads: Vec<String>,
     /// List the workloads
@@ -314,6 +329,13 @@ all documents are compared; differences are listed, and the exit status is 3.";
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn commas_divide_nodes_and_stay_in_passwords() {
+        let nodes = nodes_of("http://a:x,y@h:1,http://b:2,http://c:3");
+        assert_eq!(nodes, ["http://a:x,y@h:1", "http://b:2", "http://c:3"]);
+        assert_eq!(nodes_of("http://a:1"), ["http://a:1"]);
+    }
 
     #[test]
     fn credentials_are_for_urls_without() {

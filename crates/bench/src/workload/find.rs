@@ -109,7 +109,7 @@ impl Find {
         expected: usize,
     ) -> Result<Part, BenchError> {
         let query = json!({"selector": selector, "limit": 2}).to_string();
-        let watch = Watch::start(side.pid);
+        let watch = Watch::start(&side.pids);
         let start = Instant::now();
         let answer = side
             .require("POST", &state.find(), Some(query.as_bytes()))
@@ -178,7 +178,7 @@ impl Workload for Find {
         state.builds += 1;
         let name = format!("two-fields-{}", state.builds);
         let database = state.populated.database.clone();
-        let watch = Watch::start(side.pid);
+        let watch = Watch::start(&side.pids);
         let start = Instant::now();
         build(side, &database, &["customer", "amount"], &name).await?;
         let elapsed = start.elapsed();

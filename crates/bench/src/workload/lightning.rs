@@ -54,7 +54,7 @@ fn measure_in(
     let ids = Ids::new(Order::Sequential);
     (0..rounds)
         .map(|_| {
-            let watch = Watch::start(Some(std::process::id()));
+            let watch = Watch::start(&[std::process::id()]);
             let slice = round(embedded, &ids, length)?;
             Ok(watch.part("lightning", "docs", slice))
         })

@@ -67,7 +67,7 @@ impl Workload for Saturated {
             let config = probe(&state.config).await?;
             Ok::<_, BenchError>((config, probe(&state.dbs_info).await?))
         };
-        let watch = Watch::start(side.pid);
+        let watch = Watch::start(&side.pids);
         let (load, probed) = tokio::join!(loading, probing);
         let (config, dbs_info) = probed?;
         Ok(vec![

@@ -5,7 +5,7 @@
 
 mod views;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
@@ -38,27 +38,48 @@ pub struct Contents {
 pub struct Fake {
     pub url: String,
     pub contents: Arc<Mutex<Contents>>,
+    /// Methods, with the query behind them, that came to this node.
+    pub asked: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Fake {
     pub async fn start() -> Self {
+        Self::serving(Arc::default()).await
+    }
+
+    /// Another node that has the same databases.
+    pub async fn node(&self) -> Self {
+        Self::serving(Arc::clone(&self.contents)).await
+    }
+
+    async fn serving(contents: Arc<Mutex<Contents>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://admin:secret@{}", listener.local_addr().unwrap());
-        let contents = Arc::new(Mutex::new(Contents::default()));
         let served = Arc::clone(&contents);
+        let asked = Arc::new(Mutex::new(BTreeSet::new()));
+        let noted = Arc::clone(&asked);
         tokio::spawn(async move {
             loop {
                 let (socket, _) = listener.accept().await.unwrap();
-                let contents = Arc::clone(&served);
+                let (contents, noted) = (Arc::clone(&served), Arc::clone(&noted));
                 tokio::spawn(async move {
-                    let service = service_fn(move |request| answer(request, Arc::clone(&contents)));
+                    let service = service_fn(move |request: Request<Incoming>| {
+                        let query = request.uri().query().unwrap_or_default();
+                        let kind = format!("{} {query}", request.method());
+                        noted.lock().unwrap().insert(kind.trim_end().to_owned());
+                        answer(request, Arc::clone(&contents))
+                    });
                     let _ = http1::Builder::new()
                         .serve_connection(TokioIo::new(socket), service)
                         .await;
                 });
             }
         });
-        Self { url, contents }
+        Self {
+            url,
+            contents,
+            asked,
+        }
     }
 
     pub fn documents(&self, database: &str) -> Documents {

@@ -6,27 +6,23 @@ use std::sync::Arc;
 use database::{CreateOptions, Databases, Durability, EditMode, Options};
 
 use crate::Failure;
-use crate::cli::{BenchOptions, with_credentials};
+use crate::cli::{BenchOptions, nodes_of, with_credentials};
 use crate::commands::runtime;
 
 pub fn run(options: BenchOptions) -> Result<(), Failure> {
     if options.list {
-        for w in bench::workloads() {
-            println!("{:<22} {}", w.name, w.what);
-        }
+        let line = |w: &bench::Description| println!("{:<22} {}", w.name, w.what);
+        bench::workloads().iter().for_each(line);
         return Ok(());
     }
     let runtime = runtime()?;
     let scratch = Scratch::new()?;
-    let mut urls = options
-        .url
-        .iter()
-        .map(|url| with_credentials(url))
-        .collect::<Vec<_>>();
+    let nodes = |urls: &String| nodes_of(urls).iter().map(|u| with_credentials(u)).collect();
+    let mut servers: Vec<Vec<String>> = options.url.iter().map(nodes).collect();
     let mut own = vec![];
-    if urls.is_empty() {
+    if servers.is_empty() {
         let server = OwnServer::start(&scratch.0.join("server"), &options.query_server)?;
-        urls.push(server.url.clone());
+        servers.push(vec![server.url.clone()]);
         own.push(server);
     }
     let wants_second = || {
@@ -42,7 +38,7 @@ pub fn run(options: BenchOptions) -> Result<(), Failure> {
         None
     };
     let run = bench::BenchOptions {
-        urls,
+        servers,
         second_url,
         workloads: options.workloads,
         scale: options.scale,

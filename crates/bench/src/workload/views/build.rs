@@ -119,7 +119,7 @@ impl Build<'_> {
     /// The clock runs from the moment when the design document is sent: a server may begin before it is asked.
     pub(super) async fn run(&self, side: &Side) -> Result<Built, BenchError> {
         let sampler = Sampler::start(side.pid);
-        let watch = Watch::start(side.pid);
+        let watch = Watch::start(&side.pids);
         let bar = progress::bar(self.documents, self.part.to_owned());
         let mut tasks = Tasks::default();
         let start = Instant::now();

@@ -174,7 +174,7 @@ impl Rows {
     ) -> Result<Part, BenchError> {
         let changed = CHANGED_DOCS.min(index.populated.documents / 2);
         change(side, &index.populated, changed).await?;
-        let watch = Watch::start(side.pid);
+        let watch = Watch::start(&side.pids);
         let start = Instant::now();
         let rows = wait_for(side, &index.view()).await?;
         let elapsed = start.elapsed();

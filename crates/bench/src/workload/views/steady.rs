@@ -95,7 +95,7 @@ impl Workload for WhileBuilding {
             |requests: &Vec<Vec<u8>>| probe((*side.target).clone(), requests.clone(), length);
         let get_idle = read(&state.documents).await?;
         let view_idle = read(&state.finished_view).await?;
-        let watch = Watch::start(side.pid);
+        let watch = Watch::start(&side.pids);
         let (done, start) = (Cell::new(0), Instant::now());
         let reading = async {
             let get = read(&state.documents).await?;

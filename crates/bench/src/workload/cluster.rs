@@ -1,0 +1,212 @@
+//! Reads and writes spread over all nodes of a cluster; of a server alone, all on that.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::Workload;
+use super::saturated::alone;
+use crate::documents::{Ids, Order, Shape};
+use crate::error::BenchError;
+use crate::side::{BULK_DOCS, Part, Populated, Side, Watch};
+use crate::slice::{Check, Requests, Slice, spread};
+use crate::target::Target;
+
+const BULK_CLIENTS: usize = 10;
+const MIXED_READERS: usize = 32;
+const MIXED_WRITERS: usize = 8;
+
+/// A database that is written to, and the ids of its documents.
+pub(crate) struct Written {
+    database: String,
+    ids: Ids,
+}
+
+impl Written {
+    /// A new one that all nodes know.
+    async fn new(side: &Side, name: &str) -> Result<Self, BenchError> {
+        let database = side.create(name).await?;
+        side.settled(&database, 0).await?;
+        Ok(Self {
+            database,
+            ids: Ids::new(Order::Sequential),
+        })
+    }
+
+    /// PUTs of new documents to a node.
+    fn puts(&self, node: &Rc<Target>) -> Requests {
+        let (node, database, ids) = (Rc::clone(node), self.database.clone(), self.ids.clone());
+        Box::new(move |request| {
+            let path = format!("/{database}/{}", ids.next_text());
+            let mut body = Vec::with_capacity(16);
+            Shape::Foo.push_body(&mut body, 0);
+            node.write_request(request, "PUT", &path, "", Some(&body));
+            Some(1)
+        })
+    }
+
+    /// `_bulk_docs` of new documents to a node.
+    fn bulks(&self, node: &Rc<Target>) -> Requests {
+        let (node, ids) = (Rc::clone(node), self.ids.clone());
+        let path = format!("/{}/_bulk_docs", self.database);
+        let mut body = Vec::new();
+        Box::new(move |request| {
+            body.clear();
+            Shape::Foo.push_bulk(&mut body, &ids, BULK_DOCS);
+            node.write_request(request, "POST", &path, "", Some(&body));
+            Some(BULK_DOCS)
+        })
+    }
+}
+
+/// GETs of random documents from a node.
+fn gets(populated: &Populated, node: &Rc<Target>, query: &'static str) -> Requests {
+    let (node, populated) = (Rc::clone(node), populated.clone());
+    let mut path = format!("/{}/", populated.database).into_bytes();
+    let root = path.len();
+    Box::new(move |request| {
+        path.truncate(root);
+        let number = fastrand::u64(..populated.documents);
+        populated.ids.push_nth(&mut path, number);
+        path.extend_from_slice(query.as_bytes());
+        let path = std::str::from_utf8(&path).ok()?;
+        node.write_request(request, "GET", path, "", None);
+        Some(1)
+    })
+}
+
+/// Documents that all nodes have.
+async fn populated(side: &Side, documents: u64) -> Result<Populated, BenchError> {
+    let populated = side.populated(Shape::Bytes300, documents).await?;
+    side.settled(&populated.database, documents).await?;
+    Ok(populated)
+}
+
+/// PUT of new documents.
+pub(crate) struct Put {
+    name: &'static str,
+    clients: usize,
+}
+
+impl Put {
+    pub(crate) fn by(name: &'static str, clients: usize) -> Self {
+        Self { name, clients }
+    }
+}
+
+impl Workload for Put {
+    type State = Written;
+
+    async fn prepare(&self, side: &Side) -> Result<Written, BenchError> {
+        Written::new(side, self.name).await
+    }
+
+    async fn round(
+        &self,
+        side: &Side,
+        state: &mut Written,
+        length: Duration,
+    ) -> Result<Vec<Part>, BenchError> {
+        let puts = |node: &Rc<Target>, _| state.puts(node);
+        let writing = spread(&side.nodes, self.clients, length, Check::Status, puts);
+        Ok(vec![side.part(self.name, "docs", writing).await?])
+    }
+}
+
+/// `_bulk_docs` of 1,000.
+pub(crate) struct Bulk;
+
+impl Workload for Bulk {
+    type State = Written;
+
+    async fn prepare(&self, side: &Side) -> Result<Written, BenchError> {
+        Written::new(side, "cluster_bulk").await
+    }
+
+    async fn round(
+        &self,
+        side: &Side,
+        state: &mut Written,
+        length: Duration,
+    ) -> Result<Vec<Part>, BenchError> {
+        let bulks = |node: &Rc<Target>, _| state.bulks(node);
+        let writing = spread(&side.nodes, BULK_CLIENTS, length, Check::Bulk, bulks);
+        Ok(vec![side.part("cluster_bulk", "docs", writing).await?])
+    }
+}
+
+/// GET of random documents: the latest revision of the cluster, and what the node itself has; by many clients and by one.
+pub(crate) struct Get {
+    pub(crate) connections: usize,
+    pub(crate) documents: u64,
+}
+
+impl Get {
+    /// Name, query, clients.
+    fn parts(&self) -> [(&'static str, &'static str, usize); 4] {
+        [
+            ("cluster_get", "", self.connections),
+            ("cluster_get_r1", "?r=1", self.connections),
+            ("cluster_get_one", "", 1),
+            ("cluster_get_one_r1", "?r=1", 1),
+        ]
+    }
+}
+
+impl Workload for Get {
+    type State = Populated;
+
+    async fn prepare(&self, side: &Side) -> Result<Populated, BenchError> {
+        populated(side, self.documents).await
+    }
+
+    async fn round(
+        &self,
+        side: &Side,
+        state: &mut Populated,
+        length: Duration,
+    ) -> Result<Vec<Part>, BenchError> {
+        let mut parts = Vec::new();
+        for (name, query, clients) in self.parts() {
+            let read = |node: &Rc<Target>, _| gets(state, node, query);
+            let reading = spread(&side.nodes, clients, length, Check::Status, read);
+            parts.push(side.part(name, "req", reading).await?);
+        }
+        Ok(parts)
+    }
+}
+
+/// Reads of random documents beside writes of new ones to another database.
+pub(crate) struct Mixed {
+    pub(crate) documents: u64,
+}
+
+impl Workload for Mixed {
+    type State = (Populated, Written);
+
+    async fn prepare(&self, side: &Side) -> Result<(Populated, Written), BenchError> {
+        let populated = populated(side, self.documents).await?;
+        Ok((populated, Written::new(side, "cluster_mixed").await?))
+    }
+
+    async fn round(
+        &self,
+        side: &Side,
+        (populated, written): &mut (Populated, Written),
+        length: Duration,
+    ) -> Result<Vec<Part>, BenchError> {
+        let gets = |node: &Rc<Target>, _| gets(populated, node, "");
+        let puts = |node: &Rc<Target>, _| written.puts(node);
+        let watch = Watch::start(&side.pids);
+        let (read, wrote): (Slice, Slice) = tokio::try_join!(
+            spread(&side.nodes, MIXED_READERS, length, Check::Status, gets),
+            spread(&side.nodes, MIXED_WRITERS, length, Check::Status, puts),
+        )?;
+        Ok(vec![
+            watch.part("cluster_mixed_get", "req", read),
+            Part {
+                unit: "docs",
+                ..alone("cluster_mixed_put", wrote)
+            },
+        ])
+    }
+}
