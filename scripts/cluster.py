@@ -309,6 +309,8 @@ def main():
             cluster.revive()
     except KeyboardInterrupt:
         sys.exit(130)
+    except RuntimeError as error:
+        sys.exit(f"cluster: {error}")
     finally:
         # Once more Ctrl-C while it stops does no harm.
         with contextlib.suppress(ValueError):

@@ -5,7 +5,7 @@
 #   scripts/setup.sh          what `make serve` needs: a C++ toolchain, libclang, Rust
 #   scripts/setup.sh cluster  and what `make cluster` needs besides: Python (Java and Maven: scripts/brokers.py)
 #   scripts/setup.sh test     and what `make test` needs besides: Node, npm, Python with venv, curl, and the query servers
-#                             of other languages: Erlang, and Python's couchpy; linters of Python, Markdown and dependencies; mdBook
+#                             of other languages: Erlang, and Python's couchpy; Go, for a checker of histories; linters of Python, Markdown and dependencies; mdBook
 #   scripts/setup.sh docs     what `make docs` needs: Rust, mdBook
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -59,6 +59,7 @@ missing_packages() {
   has_command node || echo nodejs
   has_command npm || echo npm
   has_command erl || echo erlang-base
+  has_command go || echo golang-go
   has_command mount || echo mount
 }
 

@@ -28,6 +28,15 @@ def virtual_environment(ctx, folder):
     return place
 
 
+def go_program(ctx, folder):
+    """Compiled once per version of its source."""
+    place = ctx.cache / "go" / fingerprint(folder / "main.go", folder / "go.sum")
+    if not (place / "installed").exists():
+        fresh(place)
+        install(ctx, folder.name, ["go", "build", "-C", folder, "-o", place / folder.name, "."], place)
+    return place / folder.name
+
+
 def install(ctx, what, command, place):
     ctx.report.note(f"installing {what} into {place}")
     done = subprocess.run(
@@ -43,5 +52,5 @@ def fresh(place):
     place.mkdir(parents=True)
 
 
-def fingerprint(path):
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+def fingerprint(*paths):
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:16]
