@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts"))
 
@@ -12,6 +13,9 @@ from harness.api import Api
 from harness.links import Links
 
 ADMIN = "admin:cluster"
+EQUAL_TIMEOUT_S = 30
+# What the status of a slot says of its contents, besides its chain.
+DIGESTS = ("digest", "digests")
 
 
 class TestCluster(clusters.Cluster):
@@ -83,6 +87,29 @@ class TestCluster(clusters.Cluster):
                     resume(number)
                 else:
                     restart(number)
+
+    def why_not_equal(self):
+        """What keeps the replicas of all nodes from being the same; "" when they are."""
+        held = {}
+        for number in self.nodes:
+            status = self.status(number)
+            if status is None:
+                return f"node {number} does not answer"
+            for slot in status["slots"]:
+                if slot["reason"]:
+                    return f"node {number}, slot {slot['slot']}: {slot['reason']}"
+                state = {name: slot[name] for name in ("next_offset", "stable", "generation", "chain", *DIGESTS) if name in slot}
+                number_of_first, first = held.setdefault(slot["slot"], (number, state))
+                if state != first:
+                    return f"slot {slot['slot']}: node {number_of_first} has {first}, node {number} {state}"
+        return ""
+
+    def wait_until_equal(self, timeout_s=EQUAL_TIMEOUT_S):
+        """Returns what is different in the end."""
+        deadline = time.monotonic() + timeout_s
+        while (why := self.why_not_equal()) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        return why
 
     def stop(self):
         super().stop()

@@ -33,14 +33,14 @@ def go_program(ctx, folder):
     place = ctx.cache / "go" / fingerprint(folder / "main.go", folder / "go.sum")
     if not (place / "installed").exists():
         fresh(place)
-        install(ctx, folder.name, ["go", "build", "-C", folder, "-o", place / folder.name, "."], place)
+        install(ctx, folder.name, ["go", "build", "-buildvcs=false", "-o", place / folder.name, "."], place, folder)
     return place / folder.name
 
 
-def install(ctx, what, command, place):
+def install(ctx, what, command, place, cwd=None):
     ctx.report.note(f"installing {what} into {place}")
     done = subprocess.run(
-        [str(part) for part in command], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False
+        [str(part) for part in command], cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False
     )
     if done.returncode:
         raise RuntimeError(f"{what} could not be installed:\n{done.stdout}{done.stderr}")
