@@ -152,9 +152,9 @@ class Cluster:
         if done.returncode:
             raise RuntimeError(f"node {node.number} cannot join: {done.stderr}")
 
-    def start_process(self, node):
+    def start_process(self, node, log=None):
         node.process = None
-        arguments = ["--data", node.folder, "--bind", "127.0.0.1", "--port", node.http_port, "--set", f"cluster/log={self.log_address}"]
+        arguments = ["--data", node.folder, "--bind", "127.0.0.1", "--port", node.http_port, "--set", f"cluster/log={log or self.log_address}"]
         if node.number == 1:
             arguments += ["--admin", self.admin] if self.admin else ["--generate-admin"]
         with open(node.log_path, "ab") as log:

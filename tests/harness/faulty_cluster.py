@@ -61,8 +61,8 @@ class TestCluster(clusters.Cluster):
         doors |= {f"broker{broker.number}": (broker.door, broker.behind_door) for broker in self.brokers.brokers.values()}
         self.links = Links(doors)
 
-    def start_process(self, node):
-        super().start_process(node)
+    def start_process(self, node, log=None):
+        super().start_process(node, log)
         if self.links:
             self.links.own(f"node{node.number}", node.process.pid)
 

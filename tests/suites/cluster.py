@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import os
 import shutil
+import signal
 import subprocess
 import time
 
@@ -111,10 +112,20 @@ def refused_starts(ctx, cluster):
     refused(ctx, "a node that is one already", [cluster.binary, "cluster", "init", "--data", data, "--address", "127.0.0.1:1"], "already")
     start = [cluster.binary, "serve", "--data", data, "--port", "0", "--admin", ADMIN]
     refused(ctx, "a node without a log", start, "log")
-    refused(ctx, "a node whose brokers are not there", [*start, "--set", "cluster/log=kafka://127.0.0.1:1"], "127.0.0.1:1")
+    waits_for_brokers(ctx, cluster, data)
     refused(ctx, "a log that is not Kafka's", [*start, "--set", "cluster/log=http://127.0.0.1:1"], "kafka://")
     refused(ctx, "an address without a port", [cluster.binary, "cluster", "init", "--data", data, "--address", "here"], "HOST:PORT")
     refused(ctx, "a name that no topic can have", [cluster.binary, "cluster", "init", "--data", data, "--cluster", "a b"], "--cluster")
+
+
+def waits_for_brokers(ctx, cluster, data):
+    """They may come up after the node does."""
+    node = cluster.make_node(8, *clusters.free_ports(8))
+    node.folder = data
+    cluster.start_process(node, log="kafka://127.0.0.1:1")
+    said = wait_until(lambda: "127.0.0.1:1" in node.log(), REFUSAL_TIMEOUT_S)
+    ctx.report.check("a node whose brokers are not there says so", said, node.log())
+    node.end(signal.SIGTERM)
 
 
 def refused(ctx, what, command, word):
@@ -479,7 +490,7 @@ def copied_directory(ctx, nodes):
         statuses = [nodes[number].put(f"/copied/while-{number}", {}).status for number in (1, 3)]
         ctx.report.equal("the others take writes meanwhile", statuses, [201] * 2)
     finally:
-        copy.end(9)
+        copy.end(signal.SIGKILL)
     cluster.wait_until_whole()
     nodes = Nodes(ctx, cluster)
     ctx.report.equal("all take writes once the copy is gone", [api.put(f"/copied/after-{j}", {}).status for j, api in nodes.apis.items()], [201] * 3)
@@ -513,7 +524,7 @@ def leaving(ctx, nodes):
         answer = four[4].put("/leaving/late", {})
         ctx.report.check("it takes no writes", answer.status >= 400, repr(answer))
     finally:
-        fourth.end(9)
+        fourth.end(signal.SIGKILL)
         del cluster.nodes[4]
     again = cluster.try_command("leave", cluster.url_of(1), "--node", "node4@127.0.0.1")
     ctx.report.check("it leaves once", again.returncode == 1 and "404" in again.stderr, again)
@@ -523,5 +534,5 @@ def leaving(ctx, nodes):
     cluster.start_process(fourth)
     time.sleep(3)
     ctx.report.check("started again it is not let in", len(cluster.status(1)["nodes"]) == 3, cluster.status(1)["nodes"])
-    fourth.end(9)
+    fourth.end(signal.SIGKILL)
     digests(ctx, nodes)
