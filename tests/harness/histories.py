@@ -1,6 +1,5 @@
 """Clients of a cluster's nodes that write down what they did, for a checker of linearizability, and what was acknowledged."""
 
-import itertools
 import json
 import random
 import threading
@@ -32,8 +31,8 @@ class History:
         self.appended = []
         # What a reader saw of a list: (document, elements).
         self.lists = []
-        # When a write was acknowledged: (seconds, client).
-        self.successes = []
+        # When a write was acknowledged, and when a reader was answered: (seconds, client).
+        self.writes, self.reads = [], []
         self._lock = threading.Lock()
 
     def add(self, client, document, began, **operation):
@@ -41,11 +40,11 @@ class History:
             self.operations.append({"client": client, "document": document, "from": began, "to": time.monotonic_ns(), **operation})
             self.maybes += operation.get("outcome") == "maybe"
             if operation.get("outcome") == "done":
-                self.successes.append((time.monotonic(), client))
+                self.writes.append((time.monotonic(), client))
 
     def succeed(self, client):
         with self._lock:
-            self.successes.append((time.monotonic(), client))
+            self.writes.append((time.monotonic(), client))
 
     def acknowledged(self):
         return len(self.written) + sum(operation.get("outcome") == "done" for operation in self.operations)
@@ -54,15 +53,6 @@ class History:
         with open(path, "w", encoding="utf-8") as file:
             for operation in self.operations:
                 file.write(json.dumps(operation) + "\n")
-
-    def longest_gap(self, clients, begin, end):
-        """The longest time without an acknowledged write of one of these clients between two moments, in seconds."""
-        longest = 0.0
-        for client in clients:
-            times = sorted(at for at, of in self.successes if of == client)
-            times = [begin, *(at for at in times if begin < at < end), end]
-            longest = max(longest, *(b - a for a, b in itertools.pairwise(times)))
-        return longest
 
 
 class Client(threading.Thread):
@@ -149,6 +139,14 @@ class RegisterClient(Client):
             del self.known[document]
 
 
+class ReaderClient(Client):
+    """Reads registers alone, so that no write keeps it waiting."""
+
+    def turn(self):
+        if self.read(f"register-{self.random.randrange(RegisterClient.REGISTERS)}") is not None:
+            self.history.reads.append((time.monotonic(), self.number))
+
+
 class AppendClient(Client):
     """Appends to lists, by writing them anew with one more element."""
 
@@ -184,7 +182,7 @@ class BulkClient(Client):
         self.history.succeed(self.number)
 
 
-KINDS = (RegisterClient, RegisterClient, AppendClient, BulkClient)
+KINDS = (RegisterClient, RegisterClient, AppendClient, BulkClient, ReaderClient)
 
 
 def start_clients(history, urls, credentials, random_source):

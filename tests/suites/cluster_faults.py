@@ -5,6 +5,7 @@ SETTEE_ROUNDS is how many rounds there are, or which: 7-9. A round's faults depe
 soak the log is cut and lost as well, and begun anew.
 """
 
+import itertools
 import os
 import random
 import subprocess
@@ -26,7 +27,7 @@ FIRST_WRITES = 100
 FIRST_WRITES_TIMEOUT_S = 30
 HEALED_TIMEOUT_S = 90
 CHECK_TIMEOUT_S = 900
-# The wanted time without writes after one node's death; it is told, not asserted.
+# The wanted time without success after one node's death; it is told, not asserted.
 UNAVAILABLE_GOAL_S = 5.0
 LOG_LOSSES = ("cut_tail", "delete_topic")
 
@@ -41,21 +42,36 @@ class Fault:
         return f"{self.begin:.1f}–{self.end:.1f} s {self.name}{self.arguments}"
 
 
+KINDS = (
+    "kill_node",
+    "kill_broker",
+    "cut_from_peers",
+    "kill_brokers",
+    "cut_from_brokers",
+    "kill_nodes",
+    "pause_node",
+    "pause_broker",
+    "cut_pair",
+    "isolate",
+)
+# Rounds that begin with one of these have no other fault, and tell how long nothing could be written or read.
+MEASURED = ("kill_node", "kill_broker", "kill_brokers")
+CUTS = ("cut_from_peers", "cut_from_brokers", "cut_pair", "isolate")
+
+
 def schedule(seed, number):
-    """The faults of a round. The first one's kind goes through all kinds in turn; a node's death is alone, and is measured."""
+    """The faults of a round. The first one's kind goes through all kinds in turn."""
     source = random.Random(f"{seed}-{number}")
-    kinds = ["kill_node", "kill_broker", "cut_from_peers", "cut_from_brokers", "pause_node", "pause_broker", "cut_pair"]
-    if number % len(kinds) == 1:
-        return [Fault(CALM_S, CALM_S + DEAD_S, "kill_node", source.randint(1, 3))]
+    first = KINDS[(number - 1) % len(KINDS)]
+    if first in MEASURED:
+        return [Fault(CALM_S, CALM_S + DEAD_S, first, source.randint(1, 3))]
     faults = []
     for at in range(source.choice((1, 2, 2, 3, 4))):
-        kind = kinds[(number - 1) % len(kinds)] if at == 0 else source.choice(kinds)
+        kind = first if at == 0 else source.choice(KINDS)
         begin = CALM_S + (0 if at == 0 else source.uniform(0, FAULTS_S))
         end = begin + source.uniform(0.3, FAULT_S_MAX)
-        target = source.randint(1, 3)
         resets = source.random() < 0.5
-        arguments = {"cut_from_peers": (target, resets), "cut_from_brokers": (target, resets), "cut_pair": (target, resets)}.get(kind, (target,))
-        faults.append(Fault(begin, end, kind, *arguments))
+        faults.append(Fault(begin, end, kind, source.randint(1, 3), *([resets] if kind in CUTS else [])))
     return sorted(faults, key=lambda fault: fault.begin)
 
 
@@ -64,6 +80,15 @@ def begin_fault(cluster, fault):
     match fault.name:
         case "kill_node":
             cluster.kill(target)
+        case "kill_nodes":
+            for number in cluster.nodes:
+                cluster.kill(number)
+        case "kill_brokers":
+            for number in cluster.brokers.brokers:
+                cluster.brokers.kill(number)
+        case "isolate":
+            cluster.cut_from_brokers(target, *rest)
+            cluster.cut_from_peers(target, *rest)
         case "pause_node":
             if cluster.nodes[target].is_running():
                 cluster.pause(target)
@@ -83,15 +108,17 @@ def begin_fault(cluster, fault):
 def end_fault(cluster, fault):
     target, *_ = fault.arguments
     match fault.name:
-        case "kill_node":
-            if not cluster.nodes[target].is_running():
-                cluster.start_process(cluster.nodes[target])
+        case "kill_node" | "kill_nodes":
+            for node in cluster.nodes.values():
+                if not node.is_running():
+                    cluster.start_process(node)
         case "pause_node":
             if cluster.nodes[target].is_running():
                 cluster.resume(target)
-        case "kill_broker":
-            if not cluster.brokers.brokers[target].is_running():
-                cluster.brokers.brokers[target].start()
+        case "kill_broker" | "kill_brokers":
+            for broker in cluster.brokers.brokers.values():
+                if not broker.is_running():
+                    broker.start()
         case "pause_broker":
             if cluster.brokers.brokers[target].is_running():
                 cluster.brokers.resume(target)
@@ -129,7 +156,9 @@ def rounds(ctx):
 class Totals:
     def __init__(self):
         self.rounds = self.operations = self.acknowledged = self.maybes = 0
-        self.unavailable_s, self.healed_s = [], []
+        self.healed_s = []
+        # (kind of fault, "written" or "read") -> seconds
+        self.gaps = {}
         self.histories = []
 
     def say(self, ctx):
@@ -137,10 +166,9 @@ class Totals:
             f"{self.rounds} rounds, {self.operations} operations on registers and lists, {self.acknowledged} acknowledged writes, "
             f"{self.maybes} of unknown outcome"
         )
-        if self.unavailable_s:
-            longest = max(self.unavailable_s)
-            over = "" if longest < UNAVAILABLE_GOAL_S else f" (wanted: under {UNAVAILABLE_GOAL_S:.0f} s)"
-            ctx.report.note(f"longest time without a write at a living node while one node was dead: {longest:.1f} s{over}")
+        for (fault, what), gaps in sorted(self.gaps.items()):
+            over = f" (wanted: under {UNAVAILABLE_GOAL_S:.0f} s)" if fault == "kill_node" and max(gaps) > UNAVAILABLE_GOAL_S else ""
+            ctx.report.note(f"{fault} for {DEAD_S:.0f} s: nothing was {what} by a client of a living node for at most {max(gaps):.1f} s{over}")
         if self.healed_s:
             ctx.report.note(f"whole again {max(self.healed_s):.1f} s after the last fault, at most")
 
@@ -170,9 +198,9 @@ def one_round(ctx, cluster, checker, number, totals):
 
 def wait_for_writes(ctx, history, label):
     deadline = time.monotonic() + FIRST_WRITES_TIMEOUT_S
-    while len(history.successes) < FIRST_WRITES and time.monotonic() < deadline:
+    while len(history.writes) < FIRST_WRITES and time.monotonic() < deadline:
         time.sleep(0.02)
-    ctx.report.check(f"{label}: the writers get going", len(history.successes) >= FIRST_WRITES, history.unexpected[:3], quiet=True)
+    ctx.report.check(f"{label}: the writers get going", len(history.writes) >= FIRST_WRITES, history.unexpected[:3], quiet=True)
 
 
 def carry_out(cluster, faults, history, of_node, totals):
@@ -183,10 +211,23 @@ def carry_out(cluster, faults, history, of_node, totals):
         time.sleep(max(0.0, start + at - time.monotonic()))
         moments[fault, begins] = time.monotonic()
         (begin_fault if begins else end_fault)(cluster, fault)
-    for fault in faults:
-        if faults == [fault] and fault.name == "kill_node":
-            living = [client for node, numbers in of_node.items() if node != fault.arguments[0] for client in numbers]
-            totals.unavailable_s.append(history.longest_gap(living, moments[fault, True], moments[fault, False]))
+    fault = faults[0]
+    if fault.name in MEASURED:
+        dead = fault.arguments[0] if fault.name == "kill_node" else None
+        living = [number for node, numbers in of_node.items() if node != dead for number in numbers]
+        for what, times in (("written", history.writes), ("read", history.reads)):
+            gap = longest_gap(times, living, moments[fault, True], moments[fault, False])
+            totals.gaps.setdefault((fault.name, what), []).append(gap)
+
+
+def longest_gap(times, clients, begin, end):
+    """The longest time that one of these clients was without success between two moments; clients that never have one do not count."""
+    longest = 0.0
+    for client in clients:
+        mine = sorted(at for at, of in times if of == client)
+        within = [begin, *(at for at in mine if begin < at < end), end]
+        longest = max(longest, *(b - a for a, b in itertools.pairwise(within))) if mine else longest
+    return longest
 
 
 def healed(ctx, cluster, label):
@@ -222,7 +263,7 @@ def judge(ctx, cluster, checker, history, label, folder, totals):
     totals.operations += len(history.operations)
     totals.acknowledged += history.acknowledged()
     totals.maybes += history.maybes
-    history.operations, history.lists, history.successes = [], [], []
+    history.operations, history.lists, history.writes, history.reads = [], [], [], []
     totals.histories.append(history)
 
 
