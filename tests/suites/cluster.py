@@ -10,7 +10,7 @@ import signal
 import subprocess
 import time
 
-from harness.api import json_query, quote
+from harness.api import Disconnected, json_query, quote
 from harness.faulty_cluster import ADMIN, TestCluster, clusters
 from harness.server import wait_until
 
@@ -18,6 +18,7 @@ from harness.server import wait_until
 REFUSAL_TIMEOUT_S = 60
 SEEN_TIMEOUT_S = 20
 RACES = 20
+SHARED_TURNS = 10
 DESIGN = {
     "_id": "_design/d",
     "views": {"by_n": {"map": "function (doc) { if (doc.n) emit(doc.n, 1); }", "reduce": "_sum"}},
@@ -29,9 +30,10 @@ def run(ctx):
     cluster = TestCluster(ctx, "cluster")
     try:
         cluster.brokers.start()
-        refused_starts(ctx, cluster)
+        waits = refused_starts(ctx, cluster)
         began = time.monotonic()
         cluster.start_nodes()
+        said_that_it_waits(ctx, waits)
         ctx.report.note(f"three nodes are one cluster after {time.monotonic() - began:.1f} s")
         for part in (
             databases,
@@ -45,6 +47,7 @@ def run(ctx):
             feeds,
             designs,
             users_and_admins,
+            shared_at_once,
             digests,
             restarts,
             tokens,
@@ -105,24 +108,29 @@ def at_once(*acts):
 
 
 def refused_starts(ctx, cluster):
-    """Before there is a cluster: what is wrong with how a node is started is said."""
+    """Before there is a cluster: what is wrong with how a node is started is said. Answers one that waits for its brokers."""
     data = ctx.folder("refused") / "alone"
     refused(ctx, "a log without a cluster", [cluster.binary, "serve", "--data", data, "--set", f"cluster/log={cluster.log_address}"], "cluster init")
     cluster.command("init", "--data", data, "--cluster", "refused", "--address", cluster.nodes[1].address, "--slots", 1)
     refused(ctx, "a node that is one already", [cluster.binary, "cluster", "init", "--data", data, "--address", "127.0.0.1:1"], "already")
     start = [cluster.binary, "serve", "--data", data, "--port", "0", "--admin", ADMIN]
     refused(ctx, "a node without a log", start, "log")
-    waits_for_brokers(ctx, cluster, data)
     refused(ctx, "a log that is not Kafka's", [*start, "--set", "cluster/log=http://127.0.0.1:1"], "kafka://")
     refused(ctx, "an address without a port", [cluster.binary, "cluster", "init", "--data", data, "--address", "here"], "HOST:PORT")
     refused(ctx, "a name that no topic can have", [cluster.binary, "cluster", "init", "--data", data, "--cluster", "a b"], "--cluster")
+    cluster.command("init", "--data", data.with_name("waits"), "--address", f"127.0.0.1:{clusters.free_ports(8)[1]}")
+    return start_without_brokers(cluster, data.with_name("waits"))
 
 
-def waits_for_brokers(ctx, cluster, data):
+def start_without_brokers(cluster, data):
     """They may come up after the node does."""
     node = cluster.make_node(8, *clusters.free_ports(8))
     node.folder = data
     cluster.start_process(node, log="kafka://127.0.0.1:1")
+    return node
+
+
+def said_that_it_waits(ctx, node):
     said = wait_until(lambda: "127.0.0.1:1" in node.log(), REFUSAL_TIMEOUT_S)
     ctx.report.check("a node whose brokers are not there says so", said, node.log())
     node.end(signal.SIGTERM)
@@ -420,6 +428,38 @@ def users_and_admins(ctx, nodes):
         report.equal("until one node removes it", gone, [True] * 3)
 
 
+def shared_at_once(ctx, nodes):
+    """What all nodes share is the same at the next request to any of them, every time."""
+    wrong = []
+    for turn in range(SHARED_TURNS):
+        i, j = ctx.random.sample(list(nodes), 2)
+        name = f"shared-{turn}"
+        nodes.database(name, at=i)
+        expect(wrong, nodes[j].put(f"/{name}/a", {}), 201, f"PUT at {j} into a database made at {i}")
+        secret = {"admins": {"names": [], "roles": []}, "members": {"names": [f"s{turn}"], "roles": []}}
+        nodes[j].expect(200, "PUT", f"/{name}/_security", secret)
+        seen = nodes[i].get(f"/{name}/_security")
+        if seen.json != secret:
+            wrong.append(f"_security set at {j}, read at {i}: {seen!r}")
+        user = {"name": f"s{turn}", "password": "one", "roles": [], "type": "user"}
+        expect(wrong, log_in(nodes, j, f"s{turn}:one"), 401, f"log-in at {j} before the user is there")
+        nodes[i].expect(201, "PUT", f"/_users/org.couchdb.user:s{turn}", user)
+        expect(wrong, log_in(nodes, j, f"s{turn}:one"), 200, f"log-in at {j} of a user made at {i}")
+        theirs = nodes.cluster.api(j, credentials=f"s{turn}:one")
+        expect(wrong, theirs.get(f"/{name}/a"), 200, f"a read at {j} by a member")
+        nodes[i].expect(200, "PUT", f"/{name}/_security", {**secret, "members": {"names": ["nobody"], "roles": []}})
+        expect(wrong, theirs.get(f"/{name}/a"), 403, f"a read at {j} by whom node {i} shut out")
+        nodes[i].expect(200, "DELETE", f"/{name}")
+        expect(wrong, nodes[j].get(f"/{name}/a"), 404, f"GET at {j} from a database deleted at {i}")
+        expect(wrong, nodes[j].put(f"/{name}/b", {}), 404, f"PUT at {j} into a database deleted at {i}")
+    ctx.report.check(f"{SHARED_TURNS} times databases, security and users of one node count at once at another", not wrong, "\n".join(wrong[:12]))
+
+
+def expect(wrong, answer, status, what):
+    if answer.status != status:
+        wrong.append(f"{what}: {answer!r}")
+
+
 def log_in(nodes, number, credentials):
     name, password = credentials.split(":")
     return nodes.cluster.api(number, credentials="").post("/_session", {"name": name, "password": password})
@@ -521,8 +561,11 @@ def leaving(ctx, nodes):
         ctx.report.check("no slot has it any more", is_out, cluster.status(1))
         members = [len(cluster.status(number)["nodes"]) for number in (1, 2, 3)]
         ctx.report.equal("nobody lists it", members, [3] * 3)
-        answer = four[4].put("/leaving/late", {})
-        ctx.report.check("it takes no writes", answer.status >= 400, repr(answer))
+        try:
+            answer = cluster.api(4, timeout=3).put("/leaving/late", {})
+            ctx.report.check("it takes no writes", answer.status >= 400, repr(answer))
+        except Disconnected as gone:
+            ctx.report.check("it takes no writes", "timed out" in str(gone), gone)
     finally:
         fourth.end(signal.SIGKILL)
         del cluster.nodes[4]
