@@ -148,7 +148,8 @@ def run(ctx):
 
 
 def rounds(ctx):
-    asked = os.environ.get("SETTEE_ROUNDS") or str(ctx.size(*ROUNDS))
+    # Not for the servers, which would take it for a setting.
+    asked = os.environ.pop("SETTEE_ROUNDS", "") or str(ctx.size(*ROUNDS))
     first, _, last = asked.rpartition("-")
     return range(int(first or 1), int(last) + 1)
 
