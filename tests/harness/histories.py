@@ -6,11 +6,14 @@ import threading
 import time
 
 from harness.api import Api, Disconnected
+from harness.server import wait_until
 
 REQUEST_TIMEOUT_S = 12
 PAUSE_S = 0.004
 # After a refusal, so that a node that is down is not asked thousands of times.
 PAUSE_AFTER_FAILURE_S = 0.05
+# Once everything runs again, a node may need a moment before it reads.
+READ_AGAIN_TIMEOUT_S = 15
 BULK = 10
 ATTACHMENT_BYTES = 10_000
 
@@ -206,18 +209,22 @@ def stop_clients(clients):
 
 
 def look_again(history, node, api):
-    """Reads everything of one node once more, as a client with a number of its own."""
+    """Reads everything of one node once more, as a client with a number of its own. Answers what is wrong."""
     reader = Client(history, 1000 + node, api.url, "", 0)
     reader.api = api
     for document in [f"register-{n}" for n in range(RegisterClient.REGISTERS)] + [f"list-{n}" for n in range(AppendClient.LISTS)]:
-        reader.read(document)
+        wait_until(lambda document=document: reader.read(document) is not None, READ_AGAIN_TIMEOUT_S, PAUSE_AFTER_FAILURE_S)
     return lost(history, api)
 
 
 def lost(history, api):
     """What was acknowledged, and this node does not have or has otherwise."""
-    rows = api.expect(200, "GET", f"/{history.db}/_all_docs?include_docs=true")["rows"]
-    found = {row["id"]: row for row in rows}
+    answers = []
+    path = f"/{history.db}/_all_docs?include_docs=true"
+    is_there = wait_until(lambda: answers.append(api.get(path)) or answers[-1].status != 503, READ_AGAIN_TIMEOUT_S, PAUSE_AFTER_FAILURE_S)
+    if not is_there or answers[-1].status != 200:
+        return [f"GET {path}: {answers[-1]!r}"]
+    found = {row["id"]: row for row in answers[-1].json["rows"]}
     problems = [
         f"{doc_id}: acknowledged {rev}, found {found.get(doc_id, {}).get('value')}"
         for doc_id, rev in history.written.items()

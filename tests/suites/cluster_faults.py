@@ -29,7 +29,8 @@ HEALED_TIMEOUT_S = 90
 CHECK_TIMEOUT_S = 900
 # The wanted time without success after one node's death; it is told, not asserted.
 UNAVAILABLE_GOAL_S = 5.0
-LOG_LOSSES = ("cut_tail", "delete_topic")
+# In a soak, each on a cluster of its own.
+LOG_LOSSES = ("cut_tail", "delete_topic") * 5
 
 
 class Fault:
@@ -148,7 +149,8 @@ def run(ctx):
 
 
 def rounds(ctx):
-    asked = os.environ.get("SETTEE_ROUNDS") or str(ctx.size(*ROUNDS))
+    # Not for the servers, which would take it for a setting.
+    asked = os.environ.pop("SETTEE_ROUNDS", "") or str(ctx.size(*ROUNDS))
     first, _, last = asked.rpartition("-")
     return range(int(first or 1), int(last) + 1)
 
@@ -293,7 +295,7 @@ def everything(path):
 def log_losses(ctx, checker, totals):
     """One broker, whose log loses its end, or all of it. An administrator has it begun anew."""
     for number, kind in enumerate(LOG_LOSSES, 1):
-        cluster = TestCluster(ctx, f"loss-{kind}", brokers=1, has_links=True)
+        cluster = TestCluster(ctx, f"loss-{number}", brokers=1, has_links=True)
         try:
             cluster.start()
             one_loss(ctx, cluster, checker, number, kind, totals)
@@ -302,8 +304,8 @@ def log_losses(ctx, checker, totals):
 
 
 def one_loss(ctx, cluster, checker, number, kind, totals):
-    label = f"the log's loss by {kind}"
-    source = random.Random(f"{ctx.seed}-{kind}")
+    label = f"loss {number} of the log, by {kind}"
+    source = random.Random(f"{ctx.seed}-loss-{number}")
     history = History(f"loss-{number}")
     cluster.api(1).expect(201, "PUT", f"/{history.db}")
     urls = {at: node.url for at, node in cluster.nodes.items()}
@@ -311,7 +313,7 @@ def one_loss(ctx, cluster, checker, number, kind, totals):
     topics = ("settee.main.0.slots", "settee.main.0.control")
     try:
         wait_for_writes(ctx, history, label)
-        time.sleep(2 * CALM_S)
+        time.sleep(source.uniform(0, 3 * CALM_S))
         if kind == "cut_tail":
             cluster.brokers.kill(1)
             for slot in range(cluster.slots):
@@ -327,4 +329,4 @@ def one_loss(ctx, cluster, checker, number, kind, totals):
         time.sleep(CALM_S)
     finally:
         stop_clients(clients)
-    judge(ctx, cluster, checker, history, label, ctx.folder(f"loss-{number}"), totals)
+    judge(ctx, cluster, checker, history, label, ctx.folder(f"loss-{number}-history"), totals)
