@@ -12,8 +12,9 @@ use http::StatusCode;
 use peers::{Call, Event, Handler, JoinRequest, Refusal, Reply};
 use tokio::time::Instant;
 
+use crate::copy::Giver;
 use crate::join::Issuer;
-use crate::members::{APPEND, Asked, Members, PROPOSE};
+use crate::members::{APPEND, Asked, COPY, CopyWanted, Members, PROPOSE};
 use crate::replicas::{Replica, Replicas};
 
 /// A request in another node's place is at most this long, in bytes.
@@ -35,6 +36,7 @@ pub struct Answering {
     pub(crate) replicas: Arc<Replicas>,
     pub(crate) members: Arc<Members>,
     pub(crate) issuer: Arc<Issuer>,
+    pub(crate) giver: Giver,
     pub(crate) clients: Arc<std::sync::OnceLock<Arc<dyn Clients>>>,
 }
 
@@ -69,6 +71,14 @@ impl Handler for Answering {
             APPEND => {
                 let asked = asked()?;
                 self.append(asked, call).await
+            }
+            COPY => {
+                let wanted = CopyWanted::from_query(query);
+                let odd = || Refusal::new(StatusCode::BAD_REQUEST, "a slot and a version");
+                let CopyWanted { slot, catalogue } = wanted.ok_or_else(odd)?;
+                let given = self.giver.give(slot, catalogue).await;
+                let none = |why| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why);
+                given.map(Reply::ok).map_err(none)
             }
             _ => match self.clients.get() {
                 Some(clients) if call.headers.contains_key(CLIENT) => clients.answer(call).await,

@@ -15,6 +15,7 @@ mod home;
 mod join;
 mod member;
 mod members;
+mod parts;
 mod placement;
 mod planner;
 mod propose;

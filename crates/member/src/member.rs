@@ -5,8 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use cluster::slot::{Slot, SlotOptions};
-use cluster::{CONTROL, Log, NodeId, SlotNumber};
+use cluster::{CONTROL, NodeId};
 use database::{Database, Databases};
 use kafka_log::KafkaLog;
 use peers::{Identity, Peers, Server};
@@ -14,17 +13,18 @@ use serde::Serialize;
 
 use crate::Error;
 use crate::control::entry::{Entry, EntryOutcome};
-use crate::control::{Catalogue, ControlSlot, OnSetting, stored_state};
-use crate::copy::Copier;
+use crate::control::state::ControlState;
+use crate::control::{Catalogue, OnSetting, bring_in_line, stored_state};
+use crate::copy::Giver;
 use crate::gateway::{Gateway, Ordering};
 use crate::handler::{Answering, Clients};
 use crate::home::{Home, random};
 use crate::join::Issuer;
 use crate::members::Members;
+use crate::parts::Parts;
 use crate::planner;
 use crate::propose::Proposer;
 use crate::replicas::Replicas;
-use crate::slot::DataSlot;
 
 /// A client's request that is passed on has an answer within this time.
 const PASSED_TIME_MAX: Duration = Duration::from_secs(30);
@@ -110,7 +110,11 @@ impl Member {
         }
         identity.renew_if_due(SystemTime::now())?;
         let log = Arc::new(open_log(&home, &options).await?);
-        let catalogue = Arc::new(Catalogue::new(stored_state(databases)?));
+        let state = stored_state(databases)?;
+        // A crash may have come between.
+        let before = ControlState::default();
+        bring_in_line(databases, &before, &state, &options.on_setting).await?;
+        let catalogue = Arc::new(Catalogue::new(state));
         let stamp = home.cluster.stamp(CONTROL)?;
         let members = Arc::new(Members::new(home.node, stamp, catalogue.clone()));
         let replicas = Arc::new(Replicas::new(home.node, home.cluster.slots));
@@ -127,15 +131,18 @@ impl Member {
             replicas: replicas.clone(),
             members: members.clone(),
             issuer: issuer.clone(),
+            giver: Giver::new(databases, &catalogue, home.cluster.slots),
             clients: clients.clone(),
         });
         let server = Server::bind(home.member.address.as_str(), &peers, answering).await?;
         let parts = Parts {
-            home: &home,
+            node: home.node,
+            cluster: &home.cluster,
             databases,
             catalogue: &catalogue,
-            members: &members,
-            log: &log,
+            log: log.clone(),
+            network: members.clone(),
+            source: members.clone(),
         };
         parts.start_slots(&replicas, options.on_setting)?;
         let gateway_id = u64::from_be_bytes(random()?);
@@ -349,48 +356,6 @@ impl Member {
     /// The log.
     pub fn log(&self) -> &KafkaLog {
         &self.log
-    }
-}
-
-/// What slots are started with.
-struct Parts<'a> {
-    home: &'a Home,
-    databases: &'a Arc<Databases>,
-    catalogue: &'a Arc<Catalogue>,
-    members: &'a Arc<Members>,
-    log: &'a Arc<KafkaLog>,
-}
-
-impl Parts<'_> {
-    fn start_slots(&self, replicas: &Replicas, on_setting: OnSetting) -> Result<(), Error> {
-        let copier = Arc::new(Copier);
-        let control =
-            ControlSlot::start(self.databases, self.catalogue, copier.clone(), on_setting);
-        let control = self.slot(CONTROL, control)?;
-        let data = (0..self.home.cluster.slots).map(|slot| {
-            let store = DataSlot::start(slot, self.databases, self.catalogue, copier.clone());
-            self.slot(slot, store)
-        });
-        replicas.start(control, data.collect::<Result<_, _>>()?);
-        Ok(())
-    }
-
-    fn slot<S: cluster::slot::SlotStore>(
-        &self,
-        slot: SlotNumber,
-        store: S,
-    ) -> Result<Slot<S>, Error> {
-        let start = u64::from_be_bytes(random()?);
-        let genesis = vec![self.home.cluster.first];
-        let stamp = self.home.cluster.stamp(slot)?;
-        let options = SlotOptions::new(stamp, self.home.node, start, genesis);
-        let log: Arc<dyn Log> = self.log.clone();
-        Ok(Slot::start(
-            options,
-            Arc::new(store),
-            log,
-            self.members.clone(),
-        )?)
     }
 }
 
