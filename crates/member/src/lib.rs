@@ -21,6 +21,8 @@ mod planner;
 mod propose;
 mod replicas;
 mod slot;
+#[cfg(test)]
+mod tests;
 
 pub use control::entry::Member as MemberFacts;
 pub use error::Error;
