@@ -51,10 +51,11 @@ impl Giver {
     /// # Errors
     /// Why there is none now.
     pub async fn give(&self, slot: SlotNumber, catalogue: u64) -> Result<Body, String> {
-        let busy = || "it gives copies to others now".to_owned();
-        let room = self.room.clone().try_acquire_owned();
-        let room = room.map_err(|_| busy())?;
+        let mut room = None;
+        // All others wait for the control slot.
         if slot != CONTROL {
+            let free = self.room.clone().try_acquire_owned();
+            room = Some(free.map_err(|_| "it gives copies to others now")?);
             let here = self.catalogue.wait_for(catalogue);
             let waited = tokio::time::timeout(CATALOGUE_TIME_MAX, here).await;
             waited.map_err(|_| "its catalogue is behind".to_owned())?;
@@ -134,7 +135,7 @@ fn shards_of(
 /// Makes frames until nobody takes them any more.
 fn send(
     mut copy: SlotCopy,
-    room: OwnedSemaphorePermit,
+    room: Option<OwnedSemaphorePermit>,
     frames: &mpsc::Sender<Result<Bytes, BodyError>>,
 ) {
     loop {

@@ -12,6 +12,7 @@ use database::{DatabaseUuid, Databases, NewShards};
 use peers::Body;
 use storage::{Install, SlotImport};
 use tokio::sync::{Semaphore, mpsc};
+use tokio::time::{Instant, timeout};
 
 use super::{FRAME_BYTES_MAX, HEAD_BYTES, LENGTH_BYTES, Source, read_tag};
 use crate::control::Catalogue;
@@ -23,7 +24,9 @@ const AT_ONCE_MAX: usize = 4;
 /// Frames that wait to be taken in.
 const FRAMES_MAX: usize = 4;
 /// The catalogue of a copy is waited for so long.
-const CATALOGUE_TIME_MAX: Duration = Duration::from_secs(60);
+const CATALOGUE_TIME_MAX: Duration = Duration::from_secs(30);
+/// Whether the server stops meanwhile is looked at so often.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 type Result<T> = std::result::Result<T, StoreError>;
 
@@ -109,10 +112,15 @@ impl Copier {
 
     /// Waits until the catalogue here is as far.
     async fn wait_for(&self, catalogue: u64) -> Result<()> {
-        let here = self.catalogue.wait_for(catalogue);
-        let waited = tokio::time::timeout(CATALOGUE_TIME_MAX, here).await;
-        let late = |_| StoreError::Failed("the catalogue here is behind that of the copy".into());
-        waited.map_err(late)
+        let until = Instant::now() + CATALOGUE_TIME_MAX;
+        while Instant::now() < until && !self.databases.is_closing() {
+            let here = self.catalogue.wait_for(catalogue);
+            if timeout(LOOK_EVERY, here).await.is_ok() {
+                return Ok(());
+            }
+        }
+        let late = "the catalogue here is behind that of the copy";
+        Err(StoreError::Failed(late.into()))
     }
 
     /// What the shards of a copy take the place of.

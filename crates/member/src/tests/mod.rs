@@ -171,6 +171,43 @@ async fn what_is_held_of_a_database_that_is_copied_is_told_to_try_again() {
     assert!(changed.all(|(a, b)| a.number != b.number));
 }
 
+/// Databases come, change and go, and are read, while a node is copied to.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_happens_while_a_node_is_copied_to_comes_to_the_same_everywhere() {
+    let mut nodes = third_is_behind().await;
+    nodes.trim();
+    nodes.start(3).await;
+    for round in 0..30_u32 {
+        let at = fastrand::u64(1..=2);
+        nodes.write(at, "a", &docs(400 + round * 10, 3)).await;
+        let databases = &nodes.node(at).databases;
+        let db = databases.get("a").unwrap();
+        db.set_revs_limit(u64::from(round) + 5).await.unwrap();
+        match round % 5 {
+            0 => nodes.create(at, "brief", 3).await,
+            1 => drop(nodes.write(at, "brief", &docs(round, 4)).await),
+            2 => databases.delete("brief").await.unwrap(),
+            3 => nodes.create(at, &format!("stays-{round}"), 2).await,
+            _ => nodes.trim(),
+        }
+        read_all(&nodes.node(3).databases);
+    }
+    nodes.agree(&[1, 2, 3]).await;
+    go_on(&nodes).await;
+}
+
+/// Reads everything that there is; what is said to be there is.
+fn read_all(databases: &database::Databases) {
+    for name in databases.names(&database::NameRange::default()) {
+        let info = databases.get(&name).and_then(|db| db.info());
+        match info {
+            Ok(_) => {}
+            Err(database::Error::Unavailable(_) | database::Error::NoDatabase) => {}
+            Err(e) => panic!("{name}: {e}"),
+        }
+    }
+}
+
 /// What replicas do by themselves (compacting, starting again, batches of other sizes) changes nothing that they must have alike.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replicas_that_compact_and_start_at_other_times_stay_alike() {
