@@ -1,7 +1,7 @@
 //! One database: its shards, properties and sizes.
 
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
 use document::{DocId, Rev};
@@ -80,7 +80,8 @@ pub struct RevsDiff {
     pub possible_ancestors: Vec<Rev>,
 }
 
-/// One database. It may be held while it is deleted: what is asked of it then fails with [`Error::NoDatabase`].
+/// One database. It may be held while it is deleted: what is asked of it then fails with [`Error::NoDatabase`]. Or while other shards take
+/// the place of some of its own: then with [`Error::Unavailable`], and who asks [`Databases::get`](crate::Databases::get) has another one.
 pub struct Database {
     name: Arc<str>,
     store: Arc<Store>,
@@ -91,13 +92,14 @@ pub struct Database {
     shards: Vec<Arc<Shard>>,
     record: RwLock<DatabaseRecord>,
     /// One change of properties at a time.
-    changing: tokio::sync::Mutex<()>,
+    pub(crate) changing: tokio::sync::Mutex<()>,
     security: RwLock<Arc<str>>,
     changed: RwLock<Option<watch::Sender<u64>>>,
     /// When it was last asked for, in the keeper's ticks.
     used: AtomicU64,
     written: AtomicBool,
-    deleted: AtomicBool,
+    /// One of [`OPEN`], [`DELETED`], [`REPLACED`].
+    ended: AtomicU8,
     partitioned: bool,
     epoch: u32,
     uuid: DatabaseUuid,
@@ -114,6 +116,13 @@ pub struct Database {
     pub(crate) find_indexes: IndexesFound,
 }
 
+/// How a database is. It does not come back from the last two.
+const OPEN: u8 = 0;
+const DELETED: u8 = 1;
+const REPLACED: u8 = 2;
+/// What who asks then is told.
+const REPLACED_REASON: &str = "the database is being copied from another node: try again";
+
 /// What an open database takes besides its shards, designs and indexes, in bytes.
 const MEMORY_BYTES: usize = size_of::<Database>() + 1536;
 
@@ -123,6 +132,40 @@ impl Database {
         record: DatabaseRecord,
         shared: &Shared,
     ) -> Result<Database, Error> {
+        let shards = record
+            .shards
+            .iter()
+            .map(|&n| Ok(Arc::new(shared.store.shard(n)?)))
+            .collect::<Result<Vec<Arc<Shard>>, Error>>()?;
+        let homes = Homes::open(&shared.store, &shards, record.contents)?;
+        Ok(Database::with(name, record, shards, homes, shared))
+    }
+
+    /// Opens what takes the place of this one: shards that stay are the same, since they count in memory.
+    pub(crate) fn reopen(
+        &self,
+        record: DatabaseRecord,
+        shared: &Shared,
+    ) -> Result<Database, Error> {
+        let open = |(i, &number): (usize, &ShardNumber)| match self.shards.get(i) {
+            Some(same) if same.number == number => Ok(same.clone()),
+            _ => Ok(Arc::new(shared.store.shard(number)?)),
+        };
+        let shards = record.shards.iter().enumerate().map(open);
+        let shards = shards.collect::<Result<Vec<Arc<Shard>>, Error>>()?;
+        let homes = Homes::open(&shared.store, &shards, record.contents)?;
+        let homes = homes.with_those_of(&self.homes);
+        let name = self.name.clone();
+        Ok(Database::with(name, record, shards, homes, shared))
+    }
+
+    fn with(
+        name: Arc<str>,
+        record: DatabaseRecord,
+        shards: Vec<Arc<Shard>>,
+        homes: Homes,
+        shared: &Shared,
+    ) -> Database {
         let Shared {
             store,
             maintenance,
@@ -131,14 +174,8 @@ impl Database {
             partition_limit,
             ..
         } = shared;
-        let shards = record
-            .shards
-            .iter()
-            .map(|&n| Ok(Arc::new(store.shard(n)?)))
-            .collect::<Result<Vec<Arc<Shard>>, Error>>()?;
-        let homes = Homes::open(store, &shards, record.contents)?;
         let uuid = record.uuid(&name);
-        Ok(Database {
+        Database {
             homes,
             attachment_options: attachments.clone(),
             partition_limit: partition_limit.clone(),
@@ -156,7 +193,7 @@ impl Database {
             security: RwLock::new(record.security.as_str().into()),
             changed: RwLock::new(None),
             written: AtomicBool::new(false),
-            deleted: AtomicBool::new(false),
+            ended: AtomicU8::new(OPEN),
             partitioned: record.partitioned,
             epoch: record.epoch,
             uuid,
@@ -166,7 +203,7 @@ impl Database {
             rules: OnceLock::new(),
             ruled_writes: ruled_writes(),
             find_indexes: IndexesFound::default(),
-        })
+        }
     }
 
     /// Its name.
@@ -283,6 +320,11 @@ impl Database {
         }
     }
 
+    /// Its record as it is now.
+    pub(crate) fn record(&self) -> DatabaseRecord {
+        self.record.read().clone()
+    }
+
     /// Its limits of what is remembered.
     pub fn limits(&self) -> Limits {
         let record = self.record.read();
@@ -293,10 +335,17 @@ impl Database {
     }
 
     pub(crate) fn live(&self) -> Result<(), Error> {
-        if self.deleted.load(Relaxed) {
-            return Err(Error::NoDatabase);
+        match self.ended.load(Acquire) {
+            OPEN => Ok(()),
+            DELETED => Err(Error::NoDatabase),
+            _ => Err(Error::Unavailable(REPLACED_REASON.into())),
         }
-        Ok(())
+    }
+
+    /// What was found, if it was found in shards that count still. To be asked once something is read that is not there in a
+    /// shard that is being removed.
+    pub(crate) fn if_live<T>(&self, found: Result<T, Error>) -> Result<T, Error> {
+        self.live().and(found)
     }
 
     /// Its counts and sizes now.
@@ -573,7 +622,7 @@ impl Database {
     /// Changes value after every commit to this database; closed when it is deleted.
     pub fn watch(&self) -> watch::Receiver<u64> {
         let mut changed = self.changed.write();
-        if self.deleted.load(Relaxed) {
+        if self.live().is_err() {
             return watch::Sender::new(0).subscribe();
         }
         changed
@@ -646,8 +695,9 @@ impl Database {
     /// Whether nobody holds anything of it, so that it can be opened again beside what is left of this one. Whoever asks is
     /// alone with it.
     pub(crate) fn is_idle(&mut self) -> bool {
+        let is_live = self.live().is_ok();
         let watched = self.changed.get_mut().as_ref();
-        if self.deleted.load(Relaxed)
+        if !is_live
             || self.rules.get().is_some()
             || watched.is_some_and(|tx| tx.receiver_count() > 0)
         {
@@ -665,7 +715,17 @@ impl Database {
 
     pub(crate) fn mark_deleted(&self) {
         self.maintenance.note_kept(&self.name, Kept::default());
-        self.deleted.store(true, Relaxed);
-        self.changed.write().take();
+        self.end(DELETED);
+    }
+
+    /// Others take the place of its shards: nothing is asked of this any more.
+    pub(crate) fn mark_replaced(&self) {
+        self.end(REPLACED);
+    }
+
+    fn end(&self, how: u8) {
+        let mut changed = self.changed.write();
+        self.ended.store(how, Release);
+        changed.take();
     }
 }

@@ -144,11 +144,13 @@ pub struct Stats {
 pub struct Databases {
     store: Arc<Store>,
     options: Options,
-    opened: Arc<Opened>,
+    pub(crate) opened: Arc<Opened>,
     events: Arc<Events>,
+    /// One deletion at a time, or one replacement of shards.
+    pub(crate) reshaping: tokio::sync::Mutex<()>,
     /// Names being created.
     creating: Mutex<HashSet<String>>,
-    maintenance: Arc<Maintenance>,
+    pub(crate) maintenance: Arc<Maintenance>,
     keeper: Arc<Keeper>,
     views: Arc<Views>,
     attachments: SharedOptions,
@@ -205,6 +207,7 @@ impl Databases {
             options,
             opened,
             events,
+            reshaping: tokio::sync::Mutex::new(()),
             creating: Mutex::default(),
             maintenance,
             keeper,
@@ -248,6 +251,11 @@ impl Databases {
         self.order.get()
     }
 
+    /// Whether it is being closed: nothing more is written.
+    pub fn is_closing(&self) -> bool {
+        self.store.engine().is_closing()
+    }
+
     /// The store that all databases are in.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
@@ -285,38 +293,7 @@ impl Databases {
             .await
     }
 
-    /// Creates a database, as it was ordered. One that is here already is fine if it is the same.
-    ///
-    /// # Errors
-    /// [`Error::DatabaseExists`] when another one has the name, and those of the store.
-    pub async fn create_ordered(&self, name: &str, new: NewDatabase) -> Result<(), Error> {
-        let uuid = new.uuid;
-        // Alike everywhere: it is part of update seqs.
-        let mut epoch = [0; 4];
-        epoch.copy_from_slice(&uuid.as_bytes()[..4]);
-        match self
-            .create_alone(name, new, u32::from_be_bytes(epoch))
-            .await
-        {
-            Err(Error::DatabaseExists) if self.get(name)?.uuid() == uuid => Ok(()),
-            created => created.map(drop),
-        }
-    }
-
-    /// Deletes a database, as it was ordered. It is fine if it is not here.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub async fn delete_ordered(&self, name: &str, uuid: DatabaseUuid) -> Result<(), Error> {
-        match self.get(name) {
-            Ok(db) if db.uuid() == uuid => drop(db),
-            Ok(_) | Err(Error::NoDatabase) => return Ok(()),
-            Err(e) => return Err(e),
-        }
-        self.delete_alone(name).await
-    }
-
-    async fn create_alone(
+    pub(crate) async fn create_alone(
         &self,
         name: &str,
         new: NewDatabase,
@@ -404,7 +381,8 @@ impl Databases {
         }
     }
 
-    async fn delete_alone(&self, name: &str) -> Result<(), Error> {
+    pub(crate) async fn delete_alone(&self, name: &str) -> Result<(), Error> {
+        let _one = self.reshaping.lock().await;
         // Until the drop is committed nobody creates a database of this name.
         let reserve = || {
             self.creating.lock().insert(name.to_owned());

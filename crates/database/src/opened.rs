@@ -149,6 +149,23 @@ impl Opened {
         self.open.write().insert(db.name().clone(), db);
     }
 
+    /// Puts another database of this record in the place of an open one, of which nothing is asked any more and whose indexes are closed.
+    pub fn replace(&self, old: &Database, record: DatabaseRecord) -> Result<(), Error> {
+        let _one = self.changing.lock();
+        let db = Arc::new(old.reopen(record, &self.shared)?);
+        db.note_used(self.tick.load(Relaxed));
+        self.rules.read().iter().for_each(|r| db.offer_rules(r));
+        let mut by_shard = self.by_shard.write();
+        for number in old.shard_numbers() {
+            by_shard.remove(&number);
+        }
+        self.list_shards(&mut by_shard, &db);
+        self.open.write().insert(db.name().clone(), db.clone());
+        drop(by_shard);
+        db.tell_rules();
+        Ok(())
+    }
+
     /// The shards of a deleted database are nobody's.
     pub fn forget_shards(&self, shards: &[ShardNumber]) {
         let mut by_shard = self.by_shard.write();

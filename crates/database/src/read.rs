@@ -125,6 +125,10 @@ impl Database {
     /// One document, also a design or local one.
     pub fn read(&self, id: &DocId, options: &ReadOptions) -> Result<Read, Error> {
         self.live()?;
+        self.if_live(self.read_now(id, options))
+    }
+
+    fn read_now(&self, id: &DocId, options: &ReadOptions) -> Result<Read, Error> {
         self.check_partitioned(id.as_str())?;
         let shard = self.shard_for(id.as_str());
         if id.is_local() {
@@ -170,6 +174,15 @@ impl Database {
         options: &ReadOptions,
     ) -> Result<Option<Vec<Result<ReadDoc, Rev>>>, Error> {
         self.live()?;
+        self.if_live(self.open_revs_now(id, which, options))
+    }
+
+    fn open_revs_now(
+        &self,
+        id: &DocId,
+        which: &WhichRevs,
+        options: &ReadOptions,
+    ) -> Result<Option<Vec<Result<ReadDoc, Rev>>>, Error> {
         self.check_partitioned(id.as_str())?;
         let shard = self.shard_for(id.as_str());
         let Some(record) = shard.record(id.as_str())? else {

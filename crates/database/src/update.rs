@@ -236,26 +236,19 @@ impl Database {
             .into_iter()
             .map(|doc| self.prepare(doc, held, mode))
             .collect::<Result<Vec<_>, _>>()?;
-        let (outcomes, timing) = match self.order() {
-            Some(order) => {
-                let copies = match durability {
-                    Durability::Copies(copies) => Some(copies),
-                    Durability::Synced | Durability::Delayed => None,
-                };
-                order.edit(self, edits, copies, designs).await?
-            }
-            None => self.commit_here(edits, durability).await?,
-        };
+        if let Some(order) = self.order() {
+            let copies = match durability {
+                Durability::Copies(copies) => Some(copies),
+                Durability::Synced | Durability::Delayed => None,
+            };
+            let done = order.edit(self, edits, copies, designs).await;
+            // Written is written, whatever became of the shards here.
+            return done.map(as_outcomes).or_else(|e| self.if_live(Err(e)));
+        }
+        let done = self.commit_here(edits, durability).await?;
         // Deleted meanwhile: the rows are going.
         self.live()?;
-        let outcomes = outcomes
-            .into_iter()
-            .map(|o| match o {
-                storage::Outcome::Written(rev) => Outcome::Ok { rev },
-                storage::Outcome::Conflict => Outcome::Conflict,
-            })
-            .collect();
-        Ok((outcomes, timing))
+        Ok(as_outcomes(done))
     }
 
     async fn commit_here(
@@ -323,6 +316,16 @@ impl Database {
             },
         })
     }
+}
+
+fn as_outcomes(
+    (outcomes, timing): (Vec<storage::Outcome>, WriteTiming),
+) -> (Vec<Outcome>, WriteTiming) {
+    let outcomes = outcomes.into_iter().map(|outcome| match outcome {
+        storage::Outcome::Written(rev) => Outcome::Ok { rev },
+        storage::Outcome::Conflict => Outcome::Conflict,
+    });
+    (outcomes.collect(), timing)
 }
 
 fn interactive(path: Option<RevPath>, deleted: bool, body_term: Vec<u8>, files: &[File]) -> Change {

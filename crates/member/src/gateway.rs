@@ -23,7 +23,9 @@ use crate::replicas::Replicas;
 use crate::slot::{NO_DATABASE, OLD_DESIGNS, edit_record, purge_record};
 
 /// A read that is not sure to be the latest by then fails.
-pub const READ_TIME_MAX: Duration = Duration::from_secs(5);
+pub const READ_TIME_MAX: Duration = Duration::from_secs(3);
+/// A read of a slot that could not be read a moment ago fails sooner: others may answer it.
+const READ_AGAIN_TIME_MAX: Duration = Duration::from_millis(500);
 /// A node that is new is waited for so long,
 const NEW_TIME_MAX: Duration = Duration::from_secs(10);
 /// and asked this often.
@@ -114,7 +116,11 @@ impl Gateway {
         let fresh = |slot| async move {
             let replica = self.replicas.get(slot);
             let replica = replica.ok_or_else(|| "this node has no replica of it".to_owned())?;
-            replica.fresh(deadline).await?;
+            let until = match replica.read_failed_lately() {
+                true => tokio::time::Instant::now() + READ_AGAIN_TIME_MAX,
+                false => deadline,
+            };
+            replica.fresh(until).await?;
             Ok((slot, replica.generation()))
         };
         let done = try_join_all(slots.into_iter().map(fresh)).await;

@@ -14,8 +14,9 @@ use peers::{Call, Event, Handler, JoinRequest, Refusal, Reply};
 use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
+use crate::copy::Giver;
 use crate::join::Issuer;
-use crate::members::{APPEND, Asked, Members, PROPOSE};
+use crate::members::{APPEND, Asked, COPY, CopyWanted, Members, PROPOSE};
 use crate::replicas::{Replica, Replicas};
 
 /// A request in another node's place is at most this long, in bytes.
@@ -42,6 +43,7 @@ pub struct Answering {
     pub(crate) issuer: Arc<Issuer>,
     /// Nodes of which two processes are alive, and when that was seen last.
     pub(crate) doubles: Mutex<FxHashMap<NodeId, Instant>>,
+    pub(crate) giver: Giver,
     pub(crate) clients: Arc<std::sync::OnceLock<Arc<dyn Clients>>>,
 }
 
@@ -79,6 +81,14 @@ impl Handler for Answering {
             APPEND => {
                 let asked = asked()?;
                 self.append(asked, call).await
+            }
+            COPY => {
+                let wanted = CopyWanted::from_query(query);
+                let odd = || Refusal::new(StatusCode::BAD_REQUEST, "a slot and a version");
+                let CopyWanted { slot, catalogue } = wanted.ok_or_else(odd)?;
+                let given = self.giver.give(slot, catalogue).await;
+                let none = |why| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why);
+                given.map(Reply::ok).map_err(none)
             }
             _ => match self.clients.get() {
                 Some(clients) if call.headers.contains_key(CLIENT) => clients.answer(call).await,

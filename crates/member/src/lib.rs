@@ -15,11 +15,14 @@ mod home;
 mod join;
 mod member;
 mod members;
+mod parts;
 mod placement;
 mod planner;
 mod propose;
 mod replicas;
 mod slot;
+#[cfg(test)]
+mod tests;
 
 pub use control::entry::Member as MemberFacts;
 pub use error::Error;

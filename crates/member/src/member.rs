@@ -6,8 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use cluster::replica::Cursor;
-use cluster::slot::{Slot, SlotOptions};
-use cluster::{CONTROL, Log, NodeId, SlotNumber};
+use cluster::{CONTROL, NodeId};
 use database::{Database, Databases};
 use kafka_log::{KafkaLog, OpenError};
 use parking_lot::Mutex;
@@ -17,17 +16,19 @@ use tokio::task::JoinHandle;
 
 use crate::Error;
 use crate::control::entry::{Entry, EntryOutcome};
-use crate::control::{Catalogue, ControlSlot, OnSetting, stored_state};
-use crate::copy::Copier;
+use crate::control::state::ControlState;
+use crate::control::{Catalogue, OnSetting, bring_in_line, stored_state};
+use crate::copy::Giver;
 use crate::gateway::{Gateway, Ordering};
 use crate::handler::{Answering, Clients};
 use crate::home::{self, Home, random};
 use crate::join::Issuer;
 use crate::members::Members;
+use crate::parts::Parts;
 use crate::planner;
 use crate::propose::Proposer;
 use crate::replicas::Replicas;
-use crate::slot::{DataSlot, failed};
+use crate::slot::failed;
 
 /// A client's request that is passed on has an answer within this time.
 const PASSED_TIME_MAX: Duration = Duration::from_secs(30);
@@ -125,41 +126,32 @@ impl Member {
         home.claim(data, &options.store)?;
         let kafka = newest_log(&home, databases, &options).await?;
         let log = Arc::new(KafkaLog::open(kafka.clone()).await?);
-        let catalogue = Arc::new(Catalogue::new(stored_state(databases)?));
-        let stamp = home.cluster.stamp(CONTROL)?;
-        let members = Arc::new(Members::new(home.node, stamp, catalogue.clone()));
-        let replicas = Arc::new(Replicas::new(home.node, home.cluster.slots));
-        let of_cluster = home.cluster.clone();
-        let issuer = Issuer::new(of_cluster, identity.clone(), catalogue.clone());
-        let issuer = Arc::new(issuer);
-        let clients = Arc::new(OnceLock::new());
-        let peers = Peers::new(identity.clone())?;
-        members.reach_by(peers.clone());
-        members.connect(&home.others);
-        let answering = Arc::new(Answering {
-            replicas: replicas.clone(),
-            members: members.clone(),
-            issuer: issuer.clone(),
-            clients: clients.clone(),
-            doubles: Mutex::default(),
-        });
-        let server = Server::bind(home.member.address.as_str(), &peers, answering).await?;
+        let ground = Ground::lay(&home, &identity, databases, &options.on_setting).await?;
+        let server = ground.listen(&home, &identity, databases).await?;
         let parts = Parts {
-            home: &home,
+            node: home.node,
+            cluster: &home.cluster,
             databases,
-            catalogue: &catalogue,
-            members: &members,
-            log: &log,
+            catalogue: &ground.catalogue,
+            log: log.clone(),
+            network: ground.members.clone(),
+            source: ground.members.clone(),
         };
-        parts.start_slots(&replicas, options.on_setting)?;
-        let gateway = parts.gateway(&replicas)?;
-        issuer.propose_by(gateway.clone());
+        parts.start_slots(&ground.replicas, options.on_setting)?;
+        let gateway = ground.gateway(databases)?;
         databases.be_ordered(Arc::new(Ordering(gateway.clone())));
-        let mut tasks = parts.duties(&replicas, &identity);
+        let mut tasks = ground.duties(&home, &identity);
         tasks.push(tokio::spawn(watch_log(kafka.clone(), options.restart)));
         if home::take_reseed(data) {
-            tasks.push(tokio::spawn(reseed_later(replicas.clone())));
+            tasks.push(tokio::spawn(reseed_later(ground.replicas.clone())));
         }
+        let Ground {
+            members,
+            replicas,
+            catalogue,
+            issuer,
+            clients,
+        } = ground;
         Ok(Arc::new(Member {
             home,
             identity,
@@ -242,6 +234,8 @@ impl Member {
                 body: body.clone().into(),
             };
             match peers.call(node, call, PASSED_TIME_MAX).await {
+                // Another one may be able.
+                Ok(reply) if reply.status == http::StatusCode::SERVICE_UNAVAILABLE => {}
                 Ok(reply) => return Some((reply.status, reply.headers, reply.body)),
                 Err(e) => tracing::debug!(error = %e, "a client's request was not passed on"),
             }
@@ -382,64 +376,80 @@ impl Member {
     }
 }
 
-/// What slots are started with.
-struct Parts<'a> {
-    home: &'a Home,
-    databases: &'a Arc<Databases>,
-    catalogue: &'a Arc<Catalogue>,
-    members: &'a Arc<Members>,
-    log: &'a Arc<KafkaLog>,
+/// What a member stands on before its slots run.
+struct Ground {
+    members: Arc<Members>,
+    replicas: Arc<Replicas>,
+    catalogue: Arc<Catalogue>,
+    issuer: Arc<Issuer>,
+    clients: Arc<OnceLock<Arc<dyn Clients>>>,
 }
 
-impl Parts<'_> {
-    fn duties(&self, replicas: &Arc<Replicas>, identity: &Arc<Identity>) -> Vec<JoinHandle<()>> {
-        let known = self.home.others.clone();
-        let planning = planner::run(self.members.clone(), replicas.clone(), known);
+impl Ground {
+    async fn lay(
+        home: &Home,
+        identity: &Arc<Identity>,
+        databases: &Arc<Databases>,
+        on_setting: &OnSetting,
+    ) -> Result<Ground, Error> {
+        let state = stored_state(databases)?;
+        // A crash may have come between.
+        let before = ControlState::default();
+        bring_in_line(databases, &before, &state, on_setting).await?;
+        let catalogue = Arc::new(Catalogue::new(state));
+        let stamp = home.cluster.stamp(CONTROL)?;
+        let members = Arc::new(Members::new(home.node, stamp, catalogue.clone()));
+        let of_cluster = home.cluster.clone();
+        let issuer = Issuer::new(of_cluster, identity.clone(), catalogue.clone());
+        Ok(Ground {
+            members,
+            replicas: Arc::new(Replicas::new(home.node, home.cluster.slots)),
+            catalogue,
+            issuer: Arc::new(issuer),
+            clients: Arc::new(OnceLock::new()),
+        })
+    }
+
+    /// Reaches the other nodes, and answers them.
+    async fn listen(
+        &self,
+        home: &Home,
+        identity: &Arc<Identity>,
+        databases: &Arc<Databases>,
+    ) -> Result<Server, Error> {
+        let peers = Peers::new(identity.clone())?;
+        self.members.reach_by(peers.clone());
+        self.members.connect(&home.others);
+        let answering = Arc::new(Answering {
+            replicas: self.replicas.clone(),
+            members: self.members.clone(),
+            issuer: self.issuer.clone(),
+            giver: Giver::new(databases, &self.catalogue, home.cluster.slots),
+            clients: self.clients.clone(),
+            doubles: Mutex::default(),
+        });
+        Ok(Server::bind(home.member.address.as_str(), &peers, answering).await?)
+    }
+
+    fn gateway(&self, databases: &Arc<Databases>) -> Result<Arc<Gateway>, Error> {
+        let (replicas, members) = (self.replicas.clone(), self.members.clone());
+        let id = u64::from_be_bytes(random()?);
+        let gateway = Arc::new(Gateway {
+            databases: databases.clone(),
+            catalogue: self.catalogue.clone(),
+            proposer: Arc::new(Proposer::new(id, replicas.clone(), members.clone())),
+            members,
+            replicas,
+        });
+        self.issuer.propose_by(gateway.clone());
+        Ok(gateway)
+    }
+
+    fn duties(&self, home: &Home, identity: &Arc<Identity>) -> Vec<JoinHandle<()>> {
+        let (members, replicas) = (self.members.clone(), self.replicas.clone());
+        let planning = planner::run(members, replicas, home.others.clone());
         let renewing = keep_certificate(identity.clone());
         vec![tokio::spawn(planning), tokio::spawn(renewing)]
-    }
-
-    fn gateway(&self, replicas: &Arc<Replicas>) -> Result<Arc<Gateway>, Error> {
-        let id = u64::from_be_bytes(random()?);
-        let proposer = Proposer::new(id, replicas.clone(), self.members.clone());
-        Ok(Arc::new(Gateway {
-            databases: self.databases.clone(),
-            catalogue: self.catalogue.clone(),
-            members: self.members.clone(),
-            replicas: replicas.clone(),
-            proposer: Arc::new(proposer),
-        }))
-    }
-
-    fn start_slots(&self, replicas: &Replicas, on_setting: OnSetting) -> Result<(), Error> {
-        let copier = Arc::new(Copier);
-        let control =
-            ControlSlot::start(self.databases, self.catalogue, copier.clone(), on_setting);
-        let control = self.slot(CONTROL, control)?;
-        let data = (0..self.home.cluster.slots).map(|slot| {
-            let store = DataSlot::start(slot, self.databases, self.catalogue, copier.clone());
-            self.slot(slot, store)
-        });
-        replicas.start(control, data.collect::<Result<_, _>>()?);
-        Ok(())
-    }
-
-    fn slot<S: cluster::slot::SlotStore>(
-        &self,
-        slot: SlotNumber,
-        store: S,
-    ) -> Result<Slot<S>, Error> {
-        let start = u64::from_be_bytes(random()?);
-        let genesis = vec![self.home.cluster.first];
-        let stamp = self.home.cluster.stamp(slot)?;
-        let options = SlotOptions::new(stamp, self.home.node, start, genesis);
-        let log: Arc<dyn Log> = self.log.clone();
-        Ok(Slot::start(
-            options,
-            Arc::new(store),
-            log,
-            self.members.clone(),
-        )?)
     }
 }
 

@@ -4,16 +4,17 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cluster::record::{Body, Request, Stamp};
+use cluster::record::{self, Request, Stamp};
 use cluster::replica::Message;
 use cluster::slot::Network;
-use cluster::{Generation, NodeId, SlotNumber};
-use peers::{Call, Peers};
+use cluster::{Generation, Later, NodeId, SlotNumber};
+use peers::{Body, Call, Peers};
 use storage::SlotOutcome;
 use tokio::time::Instant;
 
 use crate::control::Catalogue;
 use crate::control::entry::Member;
+use crate::copy::Source;
 use crate::propose::Done;
 
 /// Who was not heard of for so long is taken for dead.
@@ -25,6 +26,11 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 pub const PROPOSE: &str = "/propose";
 /// Where another node appends a record.
 pub const APPEND: &str = "/append";
+
+/// Where another node gives a slot's state.
+pub const COPY: &str = "/copy";
+/// It begins to within this time; that takes as long as it takes.
+const COPY_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// The members of the cluster, as this node sees them.
 pub struct Members {
@@ -148,7 +154,7 @@ impl Members {
         &self,
         node: NodeId,
         slot: SlotNumber,
-        body: &Body,
+        body: &record::Body,
         deadline: Instant,
     ) -> Result<(), String> {
         let asked = Asked {
@@ -164,7 +170,7 @@ impl Members {
     }
 
     /// A record that another node wants appended.
-    pub fn read_record(&self, bytes: &[u8]) -> Option<Body> {
+    pub fn read_record(&self, bytes: &[u8]) -> Option<record::Body> {
         self.stamp.read(bytes).ok().map(|record| record.body)
     }
 
@@ -192,6 +198,33 @@ fn left(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now())
 }
 
+/// A copy of a slot that is asked for.
+pub struct CopyWanted {
+    /// The slot.
+    pub slot: SlotNumber,
+    /// The version of the catalogue that it must have, or a later one.
+    pub catalogue: u64,
+}
+
+impl CopyWanted {
+    fn to_query(&self) -> String {
+        format!("slot={}&catalogue={}", self.slot, self.catalogue)
+    }
+
+    /// Reads it; `None` when it is none.
+    pub fn from_query(query: &str) -> Option<CopyWanted> {
+        Some(CopyWanted {
+            slot: value(query, "slot")?.parse().ok()?,
+            catalogue: value(query, "catalogue")?.parse().ok()?,
+        })
+    }
+}
+
+fn value<'q>(query: &'q str, name: &str) -> Option<&'q str> {
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
+}
+
 /// What is asked of another node's slot.
 pub struct Asked {
     /// The slot.
@@ -211,10 +244,7 @@ impl Asked {
 
     /// Reads it; `None` when it is none.
     pub fn from_query(query: &str) -> Option<Asked> {
-        let value = |name: &str| {
-            let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-            pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
-        };
+        let value = |name| value(query, name);
         Some(Asked {
             slot: value("slot")?.parse().ok()?,
             copies: value("copies").map(str::parse).transpose().ok()?,
@@ -230,5 +260,24 @@ impl Network for Members {
             bytes.extend_from_slice(&message.encode());
             peers.send(to, bytes.into());
         }
+    }
+}
+
+impl Source for Members {
+    fn open(
+        &self,
+        from: NodeId,
+        slot: SlotNumber,
+        catalogue: u64,
+    ) -> Later<'static, Result<Body, String>> {
+        let peers = self.peers.get().cloned();
+        Box::pin(async move {
+            let peers = peers.ok_or("this node is not connected yet")?;
+            let wanted = CopyWanted { slot, catalogue };
+            let path = format!("{COPY}?{}", wanted.to_query());
+            let call = Call::new(path, Bytes::new());
+            let reply = peers.call(from, call, COPY_TIME_MAX).await;
+            reply.map(|reply| reply.body).map_err(|e| e.to_string())
+        })
     }
 }

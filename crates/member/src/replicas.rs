@@ -34,7 +34,10 @@ struct Started {
 pub struct Replica {
     me: NodeId,
     slot: AnySlot,
-    unable_until: Mutex<Option<Instant>>,
+    /// Until then others are asked first: of writes,
+    no_writes_until: Mutex<Option<Instant>>,
+    /// and of reads.
+    no_reads_until: Mutex<Option<Instant>>,
 }
 
 enum AnySlot {
@@ -110,17 +113,25 @@ impl Replica {
         Replica {
             me,
             slot,
-            unable_until: Mutex::new(None),
+            no_writes_until: Mutex::new(None),
+            no_reads_until: Mutex::new(None),
         }
     }
 
-    /// Whether it is worth asking.
+    /// Whether it is worth asking it for a write before others.
     pub fn is_able(&self) -> bool {
+        self.counts() && !rests(&self.no_writes_until)
+    }
+
+    /// It follows its log, and is one of the slot's replicas.
+    fn counts(&self) -> bool {
         let status = self.status();
-        let rests = *self.unable_until.lock();
-        status.halted.is_none()
-            && self.is_among(&status)
-            && rests.is_none_or(|until| until < Instant::now())
+        status.halted.is_none() && self.is_among(&status)
+    }
+
+    /// Whether a read is better asked elsewhere.
+    pub fn read_failed_lately(&self) -> bool {
+        rests(&self.no_reads_until)
     }
 
     /// Whether it counts. It is not known before it has begun.
@@ -138,7 +149,7 @@ impl Replica {
 
     /// It could not do what others can.
     pub fn note_unable(&self) {
-        *self.unable_until.lock() = Some(Instant::now() + UNABLE_TIME);
+        *self.no_writes_until.lock() = Some(Instant::now() + UNABLE_TIME);
     }
 
     /// How it is.
@@ -178,12 +189,12 @@ impl Replica {
     /// # Errors
     /// Why that is not known.
     pub async fn fresh(&self, deadline: Instant) -> Result<(), String> {
-        if !self.is_able() {
+        if !self.counts() {
             return Err(self.why_unable());
         }
         let done = with!(self, slot => slot.begin_read(deadline).await.map(drop));
+        *self.no_reads_until.lock() = done.is_err().then(|| Instant::now() + UNABLE_TIME);
         done.map_err(|e| e.to_string())
-            .inspect_err(|_| self.note_unable())
     }
 
     /// Ready when everything that readers see now is there to stay.
@@ -207,6 +218,10 @@ impl Replica {
     pub fn reseed(&self) {
         with!(self, slot => slot.reseed());
     }
+}
+
+fn rests(until: &Mutex<Option<Instant>>) -> bool {
+    until.lock().is_some_and(|until| until > Instant::now())
 }
 
 fn done(

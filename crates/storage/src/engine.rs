@@ -171,7 +171,8 @@ impl Engine {
         self.closing.store(true, Relaxed);
     }
 
-    pub(crate) fn is_closing(&self) -> bool {
+    /// Nothing more is written.
+    pub fn is_closing(&self) -> bool {
         self.closing.load(Relaxed)
     }
 

@@ -149,6 +149,15 @@ impl Store {
         Ok(record.map(|record| record.to_vec()))
     }
 
+    /// The record of a database as it was in a snapshot.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn database_in(snapshot: &Snapshot, name: &str) -> Result<Option<Vec<u8>>, Error> {
+        let record = snapshot.get(Keyspace::Meta, &meta::database(name))?;
+        Ok(record.map(|record| record.to_vec()))
+    }
+
     /// The put that writes a database's record.
     pub fn put_database(name: &str, record: Vec<u8>) -> Put {
         (Keyspace::Meta, meta::database(name), Some(record))

@@ -32,6 +32,15 @@ impl Homes {
         Ok(Homes(homes.iter().map(contents).collect()))
     }
 
+    /// The same homes; those that others have too are theirs, since they count who holds what.
+    pub fn with_those_of(self, others: &Homes) -> Homes {
+        let known = |home: Arc<Contents>| {
+            let same = others.0.iter().find(|other| other.home() == home.home());
+            same.cloned().unwrap_or(home)
+        };
+        Homes(self.0.into_iter().map(known).collect())
+    }
+
     /// Where the contents of a shard's documents are.
     pub fn of_shard(&self, index: usize) -> &Arc<Contents> {
         match &self.0[..] {

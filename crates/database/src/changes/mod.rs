@@ -52,10 +52,8 @@ impl Database {
     pub fn changes(self: &Arc<Self>, query: ChangesQuery) -> Result<Changes, Error> {
         self.live()?;
         let shards = self.all_shards();
-        let views = shards
-            .iter()
-            .map(|s| s.view())
-            .collect::<Result<Vec<_>, _>>()?;
+        let views = shards.iter().map(|s| Ok(s.view()?));
+        let views = self.if_live(views.collect::<Result<Vec<_>, Error>>())?;
         let ends: Vec<u64> = views.iter().map(|v| v.meta.update_seq).collect();
         let epoch = self.epoch();
         let at = match &query.since {

@@ -61,6 +61,10 @@ impl Database {
     /// Opens a listing.
     pub fn rows(&self, query: RowsQuery) -> Result<Rows, Error> {
         self.live()?;
+        self.if_live(self.rows_now(query))
+    }
+
+    fn rows_now(&self, query: RowsQuery) -> Result<Rows, Error> {
         let shards = match &query.listing {
             Listing::Partition(p) if query.keys.is_none() => {
                 partition::check(p)?;

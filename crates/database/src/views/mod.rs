@@ -260,7 +260,7 @@ impl Database {
         }
         let closed = self.views.changing.lock();
         if *closed {
-            return Err(Error::NoDatabase);
+            return self.if_live(Err(Error::NoDatabase));
         }
         if let Some(known) = known() {
             return Ok(known);
@@ -428,7 +428,7 @@ impl Database {
     pub fn clean_up_views(&self) -> Result<usize, Error> {
         let closed = self.views.changing.lock();
         if *closed {
-            return Err(Error::NoDatabase);
+            return self.if_live(Err(Error::NoDatabase));
         }
         let used: HashSet<Signature> = self.designs()?.iter().map(|d| d.spec.signature()).collect();
         let mut dropped = 0;
@@ -477,11 +477,16 @@ impl Database {
         closed.is_some()
     }
 
-    /// Ends all index builds; returns when nothing more is written. Blocks.
-    pub(crate) fn close_views(&self) {
+    /// Asks all index builds to end.
+    pub(crate) fn ask_views_to_stop(&self) {
         for index in self.open_view_indexes() {
             index.ask_to_stop();
         }
+    }
+
+    /// Ends all index builds; returns when nothing more is written. Blocks.
+    pub(crate) fn close_views(&self) {
+        self.ask_views_to_stop();
         *self.views.changing.lock() = true;
         for index in self.open_view_indexes() {
             index.close();

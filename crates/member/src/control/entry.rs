@@ -1,7 +1,7 @@
 //! Entries of the control slot: what changes for the whole cluster.
 
 use cluster::NodeId;
-use database::{DatabaseUuid, NewDatabase, Property};
+use database::{DatabaseUuid, NewDatabase, PURGED_INFOS_LIMIT, Property, REVS_LIMIT};
 use serde::{Deserialize, Serialize};
 
 /// A change of what is the same on every node. Whoever proposes it fills in all that is random or of a clock.
@@ -116,14 +116,14 @@ impl CataloguedDatabase {
         }
     }
 
-    /// The properties that may differ from those that it was made with.
-    pub fn properties(&self) -> Vec<Property> {
-        let limits = [
-            self.revs_limit.map(Property::RevsLimit),
-            self.purged_infos_limit.map(Property::PurgedInfosLimit),
-        ];
-        let security = Property::Security(self.security.clone());
-        limits.into_iter().flatten().chain([security]).collect()
+    /// All properties that can be changed.
+    pub fn properties(&self) -> [Property; 3] {
+        let purged_infos_limit = self.purged_infos_limit;
+        [
+            Property::Security(self.security.clone()),
+            Property::RevsLimit(self.revs_limit.unwrap_or(REVS_LIMIT)),
+            Property::PurgedInfosLimit(purged_infos_limit.unwrap_or(PURGED_INFOS_LIMIT)),
+        ]
     }
 }
 

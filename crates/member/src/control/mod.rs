@@ -1,6 +1,7 @@
 //! The control slot: what is the same on every node.
 
 pub mod entry;
+mod local;
 pub mod state;
 mod store;
 
@@ -10,8 +11,10 @@ use database::{Database, DatabaseUuid, Databases};
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
+pub use self::local::{OnSetting, bring_in_line};
 use self::state::ControlState;
-pub use self::store::{ControlSlot, OnSetting, stored_state};
+pub(crate) use self::store::state_in;
+pub use self::store::{ControlSlot, stored_state};
 
 /// The control slot's state as this node has it, for everybody.
 pub struct Catalogue {

@@ -74,6 +74,8 @@ pub enum Effect {
     Change {
         /// Its name.
         name: String,
+        /// What it is known by.
+        uuid: DatabaseUuid,
         /// The property.
         change: PropertyChange,
     },
@@ -269,7 +271,7 @@ impl ControlState {
             PropertyChange::PurgedInfosLimit(limit) => database.purged_infos_limit = Some(limit),
         }
         let row = (named(DATABASE, &name), Some(text(&*database)));
-        Ok((vec![row], Effect::Change { name, change }))
+        Ok((vec![row], Effect::Change { name, uuid, change }))
     }
 
     fn join(

@@ -1,24 +1,25 @@
 //! The control slot on this node's store.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cluster::record::{Body, Request, Work};
 use cluster::replica::{Cursor, Promises, Saved};
 use cluster::slot::{Outcomes, SlotStore, StoreError};
 use cluster::{CONTROL, Later, NodeId};
-use database::Databases;
+use database::{DatabaseUuid, Databases};
 use parking_lot::Mutex;
-use storage::{SlotOutcome, WorkOutcome};
+use storage::{SlotOutcome, Snapshot, WorkOutcome};
 
-use super::Catalogue;
 use super::state::{ControlState, Effect};
+use super::{Catalogue, OnSetting, bring_in_line};
 use crate::copy::{Copied, Copier};
 use crate::slot::{Prepare, Prepared, Queue, failed, open_error};
 
 type Result<T> = std::result::Result<T, StoreError>;
 
-/// What is told of a setting that all nodes have alike.
-pub type OnSetting = Box<dyn Fn(&str, &str, Option<&str>) + Send + Sync>;
+/// After a failure it is tried again after this time.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// The control slot.
 pub struct ControlSlot {
@@ -40,6 +41,7 @@ impl ControlSlot {
             catalogue: catalogue.clone(),
             on_setting,
             ahead: Mutex::default(),
+            going: Mutex::default(),
         });
         ControlSlot {
             queue: Queue::start(CONTROL, databases.store().clone(), applier.clone()),
@@ -51,7 +53,12 @@ impl ControlSlot {
 
 /// The state that the store has.
 pub fn stored_state(databases: &Databases) -> Result<ControlState> {
-    let rows = databases.store().slot_state(CONTROL, &[]).map_err(failed)?;
+    state_in(&databases.store().snapshot())
+}
+
+/// The state that a snapshot of the store has.
+pub(crate) fn state_in(snapshot: &Snapshot) -> Result<ControlState> {
+    let rows = snapshot.slot_state(CONTROL, &[]).map_err(failed)?;
     let rows: Vec<_> = rows
         .into_iter()
         .filter(|(key, _)| ControlState::owns(key))
@@ -78,12 +85,14 @@ impl SlotStore for ControlSlot {
         cursor: &Cursor,
     ) -> Later<'static, Result<Outcomes<SlotOutcome>>> {
         let entries = body.as_ref().map(entries).unwrap_or_default();
+        let next_offset = cursor.position.next_offset;
         let done = self.queue.apply(body, cursor);
-        let catalogue = self.applier.catalogue.clone();
+        let applier = self.applier.clone();
         Box::pin(async move {
             let outcomes = done.await?;
+            applier.delete_before(next_offset).await?;
             // Shown once it is on disk and done.
-            catalogue.apply(&entries);
+            applier.catalogue.apply(&entries);
             Ok(outcomes)
         })
     }
@@ -97,8 +106,14 @@ impl SlotStore for ControlSlot {
     }
 
     fn copy(&self, from: NodeId) -> Later<'static, Result<Copied>> {
-        let copier = self.copier.clone();
-        Box::pin(async move { copier.fetch(CONTROL, from).await })
+        let (renewal, applier) = (self.queue.renewal(), self.applier.clone());
+        let then = Box::new(move || {
+            Box::pin(async move {
+                renewal.renew_now()?;
+                applier.take_over().await
+            }) as Later<'static, Result<()>>
+        });
+        Box::pin(self.copier.clone().fetch(CONTROL, from, then))
     }
 }
 
@@ -124,15 +139,19 @@ struct Applier {
     on_setting: OnSetting,
     /// With everything that was queued for the store.
     ahead: Mutex<ControlState>,
+    /// Databases that go once what says so is on disk: by then, the offset after it.
+    going: Mutex<Vec<(u64, String, DatabaseUuid)>>,
 }
 
 impl Prepare for Applier {
-    async fn prepare(&self, body: Body, _: &Cursor) -> Result<Prepared> {
+    async fn prepare(&self, body: Body, cursor: &Cursor) -> Result<Prepared> {
         let mut prepared = Prepared::default();
-        // Done before it is written that it is: after a crash it is done again, which changes nothing.
+        let next_offset = cursor.position.next_offset;
+        // Done before it is written that it is: after a crash it is done again, which changes nothing. But what is deleted cannot come
+        // again, so a database goes after that: one that the stored catalogue has is here.
         for (gateway, counter, entry) in entries(&body) {
             let applied = self.ahead.lock().apply(gateway, counter, &entry);
-            self.carry_out(applied.effect).await?;
+            self.carry_out(applied.effect, next_offset).await?;
             prepared.rows.extend(applied.rows);
             let code = WorkOutcome::Refused(applied.outcome as u8);
             let outcome = SlotOutcome::Done(vec![code]);
@@ -143,7 +162,7 @@ impl Prepare for Applier {
 }
 
 impl Applier {
-    async fn carry_out(&self, effect: Effect) -> Result<()> {
+    async fn carry_out(&self, effect: Effect, next_offset: u64) -> Result<()> {
         let done = match effect {
             Effect::None | Effect::Members => Ok(()),
             Effect::Create { name, database } => {
@@ -151,11 +170,14 @@ impl Applier {
                     .create_ordered(&name, database.to_new())
                     .await
             }
-            Effect::Drop { name, uuid } => self.databases.delete_ordered(&name, uuid).await,
-            Effect::Change { name, change } => match self.databases.get(&name) {
-                Ok(db) => db.change_ordered(change.into()).await,
-                Err(e) => Err(e),
-            },
+            Effect::Drop { name, uuid } => {
+                self.going.lock().push((next_offset, name, uuid));
+                Ok(())
+            }
+            Effect::Change { name, uuid, change } => {
+                let property = change.into();
+                self.databases.change_ordered(&name, uuid, property).await
+            }
             Effect::Setting {
                 section,
                 key,
@@ -166,5 +188,34 @@ impl Applier {
             }
         };
         done.map_err(open_error)
+    }
+
+    /// Deletes the databases that records before this offset drop.
+    async fn delete_before(&self, next_offset: u64) -> Result<()> {
+        let is_due = |going: &&(u64, String, DatabaseUuid)| going.0 <= next_offset;
+        let due: Vec<_> = self.going.lock().iter().filter(is_due).cloned().collect();
+        for (_, name, uuid) in due {
+            let gone = self.databases.delete_ordered(&name, uuid).await;
+            gone.map_err(open_error)?;
+            self.going.lock().retain(|(_, _, other)| *other != uuid);
+        }
+        Ok(())
+    }
+
+    /// The stored state has become another replica's. It is shown once this node has what it says.
+    async fn take_over(&self) -> Result<()> {
+        let state = stored_state(&self.databases)?;
+        let before = self.catalogue.with(ControlState::clone);
+        self.going.lock().clear();
+        while let Err(e) = bring_in_line(&self.databases, &before, &state, &self.on_setting).await {
+            if self.databases.is_closing() {
+                return Err(e);
+            }
+            tracing::error!(error = %e, "this node is not in line with the catalogue yet: it is tried again");
+            tokio::time::sleep(AGAIN_AFTER).await;
+        }
+        *self.ahead.lock() = state.clone();
+        self.catalogue.set(state);
+        Ok(())
     }
 }

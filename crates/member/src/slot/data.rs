@@ -85,8 +85,13 @@ impl SlotStore for DataSlot {
     }
 
     fn copy(&self, from: NodeId) -> Later<'static, Result<Copied>> {
-        let (copier, slot) = (self.copier.clone(), self.applier.slot);
-        Box::pin(async move { copier.fetch(slot, from).await })
+        let (renewal, applier) = (self.queue.renewal(), self.applier.clone());
+        let then = Box::new(move || {
+            applier.pending.lock().clear();
+            let renewed = renewal.renew_now();
+            Box::pin(std::future::ready(renewed)) as Later<'static, Result<()>>
+        });
+        Box::pin(self.copier.clone().fetch(self.applier.slot, from, then))
     }
 }
 

@@ -6,5 +6,7 @@ mod queue;
 mod translate;
 
 pub use data::{DataSlot, NO_DATABASE, OLD_DESIGNS};
-pub(crate) use queue::{Prepare, Prepared, Queue, failed, open_error};
+pub(crate) use queue::{
+    CURSOR, PROMISES, Prepare, Prepared, Queue, failed, from_stored, open_error,
+};
 pub use translate::{edit_record, purge_record};

@@ -8,11 +8,11 @@ use cluster::replica::{Cursor, Promises, Saved};
 use cluster::slot::{Outcomes, StoreError};
 use cluster::{Later, SlotNumber};
 use parking_lot::Mutex;
-use storage::{SlotOutcome, SlotRequest, SlotWrite, Store};
+use storage::{SlotOutcome, SlotRequest, SlotWrite, Snapshot, Store};
 use tokio::sync::{mpsc, oneshot};
 
 /// Rows of the slot's own that are of the replica.
-const CURSOR: &[u8] = b"@cursor";
+pub(crate) const CURSOR: &[u8] = b"@cursor";
 pub(crate) const PROMISES: &[u8] = b"@promises";
 
 type Result<T> = std::result::Result<T, StoreError>;
@@ -90,16 +90,19 @@ impl Queue {
         }
     }
 
+    /// To be told that the slot's state is another one. Nothing may be queued meanwhile.
+    pub fn renewal(&self) -> Renewal {
+        Renewal {
+            slot: self.slot,
+            store: self.store.clone(),
+            ways: self.ways.clone(),
+        }
+    }
+
     /// What the store has of the replica.
     pub fn saved(&self) -> Result<Option<Saved>> {
         let snapshot = self.store.snapshot();
-        let at = snapshot.slot(self.slot).map_err(failed)?;
-        let mut way = self.ways.lock();
-        *way = Way {
-            at,
-            is_broken: false,
-        };
-        drop(way);
+        self.renewal().renew(&snapshot)?;
         let row = |key: &[u8]| {
             let rows = snapshot.slot_state(self.slot, key).map_err(failed)?;
             Ok(rows.into_iter().find(|(k, _)| k == key).map(|(_, v)| v))
@@ -153,6 +156,29 @@ impl Queue {
     pub fn position(&self) -> Result<cluster::Position> {
         let at = self.store.slot(self.slot).map_err(failed)?;
         Ok(at.map_or_else(cluster::Position::start, |at| from_stored(&at)))
+    }
+}
+
+/// Has a queue go on from where the store is.
+pub(crate) struct Renewal {
+    slot: SlotNumber,
+    store: Arc<Store>,
+    ways: Arc<Mutex<Way>>,
+}
+
+impl Renewal {
+    /// From where the store is now.
+    pub fn renew_now(&self) -> Result<()> {
+        self.renew(&self.store.snapshot())
+    }
+
+    fn renew(&self, snapshot: &Snapshot) -> Result<()> {
+        let at = snapshot.slot(self.slot).map_err(failed)?;
+        *self.ways.lock() = Way {
+            at,
+            is_broken: false,
+        };
+        Ok(())
     }
 }
 

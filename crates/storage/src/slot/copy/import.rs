@@ -412,7 +412,8 @@ impl SlotImport {
             files.ingest()?;
         }
         let mut puts: Vec<_> = drop_puts(&install.replaced).collect();
-        for shard in &self.shards {
+        let is_wanted = |shard: &&Taken| !install.unwanted.contains(&shard.number);
+        for shard in self.shards.iter().filter(is_wanted) {
             let listed = meta::dropped(shard.number).to_vec();
             puts.push((Keyspace::Meta, listed, None));
             if !shard.counters.is_empty() {
@@ -441,6 +442,9 @@ impl SlotImport {
         let installed = installed.and_then(|installed| installed);
         // After an error of the engine the batch may be in the log.
         self.named = matches!(installed, Ok(()) | Err(Error::Engine(_) | Error::Closed));
+        if installed.is_ok() {
+            self.store.note_dropped(&install.unwanted);
+        }
         installed
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use crate::Error;
 use crate::commit::Put;
+use crate::keys::ShardNumber;
 use crate::shard::Shard;
 use crate::slot::pending::{Changes, Draft, Pending};
 use crate::slot::rows::{self, HEAD, Head, STATE};
@@ -24,6 +25,8 @@ pub struct Install {
     /// The shards in whose place the new ones are. Nothing is written to them any more. Once their index builds have ended, the caller notes them as
     /// dropped ([`crate::Store::note_dropped`]).
     pub replaced: Vec<Arc<Shard>>,
+    /// Shards of the copy that nothing names, by their numbers here: they are removed.
+    pub unwanted: Vec<ShardNumber>,
 }
 
 /// What the commit thread is to do.

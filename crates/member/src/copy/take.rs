@@ -1,0 +1,306 @@
+//! A slot of another node, taken in.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf as _, BytesMut};
+use cluster::replica::Cursor;
+use cluster::slot::{StagedCopy, StoreError};
+use cluster::{CONTROL, Later, NodeId, SlotNumber};
+use database::{DatabaseUuid, Databases, NewShards};
+use peers::Body;
+use storage::{Install, SlotImport};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::{Instant, timeout};
+
+use super::{FRAME_BYTES_MAX, HEAD_BYTES, LENGTH_BYTES, Source, read_tag};
+use crate::control::Catalogue;
+use crate::placement::slot_of;
+use crate::slot::{CURSOR, PROMISES, failed, from_stored, open_error};
+
+/// Copies of slots of documents that are taken in at a time.
+const AT_ONCE_MAX: usize = 4;
+/// Frames that wait to be taken in.
+const FRAMES_MAX: usize = 4;
+/// The catalogue of a copy is waited for so long.
+const CATALOGUE_TIME_MAX: Duration = Duration::from_secs(30);
+/// Whether the server stops meanwhile is looked at so often.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// Fetches copies.
+pub struct Copier {
+    databases: Arc<Databases>,
+    catalogue: Arc<Catalogue>,
+    slots: SlotNumber,
+    source: Arc<dyn Source>,
+    room: Semaphore,
+}
+
+/// What has to follow once a copy is in its place.
+pub type Then = Box<dyn FnOnce() -> Later<'static, Result<()>> + Send>;
+
+/// A copy that was fetched.
+pub struct Copied {
+    copier: Arc<Copier>,
+    slot: SlotNumber,
+    cursor: Cursor,
+    /// Of the catalogue that it was made with.
+    catalogue: u64,
+    import: SlotImport,
+    then: Then,
+}
+
+impl Copier {
+    /// For a node in a cluster with so many slots of documents.
+    pub fn new(
+        databases: &Arc<Databases>,
+        catalogue: &Arc<Catalogue>,
+        slots: SlotNumber,
+        source: Arc<dyn Source>,
+    ) -> Copier {
+        Copier {
+            databases: databases.clone(),
+            catalogue: catalogue.clone(),
+            slots,
+            source,
+            room: Semaphore::new(AT_ONCE_MAX),
+        }
+    }
+
+    /// Fetches a slot's state from another node. `then` follows its installation.
+    ///
+    /// # Errors
+    /// When the other node does not give it, or it cannot be taken in.
+    pub async fn fetch(
+        self: Arc<Self>,
+        slot: SlotNumber,
+        from: NodeId,
+        then: Then,
+    ) -> Result<Copied> {
+        let closed = |_| StoreError::Failed("the server is shutting down".into());
+        let _room = match slot {
+            // The others wait for it.
+            CONTROL => None,
+            _ => Some(self.room.acquire().await.map_err(closed)?),
+        };
+        let known = self.catalogue.version();
+        let body = self.source.open(from, slot, known).await;
+        let body = body.map_err(|e| StoreError::Failed(format!("node {from:x}: {e}")))?;
+        let mut frames = Frames::new(body);
+        let catalogue = frames.head().await?;
+        if slot != CONTROL {
+            self.wait_for(catalogue).await?;
+        }
+        let import = SlotImport::new(self.databases.store().clone(), slot);
+        let import = take_in(import, frames).await?;
+        let cursor = import.state(CURSOR).and_then(Cursor::decode);
+        let position = import.position().map(|at| from_stored(&at));
+        let cursor = cursor.filter(|cursor| Some(cursor.position) == position);
+        let odd = || StoreError::Failed("the copy does not say where it is".into());
+        Ok(Copied {
+            cursor: cursor.ok_or_else(odd)?,
+            copier: self.clone(),
+            slot,
+            catalogue,
+            import,
+            then,
+        })
+    }
+
+    /// Waits until the catalogue here is as far.
+    async fn wait_for(&self, catalogue: u64) -> Result<()> {
+        let until = Instant::now() + CATALOGUE_TIME_MAX;
+        while Instant::now() < until && !self.databases.is_closing() {
+            let here = self.catalogue.wait_for(catalogue);
+            if timeout(LOOK_EVERY, here).await.is_ok() {
+                return Ok(());
+            }
+        }
+        let late = "the catalogue here is behind that of the copy";
+        Err(StoreError::Failed(late.into()))
+    }
+
+    /// What the shards of a copy take the place of.
+    fn new_shards(
+        &self,
+        slot: SlotNumber,
+        catalogue: u64,
+        import: &SlotImport,
+    ) -> Result<Vec<NewShards>> {
+        let mut all: BTreeMap<DatabaseUuid, NewShards> = BTreeMap::new();
+        for (tag, number) in import.shards() {
+            let tag = read_tag(tag).filter(|(uuid, i)| slot_of(*uuid, *i, self.slots) == slot);
+            let odd = || StoreError::Failed("the copy has a shard of another slot".into());
+            let (uuid, i) = tag.ok_or_else(odd)?;
+            let name = || {
+                let name = |state: &crate::control::state::ControlState| {
+                    state.names.get(&uuid).map(|name| name.as_str().into())
+                };
+                self.catalogue.with(name)
+            };
+            let new = all.entry(uuid).or_insert_with(|| NewShards {
+                name: name(),
+                uuid,
+                shards: vec![],
+            });
+            new.shards.push((i, number));
+        }
+        self.check_all_came(slot, catalogue, &all)?;
+        Ok(all.into_values().collect())
+    }
+
+    /// Whether a database has shards in the slot that should have come.
+    fn check_all_came(
+        &self,
+        slot: SlotNumber,
+        catalogue: u64,
+        all: &BTreeMap<DatabaseUuid, NewShards>,
+    ) -> Result<()> {
+        self.catalogue.with(|state| {
+            for (name, database) in &state.databases {
+                let came = all.get(&database.uuid).map_or(0, |new| new.shards.len());
+                let of_slot = |i: &usize| slot_of(database.uuid, *i, self.slots) == slot;
+                let has = (0..database.q as usize).filter(of_slot).count();
+                if database.since <= catalogue && came != has {
+                    let why = format!("the copy lacks shards of {name}");
+                    return Err(StoreError::Failed(why));
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+impl StagedCopy for Copied {
+    fn cursor(&self) -> &Cursor {
+        &self.cursor
+    }
+
+    fn install(self) -> Later<'static, Result<()>> {
+        Box::pin(async move {
+            // Whoever waits: it must not stop half-way.
+            let done = tokio::spawn(self.install_now()).await;
+            done.map_err(|_| StoreError::Failed("the server is shutting down".into()))?
+        })
+    }
+}
+
+impl Copied {
+    async fn install_now(self) -> Result<()> {
+        let Copied {
+            copier,
+            slot,
+            catalogue,
+            import,
+            then,
+            ..
+        } = self;
+        let databases = &copier.databases;
+        let new = match slot {
+            CONTROL => vec![],
+            slot => copier.new_shards(slot, catalogue, &import)?,
+        };
+        let from = databases.store().slot(slot).map_err(failed)?;
+        let done = databases.replace_shards(new, move |replacement| {
+            import.install(Install {
+                from,
+                keep: vec![PROMISES.to_vec()],
+                state: vec![],
+                puts: replacement.puts,
+                replaced: replacement.replaced,
+                unwanted: replacement.unwanted,
+            })
+        });
+        done.await.map_err(open_error)?;
+        tracing::info!(slot, "the slot was copied from another node");
+        then().await
+    }
+}
+
+/// Takes in all frames, on a thread for it.
+async fn take_in(mut import: SlotImport, mut frames: Frames) -> Result<SlotImport> {
+    let (to, mut taken) = mpsc::channel::<BytesMut>(FRAMES_MAX);
+    let work = tokio::task::spawn_blocking(move || {
+        while let Some(frame) = taken.blocking_recv() {
+            import.frame(&frame).map_err(failed)?;
+        }
+        Ok(import)
+    });
+    let mut cut = None;
+    loop {
+        match frames.next().await {
+            Ok(Some(frame)) => {
+                // What is wrong with a frame is told by the thread.
+                if to.send(frame).await.is_err() {
+                    break;
+                }
+            }
+            Ok(None) => break,
+            Err(e) => {
+                cut = Some(e);
+                break;
+            }
+        }
+    }
+    drop(to);
+    let stopped = |_| StoreError::Failed("the server is shutting down".into());
+    let import: SlotImport = work.await.map_err(stopped)??;
+    match cut {
+        Some(e) => Err(e),
+        None if !import.is_complete() => Err(StoreError::Failed("the copy was cut short".into())),
+        None => Ok(import),
+    }
+}
+
+/// What comes from another node, cut into frames.
+struct Frames {
+    body: Body,
+    at_hand: BytesMut,
+}
+
+impl Frames {
+    fn new(body: Body) -> Frames {
+        let at_hand = BytesMut::new();
+        Frames { body, at_hand }
+    }
+
+    async fn head(&mut self) -> Result<u64> {
+        let odd = || StoreError::Failed("the copy was cut short".into());
+        match self.fill(HEAD_BYTES).await? {
+            true => Ok(self.at_hand.get_u64()),
+            false => Err(odd()),
+        }
+    }
+
+    async fn next(&mut self) -> Result<Option<BytesMut>> {
+        if !self.fill(LENGTH_BYTES).await? {
+            return match self.at_hand.is_empty() {
+                true => Ok(None),
+                false => Err(StoreError::Failed("the copy was cut short".into())),
+            };
+        }
+        let length = self.at_hand.get_u32() as usize;
+        if length > FRAME_BYTES_MAX {
+            return Err(StoreError::Failed("the copy has a frame too long".into()));
+        }
+        match self.fill(length).await? {
+            true => Ok(Some(self.at_hand.split_to(length))),
+            false => Err(StoreError::Failed("the copy was cut short".into())),
+        }
+    }
+
+    /// Reads until so many bytes are at hand; false at the end.
+    async fn fill(&mut self, bytes: usize) -> Result<bool> {
+        while self.at_hand.len() < bytes {
+            match self.body.next().await {
+                Some(Ok(piece)) => self.at_hand.extend_from_slice(&piece),
+                Some(Err(e)) => return Err(StoreError::Failed(e.to_string())),
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,56 @@
+//! What slots are started with, whatever the log and the network are.
+
+use std::sync::Arc;
+
+use cluster::slot::{Network, Slot, SlotOptions};
+use cluster::{CONTROL, Log, NodeId, SlotNumber};
+use database::Databases;
+
+use crate::Error;
+use crate::control::{Catalogue, ControlSlot, OnSetting};
+use crate::copy::{Copier, Source};
+use crate::home::{Cluster, random};
+use crate::replicas::Replicas;
+use crate::slot::DataSlot;
+
+/// What slots are started with.
+pub(crate) struct Parts<'a> {
+    pub node: NodeId,
+    pub cluster: &'a Cluster,
+    pub databases: &'a Arc<Databases>,
+    pub catalogue: &'a Arc<Catalogue>,
+    pub log: Arc<dyn Log>,
+    pub network: Arc<dyn Network>,
+    pub source: Arc<dyn Source>,
+}
+
+impl Parts<'_> {
+    /// Starts the control slot and those of documents.
+    pub fn start_slots(&self, replicas: &Replicas, on_setting: OnSetting) -> Result<(), Error> {
+        let slots = self.cluster.slots;
+        let copier = Copier::new(self.databases, self.catalogue, slots, self.source.clone());
+        let copier = Arc::new(copier);
+        let control =
+            ControlSlot::start(self.databases, self.catalogue, copier.clone(), on_setting);
+        let control = self.slot(CONTROL, control)?;
+        let data = (0..slots).map(|slot| {
+            let store = DataSlot::start(slot, self.databases, self.catalogue, copier.clone());
+            self.slot(slot, store)
+        });
+        replicas.start(control, data.collect::<Result<_, _>>()?);
+        Ok(())
+    }
+
+    fn slot<S: cluster::slot::SlotStore>(
+        &self,
+        slot: SlotNumber,
+        store: S,
+    ) -> Result<Slot<S>, Error> {
+        let start = u64::from_be_bytes(random()?);
+        let genesis = vec![self.cluster.first];
+        let stamp = self.cluster.stamp(slot)?;
+        let options = SlotOptions::new(stamp, self.node, start, genesis);
+        let (log, network) = (self.log.clone(), self.network.clone());
+        Ok(Slot::start(options, Arc::new(store), log, network)?)
+    }
+}

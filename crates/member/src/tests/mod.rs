@@ -1,0 +1,256 @@
+//! Members of a cluster over a log in memory: replicas that are copied, and what holds then.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that panics has failed"
+)]
+
+mod nodes;
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use cluster::CONTROL;
+use database::Outcome;
+use nodes::{Nodes, SLOTS, listing};
+
+use crate::control::entry::Entry;
+
+/// New documents, every third with an attachment that no two others have, or a long one that all have.
+fn docs(from: u32, count: u32) -> Vec<String> {
+    let doc = |i: u32| {
+        let text = match i % 6 {
+            0 => data_encoding::BASE64.encode(format!("only {i}").as_bytes()),
+            3 => data_encoding::BASE64.encode(&vec![b'x'; 100_000]),
+            _ => return format!(r#"{{"_id":"doc-{i}","i":{i}}}"#),
+        };
+        let file = format!(r#"{{"content_type":"text/plain","data":"{text}"}}"#);
+        format!(r#"{{"_id":"doc-{i}","i":{i},"_attachments":{{"a":{file}}}}}"#)
+    };
+    (from..from + count).map(doc).collect()
+}
+
+/// Edits documents that were written so.
+fn edited(outcomes: &[Outcome], from: u32) -> Vec<String> {
+    let edit = |(i, outcome): (u32, &Outcome)| match outcome {
+        Outcome::Ok { rev } if i.is_multiple_of(4) => Some(format!(
+            r#"{{"_id":"doc-{i}","_rev":"{rev}","_deleted":true}}"#
+        )),
+        Outcome::Ok { rev } if i % 4 == 1 => Some(format!(
+            r#"{{"_id":"doc-{i}","_rev":"{rev}","again":true}}"#
+        )),
+        _ => None,
+    };
+    (from..).zip(outcomes).filter_map(edit).collect()
+}
+
+/// Three nodes with two databases; the third goes down, and much happens then.
+async fn third_is_behind() -> Nodes {
+    let mut nodes = Nodes::three().await;
+    nodes.create(1, "a", 4).await;
+    nodes.create(2, "gone", 2).await;
+    let written = nodes.write(1, "a", &docs(0, 20)).await;
+    nodes.write(2, "gone", &docs(0, 5)).await;
+    nodes.agree(&[1, 2, 3]).await;
+    nodes.stop(3).await;
+    nodes.write(1, "a", &edited(&written, 0)).await;
+    nodes.write(2, "a", &docs(100, 20)).await;
+    nodes.node(1).databases.delete("gone").await.unwrap();
+    nodes.create(1, "gone", 3).await;
+    nodes.create(2, "new", 2).await;
+    nodes.write(1, "new", &docs(0, 10)).await;
+    let db = nodes.node(1).databases.get("a").unwrap();
+    db.set_security(r#"{"admins":{"names":["x"]}}"#.into())
+        .await
+        .unwrap();
+    db.set_revs_limit(7).await.unwrap();
+    nodes.agree(&[1, 2]).await;
+    nodes
+}
+
+/// All go on, wherever is written.
+async fn go_on(nodes: &Nodes) {
+    for (node, from) in [(3, 1000), (1, 2000), (2, 3000)] {
+        nodes.write(node, "a", &docs(from, 12)).await;
+        nodes.write(node, "new", &docs(from, 3)).await;
+    }
+    nodes.agree(&[1, 2, 3]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_comes_after_the_log_forgot_is_copied() {
+    let mut nodes = third_is_behind().await;
+    let entry = Entry::Setting {
+        section: "log".into(),
+        key: "level".into(),
+        value: Some("debug".into()),
+    };
+    nodes.enter(1, entry).await;
+    nodes.trim();
+    nodes.start(3).await;
+    nodes.agree(&[1, 2, 3]).await;
+    assert!(nodes.net.copies.load(Relaxed) > u32::from(SLOTS));
+    assert_eq!(nodes.node(3).settings.lock()["log/level"], "debug");
+    go_on(&nodes).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn copies_that_break_off_are_begun_again() {
+    let mut nodes = third_is_behind().await;
+    nodes.net.broken_copies.store(60, Relaxed);
+    nodes.trim();
+    nodes.start(3).await;
+    nodes.agree(&[1, 2, 3]).await;
+    go_on(&nodes).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_node_is_copied_when_the_beginning_of_the_log_is_gone() {
+    let mut nodes = third_is_behind().await;
+    nodes.trim();
+    nodes.start(4).await;
+    nodes.start(3).await;
+    nodes.replicate_on(4).await;
+    nodes.agree(&[1, 2, 3, 4]).await;
+    nodes.write(4, "a", &docs(5000, 10)).await;
+    nodes.agree(&[1, 2, 3, 4]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_comes_after_the_log_was_lost_is_copied() {
+    let mut nodes = third_is_behind().await;
+    for slot in (0..SLOTS).chain([CONTROL]) {
+        nodes.log.lose(slot);
+    }
+    for (_, replica) in nodes.node(1).replicas.all() {
+        replica.reseed();
+    }
+    nodes.write(2, "a", &docs(200, 10)).await;
+    nodes.trim();
+    nodes.start(3).await;
+    nodes.agree(&[1, 2, 3]).await;
+    go_on(&nodes).await;
+}
+
+/// Power cuts while copies are under way leave the old state or the new one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crash_at_any_moment_of_a_copy_leaves_the_old_state_or_the_new_one() {
+    let mut nodes = third_is_behind().await;
+    for round in 0..6 {
+        nodes.trim();
+        nodes.start(3).await;
+        let moment = Duration::from_millis(fastrand::u64(0..400));
+        tokio::time::sleep(moment).await;
+        nodes.kill(3).await;
+        nodes.write(1, "a", &docs(300 + 20 * round, 6)).await;
+        nodes.write(2, "new", &docs(300 + 20 * round, 3)).await;
+    }
+    nodes.trim();
+    nodes.start(3).await;
+    nodes.agree(&[1, 2, 3]).await;
+    go_on(&nodes).await;
+}
+
+/// Who holds a database whose shards are replaced is told so, and who asks again has the other one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_held_of_a_database_that_is_copied_is_told_to_try_again() {
+    let mut nodes = third_is_behind().await;
+    nodes.trim();
+    nodes.start(3).await;
+    let held = nodes.node(3).databases.get("a").unwrap();
+    let mut watch = held.watch();
+    let before = listing(&held);
+    nodes.agree(&[1, 2, 3]).await;
+    while watch.changed().await.is_ok() {}
+    assert!(matches!(held.info(), Err(database::Error::Unavailable(_))));
+    let again = nodes.node(3).databases.get("a").unwrap();
+    assert_ne!(listing(&again), before);
+    assert_eq!(held.uuid(), again.uuid());
+    let mut changed = held.all_shards().iter().zip(again.all_shards());
+    assert!(changed.all(|(a, b)| a.number != b.number));
+}
+
+/// Databases come, change and go, and are read, while a node is copied to.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_happens_while_a_node_is_copied_to_comes_to_the_same_everywhere() {
+    let mut nodes = third_is_behind().await;
+    nodes.trim();
+    nodes.start(3).await;
+    for round in 0..30_u32 {
+        let at = fastrand::u64(1..=2);
+        nodes.write(at, "a", &docs(400 + round * 10, 3)).await;
+        let databases = &nodes.node(at).databases;
+        let db = databases.get("a").unwrap();
+        db.set_revs_limit(u64::from(round) + 5).await.unwrap();
+        match round % 5 {
+            0 => nodes.create(at, "brief", 3).await,
+            1 => drop(nodes.write(at, "brief", &docs(round, 4)).await),
+            2 => databases.delete("brief").await.unwrap(),
+            3 => nodes.create(at, &format!("stays-{round}"), 2).await,
+            _ => nodes.trim(),
+        }
+        read_all(&nodes.node(3).databases);
+    }
+    nodes.agree(&[1, 2, 3]).await;
+    go_on(&nodes).await;
+}
+
+/// Reads everything that there is; what is said to be there is.
+fn read_all(databases: &database::Databases) {
+    for name in databases.names(&database::NameRange::default()) {
+        let info = databases.get(&name).and_then(|db| db.info());
+        match info {
+            Ok(_) => {}
+            Err(database::Error::Unavailable(_) | database::Error::NoDatabase) => {}
+            Err(e) => panic!("{name}: {e}"),
+        }
+    }
+}
+
+/// What replicas do by themselves (compacting, starting again, batches of other sizes) changes nothing that they must have alike.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replicas_that_compact_and_start_at_other_times_stay_alike() {
+    let mut nodes = Nodes::three().await;
+    for name in ["a", "new"] {
+        nodes.create(1, name, 3).await;
+    }
+    let mut last: Vec<(u32, Vec<Outcome>)> = vec![];
+    for round in 0..30_u32 {
+        let at = fastrand::u64(1..=3);
+        let from = round * 20;
+        let written = nodes
+            .write(at, "a", &docs(from, fastrand::u32(1..12)))
+            .await;
+        last.push((from, written));
+        match fastrand::u32(..10) {
+            0 | 1 => {
+                let (from, written) = last.swap_remove(fastrand::usize(..last.len()));
+                let edits = edited(&written, from);
+                nodes.write(at, "a", &edits).await;
+            }
+            2 | 3 => nodes
+                .node(at)
+                .databases
+                .get("a")
+                .unwrap()
+                .compact()
+                .unwrap(),
+            4 => {
+                let node = fastrand::u64(1..=3);
+                nodes.stop(node).await;
+                nodes.start(node).await;
+            }
+            5 => drop(nodes.node(at).databases.close_idle()),
+            6 => {
+                nodes.stop(3).await;
+                nodes.write(1, "new", &docs(from, 5)).await;
+                nodes.trim();
+                nodes.start(3).await;
+            }
+            _ => {}
+        }
+    }
+    nodes.agree(&[1, 2, 3]).await;
+    go_on(&nodes).await;
+}

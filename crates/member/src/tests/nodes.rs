@@ -1,0 +1,438 @@
+//! Nodes of a cluster in one process: real stores, a log in memory, and a network of calls.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use cluster::replica::Message;
+use cluster::slot::Network;
+use cluster::{CONTROL, Later, MemoryLog, NodeId, SlotNumber};
+use database::{CreateOptions, Database, Databases, NewDatabase, Options, Order, Property};
+use database::{Durability, EditMode, Listing, Outcome, RowsQuery, ShownAttachments, WriteTiming};
+use parking_lot::Mutex;
+use peers::Body;
+use storage::{ShardEdit, ShardPurge};
+use tokio::time::Instant;
+
+use crate::control::state::ControlState;
+use crate::control::{Catalogue, OnSetting, bring_in_line, stored_state};
+use crate::copy::{Giver, Source};
+use crate::gateway::{Gateway, Ordering};
+use crate::home::Cluster;
+use crate::members::Members;
+use crate::parts::Parts;
+use crate::propose::Proposer;
+use crate::replicas::Replicas;
+
+pub const SLOTS: SlotNumber = 3;
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+const TIME_MAX: Duration = Duration::from_secs(90);
+
+/// One node that runs.
+pub struct Node {
+    pub databases: Arc<Databases>,
+    pub catalogue: Arc<Catalogue>,
+    pub replicas: Arc<Replicas>,
+    gateway: Arc<Gateway>,
+    pub settings: Arc<Mutex<BTreeMap<String, String>>>,
+}
+
+/// What is between nodes.
+#[derive(Default)]
+pub struct Net {
+    nodes: Mutex<BTreeMap<NodeId, (Arc<Replicas>, Arc<Giver>)>>,
+    /// Copies that break off after some pieces, in a hundred.
+    pub broken_copies: AtomicU32,
+    pub copies: AtomicU32,
+}
+
+struct NetOf {
+    me: NodeId,
+    net: Arc<Net>,
+}
+
+impl Network for NetOf {
+    fn send(&self, to: NodeId, slot: SlotNumber, message: Message) {
+        let replicas = self.net.nodes.lock().get(&to).map(|node| node.0.clone());
+        if let Some(replica) = replicas.as_ref().and_then(|replicas| replicas.get(slot)) {
+            replica.deliver(self.me, message);
+        }
+    }
+}
+
+impl Source for NetOf {
+    fn open(
+        &self,
+        from: NodeId,
+        slot: SlotNumber,
+        catalogue: u64,
+    ) -> Later<'static, Result<Body, String>> {
+        let net = self.net.clone();
+        Box::pin(async move {
+            let giver = net.nodes.lock().get(&from).map(|node| node.1.clone());
+            let mut body = giver.ok_or("it is down")?.give(slot, catalogue).await?;
+            net.copies.fetch_add(1, Relaxed);
+            if fastrand::u32(..100) >= net.broken_copies.load(Relaxed) {
+                return Ok(body);
+            }
+            let mut pieces = vec![];
+            for _ in 0..fastrand::usize(1..20) {
+                pieces.extend(body.next().await);
+            }
+            Ok(Body::stream(futures_util::stream::iter(pieces)))
+        })
+    }
+}
+
+/// The gateway without which no node would ever be let go.
+struct WeakOrder(Weak<Gateway>);
+
+impl WeakOrder {
+    fn with<T: 'static>(
+        &self,
+        ask: impl FnOnce(Ordering) -> database::Later<T>,
+    ) -> database::Later<T> {
+        match self.0.upgrade() {
+            Some(gateway) => ask(Ordering(gateway)),
+            None => Box::pin(async { Err(database::Error::ShuttingDown) }),
+        }
+    }
+}
+
+impl Order for WeakOrder {
+    fn edit(
+        &self,
+        db: &Database,
+        edits: Vec<ShardEdit>,
+        copies: Option<usize>,
+    ) -> database::Later<(Vec<storage::Outcome>, WriteTiming)> {
+        self.with(|order| order.edit(db, edits, copies))
+    }
+
+    fn purge(
+        &self,
+        db: &Database,
+        purges: Vec<ShardPurge>,
+    ) -> database::Later<Vec<Vec<document::Rev>>> {
+        self.with(|order| order.purge(db, purges))
+    }
+
+    fn create(&self, name: String, new: NewDatabase) -> database::Later<()> {
+        self.with(|order| order.create(name, new))
+    }
+
+    fn delete(&self, name: String) -> database::Later<()> {
+        self.with(|order| order.delete(name))
+    }
+
+    fn change(&self, db: &Database, property: Property) -> database::Later<()> {
+        self.with(|order| order.change(db, property))
+    }
+
+    fn fresh(&self, db: &Database) -> database::Later<()> {
+        self.with(|order| order.fresh(db))
+    }
+}
+
+pub struct Nodes {
+    pub log: MemoryLog,
+    pub net: Arc<Net>,
+    pub cluster: Cluster,
+    root: tempfile::TempDir,
+    dirs: Mutex<BTreeMap<NodeId, PathBuf>>,
+    running: BTreeMap<NodeId, Node>,
+}
+
+fn options() -> Options {
+    let mut options = Options {
+        auto_compact: false,
+        ..Options::default()
+    };
+    options.store.block_cache_bytes = 4 << 20;
+    options.store.write_buffers_bytes = 8 << 20;
+    options
+}
+
+pub fn database(q: u32) -> CreateOptions {
+    CreateOptions {
+        q: Some(q),
+        n: None,
+        partitioned: false,
+        security: "{}".into(),
+    }
+}
+
+impl Nodes {
+    /// Three nodes, which have all slots.
+    pub async fn three() -> Nodes {
+        let mut nodes = Nodes {
+            log: MemoryLog::new(),
+            net: Arc::default(),
+            cluster: Cluster::create("test", SLOTS, 1).unwrap(),
+            root: tempfile::tempdir().unwrap(),
+            dirs: Mutex::default(),
+            running: BTreeMap::new(),
+        };
+        for node in 1..=3 {
+            nodes.start(node).await;
+        }
+        nodes.replicate_on(2).await;
+        nodes.replicate_on(3).await;
+        nodes
+    }
+
+    /// Starts a node. One that is new gets databases of its own first, so that numbers of shards are others everywhere.
+    pub async fn start(&mut self, me: NodeId) {
+        let (dir, is_new) = match self.dirs.lock().get(&me) {
+            Some(dir) => (dir.clone(), false),
+            None => (self.root.path().join(format!("node-{me}")), true),
+        };
+        self.dirs.lock().insert(me, dir.clone());
+        let databases = Databases::open(&dir, options()).unwrap();
+        if is_new {
+            for i in 1..me {
+                let own = format!("own-{i}");
+                databases.create(&own, database(i as u32)).await.unwrap();
+            }
+        }
+        let settings = Arc::<Mutex<BTreeMap<String, String>>>::default();
+        let told = settings.clone();
+        let on_setting: OnSetting = Box::new(move |section, key, value| {
+            let name = format!("{section}/{key}");
+            match value {
+                Some(value) => drop(told.lock().insert(name, value.into())),
+                None => drop(told.lock().remove(&name)),
+            }
+        });
+        let state = stored_state(&databases).unwrap();
+        let before = ControlState::default();
+        let aligned = bring_in_line(&databases, &before, &state, &on_setting).await;
+        aligned.unwrap();
+        let catalogue = Arc::new(Catalogue::new(state));
+        let stamp = self.cluster.stamp(CONTROL).unwrap();
+        let members = Arc::new(Members::new(me, stamp, catalogue.clone()));
+        let replicas = Arc::new(Replicas::new(me, SLOTS));
+        let net = self.net.clone();
+        let between = Arc::new(NetOf { me, net });
+        let parts = Parts {
+            node: me,
+            cluster: &self.cluster,
+            databases: &databases,
+            catalogue: &catalogue,
+            log: Arc::new(self.log.clone()),
+            network: between.clone(),
+            source: between,
+        };
+        parts.start_slots(&replicas, on_setting).unwrap();
+        let proposer = Proposer::new(fastrand::u64(..), replicas.clone(), members.clone());
+        let gateway = Arc::new(Gateway {
+            databases: databases.clone(),
+            catalogue: catalogue.clone(),
+            members,
+            replicas: replicas.clone(),
+            proposer: Arc::new(proposer),
+        });
+        databases.be_ordered(Arc::new(WeakOrder(Arc::downgrade(&gateway))));
+        let giver = Arc::new(Giver::new(&databases, &catalogue, SLOTS));
+        let reached = (replicas.clone(), giver);
+        self.net.nodes.lock().insert(me, reached);
+        let node = Node {
+            databases,
+            catalogue,
+            replicas,
+            gateway,
+            settings,
+        };
+        self.running.insert(me, node);
+    }
+
+    pub fn node(&self, node: NodeId) -> &Node {
+        &self.running[&node]
+    }
+
+    /// Stops a node, and waits until it has let go of its store.
+    pub async fn stop(&mut self, me: NodeId) {
+        self.net.nodes.lock().remove(&me);
+        let node = self.running.remove(&me).expect("it runs");
+        node.replicas.stop().await;
+        let store = Arc::downgrade(node.databases.store().engine());
+        node.databases.close();
+        drop(node);
+        until("let go", || store.strong_count() == 0).await;
+    }
+
+    /// As a power cut would: the node goes on from what was on its disk at this moment.
+    pub async fn kill(&mut self, me: NodeId) {
+        let image = self.root.path().join(format!("{me}-{}", fastrand::u64(..)));
+        let (databases, target) = (self.node(me).databases.clone(), image.clone());
+        let copied = tokio::task::spawn_blocking(move || databases.backup(&target));
+        copied.await.unwrap().unwrap();
+        self.stop(me).await;
+        self.dirs.lock().insert(me, image);
+    }
+
+    /// Has a node be a replica of all slots.
+    pub async fn replicate_on(&self, new: NodeId) {
+        for (slot, replica) in self.node(1).replicas.all() {
+            let mut last = None;
+            let deadline = Instant::now() + TIME_MAX;
+            while Instant::now() < deadline {
+                let mut members = replica.status().members;
+                if members.contains(&new) {
+                    last = None;
+                    break;
+                }
+                members.push(new);
+                let soon = Instant::now() + Duration::from_secs(5);
+                last = replica.change(members, soon).await.err();
+            }
+            assert!(last.is_none(), "slot {slot}: {last:?} {}", self.describe());
+        }
+    }
+
+    pub fn describe(&self) -> String {
+        let mut all = String::new();
+        for (id, node) in &self.running {
+            for (slot, replica) in node.replicas.all() {
+                all += &format!("\n{id}/{slot}: {:?}", replica.status());
+            }
+        }
+        all
+    }
+
+    /// All slots forget all of their log but what comes.
+    pub fn trim(&self) {
+        for slot in (0..SLOTS).chain([CONTROL]) {
+            self.log.trim(slot, usize::MAX);
+        }
+    }
+
+    pub async fn enter(&self, at: NodeId, entry: crate::control::entry::Entry) {
+        let done = self.node(at).gateway.enter(entry).await;
+        done.expect("it is entered");
+    }
+
+    pub async fn create(&self, at: NodeId, name: &str, q: u32) {
+        retry("created", || async {
+            match self.node(at).databases.create(name, database(q)).await {
+                Err(database::Error::DatabaseExists) => Ok(()),
+                done => done.map(drop),
+            }
+        })
+        .await;
+    }
+
+    /// Writes documents, as JSON, until they are there.
+    pub async fn write(&self, at: NodeId, name: &str, docs: &[String]) -> Vec<Outcome> {
+        let databases = &self.node(at).databases;
+        retry("written", || async {
+            let parse = |doc: &String| document::parse_document(doc.as_bytes()).unwrap();
+            let edits = docs.iter().map(parse).collect();
+            let db = databases.get(name)?;
+            let mode = EditMode::Interactive;
+            let (outcomes, _) = db.update(edits, mode, Durability::Synced).await?;
+            Ok(outcomes)
+        })
+        .await
+    }
+
+    /// Waits until these nodes have the same, and looks whether they do.
+    pub async fn agree(&self, ids: &[NodeId]) {
+        let began = Instant::now();
+        while !self.are_at_one_place(ids) {
+            let late = began.elapsed() > TIME_MAX;
+            assert!(!late, "never at one place: {}", self.describe());
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        let first = self.node(ids[0]);
+        for id in &ids[1..] {
+            let node = self.node(*id);
+            let state = |node: &Node| node.catalogue.with(ControlState::clone);
+            assert_eq!(state(node).databases, state(first).databases);
+            assert_eq!(stored_state(&node.databases).unwrap(), state(first));
+            for (name, wanted) in &state(first).databases {
+                let [a, b] = [first, node].map(|n| n.databases.get(name).unwrap());
+                assert_eq!(b.uuid(), wanted.uuid);
+                assert_eq!(a.security(), b.security());
+                assert_eq!(a.revs_limit(), b.revs_limit());
+                same_shards(&a, &b);
+                assert_eq!(listing(&a), listing(&b), "{name} at {id}");
+            }
+            let extra = node.databases.stored().unwrap().into_iter();
+            let extra = extra.filter(|db| db.is_ordered).count();
+            assert_eq!(extra, state(first).databases.len());
+        }
+    }
+
+    fn are_at_one_place(&self, ids: &[NodeId]) -> bool {
+        (0..SLOTS).chain([CONTROL]).all(|slot| {
+            let at = |id: &NodeId| {
+                let status = self.node(*id).replicas.get(slot)?.status();
+                let is_there = status.proposes && status.stable == status.position.next_offset;
+                is_there.then_some(status.position.chain)
+            };
+            let first = at(&ids[0]);
+            first.is_some() && ids.iter().all(|id| at(id) == first)
+        })
+    }
+}
+
+fn same_shards(a: &Database, b: &Database) {
+    for (a, b) in a.all_shards().iter().zip(b.all_shards()) {
+        let (of_a, of_b) = (a.recount_digest().unwrap(), b.recount_digest().unwrap());
+        assert_eq!(of_a, of_b);
+        assert_eq!(of_a.kept.unwrap_or(0), of_a.counted);
+        let [mut a, mut b] = [a.meta(), b.meta()];
+        (a.superseded_rows, b.superseded_rows) = (0, 0);
+        assert_eq!(a, b);
+    }
+}
+
+/// All documents with their attachments, as text.
+pub fn listing(db: &Database) -> String {
+    let query = RowsQuery {
+        listing: Listing::AllDocs,
+        start: None,
+        end: None,
+        inclusive_end: true,
+        keys: None,
+        limit: None,
+        skip: 0,
+        descending: false,
+        include_docs: true,
+        conflicts: true,
+        attachments: ShownAttachments {
+            bytes: true,
+            encoding_info: false,
+        },
+        update_seq: true,
+    };
+    let mut rows = db.rows(query).unwrap();
+    let mut out = vec![];
+    while rows.next_chunk(&mut out, 1 << 20).unwrap() {}
+    String::from_utf8(out).unwrap()
+}
+
+pub async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < TIME_MAX, "never {what}");
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+async fn retry<T, F: Future<Output = Result<T, database::Error>>>(
+    what: &str,
+    work: impl Fn() -> F,
+) -> T {
+    let began = Instant::now();
+    loop {
+        match work().await {
+            Ok(done) => return done,
+            Err(e) => assert!(began.elapsed() < TIME_MAX, "never {what}: {e}"),
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
