@@ -9,9 +9,9 @@
 use document::varint::{put, take};
 
 use crate::record::{
-    put_generation, put_nodes, put_position, take_array, take_generation, take_nodes, take_position,
+    put_generation, put_nodes, put_position, take_generation, take_nodes, take_position,
 };
-use crate::replica::{Fence, Message, put_begun, take_begun};
+use crate::replica::{Message, put_begun, put_fence, take_begun, take_fence};
 
 const VERSION: u8 = 1;
 
@@ -37,15 +37,7 @@ impl Message {
                 put_position(position, &mut out);
                 put(*stable, &mut out);
             }
-            Message::AskFence {
-                fence,
-                chain,
-                last_epoch,
-            } => {
-                put_fence(fence, &mut out);
-                out.extend_from_slice(chain);
-                out.extend_from_slice(&last_epoch.to_be_bytes());
-            }
+            Message::AskFence(fence) => put_fence(fence, &mut out),
             Message::FenceAnswer { fence, promised } => {
                 put_fence(fence, &mut out);
                 out.push(u8::from(*promised));
@@ -74,7 +66,16 @@ impl Message {
             }
             Message::Begun(begun) => put_begun(begun, &mut out),
             Message::AskBegun => {}
-            Message::AskCopy { position, sealed } | Message::CopyGranted { position, sealed } => {
+            Message::AskCopy {
+                position,
+                sealed,
+                waited,
+            } => {
+                put_position(position, &mut out);
+                put_generation(*sealed, &mut out);
+                put(u64::from(*waited), &mut out);
+            }
+            Message::CopyGranted { position, sealed } => {
                 put_position(position, &mut out);
                 put_generation(*sealed, &mut out);
             }
@@ -96,7 +97,7 @@ impl Message {
     fn kind(&self) -> u8 {
         match self {
             Message::Durable { .. } => DURABLE,
-            Message::AskFence { .. } => ASK_FENCE,
+            Message::AskFence(_) => ASK_FENCE,
             Message::FenceAnswer { .. } => FENCE_ANSWER,
             Message::AskPosition { .. } => ASK_POSITION,
             Message::PositionIs { .. } => POSITION_IS,
@@ -117,11 +118,7 @@ fn decode_kind(kind: u8, rest: &mut &[u8]) -> Option<Message> {
             position: take_position(rest)?,
             stable: take(rest)?,
         },
-        ASK_FENCE => Message::AskFence {
-            fence: take_fence(rest)?,
-            chain: take_array(rest)?,
-            last_epoch: i32::from_be_bytes(take_array(rest)?),
-        },
+        ASK_FENCE => Message::AskFence(take_fence(rest)?),
         FENCE_ANSWER => Message::FenceAnswer {
             fence: take_fence(rest)?,
             promised: match rest.split_off_first()? {
@@ -150,25 +147,12 @@ fn decode_kind(kind: u8, rest: &mut &[u8]) -> Option<Message> {
         ASK_COPY => Message::AskCopy {
             position: take_position(rest)?,
             sealed: take_generation(rest)?,
+            waited: u32::try_from(take(rest)?).ok()?,
         },
         COPY_GRANTED => Message::CopyGranted {
             position: take_position(rest)?,
             sealed: take_generation(rest)?,
         },
         _ => return None,
-    })
-}
-
-fn put_fence(fence: &Fence, out: &mut Vec<u8>) {
-    put_generation(fence.generation, out);
-    out.extend_from_slice(&fence.epoch.to_be_bytes());
-    put(fence.offset, out);
-}
-
-fn take_fence(rest: &mut &[u8]) -> Option<Fence> {
-    Some(Fence {
-        generation: take_generation(rest)?,
-        epoch: i32::from_be_bytes(take_array(rest)?),
-        offset: take(rest)?,
     })
 }

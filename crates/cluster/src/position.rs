@@ -12,7 +12,7 @@ pub struct Generation {
     pub by: NodeId,
 }
 
-/// A hash over all records that were applied, in their order: replicas with the same chain have the same state.
+/// A hash over all records that were applied, in their order, and their leaders: replicas with the same chain have the same state.
 pub type Chain = [u8; 16];
 
 /// How far a replica has applied its slot's log.
@@ -50,17 +50,19 @@ impl Position {
             generation: self.generation,
             next_offset: offset + 1,
             leader_epoch: epoch,
-            chain: link(&self.chain, hash),
+            chain: link(&self.chain, epoch, hash),
         }
     }
 }
 
-/// The chain with another record.
-pub fn link(chain: &Chain, hash: &Chain) -> Chain {
-    let mut both = [0; 32];
-    both[..16].copy_from_slice(chain);
-    both[16..].copy_from_slice(hash);
-    digest(&both)
+/// The chain with another record. Its leader counts: a record that the log lost, and that its writer appended again, is another one
+/// even where it was, since what a later leader's replicas promised does not hold for the earlier.
+pub fn link(chain: &Chain, epoch: i32, hash: &Chain) -> Chain {
+    let mut all = [0; 36];
+    all[..16].copy_from_slice(chain);
+    all[16..20].copy_from_slice(&epoch.to_be_bytes());
+    all[20..].copy_from_slice(hash);
+    digest(&all)
 }
 
 /// The first half of the BLAKE3 hash.

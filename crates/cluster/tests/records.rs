@@ -1,5 +1,7 @@
 //! Records read back as they were written; what is damaged, or another's, does not pass.
 
+use std::sync::Arc;
+
 use cluster::position::{Generation, Position};
 use cluster::record::{
     AROUND_BYTES_MAX, Body, ChangeRecord, DatabaseWork, EditRecord, FileRecord, PurgeRecord,
@@ -177,7 +179,7 @@ fn cursor() -> impl Strategy<Value = Cursor> {
     let last = (any::<i32>(), any::<[u8; 16]>()).prop_map(|(epoch, hash)| Last { epoch, hash });
     let begun = (begin(), any::<(u64, u64, i32)>(), any::<[u8; 16]>()).prop_map(
         |(begin, (log, offset, epoch), hash)| {
-            Box::new(Begun {
+            Arc::new(Begun {
                 begin,
                 log,
                 offset,
@@ -200,8 +202,8 @@ fn cursor() -> impl Strategy<Value = Cursor> {
                 position,
                 log,
                 last,
-                epochs,
-                members,
+                epochs: Arc::new(epochs),
+                members: Arc::new(members),
                 replicas_at,
                 begun,
             },
@@ -209,12 +211,15 @@ fn cursor() -> impl Strategy<Value = Cursor> {
 }
 
 fn promises() -> impl Strategy<Value = Promises> {
-    let fence =
-        (generation(), any::<(i32, u64)>()).prop_map(|(generation, (epoch, offset))| Fence {
+    let fence = (generation(), any::<(i32, u64, i32)>(), any::<[u8; 16]>()).prop_map(
+        |(generation, (epoch, offset, last_epoch), chain)| Fence {
             generation,
             epoch,
             offset,
-        });
+            chain,
+            last_epoch,
+        },
+    );
     (generation(), vec(fence, 0..4)).prop_map(|(sealed, fences)| Promises { sealed, fences })
 }
 

@@ -316,7 +316,7 @@ impl Database {
             doc_del_count: 0,
             compact_running: self.maintenance.is_compacting(self),
             q: self.shards.len() as u32,
-            n: record.n,
+            n: self.order().map_or(record.n, |order| order.copies()),
         };
         let mut update_seq = Seqs::start(self.epoch, 0);
         let mut purge_seq = Seqs::start(self.epoch, 0);
@@ -511,7 +511,7 @@ impl Database {
 
     /// Removes leaf revisions without a trace in the feed. Answers those that were there, in the order of the requests.
     pub async fn purge(
-        &self,
+        self: &Arc<Self>,
         requests: Vec<(DocId, Vec<Rev>)>,
     ) -> Result<Vec<(DocId, Vec<Rev>)>, Error> {
         self.live()?;

@@ -28,7 +28,7 @@ pub trait Order: Send + Sync {
     ) -> Later<(Vec<storage::Outcome>, WriteTiming)>;
 
     /// Purges of a database; the revisions removed, for each.
-    fn purge(&self, db: &Database, purges: Vec<ShardPurge>) -> Later<Vec<Vec<document::Rev>>>;
+    fn purge(&self, db: &Arc<Database>, purges: Vec<ShardPurge>) -> Later<Vec<Vec<document::Rev>>>;
 
     /// A new database, which is here when it is answered.
     fn create(&self, name: String, new: NewDatabase) -> Later<()>;
@@ -38,6 +38,9 @@ pub trait Order: Send + Sync {
 
     /// A property of a database changes.
     fn change(&self, db: &Database, property: Property) -> Later<()>;
+
+    /// How many servers have everything.
+    fn copies(&self) -> u32;
 
     /// What was acknowledged anywhere before this was asked is here when it is answered.
     fn fresh(&self, db: &Database) -> Later<()>;

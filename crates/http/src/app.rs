@@ -11,6 +11,7 @@ use node::Node;
 use parking_lot::RwLock;
 
 use crate::browsers::cors::Cors;
+use crate::clustered;
 use crate::errors::ApiError;
 use crate::request::Request;
 use crate::request::room::Bodies;
@@ -81,6 +82,15 @@ impl App {
 
     /// Finds out who is asking.
     pub async fn authenticate(&self, req: &mut Request) -> Result<(), ApiError> {
+        match self.authenticate_here(req).await {
+            Err(e) if e.status == 401 && clustered::users_are_newer(self).await => {
+                self.authenticate_here(req).await
+            }
+            done => done,
+        }
+    }
+
+    async fn authenticate_here(&self, req: &mut Request) -> Result<(), ApiError> {
         let found = {
             let headers = &req.headers;
             let header = |name: &str| headers.get(name).and_then(|v| v.to_str().ok());

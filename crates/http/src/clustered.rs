@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cluster::SlotNumber;
+use cluster::{NodeId, SlotNumber};
 use database::Database;
 use futures_util::StreamExt as _;
 use hyper::header::{HeaderName, HeaderValue};
@@ -163,12 +163,11 @@ async fn settled(gateway: &Arc<Gateway>, seen: Seen, reply: Answer) -> Answer {
             return Err(e);
         }
     };
+    // Of a stream, what it begins with: what fails before the first byte is an answer of its own.
+    settle(gateway, &seen).await?;
     let gateway = gateway.clone();
     reply.body = match reply.body {
-        Body::Full(bytes) => {
-            settle(&gateway, &seen).await?;
-            Body::Full(bytes)
-        }
+        Body::Full(bytes) => Body::Full(bytes),
         Body::Stream(pieces) => Body::Stream(settling(gateway, seen, pieces)),
         Body::Sized(pieces, length) => Body::Sized(settling(gateway, seen, pieces), length),
     };
@@ -203,6 +202,25 @@ async fn elsewhere(member: &Member, req: &mut Request, why: &member::Error) -> A
     if req.headers.contains_key(member::CLIENT) {
         return Err(unavailable());
     }
+    let passed = pass_on(member, None, req).await?;
+    passed.ok_or_else(unavailable)
+}
+
+/// Has a node answer what is asked of it by its name.
+pub async fn by_name(member: &Member, req: &mut Request, name: &str) -> Answer {
+    let Some(node) = member.named(name) else {
+        let reason = format!("no such node: {name}");
+        return Err(ApiError::new(404, "not_found", reason));
+    };
+    let passed = pass_on(member, Some(node), req).await?;
+    passed.ok_or_else(|| ApiError::busy(format!("the node {name} does not answer")))
+}
+
+async fn pass_on(
+    member: &Member,
+    to: Option<NodeId>,
+    req: &mut Request,
+) -> Result<Option<Reply>, ApiError> {
     let body = match req.method.as_str() {
         "GET" | "HEAD" | "DELETE" | "COPY" => Bytes::new(),
         _ => req.bytes(BodyClass::Many).await?,
@@ -220,9 +238,9 @@ async fn elsewhere(member: &Member, req: &mut Request, why: &member::Error) -> A
     ] {
         headers.remove(name);
     }
-    let passed = member.pass_on(&req.method, &target, headers, body);
+    let passed = member.pass_on(to, &req.method, &target, headers, body);
     let Some(passed) = passed.await else {
-        return Err(unavailable());
+        return Ok(None);
     };
     let (status, headers, body) = passed;
     let pieces = futures_util::stream::unfold(body, |mut body| async {
@@ -243,5 +261,28 @@ async fn elsewhere(member: &Member, req: &mut Request, why: &member::Error) -> A
         .filter(|(name, _)| !is_own(name))
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
-    Ok(reply)
+    Ok(Some(reply))
+}
+
+/// Whether there is more to be known of users than a moment ago: somebody was not recognised, who may be known elsewhere.
+pub async fn users_are_newer(app: &App) -> bool {
+    let Some(member) = app.node.member() else {
+        return false;
+    };
+    let name = &app.node.settings().chttpd_auth.authentication_db;
+    let seq = || {
+        let db = app.node.databases.get(name).ok()?;
+        let info = db.info().ok()?;
+        Some((db, info.update_seq))
+    };
+    let before = seq();
+    let fresh = match &before {
+        Some((db, _)) => member
+            .gateway()
+            .fresh_slots(member.gateway().slots(db))
+            .await
+            .is_ok(),
+        None => member.gateway().fresh_control().await.is_ok(),
+    };
+    fresh && seq().map(|(_, seq)| seq) != before.map(|(_, seq)| seq)
 }

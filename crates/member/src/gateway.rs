@@ -50,6 +50,7 @@ impl Gateway {
     /// # Errors
     /// [`Error::NotNow`].
     pub async fn enter(&self, entry: Entry) -> Result<EntryOutcome, Error> {
+        let leaves = matches!(entry, Entry::Leave { node } if node == self.members.me);
         let json = serde_json::to_vec(&entry).map_err(|e| Error::Home(e.to_string()))?;
         let work = DatabaseWork {
             database: [0; 16],
@@ -64,8 +65,10 @@ impl Gateway {
         if !done.is_safe {
             return Err(Error::NotNow("too few nodes have it".into()));
         }
-        // Another node may have done it.
-        self.control_is_here().await?;
+        // Another node may have done it. Who has left is not told any more.
+        if !leaves {
+            self.control_is_here().await?;
+        }
         match done.outcome {
             SlotOutcome::Done(work) => match work[..] {
                 [WorkOutcome::Refused(code)] => Ok(EntryOutcome::of(code)),
@@ -171,7 +174,17 @@ impl Gateway {
         }
     }
 
-    fn target(&self, db: &Database) -> Result<Target, database::Error> {
+    /// A database is made here a moment before its entry counts.
+    async fn target(&self, db: &Database) -> Result<Target, database::Error> {
+        if let Ok(target) = self.known_target(db) {
+            return Ok(target);
+        }
+        let here = self.control_is_here().await;
+        here.map_err(|e| database::Error::Unavailable(e.to_string()))?;
+        self.known_target(db)
+    }
+
+    fn known_target(&self, db: &Database) -> Result<Target, database::Error> {
         let uuid = db.uuid();
         let since = self.catalogue.with(|state| {
             let name = state.names.get(&uuid)?;
@@ -409,7 +422,7 @@ impl Order for Ordering {
         Box::pin(async move {
             let target = Target {
                 designs: designs.unwrap_or(0),
-                ..me.target(&db)?
+                ..me.target(&db).await?
             };
             let done = me.edit_now(&db, target, parts, copies, count).await?;
             if has_designs {
@@ -419,16 +432,15 @@ impl Order for Ordering {
         })
     }
 
-    fn purge(&self, db: &Database, purges: Vec<ShardPurge>) -> Later<Vec<Vec<Rev>>> {
-        let (me, count) = (self.0.clone(), purges.len());
-        let target = me.target(db);
+    fn purge(&self, db: &Arc<Database>, purges: Vec<ShardPurge>) -> Later<Vec<Vec<Rev>>> {
+        let (me, db, count) = (self.0.clone(), db.clone(), purges.len());
         let parts = divide(
             purges,
-            |p| me.slot(db, p.id.as_str()),
+            |p| me.slot(&db, p.id.as_str()),
             |p| 64 + 40 * p.revs.len(),
         );
         Box::pin(async move {
-            let target = target?;
+            let target = me.target(&db).await?;
             let mut removed = vec![vec![]; count];
             for part in parts {
                 let (places, purges): (Vec<usize>, Vec<ShardPurge>) = part.work.into_iter().unzip();
@@ -466,6 +478,10 @@ impl Order for Ordering {
             change: property.into(),
         };
         Box::pin(async move { me.enter_for_client(entry).await })
+    }
+
+    fn copies(&self) -> u32 {
+        u32::try_from(self.0.members.count().max(1)).unwrap_or(u32::MAX)
     }
 
     fn fresh(&self, db: &Database) -> Later<()> {

@@ -212,9 +212,17 @@ impl Member {
         let _ = self.clients.set(clients);
     }
 
-    /// Has another node answer a client's request; `None` when none does.
+    /// The number of the member of this name.
+    pub fn named(&self, name: &str) -> Option<NodeId> {
+        let all = self.members.all().into_iter();
+        let mut named = all.filter(|(_, member)| member.name == name);
+        named.next().map(|(id, _)| id)
+    }
+
+    /// Has another node answer a client's request: this one, or any. `None` when none does.
     pub async fn pass_on(
         &self,
+        to: Option<NodeId>,
         method: &str,
         target: &str,
         mut headers: http::HeaderMap,
@@ -226,7 +234,7 @@ impl Member {
         let host = host.unwrap_or(http::HeaderValue::from_static("localhost"));
         headers.insert(crate::CLIENT, host);
         let peers = self.members.peers()?;
-        for node in self.members.live_others() {
+        for node in to.map_or_else(|| self.members.live_others(), |to| vec![to]) {
             let call = peers::Call {
                 method: method.clone(),
                 path: target.to_owned(),
@@ -295,7 +303,9 @@ impl Member {
             name: member.name,
             address: member.address,
         };
-        self.members.all().into_iter().map(status).collect()
+        let mut all: Vec<_> = self.members.all().into_iter().map(status).collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
     }
 
     /// How the slots are here.

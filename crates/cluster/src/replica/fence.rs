@@ -2,10 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use super::{DAMAGED_MAX, Fence, Found, Last, LogRecord, Message, Output, Phase, Reason, Replica};
-use crate::position::{Chain, NodeId};
+use super::{
+    Cursor, DAMAGED_MAX, EPOCHS_MAX, Fence, Found, Last, LogRecord, Message, Output, Phase, Reason,
+    Replica,
+};
+use crate::position::NodeId;
 
-/// Fences that are kept. They are few: one for each new leader that was asked about and not yet followed.
+/// Fences that are kept. They are few: one for each new leader that was asked about and not yet followed. Who has so many promises
+/// nothing more until it is further, or a generation begins.
 const FENCES_MAX: usize = 64;
 
 /// What is made sure of before records are followed.
@@ -19,6 +23,33 @@ pub(super) struct Check {
     refused: BTreeSet<NodeId>,
 }
 
+impl Fence {
+    /// A record of this epoch may not be applied at this offset.
+    fn forbids(&self, epoch: i32, offset: u64) -> bool {
+        epoch < self.epoch && (offset >= self.offset || epoch > self.last_epoch)
+    }
+
+    /// A state with this cursor, of the same generation, has what may not be applied, or may have.
+    pub(super) fn is_broken_by(&self, cursor: &Cursor) -> bool {
+        let next = cursor.position.next_offset;
+        let (forgotten, known) = match cursor.epochs.first() {
+            // So many are remembered. Those before are older than the first of them.
+            Some((first, _)) => (
+                cursor.epochs.len() >= EPOCHS_MAX && *first > self.last_epoch + 1,
+                &cursor.epochs,
+            ),
+            None => (next > 0, &cursor.epochs),
+        };
+        // Each with its last record, which is the furthest that may not be.
+        let ends = known.iter().skip(1).map(|(_, from)| *from).chain([next]);
+        let mut last = known
+            .iter()
+            .zip(ends)
+            .map(|((epoch, _), end)| (*epoch, end - 1));
+        forgotten || last.any(|(epoch, offset)| self.forbids(epoch, offset))
+    }
+}
+
 impl Replica {
     /// Looks for the last record in the log, and, before a leader of a new epoch is followed, has a majority promise.
     pub(super) fn check(&mut self, epoch: Option<i32>) {
@@ -27,6 +58,8 @@ impl Replica {
             generation: position.generation,
             epoch,
             offset: position.next_offset,
+            chain: position.chain,
+            last_epoch: self.last_epoch(),
         });
         self.phase = Phase::Checking(Check {
             fence,
@@ -53,13 +86,8 @@ impl Replica {
         let answered = |n: &&NodeId| check.promised.contains(n) || check.refused.contains(n);
         let members = self.issued.members.iter();
         let silent: Vec<NodeId> = members.filter(|n| !answered(n)).copied().collect();
-        let ask = Message::AskFence {
-            fence,
-            chain: self.issued.position.chain,
-            last_epoch: self.last_epoch(),
-        };
         for to in silent {
-            self.send(to, ask.clone());
+            self.send(to, Message::AskFence(fence));
         }
     }
 
@@ -92,7 +120,8 @@ impl Replica {
                 self.end_check();
             }
             Found::Record(_) => self.halt(Reason::Diverged),
-            // Nobody promises who followed a later leader than its last record's.
+            // It cannot be looked for any more. That is no harm: the promises alone see to it that each leader is followed from one
+            // place, after all that was acknowledged, and what one leader wrote is one way.
             Found::Trimmed => {
                 check.is_own = true;
                 self.end_check();
@@ -102,56 +131,48 @@ impl Replica {
     }
 
     /// Another replica is about to follow a new leader.
-    pub(super) fn ask_fence(&mut self, from: NodeId, fence: Fence, chain: Chain, last_epoch: i32) {
+    pub(super) fn ask_fence(&mut self, from: NodeId, fence: Fence) {
         if self.installing {
             // The state that would keep the promise is on its way.
             return;
         }
-        let generation = self.generation();
-        if generation > fence.generation || self.saved.promises.sealed > fence.generation {
-            return self.send(
-                from,
-                Message::FenceAnswer {
-                    fence,
-                    promised: false,
-                },
-            );
-        }
-        let at = fence.offset;
-        let is_free = match self.issued.position.next_offset {
-            _ if generation < fence.generation => true,
-            // Only where it already follows that leader, or a newer one, on the same way.
-            next if next > at => {
-                let same = match self.peers.chains.at(at) {
-                    Some(own) => *own == chain,
-                    None => at == 0 || self.epoch_at(at - 1) == Some(last_epoch),
-                };
-                same && self.epoch_at(at).is_some_and(|epoch| epoch >= fence.epoch)
-            }
-            // Whoever follows an older leader may lack what was acknowledged: of two ways, that of the later one counts.
-            _ => self.last_epoch() <= last_epoch || !self.rules.later_leader,
-        };
-        // What it is further by may be lost in a crash: the promise is kept in any case.
-        let promised = is_free && self.promise(fence);
+        let (generation, sealed) = (self.generation(), self.saved.promises.sealed);
+        let is_late = generation > fence.generation || sealed > fence.generation;
+        let promised = !is_late && self.is_free_for(&fence) && self.promise(fence);
         self.send(from, Message::FenceAnswer { fence, promised });
     }
 
-    fn promise(&mut self, fence: Fence) -> bool {
-        let covers = |a: &Fence, b: &Fence| {
-            a.generation == b.generation && a.epoch >= b.epoch && a.offset <= b.offset
-        };
-        let generation = self.issued.position.generation;
-        let fences = &mut self.saved.promises.fences;
-        if fences.iter().any(|known| covers(known, &fence)) {
+    /// It did nothing yet that it would promise not to do.
+    fn is_free_for(&self, fence: &Fence) -> bool {
+        let at = fence.offset;
+        if self.generation() < fence.generation {
             return true;
         }
+        if self.issued.position.next_offset <= at {
+            // Whoever follows an older leader may lack what was acknowledged: of two ways, that of the later one counts.
+            return self.last_epoch() <= fence.last_epoch || !self.rules.later_leader;
+        }
+        // Only where it follows that leader already, from the same place.
+        let same = match self.peers.chains.at(at) {
+            Some(own) => *own == fence.chain,
+            None => at == 0 || self.epoch_at(at - 1) == Some(fence.last_epoch),
+        };
+        same && self.epoch_at(at) == Some(fence.epoch)
+    }
+
+    fn promise(&mut self, fence: Fence) -> bool {
+        let own = *self.position();
         // A promise about what comes before that which is on disk is kept by now, and copies are further than that.
-        let next = self.saved.cursor.position.next_offset;
-        fences.retain(|known| {
-            let is_past = known.generation == generation && known.offset < next;
-            known.generation >= generation && !is_past && !covers(&fence, known)
-        });
-        if fences.len() >= FENCES_MAX {
+        let is_past = |f: &Fence| f.generation == own.generation && f.offset < own.next_offset;
+        let fences = &mut self.saved.promises.fences;
+        if is_past(&fence) || fences.contains(&fence) {
+            return true;
+        }
+        fences.retain(|known| known.generation >= own.generation && !is_past(known));
+        // Each leader is followed from one place: two that ask share somebody whom they asked.
+        let is_for_same_leader =
+            |f: &Fence| f.generation == fence.generation && f.epoch == fence.epoch;
+        if fences.iter().any(is_for_same_leader) || fences.len() >= FENCES_MAX {
             return false;
         }
         fences.push(fence);
@@ -170,9 +191,7 @@ impl Replica {
         let generation = self.generation();
         let mut fences = self.saved.promises.fences.iter();
         self.rules.fence
-            && fences.any(|f| {
-                f.generation == generation && record.epoch < f.epoch && record.offset >= f.offset
-            })
+            && fences.any(|f| f.generation == generation && f.forbids(record.epoch, record.offset))
     }
 
     /// The epoch of the record that was applied at an offset, of this generation; `None` when it is not known any more.

@@ -6,6 +6,7 @@
 //! all of it. Replicas in that state go on; others are replaced by copies of them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::{Begin, Begun, Cursor, Found, Kind, Last, Message, Output, Phase, Reason, Replica};
 use crate::position::{Generation, NodeId, Position, link};
@@ -27,6 +28,11 @@ pub(super) struct Reseed {
 
 impl Replica {
     pub(super) fn begin_reseed(&mut self) {
+        if matches!(self.phase, Phase::Copying) {
+            // What its own seal would speak for is being replaced.
+            self.reseed_after_copy = true;
+            return;
+        }
         let known = [
             self.saved.promises.sealed.number,
             self.generation().number,
@@ -37,8 +43,7 @@ impl Replica {
             number: known.into_iter().max().unwrap_or(0) + 1,
             by: self.me,
         };
-        // Two nodes wait differently long, so that one is first.
-        self.reseed_after = 2 * TICKS_MAX + (self.me % 7) as u32 * 5;
+        self.reseed_after = 2 * TICKS_MAX + self.own_ticks();
         self.reseed = Some(Reseed {
             ballot,
             sealed: BTreeMap::new(),
@@ -59,6 +64,8 @@ impl Replica {
         }
         if ballot > self.saved.promises.sealed {
             self.saved.promises.sealed = ballot;
+            // Somebody sees to it.
+            self.sealed_ticks = 0;
             let promises = self.saved.promises.clone();
             self.out.push(Output::Promise(promises));
         }
@@ -73,7 +80,7 @@ impl Replica {
             return;
         }
         let position = *self.position();
-        let members = self.saved.cursor.members.clone();
+        let members = self.saved.cursor.members.to_vec();
         let answer = Message::Sealed {
             ballot,
             position,
@@ -103,6 +110,10 @@ impl Replica {
         let Some((base, members)) = latest.cloned() else {
             return;
         };
+        // What is not on the own disk might be begun again after a crash, from another state.
+        if !reseed.sealed.contains_key(&self.me) {
+            return;
+        }
         // A majority of the replicas as they are there.
         let of_them = members.iter().filter(|n| reseed.sealed.contains_key(n));
         if of_them.count() < members.len() / 2 + 1 {
@@ -195,7 +206,7 @@ impl Replica {
 
     pub(super) fn tell_begun(&mut self, to: NodeId) {
         if let Some(begun) = self.saved.cursor.begun.clone() {
-            self.send(to, Message::Begun(begun));
+            self.send(to, Message::Begun(Box::new((*begun).clone())));
         }
     }
 
@@ -227,17 +238,17 @@ impl Replica {
                 generation: begun.begin.generation,
                 next_offset: begun.offset + 1,
                 leader_epoch: begun.epoch,
-                chain: link(&begun.begin.base.chain, &begun.hash),
+                chain: link(&begun.begin.base.chain, begun.epoch, &begun.hash),
             },
             log: begun.log,
             last: Some(Last {
                 epoch: begun.epoch,
                 hash: begun.hash,
             }),
-            epochs: vec![(begun.epoch, begun.offset)],
-            members: begun.begin.members.clone(),
+            epochs: Arc::new(vec![(begun.epoch, begun.offset)]),
+            members: Arc::new(begun.begin.members.clone()),
             replicas_at: begun.offset + 1,
-            begun: Some(Box::new(begun)),
+            begun: Some(Arc::new(begun)),
         };
         self.peers.restart();
         self.read_anew();

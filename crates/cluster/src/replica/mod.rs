@@ -20,15 +20,16 @@ mod stored;
 mod types;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-pub(crate) use stored::{put_begun, take_begun};
+pub(crate) use stored::{put_begun, put_fence, take_begun, take_fence};
 pub use types::*;
 
 use self::fence::Check;
 use self::generation::Reseed;
 use self::peers::Peers;
 use self::reads::Reads;
-use crate::position::{Chain, Generation, NodeId, Position};
+use crate::position::{Generation, NodeId, Position};
 
 /// Leader epochs that are remembered, for others' questions.
 const EPOCHS_MAX: usize = 64;
@@ -40,6 +41,11 @@ const LOOK_AGAIN_TICKS: u32 = 3;
 const REFUSED_MAX: u32 = 20;
 /// A generation that a replica is sealed for has begun by then, or did not.
 const SEALED_TICKS_MAX: u32 = 50;
+/// Nothing is begun for a replica that does not go on before it has waited so long, and for one without which all else goes on before
+/// this longer time; then, so much later each, replicas begin by themselves.
+const WAITED_TICKS: u32 = 20;
+const LEFT_TICKS: u32 = 100;
+const OWN_TICKS: u32 = 20;
 
 /// Parts of the protocol that can be left out, to see that the simulator notices.
 #[doc(hidden)]
@@ -107,6 +113,8 @@ pub struct Replica {
     halted_ticks: u32,
     /// A copy is taking the state's place, and may not be asked any more: nothing is promised meanwhile.
     installing: bool,
+    /// A generation is wanted once it is known how a copy went.
+    reseed_after_copy: bool,
     /// Copies that its promises refused.
     refused: u32,
     /// Ticks that it has been sealed for.
@@ -148,6 +156,7 @@ impl Replica {
             beginning: None,
             halted_ticks: 0,
             installing: false,
+            reseed_after_copy: false,
             refused: 0,
             sealed_ticks: 0,
             damaged: 0,
@@ -173,7 +182,10 @@ impl Replica {
             Input::Record(record) => self.record(record),
             Input::NoRecord { start, end } => self.no_record(start, end),
             Input::ReadBack { offset, found } => self.read_back(offset, found),
-            Input::Applied { next_offset } => self.applied(next_offset),
+            Input::Applied {
+                generation,
+                next_offset,
+            } => self.applied(generation, next_offset),
             Input::Message { from, message } => self.message(from, message),
             Input::Tick => self.tick(),
             Input::Read(read) => self.read(read),
@@ -264,16 +276,19 @@ impl Replica {
 
     /// To all replicas, itself among them.
     fn send_all(&mut self, message: &Message) {
-        for to in self.issued.members.clone() {
-            self.send(to, message.clone());
+        let members = Arc::clone(&self.issued.members);
+        for to in members.iter() {
+            self.send(*to, message.clone());
         }
     }
 
     fn send_others(&mut self, message: &Message) {
-        for to in self.issued.members.clone() {
-            if to != self.me {
-                self.send(to, message.clone());
-            }
+        let members = Arc::clone(&self.issued.members);
+        for to in members.iter().filter(|n| **n != self.me) {
+            self.out.push(Output::Send {
+                to: *to,
+                message: message.clone(),
+            });
         }
     }
 
@@ -348,9 +363,10 @@ impl Replica {
             .last()
             .is_none_or(|(epoch, _)| *epoch < record.epoch)
         {
-            cursor.epochs.push((record.epoch, record.offset));
-            if cursor.epochs.len() > EPOCHS_MAX {
-                cursor.epochs.remove(0);
+            let epochs = Arc::make_mut(&mut cursor.epochs);
+            epochs.push((record.epoch, record.offset));
+            if epochs.len() > EPOCHS_MAX {
+                epochs.remove(0);
             }
         }
         let is_current = header.generation == generation;
@@ -364,6 +380,9 @@ impl Replica {
         {
             change_members(&mut cursor, members, *after);
         }
+        if !Arc::ptr_eq(&cursor.members, &self.issued.members) {
+            self.peers.change(&self.issued.members, &cursor.members);
+        }
         self.issue(is_current && header.kind == Kind::Data, cursor);
     }
 
@@ -375,14 +394,17 @@ impl Replica {
         self.out.push(Output::Apply { data, cursor });
     }
 
-    fn applied(&mut self, next_offset: u64) {
-        while let Some(cursor) = self.under_way.pop_front() {
-            let is_it = cursor.position.next_offset == next_offset;
-            self.saved.cursor = cursor;
-            if is_it {
-                break;
-            }
-        }
+    fn applied(&mut self, generation: Generation, next_offset: u64) {
+        let is_applied = |cursor: &Cursor| {
+            let position = &cursor.position;
+            position.generation == generation && position.next_offset <= next_offset
+        };
+        let count = self.under_way.iter().take_while(|c| is_applied(c)).count();
+        let Some(cursor) = self.under_way.drain(..count).next_back() else {
+            // Said twice.
+            return;
+        };
+        self.saved.cursor = cursor;
         self.tell_durable();
         self.count_stable();
         self.go_on_reading();
@@ -414,11 +436,7 @@ impl Replica {
     fn message(&mut self, from: NodeId, message: Message) {
         match message {
             Message::Durable { position, stable } => self.durable(from, position, stable),
-            Message::AskFence {
-                fence,
-                chain,
-                last_epoch,
-            } => self.ask_fence(from, fence, chain, last_epoch),
+            Message::AskFence(fence) => self.ask_fence(from, fence),
             Message::FenceAnswer { fence, promised } => self.fence_answer(from, fence, promised),
             Message::AskPosition { round } => self.tell_position(from, round),
             Message::PositionIs {
@@ -435,7 +453,11 @@ impl Replica {
             Message::SealRefused { sealed } => self.seal_refused(sealed),
             Message::Begun(begun) => self.begun(*begun),
             Message::AskBegun => self.tell_begun(from),
-            Message::AskCopy { position, sealed } => self.ask_copy(from, &position, sealed),
+            Message::AskCopy {
+                position,
+                sealed,
+                waited,
+            } => self.ask_copy(from, &position, sealed, waited),
             Message::CopyGranted { position, sealed } => {
                 self.copy_granted(from, &position, sealed);
             }
@@ -443,7 +465,7 @@ impl Replica {
     }
 
     fn tick(&mut self) {
-        self.tell_durable();
+        self.tell_at_tick();
         self.ask_again_reading();
         self.reseed_after = self.reseed_after.saturating_sub(1);
         self.go_on_reseeding();
@@ -451,20 +473,22 @@ impl Replica {
             true => self.sealed_ticks + 1,
             false => 0,
         };
+        self.begin_if_left();
         match &self.phase {
             Phase::Copying | Phase::Adopting => {}
             Phase::Running if self.sealed_ticks < SEALED_TICKS_MAX => self.halted_ticks = 0,
             // The generation did not begin: whoever goes on without this one is told.
-            Phase::Running => self.ask_for_copy(),
+            Phase::Running => self.ask_for_copy(self.sealed_ticks),
             Phase::Checking(_) => {
                 self.check_again();
                 self.halted_ticks += 1;
                 if self.halted_ticks >= SEALED_TICKS_MAX {
-                    self.ask_for_copy();
+                    // Others may not be there, or the log: nothing that a generation would mend.
+                    self.ask_for_copy(0);
                 }
             }
             Phase::Halted(_) => {
-                self.ask_for_copy();
+                self.ask_for_copy(self.halted_ticks);
                 self.halted_ticks += 1;
                 // It may have been the reader's fault, or have healed.
                 if self.halted_ticks.is_multiple_of(LOOK_AGAIN_TICKS) {
@@ -474,20 +498,40 @@ impl Replica {
         }
     }
 
-    fn ask_for_copy(&mut self) {
+    /// Begins a generation when nobody else seems to: one that it is sealed for did not begin, or promises that came to nothing keep
+    /// it from what the log holds.
+    fn begin_if_left(&mut self) {
+        let is_member = self.issued.members.contains(&self.me);
+        let own = self.own_ticks();
+        let is_ahead = matches!(self.phase, Phase::Halted(Reason::Ahead));
+        let is_left = self.sealed_ticks >= LEFT_TICKS + own
+            || is_ahead && self.halted_ticks >= LEFT_TICKS + own;
+        if is_left && is_member && self.reseed.is_none() && self.reseed_after == 0 {
+            self.begin_reseed();
+        }
+    }
+
+    /// Replicas wait differently long, so that one is first.
+    fn own_ticks(&self) -> u32 {
+        let before = self.issued.members.iter().filter(|n| **n < self.me);
+        before.count() as u32 * OWN_TICKS
+    }
+
+    fn ask_for_copy(&mut self, waited: u32) {
         let ask = Message::AskCopy {
             position: *self.position(),
             sealed: self.saved.promises.sealed,
+            waited,
         };
         self.send_others(&ask);
     }
 
     /// Asked by one that wants to replace its state by this one's. It may when nothing of its own can have been acknowledged that
     /// is not here: its state is part of this one's, or a majority is further, on the same way or on another.
-    fn ask_copy(&mut self, from: NodeId, theirs: &Position, sealed: Generation) {
+    fn ask_copy(&mut self, from: NodeId, theirs: &Position, sealed: Generation, waited: u32) {
         let mine = self.position();
         let later = mine.generation > theirs.generation && mine.generation >= sealed;
-        let is_part = mine.next_offset >= theirs.next_offset
+        let is_part = mine.next_offset > theirs.next_offset
             && self.peers.chains.at(theirs.next_offset) == Some(&theirs.chain);
         let further = mine.generation == theirs.generation
             && mine.generation >= sealed
@@ -497,9 +541,15 @@ impl Replica {
             let position = *theirs;
             return self.send(from, Message::CopyGranted { position, sealed });
         }
-        // Sealed for a generation that never began, or without it there is no majority: a new generation takes it in again.
-        let helps = sealed > mine.generation || self.peers.stable < mine.next_offset;
-        let is_left_out = helps && self.issued.members.contains(&from);
+        // Sealed for a generation that never began, or without it there is no majority, or nobody writes what would have it granted:
+        // a new generation takes it in again. Not for a reader that was behind for a moment.
+        let helps = waited >= WAITED_TICKS
+            && (sealed > mine.generation || self.peers.stuck_ticks >= WAITED_TICKS)
+            || waited >= LEFT_TICKS
+                && theirs.generation == mine.generation
+                && theirs.next_offset > self.peers.stable;
+        let members = &self.issued.members;
+        let is_left_out = helps && members.contains(&from) && members.contains(&self.me);
         if is_left_out && self.proposes_in().is_some() && self.reseed_after == 0 {
             self.seen = self.seen.max(sealed);
             self.begin_reseed();
@@ -519,18 +569,9 @@ impl Replica {
     /// Whether its state may be replaced by one with this cursor, for all that it promised. To be asked before that is done: the
     /// other replica has gone on since it granted it. If so, nothing is promised until [`Input::Copied`] says how that went.
     pub fn may_become(&mut self, cursor: &Cursor) -> bool {
-        let (position, promises) = (&cursor.position, &self.saved.promises);
-        let breaks = |fence: &Fence| {
-            let at = cursor
-                .epochs
-                .iter()
-                .rev()
-                .find(|(_, from)| *from <= fence.offset);
-            fence.generation == position.generation
-                && position.next_offset > fence.offset
-                && at.is_none_or(|(epoch, _)| *epoch < fence.epoch)
-        };
-        let may = position.generation >= promises.sealed.max(self.position().generation)
+        let (generation, promises) = (cursor.position.generation, &self.saved.promises);
+        let breaks = |fence: &Fence| fence.generation == generation && fence.is_broken_by(cursor);
+        let may = generation >= promises.sealed.max(self.position().generation)
             && !promises.fences.iter().any(breaks);
         self.installing = may;
         may
@@ -539,11 +580,12 @@ impl Replica {
     /// The others went a way that was promised not to be taken, to one that did not get a majority. A new generation ends promises.
     fn copy_refused(&mut self) {
         self.refused += 1;
-        if self.refused >= REFUSED_MAX && self.reseed_after == 0 {
+        self.start();
+        let has_waited = self.refused >= REFUSED_MAX && self.reseed_after == 0;
+        if std::mem::take(&mut self.reseed_after_copy) || has_waited {
             self.refused = 0;
             self.begin_reseed();
         }
-        self.start();
     }
 
     fn copied(&mut self, cursor: Option<Cursor>) {
@@ -556,6 +598,9 @@ impl Replica {
             self.read_anew();
         }
         self.start();
+        if std::mem::take(&mut self.reseed_after_copy) {
+            self.begin_reseed();
+        }
     }
 
     /// Makes sure that the log is the one that was applied, and follows it.
@@ -567,7 +612,7 @@ impl Replica {
 /// The set changes by one node, and on top of the change that its writer knew to be stable.
 fn change_members(cursor: &mut Cursor, members: &[NodeId], after: u64) {
     if cursor.replicas_at == after && is_one_change(&cursor.members, members) {
-        cursor.members = members.to_vec();
+        cursor.members = Arc::new(members.to_vec());
         cursor.replicas_at = cursor.position.next_offset;
     }
 }
@@ -575,25 +620,6 @@ fn change_members(cursor: &mut Cursor, members: &[NodeId], after: u64) {
 fn is_one_change(before: &[NodeId], after: &[NodeId]) -> bool {
     let new = after.iter().filter(|n| !before.contains(n)).count();
     let gone = before.iter().filter(|n| !after.contains(n)).count();
-    new + gone == 1 && !after.is_empty()
-}
-
-/// Chains at offsets that were passed lately.
-#[derive(Debug, Default)]
-struct Chains(VecDeque<(u64, Chain)>);
-
-impl Chains {
-    const MAX: usize = 4096;
-
-    fn push(&mut self, position: &Position) {
-        if self.0.len() == Self::MAX {
-            self.0.pop_front();
-        }
-        self.0.push_back((position.next_offset, position.chain));
-    }
-
-    fn at(&self, offset: u64) -> Option<&Chain> {
-        let i = self.0.binary_search_by_key(&offset, |(at, _)| *at).ok()?;
-        self.0.get(i).map(|(_, chain)| chain)
-    }
+    let is_twice = |i: usize| after[..i].contains(&after[i]);
+    new + gone == 1 && !after.is_empty() && !(0..after.len()).any(is_twice)
 }

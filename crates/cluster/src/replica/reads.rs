@@ -1,6 +1,6 @@
 //! Reads that see every write that was acknowledged before they began.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Message, Output, Phase, Replica};
 use crate::position::{Generation, NodeId};
@@ -12,12 +12,13 @@ pub(super) struct Reads {
     waiting: Vec<u64>,
     round: Option<Round>,
     rounds: u64,
-    /// They read when this replica has everything before the offset; and the change of replicas that the round knew.
-    at: Vec<(u64, u64, u64)>,
+    /// They read when this replica has everything before the offset, which is first, the read second; and the change of replicas that
+    /// the round knew.
+    at: BTreeMap<(u64, u64), u64>,
     /// They are reading.
-    reading: Vec<u64>,
-    /// They read when the store had everything before the offset, and are shown when that is stable.
-    unstable: Vec<(u64, u64)>,
+    reading: BTreeSet<u64>,
+    /// They read when the store had everything before the offset, which is first, and are shown when that is stable.
+    unstable: BTreeSet<(u64, u64)>,
 }
 
 /// One question to all replicas, shared by all reads that waited for it.
@@ -38,9 +39,9 @@ impl Reads {
             waiting: vec![],
             round: None,
             rounds: start,
-            at: vec![],
-            reading: vec![],
-            unstable: vec![],
+            at: BTreeMap::new(),
+            reading: BTreeSet::new(),
+            unstable: BTreeSet::new(),
         }
     }
 }
@@ -120,7 +121,7 @@ impl Replica {
         let (highest, replicas_at) = (asked.highest, asked.replicas_at);
         let reads = std::mem::take(&mut asked.reads);
         self.reads.round = None;
-        let at = reads.into_iter().map(|read| (read, highest, replicas_at));
+        let at = reads.into_iter().map(|read| ((highest, read), replicas_at));
         self.reads.at.extend(at);
         self.go_on_reading();
         self.ask_round();
@@ -129,15 +130,16 @@ impl Replica {
     /// Has those read for which this replica is far enough.
     pub(super) fn go_on_reading(&mut self) {
         let (own, replicas_at) = (self.position().next_offset, self.saved.cursor.replicas_at);
-        for (read, at, asked) in std::mem::take(&mut self.reads.at) {
-            if at > own {
-                self.reads.at.push((read, at, asked));
-            } else if asked != replicas_at {
+        while let Some(first) = self.reads.at.first_entry()
+            && first.key().0 <= own
+        {
+            let ((_, read), asked) = first.remove_entry();
+            if asked != replicas_at {
                 // A majority of other replicas counts by now.
                 self.reads.waiting.push(read);
             } else {
                 self.out.push(Output::ReadNow(read));
-                self.reads.reading.push(read);
+                self.reads.reading.insert(read);
             }
         }
         self.ask_round();
@@ -146,12 +148,13 @@ impl Replica {
 
     pub(super) fn was_read(&mut self, read: u64, generation: Generation, next_offset: u64) {
         // If it is not among them, it begins anew.
-        let Some(i) = self.reads.reading.iter().position(|r| *r == read) else {
+        if !self.reads.reading.remove(&read) {
             return;
-        };
-        self.reads.reading.swap_remove(i);
+        }
         match generation == self.generation() {
-            true => self.reads.unstable.push((read, next_offset)),
+            true => {
+                self.reads.unstable.insert((next_offset, read));
+            }
             false => self.reads.waiting.push(read),
         }
         self.show_reads();
@@ -162,11 +165,11 @@ impl Replica {
             true => self.peers.stable,
             false => u64::MAX,
         };
-        for (read, at) in std::mem::take(&mut self.reads.unstable) {
-            match at <= shown {
-                true => self.out.push(Output::ReadDone(read)),
-                false => self.reads.unstable.push((read, at)),
-            }
+        while let Some((at, read)) = self.reads.unstable.first().copied()
+            && at <= shown
+        {
+            self.reads.unstable.pop_first();
+            self.out.push(Output::ReadDone(read));
         }
     }
 
@@ -176,8 +179,8 @@ impl Replica {
         let reads = &mut self.reads;
         reads.waiting.retain(stays);
         reads.reading.retain(stays);
-        reads.at.retain(|(read, ..)| stays(read));
-        reads.unstable.retain(|(read, _)| stays(read));
+        reads.at.retain(|(_, read), _| stays(read));
+        reads.unstable.retain(|(_, read)| stays(read));
         if let Some(round) = &mut reads.round {
             round.reads.retain(stays);
         }
@@ -187,11 +190,11 @@ impl Replica {
     pub(super) fn read_anew(&mut self) {
         let reads = &mut self.reads;
         let round = reads.round.take().map(|round| round.reads);
-        let later = reads.at.drain(..).map(|(read, ..)| read);
-        let later = later.chain(reads.reading.drain(..));
-        let later: Vec<u64> = later
-            .chain(reads.unstable.drain(..).map(|(r, _)| r))
-            .collect();
+        let at = std::mem::take(&mut reads.at);
+        let later = at.into_keys().map(|(_, read)| read);
+        let later = later.chain(std::mem::take(&mut reads.reading));
+        let unstable = std::mem::take(&mut reads.unstable);
+        let later = later.chain(unstable.into_iter().map(|(_, read)| read));
         let asked = round.into_iter().flatten();
         reads.waiting.extend(asked.chain(later));
     }

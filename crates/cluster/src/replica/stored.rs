@@ -1,5 +1,7 @@
 //! What a replica keeps, as bytes.
 
+use std::sync::Arc;
+
 use document::varint::{put, take};
 
 use super::{Begin, Begun, Cursor, Fence, Last, Promises};
@@ -8,6 +10,9 @@ use crate::record::{
 };
 
 const VERSION: u8 = 1;
+/// What a cursor mostly takes, with no leaders' epochs, and for each of them.
+const BYTES: usize = 192;
+const BYTES_PER_EPOCH: usize = 4;
 const HAS_LAST: u8 = 1;
 const HAS_BEGUN: u8 = 2;
 
@@ -16,7 +21,8 @@ impl Cursor {
     pub fn encode(&self) -> Vec<u8> {
         let flag = |is: bool, flag: u8| if is { flag } else { 0 };
         let flags = flag(self.last.is_some(), HAS_LAST) | flag(self.begun.is_some(), HAS_BEGUN);
-        let mut out = vec![VERSION, flags];
+        let mut out = Vec::with_capacity(BYTES + self.epochs.len() * BYTES_PER_EPOCH);
+        out.extend([VERSION, flags]);
         put_position(&self.position, &mut out);
         put(self.log, &mut out);
         if let Some(last) = &self.last {
@@ -24,9 +30,12 @@ impl Cursor {
             out.extend_from_slice(&last.hash);
         }
         put(self.epochs.len() as u64, &mut out);
-        for (epoch, offset) in &self.epochs {
-            out.extend_from_slice(&epoch.to_be_bytes());
-            put(*offset, &mut out);
+        // Each by how much it is more than the one before, which is little.
+        let mut before = (0, 0);
+        for (epoch, offset) in self.epochs.iter() {
+            put(u64::from(epoch.wrapping_sub(before.0) as u32), &mut out);
+            put(offset.wrapping_sub(before.1), &mut out);
+            before = (*epoch, *offset);
         }
         put_nodes(&self.members, &mut out);
         put(self.replicas_at, &mut out);
@@ -52,19 +61,25 @@ impl Cursor {
             }),
         };
         let count = take(&mut rest)?;
-        let epochs = (0..count).map(|_| Some((take_epoch(&mut rest)?, take(&mut rest)?)));
-        let epochs = epochs.collect::<Option<_>>()?;
+        let mut before = (0i32, 0u64);
+        let epochs = (0..count).map(|_| {
+            let epoch = u32::try_from(take(&mut rest)?).ok()?;
+            let epoch = before.0.wrapping_add(epoch as i32);
+            before = (epoch, before.1.wrapping_add(take(&mut rest)?));
+            Some(before)
+        });
+        let epochs: Vec<_> = epochs.collect::<Option<_>>()?;
         let (members, replicas_at) = (take_nodes(&mut rest)?, take(&mut rest)?);
         let begun = match flags & HAS_BEGUN {
             0 => None,
-            _ => Some(Box::new(take_begun(&mut rest)?)),
+            _ => Some(Arc::new(take_begun(&mut rest)?)),
         };
         rest.is_empty().then_some(Cursor {
             position,
             log,
             last,
-            epochs,
-            members,
+            epochs: Arc::new(epochs),
+            members: Arc::new(members),
             replicas_at,
             begun,
         })
@@ -78,9 +93,7 @@ impl Promises {
         put_generation(self.sealed, &mut out);
         put(self.fences.len() as u64, &mut out);
         for fence in &self.fences {
-            put_generation(fence.generation, &mut out);
-            out.extend_from_slice(&fence.epoch.to_be_bytes());
-            put(fence.offset, &mut out);
+            put_fence(fence, &mut out);
         }
         out
     }
@@ -92,13 +105,7 @@ impl Promises {
             return None;
         }
         let (sealed, count) = (take_generation(&mut rest)?, take(&mut rest)?);
-        let fences = (0..count).map(|_| {
-            Some(Fence {
-                generation: take_generation(&mut rest)?,
-                epoch: take_epoch(&mut rest)?,
-                offset: take(&mut rest)?,
-            })
-        });
+        let fences = (0..count).map(|_| take_fence(&mut rest));
         let fences = fences.collect::<Option<_>>()?;
         rest.is_empty().then_some(Promises { sealed, fences })
     }
@@ -106,6 +113,24 @@ impl Promises {
 
 fn take_epoch(rest: &mut &[u8]) -> Option<i32> {
     take_array(rest).map(i32::from_be_bytes)
+}
+
+pub(crate) fn put_fence(fence: &Fence, out: &mut Vec<u8>) {
+    put_generation(fence.generation, out);
+    out.extend_from_slice(&fence.epoch.to_be_bytes());
+    put(fence.offset, out);
+    out.extend_from_slice(&fence.chain);
+    out.extend_from_slice(&fence.last_epoch.to_be_bytes());
+}
+
+pub(crate) fn take_fence(rest: &mut &[u8]) -> Option<Fence> {
+    Some(Fence {
+        generation: take_generation(rest)?,
+        epoch: take_epoch(rest)?,
+        offset: take(rest)?,
+        chain: take_array(rest)?,
+        last_epoch: take_epoch(rest)?,
+    })
 }
 
 pub(crate) fn put_begun(begun: &Begun, out: &mut Vec<u8>) {

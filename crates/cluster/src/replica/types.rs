@@ -1,5 +1,7 @@
 //! What goes into a replica and comes out of it, and what it keeps.
 
+use std::sync::Arc;
+
 use crate::position::{Chain, Generation, NodeId, Position};
 
 /// A record of the log as it was read.
@@ -80,7 +82,8 @@ pub struct Last {
     pub hash: Chain,
 }
 
-/// How far a replica is, and what follows from that. It is stored in the batch that applies a record.
+/// How far a replica is, and what follows from that. It is stored in the batch that applies a record; what seldom changes is shared by
+/// the cursors after many records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor {
     /// How far.
@@ -90,13 +93,13 @@ pub struct Cursor {
     /// The record before that; `None` at the start.
     pub last: Option<Last>,
     /// Leaders' epochs, each with the offset of its first record here, oldest first; of this generation, the latest of them.
-    pub epochs: Vec<(i32, u64)>,
+    pub epochs: Arc<Vec<(i32, u64)>>,
     /// The slot's replicas.
-    pub members: Vec<NodeId>,
+    pub members: Arc<Vec<NodeId>>,
     /// The offset after the last change of them, 0 without one.
     pub replicas_at: u64,
     /// How this generation began; `None` for the first.
-    pub begun: Option<Box<Begun>>,
+    pub begun: Option<Arc<Begun>>,
 }
 
 impl Cursor {
@@ -106,8 +109,8 @@ impl Cursor {
             position: Position::start(),
             log: 0,
             last: None,
-            epochs: vec![],
-            members,
+            epochs: Arc::default(),
+            members: Arc::new(members),
             replicas_at: 0,
             begun: None,
         }
@@ -119,7 +122,8 @@ impl Cursor {
     }
 }
 
-/// A promise to apply no record at `offset` or after it that a leader before `epoch` wrote.
+/// A promise for who follows the leader of `epoch` from `offset` on, and for nobody who does so from elsewhere. What a leader before
+/// that one wrote is not applied at the offset or after it; before it, only what leaders up to `last_epoch` wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fence {
     /// In this generation.
@@ -128,6 +132,10 @@ pub struct Fence {
     pub epoch: i32,
     /// The offset.
     pub offset: u64,
+    /// The chain there, of who asked.
+    pub chain: Chain,
+    /// The epoch of the record before that, -1 without one.
+    pub last_epoch: i32,
 }
 
 /// What a replica has promised. It outlives copies of its state.
@@ -180,6 +188,8 @@ pub enum Input {
     },
     /// What was given out up to this offset is applied and on disk.
     Applied {
+        /// In this generation.
+        generation: Generation,
         /// The offset after it.
         next_offset: u64,
     },
@@ -312,14 +322,7 @@ pub enum Message {
         stable: u64,
     },
     /// Did you apply anything at this offset or after it that a leader before this epoch wrote? And do not from now on.
-    AskFence {
-        /// The promise that is asked for.
-        fence: Fence,
-        /// The sender's chain at the offset.
-        chain: Chain,
-        /// The epoch of the sender's last record, -1 without one.
-        last_epoch: i32,
-    },
+    AskFence(Fence),
     /// The answer.
     FenceAnswer {
         /// What was asked for.
@@ -367,6 +370,8 @@ pub enum Message {
         position: Position,
         /// Generations before this one do not help.
         sealed: Generation,
+        /// For so many ticks the sender has not gone on, though it reaches the log.
+        waited: u32,
     },
     /// You may, if you are still there.
     CopyGranted {

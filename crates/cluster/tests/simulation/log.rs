@@ -1,5 +1,7 @@
 //! A log that does what logs do on bad days.
 
+use std::sync::Arc;
+
 use cluster::position::{Chain, digest};
 use cluster::replica::{Found, Header, Input, LogRecord};
 
@@ -39,7 +41,7 @@ pub struct FakeLog {
     pub number: u64,
     pub start: u64,
     pub epoch: i32,
-    entries: Vec<Entry>,
+    entries: Vec<Arc<Entry>>,
 }
 
 impl FakeLog {
@@ -50,13 +52,14 @@ impl FakeLog {
     pub fn get(&self, offset: u64) -> Option<&Entry> {
         self.entries
             .get(usize::try_from(offset.checked_sub(self.start)?).ok()?)
+            .map(Arc::as_ref)
     }
 
     pub fn append(&mut self, entry: Entry) -> u64 {
-        self.entries.push(Entry {
+        self.entries.push(Arc::new(Entry {
             epoch: self.epoch,
             ..entry
-        });
+        }));
         self.end() - 1
     }
 
@@ -91,7 +94,7 @@ impl FakeLog {
     pub fn damage(&mut self, back: u64) {
         let at = self.entries.len().checked_sub(1 + back as usize);
         if let Some(entry) = at.and_then(|at| self.entries.get_mut(at)) {
-            entry.damaged = true;
+            Arc::make_mut(entry).damaged = true;
         }
     }
 

@@ -81,11 +81,11 @@ async fn remove(member: &Member, req: &Request, node: &str) -> Answer {
     require_method(req, "DELETE")?;
     let named = member.nodes().into_iter().find(|n| n.name == node);
     let node = named.map_or(node.to_owned(), |n| n.node);
-    let node = NodeId::from_str_radix(&node, 16)
-        .map_err(|_| ApiError::bad_request("a node is named by its name or its number"))?;
-    let removed = member.remove(node).await;
+    let unknown = || ApiError::new(404, "not_found", format!("there is no member {node}"));
+    let number = NodeId::from_str_radix(&node, 16).map_err(|_| unknown())?;
+    let removed = member.remove(number).await;
     match removed.map_err(|e| ApiError::busy(e.to_string()))? {
         true => Ok(Reply::ok()),
-        false => Err(ApiError::missing()),
+        false => Err(unknown()),
     }
 }

@@ -5,6 +5,7 @@ use hyper::header::{CONTENT_TYPE, SET_COOKIE};
 use serde_json::{Map, Value, json};
 
 use crate::app::App;
+use crate::clustered;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
@@ -104,7 +105,11 @@ async fn credentials(req: &mut Request) -> Result<Credentials, ApiError> {
 
 async fn login(app: &App, req: &mut Request) -> Answer {
     let credentials = credentials(req).await?;
-    match verify(app, req, &credentials).await {
+    let mut verified = verify(app, req, &credentials).await;
+    if verified.as_ref().is_err_and(|e| e.status == 401) && clustered::users_are_newer(app).await {
+        verified = verify(app, req, &credentials).await;
+    }
+    match verified {
         Ok(login) => {
             let now = std::time::SystemTime::now();
             let cookie = app.node.auth.set_cookie(&login, now, req.is_https());

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use serde_json::{Map, Value, json};
 
 use crate::app::{App, COUCHDB_VERSION};
+use crate::clustered;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
@@ -21,18 +22,22 @@ const ADMINS: &str = "admins";
 pub async fn route(app: &App, req: &mut Request) -> Answer {
     let part = req.segment(2).map(str::to_owned);
     authorise(req, part.as_deref())?;
-    match req.segment(1) {
-        Some("_local") => {}
-        Some(name) if name == app.node.name => {}
-        None => return Err(ApiError::bad_request("Incomplete path to _node request")),
-        Some(other) => {
-            return Err(ApiError::new(
+    match req.segment(1).map(str::to_owned) {
+        Some(name) if name == "_local" || name == app.node.name => here(app, req, part).await,
+        None => Err(ApiError::bad_request("Incomplete path to _node request")),
+        Some(other) => match app.node.member() {
+            Some(member) => clustered::by_name(member, req, &other).await,
+            None => Err(ApiError::new(
                 404,
                 "not_found",
                 format!("no such node: {other}"),
-            ));
-        }
+            )),
+        },
     }
+}
+
+/// What is asked of this node.
+async fn here(app: &App, req: &mut Request, part: Option<String>) -> Answer {
     match part.as_deref() {
         None => {
             require_method(req, "GET")?;

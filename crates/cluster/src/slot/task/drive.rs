@@ -203,7 +203,7 @@ impl<S: SlotStore> Task<S> {
             generation: cursor.position.generation,
             next_offset: cursor.position.next_offset,
             bytes,
-            single: hash.map(|hash| (hash, data, cursor.members.clone())),
+            single: hash.map(|hash| (hash, data, cursor.members.to_vec())),
         };
         let written = self.store.apply(body, cursor);
         self.applying_bytes += bytes;
@@ -219,15 +219,18 @@ impl<S: SlotStore> Task<S> {
                 Err(error) => self.fail(&error),
                 Ok(_) if take(&mut self.is_fresh) => self.try_again(),
                 Ok(outcomes) if self.replica.is_some() && of.boot == self.boot => {
-                    applied = Some(of.next_offset);
+                    applied = Some((of.generation, of.next_offset));
                     self.take_outcomes(of, outcomes);
                 }
                 // It had failed before.
                 Ok(_) => {}
             }
         }
-        if let Some(next_offset) = applied {
-            self.give(Input::Applied { next_offset });
+        if let Some((generation, next_offset)) = applied {
+            self.give(Input::Applied {
+                generation,
+                next_offset,
+            });
         }
     }
 

@@ -166,8 +166,10 @@ impl World {
             return;
         };
         let store = &it.disk.store;
-        let Some(&length) = store.lengths.get(&(generation, next_offset)) else {
-            return;
+        let Some(length) = store.length(generation, next_offset) else {
+            return self.violate(format!(
+                "{node} shows what is not on its disk, before {next_offset} of {generation:?}"
+            ));
         };
         let shown = store.lineage[..length].to_vec();
         let both = shown.len().min(self.agreed.len());
@@ -187,6 +189,8 @@ impl World {
         if shown.len() > self.agreed.len() {
             self.agreed = shown;
         }
+        self.is_on_a_majority(node, generation, next_offset);
+        self.is_at_all_later(node, generation, next_offset);
         self.acknowledge(node);
     }
 
@@ -198,13 +202,7 @@ impl World {
         let agreed = &self.agreed;
         let stable = it.replica.as_ref().map_or(0, Replica::stable);
         let generation = it.disk.saved.cursor.position.generation;
-        let length = it
-            .disk
-            .store
-            .lengths
-            .get(&(generation, stable))
-            .copied()
-            .unwrap_or(0);
+        let length = it.disk.store.length(generation, stable).unwrap_or(0);
         let shown = &it.disk.store.lineage[..length];
         let mut done = vec![];
         it.waiting.retain(|request, number| {

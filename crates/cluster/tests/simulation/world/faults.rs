@@ -2,13 +2,32 @@
 
 use super::*;
 
+/// Leaders before that may be seen, or come again.
+const BRANCHES_MAX: usize = 4;
+/// The operator believes it after so many visits.
+const VISITS: u32 = 3;
+/// The operator leaves so long after healing.
+const OPERATED_MS: u64 = 20_000;
+
 impl World {
     pub(super) fn fault(&mut self) {
         if self.healed {
             return;
         }
-        let wait = self.rng.u64(50..700);
+        let (least, most) = self.profile.fault_ms;
+        let wait = self.rng.u64(least..most);
         self.at(wait, Event::Fault);
+        if self.rng.u32(..100) < self.profile.leaders {
+            return self.other_leader();
+        }
+        if self.rng.u32(..100) < self.profile.changes {
+            let node = self.rng.u64(1..=self.nodes.len() as u64);
+            return self.change_replicas(node);
+        }
+        self.any_fault();
+    }
+
+    fn any_fault(&mut self) {
         let count = self.nodes.len() as u64;
         let node = self.rng.u64(1..=count);
         let until = self.now + self.rng.u64(100..3_000);
@@ -40,7 +59,7 @@ impl World {
                 self.off_log.insert(node, until);
             }
             67..=88 => self.other_leader(),
-            92 => {
+            92 if self.profile.loses_all => {
                 self.note(|| "the log is lost".into());
                 self.log.lose_all();
             }
@@ -49,50 +68,84 @@ impl World {
                 self.note(|| format!("the record {back} from the end is damaged"));
                 self.log.damage(back);
             }
-            94 => {
+            92 | 94 => {
                 let records = self.rng.usize(..60);
                 self.note(|| format!("the log forgets {records}"));
                 self.log.trim(records);
             }
             89..=91 | 95..=97 => self.change_replicas(node),
-            _ => self.give_if_up(node, Input::Reseed),
+            _ if self.profile.loses_all => self.give_if_up(node, Input::Reseed),
+            _ => self.other_leader(),
         }
     }
 
     /// Another leader, that may lack some records; some readers see the older one for a while.
     pub(super) fn other_leader(&mut self) {
-        let lost = match self.rng.u32(..4) {
+        let lost = match self.rng.u32(..self.profile.leaders_per_loss) {
             0 => self.rng.usize(1..5),
             _ => 0,
         };
         let before = self.log.clone();
+        // Mostly what a majority of replicas has is on brokers enough, too.
+        let floor = match self.rng.u32(..self.profile.leaders_per_accident) {
+            0 => 0,
+            _ => self.stable_in_log(),
+        };
+        let lost = lost.min(before.end().saturating_sub(floor) as usize);
         // A broker that was away may have what others lost, and lack what they have.
         let older = self.rng.choice(0..self.branches.len());
-        let back = older.filter(|_| self.rng.u32(..4) == 0);
+        let back = older.filter(|_| self.rng.u32(..self.profile.leaders_per_return) == 0);
+        let has_stable = |log: &FakeLog| {
+            let last = |log: &FakeLog| {
+                let entry = log.get(floor.checked_sub(1)?)?;
+                Some((entry.epoch, entry.hash))
+            };
+            floor == 0 || last(log).is_some() && last(log) == last(&before)
+        };
         match back.map(|at| self.branches[at].clone()) {
-            Some(branch) if branch.number == self.log.number => self.log.go_back_to(branch),
+            Some(branch) if branch.number == before.number && has_stable(&branch) => {
+                self.note(|| format!("back to leader {}", branch.epoch));
+                self.log.go_back_to(branch);
+            }
             _ => self.log.lose(lost),
         }
-        if self.branches.len() == 3 {
+        if self.branches.len() == BRANCHES_MAX {
             self.branches.remove(0);
         }
-        self.branches.push(before.clone());
+        self.branches.push(before);
         self.note(|| format!("another leader, without the last {lost}"));
         let nodes: Vec<NodeId> = self.nodes.keys().copied().collect();
         for node in nodes {
-            if self.rng.u32(..3) == 0 {
-                let until = self.now + self.rng.u64(10..800);
+            for which in [FOLLOWS, READS_AGAIN] {
+                if self.rng.u32(..3) != 0 {
+                    continue;
+                }
+                let until = self.now + self.rng.u64(10..self.profile.behind_ms);
+                let last = self.branches.len() - 1;
+                let at = match self.rng.u32(..3) {
+                    0 => self.rng.usize(..=last),
+                    _ => last,
+                };
+                let branch = (self.branches[at].number, self.branches[at].epoch);
                 if let Some(it) = self.nodes.get_mut(&node) {
-                    it.behind = Some((until, before.clone()));
+                    it.behind[which] = Some((until, branch));
                 }
             }
         }
     }
 
+    /// Up to where the log has what some replica of the latest generation knows to be there to stay.
+    fn stable_in_log(&self) -> u64 {
+        let replicas = self.nodes.values().filter_map(|n| n.replica.as_ref());
+        let of_log = replicas.filter(|r| r.saved().cursor.log == self.log.number);
+        let stable = of_log.map(|r| (r.saved().cursor.position.generation, r.stable()));
+        stable.max().map_or(0, |(_, stable)| stable)
+    }
+
     /// One replica less, or one more of those that were.
     pub(super) fn change_replicas(&mut self, node: NodeId) {
         let it = &self.nodes[&node];
-        let mut members = it.disk.saved.cursor.members.clone();
+        let mut members = it.disk.saved.cursor.members.to_vec();
         let is_absent = |n: &&NodeId| !members.contains(n);
         let absent: Vec<NodeId> = self.nodes.keys().filter(is_absent).copied().collect();
         match self.rng.choice(absent) {
@@ -122,12 +175,13 @@ impl World {
     pub(super) fn heal(&mut self) {
         self.note(|| "all is mended".into());
         self.healed = true;
+        self.healed_at = self.now;
         self.cut.clear();
         self.off_log.clear();
         let nodes: Vec<NodeId> = self.nodes.keys().copied().collect();
         for node in nodes {
             if let Some(it) = self.nodes.get_mut(&node) {
-                it.behind = None;
+                it.behind = [None; 2];
             }
             self.start(node);
         }
@@ -137,34 +191,39 @@ impl World {
     pub(super) fn operate(&mut self) {
         let wait = self.rng.u64(800..3_000);
         self.at(wait, Event::Operator);
-        let (mut stuck, mut all) = (vec![], 0);
-        for (id, node) in &self.nodes {
-            let Some(replica) = &node.replica else {
-                continue;
-            };
-            all += 1;
-            if replica.proposes_in().is_none() {
-                stuck.push(*id);
-            }
+        if self.healed && self.now > self.healed_at + OPERATED_MS {
+            // From here on it has to go by itself.
+            return;
         }
-        if stuck.len() * 2 >= all
+        let is_stuck = |id: &&NodeId| {
+            let replica = self.nodes.get(*id).and_then(|n| n.replica.as_ref());
+            replica.is_some_and(|r| r.proposes_in().is_none())
+        };
+        let members = self.members();
+        let stuck: Vec<NodeId> = members.iter().filter(is_stuck).copied().collect();
+        // It may have gone on by the next visit.
+        self.visits = match stuck.len() * 2 >= members.len() {
+            true => self.visits + 1,
+            false => 0,
+        };
+        if self.visits >= VISITS
             && let Some(node) = self.rng.choice(stuck)
         {
             self.give_if_up(node, Input::Reseed);
         }
     }
 
+    /// The replicas, as the furthest of them has it.
+    fn members(&self) -> Vec<NodeId> {
+        let cursors = self.nodes.values().map(|n| &n.disk.saved.cursor);
+        let furthest = cursors.max_by_key(|c| c.position.rank());
+        furthest.map(|c| c.members.to_vec()).unwrap_or_default()
+    }
+
     /// Every replica goes on, and has answered a write.
     pub(super) fn is_well(&mut self) -> bool {
-        let members = self
-            .nodes
-            .values()
-            .map(|n| &n.disk.saved.cursor)
-            .max_by_key(|c| c.position.rank());
-        let Some(members) = members.map(|c| c.members.clone()) else {
-            return false;
-        };
-        members.iter().all(|id| self.after.contains(id)) && {
+        let members = self.members();
+        !members.is_empty() && members.iter().all(|id| self.after.contains(id)) && {
             let mut positions = members.iter().filter_map(|id| self.nodes.get(id));
             let first = positions.next().map(|n| n.disk.saved.cursor.position.chain);
             first.is_some() && positions.all(|n| Some(n.disk.saved.cursor.position.chain) == first)

@@ -2,16 +2,21 @@
 
 mod clients;
 mod faults;
+mod invariants;
+mod profile;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use cluster::position::{Generation, NodeId};
+use cluster::position::{Chain, Generation, NodeId};
 use cluster::replica::{
     Cursor, Header, Input, Kind, Message, Output, Promises, Replica, Rules, Saved,
 };
 use fastrand::Rng;
 
+use self::invariants::Invariants;
+use self::profile::Profile;
 use crate::log::{Entry, FakeLog, Write};
 
 /// How long there are faults, and how long it may take until all is well again, in milliseconds.
@@ -41,20 +46,31 @@ impl Plan {
 #[derive(Clone, Debug, Default)]
 struct Store {
     lineage: Vec<Write>,
+    /// Of everything up to each write.
+    hashes: Vec<u64>,
     requests: BTreeSet<(u64, u64)>,
-    /// How long the lineage was after each record, by generation and next offset.
-    lengths: BTreeMap<(Generation, u64), usize>,
+    /// How long the lineage was after each record, and the chain there, by generation and next offset.
+    lengths: BTreeMap<(Generation, u64), (usize, Chain)>,
 }
 
 impl Store {
     fn apply(&mut self, writes: &[Write], cursor: &Cursor) {
         for write in writes {
             if self.requests.insert(write.request) {
+                let mut hasher = DefaultHasher::new();
+                (self.hashes.last(), write.request, write.value).hash(&mut hasher);
+                self.hashes.push(hasher.finish());
                 self.lineage.push(write.clone());
             }
         }
         let at = (cursor.position.generation, cursor.position.next_offset);
-        self.lengths.insert(at, self.lineage.len());
+        self.lengths
+            .insert(at, (self.lineage.len(), cursor.position.chain));
+    }
+
+    fn length(&self, generation: Generation, next_offset: u64) -> Option<usize> {
+        let length = self.lengths.get(&(generation, next_offset));
+        length.map(|(length, _)| *length)
     }
 }
 
@@ -87,11 +103,22 @@ struct Node {
     /// Reads under way: the client's operation, and what was read.
     reads: HashMap<u64, (u64, Option<Seen>)>,
     paused_until: u64,
-    /// It sees the log as it was, until then.
-    behind: Option<(u64, FakeLog)>,
+    /// What follows the log, and what reads records again, see it as an older leader has it, until then.
+    behind: [Option<(u64, Branch)>; 2],
+    /// Records that are being written.
+    applying: u32,
+    /// Everything that was ever on its disk, by generation, next offset and chain.
+    ever: HashSet<(Generation, u64, Chain)>,
     /// The record that was given to the replica last.
     given: Vec<Write>,
 }
+
+/// A log's number and the epoch of the leader who has that branch of it.
+type Branch = (u64, i32);
+
+/// Of a node: what follows the log, and what reads records again.
+const FOLLOWS: usize = 0;
+const READS_AGAIN: usize = 1;
 
 #[derive(Clone, Debug)]
 enum Event {
@@ -121,6 +148,12 @@ enum Event {
         node: NodeId,
         boot: u64,
         from: NodeId,
+    },
+    Fetched {
+        node: NodeId,
+        boot: u64,
+        from: NodeId,
+        disk: Box<Disk>,
     },
     Install {
         node: NodeId,
@@ -173,8 +206,13 @@ pub struct World {
     events: HashMap<u64, Event>,
     sequence: u64,
     log: FakeLog,
-    /// As it was under leaders before.
+    /// As leaders before had it. They may take records yet.
     branches: Vec<FakeLog>,
+    profile: Profile,
+    invariants: Invariants,
+    /// Visits of the operator to a slot that does not go on.
+    visits: u32,
+    healed_at: u64,
     /// How long there are faults.
     faults_ms: u64,
     nodes: BTreeMap<NodeId, Node>,
@@ -213,6 +251,10 @@ impl World {
             sequence: 0,
             log: FakeLog::default(),
             branches: vec![],
+            profile: Profile::of(plan.seed),
+            invariants: Invariants::default(),
+            visits: 0,
+            healed_at: 0,
             faults_ms: if plan.seed % 20 == 19 {
                 8 * FAULTS_MS
             } else {
@@ -248,6 +290,7 @@ impl World {
             world.nodes.insert(id, Node::off(disk));
             world.at(0, Event::Start { node: id });
         }
+        world.fill_log();
         for client in 0..4 {
             let wait = world.rng.u64(50..300);
             world.at(wait, Event::Client { client });
@@ -256,6 +299,18 @@ impl World {
         world.at(world.faults_ms, Event::Heal);
         world.at(1_000, Event::Operator);
         world
+    }
+
+    fn fill_log(&mut self) {
+        for _ in 0..self.profile.records_at_start {
+            let header = Header {
+                generation: Generation::default(),
+                kind: Kind::Data,
+            };
+            self.salt += 1;
+            let entry = Entry::new(header, vec![], self.salt);
+            self.log.append(entry);
+        }
     }
 
     /// Runs to the end; answers what was broken.
@@ -303,6 +358,7 @@ impl World {
             | Event::ReadBack { node, boot, .. }
             | Event::Applied { node, boot, .. }
             | Event::Copy { node, boot, .. }
+            | Event::Fetched { node, boot, .. }
             | Event::Install { node, boot, .. }
             | Event::Tick { node, boot } => (*node, Some(*boot)),
             Event::Start { node } => return self.start(*node),
@@ -341,11 +397,16 @@ impl World {
         match event {
             Event::Input { input, .. } => self.give(node, input),
             Event::Poll { fetch, .. } => self.poll(node, fetch),
+<<<<<<< HEAD
             Event::ReadBack { offset, epoch, .. } if self.reaches_log(node) => {
                 self.read_back(node, offset, epoch);
             }
+=======
+            Event::ReadBack { offset, epoch, .. } => self.read_back(node, offset, epoch),
+>>>>>>> wip-protocol
             Event::Applied { writes, cursor, .. } => self.applied(node, &writes, &cursor),
             Event::Copy { from, .. } => self.copy(node, from),
+            Event::Fetched { from, disk, .. } => self.fetched(node, from, disk),
             Event::Install { disk, .. } => self.install(node, *disk),
             Event::Tick { .. } => {
                 let boot = self.nodes[&node].boot;
@@ -374,6 +435,7 @@ impl World {
             return;
         }
         it.boot += 1;
+        it.applying = 0;
         it.waiting.clear();
         it.reads.clear();
         let boot = it.boot;
@@ -388,10 +450,17 @@ impl World {
     fn crash(&mut self, node: NodeId) {
         if let Some(it) = self.nodes.get_mut(&node) {
             it.replica = None;
-            it.behind = None;
+            it.behind = [None; 2];
             it.paused_until = 0;
         }
         self.note(|| format!("{node} crashes"));
+    }
+
+    /// It crashes, or its store fails, which is the same to a replica, and comes again by itself.
+    fn fail(&mut self, node: NodeId) {
+        self.crash(node);
+        let wait = self.rng.u64(100..2_000);
+        self.at(wait, Event::Start { node });
     }
 
     fn give(&mut self, node: NodeId, input: Input) {
@@ -406,10 +475,8 @@ impl World {
     fn carry_out(&mut self, node: NodeId, out: Vec<Output>) {
         for output in out {
             // It may crash between any two.
-            if self.rng.u32(..20_000) == 0 && !self.healed {
-                self.crash(node);
-                let wait = self.rng.u64(100..2_000);
-                return self.at(wait, Event::Start { node });
+            if self.rng.u32(..self.profile.outputs_per_crash) == 0 && !self.healed {
+                return self.fail(node);
             }
             self.note(|| format!("{node} -> {output:?}"));
             self.output(node, output);
@@ -430,34 +497,32 @@ impl World {
                 self.at(wait, Event::Poll { node, boot, fetch });
             }
             Output::ReadBack { offset, epoch } => {
+                let asked = Event::ReadBack {
+                    node,
+                    boot,
+                    offset,
+                    epoch,
+                };
                 let wait = self.rng.u64(1..20);
-                self.at(
-                    wait,
-                    Event::ReadBack {
-                        node,
-                        boot,
-                        offset,
-                        epoch,
-                    },
-                );
+                self.at(wait, asked);
             }
             Output::Apply { data, cursor } => {
                 let writes = if data { it.given.clone() } else { vec![] };
+                it.applying += 1;
+                self.may_apply(node, &cursor);
                 // One after the other.
-                let wait = 3;
-                self.at(
-                    wait,
-                    Event::Applied {
-                        node,
-                        boot,
-                        writes,
-                        cursor,
-                    },
-                );
+                let applied = Event::Applied {
+                    node,
+                    boot,
+                    writes,
+                    cursor,
+                };
+                self.at(3, applied);
             }
             Output::Promise(promises) => it.disk.saved.promises = promises,
             Output::Send { to, message } => self.send(node, to, message),
             Output::Append(begin) => {
+                self.is_one_beginning(node, &begin);
                 let header = Header {
                     generation: begin.generation,
                     kind: Kind::Begin(Box::new(begin)),
@@ -490,11 +555,17 @@ impl World {
             .is_none_or(|until| *until <= self.now)
     }
 
-    fn seen_by(&self, node: NodeId) -> &FakeLog {
-        match self.nodes.get(&node).and_then(|n| n.behind.as_ref()) {
-            Some((until, log)) if *until > self.now => log,
-            _ => &self.log,
-        }
+    fn branch(&self, branch: Branch) -> Option<&FakeLog> {
+        let mut branches = self.branches.iter();
+        branches.find(|log| (log.number, log.epoch) == branch)
+    }
+
+    fn seen_by(&self, node: NodeId, which: usize) -> &FakeLog {
+        let behind = self.nodes.get(&node).and_then(|n| n.behind[which]);
+        let behind = behind.filter(|(until, _)| *until > self.now);
+        behind
+            .and_then(|(_, branch)| self.branch(branch))
+            .unwrap_or(&self.log)
     }
 
     fn send(&mut self, from: NodeId, to: NodeId, message: Message) {
@@ -507,8 +578,9 @@ impl World {
         }
         let again = if self.rng.u32(..50) == 0 { 2 } else { 1 };
         for _ in 0..again {
-            let wait = match self.rng.u32(..20) {
-                0 => self.rng.u64(1..400),
+            let wait = match self.rng.u32(..200) {
+                0 => self.rng.u64(1..self.profile.late_ms),
+                1..10 => self.rng.u64(1..400),
                 _ => self.rng.u64(1..8),
             };
             let input = Input::Message {
@@ -536,15 +608,16 @@ impl World {
         if !self.reaches_log(node) {
             return self.at(POLL_MS * 5, again);
         }
-        let (start, end) = (self.seen_by(node).start, self.seen_by(node).end());
+        let log = self.seen_by(node, FOLLOWS);
+        let (start, end) = (log.start, log.end());
         if next < start || next > end {
             self.at(POLL_MS * 10, again);
             return self.give(node, Input::NoRecord { start, end });
         }
-        let most = self.rng.u64(1..8);
+        let most = self.rng.u64(1..self.profile.records_per_poll);
         for _ in 0..most {
             let damaged = self.rng.u32(..400) == 0 && !self.healed;
-            let log = self.seen_by(node);
+            let log = self.seen_by(node, FOLLOWS);
             let Some(record) = log.record(next, damaged) else {
                 break;
             };
@@ -569,18 +642,53 @@ impl World {
         self.at(wait, again);
     }
 
+    fn read_back(&mut self, node: NodeId, offset: u64, epoch: i32) {
+        if !self.reaches_log(node) {
+            return;
+        }
+        let damaged = self.rng.u32(..200) == 0;
+        let log = self.nodes[&node].disk.saved.cursor.log;
+        let view = self.seen_by(node, READS_AGAIN);
+        if let Some(input) = view.read_back(offset, (log, epoch), damaged) {
+            self.give(node, input);
+        }
+    }
+
     fn applied(&mut self, node: NodeId, writes: &[Write], cursor: &Cursor) {
         let Some(it) = self.nodes.get_mut(&node) else {
             return;
         };
+        it.applying -= 1;
+        if self.rng.u32(..2_000) == 0 && !self.healed {
+            self.note(|| format!("the store of {node} fails"));
+            return self.fail(node);
+        }
+        self.is_one_way(node, cursor);
+        let Some(it) = self.nodes.get_mut(&node) else {
+            return;
+        };
         it.disk.store.apply(writes, cursor);
+        let position = cursor.position;
+        let now = (position.generation, position.next_offset, position.chain);
+        it.ever.insert(now);
         it.disk.saved.cursor = cursor.clone();
         if cursor.position.generation > Generation::default() {
             self.generations = self.generations.max(cursor.position.generation.number);
         }
         // What is in the store is seen before the replica is told.
-        let (boot, next_offset) = (it.boot, cursor.position.next_offset);
-        let input = Input::Applied { next_offset };
+        let boot = it.boot;
+        if it.applying > 0 && self.rng.bool() {
+            // It is said with the next.
+            return;
+        }
+        let input = Input::Applied {
+            generation: position.generation,
+            next_offset: position.next_offset,
+        };
+        if self.rng.u32(..50) == 0 {
+            let (wait, input) = (self.rng.u64(2..400), input.clone());
+            self.at(wait, Event::Input { node, boot, input });
+        }
         self.at(2, Event::Input { node, boot, input });
     }
 
@@ -588,15 +696,35 @@ impl World {
         let source = self.nodes.get(&from).filter(|n| n.replica.is_some());
         let reaches = self.speaks(node, from);
         let disk = source.filter(|_| reaches).map(|n| n.disk.clone());
+        let Some(disk) = disk else {
+            return self.give(node, Input::Copied(None));
+        };
+        // It goes on meanwhile, or dies.
+        let (wait, boot) = (
+            self.rng.u64(0..self.profile.copy_ms),
+            self.nodes[&node].boot,
+        );
+        let fetched = Event::Fetched {
+            node,
+            boot,
+            from,
+            disk: Box::new(disk),
+        };
+        self.at(wait, fetched);
+    }
+
+    fn fetched(&mut self, node: NodeId, from: NodeId, disk: Box<Disk>) {
+        let is_there = self.nodes.get(&from).is_some_and(|n| n.replica.is_some());
+        let is_whole = is_there && self.speaks(node, from) || self.rng.bool();
         let Some(it) = self.nodes.get_mut(&node) else {
             return;
         };
         let (boot, Some(replica)) = (it.boot, &mut it.replica) else {
             return;
         };
-        let Some(disk) = disk else {
+        if !is_whole {
             return self.give(node, Input::Copied(None));
-        };
+        }
         if !replica.may_become(&disk.saved.cursor) {
             return self.give(node, Input::CopyRefused);
         }
@@ -604,13 +732,22 @@ impl World {
             return self.install(node, disk);
         }
         // Much may be said to it until it is there.
+<<<<<<< HEAD
         let (wait, disk) = (self.rng.u64(0..60), Box::new(disk));
+=======
+        let wait = self.rng.u64(0..200);
+>>>>>>> wip-protocol
         self.at(wait, Event::Install { node, boot, disk });
     }
 
     fn install(&mut self, node: NodeId, disk: Disk) {
         let cursor = disk.saved.cursor.clone();
+        self.may_be(node, &cursor);
         if let Some(it) = self.nodes.get_mut(&node) {
+            let passed = disk.store.lengths.iter();
+            it.ever.extend(
+                passed.map(|((generation, next), (_, chain))| (*generation, *next, *chain)),
+            );
             it.disk.store = disk.store;
             it.disk.saved.cursor = disk.saved.cursor;
         }
@@ -622,7 +759,10 @@ impl World {
         self.salt += 1;
         let entry = Box::new(Entry::new(header, writes, self.salt));
         if self.reaches_log(node) && self.rng.u32(..40) != 0 {
-            let wait = self.rng.u64(1..20);
+            let wait = match self.rng.u32(..100) {
+                0 => self.rng.u64(1..10_000),
+                _ => self.rng.u64(1..20),
+            };
             let again = self.rng.u32(..30) == 0;
             self.at(
                 wait,
@@ -639,8 +779,15 @@ impl World {
     fn append(&mut self, node: NodeId, boot: u64, entry: Entry, again: bool) {
         let generation = entry.header.generation;
         let is_begin = matches!(entry.header.kind, Kind::Begin(_));
-        let offset = self.log.append(entry.clone());
-        let epoch = self.log.epoch;
+        // A leader that was deposed may not know it yet.
+        let deposed = self.nodes[&node].behind[FOLLOWS]
+            .filter(|_| self.rng.u32(..100) < self.profile.deposed);
+        let mut branches = self.branches.iter_mut();
+        let deposed = deposed
+            .filter(|(until, _)| *until > self.now)
+            .and_then(|(_, of)| branches.find(|log| (log.number, log.epoch) == of));
+        let log = deposed.unwrap_or(&mut self.log);
+        let (offset, epoch) = (log.append(entry.clone()), log.epoch);
         self.note(|| {
             format!(
                 "log[{offset}] epoch {epoch} = {:?} {:?}",
@@ -680,7 +827,9 @@ impl Node {
             waiting: HashMap::new(),
             reads: HashMap::new(),
             paused_until: 0,
-            behind: None,
+            behind: [None; 2],
+            applying: 0,
+            ever: HashSet::new(),
             given: vec![],
         }
     }
