@@ -1,4 +1,6 @@
 # make serve    a running server on http://127.0.0.1:5984, data in ./data
+# make cluster  three nodes on http://127.0.0.1:15984, :25984 and :35984 with a Kafka broker, data in ./cluster-data
+#               (ARGS="--nodes 5 --brokers 3 --data DIR --admin NAME:PASSWORD")
 # make test     everything that CI runs: lints, cargo's tests, the black-box tests, the manual's examples and links
 # make lint     formatting and lints of Rust, Python and Markdown
 # make docs     the manual, as a book in docs/book
@@ -13,13 +15,14 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := serve
-.PHONY: serve build docs test lint unit blackbox bench sanitize soak setup setup-docs setup-test
+.PHONY: serve cluster build docs test lint unit blackbox bench sanitize soak setup setup-docs setup-test
 
 BIND ?= 127.0.0.1
 PORT ?= 5984
 DATA ?= data
 SUITES ?=
 BENCH_ARGS ?=
+ARGS ?=
 
 env := . scripts/env.sh;
 settee = "$$CARGO_TARGET_DIR/dist/settee"
@@ -42,6 +45,12 @@ build: setup
 # The first start makes a random admin password, keeps it in $(DATA)/admin-password and prints it.
 serve: build
 	@$(env) exec $(settee) serve --data $(DATA) --bind $(BIND) --port $(PORT) --generate-admin
+
+# Fetches Kafka and what it needs, once per machine (scripts/brokers.py).
+cluster:
+	@bash scripts/setup.sh cluster
+	@$(binary)
+	@$(env) exec python3 scripts/cluster.py $(ARGS)
 
 lint: setup-test
 	@$(env) cargo fmt --all --check

@@ -13,6 +13,7 @@ import contextlib
 import ctypes
 import os
 import pathlib
+import random
 import shutil
 import signal
 import socket
@@ -91,11 +92,14 @@ def ensure_kafka():
 
 
 def free_ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    """Below those that the system gives to connections, which could take one while its server is being started again."""
+    ports = []
+    for port in random.sample(range(10000, 32000), 2000):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise RuntimeError(f"no {count} free ports")
 
 
 def java(main, *arguments, options=()):
@@ -114,8 +118,8 @@ def die_with_parent():
 class Broker:
     """One broker, which is a controller too."""
 
-    def __init__(self, number, port, folder):
-        self.number, self.port, self.folder = number, port, folder
+    def __init__(self, number, port, folder, door=None):
+        self.number, self.port, self.folder, self.door = number, port, folder, door
         self.log_path = folder.with_suffix(".log")
         self.process = None
         self.is_wanted = False
@@ -173,20 +177,31 @@ class Broker:
 
 
 class Brokers:
-    """`count` brokers with their data below `directory`, which outlives them. Numbers of brokers begin at 1, as their ids do."""
+    """`count` brokers with their data below `directory`, which outlives them. Numbers of brokers begin at 1, as their ids do.
 
-    def __init__(self, count, directory, first_port=None):
+    `doors` are ports of proxies, one a broker: a broker has one more listener then, at its `behind_door`, which says that it is
+    to be found at its door. So clients that begin at `door_addresses` always come through the proxies.
+    """
+
+    def __init__(self, count, directory, first_port=None, doors=None):
         self.directory = pathlib.Path(directory).resolve()
         self.directory.mkdir(parents=True, exist_ok=True)
         ports = list(range(first_port, first_port + 2 * count)) if first_port else free_ports(2 * count)
         self.controllers = ports[count:]
-        self.brokers = {at + 1: Broker(at + 1, ports[at], self.directory / f"broker-{at + 1}") for at in range(count)}
+        doors = doors or [None] * count
+        self.brokers = {at + 1: Broker(at + 1, ports[at], self.directory / f"broker-{at + 1}", doors[at]) for at in range(count)}
+        for broker, behind in zip(self.brokers.values(), free_ports(count)):
+            broker.behind_door = behind
         for broker in self.brokers.values():
             self._prepare(broker)
 
     @property
     def addresses(self):
         return ",".join(f"127.0.0.1:{broker.port}" for broker in self.brokers.values())
+
+    @property
+    def door_addresses(self):
+        return ",".join(f"127.0.0.1:{broker.door}" for broker in self.brokers.values())
 
     def start(self):
         ensure_packages()
@@ -271,14 +286,20 @@ class Brokers:
         replicas = min(3, len(self.brokers))
         in_sync = 2 if replicas == 3 else 1
         voters = ",".join(f"{at + 1}@127.0.0.1:{port}" for at, port in enumerate(self.controllers))
+        listeners = f"PLAINTEXT://127.0.0.1:{broker.port},CONTROLLER://127.0.0.1:{self.controllers[broker.number - 1]}"
+        advertised = f"PLAINTEXT://127.0.0.1:{broker.port}"
+        if broker.door:
+            listeners += f",DOOR://127.0.0.1:{broker.behind_door}"
+            advertised += f",DOOR://127.0.0.1:{broker.door}"
         return {
             "process.roles": "broker,controller",
             "node.id": broker.number,
             "controller.quorum.voters": voters,
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://127.0.0.1:{broker.port},CONTROLLER://127.0.0.1:{self.controllers[broker.number - 1]}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{broker.port}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listeners": listeners,
+            "advertised.listeners": advertised,
+            "inter.broker.listener.name": "PLAINTEXT",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,DOOR:PLAINTEXT",
             "log.dirs": broker.folder,
             # A broker that is gone is noticed soon.
             "broker.session.timeout.ms": 2000,

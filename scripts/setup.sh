@@ -3,8 +3,9 @@
 # quietly, when nothing is missing.
 #
 #   scripts/setup.sh          what `make serve` needs: a C++ toolchain, libclang, Rust
+#   scripts/setup.sh cluster  and what `make cluster` needs besides: Python (Java and Maven: scripts/brokers.py)
 #   scripts/setup.sh test     and what `make test` needs besides: Node, npm, Python with venv, curl, and the query servers
-#                             of other languages: Erlang, and Python's couchpy; linters of Python, Markdown and dependencies; mdBook
+#                             of other languages: Erlang, and Python's couchpy; Go, for a checker of histories; linters of Python, Markdown and dependencies; mdBook
 #   scripts/setup.sh docs     what `make docs` needs: Rust, mdBook
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -51,13 +52,14 @@ missing_packages() {
   has_command cmake || echo cmake
   has_command pkg-config || echo pkg-config
   [ -e /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates
+  [ "$purpose" = serve ] || has_command python3 || echo python3
   [ "$purpose" = test ] || return 0
   has_command curl || echo curl
-  has_command python3 || echo python3
   has_command python3 && has_venv || echo python3-venv
   has_command node || echo nodejs
   has_command npm || echo npm
   has_command erl || echo erlang-base
+  has_command go || echo golang-go
   has_command mount || echo mount
 }
 

@@ -28,10 +28,19 @@ def virtual_environment(ctx, folder):
     return place
 
 
-def install(ctx, what, command, place):
+def go_program(ctx, folder):
+    """Compiled once per version of its source."""
+    place = ctx.cache / "go" / fingerprint(folder / "main.go", folder / "go.sum")
+    if not (place / "installed").exists():
+        fresh(place)
+        install(ctx, folder.name, ["go", "build", "-buildvcs=false", "-o", place / folder.name, "."], place, folder)
+    return place / folder.name
+
+
+def install(ctx, what, command, place, cwd=None):
     ctx.report.note(f"installing {what} into {place}")
     done = subprocess.run(
-        [str(part) for part in command], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False
+        [str(part) for part in command], cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False
     )
     if done.returncode:
         raise RuntimeError(f"{what} could not be installed:\n{done.stdout}{done.stderr}")
@@ -43,5 +52,5 @@ def fresh(place):
     place.mkdir(parents=True)
 
 
-def fingerprint(path):
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+def fingerprint(*paths):
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:16]

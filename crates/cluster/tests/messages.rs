@@ -95,11 +95,7 @@ proptest! {
     fn a_message_reads_back(message in message(), at: proptest::sample::Index) {
         let mut bytes = message.encode();
         prop_assert_eq!(Message::decode(&bytes[..at.index(bytes.len())]), None);
-<<<<<<< HEAD
-        prop_assert_eq!(Message::decode(&bytes), Some(message));
-=======
         prop_assert_eq!(Message::decode(&bytes), Some(message.clone()));
->>>>>>> wip-protocol
         bytes.push(0);
         prop_assert_eq!(Message::decode(&bytes), None);
     }

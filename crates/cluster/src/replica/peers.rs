@@ -192,10 +192,6 @@ impl Replica {
         if theirs.generation < mine {
             return self.tell_begun(from);
         }
-        if !self.issued.members.contains(&from) {
-            // What it has does not count; it may be gone when it is taken in again.
-            return;
-        }
         if stable < self.peers.stable {
             self.peers.behind.insert(from);
         }

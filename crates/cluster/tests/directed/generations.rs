@@ -217,6 +217,29 @@ fn a_generation_begins_at_one_place() {
 }
 
 #[test]
+fn a_beginning_that_was_found_once_is_not_looked_at_again() {
+    let mut net = Net::new(3);
+    let mut log = view(&[(0, "r0")]);
+    net.all_read(&log, 1);
+    net.give(1, Input::Reseed);
+    net.deliver();
+    net.blocked = vec![(1, 2), (1, 3)];
+    let offset = append(&mut net, &mut log);
+    net.blocked.clear();
+    // The log lost it, and got it again at the same place, under a later leader.
+    let again = cluster::replica::LogRecord {
+        epoch: 10,
+        ..log.record(offset).expect("it is there")
+    };
+    let found = cluster::replica::Found::Record(again);
+    net.give(1, Input::ReadBack { offset, found });
+    net.deliver();
+    net.tick(&log);
+    let of = |id: u64| net.disks[&id].cursor.position;
+    assert_eq!([of(2), of(3)], [of(1), of(1)]);
+}
+
+#[test]
 fn a_beginning_counts_where_it_was_appended_alone() {
     let mut net = Net::new(3);
     let mut log = view(&[(0, "r0")]);

@@ -4,8 +4,6 @@
 mod log;
 mod world;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use cluster::replica::Rules;
 use world::{Plan, Violation, World};
 
@@ -80,38 +78,13 @@ fn nothing_acknowledged_is_lost() {
     );
 }
 
-/// A rule that is left out is noticed by then.
-const MUTANT_SEEDS_MAX: u64 = 20_000;
-
 /// How many seeds it takes until a protocol without one of its rules breaks its promise.
 fn caught_after(rules: Rules) -> Option<u64> {
     let broken = |seed: &u64| {
         let caught = try_seed(*seed, rules);
         caught.is_err_and(|Violation(what)| !what.starts_with("no progress"))
     };
-<<<<<<< HEAD
-    let (next, found) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
-    let threads = std::thread::available_parallelism().map_or(2, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while found.load(Ordering::Relaxed) == u64::MAX {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= MUTANT_SEEDS_MAX {
-                        break;
-                    }
-                    if broken(&seed) {
-                        found.fetch_min(seed, Ordering::Relaxed);
-                    }
-                }
-            });
-        }
-    });
-    let found = found.into_inner();
-    (found < u64::MAX).then_some(found)
-=======
     (0..10_000).find(broken)
->>>>>>> wip-protocol
 }
 
 #[test]

@@ -11,23 +11,14 @@ use crate::commands::runtime;
 
 pub fn run(options: BenchOptions) -> Result<(), Failure> {
     if options.list {
-        for w in bench::workloads() {
-            println!("{:<22} {}", w.name, w.what);
-        }
+        let line = |w: &bench::Description| println!("{:<22} {}", w.name, w.what);
+        bench::workloads().iter().for_each(line);
         return Ok(());
     }
     let runtime = runtime()?;
     let scratch = Scratch::new()?;
-    let mut servers: Vec<Vec<String>> = options
-        .url
-        .iter()
-        .map(|urls| {
-            nodes_of(urls)
-                .iter()
-                .map(|url| with_credentials(url))
-                .collect()
-        })
-        .collect();
+    let nodes = |urls: &String| nodes_of(urls).iter().map(|u| with_credentials(u)).collect();
+    let mut servers: Vec<Vec<String>> = options.url.iter().map(nodes).collect();
     let mut own = vec![];
     if servers.is_empty() {
         let server = OwnServer::start(&scratch.0.join("server"), &options.query_server)?;

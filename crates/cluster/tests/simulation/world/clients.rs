@@ -48,14 +48,13 @@ impl World {
             return;
         };
         let (key, client, value) = (operation.key, operation.client, operation.value);
-        let tries = operation.tries;
         self.operations.insert(number, operation);
         let Some(replica) = &it.replica else { return };
         if it.paused_until > self.now {
             return;
         }
         let Some(value) = value else {
-            if tries > 1 && self.plan.is_slow() {
+            if self.rng.bool() {
                 self.give_up_reads(node, number);
             }
             let Some(it) = self.nodes.get_mut(&node) else {

@@ -35,13 +35,6 @@ pub struct Plan {
     pub verbose: bool,
 }
 
-impl Plan {
-    /// Every fourth run installs copies slowly, and its clients give up reads.
-    fn is_slow(&self) -> bool {
-        self.seed % 4 == 3
-    }
-}
-
 /// A replica's data: what was applied, in its order.
 #[derive(Clone, Debug, Default)]
 struct Store {
@@ -397,13 +390,7 @@ impl World {
         match event {
             Event::Input { input, .. } => self.give(node, input),
             Event::Poll { fetch, .. } => self.poll(node, fetch),
-<<<<<<< HEAD
-            Event::ReadBack { offset, epoch, .. } if self.reaches_log(node) => {
-                self.read_back(node, offset, epoch);
-            }
-=======
             Event::ReadBack { offset, epoch, .. } => self.read_back(node, offset, epoch),
->>>>>>> wip-protocol
             Event::Applied { writes, cursor, .. } => self.applied(node, &writes, &cursor),
             Event::Copy { from, .. } => self.copy(node, from),
             Event::Fetched { from, disk, .. } => self.fetched(node, from, disk),
@@ -415,15 +402,6 @@ impl World {
                 self.give(node, Input::Tick);
             }
             _ => {}
-        }
-    }
-
-    fn read_back(&mut self, node: NodeId, offset: u64, epoch: i32) {
-        let damaged = self.rng.u32(..200) == 0;
-        let log = self.nodes[&node].disk.saved.cursor.log;
-        let input = self.seen_by(node).read_back(offset, (log, epoch), damaged);
-        if let Some(input) = input {
-            self.give(node, input);
         }
     }
 
@@ -728,15 +706,8 @@ impl World {
         if !replica.may_become(&disk.saved.cursor) {
             return self.give(node, Input::CopyRefused);
         }
-        if !self.plan.is_slow() {
-            return self.install(node, disk);
-        }
         // Much may be said to it until it is there.
-<<<<<<< HEAD
-        let (wait, disk) = (self.rng.u64(0..60), Box::new(disk));
-=======
         let wait = self.rng.u64(0..200);
->>>>>>> wip-protocol
         self.at(wait, Event::Install { node, boot, disk });
     }
 

@@ -1,0 +1,323 @@
+#!/usr/bin/env python3
+"""A cluster on this machine, to try one: nodes at ports 15984, 25984, 35984 of 127.0.0.1, and the Kafka brokers that they need.
+
+usage: cluster.py [--nodes N] [--brokers N] [--data DIR] [--admin NAME:PASSWORD] [--binary PATH]
+
+Runs until SIGINT or SIGTERM, or until its parent dies; a node or broker that dies is started again. With a data directory of an
+earlier run it goes on where that one was; more nodes than it had then join. What brokers need is fetched (scripts/brokers.py).
+"""
+
+import argparse
+import base64
+import contextlib
+import ctypes
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import brokers as kafka
+
+READY = "Settee is listening on "
+READY_TIMEOUT_S = 60
+STOP_TIMEOUT_S = 30
+COMMAND_TIMEOUT_S = 60
+# Slots take a new replica one after the other.
+WHOLE_TIMEOUT_S = 120
+STATUS_TIMEOUT_S = 5
+NODES_MAX = 5
+FIRST_BROKER_PORT = 19092
+
+
+class Node:
+    """One node. `door` is the port at which others find it when that is not the one where it listens: a proxy's."""
+
+    def __init__(self, number, folder, http_port, peer_port, door=None):
+        self.number, self.folder, self.http_port, self.peer_port, self.door = number, folder, http_port, peer_port, door
+        self.log_path = folder.with_suffix(".log")
+        self.process = None
+        self.is_wanted = False
+        self.log_start = 0
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.http_port}"
+
+    @property
+    def address(self):
+        return f"127.0.0.1:{self.door or self.peer_port}"
+
+    def is_member(self):
+        return (self.folder / "cluster").is_dir()
+
+    def is_running(self):
+        return self.process is not None and self.process.poll() is None
+
+    def log(self):
+        """What this start has written."""
+        with open(self.log_path, "rb") as log:
+            log.seek(self.log_start)
+            return log.read().decode("utf-8", "replace")
+
+    def wait_until_ready(self):
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while READY not in self.log():
+            if not self.is_running():
+                raise RuntimeError(f"node {self.number} ended with {self.process.returncode}:\n{self.log()[-2000:]}")
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"node {self.number} is not ready within {READY_TIMEOUT_S} s:\n{self.log()[-2000:]}")
+            time.sleep(0.02)
+
+    def end(self, how):
+        """Returns the exit code."""
+        self.is_wanted = False
+        if self.is_running():
+            self.process.send_signal(signal.SIGCONT)
+            self.process.send_signal(how)
+            try:
+                self.process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+        return self.process.wait() if self.process is not None else None
+
+
+class Cluster:
+    """So many nodes and brokers with their data below `directory`, which outlives them. Numbers begin at 1.
+
+    `ports(number)` gives a node's port for HTTP and for other nodes. `admin` is NAME:PASSWORD; without it the first start makes
+    one. `options` are more arguments of `settee serve`.
+    """
+
+    def __init__(self, nodes, brokers, directory, binary, admin=None, slots=16, ports=None, broker_port=None, options=()):
+        self.directory = pathlib.Path(directory).resolve()
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.binary, self.admin, self.slots, self.options = str(binary), admin, slots, list(options)
+        self.brokers = self.make_brokers(brokers, broker_port)
+        self.nodes = {number: self.make_node(number, *(ports or free_ports)(number)) for number in range(1, nodes + 1)}
+
+    def make_brokers(self, count, first_port):
+        return kafka.Brokers(count, self.directory / "kafka", first_port)
+
+    def make_node(self, number, http_port, peer_port):
+        return Node(number, self.directory / f"node-{number}", http_port, peer_port)
+
+    @property
+    def urls(self):
+        return [node.url for node in self.nodes.values()]
+
+    @property
+    def log_address(self):
+        return "kafka://" + self.brokers.addresses
+
+    def start(self):
+        self.brokers.start()
+        self.start_nodes()
+        return self
+
+    def start_nodes(self):
+        """Members are started at once; the others join one after the other."""
+        first, *others = self.nodes.values()
+        if not first.is_member():
+            self.command("init", "--data", first.folder, "--name", "node1", "--address", first.address, "--slots", self.slots)
+        members = [node for node in self.nodes.values() if node.is_member()]
+        for node in members:
+            self.start_process(node)
+        for node in members:
+            node.wait_until_ready()
+        self.take_admin()
+        for node in others:
+            if not node.is_member():
+                self.join(node)
+                self.start_process(node)
+                node.wait_until_ready()
+        self.wait_until_whole()
+
+    def join(self, node):
+        """Makes a folder a member's, with a token from the first node."""
+        # A token names the members that there are; at its very first start a node is none yet.
+        self.wait_until_whole([1])
+        token = self.command("token", self.url_of(1)).strip()
+        arguments = ["join", "--data", node.folder, "--token", token, "--name", f"node{node.number}", "--address", node.address]
+        deadline = time.monotonic() + WHOLE_TIMEOUT_S
+        # The member that was asked may be too new itself.
+        while (done := self.try_command(*arguments)).returncode and "503" in done.stderr and time.monotonic() < deadline:
+            time.sleep(0.2)
+        if done.returncode:
+            raise RuntimeError(f"node {node.number} cannot join: {done.stderr}")
+
+    def start_process(self, node, log=None):
+        node.process = None
+        arguments = ["--data", node.folder, "--bind", "127.0.0.1", "--port", node.http_port, "--set", f"cluster/log={log or self.log_address}"]
+        if node.number == 1:
+            arguments += ["--admin", self.admin] if self.admin else ["--generate-admin"]
+        with open(node.log_path, "ab") as log:
+            node.log_start = log.tell()
+            command = [self.binary, "serve", *map(str, arguments), *self.options_of(node)]
+            node.process = kafka._spawner.submit(
+                subprocess.Popen,
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=kafka.die_with_parent,
+            ).result()
+        node.is_wanted = True
+
+    def options_of(self, _node):
+        return self.options
+
+    def take_admin(self):
+        """The password that the first start made is kept in a file of the cluster's."""
+        path = self.directory / "admin-password"
+        made = self.nodes[1].folder / "admin-password"
+        if self.admin:
+            return
+        if made.exists() and not path.exists():
+            with open(path, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+                file.write(made.read_text(encoding="utf-8"))
+        if not path.exists():
+            sys.exit(f"cluster: {path} is not there: say who is admin, with --admin NAME:PASSWORD")
+        self.admin = "admin:" + path.read_text(encoding="utf-8").strip()
+
+    def url_of(self, number):
+        return self.nodes[number].url.replace("http://", f"http://{self.admin}@")
+
+    def command(self, *arguments):
+        """`settee cluster …`: what it prints."""
+        done = self.try_command(*arguments)
+        if done.returncode:
+            raise RuntimeError(f"settee cluster {arguments[0]} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    def try_command(self, *arguments):
+        command = [self.binary, "cluster", *map(str, arguments)]
+        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False)
+
+    def status(self, number):
+        """GET /_settee/cluster of a node; None when it does not answer."""
+        request = urllib.request.Request(f"{self.nodes[number].url}/_settee/cluster")
+        request.add_header("Authorization", "Basic " + base64.b64encode(self.admin.encode()).decode())
+        try:
+            with urllib.request.urlopen(request, timeout=STATUS_TIMEOUT_S) as answer:
+                return json.load(answer)
+        except (OSError, ValueError):
+            return None
+
+    def why_not_whole(self, nodes=None):
+        """What is missing until these nodes have all slots, and all take writes; "" when nothing is."""
+        nodes = list(nodes or self.nodes)
+        for number in nodes:
+            status = self.status(number)
+            if status is None:
+                return f"node {number} does not answer"
+            live = sum(node["is_live"] for node in status["nodes"])
+            if live < len(nodes):
+                return f"node {number} sees {live} of {len(nodes)} nodes"
+            for slot in status["slots"]:
+                if len(slot["members"]) < len(nodes) or not slot["takes_writes"]:
+                    return f"node {number}: slot {slot['slot']} has {len(slot['members'])} replicas; {slot['reason']}"
+        return ""
+
+    def wait_until_whole(self, nodes=None, timeout_s=WHOLE_TIMEOUT_S):
+        deadline = time.monotonic() + timeout_s
+        while why := self.why_not_whole(nodes):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"the cluster is not whole within {timeout_s} s: {why}")
+            time.sleep(0.1)
+
+    def kill(self, number):
+        self.nodes[number].end(signal.SIGKILL)
+
+    def pause(self, number):
+        self.nodes[number].process.send_signal(signal.SIGSTOP)
+
+    def resume(self, number):
+        self.nodes[number].process.send_signal(signal.SIGCONT)
+
+    def restart(self, number):
+        """Starts a node again, wherever it is now, with the data that it has."""
+        node = self.nodes[number]
+        node.end(signal.SIGTERM)
+        self.start_process(node)
+        node.wait_until_ready()
+
+    def revive(self):
+        """Starts again what died without being told to."""
+        self.brokers.revive()
+        for node in self.nodes.values():
+            if node.is_wanted and not node.is_running():
+                print(f"cluster: node {node.number} ended with {node.process.returncode}; starting it again", file=sys.stderr, flush=True)
+                self.start_process(node)
+
+    def stop_nodes(self):
+        """SIGTERM to all at once; returns their exit codes."""
+        for node in self.nodes.values():
+            node.is_wanted = False
+            if node.is_running():
+                node.process.send_signal(signal.SIGCONT)
+                node.process.send_signal(signal.SIGTERM)
+        return [node.end(signal.SIGTERM) for node in self.nodes.values()]
+
+    def stop(self):
+        self.stop_nodes()
+        self.brokers.stop()
+
+
+def free_ports(_number):
+    return kafka.free_ports(2)
+
+
+def fixed_ports(number):
+    """Those for other nodes are none that Linux gives to connections, which could take one while its node is down."""
+    return 5984 + 10000 * number, 15985 + number
+
+
+def default_binary():
+    target = os.environ.get("CARGO_TARGET_DIR") or kafka.cache() / "target"
+    return pathlib.Path(target) / "dist" / "settee"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=3, choices=range(1, NODES_MAX + 1))
+    parser.add_argument("--brokers", type=int, default=1)
+    parser.add_argument("--data", default="cluster-data")
+    parser.add_argument("--admin", help="NAME:PASSWORD; one with a random password is made when it is not given")
+    parser.add_argument("--binary", default=default_binary())
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    ctypes.CDLL(None).prctl(kafka.PR_SET_PDEATHSIG, signal.SIGTERM)
+    cluster = Cluster(
+        options.nodes, options.brokers, options.data, options.binary, admin=options.admin, ports=fixed_ports, broker_port=FIRST_BROKER_PORT
+    )
+    try:
+        print(f"cluster: starting {options.brokers} broker(s) and {options.nodes} node(s); this takes about half a minute", flush=True)
+        cluster.start()
+        name, password = cluster.admin.split(":", 1)
+        print(f"cluster: {' '.join(cluster.urls)}", flush=True)
+        print(f"cluster: admin {name}, password {password}", flush=True)
+        while True:
+            time.sleep(0.5)
+            cluster.revive()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except RuntimeError as error:
+        sys.exit(f"cluster: {error}")
+    finally:
+        # Once more Ctrl-C while it stops does no harm.
+        with contextlib.suppress(ValueError):
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        print("cluster: stopping", flush=True)
+        cluster.stop()
+
+
+if __name__ == "__main__":
+    main()
