@@ -58,6 +58,10 @@ pub fn run(options: BenchOptions) -> Result<(), Failure> {
         .block_on(bench::run(run, Some(embedded), &mut std::io::stdout()))
         .map_err(Failure::new)?;
     drop(own);
+    refuse_failures(&report)
+}
+
+fn refuse_failures(report: &bench::Report) -> Result<(), Failure> {
     if !report.failures.is_empty() || report.errors() > 0 {
         return Err(Failure::new(format!(
             "{} workloads failed, {} requests were answered with errors",
