@@ -104,16 +104,17 @@ impl WeakOrder {
 impl Order for WeakOrder {
     fn edit(
         &self,
-        db: &Database,
+        db: &Arc<Database>,
         edits: Vec<ShardEdit>,
         copies: Option<usize>,
+        designs: Option<u64>,
     ) -> database::Later<(Vec<storage::Outcome>, WriteTiming)> {
-        self.with(|order| order.edit(db, edits, copies))
+        self.with(|order| order.edit(db, edits, copies, designs))
     }
 
     fn purge(
         &self,
-        db: &Database,
+        db: &Arc<Database>,
         purges: Vec<ShardPurge>,
     ) -> database::Later<Vec<Vec<document::Rev>>> {
         self.with(|order| order.purge(db, purges))
@@ -129,6 +130,12 @@ impl Order for WeakOrder {
 
     fn change(&self, db: &Database, property: Property) -> database::Later<()> {
         self.with(|order| order.change(db, property))
+    }
+
+    fn copies(&self) -> u32 {
+        self.0
+            .upgrade()
+            .map_or(1, |gateway| Ordering(gateway).copies())
     }
 
     fn fresh(&self, db: &Database) -> database::Later<()> {
