@@ -51,6 +51,8 @@ missing_packages() {
   has_libclang || echo libclang-dev
   has_command cmake || echo cmake
   has_command pkg-config || echo pkg-config
+  # OpenSSL, which the Kafka client is built with, is configured by it.
+  perl -MFindBin -MIPC::Cmd -e 1 >/dev/null 2>&1 || echo perl
   [ -e /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates
   [ "$purpose" = serve ] || has_command python3 || echo python3
   [ "$purpose" = test ] || return 0
@@ -60,6 +62,8 @@ missing_packages() {
   has_command npm || echo npm
   has_command erl || echo erlang-base
   has_command go || echo golang-go
+  has_command java || echo default-jre-headless
+  has_command mvn || echo maven
   has_command mount || echo mount
 }
 
