@@ -16,6 +16,7 @@ use storage::{Outcome, ShardEdit, ShardPurge, SlotOutcome, WorkOutcome};
 use crate::Error;
 use crate::control::Catalogue;
 use crate::control::entry::{CataloguedDatabase, Entry, EntryOutcome};
+use crate::home::random;
 use crate::members::Members;
 use crate::placement::slot_of;
 use crate::propose::{Done, Proposer};
@@ -37,6 +38,27 @@ pub struct Gateway {
 }
 
 impl Gateway {
+    /// Of one start of this node.
+    ///
+    /// # Errors
+    /// [`Error::Random`].
+    pub(crate) fn new(
+        databases: &Arc<Databases>,
+        catalogue: &Arc<Catalogue>,
+        members: &Arc<Members>,
+        replicas: &Arc<Replicas>,
+    ) -> Result<Arc<Gateway>, Error> {
+        let number = u64::from_be_bytes(random()?);
+        let proposer = Proposer::new(number, replicas.clone(), members.clone());
+        Ok(Arc::new(Gateway {
+            databases: databases.clone(),
+            catalogue: catalogue.clone(),
+            members: members.clone(),
+            replicas: replicas.clone(),
+            proposer: Arc::new(proposer),
+        }))
+    }
+
     /// Has an entry of the control slot made, and waits until it is here.
     ///
     /// # Errors

@@ -13,17 +13,15 @@ use serde::Serialize;
 
 use crate::Error;
 use crate::control::entry::{Entry, EntryOutcome};
-use crate::control::state::ControlState;
-use crate::control::{Catalogue, OnSetting, bring_in_line, stored_state};
+use crate::control::{Catalogue, OnSetting};
 use crate::copy::Giver;
 use crate::gateway::{Gateway, Ordering};
 use crate::handler::{Answering, Clients};
-use crate::home::{Home, random};
+use crate::home::Home;
 use crate::join::Issuer;
 use crate::members::Members;
 use crate::parts::Parts;
 use crate::planner;
-use crate::propose::Proposer;
 use crate::replicas::Replicas;
 
 /// A client's request that is passed on has an answer within this time.
@@ -110,11 +108,7 @@ impl Member {
         }
         identity.renew_if_due(SystemTime::now())?;
         let log = Arc::new(open_log(&home, &options).await?);
-        let state = stored_state(databases)?;
-        // A crash may have come between.
-        let before = ControlState::default();
-        bring_in_line(databases, &before, &state, &options.on_setting).await?;
-        let catalogue = Arc::new(Catalogue::new(state));
+        let catalogue = Catalogue::open(databases, &options.on_setting).await?;
         let stamp = home.cluster.stamp(CONTROL)?;
         let members = Arc::new(Members::new(home.node, stamp, catalogue.clone()));
         let replicas = Arc::new(Replicas::new(home.node, home.cluster.slots));
@@ -145,15 +139,7 @@ impl Member {
             source: members.clone(),
         };
         parts.start_slots(&replicas, options.on_setting)?;
-        let gateway_id = u64::from_be_bytes(random()?);
-        let proposer = Proposer::new(gateway_id, replicas.clone(), members.clone());
-        let gateway = Arc::new(Gateway {
-            databases: databases.clone(),
-            catalogue: catalogue.clone(),
-            members: members.clone(),
-            replicas: replicas.clone(),
-            proposer: Arc::new(proposer),
-        });
+        let gateway = Gateway::new(databases, &catalogue, &members, &replicas)?;
         issuer.propose_by(gateway.clone());
         databases.be_ordered(Arc::new(Ordering(gateway.clone())));
         let planning = planner::run(members.clone(), replicas.clone(), home.others.clone());
