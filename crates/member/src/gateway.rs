@@ -16,6 +16,7 @@ use storage::{Outcome, ShardEdit, ShardPurge, SlotOutcome, WorkOutcome};
 use crate::Error;
 use crate::control::Catalogue;
 use crate::control::entry::{CataloguedDatabase, Entry, EntryOutcome};
+use crate::home::random;
 use crate::members::Members;
 use crate::placement::slot_of;
 use crate::propose::{Done, Proposer};
@@ -47,6 +48,27 @@ pub struct Gateway {
 }
 
 impl Gateway {
+    /// Of one start of this node.
+    ///
+    /// # Errors
+    /// [`Error::Random`].
+    pub(crate) fn new(
+        databases: &Arc<Databases>,
+        catalogue: &Arc<Catalogue>,
+        members: &Arc<Members>,
+        replicas: &Arc<Replicas>,
+    ) -> Result<Arc<Gateway>, Error> {
+        let number = u64::from_be_bytes(random()?);
+        let proposer = Proposer::new(number, replicas.clone(), members.clone());
+        Ok(Arc::new(Gateway {
+            databases: databases.clone(),
+            catalogue: catalogue.clone(),
+            members: members.clone(),
+            replicas: replicas.clone(),
+            proposer: Arc::new(proposer),
+        }))
+    }
+
     /// Has an entry of the control slot made, and waits until it is here.
     ///
     /// # Errors
@@ -62,9 +84,11 @@ impl Gateway {
             designs: 0,
             work: Work::Entry(json),
         };
-        let done = self.proposer.propose(CONTROL, vec![work], None).await;
-        let done = done.map_err(|e| Error::NotNow(e.to_string()))?;
-        if !done.is_safe {
+        // What all nodes share is acknowledged once every node that lives has it: who was shut out is shut out everywhere.
+        let (all, living) = (self.members.count(), 1 + self.members.live_others().len());
+        let done = self.proposer.propose(CONTROL, vec![work], Some(living));
+        let done = done.await.map_err(|e| Error::NotNow(e.to_string()))?;
+        if !done.is_safe && done.copies * 2 <= all {
             return Err(Error::NotNow("too few nodes have it".into()));
         }
         // Another node may have done it. Who has left is not told any more.

@@ -16,17 +16,15 @@ use tokio::task::JoinHandle;
 
 use crate::Error;
 use crate::control::entry::{Entry, EntryOutcome};
-use crate::control::state::ControlState;
-use crate::control::{Catalogue, OnSetting, bring_in_line, stored_state};
+use crate::control::{Catalogue, OnSetting};
 use crate::copy::Giver;
 use crate::gateway::{Gateway, Ordering};
 use crate::handler::{Answering, Clients};
-use crate::home::{self, Home, random};
+use crate::home::{self, Home};
 use crate::join::Issuer;
 use crate::members::Members;
 use crate::parts::Parts;
 use crate::planner;
-use crate::propose::Proposer;
 use crate::replicas::Replicas;
 use crate::slot::failed;
 
@@ -392,11 +390,7 @@ impl Ground {
         databases: &Arc<Databases>,
         on_setting: &OnSetting,
     ) -> Result<Ground, Error> {
-        let state = stored_state(databases)?;
-        // A crash may have come between.
-        let before = ControlState::default();
-        bring_in_line(databases, &before, &state, on_setting).await?;
-        let catalogue = Arc::new(Catalogue::new(state));
+        let catalogue = Catalogue::open(databases, on_setting).await?;
         let stamp = home.cluster.stamp(CONTROL)?;
         let members = Arc::new(Members::new(home.node, stamp, catalogue.clone()));
         let of_cluster = home.cluster.clone();
@@ -432,15 +426,7 @@ impl Ground {
     }
 
     fn gateway(&self, databases: &Arc<Databases>) -> Result<Arc<Gateway>, Error> {
-        let (replicas, members) = (self.replicas.clone(), self.members.clone());
-        let id = u64::from_be_bytes(random()?);
-        let gateway = Arc::new(Gateway {
-            databases: databases.clone(),
-            catalogue: self.catalogue.clone(),
-            proposer: Arc::new(Proposer::new(id, replicas.clone(), members.clone())),
-            members,
-            replicas,
-        });
+        let gateway = Gateway::new(databases, &self.catalogue, &self.members, &self.replicas)?;
         self.issuer.propose_by(gateway.clone());
         Ok(gateway)
     }

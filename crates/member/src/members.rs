@@ -71,6 +71,12 @@ impl Members {
             .with(|state| state.members.iter().map(list).collect())
     }
 
+    /// Whether there are members, and this node is none of them.
+    pub fn has_left(&self) -> bool {
+        self.catalogue
+            .with(|state| !state.members.is_empty() && !state.members.contains_key(&self.me))
+    }
+
     /// How many members there are.
     pub fn count(&self) -> usize {
         self.catalogue.with(|state| state.members.len())

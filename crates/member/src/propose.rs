@@ -94,6 +94,9 @@ impl Proposer {
         work: Vec<DatabaseWork>,
         copies: Option<usize>,
     ) -> Result<Done, NotDone> {
+        if self.members.has_left() {
+            return Err(NotDone("this node has left the cluster".into()));
+        }
         let lane = self.lane(slot);
         let closed = |_| NotDone("the server is shutting down".into());
         let _room = lane.room.acquire().await.map_err(closed)?;

@@ -20,7 +20,7 @@ type Result<T> = std::result::Result<T, StoreError>;
 ///
 /// # Errors
 /// Those of the store. What was done is done, and it can be called again.
-pub async fn bring_in_line(
+pub(super) async fn bring_in_line(
     databases: &Arc<Databases>,
     before: &ControlState,
     state: &ControlState,

@@ -7,11 +7,13 @@ mod store;
 
 use std::sync::Arc;
 
+use cluster::slot::StoreError;
 use database::{Database, DatabaseUuid, Databases};
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
-pub use self::local::{OnSetting, bring_in_line};
+pub use self::local::OnSetting;
+use self::local::bring_in_line;
 use self::state::ControlState;
 pub(crate) use self::store::state_in;
 pub use self::store::{ControlSlot, stored_state};
@@ -30,6 +32,16 @@ impl Catalogue {
             state: RwLock::new(state),
             version,
         }
+    }
+
+    /// With the state that is stored, once this node is in line with it: a crash may have come between.
+    pub(crate) async fn open(
+        databases: &Arc<Databases>,
+        on_setting: &OnSetting,
+    ) -> Result<Arc<Catalogue>, StoreError> {
+        let state = stored_state(databases)?;
+        bring_in_line(databases, &ControlState::default(), &state, on_setting).await?;
+        Ok(Arc::new(Catalogue::new(state)))
     }
 
     /// Looks at the state.

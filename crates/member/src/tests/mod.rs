@@ -8,14 +8,16 @@
 
 mod nodes;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use cluster::CONTROL;
-use database::Outcome;
+use database::{Database, Outcome};
 use nodes::{Nodes, SLOTS, listing};
 
 use crate::control::entry::Entry;
+use crate::placement::slot_of;
 
 /// New documents, every third with an attachment that no two others have, or a long one that all have.
 fn docs(from: u32, count: u32) -> Vec<String> {
@@ -169,6 +171,51 @@ async fn what_is_held_of_a_database_that_is_copied_is_told_to_try_again() {
     assert_eq!(held.uuid(), again.uuid());
     let mut changed = held.all_shards().iter().zip(again.all_shards());
     assert!(changed.all(|(a, b)| a.number != b.number));
+}
+
+/// How many rows an index has, once it has seen everything; where it is.
+async fn indexed(db: &Arc<Database>) -> (u64, u64) {
+    let design = db.design("_design/d").unwrap();
+    let index = db.view_index(&design).unwrap();
+    db.update_view(&index).await.unwrap();
+    let info = db.view_info(&design, &index).unwrap();
+    (info.update_seq, info.external_bytes)
+}
+
+/// Shards of other slots stay as they are, with their indexes; writes to them go on meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_of_which_one_slot_is_copied_keeps_its_other_shards() {
+    let mut nodes = Nodes::three().await;
+    nodes.create(1, "a", 5).await;
+    nodes.create(1, "new", 1).await;
+    let design = r#"{"_id":"_design/d","language":"query",
+        "views":{"v":{"map":{"fields":{"i":"asc"}},"reduce":"_count"}}}"#;
+    nodes.write(1, "a", &[design.to_owned()]).await;
+    nodes.write(1, "a", &docs(0, 30)).await;
+    nodes.agree(&[1, 2, 3]).await;
+    let db = nodes.node(3).databases.get("a").unwrap();
+    let before: Vec<_> = db.all_shards().iter().map(|s| s.number).collect();
+    let of_slot = |i: &usize| slot_of(db.uuid(), *i, SLOTS) == 1;
+    let copied: Vec<_> = (0..5).filter(of_slot).collect();
+    indexed(&db).await;
+    drop(db);
+    nodes.stop(3).await;
+    nodes.write(1, "a", &docs(100, 30)).await;
+    nodes.log.trim(1, usize::MAX);
+    nodes.start(3).await;
+    let held = nodes.node(3).databases.get("a").unwrap();
+    let view = held.design("_design/d").and_then(|d| held.view_index(&d));
+    nodes.write(2, "a", &docs(200, 30)).await;
+    nodes.agree(&[1, 2, 3]).await;
+    let db = nodes.node(3).databases.get("a").unwrap();
+    for (i, (shard, before)) in db.all_shards().iter().zip(before).enumerate() {
+        assert_eq!(shard.number == before, !copied.contains(&i), "shard {i}");
+    }
+    let there = nodes.node(1).databases.get("a").unwrap();
+    assert_eq!(indexed(&db).await, indexed(&there).await);
+    drop((held, view));
+    go_on(&nodes).await;
+    assert_eq!(indexed(&db).await, indexed(&there).await);
 }
 
 /// Databases come, change and go, and are read, while a node is copied to.

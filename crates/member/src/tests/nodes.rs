@@ -17,13 +17,12 @@ use storage::{ShardEdit, ShardPurge};
 use tokio::time::Instant;
 
 use crate::control::state::ControlState;
-use crate::control::{Catalogue, OnSetting, bring_in_line, stored_state};
+use crate::control::{Catalogue, OnSetting, stored_state};
 use crate::copy::{Giver, Source};
 use crate::gateway::{Gateway, Ordering};
 use crate::home::Cluster;
 use crate::members::Members;
 use crate::parts::Parts;
-use crate::propose::Proposer;
 use crate::replicas::Replicas;
 
 pub const SLOTS: SlotNumber = 3;
@@ -39,10 +38,13 @@ pub struct Node {
     pub settings: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
+/// What others reach of a node.
+type Reached = (Arc<Replicas>, Arc<Giver>);
+
 /// What is between nodes.
 #[derive(Default)]
 pub struct Net {
-    nodes: Mutex<BTreeMap<NodeId, (Arc<Replicas>, Arc<Giver>)>>,
+    nodes: Mutex<BTreeMap<NodeId, Reached>>,
     /// Copies that break off after some pieces, in a hundred.
     pub broken_copies: AtomicU32,
     pub copies: AtomicU32,
@@ -213,11 +215,7 @@ impl Nodes {
                 None => drop(told.lock().remove(&name)),
             }
         });
-        let state = stored_state(&databases).unwrap();
-        let before = ControlState::default();
-        let aligned = bring_in_line(&databases, &before, &state, &on_setting).await;
-        aligned.unwrap();
-        let catalogue = Arc::new(Catalogue::new(state));
+        let catalogue = Catalogue::open(&databases, &on_setting).await.unwrap();
         let stamp = self.cluster.stamp(CONTROL).unwrap();
         let members = Arc::new(Members::new(me, stamp, catalogue.clone()));
         let replicas = Arc::new(Replicas::new(me, SLOTS));
@@ -233,14 +231,7 @@ impl Nodes {
             source: between,
         };
         parts.start_slots(&replicas, on_setting).unwrap();
-        let proposer = Proposer::new(fastrand::u64(..), replicas.clone(), members.clone());
-        let gateway = Arc::new(Gateway {
-            databases: databases.clone(),
-            catalogue: catalogue.clone(),
-            members,
-            replicas: replicas.clone(),
-            proposer: Arc::new(proposer),
-        });
+        let gateway = Gateway::new(&databases, &catalogue, &members, &replicas).unwrap();
         databases.be_ordered(Arc::new(WeakOrder(Arc::downgrade(&gateway))));
         let giver = Arc::new(Giver::new(&databases, &catalogue, SLOTS));
         let reached = (replicas.clone(), giver);
