@@ -1,7 +1,7 @@
 //! One database: its shards, properties and sizes.
 
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
 use document::{DocId, Rev};
@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use crate::attachments::{AttachmentOptions, Homes, SharedOptions};
 use crate::catalogue::{DatabaseRecord, DatabaseUuid};
 use crate::databases::to_the_end;
+use crate::ending::{DELETED, Ending, REPLACED};
 use crate::find::IndexesFound;
 use crate::maintenance::{Kept, Maintenance};
 use crate::opened::Shared;
@@ -98,8 +99,7 @@ pub struct Database {
     /// When it was last asked for, in the keeper's ticks.
     used: AtomicU64,
     written: AtomicBool,
-    /// One of [`OPEN`], [`DELETED`], [`REPLACED`].
-    ended: AtomicU8,
+    pub(crate) ending: Ending,
     partitioned: bool,
     epoch: u32,
     uuid: DatabaseUuid,
@@ -116,12 +116,14 @@ pub struct Database {
     pub(crate) find_indexes: IndexesFound,
 }
 
-/// How a database is. It does not come back from the last two.
-const OPEN: u8 = 0;
-const DELETED: u8 = 1;
-const REPLACED: u8 = 2;
-/// What who asks then is told.
-const REPLACED_REASON: &str = "the database is being copied from another node: try again";
+/// What became of purges.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Purged {
+    /// The revisions that were there, of each document that was asked for.
+    pub removed: Vec<(DocId, Vec<Rev>)>,
+    /// Fewer servers have it on disk than should, where there are several. The others will.
+    pub has_few_copies: bool,
+}
 
 /// What an open database takes besides its shards, designs and indexes, in bytes.
 const MEMORY_BYTES: usize = size_of::<Database>() + 1536;
@@ -193,7 +195,7 @@ impl Database {
             security: RwLock::new(record.security.as_str().into()),
             changed: RwLock::new(None),
             written: AtomicBool::new(false),
-            ended: AtomicU8::new(OPEN),
+            ending: Ending::default(),
             partitioned: record.partitioned,
             epoch: record.epoch,
             uuid,
@@ -335,11 +337,7 @@ impl Database {
     }
 
     pub(crate) fn live(&self) -> Result<(), Error> {
-        match self.ended.load(Acquire) {
-            OPEN => Ok(()),
-            DELETED => Err(Error::NoDatabase),
-            _ => Err(Error::Unavailable(REPLACED_REASON.into())),
-        }
+        self.ending.live()
     }
 
     /// What was found, if it was found in shards that count still. To be asked once something is read that is not there in a
@@ -399,6 +397,10 @@ impl Database {
     /// [`Error::BadRequest`] when the name is none, or the database has no partitions.
     pub fn partition_info(&self, name: &str) -> Result<PartitionInfo, Error> {
         partition::check(name)?;
+        self.if_live(self.partition_info_now(name))
+    }
+
+    fn partition_info_now(&self, name: &str) -> Result<PartitionInfo, Error> {
         let (from, to) = partition::bounds(name);
         let shard = self.shard_for(&from);
         let view = shard.view()?;
@@ -562,7 +564,7 @@ impl Database {
     pub async fn purge(
         self: &Arc<Self>,
         requests: Vec<(DocId, Vec<Rev>)>,
-    ) -> Result<Vec<(DocId, Vec<Rev>)>, Error> {
+    ) -> Result<Purged, Error> {
         self.live()?;
         let mut purges = Vec::with_capacity(requests.len());
         for (id, revs) in &requests {
@@ -576,31 +578,34 @@ impl Database {
                 uuid,
             });
         }
-        let removed = match self.order() {
+        let (removed, has_few_copies) = match self.order() {
             Some(order) => order.purge(self, purges).await?,
             None => {
                 let done = self.store.committer.purge(purges, self.limits()).await;
-                done.map_err(|_| Error::ShuttingDown)??
+                let done = done.map_err(|_| Error::ShuttingDown)?;
+                (done.or_else(|e| self.if_live(Err(e.into())))?, false)
             }
         };
-        Ok(requests
-            .into_iter()
-            .zip(removed)
-            .map(|((id, _), revs)| (id, revs))
-            .collect())
+        let ids = requests.into_iter().map(|(id, _)| id);
+        Ok(Purged {
+            removed: ids.zip(removed).collect(),
+            has_few_copies,
+        })
     }
 
     /// The remembered purges, oldest first within a shard.
     pub fn purged_infos(&self) -> Result<Vec<PurgeInfo>, Error> {
-        let mut all = vec![];
-        for shard in &self.shards {
-            all.extend(storage::list_purges(shard, &shard.view()?)?);
-        }
-        Ok(all)
+        let of_shard = |shard: &Arc<Shard>| Ok(storage::list_purges(shard, &shard.view()?)?);
+        let all: Result<Vec<_>, Error> = self.shards.iter().map(of_shard).collect();
+        Ok(self.if_live(all)?.into_iter().flatten().collect())
     }
 
     /// For each id, which of the revisions are missing; ids that miss nothing are left out.
     pub fn revs_diff(&self, ids: Vec<(String, Vec<Rev>)>) -> Result<Vec<RevsDiff>, Error> {
+        self.if_live(self.revs_diff_now(ids))
+    }
+
+    fn revs_diff_now(&self, ids: Vec<(String, Vec<Rev>)>) -> Result<Vec<RevsDiff>, Error> {
         let mut all = vec![];
         for (id, revs) in ids {
             self.check_partitioned(&id)?;
@@ -725,7 +730,7 @@ impl Database {
 
     fn end(&self, how: u8) {
         let mut changed = self.changed.write();
-        self.ended.store(how, Release);
+        self.ending.end(how);
         changed.take();
     }
 }

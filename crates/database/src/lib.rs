@@ -13,6 +13,7 @@ mod changes;
 mod database;
 mod databases;
 mod design;
+mod ending;
 mod error;
 mod events;
 mod find;
@@ -44,7 +45,7 @@ pub use catalogue::DatabaseUuid;
 pub use changes::{
     BatchFilter, ChangeFilter, Changes, ChangesQuery, Filter, Framing, Since, Style,
 };
-pub use database::{Database, Info, PartitionInfo, RevsDiff};
+pub use database::{Database, Info, PartitionInfo, Purged, RevsDiff};
 pub use databases::{
     CreateOptions, Databases, NameRange, Options, PURGED_INFOS_LIMIT, REVS_LIMIT, SHARDS_MAX, Stats,
 };

@@ -166,6 +166,12 @@ impl Opened {
         Ok(())
     }
 
+    /// The next that asks for it opens it.
+    pub fn close(&self, name: &str) {
+        let _one = self.changing.lock();
+        self.open.write().remove(name);
+    }
+
     /// The shards of a deleted database are nobody's.
     pub fn forget_shards(&self, shards: &[ShardNumber]) {
         let mut by_shard = self.by_shard.write();

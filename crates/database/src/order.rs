@@ -27,8 +27,12 @@ pub trait Order: Send + Sync {
         designs: Option<u64>,
     ) -> Later<(Vec<storage::Outcome>, WriteTiming)>;
 
-    /// Purges of a database; the revisions removed, for each.
-    fn purge(&self, db: &Arc<Database>, purges: Vec<ShardPurge>) -> Later<Vec<Vec<document::Rev>>>;
+    /// Purges of a database; the revisions removed, for each, and whether too few servers have that.
+    fn purge(
+        &self,
+        db: &Arc<Database>,
+        purges: Vec<ShardPurge>,
+    ) -> Later<(Vec<Vec<document::Rev>>, bool)>;
 
     /// A new database, which is here when it is answered.
     fn create(&self, name: String, new: NewDatabase) -> Later<()>;

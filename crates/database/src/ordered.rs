@@ -57,7 +57,7 @@ impl Databases {
     /// before it goes.
     ///
     /// # Errors
-    /// [`Error::DatabaseExists`] when there is one that was not ordered, and those of the store.
+    /// [`Error::Unavailable`] when there is one that was not ordered, and those of the store.
     pub async fn create_ordered(&self, name: &str, new: NewDatabase) -> Result<(), Error> {
         let uuid = new.uuid;
         match self.get(name) {
@@ -66,7 +66,11 @@ impl Databases {
                 drop(db);
                 self.delete_alone(name).await?;
             }
-            Ok(_) => return Err(Error::DatabaseExists),
+            Ok(_) => {
+                return Err(Error::Unavailable(format!(
+                    "the database {name} was made here before this node was in the cluster: it is in the way of the cluster's"
+                )));
+            }
             Err(Error::NoDatabase) => {}
             Err(e) => return Err(e),
         }
@@ -238,12 +242,19 @@ impl Databases {
         }
         // What is stored says what is there: after a refusal the shards of before.
         for db in all() {
-            let record = self.store().database(db.name())?;
-            let record = record.ok_or(storage::Error::Corrupt("database record"))?;
-            self.opened.replace(db, DatabaseRecord::decode(&record)?)?;
+            if let Err(error) = self.open_as_stored(db) {
+                tracing::error!(db = %db.name(), %error, "a database whose shards were replaced is opened when it is asked for");
+                self.opened.close(db.name());
+            }
         }
         self.maintenance.wake();
         Ok(installed?)
+    }
+
+    fn open_as_stored(&self, old: &Database) -> Result<(), Error> {
+        let record = self.store().database(old.name())?;
+        let record = record.ok_or(storage::Error::Corrupt("database record"))?;
+        self.opened.replace(old, DatabaseRecord::decode(&record)?)
     }
 }
 

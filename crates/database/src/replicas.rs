@@ -14,7 +14,10 @@ impl Database {
     /// # Errors
     /// Those of reads.
     pub fn replicas(&self, id: &DocId, revs: &[Rev]) -> Result<Vec<EditDoc>, Error> {
-        self.live()?;
+        self.if_live(self.replicas_now(id, revs))
+    }
+
+    fn replicas_now(&self, id: &DocId, revs: &[Rev]) -> Result<Vec<EditDoc>, Error> {
         let shard = self.shard_for(id.as_str());
         loop {
             let Some(record) = shard.record(id.as_str())? else {

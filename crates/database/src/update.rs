@@ -92,6 +92,17 @@ impl Database {
         mode: EditMode,
         durability: Durability,
     ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
+        let done = self.update_as_now(caller, edits, mode, durability).await;
+        self.ending.explain(done)
+    }
+
+    async fn update_as_now(
+        self: &Arc<Self>,
+        caller: Caller,
+        edits: Vec<EditDoc>,
+        mode: EditMode,
+        durability: Durability,
+    ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
         self.live()?;
         self.be_fresh_for(&edits).await?;
         let resolved = self.resolve(edits, mode).await?;
@@ -105,6 +116,17 @@ impl Database {
     /// # Errors
     /// [`Error::MissingStub`], and those of the update.
     pub async fn update_bulk_as(
+        self: &Arc<Self>,
+        caller: Caller,
+        edits: Vec<EditDoc>,
+        mode: EditMode,
+        durability: Durability,
+    ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
+        let done = self.update_bulk_as_now(caller, edits, mode, durability);
+        self.ending.explain(done.await)
+    }
+
+    async fn update_bulk_as_now(
         self: &Arc<Self>,
         caller: Caller,
         edits: Vec<EditDoc>,
@@ -173,6 +195,16 @@ impl Database {
     /// Applies edits, each with its `id`; `_local/` ids too. One outcome an edit, in order. They are committed together:
     /// after a crash all of them are there or none. Nobody is asked whether they may be made.
     pub async fn update(
+        self: &Arc<Self>,
+        edits: Vec<EditDoc>,
+        mode: EditMode,
+        durability: Durability,
+    ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
+        let done = self.update_now(edits, mode, durability).await;
+        self.ending.explain(done)
+    }
+
+    async fn update_now(
         self: &Arc<Self>,
         edits: Vec<EditDoc>,
         mode: EditMode,

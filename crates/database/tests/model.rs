@@ -310,7 +310,7 @@ impl World {
         let revs: Vec<Rev> = revs.iter().filter_map(|r| self.pick(id, r)).collect();
         let request = vec![(DocId::new(id).unwrap(), revs.clone())];
         let answer = self.runtime.block_on(self.db.purge(request)).unwrap();
-        prop_assert_eq!(&answer[0].1, &self.model.purge(id, &revs));
+        prop_assert_eq!(&answer.removed[0].1, &self.model.purge(id, &revs));
         Ok(())
     }
 

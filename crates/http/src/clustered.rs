@@ -52,11 +52,15 @@ const OF_THIS_SERVER: [&str; 6] = [
     "_view_cleanup",
 ];
 
+fn is_of_this_server(req: &Request) -> bool {
+    OF_THIS_SERVER.contains(&req.segment(1).unwrap_or_default())
+}
+
 impl Kind {
     fn of(req: &Request) -> Kind {
         let second = req.segment(1).unwrap_or_default();
-        let is_read = matches!(req.method.as_str(), "GET" | "HEAD");
-        if OF_THIS_SERVER.contains(&second) {
+        let is_read = Kind::is_get(req);
+        if is_of_this_server(req) {
             return Kind::Plain;
         }
         if is_read || req.method == "POST" && Kind::is_read_by_post(req, second) {
@@ -76,6 +80,10 @@ impl Kind {
             true => Kind::Plain,
             false => Kind::Informed,
         }
+    }
+
+    fn is_get(req: &Request) -> bool {
+        matches!(req.method.as_str(), "GET" | "HEAD")
     }
 
     fn is_read_by_post(req: &Request, second: &str) -> bool {
@@ -110,6 +118,10 @@ pub async fn database<'r>(
     let slots = slots_of(gateway, &db, req);
     drop(db);
     let kind = Kind::of(req);
+    let is_local = matches!(kind, Kind::Plain) && (Kind::is_get(req) || is_of_this_server(req));
+    if !is_local && let Err(e) = gateway.hold_control().await {
+        return elsewhere(member, req, &e).await;
+    }
     if matches!(kind, Kind::Plain) {
         return here(app, req, name).await;
     }
@@ -238,7 +250,8 @@ async fn pass_on(
     ] {
         headers.remove(name);
     }
-    let passed = member.pass_on(to, &req.method, &target, headers, body);
+    let repeatable = matches!(Kind::of(req), Kind::Read) || Kind::is_get(req);
+    let passed = member.pass_on(to, &req.method, &target, headers, body, repeatable);
     let Some(passed) = passed.await else {
         return Ok(None);
     };

@@ -1,5 +1,6 @@
 //! A log's topics: made, checked, and found.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use rdkafka::admin::{
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::consumer::Consumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::metadata::Metadata;
+use rdkafka::metadata::{Metadata, MetadataTopic};
 use tokio::runtime::Handle;
 
 use crate::client::{self, Context, Reader, trouble};
@@ -246,11 +247,12 @@ fn refused(error: KafkaError) -> OpenError {
     OpenError::Refused(error.to_string())
 }
 
+/// Of logs that have both topics: one is made after the other.
 fn numbers(cluster: &str, metadata: &Metadata) -> Vec<u64> {
-    let topics = metadata.topics().iter();
-    let mut found: Vec<u64> = topics
-        .filter_map(|t| log_number(cluster, t.name()))
-        .collect();
+    let topics: HashSet<&str> = metadata.topics().iter().map(MetadataTopic::name).collect();
+    let numbers = topics.iter().filter_map(|name| log_number(cluster, name));
+    let is_whole = |log: &u64| topics.contains(&*Names::new(cluster, *log, 0).control);
+    let mut found: Vec<u64> = numbers.filter(is_whole).collect();
     found.sort_unstable();
     found
 }

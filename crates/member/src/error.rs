@@ -21,6 +21,11 @@ pub enum Error {
         "{0} is not the store that this node had: it was lost, or restored from a backup. A node must not vote with another one. Have the node leave (`settee cluster leave URL --node NAME` at another one), and join again with an empty --data"
     )]
     OtherStore(PathBuf),
+    /// There are databases that the cluster does not know.
+    #[error(
+        "this server made databases before it was in a cluster ({0}): a node begins with an empty --data. Have the node begin with another --data, and replicate them to the cluster"
+    )]
+    OwnDatabases(String),
     /// Certificates.
     #[error(transparent)]
     Identity(#[from] peers::IdentityError),

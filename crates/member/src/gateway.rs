@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::time::{Duration, Instant};
 
-use cluster::record::{Body, DatabaseWork, EditRecord, PurgeRecord, Work};
+use cluster::record::{Body, DatabaseWork, EditRecord, PurgeRecord, Request, Work};
 use cluster::{CONTROL, Generation, SlotNumber};
 use database::{
     Database, DatabaseUuid, Databases, Later, NewDatabase, Order, Property, WriteTiming,
 };
 use document::Rev;
 use futures_util::future::{join_all, try_join_all};
+use parking_lot::Mutex;
 use storage::{Outcome, ShardEdit, ShardPurge, SlotOutcome, WorkOutcome};
 
 use crate::Error;
@@ -27,12 +30,17 @@ use crate::slot::{NO_DATABASE, OLD_DESIGNS, edit_record, purge_record};
 pub const READ_TIME_MAX: Duration = Duration::from_secs(3);
 /// A read of a slot that could not be read a moment ago fails sooner: others may answer it.
 const READ_AGAIN_TIME_MAX: Duration = Duration::from_millis(500);
+/// What nodes share is asked for again after this time.
+const CONTROL_HELD: Duration = Duration::from_secs(2);
 /// A node that is new is waited for so long,
 const NEW_TIME_MAX: Duration = Duration::from_secs(10);
 /// and asked this often.
 const NEW_PAUSE: Duration = Duration::from_millis(100);
 /// Edits of one request together have about so many bytes: what is longer becomes several.
 const REQUEST_BYTES: usize = 512 << 10;
+
+/// One edit with its attachments may have so many: it goes to other nodes in one piece.
+const ONE_BYTES_MAX: usize = 200 << 20;
 
 /// Slots that were read, each in its generation.
 #[derive(Clone, Debug)]
@@ -45,6 +53,10 @@ pub struct Gateway {
     pub(crate) members: Arc<Members>,
     pub(crate) replicas: Arc<Replicas>,
     pub(crate) proposer: Arc<Proposer>,
+    /// What all nodes share was known here, all of it, at this time.
+    controlled: Mutex<Option<Instant>>,
+    /// The catalogue up to this version is there to stay.
+    stays: AtomicU64,
 }
 
 impl Gateway {
@@ -66,6 +78,8 @@ impl Gateway {
             members: members.clone(),
             replicas: replicas.clone(),
             proposer: Arc::new(proposer),
+            controlled: Mutex::new(None),
+            stays: AtomicU64::new(0),
         }))
     }
 
@@ -74,6 +88,7 @@ impl Gateway {
     /// # Errors
     /// [`Error::NotNow`].
     pub async fn enter(&self, entry: Entry) -> Result<EntryOutcome, Error> {
+        let shuts_out = entry.shuts_out();
         let leaves = matches!(entry, Entry::Leave { node } if node == self.members.me);
         let json = serde_json::to_vec(&entry).map_err(|e| Error::Home(e.to_string()))?;
         let work = DatabaseWork {
@@ -86,10 +101,16 @@ impl Gateway {
         };
         // What all nodes share is acknowledged once every node that lives has it: who was shut out is shut out everywhere.
         let (all, living) = (self.members.count(), 1 + self.members.live_others().len());
+        // Who has just started has heard of nobody yet.
+        let living = living.max(all / 2 + 1);
         let done = self.proposer.propose(CONTROL, vec![work], Some(living));
-        let done = done.await.map_err(|e| Error::NotNow(e.to_string()))?;
+        let (done, _) = done.await.map_err(|e| Error::NotNow(e.to_string()))?;
         if !done.is_safe && done.copies * 2 <= all {
             return Err(Error::NotNow("too few nodes have it".into()));
+        }
+        if shuts_out && done.copies < all {
+            // Those that have not answered go by what was before for so long at most.
+            tokio::time::sleep(CONTROL_HELD).await;
         }
         // Another node may have done it. Who has left is not told any more.
         if !leaves {
@@ -112,6 +133,22 @@ impl Gateway {
     /// [`Error::NotNow`].
     pub async fn fresh_control(&self) -> Result<(), Error> {
         self.fresh_slots([CONTROL]).await.map(drop)
+    }
+
+    /// Ready when this node knew all that nodes share at most [`CONTROL_HELD`] ago: who waits so long after a change knows that nobody goes
+    /// by what was before it.
+    ///
+    /// # Errors
+    /// [`Error::NotNow`].
+    pub async fn hold_control(&self) -> Result<(), Error> {
+        let began = Instant::now();
+        let is_held = |at: Instant| began.duration_since(at) < CONTROL_HELD;
+        if self.controlled.lock().is_some_and(is_held) {
+            return Ok(());
+        }
+        self.fresh_control().await?;
+        *self.controlled.lock() = Some(began);
+        Ok(())
     }
 
     /// The same, of a node that may be too new to find out at once.
@@ -206,12 +243,31 @@ impl Gateway {
 
     /// A database is made here a moment before its entry counts.
     async fn target(&self, db: &Database) -> Result<Target, database::Error> {
-        if let Ok(target) = self.known_target(db) {
-            return Ok(target);
+        let unavailable = |e: Error| database::Error::Unavailable(e.to_string());
+        let target = match self.known_target(db) {
+            Ok(target) => target,
+            Err(_) => {
+                self.control_is_here().await.map_err(unavailable)?;
+                self.known_target(db)?
+            }
+        };
+        // Others wait for this version, so it has to come to them.
+        self.stays(target.since).await.map_err(unavailable)?;
+        Ok(target)
+    }
+
+    /// Ready when the catalogue up to this version is there to stay.
+    async fn stays(&self, version: u64) -> Result<(), Error> {
+        if version <= self.stays.load(Acquire) {
+            return Ok(());
         }
-        let here = self.control_is_here().await;
-        here.map_err(|e| database::Error::Unavailable(e.to_string()))?;
-        self.known_target(db)
+        let here = self.catalogue.version();
+        let none = || Error::NotNow("this node has no replica of it".into());
+        let control = self.replicas.get(CONTROL).ok_or_else(none)?;
+        let deadline = tokio::time::Instant::now() + READ_TIME_MAX;
+        control.settle(deadline).await.map_err(Error::NotNow)?;
+        self.stays.fetch_max(here, AcqRel);
+        Ok(())
     }
 
     fn known_target(&self, db: &Database) -> Result<Target, database::Error> {
@@ -234,16 +290,15 @@ impl Gateway {
         db: &Database,
         slots: Vec<SlotNumber>,
     ) -> Result<(), database::Error> {
-        let unavailable = |e: String| database::Error::Unavailable(e);
         let fresh = self.fresh_slots(self.slots(db)).await;
-        fresh.map_err(|e| unavailable(e.to_string()))?;
+        fresh.map_err(|e| database::Error::Unavailable(e.to_string()))?;
         let (database, designs) = (*db.uuid().as_bytes(), db.designs_hash()?);
         let bars = slots.into_iter().map(|slot| {
             let body = Body::Barrier { database, designs };
             self.proposer.append(slot, body)
         });
         for done in join_all(bars).await {
-            done.map_err(|e| unavailable(e.to_string()))?;
+            done?;
         }
         Ok(())
     }
@@ -258,21 +313,18 @@ impl Gateway {
         edits: Vec<EditRecord>,
         copies: Option<usize>,
     ) -> Result<Done, database::Error> {
-        let unavailable = |e: crate::propose::NotDone| database::Error::Unavailable(e.to_string());
-        let again = (target.designs != 0).then(|| edits.clone());
         let work = self.work(target, Work::Edits(edits));
-        let done = self.proposer.propose(slot, vec![work], copies).await;
-        let done = done.map_err(unavailable)?;
-        let Some(edits) = again.filter(|_| is_barred(&done)) else {
+        let (done, request) = self.proposer.propose(slot, vec![work], copies).await?;
+        if target.designs == 0 || !is_barred(&done) {
             return Ok(done);
-        };
+        }
         self.bar_older(db, vec![slot]).await?;
         if db.designs_hash()? != target.designs {
             return Ok(done);
         }
-        let work = self.work(target, Work::Edits(edits));
-        let done = self.proposer.propose(slot, vec![work], copies).await;
-        done.map_err(unavailable)
+        let work = Request::from_bytes(&request).map(|request| request.databases);
+        let work = work.ok_or_else(odd)?;
+        Ok(self.proposer.propose(slot, work, copies).await?.0)
     }
 
     async fn edit_now(
@@ -309,7 +361,13 @@ impl Gateway {
 
     async fn enter_for_client(&self, entry: Entry) -> Result<(), database::Error> {
         let unavailable = |e: Error| database::Error::Unavailable(e.to_string());
-        match self.enter(entry).await.map_err(unavailable)? {
+        let outcome = self.enter(entry).await.map_err(unavailable)?;
+        if outcome != EntryOutcome::Done {
+            // What is in the way may go.
+            let stays = self.stays(self.catalogue.version()).await;
+            stays.map_err(unavailable)?;
+        }
+        match outcome {
             EntryOutcome::Done => Ok(()),
             EntryOutcome::Exists => Err(database::Error::DatabaseExists),
             EntryOutcome::Missing => Err(database::Error::NoDatabase),
@@ -324,12 +382,14 @@ impl Gateway {
         self.enter_for_client(Entry::DropDatabase { uuid }).await?;
         // Who knows only the state before it can write no more, once all slots wait for this one.
         let version = self.catalogue.version();
+        let stays = self.stays(version).await;
+        stays.map_err(|e| database::Error::Unavailable(e.to_string()))?;
         let awaits = slots.into_iter().map(|slot| {
             let body = Body::Await { version };
             self.proposer.append(slot, body)
         });
         for done in join_all(awaits).await {
-            done.map_err(|e| database::Error::Unavailable(e.to_string()))?;
+            done?;
         }
         Ok(())
     }
@@ -385,6 +445,9 @@ fn edit_bytes(edit: &ShardEdit) -> usize {
 }
 
 async fn to_records(edits: Vec<ShardEdit>) -> Result<Vec<EditRecord>, database::Error> {
+    if edits.iter().map(edit_bytes).sum::<usize>() > ONE_BYTES_MAX {
+        return Err(database::Error::AttachmentTooLarge);
+    }
     let has_files = edits.iter().any(|edit| !edit.edit.files.is_empty());
     let translate = move || {
         let records = edits.into_iter().map(|edit| edit_record(edit.edit));
@@ -462,7 +525,7 @@ impl Order for Ordering {
         })
     }
 
-    fn purge(&self, db: &Arc<Database>, purges: Vec<ShardPurge>) -> Later<Vec<Vec<Rev>>> {
+    fn purge(&self, db: &Arc<Database>, purges: Vec<ShardPurge>) -> Later<(Vec<Vec<Rev>>, bool)> {
         let (me, db, count) = (self.0.clone(), db.clone(), purges.len());
         let parts = divide(
             purges,
@@ -471,13 +534,13 @@ impl Order for Ordering {
         );
         Box::pin(async move {
             let target = me.target(&db).await?;
-            let mut removed = vec![vec![]; count];
+            let (mut removed, mut has_few_copies) = (vec![vec![]; count], false);
             for part in parts {
                 let (places, purges): (Vec<usize>, Vec<ShardPurge>) = part.work.into_iter().unzip();
                 let purges: Vec<PurgeRecord> = purges.into_iter().map(purge_record).collect();
                 let work_of = me.work(&target, Work::Purges(purges));
-                let done = me.proposer.propose(part.slot, vec![work_of], None).await;
-                let done = done.map_err(|e| database::Error::Unavailable(e.to_string()))?;
+                let (done, _) = me.proposer.propose(part.slot, vec![work_of], None).await?;
+                has_few_copies |= !done.is_safe;
                 let WorkOutcome::Purges(revs) = work(done)? else {
                     return Err(odd());
                 };
@@ -485,7 +548,7 @@ impl Order for Ordering {
                     removed[place] = revs;
                 }
             }
-            Ok(removed)
+            Ok((removed, has_few_copies))
         })
     }
 

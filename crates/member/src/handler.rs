@@ -16,7 +16,8 @@ use tokio::time::Instant;
 
 use crate::copy::Giver;
 use crate::join::Issuer;
-use crate::members::{APPEND, Asked, COPY, CopyWanted, Members, PROPOSE};
+use crate::members::{APPEND, Asked, BEHIND, COPY, CopyWanted, FULL, Members, PROPOSE};
+use crate::propose::{Cause, NotDone};
 use crate::replicas::{Replica, Replicas};
 
 /// A request in another node's place is at most this long, in bytes.
@@ -49,9 +50,8 @@ pub struct Answering {
 
 impl Handler for Answering {
     fn admits(&self, node: NodeId) -> bool {
-        // Before the first entries are here nobody is known.
-        let all = self.members.all();
-        all.len() < 2 || all.iter().any(|(id, _)| *id == node)
+        // Before the first entries are here nobody is known, not even this node.
+        self.members.knows(node) || !self.members.knows(self.members.me)
     }
 
     async fn message(&self, from: NodeId, message: Bytes) {
@@ -68,6 +68,11 @@ impl Handler for Answering {
     }
 
     async fn call(&self, _: NodeId, call: Call) -> Result<Reply, Refusal> {
+        // Its path is what a client wrote: it is never one of those below.
+        if call.headers.contains_key(CLIENT) {
+            let starting = || Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "it is starting");
+            return self.clients.get().ok_or_else(starting)?.answer(call).await;
+        }
         let (path, query) = call.path.split_once('?').unwrap_or((&call.path, ""));
         let asked = || {
             let asked = Asked::from_query(query);
@@ -90,10 +95,7 @@ impl Handler for Answering {
                 let none = |why| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why);
                 given.map(Reply::ok).map_err(none)
             }
-            _ => match self.clients.get() {
-                Some(clients) if call.headers.contains_key(CLIENT) => clients.answer(call).await,
-                _ => Err(Refusal::new(StatusCode::NOT_FOUND, "no such call")),
-            },
+            _ => Err(Refusal::new(StatusCode::NOT_FOUND, "no such call")),
         }
     }
 
@@ -139,12 +141,14 @@ impl Answering {
         let body = read(call).await?;
         let malformed = || Refusal::new(StatusCode::BAD_REQUEST, "this is no request");
         let request = Request::from_bytes(&body).ok_or_else(malformed)?;
+        let key = (request.gateway, request.counter);
+        drop(request);
         let wait = Wait {
             copies: asked.copies,
             deadline: Instant::now() + asked.time.min(TIME_MAX),
         };
-        let done = replica.propose(request, wait).await;
-        let done = done.map_err(|why| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why))?;
+        let done = replica.propose(key, body, wait).await;
+        let done = done.map_err(refusal)?;
         let copies = u8::try_from(done.copies).unwrap_or(u8::MAX);
         let mut answer = vec![u8::from(done.is_safe), copies];
         answer.extend_from_slice(&done.outcome.encode());
@@ -157,11 +161,18 @@ impl Answering {
         let malformed = || Refusal::new(StatusCode::BAD_REQUEST, "this is no record");
         let record = self.members.read_record(&body).ok_or_else(malformed)?;
         let deadline = Instant::now() + asked.time.min(TIME_MAX);
-        match replica.append(record, deadline).await {
-            Ok(()) => Ok(Reply::ok(Bytes::new())),
-            Err(why) => Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why)),
-        }
+        let done = replica.append(record, deadline).await;
+        done.map_err(refusal).map(|()| Reply::ok(Bytes::new()))
     }
+}
+
+fn refusal(e: NotDone) -> Refusal {
+    let status = match e.cause {
+        Cause::NotNow => StatusCode::SERVICE_UNAVAILABLE,
+        Cause::Behind => BEHIND,
+        Cause::Full => FULL,
+    };
+    Refusal::new(status, e.text)
 }
 
 async fn read(call: Call) -> Result<Bytes, Refusal> {

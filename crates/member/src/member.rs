@@ -33,6 +33,11 @@ const PASSED_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Brokers that cannot be reached at the start are waited for so long.
 const BROKERS_TIME_MAX: Duration = Duration::from_secs(60);
+/// A new generation has so long to begin, and so many are tried.
+const RESEED_TIME: Duration = Duration::from_secs(12);
+const RESEEDS_MAX: u32 = 10;
+/// So many databases are named in an error.
+const NAMED_MAX: usize = 5;
 /// How often it is looked whether there is a newer log.
 const LOG_WATCHED_EVERY: Duration = Duration::from_secs(5);
 
@@ -120,6 +125,7 @@ impl Member {
         if let Some(address) = &options.address {
             home.member.address.clone_from(address);
         }
+        refuse_own(databases).await?;
         identity.renew_if_due(SystemTime::now())?;
         home.claim(data, &options.store)?;
         let kafka = newest_log(&home, databases, &options).await?;
@@ -209,7 +215,8 @@ impl Member {
         named.next().map(|(id, _)| id)
     }
 
-    /// Has another node answer a client's request: this one, or any. `None` when none does.
+    /// Has another node answer a client's request: this one, or any. `None` when none does. Only what is `repeatable` is asked of another
+    /// one after a node that may have done it.
     pub async fn pass_on(
         &self,
         to: Option<NodeId>,
@@ -217,6 +224,7 @@ impl Member {
         target: &str,
         mut headers: http::HeaderMap,
         body: bytes::Bytes,
+        repeatable: bool,
     ) -> Option<(http::StatusCode, http::HeaderMap, peers::Body)> {
         let method: http::Method = method.parse().ok()?;
         // Between nodes the header is another one's.
@@ -233,9 +241,15 @@ impl Member {
             };
             match peers.call(node, call, PASSED_TIME_MAX).await {
                 // Another one may be able.
-                Ok(reply) if reply.status == http::StatusCode::SERVICE_UNAVAILABLE => {}
+                Ok(reply)
+                    if repeatable && reply.status == http::StatusCode::SERVICE_UNAVAILABLE => {}
                 Ok(reply) => return Some((reply.status, reply.headers, reply.body)),
-                Err(e) => tracing::debug!(error = %e, "a client's request was not passed on"),
+                Err(e) => {
+                    tracing::debug!(error = %e, "a client's request was not passed on");
+                    if !repeatable && !matches!(e, peers::CallError::Unreachable { .. }) {
+                        return None;
+                    }
+                }
             }
         }
         None
@@ -348,9 +362,7 @@ impl Member {
     pub async fn reseed(&self) -> Result<(), Error> {
         let numbers = kafka_log::log_numbers(&self.kafka).await?;
         if numbers.contains(&self.kafka.log) {
-            for (_, replica) in self.replicas.all() {
-                replica.reseed();
-            }
+            tokio::spawn(reseed(self.replicas.clone()));
             return Ok(());
         }
         home::ask_for_reseed(&self.data)?;
@@ -365,6 +377,7 @@ impl Member {
     /// Ends what it does.
     pub async fn stop(&self) {
         self.tasks.iter().for_each(JoinHandle::abort);
+        self.catalogue.close();
         self.replicas.stop().await;
     }
 
@@ -433,9 +446,32 @@ impl Ground {
 
     fn duties(&self, home: &Home, identity: &Arc<Identity>) -> Vec<JoinHandle<()>> {
         let (members, replicas) = (self.members.clone(), self.replicas.clone());
-        let planning = planner::run(members, replicas, home.others.clone());
+        let connecting = planner::connect(members.clone(), replicas.clone(), home.others.clone());
+        let planning = planner::run(members, replicas);
         let renewing = keep_certificate(identity.clone());
-        vec![tokio::spawn(planning), tokio::spawn(renewing)]
+        vec![
+            tokio::spawn(connecting),
+            tokio::spawn(planning),
+            tokio::spawn(renewing),
+        ]
+    }
+}
+
+/// Databases that are of this server alone would be in the way of the cluster's.
+async fn refuse_own(databases: &Arc<Databases>) -> Result<(), Error> {
+    let all = databases.clone();
+    let stored = tokio::task::spawn_blocking(move || all.stored()).await;
+    let stored = stored.map_err(|e| Error::Home(e.to_string()))?;
+    let stored = stored.map_err(|e| Error::Home(e.to_string()))?;
+    let own = stored.iter().filter(|database| !database.is_ordered);
+    let names: Vec<&str> = own.map(|database| &*database.name).collect();
+    match names.len() {
+        0 => Ok(()),
+        count => {
+            let more = if count > NAMED_MAX { ", ..." } else { "" };
+            let named = names[..count.min(NAMED_MAX)].join(", ");
+            Err(Error::OwnDatabases(format!("{named}{more}")))
+        }
     }
 }
 
@@ -511,9 +547,25 @@ async fn watch_log(kafka: kafka_log::Options, restart: Box<dyn Fn() + Send + Syn
 /// Begins a new generation once the other nodes have the new log, too.
 async fn reseed_later(replicas: Arc<Replicas>) {
     tokio::time::sleep(2 * LOG_WATCHED_EVERY).await;
-    for (_, replica) in replicas.all() {
-        replica.reseed();
+    reseed(replicas).await;
+}
+
+/// Begins a new generation in all slots. A beginning that does not come to its end in time, as while brokers start, is followed by another.
+async fn reseed(replicas: Arc<Replicas>) {
+    let all = replicas.all();
+    let mut left: Vec<_> = all.map(|(slot, r)| (slot, r.generation())).collect();
+    for _ in 0..RESEEDS_MAX {
+        left.retain(|(slot, before)| {
+            let replica = replicas.get(*slot);
+            let waits = replica.filter(|replica| replica.generation() == *before);
+            waits.inspect(|replica| replica.reseed()).is_some()
+        });
+        if left.is_empty() {
+            return;
+        }
+        tokio::time::sleep(RESEED_TIME).await;
     }
+    tracing::error!(slots = ?left, "no new generation began: `settee cluster reseed` tries it again");
 }
 
 /// Renews the certificate in time.

@@ -4,18 +4,19 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cluster::record::{self, Request, Stamp};
+use cluster::record::{self, Stamp};
 use cluster::replica::Message;
 use cluster::slot::Network;
 use cluster::{Generation, Later, NodeId, SlotNumber};
-use peers::{Body, Call, Peers};
+use http::StatusCode;
+use peers::{Body, Call, CallError, Peers};
 use storage::SlotOutcome;
 use tokio::time::Instant;
 
 use crate::control::Catalogue;
 use crate::control::entry::Member;
 use crate::copy::Source;
-use crate::propose::Done;
+use crate::propose::{Cause, Done, NotDone};
 
 /// Who was not heard of for so long is taken for dead.
 const LIVE_TIME: Duration = Duration::from_secs(3);
@@ -26,6 +27,11 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 pub const PROPOSE: &str = "/propose";
 /// Where another node appends a record.
 pub const APPEND: &str = "/append";
+
+/// The status of a node whose disk is full,
+pub const FULL: StatusCode = StatusCode::INSUFFICIENT_STORAGE;
+/// and of one that says that too much is on its way.
+pub const BEHIND: StatusCode = StatusCode::TOO_MANY_REQUESTS;
 
 /// Where another node gives a slot's state.
 pub const COPY: &str = "/copy";
@@ -69,6 +75,12 @@ impl Members {
         let list = |(id, member): (&NodeId, &Member)| (*id, member.clone());
         self.catalogue
             .with(|state| state.members.iter().map(list).collect())
+    }
+
+    /// Whether a node is a member, as far as is known here.
+    pub fn knows(&self, node: NodeId) -> bool {
+        self.catalogue
+            .with(|state| state.members.contains_key(&node))
     }
 
     /// Whether there are members, and this node is none of them.
@@ -128,10 +140,10 @@ impl Members {
         &self,
         node: NodeId,
         slot: SlotNumber,
-        request: &Request,
+        request: Bytes,
         copies: Option<usize>,
         deadline: Instant,
-    ) -> Result<Done, String> {
+    ) -> Result<Done, NotDone> {
         let path = format!(
             "{PROPOSE}?{}",
             Asked {
@@ -141,9 +153,8 @@ impl Members {
             }
             .to_query()
         );
-        let body = Bytes::from(request.to_bytes());
-        let answer = self.ask(node, path, body, deadline).await?;
-        let malformed = || "its answer cannot be read".to_owned();
+        let answer = self.ask(node, path, request, deadline).await?;
+        let malformed = || NotDone::from("its answer cannot be read");
         let ([is_safe, copies], outcome) = answer.split_first_chunk().ok_or_else(malformed)?;
         Ok(Done {
             outcome: SlotOutcome::decode(outcome).map_err(|_| malformed())?,
@@ -162,7 +173,7 @@ impl Members {
         slot: SlotNumber,
         body: &record::Body,
         deadline: Instant,
-    ) -> Result<(), String> {
+    ) -> Result<(), NotDone> {
         let asked = Asked {
             slot,
             copies: None,
@@ -186,17 +197,33 @@ impl Members {
         path: String,
         body: Bytes,
         deadline: Instant,
-    ) -> Result<Bytes, String> {
+    ) -> Result<Bytes, NotDone> {
         let Some(peers) = self.peers.get() else {
             return Err("this node is not connected yet".into());
         };
         let reply = peers
             .call(node, Call::new(path, body), left(deadline))
             .await;
-        let reply = reply.map_err(|e| e.to_string())?;
+        let reply = reply.map_err(not_done)?;
         let read = tokio::time::timeout_at(deadline, reply.body.read(ANSWER_BYTES_MAX)).await;
-        let read = read.map_err(|_| "it did not answer in time".to_owned())?;
-        read.map_err(|e| e.to_string())
+        let read = read.map_err(|_| NotDone::from("it did not answer in time"))?;
+        read.map_err(|e| e.to_string().into())
+    }
+}
+
+fn not_done(e: CallError) -> NotDone {
+    let cause = match &e {
+        CallError::Refused { refusal, .. } if refusal.status == FULL => Cause::Full,
+        CallError::Refused { refusal, .. } if refusal.status == BEHIND => Cause::Behind,
+        _ => Cause::NotNow,
+    };
+    NotDone {
+        cause,
+        is_sure: cause != Cause::NotNow || matches!(e, CallError::Unreachable { .. }),
+        text: match e {
+            CallError::Refused { refusal, .. } => refusal.text,
+            e => e.to_string(),
+        },
     }
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::NodeId;
 use cluster::slot::SlotStatus;
+use cluster::{CONTROL, NodeId};
 use tokio::time::Instant;
 
 use crate::members::Members;
@@ -15,15 +15,40 @@ const EVERY: Duration = Duration::from_millis(500);
 /// A change has so long.
 const CHANGE_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Goes on for as long as it is not dropped.
-pub async fn run(members: Arc<Members>, replicas: Arc<Replicas>, known: Vec<(NodeId, String)>) {
+/// Keeps this node connected to the members that there are, and tells the slots who they are, for as long as it is not dropped.
+pub async fn connect(members: Arc<Members>, replicas: Arc<Replicas>, known: Vec<(NodeId, String)>) {
+    let mut told = vec![];
     loop {
         tokio::time::sleep(EVERY).await;
         members.connect(&known);
+        let mut all: Vec<NodeId> = members.all().into_iter().map(|(id, _)| id).collect();
+        if all.is_empty() {
+            all.extend(known.iter().map(|(id, _)| *id));
+        }
+        if all != told {
+            (replicas.all()).for_each(|(_, replica)| replica.know(all.clone()));
+            told = all;
+        }
+    }
+}
+
+/// Brings the replicas to the members, for as long as it is not dropped.
+pub async fn run(members: Arc<Members>, replicas: Arc<Replicas>) {
+    loop {
+        tokio::time::sleep(EVERY).await;
         for (slot, replica) in replicas.all() {
-            let status = replica.status();
-            if leads(&members, &status)
-                && let Some(wanted) = next(&members, &status)
+            let wanted = || {
+                let status = replica.status();
+                next(&members, &status).filter(|_| leads(&members, &status))
+            };
+            // Who the members are may have changed since this node last heard.
+            if wanted().is_some()
+                && let Some(control) = replicas.get(CONTROL)
+                && control
+                    .fresh(Instant::now() + CHANGE_TIME_MAX)
+                    .await
+                    .is_ok()
+                && let Some(wanted) = wanted()
             {
                 change(slot, replica, wanted).await;
             }

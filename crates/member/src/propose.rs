@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use bytes::Bytes;
 use cluster::record::{Body, DatabaseWork, Request};
 use cluster::slot::Wait;
-use cluster::{CONTROL, SlotNumber};
+use cluster::{CONTROL, NodeId, SlotNumber};
 use storage::SlotOutcome;
-use tokio::sync::Semaphore;
-use tokio::time::Instant;
+use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
+use tokio::time::{Instant, timeout};
 
 use crate::members::Members;
 use crate::replicas::Replicas;
@@ -20,8 +21,17 @@ pub const WRITE_TIME_MAX: Duration = Duration::from_secs(20);
 const OWN_TIME_MAX: Duration = Duration::from_secs(4);
 /// Each other node has so long.
 const OTHERS_TIME_MAX: Duration = Duration::from_secs(5);
+/// Long requests have more time: a slow log takes so many bytes of them a millisecond.
+const BYTES_A_MS: usize = 10_000;
 /// Requests of one gateway in one slot at a time: the slot remembers [`storage::SESSION_WINDOW`] of them.
 const UNDER_WAY_MAX: usize = storage::SESSION_WINDOW as usize / 2;
+
+/// And bytes of them, which are not on a majority's disks.
+const UNDER_WAY_BYTES_MAX: usize = 64 << 20;
+/// What bytes are counted in.
+const UNIT_BYTES: usize = 1 << 10;
+/// Who does not get its turn by then is refused.
+const ROOM_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// What became of a request.
 pub struct Done {
@@ -35,8 +45,79 @@ pub struct Done {
 
 /// Why there is no outcome.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct NotDone(pub String);
+#[error("{text}")]
+pub struct NotDone {
+    /// For people.
+    pub text: String,
+    /// What a client is told.
+    pub cause: Cause,
+    /// Nothing of it is in the log.
+    pub is_sure: bool,
+}
+
+/// Of what kind a reason is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// It may be otherwise a moment later, or elsewhere.
+    NotNow,
+    /// Too much is on its way already.
+    Behind,
+    /// The disk is full.
+    Full,
+}
+
+impl NotDone {
+    fn behind(text: &str) -> NotDone {
+        NotDone {
+            text: text.to_owned(),
+            cause: Cause::Behind,
+            is_sure: true,
+        }
+    }
+}
+
+impl From<String> for NotDone {
+    fn from(text: String) -> NotDone {
+        NotDone {
+            text,
+            cause: Cause::NotNow,
+            is_sure: false,
+        }
+    }
+}
+
+impl From<&str> for NotDone {
+    fn from(text: &str) -> NotDone {
+        text.to_owned().into()
+    }
+}
+
+impl From<NotDone> for database::Error {
+    fn from(e: NotDone) -> database::Error {
+        match e.cause {
+            Cause::Full => database::Error::InsufficientStorage(e.text),
+            Cause::NotNow | Cause::Behind => database::Error::Unavailable(e.text),
+        }
+    }
+}
+
+/// What all that were asked say together. `members`: how many nodes there are.
+fn together(refusals: &[NotDone], members: usize) -> NotDone {
+    let count = |cause| refusals.iter().filter(|r| r.cause == cause).count();
+    let (full, behind) = (count(Cause::Full), count(Cause::Behind));
+    let texts: Vec<&str> = refusals.iter().map(|r| r.text.as_str()).collect();
+    let is_sure = refusals.iter().all(|r| r.is_sure);
+    NotDone {
+        text: texts.join("; "),
+        cause: match refusals.len() {
+            _ if !is_sure => Cause::NotNow,
+            _ if full * 2 > members => Cause::Full,
+            all if full + behind == all && all * 2 > members => Cause::Behind,
+            _ => Cause::NotNow,
+        },
+        is_sure,
+    }
+}
 
 /// One start of this node, as requests bear it.
 pub struct Proposer {
@@ -50,13 +131,30 @@ pub struct Proposer {
 struct Lane {
     counter: AtomicU64,
     room: Semaphore,
+    /// In units of [`UNIT_BYTES`].
+    bytes: Semaphore,
 }
 
 impl Lane {
+    /// Waits until a request may go.
+    async fn enter(&self, bytes: usize) -> Result<[SemaphorePermit<'_>; 2], NotDone> {
+        let units = (bytes / UNIT_BYTES + 1).min(UNDER_WAY_BYTES_MAX / UNIT_BYTES);
+        let enter = async {
+            let room = self.room.acquire().await?;
+            Ok([room, self.bytes.acquire_many(units as u32).await?])
+        };
+        let entered: Result<_, AcquireError> = match timeout(ROOM_TIME_MAX, enter).await {
+            Ok(entered) => entered,
+            Err(_) => return Err(NotDone::behind("too many writes wait for this slot")),
+        };
+        entered.map_err(|_| "the server is shutting down".into())
+    }
+
     fn new() -> Lane {
         Lane {
             counter: AtomicU64::new(1),
             room: Semaphore::new(UNDER_WAY_MAX),
+            bytes: Semaphore::new(UNDER_WAY_BYTES_MAX / UNIT_BYTES),
         }
     }
 }
@@ -84,7 +182,8 @@ impl Proposer {
         }
     }
 
-    /// Has a slot do something once. `copies`: as many nodes are to have it; a majority when it is not said.
+    /// Has a slot do something once. `copies`: as many nodes are to have it; a majority when it is not said. Gives back the request, too, as
+    /// it was encoded.
     ///
     /// # Errors
     /// When it is not known to be done.
@@ -93,66 +192,81 @@ impl Proposer {
         slot: SlotNumber,
         work: Vec<DatabaseWork>,
         copies: Option<usize>,
-    ) -> Result<Done, NotDone> {
+    ) -> Result<(Done, Bytes), NotDone> {
         if self.members.has_left() {
-            return Err(NotDone("this node has left the cluster".into()));
+            return Err("this node has left the cluster".into());
         }
         let lane = self.lane(slot);
-        let closed = |_| NotDone("the server is shutting down".into());
-        let _room = lane.room.acquire().await.map_err(closed)?;
+        let _room = lane
+            .enter(work.iter().map(DatabaseWork::bytes).sum())
+            .await?;
         let request = Request {
             gateway: self.gateway,
             counter: lane.counter.fetch_add(1, Relaxed),
             databases: work,
         };
-        let deadline = Instant::now() + WRITE_TIME_MAX;
-        let mut why = String::new();
+        let key = (request.gateway, request.counter);
+        let bytes = Bytes::from(request.to_bytes());
+        drop(request);
+        let longer = Duration::from_millis((bytes.len() / BYTES_A_MS) as u64);
+        let deadline = Instant::now() + WRITE_TIME_MAX + 2 * longer;
+        let (mut why, mut is_sure) = (String::new(), true);
         while Instant::now() < deadline {
-            match self.try_all(slot, &request, copies, deadline).await {
-                Ok(done) => return Ok(done),
-                Err(reason) => why = reason,
+            let encoded = (key, bytes.clone());
+            match self.try_all(slot, encoded, copies, deadline).await {
+                Ok(done) => return Ok((done, bytes)),
+                // Nothing of it is anywhere, and another attempt would find the same.
+                Err(refused) if is_sure && refused.cause != Cause::NotNow => return Err(refused),
+                Err(refused) => {
+                    is_sure &= refused.is_sure;
+                    why = refused.text;
+                }
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        Err(NotDone(format!("the write was not confirmed: {why}")))
+        Err(format!("the write was not confirmed: {why}").into())
     }
 
     async fn try_all(
         &self,
         slot: SlotNumber,
-        request: &Request,
+        (key, request): ((u64, u64), Bytes),
         copies: Option<usize>,
         deadline: Instant,
-    ) -> Result<Done, String> {
+    ) -> Result<Done, NotDone> {
+        let longer = Duration::from_millis((request.len() / BYTES_A_MS) as u64);
         let own = self.replicas.get(slot);
         let others = self.members.live_others();
-        let mut why = "this node has no replica of it".to_owned();
+        let mut refused = vec![];
         if let Some(own) = own
             && (others.is_empty() || own.is_able())
         {
             let until = match others.is_empty() {
                 true => deadline,
-                false => deadline.min(Instant::now() + OWN_TIME_MAX),
+                false => deadline.min(Instant::now() + OWN_TIME_MAX + longer),
             };
             let wait = Wait {
                 copies,
                 deadline: until,
             };
-            match own.propose(request.clone(), wait).await {
+            match own.propose(key, request.clone(), wait).await {
                 Ok(done) => return Ok(done),
-                Err(reason) => why = reason,
+                Err(e) => refused.push(e),
             }
             own.note_unable();
+        } else if let Some(own) = own {
+            refused.push(own.why_unable());
         }
         for node in others {
-            let until = deadline.min(Instant::now() + OTHERS_TIME_MAX);
+            let until = deadline.min(Instant::now() + OTHERS_TIME_MAX + longer);
+            let request = request.clone();
             let asked = self.members.propose(node, slot, request, copies, until);
             match asked.await {
                 Ok(done) => return Ok(done),
-                Err(reason) => why = format!("{why}; node {node:x}: {reason}"),
+                Err(e) => refused.push(of_node(node, e)),
             }
         }
-        Err(why)
+        Err(together(&refused, self.members.count()))
     }
 
     /// Appends something that is no request, and waits until it is there to stay.
@@ -162,23 +276,30 @@ impl Proposer {
     pub async fn append(&self, slot: SlotNumber, body: Body) -> Result<(), NotDone> {
         let deadline = Instant::now() + WRITE_TIME_MAX;
         let Some(own) = self.replicas.get(slot) else {
-            return Err(NotDone("this node has no replica of it".into()));
+            return Err("this node has no replica of it".into());
         };
-        let mut why = String::new();
+        let mut refused = vec![];
         if own.is_able() {
             let until = deadline.min(Instant::now() + OWN_TIME_MAX);
             match own.append(body.clone(), until).await {
                 Ok(()) => return Ok(()),
-                Err(reason) => why = reason,
+                Err(e) => refused.push(e),
             }
         }
         for node in self.members.live_others() {
             let until = deadline.min(Instant::now() + OTHERS_TIME_MAX);
             match self.members.append(node, slot, &body, until).await {
                 Ok(()) => return Ok(()),
-                Err(reason) => why = format!("{why}; node {node:x}: {reason}"),
+                Err(e) => refused.push(of_node(node, e)),
             }
         }
-        Err(NotDone(why))
+        Err(together(&refused, self.members.count()))
+    }
+}
+
+fn of_node(node: NodeId, e: NotDone) -> NotDone {
+    NotDone {
+        text: format!("node {node:x}: {}", e.text),
+        ..e
     }
 }

@@ -3,7 +3,8 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use cluster::record::{Body, Request};
+use bytes::Bytes;
+use cluster::record::Body;
 use cluster::replica::Message;
 use cluster::slot::{ChangeError, ProposeError, Slot, SlotStatus, Wait};
 use cluster::{CONTROL, Generation, NodeId, SlotNumber};
@@ -12,7 +13,7 @@ use storage::SlotOutcome;
 use tokio::time::Instant;
 
 use crate::control::ControlSlot;
-use crate::propose::Done;
+use crate::propose::{Cause, Done, NotDone};
 use crate::slot::DataSlot;
 
 /// A replica that could not do what others could is not asked again for so long.
@@ -126,7 +127,7 @@ impl Replica {
     /// It follows its log, and is one of the slot's replicas.
     fn counts(&self) -> bool {
         let status = self.status();
-        status.halted.is_none() && self.is_among(&status)
+        status.halted.is_none() && !status.store_fails && self.is_among(&status)
     }
 
     /// Whether a read is better asked elsewhere.
@@ -139,11 +140,22 @@ impl Replica {
         status.members.is_empty() || status.members.contains(&self.me)
     }
 
-    fn why_unable(&self) -> String {
+    /// Why it should not be asked.
+    pub fn why_unable(&self) -> NotDone {
         let status = self.status();
-        match self.is_among(&status) {
+        let text = match self.is_among(&status) {
             true => status.reason(),
             false => "this node is not one of the slot's replicas yet".into(),
+        };
+        let cause = match status.is_full {
+            true => Cause::Full,
+            false => Cause::NotNow,
+        };
+        let is_sure = true;
+        NotDone {
+            text,
+            cause,
+            is_sure,
         }
     }
 
@@ -167,21 +179,26 @@ impl Replica {
         with!(self, slot => slot.deliver(from, message));
     }
 
-    /// Has a request applied.
+    /// Has a request applied, which is encoded, and whose gateway and counter these are.
     ///
     /// # Errors
     /// Why it is not known to be.
-    pub async fn propose(&self, request: Request, wait: Wait) -> Result<Done, String> {
-        with!(self, slot => done(slot.propose(request, wait).await))
+    pub async fn propose(
+        &self,
+        key: (u64, u64),
+        request: Bytes,
+        wait: Wait,
+    ) -> Result<Done, NotDone> {
+        with!(self, slot => done(slot.propose_encoded(key, request, wait).await))
     }
 
     /// Has something appended that is no request.
     ///
     /// # Errors
     /// Why it is not known to be.
-    pub async fn append(&self, body: Body, deadline: Instant) -> Result<(), String> {
+    pub async fn append(&self, body: Body, deadline: Instant) -> Result<(), NotDone> {
         let done = with!(self, slot => slot.append(body, deadline).await.map(drop));
-        done.map_err(|e| e.to_string())
+        done.map_err(not_done)
     }
 
     /// Ready when this node has everything that was acknowledged before.
@@ -190,10 +207,10 @@ impl Replica {
     /// Why that is not known.
     pub async fn fresh(&self, deadline: Instant) -> Result<(), String> {
         if !self.counts() {
-            return Err(self.why_unable());
+            return Err(self.why_unable().text);
         }
         let done = with!(self, slot => slot.begin_read(deadline).await.map(drop));
-        *self.no_reads_until.lock() = done.is_err().then(|| Instant::now() + UNABLE_TIME);
+        self.note_read(done.is_ok());
         done.map_err(|e| e.to_string())
     }
 
@@ -203,7 +220,15 @@ impl Replica {
     /// Why that is not known.
     pub async fn settle(&self, deadline: Instant) -> Result<(), String> {
         let done = with!(self, slot => slot.settle(deadline).await);
+        self.note_read(done.is_ok());
         done.map_err(|e| e.to_string())
+    }
+
+    /// What failed is tried in vain for a while, even if the first half of another read does not fail.
+    fn note_read(&self, is_ok: bool) {
+        if !is_ok {
+            *self.no_reads_until.lock() = Some(Instant::now() + UNABLE_TIME);
+        }
     }
 
     /// Changes the slot's replicas.
@@ -212,6 +237,11 @@ impl Replica {
     /// Those of [`Slot::change_replicas`].
     pub async fn change(&self, members: Vec<NodeId>, deadline: Instant) -> Result<(), ChangeError> {
         with!(self, slot => slot.change_replicas(members, deadline).await)
+    }
+
+    /// Says which nodes there are.
+    pub fn know(&self, nodes: Vec<NodeId>) {
+        with!(self, slot => slot.know(nodes));
     }
 
     /// Begins a new generation.
@@ -226,7 +256,7 @@ fn rests(until: &Mutex<Option<Instant>>) -> bool {
 
 fn done(
     proposed: Result<cluster::slot::Proposed<SlotOutcome>, ProposeError<SlotOutcome>>,
-) -> Result<Done, String> {
+) -> Result<Done, NotDone> {
     match proposed {
         Ok(proposed) => Ok(Done {
             outcome: proposed.outcome,
@@ -238,6 +268,22 @@ fn done(
             is_safe: false,
             copies,
         }),
-        Err(e) => Err(e.to_string()),
+        Err(e) => Err(not_done(e)),
+    }
+}
+
+fn not_done<O>(e: ProposeError<O>) -> NotDone
+where
+    ProposeError<O>: std::fmt::Display,
+{
+    let cause = match &e {
+        ProposeError::Full(_) => Cause::Full,
+        ProposeError::Behind => Cause::Behind,
+        _ => Cause::NotNow,
+    };
+    NotDone {
+        text: e.to_string(),
+        is_sure: cause != Cause::NotNow || matches!(e, ProposeError::NotNow(_)),
+        cause,
     }
 }

@@ -82,7 +82,7 @@ impl Refusal {
 #[derive(Debug, Error)]
 pub enum CallError {
     /// The request was **not sent**.
-    #[error("node {node} cannot be reached: {why}")]
+    #[error("node {node:x} cannot be reached: {why}")]
     Unreachable {
         /// Whom.
         node: NodeId,
@@ -90,7 +90,7 @@ pub enum CallError {
         why: String,
     },
     /// No answer in time. The request was cancelled; it may have been done.
-    #[error("node {node} did not answer within {after:?}")]
+    #[error("node {node:x} did not answer within {after:?}")]
     TimedOut {
         /// Who.
         node: NodeId,
@@ -98,7 +98,7 @@ pub enum CallError {
         after: Duration,
     },
     /// The other side took the request and refused it.
-    #[error("node {node} refused: {refusal}")]
+    #[error("node {node:x} refused: {refusal}")]
     Refused {
         /// Who.
         node: NodeId,
@@ -106,7 +106,7 @@ pub enum CallError {
         refusal: Refusal,
     },
     /// The connection or the stream broke. The request may have been done.
-    #[error("node {node} broke off: {why}")]
+    #[error("node {node:x} broke off: {why}")]
     Reset {
         /// Who.
         node: NodeId,

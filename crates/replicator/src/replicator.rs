@@ -62,6 +62,11 @@ impl Replicator {
         self.scheduler.run_jobs_on(runtime);
     }
 
+    /// What jobs run on, which gives way to requests.
+    pub fn runtime(&self) -> tokio::runtime::Handle {
+        self.scheduler.runtime()
+    }
+
     /// Begins to follow documents and run jobs, on the tokio runtime that this is called in.
     pub fn start(&self) {
         tokio::spawn(self.scheduler.clone().run());

@@ -90,7 +90,8 @@ impl Scheduler {
         self.runtime.get_or_init(|| runtime);
     }
 
-    fn runtime(&self) -> Handle {
+    /// What jobs run on.
+    pub fn runtime(&self) -> Handle {
         self.runtime.get().cloned().unwrap_or_else(Handle::current)
     }
 

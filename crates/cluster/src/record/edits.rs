@@ -5,6 +5,9 @@ use document::{Attachment, DocId, Encoding, Rev, RevHash, RevPath};
 
 use super::take_array;
 
+/// About what an edit takes besides its body.
+const AROUND_BYTES: usize = 128;
+
 /// A client's write. Whoever takes it to the log twice gives it the same numbers, and it is applied once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
@@ -32,6 +35,21 @@ pub struct DatabaseWork {
     pub designs: u64,
     /// What is done.
     pub work: Work,
+}
+
+impl DatabaseWork {
+    /// About how many bytes it has.
+    pub fn bytes(&self) -> usize {
+        let inline = |file: &FileRecord| file.content.as_ref().map_or(0, Vec::len);
+        let of_edit = |edit: &EditRecord| {
+            edit.body.len() + edit.files.iter().map(inline).sum::<usize>() + AROUND_BYTES
+        };
+        match &self.work {
+            Work::Edits(edits) => edits.iter().map(of_edit).sum(),
+            Work::Purges(purges) => purges.len() * AROUND_BYTES,
+            Work::Entry(json) => json.len(),
+        }
+    }
 }
 
 /// What is done in a database.

@@ -121,6 +121,8 @@ pub struct Replica {
     sealed_ticks: u32,
     /// Damaged records seen at one place.
     damaged: u32,
+    /// Nodes that may have a copy.
+    known: Vec<NodeId>,
     out: Vec<Output>,
     /// Messages to itself.
     own: VecDeque<Message>,
@@ -160,6 +162,7 @@ impl Replica {
             refused: 0,
             sealed_ticks: 0,
             damaged: 0,
+            known: vec![],
             out: vec![],
             own: VecDeque::new(),
         };
@@ -196,6 +199,7 @@ impl Replica {
             } => self.was_read(read, generation, next_offset),
             Input::GivenUp(reads) => self.forget_reads(&reads),
             Input::Reseed => self.begin_reseed(),
+            Input::Known(nodes) => self.known = nodes,
             Input::Appended { generation, offset } => self.begin_appended(generation, offset),
             Input::Copied(cursor) => self.copied(cursor),
             Input::CopyRefused => self.copy_refused(),
@@ -483,13 +487,15 @@ impl Replica {
                 self.check_again();
                 self.halted_ticks += 1;
                 if self.halted_ticks >= SEALED_TICKS_MAX {
-                    // Others may not be there, or the log: nothing that a generation would mend.
-                    self.ask_for_copy(0);
+                    // Others may not be there, or the log: nothing that a generation or a copy would mend. Unless those that are waited
+                    // for are not the replicas any more.
+                    let is_new = !self.issued.members.contains(&self.me);
+                    self.ask_for_copy(if is_new { self.halted_ticks } else { 0 });
                 }
             }
             Phase::Halted(_) => {
-                self.ask_for_copy(self.halted_ticks);
                 self.halted_ticks += 1;
+                self.ask_for_copy(self.halted_ticks);
                 // It may have been the reader's fault, or have healed.
                 if self.halted_ticks.is_multiple_of(LOOK_AGAIN_TICKS) {
                     self.start();
@@ -524,6 +530,14 @@ impl Replica {
             waited,
         };
         self.send_others(&ask);
+        if self.issued.members.contains(&self.me) {
+            return;
+        }
+        let others = self.known.iter().filter(|n| **n != self.me);
+        let others = others.filter(|n| !self.issued.members.contains(n));
+        for to in others.copied().collect::<Vec<_>>() {
+            self.send(to, ask.clone());
+        }
     }
 
     /// Asked by one that wants to replace its state by this one's. It may when nothing of its own can have been acknowledged that
@@ -533,7 +547,9 @@ impl Replica {
         let later = mine.generation > theirs.generation && mine.generation >= sealed;
         let is_part = mine.next_offset > theirs.next_offset
             && self.peers.chains.at(theirs.next_offset) == Some(&theirs.chain);
-        let further = mine.generation == theirs.generation
+        // Who only waits for the log, or for others, says 0, and needs none.
+        let further = waited > 0
+            && mine.generation == theirs.generation
             && mine.generation >= sealed
             && (is_part || self.peers.stable >= theirs.next_offset);
         let is_whole = matches!(self.phase, Phase::Running | Phase::Checking(_));

@@ -1,6 +1,6 @@
 //! Reads that see every write that was acknowledged before they began.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{Message, Output, Phase, Replica};
 use crate::position::{Generation, NodeId};
@@ -12,9 +12,10 @@ pub(super) struct Reads {
     waiting: Vec<u64>,
     round: Option<Round>,
     rounds: u64,
-    /// They read when this replica has everything before the offset, which is first, the read second; and the change of replicas that
-    /// the round knew.
-    at: BTreeMap<(u64, u64), u64>,
+    /// They read when this replica is as far as a majority was. Oldest first.
+    groups: VecDeque<Group>,
+    /// What each replica answered last: to which round, and how far it was, in this generation.
+    answers: BTreeMap<NodeId, (u64, u64)>,
     /// They are reading.
     reading: BTreeSet<u64>,
     /// They read when the store had everything before the offset, which is first, and are shown when that is stable.
@@ -33,15 +34,58 @@ struct Round {
     highest: u64,
 }
 
+/// Reads whose round a majority answered.
+#[derive(Debug)]
+struct Group {
+    round: u64,
+    /// As in the round.
+    replicas_at: u64,
+    /// Everything before this offset is to be here. Every majority has what was acknowledged, so it is the least of all majorities that
+    /// answered: one replica alone may be further, by a record that nobody else can get. That holds while the replicas change, too: a
+    /// change is written when the one before it is on a majority, which shares a replica with every majority before.
+    at: u64,
+    reads: Vec<u64>,
+}
+
+/// Rounds are counted from a random number.
+fn is_since(round: u64, since: u64) -> bool {
+    round.wrapping_sub(since) <= u64::MAX / 2
+}
+
 impl Reads {
     pub fn new(start: u64) -> Reads {
         Reads {
             waiting: vec![],
             round: None,
             rounds: start,
-            at: BTreeMap::new(),
+            groups: VecDeque::new(),
+            answers: BTreeMap::new(),
             reading: BTreeSet::new(),
             unstable: BTreeSet::new(),
+        }
+    }
+
+    /// A majority answered.
+    fn wait_for(&mut self, round: Round) {
+        let Round {
+            round,
+            replicas_at,
+            reads,
+            highest: at,
+            ..
+        } = round;
+        match self.groups.back_mut() {
+            // One will do: an answer to a later round counts for reads of those before, too.
+            Some(last) if last.at == at && last.replicas_at == replicas_at => {
+                last.round = round;
+                last.reads.extend(reads);
+            }
+            _ => self.groups.push_back(Group {
+                round,
+                replicas_at,
+                at,
+                reads,
+            }),
         }
     }
 }
@@ -70,12 +114,22 @@ impl Replica {
         self.send_all(&Message::AskPosition { round });
     }
 
-    /// Another round for reads whose questions or answers were lost; it asks anew, since an answer may be old.
+    /// Another round for reads whose questions or answers were lost; it asks anew, since an answer may be old. And those that did not
+    /// answer are asked again for whom the others were too far.
     pub(super) fn ask_again_reading(&mut self) {
         if let Some(round) = self.reads.round.take() {
             self.reads.waiting.extend(round.reads);
         }
         self.ask_round();
+        let Some(round) = self.reads.groups.back().map(|group| group.round) else {
+            return;
+        };
+        let answers = &self.reads.answers;
+        let is_silent = |n: &&NodeId| !answers.get(n).is_some_and(|(of, _)| is_since(*of, round));
+        let silent = self.issued.members.iter().filter(is_silent).copied();
+        for to in silent.collect::<Vec<_>>() {
+            self.send(to, Message::AskPosition { round });
+        }
     }
 
     pub(super) fn tell_position(&mut self, to: NodeId, round: u64) {
@@ -98,13 +152,18 @@ impl Replica {
         next_offset: u64,
     ) {
         let (own, majority) = (self.generation(), self.issued.majority());
-        let is_member = self.issued.members.contains(&from);
-        let Some(asked) = &mut self.reads.round else {
-            return;
-        };
-        if asked.round != round || !is_member {
+        if !self.issued.members.contains(&from) {
             return;
         }
+        if generation <= own {
+            // In a generation before this one it has nothing of this one.
+            let reached = if generation == own { next_offset } else { 0 };
+            self.reads.answers.insert(from, (round, reached));
+            self.choose_majority();
+        }
+        let Some(asked) = self.reads.round.as_mut().filter(|r| r.round == round) else {
+            return self.go_on_reading();
+        };
         if generation > own || asked.generation != own {
             // What was acknowledged there is not known here yet. A later round may do.
             let reads = std::mem::take(&mut asked.reads);
@@ -118,30 +177,51 @@ impl Replica {
         if asked.answered.len() < majority {
             return;
         }
-        let (highest, replicas_at) = (asked.highest, asked.replicas_at);
-        let reads = std::mem::take(&mut asked.reads);
-        self.reads.round = None;
-        let at = reads.into_iter().map(|read| ((highest, read), replicas_at));
-        self.reads.at.extend(at);
+        let Some(round) = self.reads.round.take() else {
+            return;
+        };
+        self.reads.wait_for(round);
         self.go_on_reading();
         self.ask_round();
+    }
+
+    /// Reads wait for the majority that is the least far.
+    fn choose_majority(&mut self) {
+        let (replicas_at, majority) = (self.issued.replicas_at, self.issued.majority());
+        let Reads {
+            groups, answers, ..
+        } = &mut self.reads;
+        for group in groups.iter_mut().filter(|g| g.replicas_at == replicas_at) {
+            let of_group = answers
+                .values()
+                .filter(|(of, _)| is_since(*of, group.round));
+            let mut reached: Vec<u64> = of_group.map(|(_, reached)| *reached).collect();
+            reached.sort_unstable();
+            if let Some(at) = reached.get(majority - 1) {
+                group.at = group.at.min(*at);
+            }
+        }
     }
 
     /// Has those read for which this replica is far enough.
     pub(super) fn go_on_reading(&mut self) {
         let (own, replicas_at) = (self.position().next_offset, self.saved.cursor.replicas_at);
-        while let Some(first) = self.reads.at.first_entry()
-            && first.key().0 <= own
-        {
-            let ((_, read), asked) = first.remove_entry();
-            if asked != replicas_at {
-                // A majority of other replicas counts by now.
-                self.reads.waiting.push(read);
-            } else {
-                self.out.push(Output::ReadNow(read));
-                self.reads.reading.insert(read);
+        let mut groups = std::mem::take(&mut self.reads.groups);
+        groups.retain_mut(|group| {
+            if group.at > own {
+                return true;
             }
-        }
+            let reads = std::mem::take(&mut group.reads);
+            if group.replicas_at == replicas_at {
+                self.out.extend(reads.iter().copied().map(Output::ReadNow));
+                self.reads.reading.extend(reads);
+            } else {
+                // A majority of other replicas counts by now.
+                self.reads.waiting.extend(reads);
+            }
+            false
+        });
+        self.reads.groups = groups;
         self.ask_round();
         self.show_reads();
     }
@@ -179,7 +259,10 @@ impl Replica {
         let reads = &mut self.reads;
         reads.waiting.retain(stays);
         reads.reading.retain(stays);
-        reads.at.retain(|(_, read), _| stays(read));
+        reads.groups.retain_mut(|group| {
+            group.reads.retain(stays);
+            !group.reads.is_empty()
+        });
         reads.unstable.retain(|(_, read)| stays(read));
         if let Some(round) = &mut reads.round {
             round.reads.retain(stays);
@@ -190,8 +273,9 @@ impl Replica {
     pub(super) fn read_anew(&mut self) {
         let reads = &mut self.reads;
         let round = reads.round.take().map(|round| round.reads);
-        let at = std::mem::take(&mut reads.at);
-        let later = at.into_keys().map(|(_, read)| read);
+        reads.answers.clear();
+        let groups = std::mem::take(&mut reads.groups);
+        let later = groups.into_iter().flat_map(|group| group.reads);
         let later = later.chain(std::mem::take(&mut reads.reading));
         let unstable = std::mem::take(&mut reads.unstable);
         let later = later.chain(unstable.into_iter().map(|(_, read)| read));

@@ -217,6 +217,8 @@ pub enum Input {
     GivenUp(Vec<u64>),
     /// An operator wants a new generation.
     Reseed,
+    /// Nodes that there are: one that is no replica yet asks them for a copy, too.
+    Known(Vec<NodeId>),
     /// The beginning of a generation was appended here, or so the log says.
     Appended {
         /// Of which generation.
@@ -370,7 +372,7 @@ pub enum Message {
         position: Position,
         /// Generations before this one do not help.
         sealed: Generation,
-        /// For so many ticks the sender has not gone on, though it reaches the log.
+        /// For so many ticks the sender has not gone on, though it reaches the log; 0 while it only waits for that, or for others.
         waited: u32,
     },
     /// You may, if you are still there.

@@ -4,6 +4,7 @@
 //! and what handles ask for come to it through channels, and what the state machine wants done is done in its order. Writing to the
 //! store is pipelined; everything that takes long runs beside the task and is answered to it.
 
+mod lag;
 mod propose;
 mod read;
 mod task;
@@ -12,6 +13,7 @@ mod types;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 
@@ -125,8 +127,21 @@ impl<S: SlotStore> Slot<S> {
         wait: Wait,
     ) -> Result<Proposed<S::Outcome>, ProposeError<S::Outcome>> {
         let key = (request.gateway, request.counter);
-        let bytes = request.to_bytes();
+        let bytes = request.to_bytes().into();
         drop(request);
+        self.propose_encoded(key, bytes, wait).await
+    }
+
+    /// The same of a request's bytes, `key` being its gateway and counter.
+    ///
+    /// # Errors
+    /// The same.
+    pub async fn propose_encoded(
+        &self,
+        key: (u64, u64),
+        bytes: Bytes,
+        wait: Wait,
+    ) -> Result<Proposed<S::Outcome>, ProposeError<S::Outcome>> {
         let Wait { copies, deadline } = wait;
         let load = Load::Request { key, bytes };
         let settled = self.settled(load, copies, deadline).await?;
@@ -168,6 +183,11 @@ impl<S: SlotStore> Slot<S> {
             Err(Unsettled(Some(Failure::NotOne))) => Err(ChangeError::NotOne),
             Err(Unsettled(_)) => Err(ChangeError::NotNow(self.status().reason())),
         }
+    }
+
+    /// Says which nodes there are: one that is new may find none of the replicas that the log begins with.
+    pub fn know(&self, nodes: Vec<NodeId>) {
+        let _ = self.shared.commands.send(Command::Know(nodes));
     }
 
     /// Begins a new generation: for an operator, when the log lost what a majority has.
@@ -316,6 +336,8 @@ impl<O> From<Unsettled<O>> for ProposeError<O> {
         match unsettled.0 {
             None => ProposeError::Stopped,
             Some(Failure::NotNow(why)) => ProposeError::NotNow(why),
+            Some(Failure::Full(why)) => ProposeError::Full(why),
+            Some(Failure::Behind) => ProposeError::Behind,
             Some(Failure::TooFew {
                 outcome: Some(outcome),
                 copies,
@@ -329,6 +351,8 @@ impl<O> From<Unsettled<O>> for Option<ProposeError<()>> {
     fn from(unsettled: Unsettled<O>) -> Option<ProposeError<()>> {
         Some(match unsettled.0? {
             Failure::NotNow(why) => ProposeError::NotNow(why),
+            Failure::Full(why) => ProposeError::Full(why),
+            Failure::Behind => ProposeError::Behind,
             Failure::TooFew { copies, .. } => ProposeError::TooFew {
                 outcome: (),
                 copies,

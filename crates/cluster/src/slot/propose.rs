@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
+use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio::time::{Duration, Instant};
 
@@ -20,7 +21,7 @@ const DOUBLED_MAX: usize = 5;
 /// What is to be appended.
 pub(super) enum Load {
     /// A client's request, encoded.
-    Request { key: (u64, u64), bytes: Vec<u8> },
+    Request { key: (u64, u64), bytes: Bytes },
     /// A record by itself.
     Body(Body),
     /// A change of replicas.
@@ -38,6 +39,8 @@ pub(super) struct Settled<O> {
 pub(super) enum Failure<O> {
     TooFew { outcome: Option<O>, copies: usize },
     NotNow(String),
+    Full(String),
+    Behind,
     NotOne,
     Unknown,
 }
@@ -226,7 +229,7 @@ impl<O> Proposals<O> {
             self.queue.pop_front();
         }
         let bytes = |(id, _): &(u64, u32)| match &self.waiters.get(id)?.load {
-            Load::Request { bytes, .. } => Some(bytes.as_slice()),
+            Load::Request { bytes, .. } => Some(&bytes[..]),
             _ => None,
         };
         let requests: Vec<&[u8]> = of.iter().filter_map(bytes).collect();

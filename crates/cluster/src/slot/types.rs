@@ -90,6 +90,10 @@ pub struct SlotOptions {
     pub tick: Duration,
     /// A record that was appended and has not been applied after this time is appended again.
     pub again_after: Duration,
+    /// Nothing is proposed while a majority lacks something for longer than this,
+    pub lag_time_max: Duration,
+    /// or more than so many bytes of records.
+    pub lag_bytes_max: u64,
 }
 
 impl SlotOptions {
@@ -103,6 +107,8 @@ impl SlotOptions {
             genesis,
             tick: Duration::from_millis(200),
             again_after: Duration::from_secs(1),
+            lag_time_max: Duration::from_secs(10),
+            lag_bytes_max: 64 << 20,
         }
     }
 }
@@ -141,6 +147,12 @@ pub enum ProposeError<O> {
     /// It is not in the log, and will not be.
     #[error("the slot takes no writes now: {0}")]
     NotNow(String),
+    /// Nor is this: this node's disk is full.
+    #[error("the disk is full: {0}")]
+    Full(String),
+    /// Nor is this: too much is on its way to the others.
+    #[error("a majority of the slot's replicas is too far behind")]
+    Behind,
     /// Nobody knows whether it is, or will be, applied. The same request may be proposed again.
     #[error("it is not known whether it was applied")]
     Unknown,
@@ -204,6 +216,10 @@ pub struct SlotStatus {
     pub log_end: Option<u64>,
     /// What went wrong last: a record that is none, the store, a copy, the log.
     pub error: Option<String>,
+    /// The store fails, for want of room or otherwise: nothing is applied here until that is over.
+    pub store_fails: bool,
+    /// For want of room.
+    pub is_full: bool,
     /// Proposals that wait.
     pub proposals: usize,
     /// Reads that wait.

@@ -129,6 +129,7 @@ fn a_read_asks_again_when_the_replicas_changed_meanwhile() {
     let log = changed(&mut net, &[&[1, 2]]);
     // A majority answers that 2 has the change, which 1 has not yet.
     net.read_to(2, &log, 2);
+    net.blocked = vec![(1, 3)];
     net.give(1, Input::Read(7));
     net.deliver();
     let asked = net.asks_positions;
@@ -136,6 +137,34 @@ fn a_read_asks_again_when_the_replicas_changed_meanwhile() {
     assert!(net.asks_positions > asked);
     net.deliver();
     assert!(net.reads_now.contains(&(1, 7)));
+}
+
+#[test]
+fn a_read_does_not_wait_for_what_nobody_else_can_get() {
+    let one = view(&[(0, "a")]);
+    let mut net = Net::new(3);
+    net.all_read(&one, 1);
+    net.tick(&one);
+    // The log goes after this record, which came to one replica.
+    net.read_to(1, &view(&[(0, "a"), (0, "b")]), 2);
+    // The replica that is further answers first.
+    net.give(2, Input::Read(7));
+    net.deliver();
+    assert_eq!(net.reads_now, [(2, 7)]);
+    // The other one's answer is lost at first.
+    net.blocked = vec![(2, 3)];
+    net.give(2, Input::Read(8));
+    net.deliver();
+    assert_eq!(net.reads_now, [(2, 7)]);
+    net.blocked.clear();
+    net.tick(&one);
+    assert_eq!(net.reads_now, [(2, 7), (2, 8)]);
+    // What is on two of them may be acknowledged.
+    net.read_to(3, &view(&[(0, "a"), (0, "b")]), 2);
+    net.give(2, Input::Read(9));
+    net.tick(&one);
+    net.tick(&one);
+    assert_eq!(net.reads_now.len(), 2);
 }
 
 #[test]

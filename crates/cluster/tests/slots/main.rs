@@ -125,6 +125,57 @@ async fn a_full_disk_stops_one_and_it_goes_on_when_there_is_room() {
     nodes.agree(&acknowledged).await;
 }
 
+/// Writes that one disk is enough for do not run away from the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_proposed_while_a_majority_is_far_behind() {
+    let nodes = Nodes::three();
+    write_all(&nodes, 1, 3).await;
+    nodes.cut_off(1, true);
+    let slot = nodes.slot(1);
+    let by_one = || Wait {
+        copies: Some(1),
+        ..majority(5_000)
+    };
+    let mut taken = 0;
+    let refused = loop {
+        match slot.propose(request((7, taken), "a", b"1"), by_one()).await {
+            Ok(_) => taken += 1,
+            Err(refused) => break refused,
+        }
+    };
+    assert_eq!(refused, ProposeError::Behind);
+    assert!(taken > 0);
+    nodes.cut_off(1, false);
+    let settled = slot.settle(within(10_000)).await;
+    settled.expect("the others catch up");
+    let taken = slot.propose(request((7, 1_000_000), "a", b"1"), by_one());
+    taken.await.expect("it is taken again");
+    nodes.agree(&[]).await;
+}
+
+/// So nothing more comes into the log that they could not apply.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_refuses_what_is_proposed() {
+    let nodes = Nodes::three();
+    write_all(&nodes, 1, 3).await;
+    nodes.disks[&3].is_full.store(true, Ordering::SeqCst);
+    for counter in 0..3 {
+        let asked = request((2, counter), "a", b"1");
+        let done = nodes.slot(1).propose(asked, majority(10_000)).await;
+        done.expect("two are enough");
+    }
+    let slot = nodes.slot(3);
+    nodes.until("full", || slot.status().is_full).await;
+    let asked = request((9, 1), "a", b"1");
+    let refused = slot.propose(asked.clone(), majority(5_000)).await;
+    assert!(matches!(refused, Err(ProposeError::Full(_))), "{refused:?}");
+    nodes.disks[&3].is_full.store(false, Ordering::SeqCst);
+    nodes.until("room", || !slot.status().store_fails).await;
+    let done = slot.propose(asked, majority(10_000)).await;
+    done.expect("it is taken again");
+    nodes.agree(&[]).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_request_travels_in_parts() {
     let nodes = Nodes::three();

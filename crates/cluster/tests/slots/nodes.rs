@@ -83,6 +83,7 @@ impl Nodes {
         let mut options = SlotOptions::new(stamp(), me, fastrand::u64(..), self.genesis.clone());
         options.tick = TICK;
         options.again_after = Duration::from_millis(100);
+        options.lag_time_max = Duration::from_millis(500);
         let store = Arc::new(MemoryStore::new(me, &self.disks, self.write_delay));
         let net = Arc::clone(&self.net);
         let network = Arc::new(NetOf { me, net });

@@ -96,7 +96,8 @@ impl Database {
             let gzips = !options.encoded && defaults.compresses(content_type);
             gzips.then_some(defaults.compression_level)
         };
-        AttachmentSink::new(self.contents_of(id.as_str()).upload(), level, options)
+        let upload = self.contents_of(id.as_str()).upload();
+        AttachmentSink::new(upload, level, options, self.ending.clone())
     }
 
     /// Reads the bytes of an attachment of the document `id`: as they are stored, or decoded. `range` is one of those bytes; what is beyond their end is

@@ -11,6 +11,7 @@ use storage::{Content, Upload};
 use tokio::task::JoinHandle;
 
 use crate::Error;
+use crate::ending::Ending;
 
 /// Bytes are worked on (hashed, compressed, written) in portions of this many, on a thread for blocking work.
 const PORTION_BYTES: usize = 256 << 10;
@@ -42,10 +43,17 @@ pub struct AttachmentSink {
     portion_bytes: usize,
     taken: u64,
     options: SinkOptions,
+    /// Of the database.
+    ending: Ending,
 }
 
 impl AttachmentSink {
-    pub(super) fn new(upload: Upload, gzip: Option<u32>, options: SinkOptions) -> AttachmentSink {
+    pub(super) fn new(
+        upload: Upload,
+        gzip: Option<u32>,
+        options: SinkOptions,
+        ending: Ending,
+    ) -> AttachmentSink {
         AttachmentSink {
             work: Some(Box::new(Work::new(upload, gzip, &options))),
             working: None,
@@ -53,6 +61,7 @@ impl AttachmentSink {
             portion_bytes: 0,
             taken: 0,
             options,
+            ending,
         }
     }
 
@@ -87,7 +96,8 @@ impl AttachmentSink {
 
     async fn work(&mut self) -> Result<Box<Work>, Error> {
         if let Some(working) = self.working.take() {
-            return working.await.map_err(|_| Error::ShuttingDown)?;
+            let worked = working.await.map_err(|_| Error::ShuttingDown)?;
+            return self.ending.explain(worked);
         }
         self.work.take().ok_or(Error::ShuttingDown)
     }
@@ -105,9 +115,9 @@ impl AttachmentSink {
             work.take_in(&portion)?;
             work.finish(&options)
         };
-        tokio::task::spawn_blocking(finish)
-            .await
-            .map_err(|_| Error::ShuttingDown)?
+        let finished = tokio::task::spawn_blocking(finish).await;
+        self.ending
+            .explain(finished.map_err(|_| Error::ShuttingDown)?)
     }
 }
 

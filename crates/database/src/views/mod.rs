@@ -192,7 +192,10 @@ impl DatabaseViews {
 impl Database {
     /// The views of a design document (`_design/name`).
     pub fn design(&self, id: &str) -> Result<Arc<Design>, Error> {
-        self.live()?;
+        self.if_live(self.design_now(id))
+    }
+
+    fn design_now(&self, id: &str) -> Result<Arc<Design>, Error> {
         let Some(record) = self.shard_for(id).record(id)? else {
             return Err(Error::Missing("missing"));
         };
@@ -223,6 +226,10 @@ impl Database {
 
     /// All design documents that have views. Blocks.
     pub(crate) fn designs(&self) -> Result<Vec<Arc<Design>>, Error> {
+        self.if_live(self.designs_now())
+    }
+
+    fn designs_now(&self) -> Result<Vec<Arc<Design>>, Error> {
         let mut ids = vec![];
         for shard in self.all_shards() {
             let view = shard.view()?;
@@ -249,6 +256,10 @@ impl Database {
 
     /// The index of a design document's views, opened when it is not yet. Blocks for a moment then.
     pub fn view_index(&self, design: &Design) -> Result<Arc<ViewIndex>, Error> {
+        self.ending.explain(self.view_index_now(design))
+    }
+
+    fn view_index_now(&self, design: &Design) -> Result<Arc<ViewIndex>, Error> {
         let signature = design.spec.signature();
         let known = || {
             let known = self.views.indexes.lock().get(&signature).cloned()?;
@@ -260,7 +271,7 @@ impl Database {
         }
         let closed = self.views.changing.lock();
         if *closed {
-            return self.if_live(Err(Error::NoDatabase));
+            return Err(Error::NoDatabase);
         }
         if let Some(known) = known() {
             return Ok(known);

@@ -127,7 +127,7 @@ pub async fn take(db: &Arc<Database>, model: &mut Model, step: &Step) {
             let rev: Rev = found(db, &id_of(*n)).unwrap().rev;
             let id = DocId::new(&id_of(*n)).unwrap();
             let purged = db.purge(vec![(id, vec![rev.clone()])]).await.unwrap();
-            assert_eq!(purged[0].1, [rev]);
+            assert_eq!(purged.removed[0].1, [rev]);
             model.remove(n);
         }
         Step::Abandon { doc, content: n } => drop(upload(db, &id_of(*doc), &content(*n)).await),

@@ -254,9 +254,23 @@ static REQUESTS: LazyLock<AtomicU64> = LazyLock::new(|| {
     AtomicU64::new(u64::from_ne_bytes(first))
 });
 
-/// A number that is another one when requests came meanwhile.
-pub(crate) fn requests_seen() -> u64 {
-    REQUESTS.load(Ordering::Relaxed)
+/// Counts requests without a long body.
+static SHORT: AtomicU64 = AtomicU64::new(0);
+
+/// A number that is another one when requests came meanwhile that should not wait for long ones.
+pub(crate) fn short_requests_seen() -> u64 {
+    SHORT.load(Ordering::Relaxed)
+}
+
+/// A body that is not said to be longer is short.
+const SHORT_BODY_BYTES_MAX: u64 = 64 << 10;
+
+fn note_short(headers: &HeaderMap) {
+    let length = headers.get(CONTENT_LENGTH).and_then(|n| n.to_str().ok());
+    let length: u64 = length.and_then(|n| n.parse().ok()).unwrap_or(0);
+    if length <= SHORT_BODY_BYTES_MAX {
+        SHORT.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// Ten hexadecimal digits that differ from request to request.
@@ -280,6 +294,7 @@ async fn answer(
     let (parts, body) = req.into_parts();
     let version = parts.version;
     let n = REQUESTS.fetch_add(1, Ordering::Relaxed);
+    note_short(&parts.headers);
     let id = clients_request_id(&parts.headers).unwrap_or_else(|| request_id(n));
     let (method, method_error) = effective_method(&parts);
     let host_error = host::check(&parts).err();

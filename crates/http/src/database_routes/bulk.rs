@@ -11,7 +11,7 @@ use document::{BulkDocs, DocError, DocId, EditDoc, Rev, parse_some_bulk_docs, wr
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::connection::server::requests_seen;
+use crate::connection::server::short_requests_seen;
 use crate::document_routes::attachments::{Parts, boundary, push_doc_multipart};
 use crate::document_routes::documents::{parse_revs, read_options};
 use crate::document_routes::write_mode::WriteMode;
@@ -33,20 +33,20 @@ const PARSED_APART_BYTES_MAX: usize = 8 << 20;
 /// Content type of a part that is not a document.
 const ERROR_PART: &str = "application/json; error=\"true\"";
 
-/// Whether another request came since this was asked last.
+/// Whether a short request came since this was asked last.
 fn others_came() -> bool {
     static SEEN: AtomicU64 = AtomicU64::new(0);
-    let seen = requests_seen();
-    seen.wrapping_sub(SEEN.swap(seen, Relaxed)) > 1
+    let seen = short_requests_seen();
+    seen != SEEN.swap(seen, Relaxed)
 }
 
-async fn parse(body: Bytes, docs_max: u64) -> Result<BulkDocs, ApiError> {
+async fn parse(body: Bytes, docs_max: u64, gives_way: bool) -> Result<BulkDocs, ApiError> {
     let max = usize::try_from(docs_max).unwrap_or(usize::MAX);
     let length = body.len();
     let work = move || parse_some_bulk_docs(&body, max);
     let parsed = if length > PARSED_APART_BYTES_MAX {
         tokio::task::spawn_blocking(work).await.ok()
-    } else if length > PARSED_HERE_BYTES_MAX && others_came() {
+    } else if gives_way {
         database::apart(work).await.ok()
     } else {
         // Who is alone is served faster here.
@@ -65,7 +65,8 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
     let settings = req.settings.clone();
     let bytes = req.required_bytes(BodyClass::Many).await?;
     let started = Instant::now();
-    let bulk = parse(bytes, settings.couchdb.max_bulk_docs_count).await?;
+    let gives_way = bytes.len() > PARSED_HERE_BYTES_MAX && others_came();
+    let bulk = parse(bytes, settings.couchdb.max_bulk_docs_count, gives_way).await?;
     let parse_us = started.elapsed().as_micros() as u64;
     let mut docs = bulk.docs;
     if bulk.all_or_nothing {
@@ -93,10 +94,15 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
     };
     let write_mode = WriteMode::of(req, access.is_alone, bulk.w)?.of_edits(mode);
     let caller = caller(&req.user);
-    let done = access
-        .db
-        .update_bulk_as(caller, docs, mode, write_mode.durability);
-    let (outcomes, timing) = done.await?;
+    let (db, durability) = (access.db.clone(), write_mode.durability);
+    let update = async move { db.update_bulk_as(caller, docs, mode, durability).await };
+    let (outcomes, timing) = match gives_way {
+        true => {
+            let done = app.node.replicator.runtime().spawn(update).await;
+            done.map_err(|_| ApiError::worker_failed())??
+        }
+        false => update.await?,
+    };
     let write_mode = write_mode.once_written(&timing);
     let outcomes = match refused {
         None => outcomes,

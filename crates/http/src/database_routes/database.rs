@@ -167,15 +167,14 @@ pub async fn purge(req: &mut Request, access: &Access) -> Answer {
             "Exceeded maximum number of revisions.",
         ));
     }
-    let purged: Map<String, Value> = access
-        .db
-        .purge(requests)
-        .await?
+    let done = access.db.purge(requests).await?;
+    let purged: Map<String, Value> = done
+        .removed
         .into_iter()
         .map(|(id, revs)| (id.to_string(), rev_strings(&revs).into()))
         .collect();
     Ok(Reply::json(
-        201,
+        if done.has_few_copies { 202 } else { 201 },
         &json!({"purge_seq": null, "purged": purged}),
     ))
 }

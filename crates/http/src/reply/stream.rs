@@ -6,7 +6,7 @@ use futures_util::stream;
 use hyper::header::HeaderValue;
 use tokio::sync::{Semaphore, oneshot};
 
-use crate::connection::server::requests_seen;
+use crate::connection::server::short_requests_seen;
 use crate::errors::ApiError;
 use crate::reply::{Reply, StreamError};
 
@@ -60,7 +60,7 @@ pub fn pull(
 struct Making<F> {
     /// None while a piece is made apart.
     next: Option<F>,
-    /// [`requests_seen`] when the last piece was asked for.
+    /// [`short_requests_seen`] when the last piece was asked for.
     seen: u64,
     /// So many pieces are still made apart, whether requests come or not.
     still_apart: u32,
@@ -77,7 +77,7 @@ where
     fn new(next: F) -> Making<F> {
         Making {
             next: Some(next),
-            seen: requests_seen(),
+            seen: short_requests_seen(),
             still_apart: 0,
             apart: None,
         }
@@ -101,7 +101,7 @@ where
             }
         };
         let (piece, more) = made?;
-        let seen = std::mem::replace(&mut self.seen, requests_seen());
+        let seen = std::mem::replace(&mut self.seen, short_requests_seen());
         self.still_apart = match seen == self.seen {
             true => self.still_apart.saturating_sub(1),
             false => APART_AFTER_REQUEST,

@@ -182,6 +182,17 @@ pub enum EntryOutcome {
     Refused = 3,
 }
 
+impl Entry {
+    /// Somebody may be allowed less after it.
+    pub fn shuts_out(&self) -> bool {
+        match self {
+            Entry::Setting { .. } => true,
+            Entry::Change { change, .. } => matches!(change, PropertyChange::Security(_)),
+            _ => false,
+        }
+    }
+}
+
 impl EntryOutcome {
     /// By its number.
     pub fn of(code: u8) -> EntryOutcome {

@@ -22,6 +22,7 @@ pub use self::store::{ControlSlot, stored_state};
 pub struct Catalogue {
     state: RwLock<ControlState>,
     version: watch::Sender<u64>,
+    closed: watch::Sender<bool>,
 }
 
 impl Catalogue {
@@ -31,6 +32,7 @@ impl Catalogue {
         Catalogue {
             state: RwLock::new(state),
             version,
+            closed: watch::Sender::new(false),
         }
     }
 
@@ -77,10 +79,28 @@ impl Catalogue {
     }
 
     /// Waits until this version is here.
-    pub async fn wait_for(&self, version: u64) {
-        let mut here = self.version.subscribe();
-        // The sender lives as long as this.
-        let _ = here.wait_for(|here| *here >= version).await;
+    ///
+    /// # Errors
+    /// When the server stops before.
+    pub async fn wait_for(&self, version: u64) -> Result<(), StoreError> {
+        let (mut here, mut closed) = (self.version.subscribe(), self.closed.subscribe());
+        // The senders live as long as this.
+        tokio::select! {
+            _ = here.wait_for(|here| *here >= version) => Ok(()),
+            _ = closed.wait_for(|closed| *closed) => {
+                Err(StoreError::Failed("the server is shutting down".into()))
+            }
+        }
+    }
+
+    /// Nobody waits for another version any more.
+    pub fn close(&self) {
+        self.closed.send_replace(true);
+    }
+
+    /// The server stops.
+    pub fn is_closed(&self) -> bool {
+        *self.closed.borrow()
     }
 
     /// Tells of every version.

@@ -73,6 +73,9 @@ impl SlotStore for ControlSlot {
 
     fn saved(&self) -> Result<Option<Saved>> {
         let saved = self.queue.saved()?;
+        // What was not written did not happen.
+        let at = saved.as_ref().map_or(0, |s| s.cursor.position.next_offset);
+        self.applier.going.lock().retain(|(of, ..)| *of <= at);
         let state = stored_state(&self.applier.databases)?;
         *self.applier.ahead.lock() = state.clone();
         self.applier.catalogue.set(state);
@@ -208,7 +211,7 @@ impl Applier {
         let before = self.catalogue.with(ControlState::clone);
         self.going.lock().clear();
         while let Err(e) = bring_in_line(&self.databases, &before, &state, &self.on_setting).await {
-            if self.databases.is_closing() {
+            if self.catalogue.is_closed() {
                 return Err(e);
             }
             tracing::error!(error = %e, "this node is not in line with the catalogue yet: it is tried again");

@@ -58,7 +58,8 @@ impl Giver {
             room = Some(free.map_err(|_| "it gives copies to others now")?);
             let here = self.catalogue.wait_for(catalogue);
             let waited = tokio::time::timeout(CATALOGUE_TIME_MAX, here).await;
-            waited.map_err(|_| "its catalogue is behind".to_owned())?;
+            let waited = waited.map_err(|_| "its catalogue is behind".to_owned())?;
+            waited.map_err(|e| e.to_string())?;
         }
         let (begun, beginning) = oneshot::channel();
         let (frames, mut all) = mpsc::channel(FRAMES_MAX);

@@ -12,7 +12,7 @@ use database::{DatabaseUuid, Databases, NewShards};
 use peers::Body;
 use storage::{Install, SlotImport};
 use tokio::sync::{Semaphore, mpsc};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use super::{FRAME_BYTES_MAX, HEAD_BYTES, LENGTH_BYTES, Source, read_tag};
 use crate::control::Catalogue;
@@ -25,8 +25,9 @@ const AT_ONCE_MAX: usize = 4;
 const FRAMES_MAX: usize = 4;
 /// The catalogue of a copy is waited for so long.
 const CATALOGUE_TIME_MAX: Duration = Duration::from_secs(30);
-/// Whether the server stops meanwhile is looked at so often.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// A copy of which nothing comes for so long has ended.
+const SILENT_TIME_MAX: Duration = Duration::from_mins(1);
 
 type Result<T> = std::result::Result<T, StoreError>;
 
@@ -112,15 +113,9 @@ impl Copier {
 
     /// Waits until the catalogue here is as far.
     async fn wait_for(&self, catalogue: u64) -> Result<()> {
-        let until = Instant::now() + CATALOGUE_TIME_MAX;
-        while Instant::now() < until && !self.databases.is_closing() {
-            let here = self.catalogue.wait_for(catalogue);
-            if timeout(LOOK_EVERY, here).await.is_ok() {
-                return Ok(());
-            }
-        }
-        let late = "the catalogue here is behind that of the copy";
-        Err(StoreError::Failed(late.into()))
+        let here = self.catalogue.wait_for(catalogue);
+        let late = |_| StoreError::Failed("the catalogue here is behind that of the copy".into());
+        timeout(CATALOGUE_TIME_MAX, here).await.map_err(late)?
     }
 
     /// What the shards of a copy take the place of.
@@ -295,7 +290,9 @@ impl Frames {
     /// Reads until so many bytes are at hand; false at the end.
     async fn fill(&mut self, bytes: usize) -> Result<bool> {
         while self.at_hand.len() < bytes {
-            match self.body.next().await {
+            let silent = |_| StoreError::Failed("the copy does not go on".into());
+            let next = timeout(SILENT_TIME_MAX, self.body.next());
+            match next.await.map_err(silent)? {
                 Some(Ok(piece)) => self.at_hand.extend_from_slice(&piece),
                 Some(Err(e)) => return Err(StoreError::Failed(e.to_string())),
                 None => return Ok(false),

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use storage::{Limits, Session, SlotOutcome, SlotRequest, SlotWork};
 
-use super::parts::{self, Part};
+use super::parts::{Kept, Part, Parted, before};
 use super::queue::{Prepare, Prepared, Queue, failed, open_error};
 use super::translate::{shard_edit, shard_purge};
 use crate::control::Catalogue;
@@ -46,7 +46,7 @@ impl DataSlot {
             slot,
             databases: databases.clone(),
             catalogue: catalogue.clone(),
-            pending: Mutex::default(),
+            parts: Mutex::default(),
             designs: Mutex::default(),
         });
         DataSlot {
@@ -63,8 +63,7 @@ impl SlotStore for DataSlot {
 
     fn saved(&self) -> Result<Option<Saved>> {
         let saved = self.queue.saved()?;
-        self.applier.pending.lock().clear();
-        self.applier.load_designs()?;
+        self.applier.load()?;
         Ok(saved)
     }
 
@@ -87,8 +86,7 @@ impl SlotStore for DataSlot {
     fn copy(&self, from: NodeId) -> Later<'static, Result<Copied>> {
         let (renewal, applier) = (self.queue.renewal(), self.applier.clone());
         let then = Box::new(move || {
-            applier.pending.lock().clear();
-            let renewed = renewal.renew_now();
+            let renewed = renewal.renew_now().and_then(|()| applier.load());
             Box::pin(std::future::ready(renewed)) as Later<'static, Result<()>>
         });
         Box::pin(self.copier.clone().fetch(self.applier.slot, from, then))
@@ -100,8 +98,8 @@ struct Applier {
     slot: SlotNumber,
     databases: Arc<Databases>,
     catalogue: Arc<Catalogue>,
-    /// Parts that were queued and may not be in the store yet.
-    pending: Mutex<Vec<(Vec<u8>, Vec<u8>)>>,
+    /// Parts of requests, with everything that was queued.
+    parts: Mutex<Kept>,
     /// What edits of a database must have been validated by, with everything that was queued.
     designs: Mutex<FxHashMap<[u8; 16], u64>>,
 }
@@ -129,14 +127,16 @@ impl Prepare for Applier {
                     count,
                     bytes,
                 };
-                let (offset, store) = (cursor.position.next_offset, self.databases.store());
-                let parted = parts::take(part, offset, store, self.slot, &mut self.pending.lock())?;
+                let parted = self.part(&part, cursor.position.next_offset).await?;
                 prepared.rows = parted.rows;
                 if let Some(request) = parted.request {
                     prepared.requests.push(self.request(request).await?);
                 }
             }
-            Body::Await { version } => self.catalogue.wait_for(version).await,
+            Body::Await { version } => {
+                self.catalogue.wait_for(version).await?;
+                prepared.rows.extend(self.forget_designs());
+            }
             Body::Barrier { database, designs } => {
                 self.designs.lock().insert(database, designs);
                 let value = designs.to_be_bytes().to_vec();
@@ -166,7 +166,7 @@ impl Applier {
     }
 
     async fn work(&self, part: DatabaseWork) -> Result<SlotWork> {
-        self.catalogue.wait_for(part.since).await;
+        self.catalogue.wait_for(part.since).await?;
         let uuid = DatabaseUuid::new(part.database);
         let db = self.catalogue.database(&self.databases, uuid);
         let Some(db) = db.map_err(open_error)? else {
@@ -206,6 +206,24 @@ impl Applier {
         }
     }
 
+    async fn part(&self, part: &Part, offset: u64) -> Result<Parted> {
+        if part.index + 1 < part.count {
+            return Ok(self.parts.lock().add(part, offset));
+        }
+        let is_whole = self.parts.lock().has_all_before(part);
+        let known = match is_whole && part.index > 0 {
+            true => before(part, self.databases.store(), self.slot).await?,
+            false => vec![],
+        };
+        Ok(self.parts.lock().finish(part, &known))
+    }
+
+    /// What is kept in memory of the slot's own rows.
+    fn load(&self) -> Result<()> {
+        *self.parts.lock() = Kept::load(self.databases.store(), self.slot)?;
+        self.load_designs()
+    }
+
     fn load_designs(&self) -> Result<()> {
         let rows = self.databases.store().slot_state(self.slot, &[DESIGNS]);
         let mut designs = FxHashMap::default();
@@ -216,6 +234,21 @@ impl Applier {
         }
         *self.designs.lock() = designs;
         Ok(())
+    }
+
+    /// What was said of databases that are gone.
+    fn forget_designs(&self) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+        let mut rows = vec![];
+        self.catalogue.with(|state| {
+            self.designs.lock().retain(|database, _| {
+                let is_here = state.names.contains_key(&DatabaseUuid::new(*database));
+                if !is_here {
+                    rows.push((designs_key(database), None));
+                }
+                is_here
+            });
+        });
+        rows
     }
 
     /// Edits that nobody validated are of the server itself.

@@ -1,14 +1,25 @@
-//! Requests that are too long for one record, as they come in parts.
+//! Requests that are too long for one record, as they come in parts. Parts are rows of the slot's own until the last one comes; then they are
+//! read back.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use cluster::record::Request;
 use cluster::slot::StoreError;
 use storage::{SlotNumber, Store};
+use tokio::time::Instant;
 
 use super::queue::failed;
 
 const PART: u8 = b'p';
 /// Parts whose last one does not come within so many records of the log go.
 const RECORDS_MAX: u64 = 100_000;
+/// The parts before the last one are on disk by then.
+const WRITTEN_TIME_MAX: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(5);
+
+type Row = (Vec<u8>, Option<Vec<u8>>);
 
 /// A part of a request.
 pub(super) struct Part {
@@ -22,56 +33,103 @@ pub(super) struct Part {
 /// Rows of the slot's own to write, and the request that is whole now.
 #[derive(Default)]
 pub(super) struct Parted {
-    pub rows: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    pub rows: Vec<Row>,
     pub request: Option<Request>,
 }
 
+/// What is kept: the keys, and after which offset each came.
+#[derive(Default)]
+pub(super) struct Kept(BTreeMap<Vec<u8>, u64>);
+
 impl Part {
-    fn key(&self, index: u32) -> Vec<u8> {
-        let numbers = [self.gateway, self.counter, u64::from(index)];
-        let numbers = numbers.into_iter().flat_map(u64::to_be_bytes);
+    /// What the keys of a request's parts begin with.
+    fn prefix(&self) -> Vec<u8> {
+        let numbers = [self.gateway, self.counter].into_iter();
+        let numbers = numbers.flat_map(u64::to_be_bytes);
         [PART].into_iter().chain(numbers).collect()
+    }
+
+    fn key(&self) -> Vec<u8> {
+        let mut key = self.prefix();
+        key.extend_from_slice(&u64::from(self.index).to_be_bytes());
+        key
     }
 }
 
-/// Takes in a part at an offset of the log. `pending` are rows that were queued and may not be in the store yet.
-pub(super) fn take(
-    part: Part,
-    offset: u64,
-    store: &Store,
-    slot: SlotNumber,
-    pending: &mut Vec<(Vec<u8>, Vec<u8>)>,
-) -> Result<Parted, StoreError> {
-    let stored = store.slot_state(slot, &[PART]).map_err(failed)?;
-    pending.retain(|(key, _)| !stored.iter().any(|(other, _)| other == key));
-    let mut done = Parted::default();
-    let old = |value: &[u8]| {
-        let at = value.first_chunk::<8>().map(|at| u64::from_be_bytes(*at));
-        at.is_none_or(|at| at.saturating_add(RECORDS_MAX) < offset)
-    };
-    let olds = stored.iter().filter(|(_, value)| old(value));
-    done.rows.extend(olds.map(|(key, _)| (key.clone(), None)));
-    if part.index + 1 < part.count {
+impl Kept {
+    /// What the store has.
+    pub fn load(store: &Store, slot: SlotNumber) -> Result<Kept, StoreError> {
+        let rows = store.slot_state(slot, &[PART]).map_err(failed)?;
+        let offset = |value: &[u8]| value.first_chunk().map_or(0, |at| u64::from_be_bytes(*at));
+        let kept = rows.into_iter().map(|(key, value)| {
+            let at = offset(&value);
+            (key, at)
+        });
+        Ok(Kept(kept.collect()))
+    }
+
+    /// Takes in a part that is not the last. It is at this offset of the log.
+    pub fn add(&mut self, part: &Part, offset: u64) -> Parted {
+        let mut done = Parted::default();
+        self.forget(&mut done.rows, |_, at| {
+            at.saturating_add(RECORDS_MAX) < offset
+        });
         let value = [&offset.to_be_bytes()[..], &part.bytes].concat();
-        let key = part.key(part.index);
-        pending.push((key.clone(), value.clone()));
-        done.rows.push((key, Some(value)));
-        return Ok(done);
+        self.0.insert(part.key(), offset);
+        done.rows.push((part.key(), Some(value)));
+        done
     }
-    let mut bytes = vec![];
-    for index in 0..part.index {
-        let key = part.key(index);
-        let all = stored.iter().chain(&*pending);
-        let found = all.rev().find(|(other, _)| *other == key);
-        // Without all of them it is not whole: whoever proposed it does so again.
-        let Some(piece) = found.and_then(|(_, value)| value.get(8..)) else {
-            return Ok(done);
-        };
-        bytes.extend_from_slice(piece);
-        done.rows.push((key, None));
+
+    /// Whether all parts before this one are kept.
+    pub fn has_all_before(&self, part: &Part) -> bool {
+        let prefix = part.prefix();
+        let from = self.0.range(prefix.clone()..);
+        let of_request = from.take_while(|(key, _)| key.starts_with(&prefix));
+        of_request.count() as u64 == u64::from(part.index)
     }
-    bytes.extend_from_slice(&part.bytes);
-    pending.retain(|(key, _)| !done.rows.iter().any(|(gone, _)| gone == key));
-    done.request = Request::from_bytes(&bytes);
-    Ok(done)
+
+    /// The parts of a request go. Without all of them it is not whole: whoever proposed it does so again.
+    pub fn finish(&mut self, part: &Part, before: &[(Vec<u8>, Vec<u8>)]) -> Parted {
+        let (mut done, prefix) = (Parted::default(), part.prefix());
+        self.forget(&mut done.rows, |key, _| key.starts_with(&prefix));
+        if before.len() as u64 == u64::from(part.index) {
+            let pieces = before.iter().filter_map(|(_, value)| value.get(8..));
+            let bytes: Vec<&[u8]> = pieces.chain([&part.bytes[..]]).collect();
+            done.request = Request::from_bytes(&bytes.concat());
+        }
+        done
+    }
+
+    fn forget(&mut self, rows: &mut Vec<Row>, goes: impl Fn(&[u8], u64) -> bool) {
+        self.0.retain(|key, at| {
+            let goes = goes(key, *at);
+            if goes {
+                rows.push((key.clone(), None));
+            }
+            !goes
+        });
+    }
+}
+
+/// The parts before the last one, all of which are kept: in their order, once the store has them.
+pub(super) async fn before(
+    part: &Part,
+    store: &Arc<Store>,
+    slot: SlotNumber,
+) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
+    let deadline = Instant::now() + WRITTEN_TIME_MAX;
+    loop {
+        let (store, prefix) = (store.clone(), part.prefix());
+        let rows = tokio::task::spawn_blocking(move || store.slot_state(slot, &prefix)).await;
+        let rows = rows.map_err(|_| StoreError::Failed("the server is shutting down".into()))?;
+        let rows = rows.map_err(failed)?;
+        if rows.len() as u64 == u64::from(part.index) {
+            return Ok(rows);
+        }
+        if Instant::now() > deadline {
+            let late = "the parts of a request are not written";
+            return Err(StoreError::Failed(late.into()));
+        }
+        tokio::time::sleep(LOOK).await;
+    }
 }

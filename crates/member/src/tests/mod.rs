@@ -6,6 +6,7 @@
     reason = "a test that panics has failed"
 )]
 
+mod calls;
 mod nodes;
 
 use std::sync::Arc;
@@ -163,7 +164,12 @@ async fn what_is_held_of_a_database_that_is_copied_is_told_to_try_again() {
     let held = nodes.node(3).databases.get("a").unwrap();
     let mut watch = held.watch();
     let before = listing(&held);
+    let id = document::DocId::new("upload").unwrap();
+    let mut upload = held.attachment_sink(&id, "image/png", database::SinkOptions::default());
+    upload.write(vec![7; 1 << 20].into()).await.unwrap();
     nodes.agree(&[1, 2, 3]).await;
+    let uploaded = upload.finish().await;
+    assert!(matches!(uploaded, Err(database::Error::Unavailable(_))));
     while watch.changed().await.is_ok() {}
     assert!(matches!(held.info(), Err(database::Error::Unavailable(_))));
     let again = nodes.node(3).databases.get("a").unwrap();
@@ -171,6 +177,23 @@ async fn what_is_held_of_a_database_that_is_copied_is_told_to_try_again() {
     assert_eq!(held.uuid(), again.uuid());
     let mut changed = held.all_shards().iter().zip(again.all_shards());
     assert!(changed.all(|(a, b)| a.number != b.number));
+}
+
+/// What edits have to be validated by is part of a copy.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_copied_goes_by_the_design_documents_in_force() {
+    let mut nodes = Nodes::three().await;
+    nodes.create(1, "a", 4).await;
+    nodes.bar(1, "a", 55).await;
+    nodes.agree(&[1, 2, 3]).await;
+    nodes.stop(3).await;
+    // Validated by others than those: they are found out, and are in force from then on.
+    nodes.write_validated(1, "a", &docs(0, 20)).await;
+    nodes.trim();
+    nodes.start(3).await;
+    nodes.agree(&[1, 2, 3]).await;
+    nodes.write_validated(2, "a", &docs(100, 20)).await;
+    nodes.agree(&[1, 2, 3]).await;
 }
 
 /// How many rows an index has, once it has seen everything; where it is.

@@ -118,7 +118,7 @@ impl Order for WeakOrder {
         &self,
         db: &Arc<Database>,
         purges: Vec<ShardPurge>,
-    ) -> database::Later<Vec<Vec<document::Rev>>> {
+    ) -> database::Later<(Vec<Vec<document::Rev>>, bool)> {
         self.with(|order| order.purge(db, purges))
     }
 
@@ -152,6 +152,13 @@ pub struct Nodes {
     root: tempfile::TempDir,
     dirs: Mutex<BTreeMap<NodeId, PathBuf>>,
     running: BTreeMap<NodeId, Node>,
+}
+
+fn admin() -> database::Caller {
+    database::Caller {
+        name: Some("adm".into()),
+        roles: vec!["_admin".into()],
+    }
 }
 
 fn options() -> Options {
@@ -334,6 +341,32 @@ impl Nodes {
             Ok(outcomes)
         })
         .await
+    }
+
+    /// The same as a client's request, which says what it was validated by.
+    pub async fn write_validated(&self, at: NodeId, name: &str, docs: &[String]) {
+        let databases = &self.node(at).databases;
+        let outcomes = retry("written", || async {
+            let parse = |doc: &String| document::parse_document(doc.as_bytes()).unwrap();
+            let edits = docs.iter().map(parse).collect();
+            let db = databases.get(name)?;
+            let (mode, durability) = (EditMode::Interactive, Durability::Synced);
+            let done = db.update_bulk_as(admin(), edits, mode, durability).await?;
+            Ok(done.0)
+        });
+        let is_written = |outcome: &Outcome| matches!(outcome, Outcome::Ok { .. });
+        assert!(outcomes.await.iter().all(is_written));
+    }
+
+    /// From here on only edits that were validated by these design documents count.
+    pub async fn bar(&self, at: NodeId, name: &str, designs: u64) {
+        let node = self.node(at);
+        let database = *node.databases.get(name).unwrap().uuid().as_bytes();
+        for slot in 0..SLOTS {
+            let body = cluster::record::Body::Barrier { database, designs };
+            let done = node.gateway.proposer.append(slot, body).await;
+            done.expect("it is appended");
+        }
     }
 
     /// Waits until these nodes have the same, and looks whether they do.

@@ -108,6 +108,9 @@ impl<S: SlotStore> Task<S> {
 
     pub(super) fn found(&mut self, asked: (u64, i32), result: Result<RawFound, LogError>) {
         self.reading_back.remove(&asked);
+        if result.is_ok() {
+            self.error = None;
+        }
         let found = match result {
             Ok(RawFound::Record(raw)) => Found::Record(self.decode(&raw).0),
             Ok(RawFound::Trimmed) => Found::Trimmed,
@@ -151,7 +154,9 @@ impl<S: SlotStore> Task<S> {
         }
         self.generation = cursor.position.generation;
         self.proposals.renew();
+        self.lag.restart();
         self.error = None;
+        self.store_error = None;
         self.give(Input::Copied(Some(cursor)));
     }
 }

@@ -11,6 +11,9 @@ use crate::record::{Body, RecordError};
 use crate::replica::{Cursor, Input, LogRecord, Output, Reason, Replica, Saved};
 use crate::slot::types::{Outcomes, SlotStore, Stable, StoreError};
 
+/// A store that fails is tried again after so many ticks at most.
+const AGAIN_TICKS_MAX: u32 = 15;
+
 impl<S: SlotStore> Task<S> {
     /// Starts a replica from what is on disk.
     pub(super) fn begin(&mut self, saved: Option<Saved>, start: u64) {
@@ -25,6 +28,7 @@ impl<S: SlotStore> Task<S> {
         self.reading_back.clear();
         self.proposals.renew();
         let (mut replica, mut out) = Replica::new(self.options.me, start, saved);
+        out.extend(replica.handle(Input::Known(self.known.clone())));
         out.extend(self.readers.renew(&mut replica));
         self.replica = Some(replica);
         self.queue(out, &mut None, 0);
@@ -36,7 +40,23 @@ impl<S: SlotStore> Task<S> {
         self.replica = None;
         self.tail = None;
         self.todo.clear();
+        self.store_error = Some(error.clone());
         self.complain(format!("the store failed: {error}"));
+    }
+
+    /// At a tick: more and more seldom while the store fails.
+    pub(super) fn try_again_later(&mut self) {
+        let (left, last) = self.again_ticks;
+        self.again_ticks = match left {
+            0 => (
+                (2 * last + 1).min(AGAIN_TICKS_MAX),
+                (2 * last + 1).min(AGAIN_TICKS_MAX),
+            ),
+            left => (left - 1, last),
+        };
+        if left == 0 {
+            self.try_again();
+        }
     }
 
     pub(super) fn try_again(&mut self) {
@@ -132,6 +152,9 @@ impl<S: SlotStore> Task<S> {
     pub(super) fn follow(&mut self, from: u64) {
         // One at a time.
         self.tail = None;
+        if from < self.next {
+            self.lag.restart();
+        }
         self.next = from;
         self.tail = Some(self.log.follow(self.options.slot, from));
     }
@@ -148,6 +171,9 @@ impl<S: SlotStore> Task<S> {
                 self.next = raw.offset + 1;
                 self.log_end = self.log_end.max(Some(self.next));
                 let bytes = raw.bytes.len();
+                self.lag.given(bytes);
+                // Unless this one cannot be read.
+                self.error = None;
                 let (record, body) = self.decode(&raw);
                 self.give_with(Input::Record(record), body, bytes);
             }
@@ -240,6 +266,8 @@ impl<S: SlotStore> Task<S> {
             self.proposals.renew();
         }
         self.error = None;
+        self.store_error = None;
+        self.again_ticks = (0, 0);
         self.told_halt = None;
         for (key, outcome) in outcomes {
             self.proposals.outcome(key, outcome, of.next_offset);

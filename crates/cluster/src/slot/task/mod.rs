@@ -12,7 +12,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::Board;
-use super::propose::{Answer, Load, Proposals};
+use super::lag::Lag;
+use super::propose::{Answer, Failure, Load, Proposals};
 use super::read::{Readers, Shown};
 use super::types::{Network, Outcomes, SlotOptions, SlotStore, StoreError};
 use crate::log::{AppendError, Later, Log, LogError, RawFound, Tail};
@@ -46,6 +47,7 @@ pub(super) enum Command<O> {
     /// Of a proposal or a read.
     GiveUp(u64),
     Reseed,
+    Know(Vec<NodeId>),
     Stop(oneshot::Sender<()>),
 }
 
@@ -151,6 +153,13 @@ pub(super) struct Task<S: SlotStore> {
     reading_back: HashSet<(u64, i32)>,
     proposals: Proposals<S::Outcome>,
     readers: Readers,
+    lag: Lag,
+    /// Nodes that there are.
+    known: Vec<NodeId>,
+    /// Why the store wrote nothing, since it last wrote something.
+    store_error: Option<StoreError>,
+    /// Ticks until it is tried again, and until it was the last time.
+    again_ticks: (u32, u32),
     error: Option<String>,
     /// What was written to the program's log last, so that it is written once.
     told: Option<String>,
@@ -170,6 +179,7 @@ impl<S: SlotStore> Task<S> {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Task {
             proposals: Proposals::new(options.again_after),
+            lag: Lag::new(options.lag_time_max, options.lag_bytes_max),
             options,
             store,
             log,
@@ -195,6 +205,9 @@ impl<S: SlotStore> Task<S> {
             generation: Generation::default(),
             reading_back: HashSet::new(),
             readers: Readers::default(),
+            known: vec![],
+            store_error: None,
+            again_ticks: (0, 0),
             error: None,
             told: None,
             told_halt: None,
@@ -246,7 +259,10 @@ impl<S: SlotStore> Task<S> {
         match woken {
             Woken::Tick => self.tick(),
             Woken::Promised(result) => match result {
-                Ok(()) => self.carry_out(),
+                Ok(()) => {
+                    self.store_error = None;
+                    self.carry_out();
+                }
                 Err(error) => self.fail(&error),
             },
             Woken::Applied => self.applied(),
@@ -307,12 +323,30 @@ impl<S: SlotStore> Task<S> {
         self.nudge();
         self.proposals.tick();
         if self.replica.is_none() {
-            return self.try_again();
+            return self.try_again_later();
         }
         if self.tail.as_ref().is_some_and(mpsc::Receiver::is_closed) {
+            // If it ends again, that is said again.
+            self.error = None;
             self.follow(self.next);
         }
         self.give(Input::Tick);
+        if let Some(replica) = &self.replica {
+            self.lag.mark(self.next, replica.stable());
+            if self.applying.is_empty() && self.log_end == Some(self.next) {
+                // Nothing waits for it that it could fail at.
+                self.store_error = None;
+            }
+        }
+    }
+
+    /// Why nothing new is taken, if so.
+    fn refusal(&mut self) -> Option<Failure<S::Outcome>> {
+        if let Some(StoreError::Full(why)) = &self.store_error {
+            return Some(Failure::Full(why.clone()));
+        }
+        let stable = self.replica.as_ref()?.stable();
+        self.lag.is_too_far(stable).then_some(Failure::Behind)
     }
 
     /// A change of replicas counts only under a leader that wrote something: an empty log gets a record.
@@ -335,7 +369,14 @@ impl<S: SlotStore> Task<S> {
                 load,
                 copies,
                 answer,
-            } => self.proposals.add(id, load, copies, answer),
+            } => match self.refusal() {
+                // A change of replicas may be what helps.
+                Some(failure) if !matches!(load, Load::Members(_)) => {
+                    // Who asked may have gone.
+                    let _ = answer.send(Err(failure));
+                }
+                _ => self.proposals.add(id, load, copies, answer),
+            },
             Command::Read { id, now } => {
                 let input = self.readers.add(id, now);
                 self.give(input);
@@ -356,6 +397,10 @@ impl<S: SlotStore> Task<S> {
                 self.proposals.give_up(id, self.replica.as_ref(), why);
             }
             Command::Reseed => self.give(Input::Reseed),
+            Command::Know(nodes) => {
+                self.known.clone_from(&nodes);
+                self.give(Input::Known(nodes));
+            }
             Command::Stop(stopped) => self.stop = Some(Some(stopped)),
         }
     }
@@ -366,7 +411,12 @@ impl<S: SlotStore> Task<S> {
         status.proposals = self.proposals.len();
         status.reads = self.readers.len();
         status.log_end = self.log_end;
-        status.error.clone_from(&self.error);
+        status.store_fails = self.store_error.is_some();
+        status.is_full = matches!(self.store_error, Some(StoreError::Full(_)));
+        match &self.store_error {
+            Some(error) => status.error = Some(format!("the store failed: {error}")),
+            None => status.error.clone_from(&self.error),
+        }
         let Some(replica) = &self.replica else {
             status.proposes = false;
             return;
