@@ -548,7 +548,7 @@ def reseed(ctx, days):
     began = time.monotonic()
     done = days.cluster.try_command("reseed", days.cluster.url_of(2))
     ctx.report.equal("`settee cluster reseed` does", (done.returncode, done.stderr), (0, ""))
-    if not days.whole("after it all slots go on at all nodes, and are equal", timeout_s=SAID_TIMEOUT_S):
+    if not days.whole("after it all slots go on at all nodes, and are equal"):
         return
     ctx.report.note(f"they go on {time.monotonic() - began:.1f} s after it")
     days.all_is_there("and nothing is lost")
@@ -606,9 +606,9 @@ def topics_gone_while_off(ctx, days):
     if ctx.report.check("all topics are gone while no node runs: the nodes start all the same", is_up, last):
         days.all_is_there("and read what they have with r=1", query="?r=1")
     else:
-        # By hand.
+        # By hand, with the next number, as `reseed` would.
         cluster.stop_nodes()
-        for topic, partitions in ((SLOTS_TOPIC, SLOTS), (CONTROL_TOPIC, 1)):
+        for topic, partitions in (("settee.main.1.slots", SLOTS), ("settee.main.1.control", 1)):
             kafka_records.create_topic(days.broker, topic, partitions, {"retention.ms": "259200000"})
         for node in nodes:
             cluster.start_process(node)
