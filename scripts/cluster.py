@@ -123,7 +123,7 @@ class Cluster:
 
     def start_nodes(self):
         """Members are started at once; the others join one after the other."""
-        first, *others = self.nodes.values()
+        first = self.nodes[1]
         if not first.is_member():
             self.command("init", "--data", first.folder, "--name", "node1", "--address", first.address, "--slots", self.slots)
         members = [node for node in self.nodes.values() if node.is_member()]
@@ -131,8 +131,12 @@ class Cluster:
             self.start_process(node)
         for node in members:
             node.wait_until_ready()
+        self.start_others()
+
+    def start_others(self):
+        """Who is no member yet joins, by way of the first node, which runs."""
         self.take_admin()
-        for node in others:
+        for node in self.nodes.values():
             if not node.is_member():
                 self.join(node)
                 self.start_process(node)
