@@ -40,6 +40,8 @@ pub enum Tail {
         /// The offset that the next record will get.
         end: u64,
     },
+    /// What comes next could not be read several times, and why. It is tried again.
+    Trouble(String),
 }
 
 /// What was found where a record was read again.

@@ -130,9 +130,15 @@ pub async fn database<'r>(
         Err(e) => return elsewhere(member, req, &e).await,
     };
     let reply = here(app, req, name).await;
-    match kind {
-        Kind::Read => settled(gateway, seen, reply).await,
-        Kind::Plain | Kind::Informed => reply,
+    if !matches!(kind, Kind::Read) {
+        return reply;
+    }
+    // Of a stream, what it begins with: what fails before the first byte is an answer of its own.
+    match gateway.settle(&seen).await {
+        Ok(()) => reply.map(|reply| settling_reply(gateway, seen, reply)),
+        // Another server may not have what is not there to stay. A body has been read by now.
+        Err(e) if Kind::is_get(req) => elsewhere(member, req, &e).await,
+        Err(e) => Err(ApiError::busy(e.to_string())),
     }
 }
 
@@ -166,29 +172,15 @@ fn slots_of(gateway: &Gateway, db: &Database, req: &Request) -> Vec<SlotNumber> 
     }
 }
 
-/// Shows an answer once what it shows is there to stay.
-async fn settled(gateway: &Arc<Gateway>, seen: Seen, reply: Answer) -> Answer {
-    let mut reply = match reply {
-        Ok(reply) => reply,
-        Err(e) => {
-            settle(gateway, &seen).await?;
-            return Err(e);
-        }
-    };
-    // Of a stream, what it begins with: what fails before the first byte is an answer of its own.
-    settle(gateway, &seen).await?;
+/// Each piece of a stream is shown once what it shows is there to stay.
+fn settling_reply(gateway: &Arc<Gateway>, seen: Seen, mut reply: Reply) -> Reply {
     let gateway = gateway.clone();
     reply.body = match reply.body {
         Body::Full(bytes) => Body::Full(bytes),
         Body::Stream(pieces) => Body::Stream(settling(gateway, seen, pieces)),
         Body::Sized(pieces, length) => Body::Sized(settling(gateway, seen, pieces), length),
     };
-    Ok(reply)
-}
-
-async fn settle(gateway: &Gateway, seen: &Seen) -> Result<(), ApiError> {
-    let done = gateway.settle(seen).await;
-    done.map_err(|e| ApiError::busy(e.to_string()))
+    reply
 }
 
 fn settling(gateway: Arc<Gateway>, seen: Seen, pieces: Pieces) -> Pieces {

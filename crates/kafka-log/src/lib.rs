@@ -26,4 +26,4 @@ mod topics;
 
 pub use log::KafkaLog;
 pub use options::{OpenError, Options};
-pub use topics::{TopicOptions, check_topics, create_topics, log_numbers};
+pub use topics::{TopicOptions, check_topics, create_topics, has_records, log_numbers};

@@ -46,6 +46,14 @@ impl KafkaLog {
     /// [`OpenError`]: after ten seconds when no broker answers; when the topics are not there, or not as they have to be.
     pub async fn open(options: Options) -> Result<KafkaLog, OpenError> {
         topics::check_topics(&options).await?;
+        KafkaLog::open_unchecked(options).await
+    }
+
+    /// The same of a log that was checked, or that is gone: nothing comes from it until it is there.
+    ///
+    /// # Errors
+    /// [`OpenError`], for settings that are none.
+    pub async fn open_unchecked(options: Options) -> Result<KafkaLog, OpenError> {
         let runtime = Handle::current();
         let made = tokio::task::spawn_blocking(move || KafkaLog::connect(options, runtime));
         made.await.map_err(|e| OpenError::Refused(e.to_string()))?

@@ -49,7 +49,7 @@ pub enum OpenError {
     },
     /// There is no such log.
     #[error(
-        "the log {log} of the cluster {cluster} is not there: Kafka has no topic {topic}; logs of this cluster in Kafka: {others}"
+        "the log {log} of the cluster {cluster} is not there: Kafka has no topic {topic}. Make it as the manual says, or have `settee cluster reseed` make others; logs of this cluster in Kafka: {others}"
     )]
     NoLog {
         /// The cluster.

@@ -27,6 +27,8 @@ const CHANNEL_BYTES_MAX: usize = 1 << 20;
 const QUIET: Duration = Duration::from_secs(2);
 /// After this long without a record that is there, the partition is read anew.
 const STUCK: Duration = Duration::from_secs(10);
+/// After so many times in a row whoever follows is told.
+const FAILED_MAX: u32 = 4;
 /// Before a partition is read anew that could not be read.
 const AGAIN: Duration = Duration::from_millis(500);
 /// An answer from a leader that is older than a record's is not believed for this long. After that it is the truth: somebody made the
@@ -66,6 +68,8 @@ pub(crate) struct Follower {
     next: u64,
     heard: Instant,
     older_since: Option<Instant>,
+    /// Times in a row that the next record could not be read.
+    failed: u32,
 }
 
 /// Why a partition is not read any more.
@@ -106,6 +110,7 @@ impl Follower {
             next: from,
             heard: Instant::now(),
             older_since: None,
+            failed: 0,
         };
         (follower, receiver)
     }
@@ -189,6 +194,7 @@ impl Follower {
                 bytes,
             } => {
                 self.next = offset + 1;
+                self.failed = 0;
                 self.slot.epoch.fetch_max(epoch, Ordering::Relaxed);
                 let log = self.log;
                 let record = RawRecord {
@@ -208,6 +214,13 @@ impl Follower {
             }
             Event::Failed(code) => {
                 tracing::debug!(target: "kafka", "{:?} at {}: {code}", self.place, self.next);
+                self.failed += 1;
+                if self.failed == FAILED_MAX {
+                    let Place { topic, partition } = &self.place;
+                    let why = format!("{topic} [{partition}] at offset {}: {code}", self.next);
+                    self.failed = 0;
+                    self.send(Tail::Trouble(why)).await;
+                }
                 Some(Over::Again)
             }
         }
@@ -268,7 +281,7 @@ impl Channel {
     async fn send(&mut self, tail: Tail) -> bool {
         let size = match &tail {
             Tail::Record(record) => record.bytes.len(),
-            Tail::NoRecord { .. } => 0,
+            Tail::NoRecord { .. } | Tail::Trouble(_) => 0,
         };
         let room = CHANNEL_RECORDS_MAX - self.fitting(size);
         let Ok(mut permits) = self.sender.reserve_many(room.max(1)).await else {

@@ -63,6 +63,14 @@ pub async fn log_numbers(options: &Options) -> Result<Vec<u64>, OpenError> {
     Kafka::with(options, Kafka::log_numbers).await
 }
 
+/// Whether a log's control topic has, or had, records.
+///
+/// # Errors
+/// [`OpenError`]: when no broker answers, or there is no such topic.
+pub async fn has_records(options: &Options) -> Result<bool, OpenError> {
+    Kafka::with(options, Kafka::has_records).await
+}
+
 /// A connection for questions.
 struct Kafka {
     reader: Arc<Reader>,
@@ -103,6 +111,12 @@ impl Kafka {
 
     fn log_numbers(&self) -> Result<Vec<u64>, OpenError> {
         Ok(numbers(&self.options.cluster, &self.metadata()?))
+    }
+
+    fn has_records(&self) -> Result<bool, OpenError> {
+        let control = &self.names.control;
+        let bounds = self.reader.fetch_watermarks(control, 0, ASK_TIMEOUT);
+        bounds.map(|(_, end)| end > 0).map_err(refused)
     }
 
     fn admin(&self) -> Result<AdminClient<Context>, OpenError> {

@@ -23,7 +23,7 @@ use crate::home::random;
 use crate::members::Members;
 use crate::placement::slot_of;
 use crate::propose::{Done, Proposer};
-use crate::replicas::Replicas;
+use crate::replicas::{Replica, Replicas};
 use crate::slot::{NO_DATABASE, OLD_DESIGNS, edit_record, purge_record};
 
 /// A read that is not sure to be the latest by then fails.
@@ -173,15 +173,11 @@ impl Gateway {
         &self,
         slots: impl IntoIterator<Item = SlotNumber>,
     ) -> Result<Seen, Error> {
-        let deadline = tokio::time::Instant::now() + READ_TIME_MAX;
+        let now = tokio::time::Instant::now();
         let fresh = |slot| async move {
             let replica = self.replicas.get(slot);
             let replica = replica.ok_or_else(|| "this node has no replica of it".to_owned())?;
-            let until = match replica.read_failed_lately() {
-                true => tokio::time::Instant::now() + READ_AGAIN_TIME_MAX,
-                false => deadline,
-            };
-            replica.fresh(until).await?;
+            replica.fresh(now + read_time(replica)).await?;
             Ok((slot, replica.generation()))
         };
         let done = try_join_all(slots.into_iter().map(fresh)).await;
@@ -193,13 +189,13 @@ impl Gateway {
     /// # Errors
     /// [`Error::NotNow`], also when it is not: it may have been seen before the slot went back.
     pub async fn settle(&self, seen: &Seen) -> Result<(), Error> {
-        let deadline = tokio::time::Instant::now() + READ_TIME_MAX;
+        let now = tokio::time::Instant::now();
         let settle = |(slot, generation): &(SlotNumber, Generation)| {
             let (slot, generation) = (*slot, *generation);
             async move {
                 let replica = self.replicas.get(slot);
                 let replica = replica.ok_or_else(|| "this node has no replica of it".to_owned())?;
-                replica.settle(deadline).await?;
+                replica.settle(now + read_time(replica)).await?;
                 match replica.generation() == generation {
                     true => Ok(()),
                     false => Err("the log was replaced meanwhile: try again".to_owned()),
@@ -392,6 +388,14 @@ impl Gateway {
             done?;
         }
         Ok(())
+    }
+}
+
+/// How long a read may wait.
+fn read_time(replica: &Replica) -> Duration {
+    match replica.read_failed_lately() {
+        true => READ_AGAIN_TIME_MAX,
+        false => READ_TIME_MAX,
     }
 }
 

@@ -129,7 +129,7 @@ impl Member {
         identity.renew_if_due(SystemTime::now())?;
         home.claim(data, &options.store)?;
         let kafka = newest_log(&home, databases, &options).await?;
-        let log = Arc::new(KafkaLog::open(kafka.clone()).await?);
+        let log = Arc::new(KafkaLog::open_unchecked(kafka.clone()).await?);
         let ground = Ground::lay(&home, &identity, databases, &options.on_setting).await?;
         let server = ground.listen(&home, &identity, databases).await?;
         let parts = Parts {
@@ -491,7 +491,15 @@ async fn newest_log(
     let is_new = databases.store().slots().map_err(failed)?.is_empty();
     let numbers = patiently(&kafka).await?;
     match numbers.iter().max() {
-        Some(newest) => kafka.log = *newest,
+        Some(newest) => {
+            kafka.log = *newest;
+            if is_new && home.node == home.cluster.first && kafka_log::has_records(&kafka).await? {
+                return Err(Error::NoLog(format!(
+                    "the brokers {} have a log of a cluster {} already: another name is needed, `settee cluster init --cluster NAME` with another --data. If that cluster is gone, delete its topics first",
+                    kafka.brokers, kafka.cluster
+                )));
+            }
+        }
         None if is_new && home.node == home.cluster.first => {
             kafka_log::create_topics(&kafka, kafka_log::TopicOptions::default()).await?;
         }
@@ -509,7 +517,7 @@ async fn newest_log(
             kafka.log = cursor.map_or(0, |cursor| cursor.log);
             tracing::error!(
                 brokers = kafka.brokers,
-                "the topics of the cluster are gone. Reads go on where they can; `settee cluster reseed` makes others and goes on from what the nodes have"
+                "the topics of the cluster are gone, or [cluster] log names other brokers than those of the other nodes. Reads go on where they can. If they are gone, `settee cluster reseed` makes others and goes on from what the nodes have"
             );
             return Ok(kafka);
         }

@@ -14,7 +14,7 @@ use time::OffsetDateTime;
 use crate::certificate::{Facts, Subject, cluster_name, node_name, pem};
 use crate::{ClusterId, IdentityError, NodeId};
 
-const DAY: Duration = Duration::from_secs(86_400);
+pub(crate) const DAY: Duration = Duration::from_secs(86_400);
 /// How long an authority is one.
 const AUTHORITY_TIME: Duration = DAY.saturating_mul(20 * 365);
 /// How long a node's certificate is valid.

@@ -53,7 +53,9 @@ pub enum TokenError {
     #[error("the token is not known here, or was used already: make a new one")]
     Unknown,
     /// Its time is over.
-    #[error("the token has expired: make a new one")]
+    #[error(
+        "the token has expired: make a new one. If a new one has expired too, the clocks of the two machines differ: set them right"
+    )]
     Expired,
 }
 

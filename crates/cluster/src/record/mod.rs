@@ -99,7 +99,7 @@ pub enum RecordError {
     Damaged,
     /// It is of another cluster.
     #[error(
-        "the record is of the cluster {found}: the topic belongs to another cluster, give this one a topic of its own ([cluster] name)"
+        "the record is of the cluster {found}: the topic belongs to another cluster. Two clusters at the same brokers need different names (`settee cluster init --cluster`); `settee cluster reseed` goes on after records that came in by mistake"
     )]
     OtherCluster {
         /// Its id, in hexadecimal digits.

@@ -38,7 +38,7 @@ const DAMAGED_MAX: u32 = 3;
 /// While a copy is waited for, the log is looked at again after so many ticks: it may have been read late.
 const LOOK_AGAIN_TICKS: u32 = 3;
 /// After so many copies that its promises refused, a replica begins a generation.
-const REFUSED_MAX: u32 = 20;
+const REFUSED_MAX: u32 = 6;
 /// A generation that a replica is sealed for has begun by then, or did not.
 const SEALED_TICKS_MAX: u32 = 50;
 /// Nothing is begun for a replica that does not go on before it has waited so long, and for one without which all else goes on before
@@ -551,7 +551,8 @@ impl Replica {
         let further = waited > 0
             && mine.generation == theirs.generation
             && mine.generation >= sealed
-            && (is_part || self.peers.stable >= theirs.next_offset);
+            && (is_part || self.peers.stable >= theirs.next_offset)
+            && (mine.next_offset, mine.chain) != (theirs.next_offset, theirs.chain);
         let is_whole = matches!(self.phase, Phase::Running | Phase::Checking(_));
         if is_whole && (later || further) {
             let position = *theirs;

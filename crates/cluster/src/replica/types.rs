@@ -303,7 +303,9 @@ pub enum Reason {
     #[error("a majority of replicas cannot promise that it applied nothing that the log has lost")]
     Ahead,
     /// A record's bytes are not what was written.
-    #[error("a record of the log is damaged")]
+    #[error(
+        "a record of the log is damaged, or is none of this cluster: `settee cluster reseed` goes on after it"
+    )]
     Corrupt,
     /// It lags behind the log's first record.
     #[error("the log begins after what was applied here")]

@@ -58,6 +58,19 @@ async fn parse(body: Bytes, docs_max: u64, gives_way: bool) -> Result<BulkDocs, 
     }
 }
 
+/// Has an update made here, or, when it gives way, by threads of a lower priority.
+async fn updated<T: Send + 'static>(
+    app: &App,
+    update: impl Future<Output = Result<T, database::Error>> + Send + 'static,
+    gives_way: bool,
+) -> Result<T, ApiError> {
+    if !gives_way {
+        return Ok(update.await?);
+    }
+    let done = app.node.replicator.runtime().spawn(update).await;
+    Ok(done.map_err(|_| ApiError::worker_failed())??)
+}
+
 pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer {
     require_method(req, "POST")?;
     req.require_json()?;
@@ -96,13 +109,7 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
     let caller = caller(&req.user);
     let (db, durability) = (access.db.clone(), write_mode.durability);
     let update = async move { db.update_bulk_as(caller, docs, mode, durability).await };
-    let (outcomes, timing) = match gives_way {
-        true => {
-            let done = app.node.replicator.runtime().spawn(update).await;
-            done.map_err(|_| ApiError::worker_failed())??
-        }
-        false => update.await?,
-    };
+    let (outcomes, timing) = updated(app, update, gives_way).await?;
     let write_mode = write_mode.once_written(&timing);
     let outcomes = match refused {
         None => outcomes,

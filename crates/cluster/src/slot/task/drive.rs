@@ -163,8 +163,10 @@ impl<S: SlotStore> Task<S> {
         match tail {
             // Followed again at the next tick.
             None => self.lose_tail(),
+            Some(Tail::Trouble(why)) => self.complain(format!("the log is not read: {why}")),
             Some(Tail::NoRecord { start, end }) => {
                 self.log_end = Some(end);
+                self.error = None;
                 self.give(Input::NoRecord { start, end });
             }
             Some(Tail::Record(raw)) => {
@@ -214,9 +216,11 @@ impl<S: SlotStore> Task<S> {
 
     /// Says what is wrong, in the status and once in the program's log.
     pub(super) fn complain(&mut self, text: String) {
-        if self.told.as_ref() != Some(&text) {
+        // The same with other figures is not said again.
+        let kind: String = text.chars().filter(|c| !c.is_ascii_digit()).collect();
+        if self.told.as_ref() != Some(&kind) {
             tracing::error!(slot = self.options.slot, "{text}");
-            self.told = Some(text.clone());
+            self.told = Some(kind);
         }
         self.error = Some(text);
     }
