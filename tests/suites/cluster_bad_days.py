@@ -304,12 +304,9 @@ def unfit_topics(ctx, days):
             return
         days.cluster.brokers._tool("kafka.admin.ConfigCommand", *remedy[1].split())
         days.start_stranger(node)
-    refused(ctx, node, "a topic that is missing", "settee.unfit.0.control", "reate")
-    kafka_records.create_topic(address, "settee.unfit.0.control", 1, {})
-    days.start_stranger(node)
     node.wait_until_ready()
     made = wait_until(lambda: days.api_of(node).put("/made").status == 201, SAID_TIMEOUT_S)
-    ctx.report.check("once all is done that was said, the node takes writes", made, node.log()[-2000:])
+    ctx.report.check("once all is done that was said, the node makes the topic that is missing and takes writes", made, node.log()[-2000:])
 
 
 def topic_of_another_cluster(ctx, days):
@@ -320,10 +317,9 @@ def topic_of_another_cluster(ctx, days):
     wait_until(lambda: api.put("/kept").status in (201, 412), SAID_TIMEOUT_S)
     revs = {f"/kept/{n}": api.expect(201, "PUT", f"/kept/{n}", {})["rev"] for n in range(4)}
     two = days.stranger("two", "twins")
-    said = wait_until(lambda: "another cluster" in two.log() or not two.is_running(), REFUSAL_TIMEOUT_S)
-    ctx.report.check(
-        "a second cluster of the same name is told that the topics are another one's", said and "another cluster" in two.log(), two.log()[-2000:]
-    )
+    taken = "have a log of a cluster twins already"
+    said = wait_until(lambda: taken in two.log() or not two.is_running(), REFUSAL_TIMEOUT_S)
+    ctx.report.check("a second cluster of the same name is told that the topics are another one's", said and taken in two.log(), two.log()[-2000:])
     ctx.report.check("and what to do: `settee cluster init` with another name", "--cluster" in two.log(), two.log()[-2000:])
     stopped = wait_until(lambda: "another cluster" in one.log(), WATCHED_S)
     two.end(signal.SIGKILL)
@@ -399,8 +395,11 @@ def full_disks_at_two(ctx, days):
         written = writing.result()
     statuses = sorted({status_of(answer) for _, answer, _ in written}, key=str)
     longest = max(seconds for *_, seconds in written)
-    odd = [f"{path}: {answer!r}" for path, answer, _ in written if status_of(answer) not in (202, 503, 507)]
+    # What the engine keeps free depends on what it has in memory, so some may find room.
+    odd = [f"{path}: {answer!r}" for path, answer, _ in written if status_of(answer) not in (201, 202, 503, 507)]
     ctx.report.check("writes are refused with a 503 or 507, or are a 202 of a node that has room", not odd, "\n".join(odd[:8]))
+    refusals = [answer for _, answer, _ in written if status_of(answer) != 201]
+    ctx.report.check("not all of them find room", refusals, statuses)
     ctx.report.check(f"within {ANSWER_TIMEOUT_S} s", longest < ANSWER_TIMEOUT_S, f"{longest:.1f} s")
     ctx.report.note(f"refused with {statuses} after {longest:.1f} s at most: {written[0][1]!r}")
     some = ctx.random.sample(before, 12)
@@ -571,10 +570,15 @@ def record_damaged_at_the_broker(ctx, days):
     odd = [f"{path}: {answer!r}" for path, answer, _ in days.write((1, 2)) if status_of(answer) not in (201, 503)]
     ctx.report.check("records are damaged on the broker's disk: writes are acknowledged, or a 503", not odd, odd)
     if cluster.wait_until_equal(timeout_s=WATCHED_S):
-        words = ("cannot read offset", "is damaged")
-        reasons = [reason for number in (1, 2, 3) for reason in days.reasons(number).values()]
-        said = reasons and all(any(word in reason for word in words) for reason in reasons)
-        ctx.report.check("who cannot read them says so", said, reasons)
+        words = ("cannot read offset", "is damaged", "is not read")
+
+        def reasons():
+            return [reason for number in (1, 2, 3) for reason in days.reasons(number).values()]
+
+        def say_so():
+            return all(any(word in reason for word in words) for reason in reasons())
+
+        ctx.report.check("who cannot read them says so", wait_until(say_so, SAID_TIMEOUT_S), reasons())
         days.all_is_there("what was acknowledged is read with r=1", nodes=(1, 2), query="?r=1")
         reseed(ctx, days)
     days.whole("the nodes go on, and are equal", timeout_s=SAID_TIMEOUT_S)

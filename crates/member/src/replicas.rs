@@ -121,7 +121,7 @@ impl Replica {
 
     /// Whether it is worth asking it for a write before others.
     pub fn is_able(&self) -> bool {
-        self.counts() && !rests(&self.no_writes_until)
+        self.counts() && !self.status().is_full && !rests(&self.no_writes_until)
     }
 
     /// It follows its log, and is one of the slot's replicas.
@@ -206,7 +206,8 @@ impl Replica {
     /// # Errors
     /// Why that is not known.
     pub async fn fresh(&self, deadline: Instant) -> Result<(), String> {
-        if !self.counts() {
+        // One that is full stays behind.
+        if !self.counts() || self.status().is_full && self.read_failed_lately() {
             return Err(self.why_unable().text);
         }
         let done = with!(self, slot => slot.begin_read(deadline).await.map(drop));

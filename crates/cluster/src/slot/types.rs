@@ -216,9 +216,9 @@ pub struct SlotStatus {
     pub log_end: Option<u64>,
     /// What went wrong last: a record that is none, the store, a copy, the log.
     pub error: Option<String>,
-    /// The store fails, for want of room or otherwise: nothing is applied here until that is over.
+    /// The store fails: there is nothing to be read here, nor is anything applied, until that is over.
     pub store_fails: bool,
-    /// For want of room.
+    /// There is no room: nothing is applied until that is over.
     pub is_full: bool,
     /// Proposals that wait.
     pub proposals: usize,

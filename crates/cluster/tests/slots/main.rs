@@ -170,7 +170,7 @@ async fn a_full_disk_refuses_what_is_proposed() {
     let refused = slot.propose(asked.clone(), majority(5_000)).await;
     assert!(matches!(refused, Err(ProposeError::Full(_))), "{refused:?}");
     nodes.disks[&3].is_full.store(false, Ordering::SeqCst);
-    nodes.until("room", || !slot.status().store_fails).await;
+    nodes.until("room", || !slot.status().is_full).await;
     let done = slot.propose(asked, majority(10_000)).await;
     done.expect("it is taken again");
     nodes.agree(&[]).await;

@@ -262,12 +262,19 @@ pub(crate) fn short_requests_seen() -> u64 {
     SHORT.load(Ordering::Relaxed)
 }
 
+/// Whether a short request came since this was asked last: if not, whoever is long may be so on the thread that serves requests.
+pub(crate) fn others_came() -> bool {
+    static SEEN: AtomicU64 = AtomicU64::new(0);
+    let seen = short_requests_seen();
+    seen != SEEN.swap(seen, Ordering::Relaxed)
+}
+
 /// A body that is not said to be longer is short.
-const SHORT_BODY_BYTES_MAX: u64 = 64 << 10;
+pub(crate) const SHORT_BODY_BYTES_MAX: usize = 64 << 10;
 
 fn note_short(headers: &HeaderMap) {
     let length = headers.get(CONTENT_LENGTH).and_then(|n| n.to_str().ok());
-    let length: u64 = length.and_then(|n| n.parse().ok()).unwrap_or(0);
+    let length: usize = length.and_then(|n| n.parse().ok()).unwrap_or(0);
     if length <= SHORT_BODY_BYTES_MAX {
         SHORT.fetch_add(1, Ordering::Relaxed);
     }

@@ -1,6 +1,6 @@
 //! Many documents at once: `_bulk_docs` and `_bulk_get`.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use document::{BulkDocs, DocError, DocId, EditDoc, Rev, parse_some_bulk_docs, wr
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::connection::server::short_requests_seen;
+use crate::connection::server::others_came;
 use crate::document_routes::attachments::{Parts, boundary, push_doc_multipart};
 use crate::document_routes::documents::{parse_revs, read_options};
 use crate::document_routes::write_mode::WriteMode;
@@ -32,13 +32,6 @@ const PARSED_APART_BYTES_MAX: usize = 8 << 20;
 
 /// Content type of a part that is not a document.
 const ERROR_PART: &str = "application/json; error=\"true\"";
-
-/// Whether a short request came since this was asked last.
-fn others_came() -> bool {
-    static SEEN: AtomicU64 = AtomicU64::new(0);
-    let seen = short_requests_seen();
-    seen != SEEN.swap(seen, Relaxed)
-}
 
 async fn parse(body: Bytes, docs_max: u64, gives_way: bool) -> Result<BulkDocs, ApiError> {
     let max = usize::try_from(docs_max).unwrap_or(usize::MAX);

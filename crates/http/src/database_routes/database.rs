@@ -13,6 +13,9 @@ use crate::router::require_method;
 use node::Access;
 use node::require_server_admin;
 
+/// More documents are not looked up on the thread that serves requests.
+const LOOKED_UP_HERE_MAX: usize = 500;
+
 type Answer = Result<Reply, ApiError>;
 
 pub async fn create(app: &App, req: &mut Request, name: &str) -> Answer {
@@ -189,10 +192,23 @@ async fn revs_body(req: &mut Request) -> Result<Vec<(String, Vec<Rev>)>, ApiErro
         .collect()
 }
 
+/// Many are looked up by threads that give way to short requests.
+async fn diff(
+    access: &Access,
+    ids: Vec<(String, Vec<Rev>)>,
+) -> Result<Vec<database::RevsDiff>, ApiError> {
+    if ids.len() < LOOKED_UP_HERE_MAX {
+        return Ok(access.db.revs_diff(ids)?);
+    }
+    let db = access.db.clone();
+    let done = database::apart(move || db.revs_diff(ids)).await;
+    Ok(done.map_err(|_| ApiError::worker_failed())??)
+}
+
 pub async fn revs_diff(req: &mut Request, access: &Access) -> Answer {
     let ids = revs_body(req).await?;
     let mut out = Map::new();
-    for d in access.db.revs_diff(ids)? {
+    for d in diff(access, ids).await? {
         let mut of = Map::new();
         of.insert("missing".into(), rev_strings(&d.missing).into());
         if !d.possible_ancestors.is_empty() {
@@ -206,9 +222,8 @@ pub async fn revs_diff(req: &mut Request, access: &Access) -> Answer {
 
 pub async fn missing_revs(req: &mut Request, access: &Access) -> Answer {
     let ids = revs_body(req).await?;
-    let missing: Map<String, Value> = access
-        .db
-        .revs_diff(ids)?
+    let missing: Map<String, Value> = diff(access, ids)
+        .await?
         .into_iter()
         .map(|d| (d.id, rev_strings(&d.missing).into()))
         .collect();

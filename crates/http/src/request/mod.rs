@@ -20,6 +20,7 @@ use hyper::header::{
 };
 use serde_json::Value;
 
+use crate::connection::server::{SHORT_BODY_BYTES_MAX, others_came};
 use crate::errors::ApiError;
 use crate::request::body::{BodyClass, Bounds, Pace, Source, Stream};
 use crate::request::room::{Bodies, Room};
@@ -290,7 +291,12 @@ impl Request {
     /// The body as JSON of any kind.
     pub async fn json(&mut self, class: BodyClass) -> Result<Value, ApiError> {
         let bytes = self.required_bytes(class).await?;
-        self.json_of(class, &bytes)
+        if bytes.len() <= SHORT_BODY_BYTES_MAX || !others_came() {
+            return self.json_of(class, &bytes);
+        }
+        let bounds = Bounds::of(class, &self.settings);
+        let parsed = database::apart(move || bounds.json(&bytes)).await;
+        parsed.map_err(|_| ApiError::worker_failed())?
     }
 
     /// A body of this class that was read already, as JSON.

@@ -41,21 +41,22 @@ impl<S: SlotStore> Task<S> {
         self.tail = None;
         self.todo.clear();
         self.store_error = Some(error.clone());
+        let pause = (2 * self.again_ticks.1 + 1).min(AGAIN_TICKS_MAX);
+        self.again_ticks = (pause, pause);
         self.complain(format!("the store failed: {error}"));
     }
 
-    /// At a tick: more and more seldom while the store fails.
-    pub(super) fn try_again_later(&mut self) {
-        let (left, last) = self.again_ticks;
-        self.again_ticks = match left {
-            0 => (
-                (2 * last + 1).min(AGAIN_TICKS_MAX),
-                (2 * last + 1).min(AGAIN_TICKS_MAX),
-            ),
-            left => (left - 1, last),
-        };
-        if left == 0 {
+    /// At a tick: more and more seldom while the store fails. What is there can be read while the disk is full, so then it is the log that
+    /// is not followed for so long.
+    pub(super) fn go_on_after_failure(&mut self) {
+        let is_full = matches!(self.store_error, Some(StoreError::Full(_)));
+        let left = &mut self.again_ticks.0;
+        *left = left.saturating_sub(1);
+        let is_over = *left == 0;
+        if self.replica.is_none() && (is_full || is_over) {
             self.try_again();
+        } else if self.replica.is_some() && self.tail.is_none() && is_over {
+            self.follow(self.next);
         }
     }
 
@@ -156,7 +157,9 @@ impl<S: SlotStore> Task<S> {
             self.lag.restart();
         }
         self.next = from;
-        self.tail = Some(self.log.follow(self.options.slot, from));
+        if self.again_ticks.0 == 0 {
+            self.tail = Some(self.log.follow(self.options.slot, from));
+        }
     }
 
     pub(super) fn tail(&mut self, tail: Option<Tail>) {
@@ -166,7 +169,9 @@ impl<S: SlotStore> Task<S> {
             Some(Tail::Trouble(why)) => self.complain(format!("the log is not read: {why}")),
             Some(Tail::NoRecord { start, end }) => {
                 self.log_end = Some(end);
-                self.error = None;
+                if self.replica.as_ref().is_some_and(|r| r.halted().is_none()) {
+                    self.error = None;
+                }
                 self.give(Input::NoRecord { start, end });
             }
             Some(Tail::Record(raw)) => {

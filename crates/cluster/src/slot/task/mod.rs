@@ -158,7 +158,7 @@ pub(super) struct Task<S: SlotStore> {
     known: Vec<NodeId>,
     /// Why the store wrote nothing, since it last wrote something.
     store_error: Option<StoreError>,
-    /// Ticks until it is tried again, and until it was the last time.
+    /// Ticks until it is tried again, and as many as it was the last time.
     again_ticks: (u32, u32),
     error: Option<String>,
     /// What was written to the program's log last, so that it is written once.
@@ -322,8 +322,11 @@ impl<S: SlotStore> Task<S> {
     fn tick(&mut self) {
         self.nudge();
         self.proposals.tick();
+        if self.again_ticks.0 > 0 || self.replica.is_none() {
+            self.go_on_after_failure();
+        }
         if self.replica.is_none() {
-            return self.try_again_later();
+            return;
         }
         if self.tail.as_ref().is_some_and(mpsc::Receiver::is_closed) {
             // If it ends again, that is said again.
@@ -411,7 +414,7 @@ impl<S: SlotStore> Task<S> {
         status.proposals = self.proposals.len();
         status.reads = self.readers.len();
         status.log_end = self.log_end;
-        status.store_fails = self.store_error.is_some();
+        status.store_fails = self.store_error.is_some() && self.replica.is_none();
         status.is_full = matches!(self.store_error, Some(StoreError::Full(_)));
         match &self.store_error {
             Some(error) => status.error = Some(format!("the store failed: {error}")),
