@@ -30,6 +30,8 @@ use crate::slot::{NO_DATABASE, OLD_DESIGNS, edit_record, purge_record};
 pub const READ_TIME_MAX: Duration = Duration::from_secs(3);
 /// A read of a slot that could not be read a moment ago fails sooner: others may answer it.
 const READ_AGAIN_TIME_MAX: Duration = Duration::from_millis(500);
+/// One of a node whose disk is full, too: it has what it needs, or will not get it.
+const READ_FULL_TIME_MAX: Duration = Duration::from_millis(100);
 /// What nodes share is asked for again after this time.
 const CONTROL_HELD: Duration = Duration::from_secs(2);
 /// A node that is new is waited for so long,
@@ -394,6 +396,8 @@ impl Gateway {
 /// How long a read may wait.
 fn read_time(replica: &Replica) -> Duration {
     match replica.read_failed_lately() {
+        // It does not come nearer to the others.
+        _ if replica.status().is_full => READ_FULL_TIME_MAX,
         true => READ_AGAIN_TIME_MAX,
         false => READ_TIME_MAX,
     }
