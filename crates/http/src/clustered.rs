@@ -92,6 +92,33 @@ impl Kind {
     }
 }
 
+/// Before somebody is recognised: this server knows, or knew a moment ago, what all servers share, as who is an admin. When it cannot find
+/// out, who reads is served by what it knew, and a change is made by another server, whose answer this is.
+pub async fn hold(app: &App, req: &mut Request) -> Result<Option<Reply>, ApiError> {
+    let Some(member) = app.node.member() else {
+        return Ok(None);
+    };
+    if is_of_this_node(req) {
+        return Ok(None);
+    }
+    match member.gateway().hold_control().await {
+        Err(e) if !Kind::is_get(req) && req.segment(0) != Some("_session") => {
+            elsewhere(member, req, &e).await.map(Some)
+        }
+        _ => Ok(None),
+    }
+}
+
+/// What is asked of this node in particular, and what has to be answered whatever the others do.
+fn is_of_this_node(req: &Request) -> bool {
+    match req.segment(0) {
+        None | Some("_up" | "_node" | "_settee" | "_utils") => true,
+        Some(_) => {
+            is_of_this_server(req) || Kind::is_get(req) && matches!(Kind::of(req), Kind::Plain)
+        }
+    }
+}
+
 /// Answers a request for a database, by `here` when this server can.
 pub async fn database<'r>(
     app: &'r App,
@@ -118,10 +145,6 @@ pub async fn database<'r>(
     let slots = slots_of(gateway, &db, req);
     drop(db);
     let kind = Kind::of(req);
-    let is_local = matches!(kind, Kind::Plain) && (Kind::is_get(req) || is_of_this_server(req));
-    if !is_local && let Err(e) = gateway.hold_control().await {
-        return elsewhere(member, req, &e).await;
-    }
     if matches!(kind, Kind::Plain) {
         return here(app, req, name).await;
     }

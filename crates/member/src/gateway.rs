@@ -13,6 +13,7 @@ use database::{
 };
 use document::Rev;
 use futures_util::future::{join_all, try_join_all};
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use parking_lot::Mutex;
 use storage::{Outcome, ShardEdit, ShardPurge, SlotOutcome, WorkOutcome};
 
@@ -41,6 +42,8 @@ const NEW_PAUSE: Duration = Duration::from_millis(100);
 /// Edits of one request together have about so many bytes: what is longer becomes several.
 const REQUEST_BYTES: usize = 512 << 10;
 
+/// Requests of one bulk under way at a time.
+const PARTS_AT_ONCE: usize = 32;
 /// One edit with its attachments may have so many: it goes to other nodes in one piece.
 const ONE_BYTES_MAX: usize = 200 << 20;
 
@@ -57,6 +60,8 @@ pub struct Gateway {
     pub(crate) proposer: Arc<Proposer>,
     /// What all nodes share was known here, all of it, at this time.
     controlled: Mutex<Option<Instant>>,
+    /// That could not be found out.
+    uncontrolled: Mutex<Option<Instant>>,
     /// The catalogue up to this version is there to stay.
     stays: AtomicU64,
 }
@@ -81,6 +86,7 @@ impl Gateway {
             replicas: replicas.clone(),
             proposer: Arc::new(proposer),
             controlled: Mutex::new(None),
+            uncontrolled: Mutex::new(None),
             stays: AtomicU64::new(0),
         }))
     }
@@ -148,9 +154,16 @@ impl Gateway {
         if self.controlled.lock().is_some_and(is_held) {
             return Ok(());
         }
-        self.fresh_control().await?;
-        *self.controlled.lock() = Some(began);
-        Ok(())
+        let failed = |at: Instant| began.duration_since(at) < CONTROL_HELD;
+        if self.uncontrolled.lock().is_some_and(failed) {
+            return Err(Error::NotNow("what nodes share is not known now".into()));
+        }
+        let known = self.fresh_control().await;
+        match known.is_ok() {
+            true => *self.controlled.lock() = Some(began),
+            false => *self.uncontrolled.lock() = Some(Instant::now()),
+        }
+        known
     }
 
     /// The same, of a node that may be too new to find out at once.
@@ -344,7 +357,8 @@ impl Gateway {
                 Ok::<_, database::Error>((places, done))
             }
         };
-        let all = try_join_all(parts.into_iter().map(propose)).await?;
+        let all = futures_util::stream::iter(parts.into_iter().map(propose));
+        let all: Vec<_> = all.buffer_unordered(PARTS_AT_ONCE).try_collect().await?;
         let mut outcomes = vec![Outcome::Conflict; count];
         let mut timing = WriteTiming::default();
         for (places, done) in all {

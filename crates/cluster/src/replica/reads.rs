@@ -12,6 +12,8 @@ pub(super) struct Reads {
     waiting: Vec<u64>,
     round: Option<Round>,
     rounds: u64,
+    /// Where the rounds of this start began.
+    first: u64,
     /// They read when this replica is as far as a majority was. Oldest first.
     groups: VecDeque<Group>,
     /// What each replica answered last: to which round, and how far it was, in this generation.
@@ -58,11 +60,17 @@ impl Reads {
             waiting: vec![],
             round: None,
             rounds: start,
+            first: start,
             groups: VecDeque::new(),
             answers: BTreeMap::new(),
             reading: BTreeSet::new(),
             unstable: BTreeSet::new(),
         }
+    }
+
+    /// It is a round of this start.
+    fn was_asked(&self, round: u64) -> bool {
+        self.rounds.wrapping_sub(round) < self.rounds.wrapping_sub(self.first)
     }
 
     /// A majority answered.
@@ -152,7 +160,8 @@ impl Replica {
         next_offset: u64,
     ) {
         let (own, majority) = (self.generation(), self.issued.majority());
-        if !self.issued.members.contains(&from) {
+        // An answer to a question of an earlier start may be as old as that.
+        if !self.issued.members.contains(&from) || !self.reads.was_asked(round) {
             return;
         }
         if generation <= own {
@@ -208,7 +217,7 @@ impl Replica {
         let (own, replicas_at) = (self.position().next_offset, self.saved.cursor.replicas_at);
         let mut groups = std::mem::take(&mut self.reads.groups);
         groups.retain_mut(|group| {
-            if group.at > own {
+            if group.at > own && group.replicas_at >= replicas_at {
                 return true;
             }
             let reads = std::mem::take(&mut group.reads);

@@ -168,6 +168,34 @@ fn a_read_does_not_wait_for_what_nobody_else_can_get() {
 }
 
 #[test]
+fn an_answer_to_what_was_asked_before_a_restart_does_not_count() {
+    let one = view(&[(0, "a")]);
+    let two = view(&[(0, "a"), (0, "b")]);
+    let mut net = Net::new(3);
+    net.all_read(&one, 1);
+    net.boot_with(1, 100);
+    net.read_back(1, &one);
+    // It was asked long ago, by a start whose number was greater, and comes now.
+    let late = Message::PositionIs {
+        round: 100 + (1 << 62),
+        generation: Generation::default(),
+        next_offset: 1,
+    };
+    net.say(2, 1, late);
+    net.read_to(2, &two, 2);
+    net.read_to(3, &two, 2);
+    net.blocked = vec![(1, 2)];
+    for read in [7, 8] {
+        net.give(1, Input::Read(read));
+        net.deliver();
+    }
+    net.tick(&two);
+    assert_eq!(net.reads_now, []);
+    net.read_to(1, &two, 2);
+    assert_eq!(net.reads_now.len(), 2);
+}
+
+#[test]
 fn equal_offsets_of_other_ways_do_not_count() {
     let mut net = Net::new(3);
     let log = view(&[(0, "r0"), (0, "r1")]);

@@ -113,7 +113,12 @@ impl Net {
 
     /// Starts it from its disk, for the first time or after a crash.
     pub fn boot(&mut self, id: NodeId) {
-        let (replica, out) = Replica::new(id, id << 32, self.disks[&id].clone());
+        self.boot_with(id, id << 32);
+    }
+
+    /// The same with this number of its start.
+    pub fn boot_with(&mut self, id: NodeId, start: u64) {
+        let (replica, out) = Replica::new(id, start, self.disks[&id].clone());
         self.read_backs.remove(&id);
         self.replicas.insert(id, replica);
         self.carry_out(id, out);

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::header::{
-    CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, LOCATION,
-    SERVER, SET_COOKIE,
+    CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap, HeaderName,
+    HeaderValue, LOCATION, SERVER, SET_COOKIE,
 };
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -23,6 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::app::App;
 use crate::browsers::cross_site;
+use crate::clustered;
 use crate::connection::head_timeout::HeadTimeout;
 use crate::connection::lenient::Lenient;
 use crate::connection::linger::Lingering;
@@ -269,13 +270,16 @@ pub(crate) fn others_came() -> bool {
     seen != SEEN.swap(seen, Ordering::Relaxed)
 }
 
-/// A body that is not said to be longer is short.
+/// A longer body is long.
 pub(crate) const SHORT_BODY_BYTES_MAX: usize = 64 << 10;
 
-fn note_short(headers: &HeaderMap) {
+fn note_short(headers: &HeaderMap, has_body: bool) {
     let length = headers.get(CONTENT_LENGTH).and_then(|n| n.to_str().ok());
-    let length: usize = length.and_then(|n| n.parse().ok()).unwrap_or(0);
-    if length <= SHORT_BODY_BYTES_MAX {
+    let length: Option<usize> = length.and_then(|n| n.parse().ok());
+    // What is compressed, or comes without a length, may be long.
+    let is_short = length.is_some_and(|length| length <= SHORT_BODY_BYTES_MAX)
+        && !headers.contains_key(CONTENT_ENCODING);
+    if !has_body || is_short {
         SHORT.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -301,7 +305,7 @@ async fn answer(
     let (parts, body) = req.into_parts();
     let version = parts.version;
     let n = REQUESTS.fetch_add(1, Ordering::Relaxed);
-    note_short(&parts.headers);
+    note_short(&parts.headers, !body.is_end_stream());
     let id = clients_request_id(&parts.headers).unwrap_or_else(|| request_id(n));
     let (method, method_error) = effective_method(&parts);
     let host_error = host::check(&parts).err();
@@ -371,6 +375,9 @@ async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
     let query = req.raw_query.as_deref().unwrap_or_default();
     if !is_well_encoded(&req.path) || !is_well_encoded(query) {
         return Err(ApiError::bad_request("invalid_url_encoding"));
+    }
+    if let Some(reply) = clustered::hold(app, req).await? {
+        return Ok(reply);
     }
     app.authenticate(req).await?;
     let required = settings.chttpd.require_valid_user

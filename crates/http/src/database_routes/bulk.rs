@@ -17,7 +17,7 @@ use crate::document_routes::documents::{parse_revs, read_options};
 use crate::document_routes::write_mode::WriteMode;
 use crate::errors::ApiError;
 use crate::reply::Reply;
-use crate::reply::stream::{CHUNK_BYTES, pull, pull_blocking};
+use crate::reply::stream::{CHUNK_BYTES, pull, pull_apart, pull_blocking};
 use crate::request::Request;
 use crate::request::body::BodyClass;
 use crate::router::require_method;
@@ -29,6 +29,9 @@ type Answer = Result<Reply, ApiError>;
 const PARSED_HERE_BYTES_MAX: usize = 64 << 10;
 /// And a longer one still on a thread for blocking work: the few that give way are for what takes milliseconds.
 const PARSED_APART_BYTES_MAX: usize = 8 << 20;
+
+/// More documents are read by threads that give way.
+const READ_HERE_MAX: usize = 16;
 
 /// Content type of a part that is not a document.
 const ERROR_PART: &str = "application/json; error=\"true\"";
@@ -60,8 +63,19 @@ async fn updated<T: Send + 'static>(
     if !gives_way {
         return Ok(update.await?);
     }
-    let done = app.node.replicator.runtime().spawn(update).await;
+    // Ended when the client goes, as it would be here: what the body takes of the memory is free then.
+    let mut update = Ends(app.node.replicator.runtime().spawn(update));
+    let done = (&mut update.0).await;
     Ok(done.map_err(|_| ApiError::worker_failed())??)
+}
+
+/// A task that ends when nobody waits for it.
+struct Ends<T>(tokio::task::JoinHandle<T>);
+
+impl<T> Drop for Ends<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer {
@@ -251,6 +265,7 @@ pub async fn bulk_get(req: &mut Request, access: &Access) -> Answer {
         att_encoding_info: query.att_encoding_info,
         ..ReadOptions::default()
     };
+    let gives_way = docs.len() > READ_HERE_MAX && others_came();
     let mut results = BulkGet {
         db: access.db.clone(),
         options,
@@ -266,7 +281,11 @@ pub async fn bulk_get(req: &mut Request, access: &Access) -> Answer {
     if results.reads_attachments() {
         return pull_blocking("application/json", move |out| results.next_chunk(out)).await;
     }
-    pull("application/json", move |out| results.next_chunk(out))
+    let next = move |out: &mut Vec<u8>| results.next_chunk(out);
+    match gives_way {
+        true => pull_apart("application/json", next).await,
+        false => pull("application/json", next),
+    }
 }
 
 enum BulkGetState {

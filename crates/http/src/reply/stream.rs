@@ -25,13 +25,39 @@ pub fn pull(
     content_type: &'static str,
     mut next: impl FnMut(&mut Vec<u8>) -> Result<bool, ApiError> + Send + 'static,
 ) -> Result<Reply, ApiError> {
+    let made = make_first(&mut next)?;
+    Ok(go_on(content_type, made, next))
+}
+
+/// The same; the first piece is made by a thread that gives way, for answers that are known to take long.
+pub async fn pull_apart(
+    content_type: &'static str,
+    mut next: impl FnMut(&mut Vec<u8>) -> Result<bool, ApiError> + Send + 'static,
+) -> Result<Reply, ApiError> {
+    let made = database::apart(move || make_first(&mut next).map(|made| (made, next))).await;
+    let (made, next) = made.map_err(|_| ApiError::worker_failed())??;
+    Ok(go_on(content_type, made, next))
+}
+
+fn make_first(
+    next: &mut impl FnMut(&mut Vec<u8>) -> Result<bool, ApiError>,
+) -> Result<(Vec<u8>, bool), ApiError> {
     let mut first = Vec::new();
     let mut more = next(&mut first)?;
     if more && first.len() < CHUNK_BYTES {
         more = next(&mut first)?;
     }
+    Ok((first, more))
+}
+
+/// An answer whose first piece was made; whether there are more is said with it.
+fn go_on(
+    content_type: &'static str,
+    (first, more): (Vec<u8>, bool),
+    next: impl FnMut(&mut Vec<u8>) -> Result<bool, ApiError> + Send + 'static,
+) -> Reply {
     if !more {
-        return Ok(Reply::text(200, content_type, first));
+        return Reply::text(200, content_type, first);
     }
     let pieces = stream::unfold(
         (Some(first), Making::new(next)),
@@ -50,10 +76,7 @@ pub fn pull(
             }
         },
     );
-    Ok(Reply::stream(
-        HeaderValue::from_static(content_type),
-        Box::pin(pieces),
-    ))
+    Reply::stream(HeaderValue::from_static(content_type), Box::pin(pieces))
 }
 
 /// Makes the pieces of an answer: while other requests come, on threads that give way to them.

@@ -133,10 +133,7 @@ impl Prepare for Applier {
                     prepared.requests.push(self.request(request).await?);
                 }
             }
-            Body::Await { version } => {
-                self.catalogue.wait_for(version).await?;
-                prepared.rows.extend(self.forget_designs());
-            }
+            Body::Await { version } => self.catalogue.wait_for(version).await?,
             Body::Barrier { database, designs } => {
                 self.designs.lock().insert(database, designs);
                 let value = designs.to_be_bytes().to_vec();
@@ -234,21 +231,6 @@ impl Applier {
         }
         *self.designs.lock() = designs;
         Ok(())
-    }
-
-    /// What was said of databases that are gone.
-    fn forget_designs(&self) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
-        let mut rows = vec![];
-        self.catalogue.with(|state| {
-            self.designs.lock().retain(|database, _| {
-                let is_here = state.names.contains_key(&DatabaseUuid::new(*database));
-                if !is_here {
-                    rows.push((designs_key(database), None));
-                }
-                is_here
-            });
-        });
-        rows
     }
 
     /// Edits that nobody validated are of the server itself.

@@ -25,6 +25,8 @@ impl<S: SlotStore> Task<S> {
         };
         self.boot += 1;
         self.generation = saved.cursor.position.generation;
+        self.next = saved.cursor.position.next_offset;
+        self.lag.restart();
         self.reading_back.clear();
         self.proposals.renew();
         let (mut replica, mut out) = Replica::new(self.options.me, start, saved);
@@ -37,9 +39,13 @@ impl<S: SlotStore> Task<S> {
 
     /// The store failed: nothing goes on from here until it is tried again from what it has.
     pub(super) fn fail(&mut self, error: &StoreError) {
-        self.replica = None;
+        // What was queued behind it fails too.
+        let is_first = self.replica.take().is_some() || self.again_ticks.0 == 0;
         self.tail = None;
         self.todo.clear();
+        if !is_first {
+            return;
+        }
         self.store_error = Some(error.clone());
         let pause = (2 * self.again_ticks.1 + 1).min(AGAIN_TICKS_MAX);
         self.again_ticks = (pause, pause);

@@ -336,7 +336,8 @@ impl<S: SlotStore> Task<S> {
         self.give(Input::Tick);
         if let Some(replica) = &self.replica {
             self.lag.mark(self.next, replica.stable());
-            if self.applying.is_empty() && self.log_end == Some(self.next) {
+            let follows = self.tail.is_some() && self.again_ticks.0 == 0;
+            if follows && self.applying.is_empty() && self.log_end == Some(self.next) {
                 // Nothing waits for it that it could fail at.
                 self.store_error = None;
             }

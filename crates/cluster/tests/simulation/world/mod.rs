@@ -417,8 +417,10 @@ impl World {
         it.waiting.clear();
         it.reads.clear();
         let boot = it.boot;
+        // Random, as it is for real: what was asked before a crash may look like what is asked after it.
+        let start = self.rng.u64(..);
         let (replica, out) =
-            Replica::with_rules(node, boot << 32, it.disk.saved.clone(), self.plan.rules);
+            Replica::with_rules(node, start, it.disk.saved.clone(), self.plan.rules);
         it.replica = Some(replica);
         self.note(|| format!("{node} starts"));
         self.carry_out(node, out);
