@@ -82,8 +82,9 @@ impl App {
 
     /// Finds out who is asking.
     pub async fn authenticate(&self, req: &mut Request) -> Result<(), ApiError> {
+        let seen = clustered::users_seen(self);
         match self.authenticate_here(req).await {
-            Err(e) if e.status == 401 && clustered::users_are_newer(self).await => {
+            Err(e) if e.status == 401 && clustered::users_are_newer(self, seen).await => {
                 self.authenticate_here(req).await
             }
             done => done,

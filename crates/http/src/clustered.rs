@@ -292,25 +292,25 @@ async fn pass_on(
     Ok(Some(reply))
 }
 
-/// Whether there is more to be known of users than a moment ago: somebody was not recognised, who may be known elsewhere.
-pub async fn users_are_newer(app: &App) -> bool {
-    let Some(member) = app.node.member() else {
+/// How far what this server knows of users is; to be asked before somebody is recognised, or not. `None` where that is all there is.
+pub fn users_seen(app: &App) -> Option<u64> {
+    app.node.member()?;
+    let name = &app.node.settings().chttpd_auth.authentication_db;
+    let seq = |db: Arc<Database>| db.all_shards().iter().map(|s| s.meta().update_seq).sum();
+    // Before there is such a database, nothing is known.
+    Some(app.node.databases.get(name).map_or(0, seq))
+}
+
+/// Whether there is more to be known of users than by then: somebody was not recognised, who may be known elsewhere.
+pub async fn users_are_newer(app: &App, before: Option<u64>) -> bool {
+    let (Some(member), Some(before)) = (app.node.member(), before) else {
         return false;
     };
     let name = &app.node.settings().chttpd_auth.authentication_db;
-    let seq = || {
-        let db = app.node.databases.get(name).ok()?;
-        let info = db.info().ok()?;
-        Some((db, info.update_seq))
+    let gateway = member.gateway();
+    let fresh = match app.node.databases.get(name) {
+        Ok(db) => gateway.fresh_slots(gateway.slots(&db)).await.map(drop),
+        Err(_) => gateway.fresh_control().await,
     };
-    let before = seq();
-    let fresh = match &before {
-        Some((db, _)) => member
-            .gateway()
-            .fresh_slots(member.gateway().slots(db))
-            .await
-            .is_ok(),
-        None => member.gateway().fresh_control().await.is_ok(),
-    };
-    fresh && seq().map(|(_, seq)| seq) != before.map(|(_, seq)| seq)
+    fresh.is_ok() && users_seen(app) != Some(before)
 }

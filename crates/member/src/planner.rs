@@ -56,14 +56,11 @@ pub async fn run(members: Arc<Members>, replicas: Arc<Replicas>) {
     }
 }
 
-/// One of the slot's living replicas does it.
+/// One of the slot's living replicas does it that has not left.
 fn leads(members: &Members, status: &SlotStatus) -> bool {
-    let living = status
-        .members
-        .iter()
-        .copied()
-        .filter(|id| members.is_live(*id));
-    living.min() == Some(members.me)
+    let replicas = status.members.iter().copied();
+    let able = replicas.filter(|id| members.is_live(*id) && members.knows(*id));
+    able.min() == Some(members.me)
 }
 
 /// The next set on the way to that of all members; `None` when there is nothing to do, or not now.

@@ -105,8 +105,10 @@ async fn credentials(req: &mut Request) -> Result<Credentials, ApiError> {
 
 async fn login(app: &App, req: &mut Request) -> Answer {
     let credentials = credentials(req).await?;
+    let seen = clustered::users_seen(app);
     let mut verified = verify(app, req, &credentials).await;
-    if verified.as_ref().is_err_and(|e| e.status == 401) && clustered::users_are_newer(app).await {
+    let is_refused = verified.as_ref().is_err_and(|e| e.status == 401);
+    if is_refused && clustered::users_are_newer(app, seen).await {
         verified = verify(app, req, &credentials).await;
     }
     match verified {
