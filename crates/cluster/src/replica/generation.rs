@@ -5,7 +5,7 @@
 //! replica with the sealed one, and the sealed acknowledge nothing more in older generations: so the latest of their states has
 //! all of it. Replicas in that state go on; others are replaced by copies of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Begin, Begun, Cursor, Found, Kind, Last, Message, Output, Phase, Reason, Replica};
@@ -174,8 +174,20 @@ impl Replica {
             epoch: record.epoch,
             hash: record.hash,
         };
-        reseed.begun = Some(begun.clone());
-        for to in begun.begin.members.clone() {
+        reseed.begun = Some(begun);
+        self.tell_of_beginning();
+    }
+
+    /// Tells the replicas, and all that were sealed: the state that it begins from may be that of one that is no replica there, and
+    /// is copied from it.
+    fn tell_of_beginning(&mut self) {
+        let Some(reseed) = &self.reseed else { return };
+        let Some(begun) = reseed.begun.clone() else {
+            return;
+        };
+        let mut all: BTreeSet<NodeId> = reseed.sealed.keys().copied().collect();
+        all.extend(&begun.begin.members);
+        for to in all {
             self.send(to, Message::Begun(Box::new(begun.clone())));
         }
     }
@@ -191,12 +203,7 @@ impl Replica {
         }
         let ballot = reseed.ballot;
         match (&reseed.begun, reseed.appended, &reseed.begin) {
-            (Some(begun), _, _) => {
-                let begun = begun.clone();
-                for to in begun.begin.members.clone() {
-                    self.send(to, Message::Begun(Box::new(begun.clone())));
-                }
-            }
+            (Some(_), _, _) => self.tell_of_beginning(),
             (None, Some(offset), _) => self.out.push(Output::ReadBack { offset, epoch: -1 }),
             // Whether it was appended is not known. If it was, nobody goes on from it by itself.
             (None, None, Some(_)) => {}
