@@ -115,14 +115,57 @@ def die_with_parent():
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-class Broker:
-    """One broker, which is a controller too."""
+class Process:
+    """A process of one's own with a log beside its folder, which is ready once it says so there."""
 
-    def __init__(self, number, port, folder, door=None):
-        self.number, self.port, self.folder, self.door = number, port, folder, door
+    KIND, READY, READY_TIMEOUT_S = "", "", 60
+
+    def __init__(self, number, folder):
+        self.number, self.folder = number, folder
         self.log_path = folder.with_suffix(".log")
         self.process = None
         self.is_wanted = False
+        self.log_start = 0
+
+    def log(self):
+        """What this start has written."""
+        with open(self.log_path, "rb") as log:
+            log.seek(self.log_start)
+            return log.read().decode("utf-8", "replace")
+
+    def is_running(self):
+        return self.process is not None and self.process.poll() is None
+
+    def wait_until_ready(self):
+        deadline = time.monotonic() + self.READY_TIMEOUT_S
+        while self.READY not in self.log():
+            if not self.is_running():
+                raise RuntimeError(f"{self.KIND} {self.number} ended with {self.process.returncode}:\n{self.log()[-2000:]}")
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{self.KIND} {self.number} is not ready within {self.READY_TIMEOUT_S} s:\n{self.log()[-2000:]}")
+            time.sleep(0.02)
+
+    def end(self, how):
+        """Returns the exit code."""
+        self.is_wanted = False
+        if self.is_running():
+            self.process.send_signal(signal.SIGCONT)
+            self.process.send_signal(how)
+            try:
+                self.process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+        return self.process.wait() if self.process is not None else None
+
+
+class Broker(Process):
+    """One broker, which is a controller too."""
+
+    KIND, READY, READY_TIMEOUT_S = "broker", READY, READY_TIMEOUT_S
+
+    def __init__(self, number, port, folder, door=None):
+        super().__init__(number, folder)
+        self.port, self.door = port, door
 
     def start(self):
         options = [
@@ -145,35 +188,6 @@ class Broker:
                 preexec_fn=die_with_parent,
             ).result()
         self.is_wanted = True
-
-    def log(self):
-        with open(self.log_path, "rb") as log:
-            log.seek(self.log_start)
-            return log.read().decode("utf-8", "replace")
-
-    def is_running(self):
-        return self.process is not None and self.process.poll() is None
-
-    def wait_until_ready(self):
-        deadline = time.monotonic() + READY_TIMEOUT_S
-        while READY not in self.log():
-            if not self.is_running():
-                raise RuntimeError(f"broker {self.number} ended with {self.process.returncode}:\n{self.log()[-2000:]}")
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"broker {self.number} is not ready within {READY_TIMEOUT_S} s:\n{self.log()[-2000:]}")
-            time.sleep(0.05)
-
-    def end(self, how):
-        self.is_wanted = False
-        if self.is_running():
-            self.process.send_signal(signal.SIGCONT)
-            self.process.send_signal(how)
-            try:
-                self.process.wait(STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-        if self.process is not None:
-            self.process.wait()
 
 
 class Brokers:

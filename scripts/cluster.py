@@ -27,7 +27,6 @@ import brokers as kafka
 
 READY = "Settee is listening on "
 READY_TIMEOUT_S = 60
-STOP_TIMEOUT_S = 30
 COMMAND_TIMEOUT_S = 60
 # Slots take a new replica one after the other.
 WHOLE_TIMEOUT_S = 120
@@ -36,15 +35,14 @@ NODES_MAX = 5
 FIRST_BROKER_PORT = 19092
 
 
-class Node:
+class Node(kafka.Process):
     """One node. `door` is the port at which others find it when that is not the one where it listens: a proxy's."""
 
+    KIND, READY, READY_TIMEOUT_S = "node", READY, READY_TIMEOUT_S
+
     def __init__(self, number, folder, http_port, peer_port, door=None):
-        self.number, self.folder, self.http_port, self.peer_port, self.door = number, folder, http_port, peer_port, door
-        self.log_path = folder.with_suffix(".log")
-        self.process = None
-        self.is_wanted = False
-        self.log_start = 0
+        super().__init__(number, folder)
+        self.http_port, self.peer_port, self.door = http_port, peer_port, door
 
     @property
     def url(self):
@@ -56,36 +54,6 @@ class Node:
 
     def is_member(self):
         return (self.folder / "cluster").is_dir()
-
-    def is_running(self):
-        return self.process is not None and self.process.poll() is None
-
-    def log(self):
-        """What this start has written."""
-        with open(self.log_path, "rb") as log:
-            log.seek(self.log_start)
-            return log.read().decode("utf-8", "replace")
-
-    def wait_until_ready(self):
-        deadline = time.monotonic() + READY_TIMEOUT_S
-        while READY not in self.log():
-            if not self.is_running():
-                raise RuntimeError(f"node {self.number} ended with {self.process.returncode}:\n{self.log()[-2000:]}")
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"node {self.number} is not ready within {READY_TIMEOUT_S} s:\n{self.log()[-2000:]}")
-            time.sleep(0.02)
-
-    def end(self, how):
-        """Returns the exit code."""
-        self.is_wanted = False
-        if self.is_running():
-            self.process.send_signal(signal.SIGCONT)
-            self.process.send_signal(how)
-            try:
-                self.process.wait(STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-        return self.process.wait() if self.process is not None else None
 
 
 class Cluster:
