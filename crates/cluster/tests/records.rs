@@ -234,7 +234,9 @@ fn body() -> impl Strategy<Value = Body> {
             .prop_map(|(members, after, epoch)| Body::Replicas { members, after, epoch }),
         1 => begin().prop_map(Body::Begin),
         1 => any::<u64>().prop_map(|version| Body::Await { version }),
-        1 => (database(), any::<u64>()).prop_map(|(database, designs)| Body::Barrier { database, designs }),
+        1 => (database(), any::<[u64; 3]>()).prop_map(|(database, [designs, number, follows])| {
+            Body::Barrier { database, designs, number, follows }
+        }),
     ]
 }
 

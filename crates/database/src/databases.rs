@@ -283,9 +283,6 @@ impl Databases {
             security: options.security,
         };
         if let Some(order) = self.order.get() {
-            if self.exists(name) {
-                return Err(Error::DatabaseExists);
-            }
             order.create(name.to_owned(), new).await?;
             return self.get(name);
         }

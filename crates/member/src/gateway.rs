@@ -6,20 +6,20 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::time::{Duration, Instant};
 
-use cluster::record::{Body, DatabaseWork, EditRecord, PurgeRecord, Request, Work};
+use cluster::record::{DatabaseWork, EditRecord, PurgeRecord, Request, Work};
 use cluster::{CONTROL, Generation, SlotNumber};
 use database::{
     Database, DatabaseUuid, Databases, Later, NewDatabase, Order, Property, WriteTiming,
 };
 use document::Rev;
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::try_join_all;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use parking_lot::Mutex;
 use storage::{Outcome, ShardEdit, ShardPurge, SlotOutcome, WorkOutcome};
 
 use crate::Error;
 use crate::control::Catalogue;
-use crate::control::entry::{CataloguedDatabase, Entry, EntryOutcome};
+use crate::control::entry::{Entry, EntryOutcome};
 use crate::home::random;
 use crate::members::Members;
 use crate::placement::slot_of;
@@ -229,9 +229,13 @@ impl Gateway {
 
     /// The slots of a database's shards.
     pub fn slots(&self, db: &Database) -> Vec<SlotNumber> {
+        self.slots_of(db.uuid(), db.all_shards().len())
+    }
+
+    /// The slots of so many shards.
+    pub(crate) fn slots_of(&self, uuid: DatabaseUuid, shards: usize) -> Vec<SlotNumber> {
         let count = self.replicas.count();
-        let shards = 0..db.all_shards().len();
-        let mut slots: Vec<_> = shards.map(|i| slot_of(db.uuid(), i, count)).collect();
+        let mut slots: Vec<_> = (0..shards).map(|i| slot_of(uuid, i, count)).collect();
         slots.sort_unstable();
         slots.dedup();
         slots
@@ -274,7 +278,7 @@ impl Gateway {
     }
 
     /// Ready when the catalogue up to this version is there to stay.
-    async fn stays(&self, version: u64) -> Result<(), Error> {
+    pub(crate) async fn stays(&self, version: u64) -> Result<(), Error> {
         if version <= self.stays.load(Acquire) {
             return Ok(());
         }
@@ -301,25 +305,6 @@ impl Gateway {
         })
     }
 
-    /// From here on nothing is written that was validated by other design documents than those of now.
-    async fn bar_older(
-        &self,
-        db: &Database,
-        slots: Vec<SlotNumber>,
-    ) -> Result<(), database::Error> {
-        let fresh = self.fresh_slots(self.slots(db)).await;
-        fresh.map_err(|e| database::Error::Unavailable(e.to_string()))?;
-        let (database, designs) = (*db.uuid().as_bytes(), db.designs_hash()?);
-        let bars = slots.into_iter().map(|slot| {
-            let body = Body::Barrier { database, designs };
-            self.proposer.append(slot, body)
-        });
-        for done in join_all(bars).await {
-            done?;
-        }
-        Ok(())
-    }
-
     /// One request in its slot. What is in force there may have been said by somebody who did not know of the last change: then it is said
     /// anew.
     async fn edit_one(
@@ -335,7 +320,7 @@ impl Gateway {
         if target.designs == 0 || !is_barred(&done) {
             return Ok(done);
         }
-        self.bar_older(db, vec![slot]).await?;
+        self.bar_older(db, &[slot]).await?;
         if db.designs_hash()? != target.designs {
             return Ok(done);
         }
@@ -377,7 +362,7 @@ impl Gateway {
         Ok((outcomes, timing))
     }
 
-    async fn enter_for_client(&self, entry: Entry) -> Result<(), database::Error> {
+    pub(crate) async fn enter_for_client(&self, entry: Entry) -> Result<(), database::Error> {
         let unavailable = |e: Error| database::Error::Unavailable(e.to_string());
         let outcome = self.enter(entry).await.map_err(unavailable)?;
         if outcome != EntryOutcome::Done {
@@ -391,25 +376,6 @@ impl Gateway {
             EntryOutcome::Missing => Err(database::Error::NoDatabase),
             EntryOutcome::Refused => Err(database::Error::BadRequest("it was refused".into())),
         }
-    }
-
-    async fn delete_now(&self, name: &str) -> Result<(), database::Error> {
-        let db = self.databases.get(name)?;
-        let (uuid, slots) = (db.uuid(), self.slots(&db));
-        drop(db);
-        self.enter_for_client(Entry::DropDatabase { uuid }).await?;
-        // Who knows only the state before it can write no more, once all slots wait for this one.
-        let version = self.catalogue.version();
-        let stays = self.stays(version).await;
-        stays.map_err(|e| database::Error::Unavailable(e.to_string()))?;
-        let awaits = slots.into_iter().map(|slot| {
-            let body = Body::Await { version };
-            self.proposer.append(slot, body)
-        });
-        for done in join_all(awaits).await {
-            done?;
-        }
-        Ok(())
     }
 }
 
@@ -547,7 +513,7 @@ impl Order for Ordering {
             };
             let done = me.edit_now(&db, target, parts, copies, count).await?;
             if has_designs {
-                me.bar_older(&db, me.slots(&db)).await?;
+                me.bar_older(&db, &me.slots(&db)).await?;
             }
             Ok(done)
         })
@@ -582,9 +548,7 @@ impl Order for Ordering {
 
     fn create(&self, name: String, new: NewDatabase) -> Later<()> {
         let me = self.0.clone();
-        let database = CataloguedDatabase::new(new);
-        let entry = Entry::CreateDatabase { name, database };
-        Box::pin(async move { me.enter_for_client(entry).await })
+        Box::pin(async move { me.create_now(name, new).await })
     }
 
     fn delete(&self, name: String) -> Later<()> {

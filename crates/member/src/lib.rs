@@ -1,7 +1,7 @@
 //! What does a server do as a member of a cluster? Its writes go into the log, and what the log brings is applied to its store.
 //!
 //! [`Member::start`] is where it begins, on top of the node's [`Databases`](database::Databases). `slot/` applies records to
-//! documents, `control/` keeps what is the same on every node, `gateway.rs` takes this node's writes to the log, `handler.rs` is
+//! documents, `control/` keeps what is the same on every node, `gateway.rs` takes this node's writes to the log (`existence.rs`: databases, `validation.rs`: by what they were validated), `handler.rs` is
 //! what other nodes ask of it, `join.rs` how a node comes in.
 
 #![forbid(unsafe_code)]
@@ -9,6 +9,7 @@
 pub mod control;
 mod copy;
 mod error;
+mod existence;
 mod gateway;
 mod handler;
 mod home;
@@ -23,6 +24,7 @@ mod replicas;
 mod slot;
 #[cfg(test)]
 mod tests;
+mod validation;
 
 pub use control::entry::Member as MemberFacts;
 pub use error::Error;

@@ -18,6 +18,7 @@ use crate::Error;
 use crate::control::entry::{Entry, EntryOutcome};
 use crate::control::{Catalogue, OnSetting};
 use crate::copy::Giver;
+use crate::existence::finish_drops;
 use crate::gateway::{Gateway, Ordering};
 use crate::handler::{Answering, Clients};
 use crate::home::{self, Home};
@@ -145,6 +146,7 @@ impl Member {
         let gateway = ground.gateway(databases)?;
         databases.be_ordered(Arc::new(Ordering(gateway.clone())));
         let mut tasks = ground.duties(&home, &identity);
+        tasks.push(tokio::spawn(finish_drops(gateway.clone())));
         tasks.push(tokio::spawn(watch_log(kafka.clone(), options.restart)));
         if home::take_reseed(data) {
             tasks.push(tokio::spawn(reseed_later(ground.replicas.clone())));

@@ -12,6 +12,7 @@ use crate::copy::{Copier, Source};
 use crate::home::{Cluster, random};
 use crate::replicas::Replicas;
 use crate::slot::DataSlot;
+use crate::validation::Validators;
 
 /// What slots are started with.
 pub(crate) struct Parts<'a> {
@@ -34,8 +35,10 @@ impl Parts<'_> {
             ControlSlot::start(self.databases, self.catalogue, copier.clone(), on_setting);
         let control = self.slot(CONTROL, control)?;
         let data = (0..slots).map(|slot| {
-            let store = DataSlot::start(slot, self.databases, self.catalogue, copier.clone());
-            self.slot(slot, store)
+            let validators = Arc::new(Validators::default());
+            let (copier, known) = (copier.clone(), validators.clone());
+            let store = DataSlot::start(slot, self.databases, self.catalogue, copier, known);
+            Ok::<_, Error>((self.slot(slot, store)?, validators))
         });
         replicas.start(control, data.collect::<Result<_, _>>()?);
         Ok(())

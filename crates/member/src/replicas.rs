@@ -1,6 +1,6 @@
 //! The replicas of slots on this node.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use crate::control::ControlSlot;
 use crate::propose::{Cause, Done, NotDone};
 use crate::slot::DataSlot;
+use crate::validation::{InForce, Validators};
 
 /// A replica that could not do what others could is not asked again for so long.
 const UNABLE_TIME: Duration = Duration::from_secs(3);
@@ -35,6 +36,8 @@ struct Started {
 pub struct Replica {
     me: NodeId,
     slot: AnySlot,
+    /// What edits must have been validated by.
+    validators: Arc<Validators>,
     /// Until then others are asked first: of writes,
     no_writes_until: Mutex<Option<Instant>>,
     /// and of reads.
@@ -72,11 +75,12 @@ impl Replicas {
     }
 
     /// Once.
-    pub fn start(&self, control: Slot<ControlSlot>, data: Vec<Slot<DataSlot>>) {
-        let new = |slot| Replica::new(self.me, slot);
-        let data = data.into_iter().map(AnySlot::Data).map(new);
+    pub fn start(&self, control: Slot<ControlSlot>, data: Vec<(Slot<DataSlot>, Arc<Validators>)>) {
+        let new = |slot, validators| Replica::new(self.me, slot, validators);
+        let data = data.into_iter();
+        let data = data.map(|(slot, validators)| new(AnySlot::Data(slot), validators));
         let started = Started {
-            control: new(AnySlot::Control(control)),
+            control: new(AnySlot::Control(control), Arc::default()),
             data: data.collect(),
         };
         // A second time changes nothing.
@@ -110,10 +114,11 @@ impl Replicas {
 }
 
 impl Replica {
-    fn new(me: NodeId, slot: AnySlot) -> Replica {
+    fn new(me: NodeId, slot: AnySlot, validators: Arc<Validators>) -> Replica {
         Replica {
             me,
             slot,
+            validators,
             no_writes_until: Mutex::new(None),
             no_reads_until: Mutex::new(None),
         }
@@ -172,6 +177,11 @@ impl Replica {
     /// The generation of its log that it is in.
     pub fn generation(&self) -> Generation {
         self.status().position.generation
+    }
+
+    /// What edits of a database must have been validated by.
+    pub fn in_force(&self, database: &[u8; 16]) -> InForce {
+        self.validators.get(database)
     }
 
     /// A message for it.

@@ -71,12 +71,17 @@ pub enum Body {
         /// The version.
         version: u64,
     },
-    /// Edits after this were validated by these design documents, or later ones.
+    /// Edits after this were validated by these design documents.
     Barrier {
         /// The database.
         database: [u8; 16],
-        /// Counts changes of its design documents.
+        /// Hash over its design documents.
         designs: u64,
+        /// Its own, random number.
+        number: u64,
+        /// The number of the one that it takes the place of, 0 for none: when another is in force it changes nothing, since whoever wrote it did
+        /// not know of that.
+        follows: u64,
     },
 }
 
@@ -288,10 +293,17 @@ impl Body {
                 out.push(AWAIT);
                 put(*version, out);
             }
-            Body::Barrier { database, designs } => {
+            Body::Barrier {
+                database,
+                designs,
+                number,
+                follows,
+            } => {
                 out.push(BARRIER);
                 out.extend_from_slice(database);
                 put(*designs, out);
+                put(*number, out);
+                put(*follows, out);
             }
         }
     }
@@ -338,6 +350,8 @@ impl Body {
             BARRIER => Body::Barrier {
                 database: take_array(rest)?,
                 designs: take(rest)?,
+                number: take(rest)?,
+                follows: take(rest)?,
             },
             _ => return None,
         })

@@ -15,7 +15,12 @@ pub enum Entry {
         /// What it is.
         database: CataloguedDatabase,
     },
-    /// A database goes.
+    /// A database will go: nothing undoes that once it is there to stay.
+    AnnounceDrop {
+        /// What it is known by.
+        uuid: DatabaseUuid,
+    },
+    /// A database goes of which that was said. Nodes delete it, which they cannot undo, so what came before has to be there to stay.
     DropDatabase {
         /// What it is known by.
         uuid: DatabaseUuid,
@@ -86,6 +91,9 @@ pub struct CataloguedDatabase {
     /// The version of the catalogue that had it first.
     #[serde(default)]
     pub since: u64,
+    /// It will be dropped. A node may have done so already.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_going: bool,
 }
 
 impl CataloguedDatabase {
@@ -101,6 +109,7 @@ impl CataloguedDatabase {
             revs_limit: None,
             purged_infos_limit: None,
             since: 0,
+            is_going: false,
         }
     }
 

@@ -40,6 +40,10 @@ pub(super) async fn bring_in_line(
     }
     for (name, wanted) in &state.databases {
         let known = here.get(name.as_str());
+        if known.is_none() && wanted.is_going {
+            // This node has dropped it already, and the others will.
+            continue;
+        }
         if known.is_none() {
             let made = databases.create_ordered(name, wanted.to_new()).await;
             made.map_err(open_error)?;

@@ -1,6 +1,6 @@
 //! What is the same on every node, as entries made it. Pure: the same entries come to the same state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cluster::NodeId;
 use database::DatabaseUuid;
@@ -29,6 +29,8 @@ pub struct ControlState {
     pub databases: BTreeMap<String, CataloguedDatabase>,
     /// Names by uuid.
     pub names: FxHashMap<DatabaseUuid, String>,
+    /// Those that will be dropped.
+    pub going: BTreeSet<DatabaseUuid>,
     /// By number.
     pub members: BTreeMap<NodeId, Member>,
     /// By section and key.
@@ -122,6 +124,9 @@ impl ControlState {
             DATABASE => {
                 let database: CataloguedDatabase = json(value)?;
                 let name = text?.to_owned();
+                if database.is_going {
+                    self.going.insert(database.uuid);
+                }
                 self.names.insert(database.uuid, name.clone());
                 self.databases.insert(name, database);
             }
@@ -204,6 +209,7 @@ impl ControlState {
     fn change(&mut self, entry: Entry) -> (EntryOutcome, Vec<Row>, Effect) {
         let changed = match entry {
             Entry::CreateDatabase { name, database } => self.create(name, database),
+            Entry::AnnounceDrop { uuid } => self.announce_drop(uuid),
             Entry::DropDatabase { uuid } => self.drop_database(uuid),
             Entry::Change { uuid, change } => self.change_database(uuid, change),
             Entry::Join {
@@ -250,8 +256,30 @@ impl ControlState {
         Ok((vec![row], Effect::Create { name, database }))
     }
 
+    fn known(
+        &mut self,
+        uuid: DatabaseUuid,
+    ) -> Result<(String, &mut CataloguedDatabase), EntryOutcome> {
+        let name = self.names.get(&uuid).ok_or(EntryOutcome::Missing)?;
+        let database = self.databases.get_mut(name);
+        Ok((name.clone(), database.ok_or(EntryOutcome::Missing)?))
+    }
+
+    fn announce_drop(&mut self, uuid: DatabaseUuid) -> Result<(Vec<Row>, Effect), EntryOutcome> {
+        let (name, database) = self.known(uuid)?;
+        database.is_going = true;
+        let row = (named(DATABASE, &name), Some(text(&*database)));
+        self.going.insert(uuid);
+        Ok((vec![row], Effect::None))
+    }
+
     fn drop_database(&mut self, uuid: DatabaseUuid) -> Result<(Vec<Row>, Effect), EntryOutcome> {
-        let name = self.names.remove(&uuid).ok_or(EntryOutcome::Missing)?;
+        let (name, database) = self.known(uuid)?;
+        if !database.is_going {
+            return Err(EntryOutcome::Refused);
+        }
+        self.going.remove(&uuid);
+        self.names.remove(&uuid);
         self.databases.remove(&name);
         let row = (named(DATABASE, &name), None);
         Ok((vec![row], Effect::Drop { name, uuid }))
@@ -262,9 +290,7 @@ impl ControlState {
         uuid: DatabaseUuid,
         change: PropertyChange,
     ) -> Result<(Vec<Row>, Effect), EntryOutcome> {
-        let name = self.names.get(&uuid).ok_or(EntryOutcome::Missing)?.clone();
-        let database = self.databases.get_mut(&name);
-        let database = database.ok_or(EntryOutcome::Missing)?;
+        let (name, database) = self.known(uuid)?;
         match change.clone() {
             PropertyChange::Security(json) => database.security = json,
             PropertyChange::RevsLimit(limit) => database.revs_limit = Some(limit),

@@ -123,6 +123,9 @@ fn shards_of(
             continue;
         }
         let shards = Databases::shards_in(snapshot, name, uuid).map_err(open_error)?;
+        if shards.is_none() && database.is_going {
+            continue;
+        }
         // It is gone, and the catalogue does not say so yet.
         let going = || StoreError::Failed(format!("{name} is being deleted there"));
         let shards = shards.ok_or_else(going)?;

@@ -16,6 +16,7 @@ use super::queue::{Prepare, Prepared, Queue, failed, open_error};
 use super::translate::{shard_edit, shard_purge};
 use crate::control::Catalogue;
 use crate::copy::{Copied, Copier};
+use crate::validation::{InForce, Validators};
 
 /// Why a part of a request was refused: the database is not there.
 pub const NO_DATABASE: u8 = 1;
@@ -41,13 +42,14 @@ impl DataSlot {
         databases: &Arc<Databases>,
         catalogue: &Arc<Catalogue>,
         copier: Arc<Copier>,
+        validators: Arc<Validators>,
     ) -> DataSlot {
         let applier = Arc::new(Applier {
             slot,
             databases: databases.clone(),
             catalogue: catalogue.clone(),
             parts: Mutex::default(),
-            designs: Mutex::default(),
+            validators,
         });
         DataSlot {
             queue: Queue::start(slot, databases.store().clone(), applier.clone()),
@@ -100,8 +102,8 @@ struct Applier {
     catalogue: Arc<Catalogue>,
     /// Parts of requests, with everything that was queued.
     parts: Mutex<Kept>,
-    /// What edits of a database must have been validated by, with everything that was queued.
-    designs: Mutex<FxHashMap<[u8; 16], u64>>,
+    /// What edits must have been validated by.
+    validators: Arc<Validators>,
 }
 
 impl Prepare for Applier {
@@ -134,10 +136,17 @@ impl Prepare for Applier {
                 }
             }
             Body::Await { version } => self.catalogue.wait_for(version).await?,
-            Body::Barrier { database, designs } => {
-                self.designs.lock().insert(database, designs);
-                let value = designs.to_be_bytes().to_vec();
-                prepared.rows.push((designs_key(&database), Some(value)));
+            Body::Barrier {
+                database,
+                designs,
+                number,
+                follows,
+            } => {
+                let new = InForce { number, designs };
+                if self.validators.bar(database, new, follows) {
+                    let row = (designs_key(&database), Some(new.to_bytes()));
+                    prepared.rows.push(row);
+                }
             }
             Body::Replicas { .. } | Body::Begin(_) => {}
         }
@@ -174,7 +183,7 @@ impl Applier {
             purged_infos_limit: part.purged_infos_limit,
         };
         match part.work {
-            Work::Edits(edits) if self.are_old(&part.database, part.designs) => {
+            Work::Edits(edits) if self.validators.are_old(&part.database, part.designs) => {
                 drop(edits);
                 Ok(SlotWork::Refused(OLD_DESIGNS))
             }
@@ -218,24 +227,19 @@ impl Applier {
     /// What is kept in memory of the slot's own rows.
     fn load(&self) -> Result<()> {
         *self.parts.lock() = Kept::load(self.databases.store(), self.slot)?;
-        self.load_designs()
+        self.load_validators()
     }
 
-    fn load_designs(&self) -> Result<()> {
+    fn load_validators(&self) -> Result<()> {
         let rows = self.databases.store().slot_state(self.slot, &[DESIGNS]);
-        let mut designs = FxHashMap::default();
+        let mut validators = FxHashMap::default();
         for (key, value) in rows.map_err(failed)? {
-            if let (Ok(database), Some(number)) = (key[1..].try_into(), value.first_chunk::<8>()) {
-                designs.insert(database, u64::from_be_bytes(*number));
+            if let (Ok(database), Some(known)) = (key[1..].try_into(), InForce::from_bytes(&value))
+            {
+                validators.insert(database, known);
             }
         }
-        *self.designs.lock() = designs;
+        self.validators.set_all(validators);
         Ok(())
-    }
-
-    /// Edits that nobody validated are of the server itself.
-    fn are_old(&self, database: &[u8; 16], designs: u64) -> bool {
-        let wanted = self.designs.lock().get(database).copied();
-        designs != 0 && wanted.is_some_and(|wanted| wanted != designs)
     }
 }

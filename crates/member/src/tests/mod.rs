@@ -15,9 +15,10 @@ use std::time::Duration;
 
 use cluster::CONTROL;
 use database::{Database, Outcome};
-use nodes::{Nodes, SLOTS, listing};
+use nodes::{Nodes, SLOTS, listing, until};
 
-use crate::control::entry::Entry;
+use crate::control::entry::{Entry, EntryOutcome};
+use crate::control::state::ControlState;
 use crate::placement::slot_of;
 
 /// New documents, every third with an attachment that no two others have, or a long one that all have.
@@ -184,7 +185,7 @@ async fn what_is_held_of_a_database_that_is_copied_is_told_to_try_again() {
 async fn who_is_copied_goes_by_the_design_documents_in_force() {
     let mut nodes = Nodes::three().await;
     nodes.create(1, "a", 4).await;
-    nodes.bar(1, "a", 55).await;
+    nodes.bar(1, "a", 55, 0).await;
     nodes.agree(&[1, 2, 3]).await;
     nodes.stop(3).await;
     // Validated by others than those: they are found out, and are in force from then on.
@@ -193,6 +194,95 @@ async fn who_is_copied_goes_by_the_design_documents_in_force() {
     nodes.start(3).await;
     nodes.agree(&[1, 2, 3]).await;
     nodes.write_validated(2, "a", &docs(100, 20)).await;
+    nodes.agree(&[1, 2, 3]).await;
+}
+
+/// A barrier that comes late, whose author did not know of the one in force, changes nothing anywhere.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_barrier_does_not_put_older_design_documents_in_force() {
+    let mut nodes = Nodes::three().await;
+    nodes.create(1, "a", 4).await;
+    nodes.bar(1, "a", 55, 0).await;
+    nodes.bar(2, "a", 66, 55).await;
+    nodes.bar(3, "a", 77, 55).await;
+    nodes.bar(3, "a", 88, 0).await;
+    nodes.bar(1, "a", 66, 66).await;
+    nodes.agree(&[1, 2, 3]).await;
+    let in_force = |nodes: &Nodes, node| {
+        let uuid = nodes.node(1).databases.get("a").unwrap().uuid();
+        let of = |slot| {
+            let replica = nodes.node(node).replicas.get(slot).unwrap();
+            replica.in_force(uuid.as_bytes())
+        };
+        (0..SLOTS).map(of).collect::<Vec<_>>()
+    };
+    for node in 1..=3 {
+        assert!(in_force(&nodes, node).iter().all(|bar| bar.designs == 66));
+    }
+    nodes.stop(2).await;
+    nodes.start(2).await;
+    nodes.agree(&[1, 2, 3]).await;
+    assert_eq!(in_force(&nodes, 2), in_force(&nodes, 1));
+}
+
+/// The log loses a deletion that one node has carried out: the database does not come back there, empty, and goes everywhere.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deletion_that_the_log_loses_is_carried_out_everywhere() {
+    let mut nodes = Nodes::three().await;
+    nodes.create(1, "a", 4).await;
+    nodes.create(1, "new", 2).await;
+    nodes.write(1, "a", &docs(0, 20)).await;
+    let uuid = nodes.node(1).databases.get("a").unwrap().uuid();
+    nodes.enter(1, Entry::AnnounceDrop { uuid }).await;
+    nodes.agree(&[1, 2, 3]).await;
+    nodes.stop(2).await;
+    nodes.stop(3).await;
+    // Nobody but the first node has it, and it knows of nobody who has.
+    let gateway = nodes.node(1).gateway.clone();
+    let dropped = tokio::spawn(async move { gateway.enter(Entry::DropDatabase { uuid }).await });
+    let databases = nodes.node(1).databases.clone();
+    until("dropped", || databases.get("a").is_err()).await;
+    dropped.abort();
+    drop(databases);
+    let _ = dropped.await;
+    nodes.stop(1).await;
+    for slot in (0..SLOTS).chain([CONTROL]) {
+        nodes.log.lose(slot);
+    }
+    nodes.start(2).await;
+    nodes.start(3).await;
+    for (_, replica) in nodes.node(2).replicas.all() {
+        replica.reseed();
+    }
+    nodes.write(3, "new", &docs(0, 10)).await;
+    assert!(nodes.node(2).databases.get("a").is_ok());
+    nodes.start(1).await;
+    nodes.write(1, "new", &docs(100, 10)).await;
+    assert!(nodes.node(1).databases.get("a").is_err());
+    let is_going = |state: &ControlState| state.databases["a"].is_going;
+    assert!(nodes.node(1).catalogue.with(is_going));
+    // A new one under its name has the rest of it dropped first.
+    nodes.create(3, "a", 2).await;
+    nodes.write(1, "a", &docs(0, 20)).await;
+    nodes.agree(&[1, 2, 3]).await;
+    assert_ne!(nodes.node(2).databases.get("a").unwrap().uuid(), uuid);
+    go_on(&nodes).await;
+}
+
+/// What nobody announced is not dropped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_goes_in_two_steps() {
+    let nodes = Nodes::three().await;
+    nodes.create(1, "a", 4).await;
+    let uuid = nodes.node(1).databases.get("a").unwrap().uuid();
+    let refused = nodes.node(1).gateway.enter(Entry::DropDatabase { uuid });
+    assert_eq!(refused.await.unwrap(), EntryOutcome::Refused);
+    let announced = nodes.node(2).gateway.enter(Entry::AnnounceDrop { uuid });
+    assert_eq!(announced.await.unwrap(), EntryOutcome::Done);
+    // Who announced it died: whoever leads sees to the rest.
+    let finishing = nodes.node(1).gateway.drop_announced(uuid).await;
+    finishing.unwrap();
+    assert!(nodes.node(1).databases.get("a").is_err());
     nodes.agree(&[1, 2, 3]).await;
 }
 

@@ -34,7 +34,7 @@ pub struct Node {
     pub databases: Arc<Databases>,
     pub catalogue: Arc<Catalogue>,
     pub replicas: Arc<Replicas>,
-    gateway: Arc<Gateway>,
+    pub gateway: Arc<Gateway>,
     pub settings: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
@@ -359,11 +359,16 @@ impl Nodes {
     }
 
     /// From here on only edits that were validated by these design documents count.
-    pub async fn bar(&self, at: NodeId, name: &str, designs: u64) {
+    pub async fn bar(&self, at: NodeId, name: &str, designs: u64, follows: u64) {
         let node = self.node(at);
         let database = *node.databases.get(name).unwrap().uuid().as_bytes();
         for slot in 0..SLOTS {
-            let body = cluster::record::Body::Barrier { database, designs };
+            let body = cluster::record::Body::Barrier {
+                database,
+                designs,
+                number: designs,
+                follows,
+            };
             let done = node.gateway.proposer.append(slot, body).await;
             done.expect("it is appended");
         }

@@ -1,0 +1,118 @@
+//! Which design documents edits must have been validated by: each slot knows those in force, and refuses what others validated.
+
+use cluster::SlotNumber;
+use cluster::record::Body;
+use database::Database;
+use futures_util::future::join_all;
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+use crate::gateway::Gateway;
+use crate::home::random;
+
+/// So often what is in force is said anew when others do so, too.
+const ATTEMPTS_MAX: u32 = 8;
+
+/// What is in force for a database in a slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InForce {
+    /// Of the barrier that said so; 0 for none.
+    pub number: u64,
+    /// Hash over the design documents.
+    pub designs: u64,
+}
+
+impl InForce {
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
+        [self.number.to_be_bytes(), self.designs.to_be_bytes()].concat()
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<InForce> {
+        let (number, designs) = bytes.split_first_chunk::<8>()?;
+        Some(InForce {
+            number: u64::from_be_bytes(*number),
+            designs: u64::from_be_bytes(designs.try_into().ok()?),
+        })
+    }
+}
+
+/// What is in force in a slot, by databases' uuids, with everything that was queued for the store.
+#[derive(Default)]
+pub struct Validators(Mutex<FxHashMap<[u8; 16], InForce>>);
+
+impl Validators {
+    /// For a database.
+    pub fn get(&self, database: &[u8; 16]) -> InForce {
+        self.0.lock().get(database).copied().unwrap_or_default()
+    }
+
+    /// As the store has them.
+    pub(crate) fn set_all(&self, all: FxHashMap<[u8; 16], InForce>) {
+        *self.0.lock() = all;
+    }
+
+    /// A barrier. Whether it counts: whoever wrote it knew what is in force.
+    pub(crate) fn bar(&self, database: [u8; 16], new: InForce, follows: u64) -> bool {
+        let mut all = self.0.lock();
+        let known = all.entry(database).or_default();
+        let counts = known.number == follows;
+        if counts {
+            *known = new;
+        }
+        counts
+    }
+
+    /// Whether edits that these design documents validated are too old; 0 for those of the server itself, which nothing validates.
+    pub(crate) fn are_old(&self, database: &[u8; 16], designs: u64) -> bool {
+        let known = self.get(database);
+        designs != 0 && known.number != 0 && known.designs != designs
+    }
+}
+
+impl Gateway {
+    /// From here on nothing is written that was validated by other design documents than those of now.
+    ///
+    /// What is in force is looked at **before** the design documents are: who said it knew older ones, or the same. So a barrier that
+    /// follows it never says older ones, and one that comes too late changes nothing.
+    pub(crate) async fn bar_older(
+        &self,
+        db: &Database,
+        slots: &[SlotNumber],
+    ) -> Result<(), database::Error> {
+        let database = *db.uuid().as_bytes();
+        let unavailable = |e: crate::Error| database::Error::Unavailable(e.to_string());
+        for _ in 0..ATTEMPTS_MAX {
+            let in_force = |slot: &SlotNumber| {
+                let replica = self.replicas.get(*slot);
+                (*slot, replica.map(|r| r.in_force(&database)))
+            };
+            let before: Vec<_> = slots.iter().map(in_force).collect();
+            let fresh = self.fresh_slots(self.slots(db)).await;
+            let seen = fresh.map_err(unavailable)?;
+            let designs = db.designs_hash()?;
+            let mut bars = vec![];
+            for (slot, before) in before {
+                let before = before.unwrap_or_default();
+                if before.number == 0 || before.designs != designs {
+                    let body = Body::Barrier {
+                        database,
+                        designs,
+                        number: u64::from_be_bytes(random().map_err(unavailable)?).max(1),
+                        follows: before.number,
+                    };
+                    bars.push(self.proposer.append(slot, body));
+                }
+            }
+            if bars.is_empty() {
+                // What others said is in force once it is there to stay.
+                return self.settle(&seen).await.map_err(unavailable);
+            }
+            for done in join_all(bars).await {
+                done?;
+            }
+        }
+        Err(database::Error::Unavailable(
+            "design documents change all the time: try again".into(),
+        ))
+    }
+}
