@@ -94,10 +94,7 @@ impl Kind {
 
 /// Before somebody is recognised: this server knows, or knew a moment ago, what all servers share, as who is an admin. When it cannot find
 /// out, who reads is served by what it knew, and a change is made by another server, whose answer this is.
-pub async fn hold(app: &App, req: &mut Request) -> Result<Option<Reply>, ApiError> {
-    let Some(member) = app.node.member() else {
-        return Ok(None);
-    };
+pub async fn hold(member: &Arc<Member>, req: &mut Request) -> Result<Option<Reply>, ApiError> {
     if is_of_this_node(req) {
         return Ok(None);
     }

@@ -34,7 +34,13 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
         }
         return database(app, req, &first).await;
     }
-    match first.as_str() {
+    // On the heap, as what is long elsewhere: else each request would be as long as the longest.
+    Box::pin(server(app, req, &first)).await
+}
+
+/// What is of the server.
+async fn server(app: &App, req: &mut Request, first: &str) -> Answer {
+    match first {
         "_up" => root::up(app, req),
         "_all_dbs" => root::all_dbs(app, req).await,
         "_dbs_info" => root::dbs_info(app, req).await,
@@ -55,7 +61,7 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
         "_reshard" => reshard::route(req),
         "_search_analyze" => text_search::search_analyze(req),
         "_nouveau_analyze" => text_search::nouveau_analyze(req),
-        _ => database(app, req, &first).await,
+        _ => database(app, req, first).await,
     }
 }
 
@@ -85,21 +91,21 @@ fn open(app: &App, req: &Request, name: &str) -> Result<Access, ApiError> {
 async fn database(app: &App, req: &mut Request, name: &str) -> Answer {
     match app.node.member() {
         None => database_here(app, req, name).await,
-        Some(member) => clustered::database(app, member, req, name, database_here).await,
+        Some(member) => Box::pin(clustered::database(app, member, req, name, database_here)).await,
     }
 }
 
 async fn database_here(app: &App, req: &mut Request, name: &str) -> Answer {
     if req.segments.len() == 1 {
         match req.method.as_str() {
-            "PUT" => return db::create(app, req, name).await,
-            "DELETE" => return db::delete(app, req, name).await,
+            "PUT" => return Box::pin(db::create(app, req, name)).await,
+            "DELETE" => return Box::pin(db::delete(app, req, name)).await,
             _ => {}
         }
     }
     let access = open(app, req, name)?;
     let Some(second) = req.segments.get(1) else {
-        return db::root(app, req, &access).await;
+        return Box::pin(db::root(app, req, &access)).await;
     };
     let Ok(second) = std::str::from_utf8(second).map(str::to_owned) else {
         return documents::invalid_id(req);
@@ -107,30 +113,35 @@ async fn database_here(app: &App, req: &mut Request, name: &str) -> Answer {
     if !second.starts_with('_') {
         return documents::route(app, req, &access, &second, 2).await;
     }
+    Box::pin(below(app, req, &access, &second)).await
+}
+
+/// What is below a database and begins with an underscore.
+async fn below(app: &App, req: &mut Request, access: &Access, second: &str) -> Answer {
     let third = req.segment(2).map(str::to_owned);
-    match (second.as_str(), third.as_deref(), req.segments.len()) {
-        ("_design", Some(_), 3..) => documents::design(app, req, &access).await,
+    match (second, third.as_deref(), req.segments.len()) {
+        ("_design", Some(_), 3..) => documents::design(app, req, access).await,
         ("_local", Some(id), 3..) => {
-            documents::route(app, req, &access, &format!("_local/{id}"), 3).await
+            documents::route(app, req, access, &format!("_local/{id}"), 3).await
         }
         ("_local", ..) | ("_local/", None, _) => {
             Err(ApiError::bad_request("Invalid _local document id."))
         }
         ("_partition", ..) if req.segment(3) == Some("_index") => {
-            partition::enter(req, &access)?;
-            find::route(req, &access, "_index").await
+            partition::enter(req, access)?;
+            find::route(req, access, "_index").await
         }
-        ("_partition", ..) => listing::partition(app, req, &access).await,
+        ("_partition", ..) => listing::partition(app, req, access).await,
         ("_all_docs" | "_design_docs" | "_local_docs", None, _) => {
-            listing::route(app, req, &access, &second).await
+            listing::route(app, req, access, second).await
         }
         ("_all_docs" | "_design_docs" | "_local_docs", Some("queries"), 3) => {
-            listing::queries(app, req, &access, &second).await
+            listing::queries(app, req, access, second).await
         }
-        ("_bulk_docs", None, _) => bulk::bulk_docs(app, req, &access).await,
-        ("_bulk_get", None, _) => bulk::bulk_get(req, &access).await,
-        ("_changes", None, _) => changes::route(app, req, &access).await,
-        _ => part(app, req, &access, &second, third.as_deref()).await,
+        ("_bulk_docs", None, _) => bulk::bulk_docs(app, req, access).await,
+        ("_bulk_get", None, _) => bulk::bulk_get(req, access).await,
+        ("_changes", None, _) => changes::route(app, req, access).await,
+        _ => part(app, req, access, second, third.as_deref()).await,
     }
 }
 

@@ -376,7 +376,9 @@ async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
     if !is_well_encoded(&req.path) || !is_well_encoded(query) {
         return Err(ApiError::bad_request("invalid_url_encoding"));
     }
-    if let Some(reply) = clustered::hold(app, req).await? {
+    if let Some(member) = app.node.member()
+        && let Some(reply) = Box::pin(clustered::hold(member, req)).await?
+    {
         return Ok(reply);
     }
     app.authenticate(req).await?;

@@ -56,11 +56,18 @@ pub async fn route(app: &App, req: &mut Request, access: &Access, id: &str, rest
     if id.starts_with("_design/") && rest == 2 && matches!(req.method.as_str(), "GET" | "HEAD") {
         return Ok(Reply::empty(301).location(&design_url(req, access, id)));
     }
+    if req.segments.len() == rest && matches!(req.method.as_str(), "GET" | "HEAD") {
+        return get(app, req, access, id);
+    }
+    Box::pin(other(req, access, id, rest)).await
+}
+
+/// All but reading a document.
+async fn other(req: &mut Request, access: &Access, id: &str, rest: usize) -> Answer {
     if req.segments.len() > rest {
         return attachments::route(req, access, id, rest).await;
     }
     match req.method.as_str() {
-        "GET" | "HEAD" => get(app, req, access, id),
         "PUT" => put(req, access, id).await,
         "DELETE" => delete(req, access, id).await,
         "COPY" => copy(req, access, id).await,
