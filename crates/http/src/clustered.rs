@@ -145,6 +145,9 @@ pub async fn database<'r>(
     if matches!(kind, Kind::Plain) {
         return here(app, req, name).await;
     }
+    if gateway.is_going(name) {
+        return Err(ApiError::busy(member::GOING.into()));
+    }
     let seen = match gateway.fresh_slots(slots).await {
         Ok(seen) => seen,
         Err(e) => return elsewhere(member, req, &e).await,

@@ -3,11 +3,10 @@
 //! One goes in two steps. Nodes delete it when they apply the second, which they cannot undo; the first, that it will go, is there to stay by
 //! then. So whatever becomes of the log, a database that one node has deleted never comes back at the others: what is left of it goes, too.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::CONTROL;
 use cluster::record::Body;
 use database::{DatabaseUuid, NewDatabase};
 use futures_util::future::join_all;
@@ -15,10 +14,11 @@ use futures_util::future::join_all;
 use crate::Error;
 use crate::control::entry::{CataloguedDatabase, Entry, EntryOutcome};
 use crate::control::state::ControlState;
-use crate::gateway::Gateway;
-use crate::planner::leads;
+use crate::gateway::{GOING, Gateway};
 
-/// A database that was to go for so long goes by whoever leads, since who said it may be gone.
+/// So often it is tried to create a database in whose place one is going.
+const CREATE_ATTEMPTS_MAX: u32 = 4;
+/// A database that was to go for so long goes by another node, since who said it may be gone.
 const FINISHED_EVERY: Duration = Duration::from_secs(5);
 
 fn unavailable(e: Error) -> database::Error {
@@ -32,55 +32,73 @@ impl Gateway {
         new: NewDatabase,
     ) -> Result<(), database::Error> {
         let database = CataloguedDatabase::new(new);
-        let entry = || Entry::CreateDatabase {
-            name: name.clone(),
-            database: database.clone(),
-        };
         let before = |state: &ControlState| {
             let before = state.databases.get(&name)?;
-            Some((before.uuid, before.is_going))
+            Some((before.uuid, before.q as usize, before.is_going))
         };
-        let done = match self.catalogue.with(before) {
-            Some(_) => Err(database::Error::DatabaseExists),
-            None => self.enter_for_client(entry()).await,
-        };
-        match (done, self.catalogue.with(before)) {
-            (Err(database::Error::DatabaseExists), Some((uuid, true))) => {
-                self.drop_announced(uuid).await?;
-                self.enter_for_client(entry()).await
-            }
-            (done, _) => done,
+        if self.catalogue.with(before).is_some() {
+            // It may have been deleted elsewhere.
+            self.control_is_here().await.map_err(unavailable)?;
         }
+        for _ in 0..CREATE_ATTEMPTS_MAX {
+            match self.catalogue.with(before) {
+                Some((_, _, false)) => return Err(database::Error::DatabaseExists),
+                Some((uuid, shards, true)) => self.drop_announced(uuid, shards).await?,
+                None => {
+                    let entry = Entry::CreateDatabase {
+                        name: name.clone(),
+                        database: database.clone(),
+                    };
+                    match self.enter_for_client(entry).await {
+                        // Others made one, or the one before is going.
+                        Err(database::Error::DatabaseExists) => {}
+                        done => return done,
+                    }
+                }
+            }
+        }
+        Err(database::Error::Unavailable(GOING.into()))
     }
 
     pub(crate) async fn delete_now(&self, name: &str) -> Result<(), database::Error> {
-        let uuid = self.databases.get(name)?.uuid();
-        self.enter_for_client(Entry::AnnounceDrop { uuid }).await?;
-        self.drop_announced(uuid).await
-    }
-
-    /// Drops a database of which it was said that it goes.
-    pub(crate) async fn drop_announced(&self, uuid: DatabaseUuid) -> Result<(), database::Error> {
-        let known = self.catalogue.with(|state| {
-            let database = state.databases.get(state.names.get(&uuid)?)?;
-            Some(database.q as usize)
-        });
-        let Some(shards) = known else {
-            // Somebody else was first.
-            return Ok(());
-        };
-        let announced = self.catalogue.version();
-        self.stays(announced).await.map_err(unavailable)?;
-        let dropped = self.enter(Entry::DropDatabase { uuid }).await;
-        match dropped.map_err(unavailable)? {
-            EntryOutcome::Done | EntryOutcome::Missing => {}
-            EntryOutcome::Exists | EntryOutcome::Refused => {
-                return Err(database::Error::Unavailable(
-                    "the deletion was not accepted: try again".into(),
-                ));
+        for attempt in 1.. {
+            let db = self.databases.get(name)?;
+            let (uuid, shards) = (db.uuid(), db.all_shards().len());
+            drop(db);
+            let announced = self.enter_for_client(Entry::AnnounceDrop { uuid }).await;
+            match announced {
+                // Another one of this name may have come.
+                Err(database::Error::NoDatabase) if attempt == 1 => {}
+                done => {
+                    done?;
+                    return self.drop_announced(uuid, shards).await;
+                }
             }
         }
-        // Who knows only the state before it can write no more, once all slots wait for this one.
+        Err(database::Error::NoDatabase)
+    }
+
+    /// Drops a database of which it was said that it goes, and that has so many shards.
+    pub(crate) async fn drop_announced(
+        &self,
+        uuid: DatabaseUuid,
+        shards: usize,
+    ) -> Result<(), database::Error> {
+        let announced = self.catalogue.version();
+        self.stays(announced).await.map_err(unavailable)?;
+        if self.catalogue.with(|state| state.names.contains_key(&uuid)) {
+            let dropped = self.enter(Entry::DropDatabase { uuid }).await;
+            match dropped.map_err(unavailable)? {
+                EntryOutcome::Done | EntryOutcome::Missing => {}
+                EntryOutcome::Exists | EntryOutcome::Refused => {
+                    return Err(database::Error::Unavailable(
+                        "the deletion was not accepted: try again".into(),
+                    ));
+                }
+            }
+        }
+        // Who knows only the state before it can write no more, once all slots wait for this one. Also when somebody else was first, who may
+        // not have come to that.
         let version = self.catalogue.version();
         self.stays(version).await.map_err(unavailable)?;
         let awaits = self.slots_of(uuid, shards).into_iter().map(|slot| {
@@ -96,18 +114,28 @@ impl Gateway {
 
 /// Drops what others said would go and did not, for as long as it is not dropped itself.
 pub(crate) async fn finish_drops(gateway: Arc<Gateway>) {
-    let mut before = BTreeSet::new();
+    // For how many turns each is known here.
+    let mut turns: BTreeMap<DatabaseUuid, usize> = BTreeMap::new();
     loop {
         tokio::time::sleep(FINISHED_EVERY).await;
-        let going = gateway.catalogue.with(|state| state.going.clone());
-        for uuid in going.intersection(&before) {
-            let control = gateway.replicas.get(CONTROL);
-            if control.is_some_and(|control| leads(&gateway.members, &control.status()))
-                && let Err(e) = gateway.drop_announced(*uuid).await
+        let going: BTreeMap<DatabaseUuid, usize> = gateway.catalogue.with(|state| {
+            let going = state.going.iter().filter_map(|uuid| {
+                let database = state.databases.get(state.names.get(uuid)?)?;
+                Some((*uuid, database.q as usize))
+            });
+            going.collect()
+        });
+        turns.retain(|uuid, _| going.contains_key(uuid));
+        // One after the other: who is first may not know of it.
+        let before = gateway.members.live_before_me();
+        for (uuid, shards) in going {
+            let turn = turns.entry(uuid).or_default();
+            *turn += 1;
+            if *turn > before + 1
+                && let Err(e) = gateway.drop_announced(uuid, shards).await
             {
                 tracing::debug!(error = %e, "a database that is to go is still there");
             }
         }
-        before = going;
     }
 }

@@ -19,7 +19,7 @@ use storage::{Outcome, ShardEdit, ShardPurge, SlotOutcome, WorkOutcome};
 
 use crate::Error;
 use crate::control::Catalogue;
-use crate::control::entry::{Entry, EntryOutcome};
+use crate::control::entry::{CataloguedDatabase, Entry, EntryOutcome};
 use crate::home::random;
 use crate::members::Members;
 use crate::placement::slot_of;
@@ -47,9 +47,12 @@ const PARTS_AT_ONCE: usize = 32;
 /// One edit with its attachments may have so many: it goes to other nodes in one piece.
 const ONE_BYTES_MAX: usize = 200 << 20;
 
-/// Slots that were read, each in its generation.
+/// Slots that were read, each in its generation and state.
 #[derive(Clone, Debug)]
-pub struct Seen(Vec<(SlotNumber, Generation)>);
+pub struct Seen(Vec<(SlotNumber, State)>);
+
+/// A slot's generation, and which state that was.
+type State = (Generation, Option<u64>);
 
 /// Puts this node's writes in the order of the cluster.
 pub struct Gateway {
@@ -198,8 +201,9 @@ impl Gateway {
         let fresh = |slot| async move {
             let replica = self.replicas.get(slot);
             let replica = replica.ok_or_else(|| "this node has no replica of it".to_owned())?;
+            let replaced = replica.replaced();
             replica.fresh(now + read_time(replica)).await?;
-            Ok((slot, replica.generation()))
+            Ok((slot, (replica.generation(), replaced)))
         };
         let done = try_join_all(slots.into_iter().map(fresh)).await;
         done.map(Seen).map_err(Error::NotNow)
@@ -211,15 +215,16 @@ impl Gateway {
     /// [`Error::NotNow`], also when it is not: it may have been seen before the slot went back.
     pub async fn settle(&self, seen: &Seen) -> Result<(), Error> {
         let now = tokio::time::Instant::now();
-        let settle = |(slot, generation): &(SlotNumber, Generation)| {
-            let (slot, generation) = (*slot, *generation);
+        let settle = |(slot, state): &(SlotNumber, State)| {
+            let (slot, (generation, replaced)) = (*slot, *state);
             async move {
                 let replica = self.replicas.get(slot);
                 let replica = replica.ok_or_else(|| "this node has no replica of it".to_owned())?;
                 replica.settle(now + read_time(replica)).await?;
-                match replica.generation() == generation {
+                let is_same = replaced.is_some() && replica.replaced() == replaced;
+                match is_same && replica.generation() == generation {
                     true => Ok(()),
-                    false => Err("the log was replaced meanwhile: try again".to_owned()),
+                    false => Err("the slot was replaced meanwhile: try again".to_owned()),
                 }
             }
         };
@@ -266,11 +271,11 @@ impl Gateway {
     async fn target(&self, db: &Database) -> Result<Target, database::Error> {
         let unavailable = |e: Error| database::Error::Unavailable(e.to_string());
         let target = match self.known_target(db) {
-            Ok(target) => target,
-            Err(_) => {
+            Err(database::Error::NoDatabase) => {
                 self.control_is_here().await.map_err(unavailable)?;
                 self.known_target(db)?
             }
+            known => known?,
         };
         // Others wait for this version, so it has to come to them.
         self.stays(target.since).await.map_err(unavailable)?;
@@ -287,21 +292,38 @@ impl Gateway {
         let control = self.replicas.get(CONTROL).ok_or_else(none)?;
         let deadline = tokio::time::Instant::now() + READ_TIME_MAX;
         control.settle(deadline).await.map_err(Error::NotNow)?;
+        if here < version || self.catalogue.version() < version {
+            return Err(Error::NotNow("the catalogue went back meanwhile".into()));
+        }
         self.stays.fetch_max(here, AcqRel);
         Ok(())
     }
 
     fn known_target(&self, db: &Database) -> Result<Target, database::Error> {
         let uuid = db.uuid();
-        let since = self.catalogue.with(|state| {
-            let name = state.names.get(&uuid)?;
-            state.databases.get(name).map(|database| database.since)
-        });
+        let (since, is_going) = self
+            .catalogue
+            .with(|state| {
+                let database = state.databases.get(state.names.get(&uuid)?)?;
+                Some((database.since, database.is_going))
+            })
+            .ok_or(database::Error::NoDatabase)?;
+        if is_going {
+            return Err(database::Error::Unavailable(GOING.into()));
+        }
         Ok(Target {
             uuid,
-            since: since.ok_or(database::Error::NoDatabase)?,
+            since,
             limits: db.limits(),
             designs: 0,
+        })
+    }
+
+    /// Whether a database will be dropped: nodes may have done so already, or have lost parts of it.
+    pub fn is_going(&self, name: &str) -> bool {
+        let is_going = |database: &CataloguedDatabase| database.is_going;
+        self.catalogue.with(|state| {
+            !state.going.is_empty() && state.databases.get(name).is_some_and(is_going)
         })
     }
 
@@ -396,6 +418,9 @@ struct Target {
     limits: storage::Limits,
     designs: u64,
 }
+
+/// What is told of a database that will be dropped, since nodes may have done so already.
+pub const GOING: &str = "the database is being deleted";
 
 /// What goes into one request, and where it stood among what was asked for.
 struct Part<T> {

@@ -28,7 +28,7 @@ mod validation;
 
 pub use control::entry::Member as MemberFacts;
 pub use error::Error;
-pub use gateway::{Gateway, Seen};
+pub use gateway::{GOING, Gateway, Seen};
 pub use handler::{CLIENT, Clients};
 pub use home::{Home, folder, is_member};
 pub use join::{init, join};

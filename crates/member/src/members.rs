@@ -112,6 +112,12 @@ impl Members {
             .collect()
     }
 
+    /// How many others are alive that come before this one.
+    pub fn live_before_me(&self) -> usize {
+        let others = self.live_others().into_iter();
+        others.filter(|id| *id < self.me).count()
+    }
+
     /// Connects to the members that there are now, and to nobody else.
     pub fn connect(&self, known: &[(NodeId, String)]) {
         let Some(peers) = self.peers.get() else {

@@ -57,7 +57,7 @@ pub async fn run(members: Arc<Members>, replicas: Arc<Replicas>) {
 }
 
 /// One of the slot's living replicas does it that has not left.
-pub(crate) fn leads(members: &Members, status: &SlotStatus) -> bool {
+fn leads(members: &Members, status: &SlotStatus) -> bool {
     let replicas = status.members.iter().copied();
     let able = replicas.filter(|id| members.is_live(*id) && members.knows(*id));
     able.min() == Some(members.me)

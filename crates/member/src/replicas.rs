@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::control::ControlSlot;
 use crate::propose::{Cause, Done, NotDone};
 use crate::slot::DataSlot;
-use crate::validation::{InForce, Validators};
+use crate::validation::Validators;
 
 /// A replica that could not do what others could is not asked again for so long.
 const UNABLE_TIME: Duration = Duration::from_secs(3);
@@ -179,9 +179,14 @@ impl Replica {
         self.status().position.generation
     }
 
-    /// What edits of a database must have been validated by.
-    pub fn in_force(&self, database: &[u8; 16]) -> InForce {
-        self.validators.get(database)
+    /// What edits must have been validated by.
+    pub fn validators(&self) -> &Validators {
+        &self.validators
+    }
+
+    /// Which state it has; see [`Slot::replaced`].
+    pub fn replaced(&self) -> Option<u64> {
+        with!(self, slot => slot.replaced())
     }
 
     /// A message for it.

@@ -1,5 +1,7 @@
 //! Which design documents edits must have been validated by: each slot knows those in force, and refuses what others validated.
 
+use std::collections::VecDeque;
+
 use cluster::SlotNumber;
 use cluster::record::Body;
 use database::Database;
@@ -38,26 +40,51 @@ impl InForce {
 
 /// What is in force in a slot, by databases' uuids, with everything that was queued for the store.
 #[derive(Default)]
-pub struct Validators(Mutex<FxHashMap<[u8; 16], InForce>>);
+pub struct Validators(Mutex<FxHashMap<[u8; 16], Known>>);
+
+/// What is in force, and the numbers of barriers that were lately, the last one first.
+#[derive(Default)]
+struct Known {
+    now: InForce,
+    counted: VecDeque<u64>,
+}
+
+/// So many barriers of a database are remembered, for those who wait to know whether theirs counted.
+const COUNTED_MAX: usize = 32;
 
 impl Validators {
     /// For a database.
     pub fn get(&self, database: &[u8; 16]) -> InForce {
-        self.0.lock().get(database).copied().unwrap_or_default()
+        let all = self.0.lock();
+        all.get(database).map(|known| known.now).unwrap_or_default()
+    }
+
+    /// Whether a barrier counted lately, even if others followed it.
+    pub(crate) fn has_counted(&self, database: &[u8; 16], number: u64) -> bool {
+        let all = self.0.lock();
+        all.get(database)
+            .is_some_and(|known| known.counted.contains(&number))
     }
 
     /// As the store has them.
     pub(crate) fn set_all(&self, all: FxHashMap<[u8; 16], InForce>) {
-        *self.0.lock() = all;
+        let known = |now| Known {
+            now,
+            counted: VecDeque::new(),
+        };
+        let all = all.into_iter().map(|(uuid, now)| (uuid, known(now)));
+        *self.0.lock() = all.collect();
     }
 
     /// A barrier. Whether it counts: whoever wrote it knew what is in force.
     pub(crate) fn bar(&self, database: [u8; 16], new: InForce, follows: u64) -> bool {
         let mut all = self.0.lock();
         let known = all.entry(database).or_default();
-        let counts = known.number == follows;
+        let counts = known.now.number == follows;
         if counts {
-            *known = new;
+            known.now = new;
+            known.counted.truncate(COUNTED_MAX);
+            known.counted.push_front(new.number);
         }
         counts
     }
@@ -81,35 +108,46 @@ impl Gateway {
     ) -> Result<(), database::Error> {
         let database = *db.uuid().as_bytes();
         let unavailable = |e: crate::Error| database::Error::Unavailable(e.to_string());
+        let mut left = slots.to_vec();
         for _ in 0..ATTEMPTS_MAX {
             let in_force = |slot: &SlotNumber| {
                 let replica = self.replicas.get(*slot);
-                (*slot, replica.map(|r| r.in_force(&database)))
+                replica.map_or_else(InForce::default, |r| r.validators().get(&database))
             };
-            let before: Vec<_> = slots.iter().map(in_force).collect();
-            let fresh = self.fresh_slots(self.slots(db)).await;
-            let seen = fresh.map_err(unavailable)?;
+            let before: Vec<InForce> = left.iter().map(in_force).collect();
+            let seen = self.fresh_slots(self.slots(db)).await;
+            let seen = seen.map_err(unavailable)?;
             let designs = db.designs_hash()?;
+            // What others do not know yet is not in force.
+            self.settle(&seen).await.map_err(unavailable)?;
             let mut bars = vec![];
-            for (slot, before) in before {
-                let before = before.unwrap_or_default();
-                if before.number == 0 || before.designs != designs {
-                    let body = Body::Barrier {
-                        database,
-                        designs,
-                        number: u64::from_be_bytes(random().map_err(unavailable)?).max(1),
-                        follows: before.number,
-                    };
-                    bars.push(self.proposer.append(slot, body));
-                }
-            }
-            if bars.is_empty() {
-                // What others said is in force once it is there to stay.
-                return self.settle(&seen).await.map_err(unavailable);
+            let mut numbers = vec![];
+            for (slot, before) in left.iter().zip(before) {
+                let number = u64::from_be_bytes(random().map_err(unavailable)?).max(1);
+                let body = Body::Barrier {
+                    database,
+                    designs,
+                    number,
+                    follows: before.number,
+                };
+                numbers.push((*slot, number));
+                bars.push(self.proposer.append(*slot, body));
             }
             for done in join_all(bars).await {
                 done?;
             }
+            // It is there to stay; whether it counted is known here once this node has it.
+            let here = self.fresh_slots(left.iter().copied()).await;
+            here.map_err(unavailable)?;
+            // What followed it says newer ones.
+            numbers.retain(|(slot, number)| {
+                let replica = self.replicas.get(*slot);
+                !replica.is_some_and(|r| r.validators().has_counted(&database, *number))
+            });
+            if numbers.is_empty() {
+                return Ok(());
+            }
+            left = numbers.into_iter().map(|(slot, _)| slot).collect();
         }
         Err(database::Error::Unavailable(
             "design documents change all the time: try again".into(),

@@ -48,6 +48,8 @@ struct Shared<S: SlotStore> {
 struct Board {
     status: Mutex<SlotStatus>,
     stable: watch::Sender<Stable>,
+    /// Counts beginnings and ends of the state's replacement by another replica's: odd while that happens.
+    replaced: AtomicU64,
 }
 
 impl Board {
@@ -232,11 +234,30 @@ impl<S: SlotStore> Slot<S> {
         Ok(reading)
     }
 
+    /// A number that is another one when the state here was replaced by another replica's: what was read before may be lost then, whatever
+    /// is stable. `None` while that happens.
+    pub fn replaced(&self) -> Option<u64> {
+        let replaced = self.shared.board.replaced.load(Ordering::Acquire);
+        replaced.is_multiple_of(2).then_some(replaced)
+    }
+
     /// Ready when everything that readers of the store see now is there to stay.
     ///
     /// # Errors
-    /// When that is not known in time.
+    /// When that is not known in time, or what they saw was replaced.
     pub async fn settle(&self, deadline: Instant) -> Result<(), ReadError> {
+        let before = self.replaced();
+        self.reach(deadline).await?;
+        match before.is_some() && self.replaced() == before {
+            true => Ok(()),
+            false => Err(ReadError::NotNow(
+                "it was copied from another node meanwhile".into(),
+            )),
+        }
+    }
+
+    /// Ready when what is here is stable.
+    async fn reach(&self, deadline: Instant) -> Result<(), ReadError> {
         let mut stable = self.watch();
         loop {
             let at = self.shared.store.position()?;

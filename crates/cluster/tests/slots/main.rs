@@ -298,6 +298,41 @@ async fn a_deadline_tells_what_is_known() {
     slot.settle(within(5_000)).await.expect("all of it");
 }
 
+/// The log loses what one replica alone has applied, and the others go on beyond it: what was read there is not there to stay, though
+/// everything up to its offset is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_read_and_lost_does_not_settle_by_what_came_instead() {
+    let nodes = Nodes::three();
+    write_all(&nodes, 1, 3).await;
+    nodes.stop_one(2).await;
+    nodes.stop_one(3).await;
+    let slot = nodes.slot(1);
+    let wait = Wait {
+        copies: Some(1),
+        ..majority(5_000)
+    };
+    let alone = slot.propose(request((9, 1), "a", b"1"), wait).await;
+    alone.expect("one is enough");
+    let seen = slot.replaced();
+    let settling = tokio::spawn({
+        let slot = slot.clone();
+        async move { slot.settle(within(20_000)).await }
+    });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    nodes.log.cut(SLOT, 1);
+    nodes.cut_off(1, true);
+    nodes.start_one(2);
+    nodes.start_one(3);
+    let at = nodes.log.end(SLOT);
+    write_all(&nodes, 2, 8).await;
+    nodes.cut_off(1, false);
+    let there = || slot.status().stable > at && slot.replaced().is_some();
+    nodes.until("replaced", there).await;
+    assert!(settling.await.expect("it answers").is_err());
+    assert!(seen.is_some() && slot.replaced() != seen);
+    slot.settle(within(5_000)).await.expect("what is there now");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_does_not_wait_any_more_leaves_nothing_behind() {
     let nodes = Nodes::three();

@@ -79,6 +79,10 @@ impl SlotStore for ControlSlot {
         let state = stored_state(&self.applier.databases)?;
         *self.applier.ahead.lock() = state.clone();
         self.applier.catalogue.set(state);
+        // One that could not be deleted is deleted later, whether records come or not.
+        if !self.applier.going.lock().is_empty() {
+            tokio::spawn(self.applier.clone().delete_late(at));
+        }
         Ok(saved)
     }
 
@@ -203,6 +207,17 @@ impl Applier {
             self.going.lock().retain(|(_, _, other)| *other != uuid);
         }
         Ok(())
+    }
+
+    /// The same, again and again until it is done.
+    async fn delete_late(self: Arc<Applier>, next_offset: u64) {
+        while let Err(e) = self.delete_before(next_offset).await {
+            if self.catalogue.is_closed() {
+                return;
+            }
+            tracing::error!(error = %e, "a database was not deleted yet: it is tried again");
+            tokio::time::sleep(AGAIN_AFTER).await;
+        }
     }
 
     /// The stored state has become another replica's. It is shown once this node has what it says.

@@ -212,7 +212,7 @@ async fn a_late_barrier_does_not_put_older_design_documents_in_force() {
         let uuid = nodes.node(1).databases.get("a").unwrap().uuid();
         let of = |slot| {
             let replica = nodes.node(node).replicas.get(slot).unwrap();
-            replica.in_force(uuid.as_bytes())
+            replica.validators().get(uuid.as_bytes())
         };
         (0..SLOTS).map(of).collect::<Vec<_>>()
     };
@@ -280,7 +280,7 @@ async fn a_database_goes_in_two_steps() {
     let announced = nodes.node(2).gateway.enter(Entry::AnnounceDrop { uuid });
     assert_eq!(announced.await.unwrap(), EntryOutcome::Done);
     // Who announced it died: whoever leads sees to the rest.
-    let finishing = nodes.node(1).gateway.drop_announced(uuid).await;
+    let finishing = nodes.node(1).gateway.drop_announced(uuid, 4).await;
     finishing.unwrap();
     assert!(nodes.node(1).databases.get("a").is_err());
     nodes.agree(&[1, 2, 3]).await;

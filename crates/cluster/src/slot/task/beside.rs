@@ -1,5 +1,7 @@
 //! What takes long and is done beside the task: appends, reading the log again, copies.
 
+use std::sync::atomic::Ordering;
+
 use super::{Event, Task};
 use crate::log::{LogError, RawFound};
 use crate::position::NodeId;
@@ -138,6 +140,7 @@ impl<S: SlotStore> Task<S> {
         }
         let cursor = Box::new(staged.cursor().clone());
         self.is_installing = true;
+        self.board.replaced.fetch_add(1, Ordering::AcqRel);
         let installed = staged.install();
         self.beside(async move {
             Event::Installed {
@@ -149,6 +152,7 @@ impl<S: SlotStore> Task<S> {
 
     pub(super) fn installed(&mut self, cursor: Cursor, result: Result<(), StoreError>) {
         self.is_installing = false;
+        self.board.replaced.fetch_add(1, Ordering::AcqRel);
         if let Err(error) = result {
             return self.fail(&error);
         }
