@@ -76,7 +76,7 @@ impl Database {
             crate::rows::write_members(id, &rev, false, body, &mut json);
             json.push(b'}');
         })?;
-        written.ok_or(Error::Storage(storage::Error::Corrupt("document body")))?;
+        written.ok_or_else(|| Error::Storage(storage::Error::Corrupt("document body")))?;
         let (doc, validates) = design_doc(id, &rev.to_string(), json);
         Ok(validates.then_some(doc))
     }

@@ -462,7 +462,7 @@ impl GroupCursor {
                 .and_then(|s| group_prefix(s, n))
                 .map(|n| n + self.skip),
         };
-        len.ok_or(Error::Storage(storage::Error::Corrupt("sort key")))
+        len.ok_or_else(|| Error::Storage(storage::Error::Corrupt("sort key")))
     }
 
     fn group_key(&self, key: &[u8]) -> Vec<u8> {

@@ -190,7 +190,7 @@ impl<'e> Batch<'e> {
     fn doc(&self, shard: &Arc<Shard>, id: &DocId) -> Result<usize, Error> {
         let i = self.doc_index.get(&(shard.number, id.clone()));
         debug_assert!(i.is_some(), "what a batch changes is fetched first");
-        i.copied().ok_or(Error::Corrupt("batch"))
+        i.copied().ok_or_else(|| Error::Corrupt("batch"))
     }
 
     pub fn edit(

@@ -148,7 +148,7 @@ impl Shard {
         state
             .summary
             .as_deref_mut()
-            .ok_or(Error::Corrupt("summary"))
+            .ok_or_else(|| Error::Corrupt("summary"))
     }
 
     /// The saved summary, brought up to `update_seq` from by-seq.
@@ -566,7 +566,7 @@ pub(crate) mod saved {
         while let (Some(k), Some(v)) = (it.key(), it.value()) {
             let (kind, rest) = k[keys::SHARD_LEN..]
                 .split_first()
-                .ok_or(Error::Corrupt("summary key"))?;
+                .ok_or_else(|| Error::Corrupt("summary key"))?;
             let mut r = Reader::new(v, "summary");
             match *kind {
                 SEQ => summary.saved_seq = r.varint()?,

@@ -91,7 +91,7 @@ impl Changes {
             let row = Row::decode(seq, value)?;
             let record = view
                 .record(shard, row.id)?
-                .ok_or(Error::Storage(storage::Error::Corrupt("document record")))?;
+                .ok_or_else(|| Error::Storage(storage::Error::Corrupt("document record")))?;
             let shown = match self.query.style {
                 Style::MainOnly => 1,
                 Style::AllDocs => usize::MAX,
@@ -130,7 +130,7 @@ fn function_doc(
     let written = view.with_body(shard, revision.seq, |body| {
         write_members(id, rev, revision.deleted, body, &mut doc);
     })?;
-    written.ok_or(Error::Storage(storage::Error::Corrupt("document body")))?;
+    written.ok_or_else(|| Error::Storage(storage::Error::Corrupt("document body")))?;
     if let Some(path) = record.tree.path(rev) {
         write_path(&path, Some(FUNCTION_REVS_MAX), &mut doc);
     }

@@ -205,7 +205,7 @@ impl Changes {
             _ => {
                 let view = &self.views[self.shard_of_seq()];
                 let written = view.with_body(shard, row.winner_seq, |body| write(body, out))?;
-                written.ok_or(Error::Storage(storage::Error::Corrupt("document body")))?
+                written.ok_or_else(|| Error::Storage(storage::Error::Corrupt("document body")))?
             }
         }
     }

@@ -300,7 +300,7 @@ impl Scan<'_> {
                 let body = StoredBody::move_stubs(stored, &mut reader.members);
                 let doc = Doc {
                     members: &reader.members,
-                    body: body.ok_or(storage::Error::Corrupt("attachments"))?,
+                    body: body.ok_or_else(|| storage::Error::Corrupt("attachments"))?,
                 };
                 look(row.id.as_bytes(), &doc)?;
             }

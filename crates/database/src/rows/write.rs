@@ -69,7 +69,7 @@ impl Rows {
                 write_members(id, &rev, head.deleted, stored.json, out);
                 self.attachments.write(&self.contents[shard], stored, out)
             })?;
-        written.ok_or(storage::Error::Corrupt("document body"))??;
+        written.ok_or_else(|| storage::Error::Corrupt("document body"))??;
         if self.conflicts
             && let Some(tree) = head.tree()?
         {

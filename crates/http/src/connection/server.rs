@@ -255,7 +255,7 @@ static REQUESTS: LazyLock<AtomicU64> = LazyLock::new(|| {
     AtomicU64::new(u64::from_ne_bytes(first))
 });
 
-/// Counts requests without a long body.
+/// Counts requests that had no long body and got no long answer.
 static SHORT: AtomicU64 = AtomicU64::new(0);
 
 /// A number that is another one when requests came meanwhile that should not wait for long ones.
@@ -273,15 +273,13 @@ pub(crate) fn others_came() -> bool {
 /// A longer body is long.
 pub(crate) const SHORT_BODY_BYTES_MAX: usize = 64 << 10;
 
-fn note_short(headers: &HeaderMap, has_body: bool) {
+fn has_short_body(headers: &HeaderMap, has_body: bool) -> bool {
     let length = headers.get(CONTENT_LENGTH).and_then(|n| n.to_str().ok());
     let length: Option<usize> = length.and_then(|n| n.parse().ok());
     // What is compressed, or comes without a length, may be long.
     let is_short = length.is_some_and(|length| length <= SHORT_BODY_BYTES_MAX)
         && !headers.contains_key(CONTENT_ENCODING);
-    if !has_body || is_short {
-        SHORT.fetch_add(1, Ordering::Relaxed);
-    }
+    !has_body || is_short
 }
 
 /// Ten hexadecimal digits that differ from request to request.
@@ -305,7 +303,7 @@ async fn answer(
     let (parts, body) = req.into_parts();
     let version = parts.version;
     let n = REQUESTS.fetch_add(1, Ordering::Relaxed);
-    note_short(&parts.headers, !body.is_end_stream());
+    let is_short = has_short_body(&parts.headers, !body.is_end_stream());
     let id = clients_request_id(&parts.headers).unwrap_or_else(|| request_id(n));
     let (method, method_error) = effective_method(&parts);
     let host_error = host::check(&parts).err();
@@ -318,6 +316,9 @@ async fn answer(
         None => route(app, &mut req).await,
     };
     let mut reply = result.unwrap_or_else(|e| refuse(&req, e));
+    if is_short && matches!(reply.body, Body::Full(_)) {
+        SHORT.fetch_add(1, Ordering::Relaxed);
+    }
     if req.settings.chttpd.allow_jsonp {
         reply = jsonp::wrap(&req, reply);
     }

@@ -108,7 +108,8 @@ impl Work {
             let without = stored.json.len();
             if !stored.attachments.is_empty() {
                 let attachments = stored.attachments();
-                let attachments = attachments.ok_or(storage::Error::Corrupt("attachments"))?;
+                let attachments =
+                    attachments.ok_or_else(|| storage::Error::Corrupt("attachments"))?;
                 write_stubs(&attachments, &mut self.members);
             }
             let body = match body {
