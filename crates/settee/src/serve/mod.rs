@@ -104,12 +104,15 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .map_err(Failure::new)
 }
 
+/// Replications take what is left, a twentieth of the processor at least: nobody waits for them, and their requests wait for others.
+const REPLICATION_NICE: i32 = 15;
+
 /// What replications run on.
 fn replication_runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(std::thread::available_parallelism().map_or(2, |n| n.get()))
         .thread_name("replicate")
-        .on_thread_start(database::give_way)
+        .on_thread_start(|| database::give_way(REPLICATION_NICE))
         .enable_all()
         .build()
         .map_err(Failure::new)
