@@ -56,15 +56,13 @@ fn workers_that_die_are_replaced() -> io::Result<()> {
     assert_eq!(map(), Ok(1));
     assert_eq!(workers().len(), 1);
 
-    // One that was killed while it had nothing to do may be noticed by the next call only.
-    for pid in workers() {
-        kill_process(pid, Signal::KILL)?;
+    // One that is killed while it has nothing to do is nobody's error, also when it is still dying.
+    for _ in 0..20 {
+        for pid in workers() {
+            kill_process(pid, Signal::KILL)?;
+        }
+        assert_eq!(map(), Ok(1));
     }
-    match map() {
-        Ok(1) | Err(Error::Process(_)) => {}
-        other => panic!("{other:?}"),
-    }
-    assert_eq!(map(), Ok(1));
     assert_works(&engine);
 
     // One that is killed at work.

@@ -36,6 +36,8 @@ struct Worker {
     known: HashSet<u64>,
     /// When it was last used.
     used: Instant,
+    /// It has answered something since it was taken, or was started then.
+    has_lived: bool,
 }
 
 impl Drop for Worker {
@@ -74,6 +76,7 @@ impl Worker {
             socket: BufReader::new(ours),
             known: HashSet::new(),
             used: Instant::now(),
+            has_lived: true,
         };
         worker.send(wire::options_frame(options))?;
         Ok(worker)
@@ -88,6 +91,7 @@ impl Worker {
         loop {
             let frame = Received::read(&mut self.socket)?;
             let mut frame = frame.ok_or(io::ErrorKind::UnexpectedEof)?;
+            self.has_lived = true;
             match frame.kind {
                 Kind::Log => wire::read_log(&mut frame)?.log(),
                 _ => return Ok(frame),
@@ -199,6 +203,7 @@ impl Processes {
             let last = idle.len() - 1;
             let at = idle.iter().rposition(knowing).unwrap_or(last);
             let mut worker = idle.remove(at);
+            worker.has_lived = false;
             if worker.is_running() {
                 return Ok(worker);
             }
@@ -236,41 +241,32 @@ impl Processes {
         request: impl Fn() -> Frame,
         mut converse: impl FnMut(&mut Worker) -> io::Result<Reply<T>>,
     ) -> Result<T, Error> {
-        let worker = self.take(number);
-        let mut worker = worker.map_err(|error| {
-            Error::Process(format!("a worker for functions does not start: {error}"))
-        })?;
-        let mut talk = || -> io::Result<Reply<T>> {
-            // A worker forgets definitions that it has too many of, hence the second time.
-            for _ in 0..2 {
-                if worker.known.len() > KNOWN_MAX {
-                    worker.known.clear();
+        let mut may_rest = true;
+        loop {
+            let worker = match may_rest {
+                true => self.take(number),
+                false => Worker::start(&self.options),
+            };
+            let mut worker = worker.map_err(|error| {
+                Error::Process(format!("a worker for functions does not start: {error}"))
+            })?;
+            match talk(&mut worker, number, definition, &request, &mut converse) {
+                Ok(Reply::Done(done)) => {
+                    self.give_back(worker);
+                    return Ok(done);
                 }
-                if let Some(definition) = definition
-                    && worker.known.insert(number)
-                {
-                    worker.send(definition.frame(number))?;
+                Ok(Reply::Error(error)) => {
+                    self.give_back(worker);
+                    return Err(error);
                 }
-                worker.send(request())?;
-                match converse(&mut worker)? {
-                    Reply::Unknown => worker.known.remove(&number),
-                    reply => return Ok(reply),
-                };
+                Ok(Reply::Unknown) => {
+                    return Err(Error::Process("a worker knows no functions".into()));
+                }
+                // It had died while it rested, or was dying: another one is asked, once.
+                Err(error) if has_died(&error) && !worker.has_lived => may_rest = false,
+                // The worker is killed.
+                Err(error) => return Err(self.broken(&error)),
             }
-            Err(io::Error::other("it does not know its functions"))
-        };
-        match talk() {
-            Ok(Reply::Done(done)) => {
-                self.give_back(worker);
-                Ok(done)
-            }
-            Ok(Reply::Error(error)) => {
-                self.give_back(worker);
-                Err(error)
-            }
-            Ok(Reply::Unknown) => Err(Error::Process("a worker knows no functions".into())),
-            // The worker is killed.
-            Err(error) => Err(self.broken(&error)),
         }
     }
 
@@ -281,9 +277,7 @@ impl Processes {
                 limit: "time_limit_ms",
                 value: self.options.time.as_millis().to_string(),
             },
-            io::ErrorKind::UnexpectedEof
-            | io::ErrorKind::BrokenPipe
-            | io::ErrorKind::ConnectionReset => {
+            _ if has_died(error) => {
                 Error::Process("the worker process of the functions died".into())
             }
             _ => Error::Process(format!("a worker for functions failed: {error}")),
@@ -486,6 +480,41 @@ impl Designs for ProcessDesigns {
                 converse(worker, io)
             })
     }
+}
+
+/// Sends a worker a request, and what it needs for it.
+fn talk<T>(
+    worker: &mut Worker,
+    number: u64,
+    definition: Option<&Definition>,
+    request: impl Fn() -> Frame,
+    mut converse: impl FnMut(&mut Worker) -> io::Result<Reply<T>>,
+) -> io::Result<Reply<T>> {
+    // A worker forgets definitions that it has too many of, hence the second time.
+    for _ in 0..2 {
+        if worker.known.len() > KNOWN_MAX {
+            worker.known.clear();
+        }
+        if let Some(definition) = definition
+            && worker.known.insert(number)
+        {
+            worker.send(definition.frame(number))?;
+        }
+        worker.send(request())?;
+        match converse(worker)? {
+            Reply::Unknown => worker.known.remove(&number),
+            reply => return Ok(reply),
+        };
+    }
+    Err(io::Error::other("it does not know its functions"))
+}
+
+/// Whether an error says that the process is gone.
+fn has_died(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+    )
 }
 
 /// Serves a list function that runs in a worker.

@@ -19,7 +19,7 @@ pub fn backup(options: &BackupOptions) -> Result<(), Failure> {
         .build()
         .map_err(Failure::new)?;
     runtime.block_on(ask(&with_credentials(&options.url), &directory))?;
-    println!("backed up to {}", directory.display());
+    say!("backed up to {}", directory.display());
     Ok(())
 }
 
@@ -85,7 +85,7 @@ pub fn restore(options: &RestoreOptions) -> Result<(), Failure> {
             .map_err(|e| at(&to, e))?;
     }
     std::fs::rename(&unfinished, &store).map_err(|e| at(&store, e))?;
-    println!(
+    say!(
         "restored {} files, {bytes} bytes; start with: settee serve --data {}",
         files.len(),
         options.data.display()

@@ -11,7 +11,7 @@ use crate::commands::runtime;
 
 pub fn run(options: BenchOptions) -> Result<(), Failure> {
     if options.list {
-        let line = |w: &bench::Description| println!("{:<22} {}", w.name, w.what);
+        let line = |w: &bench::Description| say!("{:<22} {}", w.name, w.what);
         bench::workloads().iter().for_each(line);
         return Ok(());
     }

@@ -20,13 +20,13 @@ pub fn run(command: &ClusterCommand) -> Result<(), Failure> {
         ClusterCommand::Token { url, seconds } => runtime.block_on(async {
             let body = json!({"seconds": seconds});
             let answer = ask(url, Method::POST, "/_settee/cluster/tokens", Some(body)).await?;
-            println!("{}", answer["token"].as_str().unwrap_or_default());
+            say!("{}", answer["token"].as_str().unwrap_or_default());
             Ok(())
         }),
         ClusterCommand::Status { url, json } => runtime.block_on(async {
             let answer = ask(url, Method::GET, "/_settee/cluster", None).await?;
             match json {
-                true => println!("{answer:#}"),
+                true => say!("{answer:#}"),
                 false => show(&answer),
             }
             Ok(())
@@ -41,12 +41,12 @@ pub fn run(command: &ClusterCommand) -> Result<(), Failure> {
             };
             let path = format!("/_settee/cluster/nodes/{node}");
             ask(url, Method::DELETE, &path, None).await?;
-            println!("{node} is no member any more; stop it once `settee cluster status` does not list it in any slot");
+            say!("{node} is no member any more; stop it once `settee cluster status` does not list it in any slot");
             Ok(())
         }),
         ClusterCommand::Reseed { url } => runtime.block_on(async {
             ask(url, Method::POST, "/_settee/cluster/reseed", None).await?;
-            println!("a new generation begins; `settee cluster status` shows how far it is");
+            say!("a new generation begins; `settee cluster status` shows how far it is");
             Ok(())
         }),
     }
@@ -87,11 +87,14 @@ fn init(options: &ClusterInit) -> Result<(), Failure> {
     let home = member::init(&options.data, &options.cluster, options.slots, facts);
     let home = home.map_err(Failure::new)?;
     let (data, member) = (options.data.display(), &home.member);
-    println!(
+    say!(
         "{data} is the first node of the cluster {}: {}, number {:x}, {} slots.\n\
          Start it:         settee serve --data {data} --set cluster/log=kafka://HOST:PORT\n\
          Let others join:  settee cluster token http://ADMIN:PASSWORD@127.0.0.1:5984",
-        home.cluster.name, member.name, home.node, home.cluster.slots
+        home.cluster.name,
+        member.name,
+        home.node,
+        home.cluster.slots
     );
     Ok(())
 }
@@ -103,10 +106,12 @@ async fn join(options: &ClusterJoin) -> Result<(), Failure> {
     let (home, settings) = home.map_err(Failure::new)?;
     take_over(&options.data, settings)?;
     let data = options.data.display();
-    println!(
+    say!(
         "{data} is a node of the cluster {}: {}, number {:x}.\n\
          Start it:  settee serve --data {data} --set cluster/log=kafka://HOST:PORT",
-        home.cluster.name, home.member.name, home.node
+        home.cluster.name,
+        home.member.name,
+        home.node
     );
     Ok(())
 }
@@ -156,7 +161,7 @@ async fn ask(url: &str, method: Method, path: &str, body: Option<Value>) -> Resu
 fn show(status: &Value) {
     let empty = vec![];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    println!("nodes:");
+    say!("nodes:");
     for node in status["nodes"].as_array().unwrap_or(&empty) {
         let state = match (node["is_me"].as_bool(), node["is_live"].as_bool()) {
             (Some(true), _) => "this node",
@@ -164,7 +169,7 @@ fn show(status: &Value) {
             _ => "does not answer",
         };
         let (number, name, address) = (&node["node"], &node["name"], &node["address"]);
-        println!(
+        say!(
             "  {:<10} {:<28} {:<22} {state}",
             text(number),
             text(name),
@@ -176,8 +181,8 @@ fn show(status: &Value) {
         .iter()
         .filter(|slot| slot["takes_writes"] == true)
         .count();
-    println!("slots: {able} of {} take writes here", slots.len());
+    say!("slots: {able} of {} take writes here", slots.len());
     for slot in slots.iter().filter(|slot| !slot["reason"].is_null()) {
-        println!("  slot {}: {}", text(&slot["slot"]), text(&slot["reason"]));
+        say!("  slot {}: {}", text(&slot["slot"]), text(&slot["reason"]));
     }
 }

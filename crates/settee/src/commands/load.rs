@@ -26,7 +26,7 @@ pub fn run(options: LoadOptions) -> Result<(), Failure> {
     };
     match runtime()?.block_on(load::load(run)) {
         Ok(report) => {
-            println!("{report}");
+            say!("{report}");
             if report.refused_count() > 0 {
                 return Err(Failure {
                     message: format!("{} documents were refused", report.refused_count()),
@@ -36,7 +36,7 @@ pub fn run(options: LoadOptions) -> Result<(), Failure> {
             Ok(())
         }
         Err(e) => {
-            println!("{}", e.report);
+            say!("{}", e.report);
             Err(Failure::new(&e))
         }
     }

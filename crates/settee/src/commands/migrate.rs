@@ -31,20 +31,20 @@ fn show(summary: &migrate::Summary, verify_only: bool) {
         false => "copied and compared",
     };
     for note in &summary.notes {
-        println!("note: {note}");
+        say!("note: {note}");
     }
     for (what, list) in [
         ("not migrated", &summary.failures),
         ("difference", &summary.differences),
     ] {
         for text in list.iter().take(SHOWN_MAX) {
-            println!("{what}: {text}");
+            say!("{what}: {text}");
         }
         if list.len() > SHOWN_MAX {
-            println!("{what}: {} more", list.len() - SHOWN_MAX);
+            say!("{what}: {} more", list.len() - SHOWN_MAX);
         }
     }
-    println!(
+    say!(
         "{done} {} databases with {} documents in {}: {}",
         summary.databases,
         summary.documents,

@@ -1,12 +1,34 @@
 //! The commands that are clients of a server: one file each.
 
+/// Prints a line, as `println` does; who reads no further has seen enough.
+macro_rules! say {
+    ($($what:tt)*) => {
+        $crate::commands::print(format_args!($($what)*))
+    };
+}
+
 pub mod backup;
 pub mod bench;
 pub mod cluster;
 pub mod load;
 pub mod migrate;
 
+use std::fmt::Arguments;
+use std::io::Write as _;
+
 use crate::Failure;
+
+/// Prints a line. Ends the program when nobody reads what it prints, as of `settee … | head -1`.
+fn print(line: Arguments<'_>) {
+    let mut out = std::io::stdout().lock();
+    if let Err(error) = writeln!(out, "{line}").and_then(|()| out.flush()) {
+        let is_enough = error.kind() == std::io::ErrorKind::BrokenPipe;
+        if !is_enough {
+            eprintln!("settee: {error}");
+        }
+        std::process::exit(i32::from(!is_enough));
+    }
+}
 
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_multi_thread()
