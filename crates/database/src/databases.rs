@@ -374,17 +374,22 @@ impl Databases {
                 self.get(name)?;
                 order.delete(name.to_owned()).await
             }
-            None => self.delete_alone(name).await,
+            None => self.delete_alone(name, None).await,
         }
     }
 
-    pub(crate) async fn delete_alone(&self, name: &str) -> Result<(), Error> {
+    /// Deletes a database; only the one with this uuid, if that is said: there may be another of its name by now.
+    pub(crate) async fn delete_alone(
+        &self,
+        name: &str,
+        wanted: Option<DatabaseUuid>,
+    ) -> Result<(), Error> {
         let _one = self.reshaping.lock().await;
         // Until the drop is committed nobody creates a database of this name.
         let reserve = || {
             self.creating.lock().insert(name.to_owned());
         };
-        let db = self.opened.take(name, reserve)?;
+        let db = self.opened.take(name, wanted, reserve)?;
         let _reserved = Reserved {
             creating: &self.creating,
             name: name.to_owned(),

@@ -14,7 +14,7 @@ use storage::{ShardNumber, Store};
 
 use crate::Error;
 use crate::attachments::SharedOptions;
-use crate::catalogue::DatabaseRecord;
+use crate::catalogue::{DatabaseRecord, DatabaseUuid};
 use crate::database::Database;
 use crate::keeper::Keeper;
 use crate::maintenance::Maintenance;
@@ -132,9 +132,17 @@ impl Opened {
     }
 
     /// Takes a database out, for its deletion. `and_then` is called where nobody can create another of its name.
-    pub fn take(&self, name: &str, and_then: impl FnOnce()) -> Result<Arc<Database>, Error> {
+    pub fn take(
+        &self,
+        name: &str,
+        wanted: Option<DatabaseUuid>,
+        and_then: impl FnOnce(),
+    ) -> Result<Arc<Database>, Error> {
         let _one = self.changing.lock();
         let db = self.get_alone(name)?;
+        if wanted.is_some_and(|uuid| uuid != db.uuid()) {
+            return Err(Error::NoDatabase);
+        }
         let mut names = self.names.write();
         names.remove(name);
         self.open.write().remove(name);

@@ -63,8 +63,9 @@ impl Databases {
         match self.get(name) {
             Ok(db) if db.uuid() == uuid => return Ok(()),
             Ok(db) if db.epoch() == epoch_of(db.uuid()) => {
+                let before = db.uuid();
                 drop(db);
-                self.delete_alone(name).await?;
+                self.delete_ordered(name, before).await?;
             }
             Ok(_) => {
                 return Err(Error::Unavailable(format!(
@@ -87,7 +88,11 @@ impl Databases {
             Ok(_) | Err(Error::NoDatabase) => return Ok(()),
             Err(e) => return Err(e),
         }
-        self.delete_alone(name).await
+        match self.delete_alone(name, Some(uuid)).await {
+            // It has gone meanwhile, and there may be another one.
+            Err(Error::NoDatabase) => Ok(()),
+            done => done,
+        }
     }
 
     /// Changes a property of a database, as it was ordered; durable when this returns. It is fine if the database is not here.

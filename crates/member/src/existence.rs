@@ -38,7 +38,7 @@ impl Gateway {
         };
         if self.catalogue.with(before).is_some() {
             // It may have been deleted elsewhere.
-            self.control_is_here().await.map_err(unavailable)?;
+            self.fresh_control().await.map_err(unavailable)?;
         }
         for _ in 0..CREATE_ATTEMPTS_MAX {
             match self.catalogue.with(before) {

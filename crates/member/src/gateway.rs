@@ -35,6 +35,8 @@ const READ_AGAIN_TIME_MAX: Duration = Duration::from_millis(500);
 const READ_FULL_TIME_MAX: Duration = Duration::from_millis(100);
 /// What nodes share is asked for again after this time.
 const CONTROL_HELD: Duration = Duration::from_secs(2);
+/// A read begins anew so often when the slot is copied meanwhile.
+const FRESH_ATTEMPTS_MAX: u32 = 3;
 /// A node that is new is waited for so long,
 const NEW_TIME_MAX: Duration = Duration::from_secs(10);
 /// and asked this often.
@@ -201,9 +203,15 @@ impl Gateway {
         let fresh = |slot| async move {
             let replica = self.replicas.get(slot);
             let replica = replica.ok_or_else(|| "this node has no replica of it".to_owned())?;
-            let replaced = replica.replaced();
-            replica.fresh(now + read_time(replica)).await?;
-            Ok((slot, (replica.generation(), replaced)))
+            for _ in 0..FRESH_ATTEMPTS_MAX {
+                let replaced = replica.replaced();
+                replica.fresh(now + read_time(replica)).await?;
+                let state = (replica.generation(), replaced);
+                if replaced.is_some() && replica.replaced() == replaced {
+                    return Ok((slot, state));
+                }
+            }
+            Err("it is being copied from another node".to_owned())
         };
         let done = try_join_all(slots.into_iter().map(fresh)).await;
         done.map(Seen).map_err(Error::NotNow)
@@ -292,7 +300,8 @@ impl Gateway {
         let control = self.replicas.get(CONTROL).ok_or_else(none)?;
         let deadline = tokio::time::Instant::now() + READ_TIME_MAX;
         control.settle(deadline).await.map_err(Error::NotNow)?;
-        if here < version || self.catalogue.version() < version {
+        let here = here.min(self.catalogue.version());
+        if here < version {
             return Err(Error::NotNow("the catalogue went back meanwhile".into()));
         }
         self.stays.fetch_max(here, AcqRel);
@@ -339,7 +348,7 @@ impl Gateway {
     ) -> Result<Done, database::Error> {
         let work = self.work(target, Work::Edits(edits));
         let (done, request) = self.proposer.propose(slot, vec![work], copies).await?;
-        if target.designs == 0 || !is_barred(&done) {
+        if target.designs == 0 || !is_barred(&done) || db.designs_hash()? != target.designs {
             return Ok(done);
         }
         self.bar_older(db, &[slot]).await?;

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use cluster::SlotNumber;
 use cluster::record::Body;
+use cluster::slot::StoreError;
 use database::Database;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
@@ -11,6 +12,7 @@ use rustc_hash::FxHashMap;
 
 use crate::gateway::Gateway;
 use crate::home::random;
+use crate::slot::stored_in_force;
 
 /// So often what is in force is said anew when others do so, too.
 const ATTEMPTS_MAX: u32 = 8;
@@ -108,6 +110,7 @@ impl Gateway {
     ) -> Result<(), database::Error> {
         let database = *db.uuid().as_bytes();
         let unavailable = |e: crate::Error| database::Error::Unavailable(e.to_string());
+        let failed = |e: StoreError| database::Error::Unavailable(e.to_string());
         let mut left = slots.to_vec();
         for _ in 0..ATTEMPTS_MAX {
             let in_force = |slot: &SlotNumber| {
@@ -118,11 +121,20 @@ impl Gateway {
             let seen = self.fresh_slots(self.slots(db)).await;
             let seen = seen.map_err(unavailable)?;
             let designs = db.designs_hash()?;
+            let store = self.databases.store();
+            let stored = left
+                .iter()
+                .map(|slot| stored_in_force(store, *slot, &database));
+            let stored: Vec<InForce> = stored.collect::<Result<_, _>>().map_err(failed)?;
             // What others do not know yet is not in force.
             self.settle(&seen).await.map_err(unavailable)?;
             let mut bars = vec![];
             let mut numbers = vec![];
-            for (slot, before) in left.iter().zip(before) {
+            for ((slot, before), stored) in left.iter().zip(before).zip(stored) {
+                // Somebody else has said the same, which is there to stay.
+                if stored.number != 0 && stored.designs == designs {
+                    continue;
+                }
                 let number = u64::from_be_bytes(random().map_err(unavailable)?).max(1);
                 let body = Body::Barrier {
                     database,
@@ -132,6 +144,9 @@ impl Gateway {
                 };
                 numbers.push((*slot, number));
                 bars.push(self.proposer.append(*slot, body));
+            }
+            if bars.is_empty() {
+                return Ok(());
             }
             for done in join_all(bars).await {
                 done?;

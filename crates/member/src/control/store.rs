@@ -1,6 +1,7 @@
 //! The control slot on this node's store.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cluster::record::{Body, Request, Work};
@@ -42,6 +43,8 @@ impl ControlSlot {
             on_setting,
             ahead: Mutex::default(),
             going: Mutex::default(),
+            one: tokio::sync::Mutex::default(),
+            is_late: AtomicBool::new(false),
         });
         ControlSlot {
             queue: Queue::start(CONTROL, databases.store().clone(), applier.clone()),
@@ -148,6 +151,10 @@ struct Applier {
     ahead: Mutex<ControlState>,
     /// Databases that go once what says so is on disk: by then, the offset after it.
     going: Mutex<Vec<(u64, String, DatabaseUuid)>>,
+    /// Databases are made and deleted one after the other: one that is being deleted is in the way of another of its name.
+    one: tokio::sync::Mutex<()>,
+    /// [`Applier::delete_late`] runs.
+    is_late: AtomicBool,
 }
 
 impl Prepare for Applier {
@@ -173,6 +180,7 @@ impl Applier {
         let done = match effect {
             Effect::None | Effect::Members => Ok(()),
             Effect::Create { name, database } => {
+                let _one = self.one.lock().await;
                 self.databases
                     .create_ordered(&name, database.to_new())
                     .await
@@ -199,6 +207,7 @@ impl Applier {
 
     /// Deletes the databases that records before this offset drop.
     async fn delete_before(&self, next_offset: u64) -> Result<()> {
+        let _one = self.one.lock().await;
         let is_due = |going: &&(u64, String, DatabaseUuid)| going.0 <= next_offset;
         let due: Vec<_> = self.going.lock().iter().filter(is_due).cloned().collect();
         for (_, name, uuid) in due {
@@ -209,15 +218,18 @@ impl Applier {
         Ok(())
     }
 
-    /// The same, again and again until it is done.
+    /// The same, again and again until it is done; once at a time.
     async fn delete_late(self: Arc<Applier>, next_offset: u64) {
-        while let Err(e) = self.delete_before(next_offset).await {
-            if self.catalogue.is_closed() {
-                return;
-            }
+        if self.is_late.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        while let Err(e) = self.delete_before(next_offset).await
+            && !self.catalogue.is_closed()
+        {
             tracing::error!(error = %e, "a database was not deleted yet: it is tried again");
             tokio::time::sleep(AGAIN_AFTER).await;
         }
+        self.is_late.store(false, Ordering::Release);
     }
 
     /// The stored state has become another replica's. It is shown once this node has what it says.

@@ -9,7 +9,7 @@ use cluster::{Later, NodeId, SlotNumber};
 use database::{Database, DatabaseUuid, Databases};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use storage::{Limits, Session, SlotOutcome, SlotRequest, SlotWork};
+use storage::{Limits, Session, SlotOutcome, SlotRequest, SlotWork, Store};
 
 use super::parts::{Kept, Part, Parted, before};
 use super::queue::{Prepare, Prepared, Queue, failed, open_error};
@@ -152,6 +152,15 @@ impl Prepare for Applier {
         }
         Ok(prepared)
     }
+}
+
+/// What is in force for a database in a slot, as the store has it.
+pub fn stored_in_force(store: &Store, slot: SlotNumber, database: &[u8; 16]) -> Result<InForce> {
+    let rows = store.slot_state(slot, &designs_key(database));
+    let row = rows.map_err(failed)?.into_iter().next();
+    Ok(row
+        .and_then(|(_, value)| InForce::from_bytes(&value))
+        .unwrap_or_default())
 }
 
 fn designs_key(database: &[u8; 16]) -> Vec<u8> {

@@ -5,7 +5,7 @@ mod parts;
 mod queue;
 mod translate;
 
-pub use data::{DataSlot, NO_DATABASE, OLD_DESIGNS};
+pub use data::{DataSlot, NO_DATABASE, OLD_DESIGNS, stored_in_force};
 pub(crate) use queue::{
     CURSOR, PROMISES, Prepare, Prepared, Queue, failed, from_stored, open_error,
 };

@@ -225,6 +225,27 @@ async fn a_late_barrier_does_not_put_older_design_documents_in_force() {
     assert_eq!(in_force(&nodes, 2), in_force(&nodes, 1));
 }
 
+/// Many who say the same at once are all heard: one of them counts, and that is what the others wanted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_barriers_at_once_all_come_to_their_end() {
+    let nodes = Nodes::three().await;
+    nodes.create(1, "a", 4).await;
+    nodes.bar(1, "a", 55, 0).await;
+    nodes.agree(&[1, 2, 3]).await;
+    let bars = (0..60).map(|i| {
+        let node = nodes.node(i % 3 + 1);
+        let db = node.databases.get("a").unwrap();
+        async move {
+            let slots = node.gateway.slots(&db);
+            node.gateway.bar_older(&db, &slots).await
+        }
+    });
+    for done in futures_util::future::join_all(bars).await {
+        done.unwrap();
+    }
+    nodes.agree(&[1, 2, 3]).await;
+}
+
 /// The log loses a deletion that one node has carried out: the database does not come back there, empty, and goes everywhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deletion_that_the_log_loses_is_carried_out_everywhere() {
