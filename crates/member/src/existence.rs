@@ -61,16 +61,15 @@ impl Gateway {
     }
 
     pub(crate) async fn delete_now(&self, name: &str) -> Result<(), database::Error> {
-        for attempt in 1.. {
+        // In the place of one that has gone another one of its name may have come.
+        for _ in 0..2 {
             let db = self.databases.get(name)?;
             let (uuid, shards) = (db.uuid(), db.all_shards().len());
             drop(db);
-            let announced = self.enter_for_client(Entry::AnnounceDrop { uuid }).await;
-            match announced {
-                // Another one of this name may have come.
-                Err(database::Error::NoDatabase) if attempt == 1 => {}
-                done => {
-                    done?;
+            match self.enter_for_client(Entry::AnnounceDrop { uuid }).await {
+                Err(database::Error::NoDatabase) => {}
+                announced => {
+                    announced?;
                     return self.drop_announced(uuid, shards).await;
                 }
             }
