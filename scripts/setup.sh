@@ -5,7 +5,7 @@
 #   scripts/setup.sh          what `make serve` needs: a C++ toolchain, libclang, Rust
 #   scripts/setup.sh cluster  and what `make cluster` needs besides: Python (Java and Maven: scripts/brokers.py)
 #   scripts/setup.sh test     and what `make test` needs besides: Node, npm, Python with venv, curl, and the query servers
-#                             of other languages: Erlang, and Python's couchpy; Go, for a checker of histories; linters of Python, Markdown and dependencies; mdBook
+#                             of other languages: Erlang, and Python's couchpy; Go, for a checker of histories; linters of Python, Markdown and dependencies; mdBook; Prometheus
 #   scripts/setup.sh docs     what `make docs` needs: Rust, mdBook
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -136,6 +136,18 @@ ensure_tool() {
   echo "$version" >"$place/$binary.version"
 }
 
+# Prometheus with promtool, out of Debian's package but not installed: it would run as a service.
+ensure_prometheus() {
+  local place="$SETTEE_CACHE/prometheus"
+  [ -x "$place/usr/bin/promtool" ] && [ -x "$place/usr/bin/prometheus" ] && return
+  say "fetching Prometheus into $place"
+  apt_update_once
+  rm -rf "$place"
+  mkdir -p "$place"
+  (cd "$place" && apt-get download -qq prometheus </dev/null >&2 2>/dev/null && dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb) \
+    || die "Debian's package 'prometheus' could not be fetched"
+}
+
 # The generator of the manual.
 ensure_mdbook() { ensure_tool mdbook mdbook 0.5.4 --no-default-features --features search; }
 
@@ -152,6 +164,7 @@ if [ "$purpose" = test ]; then
   ensure_linters
   ensure_mdbook
   ensure_deny
+  ensure_prometheus
 fi
 if [ "$purpose" = docs ]; then
   ensure_mdbook

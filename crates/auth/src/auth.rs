@@ -14,6 +14,7 @@ use crate::basic::{
     Basic, Credentials, Gate, InFlight, Pending, Way, lockout_key, refuse_locked_out,
 };
 use crate::cache::{Cache, Tag};
+use crate::counters::CACHE_MISSES;
 use crate::effort::{Dearest, Effort};
 use crate::error::AuthError;
 use crate::handlers::Handler;
@@ -329,6 +330,7 @@ impl Auth {
         origin: Option<&Origin>,
     ) -> Result<Option<Login>, AuthError> {
         let Some(then) = self.inner.cache.get(tag) else {
+            CACHE_MISSES.count();
             return Ok(None);
         };
         let now = self.account(state, then.name())?;

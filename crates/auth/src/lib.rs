@@ -11,6 +11,7 @@ mod admins;
 mod auth;
 mod basic;
 mod cache;
+pub mod counters;
 mod effort;
 mod error;
 mod handlers;

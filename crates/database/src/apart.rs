@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use parking_lot::Mutex;
 use rustix::process::setpriority_process;
+use telemetry::State;
 use tokio::sync::oneshot;
 
 /// As threads that build indexes have it. At 5 a thread that serves requests waited for one of these up to a millisecond and a half: who has
@@ -22,6 +23,7 @@ pub fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> on
     let work = move || {
         // Who asked may have gone.
         if !reply.is_closed() {
+            let _reads = telemetry::enter(State::Read);
             drop(reply.send(work()));
         }
     };

@@ -1,5 +1,6 @@
 //! One database: its shards, properties and sizes.
 
+use crate::counters;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
@@ -586,6 +587,9 @@ impl Database {
                 (done.or_else(|e| self.if_live(Err(e.into())))?, false)
             }
         };
+        counters::PURGES.add(requests.len() as u64);
+        let purged = removed.iter().filter(|revs| !revs.is_empty()).count();
+        counters::PURGED.add(purged as u64);
         let ids = requests.into_iter().map(|(id, _)| id);
         Ok(Purged {
             removed: ids.zip(removed).collect(),

@@ -516,6 +516,21 @@ impl Databases {
         }
     }
 
+    /// How long writes took that waited for the disk, in microseconds, since the process started.
+    pub fn sync_times() -> hdrhistogram::Histogram<u64> {
+        storage::counters::SYNCS.snapshot()
+    }
+
+    /// Requests that wait for the commit thread.
+    pub fn commit_queue_length(&self) -> usize {
+        self.store.committer.queue_length()
+    }
+
+    /// Free space of the data's file system, and all of it, in bytes; none when it cannot be told.
+    pub fn disk_space(&self) -> Option<(u64, u64)> {
+        self.store.disk_space()
+    }
+
     /// Copies everything as of now to the directory `target`, which must not exist. Blocking; writes go on meanwhile.
     pub fn backup(&self, target: &Path) -> Result<(), Error> {
         Ok(self.store.backup(target)?)

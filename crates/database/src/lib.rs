@@ -10,6 +10,7 @@ mod apart;
 mod attachments;
 mod catalogue;
 mod changes;
+pub mod counters;
 mod database;
 mod databases;
 mod design;

@@ -4,9 +4,11 @@
 //! **There is one [`Database`] for a name at a time**, since its shards count in memory: one is closed only when nobody holds
 //! anything of it, which is looked at where nobody can take hold of it meanwhile.
 
+use crate::counters;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
@@ -101,7 +103,9 @@ impl Opened {
 
     /// The caller has `changing`, and the database is not open.
     fn open_alone(&self, name: Arc<str>, record: DatabaseRecord) -> Result<Arc<Database>, Error> {
+        let started = Instant::now();
         let db = Arc::new(Database::open(name.clone(), record, &self.shared)?);
+        counters::OPENINGS.record(started.elapsed());
         db.note_used(self.tick.load(Relaxed));
         self.rules.read().iter().for_each(|r| db.offer_rules(r));
         self.list_shards(&mut self.by_shard.write(), &db);

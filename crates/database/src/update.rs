@@ -1,5 +1,6 @@
 //! The update pipeline: edits are validated, given their revision id and shard, and queued.
 
+use crate::counters;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -322,6 +323,7 @@ impl Database {
             partition::check_id(&id)?;
         }
         let change = if id.is_local() {
+            counters::LOCAL_WRITES.count();
             Change::Local {
                 rev: (!doc.deleted).then(|| next_local_rev(doc.rev.as_ref())),
             }

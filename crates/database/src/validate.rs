@@ -1,6 +1,8 @@
 //! Who may write what: `validate_doc_update` functions, and checks of design documents.
 
+use crate::counters;
 use std::sync::Arc;
+use std::time::Instant;
 
 use document::attachment::write_stubs;
 use document::{DocId, EditDoc, Rev, RevPath, write_json_string};
@@ -194,6 +196,7 @@ impl Validation {
             return self.asked.clear();
         };
         let args: Vec<&[u8]> = self.asked[first..].iter().map(|a| &*a.args).collect();
+        let started = Instant::now();
         let replies = if args.is_empty() {
             vec![]
         } else {
@@ -202,9 +205,11 @@ impl Validation {
                 Err(e) => vec![Err(e); args.len()],
             }
         };
+        counters::VALIDATION_TIMES.record(started.elapsed());
         let asked = replies.len();
         for (asked_of, reply) in self.asked[first..].iter().zip(replies) {
             if let Err(e) = allowed(reply) {
+                counters::VALIDATION_REFUSALS.count();
                 self.done[asked_of.index] = Err(refused(e));
             }
         }

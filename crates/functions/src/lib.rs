@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod counters;
 mod functions;
 pub mod js;
 mod languages;

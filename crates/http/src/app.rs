@@ -13,10 +13,10 @@ use parking_lot::RwLock;
 use crate::browsers::cors::Cors;
 use crate::clustered;
 use crate::errors::ApiError;
+use crate::metrics::Stats;
 use crate::request::Request;
 use crate::request::room::Bodies;
 use crate::settings::Settings;
-use crate::stats::Stats;
 
 /// Version of CouchDB whose API this is.
 pub const COUCHDB_VERSION: &str = "3.5.0";
@@ -30,7 +30,7 @@ pub struct App {
     /// What the server is, without sockets.
     pub node: Arc<Node>,
     /// What was counted.
-    pub stats: Stats,
+    pub stats: Arc<Stats>,
     /// Memory for the bodies of requests.
     pub bodies: Arc<Bodies>,
     settings: RwLock<Arc<Settings>>,
@@ -51,7 +51,7 @@ impl App {
         let app = Arc::new(App {
             bodies: Bodies::new(node.memory.bodies),
             node,
-            stats: Stats::default(),
+            stats: Arc::default(),
             settings: RwLock::new(Arc::new(settings)),
             open_feeds: Arc::default(),
             silence_ms_max: AtomicU64::new(SILENCE_TIME_MAX.as_millis() as u64),

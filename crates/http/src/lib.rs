@@ -8,7 +8,8 @@
 //! | `server_routes`, `database_routes`, `document_routes`, `design_routes`, `text_search` | what happens at a route? |
 //! | `reply`, `errors` | what does the client get? `errors` is the one table from errors to statuses |
 //! | `browsers` | what may pages of other origins do? |
-//! | `app`, `settings`, `stats` | what does every request need, what is in force, and what is counted? |
+//! | `app`, `settings` | what does every request need, and what is in force? |
+//! | `metrics` | what is counted, and told of a request at its end? |
 #![forbid(unsafe_code)]
 
 mod app;
@@ -19,13 +20,13 @@ mod database_routes;
 mod design_routes;
 mod document_routes;
 mod errors;
+mod metrics;
 mod passed_on;
 mod reply;
 mod request;
 mod router;
 mod server_routes;
 mod settings;
-mod stats;
 mod text_search;
 
 pub use app::{App, COUCHDB_VERSION};

@@ -104,6 +104,7 @@ async fn database_here(app: &App, req: &mut Request, name: &str) -> Answer {
         }
     }
     let access = open(app, req, name)?;
+    req.is_of_database = true;
     let Some(second) = req.segments.get(1) else {
         return Box::pin(db::root(app, req, &access)).await;
     };
@@ -111,7 +112,7 @@ async fn database_here(app: &App, req: &mut Request, name: &str) -> Answer {
         return documents::invalid_id(req);
     };
     if !second.starts_with('_') {
-        return documents::route(app, req, &access, &second, 2).await;
+        return documents::route(req, &access, &second, 2).await;
     }
     Box::pin(below(app, req, &access, &second)).await
 }
@@ -122,7 +123,7 @@ async fn below(app: &App, req: &mut Request, access: &Access, second: &str) -> A
     match (second, third.as_deref(), req.segments.len()) {
         ("_design", Some(_), 3..) => documents::design(app, req, access).await,
         ("_local", Some(id), 3..) => {
-            documents::route(app, req, access, &format!("_local/{id}"), 3).await
+            documents::route(req, access, &format!("_local/{id}"), 3).await
         }
         ("_local", ..) | ("_local/", None, _) => {
             Err(ApiError::bad_request("Invalid _local document id."))
@@ -173,7 +174,7 @@ async fn part(
             "gone",
             "Temporary views are not supported in CouchDB",
         )),
-        _ => documents::route(app, req, access, second, 2).await,
+        _ => documents::route(req, access, second, 2).await,
     }
 }
 

@@ -157,7 +157,7 @@ impl Selector {
     }
 
     /// The same fields as they are written.
-    pub(crate) fn field_names(&self) -> Vec<&str> {
+    pub fn field_names(&self) -> Vec<&str> {
         let mut names = vec![];
         collect_names(&self.root, &mut names);
         names.sort_unstable();

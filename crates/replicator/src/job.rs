@@ -6,6 +6,7 @@
 mod through;
 mod worker;
 
+use crate::counters;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -344,10 +345,21 @@ impl Recorder {
 
     /// Records how far everything is done, if that is further than recorded.
     async fn checkpoint(&mut self) -> Result<(), Error> {
+        let recorded = self.record().await;
+        match recorded {
+            Ok(false) => {}
+            Ok(true) => counters::CHECKPOINTS.count(),
+            Err(_) => counters::CHECKPOINT_FAILURES.count(),
+        }
+        recorded.map(|_| ())
+    }
+
+    /// The same; answers whether it was further.
+    async fn record(&mut self) -> Result<bool, Error> {
         let job = self.job.clone();
         let through = self.through.seq();
         if !job.replication.use_checkpoints || self.is_recorded(&through) {
-            return Ok(());
+            return Ok(false);
         }
         // Counted before the commit: what is counted is on disk.
         let counts = minus(job.progress.counts(), self.start.before);
@@ -386,7 +398,7 @@ impl Recorder {
             seqs.checkpointed = through;
             seqs.pending = pending.or(seqs.pending);
         });
-        Ok(())
+        Ok(true)
     }
 
     /// A feed without a change ends at a seq that may be written otherwise than where it began.

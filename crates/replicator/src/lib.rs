@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod checkpoint;
+pub mod counters;
 mod docs;
 mod endpoint;
 mod environment;
@@ -35,5 +36,6 @@ pub use options::{DocRef, Replication, Request, Selection, User};
 pub use peer::{Allowed, LocalPeer, TOKEN};
 pub use replicator::{Replicated, Replicator};
 pub use rules::is_replicator_db;
-pub use scheduler::local_id_json;
+pub use scheduler::{JobCounts, local_id_json};
 pub use settings::Settings;
+pub use time::iso8601;

@@ -11,7 +11,7 @@ use crate::environment::Environment;
 use crate::error::Error;
 use crate::options::{DocRef, Replication, Request, User};
 use crate::rules::{ReplicatorRules, is_replicator_db};
-use crate::scheduler::{Outcome, Scheduler};
+use crate::scheduler::{JobCounts, Outcome, Scheduler};
 
 /// What a request of `_replicate` came to.
 #[derive(Debug)]
@@ -147,8 +147,8 @@ impl Replicator {
         self.scheduler.tasks()
     }
 
-    /// Number of jobs, and of those that run.
-    pub fn job_counts(&self) -> (usize, usize) {
+    /// How many jobs there are of each state.
+    pub fn job_counts(&self) -> JobCounts {
         self.scheduler.counts()
     }
 

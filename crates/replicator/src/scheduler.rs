@@ -532,13 +532,36 @@ impl Scheduler {
         running.map(|(id, job)| job.task(id, &node)).collect()
     }
 
-    /// Number of jobs, and of those that run.
-    pub fn counts(&self) -> (usize, usize) {
+    /// How many jobs there are of each state.
+    pub fn counts(&self) -> JobCounts {
         let jobs = self.jobs.lock();
-        (
-            jobs.len(),
-            jobs.values().filter(|job| job.is_running()).count(),
-        )
+        let mut counts = JobCounts::default();
+        for job in jobs.values() {
+            match job.state() {
+                JobState::Pending => counts.pending += 1,
+                JobState::Running => counts.running += 1,
+                JobState::Crashing => counts.crashing += 1,
+            }
+        }
+        counts
+    }
+}
+
+/// How many jobs there are of each state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JobCounts {
+    /// They wait for their turn.
+    pub pending: usize,
+    /// They run.
+    pub running: usize,
+    /// They failed, and wait to be tried again.
+    pub crashing: usize,
+}
+
+impl JobCounts {
+    /// All jobs.
+    pub fn total(&self) -> usize {
+        self.pending + self.running + self.crashing
     }
 }
 

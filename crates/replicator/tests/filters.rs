@@ -101,7 +101,7 @@ async fn a_running_job_outlives_a_failed_look_at_its_filter() {
         until("the filter is looked at", || *source.looks.lock() > looks).await;
     }
     assert_eq!(
-        (&known()["id"], node.replicator.job_counts().0),
+        (&known()["id"], node.replicator.job_counts().total()),
         (&first, 1)
     );
     assert_ne!(known()["state"], "error");
@@ -110,7 +110,7 @@ async fn a_running_job_outlives_a_failed_look_at_its_filter() {
     later().await;
     until("another filter is another job", || known()["id"] != first).await;
     until("in place of the old one", || {
-        node.replicator.job_counts().0 == 1
+        node.replicator.job_counts().total() == 1
     })
     .await;
 }

@@ -82,9 +82,23 @@ pub enum Command {
     /// Make several servers one: begin a cluster, join one, see how it is
     #[command(subcommand)]
     Cluster(ClusterCommand),
+    /// Print alert rules for Prometheus, or a dashboard for Grafana
+    Monitoring {
+        /// What to print
+        what: Monitoring,
+    },
     /// Run functions of design documents for a server; started by it
     #[command(hide = true)]
     FunctionsWorker,
+}
+
+/// What is there for other programs that watch servers.
+#[derive(Clone, Copy, clap::ValueEnum)]
+pub enum Monitoring {
+    /// Rules for Prometheus, as YAML
+    Alerts,
+    /// A dashboard for Grafana, as JSON
+    Dashboard,
 }
 
 #[derive(Subcommand)]

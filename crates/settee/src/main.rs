@@ -53,6 +53,10 @@ fn main() -> ExitCode {
         cli::Command::Restore(options) => commands::backup::restore(&options),
         cli::Command::Migrate(options) => commands::migrate::run(options),
         cli::Command::Cluster(command) => commands::cluster::run(&command),
+        cli::Command::Monitoring { what } => {
+            commands::monitoring::run(what);
+            Ok(())
+        }
         cli::Command::FunctionsWorker => return functions::js::worker_main(),
     };
     match result {

@@ -11,6 +11,12 @@ const BELIEVE: Duration = Duration::from_millis(200);
 /// Writes between readings at most, in bytes.
 const BELIEVE_BYTES: u64 = 4 << 20;
 
+/// Free space of a file system for those that are not root, and all of it, in bytes.
+pub(crate) fn space(path: &Path) -> Option<(u64, u64)> {
+    let fs = rustix::fs::statvfs(path).ok()?;
+    Some((fs.f_bavail * fs.f_frsize, fs.f_blocks * fs.f_frsize))
+}
+
 /// Answers whether there is room for a write.
 pub struct DiskGuard {
     path: PathBuf,
@@ -47,10 +53,9 @@ impl DiskGuard {
 
     /// Every byte in a memtable will be written to a file once more; so will what is being written now.
     fn read(&self, engine: &Engine, bytes: u64) -> Result<(), Error> {
-        let Ok(fs) = rustix::fs::statvfs(&self.path) else {
+        let Some((free_bytes, _)) = space(&self.path) else {
             return Ok(());
         };
-        let free_bytes = fs.f_bavail * fs.f_frsize;
         let needed_bytes =
             engine.memtable_bytes() + 2 * (bytes + BELIEVE_BYTES) + self.reserve_bytes;
         if free_bytes < needed_bytes {

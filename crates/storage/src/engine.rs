@@ -1,10 +1,12 @@
 //! RocksDB, opened for this store: keyspaces, options, snapshots.
 
+use crate::counters::SYNCS;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+use telemetry::State;
 
 use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{
@@ -216,7 +218,14 @@ impl Engine {
         self.written_bytes.fetch_add(bytes, Relaxed);
         let mut o = WriteOptions::default();
         o.set_sync(sync);
-        Ok(self.db.write_opt(batch, &o)?)
+        if !sync {
+            return Ok(self.db.write_opt(batch, &o)?);
+        }
+        let _syncs = telemetry::enter(State::Sync);
+        let started = Instant::now();
+        self.db.write_opt(batch, &o)?;
+        SYNCS.record(started.elapsed());
+        Ok(())
     }
 
     /// Waits while too much is in memory that is yet to be written to files. Not to be called with a lock that readers want.
@@ -263,7 +272,11 @@ impl Engine {
 
     /// Has everything written so far on disk.
     pub(crate) fn sync_log(&self) -> Result<(), Error> {
-        Ok(self.db.flush_wal(true)?)
+        let _syncs = telemetry::enter(State::Sync);
+        let started = Instant::now();
+        self.db.flush_wal(true)?;
+        SYNCS.record(started.elapsed());
+        Ok(())
     }
 
     /// Options for writing a sorted file that [`Engine::ingest`] takes.

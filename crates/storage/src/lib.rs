@@ -9,6 +9,7 @@ mod batch;
 mod commit;
 mod compact;
 mod contents;
+pub mod counters;
 mod digest;
 mod disk;
 mod edit;

@@ -328,6 +328,11 @@ impl Store {
         self.engine.snapshot()
     }
 
+    /// Free space of the store's file system, and all of it, in bytes.
+    pub fn disk_space(&self) -> Option<(u64, u64)> {
+        crate::disk::space(self.engine.path())
+    }
+
     /// Bytes in memtables not yet written to files.
     pub fn memtable_bytes(&self) -> u64 {
         self.engine.memtable_bytes()

@@ -70,6 +70,7 @@ sections! {
     kafka: Kafka,
     replicator: Replicator,
     log: Log,
+    prometheus: Prometheus,
     cors: Cors,
     x_frame_options: XFrameOptions,
     global_changes: GlobalChanges,

@@ -180,6 +180,22 @@ section! {
         writer: LogWriter = "stderr",
         /// Path for writer = file.
         file: Text = "./settee.log",
+        /// Requests that take longer, in milliseconds, are told in the slow log, feeds aside; 0: none.
+        slow_time: Milliseconds = "1000",
+        /// Path of the slow log, which has a JSON object a line; empty: its lines are warnings in the log.
+        slow_file: Text = "",
+    }
+}
+
+section! {
+    /// Numbers for Prometheus at a port of their own.
+    pub struct Prometheus in "prometheus" {
+        /// They are told there, without a login, at /_node/_local/_prometheus.
+        additional_port: Bool = "false",
+        /// Address of the port. Keep it where only monitoring reaches it.
+        bind_address: Address = "127.0.0.1",
+        /// The port; 0 takes a free one.
+        port: Port = "17986",
     }
 }
 

@@ -17,6 +17,7 @@ pub(crate) use mapper::WithIndexes;
 pub use rows::FindAnswer;
 pub(crate) use scan::Scans;
 
+use crate::counters;
 use crate::database::Database;
 use crate::views::{Design, ViewAt};
 use crate::{DatabaseAs, Error, Read, ReadOptions};
@@ -51,6 +52,19 @@ pub struct FindPlan {
     pub(crate) index: FindIndex,
     pub(crate) plan: Plan,
     pub(crate) warnings: Vec<String>,
+}
+
+impl FindPlan {
+    /// The name of the index that answers.
+    pub fn index_name(&self) -> &str {
+        &self.index.index.name
+    }
+
+    /// The fields of the selector, as they are written.
+    pub fn selector_fields(&self) -> Vec<String> {
+        let names = self.find.selector.field_names().into_iter();
+        names.map(str::to_owned).collect()
+    }
 }
 
 impl Database {
@@ -149,6 +163,9 @@ impl DatabaseAs {
                 let limit = limits.scan_limit;
                 return Err(FindError::ScanRefused { documents, limit }.into());
             }
+        }
+        if index.view.is_none() {
+            counters::FIND_UNINDEXED.count();
         }
         Ok(FindPlan {
             find: Arc::new(find),

@@ -12,6 +12,7 @@ use mango::{Bookmark, Doc, FieldPath, Find, Found, Plan, SortedGroups};
 use super::cursor::{ARRAY, Cursor, Wanted, next_of};
 use super::docs::Documents;
 use super::{FindIndex, FindLimits, FindPlan};
+use crate::counters;
 use crate::views::ViewIndex;
 use crate::{DatabaseAs, Error, Read, ReadDoc, ReadOptions};
 
@@ -64,6 +65,18 @@ pub struct FindAnswer {
     options: ReadOptions,
     /// The client has gone.
     is_idle: Arc<AtomicBool>,
+}
+
+impl Drop for FindAnswer {
+    fn drop(&mut self) {
+        counters::FIND_DOCS_EXAMINED.add(self.stats.docs_examined);
+        counters::FIND_KEYS_EXAMINED.add(self.stats.keys_examined);
+        counters::FIND_RESULTS.add(self.stats.results);
+        counters::FIND_TIMES.record(self.started.elapsed());
+        if self.warning().is_some() {
+            counters::FIND_WARNED.count();
+        }
+    }
 }
 
 /// Where the next piece begins.
@@ -441,6 +454,12 @@ impl FindAnswer {
         let scan = mango::plan::scan_warning(docs_examined, results, threshold);
         all.extend(scan.map(str::to_owned));
         (!all.is_empty()).then(|| all.join("\n"))
+    }
+
+    /// Documents and keys that were looked at, and results that were given.
+    pub fn examined(&self) -> (u64, u64, u64) {
+        let stats = &self.stats;
+        (stats.docs_examined, stats.keys_examined, stats.results)
     }
 
     /// `execution_stats`, when they were asked for.

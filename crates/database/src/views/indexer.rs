@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
+use telemetry::State;
 
 use parking_lot::{Condvar, Mutex};
 
@@ -193,6 +194,7 @@ impl Shared {
         index::yield_to_readers();
         let mut next = Some(first);
         while let Some(index) = next {
+            let _indexes = telemetry::enter(State::Index);
             // User code is stopped by its limits; a panic of ours must not leave waiting clients behind.
             let built = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| update(&index)));
             let failure = match built {

@@ -40,6 +40,8 @@ pub struct ViewRows {
     plan: Plan,
     skip: u64,
     left: u64,
+    /// Rows that were appended.
+    given: u64,
     first: bool,
 }
 
@@ -108,6 +110,7 @@ impl Database {
             ranges,
             skip: query.skip,
             left: query.limit.unwrap_or(u64::MAX),
+            given: 0,
             first: true,
             query,
         };
@@ -262,13 +265,22 @@ impl ViewRows {
         let enough = out.len() + soft_bytes.max(1);
         // What reduce functions take long for is given piece by piece: others wait for this thread.
         let started = (!matches!(self.plan, Plan::Rows)).then(Instant::now);
-        self.next_rows(&mut |separator, row| {
+        let mut given = 0;
+        let more = self.next_rows(&mut |separator, row| {
+            given += 1;
             if separator {
                 out.extend_from_slice(b",\r\n");
             }
             out.extend_from_slice(row);
             out.len() < enough && started.is_none_or(|started| started.elapsed() < SLICE)
-        })
+        });
+        self.given += given;
+        more
+    }
+
+    /// Rows that were appended so far.
+    pub fn given(&self) -> u64 {
+        self.given
     }
 
     /// Gives one row after the other (with whether it is not the first) until `take` answers false or none is left;

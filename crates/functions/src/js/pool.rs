@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+use telemetry::State;
 
 use language::Error;
 use quickjs::{Heap, Kept, Limits, Value};
@@ -126,6 +127,7 @@ impl Pool {
         source: Option<&Source>,
         work: impl FnOnce(&mut Host) -> Result<T, Error>,
     ) -> Result<T, Error> {
+        let _runs = telemetry::enter(State::Functions);
         let mut idle = self.idle();
         let has = |host: &Host| source.is_some_and(|source| host.position(source).is_some());
         let host = match idle.iter().rposition(has) {

@@ -12,9 +12,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use lru::LruCache;
+use telemetry::State;
 
 use super::wire::{self, Definition, Frame, Kind, Received};
 use super::{IDLE_TIME_MAX, Options};
+use crate::counters::{PROCESS_ENDS, PROCESS_FAILURES, PROCESS_STARTS};
 use language::{
     DesignDoc, Designs, Doc, Emits, Error, ListIo, MapGroup, Mapper, ReduceRow, Reducer,
 };
@@ -42,6 +44,7 @@ struct Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
+        PROCESS_ENDS.count();
         // Both fail only for a process that has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -71,6 +74,7 @@ impl Worker {
             .stdout(Stdio::null())
             .stderr(Stdio::inherit())
             .spawn()?;
+        PROCESS_STARTS.count();
         let mut worker = Worker {
             child,
             socket: BufReader::new(ours),
@@ -241,6 +245,7 @@ impl Processes {
         request: impl Fn() -> Frame,
         mut converse: impl FnMut(&mut Worker) -> io::Result<Reply<T>>,
     ) -> Result<T, Error> {
+        let _runs = telemetry::enter(State::Functions);
         let mut may_rest = true;
         loop {
             let worker = match may_rest {
@@ -265,7 +270,10 @@ impl Processes {
                 // It had died while it rested, or was dying: another one is asked, once.
                 Err(error) if has_died(&error) && !worker.has_lived => may_rest = false,
                 // The worker is killed.
-                Err(error) => return Err(self.broken(&error)),
+                Err(error) => {
+                    PROCESS_FAILURES.count();
+                    return Err(self.broken(&error));
+                }
             }
         }
     }

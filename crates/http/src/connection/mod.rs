@@ -3,6 +3,7 @@
 pub mod head_timeout;
 pub mod lenient;
 pub mod linger;
+pub mod metrics_port;
 pub mod server;
 pub mod tls;
 pub mod wrapper;

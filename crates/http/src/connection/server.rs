@@ -3,9 +3,9 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{
@@ -17,6 +17,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use socket2::{SockRef, TcpKeepalive};
+use telemetry::{State, Tick, within};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -27,10 +28,13 @@ use crate::clustered;
 use crate::connection::head_timeout::HeadTimeout;
 use crate::connection::lenient::Lenient;
 use crate::connection::linger::Lingering;
+use crate::connection::metrics_port::serve_metrics;
 use crate::connection::tls::Tls;
 use crate::errors::ApiError;
+use crate::metrics::ending::{End, Ending, Numbers, Told};
+use crate::metrics::{Route, slow};
 use crate::reply::jsonp;
-use crate::reply::{Body, Reply};
+use crate::reply::{Body, Reply, Timing};
 use crate::request::Request;
 use crate::request::host;
 use crate::router;
@@ -56,6 +60,8 @@ pub struct Listeners {
     pub http: TcpListener,
     /// Connections that are secured first, and with what.
     pub https: Option<(TcpListener, Arc<Tls>)>,
+    /// Where Prometheus asks for numbers without a login.
+    pub metrics: Option<TcpListener>,
     /// Connections served at a time; others wait to be accepted.
     pub connections_max: Option<usize>,
 }
@@ -65,6 +71,7 @@ impl From<TcpListener> for Listeners {
         Listeners {
             http,
             https: None,
+            metrics: None,
             connections_max: None,
         }
     }
@@ -94,7 +101,9 @@ impl Listeners {
 
 /// Serves until `stop` resolves, then finishes what is under way.
 pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Future<Output = ()>) {
-    let listeners = listeners.into();
+    let mut listeners = listeners.into();
+    let metrics = listeners.metrics.take();
+    let metrics = metrics.map(|port| tokio::spawn(serve_metrics(port, app.clone())));
     let graceful = GracefulShutdown::new();
     let keeper = {
         let auth = app.node.auth.clone();
@@ -109,7 +118,7 @@ pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Fu
         let accepting = async {
             // Nobody closes the semaphore.
             let place = places.clone().acquire_owned().await.ok();
-            (listeners.accept().await, place)
+            (within!(State::Accept, listeners.accept()).0, place)
         };
         let (accepted, place) = tokio::select! {
             a = accepting => a,
@@ -129,6 +138,9 @@ pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Fu
     }
     drop(listeners);
     keeper.abort();
+    if let Some(metrics) = metrics {
+        metrics.abort();
+    }
     // Before the feeds: jobs of this server may read them, and should see their own end.
     app.node.replicator.stop().await;
     app.stop_feeds();
@@ -159,11 +171,11 @@ fn accept(
     }
     let app = app.clone();
     tokio::spawn(async move {
-        app.stats.connections.fetch_add(1, Ordering::Relaxed);
+        app.stats.connect();
         match tls {
             None => connection(stream, peer, Spoken::Unknown, &app, watcher).await,
             Some(tls) => {
-                if let Some(stream) = tls.accept(stream).await {
+                if let Some(stream) = within!(State::Accept, tls.accept(stream)).0 {
                     let spoken = match stream.get_ref().1.alpn_protocol() {
                         Some(b"h2") => Spoken::Http2,
                         _ => Spoken::Http1,
@@ -172,7 +184,7 @@ fn accept(
                 }
             }
         }
-        app.stats.connections.fetch_sub(1, Ordering::Relaxed);
+        app.stats.disconnect();
         drop(place);
     });
 }
@@ -199,7 +211,10 @@ async fn connection<S>(
         service_fn(move |req| {
             let app = app.clone();
             let https = spoken != Spoken::Unknown;
-            async move { Ok::<_, Infallible>(answer(&app, req, peer, https).await) }
+            async move {
+                let (answer, _) = within!(State::Answer, answer(&app, req, peer, https));
+                Ok::<_, Infallible>(answer)
+            }
         })
     };
     let mut builder = Builder::new(TokioExecutor::new());
@@ -247,14 +262,6 @@ fn clients_request_id(headers: &HeaderMap) -> Option<HeaderValue> {
     (short && id.as_bytes().iter().all(plain)).then(|| id.clone())
 }
 
-/// Counts requests, from a random number on, so that their ids do not come again after a restart.
-static REQUESTS: LazyLock<AtomicU64> = LazyLock::new(|| {
-    let mut first = [0; 8];
-    // Without random numbers the ids begin at 0: they stay distinct.
-    let _ = getrandom::fill(&mut first);
-    AtomicU64::new(u64::from_ne_bytes(first))
-});
-
 /// Counts requests that had no long body and got no long answer.
 static SHORT: AtomicU64 = AtomicU64::new(0);
 
@@ -293,16 +300,63 @@ fn request_id(n: u64) -> HeaderValue {
     HeaderValue::from_bytes(&digits).unwrap_or(HeaderValue::from_static("0"))
 }
 
+/// A request that is being answered. Its client may go meanwhile: what is left of it is dropped then, and this tells of it.
+struct UnderWay<'a> {
+    app: &'a App,
+    req: Request,
+    id: HeaderValue,
+    received: Tick,
+    is_answered: bool,
+}
+
+impl UnderWay<'_> {
+    /// What is told of it when its answer has ended.
+    fn told(&self, status: u16, timing: Timing, head_us: u64) -> Told<'_> {
+        let req = &self.req;
+        Told {
+            id: &self.id,
+            peer: req.peer,
+            user: req.user.name.as_deref(),
+            method: &req.method,
+            path: &req.path,
+            segments: &req.segments,
+            numbers: Numbers {
+                route: Route::of(&req.method, &req.segments, req.query.get("feed")),
+                is_of_database: req.is_of_database,
+                status,
+                timing,
+                head_us,
+                bytes_received: req.body_bytes,
+                document_reads: req.document_reads,
+                has_password: req.authenticated == Some("default"),
+                bulk_docs: req.bulk_docs,
+                slow_us: slow::bound_us(req.settings.log.slow_time),
+            },
+            detail: req.detail.as_ref(),
+        }
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            let us = self.received.elapsed_us();
+            let told = self.told(0, Timing::default(), us);
+            told.tell(&self.app.stats, End::Aborted, 0, us);
+        }
+    }
+}
+
 async fn answer(
     app: &App,
     req: hyper::Request<Incoming>,
     peer: SocketAddr,
     https: bool,
 ) -> hyper::Response<Body> {
-    let received = Instant::now();
+    let received = telemetry::entered_at();
+    let n = app.stats.begin();
     let (parts, body) = req.into_parts();
     let version = parts.version;
-    let n = REQUESTS.fetch_add(1, Ordering::Relaxed);
     let is_short = has_short_body(&parts.headers, !body.is_end_stream());
     let id = clients_request_id(&parts.headers).unwrap_or_else(|| request_id(n));
     let (method, method_error) = effective_method(&parts);
@@ -311,16 +365,24 @@ async fn answer(
     let mut req = Request::new(method, parts, body, peer, settings, app.bodies.clone());
     req.https = https;
     req.silence_max = app.silence_max();
+    let mut under_way = UnderWay {
+        app,
+        req,
+        id,
+        received,
+        is_answered: false,
+    };
+    let req = &mut under_way.req;
     let result = match host_error.or(method_error) {
         Some(e) => Err(e),
-        None => route(app, &mut req).await,
+        None => route(app, req).await,
     };
-    let mut reply = result.unwrap_or_else(|e| refuse(&req, e));
+    let mut reply = result.unwrap_or_else(|e| refuse(req, e));
     if is_short && matches!(reply.body, Body::Full(_)) {
         SHORT.fetch_add(1, Ordering::Relaxed);
     }
     if req.settings.chttpd.allow_jsonp {
-        reply = jsonp::wrap(&req, reply);
+        reply = jsonp::wrap(req, reply);
     }
     if !req.drain().await && version < hyper::Version::HTTP_2 {
         // What is left stands in the way of another request: the client is told before it sends one.
@@ -328,7 +390,7 @@ async fn answer(
             .headers
             .push((CONNECTION, HeaderValue::from_static("close")));
     }
-    finish(app, &req, reply, id, received)
+    finish(&mut under_way, reply)
 }
 
 fn effective_method(parts: &hyper::http::request::Parts) -> (String, Option<ApiError>) {
@@ -382,7 +444,9 @@ async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
     {
         return Ok(reply);
     }
-    app.authenticate(req).await?;
+    let (recognised, us) = within!(State::Auth, app.authenticate(req));
+    req.auth_us = us;
+    recognised?;
     let required = settings.chttpd.require_valid_user
         || settings.chttpd.require_valid_user_except_for_up && !is_only(req, "_up");
     if required && req.authenticated.is_none() && !is_login(req) {
@@ -439,23 +503,66 @@ fn refuse(req: &Request, e: ApiError) -> Reply {
     reply
 }
 
-fn finish(
+/// The response with the headers that every answer carries. The request is told of when the response's body has ended.
+fn finish(under_way: &mut UnderWay<'_>, reply: Reply) -> hyper::Response<Body> {
+    let (app, req) = (under_way.app, &under_way.req);
+    let timing = Timing {
+        auth_us: req.auth_us,
+        receive_us: req.body_us,
+        ..reply.timing
+    };
+    let status = reply.status;
+    let mut response = hyper::Response::new(Body::nothing());
+    *response.status_mut() =
+        hyper::StatusCode::from_u16(status).unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    put_headers(app, req, reply.headers, headers);
+    headers.insert(REQUEST_ID, under_way.id.clone());
+    headers.insert(BODY_TIME, HeaderValue::from(req.body_us / 1000));
+    let us = under_way.received.elapsed_us();
+    headers.insert(SERVER_TIMING, server_timing(&timing, us));
+    if req
+        .named_header("prefer")
+        .is_some_and(|p| p.eq_ignore_ascii_case("return=minimal"))
+    {
+        keep_only(&req.settings.chttpd.prefer_minimal, headers);
+    }
+    // The length of a 304 is about its own body, of which there is none, as in CouchDB.
+    let body = match status {
+        304 => Body::nothing(),
+        _ => reply.body,
+    };
+    let has_no_body = req.method == "HEAD" || status == 304;
+    if has_no_body && let Some(length) = body.length() {
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    let told = under_way.told(status, timing, us);
+    *response.body_mut() = match body {
+        // Whose body nobody asks for.
+        body if has_no_body => {
+            told.tell(&app.stats, End::Whole, 0, us);
+            body
+        }
+        Body::Full(bytes) => {
+            told.tell(&app.stats, End::Whole, bytes.len() as u64, us);
+            Body::Full(bytes)
+        }
+        body => body.watched(Ending::new(&told, app.stats.clone(), under_way.received)),
+    };
+    under_way.is_answered = true;
+    response
+}
+
+/// The headers of an answer, and those that depend on the request and the settings.
+fn put_headers(
     app: &App,
     req: &Request,
-    reply: Reply,
-    id: HeaderValue,
-    received: Instant,
-) -> hyper::Response<Body> {
-    let us = received.elapsed().as_micros() as u64;
-    app.stats.record(&req.method, reply.status, us);
-    log(req, &reply, &id, us);
-    let mut response = hyper::Response::new(reply.body);
-    *response.status_mut() = hyper::StatusCode::from_u16(reply.status)
-        .unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
-    let headers = response.headers_mut();
-    headers.reserve(reply.headers.len() + 6);
+    own: Vec<(HeaderName, HeaderValue)>,
+    headers: &mut HeaderMap,
+) {
+    headers.reserve(own.len() + 6);
     // First of all headers: Python's `couchdb` takes the cookie from whichever comes first.
-    let own_cookie = reply.headers.iter().find(|(n, _)| n == SET_COOKIE);
+    let own_cookie = own.iter().find(|(n, _)| n == SET_COOKIE);
     if let Some((name, value)) = own_cookie {
         headers.insert(name.clone(), value.clone());
     } else if let Some(login) = &req.renew {
@@ -463,7 +570,7 @@ fn finish(
     }
     headers.insert(SERVER, HeaderValue::from_static(SERVER_NAME));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("must-revalidate"));
-    for (name, value) in reply.headers {
+    for (name, value) in own {
         if name != SET_COOKIE {
             headers.insert(name, value);
         }
@@ -475,33 +582,6 @@ fn finish(
     if let Some(frame_options) = &settings.frame_options {
         frame_options.finish(req, headers);
     }
-    headers.insert(REQUEST_ID, id);
-    headers.insert(BODY_TIME, HeaderValue::from(req.body_us / 1000));
-    headers.insert(SERVER_TIMING, server_timing(&reply.timing, us));
-    if req
-        .named_header("prefer")
-        .is_some_and(|p| p.eq_ignore_ascii_case("return=minimal"))
-    {
-        keep_only(&settings.chttpd.prefer_minimal, headers);
-    }
-    // The length of a 304 is about its own body, of which there is none, as in CouchDB.
-    let is_304 = response.status() == hyper::StatusCode::NOT_MODIFIED;
-    if is_304 {
-        *response.body_mut() = Body::nothing();
-    }
-    let length = match response.body() {
-        Body::Full(b) => Some(b.len() as u64),
-        Body::Sized(_, length) => Some(*length),
-        Body::Stream(_) => None,
-    };
-    if let Some(len) = length
-        && (req.method == "HEAD" || is_304)
-    {
-        response
-            .headers_mut()
-            .insert(CONTENT_LENGTH, HeaderValue::from(len));
-    }
-    response
 }
 
 fn renew_cookie(app: &App, req: &Request, login: &auth::Login, headers: &mut HeaderMap) {
@@ -524,17 +604,12 @@ fn keep_only(kept: &[String], headers: &mut HeaderMap) {
 /// Phases that happened, in milliseconds. `write` is making the answer: what is left of the total after the other phases.
 fn server_timing(t: &crate::reply::Timing, total_us: u64) -> HeaderValue {
     use std::io::Write;
-    let mut text = [0u8; 240];
+    let mut text = [0u8; 320];
     let mut rest = &mut text[..];
-    let before = t.parse_us + t.wait_us + t.commit_us + t.read_us;
-    let phases = [
-        ("parse", t.parse_us),
-        ("wait", t.wait_us),
-        ("commit", t.commit_us),
-        ("read", t.read_us),
-        ("write", total_us.saturating_sub(before)),
-    ];
-    for (name, us) in phases {
+    let phases = t.phases();
+    let before: u64 = phases.iter().map(|(_, us)| us).sum();
+    let write = ("write", total_us.saturating_sub(before));
+    for (name, us) in phases.into_iter().chain([write]) {
         if us > 0 {
             // The buffer holds all phases with the longest numbers.
             let _ = write!(rest, "{name};dur={}.{:03}, ", us / 1000, us % 1000);
@@ -544,23 +619,4 @@ fn server_timing(t: &crate::reply::Timing, total_us: u64) -> HeaderValue {
     let left = rest.len();
     let used = text.len() - left;
     HeaderValue::from_bytes(&text[..used]).unwrap_or(HeaderValue::from_static(""))
-}
-
-fn log(req: &Request, reply: &Reply, id: &HeaderValue, us: u64) {
-    let bytes = match &reply.body {
-        Body::Full(b) => b.len() as i64,
-        Body::Sized(_, length) => *length as i64,
-        Body::Stream(_) => -1,
-    };
-    tracing::info!(
-        target: "request",
-        id = id.to_str().unwrap_or_default(),
-        peer = req.peer.map(tracing::field::display),
-        user = req.user.name.as_deref().unwrap_or("-"),
-        method = %req.method,
-        path = %req.path,
-        status = reply.status,
-        bytes,
-        us,
-    );
 }

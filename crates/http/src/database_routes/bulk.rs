@@ -1,6 +1,5 @@
 //! Many documents at once: `_bulk_docs` and `_bulk_get`.
 
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -9,6 +8,7 @@ use database::{DatabaseAs, EditMode, Outcome, ReadOptions, WantedBytes, WhichRev
 use document::multipart::{PartHead, Writer};
 use document::{BulkDocs, DocError, DocId, EditDoc, Rev, parse_some_bulk_docs, write_json_string};
 use serde_json::{Value, json};
+use telemetry::State;
 
 use crate::app::App;
 use crate::connection::server::others_came;
@@ -39,7 +39,10 @@ const ERROR_PART: &str = "application/json; error=\"true\"";
 async fn parse(body: Bytes, docs_max: u64, gives_way: bool) -> Result<BulkDocs, ApiError> {
     let max = usize::try_from(docs_max).unwrap_or(usize::MAX);
     let length = body.len();
-    let work = move || parse_some_bulk_docs(&body, max);
+    let work = move || {
+        let _parses = telemetry::enter(State::Parse);
+        parse_some_bulk_docs(&body, max)
+    };
     let parsed = if length > PARSED_APART_BYTES_MAX {
         tokio::task::spawn_blocking(work).await.ok()
     } else if gives_way {
@@ -81,7 +84,6 @@ impl<T> Drop for Ends<T> {
 pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer {
     require_method(req, "POST")?;
     req.require_json()?;
-    app.stats.bulk_requests.fetch_add(1, Relaxed);
     let settings = req.settings.clone();
     let bytes = req.required_bytes(BodyClass::Many).await?;
     let started = Instant::now();
@@ -89,6 +91,7 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
     let bulk = parse(bytes, settings.couchdb.max_bulk_docs_count, gives_way).await?;
     let parse_us = started.elapsed().as_micros() as u64;
     let mut docs = bulk.docs;
+    req.bulk_docs = Some(docs.len() as u64);
     if bulk.all_or_nothing {
         return Ok(all_or_nothing(&docs));
     }

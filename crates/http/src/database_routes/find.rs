@@ -1,10 +1,14 @@
 //! Mango queries: `_find` and `_explain`, of a database or of a partition.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use database::{FindAnswer, FindLimits};
 use mango::{AggregateLimits, Defaults, Find};
+use telemetry::Tick;
 
 use crate::errors::ApiError;
+use crate::metrics::slow::Detail;
 use crate::reply::Reply;
 use crate::reply::stream::{CHUNK_BYTES, pull, pull_blocking_for};
 use crate::request::Request;
@@ -95,10 +99,19 @@ pub async fn find(req: &mut Request, access: &Access, partition: Option<String>)
     });
     let (plan, limits) = plan.await?;
     let parse_us = started.elapsed().as_micros() as u64;
+    let detail = Arc::new(Detail {
+        index: Some(plan.index_name().to_owned()),
+        fields: plan.selector_fields(),
+        ..Detail::default()
+    });
+    req.detail = Some(detail.clone());
+    let waiting = Tick::now();
     let answer = access.db.find(plan, limits).await?;
+    let wait_us = waiting.elapsed_us();
     let (blocks, client) = (answer.may_block(), answer.client());
     let mut body = FindBody {
         answer,
+        detail,
         state: State::Head,
     };
     let mut reply = if blocks {
@@ -113,6 +126,7 @@ pub async fn find(req: &mut Request, access: &Access, partition: Option<String>)
         pull("application/json", next)?
     };
     reply.timing.parse_us = parse_us;
+    reply.timing.wait_us = wait_us;
     Ok(reply)
 }
 
@@ -125,6 +139,7 @@ enum State {
 
 struct FindBody {
     answer: FindAnswer,
+    detail: Arc<Detail>,
     state: State,
 }
 
@@ -145,6 +160,9 @@ impl FindBody {
             true => self.answer.next_groups(out, CHUNK_BYTES)?,
             false => self.answer.next_chunk(out, CHUNK_BYTES)?,
         };
+        let (documents, keys, rows) = self.answer.examined();
+        self.detail.done.note_examined(documents, keys);
+        self.detail.done.note_rows(rows);
         if !more {
             self.write_tail(out);
         }

@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::app::App;
 use crate::database_routes::listing::posted_queries;
 use crate::errors::ApiError;
+use crate::metrics::slow::Detail;
 use crate::reply::Reply;
 use crate::reply::stream::{CHUNK_BYTES, pull, pull_admitted};
 use crate::request::Request;
@@ -330,6 +331,11 @@ async fn view(
         None
     };
     let query = query_of(app, &Params::of(req, body.as_ref()))?;
+    let detail = Arc::new(Detail {
+        keys: query.keys.as_ref().map(|keys| keys.len() as u64),
+        ..Detail::default()
+    });
+    req.detail = Some(detail.clone());
     // The index may have to be built first.
     req.give_room_back();
     let runs = view.runs_functions(&query);
@@ -338,7 +344,11 @@ async fn view(
     let rows = view.open(app, access, query).await?;
     let waited_us = started.elapsed().as_micros() as u64;
     let mut rows = RowsBody::new(rows);
-    let mut next = move |out: &mut Vec<u8>| rows.next_chunk(out, "\n");
+    let mut next = move |out: &mut Vec<u8>| {
+        let more = rows.next_chunk(out, "\n");
+        detail.done.note_rows(rows.rows.given());
+        more
+    };
     let mut reply = if blocking {
         let next = move |out: &mut Vec<u8>, _: Place| next(out);
         pull_admitted("application/json", answering(access, runs), next).await?

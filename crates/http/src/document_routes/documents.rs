@@ -1,6 +1,6 @@
 //! Single documents: GET, HEAD, PUT, POST, DELETE, COPY.
 
-use std::time::Instant;
+use telemetry::State;
 
 use database::{Caller, EditMode, Outcome, Read, ReadDoc, ReadOptions, WantedBytes, WhichRevs};
 use document::multipart::{PartHead, Writer};
@@ -37,7 +37,7 @@ pub async fn design(app: &App, req: &mut Request, access: &Access) -> Answer {
     };
     let id = format!("_design/{name}");
     match req.segment(3) {
-        None => route(app, req, access, &id, 3).await,
+        None => route(req, access, &id, 3).await,
         Some("_show" | "_update" | "_list" | "_rewrite") => {
             crate::design_routes::calls::route(app, req, access, &id).await
         }
@@ -47,17 +47,17 @@ pub async fn design(app: &App, req: &mut Request, access: &Access) -> Answer {
                 .collect();
             crate::database_routes::views::design_part(app, req, access, &id, &parts).await
         }
-        Some(_) => route(app, req, access, &id, 3).await,
+        Some(_) => route(req, access, &id, 3).await,
     }
 }
 
 /// A document, or with segments from `rest` on, an attachment of it.
-pub async fn route(app: &App, req: &mut Request, access: &Access, id: &str, rest: usize) -> Answer {
+pub async fn route(req: &mut Request, access: &Access, id: &str, rest: usize) -> Answer {
     if id.starts_with("_design/") && rest == 2 && matches!(req.method.as_str(), "GET" | "HEAD") {
         return Ok(Reply::empty(301).location(&design_url(req, access, id)));
     }
     if req.segments.len() == rest && matches!(req.method.as_str(), "GET" | "HEAD") {
-        return get(app, req, access, id);
+        return get(req, access, id);
     }
     Box::pin(other(req, access, id, rest)).await
 }
@@ -94,14 +94,12 @@ fn design_url(req: &Request, access: &Access, id: &str) -> String {
 
 // ---- reading
 
-fn get(app: &App, req: &Request, access: &Access, id: &str) -> Answer {
-    let started = Instant::now();
+fn get(req: &mut Request, access: &Access, id: &str) -> Answer {
+    let reading = telemetry::enter(State::Read);
     let Ok(id) = DocId::new(id) else {
         return Err(ApiError::missing());
     };
-    app.stats
-        .document_reads
-        .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    req.document_reads += 1;
     check_numbers(&req.query, &["r"])?;
     let mut options = read_options(&req.query)?;
     if let Some(which) = open_revs(&req.query)? {
@@ -117,7 +115,8 @@ fn get(app: &App, req: &Request, access: &Access, id: &str) -> Answer {
         Read::Deleted => return Err(ApiError::deleted()),
     };
     let mut reply = doc_reply(req, access, doc, &options)?;
-    reply.timing.read_us = started.elapsed().as_micros() as u64;
+    let began = reading.at();
+    reply.timing.read_us = reading.leave().us_since(began);
     Ok(reply)
 }
 
@@ -302,9 +301,10 @@ async fn read_document(req: &mut Request) -> Result<(EditDoc, u64), ApiError> {
         };
         ApiError { error, ..e }
     })?;
-    let started = Instant::now();
+    let parsing = telemetry::enter(State::Parse);
+    let began = parsing.at();
     let doc = parse_document(&bytes)?;
-    Ok((doc, started.elapsed().as_micros() as u64))
+    Ok((doc, parsing.leave().us_since(began)))
 }
 
 async fn put(req: &mut Request, access: &Access, id: &str) -> Answer {

@@ -14,6 +14,7 @@ use hyper::header::{CONTENT_TYPE, ETAG, HeaderName, HeaderValue, LOCATION};
 use serde_json::Value;
 
 use crate::errors::ApiError;
+use crate::metrics::ending::{Ending, Watched};
 
 /// Why a stream ended early: the connection is cut, so that the client sees that it is not whole.
 pub type StreamError = Box<dyn std::error::Error + Send + Sync>;
@@ -30,6 +31,26 @@ impl Body {
     /// No bytes, which hyper is to say in a header: of a body that has ended before it is sent it says nothing.
     pub fn nothing() -> Body {
         Body::Sized(Box::pin(futures_util::stream::empty()), 0)
+    }
+
+    /// How many bytes it is, if that is known.
+    pub fn length(&self) -> Option<u64> {
+        match self {
+            Body::Full(b) => Some(b.len() as u64),
+            Body::Sized(_, length) => Some(*length),
+            Body::Stream(_) => None,
+        }
+    }
+
+    /// The body, whose end is told if it comes in pieces.
+    pub(crate) fn watched(self, ending: Ending) -> Body {
+        match self {
+            Body::Full(bytes) => Body::Full(bytes),
+            Body::Sized(pieces, length) => {
+                Body::Sized(Watched::of(pieces, Some(length), ending), length)
+            }
+            Body::Stream(pieces) => Body::Stream(Watched::of(pieces, None, ending)),
+        }
     }
 }
 
@@ -67,10 +88,28 @@ impl http_body::Body for Body {
 /// Time of the phases of a request in microseconds, for `Server-Timing`; 0 for one that did not happen.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timing {
+    /// Finding out who asks.
+    pub auth_us: u64,
+    /// Receiving the body.
+    pub receive_us: u64,
     pub parse_us: u64,
     pub wait_us: u64,
     pub commit_us: u64,
     pub read_us: u64,
+}
+
+impl Timing {
+    /// The phases by name, those that did not happen with 0.
+    pub fn phases(&self) -> [(&'static str, u64); 6] {
+        [
+            ("auth", self.auth_us),
+            ("receive", self.receive_us),
+            ("parse", self.parse_us),
+            ("wait", self.wait_us),
+            ("commit", self.commit_us),
+            ("read", self.read_us),
+        ]
+    }
 }
 
 pub struct Reply {

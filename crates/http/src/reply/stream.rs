@@ -4,6 +4,7 @@ use bytes::Bytes;
 use functions::{Admission, Place};
 use futures_util::stream;
 use hyper::header::HeaderValue;
+use telemetry::State;
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::connection::server::short_requests_seen;
@@ -42,6 +43,7 @@ pub async fn pull_apart(
 fn make_first(
     next: &mut impl FnMut(&mut Vec<u8>) -> Result<bool, ApiError>,
 ) -> Result<(Vec<u8>, bool), ApiError> {
+    let _reads = telemetry::enter(State::Read);
     let mut first = Vec::new();
     let mut more = next(&mut first)?;
     if more && first.len() < CHUNK_BYTES {
@@ -145,6 +147,7 @@ where
 }
 
 fn make(next: &mut impl FnMut(&mut Vec<u8>) -> Result<bool, ApiError>) -> Made {
+    let _reads = telemetry::enter(State::Read);
     let mut piece = Vec::with_capacity(CHUNK_BYTES + (8 << 10));
     let more = next(&mut piece)?;
     Ok((piece, more))
@@ -239,6 +242,7 @@ where
     F: FnMut(&mut Vec<u8>, Place) -> Result<bool, ApiError> + Send + 'static,
 {
     let made = tokio::task::spawn_blocking(move || {
+        let _reads = telemetry::enter(State::Read);
         let mut piece = vec![];
         next(&mut piece, place).map(|more| (piece, more, next))
     });

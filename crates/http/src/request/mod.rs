@@ -22,6 +22,7 @@ use serde_json::Value;
 
 use crate::connection::server::{SHORT_BODY_BYTES_MAX, others_came};
 use crate::errors::ApiError;
+use crate::metrics::slow::Detail;
 use crate::request::body::{BodyClass, Bounds, Pace, Source, Stream};
 use crate::request::room::{Bodies, Room};
 use crate::settings::Settings;
@@ -72,6 +73,18 @@ pub struct Request {
     pub silence_max: Duration,
     /// How long reading the body took, in microseconds, for `X-CouchDB-Body-Time`.
     pub body_us: u64,
+    /// How long finding out who asks took, in microseconds.
+    pub auth_us: u64,
+    /// Bytes of the body that were read, inflated.
+    pub body_bytes: u64,
+    /// The path names a database that its user may use.
+    pub is_of_database: bool,
+    /// Documents that were read by their ids.
+    pub document_reads: u64,
+    /// What it asks of an index.
+    pub detail: Option<Arc<Detail>>,
+    /// Documents that a bulk brought.
+    pub bulk_docs: Option<u64>,
     /// What was in force when it came.
     pub settings: Arc<Settings>,
     body: Source,
@@ -116,6 +129,12 @@ impl Request {
             target_len: path.len() + parts.uri.query().map_or(0, |q| q.len() + 1),
             silence_max: Duration::MAX,
             body_us: 0,
+            auth_us: 0,
+            body_bytes: 0,
+            is_of_database: false,
+            document_reads: 0,
+            detail: None,
+            bulk_docs: None,
             settings,
             body: Source::Client(Stream::new(body)),
             bodies,
@@ -207,6 +226,7 @@ impl Request {
         self.is_untaken = read.as_ref().is_err_and(|e| e.status == 503);
         self.room = Some(room);
         self.body_us = started.elapsed().as_micros() as u64;
+        self.body_bytes += read.as_ref().map_or(0, |read| read.len() as u64);
         // What is left of one that was refused is for `drain`.
         if read.is_ok() {
             self.body = Source::Taken;
@@ -241,7 +261,11 @@ impl Request {
                 };
                 Ok((!bytes.is_empty()).then_some(bytes))
             }
-            Source::Client(body) => body.next(pace).await,
+            Source::Client(body) => {
+                let next = body.next(pace).await?;
+                self.body_bytes += next.as_ref().map_or(0, |bytes| bytes.len() as u64);
+                Ok(next)
+            }
         }
     }
 

@@ -1,12 +1,12 @@
 //! `/_node/{node}/…`: configuration, statistics, versions of this node.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use serde_json::{Map, Value, json};
 
 use crate::app::{App, COUCHDB_VERSION};
 use crate::clustered;
 use crate::errors::ApiError;
+use crate::metrics::machine::{self, MemoryPart};
+use crate::metrics::{catalogue, tree::tree};
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::request::body::BodyClass;
@@ -55,12 +55,7 @@ async fn here(app: &App, req: &mut Request, part: Option<String>) -> Answer {
         }
         Some("_prometheus") => {
             require_method(req, "GET")?;
-            let mut text = app.stats.prometheus(
-                &app.node.databases.stats(),
-                app.open_feeds(),
-                app.node.started.elapsed().as_secs(),
-            );
-            write_memory(&memory_parts(app), &mut text);
+            let text = catalogue::prometheus(app);
             Ok(Reply::text(200, "text/plain; version=2.0", text))
         }
         Some("_smoosh") if matches!(req.segment(3), None | Some("status")) => {
@@ -99,9 +94,7 @@ fn authorise(req: &Request, part: Option<&str>) -> Result<(), ApiError> {
 
 fn stats(app: &App, req: &Request) -> Answer {
     require_method(req, "GET")?;
-    let tree = app
-        .stats
-        .tree(&app.node.databases.stats(), app.open_feeds());
+    let tree = tree(&catalogue::stats(app, &app.stats.counts()));
     let mut at = &tree;
     for i in 3..req.segments.len() {
         at = req
@@ -112,110 +105,27 @@ fn stats(app: &App, req: &Request) -> Answer {
     Ok(Reply::json(200, at))
 }
 
-/// A part of the server's memory.
-struct MemoryPart {
-    name: &'static str,
-    /// What it may take, what it takes now, and the most that it took, in bytes.
-    budget: u64,
-    used: u64,
-    peak: Option<u64>,
-}
-
-impl MemoryPart {
-    fn to_member(&self) -> (String, Value) {
-        let mut value = json!({"budget": self.budget, "used": self.used});
-        if let Some(peak) = self.peak {
-            value["peak"] = peak.into();
-        }
-        (self.name.to_owned(), value)
-    }
-}
-
-/// The table of memory: every part that has a budget.
-fn memory_parts(app: &App) -> [MemoryPart; 5] {
-    let (plan, databases) = (&app.node.memory, &app.node.databases);
-    let engine = databases.stats();
-    let part = |name, budget: usize, used, peak| MemoryPart {
-        name,
-        budget: budget as u64,
-        used,
-        peak,
-    };
-    let (bodies, bodies_peak) = app.bodies.used_bytes();
-    let (builds, builds_peak) = databases.build_memory().used_bytes();
-    let open = databases.open_memory();
-    [
-        part(
-            "block_cache",
-            plan.block_cache,
-            engine.block_cache_bytes,
-            None,
-        ),
-        part(
-            "write_buffers",
-            plan.write_buffers,
-            engine.memtable_bytes,
-            None,
-        ),
-        part("bodies", plan.bodies, bodies, Some(bodies_peak)),
-        part(
-            "open_databases",
-            plan.open_databases,
-            open.used_bytes,
-            Some(open.peak_bytes),
-        ),
-        part(
-            "index_builds",
-            plan.index_builds,
-            builds as u64,
-            Some(builds_peak as u64),
-        ),
-    ]
-}
-
-/// Appends the table of memory as metrics.
-fn write_memory(parts: &[MemoryPart], out: &mut String) {
-    use std::fmt::Write;
-    for name in ["budget", "used", "peak"] {
-        let metric = format!("settee_memory_{name}_bytes");
-        let _ = writeln!(out, "# TYPE {metric} gauge");
-        for part in parts {
-            let (part, members) = part.to_member();
-            let value = &members[name];
-            if value.is_u64() {
-                let _ = writeln!(out, "{metric}{{part=\"{part}\"}} {value}");
-            }
-        }
-    }
-}
-
 fn system(app: &App) -> Value {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let resident_pages: u64 = statm
-        .split_whitespace()
-        .nth(1)
-        .and_then(|p| p.parse().ok())
-        .unwrap_or(0);
     let engine = app.node.databases.stats();
     json!({
         "uptime": app.node.started.elapsed().as_secs(),
         "memory": {
-            "resident": resident_pages * 4096,
+            "resident": machine::resident_bytes(),
             "memtables": engine.memtable_bytes,
             "block_cache": engine.block_cache_bytes,
             "limit": app.node.memory.limit,
             "limit_said_by": app.node.memory.said_by.name(),
-            "budgets": memory_parts(app).iter().map(MemoryPart::to_member).collect::<Map<_, _>>(),
+            "budgets": machine::memory_parts(app).iter().map(MemoryPart::to_member).collect::<Map<_, _>>(),
         },
         "keyspace_bytes": engine.keyspace_bytes.iter().map(|(k, n)| ((*k).to_owned(), (*n).into())).collect::<Map<_, _>>(),
         "process_count": std::fs::read_dir("/proc/self/task").map_or(0, |d| d.count()),
-        "open_connections": app.stats.connections.load(Relaxed),
+        "open_connections": app.stats.connections(),
         "open_feeds": app.open_feeds(),
         "databases": app.node.databases.count(),
         "open_databases": app.node.databases.open_memory().databases,
         "open_indexes": app.node.databases.open_memory().indexes,
         "databases_to_index": app.node.databases.waiting_for_indexing(),
-        "message_queues": {},
+        "message_queues": machine::queues(app).into_iter().map(|(name, n)| (name.to_owned(), n.into())).collect::<Map<_, _>>(),
         "internal_replication_jobs": 0,
         "distribution": {},
     })

@@ -6,6 +6,7 @@ mod docs;
 mod single;
 mod streamed;
 
+use crate::counters;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
@@ -252,7 +253,14 @@ impl HttpPeer {
             } else if method == Method::POST {
                 request = request.header(CONTENT_TYPE, JSON).body(Bytes::new());
             }
-            let response = request.send().await.map_err(|e| Failed::of(cause(&e)))?;
+            counters::REQUESTS.count();
+            let response = request.send().await.map_err(|e| {
+                counters::REQUEST_FAILURES.count();
+                Failed::of(cause(&e))
+            })?;
+            if response.status().is_server_error() {
+                counters::REQUEST_FAILURES.count();
+            }
             if url.origin() == self.base.origin() {
                 self.auth.note(response.headers());
             }

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::Outcome;
 use super::backoff::crash_backoff;
+use crate::counters;
 use crate::error::Error;
 use crate::options::Replication;
 use crate::progress::Progress;
@@ -102,6 +103,7 @@ impl Entry {
         not_before: Option<Instant>,
         after: Option<watch::Receiver<bool>>,
     ) -> Entry {
+        counters::JOBS_ADDED.count();
         Entry {
             replication,
             progress: Arc::default(),
@@ -128,12 +130,19 @@ impl Entry {
     }
 
     pub fn note(&mut self, event: Event, max: usize) {
+        match event.kind {
+            EventKind::Added => {}
+            EventKind::Started => counters::JOBS_STARTED.count(),
+            EventKind::Stopped => counters::JOBS_STOPPED.count(),
+            EventKind::Crashed(_) => counters::JOBS_CRASHED.count(),
+        }
         self.history.push_front(event);
         self.history.truncate(max.max(1));
     }
 
     /// The run, if there is one, is told to end. Answers when it has.
     pub fn retire(self) -> Option<watch::Receiver<bool>> {
+        counters::JOBS_REMOVED.count();
         let run = self.run?;
         run.stop.send_replace(true);
         Some(run.ended)
@@ -176,11 +185,19 @@ impl Entry {
         stats
     }
 
+    pub fn state(&self) -> JobState {
+        match (&self.run, &self.crash) {
+            (Some(_), _) => JobState::Running,
+            (None, Some(_)) => JobState::Crashing,
+            (None, None) => JobState::Pending,
+        }
+    }
+
     pub fn summary(&self) -> (JobState, Value, u32, SystemTime) {
-        let (state, info) = match (&self.run, &self.crash) {
-            (Some(_), _) => (JobState::Running, Value::Object(self.progress.info())),
-            (None, Some((_, reason))) => (JobState::Crashing, json!({"error": reason})),
-            (None, None) => (JobState::Pending, Value::Object(self.progress.info())),
+        let state = self.state();
+        let info = match (state, &self.crash) {
+            (JobState::Crashing, Some((_, reason))) => json!({"error": reason}),
+            _ => Value::Object(self.progress.info()),
         };
         let changed = self.history.front().map_or(self.added, |event| event.at);
         (state, info, self.crashes, changed)

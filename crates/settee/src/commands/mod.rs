@@ -12,6 +12,7 @@ pub mod bench;
 pub mod cluster;
 pub mod load;
 pub mod migrate;
+pub mod monitoring;
 
 use std::fmt::Arguments;
 use std::io::Write as _;

@@ -14,6 +14,7 @@ use crate::Failure;
 pub struct BoundPorts {
     http: (SocketAddr, TcpSocket),
     https: Option<(SocketAddr, TcpSocket)>,
+    metrics: Option<(SocketAddr, TcpSocket)>,
 }
 
 impl BoundPorts {
@@ -23,14 +24,23 @@ impl BoundPorts {
             let address = SocketAddr::new(settings.chttpd.bind_address, port);
             Ok((address, bind(address)?))
         };
-        let http = taken(settings.chttpd.port)?;
+        let mut ports = BoundPorts {
+            http: taken(settings.chttpd.port)?,
+            https: None,
+            metrics: None,
+        };
+        let prometheus = &settings.prometheus;
+        if prometheus.additional_port {
+            let address = SocketAddr::new(prometheus.bind_address, prometheus.port);
+            ports.metrics = Some((address, bind(address)?));
+        }
         if !settings.ssl.enable {
-            return Ok(BoundPorts { http, https: None });
+            return Ok(ports);
         }
         // Only to see that it can be: what it has to say goes to the log, which does not run yet.
         Tls::open(config).map_err(Failure::usage)?;
-        let https = Some(taken(settings.ssl.port)?);
-        Ok(BoundPorts { http, https })
+        ports.https = Some(taken(settings.ssl.port)?);
+        Ok(ports)
     }
 
     /// Opens them. The files of `[ssl]` are read again when it changes.
@@ -54,9 +64,11 @@ impl BoundPorts {
                 Some((open(address, socket)?, tls))
             }
         };
+        let metrics = self.metrics.map(|(address, socket)| open(address, socket));
         Ok(Listeners {
             http,
             https,
+            metrics: metrics.transpose()?,
             connections_max: accepting.max,
         })
     }

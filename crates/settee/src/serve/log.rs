@@ -1,34 +1,85 @@
 //! Where the log goes.
 
+use std::fs::{File, OpenOptions};
+
 use config::settings::{Log, LogLevel, LogWriter};
-use tracing_appender::non_blocking::WorkerGuard;
+use http_api::App;
+use tracing::{Event, Level, Subscriber};
+use tracing_appender::non_blocking::{NonBlocking, WorkerGuard};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, fmt};
 
 use crate::Failure;
 
+/// What is logged is written as long as this is held.
+pub struct Logging {
+    /// Where slow requests are told, if that is a place of their own.
+    slow: Option<NonBlocking>,
+    _flush: Vec<WorkerGuard>,
+}
+
+impl Logging {
+    /// Has slow requests told where they are to be.
+    pub fn tell_slow(&mut self, app: &App) {
+        if let Some(slow) = self.slow.take() {
+            app.stats.log_slow_to(Box::new(slow));
+        }
+    }
+}
+
 /// Logs go through a thread of their own, so that a slow terminal slows no request. It writes what is left when the guard is
 /// dropped.
-pub fn start(settings: &Log) -> Result<WorkerGuard, Failure> {
+pub fn start(settings: &Log) -> Result<Logging, Failure> {
     let (writer, guard) = match settings.writer {
-        LogWriter::File => {
-            let path = &settings.file;
-            let file = std::fs::OpenOptions::new()
-                .create(true)
-                .append(true)
-                .open(path)
-                .map_err(|e| Failure::new(format!("[log] file {path}: {e}")))?;
-            tracing_appender::non_blocking(file)
-        }
+        LogWriter::File => tracing_appender::non_blocking(open("file", &settings.file)?),
         LogWriter::Stderr | LogWriter::Journald | LogWriter::Syslog => {
             tracing_appender::non_blocking(std::io::stderr())
         }
     };
-    let filter = filter(settings.level);
-    tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::new(filter))
-        .with_writer(writer)
-        .with_ansi(false)
+    let mut guards = vec![guard];
+    let mut slow = None;
+    if !settings.slow_file.is_empty() {
+        let file = open("slow_file", &settings.slow_file)?;
+        let (writer, guard) = tracing_appender::non_blocking(file);
+        slow = Some(writer);
+        guards.push(guard);
+    }
+    tracing_subscriber::registry()
+        .with(EnvFilter::new(filter(settings.level)))
+        .with(fmt::layer().with_writer(writer).with_ansi(false))
+        .with(Counting)
         .init();
-    Ok(guard)
+    Ok(Logging {
+        slow,
+        _flush: guards,
+    })
+}
+
+fn open(key: &str, path: &str) -> Result<File, Failure> {
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    file.map_err(|e| Failure::new(format!("[log] {key} {path}: {e}")))
+}
+
+/// Counts lines by level, but for those of requests: they are counted already, and too many for one number.
+struct Counting;
+
+impl<S: Subscriber> Layer<S> for Counting {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let about = event.metadata();
+        if *about.level() == Level::INFO && about.target() == "request" {
+            return;
+        }
+        let name = match *about.level() {
+            Level::ERROR => "error",
+            Level::WARN => "warning",
+            Level::INFO => "info",
+            Level::DEBUG | Level::TRACE => "debug",
+        };
+        if let Some((_, counter)) = telemetry::LOGGED.iter().find(|(known, _)| *known == name) {
+            counter.count();
+        }
+    }
 }
 
 fn filter(level: LogLevel) -> &'static str {

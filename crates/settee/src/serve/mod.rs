@@ -18,6 +18,7 @@ use config::{Config, Layers};
 use database::Databases;
 use http_api::{App, Listeners};
 use node::{MemoryPlan, Node};
+use telemetry::State;
 
 use self::listen::{BoundPorts, bind, reload_on_hangup, unusable};
 use crate::Failure;
@@ -40,7 +41,7 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     }
     let ports = BoundPorts::bind(&config)?;
     let made = Made::new(&[&data_given(&options), &data])?;
-    let _flush = log::start(&config.settings().log)?;
+    let mut logging = log::start(&config.settings().log)?;
     for warning in config.warnings() {
         tracing::warn!("{warning}");
     }
@@ -59,6 +60,7 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     let node = Node::new(databases.clone(), config.clone(), auth, memory);
     let node = node.map_err(Failure::usage)?;
     let app = App::new(node).map_err(Failure::usage)?;
+    logging.tell_slow(&app);
     if let Some(brokers) = brokers {
         runtime.block_on(cluster::start(brokers, &app, &data))?;
     }
@@ -89,7 +91,7 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     if !*restart.borrow() {
         return Ok(());
     }
-    drop((databases, _flush));
+    drop((databases, logging));
     Err(restart_process(&config, ports))
 }
 
@@ -99,6 +101,8 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads((threads * 2).max(4))
         .thread_name("serve")
+        .on_thread_park(telemetry::park)
+        .on_thread_unpark(|| telemetry::unpark(State::Network))
         .enable_all()
         .build()
         .map_err(Failure::new)
@@ -113,6 +117,8 @@ fn replication_runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .worker_threads(std::thread::available_parallelism().map_or(2, |n| n.get()))
         .thread_name("replicate")
         .on_thread_start(|| database::give_way(REPLICATION_NICE))
+        .on_thread_park(telemetry::park)
+        .on_thread_unpark(|| telemetry::unpark(State::Replication))
         .enable_all()
         .build()
         .map_err(Failure::new)
@@ -137,7 +143,7 @@ pub fn while_serving<F: Future<Output = Result<(), Failure>>>(
     let address = config.settings().chttpd.bind_address;
     let data = data_directory(&options, &config);
     let made = Made::new(&[&data])?;
-    let _flush = log::start(&config.settings().log)?;
+    let _logging = log::start(&config.settings().log)?;
     private::tighten_store(&data.join(STORE));
     let auth = Auth::new(config.clone()).map_err(Failure::usage)?;
     let password = auth::random_password();
@@ -405,6 +411,10 @@ async fn listen(app: Arc<App>, listeners: Listeners) -> Result<Ports, Failure> {
         http: local.port(),
         https: None,
     };
+    if let Some(metrics) = &listeners.metrics {
+        let local = metrics.local_addr().map_err(Failure::new)?;
+        println!("Prometheus finds numbers on http://{local}/_node/_local/_prometheus");
+    }
     if let Some((https, _)) = &listeners.https {
         let local = https.local_addr().map_err(Failure::new)?;
         ports.https = Some(local.port());

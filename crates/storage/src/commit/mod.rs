@@ -91,6 +91,11 @@ impl Committer {
         &self.shared.counters
     }
 
+    /// Requests that wait to be taken into a batch.
+    pub fn queue_length(&self) -> usize {
+        self.shared.queue.lock().ops.len()
+    }
+
     /// Queues edits; the outcomes come in their order.
     pub fn edit(
         &self,

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use parking_lot::MutexGuard;
 use rocksdb::WriteBatch;
 use rustc_hash::FxHashMap;
+use telemetry::State;
 
 use super::op::{Answer, Op, answer, apply, refusal};
 use super::{FailOnExit, OnCommit, Queue, Shared, Written};
@@ -145,6 +146,7 @@ impl Writer {
     }
 
     fn commit(&mut self, ops: Vec<Op>) {
+        let _writes = telemetry::enter(State::Write);
         let started = Instant::now();
         let ops = self.admit(ops);
         if ops.is_empty() {

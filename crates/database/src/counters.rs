@@ -1,0 +1,28 @@
+//! What is counted in this crate, since the process started.
+
+use telemetry::{Counter, Times};
+
+/// Documents and keys that `_find` looked at, and rows that it gave.
+pub static FIND_DOCS_EXAMINED: Counter = Counter::new();
+/// See [`FIND_DOCS_EXAMINED`].
+pub static FIND_KEYS_EXAMINED: Counter = Counter::new();
+/// See [`FIND_DOCS_EXAMINED`].
+pub static FIND_RESULTS: Counter = Counter::new();
+/// Queries that no index but that of all documents was found for.
+pub static FIND_UNINDEXED: Counter = Counter::new();
+/// Queries that were warned of the documents that they looked at.
+pub static FIND_WARNED: Counter = Counter::new();
+/// How long `_find` took, to the last piece of its answer.
+pub static FIND_TIMES: Times = Times::new();
+/// Edits that a `validate_doc_update` function refused.
+pub static VALIDATION_REFUSALS: Counter = Counter::new();
+/// How long validations took that ran functions.
+pub static VALIDATION_TIMES: Times = Times::new();
+/// `_local` documents that were written.
+pub static LOCAL_WRITES: Counter = Counter::new();
+/// Documents that were to be purged, and those of which something was.
+pub static PURGES: Counter = Counter::new();
+/// See [`PURGES`].
+pub static PURGED: Counter = Counter::new();
+/// How long opening a database took that was not open.
+pub static OPENINGS: Times = Times::new();

@@ -1,0 +1,78 @@
+//! What CouchDB has no name for, of one number each.
+
+use super::List;
+use crate::app::App;
+use crate::metrics::Counts;
+
+pub(super) fn list(list: &mut List, app: &App, c: &Counts) {
+    let (databases, stats) = (&app.node.databases, &app.stats);
+    let engine = databases.stats();
+    let (received, sent) = (c.bytes_received, c.bytes_sent);
+    list.counters([
+        (
+            "settee/commit_queue/requests",
+            "number of requests that the commit queue took",
+            engine.commits,
+        ),
+        (
+            "settee/commit_queue/batches",
+            "number of batches that they became",
+            engine.commit_batches,
+        ),
+        (
+            "settee/connections_accepted",
+            "number of accepted connections",
+            stats.connections_accepted(),
+        ),
+        ("settee/sent_bytes", "bytes of bodies of answers", sent),
+        (
+            "settee/received_bytes",
+            "bytes of bodies of requests",
+            received,
+        ),
+    ]);
+    gauges(list, app, c);
+}
+
+fn gauges(list: &mut List, app: &App, c: &Counts) {
+    let (databases, stats) = (&app.node.databases, &app.stats);
+    let (engine, open) = (databases.stats(), databases.open_memory());
+    let waiting = databases.waiting_for_indexing() as u64;
+    list.gauges([
+        (
+            "settee/memtable_bytes",
+            "bytes in memory tables",
+            engine.memtable_bytes,
+        ),
+        (
+            "settee/block_cache_bytes",
+            "bytes in the block cache",
+            engine.block_cache_bytes,
+        ),
+        (
+            "settee/connections",
+            "open client connections",
+            stats.connections(),
+        ),
+        (
+            "settee/requests_in_flight",
+            "requests that are not answered to their end",
+            stats.in_flight(c),
+        ),
+        (
+            "settee/databases",
+            "databases, open or not",
+            databases.count() as u64,
+        ),
+        (
+            "settee/open_indexes",
+            "indexes of design documents that are open",
+            open.indexes,
+        ),
+        (
+            "settee/databases_to_index",
+            "databases whose indexes are yet to be looked at",
+            waiting,
+        ),
+    ]);
+}

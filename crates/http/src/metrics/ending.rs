@@ -1,0 +1,273 @@
+//! The end of a request: when its body is out, or its client has gone. Then it is counted and logged.
+
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::Stream;
+use hyper::header::HeaderValue;
+use telemetry::Tick;
+
+use super::slow::{self, Detail};
+use super::usage::Use;
+use super::{Counts, Route, Stats};
+use crate::reply::{Pieces, StreamError, Timing};
+
+/// How an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The client has all of it.
+    Whole,
+    /// The client went before.
+    Aborted,
+    /// An error in the middle: the connection was cut.
+    Cut,
+}
+
+impl End {
+    /// The end as logs name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            End::Whole => "whole",
+            End::Aborted => "aborted",
+            End::Cut => "cut",
+        }
+    }
+}
+
+/// What is told of a request.
+pub struct Told<'a> {
+    /// Its id.
+    pub id: &'a HeaderValue,
+    /// Who sent it.
+    pub peer: Option<IpAddr>,
+    /// For whom.
+    pub user: Option<&'a str>,
+    /// The method, after `X-HTTP-Method-Override`.
+    pub method: &'a str,
+    /// The path as sent.
+    pub path: &'a str,
+    /// The decoded segments of its path, or of where rules led.
+    pub segments: &'a [Vec<u8>],
+    /// What is counted.
+    pub numbers: Numbers,
+    /// What it asks of an index.
+    pub detail: Option<&'a Arc<Detail>>,
+}
+
+/// What is counted of a request.
+#[derive(Clone, Copy)]
+pub struct Numbers {
+    /// What it is about.
+    pub route: Route,
+    /// The first segment is a database that its user may use.
+    pub is_of_database: bool,
+    /// The answer's status; 0 when the client went before there was one.
+    pub status: u16,
+    /// Slower ones go to the slow log, in microseconds.
+    pub slow_us: u64,
+    /// Its phases.
+    pub timing: Timing,
+    /// Until the head of the answer was made, in microseconds.
+    pub head_us: u64,
+    /// Bytes of its body.
+    pub bytes_received: u64,
+    /// Documents that it read by their ids.
+    pub document_reads: u64,
+    /// It came with a password, which was right.
+    pub has_password: bool,
+    /// Documents that a bulk brought.
+    pub bulk_docs: Option<u64>,
+}
+
+impl Told<'_> {
+    /// Tells of it: it took so long to the end, and `bytes` were sent of the answer's body.
+    pub fn tell(&self, stats: &Stats, end: End, bytes: u64, us: u64) {
+        stats.count(|c| self.count(c, end, bytes, us));
+        if us >= self.numbers.slow_us && !self.numbers.route.is_feed() {
+            stats.log_slow(&slow::line(self, end, bytes, us));
+        }
+        let status = self.numbers.status;
+        tracing::info!(
+            target: "request",
+            id = self.id.to_str().unwrap_or_default(),
+            peer = self.peer.map(tracing::field::display),
+            user = self.user.unwrap_or("-"),
+            method = %self.method,
+            path = %self.path,
+            status = (status > 0).then_some(status),
+            bytes,
+            us,
+            end = (end != End::Whole).then_some(end.name()),
+        );
+    }
+
+    fn count(&self, c: &mut Counts, end: End, bytes: u64, us: u64) {
+        let numbers = &self.numbers;
+        let route = numbers.route;
+        c.head(self.method, numbers.status);
+        c.ended += 1;
+        c.bytes_sent += bytes;
+        c.bytes_received += numbers.bytes_received;
+        c.document_reads += numbers.document_reads;
+        c.passwords += u64::from(numbers.has_password);
+        if self.segments.get(1).is_some_and(|s| s == b"_partition") {
+            c.of_partitions[route as usize] += 1;
+        }
+        if let Some(docs) = numbers.bulk_docs {
+            c.bulk_docs.saturating_record(docs.max(1));
+        }
+        match end {
+            End::Whole => {}
+            // A feed goes on until its client goes.
+            End::Aborted if route.is_feed() => {}
+            End::Aborted => c.aborted += 1,
+            End::Cut => c.cut += 1,
+        }
+        let of = c.of_route(route);
+        of.whole_us.saturating_record(us.max(1));
+        match numbers.status {
+            500.. => of.failed += 1,
+            400.. => of.refused += 1,
+            _ => {}
+        }
+        let Some(database) = self.database() else {
+            return;
+        };
+        let used = Use {
+            requests: 1,
+            writes: u64::from(route.writes()),
+            us: if route.is_feed() { 0 } else { us },
+            bytes: bytes + numbers.bytes_received,
+        };
+        c.usage.databases.count(database, &used);
+        if route == Route::View {
+            c.usage.views.count(&self.view(), &used);
+        }
+    }
+
+    /// The database, when the path names one that is there.
+    pub fn database(&self) -> Option<&str> {
+        let first = self.segments.first();
+        let first = first.filter(|_| self.numbers.is_of_database)?;
+        str::from_utf8(first).ok()
+    }
+
+    /// Database, design document and view, as a path.
+    pub fn view(&self) -> String {
+        let segment = |s: &Vec<u8>| String::from_utf8_lossy(s).into_owned();
+        let parts: Vec<String> = self.segments.iter().map(segment).collect();
+        let design = parts.iter().position(|part| part == "_design").unwrap_or(1);
+        let below = parts.get(design..parts.len().min(design + 4));
+        let name = parts.first().map_or("", String::as_str);
+        format!("{name}/{}", below.unwrap_or_default().join("/"))
+    }
+}
+
+/// What is told of a request whose answer is under way, when that has ended.
+pub struct Ending {
+    stats: Arc<Stats>,
+    received: Tick,
+    id: HeaderValue,
+    peer: Option<IpAddr>,
+    user: Option<String>,
+    method: String,
+    path: String,
+    segments: Vec<Vec<u8>>,
+    numbers: Numbers,
+    detail: Option<Arc<Detail>>,
+}
+
+impl Ending {
+    /// Of a request that was received then.
+    pub fn new(told: &Told<'_>, stats: Arc<Stats>, received: Tick) -> Ending {
+        Ending {
+            stats,
+            received,
+            id: told.id.clone(),
+            peer: told.peer,
+            user: told.user.map(str::to_owned),
+            method: told.method.to_owned(),
+            path: told.path.to_owned(),
+            segments: told.segments.to_vec(),
+            numbers: told.numbers,
+            detail: told.detail.cloned(),
+        }
+    }
+
+    fn tell(&self, end: End, bytes: u64) {
+        let told = Told {
+            id: &self.id,
+            peer: self.peer,
+            user: self.user.as_deref(),
+            method: &self.method,
+            path: &self.path,
+            segments: &self.segments,
+            numbers: self.numbers,
+            detail: self.detail.as_ref(),
+        };
+        told.tell(&self.stats, end, bytes, self.received.elapsed_us());
+    }
+}
+
+/// Pieces of an answer that tell of its end.
+pub struct Watched {
+    pieces: Pieces,
+    sent: u64,
+    /// Bytes of the whole answer, if it was said how many. Nobody asks for a piece behind them.
+    length: Option<u64>,
+    ending: Option<Box<Ending>>,
+}
+
+impl Watched {
+    /// Pieces whose end is told.
+    pub fn of(pieces: Pieces, length: Option<u64>, ending: Ending) -> Pieces {
+        let ending = Some(Box::new(ending));
+        let mut watched = Watched {
+            pieces,
+            sent: 0,
+            length,
+            ending,
+        };
+        watched.look_for_end();
+        Box::pin(watched)
+    }
+
+    fn end(&mut self, end: End) {
+        if let Some(ending) = self.ending.take() {
+            ending.tell(end, self.sent);
+        }
+    }
+
+    fn look_for_end(&mut self) {
+        if self.length.is_some_and(|length| self.sent >= length) {
+            self.end(End::Whole);
+        }
+    }
+}
+
+impl Stream for Watched {
+    type Item = Result<Bytes, StreamError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let next = self.pieces.as_mut().poll_next(cx);
+        match &next {
+            Poll::Ready(Some(Ok(piece))) => {
+                self.sent += piece.len() as u64;
+                self.look_for_end();
+            }
+            Poll::Ready(Some(Err(_))) => self.end(End::Cut),
+            Poll::Ready(None) => self.end(End::Whole),
+            Poll::Pending => {}
+        }
+        next
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.end(End::Aborted);
+    }
+}

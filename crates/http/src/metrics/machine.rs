@@ -1,0 +1,259 @@
+//! What the process takes of its machine: memory, processors, files, disk, and how long the queues in it are.
+
+use procfs::net::TcpState;
+use procfs::process::Process;
+use serde_json::{Value, json};
+
+use super::prometheus::Text;
+use crate::app::App;
+
+/// A part of the server's memory.
+pub struct MemoryPart {
+    /// Its name in metrics.
+    pub name: &'static str,
+    /// What it may take, what it takes now, and the most that it took, in bytes.
+    pub budget: u64,
+    /// See `budget`.
+    pub used: u64,
+    /// See `budget`.
+    pub peak: Option<u64>,
+}
+
+impl MemoryPart {
+    /// As a member of a JSON object.
+    pub fn to_member(&self) -> (String, Value) {
+        let mut value = json!({"budget": self.budget, "used": self.used});
+        if let Some(peak) = self.peak {
+            value["peak"] = peak.into();
+        }
+        (self.name.to_owned(), value)
+    }
+}
+
+/// The table of memory: every part that has a budget.
+pub fn memory_parts(app: &App) -> [MemoryPart; 5] {
+    let (plan, databases) = (&app.node.memory, &app.node.databases);
+    let engine = databases.stats();
+    let part = |name, budget: usize, used, peak| MemoryPart {
+        name,
+        budget: budget as u64,
+        used,
+        peak,
+    };
+    let (bodies, bodies_peak) = app.bodies.used_bytes();
+    let (builds, builds_peak) = databases.build_memory().used_bytes();
+    let open = databases.open_memory();
+    [
+        part(
+            "block_cache",
+            plan.block_cache,
+            engine.block_cache_bytes,
+            None,
+        ),
+        part(
+            "write_buffers",
+            plan.write_buffers,
+            engine.memtable_bytes,
+            None,
+        ),
+        part("bodies", plan.bodies, bodies, Some(bodies_peak)),
+        part(
+            "open_databases",
+            plan.open_databases,
+            open.used_bytes,
+            Some(open.peak_bytes),
+        ),
+        part(
+            "index_builds",
+            plan.index_builds,
+            builds as u64,
+            Some(builds_peak as u64),
+        ),
+    ]
+}
+
+/// Memory that the process has, in bytes.
+pub fn resident_bytes() -> u64 {
+    let statm = Process::myself().and_then(|me| me.statm());
+    statm.map_or(0, |statm| statm.resident * procfs::page_size())
+}
+
+/// File descriptors that are open.
+pub fn open_files() -> u64 {
+    let count = Process::myself().and_then(|me| me.fd_count());
+    count.map_or(0, |n| n as u64)
+}
+
+/// Work that waits, by what it waits for.
+pub fn queues(app: &App) -> [(&'static str, u64); 4] {
+    let databases = &app.node.databases;
+    [
+        ("accept", waiting_connections(app)),
+        ("commit", databases.commit_queue_length() as u64),
+        ("index", databases.waiting_for_indexing() as u64),
+        (
+            "replication",
+            app.node.replicator.job_counts().pending as u64,
+        ),
+    ]
+}
+
+/// Connections that the kernel has made and the server has not accepted yet.
+fn waiting_connections(app: &App) -> u64 {
+    let ports: Vec<u16> = app.node.listening().iter().map(|a| a.port()).collect();
+    let tables = [procfs::net::tcp(), procfs::net::tcp6()];
+    let entries = tables.into_iter().flatten().flatten();
+    let ours =
+        entries.filter(|e| e.state == TcpState::Listen && ports.contains(&e.local_address.port()));
+    ours.map(|e| u64::from(e.rx_queue)).sum()
+}
+
+/// CPU time in seconds.
+struct CpuTimes {
+    /// Of this process's threads, by their names.
+    threads: Vec<(String, f64)>,
+    /// Of processes that it started: workers and query servers, those that have ended included.
+    workers: f64,
+}
+
+fn cpu_times() -> Option<CpuTimes> {
+    let me = Process::myself().ok()?;
+    let second = procfs::ticks_per_second() as f64;
+    let mut threads: Vec<(String, f64)> = vec![];
+    let mut children = vec![];
+    for task in me.tasks().ok()?.flatten() {
+        children.extend(task.children().unwrap_or_default());
+        let Ok(stat) = task.stat() else { continue };
+        let seconds = (stat.utime + stat.stime) as f64 / second;
+        // Names like rocksdb:low0 are of one pool.
+        let name = stat.comm.trim_end_matches(|c: char| c.is_ascii_digit());
+        match threads.iter_mut().find(|(known, _)| known == name) {
+            Some((_, sum)) => *sum += seconds,
+            None => threads.push((name.to_owned(), seconds)),
+        }
+    }
+    let stat = me.stat().ok()?;
+    let ended = (stat.cutime + stat.cstime) as f64;
+    let stats = children.iter().filter_map(|pid| {
+        let stat = Process::new(i32::try_from(*pid).ok()?).ok()?.stat().ok()?;
+        Some((stat.utime + stat.stime) as f64)
+    });
+    Some(CpuTimes {
+        threads,
+        workers: (ended + stats.sum::<f64>()) / second,
+    })
+}
+
+/// Appends all of it as metrics.
+pub fn write(app: &App, text: &mut Text) {
+    write_memory(&memory_parts(app), text);
+    let process = [
+        (
+            "settee_process_resident_bytes",
+            "memory that the process has",
+            resident_bytes() as f64,
+        ),
+        (
+            "settee_process_open_files",
+            "file descriptors that the process has",
+            open_files() as f64,
+        ),
+    ];
+    for (name, help, value) in process {
+        text.number(name, "gauge", help, value);
+    }
+    if let Some(limit) = open_files_max() {
+        let help = "file descriptors that the process may have";
+        text.number(
+            "settee_process_open_files_limit",
+            "gauge",
+            help,
+            limit as f64,
+        );
+    }
+    if let Some((free, all)) = app.node.databases.disk_space() {
+        let help = "free space of the data's file system";
+        text.number("settee_disk_free_bytes", "gauge", help, free as f64);
+        let help = "size of the data's file system";
+        text.number("settee_disk_size_bytes", "gauge", help, all as f64);
+    }
+    let queues = queues(app).map(|(name, n)| (name, n as f64));
+    let head = (
+        "settee_queue_length",
+        "gauge",
+        "work that waits by what it waits for",
+    );
+    text.by(head, "queue", queues);
+    write_cpu_times(text);
+    let files = app.node.databases.stats().keyspace_bytes;
+    let head = (
+        "settee_keyspace_bytes",
+        "gauge",
+        "bytes of the store's files by what is in them",
+    );
+    text.by(
+        head,
+        "keyspace",
+        files.into_iter().map(|(name, n)| (name, n as f64)),
+    );
+}
+
+fn write_cpu_times(text: &mut Text) {
+    if let Some(cpu) = cpu_times() {
+        let help = "CPU time of the process's threads by their names";
+        text.by(
+            ("settee_thread_cpu_seconds_total", "counter", help),
+            "threads",
+            cpu.threads,
+        );
+        let help = "CPU time of processes that run users' functions";
+        text.number(
+            "settee_worker_cpu_seconds_total",
+            "counter",
+            help,
+            cpu.workers,
+        );
+    }
+}
+
+fn open_files_max() -> Option<u64> {
+    use procfs::process::LimitValue;
+    match Process::myself()
+        .ok()?
+        .limits()
+        .ok()?
+        .max_open_files
+        .soft_limit
+    {
+        LimitValue::Value(n) => Some(n),
+        LimitValue::Unlimited => None,
+    }
+}
+
+/// The table of memory.
+fn write_memory(parts: &[MemoryPart], text: &mut Text) {
+    type Of = fn(&MemoryPart) -> Option<u64>;
+    let columns: [(&str, &str, Of); 3] = [
+        (
+            "settee_memory_budget_bytes",
+            "memory that a part may take",
+            |part| Some(part.budget),
+        ),
+        (
+            "settee_memory_used_bytes",
+            "memory that a part takes",
+            |part| Some(part.used),
+        ),
+        (
+            "settee_memory_peak_bytes",
+            "the most memory that a part took",
+            |part| part.peak,
+        ),
+    ];
+    for (name, help, of) in columns {
+        let values = parts
+            .iter()
+            .filter_map(|part| Some((part.name, of(part)? as f64)));
+        text.by((name, "gauge", help), "part", values);
+    }
+}

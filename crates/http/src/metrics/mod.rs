@@ -1,0 +1,360 @@
+//! What is counted of requests, and how the numbers are told.
+//!
+//! Requests are counted when their bodies have ended: [`ending`]. [`route`] are the classes that are told apart, [`catalogue`] is
+//! the list of all metrics, [`prometheus`] and [`tree`] are its two forms.
+
+pub mod catalogue;
+pub mod ending;
+pub mod machine;
+pub mod prometheus;
+pub mod route;
+pub mod slow;
+pub mod stat;
+pub mod tree;
+pub mod usage;
+
+use std::cell::Cell;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use hdrhistogram::Histogram;
+use parking_lot::Mutex;
+use telemetry::distribution;
+
+pub use self::route::{ROUTES, Route};
+
+/// The methods that are told apart; others are the last.
+pub const METHODS: [&str; 8] = [
+    "COPY", "DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT", "other",
+];
+/// Statuses that an answer can have.
+const STATUS_MIN: u16 = 100;
+const STATUS_MAX: u16 = 599;
+/// Parts of the counters, so that threads seldom meet at one. A part has some 26 KB for each class that it has seen.
+const PARTS: usize = 8;
+
+/// What was counted.
+pub struct Stats {
+    parts: [Part; PARTS],
+    /// Requests whose heads were read, and a random number: where their ids begin.
+    begun: AtomicU64,
+    first: u64,
+    connections: AtomicU64,
+    connections_accepted: AtomicU64,
+    slow_log: OnceLock<Mutex<slow::Writer>>,
+}
+
+/// Counters of some threads, on cache lines of their own.
+#[repr(align(128))]
+struct Part(Mutex<Counts>);
+
+/// What was counted of requests.
+#[derive(Clone)]
+pub struct Counts {
+    /// Requests that were answered, or whose clients had gone before.
+    pub requests: u64,
+    /// Of these, those by method.
+    pub methods: [u64; METHODS.len()],
+    /// Answers by status.
+    statuses: Vec<u64>,
+    /// Requests whose clients went before they had the whole answer.
+    pub aborted: u64,
+    /// Answers that were cut because of an error in the middle.
+    pub cut: u64,
+    /// Requests that are over.
+    pub ended: u64,
+    /// Bytes of answers' bodies.
+    pub bytes_sent: u64,
+    /// Bytes of requests' bodies.
+    pub bytes_received: u64,
+    /// Documents read one by one.
+    pub document_reads: u64,
+    /// Requests with a password that was right.
+    pub passwords: u64,
+    /// Requests for a partition, by class.
+    of_partitions: [u64; ROUTES.len()],
+    /// Requests by class.
+    routes: Vec<Option<Box<OfRoute>>>,
+    /// Documents of `_bulk_docs` requests.
+    pub bulk_docs: Histogram<u64>,
+    /// By database and by view.
+    pub usage: usage::Usage,
+}
+
+/// Requests of a class.
+#[derive(Clone)]
+pub struct OfRoute {
+    /// Time to the end of the body, in microseconds.
+    pub whole_us: Histogram<u64>,
+    /// Answers with a status of 500 and above.
+    pub failed: u64,
+    /// Answers with a status of 400 to 499.
+    pub refused: u64,
+}
+
+impl OfRoute {
+    fn new() -> OfRoute {
+        OfRoute {
+            whole_us: distribution(),
+            failed: 0,
+            refused: 0,
+        }
+    }
+
+    fn add(&mut self, other: &OfRoute) {
+        add(&mut self.whole_us, &other.whole_us);
+        self.failed += other.failed;
+        self.refused += other.refused;
+    }
+}
+
+/// Adds a histogram to one with the same bounds.
+fn add(to: &mut Histogram<u64>, from: &Histogram<u64>) {
+    if let Err(e) = to.add(from) {
+        tracing::error!(error = %e, "histograms of different bounds");
+    }
+}
+
+impl Default for Counts {
+    fn default() -> Counts {
+        Counts {
+            requests: 0,
+            methods: [0; METHODS.len()],
+            statuses: vec![0; usize::from(STATUS_MAX - STATUS_MIN + 1)],
+            aborted: 0,
+            cut: 0,
+            ended: 0,
+            bytes_sent: 0,
+            bytes_received: 0,
+            document_reads: 0,
+            passwords: 0,
+            of_partitions: [0; ROUTES.len()],
+            routes: ROUTES.iter().map(|_| None).collect(),
+            bulk_docs: distribution(),
+            usage: usage::Usage::default(),
+        }
+    }
+}
+
+impl Counts {
+    fn add(&mut self, other: &Counts) {
+        self.requests += other.requests;
+        self.aborted += other.aborted;
+        self.cut += other.cut;
+        self.ended += other.ended;
+        self.bytes_sent += other.bytes_sent;
+        self.bytes_received += other.bytes_received;
+        self.document_reads += other.document_reads;
+        self.passwords += other.passwords;
+        for (to, from) in self.of_partitions.iter_mut().zip(&other.of_partitions) {
+            *to += from;
+        }
+        for (to, from) in self.methods.iter_mut().zip(&other.methods) {
+            *to += from;
+        }
+        for (to, from) in self.statuses.iter_mut().zip(&other.statuses) {
+            *to += from;
+        }
+        for (to, from) in self.routes.iter_mut().zip(&other.routes) {
+            if let Some(from) = from {
+                to.get_or_insert_with(|| Box::new(OfRoute::new())).add(from);
+            }
+        }
+        add(&mut self.bulk_docs, &other.bulk_docs);
+        self.usage.add(&other.usage);
+    }
+
+    /// The head of an answer was made.
+    fn head(&mut self, method: &str, status: u16) {
+        self.method(method);
+        if let Some(n) = self
+            .statuses
+            .get_mut(usize::from(status.wrapping_sub(STATUS_MIN)))
+        {
+            *n += 1;
+        }
+    }
+
+    fn method(&mut self, method: &str) {
+        self.requests += 1;
+        let others = METHODS.len() - 1;
+        let at = METHODS[..others].binary_search(&method).unwrap_or(others);
+        self.methods[at] += 1;
+    }
+
+    fn of_route(&mut self, route: Route) -> &mut OfRoute {
+        self.routes[route as usize].get_or_insert_with(|| Box::new(OfRoute::new()))
+    }
+
+    /// Statuses that were answered, with how often.
+    pub fn statuses(&self) -> impl Iterator<Item = (u16, u64)> + '_ {
+        (STATUS_MIN..=STATUS_MAX).zip(self.statuses.iter().copied())
+    }
+
+    /// How often a status was answered.
+    pub fn status(&self, status: u16) -> u64 {
+        let at = usize::from(status.wrapping_sub(STATUS_MIN));
+        self.statuses.get(at).copied().unwrap_or(0)
+    }
+
+    /// The classes that had requests.
+    pub fn routes(&self) -> impl Iterator<Item = (Route, &OfRoute)> {
+        let all = ROUTES.iter().copied().zip(&self.routes);
+        all.filter_map(|(route, of)| Some((route, of.as_deref()?)))
+    }
+
+    /// Time of all requests but feeds to the end of their answers' bodies, in microseconds.
+    pub fn request_us(&self) -> Histogram<u64> {
+        let mut all = distribution();
+        let routes = self.routes().filter(|(route, _)| !route.is_feed());
+        routes.for_each(|(_, of)| add(&mut all, &of.whole_us));
+        all
+    }
+
+    /// What was counted of a class, if it had requests.
+    pub fn route(&self, route: Route) -> Option<&OfRoute> {
+        self.routes[route as usize].as_deref()
+    }
+
+    /// Requests of a class for a partition.
+    pub fn of_partitions(&self, route: Route) -> u64 {
+        self.of_partitions[route as usize]
+    }
+
+    /// Requests of a class that are over.
+    pub fn of(&self, route: Route) -> u64 {
+        self.route(route).map_or(0, |of| of.whole_us.len())
+    }
+}
+
+impl Default for Stats {
+    fn default() -> Self {
+        let mut first = [0; 8];
+        // Without random numbers the ids begin at 0: they stay distinct.
+        let _ = getrandom::fill(&mut first);
+        let first = u64::from_ne_bytes(first);
+        Stats {
+            parts: std::array::from_fn(|_| Part(Mutex::default())),
+            begun: AtomicU64::new(first),
+            first,
+            connections: AtomicU64::default(),
+            connections_accepted: AtomicU64::default(),
+            slow_log: OnceLock::new(),
+        }
+    }
+}
+
+impl Stats {
+    /// The head of a request was read. Answers a number that no other request has, and that does not come again after a restart.
+    pub(crate) fn begin(&self) -> u64 {
+        self.begun.fetch_add(1, Relaxed)
+    }
+
+    /// Has the lines of slow requests go to a place of their own, the first that is given.
+    pub fn log_slow_to(&self, writer: slow::Writer) {
+        self.slow_log.get_or_init(|| Mutex::new(writer));
+    }
+
+    fn log_slow(&self, line: &serde_json::Value) {
+        let mut writer = self.slow_log.get().map(Mutex::lock);
+        slow::write(writer.as_deref_mut(), line);
+    }
+
+    /// A connection was accepted.
+    pub(crate) fn connect(&self) {
+        self.connections.fetch_add(1, Relaxed);
+        self.connections_accepted.fetch_add(1, Relaxed);
+    }
+
+    /// A connection has ended.
+    pub(crate) fn disconnect(&self) {
+        self.connections.fetch_sub(1, Relaxed);
+    }
+
+    /// Connections that are open.
+    pub fn connections(&self) -> u64 {
+        self.connections.load(Relaxed)
+    }
+
+    /// Connections since the start.
+    pub fn connections_accepted(&self) -> u64 {
+        self.connections_accepted.load(Relaxed)
+    }
+
+    /// Requests whose answers are under way, given those that are over.
+    pub fn in_flight(&self, counts: &Counts) -> u64 {
+        let begun = self.begun.load(Relaxed).wrapping_sub(self.first);
+        begun.saturating_sub(counts.ended)
+    }
+
+    /// Everything that was counted.
+    pub fn counts(&self) -> Counts {
+        let mut all = Counts::default();
+        for part in &self.parts {
+            // Copied while it is held: adding up takes longer.
+            let counts = part.0.lock().clone();
+            all.add(&counts);
+        }
+        all
+    }
+
+    /// Counts on the part of this thread.
+    fn count(&self, f: impl FnOnce(&mut Counts)) {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        thread_local!(static PART: Cell<Option<usize>> = const { Cell::new(None) });
+        let part = PART.get().unwrap_or_else(|| {
+            let part = NEXT.fetch_add(1, Relaxed) as usize % PARTS;
+            PART.set(Some(part));
+            part
+        });
+        f(&mut self.parts[part].0.lock());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn methods_that_are_searched_are_sorted() {
+        assert!(METHODS[..METHODS.len() - 1].is_sorted());
+    }
+
+    #[test]
+    fn every_status_and_method_counts() {
+        let stats = Stats::default();
+        for status in [100, 299, 417, 508, 599, 600, 99, 0, u16::MAX] {
+            stats.count(|c| c.head("PATCH", status));
+        }
+        let counts = stats.counts();
+        assert_eq!(counts.requests, 9);
+        assert_eq!(counts.methods[METHODS.len() - 1], 9);
+        assert_eq!(counts.statuses().map(|(_, n)| n).sum::<u64>(), 5);
+        assert_eq!(counts.status(508), 1);
+    }
+
+    #[test]
+    fn parts_add_up_over_threads() {
+        let stats = Stats::default();
+        std::thread::scope(|scope| {
+            for _ in 0..40 {
+                scope.spawn(|| {
+                    for us in 0..100 {
+                        stats.begin();
+                        stats.count(|c| {
+                            c.head("GET", 200);
+                            c.ended += 1;
+                            c.of_route(Route::View)
+                                .whole_us
+                                .saturating_record(us.max(1));
+                        });
+                    }
+                });
+            }
+        });
+        let counts = stats.counts();
+        assert_eq!((counts.requests, counts.of(Route::View)), (4000, 4000));
+        assert_eq!(stats.in_flight(&counts), 0);
+    }
+}

@@ -1,0 +1,212 @@
+//! Prometheus' text form, `_node/{node}/_prometheus`.
+
+use std::fmt::Write as _;
+
+use hdrhistogram::Histogram;
+
+use super::stat::{Stat, Unit, Value, sum};
+
+/// Upper bounds of the buckets of latencies, in seconds.
+const BUCKETS: [f64; 17] = [
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
+    5.0, 10.0, 60.0,
+];
+/// The quantiles of summaries, as CouchDB has them.
+const QUANTILES: [f64; 6] = [0.5, 0.75, 0.9, 0.95, 0.99, 0.999];
+
+/// Metrics that are named otherwise than their paths.
+struct Renamed {
+    path: &'static str,
+    name: &'static str,
+    label: &'static str,
+    help: &'static str,
+}
+
+/// Groups of counters that are one metric with a label. The first two have no `_total` in CouchDB, so they are not counters by
+/// Prometheus' rules: they are told without a type.
+const LABELLED: [Renamed; 3] = [
+    Renamed {
+        path: "couchdb/httpd_request_methods",
+        name: "couchdb_httpd_request_methods",
+        label: "method",
+        help: "number of HTTP requests by method",
+    },
+    Renamed {
+        path: "couchdb/httpd_status_codes",
+        name: "couchdb_httpd_status_codes",
+        label: "code",
+        help: "number of HTTP responses by status code",
+    },
+    Renamed {
+        path: "couch_log/level",
+        name: "couchdb_couch_log_requests_total",
+        label: "level",
+        help: "number of logged messages",
+    },
+];
+
+/// The metric of a path: CouchDB's rules, and `settee_…` for those that it has not.
+fn name(path: &str) -> String {
+    let name = path.replace('/', "_");
+    match path.split('/').next() {
+        Some("settee" | "couchdb") => name,
+        _ => format!("couchdb_{name}"),
+    }
+}
+
+/// Text in the making.
+#[derive(Default)]
+pub struct Text(String);
+
+impl Text {
+    /// The head of a metric, whose samples follow.
+    pub fn head(&mut self, name: &str, kind: &str, help: &str) {
+        let help = help.replace('\\', "\\\\").replace('\n', "\\n");
+        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    }
+
+    /// One sample; the labels must be names that Prometheus allows.
+    pub fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
+        self.0.push_str(name);
+        for (i, (label, text)) in labels.iter().enumerate() {
+            let text = text
+                .replace('\\', "\\\\")
+                .replace('"', "\\\"")
+                .replace('\n', "\\n");
+            let before = if i == 0 { '{' } else { ',' };
+            let _ = write!(self.0, "{before}{label}=\"{text}\"");
+        }
+        if !labels.is_empty() {
+            self.0.push('}');
+        }
+        let _ = writeln!(self.0, " {value}");
+    }
+
+    /// A metric of one number.
+    pub fn number(&mut self, name: &str, kind: &str, help: &str, value: f64) {
+        self.head(name, kind, help);
+        self.sample(name, &[], value);
+    }
+
+    /// A metric of numbers by a label.
+    pub fn by<T: AsRef<str>>(
+        &mut self,
+        (name, kind, help): (&str, &str, &str),
+        label: &str,
+        values: impl IntoIterator<Item = (T, f64)>,
+    ) {
+        self.head(name, kind, help);
+        for (text, value) in values {
+            self.sample(name, &[(label, text.as_ref())], value);
+        }
+    }
+
+    /// The samples of a latency in microseconds as a histogram, below a head.
+    pub fn buckets(&mut self, name: &str, label: (&str, &str), of: &Histogram<u64>) {
+        let bucket = format!("{name}_bucket");
+        let mut recorded = of.iter_recorded().peekable();
+        let mut below = 0;
+        for bound in BUCKETS {
+            let us = bound * 1e6;
+            while let Some(step) = recorded.next_if(|s| s.value_iterated_to() as f64 <= us) {
+                below += step.count_at_value();
+            }
+            self.sample(&bucket, &[label, ("le", &bound.to_string())], below as f64);
+        }
+        self.sample(&bucket, &[label, ("le", "+Inf")], of.len() as f64);
+        self.sample(&format!("{name}_sum"), &[label], sum(of) * 1e-6);
+        self.sample(&format!("{name}_count"), &[label], of.len() as f64);
+    }
+
+    /// The numbers of CouchDB's tree.
+    pub fn stats(&mut self, stats: &[Stat]) {
+        stats.iter().for_each(|stat| self.stat(stat));
+    }
+
+    fn stat(&mut self, stat: &Stat) {
+        let mut name = name(stat.path);
+        match &stat.value {
+            Value::Counter(n) => {
+                if !name.ends_with("_total") {
+                    name.push_str("_total");
+                }
+                self.number(&name, "counter", stat.help, *n as f64);
+            }
+            Value::Gauge(n) | Value::CounterThatFalls(n) => {
+                // CouchDB has a gauge whose name is that of a counter, by Prometheus' rules.
+                let kind = match name.ends_with("_total") {
+                    true => "untyped",
+                    false => "gauge",
+                };
+                self.number(&name, kind, stat.help, *n as f64);
+            }
+            Value::Labelled(counts) => self.labelled(stat, counts),
+            Value::Distribution(of, unit) => {
+                if *unit != Unit::Number {
+                    name.push_str("_seconds");
+                }
+                self.summary(&name, stat.help, of, unit.in_base());
+            }
+        }
+    }
+
+    fn labelled(&mut self, stat: &Stat, counts: &[(String, u64)]) {
+        let Some(known) = LABELLED.iter().find(|known| known.path == stat.path) else {
+            return;
+        };
+        let kind = match known.name.ends_with("_total") {
+            true => "counter",
+            false => "untyped",
+        };
+        let counts = counts.iter().map(|(label, n)| (label, *n as f64));
+        self.by((known.name, kind, known.help), known.label, counts);
+    }
+
+    fn summary(&mut self, name: &str, help: &str, of: &Histogram<u64>, one: f64) {
+        self.head(name, "summary", help);
+        for quantile in QUANTILES {
+            let value = of.value_at_quantile(quantile) as f64 * one;
+            self.sample(name, &[("quantile", &quantile.to_string())], value);
+        }
+        self.sample(&format!("{name}_sum"), &[], sum(of) * one);
+        self.sample(&format!("{name}_count"), &[], of.len() as f64);
+    }
+
+    /// The text so far.
+    pub fn finish(self) -> String {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_count_what_is_at_most_their_bound() {
+        let mut of = telemetry::distribution();
+        for us in [90, 900, 900, 40_000, 70_000_000] {
+            of.saturating_record(us);
+        }
+        let mut text = Text::default();
+        text.buckets("x", ("route", "a\"b"), &of);
+        let text = text.finish();
+        for line in [
+            r#"x_bucket{route="a\"b",le="0.0001"} 1"#,
+            r#"x_bucket{route="a\"b",le="0.001"} 3"#,
+            r#"x_bucket{route="a\"b",le="0.05"} 4"#,
+            r#"x_bucket{route="a\"b",le="60"} 4"#,
+            r#"x_bucket{route="a\"b",le="+Inf"} 5"#,
+            r#"x_count{route="a\"b"} 5"#,
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line} in {text}");
+        }
+    }
+
+    #[test]
+    fn paths_become_couchdbs_names() {
+        assert_eq!(name("couchdb/httpd/requests"), "couchdb_httpd_requests");
+        assert_eq!(name("fsync/count"), "couchdb_fsync_count");
+        assert_eq!(name("settee/connections"), "settee_connections");
+    }
+}

@@ -1,0 +1,61 @@
+//! A number that is told, whatever the form.
+
+use hdrhistogram::Histogram;
+
+/// A number, with its place in CouchDB's tree.
+pub struct Stat {
+    /// Its place in `_stats`, like `couchdb/httpd/requests`.
+    pub path: &'static str,
+    /// What it counts, without a full stop.
+    pub help: &'static str,
+    /// What it is.
+    pub value: Value,
+}
+
+/// What a number is.
+pub enum Value {
+    /// It only grows.
+    Counter(u64),
+    /// It comes and goes.
+    Gauge(u64),
+    /// A gauge that CouchDB calls a counter in `_stats`.
+    CounterThatFalls(u64),
+    /// Counters by one label; the last segment of the path is the label's name in Prometheus' form.
+    Labelled(Vec<(String, u64)>),
+    /// How it is distributed, and what one is of the distribution.
+    Distribution(Histogram<u64>, Unit),
+}
+
+/// What a distribution is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Microseconds, which `_stats` tells as milliseconds.
+    Milliseconds,
+    /// Microseconds, which `_stats` tells as they are.
+    Microseconds,
+    /// Things.
+    Number,
+}
+
+impl Unit {
+    /// What one of the distribution is in `_stats`.
+    pub fn in_tree(self) -> f64 {
+        match self {
+            Unit::Milliseconds => 1e-3,
+            Unit::Microseconds | Unit::Number => 1.0,
+        }
+    }
+
+    /// What one of the distribution is in base units, which Prometheus has.
+    pub fn in_base(self) -> f64 {
+        match self {
+            Unit::Milliseconds | Unit::Microseconds => 1e-6,
+            Unit::Number => 1.0,
+        }
+    }
+}
+
+/// The sum of what a distribution holds, up to its two digits.
+pub fn sum(of: &Histogram<u64>) -> f64 {
+    of.mean() * of.len() as f64
+}

@@ -1,0 +1,15 @@
+//! `settee monitoring`: what Prometheus and Grafana are given.
+
+use crate::cli::Monitoring;
+
+const ALERTS: &str = include_str!("../../monitoring/alerts.yml");
+const DASHBOARD: &str = include_str!("../../monitoring/dashboard.json");
+
+/// Prints a file that is in the program.
+pub fn run(what: Monitoring) {
+    let text = match what {
+        Monitoring::Alerts => ALERTS,
+        Monitoring::Dashboard => DASHBOARD,
+    };
+    say!("{}", text.trim_end());
+}

@@ -1,0 +1,73 @@
+//! Numbers that only grow, and distributions. Each crate has its own as statics, since a process is one server.
+
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use parking_lot::Mutex;
+
+/// A number that only grows.
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Begins at 0.
+    #[expect(
+        clippy::new_without_default,
+        reason = "a constant function, for statics"
+    )]
+    pub const fn new() -> Counter {
+        Counter(AtomicU64::new(0))
+    }
+
+    /// One more.
+    #[inline]
+    pub fn count(&self) {
+        self.add(1);
+    }
+
+    /// So many more.
+    #[inline]
+    pub fn add(&self, n: u64) {
+        self.0.fetch_add(n, Relaxed);
+    }
+
+    /// The number so far.
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// Longer times count as this long, in microseconds: an hour.
+const US_MAX: u64 = 3_600_000_000;
+
+/// An empty distribution of microseconds, up to an hour, of two digits.
+pub fn distribution() -> Histogram<u64> {
+    // The bounds are valid: 1 <= low, high >= 2 * low, 2 digits.
+    Histogram::new_with_bounds(1, US_MAX, 2).expect("valid histogram bounds")
+}
+
+/// How long something took, each time.
+pub struct Times(LazyLock<Mutex<Histogram<u64>>>);
+
+impl Times {
+    /// Nothing yet.
+    #[expect(
+        clippy::new_without_default,
+        reason = "a constant function, for statics"
+    )]
+    pub const fn new() -> Times {
+        Times(LazyLock::new(|| Mutex::new(distribution())))
+    }
+
+    /// It took so long. Not for what many threads do all the time: they meet at a lock.
+    pub fn record(&self, time: Duration) {
+        let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.0.lock().saturating_record(us.max(1));
+    }
+
+    /// All times so far, in microseconds.
+    pub fn snapshot(&self) -> Histogram<u64> {
+        self.0.lock().clone()
+    }
+}

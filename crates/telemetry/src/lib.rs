@@ -1,0 +1,22 @@
+//! What do the threads of this process do?
+//!
+//! Each thread has a clock that says which [`State`] it is in, and counts the time of each. A change of state costs one reading of
+//! the processor's time stamp counter and two stores to memory that no other thread writes: about 10 ns. So it is always on.
+//!
+//! Besides, what is to be counted in other crates: [`Counter`] and [`Times`].
+//!
+//! A state is what a thread does, not what a request waits for: a future that waits is in no state, and its thread does something
+//! else meanwhile. [`within!`] enters a state whenever a future is polled, [`enter`] until what it answers is dropped.
+
+mod counter;
+mod logged;
+mod state;
+mod thread;
+mod ticks;
+mod within;
+
+pub use counter::{Counter, Times, distribution};
+pub use logged::LOGGED;
+pub use state::{STATES, State};
+pub use thread::{Entered, ThreadTimes, enter, entered_at, park, threads, unpark};
+pub use ticks::Tick;

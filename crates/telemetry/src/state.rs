@@ -1,0 +1,101 @@
+//! Kinds of work.
+
+/// What a thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum State {
+    /// Nothing: it waits for work.
+    Idle,
+    /// What has no other name.
+    Other,
+    /// New connections are accepted, and secured.
+    Accept,
+    /// Sockets are read and written, heads of requests read and those of answers made, tasks and timers scheduled.
+    Network,
+    /// Requests find their route, answers are put together.
+    Answer,
+    /// Users are recognised, passwords verified.
+    Auth,
+    /// JSON of bodies is read.
+    Parse,
+    /// Documents and rows are read.
+    Read,
+    /// Edits are applied, batches made.
+    Write,
+    /// Batches go to the log on disk, and are waited for.
+    Sync,
+    /// Users' functions run in this process, or are waited for.
+    Functions,
+    /// Rows of indexes are made, and written.
+    Index,
+    /// Rows are sorted or merged in memory.
+    Sort,
+    /// Room is given back.
+    Compaction,
+    /// Changes are copied from and to other databases.
+    Replication,
+    /// Records of the cluster's log are made, and applied.
+    Cluster,
+}
+
+/// All states, in the order of their numbers.
+pub const STATES: [State; 16] = [
+    State::Idle,
+    State::Other,
+    State::Accept,
+    State::Network,
+    State::Answer,
+    State::Auth,
+    State::Parse,
+    State::Read,
+    State::Write,
+    State::Sync,
+    State::Functions,
+    State::Index,
+    State::Sort,
+    State::Compaction,
+    State::Replication,
+    State::Cluster,
+];
+
+impl State {
+    /// The state as metrics name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Idle => "idle",
+            State::Other => "other",
+            State::Accept => "accept",
+            State::Network => "network",
+            State::Answer => "answer",
+            State::Auth => "auth",
+            State::Parse => "parse",
+            State::Read => "read",
+            State::Write => "write",
+            State::Sync => "sync",
+            State::Functions => "functions",
+            State::Index => "index",
+            State::Sort => "sort",
+            State::Compaction => "compaction",
+            State::Replication => "replication",
+            State::Cluster => "cluster",
+        }
+    }
+
+    #[inline]
+    pub(crate) fn of_number(n: u8) -> State {
+        STATES.get(usize::from(n)).copied().unwrap_or(State::Other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_places_in_the_list() {
+        for (i, state) in STATES.iter().enumerate() {
+            assert_eq!(*state as usize, i);
+            assert_eq!(State::of_number(*state as u8), *state);
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! The clock of a thread, and the list of all clocks.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU64, fence};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::state::{STATES, State};
+use crate::ticks::{self, Tick};
+
+/// Bits of [`Clock::current`] that say when the state was entered; the number of the state is above them. With a counter of
+/// 4 GHz they last for nine years after the machine's start.
+const SINCE_BITS: u32 = 60;
+const SINCE_MASK: u64 = (1 << SINCE_BITS) - 1;
+
+/// Written by its own thread alone.
+struct Clock {
+    name: String,
+    /// The state, and the tick at which it was entered.
+    current: AtomicU64,
+    /// Ticks of each state, without those since it was entered last.
+    spent: [AtomicU64; STATES.len()],
+}
+
+impl Clock {
+    fn new(name: String) -> Clock {
+        Clock {
+            name,
+            current: AtomicU64::new(packed(State::Idle, ticks::now())),
+            spent: Default::default(),
+        }
+    }
+
+    /// Changes the state; answers the one before.
+    #[inline]
+    fn change(&self, to: State, now: u64) -> State {
+        let (before, since) = unpacked(self.current.load(Relaxed));
+        let spent = &self.spent[before as usize];
+        // `read` takes nothing for whole whose `current` has changed meanwhile.
+        fence(Release);
+        spent.store(spent.load(Relaxed) + now.saturating_sub(since), Relaxed);
+        self.current.store(packed(to, now), Release);
+        before
+    }
+
+    /// Ticks of each state until now. Together they are the age of the clock.
+    fn read(&self) -> [u64; STATES.len()] {
+        loop {
+            let current = self.current.load(Acquire);
+            let mut ticks = [0; STATES.len()];
+            for (ticks, spent) in ticks.iter_mut().zip(&self.spent) {
+                *ticks = spent.load(Relaxed);
+            }
+            fence(Acquire);
+            let (state, since) = unpacked(current);
+            if self.current.load(Relaxed) == current {
+                ticks[state as usize] += ticks::now().saturating_sub(since);
+                return ticks;
+            }
+        }
+    }
+}
+
+#[inline]
+fn packed(state: State, since: u64) -> u64 {
+    (u64::from(state as u8)) << SINCE_BITS | since & SINCE_MASK
+}
+
+#[inline]
+fn unpacked(current: u64) -> (State, u64) {
+    (
+        State::of_number((current >> SINCE_BITS) as u8),
+        current & SINCE_MASK,
+    )
+}
+
+/// Clocks of threads that live, and what those spent that have ended.
+struct All {
+    alive: Vec<Arc<Clock>>,
+    ended: Vec<(String, [u64; STATES.len()])>,
+}
+
+static ALL: Mutex<All> = Mutex::new(All {
+    alive: vec![],
+    ended: vec![],
+});
+
+/// Takes the clock off the list when its thread ends.
+struct Registered(Arc<Clock>);
+
+impl Registered {
+    fn new() -> Registered {
+        let name = std::thread::current().name().unwrap_or("thread").to_owned();
+        let clock = Arc::new(Clock::new(name));
+        ALL.lock().alive.push(clock.clone());
+        Registered(clock)
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        let clock = &self.0;
+        clock.change(State::Idle, ticks::now());
+        let mut all = ALL.lock();
+        all.alive.retain(|c| !Arc::ptr_eq(c, clock));
+        let at = match all.ended.iter().position(|(name, _)| *name == clock.name) {
+            Some(at) => at,
+            None => {
+                all.ended.push((clock.name.clone(), [0; STATES.len()]));
+                all.ended.len() - 1
+            }
+        };
+        for (sum, spent) in all.ended[at].1.iter_mut().zip(&clock.spent) {
+            *sum += spent.load(Relaxed);
+        }
+    }
+}
+
+thread_local! {
+    static CLOCK: Registered = Registered::new();
+}
+
+/// Changes the state of this thread, unless it is about to end.
+#[inline]
+fn change(to: State, now: Tick) -> Option<State> {
+    CLOCK.try_with(|clock| clock.0.change(to, now.0)).ok()
+}
+
+/// This thread is in a state until this is dropped, and in the one before from then on.
+#[must_use = "the state ends when this is dropped"]
+pub struct Entered {
+    before: Option<State>,
+    at: Tick,
+    /// Of this thread: dropped elsewhere it would change another thread's state.
+    _here: PhantomData<*const ()>,
+}
+
+impl Drop for Entered {
+    #[inline]
+    fn drop(&mut self) {
+        if self.before.is_some() {
+            self.end();
+        }
+    }
+}
+
+impl Entered {
+    /// When the state was entered.
+    #[inline]
+    pub fn at(&self) -> Tick {
+        self.at
+    }
+
+    /// Ends the state now; answers when that was. The clock is read once for both.
+    #[inline]
+    pub fn leave(mut self) -> Tick {
+        self.end()
+    }
+
+    #[inline]
+    fn end(&mut self) -> Tick {
+        let now = Tick::now();
+        if let Some(before) = self.before.take() {
+            change(before, now);
+        }
+        now
+    }
+}
+
+/// When this thread entered the state that it is in. Costs no reading of the clock.
+#[inline]
+pub fn entered_at() -> Tick {
+    let since = CLOCK.try_with(|clock| unpacked(clock.0.current.load(Relaxed)).1);
+    since.map_or_else(|_| Tick::now(), Tick)
+}
+
+/// Enters a state on this thread.
+#[inline]
+pub fn enter(state: State) -> Entered {
+    let at = Tick::now();
+    Entered {
+        before: change(state, at),
+        at,
+        _here: PhantomData,
+    }
+}
+
+/// A thread of a runtime has nothing to do: for the runtime's hook.
+pub fn park() {
+    change(State::Idle, Tick::now());
+}
+
+/// A thread of a runtime has something to do, `state` where a task says nothing else: for the runtime's hook.
+pub fn unpark(state: State) {
+    change(state, Tick::now());
+}
+
+/// What the threads of one name have spent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ThreadTimes {
+    /// Name of the threads.
+    pub name: String,
+    /// How many there are now.
+    pub alive: usize,
+    /// How long they were in each state, those that have ended included.
+    pub spent: Vec<(State, Duration)>,
+}
+
+/// The times of all threads that ever had a state, by name. Threads are many, names are few.
+pub fn threads() -> Vec<ThreadTimes> {
+    let (alive, ended) = {
+        let all = ALL.lock();
+        (all.alive.clone(), all.ended.clone())
+    };
+    let mut sums: Vec<(String, usize, [u64; STATES.len()])> = vec![];
+    let mut add = |name: &str, threads: usize, ticks: &[u64; STATES.len()]| {
+        let at = match sums.iter().position(|(n, ..)| n == name) {
+            Some(at) => at,
+            None => {
+                sums.push((name.to_owned(), 0, [0; STATES.len()]));
+                sums.len() - 1
+            }
+        };
+        sums[at].1 += threads;
+        for (sum, ticks) in sums[at].2.iter_mut().zip(ticks) {
+            *sum += ticks;
+        }
+    };
+    ended.iter().for_each(|(name, ticks)| add(name, 0, ticks));
+    alive.iter().for_each(|c| add(&c.name, 1, &c.read()));
+    sums.sort_by(|a, b| a.0.cmp(&b.0));
+    let times = |(name, alive, ticks): (String, usize, [u64; STATES.len()])| ThreadTimes {
+        name,
+        alive,
+        spent: STATES.into_iter().zip(ticks.map(ticks::length)).collect(),
+    };
+    sums.into_iter().map(times).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::time::Instant;
+
+    use super::*;
+
+    fn of(name: &str) -> ThreadTimes {
+        let found = threads().into_iter().find(|t| t.name == name);
+        found.unwrap()
+    }
+
+    fn share(times: &ThreadTimes, state: State) -> f64 {
+        let all: Duration = times.spent.iter().map(|(_, d)| *d).sum();
+        times.spent[state as usize].1.as_secs_f64() / all.as_secs_f64()
+    }
+
+    fn named<T: Send + 'static>(name: &str, f: impl FnOnce() -> T + Send + 'static) -> T {
+        let thread = std::thread::Builder::new().name(name.into());
+        thread.spawn(f).unwrap().join().unwrap()
+    }
+
+    #[test]
+    fn the_inner_state_counts_and_the_outer_goes_on_after_it() {
+        named("nested", || {
+            let _answer = enter(State::Answer);
+            std::thread::sleep(Duration::from_millis(20));
+            {
+                let _read = enter(State::Read);
+                std::thread::sleep(Duration::from_millis(40));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        });
+        let times = of("nested");
+        assert_eq!(times.alive, 0);
+        assert!(share(&times, State::Read) > 0.2, "{times:?}");
+        assert!(share(&times, State::Answer) > 0.2, "{times:?}");
+    }
+
+    #[test]
+    fn states_of_a_living_thread_sum_up_to_its_age() {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let begun = Arc::new(AtomicBool::new(false));
+        let has_begun = begun.clone();
+        let thread = std::thread::Builder::new()
+            .name("busy".into())
+            .spawn(move || {
+                unpark(State::Other);
+                has_begun.store(true, Relaxed);
+                while !stopped.load(Relaxed) {
+                    let _in = enter(STATES[fastrand::usize(..STATES.len())]);
+                    std::hint::spin_loop();
+                }
+            })
+            .unwrap();
+        while !begun.load(Relaxed) {
+            std::thread::yield_now();
+        }
+        let sum = || -> f64 { of("busy").spent.iter().map(|(_, d)| d.as_secs_f64()).sum() };
+        let mut last = sum();
+        let at = Instant::now();
+        let first = last;
+        // Reading while it changes: never less than before, and together what has passed.
+        while at.elapsed() < Duration::from_millis(300) {
+            let now = sum();
+            assert!(now >= last * 0.999, "{now} after {last}");
+            last = now;
+        }
+        let ratio = (sum() - first) / at.elapsed().as_secs_f64();
+        stop.store(true, Relaxed);
+        thread.join().unwrap();
+        assert!((0.9..1.1).contains(&ratio), "{ratio}");
+    }
+
+    #[test]
+    fn threads_that_ended_leave_a_sum_alone() {
+        for _ in 0..50 {
+            named("short", || drop(enter(State::Sort)));
+        }
+        let times = of("short");
+        assert_eq!(times.alive, 0);
+        assert!(times.spent[State::Sort as usize].1 > Duration::ZERO);
+        let all = ALL.lock();
+        assert_eq!(all.ended.iter().filter(|(n, _)| n == "short").count(), 1);
+    }
+}
