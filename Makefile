@@ -55,6 +55,7 @@ cluster:
 lint: setup-test
 	@$(env) cargo fmt --all --check
 	@$(env) cargo clippy --release --workspace --all-targets -- -D warnings
+	@$(env) cargo fetch --locked --quiet # of other systems too: cargo-deny looks at all
 	@$(env) $$SETTEE_CACHE/tools/bin/cargo-deny --offline --log-level error check licenses bans sources
 	@$(env) $$SETTEE_CACHE/lint/bin/ruff format --quiet --check . && $$SETTEE_CACHE/lint/bin/ruff check --quiet .
 	@$(env) $$SETTEE_CACHE/lint/bin/rumdl check --quiet .

@@ -59,7 +59,8 @@ def faults_fire(ctx):
         for _ in range(200):
             api.get("/db/nothing")
         time.sleep(5)
-        ctx.report.equal("a healthy server fires nothing", firing(prometheus), set())
+        # The disk is the machine's, which may be full.
+        ctx.report.equal("a healthy server fires nothing", firing(prometheus) - {"SetteeDiskFilling"}, set())
 
         stop = threading.Event()
         faults = [threading.Thread(target=keep_on, args=(server, stop, fault)) for fault in (fail, scan, leave)]

@@ -207,6 +207,7 @@ POST /_settee/cluster/tokens                             admin
 DELETE /_settee/cluster/nodes/{node}                     admin
 POST /_settee/cluster/reseed                             admin
 POST /_settee/backup                                     admin
+GET /_settee/top                                         admin
 GET /_settee/constant                                    anybody
 POST /{db}/_temp_view                                    member
 POST /{db}/_partition/{partition_id}/_all_docs           member

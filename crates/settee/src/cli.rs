@@ -54,11 +54,12 @@ const EXAMPLES: &str = "Examples:
   settee load cities.json http://admin:secret@127.0.0.1:5984/cities
   settee bench --url http://admin:secret@127.0.0.1:5984
   settee bench --cluster http://a:5984,http://b:5984,http://c:5984 --url http://d:5984
+  settee top http://admin:secret@127.0.0.1:5984
   settee backup http://admin:secret@127.0.0.1:5984 /backups/monday
   settee restore /backups/monday ./data
   settee migrate http://admin:secret@couch:5984 --to http://admin:secret@127.0.0.1:5984
 
-Others on the machine can read a command line. For backup, load and bench, SETTEE_CREDENTIALS=NAME:PASSWORD in the \
+Others on the machine can read a command line. For backup, load, bench and top, SETTEE_CREDENTIALS=NAME:PASSWORD in the \
 environment stands for a URL's name and password, for migrate SETTEE_MIGRATE_SOURCE and SETTEE_MIGRATE_TO for the URLs, \
 for --admin NAME:PASSWORD SETTEE_ADMINS_NAME=PASSWORD (names in lower case).
 
@@ -82,6 +83,8 @@ pub enum Command {
     /// Make several servers one: begin a cluster, join one, see how it is
     #[command(subcommand)]
     Cluster(ClusterCommand),
+    /// Show what a server does now: requests, threads, databases, views, tasks, memory
+    Top(TopOptions),
     /// Print alert rules for Prometheus, or a dashboard for Grafana
     Monitoring {
         /// What to print
@@ -90,6 +93,22 @@ pub enum Command {
     /// Run functions of design documents for a server; started by it
     #[command(hide = true)]
     FunctionsWorker,
+}
+
+#[derive(Args)]
+pub struct TopOptions {
+    /// The server, http://NAME:PASSWORD@HOST:PORT, of an admin or a user with the role _metrics
+    #[arg(default_value = "http://127.0.0.1:5984")]
+    pub url: String,
+    /// Seconds between frames
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
+    pub interval: f64,
+    /// Print one frame as text, and end
+    #[arg(long)]
+    pub once: bool,
+    /// Print frames as JSON, one a line
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// What is there for other programs that watch servers.

@@ -53,6 +53,7 @@ fn main() -> ExitCode {
         cli::Command::Restore(options) => commands::backup::restore(&options),
         cli::Command::Migrate(options) => commands::migrate::run(options),
         cli::Command::Cluster(command) => commands::cluster::run(&command),
+        cli::Command::Top(options) => commands::top::run(&options),
         cli::Command::Monitoring { what } => {
             commands::monitoring::run(what);
             Ok(())

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::Stream;
@@ -85,7 +86,8 @@ pub struct Numbers {
 impl Told<'_> {
     /// Tells of it: it took so long to the end, and `bytes` were sent of the answer's body.
     pub fn tell(&self, stats: &Stats, end: End, bytes: u64, us: u64) {
-        stats.count(|c| self.count(c, end, bytes, us));
+        let since_start = stats.since_start();
+        stats.count(|c| self.count(c, end, (bytes, us), since_start));
         if us >= self.numbers.slow_us && !self.numbers.route.is_feed() {
             stats.log_slow(&slow::line(self, end, bytes, us));
         }
@@ -104,7 +106,7 @@ impl Told<'_> {
         );
     }
 
-    fn count(&self, c: &mut Counts, end: End, bytes: u64, us: u64) {
+    fn count(&self, c: &mut Counts, end: End, (bytes, us): (u64, u64), since_start: Duration) {
         let numbers = &self.numbers;
         let route = numbers.route;
         c.head(self.method, numbers.status);
@@ -142,9 +144,9 @@ impl Told<'_> {
             us: if route.is_feed() { 0 } else { us },
             bytes: bytes + numbers.bytes_received,
         };
-        c.usage.databases.count(database, &used);
+        c.usage.databases.count(database, &used, since_start);
         if route == Route::View {
-            c.usage.views.count(&self.view(), &used);
+            c.usage.views.count(&self.view(), &used, since_start);
         }
     }
 

@@ -109,14 +109,15 @@ fn waiting_connections(app: &App) -> u64 {
 }
 
 /// CPU time in seconds.
-struct CpuTimes {
+pub struct CpuTimes {
     /// Of this process's threads, by their names.
-    threads: Vec<(String, f64)>,
+    pub threads: Vec<(String, f64)>,
     /// Of processes that it started: workers and query servers, those that have ended included.
-    workers: f64,
+    pub workers: f64,
 }
 
-fn cpu_times() -> Option<CpuTimes> {
+/// What the process and those that it started took so far; none when `/proc` does not tell.
+pub fn cpu_times() -> Option<CpuTimes> {
     let me = Process::myself().ok()?;
     let second = procfs::ticks_per_second() as f64;
     let mut threads: Vec<(String, f64)> = vec![];

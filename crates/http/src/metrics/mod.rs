@@ -17,10 +17,11 @@ use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
-use telemetry::distribution;
+use telemetry::{Tick, distribution};
 
 pub use self::route::{ROUTES, Route};
 
@@ -43,6 +44,7 @@ pub struct Stats {
     connections: AtomicU64,
     connections_accepted: AtomicU64,
     slow_log: OnceLock<Mutex<slow::Writer>>,
+    started: Tick,
 }
 
 /// Counters of some threads, on cache lines of their own.
@@ -241,6 +243,7 @@ impl Default for Stats {
             connections: AtomicU64::default(),
             connections_accepted: AtomicU64::default(),
             slow_log: OnceLock::new(),
+            started: Tick::now(),
         }
     }
 }
@@ -280,6 +283,11 @@ impl Stats {
     /// Connections since the start.
     pub fn connections_accepted(&self) -> u64 {
         self.connections_accepted.load(Relaxed)
+    }
+
+    /// How long it has been counted.
+    pub fn since_start(&self) -> Duration {
+        Duration::from_micros(self.started.elapsed_us())
     }
 
     /// Requests whose answers are under way, given those that are over.

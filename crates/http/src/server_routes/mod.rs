@@ -8,4 +8,5 @@ pub mod root;
 pub mod session;
 pub mod setup;
 pub mod this_node;
+pub mod top;
 pub mod utils;

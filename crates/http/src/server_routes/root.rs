@@ -13,7 +13,7 @@ use crate::request::Request;
 use crate::request::body::BodyClass;
 use crate::request::parameters::Given;
 use crate::router::require_method;
-use crate::server_routes::cluster;
+use crate::server_routes::{cluster, top};
 use node::Query;
 use node::info_json;
 use node::require_server_admin;
@@ -200,6 +200,11 @@ pub fn uuids(app: &App, req: &Request) -> Answer {
 pub fn active_tasks(app: &App, req: &Request) -> Answer {
     require_method(req, "GET,HEAD")?;
     require_server_admin(&req.user)?;
+    Ok(Reply::json(200, &tasks(app).into()))
+}
+
+/// What runs in the background, as `_active_tasks` lists it.
+pub fn tasks(app: &App) -> Vec<Value> {
     let mut tasks: Vec<Value> = app
         .node
         .databases
@@ -226,7 +231,7 @@ pub fn active_tasks(app: &App, req: &Request) -> Answer {
         })
         .collect();
     tasks.extend(app.node.replicator.tasks());
-    Ok(Reply::json(200, &tasks.into()))
+    tasks
 }
 
 pub fn membership(app: &App, req: &Request) -> Answer {
@@ -262,6 +267,7 @@ pub async fn settee(app: &App, req: &mut Request) -> Answer {
         }
         Some("backup") => backup(app, req).await,
         Some("cluster") => cluster::route(app, req).await,
+        Some("top") => top::route(app, req),
         _ => Err(ApiError::missing()),
     }
 }

@@ -84,6 +84,11 @@ fn authorise(req: &Request, part: Option<&str>) -> Result<(), ApiError> {
     if !matches!(part, Some("_stats" | "_system" | "_prometheus")) {
         return Ok(require_server_admin(&req.user)?);
     }
+    require_metrics(req)
+}
+
+/// Lets admins pass, and users with the role `_metrics`.
+pub fn require_metrics(req: &Request) -> Result<(), ApiError> {
     if req.user.is_admin() || req.user.roles.iter().any(|role| role == "_metrics") {
         return Ok(());
     }

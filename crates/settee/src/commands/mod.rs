@@ -13,6 +13,7 @@ pub mod cluster;
 pub mod load;
 pub mod migrate;
 pub mod monitoring;
+pub mod top;
 
 use std::fmt::Arguments;
 use std::io::Write as _;

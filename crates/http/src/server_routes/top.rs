@@ -1,0 +1,147 @@
+//! `/_settee/top`: what `settee top` shows, as sums since the start. Who asks twice knows rates.
+
+use hdrhistogram::Histogram;
+use serde_json::{Map, Value, json};
+
+use crate::app::App;
+use crate::errors::ApiError;
+use crate::metrics::usage::Used;
+use crate::metrics::{Counts, machine};
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::router::require_method;
+use crate::server_routes::{root, this_node};
+
+/// Databases, and views, that are told at most: those that took the most time lately.
+const BUSIEST_MAX: usize = 100;
+/// Tasks that are told at most.
+const TASKS_MAX: usize = 200;
+
+/// Answers whoever may see numbers.
+pub fn route(app: &App, req: &Request) -> Result<Reply, ApiError> {
+    require_method(req, "GET")?;
+    this_node::require_metrics(req)?;
+    let counts = app.stats.counts();
+    let mut told = sums(app, &counts);
+    told["routes"] = routes(&counts);
+    told["threads"] = threads();
+    told["databases"] = busiest(app, &counts.usage.databases);
+    told["views"] = busiest(app, &counts.usage.views);
+    told["tasks"] = tasks(app);
+    told["queues"] = object(machine::queues(app).map(|(name, n)| (name, n.into())));
+    told["memory"] = memory(app);
+    told["disk"] = disk(app);
+    Ok(Reply::json(200, &told))
+}
+
+fn object(members: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
+    let members = members.into_iter();
+    members
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect::<Map<_, _>>()
+        .into()
+}
+
+/// Numbers of the server as a whole. `at` is when, in seconds since its start.
+fn sums(app: &App, c: &Counts) -> Value {
+    let engine = app.node.databases.stats();
+    let jobs = app.node.replicator.job_counts();
+    json!({
+        "node": app.node.name,
+        "version": env!("CARGO_PKG_VERSION"),
+        "at": app.stats.since_start().as_secs_f64(),
+        "processors": std::thread::available_parallelism().map_or(1, |n| n.get()),
+        "requests": c.requests,
+        "aborted": c.aborted,
+        "in_flight": app.stats.in_flight(c),
+        "connections": app.stats.connections(),
+        "connections_accepted": app.stats.connections_accepted(),
+        "feeds": app.open_feeds(),
+        "sent_bytes": c.bytes_sent,
+        "received_bytes": c.bytes_received,
+        "document_writes": engine.document_writes,
+        "commit_requests": engine.commits,
+        "commit_batches": engine.commit_batches,
+        "syncs": database::Databases::sync_times().len(),
+        "all_databases": app.node.databases.count(),
+        "open_databases": app.node.databases.open_memory().databases,
+        "open_indexes": app.node.databases.open_memory().indexes,
+        "replications": {"running": jobs.running, "pending": jobs.pending, "crashing": jobs.crashing},
+    })
+}
+
+/// Each class of requests, with how many took how long: pairs of microseconds and a number.
+fn routes(c: &Counts) -> Value {
+    let of = |h: &Histogram<u64>| -> Vec<Value> {
+        let steps = h.iter_recorded();
+        steps
+            .map(|step| json!([step.value_iterated_to(), step.count_at_value()]))
+            .collect()
+    };
+    let all = c.routes().map(|(route, r)| {
+        json!({
+            "route": route.name(),
+            "requests": r.whole_us.len(),
+            "refused": r.refused,
+            "failed": r.failed,
+            "times": of(&r.whole_us),
+        })
+    });
+    all.collect()
+}
+
+fn threads() -> Value {
+    let all = telemetry::threads().into_iter().map(|of| {
+        let spent = of.spent.iter();
+        let spent = spent.map(|(state, time)| (state.name(), time.as_secs_f64().into()));
+        json!({"name": of.name, "alive": of.alive, "states": object(spent)})
+    });
+    let cpu = machine::cpu_times();
+    let of_threads = cpu.iter().flat_map(|cpu| &cpu.threads);
+    let cpu_of_threads = of_threads.map(|(name, seconds)| (name.clone(), (*seconds).into()));
+    json!({
+        "clocks": all.collect::<Vec<_>>(),
+        "cpu_seconds": cpu_of_threads.collect::<Map<_, _>>(),
+        "worker_cpu_seconds": cpu.as_ref().map(|cpu| cpu.workers),
+    })
+}
+
+fn busiest(app: &App, used: &Used) -> Value {
+    let busiest = used.busiest(BUSIEST_MAX, app.stats.since_start());
+    let told = busiest.into_iter().map(|(name, of)| {
+        json!({
+            "name": name,
+            "requests": of.requests,
+            "writes": of.writes,
+            "seconds": of.us as f64 * 1e-6,
+            "bytes": of.bytes,
+        })
+    });
+    told.collect()
+}
+
+/// Index builds, compactions, scans and replications that run.
+fn tasks(app: &App) -> Value {
+    let mut tasks = root::tasks(app);
+    tasks.truncate(TASKS_MAX);
+    tasks.into()
+}
+
+fn memory(app: &App) -> Value {
+    let parts = machine::memory_parts(app);
+    json!({
+        "resident": machine::resident_bytes(),
+        "limit": app.node.memory.limit,
+        "parts": parts.iter().map(machine::MemoryPart::to_member).collect::<Map<_, _>>(),
+    })
+}
+
+fn disk(app: &App) -> Value {
+    let space = app.node.databases.disk_space();
+    let files = app.node.databases.stats().keyspace_bytes;
+    json!({
+        "free": space.map(|(free, _)| free),
+        "size": space.map(|(_, size)| size),
+        "files": object(files.into_iter().map(|(name, n)| (name, n.into()))),
+    })
+}

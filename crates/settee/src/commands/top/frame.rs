@@ -1,0 +1,394 @@
+//! What is shown: rates between two snapshots.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::snapshot::{Clock, Snapshot, UseSums};
+
+/// What happened between two snapshots of a server, per second, and what it has at the second.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Frame {
+    pub node: String,
+    pub version: String,
+    pub uptime_s: f64,
+    /// Seconds between the snapshots.
+    pub interval_s: f64,
+    pub processors: u64,
+    pub requests_per_s: f64,
+    pub aborted_per_s: f64,
+    pub connections_per_s: f64,
+    pub sent_bytes_per_s: f64,
+    pub received_bytes_per_s: f64,
+    pub document_writes_per_s: f64,
+    pub syncs_per_s: f64,
+    /// Requests that one batch of the commit thread had.
+    pub requests_a_batch: f64,
+    pub in_flight: u64,
+    pub connections: u64,
+    pub feeds: u64,
+    pub all_databases: u64,
+    pub open_databases: u64,
+    pub open_indexes: u64,
+    pub replications_running: u64,
+    pub replications_pending: u64,
+    pub replications_crashing: u64,
+    /// Processors that the server's threads were busy on, and those that users' functions were.
+    pub cpu: f64,
+    pub worker_cpu: f64,
+    /// Threads' time by kind of work: all threads of the server are 100 together.
+    pub states_percent: BTreeMap<String, f64>,
+    pub routes: Vec<RouteRates>,
+    pub databases: Vec<UseRates>,
+    pub views: Vec<UseRates>,
+    pub threads: Vec<ThreadRates>,
+    pub queues: BTreeMap<String, Queue>,
+    pub tasks: Vec<Task>,
+    pub resident_bytes: u64,
+    pub memory_limit_bytes: u64,
+    pub memory: BTreeMap<String, (u64, u64)>,
+    pub disk_free_bytes: Option<u64>,
+    pub disk_size_bytes: Option<u64>,
+    pub files: BTreeMap<String, u64>,
+}
+
+/// Requests of a class.
+#[derive(Clone, Debug, Serialize)]
+pub struct RouteRates {
+    pub route: String,
+    pub per_s: f64,
+    pub refused_per_s: f64,
+    pub failed_per_s: f64,
+    pub p50_ms: f64,
+    pub p99_ms: f64,
+    pub max_ms: f64,
+}
+
+/// How much a database or a view is used.
+#[derive(Clone, Debug, Serialize)]
+pub struct UseRates {
+    pub name: String,
+    pub per_s: f64,
+    pub writes_per_s: f64,
+    /// Seconds that its requests took, for each second that passed.
+    pub busy: f64,
+    pub bytes_per_s: f64,
+}
+
+/// The threads of a name.
+#[derive(Clone, Debug, Serialize)]
+pub struct ThreadRates {
+    pub name: String,
+    /// Those with a clock; 0 of threads that have none.
+    pub alive: u64,
+    /// Processors that they were busy on.
+    pub cpu: f64,
+    /// Their time by kind of work; 100 together.
+    pub states_percent: BTreeMap<String, f64>,
+}
+
+/// Work that waits.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Queue {
+    pub now: u64,
+    /// Most that `top` has seen.
+    pub max: u64,
+}
+
+/// Something that runs in the background.
+#[derive(Clone, Debug, Serialize)]
+pub struct Task {
+    pub kind: String,
+    pub what: String,
+    pub percent: Option<u64>,
+    pub done: u64,
+    pub total: u64,
+    /// Seconds until it has ended, if it goes on as in the last interval.
+    pub eta_s: Option<f64>,
+    /// Changes that a replication has not copied yet.
+    pub pending: Option<u64>,
+}
+
+impl Frame {
+    /// What happened from `a` to `b`; `before` is the frame that was shown last.
+    pub fn between(a: &Snapshot, b: &Snapshot, before: Option<&Frame>) -> Frame {
+        let interval = (b.at - a.at).max(1e-6);
+        let rate = |from: u64, to: u64| to.saturating_sub(from) as f64 / interval;
+        let batches = rate(a.commit_batches, b.commit_batches);
+        let cpu = |s: &Snapshot| s.threads.cpu_seconds.values().sum::<f64>();
+        let workers = |s: &Snapshot| s.threads.worker_cpu_seconds.unwrap_or(0.0);
+        let threads = threads(a, b, interval);
+        Frame {
+            node: b.node.clone(),
+            version: b.version.clone(),
+            uptime_s: b.at,
+            interval_s: interval,
+            processors: b.processors,
+            requests_per_s: rate(a.requests, b.requests),
+            aborted_per_s: rate(a.aborted, b.aborted),
+            connections_per_s: rate(a.connections_accepted, b.connections_accepted),
+            sent_bytes_per_s: rate(a.sent_bytes, b.sent_bytes),
+            received_bytes_per_s: rate(a.received_bytes, b.received_bytes),
+            document_writes_per_s: rate(a.document_writes, b.document_writes),
+            syncs_per_s: rate(a.syncs, b.syncs),
+            requests_a_batch: match batches > 0.0 {
+                true => rate(a.commit_requests, b.commit_requests) / batches,
+                false => 0.0,
+            },
+            in_flight: b.in_flight,
+            connections: b.connections,
+            feeds: b.feeds,
+            all_databases: b.all_databases,
+            open_databases: b.open_databases,
+            open_indexes: b.open_indexes,
+            replications_running: b.replications.running,
+            replications_pending: b.replications.pending,
+            replications_crashing: b.replications.crashing,
+            cpu: (cpu(b) - cpu(a)).max(0.0) / interval,
+            worker_cpu: (workers(b) - workers(a)).max(0.0) / interval,
+            states_percent: states(&a.threads.clocks, &b.threads.clocks, |_| true),
+            routes: routes(a, b, interval),
+            databases: uses(&a.databases, &b.databases, interval),
+            views: uses(&a.views, &b.views, interval),
+            threads,
+            queues: queues(b, before),
+            tasks: tasks(a, b, interval),
+            resident_bytes: b.memory.resident,
+            memory_limit_bytes: b.memory.limit,
+            memory: b
+                .memory
+                .parts
+                .iter()
+                .map(|(name, part)| (name.clone(), (part.used, part.budget)))
+                .collect(),
+            disk_free_bytes: b.disk.free,
+            disk_size_bytes: b.disk.size,
+            files: b.disk.files.clone(),
+        }
+    }
+}
+
+fn routes(a: &Snapshot, b: &Snapshot, interval: f64) -> Vec<RouteRates> {
+    let before: HashMap<&str, _> = a.routes.iter().map(|r| (r.route.as_str(), r)).collect();
+    let mut all: Vec<RouteRates> = b
+        .routes
+        .iter()
+        .map(|now| {
+            let was = before.get(now.route.as_str());
+            let rate =
+                |to: u64, from: Option<u64>| to.saturating_sub(from.unwrap_or(0)) as f64 / interval;
+            let times = grown(was.map_or(&[], |was| &was.times), &now.times);
+            RouteRates {
+                route: now.route.clone(),
+                per_s: rate(now.requests, was.map(|was| was.requests)),
+                refused_per_s: rate(now.refused, was.map(|was| was.refused)),
+                failed_per_s: rate(now.failed, was.map(|was| was.failed)),
+                p50_ms: quantile(&times, 0.5),
+                p99_ms: quantile(&times, 0.99),
+                max_ms: times.last().map_or(0.0, |(us, _)| *us as f64 / 1000.0),
+            }
+        })
+        .collect();
+    all.sort_by(|a, b| b.per_s.total_cmp(&a.per_s));
+    all
+}
+
+/// What came to a distribution: pairs of a value and how many there are of it, by value.
+fn grown(before: &[(u64, u64)], now: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let before: HashMap<u64, u64> = before.iter().copied().collect();
+    let new = now.iter().map(|(us, n)| {
+        let was = before.get(us).copied().unwrap_or(0);
+        (*us, n.saturating_sub(was))
+    });
+    new.filter(|(_, n)| *n > 0).collect()
+}
+
+/// The value in milliseconds that a share of all do not exceed; 0 of none.
+fn quantile(times: &[(u64, u64)], share: f64) -> f64 {
+    let all: u64 = times.iter().map(|(_, n)| n).sum();
+    let wanted = (all as f64 * share).ceil() as u64;
+    let mut seen = 0;
+    for (us, n) in times {
+        seen += n;
+        if seen >= wanted {
+            return *us as f64 / 1000.0;
+        }
+    }
+    0.0
+}
+
+fn uses(a: &[UseSums], b: &[UseSums], interval: f64) -> Vec<UseRates> {
+    let before: HashMap<&str, &UseSums> = a.iter().map(|of| (of.name.as_str(), of)).collect();
+    let mut all: Vec<UseRates> = b
+        .iter()
+        .filter_map(|now| {
+            // One that was not told before may have been used long ago: it counts from the next time on.
+            let was = before.get(now.name.as_str())?;
+            let rate = |to: u64, from: u64| to.saturating_sub(from) as f64 / interval;
+            Some(UseRates {
+                name: now.name.clone(),
+                per_s: rate(now.requests, was.requests),
+                writes_per_s: rate(now.writes, was.writes),
+                busy: (now.seconds - was.seconds).max(0.0) / interval,
+                bytes_per_s: rate(now.bytes, was.bytes),
+            })
+        })
+        .collect();
+    all.sort_by(|a, b| b.busy.total_cmp(&a.busy));
+    all
+}
+
+/// The share of each state in what the clocks counted, in percent.
+fn states(a: &[Clock], b: &[Clock], wanted: impl Fn(&Clock) -> bool) -> BTreeMap<String, f64> {
+    let mut spent: BTreeMap<String, f64> = BTreeMap::new();
+    for now in b.iter().filter(|clock| wanted(clock)) {
+        let was = a.iter().find(|was| was.name == now.name);
+        for (state, seconds) in &now.states {
+            let before = was.and_then(|was| was.states.get(state)).unwrap_or(&0.0);
+            *spent.entry(state.clone()).or_default() += (seconds - before).max(0.0);
+        }
+    }
+    let all: f64 = spent.values().sum();
+    spent.retain(|_, seconds| *seconds > 0.0);
+    spent
+        .values_mut()
+        .for_each(|seconds| *seconds *= 100.0 / all);
+    spent
+}
+
+fn threads(a: &Snapshot, b: &Snapshot, interval: f64) -> Vec<ThreadRates> {
+    let mut all: BTreeMap<String, ThreadRates> = BTreeMap::new();
+    let empty = |name: &str| ThreadRates {
+        name: name.to_owned(),
+        alive: 0,
+        cpu: 0.0,
+        states_percent: BTreeMap::new(),
+    };
+    for (name, seconds) in &b.threads.cpu_seconds {
+        let before = a.threads.cpu_seconds.get(name).unwrap_or(&0.0);
+        let of = all.entry(name.clone()).or_insert_with(|| empty(name));
+        of.cpu = (seconds - before).max(0.0) / interval;
+    }
+    for clock in &b.threads.clocks {
+        let of = all
+            .entry(clock.name.clone())
+            .or_insert_with(|| empty(&clock.name));
+        of.alive = clock.alive;
+        of.states_percent = states(&a.threads.clocks, &b.threads.clocks, |c| {
+            c.name == clock.name
+        });
+    }
+    let mut all: Vec<ThreadRates> = all.into_values().collect();
+    all.sort_by(|a, b| b.cpu.total_cmp(&a.cpu));
+    all
+}
+
+fn queues(b: &Snapshot, before: Option<&Frame>) -> BTreeMap<String, Queue> {
+    let all = b.queues.iter().map(|(name, now)| {
+        let seen = before.and_then(|frame| frame.queues.get(name));
+        let max = seen.map_or(0, |queue| queue.max).max(*now);
+        (name.clone(), Queue { now: *now, max })
+    });
+    all.collect()
+}
+
+fn tasks(a: &Snapshot, b: &Snapshot, interval: f64) -> Vec<Task> {
+    let text = |task: &Value, name: &str| task[name].as_str().unwrap_or_default().to_owned();
+    let what = |task: &Value| match text(task, "type").as_str() {
+        "replication" => format!("{} -> {}", text(task, "source"), text(task, "target")),
+        _ => format!(
+            "{} {}",
+            text(task, "database"),
+            text(task, "design_document")
+        ),
+    };
+    let number = |task: &Value, name: &str| task[name].as_u64();
+    let all = b.tasks.iter().map(|task| {
+        let (kind, what_now) = (text(task, "type"), what(task));
+        let done = number(task, "changes_done").or(number(task, "docs_written"));
+        let (done, total) = (
+            done.unwrap_or(0),
+            number(task, "total_changes").unwrap_or(0),
+        );
+        let was = a.tasks.iter().find(|was| {
+            text(was, "type") == kind
+                && what(was) == what_now
+                && was["started_on"] == task["started_on"]
+        });
+        let speed = was.and_then(|was| number(was, "changes_done"));
+        let speed = speed.map(|before| done.saturating_sub(before) as f64 / interval);
+        Task {
+            percent: number(task, "progress"),
+            eta_s: speed
+                .filter(|speed| *speed > 0.0 && total >= done)
+                .map(|speed| (total - done) as f64 / speed),
+            pending: number(task, "changes_pending"),
+            what: what_now.trim().to_owned(),
+            kind,
+            done,
+            total,
+        }
+    });
+    all.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_of_the_time_between() {
+        let a = Snapshot {
+            at: 10.0,
+            requests: 100,
+            ..Snapshot::default()
+        };
+        let b = Snapshot {
+            at: 12.0,
+            requests: 300,
+            ..Snapshot::default()
+        };
+        assert_eq!(Frame::between(&a, &b, None).requests_per_s, 100.0);
+        // Another server's, or one that was started anew.
+        assert_eq!(Frame::between(&b, &a, None).requests_per_s, 0.0);
+    }
+
+    #[test]
+    fn percentiles_are_of_what_came_to_it() {
+        let before = [(100, 5), (900_000, 7)];
+        let now = [(100, 103), (200, 1), (5_000, 1), (900_000, 7)];
+        let times = grown(&before, &now);
+        assert_eq!(times, [(100, 98), (200, 1), (5_000, 1)]);
+        assert_eq!(quantile(&times, 0.5), 0.1);
+        assert_eq!(quantile(&times, 0.99), 0.2);
+        assert_eq!(quantile(&[], 0.99), 0.0);
+    }
+
+    #[test]
+    fn states_sum_up_to_a_hundred() {
+        let clock = |idle: f64, read: f64| Clock {
+            name: "serve".into(),
+            alive: 1,
+            states: [("idle".to_owned(), idle), ("read".to_owned(), read)].into(),
+        };
+        let shares = states(&[clock(5.0, 1.0)], &[clock(8.0, 2.0)], |_| true);
+        assert_eq!(shares["idle"], 75.0);
+        assert_eq!(shares.values().sum::<f64>(), 100.0);
+        assert!(states(&[], &[], |_| true).is_empty());
+    }
+
+    #[test]
+    fn queues_remember_their_longest() {
+        let of = |n| Snapshot {
+            queues: [("commit".to_owned(), n)].into(),
+            ..Snapshot::default()
+        };
+        let first = Frame::between(&of(0), &of(7), None);
+        let second = Frame::between(&of(7), &of(2), Some(&first));
+        assert_eq!(
+            (second.queues["commit"].now, second.queues["commit"].max),
+            (2, 7)
+        );
+    }
+}

@@ -1,0 +1,244 @@
+//! `settee top`: what a server does now.
+
+mod frame;
+mod screen;
+mod snapshot;
+mod table;
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+
+use self::frame::Frame;
+use self::screen::{Screen, Wish};
+use self::snapshot::Snapshot;
+use self::table::{Row, TABS, Tab, head, rows};
+use crate::Failure;
+use crate::cli::{TopOptions, with_credentials};
+
+/// Between the first two questions, so that there is something to see at once.
+const FIRST_WAIT: Duration = Duration::from_millis(400);
+/// A server that says nothing for so long is said to.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often keys are looked for.
+const KEYS_EVERY: Duration = Duration::from_millis(50);
+
+pub fn run(options: &TopOptions) -> Result<(), Failure> {
+    // reqwest takes the process's provider. Set already is fine too.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let interval = Duration::try_from_secs_f64(options.interval)
+        .ok()
+        .filter(|interval| *interval >= Duration::from_millis(100))
+        .ok_or_else(|| Failure::usage("--interval wants seconds, 0.1 at least"))?;
+    let server = Server::new(&options.url)?;
+    let runtime = super::runtime()?;
+    let frames = Frames::ask(&runtime, server, interval);
+    match (options.once, options.json) {
+        (true, json) => {
+            let frame = frames.next()?;
+            match json {
+                true => print_json(&frame),
+                false => print_text(&frame),
+            }
+        }
+        (false, true) => loop {
+            print_json(&frames.next()?)?;
+        },
+        (false, false) => on_screen(&frames),
+    }
+}
+
+/// Where to ask, and in whose name.
+struct Server {
+    client: reqwest::Client,
+    url: reqwest::Url,
+    name: String,
+    password: Option<String>,
+}
+
+impl Server {
+    fn new(url: &str) -> Result<Server, Failure> {
+        let url = with_credentials(url);
+        let parsed = reqwest::Url::parse(&url);
+        let mut url = parsed.map_err(|e| Failure::usage(format!("no URL: {e}")))?;
+        let (name, password) = super::take_credentials(&mut url);
+        url.set_path("/_settee/top");
+        let client = reqwest::Client::builder().timeout(PATIENCE).build();
+        Ok(Server {
+            client: client.map_err(Failure::new)?,
+            url,
+            name,
+            password,
+        })
+    }
+
+    async fn ask(&self) -> Result<Snapshot, Failure> {
+        let mut request = self.client.get(self.url.clone());
+        if !self.name.is_empty() {
+            request = request.basic_auth(&self.name, self.password.as_ref());
+        }
+        let failed = |e: reqwest::Error| Failure::new(format!("{}: {e}", self.url));
+        let response = request.send().await.map_err(failed)?;
+        match response.status().as_u16() {
+            200 => response.json().await.map_err(failed),
+            401 | 403 => Err(Failure::new(
+                "the server wants an admin, or a user with the role _metrics: give NAME:PASSWORD in the URL or in SETTEE_CREDENTIALS",
+            )),
+            404 => Err(Failure::new(format!(
+                "{} is no Settee, or an older one",
+                self.url
+            ))),
+            status => Err(Failure::new(format!("{}: status {status}", self.url))),
+        }
+    }
+}
+
+/// Frames as they come.
+struct Frames(Receiver<Result<Frame, Failure>>);
+
+impl Frames {
+    /// Has a task ask the server again and again.
+    fn ask(runtime: &tokio::runtime::Runtime, server: Server, interval: Duration) -> Frames {
+        let (sender, receiver) = channel();
+        runtime.spawn(go_on_asking(server, interval, sender));
+        Frames(receiver)
+    }
+
+    /// The next one, waited for.
+    fn next(&self) -> Result<Frame, Failure> {
+        let ended = |_| Failure::new("the program is ending");
+        self.0.recv().map_err(ended)?
+    }
+}
+
+async fn go_on_asking(server: Server, interval: Duration, frames: Sender<Result<Frame, Failure>>) {
+    let (mut before, mut shown): (Option<Snapshot>, Option<Frame>) = (None, None);
+    loop {
+        let asked = Instant::now();
+        let told = match (server.ask().await, before.take()) {
+            (Err(e), was) => {
+                before = was;
+                Some(Err(e))
+            }
+            (Ok(now), was) => {
+                let frame = was.map(|was| Frame::between(&was, &now, shown.as_ref()));
+                before = Some(now);
+                frame.map(Ok)
+            }
+        };
+        let wait = if told.is_none() {
+            FIRST_WAIT.min(interval)
+        } else {
+            interval
+        };
+        if let Some(told) = told {
+            if let Ok(frame) = &told {
+                shown = Some(frame.clone());
+            }
+            if frames.send(told).is_err() {
+                return;
+            }
+        }
+        tokio::time::sleep(wait.saturating_sub(asked.elapsed())).await;
+    }
+}
+
+fn print_json(frame: &Frame) -> Result<(), Failure> {
+    say!("{}", serde_json::to_string(frame).map_err(Failure::new)?);
+    Ok(())
+}
+
+/// Everything, as plain text.
+fn print_text(frame: &Frame) -> Result<(), Failure> {
+    for line in head(frame) {
+        say!("{line}");
+    }
+    for tab in TABS {
+        let sort = usize::from(tab != Tab::Memory);
+        print_table(tab, &rows(tab, frame, sort, ""));
+    }
+    Ok(())
+}
+
+fn print_table(tab: Tab, rows: &[Row]) {
+    if rows.is_empty() {
+        return;
+    }
+    let columns = tab.columns();
+    let width = |i: usize| {
+        let longest = rows
+            .iter()
+            .filter_map(|row| row.cells.get(i))
+            .map(|c| c.chars().count());
+        longest.max().unwrap_or(0).max(columns[i].len())
+    };
+    let line = |cells: &[&str]| -> String {
+        let cells = cells.iter().enumerate().map(|(i, text)| match i {
+            0 => format!("{text:<0$}", width(0)),
+            i => format!("{text:>0$}", width(i)),
+        });
+        cells.collect::<Vec<_>>().join("  ")
+    };
+    say!("");
+    say!("{}", line(columns).trim_end());
+    for row in rows {
+        let cells: Vec<&str> = row.cells.iter().map(String::as_str).collect();
+        say!("{}", line(&cells).trim_end());
+    }
+}
+
+fn on_screen(frames: &Frames) -> Result<(), Failure> {
+    // A server that refuses is told where the shell's prompt is, not on a screen that goes.
+    let first = frames.next()?;
+    let mut terminal = ratatui::try_init().map_err(|e| {
+        Failure::new(format!(
+            "no terminal ({e}): --once and --json do without one"
+        ))
+    })?;
+    let mut screen = Screen::new();
+    screen.frame = Some(first);
+    let result = show(frames, &mut screen, &mut terminal);
+    ratatui::restore();
+    result
+}
+
+fn show(
+    frames: &Frames,
+    screen: &mut Screen,
+    terminal: &mut ratatui::DefaultTerminal,
+) -> Result<(), Failure> {
+    let mut is_changed = true;
+    loop {
+        if is_changed {
+            terminal
+                .draw(|canvas| screen.draw(canvas))
+                .map_err(Failure::new)?;
+        }
+        is_changed = false;
+        match frames.0.recv_timeout(KEYS_EVERY) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Ok(_) if screen.is_paused => {}
+            Ok(Ok(frame)) => {
+                (screen.frame, screen.error) = (Some(frame), None);
+                is_changed = true;
+            }
+            Ok(Err(e)) => {
+                screen.error = Some(e.message);
+                is_changed = true;
+            }
+        }
+        while event::poll(Duration::ZERO).map_err(Failure::new)? {
+            is_changed = true;
+            let event = event::read().map_err(Failure::new)?;
+            let key = match event {
+                Event::Key(key) if key.kind != KeyEventKind::Release => key,
+                _ => continue,
+            };
+            if screen.key(key) == Wish::Quit {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! The frame in a terminal.
+
+use ratatui::Frame as Canvas;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Cell, Paragraph, Row, Table};
+
+use super::frame::Frame;
+use super::table::{TABS, Tab, head, rows};
+
+/// What is shown, and how.
+pub struct Screen {
+    pub frame: Option<Frame>,
+    /// Why there is nothing newer.
+    pub error: Option<String>,
+    pub is_paused: bool,
+    tab: Tab,
+    /// The column that each table is sorted by; 0 is its first, by name.
+    sorts: [usize; TABS.len()],
+    filter: String,
+    is_typing: bool,
+    first_row: usize,
+}
+
+/// What a key asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    Nothing,
+    Quit,
+}
+
+impl Screen {
+    pub fn new() -> Screen {
+        Screen {
+            frame: None,
+            error: None,
+            is_paused: false,
+            tab: Tab::Routes,
+            // By rate, but databases and views by the time that they take, threads by processor time.
+            sorts: [1, 3, 2, 2, 1, 1],
+            filter: String::new(),
+            is_typing: false,
+            first_row: 0,
+        }
+    }
+
+    fn at(&self) -> usize {
+        TABS.iter().position(|tab| *tab == self.tab).unwrap_or(0)
+    }
+
+    fn show(&mut self, at: usize) {
+        self.tab = TABS[at % TABS.len()];
+        self.first_row = 0;
+    }
+
+    /// Does what a key asks for.
+    pub fn key(&mut self, key: KeyEvent) -> Wish {
+        if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
+            return Wish::Quit;
+        }
+        if self.is_typing {
+            match key.code {
+                KeyCode::Char(c) => self.filter.push(c),
+                KeyCode::Backspace => drop(self.filter.pop()),
+                KeyCode::Esc => {
+                    self.filter.clear();
+                    self.is_typing = false;
+                }
+                KeyCode::Enter => self.is_typing = false,
+                _ => {}
+            }
+            return Wish::Nothing;
+        }
+        let at = self.at();
+        match key.code {
+            KeyCode::Char('q') | KeyCode::Esc => return Wish::Quit,
+            KeyCode::Char(' ' | 'p') => self.is_paused = !self.is_paused,
+            KeyCode::Char('/') => self.is_typing = true,
+            KeyCode::Char('s') | KeyCode::Right => {
+                self.sorts[at] = (self.sorts[at] + 1) % self.tab.columns().len();
+            }
+            KeyCode::Left => {
+                let columns = self.tab.columns().len();
+                self.sorts[at] = (self.sorts[at] + columns - 1) % columns;
+            }
+            KeyCode::Tab => self.show(at + 1),
+            KeyCode::BackTab => self.show(at + TABS.len() - 1),
+            KeyCode::Char(digit @ '1'..='6') => self.show(digit as usize - '1' as usize),
+            KeyCode::Down => self.first_row += 1,
+            KeyCode::Up => self.first_row = self.first_row.saturating_sub(1),
+            KeyCode::PageDown => self.first_row += 10,
+            KeyCode::PageUp => self.first_row = self.first_row.saturating_sub(10),
+            _ => {}
+        }
+        Wish::Nothing
+    }
+
+    /// Draws everything.
+    pub fn draw(&self, canvas: &mut Canvas<'_>) {
+        let [top, tabs, body, foot] = Layout::vertical([
+            Constraint::Length(6),
+            Constraint::Length(1),
+            Constraint::Min(1),
+            Constraint::Length(1),
+        ])
+        .areas(canvas.area());
+        let Some(frame) = &self.frame else {
+            let text = self.error.as_deref().unwrap_or("asking the server …");
+            canvas.render_widget(Paragraph::new(text), top);
+            return;
+        };
+        let lines = head(frame).map(Line::from);
+        let wrap = ratatui::widgets::Wrap { trim: true };
+        canvas.render_widget(Paragraph::new(lines.to_vec()).wrap(wrap), top);
+        canvas.render_widget(self.tabs(), tabs);
+        self.table(frame, canvas, body);
+        canvas.render_widget(self.foot(), foot);
+    }
+
+    fn tabs(&self) -> Line<'_> {
+        let names = TABS.iter().enumerate().map(|(i, tab)| {
+            let name = format!(" {} {} ", i + 1, tab.name());
+            match *tab == self.tab {
+                true => Span::styled(name, Style::new().add_modifier(Modifier::REVERSED)),
+                false => Span::raw(name),
+            }
+        });
+        Line::from_iter(names)
+    }
+
+    fn table(&self, frame: &Frame, canvas: &mut Canvas<'_>, area: Rect) {
+        let sort = self.sorts[self.at()];
+        let rows = rows(self.tab, frame, sort, &self.filter);
+        let columns = self.tab.columns();
+        let header = columns.iter().enumerate().map(|(i, name)| {
+            let name = if i == sort {
+                format!("{name}*")
+            } else {
+                (*name).to_owned()
+            };
+            cell(i, name)
+        });
+        let header = Row::new(header).style(Style::new().add_modifier(Modifier::BOLD));
+        let first = self.first_row.min(rows.len().saturating_sub(1));
+        let shown = rows.into_iter().skip(first).map(|row| {
+            Row::new(
+                row.cells
+                    .into_iter()
+                    .enumerate()
+                    .map(|(i, text)| cell(i, text)),
+            )
+        });
+        let widths = columns.iter().enumerate().map(|(i, name)| match i {
+            0 => Constraint::Min(16),
+            _ if name.len() > 12 => Constraint::Length(40),
+            _ => Constraint::Length(11),
+        });
+        canvas.render_widget(Table::new(shown, widths).header(header), area);
+    }
+
+    fn foot(&self) -> Line<'_> {
+        if self.is_typing {
+            return Line::from(format!(
+                "filter: {}_   Enter keeps it, Esc drops it",
+                self.filter
+            ));
+        }
+        let mut parts =
+            vec!["q quit  space pause  s sort  / filter  Tab next  arrows scroll".to_owned()];
+        if self.is_paused {
+            parts.push("PAUSED".into());
+        }
+        if !self.filter.is_empty() {
+            parts.push(format!("only {:?}", self.filter));
+        }
+        parts.extend(self.error.clone());
+        Line::from(parts.join("   "))
+    }
+}
+
+/// Text on the left, numbers on the right.
+fn cell(column: usize, text: String) -> Cell<'static> {
+    let line = Line::from(text);
+    Cell::from(match column {
+        0 => line,
+        _ => line.right_aligned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    use super::*;
+    use crate::commands::top::frame::UseRates;
+
+    fn text(screen: &Screen) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+        terminal.draw(|canvas| screen.draw(canvas)).unwrap();
+        terminal.backend().to_string()
+    }
+
+    fn press(screen: &mut Screen, keys: &str) {
+        for c in keys.chars() {
+            let code = if c == '\n' {
+                KeyCode::Enter
+            } else {
+                KeyCode::Char(c)
+            };
+            screen.key(KeyEvent::from(code));
+        }
+    }
+
+    fn with_databases() -> Screen {
+        let of = |name: &str, busy| UseRates {
+            name: name.into(),
+            per_s: 1.0,
+            writes_per_s: 0.0,
+            busy,
+            bytes_per_s: 0.0,
+        };
+        let mut screen = Screen::new();
+        screen.frame = Some(Frame {
+            databases: vec![of("quiet", 0.1), of("busy", 2.0)],
+            ..Frame::default()
+        });
+        screen
+    }
+
+    #[test]
+    fn keys_show_sort_and_filter() {
+        let mut screen = with_databases();
+        press(&mut screen, "2");
+        let shown = text(&screen);
+        assert!(
+            shown.find("busy ").unwrap() < shown.find("quiet").unwrap(),
+            "{shown}"
+        );
+        assert!(shown.contains("busy*"), "{shown}");
+        press(&mut screen, "/qui\n");
+        let shown = text(&screen);
+        assert!(
+            shown.contains("quiet") && !shown.contains("2.00"),
+            "{shown}"
+        );
+        press(&mut screen, " ");
+        assert!(screen.is_paused && text(&screen).contains("PAUSED"));
+        assert_eq!(screen.key(KeyEvent::from(KeyCode::Char('q'))), Wish::Quit);
+    }
+
+    #[test]
+    fn any_size_is_drawn() {
+        for (width, height) in [(1, 1), (10, 3), (80, 24), (300, 100)] {
+            let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+            for tab in 0..TABS.len() {
+                let mut screen = with_databases();
+                screen.show(tab);
+                terminal.draw(|canvas| screen.draw(canvas)).unwrap();
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What a server tells at `/_settee/top`: sums since its start.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// One answer.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Snapshot {
+    pub node: String,
+    pub version: String,
+    /// Seconds since the server's start.
+    pub at: f64,
+    pub processors: u64,
+    pub requests: u64,
+    pub aborted: u64,
+    pub in_flight: u64,
+    pub connections: u64,
+    pub connections_accepted: u64,
+    pub feeds: u64,
+    pub sent_bytes: u64,
+    pub received_bytes: u64,
+    pub document_writes: u64,
+    pub commit_requests: u64,
+    pub commit_batches: u64,
+    pub syncs: u64,
+    pub all_databases: u64,
+    pub open_databases: u64,
+    pub open_indexes: u64,
+    pub replications: Replications,
+    pub routes: Vec<RouteSums>,
+    pub threads: Threads,
+    pub databases: Vec<UseSums>,
+    pub views: Vec<UseSums>,
+    pub tasks: Vec<Value>,
+    pub queues: BTreeMap<String, u64>,
+    pub memory: Memory,
+    pub disk: Disk,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub struct Replications {
+    pub running: u64,
+    pub pending: u64,
+    pub crashing: u64,
+}
+
+/// Requests of a class.
+#[derive(Clone, Debug, Deserialize)]
+pub struct RouteSums {
+    pub route: String,
+    pub requests: u64,
+    pub refused: u64,
+    pub failed: u64,
+    /// Microseconds, and how many took so long.
+    pub times: Vec<(u64, u64)>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Threads {
+    pub clocks: Vec<Clock>,
+    pub cpu_seconds: BTreeMap<String, f64>,
+    pub worker_cpu_seconds: Option<f64>,
+}
+
+/// The threads of a name.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Clock {
+    pub name: String,
+    pub alive: u64,
+    /// Seconds of each state.
+    pub states: BTreeMap<String, f64>,
+}
+
+/// How much a database or a view was used.
+#[derive(Clone, Debug, Deserialize)]
+pub struct UseSums {
+    pub name: String,
+    pub requests: u64,
+    pub writes: u64,
+    pub seconds: f64,
+    pub bytes: u64,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Memory {
+    pub resident: u64,
+    pub limit: u64,
+    pub parts: BTreeMap<String, Part>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Part {
+    pub budget: u64,
+    pub used: u64,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Disk {
+    pub free: Option<u64>,
+    pub size: Option<u64>,
+    pub files: BTreeMap<String, u64>,
+}

@@ -1,0 +1,345 @@
+//! A frame as tables of text.
+
+use super::frame::{Frame, Task};
+
+/// What a table shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tab {
+    Routes,
+    Databases,
+    Views,
+    Threads,
+    Tasks,
+    Memory,
+}
+
+/// All tables, in the order of their keys.
+pub const TABS: [Tab; 6] = [
+    Tab::Routes,
+    Tab::Databases,
+    Tab::Views,
+    Tab::Threads,
+    Tab::Tasks,
+    Tab::Memory,
+];
+
+impl Tab {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Tab::Routes => "routes",
+            Tab::Databases => "databases",
+            Tab::Views => "views",
+            Tab::Threads => "threads",
+            Tab::Tasks => "tasks",
+            Tab::Memory => "memory",
+        }
+    }
+
+    /// The names of its columns; the first is text, the others are numbers.
+    pub fn columns(self) -> &'static [&'static str] {
+        match self {
+            Tab::Routes => &[
+                "route", "req/s", "p50 ms", "p99 ms", "max ms", "4xx/s", "5xx/s",
+            ],
+            Tab::Databases => &["database", "req/s", "writes/s", "busy", "B/s"],
+            Tab::Views => &["view", "req/s", "busy", "B/s"],
+            Tab::Threads => &["threads", "alive", "cpu %", "most of their time"],
+            Tab::Tasks => &["task", "%", "done", "total", "left", "pending"],
+            Tab::Memory => &["part", "used", "budget", "%"],
+        }
+    }
+}
+
+/// A row: what is sorted by it, and what is shown.
+pub struct Row {
+    /// Its text, then its numbers.
+    pub cells: Vec<String>,
+    /// The numbers of the columns behind the first.
+    pub keys: Vec<f64>,
+}
+
+impl Row {
+    fn new(name: &str, numbers: impl IntoIterator<Item = (f64, String)>) -> Row {
+        let (keys, mut cells): (Vec<f64>, Vec<String>) = numbers.into_iter().unzip();
+        cells.insert(0, name.to_owned());
+        Row { cells, keys }
+    }
+}
+
+/// A number with few digits.
+pub fn few(n: f64) -> String {
+    match n {
+        n if n >= 10_000.0 => grouped(n as u64),
+        n if n >= 100.0 => format!("{n:.0}"),
+        n if n >= 10.0 => format!("{n:.1}"),
+        n if n > 0.0 => format!("{n:.2}"),
+        _ => "0".to_owned(),
+    }
+}
+
+/// A number with commas between its thousands.
+pub fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Bytes in the unit that suits them.
+pub fn bytes(n: f64) -> String {
+    let units = ["B", "kB", "MB", "GB", "TB"];
+    let mut n = n;
+    let mut unit = 0;
+    while n >= 1000.0 && unit + 1 < units.len() {
+        n /= 1000.0;
+        unit += 1;
+    }
+    match unit {
+        0 => format!("{n:.0} B"),
+        _ => format!("{n:.1} {}", units[unit]),
+    }
+}
+
+/// A time in the unit that suits it.
+pub fn duration(seconds: f64) -> String {
+    let s = seconds as u64;
+    match s {
+        0..120 => format!("{s} s"),
+        120..7200 => format!("{} min", s / 60),
+        7200..172_800 => format!("{} h {} min", s / 3600, s / 60 % 60),
+        _ => format!("{} d {} h", s / 86_400, s / 3600 % 24),
+    }
+}
+
+fn number(n: f64) -> (f64, String) {
+    (n, few(n))
+}
+
+fn size(n: f64) -> (f64, String) {
+    (n, bytes(n))
+}
+
+/// The rows of a table, those with the largest number in column `sort` first, of which the first column has the text `filter`.
+pub fn rows(tab: Tab, frame: &Frame, sort: usize, filter: &str) -> Vec<Row> {
+    let mut rows = match tab {
+        Tab::Routes => routes(frame),
+        Tab::Databases => databases(frame),
+        Tab::Views => views(frame),
+        Tab::Threads => threads(frame),
+        Tab::Tasks => frame.tasks.iter().map(task).collect(),
+        Tab::Memory => memory(frame),
+    };
+    rows.retain(|row| row.cells[0].contains(filter));
+    if sort > 0 {
+        let key = |row: &Row| row.keys.get(sort - 1).copied().unwrap_or(0.0);
+        rows.sort_by(|a, b| key(b).total_cmp(&key(a)));
+    } else {
+        rows.sort_by(|a, b| a.cells[0].cmp(&b.cells[0]));
+    }
+    rows
+}
+
+fn routes(frame: &Frame) -> Vec<Row> {
+    let row = |r: &super::frame::RouteRates| {
+        let numbers = [
+            r.per_s,
+            r.p50_ms,
+            r.p99_ms,
+            r.max_ms,
+            r.refused_per_s,
+            r.failed_per_s,
+        ];
+        Row::new(&r.route, numbers.map(number))
+    };
+    frame.routes.iter().map(row).collect()
+}
+
+fn databases(frame: &Frame) -> Vec<Row> {
+    let rows = frame.databases.iter().map(|d| {
+        let numbers = [number(d.per_s), number(d.writes_per_s), number(d.busy)];
+        Row::new(&d.name, numbers.into_iter().chain([size(d.bytes_per_s)]))
+    });
+    rows.collect()
+}
+
+fn views(frame: &Frame) -> Vec<Row> {
+    let rows = frame.views.iter().map(|v| {
+        Row::new(
+            &v.name,
+            [number(v.per_s), number(v.busy), size(v.bytes_per_s)],
+        )
+    });
+    rows.collect()
+}
+
+fn threads(frame: &Frame) -> Vec<Row> {
+    let rows = frame.threads.iter().map(|t| {
+        let mut states: Vec<_> = t.states_percent.iter().collect();
+        states.sort_by(|a, b| b.1.total_cmp(a.1));
+        let most = states
+            .iter()
+            .take(3)
+            .map(|(name, p)| format!("{name} {p:.0}"));
+        let most: Vec<String> = most.collect();
+        let alive = match t.alive {
+            0 => String::new(),
+            n => n.to_string(),
+        };
+        let idle = t.states_percent.get("idle").copied().unwrap_or(100.0);
+        let numbers = [
+            (t.alive as f64, alive),
+            (t.cpu, few(100.0 * t.cpu)),
+            (100.0 - idle, most.join(" ")),
+        ];
+        Row::new(&t.name, numbers)
+    });
+    let workers = (frame.worker_cpu, few(100.0 * frame.worker_cpu));
+    let workers = Row::new(
+        "(processes of functions)",
+        [(0.0, String::new()), workers, (0.0, String::new())],
+    );
+    rows.chain([workers]).collect()
+}
+
+fn task(task: &Task) -> Row {
+    let maybe = |n: Option<f64>, text: fn(f64) -> String| match n {
+        Some(n) => (n, text(n)),
+        None => (0.0, String::new()),
+    };
+    let count = |n: u64| (n as f64, grouped(n));
+    Row::new(
+        &format!("{} {}", task.kind, task.what),
+        [
+            maybe(task.percent.map(|p| p as f64), few),
+            count(task.done),
+            count(task.total),
+            maybe(task.eta_s, duration),
+            maybe(task.pending.map(|n| n as f64), |n| grouped(n as u64)),
+        ],
+    )
+}
+
+fn memory(frame: &Frame) -> Vec<Row> {
+    let row = |name: &str, used: u64, of: u64| {
+        let percent = 100.0 * used as f64 / of.max(1) as f64;
+        Row::new(name, [size(used as f64), size(of as f64), number(percent)])
+    };
+    let mut rows = vec![row(
+        "the process",
+        frame.resident_bytes,
+        frame.memory_limit_bytes,
+    )];
+    rows.extend(
+        frame
+            .memory
+            .iter()
+            .map(|(name, (used, budget))| row(name, *used, *budget)),
+    );
+    if let (Some(free), Some(all)) = (frame.disk_free_bytes, frame.disk_size_bytes) {
+        rows.push(row("disk", all.saturating_sub(free), all));
+    }
+    let none = || (0.0, String::new());
+    rows.extend(
+        frame.files.iter().map(|(name, n)| {
+            Row::new(&format!("files: {name}"), [size(*n as f64), none(), none()])
+        }),
+    );
+    rows
+}
+
+/// The lines above the tables.
+pub fn head(frame: &Frame) -> [String; 5] {
+    let f = frame;
+    let queues = f.queues.iter();
+    let queues: Vec<String> = queues
+        .map(|(name, q)| format!("{name} {}/{}", q.now, q.max))
+        .collect();
+    let mut states: Vec<_> = f.states_percent.iter().collect();
+    states.sort_by(|a, b| b.1.total_cmp(a.1));
+    let states: Vec<String> = states
+        .iter()
+        .map(|(name, p)| format!("{name} {p:.1}"))
+        .collect();
+    [
+        format!(
+            "{} {}  up {}  {} databases, {} open",
+            f.node,
+            f.version,
+            duration(f.uptime_s),
+            grouped(f.all_databases),
+            grouped(f.open_databases)
+        ),
+        format!(
+            "{} req/s  {} aborted/s  {}/s out  {}/s in  cpu {:.2} of {}  functions {:.2}",
+            few(f.requests_per_s),
+            few(f.aborted_per_s),
+            bytes(f.sent_bytes_per_s),
+            bytes(f.received_bytes_per_s),
+            f.cpu,
+            f.processors,
+            f.worker_cpu
+        ),
+        format!(
+            "{} connections  {} in flight  {} feeds  {} writes/s  {} syncs/s  {} requests a batch",
+            f.connections,
+            f.in_flight,
+            f.feeds,
+            few(f.document_writes_per_s),
+            few(f.syncs_per_s),
+            few(f.requests_a_batch)
+        ),
+        format!(
+            "waiting now/most: {}  replications {} run, {} wait, {} crash",
+            queues.join("  "),
+            f.replications_running,
+            f.replications_pending,
+            f.replications_crashing
+        ),
+        format!("threads %: {}", states.join("  ")),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!(few(1_234_567.8), "1,234,567");
+        assert_eq!(
+            [few(0.0), few(0.123), few(12.34), few(999.6)],
+            ["0", "0.12", "12.3", "1000"]
+        );
+        assert_eq!([bytes(999.0), bytes(1_500_000.0)], ["999 B", "1.5 MB"]);
+        assert_eq!([duration(59.0), duration(7300.0)], ["59 s", "2 h 1 min"]);
+        assert_eq!(grouped(1000), "1,000");
+    }
+
+    #[test]
+    fn rows_are_sorted_and_filtered() {
+        let mut frame = Frame::default();
+        for (name, busy) in [("alpha", 1.0), ("beta", 3.0), ("gamma", 2.0)] {
+            frame.databases.push(super::super::frame::UseRates {
+                name: name.into(),
+                per_s: 10.0 - busy,
+                writes_per_s: 0.0,
+                busy,
+                bytes_per_s: 0.0,
+            });
+        }
+        let names = |sort, filter: &str| -> Vec<String> {
+            let rows = rows(Tab::Databases, &frame, sort, filter);
+            rows.into_iter().map(|row| row.cells[0].clone()).collect()
+        };
+        assert_eq!(names(3, ""), ["beta", "gamma", "alpha"]);
+        assert_eq!(names(1, ""), ["alpha", "gamma", "beta"]);
+        assert_eq!(names(0, "a"), ["alpha", "beta", "gamma"]);
+        assert_eq!(names(3, "mm"), ["gamma"]);
+    }
+}
