@@ -80,7 +80,7 @@ def faults_fire(ctx):
         for fault in faults:
             fault.join()
         # Reads that are slow because of their reader: the answer ends when it has been taken.
-        api.expect(201, "PUT", "/db/large", {"text": "x" * 7_000_000, "_attachments": {"a": {"data": "eA=="}}})
+        api.expect(201, "PUT", "/db/large", {"text": "x" * 7_000_000})
         stop = threading.Event()
         slow = threading.Thread(target=keep_on, args=(server, stop, read_slowly))
         slow.start()
@@ -116,7 +116,7 @@ def leave(server, _):
 
 
 def read_slowly(server, _):
-    connection = ask(server, "/db/large?attachments=true")
+    connection = ask(server, "/db/large")
     connection.recv(10)
     time.sleep(0.3)
     while connection.recv(1 << 16):

@@ -1,6 +1,7 @@
 """Numbers of a server against a load that is known; the slow log; phases of requests. Prometheus itself reads them."""
 
 import json
+import re
 import socket
 import subprocess
 import threading
@@ -23,6 +24,7 @@ def run(ctx):
         slow_log,
         phases,
         rights,
+        nothing_falls,
         a_port_of_its_own,
         prometheus_reads,
     ):
@@ -127,6 +129,17 @@ def ends_of_answers(ctx):
         report.check("and with its bytes", sent > DOCUMENTS * 1000, sent)
         report.equal("it is not aborted", after("couchdb_httpd_aborted_requests_total"), 0)
 
+        api.expect(201, "PUT", "/db/large", {"text": "x" * 7_000_000})
+        reads = lambda m: counted(m, route="document_read")
+        slow = ask(server, "/db/large")
+        slow.recv(100)
+        time.sleep(0.5)
+        report.equal("nor does a large document that is read slowly", reads(metrics(api)), 0)
+        while slow.recv(1 << 16):
+            pass
+        slow.close()
+        report.check("until it is read", wait_until(lambda: reads(metrics(api)) == 1, 10))
+
         left = ask(server, "/db/_all_docs?include_docs=true")
         left.recv(100)
         left.close()
@@ -186,11 +199,11 @@ def labels_are_bounded(ctx):
             api.get(f"/made{n}/_design/d{n}/_view/v{n}")
         after = set(metrics(api).samples)
         new = sorted(after - before)
-        ctx.report.check(
-            "no series came",
-            all(key[0] in ("settee_thread_seconds_total", "settee_threads", "settee_thread_cpu_seconds_total") for key in new),
-            new[:20],
-        )
+        # Threads come when there is work for them: their names are those in the program.
+        threads = {value for key in new for label, value in key[1:] if label == "threads"}
+        others = [key for key in new if not any(label == "threads" for label, _ in key[1:])]
+        ctx.report.equal("no series came", others, [])
+        ctx.report.check("but those of a few threads", len(threads) <= 8 and not any(re.search(r"\d", name) for name in threads), threads)
         began = time.monotonic()
         metrics(api)
         ctx.report.note(f"numbers of {ctx.size(300, 20_000)} databases were told in {(time.monotonic() - began) * 1000:.1f} ms")
@@ -226,7 +239,7 @@ def threads_have_states(ctx):
             for name in names:
                 spent = last("settee_thread_seconds_total", threads=name) - first("settee_thread_seconds_total", threads=name)
                 share = spent / passed / last("settee_threads", threads=name)
-                ctx.report.check(f"states of {name} sum up to the time", 0.99 < share < 1.01, share)
+                ctx.report.check(f"states of {name} sum up to the time", 0.97 < share < 1.03, share)
         of = lambda state: last("settee_thread_seconds_total", state=state) - first("settee_thread_seconds_total", state=state)
         for state in ("read", "auth", "answer", "network", "idle"):
             ctx.report.check(f"some of it was {state}", of(state) > 0, of(state))
@@ -298,20 +311,42 @@ def phases(ctx):
 
 
 def rights(ctx):
-    """Numbers are for admins and those with the role `_metrics`."""
+    """Numbers are for admins, and for those with the role `_metrics` (the suite `auth` has those)."""
     with ctx.server("rights") as server:
-        api = server.api()
-        api.request("PUT", "/_users")
-        for name, roles in (("watcher", ["_metrics"]), ("reader", [])):
-            # Roles that begin with an underscore come from elsewhere: an admin's own list has it.
-            user = {"_id": f"org.couchdb.user:{name}", "name": name, "password": "p", "roles": roles, "type": "user"}
-            api.put(f"/_users/org.couchdb.user:{name}", user)
-        watcher, reader, nobody = (server.api(credentials=who) for who in ("watcher:p", "reader:p", ""))
-        for path in ("_stats", "_prometheus", "_system"):
-            url = f"/_node/_local/{path}"
-            answers = [who.get(url).status for who in (api, reader, nobody)]
-            ctx.report.equal(f"{path} is for admins", answers, [200, 401, 401])
-            ctx.report.check(f"{path} for watchers", watcher.get(url).status in (200, 401), watcher.get(url))
+        api, nobody = server.api(), server.api(credentials="")
+        for path in ("/_node/_local/_stats", "/_node/_local/_prometheus", "/_node/_local/_system", "/_settee/top"):
+            answers = [who.get(path).status for who in (api, nobody)]
+            ctx.report.equal(f"{path} is for admins", answers, [200, 401])
+
+
+def nothing_falls(ctx):
+    """Counters never fall, whatever ends or fails in between: Prometheus would take that for a restart."""
+    with ctx.server("monotone") as server:
+        api, wrong = server.api(), server.api(credentials="admin:wrong")
+        fill(api)
+        itself = server.url.replace("http://", f"http://{server.admin}@")
+        api.expect(201, "PUT", "/db/_design/d", {"views": {"v": {"map": "function(doc) { emit(doc.n, 1); }"}}})
+        api.put("/_replicator/gone", {"source": "http://127.0.0.1:1/x", "target": f"{itself}/db", "continuous": True})
+        before, fallen = {}, []
+        # Threads for blocking work end after ten seconds without any.
+        for round_ in range(ctx.size(24, 60)):
+            if round_ < 3:
+                # Not more often: who is wrong five times is locked out.
+                wrong.get("/db")
+                api.get("/db/_design/d/_view/v?update=true&limit=1")
+                api.put("/db/x", {"round": round_})
+                api.post("/db/_find", {"selector": {"text": {"$regex": "y"}}})
+                api.post("/_replicate", {"source": f"{itself}/db", "target": f"{itself}/copy{round_}", "create_target": True})
+                api.post("/db/_purge", {f"{round_:07}": ["1-x"]})
+            told = metrics(api)
+            for key, value in told.samples.items():
+                name = key[0]
+                is_counter = told.types.get(name) == "counter" or name.endswith(("_bucket", "_count"))
+                if is_counter and value < before.get(key, 0):
+                    fallen.append((key, before[key], value))
+                before[key] = value
+            time.sleep(1)
+        ctx.report.check("no counter falls", not fallen, fallen[:10])
 
 
 def a_port_of_its_own(ctx):

@@ -14,7 +14,7 @@ use crate::basic::{
     Basic, Credentials, Gate, InFlight, Pending, Way, lockout_key, refuse_locked_out,
 };
 use crate::cache::{Cache, Tag};
-use crate::counters::CACHE_MISSES;
+use crate::counters::{CACHE_HITS, CACHE_MISSES};
 use crate::effort::{Dearest, Effort};
 use crate::error::AuthError;
 use crate::handlers::Handler;
@@ -271,11 +271,13 @@ impl Auth {
         let tag = self.inner.cache.tag_of_header(header);
         if let Some(login) = self.remembered(&state, &tag, origin)? {
             Way::Basic.check(&login.account)?;
+            CACHE_HITS.count();
             return Ok(Basic::Hit(login));
         }
         let Some(credentials) = Credentials::parse(header)? else {
             return Ok(Basic::Anonymous);
         };
+        CACHE_MISSES.count();
         let account = self.account(&state, &credentials.name)?;
         let pending = Pending::new(
             self,
@@ -309,8 +311,10 @@ impl Auth {
         let remembered = self.remembered(&state, &tag, origin)?;
         // With a second factor, failures are counted: that is for `Pending`.
         if let Some(login) = remembered.filter(|login| way.check(&login.account).is_ok()) {
+            CACHE_HITS.count();
             return Ok(Basic::Hit(login));
         }
+        CACHE_MISSES.count();
         let credentials = Credentials {
             name: name.to_owned(),
             password: password.as_bytes().to_vec(),
@@ -330,7 +334,6 @@ impl Auth {
         origin: Option<&Origin>,
     ) -> Result<Option<Login>, AuthError> {
         let Some(then) = self.inner.cache.get(tag) else {
-            CACHE_MISSES.count();
             return Ok(None);
         };
         let now = self.account(state, then.name())?;

@@ -164,6 +164,7 @@ impl Pending {
         let turn = auth.inner.turns.wait(origin.as_ref()).await;
         let verify = move || {
             let _turn = turn;
+            let _verifies = telemetry::enter(telemetry::State::Auth);
             self.verify(origin.as_ref())
         };
         tokio::task::spawn_blocking(verify)

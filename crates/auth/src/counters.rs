@@ -1,6 +1,8 @@
 //! What is counted in this crate, since the process started.
 
-use telemetry::Counter;
+use telemetry::{Counter, Striped};
 
-/// Passwords and headers that were not in the cache, and had to be verified.
+/// Passwords that were found in the cache.
+pub static CACHE_HITS: Striped = Striped::new();
+/// Passwords that had to be verified.
 pub static CACHE_MISSES: Counter = Counter::new();

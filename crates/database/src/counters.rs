@@ -20,9 +20,11 @@ pub static VALIDATION_REFUSALS: Counter = Counter::new();
 pub static VALIDATION_TIMES: Times = Times::new();
 /// `_local` documents that were written.
 pub static LOCAL_WRITES: Counter = Counter::new();
-/// Documents that were to be purged, and those of which something was.
+/// Purges that were done, of one document or many.
 pub static PURGES: Counter = Counter::new();
-/// See [`PURGES`].
-pub static PURGED: Counter = Counter::new();
+/// Documents in them.
+pub static PURGED_DOCUMENTS: Counter = Counter::new();
+/// Documents of purges that failed.
+pub static PURGE_FAILURES: Counter = Counter::new();
 /// How long opening a database took that was not open.
 pub static OPENINGS: Times = Times::new();

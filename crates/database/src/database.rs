@@ -566,6 +566,22 @@ impl Database {
         self: &Arc<Self>,
         requests: Vec<(DocId, Vec<Rev>)>,
     ) -> Result<Purged, Error> {
+        let documents = requests.len() as u64;
+        let done = self.purge_now(requests).await;
+        match &done {
+            Ok(_) => {
+                counters::PURGES.count();
+                counters::PURGED_DOCUMENTS.add(documents);
+            }
+            Err(_) => counters::PURGE_FAILURES.add(documents),
+        }
+        done
+    }
+
+    async fn purge_now(
+        self: &Arc<Self>,
+        requests: Vec<(DocId, Vec<Rev>)>,
+    ) -> Result<Purged, Error> {
         self.live()?;
         let mut purges = Vec::with_capacity(requests.len());
         for (id, revs) in &requests {
@@ -587,9 +603,6 @@ impl Database {
                 (done.or_else(|e| self.if_live(Err(e.into())))?, false)
             }
         };
-        counters::PURGES.add(requests.len() as u64);
-        let purged = removed.iter().filter(|revs| !revs.is_empty()).count();
-        counters::PURGED.add(purged as u64);
         let ids = requests.into_iter().map(|(id, _)| id);
         Ok(Purged {
             removed: ids.zip(removed).collect(),

@@ -12,6 +12,7 @@ use storage::Store;
 use crate::database::Database;
 use crate::opened::Opened;
 use crate::{Task, unix_seconds};
+use telemetry::State;
 
 /// How often the thread looks around when nobody wakes it.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -189,6 +190,7 @@ impl Maintenance {
     fn run(&self, opened: &Weak<Opened>) {
         let mut written = LastWritten::default();
         while !self.stopping.load(Relaxed) {
+            let compacts = telemetry::enter(State::Compaction);
             if let Err(e) = self.store.reap() {
                 tracing::error!(error = %e, "dropping the rows of a deleted database failed");
             }
@@ -196,6 +198,7 @@ impl Maintenance {
             match self.next_job(opened) {
                 Some(job) => self.run_job(&job),
                 None => {
+                    drop(compacts);
                     let mut work = self.work.lock();
                     if work.queue.is_empty() && !self.stopping.load(Relaxed) {
                         self.wake.wait_for(&mut work, LOOK_EVERY);

@@ -1,7 +1,7 @@
 //! What every request needs: the node, the settings in force, counters, and whether the server stops.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use auth::{Origin, Said};
@@ -27,6 +27,8 @@ const SILENCE_TIME_MAX: Duration = Duration::from_secs(300);
 
 /// A server, as requests see it.
 pub struct App {
+    /// Itself, for work on other threads.
+    me: Weak<App>,
     /// What the server is, without sockets.
     pub node: Arc<Node>,
     /// What was counted.
@@ -48,7 +50,8 @@ impl App {
     pub fn new(node: Arc<Node>) -> Result<Arc<App>, config::ConfigError> {
         let settings = Settings::read(&node.config)?;
         warn_of_cors(&settings, None);
-        let app = Arc::new(App {
+        let app = Arc::new_cyclic(|me| App {
+            me: me.clone(),
             bodies: Bodies::new(node.memory.bodies),
             node,
             stats: Arc::default(),
@@ -65,6 +68,15 @@ impl App {
             }
         });
         Ok(app)
+    }
+
+    /// Itself, to be taken to another thread.
+    ///
+    /// # Errors
+    /// The server is ending.
+    pub fn shared(&self) -> Result<Arc<App>, ApiError> {
+        let me = self.me.upgrade();
+        me.ok_or_else(|| ApiError::busy("the server is ending".into()))
     }
 
     fn reread(&self) {

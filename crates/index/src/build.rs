@@ -270,6 +270,7 @@ impl<'a> Build<'a> {
         std::thread::scope(|scope| {
             let back = scope.spawn(|| {
                 crate::yield_to_readers();
+                let _indexes = telemetry::enter(telemetry::State::Index);
                 run::write_back(engine, index.number, buffers)
             });
             let (spec, reducers) = (&index.spec, &index.reducers);

@@ -18,6 +18,7 @@ pub fn sort(buffers: &mut [RowBuffer]) {
         for buffer in buffers {
             scope.spawn(|| {
                 crate::yield_to_readers();
+                let _sorts = telemetry::enter(telemetry::State::Sort);
                 let mut rows = std::mem::take(&mut buffer.rows);
                 let mut docs = std::mem::take(&mut buffer.docs);
                 docs.sort_by(|a, b| buffer.id(a).cmp(buffer.id(b)));

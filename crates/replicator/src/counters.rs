@@ -18,5 +18,7 @@ pub static CHECKPOINTS: Counter = Counter::new();
 pub static CHECKPOINT_FAILURES: Counter = Counter::new();
 /// Requests to other servers.
 pub static REQUESTS: Counter = Counter::new();
+/// Requests that got an answer, but for those of a server that fails.
+pub static RESPONSES: Counter = Counter::new();
 /// Requests that got no answer, or one of the server's failures.
 pub static REQUEST_FAILURES: Counter = Counter::new();

@@ -16,6 +16,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use self::entry::{Entry, Event, EventKind, Run};
+use crate::counters;
 use crate::endpoint::Endpoint;
 use crate::environment::Environment;
 use crate::error::Error;
@@ -476,6 +477,7 @@ impl Scheduler {
                 let stats = job.final_stats();
                 job.outcome.send_replace(Some(Outcome::Completed(result)));
                 jobs.remove(id);
+                counters::JOBS_REMOVED.count();
                 drop(jobs);
                 tracing::info!(id, "replication completed");
                 if let (Some(doc), Some(listener)) = (&replication.doc, self.listener()) {
@@ -490,6 +492,7 @@ impl Scheduler {
                     None => {
                         job.outcome.send_replace(Some(Outcome::Failed(error)));
                         jobs.remove(id);
+                        counters::JOBS_REMOVED.count();
                     }
                     Some(doc) => {
                         drop(jobs);

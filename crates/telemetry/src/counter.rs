@@ -71,3 +71,34 @@ impl Times {
         self.0.lock().clone()
     }
 }
+
+/// Parts of a [`Striped`] counter.
+const STRIPES: usize = 8;
+
+/// A number that only grows, which many threads count by all the time: each counts in a part of its own, mostly.
+pub struct Striped([Stripe; STRIPES]);
+
+#[repr(align(128))]
+struct Stripe(AtomicU64);
+
+impl Striped {
+    /// Begins at 0.
+    #[expect(
+        clippy::new_without_default,
+        reason = "a constant function, for statics"
+    )]
+    pub const fn new() -> Striped {
+        Striped([const { Stripe(AtomicU64::new(0)) }; STRIPES])
+    }
+
+    /// One more.
+    #[inline]
+    pub fn count(&self) {
+        self.0[crate::part_of(STRIPES)].0.fetch_add(1, Relaxed);
+    }
+
+    /// The number so far.
+    pub fn get(&self) -> u64 {
+        self.0.iter().map(|part| part.0.load(Relaxed)).sum()
+    }
+}

@@ -10,13 +10,15 @@
 
 mod counter;
 mod logged;
+mod part;
 mod state;
 mod thread;
 mod ticks;
 mod within;
 
-pub use counter::{Counter, Times, distribution};
+pub use counter::{Counter, Striped, Times, distribution};
 pub use logged::LOGGED;
+pub use part::part_of;
 pub use state::{STATES, State};
 pub use thread::{Entered, ThreadTimes, enter, entered_at, park, threads, unpark};
 pub use ticks::Tick;

@@ -34,12 +34,10 @@ pub enum State {
     Compaction,
     /// Changes are copied from and to other databases.
     Replication,
-    /// Records of the cluster's log are made, and applied.
-    Cluster,
 }
 
 /// All states, in the order of their numbers.
-pub const STATES: [State; 16] = [
+pub const STATES: [State; 15] = [
     State::Idle,
     State::Other,
     State::Accept,
@@ -55,7 +53,6 @@ pub const STATES: [State; 16] = [
     State::Sort,
     State::Compaction,
     State::Replication,
-    State::Cluster,
 ];
 
 impl State {
@@ -77,7 +74,6 @@ impl State {
             State::Sort => "sort",
             State::Compaction => "compaction",
             State::Replication => "replication",
-            State::Cluster => "cluster",
         }
     }
 

@@ -12,9 +12,13 @@ use crate::state::{STATES, State};
 use crate::ticks::{self, Tick};
 
 /// Bits of [`Clock::current`] that say when the state was entered; the number of the state is above them. With a counter of
-/// 4 GHz they last for nine years after the machine's start.
-const SINCE_BITS: u32 = 60;
+/// 4 GHz they last for four years after the machine's start.
+const SINCE_BITS: u32 = 59;
 const SINCE_MASK: u64 = (1 << SINCE_BITS) - 1;
+/// The bit of [`Clock::current`] that says that the state is being changed.
+const CHANGING: u64 = 1 << 63;
+/// Readings of a clock that changes all the time before the last one is taken as it is.
+const READINGS_MAX: usize = 1000;
 
 /// Written by its own thread alone.
 struct Clock {
@@ -37,9 +41,11 @@ impl Clock {
     /// Changes the state; answers the one before.
     #[inline]
     fn change(&self, to: State, now: u64) -> State {
-        let (before, since) = unpacked(self.current.load(Relaxed));
+        let current = self.current.load(Relaxed);
+        let (before, since) = unpacked(current);
         let spent = &self.spent[before as usize];
-        // `read` takes nothing for whole whose `current` has changed meanwhile.
+        // Whoever reads sees this mark, or nothing of what follows.
+        self.current.store(current | CHANGING, Relaxed);
         fence(Release);
         spent.store(spent.load(Relaxed) + now.saturating_sub(since), Relaxed);
         self.current.store(packed(to, now), Release);
@@ -48,19 +54,21 @@ impl Clock {
 
     /// Ticks of each state until now. Together they are the age of the clock.
     fn read(&self) -> [u64; STATES.len()] {
-        loop {
+        let mut ticks = [0; STATES.len()];
+        for _ in 0..READINGS_MAX {
             let current = self.current.load(Acquire);
-            let mut ticks = [0; STATES.len()];
             for (ticks, spent) in ticks.iter_mut().zip(&self.spent) {
                 *ticks = spent.load(Relaxed);
             }
             fence(Acquire);
-            let (state, since) = unpacked(current);
-            if self.current.load(Relaxed) == current {
+            if current & CHANGING == 0 && self.current.load(Relaxed) == current {
+                let (state, since) = unpacked(current);
                 ticks[state as usize] += ticks::now().saturating_sub(since);
-                return ticks;
+                break;
             }
+            std::hint::spin_loop();
         }
+        ticks
     }
 }
 
@@ -72,7 +80,7 @@ fn packed(state: State, since: u64) -> u64 {
 #[inline]
 fn unpacked(current: u64) -> (State, u64) {
     (
-        State::of_number((current >> SINCE_BITS) as u8),
+        State::of_number(((current & !CHANGING) >> SINCE_BITS) as u8),
         current & SINCE_MASK,
     )
 }

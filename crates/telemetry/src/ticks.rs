@@ -43,33 +43,46 @@ struct Beginning {
     next: AtomicU64,
 }
 
-/// How long the counter is watched when it is first asked. What it is off by shrinks later, when more time has passed.
+/// How long the counter is watched when it is first asked.
 const FIRST_LOOK: Duration = Duration::from_millis(1);
+/// Once it was watched for so long, what a tick is stays: what was told would change with it, and a machine that slept meanwhile
+/// would make it wrong.
+const LAST_LOOK: Duration = Duration::from_secs(1);
 
 impl Beginning {
     fn new() -> Beginning {
+        let is_counted = counter_is_trusted();
         let beginning = Beginning {
             at: Instant::now(),
             counter: counter(),
-            is_counted: counter_is_trusted(),
+            is_counted,
             one: AtomicU64::new(1f64.to_bits()),
-            next: AtomicU64::new(u64::MAX),
+            next: AtomicU64::new(if is_counted { 0 } else { u64::MAX }),
         };
-        if beginning.is_counted {
+        if is_counted {
             std::thread::sleep(FIRST_LOOK);
             beginning.look();
         }
         beginning
     }
 
-    /// Compares the counter with the kernel's clock, and again when twice the time has passed.
+    /// Compares the counter with the kernel's clock, and again when twice the time has passed, within the first second or so.
     #[cold]
     fn look(&self) {
         let (now, elapsed) = (counter(), self.at.elapsed());
         let ticks = now.wrapping_sub(self.counter).max(1);
         let one = elapsed.as_nanos() as f64 / ticks as f64;
-        self.one.store(one.to_bits(), Relaxed);
-        self.next.store(now.saturating_add(ticks), Relaxed);
+        let last = f64::from_bits(self.one.load(Relaxed));
+        let is_first = self.next.load(Relaxed) == 0;
+        // What differs by much was measured across something else, sleep perhaps.
+        if is_first || (one / last - 1.0).abs() < 0.05 {
+            self.one.store(one.to_bits(), Relaxed);
+        }
+        let next = match elapsed < LAST_LOOK {
+            true => now.saturating_add(ticks),
+            false => u64::MAX,
+        };
+        self.next.store(next, Relaxed);
     }
 }
 

@@ -60,10 +60,11 @@ impl FindPlan {
         &self.index.index.name
     }
 
-    /// The fields of the selector, as they are written.
-    pub fn selector_fields(&self) -> Vec<String> {
-        let names = self.find.selector.field_names().into_iter();
-        names.map(str::to_owned).collect()
+    /// The first fields of the selector, as they are written: so many, and so many bytes of each.
+    pub fn selector_fields(&self, most: usize, bytes_max: usize) -> Vec<String> {
+        let names = self.find.selector.field_names().into_iter().take(most);
+        let short = |name: &str| name[..name.floor_char_boundary(bytes_max)].to_owned();
+        names.map(short).collect()
     }
 }
 

@@ -216,7 +216,10 @@ impl Scan<'_> {
             }
             put(own)
         };
-        let work = || work().inspect_err(|_| failed.store(true, Relaxed));
+        let work = || {
+            let _reads = telemetry::enter(telemetry::State::Read);
+            work().inspect_err(|_| failed.store(true, Relaxed))
+        };
         let threads = self.scans.threads(pieces.len().saturating_sub(1));
         let result = std::thread::scope(|scope| {
             let others: Vec<_> = (0..threads.count).map(|_| scope.spawn(work)).collect();

@@ -40,11 +40,16 @@ struct Worker {
     used: Instant,
     /// It has answered something since it was taken, or was started then.
     has_lived: bool,
+    /// It did not answer as it should.
+    has_failed: bool,
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        PROCESS_ENDS.count();
+        match self.has_failed {
+            true => PROCESS_FAILURES.count(),
+            false => PROCESS_ENDS.count(),
+        }
         // Both fail only for a process that has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -81,6 +86,7 @@ impl Worker {
             known: HashSet::new(),
             used: Instant::now(),
             has_lived: true,
+            has_failed: false,
         };
         worker.send(wire::options_frame(options))?;
         Ok(worker)
@@ -271,7 +277,7 @@ impl Processes {
                 Err(error) if has_died(&error) && !worker.has_lived => may_rest = false,
                 // The worker is killed.
                 Err(error) => {
-                    PROCESS_FAILURES.count();
+                    worker.has_failed = true;
                     return Err(self.broken(&error));
                 }
             }

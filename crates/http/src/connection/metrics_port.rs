@@ -1,7 +1,7 @@
 //! A port of its own for Prometheus, which asks without a login: it tells numbers, and nothing else.
 
-use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -11,6 +11,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 
 use crate::app::App;
 use crate::metrics::catalogue;
@@ -18,30 +19,42 @@ use crate::metrics::catalogue;
 /// The path that is answered.
 const PATH: &str = "/_node/_local/_prometheus";
 
+/// A connection that asks for nothing for so long is closed: places are few.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// Connections that are answered at a time; others wait.
+const CONNECTIONS_MAX: usize = 16;
+
 /// Answers whoever asks for the numbers, until it is dropped.
 pub async fn serve_metrics(listener: TcpListener, app: Arc<App>) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
+        // Nobody closes the semaphore.
+        let place = places.clone().acquire_owned().await.ok();
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(e) => {
                 tracing::warn!(error = %e, "accepting a connection for metrics failed");
-                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             }
         };
-        let (app, silence_max) = (app.clone(), app.silence_max());
+        let app = app.clone();
         tokio::spawn(async move {
-            let service = service_fn(|req| {
-                let answer = answer(&app, &req);
-                async move { Ok::<_, Infallible>(answer) }
+            let service = service_fn(|req: hyper::Request<Incoming>| {
+                let app = app.clone();
+                async move {
+                    let answered = tokio::task::spawn_blocking(move || answer(&app, &req)).await;
+                    answered.map_err(|_| "the numbers could not be told")
+                }
             });
             let connection = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
-                .header_read_timeout(silence_max)
+                .header_read_timeout(SILENCE_MAX)
                 .serve_connection(TokioIo::new(stream), service);
             if let Err(e) = connection.await {
                 tracing::debug!(error = %e, "a connection for metrics ended");
             }
+            drop(place);
         });
     }
 }

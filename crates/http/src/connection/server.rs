@@ -171,7 +171,7 @@ fn accept(
     }
     let app = app.clone();
     tokio::spawn(async move {
-        app.stats.connect();
+        let _open = app.stats.connect();
         match tls {
             None => connection(stream, peer, Spoken::Unknown, &app, watcher).await,
             Some(tls) => {
@@ -184,7 +184,6 @@ fn accept(
                 }
             }
         }
-        app.stats.disconnect();
         drop(place);
     });
 }
@@ -318,7 +317,7 @@ impl UnderWay<'_> {
             peer: req.peer,
             user: req.user.name.as_deref(),
             method: &req.method,
-            path: &req.path,
+            path: req.requested_path.as_deref().unwrap_or(&req.path),
             segments: &req.segments,
             numbers: Numbers {
                 route: Route::of(&req.method, &req.segments, req.query.get("feed")),
@@ -328,7 +327,6 @@ impl UnderWay<'_> {
                 head_us,
                 bytes_received: req.body_bytes,
                 document_reads: req.document_reads,
-                has_password: req.authenticated == Some("default"),
                 bulk_docs: req.bulk_docs,
                 slow_us: slow::bound_us(req.settings.log.slow_time),
             },
@@ -341,8 +339,12 @@ impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         if !self.is_answered {
             let us = self.received.elapsed_us();
-            let told = self.told(0, Timing::default(), us);
-            told.tell(&self.app.stats, End::Aborted, 0, us);
+            let (status, end) = match std::thread::panicking() {
+                true => (500, End::Cut),
+                false => (0, End::Aborted),
+            };
+            let told = self.told(status, Timing::default(), us);
+            told.tell(&self.app.stats, end, 0, us);
         }
     }
 }
@@ -503,6 +505,9 @@ fn refuse(req: &Request, e: ApiError) -> Reply {
     reply
 }
 
+/// A shorter answer is told of when its head is made: what is left of it then is in the socket's buffer, mostly.
+const WATCHED_FROM_BYTES: usize = 64 << 10;
+
 /// The response with the headers that every answer carries. The request is told of when the response's body has ended.
 fn finish(under_way: &mut UnderWay<'_>, reply: Reply) -> hyper::Response<Body> {
     let (app, req) = (under_way.app, &under_way.req);
@@ -543,7 +548,7 @@ fn finish(under_way: &mut UnderWay<'_>, reply: Reply) -> hyper::Response<Body> {
             told.tell(&app.stats, End::Whole, 0, us);
             body
         }
-        Body::Full(bytes) => {
+        Body::Full(bytes) if bytes.len() <= WATCHED_FROM_BYTES => {
             told.tell(&app.stats, End::Whole, bytes.len() as u64, us);
             Body::Full(bytes)
         }

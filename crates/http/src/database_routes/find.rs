@@ -41,6 +41,10 @@ fn find_limits(settings: &config::settings::Mango) -> FindLimits {
     }
 }
 
+/// Fields of a selector that the slow log tells, and bytes of each.
+const TOLD_FIELDS_MAX: usize = 20;
+const TOLD_FIELD_BYTES_MAX: usize = 64;
+
 /// A longer body is read on a thread for blocking work: the values of `$in` are sorted. So is one with regular expressions,
 /// which are compiled.
 const BLOCKING_BODY_BYTES: usize = 64 << 10;
@@ -78,7 +82,11 @@ pub async fn apart_if_long<T: Send + 'static>(
     if body.len() <= BLOCKING_BODY_BYTES && memchr::memmem::find(&body, b"$regex").is_none() {
         return work(&body);
     }
-    tokio::task::spawn_blocking(move || work(&body))
+    let parse = move || {
+        let _parses = telemetry::enter(telemetry::State::Parse);
+        work(&body)
+    };
+    tokio::task::spawn_blocking(parse)
         .await
         .map_err(|_| ApiError::worker_failed())?
 }
@@ -98,10 +106,10 @@ pub async fn find(req: &mut Request, access: &Access, partition: Option<String>)
         Ok((db.plan_find(find, &limits)?, limits))
     });
     let (plan, limits) = plan.await?;
-    let parse_us = started.elapsed().as_micros() as u64;
+    let parse_us = (started.elapsed().as_micros() as u64).saturating_sub(req.body_us);
     let detail = Arc::new(Detail {
         index: Some(plan.index_name().to_owned()),
-        fields: plan.selector_fields(),
+        fields: plan.selector_fields(TOLD_FIELDS_MAX, TOLD_FIELD_BYTES_MAX),
         ..Detail::default()
     });
     req.detail = Some(detail.clone());

@@ -77,8 +77,6 @@ pub struct Numbers {
     pub bytes_received: u64,
     /// Documents that it read by their ids.
     pub document_reads: u64,
-    /// It came with a password, which was right.
-    pub has_password: bool,
     /// Documents that a bulk brought.
     pub bulk_docs: Option<u64>,
 }
@@ -88,7 +86,7 @@ impl Told<'_> {
     pub fn tell(&self, stats: &Stats, end: End, bytes: u64, us: u64) {
         let since_start = stats.since_start();
         stats.count(|c| self.count(c, end, (bytes, us), since_start));
-        if us >= self.numbers.slow_us && !self.numbers.route.is_feed() {
+        if us >= self.numbers.slow_us && !self.numbers.route.has_its_own_pace() {
             stats.log_slow(&slow::line(self, end, bytes, us));
         }
         let status = self.numbers.status;
@@ -114,8 +112,8 @@ impl Told<'_> {
         c.bytes_sent += bytes;
         c.bytes_received += numbers.bytes_received;
         c.document_reads += numbers.document_reads;
-        c.passwords += u64::from(numbers.has_password);
-        if self.segments.get(1).is_some_and(|s| s == b"_partition") {
+        let is_index = || self.segments.get(3).is_some_and(|s| s == b"_index");
+        if self.segments.get(1).is_some_and(|s| s == b"_partition") && !is_index() {
             c.of_partitions[route as usize] += 1;
         }
         if let Some(docs) = numbers.bulk_docs {
@@ -140,12 +138,13 @@ impl Told<'_> {
         };
         let used = Use {
             requests: 1,
-            writes: u64::from(route.writes()),
+            writes: u64::from(route.writes(self.method)),
             us: if route.is_feed() { 0 } else { us },
             bytes: bytes + numbers.bytes_received,
         };
         c.usage.databases.count(database, &used, since_start);
-        if route == Route::View {
+        // Not one that somebody made up.
+        if route == Route::View && (200..400).contains(&numbers.status) {
             c.usage.views.count(&self.view(), &used, since_start);
         }
     }
@@ -261,7 +260,10 @@ impl Stream for Watched {
                 self.look_for_end();
             }
             Poll::Ready(Some(Err(_))) => self.end(End::Cut),
-            Poll::Ready(None) => self.end(End::Whole),
+            Poll::Ready(None) => {
+                let is_short = self.length.is_some_and(|length| self.sent < length);
+                self.end(if is_short { End::Cut } else { End::Whole });
+            }
             Poll::Pending => {}
         }
         next

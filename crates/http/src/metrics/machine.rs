@@ -1,5 +1,9 @@
 //! What the process takes of its machine: memory, processors, files, disk, and how long the queues in it are.
 
+use std::collections::{BTreeMap, HashMap};
+use std::sync::LazyLock;
+
+use parking_lot::Mutex;
 use procfs::net::TcpState;
 use procfs::process::Process;
 use serde_json::{Value, json};
@@ -116,11 +120,44 @@ pub struct CpuTimes {
     pub workers: f64,
 }
 
-/// What the process and those that it started took so far; none when `/proc` does not tell.
+/// What was seen of threads and processes, so that nothing told ever falls: those that end take their times with them.
+#[derive(Default)]
+struct Seen {
+    /// Name and seconds of each thread, when it was seen last.
+    threads: HashMap<i32, (String, f64)>,
+    /// Seconds of threads that have ended, by name.
+    ended: BTreeMap<String, f64>,
+    /// The most that was told of workers.
+    workers: f64,
+}
+
+impl Seen {
+    /// Takes the times of the threads that there are now; answers those of all that ever were, by name.
+    fn threads(&mut self, now: HashMap<i32, (String, f64)>) -> Vec<(String, f64)> {
+        for (tid, (name, seconds)) in self.threads.drain() {
+            // The kernel gives numbers again: a thread that has less than before is another one.
+            let is_same = |(known, new): &(String, f64)| *known == name && *new >= seconds;
+            if !now.get(&tid).is_some_and(is_same) {
+                *self.ended.entry(name).or_default() += seconds;
+            }
+        }
+        self.threads = now;
+        let mut sums = self.ended.clone();
+        for (name, seconds) in self.threads.values() {
+            *sums.entry(name.clone()).or_default() += seconds;
+        }
+        sums.into_iter().collect()
+    }
+}
+
+/// What the process and those that it started took so far; none when `/proc` does not tell. A thread that ends between two calls is
+/// counted up to the first.
 pub fn cpu_times() -> Option<CpuTimes> {
+    static SEEN: LazyLock<Mutex<Seen>> = LazyLock::new(Mutex::default);
     let me = Process::myself().ok()?;
     let second = procfs::ticks_per_second() as f64;
-    let mut threads: Vec<(String, f64)> = vec![];
+    let mut seen = SEEN.lock();
+    let mut threads = HashMap::new();
     let mut children = vec![];
     for task in me.tasks().ok()?.flatten() {
         children.extend(task.children().unwrap_or_default());
@@ -128,10 +165,7 @@ pub fn cpu_times() -> Option<CpuTimes> {
         let seconds = (stat.utime + stat.stime) as f64 / second;
         // Names like rocksdb:low0 are of one pool.
         let name = stat.comm.trim_end_matches(|c: char| c.is_ascii_digit());
-        match threads.iter_mut().find(|(known, _)| known == name) {
-            Some((_, sum)) => *sum += seconds,
-            None => threads.push((name.to_owned(), seconds)),
-        }
+        threads.insert(task.tid, (name.to_owned(), seconds));
     }
     let stat = me.stat().ok()?;
     let ended = (stat.cutime + stat.cstime) as f64;
@@ -139,9 +173,11 @@ pub fn cpu_times() -> Option<CpuTimes> {
         let stat = Process::new(i32::try_from(*pid).ok()?).ok()?.stat().ok()?;
         Some((stat.utime + stat.stime) as f64)
     });
+    // One that ends just now may be in neither.
+    seen.workers = seen.workers.max((ended + stats.sum::<f64>()) / second);
     Some(CpuTimes {
-        threads,
-        workers: (ended + stats.sum::<f64>()) / second,
+        threads: seen.threads(threads),
+        workers: seen.workers,
     })
 }
 
@@ -256,5 +292,30 @@ fn write_memory(parts: &[MemoryPart], text: &mut Text) {
             .iter()
             .filter_map(|part| Some((part.name, of(part)? as f64)));
         text.by((name, "gauge", help), "part", values);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_threads_that_ended_stay() {
+        let mut seen = Seen::default();
+        let of = |all: &[(i32, &str, f64)]| -> HashMap<i32, (String, f64)> {
+            let all = all.iter();
+            all.map(|(tid, name, s)| (*tid, ((*name).to_owned(), *s)))
+                .collect()
+        };
+        seen.threads(of(&[(1, "serve", 5.0), (2, "serve", 3.0)]));
+        assert_eq!(
+            seen.threads(of(&[(1, "serve", 6.0)])),
+            [("serve".to_owned(), 9.0)]
+        );
+        // Its number is another thread's now.
+        let told = seen.threads(of(&[(1, "index", 1.0), (2, "serve", 0.5)]));
+        assert_eq!(told, [("index".to_owned(), 1.0), ("serve".to_owned(), 9.5)]);
+        let told = seen.threads(of(&[(2, "serve", 0.1)]));
+        assert_eq!(told, [("index".to_owned(), 1.0), ("serve".to_owned(), 9.6)]);
     }
 }

@@ -13,10 +13,9 @@ pub mod stat;
 pub mod tree;
 pub mod usage;
 
-use std::cell::Cell;
-use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -72,8 +71,6 @@ pub struct Counts {
     pub bytes_received: u64,
     /// Documents read one by one.
     pub document_reads: u64,
-    /// Requests with a password that was right.
-    pub passwords: u64,
     /// Requests for a partition, by class.
     of_partitions: [u64; ROUTES.len()],
     /// Requests by class.
@@ -130,7 +127,6 @@ impl Default for Counts {
             bytes_sent: 0,
             bytes_received: 0,
             document_reads: 0,
-            passwords: 0,
             of_partitions: [0; ROUTES.len()],
             routes: ROUTES.iter().map(|_| None).collect(),
             bulk_docs: distribution(),
@@ -148,7 +144,6 @@ impl Counts {
         self.bytes_sent += other.bytes_sent;
         self.bytes_received += other.bytes_received;
         self.document_reads += other.document_reads;
-        self.passwords += other.passwords;
         for (to, from) in self.of_partitions.iter_mut().zip(&other.of_partitions) {
             *to += from;
         }
@@ -164,7 +159,6 @@ impl Counts {
             }
         }
         add(&mut self.bulk_docs, &other.bulk_docs);
-        self.usage.add(&other.usage);
     }
 
     /// The head of an answer was made.
@@ -230,6 +224,15 @@ impl Counts {
     }
 }
 
+/// A connection that is open.
+pub(crate) struct OpenConnection(Arc<Stats>);
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Relaxed);
+    }
+}
+
 impl Default for Stats {
     fn default() -> Self {
         let mut first = [0; 8];
@@ -264,15 +267,11 @@ impl Stats {
         slow::write(writer.as_deref_mut(), line);
     }
 
-    /// A connection was accepted.
-    pub(crate) fn connect(&self) {
+    /// A connection was accepted; it is open until what this answers is dropped.
+    pub(crate) fn connect(self: &Arc<Self>) -> OpenConnection {
         self.connections.fetch_add(1, Relaxed);
         self.connections_accepted.fetch_add(1, Relaxed);
-    }
-
-    /// A connection has ended.
-    pub(crate) fn disconnect(&self) {
-        self.connections.fetch_sub(1, Relaxed);
+        OpenConnection(self.clone())
     }
 
     /// Connections that are open.
@@ -296,26 +295,36 @@ impl Stats {
         begun.saturating_sub(counts.ended)
     }
 
-    /// Everything that was counted.
+    /// Everything that was counted, but for who is used.
     pub fn counts(&self) -> Counts {
         let mut all = Counts::default();
         for part in &self.parts {
             // Copied while it is held: adding up takes longer.
-            let counts = part.0.lock().clone();
+            let counts = {
+                let mut held = part.0.lock();
+                let usage = std::mem::take(&mut held.usage);
+                let counts = held.clone();
+                held.usage = usage;
+                counts
+            };
             all.add(&counts);
+        }
+        all
+    }
+
+    /// Who is used.
+    pub fn usage(&self) -> usage::Usage {
+        let mut all = usage::Usage::default();
+        for part in &self.parts {
+            let usage = part.0.lock().usage.clone();
+            all.add(&usage);
         }
         all
     }
 
     /// Counts on the part of this thread.
     fn count(&self, f: impl FnOnce(&mut Counts)) {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        thread_local!(static PART: Cell<Option<usize>> = const { Cell::new(None) });
-        let part = PART.get().unwrap_or_else(|| {
-            let part = NEXT.fetch_add(1, Relaxed) as usize % PARTS;
-            PART.set(Some(part));
-            part
-        });
+        let part = telemetry::part_of(PARTS);
         f(&mut self.parts[part].0.lock());
     }
 }

@@ -45,6 +45,44 @@ const LABELLED: [Renamed; 3] = [
     },
 ];
 
+/// Pairs of counters of which CouchDB tells the sum in place of the first.
+struct Sum {
+    first: &'static str,
+    second: &'static str,
+    name: &'static str,
+    help: &'static str,
+}
+
+const SUMS: [Sum; 3] = [
+    Sum {
+        first: "couchdb/auth_cache_hits",
+        second: "couchdb/auth_cache_misses",
+        name: "couchdb_auth_cache_requests_total",
+        help: "number of authentication cache requests",
+    },
+    Sum {
+        first: "couch_replicator/checkpoints/success",
+        second: "couch_replicator/checkpoints/failure",
+        name: "couchdb_couch_replicator_checkpoints_total",
+        help: "number of checkpoint saves",
+    },
+    Sum {
+        first: "couch_replicator/responses/success",
+        second: "couch_replicator/responses/failure",
+        name: "couchdb_couch_replicator_responses_total",
+        help: "number of HTTP responses received by the replicator",
+    },
+];
+
+/// The value of a counter.
+fn counter(stats: &[Stat], path: &str) -> u64 {
+    let found = stats.iter().find(|stat| stat.path == path);
+    match found.map(|stat| &stat.value) {
+        Some(Value::Counter(n)) => *n,
+        _ => 0,
+    }
+}
+
 /// The metric of a path: CouchDB's rules, and `settee_…` for those that it has not.
 fn name(path: &str) -> String {
     let name = path.replace('/', "_");
@@ -120,7 +158,15 @@ impl Text {
 
     /// The numbers of CouchDB's tree.
     pub fn stats(&mut self, stats: &[Stat]) {
-        stats.iter().for_each(|stat| self.stat(stat));
+        for stat in stats {
+            match SUMS.iter().find(|sum| sum.first == stat.path) {
+                None => self.stat(stat),
+                Some(sum) => {
+                    let all = counter(stats, sum.first) + counter(stats, sum.second);
+                    self.number(sum.name, "counter", sum.help, all as f64);
+                }
+            }
+        }
     }
 
     fn stat(&mut self, stat: &Stat) {

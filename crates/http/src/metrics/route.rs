@@ -38,8 +38,10 @@ routes! {
     DatabaseCreate "database_create",
     /// A database is deleted.
     DatabaseDelete "database_delete",
-    /// What a database is: its counts, limits, security object.
+    /// What a database is: its counts.
     DatabaseInfo "database_info",
+    /// Limits, security objects, shards, partitions.
+    Properties "database_properties",
     /// A document is read.
     DocumentRead "document_read",
     /// A document is written, copied or deleted.
@@ -96,20 +98,28 @@ impl Route {
             "_all_dbs" | "_dbs_info" => Route::Databases,
             "_session" => Route::Session,
             "_replicate" | "_scheduler" => Route::Replication,
-            "_db_updates" => Route::Feed,
+            "_db_updates" if waits(feed) => Route::Feed,
+            "_db_updates" => Route::Databases,
             "_node" | "_active_tasks" | "_membership" | "_cluster_setup" | "_reshard"
             | "_settee" => Route::Server,
             _ => Route::Unknown,
         }
     }
 
-    /// Whether it changes documents.
-    pub fn writes(self) -> bool {
+    /// Whether it changes documents, with this method.
+    pub fn writes(self, method: &str) -> bool {
         use Route::{AttachmentWrite, BulkDocs, DocumentWrite, Local, Purge};
-        matches!(
+        let changes = matches!(
             self,
             DocumentWrite | AttachmentWrite | BulkDocs | Local | Purge
-        )
+        );
+        changes && !reads(method)
+    }
+
+    /// Whether how long it takes is about something else than the server: a client that waits, a file, a whole replication.
+    pub fn has_its_own_pace(self) -> bool {
+        use Route::{AttachmentRead, AttachmentWrite, Feed, Replication};
+        matches!(self, Feed | AttachmentRead | AttachmentWrite | Replication)
     }
 
     /// Whether the client decides how long it takes, and that it ends.
@@ -120,6 +130,14 @@ impl Route {
 
 fn text(segments: &[Vec<u8>], i: usize) -> Option<&str> {
     segments.get(i).map(|s| str::from_utf8(s).unwrap_or(""))
+}
+
+/// Whether a feed of this kind waits for more.
+fn waits(feed: Option<&str>) -> bool {
+    matches!(
+        feed,
+        Some("continuous" | "live" | "longpoll" | "eventsource")
+    )
 }
 
 fn reads(method: &str) -> bool {
@@ -147,20 +165,21 @@ fn below_database(method: &str, second: &str, rest: &[Vec<u8>], feed: Option<&st
             None => Route::Unknown,
         },
         ("_all_docs" | "_design_docs" | "_local_docs", _) => Route::Listing,
-        ("_changes", _) => match feed {
-            Some("continuous" | "longpoll" | "eventsource") => Route::Feed,
-            _ => Route::Changes,
-        },
+        ("_changes", _) if waits(feed) => Route::Feed,
+        ("_changes", _) => Route::Changes,
         ("_bulk_docs", _) => Route::BulkDocs,
         ("_bulk_get", _) => Route::BulkGet,
         ("_revs_diff" | "_missing_revs", _) => Route::RevsDiff,
         ("_find", _) => Route::Find,
         ("_index" | "_explain", _) => Route::Index,
-        ("_purge" | "_purged_infos" | "_purged_infos_limit", _) => Route::Purge,
+        ("_purge", _) => Route::Purge,
         ("_compact" | "_view_cleanup" | "_ensure_full_commit" | "_sync_shards", _) => {
             Route::Maintenance
         }
-        ("_security" | "_revs_limit" | "_shards" | "_partition", _) => Route::DatabaseInfo,
+        ("_security" | "_revs_limit" | "_purged_infos" | "_purged_infos_limit", _) => {
+            Route::Properties
+        }
+        ("_shards" | "_partition", _) => Route::Properties,
         (_, 0) => of_document(method),
         _ => of_attachment(method),
     }
@@ -224,7 +243,9 @@ mod tests {
             ("POST /db/_design/x/_view/y/queries", "view"),
             ("GET /db/_partition/p/_design/x/_view/y", "view"),
             ("GET /db/_partition/p/_all_docs", "all_docs"),
-            ("GET /db/_partition/p", "database_info"),
+            ("GET /db/_partition/p", "database_properties"),
+            ("GET /db/_changes?feed=live", "feed"),
+            ("GET /_db_updates", "databases"),
             ("GET /db/_design/x/_info", "design_function"),
             ("GET /db/_changes", "changes"),
             ("GET /db/_changes?feed=longpoll", "feed"),

@@ -45,7 +45,11 @@ impl Body {
     /// The body, whose end is told if it comes in pieces.
     pub(crate) fn watched(self, ending: Ending) -> Body {
         match self {
-            Body::Full(bytes) => Body::Full(bytes),
+            Body::Full(bytes) => {
+                let length = bytes.len() as u64;
+                let pieces = Box::pin(pieces_of(bytes));
+                Body::Sized(Watched::of(pieces, Some(length), ending), length)
+            }
             Body::Sized(pieces, length) => {
                 Body::Sized(Watched::of(pieces, Some(length), ending), length)
             }
@@ -83,6 +87,14 @@ impl http_body::Body for Body {
             Body::Sized(_, length) => SizeHint::with_exact(*length),
         }
     }
+}
+
+/// Bytes in pieces, so that it is seen how far they are sent.
+fn pieces_of(mut bytes: Bytes) -> impl Stream<Item = Result<Bytes, StreamError>> {
+    futures_util::stream::iter(std::iter::from_fn(move || {
+        let length = bytes.len().min(stream::CHUNK_BYTES);
+        (length > 0).then(|| Ok(bytes.split_to(length)))
+    }))
 }
 
 /// Time of the phases of a request in microseconds, for `Server-Timing`; 0 for one that did not happen.

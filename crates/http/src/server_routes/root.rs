@@ -267,7 +267,7 @@ pub async fn settee(app: &App, req: &mut Request) -> Answer {
         }
         Some("backup") => backup(app, req).await,
         Some("cluster") => cluster::route(app, req).await,
-        Some("top") => top::route(app, req),
+        Some("top") => top::route(app, req).await,
         _ => Err(ApiError::missing()),
     }
 }

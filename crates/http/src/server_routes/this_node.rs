@@ -47,7 +47,8 @@ async fn here(app: &App, req: &mut Request, part: Option<String>) -> Answer {
         Some("_stats") => stats(app, req),
         Some("_system") => {
             require_method(req, "GET")?;
-            Ok(Reply::json(200, &system(app)))
+            let told = app.shared()?;
+            Ok(Reply::json(200, &off_thread(move || system(&told)).await?))
         }
         Some("_versions") => {
             require_method(req, "GET")?;
@@ -55,7 +56,8 @@ async fn here(app: &App, req: &mut Request, part: Option<String>) -> Answer {
         }
         Some("_prometheus") => {
             require_method(req, "GET")?;
-            let text = catalogue::prometheus(app);
+            let told = app.shared()?;
+            let text = off_thread(move || catalogue::prometheus(&told)).await?;
             Ok(Reply::text(200, "text/plain; version=2.0", text))
         }
         Some("_smoosh") if matches!(req.segment(3), None | Some("status")) => {
@@ -270,7 +272,7 @@ async fn set(
 }
 
 /// Runs what touches files or hashes passwords away from the threads that serve requests.
-async fn off_thread<T: Send + 'static>(
+pub async fn off_thread<T: Send + 'static>(
     f: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ApiError> {
     tokio::task::spawn_blocking(f)

@@ -18,20 +18,27 @@ const BUSIEST_MAX: usize = 100;
 const TASKS_MAX: usize = 200;
 
 /// Answers whoever may see numbers.
-pub fn route(app: &App, req: &Request) -> Result<Reply, ApiError> {
+pub async fn route(app: &App, req: &Request) -> Result<Reply, ApiError> {
     require_method(req, "GET")?;
     this_node::require_metrics(req)?;
+    let app = app.shared()?;
+    let told = this_node::off_thread(move || told(&app)).await?;
+    Ok(Reply::json(200, &told))
+}
+
+fn told(app: &App) -> Value {
     let counts = app.stats.counts();
     let mut told = sums(app, &counts);
     told["routes"] = routes(&counts);
     told["threads"] = threads();
-    told["databases"] = busiest(app, &counts.usage.databases);
-    told["views"] = busiest(app, &counts.usage.views);
+    let usage = app.stats.usage();
+    told["databases"] = busiest(app, &usage.databases);
+    told["views"] = busiest(app, &usage.views);
     told["tasks"] = tasks(app);
     told["queues"] = object(machine::queues(app).map(|(name, n)| (name, n.into())));
     told["memory"] = memory(app);
     told["disk"] = disk(app);
-    Ok(Reply::json(200, &told))
+    told
 }
 
 fn object(members: impl IntoIterator<Item = (&'static str, Value)>) -> Value {

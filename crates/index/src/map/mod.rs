@@ -88,6 +88,7 @@ pub fn map_on_all(
             .map(|mapper| {
                 scope.spawn(|| {
                     crate::yield_to_readers();
+                    let _indexes = telemetry::enter(telemetry::State::Index);
                     run(mapper)
                 })
             })

@@ -253,14 +253,7 @@ impl HttpPeer {
             } else if method == Method::POST {
                 request = request.header(CONTENT_TYPE, JSON).body(Bytes::new());
             }
-            counters::REQUESTS.count();
-            let response = request.send().await.map_err(|e| {
-                counters::REQUEST_FAILURES.count();
-                Failed::of(cause(&e))
-            })?;
-            if response.status().is_server_error() {
-                counters::REQUEST_FAILURES.count();
-            }
+            let response = sent(request).await?;
             if url.origin() == self.base.origin() {
                 self.auth.note(response.headers());
             }
@@ -565,4 +558,18 @@ pub fn number_of(seq: &Value) -> Option<u64> {
         Value::String(text) => text.split('-').next()?.parse().ok(),
         _ => None,
     }
+}
+
+/// Sends a request, and counts it.
+async fn sent(request: reqwest::RequestBuilder) -> Result<Response, Failed> {
+    counters::REQUESTS.count();
+    let response = request.send().await.map_err(|e| {
+        counters::REQUEST_FAILURES.count();
+        Failed::of(cause(&e))
+    })?;
+    match response.status().is_server_error() {
+        true => counters::REQUEST_FAILURES.count(),
+        false => counters::RESPONSES.count(),
+    }
+    Ok(response)
 }

@@ -144,6 +144,7 @@ impl Entry {
     pub fn retire(self) -> Option<watch::Receiver<bool>> {
         counters::JOBS_REMOVED.count();
         let run = self.run?;
+        counters::JOBS_STOPPED.count();
         run.stop.send_replace(true);
         Some(run.ended)
     }

@@ -188,6 +188,7 @@ pub fn while_serving<F: Future<Output = Result<(), Failure>>>(
 struct Ports {
     http: u16,
     https: Option<u16>,
+    metrics: Option<u16>,
 }
 
 /// Becomes a new process of the same program with the same arguments; answers why that failed. A port that was any free
@@ -201,10 +202,10 @@ fn restart_process(config: &Config, ports: Ports) -> Failure {
     let mut command = std::process::Command::new(program);
     command.args(std::env::args_os().skip(1));
     let settings = config.settings();
-    let (http, https) = (settings.chttpd.port, settings.ssl.port);
     for (section, configured, port) in [
-        ("chttpd", http, Some(ports.http)),
-        ("ssl", https, ports.https),
+        ("chttpd", settings.chttpd.port, Some(ports.http)),
+        ("ssl", settings.ssl.port, ports.https),
+        ("prometheus", settings.prometheus.port, ports.metrics),
     ] {
         if let Some(port) = port
             && configured == 0
@@ -410,9 +411,11 @@ async fn listen(app: Arc<App>, listeners: Listeners) -> Result<Ports, Failure> {
     let mut ports = Ports {
         http: local.port(),
         https: None,
+        metrics: None,
     };
     if let Some(metrics) = &listeners.metrics {
         let local = metrics.local_addr().map_err(Failure::new)?;
+        ports.metrics = Some(local.port());
         println!("Prometheus finds numbers on http://{local}/_node/_local/_prometheus");
     }
     if let Some((https, _)) = &listeners.https {

@@ -122,6 +122,7 @@ impl Writer {
         if queue.ops.len() >= expected || expected < GATHER_REQUESTS_MIN {
             return;
         }
+        let _writes = telemetry::enter(State::Write);
         let started = Instant::now();
         while queue.ops.len() < expected && !queue.closed && started.elapsed() < GATHER_TIME_MAX {
             MutexGuard::unlocked(queue, std::thread::yield_now);

@@ -53,27 +53,28 @@ pub(super) fn list(list: &mut List, app: &App, c: &Counts) {
 }
 
 fn purges(list: &mut List) {
-    let (purges, purged) = (of_databases::PURGES.get(), of_databases::PURGED.get());
+    let done = of_databases::PURGED_DOCUMENTS.get();
+    let failed = of_databases::PURGE_FAILURES.get();
     list.counters([
         (
             "couchdb/database_purges",
             "number of times a database was purged",
-            purged,
+            of_databases::PURGES.get(),
         ),
         (
             "couchdb/document_purges/total",
             "number of total document purge operations",
-            purges,
+            done + failed,
         ),
         (
             "couchdb/document_purges/success",
             "number of successful document purge operations",
-            purged,
+            done,
         ),
         (
             "couchdb/document_purges/failure",
             "number of failed document purge operations",
-            purges - purged.min(purges),
+            failed,
         ),
     ]);
 }
@@ -102,7 +103,7 @@ fn files(list: &mut List, app: &App) {
 fn functions(list: &mut List) {
     let starts = of_functions::PROCESS_STARTS.get();
     let failures = of_functions::PROCESS_FAILURES.get();
-    let ends = of_functions::PROCESS_ENDS.get().saturating_sub(failures);
+    let ends = of_functions::PROCESS_ENDS.get();
     let rejects = of_databases::VALIDATION_REFUSALS.get();
     list.counters([
         (

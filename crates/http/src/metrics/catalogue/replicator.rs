@@ -64,7 +64,7 @@ pub(super) fn list(list: &mut List, app: &App) {
 
 fn requests(list: &mut List) {
     let (requests, failures) = (of::REQUESTS.get(), of::REQUEST_FAILURES.get());
-    let answers = requests.saturating_sub(failures);
+    let answers = of::RESPONSES.get();
     let [saved, unsaved] = [&of::CHECKPOINTS, &of::CHECKPOINT_FAILURES].map(|c| c.get());
     list.counters([
         (

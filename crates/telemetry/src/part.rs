@@ -1,0 +1,17 @@
+//! Which part of something divided is whose.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// A number below `parts` that is this thread's for good. Threads that follow each other have different ones.
+#[inline]
+pub fn part_of(parts: usize) -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local!(static MINE: Cell<Option<usize>> = const { Cell::new(None) });
+    let mine = MINE.get().unwrap_or_else(|| {
+        let mine = NEXT.fetch_add(1, Relaxed);
+        MINE.set(Some(mine));
+        mine
+    });
+    mine % parts
+}
