@@ -123,28 +123,28 @@ pub struct CpuTimes {
 /// What was seen of threads and processes, so that nothing told ever falls: those that end take their times with them.
 #[derive(Default)]
 struct Seen {
-    /// Name and seconds of each thread, when it was seen last.
-    threads: HashMap<i32, (String, f64)>,
-    /// Seconds of threads that have ended, by name.
-    ended: BTreeMap<String, f64>,
-    /// The most that was told of workers.
-    workers: f64,
+    /// Name and ticks of each thread, when it was seen last. Whole numbers, whose sums do not depend on their order.
+    threads: HashMap<i32, (String, u64)>,
+    /// Ticks of threads that have ended, by name.
+    ended: BTreeMap<String, u64>,
+    /// The most that was told of workers, in ticks.
+    workers: u64,
 }
 
 impl Seen {
     /// Takes the times of the threads that there are now; answers those of all that ever were, by name.
-    fn threads(&mut self, now: HashMap<i32, (String, f64)>) -> Vec<(String, f64)> {
-        for (tid, (name, seconds)) in self.threads.drain() {
+    fn threads(&mut self, now: HashMap<i32, (String, u64)>) -> Vec<(String, u64)> {
+        for (tid, (name, ticks)) in self.threads.drain() {
             // The kernel gives numbers again: a thread that has less than before is another one.
-            let is_same = |(known, new): &(String, f64)| *known == name && *new >= seconds;
+            let is_same = |(known, new): &(String, u64)| *known == name && *new >= ticks;
             if !now.get(&tid).is_some_and(is_same) {
-                *self.ended.entry(name).or_default() += seconds;
+                *self.ended.entry(name).or_default() += ticks;
             }
         }
         self.threads = now;
         let mut sums = self.ended.clone();
-        for (name, seconds) in self.threads.values() {
-            *sums.entry(name.clone()).or_default() += seconds;
+        for (name, ticks) in self.threads.values() {
+            *sums.entry(name.clone()).or_default() += ticks;
         }
         sums.into_iter().collect()
     }
@@ -162,22 +162,25 @@ pub fn cpu_times() -> Option<CpuTimes> {
     for task in me.tasks().ok()?.flatten() {
         children.extend(task.children().unwrap_or_default());
         let Ok(stat) = task.stat() else { continue };
-        let seconds = (stat.utime + stat.stime) as f64 / second;
         // Names like rocksdb:low0 are of one pool.
         let name = stat.comm.trim_end_matches(|c: char| c.is_ascii_digit());
-        threads.insert(task.tid, (name.to_owned(), seconds));
+        threads.insert(task.tid, (name.to_owned(), stat.utime + stat.stime));
     }
     let stat = me.stat().ok()?;
-    let ended = (stat.cutime + stat.cstime) as f64;
+    let ended = u64::try_from(stat.cutime + stat.cstime).unwrap_or(0);
     let stats = children.iter().filter_map(|pid| {
         let stat = Process::new(i32::try_from(*pid).ok()?).ok()?.stat().ok()?;
-        Some((stat.utime + stat.stime) as f64)
+        Some(stat.utime + stat.stime)
     });
     // One that ends just now may be in neither.
-    seen.workers = seen.workers.max((ended + stats.sum::<f64>()) / second);
+    seen.workers = seen.workers.max(ended + stats.sum::<u64>());
     Some(CpuTimes {
-        threads: seen.threads(threads),
-        workers: seen.workers,
+        threads: seen
+            .threads(threads)
+            .into_iter()
+            .map(|(name, ticks)| (name, ticks as f64 / second))
+            .collect(),
+        workers: seen.workers as f64 / second,
     })
 }
 
@@ -302,20 +305,20 @@ mod tests {
     #[test]
     fn times_of_threads_that_ended_stay() {
         let mut seen = Seen::default();
-        let of = |all: &[(i32, &str, f64)]| -> HashMap<i32, (String, f64)> {
+        let of = |all: &[(i32, &str, u64)]| -> HashMap<i32, (String, u64)> {
             let all = all.iter();
             all.map(|(tid, name, s)| (*tid, ((*name).to_owned(), *s)))
                 .collect()
         };
-        seen.threads(of(&[(1, "serve", 5.0), (2, "serve", 3.0)]));
+        seen.threads(of(&[(1, "serve", 50), (2, "serve", 30)]));
         assert_eq!(
-            seen.threads(of(&[(1, "serve", 6.0)])),
-            [("serve".to_owned(), 9.0)]
+            seen.threads(of(&[(1, "serve", 60)])),
+            [("serve".to_owned(), 90)]
         );
         // Its number is another thread's now.
-        let told = seen.threads(of(&[(1, "index", 1.0), (2, "serve", 0.5)]));
-        assert_eq!(told, [("index".to_owned(), 1.0), ("serve".to_owned(), 9.5)]);
-        let told = seen.threads(of(&[(2, "serve", 0.1)]));
-        assert_eq!(told, [("index".to_owned(), 1.0), ("serve".to_owned(), 9.6)]);
+        let told = seen.threads(of(&[(1, "index", 10), (2, "serve", 5)]));
+        assert_eq!(told, [("index".to_owned(), 10), ("serve".to_owned(), 95)]);
+        let told = seen.threads(of(&[(2, "serve", 1)]));
+        assert_eq!(told, [("index".to_owned(), 10), ("serve".to_owned(), 96)]);
     }
 }
