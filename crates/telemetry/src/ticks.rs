@@ -4,7 +4,6 @@
 //! 8 ns, asking the kernel's clock 19 (measured on a virtual machine of two cores). Elsewhere the kernel's clock is asked.
 
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// A point in time, for measuring what takes microseconds.
@@ -27,7 +26,7 @@ impl Tick {
     /// Microseconds between an earlier point and this one.
     #[inline]
     pub fn us_since(self, earlier: Tick) -> u64 {
-        (self.0.saturating_sub(earlier.0) as f64 * nanoseconds_of_one(self.0) * 1e-3) as u64
+        (self.0.saturating_sub(earlier.0) as f64 * BEGINNING.one * 1e-3) as u64
     }
 }
 
@@ -35,55 +34,48 @@ static BEGINNING: LazyLock<Beginning> = LazyLock::new(Beginning::new);
 
 struct Beginning {
     at: Instant,
-    counter: u64,
     is_counted: bool,
-    /// Nanoseconds of a tick, as the bits of an `f64`.
-    one: AtomicU64,
-    /// When that is to be looked at again, in ticks.
-    next: AtomicU64,
+    /// Nanoseconds of a tick. It stays: what was told would change with it, and fall.
+    one: f64,
 }
 
-/// How long the counter is watched when it is first asked.
-const FIRST_LOOK: Duration = Duration::from_millis(1);
-/// Once it was watched for so long, what a tick is stays: what was told would change with it, and a machine that slept meanwhile
-/// would make it wrong.
-const LAST_LOOK: Duration = Duration::from_secs(1);
+/// How long the counter is watched, once, when it is first asked. The kernel's clock is read to some 50 ns, so that a tick is known
+/// to some millionths.
+const WATCHED: Duration = Duration::from_millis(10);
+/// Readings of both clocks, of which the one counts that took the shortest: the scheduler may come between them.
+const READINGS: usize = 8;
 
 impl Beginning {
     fn new() -> Beginning {
+        let at = Instant::now();
         let is_counted = counter_is_trusted();
-        let beginning = Beginning {
-            at: Instant::now(),
-            counter: counter(),
-            is_counted,
-            one: AtomicU64::new(1f64.to_bits()),
-            next: AtomicU64::new(if is_counted { 0 } else { u64::MAX }),
-        };
+        let mut one = 1.0;
         if is_counted {
-            std::thread::sleep(FIRST_LOOK);
-            beginning.look();
+            let (began, first) = both();
+            std::thread::sleep(WATCHED);
+            let (ended, last) = both();
+            let ticks = last.saturating_sub(first).max(1);
+            one = (ended - began).as_nanos() as f64 / ticks as f64;
         }
-        beginning
+        Beginning {
+            at,
+            is_counted,
+            one,
+        }
     }
+}
 
-    /// Compares the counter with the kernel's clock, and again when twice the time has passed, within the first second or so.
-    #[cold]
-    fn look(&self) {
-        let (now, elapsed) = (counter(), self.at.elapsed());
-        let ticks = now.wrapping_sub(self.counter).max(1);
-        let one = elapsed.as_nanos() as f64 / ticks as f64;
-        let last = f64::from_bits(self.one.load(Relaxed));
-        let is_first = self.next.load(Relaxed) == 0;
-        // What differs by much was measured across something else, sleep perhaps.
-        if is_first || (one / last - 1.0).abs() < 0.05 {
-            self.one.store(one.to_bits(), Relaxed);
-        }
-        let next = match elapsed < LAST_LOOK {
-            true => now.saturating_add(ticks),
-            false => u64::MAX,
-        };
-        self.next.store(next, Relaxed);
-    }
+/// The kernel's clock and the counter at the same time.
+fn both() -> (Instant, u64) {
+    let read = || {
+        let before = counter();
+        let at = Instant::now();
+        let after = counter();
+        (after.saturating_sub(before), at, before / 2 + after / 2)
+    };
+    let readings = (0..READINGS).map(|_| read());
+    let (_, at, counted) = readings.min_by_key(|(took, ..)| *took).unwrap_or_else(read);
+    (at, counted)
 }
 
 /// Where the kernel says which clock it uses.
@@ -117,19 +109,9 @@ pub(crate) fn now() -> u64 {
     }
 }
 
-/// How many nanoseconds a tick takes, as of tick `now`.
-#[inline]
-fn nanoseconds_of_one(now: u64) -> f64 {
-    let beginning = &*BEGINNING;
-    if now >= beginning.next.load(Relaxed) {
-        beginning.look();
-    }
-    f64::from_bits(beginning.one.load(Relaxed))
-}
-
 /// How long so many ticks take.
 pub(crate) fn length(ticks: u64) -> Duration {
-    Duration::from_nanos((ticks as f64 * nanoseconds_of_one(now())) as u64)
+    Duration::from_nanos((ticks as f64 * BEGINNING.one) as u64)
 }
 
 #[cfg(test)]
