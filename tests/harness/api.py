@@ -99,6 +99,16 @@ def json_query(**options):
     return "&".join(f"{name}={quote(json.dumps(value))}" for name, value in options.items())
 
 
+def ask(server, path):
+    """A connection that has asked for something, and takes little of the answer before it is read."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    host, port = server.url.removeprefix("http://").split(":")
+    connection.connect((host, int(port)))
+    connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: {basic(server.admin)}\r\nConnection: close\r\n\r\n".encode())
+    return connection
+
+
 def exchange(host, port, sent, timeout=10, half_close=False):
     """Sends bytes as they are and reads one answer.
 

@@ -8,7 +8,7 @@ import threading
 import time
 from pathlib import Path
 
-from harness.api import Disconnected, basic
+from harness.api import Disconnected, ask
 from harness.prometheus import Prometheus, tool
 from harness.server import wait_until
 from suites.damage import SmallDisk
@@ -122,15 +122,6 @@ def read_slowly(server, _):
     while connection.recv(1 << 16):
         pass
     connection.close()
-
-
-def ask(server, path):
-    host, port = server.url.removeprefix("http://").split(":")
-    connection = socket.socket()
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    connection.connect((host, int(port)))
-    connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: {basic(server.admin)}\r\nConnection: close\r\n\r\n".encode())
-    return connection
 
 
 def a_disk_that_fills(ctx):
