@@ -5,6 +5,7 @@
 # make lint     formatting and lints of Rust, Python and Markdown
 # make docs     the manual, as a book in docs/book
 # make bench    how fast this machine serves it (BENCH_ARGS="--url http://…" for another server)
+# make bench-peers  the same beside PostgreSQL and Redis, which it installs from Debian's packages and runs in temporary folders
 # make soak     the black-box tests at full length (about two hours), and a million runs of the simulated cluster
 # make build    the binary alone
 # make sanitize the tests of the JavaScript engine under AddressSanitizer (docs/src/developers/unsafe-code.md)
@@ -15,7 +16,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := serve
-.PHONY: serve cluster build docs test lint unit blackbox bench sanitize soak setup setup-docs setup-test
+.PHONY: serve cluster build docs test lint unit blackbox bench bench-peers sanitize soak setup setup-docs setup-test
 
 BIND ?= 127.0.0.1
 PORT ?= 5984
@@ -87,3 +88,6 @@ sanitize: setup-test
 
 bench: build
 	@$(env) $(settee) bench $(BENCH_ARGS)
+
+bench-peers: build
+	@$(env) python3 scripts/bench_peers.py --install --binary $(settee) $(BENCH_ARGS)

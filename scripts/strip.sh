@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes of the binary that cargo built the one that is run and shipped: without debug information, which lies beside it in
-# settee.debug. Debuggers, profilers and backtraces of panics find it there.
+# settee.debug. Debuggers and backtraces of panics find it there. The names of functions stay, for `settee profile`: people
+# install the binary alone. That is 11 MB of 62.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/env.sh
@@ -14,6 +15,6 @@ objcopy --only-keep-debug --compress-debug-sections=zlib "$built" "$dist/settee.
 mv "$dist/settee.debug.new" "$dist/settee.debug"
 (
   cd "$dist"
-  objcopy --strip-all --add-gnu-debuglink=settee.debug "$built" settee.new
+  objcopy --strip-debug --add-gnu-debuglink=settee.debug "$built" settee.new
   mv settee.new settee
 )

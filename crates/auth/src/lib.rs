@@ -37,3 +37,4 @@ pub use password::{Hash, PasswordHash, hash_password, random_password};
 pub use security::{DefaultSecurity, Security, SecurityError};
 pub use session::Session;
 pub use user::UserCtx;
+pub use users::hash_of_user;

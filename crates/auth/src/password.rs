@@ -228,7 +228,7 @@ impl PasswordHash {
     }
 
     /// Hash function and iterations; `None` for the scheme `simple`.
-    pub(crate) fn pbkdf2(&self) -> Option<(Hash, u32)> {
+    pub fn pbkdf2(&self) -> Option<(Hash, u32)> {
         match self.scheme {
             Scheme::Simple => None,
             Scheme::Pbkdf2 {

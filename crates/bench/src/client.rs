@@ -115,6 +115,8 @@ pub(crate) struct Connection {
     end: usize,
     refusal: Vec<u8>,
     usable: bool,
+    /// Bytes sent and received so far.
+    pub(crate) bytes: u64,
 }
 
 impl Connection {
@@ -136,6 +138,7 @@ impl Connection {
             end: 0,
             refusal: Vec::new(),
             usable: true,
+            bytes: 0,
         })
     }
 
@@ -158,6 +161,7 @@ impl Connection {
         sink: &mut impl Sink,
     ) -> Result<u16, ClientError> {
         self.usable = false;
+        self.bytes += request.len() as u64;
         let sent = self.stream.write_all(request).await;
         // A server may refuse a large body before it has read it: its reply says more than the broken pipe.
         let head = match (self.head().await, sent) {
@@ -286,6 +290,7 @@ impl Connection {
             return Err(ClientError::Closed);
         }
         self.end += read;
+        self.bytes += read as u64;
         Ok(())
     }
 

@@ -53,6 +53,39 @@ pub enum BenchError {
     /// The embedded database reported an error.
     #[error("embedded database: {0}")]
     Embedded(String),
+    /// A setting that a sweep has changed could not be put back.
+    #[error(
+        "{setting} on {node} was not put back ({reason}): it was {before} before; set it by hand, or restart the server"
+    )]
+    NotPutBack {
+        /// SECTION/KEY.
+        setting: String,
+        /// The node's URL.
+        node: String,
+        /// What it was.
+        before: String,
+        /// Why it failed.
+        reason: String,
+    },
+    /// A saved run, or a picture for the report, that cannot be used.
+    #[error("{file}: {reason}")]
+    File {
+        /// Its name.
+        file: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A recording cannot be written or replayed.
+    #[error(transparent)]
+    Recording(#[from] crate::traffic::RecordingError),
+    /// A peer, PostgreSQL or Redis, said no, or cannot be reached.
+    #[error("{peer}: {reason}")]
+    Peer {
+        /// Its URL, without its password.
+        peer: String,
+        /// What it said.
+        reason: String,
+    },
     /// Ctrl-C or SIGTERM; the databases of the run have been deleted.
     #[error("interrupted")]
     Interrupted,

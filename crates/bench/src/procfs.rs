@@ -47,16 +47,102 @@ pub(crate) fn load_average() -> Option<f64> {
 pub(crate) fn cpu_seconds(pid: u32) -> Option<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let ticks = cpu_ticks(&stat)?;
-    Some(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+    Some(ticks as f64 / ticks_per_second())
 }
 
 fn cpu_ticks(stat: &str) -> Option<u64> {
-    // The command's name is in parentheses and may hold spaces; utime and stime are fields 14 and 15 (proc(5)).
+    // utime and stime are fields 14 and 15 (proc(5)).
+    let times: Vec<u64> = stat_fields(stat, 11)?.take(2).collect();
+    (times.len() == 2).then(|| times.iter().sum())
+}
+
+/// Numbers of `/proc/PID/stat` from one on, counted behind the command's name, which is in parentheses and may hold spaces.
+fn stat_fields(stat: &str, from: usize) -> Option<impl Iterator<Item = u64>> {
     let after_name = stat.rsplit_once(')')?.1;
-    let mut fields = after_name.split_ascii_whitespace().skip(11);
-    let user: u64 = fields.next()?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
-    Some(user + system)
+    let fields = after_name.split_ascii_whitespace().skip(from);
+    Some(fields.map_while(|field| field.parse().ok()))
+}
+
+/// [`cpu_seconds`], with the time of its children that have ended and were waited for.
+pub(crate) fn cpu_seconds_with_children(pid: u32) -> Option<f64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // cutime and cstime are fields 16 and 17 (proc(5)).
+    let children: u64 = stat_fields(&stat, 13)?.take(2).sum();
+    Some((cpu_ticks(&stat)? + children) as f64 / ticks_per_second())
+}
+
+fn ticks_per_second() -> f64 {
+    rustix::param::clock_ticks_per_second() as f64
+}
+
+/// Time that all processors have spent, in seconds, since the machine started.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Processors {
+    pub(crate) busy: f64,
+    pub(crate) idle: f64,
+    /// Idle, and something waited for a disk.
+    pub(crate) wait: f64,
+    /// Kept back by the hypervisor.
+    pub(crate) steal: f64,
+}
+
+impl Processors {
+    pub(crate) fn since(self, earlier: Self) -> Self {
+        Self {
+            busy: self.busy - earlier.busy,
+            idle: self.idle - earlier.idle,
+            // The kernel says that this one may fall.
+            wait: (self.wait - earlier.wait).max(0.0),
+            steal: self.steal - earlier.steal,
+        }
+    }
+}
+
+/// The first line of `/proc/stat`.
+pub(crate) fn processors() -> Option<Processors> {
+    let text = fs::read_to_string("/proc/stat").ok()?;
+    processors_of(text.lines().next()?)
+}
+
+fn processors_of(line: &str) -> Option<Processors> {
+    let ticks: Vec<f64> = line
+        .strip_prefix("cpu ")?
+        .split_ascii_whitespace()
+        .map_while(|field| field.parse().ok())
+        .collect();
+    // user, nice, system, idle, iowait, irq, softirq, steal; guests are in user and nice (proc(5)).
+    let at = |field: usize| ticks.get(field).copied().unwrap_or(0.0) / ticks_per_second();
+    (ticks.len() >= 4).then(|| Processors {
+        busy: at(0) + at(1) + at(2) + at(5) + at(6),
+        idle: at(3),
+        wait: at(4),
+        steal: at(7),
+    })
+}
+
+/// Main memory of this machine, in bytes.
+pub(crate) fn memory_bytes() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    status_field_bytes(&text, "MemTotal:")
+}
+
+/// Bytes that a process has had read from and written to disks. Needs the process's own user.
+pub(crate) fn disk_bytes(pid: u32) -> Option<(u64, u64)> {
+    let text = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
+    let value = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().parse().ok()
+    };
+    Some((value("read_bytes:")?, value("write_bytes:")?))
+}
+
+/// How many threads a process has.
+pub(crate) fn threads(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Threads:"))?;
+    line.trim().parse().ok()
 }
 
 /// All processes that a process has started, and those that they have started.
@@ -163,6 +249,26 @@ mod tests {
     fn cpu_time_is_read_behind_a_name_with_spaces_and_parentheses() {
         let stat = "7 (a b) c)) S 1 7 7 0 -1 4194560 1 0 0 0 30 12 0 0 20 0 1 0 5 1 1";
         assert_eq!(cpu_ticks(stat), Some(42));
+    }
+
+    #[test]
+    fn processors_are_read_with_guests_counted_once() {
+        let line = "cpu  100 10 50 800 20 3 7 40 60 5";
+        let ticks = ticks_per_second();
+        let read = processors_of(line).unwrap();
+        assert_eq!((read.busy * ticks).round(), 170.0);
+        assert_eq!((read.idle * ticks).round(), 800.0);
+        assert_eq!((read.wait * ticks).round(), 20.0);
+        assert_eq!((read.steal * ticks).round(), 40.0);
+        assert_eq!(processors_of("cpu0 1 2 3 4"), None);
+        assert!(processors().is_some() && memory_bytes().is_some());
+    }
+
+    #[test]
+    fn a_process_has_threads_and_the_time_of_its_children() {
+        let own = std::process::id();
+        assert!(threads(own).unwrap() >= 1 && disk_bytes(own).is_some());
+        assert!(cpu_seconds_with_children(own).unwrap() >= cpu_seconds(own).unwrap() - 0.5);
     }
 
     #[test]

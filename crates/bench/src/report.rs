@@ -1,14 +1,20 @@
 //! The result of a run, as numbers.
 
-use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::quoted::{self, Quoted};
-use crate::side::Part;
-use crate::slice::{Errors, new_histogram};
+use crate::ceilings::Ceiling;
+use crate::compare::{Against, Comparison};
+use crate::gather::Rounds;
+use crate::machine::{Busy, Machine};
+use crate::pace::OpenLoop;
+use crate::profile::Flame;
+use crate::quoted::Quoted;
+use crate::stats::{self, Interval};
+use crate::sweep::Sweep;
+use crate::timeline::{Event, Timeline};
 
 /// All that a run measured.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
     /// The servers or clusters, in the order of the options: A, then B.
     pub servers: Vec<Server>,
@@ -18,6 +24,40 @@ pub struct Report {
     pub seconds: f64,
     /// Clients of the concurrent reads.
     pub connections: usize,
+    /// How often everything was measured.
+    pub repeats: u32,
+    /// Requests a second that timed parts were sent; none when each client sent as soon as it could.
+    pub rate: Option<f64>,
+    /// Requests that each connection of a timed part sent, instead of a time.
+    pub requests: Option<u64>,
+    /// When the run began: seconds since 1970.
+    pub began_s: u64,
+    /// The version of this program.
+    pub version: String,
+    /// The machine that the client was on.
+    pub machine: Machine,
+    /// What else the machine did before the run; only looked at for runs that are repeated, saved or reported.
+    pub busy_before: Option<Busy>,
+    /// What else the machine did during the run.
+    pub busy_during: Option<Busy>,
+    /// What to know before a figure is believed: a machine that was not quiet, a client that was the limit, a rate that was not reached.
+    pub warnings: Vec<String>,
+    /// What bounds the figures: the machine's loopback and disk, the server's cheapest reply.
+    pub ceilings: Vec<Ceiling>,
+    /// A against B, or this run against a saved one; empty without [`Report::repeats`] enough.
+    pub comparisons: Vec<Comparison>,
+    /// The saved run that this one is compared with.
+    pub against: Option<Against>,
+    /// Values of a setting or an option, one after the other.
+    pub sweep: Option<Sweep>,
+    /// What happened when, on the clock of [`Report::timeline`].
+    pub events: Vec<Event>,
+    /// Processes and machine beside the run.
+    #[serde(skip)]
+    pub timeline: Timeline,
+    /// Flame graphs.
+    #[serde(skip)]
+    pub flames: Vec<Flame>,
     /// The load average of this machine over the minute before the run: who else took its processors.
     pub load_average: Option<f64>,
     /// One line a measured part.
@@ -73,12 +113,24 @@ pub struct Measured {
     pub rate: Spread,
     /// Units a second in each round.
     pub round_rates: Vec<f64>,
-    /// Median latency of a request in milliseconds.
+    /// The rate's 95 % interval over the repeats.
+    pub rate_interval: Option<Interval>,
+    /// Average latency of a request in milliseconds.
+    pub latency_ms_mean: f64,
+    /// Median latency in milliseconds.
     pub latency_ms_p50: f64,
+    /// The median's interval over the repeats.
+    pub latency_ms_p50_interval: Option<Interval>,
+    /// 90th percentile in milliseconds.
+    pub latency_ms_p90: f64,
     /// 95th percentile in milliseconds.
     pub latency_ms_p95: f64,
     /// 99th percentile in milliseconds.
     pub latency_ms_p99: f64,
+    /// The 99th percentile's interval over the repeats.
+    pub latency_ms_p99_interval: Option<Interval>,
+    /// 99.9th percentile in milliseconds.
+    pub latency_ms_p999: f64,
     /// Slowest request in milliseconds.
     pub latency_ms_max: f64,
     /// Requests or documents that failed.
@@ -89,6 +141,17 @@ pub struct Measured {
     pub cpu_seconds: Option<f64>,
     /// Peak resident memory of the nodes' processes during the part, in bytes, added up.
     pub peak_resident_bytes: Option<u64>,
+    /// Bytes that the load client sent and received.
+    pub bytes: u64,
+    /// Processors that the load client's thread used, of the one that it can; none where it did not measure.
+    pub client_cpu: Option<f64>,
+    /// Share of the time in which the load client was ready to run, and all processors were taken.
+    pub client_waited: Option<f64>,
+    /// Of parts that were sent at a rate.
+    pub open: Option<OpenLoop>,
+    /// All rounds, with their latencies.
+    #[serde(skip)]
+    pub(crate) rounds: Rounds,
 }
 
 /// A value with its extremes over the rounds.
@@ -109,8 +172,13 @@ pub struct Figure {
     pub name: String,
     /// bytes, seconds, ….
     pub unit: String,
-    /// One entry a server.
+    /// One entry a server: the value, or the average over the repeats.
     pub sides: Vec<Option<f64>>,
+    /// One entry a server: the interval over the repeats.
+    pub intervals: Vec<Option<Interval>>,
+    /// Each server's value in each repeat.
+    #[serde(skip)]
+    pub(crate) repeats: Vec<Vec<f64>>,
     /// CouchDB's figure from the manual: quoted, not measured in this run.
     pub quoted: Option<Quoted>,
 }
@@ -185,6 +253,16 @@ impl Report {
     }
 }
 
+impl Figure {
+    /// Takes in what a repeat found on a side.
+    pub(crate) fn add(&mut self, side: usize, value: f64) {
+        let values = &mut self.repeats[side];
+        values.push(value);
+        self.sides[side] = Some(values.iter().sum::<f64>() / values.len() as f64);
+        self.intervals[side] = stats::interval(values);
+    }
+}
+
 impl Spread {
     pub(crate) fn exactly(value: f64) -> Self {
         Self {
@@ -205,13 +283,13 @@ impl Spread {
     }
 
     /// A quotient with its extremes over pairs of rounds; none where it is not finite.
-    fn of_pairs(value: f64, over: &[f64], under: &[f64]) -> Option<Self> {
+    pub(crate) fn of_pairs(value: f64, over: &[f64], under: &[f64]) -> Option<Self> {
         let ratios = over.iter().zip(under).map(|(over, under)| over / under);
         let spread = Self::of_rounds(value, ratios.filter(|ratio| ratio.is_finite()));
         value.is_finite().then_some(spread)
     }
 
-    fn of_rounds(value: f64, rounds: impl Iterator<Item = f64>) -> Self {
+    pub(crate) fn of_rounds(value: f64, rounds: impl Iterator<Item = f64>) -> Self {
         rounds.fold(
             Self {
                 value,
@@ -227,112 +305,6 @@ impl Spread {
     }
 }
 
-/// The rounds of one part on one server, until all have been run.
-#[derive(Debug, Clone)]
-pub(crate) struct Gathered {
-    count: u64,
-    seconds: f64,
-    round_rates: Vec<f64>,
-    latencies_us: Histogram<u64>,
-    errors: Errors,
-    cpu_seconds: Option<f64>,
-    peak_resident_bytes: Option<u64>,
-}
-
-impl Gathered {
-    fn new() -> Self {
-        Self {
-            count: 0,
-            seconds: 0.0,
-            round_rates: Vec::new(),
-            latencies_us: new_histogram(),
-            errors: Errors::default(),
-            cpu_seconds: None,
-            peak_resident_bytes: None,
-        }
-    }
-
-    fn add(&mut self, part: Part) {
-        self.round_rates.push(part.slice.rate());
-        self.count += part.slice.count;
-        self.seconds += part.slice.seconds;
-        // Both have the same bounds, so that nothing can be out of range.
-        let _ = self.latencies_us.add(&part.slice.latencies_us);
-        self.errors.merge(part.slice.errors);
-        if let Some(seconds) = part.cpu_seconds {
-            *self.cpu_seconds.get_or_insert(0.0) += seconds;
-        }
-        self.peak_resident_bytes = self.peak_resident_bytes.max(part.peak_resident_bytes);
-    }
-
-    fn measured(self) -> Measured {
-        let rate = if self.seconds > 0.0 {
-            self.count as f64 / self.seconds
-        } else {
-            0.0
-        };
-        let at = |quantile: f64| self.latencies_us.value_at_quantile(quantile) as f64 / 1_000.0;
-        Measured {
-            count: self.count,
-            seconds: self.seconds,
-            rate: Spread::of_rounds(rate, self.round_rates.iter().copied()),
-            round_rates: self.round_rates,
-            latency_ms_p50: at(0.5),
-            latency_ms_p95: at(0.95),
-            latency_ms_p99: at(0.99),
-            latency_ms_max: self.latencies_us.max() as f64 / 1_000.0,
-            errors: self.errors.count,
-            first_error: self.errors.first,
-            cpu_seconds: self.cpu_seconds,
-            peak_resident_bytes: self.peak_resident_bytes,
-        }
-    }
-}
-
-/// Lines in the order in which their parts first came, being gathered over sides and rounds.
-pub(crate) struct Gathering {
-    sides: usize,
-    lines: Vec<(&'static str, &'static str, Vec<Option<Gathered>>)>,
-}
-
-impl Gathering {
-    pub(crate) fn new(sides: usize) -> Self {
-        Self {
-            sides,
-            lines: Vec::new(),
-        }
-    }
-
-    pub(crate) fn add(&mut self, side: usize, part: Part) {
-        let known = self.lines.iter().position(|(name, ..)| *name == part.name);
-        let at = known.unwrap_or_else(|| {
-            self.lines
-                .push((part.name, part.unit, vec![None; self.sides]));
-            self.lines.len() - 1
-        });
-        self.lines[at].2[side]
-            .get_or_insert_with(Gathered::new)
-            .add(part);
-    }
-
-    pub(crate) fn into_lines(self, workload: &str) -> Vec<Line> {
-        self.lines
-            .into_iter()
-            .map(|(name, unit, sides)| Line {
-                workload: workload.to_owned(),
-                a_over_b: a_over_b(&sides),
-                name: name.to_owned(),
-                unit: unit.to_owned(),
-                sides: sides
-                    .into_iter()
-                    .map(|side| side.map(Gathered::measured))
-                    .collect(),
-                quoted: quoted::figure(name),
-            })
-            .collect()
-    }
-}
-
 /// Parts of one workload took turns, so each pair of rounds is a ratio of its own; of others, only the extremes are known.
 fn rate_ratio(over: &Measured, under: &Measured, interleaved: bool) -> Option<Spread> {
     if !interleaved {
@@ -345,18 +317,11 @@ fn rate_ratio(over: &Measured, under: &Measured, interleaved: bool) -> Option<Sp
     )
 }
 
-/// Rounds of A and B ran one after the other, so each pair is a ratio of its own.
-fn a_over_b(sides: &[Option<Gathered>]) -> Option<Spread> {
-    let [Some(a), Some(b)] = sides else {
-        return None;
-    };
-    let whole = (a.count as f64 / a.seconds) / (b.count as f64 / b.seconds);
-    Spread::of_pairs(whole, &a.round_rates, &b.round_rates)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gather::Gathering;
+    use crate::side::Part;
     use crate::slice::Slice;
     use std::time::Duration;
 
@@ -377,16 +342,8 @@ mod tests {
 
     fn report(lines: Vec<Line>) -> Report {
         Report {
-            servers: Vec::new(),
-            scale: 1.0,
-            seconds: 1.0,
-            connections: 1,
-            load_average: None,
             lines,
-            figures: Vec::new(),
-            ratios: Vec::new(),
-            notes: Vec::new(),
-            failures: Vec::new(),
+            ..Report::default()
         }
     }
 
@@ -394,8 +351,8 @@ mod tests {
     fn rounds_of_two_servers_become_a_ratio_with_its_spread() {
         let mut gathering = Gathering::new(2);
         for (a, b) in [(100, 50), (300, 100)] {
-            gathering.add(0, part("single", a, 1.0));
-            gathering.add(1, part("single", b, 1.0));
+            gathering.add(0, 0, 0.0, part("single", a, 1.0));
+            gathering.add(1, 0, 0.0, part("single", b, 1.0));
         }
         let lines = gathering.into_lines("single");
         let line = &lines[0];
@@ -420,8 +377,8 @@ mod tests {
     #[test]
     fn parts_are_compared_only_when_both_were_measured() {
         let mut gathering = Gathering::new(1);
-        gathering.add(0, part("writers_32", 100, 1.0));
-        gathering.add(0, part("single", 10, 1.0));
+        gathering.add(0, 0, 0.0, part("writers_32", 100, 1.0));
+        gathering.add(0, 0, 0.0, part("single", 10, 1.0));
         let mut report = report(gathering.into_lines("w"));
         report.add_ratios(&[("writers_32", "single"), ("get", "constant")]);
         assert_eq!(report.ratios.len(), 1);
@@ -432,8 +389,8 @@ mod tests {
     fn parts_that_took_turns_are_compared_round_by_round() {
         let mut gathering = Gathering::new(1);
         for (get, constant) in [(10, 20), (100, 200)] {
-            gathering.add(0, part("get", get, 1.0));
-            gathering.add(0, part("constant", constant, 1.0));
+            gathering.add(0, 0, 0.0, part("get", get, 1.0));
+            gathering.add(0, 0, 0.0, part("constant", constant, 1.0));
         }
         let mut report = report(gathering.into_lines("get"));
         report.add_ratios(&[("get", "constant")]);

@@ -2,18 +2,36 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 
+use crate::ceilings;
 use crate::error::BenchError;
+use crate::faults::Launch;
+use crate::files::Files;
+use crate::gather::Gathering;
+use crate::machine::{Account, Busy, Machine, unquiet};
+use crate::pace::Pace;
+use crate::peer::Peer;
 use crate::procfs;
 use crate::report::{Failure, Report, Server};
 use crate::side::Side;
+use crate::stats;
+use crate::sweep::Plan;
 use crate::table;
 use crate::target::Target;
-use crate::workload::{self, Bench};
+use crate::timeline::{Events, Sampler, with_descendants};
+use crate::workload::{self, Bench, Mix};
+
+/// A loop cannot be faster than its client.
+const RATE_MAX: f64 = 1_000_000.0;
+const REPEATS_MAX: u32 = 1_000;
+/// The machine is looked at for a fifth of a timed part's seconds before anything is measured, within these bounds.
+const LOOK_SECONDS: (f64, f64) = (0.1, 1.0);
 
 /// What to measure, and where.
 #[derive(Debug, Clone)]
@@ -34,6 +52,26 @@ pub struct BenchOptions {
     pub json: bool,
     /// Clients of the concurrent reads.
     pub connections: usize,
+    /// How often each workload is measured as a whole. From 5 on figures have intervals.
+    pub repeats: u32,
+    /// Requests a second that timed parts are sent, whatever the server does. By default each client sends the next request when it
+    /// has the reply to the former one.
+    pub rate: Option<f64>,
+    /// Requests that each connection of a timed part sends, in place of [`BenchOptions::seconds`].
+    pub requests: Option<u64>,
+    /// `connections=1,16,64` or `SECTION/KEY=a,b`: measure at each of the values. A setting needs an admin's rights, and is put
+    /// back at the end.
+    pub sweep: Option<String>,
+    /// Keep all that was measured in this file.
+    pub save: Option<PathBuf>,
+    /// Compare the first server with that of a run that was saved.
+    pub compare: Option<PathBuf>,
+    /// Write the report as one HTML file.
+    pub report: Option<PathBuf>,
+    /// Flame graphs for the HTML report, as SVG files: of A, of B.
+    pub flames: Vec<PathBuf>,
+    /// Ask servers for flame graphs of themselves during a round that is not counted.
+    pub profile: bool,
     /// Declarations of 16 KB that views are built over, at scale 1; the published benchmark has 290,000.
     pub view_docs: u64,
     /// 300-byte documents that views are built over, at scale 1.
@@ -49,6 +87,12 @@ pub struct BenchOptions {
     /// Where the raw append + fdatasync rate is measured: best on the disk of the server's data. The system's
     /// temporary folder by default.
     pub disk_dir: Option<PathBuf>,
+    /// What the workload `mix` does; the preset `mixed` by default.
+    pub mix: Option<Mix>,
+    /// A PostgreSQL or Redis that is measured beside the one server, in the workloads of the group `peers`: `postgres://…` or `redis://…`.
+    pub peer: Option<String>,
+    /// How the workloads of the group `faults` start a server; without it they cannot run.
+    pub launch: Option<Launch>,
 }
 
 impl Default for BenchOptions {
@@ -61,6 +105,15 @@ impl Default for BenchOptions {
             seconds: 10.0,
             json: false,
             connections: 64,
+            repeats: 1,
+            rate: None,
+            requests: None,
+            sweep: None,
+            save: None,
+            compare: None,
+            report: None,
+            flames: Vec::new(),
+            profile: false,
             view_docs: 20_000,
             view_small_docs: 200_000,
             view_rows: 1_000_000,
@@ -68,7 +121,22 @@ impl Default for BenchOptions {
             local_pid: None,
             embedded_dir: None,
             disk_dir: None,
+            mix: None,
+            peer: None,
+            launch: None,
         }
+    }
+}
+
+impl BenchOptions {
+    /// Is this a run whose figures are to be believed later, so that ceilings, machine and processes are looked at, too?
+    fn is_thorough(&self) -> bool {
+        let files = [&self.save, &self.compare, &self.report];
+        self.repeats > 1 || self.sweep.is_some() || files.iter().any(|file| file.is_some())
+    }
+
+    pub(crate) fn disk_dir(&self) -> PathBuf {
+        self.disk_dir.clone().unwrap_or_else(std::env::temp_dir)
     }
 }
 
@@ -88,27 +156,31 @@ pub trait Embedded: Send {
     fn bulk(&mut self, documents: Vec<(String, String)>) -> Result<(), String>;
 }
 
-/// Measures, prints the report to `out` and returns it. Progress goes to standard error.
+/// Measures, prints the report to `out`, writes the files that the options name, and returns it. Progress goes to standard error.
 ///
 /// The load client runs on a thread of its own: it must not take more than one core from the server that it measures.
-/// Ctrl-C and SIGTERM end the run after the databases it made have been deleted.
+/// Ctrl-C and SIGTERM end the run after settings that it changed have been put back, and the databases it made have been deleted.
 ///
 /// # Errors
-/// [`BenchError`]: options, servers that cannot be reached, and interruption. A workload that fails is reported in
+/// [`BenchError`]: options, files, servers that cannot be reached, settings that cannot be put back, and interruption. A workload that fails is reported in
 /// [`Report::failures`], and refused requests are counted in its lines.
 pub async fn run(
     options: BenchOptions,
     embedded: Option<Box<dyn Embedded>>,
     out: &mut (dyn Write + Send),
 ) -> Result<Report, BenchError> {
+    check(&options)?;
+    let files = Files::open(&options)?;
     let json = options.json;
-    let report = on_own_thread(options, embedded).await?;
+    let mut report = on_own_thread(options, embedded).await?;
+    files.compare(&mut report);
     if json {
         serde_json::to_writer(&mut *out, &report).map_err(std::io::Error::from)?;
         writeln!(out)?;
     } else {
         table::print(&report, out)?;
     }
+    files.write(&report)?;
     Ok(report)
 }
 
@@ -143,43 +215,171 @@ async fn measure_and_clean_up(
     options: BenchOptions,
     embedded: Option<Box<dyn Embedded>>,
 ) -> Result<Report, BenchError> {
-    check(&options)?;
-    let load_average = procfs::load_average();
     let has_cluster = options.servers.iter().any(|nodes| nodes.len() > 1);
-    let selected = workload::select(&options.workloads, has_cluster)?;
+    let selected = workload::select(&options.workloads, has_cluster, options.peer.is_some())?;
+    let mut bench = prepared(options, embedded).await?;
+    let thorough = bench.options.is_thorough();
+    let pids: Vec<Vec<u32>> = bench.sides.iter().map(|side| side.pids.clone()).collect();
+    let all_pids = pids.concat();
+    let sampler = thorough
+        .then(|| Sampler::start(&bench.clock, pids))
+        .flatten();
+    let before = Account::now(&with_descendants(&all_pids));
+    let measured = tokio::select! {
+        measured = whole(&mut bench, &selected, thorough) => measured,
+        () = interrupted() => Err(BenchError::Interrupted),
+    };
+    let after = Account::now(&with_descendants(&all_pids));
+    bench.report.busy_during = after
+        .zip(before)
+        .and_then(|(after, before)| after.since(&before));
+    if let Some(sampler) = sampler {
+        bench.report.timeline = sampler.stop();
+    }
+    let put_back = put_back(&mut bench, measured.is_ok()).await;
+    if !bench.options.keep {
+        clean_up(&mut bench).await;
+    }
+    put_back?;
+    measured.map(|()| finished(bench))
+}
+
+/// Finds the servers, and makes what a run needs.
+async fn prepared(
+    options: BenchOptions,
+    embedded: Option<Box<dyn Embedded>>,
+) -> Result<Bench, BenchError> {
+    let load_average = procfs::load_average();
+    let sweep = options.sweep.as_deref().map(Plan::parse).transpose()?;
     let connections_max = raise_open_files();
-    let (sides, servers) = servers(&options).await?;
-    let second = match &options.second_url {
+    let peer = match &options.peer {
+        Some(url) => Some(Peer::open(url).await?),
+        None => None,
+    };
+    let (mut sides, mut servers) = servers(&options).await?;
+    servers.extend(peer.as_ref().map(Peer::server));
+    let mut second = match &options.second_url {
         Some(url) => Some(side_of(Target::resolve(url).await?, None)),
         None => None,
     };
-    let mut bench = Bench {
+    let clock = Rc::new(Events::new());
+    for side in sides.iter_mut().chain(&mut second) {
+        side.events = Rc::clone(&clock);
+    }
+    let began = SystemTime::now().duration_since(UNIX_EPOCH);
+    Ok(Bench {
         second,
         report: Report {
             servers,
             scale: options.scale,
             seconds: options.seconds,
             connections: options.connections,
+            repeats: options.repeats,
+            rate: options.rate,
+            requests: options.requests,
+            began_s: began.map_or(0, |began| began.as_secs()),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            machine: Machine::here(),
             load_average,
-            lines: Vec::new(),
-            figures: Vec::new(),
-            ratios: Vec::new(),
-            notes: Vec::new(),
-            failures: Vec::new(),
+            notes: peer.as_ref().map(Peer::notes).unwrap_or_default(),
+            ..Report::default()
         },
+        gathering: Gathering::default(),
+        peer,
+        repeat: 0,
+        clock,
+        sweep,
+        changed: Vec::new(),
         options,
         sides,
         connections_max,
         embedded,
-    };
-    let measured = tokio::select! {
-        measured = bench.measure_all(&selected) => measured,
-        () = interrupted() => Err(BenchError::Interrupted),
-    };
-    if !bench.options.keep {
-        clean_up(&mut bench).await;
+    })
+}
+
+/// Ceilings and machine before, the workloads, ceilings after.
+async fn whole(
+    bench: &mut Bench,
+    selected: &[&'static str],
+    thorough: bool,
+) -> Result<(), BenchError> {
+    if thorough {
+        bench.report.busy_before = look(bench).await;
+        bench.report.ceilings = measure_ceilings(bench).await?;
     }
-    measured.map(|()| bench.report)
+    bench.measure_all(selected).await?;
+    if thorough {
+        // A server that has died meanwhile has no ceiling any more, and its failure is told already.
+        let again = measure_ceilings(bench).await.unwrap_or_default();
+        ceilings::measured_again(&mut bench.report.ceilings, again);
+    }
+    Ok(())
+}
+
+async fn measure_ceilings(bench: &Bench) -> Result<Vec<ceilings::Ceiling>, BenchError> {
+    bench.clock.begin("ceilings".to_owned());
+    // A workload that has failed may have left its own.
+    bench
+        .sides
+        .iter()
+        .for_each(|side| side.set_pace(Pace::default()));
+    let (options, disk) = (&bench.options, bench.options.disk_dir());
+    ceilings::measure(&bench.sides, options.connections, &disk, options.seconds).await
+}
+
+/// What the machine does while nothing is measured.
+async fn look(bench: &Bench) -> Option<Busy> {
+    let pids: Vec<u32> = bench
+        .sides
+        .iter()
+        .flat_map(|side| side.pids.clone())
+        .collect();
+    let before = Account::now(&with_descendants(&pids))?;
+    let seconds = (bench.options.seconds / 5.0).clamp(LOOK_SECONDS.0, LOOK_SECONDS.1);
+    tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
+    Account::now(&with_descendants(&pids))?.since(&before)
+}
+
+/// Puts back what a sweep has changed. A run that was interrupted has no report that could tell of a failure.
+async fn put_back(bench: &mut Bench, has_report: bool) -> Result<(), BenchError> {
+    let mut result = Ok(());
+    for changed in std::mem::take(&mut bench.changed) {
+        let Err(error) = changed.put_back().await else {
+            continue;
+        };
+        if has_report {
+            bench.report.failures.push(Failure {
+                workload: "putting back a setting".to_owned(),
+                reason: error.to_string(),
+            });
+        } else {
+            result = Err(error);
+        }
+    }
+    result
+}
+
+fn finished(bench: Bench) -> Report {
+    let mut report = bench.report;
+    report.events = bench.clock.list();
+    let unquiet = unquiet(
+        report.busy_before,
+        report.busy_during,
+        report.machine.processors,
+    );
+    if !unquiet.is_empty() {
+        report
+            .warnings
+            .push(format!("the machine was not quiet: {}", unquiet.join("; ")));
+    }
+    report.warnings.extend(ceilings::warnings(&report));
+    if report.repeats > 1 && (report.repeats as usize) < stats::REPEATS_MIN {
+        let (repeats, min) = (report.repeats, stats::REPEATS_MIN);
+        report.notes.push(format!(
+            "{repeats} repeats have no intervals: these need {min}, and 10 show more"
+        ));
+    }
+    report
 }
 
 fn check(options: &BenchOptions) -> Result<(), BenchError> {
@@ -197,7 +397,44 @@ fn check(options: &BenchOptions) -> Result<(), BenchError> {
         options if !(options.seconds > 0.0 && options.seconds <= 86_400.0) => {
             refuse("the seconds must be above 0 and at most 86,400")
         }
+        options if options.peer.is_some() && options.servers.len() != 1 => {
+            refuse("a peer is measured beside one server")
+        }
+        options
+            if options.peer.is_some() && (options.sweep.is_some() || options.compare.is_some()) =>
+        {
+            refuse("a peer is measured neither in a sweep nor against a saved run")
+        }
         options if options.connections == 0 => refuse("at least one connection is needed"),
+        options if !(1..=REPEATS_MAX).contains(&options.repeats) => {
+            refuse("there can be 1 to 1,000 repeats")
+        }
+        options
+            if options
+                .rate
+                .is_some_and(|rate| !(rate > 0.0 && rate <= RATE_MAX)) =>
+        {
+            refuse("the rate must be above 0 and at most 1,000,000 requests a second")
+        }
+        options if options.requests == Some(0) => refuse("at least one request is needed"),
+        options if options.servers.len() > 1 && options.sweep.is_some() => {
+            refuse("a sweep is of one server")
+        }
+        options if options.servers.len() > 1 && options.compare.is_some() => {
+            refuse("one server is compared with a saved run; two are compared with each other")
+        }
+        options if options.sweep.is_some() && options.compare.is_some() => {
+            refuse("a sweep is not compared with a saved run")
+        }
+        options if options.flames.len() > 2 => {
+            refuse("there are flame graphs of A and of B, two at most")
+        }
+        options if !options.flames.is_empty() && options.report.is_none() => {
+            refuse("flame graphs are for a report: give --report FILE.html")
+        }
+        options if options.profile && options.report.is_none() => {
+            refuse("profiles are for a report: give --report FILE.html")
+        }
         _ => Ok(()),
     }
 }
@@ -261,21 +498,29 @@ async fn product(side: &Side) -> Result<String, BenchError> {
     Ok(format!("{name}, version {version}"))
 }
 
-async fn interrupted() {
+pub(crate) async fn interrupted() {
     use tokio::signal::unix::{SignalKind, signal};
-    let terminated = async {
-        match signal(SignalKind::terminate()) {
-            Ok(mut signals) => signals.recv().await,
-            Err(_) => std::future::pending().await,
-        }
+    let came = async |kind| match signal(kind) {
+        Ok(mut signals) => signals.recv().await,
+        Err(_) => std::future::pending().await,
     };
+    // The last one comes when the terminal goes.
     tokio::select! {
         result = tokio::signal::ctrl_c() => if result.is_err() { std::future::pending().await },
-        _ = terminated => {}
+        _ = came(SignalKind::terminate()) => {}
+        _ = came(SignalKind::hangup()) => {}
     }
 }
 
 async fn clean_up(bench: &mut Bench) {
+    if let Some(peer) = &bench.peer
+        && let Err(error) = peer.clean_up().await
+    {
+        bench.report.failures.push(Failure {
+            workload: "removing what was made in the peer".to_owned(),
+            reason: error.to_string(),
+        });
+    }
     for side in bench.sides.iter().chain(&bench.second) {
         let reason = match side.clean_up().await {
             Ok(left) if left.is_empty() => continue,

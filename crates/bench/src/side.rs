@@ -11,10 +11,12 @@ use serde_json::Value;
 use crate::client::Connection;
 use crate::documents::{Ids, Order, Shape};
 use crate::error::BenchError;
+use crate::pace::Pace;
 use crate::procfs;
 use crate::progress;
 use crate::slice::{Check, ClosedLoop, Requests, Slice};
 use crate::target::Target;
+use crate::timeline::Events;
 
 /// Documents in one `_bulk_docs` request unless a workload says otherwise.
 pub(crate) const BULK_DOCS: u64 = 1_000;
@@ -65,6 +67,8 @@ pub(crate) struct Side {
     pub(crate) pid: Option<u32>,
     /// The processes of all nodes that are on this machine.
     pub(crate) pids: Vec<u32>,
+    /// Where a workload notes what it does to the server, to be marked in the report.
+    pub(crate) events: Rc<Events>,
     /// Random part of all database names of this run.
     run: String,
     databases: RefCell<BTreeSet<String>>,
@@ -80,6 +84,7 @@ impl Side {
             target,
             pid,
             pids: Vec::from_iter(pid),
+            events: Rc::new(Events::new()),
             run: format!("{:08x}", fastrand::u32(..)),
             databases: RefCell::default(),
             populated: RefCell::default(),
@@ -90,6 +95,11 @@ impl Side {
     pub(crate) fn add_node(&mut self, target: Target, pid: Option<u32>) {
         self.nodes.push(Rc::new(target));
         self.pids.extend(pid);
+    }
+
+    /// Sets how the timed loops that begin from now on send, on all nodes.
+    pub(crate) fn set_pace(&self, pace: Pace) {
+        self.nodes.iter().for_each(|node| node.set_pace(pace));
     }
 
     /// Sends one request on a connection of its own; any status is returned.

@@ -1,4 +1,4 @@
-//! A closed loop of clients over a stretch of time, and what it measured.
+//! A loop of clients over a stretch of time, and what it measured.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -7,6 +7,7 @@ use hdrhistogram::Histogram;
 
 use crate::client::{Connection, Discard, Occurrences};
 use crate::error::{BenchError, ClientError};
+use crate::pace::{ClientTime, OpenLoop, Pace, Schedule};
 use crate::target::Target;
 
 /// Latencies are kept with this many significant digits.
@@ -45,6 +46,12 @@ pub(crate) struct Slice {
     /// One entry a request that succeeded, in microseconds.
     pub(crate) latencies_us: Histogram<u64>,
     pub(crate) errors: Errors,
+    /// Bytes sent and received by the load client; 0 where it was not the load client that measured.
+    pub(crate) bytes: u64,
+    /// What sending took; none where it was not the load client that measured.
+    pub(crate) client: Option<ClientTime>,
+    /// Of a loop at a rate.
+    pub(crate) open: Option<OpenLoop>,
 }
 
 impl Slice {
@@ -54,12 +61,19 @@ impl Slice {
             seconds: 0.0,
             latencies_us: new_histogram(),
             errors: Errors::default(),
+            bytes: 0,
+            client: None,
+            open: None,
         }
     }
 
     /// Records one request of that many units.
     pub(crate) fn record(&mut self, units: u64, latency: Duration) {
         self.count += units;
+        self.record_latency(latency);
+    }
+
+    fn record_latency(&mut self, latency: Duration) {
         let us = u64::try_from(latency.as_micros()).unwrap_or(LATENCY_US_MAX);
         self.latencies_us.saturating_record(us.max(1));
     }
@@ -79,6 +93,17 @@ impl Slice {
         self.errors.merge(other.errors);
         // Both have the same bounds, so that nothing can be out of range.
         let _ = self.latencies_us.add(&other.latencies_us);
+        self.bytes += other.bytes;
+        self.client = together(self.client, other.client, ClientTime::and);
+        self.open = together(self.open, other.open, OpenLoop::and);
+    }
+}
+
+/// What both have, or the one that has something.
+fn together<T>(one: Option<T>, other: Option<T>, and: fn(T, T) -> T) -> Option<T> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(and(one, other)),
+        (one, other) => one.or(other),
     }
 }
 
@@ -103,10 +128,12 @@ pub(crate) enum Check {
 /// Writes the next request into the empty buffer and says how many units it carries; `None` ends the client.
 pub(crate) type Requests = Box<dyn FnMut(&mut Vec<u8>) -> Option<u64>>;
 
-/// Clients that each send a request when the reply to the former one has come.
+/// Clients that each send a request when the reply to the former one has come; or, when its target has a [`Pace`] with a rate
+/// and the loop is timed, when the next one is due. Latency counts from when a request was due, so that what waits behind a slow
+/// one is not left out.
 pub(crate) struct ClosedLoop {
     pub(crate) target: Rc<Target>,
-    /// The loop ends after this time, or when the requests run out.
+    /// The loop ends after this time, or when the requests run out. The target's pace may ask for a number of requests instead.
     pub(crate) length: Option<Duration>,
     pub(crate) check: Check,
     /// Sent after every request; both together are one operation.
@@ -148,10 +175,37 @@ impl ClosedLoop {
     pub(crate) async fn run_on(
         self,
         connections: Vec<Connection>,
+        requests: impl FnMut(usize) -> Requests,
+    ) -> Result<Slice, BenchError> {
+        let pace = self
+            .length
+            .map_or_else(Pace::default, |_| self.target.pace());
+        self.run_paced(connections, pace, requests).await
+    }
+
+    async fn run_paced(
+        self,
+        connections: Vec<Connection>,
+        pace: Pace,
         mut requests: impl FnMut(usize) -> Requests,
     ) -> Result<Slice, BenchError> {
+        let client_before = ClientTime::now();
         let start = Instant::now();
-        let deadline = self.length.map(|length| start + length);
+        let all_requests = pace.requests.map(|each| each * connections.len() as u64);
+        let schedule = pace
+            .rate
+            .zip(self.length)
+            .map(|(rate, length)| {
+                Schedule::new(start, rate, length, all_requests, connections.len())
+            })
+            .transpose()?;
+        let ends = Ends {
+            deadline: self
+                .length
+                .map(|length| start + length)
+                .filter(|_| pace == Pace::default()),
+            requests: pace.requests.filter(|_| schedule.is_none()),
+        };
         let mut clients = tokio::task::JoinSet::new();
         for (at, connection) in connections.into_iter().enumerate() {
             let client = Client {
@@ -161,7 +215,13 @@ impl ClosedLoop {
                 follow_up: self.follow_up.clone(),
                 slice: Slice::new(),
             };
-            clients.spawn_local(client.run(requests(at), deadline));
+            let requests = requests(at);
+            match &schedule {
+                None => clients.spawn_local(client.run(requests, ends)),
+                Some(schedule) => {
+                    clients.spawn_local(client.run_open(requests, Rc::clone(schedule)))
+                }
+            };
         }
         let mut whole = Slice::new();
         while let Some(joined) = clients.join_next().await {
@@ -171,8 +231,23 @@ impl ClosedLoop {
             }
         }
         whole.seconds = start.elapsed().as_secs_f64();
+        whole.client = Some(ClientTime::now().since(client_before));
+        if let Some(schedule) = schedule {
+            let (open, waits) = schedule.end();
+            whole.open = Some(open);
+            waits
+                .into_iter()
+                .for_each(|wait| whole.record_latency(wait));
+        }
         Ok(whole)
     }
+}
+
+/// When a client of a closed loop ends; without both, when its requests run out.
+#[derive(Clone, Copy)]
+struct Ends {
+    deadline: Option<Instant>,
+    requests: Option<u64>,
 }
 
 /// Opens `count` connections, a few at a time so that the listener's backlog holds them.
@@ -216,14 +291,18 @@ async fn at_once(
         connected.push((node, connect(node, clients / nodes.len() + more).await?));
     }
     let running = connected.into_iter().map(|(node, connections)| {
+        let pace = node.pace().shared_by(nodes.len());
         ClosedLoop::timed(node, length, check)
-            .run_on(connections, move |client| requests(node, client))
+            .run_paced(connections, pace, move |client| requests(node, client))
     });
+    let client_before = ClientTime::now();
     let mut whole = Slice::new();
     for slice in futures_util::future::try_join_all(running).await? {
         whole.seconds = whole.seconds.max(slice.seconds);
         whole.merge(slice);
     }
+    // All were on this thread, and each has counted all of it.
+    whole.client = Some(ClientTime::now().since(client_before));
     Ok(whole)
 }
 
@@ -236,35 +315,71 @@ struct Client {
 }
 
 impl Client {
-    async fn run(mut self, mut requests: Requests, deadline: Option<Instant>) -> Slice {
+    async fn run(mut self, mut requests: Requests, ends: Ends) -> Slice {
         let mut request = Vec::new();
         let mut failures_in_a_row = 0;
-        loop {
+        let mut sent = 0;
+        while ends.requests.is_none_or(|requests| sent < requests) {
             request.clear();
             let Some(units) = requests(&mut request) else {
                 break;
             };
-            let errors_before = self.slice.errors.count;
-            let ready = self.operate(&request, units).await;
-            let failed = self.slice.errors.count > errors_before;
-            failures_in_a_row = if failed { failures_in_a_row + 1 } else { 0 };
-            let late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
-            if !ready || late || failures_in_a_row >= FAILURES_IN_A_ROW_MAX {
+            sent += 1;
+            let ready = self.operate(&request, units, Instant::now(), &mut failures_in_a_row);
+            let goes_on = ready.await;
+            if !goes_on
+                || ends
+                    .deadline
+                    .is_some_and(|deadline| Instant::now() >= deadline)
+            {
                 break;
             }
         }
+        self.ended()
+    }
+
+    async fn run_open(mut self, mut requests: Requests, schedule: Rc<Schedule>) -> Slice {
+        let mut request = Vec::new();
+        let mut failures_in_a_row = 0;
+        while let Some(due) = schedule.next().await {
+            request.clear();
+            let Some(units) = requests(&mut request) else {
+                break;
+            };
+            if !self
+                .operate(&request, units, due, &mut failures_in_a_row)
+                .await
+            {
+                break;
+            }
+        }
+        self.ended()
+    }
+
+    fn ended(mut self) -> Slice {
+        self.slice.bytes += self.connection.bytes;
         self.slice
     }
 
-    /// Sends one operation and counts it. False when no further request can be sent.
-    async fn operate(&mut self, request: &[u8], units: u64) -> bool {
-        let start = Instant::now();
+    /// Sends one operation and counts it, its latency from `start`. False when no further request can be sent, or too many have
+    /// failed.
+    async fn operate(
+        &mut self,
+        request: &[u8],
+        units: u64,
+        start: Instant,
+        failures_in_a_row: &mut u32,
+    ) -> bool {
+        let errors_before = self.slice.errors.count;
         match self.exchange(request, units).await {
             Ok(Some(done)) => self.slice.record(done, start.elapsed()),
             Ok(None) => {}
             Err(error) => self.slice.errors.add(1, || error.to_string()),
         }
-        self.connection.is_usable() || self.reconnect().await
+        let ready = self.connection.is_usable() || self.reconnect().await;
+        let failed = self.slice.errors.count > errors_before;
+        *failures_in_a_row = if failed { *failures_in_a_row + 1 } else { 0 };
+        ready && *failures_in_a_row < FAILURES_IN_A_ROW_MAX
     }
 
     async fn exchange(&mut self, request: &[u8], units: u64) -> Result<Option<u64>, ClientError> {
@@ -318,6 +433,7 @@ impl Client {
     async fn reconnect(&mut self) -> bool {
         match Connection::open(&self.target).await {
             Ok(connection) => {
+                self.slice.bytes += self.connection.bytes;
                 self.connection = connection;
                 true
             }

@@ -5,8 +5,11 @@ use std::io::{self, Write};
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 
+use crate::compare::Comparison;
+use crate::numbers::{bytes, milliseconds, number, ratio as ratio_text};
 use crate::quoted::Quoted;
 use crate::report::{Figure, Line, Measured, Ratio, Report, Server, Spread};
+use crate::sweep::{Sweep, SweepLine};
 
 const LETTERS: [&str; 2] = ["A", "B"];
 
@@ -19,12 +22,18 @@ pub(crate) fn print(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let load = load.map(|load| format!("; this machine's load average was {load:.2} before"));
     writeln!(
         out,
-        "scale {}, {} s a timed part, {} connections for reads; latencies in ms, memory in MiB{}\n",
+        "scale {}, {}, {} connections for reads{}; latencies in ms, memory in MiB{}\n",
         report.scale,
-        report.seconds,
+        lengths(report),
         report.connections,
+        report.rate.map_or_else(String::new, |rate| format!(
+            ", {rate} requests/s (open loop: latency from when a request was due)"
+        )),
         load.unwrap_or_default()
     )?;
+    for warning in &report.warnings {
+        writeln!(out, "warning: {warning}\n")?;
+    }
     if !report.lines.is_empty() {
         let table = match report.servers.len() {
             2 => comparison(&report.lines),
@@ -39,6 +48,11 @@ pub(crate) fn print(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             figures(&report.figures, report.servers.len()).trim_fmt()
         )?;
     }
+    if let Some(sweep) = &report.sweep {
+        print_sweep(sweep, out)?;
+    }
+    compared(report, out)?;
+    ceilings(report, out)?;
     for ratio in &report.ratios {
         writeln!(out, "{}", ratio_line(ratio))?;
     }
@@ -57,6 +71,160 @@ fn described(server: &Server) -> String {
         _ => format!(", processes {}", pids.join(" ")),
     };
     format!("{nodes}{} ({}{processes})", server.url, server.product)
+}
+
+fn lengths(report: &Report) -> String {
+    let length = match report.requests {
+        Some(requests) => format!("{requests} requests of each connection of a timed part"),
+        None => format!("{} s a timed part", report.seconds),
+    };
+    match report.repeats {
+        1 => length,
+        repeats => format!("{repeats} repeats of {length}"),
+    }
+}
+
+/// Whether A and B, or this run and a saved one, differ.
+fn compared(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    let (a, b) = match &report.against {
+        None => ("A", "B"),
+        Some(against) => {
+            writeln!(
+                out,
+                "compared with {} ({}), which was not measured in turns with this run",
+                against.file, against.product
+            )?;
+            for difference in &against.differences {
+                writeln!(out, "  {difference}")?;
+            }
+            ("this run", "the saved run")
+        }
+    };
+    if !report.comparisons.is_empty() {
+        let table = comparisons(&report.comparisons, (a, b), &format!("{a} over {b}"));
+        writeln!(out, "{}\n", table.trim_fmt())?;
+    }
+    Ok(())
+}
+
+fn comparisons(comparisons: &[Comparison], (a, b): (&str, &str), header: &str) -> Table {
+    let mut table = plain(&[header, "figure", "ratio", "95 % interval", "verdict"]);
+    for each in comparisons {
+        table.add_row([
+            each.name.clone(),
+            each.figure.clone(),
+            format!("{:.3}", each.ratio.value),
+            format!("{:.3}..{:.3}", each.ratio.low, each.ratio.high),
+            each.verdict(a, b),
+        ]);
+    }
+    align(&mut table, &[0, 1, 4]);
+    table
+}
+
+fn print_sweep(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
+    for line in &sweep.lines {
+        let table = swept(sweep, line);
+        writeln!(
+            out,
+            "{} ({}/s) by {}\n{}\n",
+            line.name,
+            line.unit,
+            sweep.what,
+            table.trim_fmt()
+        )?;
+        if let Some(drift) = line.drift {
+            writeln!(
+                out,
+                "drift: the first value's rate at the end was {drift:.3} of what it was at the beginning\n"
+            )?;
+        }
+        if !line.against_first.is_empty() {
+            let header = format!("over {}={}", sweep.what, sweep.values[0]);
+            let table = comparisons(
+                &line.against_first,
+                ("this value", "the first value"),
+                &header,
+            );
+            writeln!(out, "{}\n", table.trim_fmt())?;
+        }
+    }
+    Ok(())
+}
+
+fn swept(sweep: &Sweep, line: &SweepLine) -> Table {
+    let mut table = plain(&[
+        sweep.what.as_str(),
+        "rate",
+        "95 % interval",
+        "p50",
+        "p95",
+        "p99",
+        "max",
+        "errors",
+        "cpu s",
+        "",
+    ]);
+    let most = line
+        .points
+        .iter()
+        .flatten()
+        .map(|point| point.rate.value)
+        .fold(0.0, f64::max);
+    let again = sweep
+        .values
+        .first()
+        .map(|value| (format!("{value} again"), &line.again));
+    let points = sweep.values.iter().cloned().zip(&line.points);
+    for (value, point) in points.chain(again) {
+        let Some(point) = point else {
+            continue;
+        };
+        table.add_row([
+            value,
+            number(point.rate.value),
+            interval(point),
+            milliseconds(point.latency_ms_p50),
+            milliseconds(point.latency_ms_p95),
+            milliseconds(point.latency_ms_p99),
+            milliseconds(point.latency_ms_max),
+            point.errors.to_string(),
+            cpu(point),
+            "█".repeat((point.rate.value / most * 30.0).round() as usize),
+        ]);
+    }
+    align(&mut table, &[0, 9]);
+    table
+}
+
+/// The rate's interval, or the rounds' extremes where there is none.
+fn interval(side: &Measured) -> String {
+    match side.rate_interval {
+        Some(interval) => format!("{}–{}", number(interval.low), number(interval.high)),
+        None => range(side.rate),
+    }
+}
+
+fn ceilings(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    for ceiling in &report.ceilings {
+        let in_unit = |value: f64| match ceiling.unit == "bytes/s" {
+            true => format!("{}/s", bytes(value)),
+            false => format!("{} {}", number(value), ceiling.unit),
+        };
+        let after = ceiling.after.map_or_else(String::new, |after| {
+            format!(" before, {} after", in_unit(after))
+        });
+        writeln!(
+            out,
+            "ceiling: {}: {}{after}",
+            ceiling.name,
+            in_unit(ceiling.before)
+        )?;
+    }
+    if !report.ceilings.is_empty() {
+        writeln!(out)?;
+    }
+    Ok(())
 }
 
 fn remarks(report: &Report, out: &mut dyn Write) -> io::Result<()> {
@@ -84,14 +252,25 @@ fn remarks(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn single(lines: &[Line]) -> Table {
+    let has_intervals = lines
+        .iter()
+        .flat_map(|line| line.sides.iter().flatten())
+        .any(|side| side.rate_interval.is_some());
     let mut table = plain(&[
         "workload",
         "rate",
         "unit/s",
-        "rounds",
+        if has_intervals {
+            "95 % interval"
+        } else {
+            "rounds"
+        },
+        "mean",
         "p50",
+        "p90",
         "p95",
         "p99",
+        "p99.9",
         "max",
         "errors",
         "cpu s",
@@ -107,10 +286,13 @@ fn single(lines: &[Line]) -> Table {
             line.name.clone(),
             number(side.rate.value),
             line.unit.clone(),
-            range(side.rate),
+            interval(side),
+            milliseconds(side.latency_ms_mean),
             milliseconds(side.latency_ms_p50),
+            milliseconds(side.latency_ms_p90),
             milliseconds(side.latency_ms_p95),
             milliseconds(side.latency_ms_p99),
+            milliseconds(side.latency_ms_p999),
             milliseconds(side.latency_ms_max),
             side.errors.to_string(),
             cpu(side),
@@ -119,7 +301,7 @@ fn single(lines: &[Line]) -> Table {
             times(side.rate.value, line.quoted),
         ]);
     }
-    align(&mut table, &[0, 2, 11]);
+    align(&mut table, &[0, 2, 14]);
     table
 }
 
@@ -131,8 +313,8 @@ fn comparison(lines: &[Line]) -> Table {
         "unit/s",
         "A/B",
         "min..max",
-        "p50/p95/p99/max A",
-        "p50/p95/p99/max B",
+        "mean/p50/p90/p95/p99/p99.9/max A",
+        "mean/p50/p90/p95/p99/p99.9/max B",
         "errors A/B",
         "cpu s A/B",
         "peak A/B",
@@ -233,9 +415,12 @@ fn show_or_dash(side: Option<&Measured>, show: &dyn Fn(&Measured) -> String) -> 
 
 fn latencies(side: &Measured) -> String {
     [
+        side.latency_ms_mean,
         side.latency_ms_p50,
+        side.latency_ms_p90,
         side.latency_ms_p95,
         side.latency_ms_p99,
+        side.latency_ms_p999,
         side.latency_ms_max,
     ]
     .map(milliseconds)
@@ -272,48 +457,9 @@ fn times(rate: f64, quoted: Option<Quoted>) -> String {
         .map_or_else(dash, |quoted| ratio_text(rate / quoted.value))
 }
 
-fn milliseconds(value: f64) -> String {
-    match value {
-        value if value < 10.0 => format!("{value:.2}"),
-        value if value < 100.0 => format!("{value:.1}"),
-        value => number(value),
-    }
-}
-
-fn ratio_text(value: f64) -> String {
-    if value < 10.0 {
-        format!("{value:.2}")
-    } else {
-        format!("{value:.1}")
-    }
-}
-
-/// A number with thousands separators; one decimal below a hundred.
-fn number(value: f64) -> String {
-    if value.abs() < 100.0 {
-        return format!("{value:.1}");
-    }
-    let digits = format!("{value:.0}");
-    let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (at, digit) in digits.char_indices() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn large_numbers_have_thousands_separators() {
-        assert_eq!(number(1_234_567.4), "1,234,567");
-        assert_eq!(number(999.6), "1,000");
-        assert_eq!(number(12.34), "12.3");
-    }
 
     #[test]
     fn a_quoted_figure_keeps_its_remark() {

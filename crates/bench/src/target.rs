@@ -1,5 +1,6 @@
 //! A server under measurement: where it is, and the request bytes it is sent.
 
+use std::cell::Cell;
 use std::io::Write as _;
 use std::net::SocketAddr;
 
@@ -9,6 +10,7 @@ use percent_encoding::percent_decode_str;
 use url::Url;
 
 use crate::error::BenchError;
+use crate::pace::Pace;
 
 /// A resolved server address with its credentials.
 #[derive(Debug, Clone)]
@@ -20,6 +22,8 @@ pub(crate) struct Target {
     common_headers: String,
     /// Path before every request's path; without a slash at the end.
     prefix: String,
+    /// How its timed loops send.
+    pace: Cell<Pace>,
 }
 
 impl Target {
@@ -53,7 +57,18 @@ impl Target {
             address,
             common_headers,
             prefix,
+            pace: Cell::default(),
         })
+    }
+
+    /// How timed loops send to it.
+    pub(crate) fn pace(&self) -> Pace {
+        self.pace.get()
+    }
+
+    /// Sets how the timed loops that begin from now on send.
+    pub(crate) fn set_pace(&self, pace: Pace) {
+        self.pace.set(pace);
     }
 
     /// Appends a whole HTTP/1.1 request to `out`. `path` begins with a slash; `headers` are complete lines.
@@ -106,6 +121,19 @@ impl Target {
             Some(value) => serde_json::json!({"url": url, "headers": {"Authorization": value}}),
             None => serde_json::json!({"url": url}),
         }
+    }
+
+    /// The value of one of the headers that every request has, by its name.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let lines = self.common_headers.lines();
+        let mut pairs = lines.filter_map(|line| line.split_once(": "));
+        let found = pairs.find(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value)
+    }
+
+    /// What stands before every path; without a slash at the end.
+    pub(crate) fn prefix(&self) -> &str {
+        &self.prefix
     }
 
     /// Does the server run on this machine?

@@ -9,6 +9,8 @@ mod find;
 mod ids;
 mod lightning;
 mod many_dbs;
+mod named;
+mod operations;
 mod read;
 mod replication;
 mod saturated;
@@ -17,18 +19,28 @@ mod skip;
 mod stream;
 mod views;
 
+use std::rc::Rc;
 use std::time::Duration;
+
+pub use operations::Mix;
+
+pub(crate) use disk::append_and_sync;
+pub(crate) use operations::Caller;
+pub(crate) use read::repeat;
+pub(crate) use saturated::alone;
 
 use crate::documents::Shape;
 use crate::error::BenchError;
-use crate::progress;
-use crate::quoted;
-use crate::report::{Failure, Figure, Gathering, Report};
+use crate::gather::Gathering;
+use crate::peer::Peer;
+use crate::report::Report;
 use crate::run::{BenchOptions, Embedded};
 use crate::side::{Part, Side};
+use crate::sweep::{Changed, Plan};
+use crate::timeline::Events;
 
 /// Rounds of a timed workload. Their extremes are the spread.
-const ROUNDS: u32 = 5;
+pub(crate) const ROUNDS: u32 = 5;
 
 /// A workload's name and what it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,10 +160,64 @@ const WORKLOADS: &[Description] = &[
         "cluster_mixed",
         "32 clients that read beside 8 that write, on all nodes",
     ),
+    description("ycsb_a", "YCSB A: 50 % reads, 50 % updates, zipfian"),
+    description("ycsb_b", "YCSB B: 95 % reads, 5 % updates, zipfian"),
+    description("ycsb_c", "YCSB C: reads, zipfian"),
+    description("ycsb_d", "YCSB D: 95 % reads of the latest, 5 % inserts"),
+    description(
+        "ycsb_e",
+        "YCSB E: 95 % ranges of 1 to 100 documents, 5 % inserts, zipfian",
+    ),
+    description(
+        "ycsb_f",
+        "YCSB F: 50 % reads, 50 % read-modify-writes, zipfian",
+    ),
+    description("mix", "operations by the weights of --mix"),
+    description(
+        "faults_kill",
+        "kill -9 of a server under load: time to recover, what is lost",
+    ),
+    description(
+        "faults_stop",
+        "SIGSTOP of a server under load: time to recover",
+    ),
+    description(
+        "faults_databases",
+        "kill -9 with 2,000 open databases: time until all answer",
+    ),
+    description("peer_get", "GET of one document; SELECT by id, GET"),
+    description("peer_get_random", "GET of random documents out of 200,000"),
+    description("peer_insert_1", "durable inserts of 300 bytes, 1 client"),
+    description(
+        "peer_insert",
+        "durable inserts of 300 bytes, all connections",
+    ),
+    description(
+        "peer_bulk",
+        "durable inserts of 1,000 at once, 1 client; COPY, MSET",
+    ),
+    description("peer_find", "10 documents by two indexed fields, sorted"),
+    description("peer_scan", "a scan of 200,000 documents by two fields"),
+    description(
+        "peer_aggregate",
+        "a sum for each value of a field, over 200,000 documents",
+    ),
 ];
 
 /// Names that stand for all workloads that begin with the prefix.
-const GROUPS: &[(&str, &str)] = &[("views", "views_"), (CLUSTER, "cluster_")];
+const GROUPS: &[(&str, &str)] = &[
+    ("views", "views_"),
+    (CLUSTER, "cluster_"),
+    ("ycsb", "ycsb_"),
+    ("faults", "faults_"),
+    (PEERS, "peer_"),
+];
+
+/// The group of the workloads that a peer is measured in.
+const PEERS: &str = "peers";
+
+/// Groups and workloads that run only when they are named.
+const BY_NAME: [&str; 4] = ["ycsb", "faults", PEERS, "mix"];
 
 /// The group of workloads that are spread over all nodes of a cluster.
 const CLUSTER: &str = "cluster";
@@ -167,7 +233,7 @@ const BULKS: [(&str, Shape, u64, usize); 6] = [
 ];
 
 /// Numerators and denominators that are worth a line, when both were measured.
-const RATIOS: &[(&str, &str)] = &[
+pub(crate) const RATIOS: &[(&str, &str)] = &[
     ("get", "constant"),
     ("single", "raw_fdatasync"),
     ("writers_32", "single"),
@@ -204,10 +270,12 @@ pub fn workloads() -> &'static [Description] {
     WORKLOADS
 }
 
-/// The workloads of these names in the order of [`workloads`]; when there are none, those for a cluster, or all others.
+/// The workloads of these names in the order of [`workloads`]; when there are none, those for a cluster, those of peers, or all others that
+/// need not be named.
 pub(crate) fn select(
     names: &[String],
     is_for_cluster: bool,
+    has_peer: bool,
 ) -> Result<Vec<&'static str>, BenchError> {
     let known = || WORKLOADS.iter().map(|workload| workload.name);
     if let Some(name) = names
@@ -220,10 +288,25 @@ pub(crate) fn select(
             known: known().chain(groups).collect::<Vec<_>>().join(", "),
         });
     }
+    let of_group = |known: &str| match (has_peer, is_for_cluster) {
+        (true, _) => means(PEERS, known),
+        (false, true) => means(CLUSTER, known),
+        (false, false) => {
+            !means(CLUSTER, known) && !BY_NAME.into_iter().any(|name| means(name, known))
+        }
+    };
     let is_selected = |known: &&str| match names.is_empty() {
-        true => means(CLUSTER, known) == is_for_cluster,
+        true => of_group(known),
         false => names.iter().any(|name| means(name, known)),
     };
+    if let Some(other) = known()
+        .filter(is_selected)
+        .find(|known| has_peer && !means(PEERS, known))
+    {
+        return Err(BenchError::Options(format!(
+            "{other} is not measured on peers; the group {PEERS} is"
+        )));
+    }
     Ok(known().filter(is_selected).collect())
 }
 
@@ -274,35 +357,29 @@ pub(crate) struct Bench {
     /// Of a run with one server: a second one, for what takes two.
     pub(crate) second: Option<Side>,
     pub(crate) report: Report,
+    pub(crate) peer: Option<Peer>,
     /// As many connections as the limit of open files allows.
     pub(crate) connections_max: usize,
     pub(crate) embedded: Option<Box<dyn Embedded>>,
+    /// What the current workload has measured so far.
+    pub(crate) gathering: Gathering,
+    /// Of the current workload, counted from 0.
+    pub(crate) repeat: u32,
+    /// The clock of the run, and what has happened so far.
+    pub(crate) clock: Rc<Events>,
+    pub(crate) sweep: Option<Plan>,
+    /// Settings to be put back.
+    pub(crate) changed: Vec<Changed>,
 }
 
 impl Bench {
-    /// Measures the selected workloads. One that fails does not stop the others.
-    pub(crate) async fn measure_all(
-        &mut self,
-        selected: &[&'static str],
-    ) -> Result<(), BenchError> {
-        for name in selected {
-            if let Err(error) = self.measure_named(name).await {
-                self.report.failures.push(Failure {
-                    workload: (*name).to_owned(),
-                    reason: error.to_string(),
-                });
-            }
-            if !self.options.keep {
-                for side in self.sides.iter().chain(&self.second) {
-                    side.clean_up_unshared().await;
-                }
-            }
-        }
-        self.report.add_ratios(RATIOS);
-        Ok(())
+    /// Columns of the report: the servers, and the peer.
+    pub(crate) fn columns(&self) -> usize {
+        self.sides.len() + usize::from(self.peer.is_some())
     }
 
-    async fn measure_named(&mut self, name: &'static str) -> Result<(), BenchError> {
+    /// Measures a workload once.
+    pub(crate) async fn measure_named(&mut self, name: &'static str) -> Result<(), BenchError> {
         let connections = self.options.connections;
         if let Some((_, shape, batch, clients)) = BULKS.iter().find(|(bulk, ..)| *bulk == name) {
             let bulk = bulk::Bulk::new(name, *shape, *batch, *clients);
@@ -375,7 +452,7 @@ impl Bench {
                 let databases = self.scaled(20_000);
                 self.measure(name, many_dbs::ManyDbs { databases }).await
             }
-            "replication" => self.measure_replication(name).await,
+            "replication" => self.measure_replication().await,
             "attachments" => {
                 let megabytes = self.scaled(100);
                 self.measure(name, attachments::Attachments { megabytes })
@@ -413,12 +490,12 @@ impl Bench {
         }
     }
 
-    async fn measure_replication(&mut self, name: &'static str) -> Result<(), BenchError> {
+    async fn measure_replication(&mut self) -> Result<(), BenchError> {
         let documents = self.scaled(100_000);
         let sides = &self.sides;
         let urls: Vec<&str> = self.options.servers.iter().map(|urls| &*urls[0]).collect();
-        let mut gathering = Gathering::new(sides.len());
-        for (at, side) in sides.iter().enumerate() {
+        for at in self.order(0) {
+            let side = &sides[at];
             let second = self.second.as_ref().zip(self.options.second_url.as_deref());
             let (other, other_url) = match sides.get(1 - at) {
                 Some(other) => (other, urls[1 - at]),
@@ -433,10 +510,10 @@ impl Bench {
                 url: urls[at],
             };
             for part in replication::measure(from, to, documents).await? {
-                gathering.add(at, part);
+                let now_s = self.clock.now_s();
+                self.gathering.add(at, self.repeat, now_s, part);
             }
         }
-        self.report.lines.extend(gathering.into_lines(name));
         Ok(())
     }
 
@@ -469,69 +546,13 @@ impl Bench {
                 self.measure(name, fairness::Fairness { documents, crowd })
                     .await
             }
-            _ => Err(BenchError::Options(format!("{name} has no measurement"))),
+            _ => self.measure_named_only(name).await,
         }
     }
 
     /// A full size at this run's scale; at least 10.
     fn scaled(&self, full: u64) -> u64 {
         ((full as f64 * self.options.scale).round() as u64).max(10)
-    }
-
-    async fn measure<W: Workload>(&mut self, name: &str, workload: W) -> Result<(), BenchError> {
-        let spinner = progress::spinner();
-        let mut states = Vec::new();
-        for side in &self.sides {
-            spinner.set_message(format!("{name}: preparing {}", side.target.label));
-            states.push(workload.prepare(side).await?);
-        }
-        let rounds = workload.rounds();
-        let length = Duration::from_secs_f64(self.options.seconds / f64::from(rounds));
-        let mut gathering = Gathering::new(self.sides.len());
-        for round in 1..=rounds {
-            for (at, side) in self.sides.iter().enumerate() {
-                spinner.set_message(format!(
-                    "{name}: round {round} of {rounds}, {}",
-                    side.target.label
-                ));
-                for part in workload.round(side, &mut states[at], length).await? {
-                    gathering.add(at, part);
-                }
-            }
-        }
-        self.report.lines.extend(gathering.into_lines(name));
-        for (at, state) in states.into_iter().enumerate() {
-            spinner.set_message(format!("{name}: finishing {}", self.sides[at].target.label));
-            let outcome = workload.finish(&self.sides[at], state).await?;
-            self.add_outcome(at, outcome);
-        }
-        spinner.finish_and_clear();
-        Ok(())
-    }
-
-    fn add_outcome(&mut self, at: usize, outcome: Outcome) {
-        for (name, unit, value) in outcome.figures {
-            let known = self
-                .report
-                .figures
-                .iter()
-                .position(|figure| figure.name == name);
-            let figure = known.unwrap_or_else(|| {
-                self.report.figures.push(Figure {
-                    quoted: quoted::figure(&name),
-                    name,
-                    unit: unit.to_owned(),
-                    sides: vec![None; self.sides.len()],
-                });
-                self.report.figures.len() - 1
-            });
-            self.report.figures[figure].sides[at] = Some(value);
-        }
-        for note in outcome.notes {
-            if !self.report.notes.contains(&note) {
-                self.report.notes.push(note);
-            }
-        }
     }
 
     fn measure_embedded(&mut self) -> Result<(), BenchError> {
@@ -544,11 +565,10 @@ impl Bench {
         };
         let length = Duration::from_secs_f64(self.options.seconds / f64::from(ROUNDS));
         let parts = lightning::measure(&mut **embedded, &self.options, length, ROUNDS)?;
-        let mut gathering = Gathering::new(self.sides.len());
         for part in parts {
-            gathering.add(0, part);
+            let now_s = self.clock.now_s();
+            self.gathering.add(0, self.repeat, now_s, part);
         }
-        self.report.lines.extend(gathering.into_lines("lightning"));
         Ok(())
     }
 }
@@ -560,28 +580,39 @@ mod tests {
     #[test]
     fn selected_workloads_run_in_the_order_of_the_list() {
         let names = ["get".to_owned(), "bulk_300".to_owned()];
-        assert_eq!(select(&names, false).unwrap(), ["bulk_300", "get"]);
-        assert_eq!(select(&names, true).unwrap(), ["bulk_300", "get"]);
+        assert_eq!(select(&names, false, false).unwrap(), ["bulk_300", "get"]);
+        assert_eq!(select(&names, true, false).unwrap(), ["bulk_300", "get"]);
     }
 
     #[test]
     fn without_names_a_cluster_has_its_own_workloads_and_a_server_the_others() {
-        let (cluster, server) = (select(&[], true).unwrap(), select(&[], false).unwrap());
-        assert_eq!(cluster.len() + server.len(), WORKLOADS.len());
+        let (cluster, server) = (select(&[], true, false), select(&[], false, false));
+        let (cluster, server) = (cluster.unwrap(), server.unwrap());
+        let by_name: Vec<String> = BY_NAME.map(str::to_owned).to_vec();
+        let named = select(&by_name, false, false).unwrap();
+        assert_eq!(cluster.len() + server.len() + named.len(), WORKLOADS.len());
         assert!(cluster.iter().all(|name| name.starts_with("cluster_")));
         assert!(!cluster.is_empty() && server.contains(&"get"));
     }
 
     #[test]
     fn a_group_stands_for_its_workloads() {
-        let selected = select(&["views".to_owned(), "get".to_owned()], false).unwrap();
+        let selected = select(&["views".to_owned(), "get".to_owned()], false, false).unwrap();
         assert_eq!(selected[0], "get");
         assert!(selected.len() > 3 && selected[1..].iter().all(|name| name.starts_with("views_")));
     }
 
     #[test]
+    fn beside_a_peer_only_its_workloads_run() {
+        let all = select(&[], false, true).unwrap();
+        assert!(all.len() > 5 && all.iter().all(|name| name.starts_with("peer_")));
+        let error = select(&["get".to_owned()], false, true).unwrap_err();
+        assert!(error.to_string().contains("peers"), "{error}");
+    }
+
+    #[test]
     fn an_unknown_workload_is_answered_with_the_known_ones() {
-        let error = select(&["speed".to_owned()], false)
+        let error = select(&["speed".to_owned()], false, false)
             .unwrap_err()
             .to_string();
         assert!(

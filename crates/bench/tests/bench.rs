@@ -24,6 +24,13 @@ async fn measured(options: BenchOptions) -> (Report, String) {
     (report, String::from_utf8(out).unwrap())
 }
 
+/// Does the workload run only when it is named? The suite `bench_workloads` runs these against a real server.
+fn only_by_name(name: &str) -> bool {
+    ["ycsb_", "mix", "faults_", "peer_"]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_workload_measures_something_and_leaves_nothing_behind() {
     let fake = Fake::start().await;
@@ -36,7 +43,8 @@ async fn every_workload_measures_something_and_leaves_nothing_behind() {
             || table.contains(&format!("{name}:"))
             || matches!(name, "saturated" | "skip" | "ids" | "many_dbs")
             || name.starts_with("views_")
-            || name.starts_with("cluster_");
+            || name.starts_with("cluster_")
+            || only_by_name(name);
         assert!(found, "{name} is missing in {table}");
     }
     for line in &report.lines {
@@ -85,6 +93,35 @@ async fn every_workload_measures_something_and_leaves_nothing_behind() {
     assert!(table.contains("CouchDB 3.5"), "{table}");
     assert!(!table.contains("secret"));
     assert!(fake.contents.lock().unwrap().databases.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn faults_need_a_server_that_they_may_kill() {
+    let fake = Fake::start().await;
+    let mut options = options(&[&fake]);
+    options.workloads = vec!["faults".to_owned()];
+    let (report, _) = measured(options).await;
+    assert_eq!(report.failures.len(), 3);
+    assert!(
+        report.failures[0]
+            .reason
+            .contains("does not know how to start one")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_is_no_record_is_an_error_and_no_panic() {
+    let fake = Fake::start().await;
+    fake.contents.lock().unwrap().refuse_every = Some(1);
+    let mut options = options(&[&fake]);
+    options.workloads = vec!["ycsb_a".to_owned()];
+    let (report, table) = measured(options).await;
+    let update = report
+        .lines
+        .iter()
+        .find(|line| line.name == "ycsb_a_update");
+    let update = update.unwrap().sides[0].as_ref().unwrap();
+    assert!(update.errors > 0 && update.count == 0, "{table}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -362,7 +362,7 @@ impl Database {
             partitioned: self.partitioned,
             doc_count: 0,
             doc_del_count: 0,
-            compact_running: self.maintenance.is_compacting(self),
+            compact_running: self.is_compacting(),
             q: self.shards.len() as u32,
             n: self.order().map_or(record.n, |order| order.copies()),
         };
@@ -553,6 +553,10 @@ impl Database {
     pub(crate) fn removable_rows(&self) -> u64 {
         let kept = self.maintenance.kept(&self.name).superseded_rows;
         self.superseded_rows().saturating_sub(kept)
+    }
+
+    pub(crate) fn is_compacting(&self) -> bool {
+        self.maintenance.is_compacting(self)
     }
 
     /// Returns once every write acknowledged before is on disk.

@@ -14,14 +14,14 @@ use crate::attachments::{AttachmentOptions, SharedOptions};
 use crate::catalogue::{ContentsUnder, DatabaseRecord, DatabaseUuid};
 use crate::database::Database;
 use crate::events::{DbEvent, DbEventKind, Events};
-use crate::find::{Scans, WithIndexes};
+use crate::find::{FindUse, FindUses, Scans, WhichIndex, WithIndexes};
 use crate::keeper::{Keeper, OpenMemory};
 use crate::maintenance::Maintenance;
 use crate::opened::{ByShard, Opened, Shared};
 use crate::order::{NewDatabase, Order, SharedOrder};
 use crate::partition_limit::SharedLimit;
 use crate::rules::SystemRules;
-use crate::views::{Indexer, KenOptions, Views};
+use crate::views::{Indexer, KenOptions, UsedIndexes, Views};
 use crate::{Error, Task, name, unix_seconds};
 
 /// More shards than this for one database are refused.
@@ -118,6 +118,12 @@ pub struct Stats {
     pub memtable_bytes: u64,
     /// Memory of the block cache, in bytes.
     pub block_cache_bytes: u64,
+    /// And the most that it may use.
+    pub block_cache_bytes_max: u64,
+    /// Of a sample of reads since the process started: those that found all they wanted in it,
+    pub sampled_reads_cached: u64,
+    /// and those that had to read from files.
+    pub sampled_reads_uncached: u64,
     /// Bytes of the files of each keyspace, by name.
     pub keyspace_bytes: Vec<(&'static str, u64)>,
 }
@@ -183,6 +189,8 @@ impl Databases {
             reduce_limit: options.reduce_limit,
             build_memory: Arc::new(index::BuildMemory::new(options.build_bytes)),
             indexer: Indexer::new(options.ken.clone()),
+            used: UsedIndexes::default(),
+            finds: FindUses::default(),
         });
         let attachments = Arc::new(RwLock::new(options.attachments.clone()));
         let partition_limit = Arc::new(AtomicU64::new(u64::MAX));
@@ -351,6 +359,11 @@ impl Databases {
         self.views.indexer.waiting()
     }
 
+    /// Index builds that wait until others are done.
+    pub fn index_builds_waiting(&self) -> usize {
+        self.views.indexer.builds_waiting()
+    }
+
     /// What index builds take of memory.
     pub fn build_memory(&self) -> &Arc<index::BuildMemory> {
         &self.views.build_memory
@@ -512,6 +525,9 @@ impl Databases {
             commit_batches: c.batches.load(Relaxed),
             memtable_bytes: self.store.memtable_bytes(),
             block_cache_bytes: self.store.block_cache_bytes(),
+            block_cache_bytes_max: self.store.block_cache_capacity_bytes(),
+            sampled_reads_cached: storage::counters::SAMPLED_READS_CACHED.get(),
+            sampled_reads_uncached: storage::counters::SAMPLED_READS_UNCACHED.get(),
             keyspace_bytes: self.store.keyspace_bytes(),
         }
     }
@@ -519,6 +535,17 @@ impl Databases {
     /// How long writes took that waited for the disk, in microseconds, since the process started.
     pub fn sync_times() -> hdrhistogram::Histogram<u64> {
         storage::counters::SYNCS.snapshot()
+    }
+
+    /// What queries came to, by database, and by design document and name of the index; `None` for all documents by id. Those that
+    /// were looked at most for since the start.
+    pub fn find_uses(&self) -> Vec<(WhichIndex, FindUse)> {
+        self.views.finds.all()
+    }
+
+    /// Databases that are open, of which more is known without reading.
+    pub fn open_databases(&self) -> Vec<Arc<Database>> {
+        self.opened.all_open()
     }
 
     /// Requests that wait for the commit thread.

@@ -17,6 +17,7 @@ mod design;
 mod ending;
 mod error;
 mod events;
+mod examine;
 mod find;
 mod global_changes;
 mod keeper;
@@ -53,7 +54,8 @@ pub use databases::{
 pub use document::collation::VERSION as COLLATOR_VERSION;
 pub use error::Error;
 pub use events::{DbEvent, DbEventKind};
-pub use find::{FindAnswer, FindIndex, FindLimits};
+pub use examine::{DesignFacts, Garbage, OpenIndexFacts, Sample, SomeDocuments, ViewFacts};
+pub use find::{FindAnswer, FindIndex, FindLimits, FindUse, WhichIndex};
 pub use functions::DesignDoc;
 pub use global_changes::{GLOBAL_CHANGES, GlobalChangesOptions};
 pub use index::{GroupLevel, ReduceLimit, ReduceSpec, write_key_sort};

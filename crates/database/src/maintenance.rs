@@ -13,6 +13,7 @@ use crate::database::Database;
 use crate::opened::Opened;
 use crate::{Task, unix_seconds};
 use telemetry::State;
+use telemetry::trace::{Value, export_background};
 
 /// How often the thread looks around when nobody wakes it.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -266,9 +267,15 @@ impl Maintenance {
                 !self.stopping.load(Relaxed)
             }) {
                 Ok(rows) => {
+                    let about = || vec![about_database(&job.name), ("settee.rows", rows.into())];
+                    export_background("compaction", started, about, None);
                     tracing::info!(db = %job.name, rows, seconds = started.elapsed().as_secs_f64(), "compacted");
                 }
-                Err(e) => tracing::error!(db = %job.name, error = %e, "compaction failed"),
+                Err(e) => {
+                    let about = || vec![about_database(&job.name)];
+                    export_background("compaction", started, about, Some(e.to_string()));
+                    tracing::error!(db = %job.name, error = %e, "compaction failed");
+                }
             }
         }
         self.work.lock().running = None;
@@ -303,7 +310,12 @@ impl LastWritten {
     }
 }
 
-fn is_due(db: &Database) -> bool {
+/// The attribute of spans that says which database they are about.
+pub(crate) fn about_database(name: &str) -> (&'static str, Value) {
+    ("db.namespace", name.to_owned().into())
+}
+
+pub fn is_due(db: &Database) -> bool {
     let metas = db.all_shards().iter().map(|s| s.meta());
     let docs: u64 = metas.map(|m| m.doc_count + m.doc_del_count).sum();
     let removable = db.removable_rows();

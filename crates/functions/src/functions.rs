@@ -5,12 +5,18 @@ use std::sync::Arc;
 
 use lru::LruCache;
 use parking_lot::Mutex;
+use profiler::Label;
 use projection::Projection;
 use query_server::{Pools, Settings};
 
+use language::Owner;
+
 use crate::js::{Engine, Options};
 use crate::places::{Admission, Lane, Place, Places};
-use crate::{Designs, Doc, Emits, Error, Languages, MapGroup, Mapper, ReduceRow, Reducer};
+use crate::times;
+use crate::{
+    DesignDoc, Designs, Doc, Emits, Error, Languages, ListIo, MapGroup, Mapper, ReduceRow, Reducer,
+};
 
 // What `projection` marks, `quickjs` reads; neither knows the other.
 const _: () = assert!(projection::WHOLE == quickjs::WHOLE);
@@ -47,6 +53,7 @@ impl Functions {
     /// # Errors
     /// [`Error::Process`] when a thread cannot be started.
     pub fn new(javascript: Options, query_servers: Settings) -> Result<Arc<Functions>, Error> {
+        times::begin();
         Ok(Arc::new(Functions {
             places: Places::new(javascript.workers_max, javascript.queue_max),
             engine: Engine::new(javascript),
@@ -94,14 +101,19 @@ impl Languages for Functions {
 
     fn mapper(&self, group: &MapGroup) -> Result<Box<dyn Mapper>, Error> {
         let turns = self.turns(&group.owner.database);
+        let placed = |turns, inner| PlacedMapper {
+            turns,
+            owner: group.owner.clone(),
+            inner,
+        };
         if !self.is_built_in(&group.language) {
             let inner = self.pools.mapper(group)?;
-            return Ok(Box::new(PlacedMapper { turns, inner }));
+            return Ok(Box::new(placed(turns, inner)));
         }
         let _place = turns.next()?;
         let Some(projection) = self.projection(group) else {
             let inner = self.engine.mapper(group)?;
-            return Ok(Box::new(PlacedMapper { turns, inner }));
+            return Ok(Box::new(placed(turns, inner)));
         };
         let records = MapGroup {
             records: true,
@@ -109,7 +121,7 @@ impl Languages for Functions {
         };
         let inner = self.engine.mapper(&records)?;
         Ok(Box::new(ProjectingMapper {
-            inner: PlacedMapper { turns, inner },
+            inner: placed(turns, inner),
             projection,
             bodies: vec![],
         }))
@@ -131,11 +143,13 @@ impl Languages for Functions {
         Ok(Box::new(PlacedReducer { turns, inner }))
     }
 
-    fn designs(&self, _: &Place, language: &str) -> Result<Box<dyn Designs>, Error> {
-        if self.is_built_in(language) {
-            return Ok(self.engine.designs());
-        }
-        self.pools.designs(language)
+    fn designs(&self, place: &Place, language: &str) -> Result<Box<dyn Designs>, Error> {
+        let inner = match self.is_built_in(language) {
+            true => self.engine.designs(),
+            false => self.pools.designs(language)?,
+        };
+        let database = place.database().unwrap_or_default().to_owned();
+        Ok(Box::new(LabelledDesigns { database, inner }))
     }
 
     fn check(
@@ -188,6 +202,7 @@ impl Turns {
 /// A mapper that has a place while it works, and a new one when others want it.
 struct PlacedMapper {
     turns: Turns,
+    owner: Owner,
     inner: Box<dyn Mapper>,
 }
 
@@ -207,6 +222,8 @@ impl Mapper for PlacedMapper {
             }
             done += some;
         }
+        times::note(&self.owner, &out.spent);
+        out.spent.clear();
         Ok(())
     }
 }
@@ -226,6 +243,46 @@ impl Reducer for PlacedReducer {
     fn rereduce(&mut self, values: &[&[u8]]) -> Result<Vec<u8>, Error> {
         let _place = self.turns.next()?;
         self.inner.rereduce(values)
+    }
+}
+
+/// Calls of functions under their names, for profiles.
+struct LabelledDesigns {
+    database: String,
+    inner: Box<dyn Designs>,
+}
+
+impl LabelledDesigns {
+    fn label(&self, ddoc: &DesignDoc, path: &[&str]) -> Label {
+        Label::new(&format!("{}/{}/{}", self.database, ddoc.id, path.join("/")))
+    }
+}
+
+impl Designs for LabelledDesigns {
+    fn call(&mut self, ddoc: &DesignDoc, path: &[&str], args: &[u8]) -> Result<Vec<u8>, Error> {
+        let label = self.label(ddoc, path);
+        profiler::labelled(&label, || self.inner.call(ddoc, path, args))
+    }
+
+    fn call_some(
+        &mut self,
+        ddoc: &DesignDoc,
+        path: &[&str],
+        args: &[&[u8]],
+    ) -> Vec<Result<Vec<u8>, Error>> {
+        let label = self.label(ddoc, path);
+        profiler::labelled(&label, || self.inner.call_some(ddoc, path, args))
+    }
+
+    fn list(
+        &mut self,
+        ddoc: &DesignDoc,
+        path: &[&str],
+        args: &[u8],
+        io: &mut dyn ListIo,
+    ) -> Result<(), Error> {
+        let label = self.label(ddoc, path);
+        profiler::labelled(&label, || self.inner.list(ddoc, path, args, io))
     }
 }
 

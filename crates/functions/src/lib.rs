@@ -14,6 +14,7 @@ mod functions;
 pub mod js;
 mod languages;
 mod places;
+pub mod times;
 
 pub use functions::{Functions, JAVASCRIPT};
 pub use language::{

@@ -427,6 +427,11 @@ impl Place {
         Place::new(None)
     }
 
+    /// The database that it was given to.
+    pub fn database(&self) -> Option<&str> {
+        self.asked.as_ref().map(|asked| &*asked.owner)
+    }
+
     /// Whether this place was had for long enough and others wait for one: work of many calls is to ask for a new place.
     pub fn is_wanted(&self) -> bool {
         self.since.elapsed() >= SLICE

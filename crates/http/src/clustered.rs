@@ -12,6 +12,7 @@ use member::{Gateway, Member, Seen};
 
 use crate::app::App;
 use crate::errors::ApiError;
+use crate::metrics::traced::{TRACE_PARENT, Traced};
 use crate::reply::{Body, Pieces, Reply, StreamError};
 use crate::request::Request;
 use crate::request::body::BodyClass;
@@ -264,6 +265,9 @@ async fn pass_on(
         hyper::header::TRANSFER_ENCODING,
     ] {
         headers.remove(name);
+    }
+    if let Some(place) = req.traced.and_then(Traced::header) {
+        headers.insert(TRACE_PARENT, place);
     }
     let repeatable = matches!(Kind::of(req), Kind::Read) || Kind::is_get(req);
     let passed = member.pass_on(to, &req.method, &target, headers, body, repeatable);

@@ -132,6 +132,7 @@ impl<'a> Build<'a> {
             done: &self.index.progress.done,
             bytes: &bytes,
             bytes_max,
+            counts: &self.index.map_counts,
         };
         let buffers = map_on_all(source, mappers, &self.index.spec, !first, &control)?;
         // What was handed out may not have been mapped.

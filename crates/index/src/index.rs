@@ -10,6 +10,7 @@ use storage::{Keyspace, Shard, ShardNumber, Signature, Snapshot, Store};
 use crate::Error;
 use crate::blocks::Blocks;
 use crate::build::{Build, BuildLimits};
+use crate::map::MapCounts;
 use crate::memory::BuildMemory;
 use crate::read::IndexView;
 use crate::reduce::ReduceLimit;
@@ -80,6 +81,8 @@ pub struct Index {
     pub(crate) stop: AtomicBool,
     /// How far a build is.
     pub progress: Progress,
+    /// What became of the documents that were mapped.
+    pub map_counts: MapCounts,
 }
 
 impl Index {
@@ -114,9 +117,10 @@ impl Index {
                 spec.clone(),
                 languages.clone(),
                 limit,
-                label.database.clone(),
+                &label,
             )),
             store,
+            map_counts: MapCounts::new(spec.views.len()),
             spec,
             label,
             languages,

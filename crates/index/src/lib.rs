@@ -39,7 +39,7 @@ pub use blocks::State;
 pub use build::BuildLimits;
 pub use error::Error;
 pub use index::{Index, IndexInfo, Progress};
-pub use map::write_key_sort;
+pub use map::{MapCounts, write_key_sort};
 pub use memory::BuildMemory;
 pub use read::{Group, GroupCursor, GroupLevel, IndexView, PlaceRange, RowIter, ViewRow};
 pub use reduce::ReduceLimit;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use functions::{Languages, ReduceRow, Reducer};
+use functions::{Languages, Owner, ReduceRow, Reducer};
+use profiler::Label;
 
 use crate::Error;
 use crate::blocks::State;
@@ -75,6 +76,8 @@ pub struct Reducers {
     languages: Arc<dyn Languages>,
     limit: Option<ReduceLimit>,
     database: Arc<str>,
+    /// Names of the views, for profiles.
+    labels: Vec<Label>,
 }
 
 impl Reducers {
@@ -82,13 +85,16 @@ impl Reducers {
         spec: Arc<Spec>,
         languages: Arc<dyn Languages>,
         limit: Option<ReduceLimit>,
-        database: Arc<str>,
+        owner: &Owner,
     ) -> Reducers {
+        let views = 0..spec.views.len();
+        let label = |n| Label::new(&format!("{} (reduce)", owner.view(n)));
         Reducers {
+            labels: views.map(label).collect(),
             spec,
             languages,
             limit,
-            database,
+            database: owner.database.clone(),
         }
     }
 
@@ -114,7 +120,7 @@ impl Reducers {
                 Ok(self.limited(*b, bytes, state))
             }
             ReduceSpec::Custom(source) => {
-                let state = self.run(source, |r| r.reduce(rows));
+                let state = self.run(view, source, |r| r.reduce(rows));
                 self.checked(bytes(), state)
             }
         }
@@ -135,7 +141,7 @@ impl Reducers {
                     return Ok(overflow.clone());
                 }
                 let values: Vec<&[u8]> = states.iter().map(|s| &**s).collect();
-                let state = self.run(source, |r| r.rereduce(&values));
+                let state = self.run(view, source, |r| r.rereduce(&values));
                 self.checked(bytes(), state)
             }
         }
@@ -197,6 +203,7 @@ impl Reducers {
     /// Calls a custom function: who runs it keeps it compiled.
     fn run(
         &self,
+        view: usize,
         source: &str,
         f: impl FnOnce(&mut dyn Reducer) -> Result<Vec<u8>, functions::Error>,
     ) -> Result<Vec<u8>, Error> {
@@ -204,7 +211,9 @@ impl Reducers {
         let mut reducer = self
             .languages
             .reducer(&self.database, language, source, lib)?;
-        Ok(f(reducer.as_mut())?)
+        Ok(profiler::labelled(&self.labels[view], || {
+            f(reducer.as_mut())
+        })?)
     }
 }
 
@@ -269,7 +278,7 @@ mod tests {
             partitioned: false,
         };
         let limit = Some(ReduceLimit::default());
-        let reducers = Reducers::new(Arc::new(spec), Arc::new(Grows), limit, "db".into());
+        let reducers = Reducers::new(Arc::new(spec), Arc::new(Grows), limit, &Owner::default());
         let state = |value: &[u8]| {
             let (key, id) = (b"1".as_slice(), b"\"d\"".as_slice());
             reducers.reduce(0, 0, &[ReduceRow { key, id, value }])

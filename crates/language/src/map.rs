@@ -36,6 +36,10 @@ pub struct Emits {
     pub bytes: Vec<u8>,
     /// Where each row is in `bytes`.
     pub rows: Vec<Emit>,
+    /// For how many documents each function threw, as far as its server tells; functions behind the last did not.
+    pub failures: Vec<u64>,
+    /// Nanoseconds that each function took, as far as its server tells.
+    pub spent: Vec<u64>,
 }
 
 impl Emits {
@@ -43,6 +47,18 @@ impl Emits {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.rows.clear();
+        self.failures.clear();
+        self.spent.clear();
+    }
+
+    /// A function threw for so many documents more.
+    pub fn note_failures(&mut self, view: usize, documents: u64) {
+        add(&mut self.failures, view, documents);
+    }
+
+    /// A function took so many nanoseconds more.
+    pub fn note_spent(&mut self, view: usize, nanoseconds: u64) {
+        add(&mut self.spent, view, nanoseconds);
     }
 
     /// The key of a row, as JSON text.
@@ -64,6 +80,13 @@ impl Emits {
     }
 }
 
+fn add(sums: &mut Vec<u64>, view: usize, more: u64) {
+    if sums.len() <= view {
+        sums.resize(view + 1, 0);
+    }
+    sums[view] = sums[view].saturating_add(more);
+}
+
 /// Whose functions they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Owner {
@@ -71,6 +94,18 @@ pub struct Owner {
     pub database: Arc<str>,
     /// The design document's id, for log lines.
     pub design: String,
+    /// Names of the views of each map function, for profiles. Views that have a function in common are divided by commas.
+    pub views: Vec<String>,
+}
+
+impl Owner {
+    /// The path of the view with this number, or of the design document when it has no name.
+    pub fn view(&self, number: usize) -> String {
+        match self.views.get(number) {
+            Some(name) => format!("{self}/_view/{name}"),
+            None => self.to_string(),
+        }
+    }
 }
 
 impl fmt::Display for Owner {

@@ -68,6 +68,18 @@ impl Facts {
     }
 }
 
+/// When a certificate, in DER, begins and ends to be valid. Whose it is does not matter, and nothing is verified.
+///
+/// # Errors
+/// [`IdentityError::Malformed`].
+pub fn times_of(certificate: &[u8]) -> Result<(SystemTime, SystemTime), IdentityError> {
+    let parsed = Certificate::from_der(certificate)
+        .map_err(|e| IdentityError::malformed("certificate", e))?;
+    let times = parsed.tbs_certificate().validity();
+    let at = |time: x509_cert::time::Time| UNIX_EPOCH + time.to_unix_duration();
+    Ok((at(times.not_before), at(times.not_after)))
+}
+
 /// The node that a certificate names, and its cluster.
 pub(crate) fn node_of(
     certificate: &CertificateDer<'_>,

@@ -31,7 +31,7 @@ mod token;
 pub use authority::Authority;
 pub use body::{Body, BodyError};
 pub use call::{Call, CallError, Refusal, Reply};
-pub use certificate::{ClusterId, NodeId, node_name};
+pub use certificate::{ClusterId, NodeId, node_name, times_of};
 pub use client::Peers;
 pub use error::IdentityError;
 pub use frame::{Decoder, FrameError, MESSAGE_BYTES_MAX, encode};

@@ -494,7 +494,7 @@ mod tests {
                     plain(part);
                 }
                 for views in 0..3 {
-                    let mut out = Emits { bytes: b"before".to_vec(), rows: vec![] };
+                    let mut out = Emits { bytes: b"before".to_vec(), ..Emits::default() };
                     if add_emits(&text, 0, views, &mut out).is_ok() {
                         for row in &out.rows {
                             for part in [out.key(row), out.value(row)] {

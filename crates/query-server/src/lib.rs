@@ -9,6 +9,7 @@
 
 mod answer;
 mod builtin;
+mod cpu;
 mod designs;
 mod lines;
 mod map;
@@ -26,6 +27,7 @@ use process::{Process, ReduceFunction, Taught};
 use settings::command_start;
 
 pub use builtin::builtin_command;
+pub use cpu::cpu_times;
 pub use settings::{ReduceLimit, Settings};
 
 /// Design documents that one process is told of before it is replaced by a new one: query servers forget none.

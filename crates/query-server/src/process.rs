@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::answer::{Answer, Unreadable};
+use crate::cpu::Told;
 use crate::lines::{Lines, Read};
 use crate::settings::Settings;
 use language::{DesignDoc, Error, MapGroup};
@@ -57,6 +58,7 @@ enum Failure {
 /// Ends, with all processes of its group, when dropped.
 pub(crate) struct Process {
     child: Child,
+    _told: Told,
     group: Pid,
     language: Arc<str>,
     settings: Arc<Settings>,
@@ -92,8 +94,10 @@ impl Process {
         let (Some(group), (Some(input), Some(output), Some(errors))) = (group, pipes) else {
             return Err(std::io::Error::other("no pipes to the process"));
         };
+        let told = Told::new(child.id(), &language);
         let process = Self {
             child,
+            _told: told,
             group,
             language,
             settings,

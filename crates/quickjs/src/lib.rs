@@ -39,6 +39,7 @@ mod names;
 mod native;
 mod realm;
 mod rewind;
+mod running;
 mod runtime;
 mod scope;
 mod shapes;

@@ -9,6 +9,7 @@ use crate::allocator;
 use crate::control::Control;
 use crate::lazy;
 use crate::limits::{Limit, Limits};
+use crate::running;
 
 /// Stack that our own recursion (building and writing values) may use besides what JavaScript may use.
 const OWN_STACK: usize = 768 << 10;
@@ -87,7 +88,7 @@ impl Runtime {
             // SAFETY: the runtime is live and this thread's.
             unsafe { qjs::JS_UpdateStackTop(self.raw.as_ptr()) };
             control.start_clock();
-            work()
+            profiler::scripted(&running::interpreter(self.raw.as_ptr()), work)
         })
     }
 

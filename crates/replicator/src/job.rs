@@ -23,6 +23,7 @@ use crate::options::{Replication, Selection};
 use crate::peer::http::number_of;
 use crate::peer::{ChangesQuery, Info, Peer, Read, retry_wait};
 use crate::progress::{Counts, Progress};
+use crate::traced;
 
 /// How long a last checkpoint may take when a job is told to stop.
 const LAST_CHECKPOINT_TIME_MAX: Duration = Duration::from_secs(5);
@@ -75,8 +76,9 @@ impl Job {
     /// Why it had to give up; what was copied until then is recorded.
     pub async fn run(mut self, running: impl FnOnce()) -> Result<Ended, Error> {
         let mut stop = self.stop.clone();
+        let id = self.id.clone();
         let start = tokio::select! {
-            start = self.start() => start?,
+            start = traced::told(traced::Work::of("replication start", &id), self.start()) => start?,
             () = told(&mut stop) => return Ok(Ended::Stopped),
         };
         running();

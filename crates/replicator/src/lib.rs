@@ -28,6 +28,7 @@ mod rules;
 mod scheduler;
 mod settings;
 mod time;
+mod traced;
 
 pub use endpoint::{Endpoint, without_user_info};
 pub use environment::{Environment, Pending};

@@ -53,25 +53,29 @@ const EXAMPLES: &str = "Examples:
   settee serve --data ./data --admin admin:secret       a server on http://127.0.0.1:5984
   settee load cities.json http://admin:secret@127.0.0.1:5984/cities
   settee bench --url http://admin:secret@127.0.0.1:5984
+  settee bench record --to http://127.0.0.1:5984 -o monday.jsonl
+  settee bench replay monday.jsonl --url http://admin:secret@127.0.0.1:5986 --speed 2
   settee bench --cluster http://a:5984,http://b:5984,http://c:5984 --url http://d:5984
   settee top http://admin:secret@127.0.0.1:5984
+  settee profile http://admin:secret@127.0.0.1:5984 --seconds 10 -o out.svg
+  settee doctor http://admin:secret@127.0.0.1:5984
   settee backup http://admin:secret@127.0.0.1:5984 /backups/monday
   settee restore /backups/monday ./data
   settee migrate http://admin:secret@couch:5984 --to http://admin:secret@127.0.0.1:5984
 
-Others on the machine can read a command line. For backup, load, bench and top, SETTEE_CREDENTIALS=NAME:PASSWORD in the \
+Others on the machine can read a command line. For backup, load, bench, top, profile and doctor, SETTEE_CREDENTIALS=NAME:PASSWORD in the \
 environment stands for a URL's name and password, for migrate SETTEE_MIGRATE_SOURCE and SETTEE_MIGRATE_TO for the URLs, \
 for --admin NAME:PASSWORD SETTEE_ADMINS_NAME=PASSWORD (names in lower case).
 
 Exit status: 0 done, 1 failed, 2 the command or the configuration is wrong, 3 done but documents were refused, or
-source and target differ.";
+source and target differ; of doctor: see its help.";
 
 #[derive(Subcommand)]
 pub enum Command {
     /// Run the server in the foreground until SIGTERM or SIGINT
     Serve(ServeOptions),
     /// Measure a CouchDB-compatible server, or two against each other
-    Bench(BenchOptions),
+    Bench(Box<BenchOptions>),
     /// Load JSON documents, files or dumps into a database
     Load(LoadOptions),
     /// Copy a running server's store to a new directory on its machine
@@ -85,6 +89,10 @@ pub enum Command {
     Cluster(ClusterCommand),
     /// Show what a server does now: requests, threads, databases, views, tasks, memory
     Top(TopOptions),
+    /// Show where a server's time goes: a flame graph of what its threads and users' functions do
+    Profile(ProfileOptions),
+    /// Say what is wrong with a server, by what that shows, and what to do about it
+    Doctor(DoctorOptions),
     /// Print alert rules for Prometheus, or a dashboard for Grafana
     Monitoring {
         /// What to print
@@ -94,6 +102,23 @@ pub enum Command {
     #[command(hide = true)]
     FunctionsWorker,
 }
+
+#[derive(Args)]
+#[command(after_help = DOCTOR_HELP)]
+pub struct DoctorOptions {
+    /// The server, http://NAME:PASSWORD@HOST:PORT, of an admin
+    #[arg(default_value = "http://127.0.0.1:5984")]
+    pub url: String,
+    /// Print JSON for machines
+    #[arg(long)]
+    pub json: bool,
+    /// Print warnings and errors only; nothing when there are none
+    #[arg(long, conflicts_with = "json")]
+    pub quiet: bool,
+}
+
+const DOCTOR_HELP: &str = "Nothing is changed. Exit status: 0 no warnings, 1 warnings, 2 errors (or a wrong command line), 3 the \
+server could not be asked.";
 
 #[derive(Args)]
 pub struct TopOptions {
@@ -109,6 +134,53 @@ pub struct TopOptions {
     /// Print frames as JSON, one a line
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Args)]
+pub struct ProfileOptions {
+    /// The server, http://NAME:PASSWORD@HOST:PORT, of an admin. With --diff, a folded profile in a file does too
+    #[arg(default_value = "http://127.0.0.1:5984")]
+    pub server: String,
+    /// How long the server is watched
+    #[arg(long, default_value_t = 10)]
+    pub seconds: u64,
+    /// Samples for each second of a thread's processor time
+    #[arg(long, default_value_t = 99)]
+    pub hz: u32,
+    /// The file to write; its ending says the format: .svg, .folded or .pb.gz
+    #[arg(long, short, value_name = "FILE", default_value = "profile.svg")]
+    pub output: PathBuf,
+    /// The format, whatever the file's name
+    #[arg(long)]
+    pub format: Option<ProfileFormat>,
+    /// Of the same seconds, where requests spent their time by the clock: waiting for the commit, their turn, the client
+    #[arg(long, value_name = "FILE")]
+    pub off_cpu: Option<PathBuf>,
+    /// An earlier profile, folded: draw what changed since, and name what grew most
+    #[arg(long, value_name = "BEFORE")]
+    pub diff: Option<PathBuf>,
+}
+
+/// What a profile is written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum ProfileFormat {
+    /// A flame graph for a browser
+    Svg,
+    /// One line a stack, for other tools and for --diff
+    Folded,
+    /// For `go tool pprof`
+    Pprof,
+}
+
+impl ProfileFormat {
+    /// As the server takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ProfileFormat::Svg => "svg",
+            ProfileFormat::Folded => "folded",
+            ProfileFormat::Pprof => "pprof",
+        }
+    }
 }
 
 /// What is there for other programs that watch servers.
@@ -224,13 +296,17 @@ pub struct ServeOptions {
 }
 
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct BenchOptions {
+    #[command(subcommand)]
+    pub traffic: Option<Traffic>,
     /// A server, with NAME:PASSWORD@, or the nodes of a cluster as URLs with commas between them. May be given twice: the
     /// two are measured in turns and compared. Without it, a server of its own is started
     #[arg(long, visible_alias = "cluster", value_name = "URL[,URL]")]
     pub url: Vec<String>,
-    /// Workloads to run; `--list` names them, and `views` and `cluster` are groups. Without any, all but those of the group
-    /// `cluster`; where a cluster is measured, only those, as only they ask all its nodes
+    /// Workloads to run; `--list` names them, and `views`, `cluster`, `ycsb`, `faults` and `peers` are groups. Without any,
+    /// all but those of the groups `cluster`, `ycsb`, `faults` and `peers` and `mix`; where a cluster is measured, only those
+    /// of `cluster`, as only they ask all its nodes
     #[arg(value_name = "WORKLOAD")]
     pub workloads: Vec<String>,
     /// List the workloads
@@ -245,6 +321,35 @@ pub struct BenchOptions {
     /// Connections of the read workloads
     #[arg(long, default_value_t = 64)]
     pub connections: usize,
+    /// Measure each workload so often as a whole, from 5 on with 95 % confidence intervals, and say of two servers which
+    /// figures differ; 10 are a good number
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub repeats: u32,
+    /// Send so many requests a second, whatever the server does (an open loop): latency counts from when a request was due
+    #[arg(long, value_name = "PER_SECOND")]
+    pub rate: Option<f64>,
+    /// End a timed part when each connection has sent so many requests, instead of by --seconds
+    #[arg(long, value_name = "NUMBER")]
+    pub requests: Option<u64>,
+    /// Measure at several values: connections=1,16,64 or a setting of the server, SECTION/KEY=a,b, which is put back
+    /// afterwards. The first value is measured again at the end
+    #[arg(long, value_name = "WHAT=VALUES")]
+    pub sweep: Option<String>,
+    /// Keep all that was measured in a file
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+    /// Compare with a run that was saved
+    #[arg(long, value_name = "FILE")]
+    pub compare: Option<PathBuf>,
+    /// Write a report with charts, one HTML file that needs no network
+    #[arg(long, value_name = "FILE.html")]
+    pub report: Option<PathBuf>,
+    /// A flame graph for the report, of A; given twice, of A and of B
+    #[arg(long, value_name = "FILE.svg")]
+    pub flame: Vec<PathBuf>,
+    /// Have the servers take flame graphs of themselves for the report, in a round that is not counted
+    #[arg(long)]
+    pub profile: bool,
     /// Views: declarations of 16 KB (the published benchmark has 290000)
     #[arg(long, value_name = "NUMBER", default_value_t = 20_000)]
     pub docs: u64,
@@ -264,6 +369,62 @@ pub struct BenchOptions {
     /// Keep the databases made
     #[arg(long)]
     pub keep: bool,
+    #[command(flatten)]
+    pub named: NamedWorkloads,
+}
+
+/// What the workloads need that run only when they are named.
+#[derive(Args)]
+pub struct NamedWorkloads {
+    /// The workload `mix`: read-heavy, write-heavy, mixed, or operations with weights like read=70,update=20,bulk=5,view=5,
+    /// or a file of these
+    #[arg(long, value_name = "MIX")]
+    pub mix: Option<String>,
+    /// A PostgreSQL or Redis that the server is measured beside, in the workloads of the group `peers`:
+    /// postgres://NAME:PASSWORD@HOST:PORT/DATABASE or redis://HOST:PORT. SETTEE_PEER_CREDENTIALS=NAME:PASSWORD in the
+    /// environment stands for its name and password
+    #[arg(long, value_name = "URL")]
+    pub peer: Option<String>,
+    /// The settee that the workloads of the group `faults` start and kill; without it, this program
+    #[arg(long, value_name = "FILE")]
+    pub faults_binary: Option<PathBuf>,
+}
+
+/// Real requests.
+#[derive(Subcommand)]
+pub enum Traffic {
+    /// Write down what clients ask a server, as a proxy between them, without credentials; ends with Ctrl-C
+    Record(RecordOptions),
+    /// Ask a server what was written down, and compare
+    Replay(ReplayOptions),
+}
+
+#[derive(Args)]
+pub struct RecordOptions {
+    /// Where clients connect
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5985")]
+    pub listen: std::net::SocketAddr,
+    /// The server, http://HOST:PORT; clients bring their own credentials
+    #[arg(long, value_name = "URL")]
+    pub to: String,
+    /// The recording, a new file
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+}
+
+#[derive(Args)]
+pub struct ReplayOptions {
+    /// A recording
+    pub file: PathBuf,
+    /// The server, http://NAME:PASSWORD@HOST:PORT; all requests are this user's
+    #[arg(long, value_name = "URL")]
+    pub url: String,
+    /// How many times as fast as it was recorded, or max: each request when those before it have ended
+    #[arg(long, value_name = "FACTOR", default_value = "1")]
+    pub speed: bench::Speed,
+    /// Print JSON for machines
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]

@@ -47,13 +47,15 @@ fn main() -> ExitCode {
     private::create_for_owner_only();
     let result = match cli::Cli::parse().command {
         cli::Command::Serve(options) => serve::run(options),
-        cli::Command::Bench(options) => commands::bench::run(options),
+        cli::Command::Bench(options) => commands::bench::run(*options),
         cli::Command::Load(options) => commands::load::run(options),
         cli::Command::Backup(options) => commands::backup::backup(&options),
         cli::Command::Restore(options) => commands::backup::restore(&options),
         cli::Command::Migrate(options) => commands::migrate::run(options),
         cli::Command::Cluster(command) => commands::cluster::run(&command),
+        cli::Command::Doctor(options) => return commands::doctor::run(&options),
         cli::Command::Top(options) => commands::top::run(&options),
+        cli::Command::Profile(options) => commands::profile::run(&options),
         cli::Command::Monitoring { what } => {
             commands::monitoring::run(what);
             Ok(())

@@ -1,5 +1,6 @@
 //! RocksDB, opened for this store: keyspaces, options, snapshots.
 
+use crate::cache_sample::CacheSample;
 use crate::counters::SYNCS;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -57,6 +58,7 @@ pub struct Engine {
     db: DB,
     path: PathBuf,
     cache: Cache,
+    cache_capacity_bytes: usize,
     /// Held while files are added and while a copy is made: the engine's copy may have what was logged after files were added
     /// but not the files.
     pub(crate) adding_files: parking_lot::Mutex<()>,
@@ -154,6 +156,7 @@ impl Engine {
             db,
             path: path.into(),
             cache,
+            cache_capacity_bytes: options.block_cache_bytes,
             adding_files: parking_lot::Mutex::default(),
             closing: AtomicBool::new(false),
             memtable_bytes_max: 2 * options.write_buffers_bytes as u64,
@@ -187,7 +190,12 @@ impl Engine {
 
     /// The value of a key.
     pub fn get(&self, k: Keyspace, key: &[u8]) -> Result<Option<Value<'_>>, Error> {
-        Ok(self.db.get_pinned_cf(self.cf(k), key)?.map(Value))
+        let sample = CacheSample::begin();
+        let value = self.db.get_pinned_cf(self.cf(k), key)?;
+        if let Some(sample) = sample {
+            sample.end();
+        }
+        Ok(value.map(Value))
     }
 
     /// Reads a value that will not be read again soon: it does not take the place of others in the cache.
@@ -412,6 +420,11 @@ impl Engine {
     /// Memory that the block cache uses, in bytes.
     pub(crate) fn cache_bytes(&self) -> u64 {
         self.cache.get_usage() as u64
+    }
+
+    /// Memory that it may use, in bytes.
+    pub(crate) fn cache_capacity_bytes(&self) -> u64 {
+        self.cache_capacity_bytes as u64
     }
 
     /// Bytes in memtables not yet written to files.

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod cache_sample;
 mod commit;
 mod compact;
 mod contents;
@@ -21,6 +22,7 @@ pub mod fuzz;
 mod golden;
 mod keys;
 mod keyspace;
+mod last_backup;
 mod meta;
 mod purges;
 mod record;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use rocksdb::WriteBatch;
@@ -14,6 +15,7 @@ use crate::disk::DiskGuard;
 use crate::engine::{Engine, StoreOptions};
 use crate::keys::{self, ShardNumber, meta};
 use crate::keyspace::Keyspace;
+use crate::last_backup;
 use crate::shard::Shard;
 use crate::snapshot::Snapshot;
 use crate::space::{self, Husks};
@@ -320,7 +322,19 @@ impl Store {
             .sync()
             .blocking_recv()
             .map_err(|_| Error::Closed)??;
-        self.engine.checkpoint(target)
+        self.engine.checkpoint(target)?;
+        last_backup::note(self.engine.path());
+        Ok(())
+    }
+
+    /// When the last copy was made by [`Store::backup`], as far as is known.
+    pub fn last_backup(&self) -> Option<SystemTime> {
+        last_backup::read(self.engine.path())
+    }
+
+    /// Memory that the block cache may use, in bytes.
+    pub fn block_cache_capacity_bytes(&self) -> u64 {
+        self.engine.cache_capacity_bytes()
     }
 
     /// Everything as it is now.

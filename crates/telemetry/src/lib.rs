@@ -11,14 +11,19 @@
 mod counter;
 mod logged;
 mod part;
+mod socket;
 mod state;
 mod thread;
 mod ticks;
+pub mod trace;
+mod usage;
 mod within;
 
 pub use counter::{Counter, Striped, Times, distribution};
 pub use logged::LOGGED;
 pub use part::part_of;
+pub use socket::dropped_connections;
 pub use state::{STATES, State};
 pub use thread::{Entered, ThreadTimes, enter, entered_at, park, threads, unpark};
 pub use ticks::Tick;
+pub use usage::{Use, Used};

@@ -23,6 +23,12 @@ impl Tick {
         Tick::now().us_since(self)
     }
 
+    /// Nanoseconds since then.
+    #[inline]
+    pub fn elapsed_ns(self) -> u64 {
+        (Tick::now().0.saturating_sub(self.0) as f64 * BEGINNING.one) as u64
+    }
+
     /// Microseconds between an earlier point and this one.
     #[inline]
     pub fn us_since(self, earlier: Tick) -> u64 {

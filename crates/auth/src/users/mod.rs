@@ -24,6 +24,7 @@ use document::DocId;
 use tokio::sync::Notify;
 
 pub(crate) use self::members::Members;
+pub use self::record::hash_of_user;
 pub(crate) use self::settings::UserSettings;
 use crate::account::Account;
 use crate::error::AuthError;

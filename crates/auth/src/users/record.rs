@@ -51,6 +51,13 @@ pub(super) fn account(name: &str, json: &[u8]) -> Result<Account, AuthError> {
     })
 }
 
+/// The hash of a user document's password; `None` when it has none.
+pub fn hash_of_user(json: &[u8]) -> Option<PasswordHash> {
+    let doc: Map<String, Value> = serde_json::from_slice(json).ok()?;
+    let salt = doc.get("salt").and_then(Value::as_str).unwrap_or_default();
+    hash(&doc, salt)
+}
+
 fn hash(doc: &Map<String, Value>, salt: &str) -> Option<PasswordHash> {
     let text = |name: &str| doc.get(name).and_then(Value::as_str);
     match text("password_scheme").unwrap_or("simple") {

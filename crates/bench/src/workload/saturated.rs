@@ -107,7 +107,7 @@ async fn dbs_info_request(side: &Side, names: &[String]) -> Result<Vec<u8>, Benc
 }
 
 /// The process's cost is in the line of the load.
-pub(super) fn alone(name: &'static str, slice: Slice) -> Part {
+pub(crate) fn alone(name: &'static str, slice: Slice) -> Part {
     Part {
         name,
         unit: "req",

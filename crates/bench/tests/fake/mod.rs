@@ -32,6 +32,10 @@ pub struct Contents {
     pub replicated: Vec<String>,
     /// Every n-th PUT of a document is refused.
     pub refuse_every: Option<u64>,
+    /// Settings by SECTION/KEY.
+    pub settings: BTreeMap<String, String>,
+    /// Every value that a setting was given, and none when it was deleted.
+    pub settings_set: Vec<Option<String>>,
     puts: u64,
 }
 
@@ -130,6 +134,9 @@ fn reply(method: &Method, path: &str, query: &str, body: &[u8], contents: &mut C
         }
         ("GET", ["_all_dbs"]) => ok(json!(contents.databases.keys().collect::<Vec<_>>())),
         ("GET", ["_active_tasks"]) => ok(json!([])),
+        (_, ["_node", "_local", "_config", section, key]) => {
+            setting(method, format!("{section}/{key}"), body, contents)
+        }
         ("GET", ["_node", ..]) | ("GET", ["_dbs_info"]) => ok(json!({})),
         ("GET", ["_settee", "constant"]) => (200, vec![b'x'; 300]),
         ("GET", ["files", "lines.jsonl"]) => (200, b"{\"_id\":\"a\"}\n{\"_id\":\"b\"}\n".to_vec()),
@@ -140,6 +147,29 @@ fn reply(method: &Method, path: &str, query: &str, body: &[u8], contents: &mut C
             Some(_) => inside(method, database, rest, query, body, contents),
         },
         _ => error(404, "not_found", "missing"),
+    }
+}
+
+/// The value `refused` is refused.
+fn setting(method: &Method, name: String, body: &[u8], contents: &mut Contents) -> Reply {
+    let before = contents.settings.get(&name).cloned();
+    match (method.as_str(), before) {
+        ("PUT", before) => {
+            let value: String = serde_json::from_slice(body).unwrap();
+            if value == "refused" {
+                return error(400, "bad_request", "this value is refused");
+            }
+            contents.settings_set.push(Some(value.clone()));
+            contents.settings.insert(name, value);
+            ok(json!(before.unwrap_or_default()))
+        }
+        ("GET", Some(value)) => ok(json!(value)),
+        ("DELETE", Some(value)) => {
+            contents.settings_set.push(None);
+            contents.settings.remove(&name);
+            ok(json!(value))
+        }
+        _ => error(404, "not_found", "unknown_config_value"),
     }
 }
 

@@ -96,6 +96,10 @@ kind! {
     Ratio: f64, "a number", |text: &str| text.parse().ok().filter(|n: &f64| n.is_finite())
 }
 kind! {
+    /// A part of a whole.
+    Share: f64, "a number from 0 to 1", |text: &str| text.parse().ok().filter(|n| (0.0..=1.0).contains(n))
+}
+kind! {
     /// A TCP port.
     Port: u16, "a whole number up to 65535", |text: &str| text.parse().ok()
 }

@@ -71,6 +71,8 @@ sections! {
     replicator: Replicator,
     log: Log,
     prometheus: Prometheus,
+    tracing: Tracing,
+    doctor: Doctor,
     cors: Cors,
     x_frame_options: XFrameOptions,
     global_changes: GlobalChanges,

@@ -1,6 +1,6 @@
 //! The server: what it listens at, what requests may do, what it logs.
 
-use super::kind::{Address, Bool, Int, Limit, Milliseconds, Port, Text, Words};
+use super::kind::{Address, Bool, Int, Limit, Milliseconds, Port, Seconds, Share, Text, Words};
 
 section! {
     /// What the server says about itself.
@@ -188,6 +188,20 @@ section! {
 }
 
 section! {
+    /// Traces for OpenTelemetry.
+    pub struct Tracing in "tracing" {
+        /// Where they are sent by OTLP over HTTP, like `http://127.0.0.1:4318`; empty: nowhere. It is read at the start.
+        otlp_endpoint: Text = "",
+        /// The name of this server in traces. It is read at the start.
+        service_name: Text = "settee",
+        /// The share of requests without a `traceparent` header that are traced, 0 to 1. Where there is such a header, it decides.
+        sample_ratio: Share = "0.01",
+        /// Requests that the slow log tells of, and those that fail with 500 or more, are traced too, unless such a header says no.
+        always_slow: Bool = "true",
+    }
+}
+
+section! {
     /// Numbers for Prometheus at a port of their own.
     pub struct Prometheus in "prometheus" {
         /// They are told there, without a login, at /_node/_local/_prometheus.
@@ -196,6 +210,18 @@ section! {
         bind_address: Address = "127.0.0.1",
         /// The port; 0 takes a free one.
         port: Port = "17986",
+    }
+}
+
+section! {
+    /// What settee doctor says.
+    pub struct Doctor in "doctor" {
+        /// Checks that are left out, by their names, separated by commas.
+        ignore: Option<Words>,
+        /// How old the last backup may be, in seconds.
+        backup_age_max: Seconds = "604800",
+        /// How long the server runs until indexes that nobody asked since its start are called unused, in seconds.
+        unused_index_time: Seconds = "604800",
     }
 }
 

@@ -6,6 +6,7 @@ mod docs;
 mod mapper;
 mod rows;
 mod scan;
+mod uses;
 
 use std::sync::Arc;
 
@@ -16,6 +17,8 @@ use parking_lot::Mutex;
 pub(crate) use mapper::WithIndexes;
 pub use rows::FindAnswer;
 pub(crate) use scan::Scans;
+pub(crate) use uses::FindUses;
+pub use uses::{FindUse, WhichIndex};
 
 use crate::counters;
 use crate::database::Database;
@@ -187,6 +190,7 @@ impl DatabaseAs {
             if waits && !self.view_is_current(&index) {
                 self.update_view(&index).await?;
             }
+            self.note_used_index(&index);
             view = Some((index, at.view));
         }
         FindAnswer::open(self.clone(), plan, view, limits)

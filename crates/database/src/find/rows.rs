@@ -76,6 +76,16 @@ impl Drop for FindAnswer {
         if self.warning().is_some() {
             counters::FIND_WARNED.count();
         }
+        if self.find.aggregate.is_none() {
+            let index = &self.index.index;
+            let design = index.ddoc.clone().map(|ddoc| (ddoc, index.name.clone()));
+            let examined = self.stats.docs_examined.max(self.stats.keys_examined);
+            self.db.shared_views().finds.note(
+                (self.db.name().to_string(), design),
+                (examined, self.stats.results),
+                || self.find.selector.field_names(),
+            );
+        }
     }
 }
 

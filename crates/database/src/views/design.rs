@@ -76,6 +76,19 @@ impl Design {
         self.views.iter().map(|(name, at)| (name.as_str(), *at))
     }
 
+    /// Names of the views of each map function, divided by commas, by the numbers of the functions.
+    pub(crate) fn names_by_number(&self) -> Vec<String> {
+        let mut names: Vec<Vec<&str>> = vec![vec![]; self.spec.views.len()];
+        for (name, at) in self.names() {
+            names[at.view].push(name);
+        }
+        let joined = |mut names: Vec<&str>| {
+            names.sort_unstable();
+            names.join(",")
+        };
+        names.into_iter().map(joined).collect()
+    }
+
     /// About how much memory it takes, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let sources = self.spec.views.iter().map(|v| v.map.len() + 128);
@@ -169,6 +182,7 @@ mod tests {
             })
         );
         assert_eq!(d.view("lib"), None);
+        assert_eq!(d.names_by_number(), ["a,b,c", "d"]);
     }
 
     #[test]

@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use telemetry::State;
+use telemetry::trace::{Value, export_background};
 
 use parking_lot::{Condvar, Mutex};
 
 use super::ViewIndex;
 use crate::database::Database;
+use crate::maintenance::about_database;
 use crate::opened::Opened;
 use crate::{Error, Task, unix_seconds};
 
@@ -123,6 +125,11 @@ impl Indexer {
         self.0.work.lock().written.len()
     }
 
+    /// Index builds that wait for one of the threads.
+    pub fn builds_waiting(&self) -> usize {
+        self.0.work.lock().waiting.len()
+    }
+
     /// The builds that run, for `/_active_tasks`.
     pub fn tasks(&self) -> Vec<Task> {
         let running = self.0.work.lock().running.clone();
@@ -196,6 +203,7 @@ impl Shared {
         while let Some(index) = next {
             let _indexes = telemetry::enter(State::Index);
             // User code is stopped by its limits; a panic of ours must not leave waiting clients behind.
+            let began = Instant::now();
             let built = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| update(&index)));
             let failure = match built {
                 Ok(result) => result.err(),
@@ -204,6 +212,8 @@ impl Shared {
             if let Some(e) = &failure {
                 tracing::warn!(db = %index.database, design = %index.design, error = e.name(), reason = %e, "an index build failed");
             }
+            let reason = failure.as_ref().map(|e| e.name().to_owned());
+            export_background("index update", began, || about(&index), reason);
             let again = finish(&index, failure);
             if !again {
                 // Readers have what they waited for; what they would compute on demand is kept for the next ones.
@@ -321,6 +331,16 @@ fn update(index: &ViewIndex) -> Result<(), index::Error> {
         i.update()?;
     }
     Ok(())
+}
+
+/// What spans say of an index: not why it failed, which may have a document in it.
+fn about(index: &ViewIndex) -> Vec<(&'static str, Value)> {
+    let done = index.shards.iter().map(|i| i.progress.done.load(Relaxed));
+    vec![
+        about_database(&index.database),
+        ("settee.design_document", index.design.clone().into()),
+        ("settee.changes", done.sum::<u64>().into()),
+    ]
 }
 
 /// Tells those who wait; answers whether another update was asked for meanwhile.

@@ -4,6 +4,7 @@ mod design;
 mod indexer;
 mod query;
 mod rows;
+mod used;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -23,9 +24,10 @@ pub(crate) use indexer::Indexer;
 pub use indexer::KenOptions;
 pub use query::{Grouping, Update, ViewQuery};
 pub use rows::ViewRows;
+pub(crate) use used::UsedIndexes;
 
 use crate::database::Database;
-use crate::find::Scans;
+use crate::find::{FindUses, Scans};
 use crate::{Error, Read, ReadOptions};
 
 /// Design documents parsed and kept for each database.
@@ -39,6 +41,10 @@ pub struct Views {
     pub build_memory: Arc<BuildMemory>,
     pub(crate) indexer: Indexer,
     pub(crate) scans: Scans,
+    /// Which indexes were asked.
+    pub(crate) used: UsedIndexes,
+    /// What queries of `_find` came to.
+    pub(crate) finds: FindUses,
 }
 
 /// The state of the last and of the next update of an index.
@@ -80,6 +86,8 @@ pub struct ViewIndex {
     waiting: std::sync::atomic::AtomicUsize,
     /// When it was last asked for, in the keeper's ticks.
     used: AtomicU64,
+    /// Rows of it were asked for since it was opened, which is noted already.
+    is_noted: AtomicBool,
 }
 
 /// `GET /{db}/_design/{name}/_info`
@@ -310,9 +318,21 @@ impl Database {
             compacting: AtomicBool::new(false),
             waiting: Default::default(),
             used: AtomicU64::new(self.last_used()),
+            is_noted: AtomicBool::new(false),
         });
         self.views.indexes.lock().insert(signature, index.clone());
         Ok(index)
+    }
+
+    /// Somebody asks for rows of an index.
+    pub(crate) fn note_used_index(&self, index: &ViewIndex) {
+        // Nearly all find it so: the line of memory stays shared.
+        if index.is_noted.load(Relaxed) || index.is_noted.swap(true, Relaxed) {
+            return;
+        }
+        if let Some(signature) = index.signature() {
+            self.shared_views().used.note(self.uuid(), signature);
+        }
     }
 
     /// Waits until the index holds everything that the database held at the call.
@@ -404,6 +424,7 @@ impl Database {
         Owner {
             database: self.name().clone(),
             design: design.id.clone(),
+            views: design.names_by_number(),
         }
     }
 

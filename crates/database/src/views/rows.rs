@@ -63,6 +63,7 @@ impl Database {
         query: ViewQuery,
     ) -> Result<ViewRows, Error> {
         self.live()?;
+        self.note_used_index(index);
         if let Some(p) = &query.partition {
             crate::check_partition(p)?;
         }

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use language::{Doc, Emit, Emits, Error, MapGroup, Mapper, SLICE};
 use parking_lot::Mutex;
+use profiler::Label;
 use quickjs::{BuildError, Form, Heap, Kept, Limits, Scope, Value};
+use telemetry::Tick;
 
 use super::environment::{Environment, failure, limit_error, new_heap};
 use super::host::Console;
@@ -21,6 +23,8 @@ struct Compiled {
     environment: Environment,
     console: Console,
     functions: Vec<Kept>,
+    /// Names of the functions, for profiles.
+    labels: Vec<Label>,
 }
 
 impl Compiled {
@@ -38,11 +42,13 @@ impl Compiled {
             }
             Ok::<_, Error>(functions)
         })?;
+        let labels = 0..group.maps.len();
         Ok(Compiled {
             heap,
             environment,
             console,
             functions,
+            labels: labels.map(|n| Label::new(&group.owner.view(n))).collect(),
         })
     }
 }
@@ -180,6 +186,7 @@ impl ThreadMapper {
             environment,
             console,
             functions,
+            labels,
         } = &mut compiled;
         // With several functions, each gets a document of its own once one may have changed an array; those make what they ask for.
         let form = match (self.group.records, functions.len()) {
@@ -204,6 +211,7 @@ impl ThreadMapper {
                     text,
                     form,
                     doc,
+                    labels,
                     index: index as u32,
                     end: end(out.bytes.len(), emit_bytes_max),
                 };
@@ -244,6 +252,7 @@ struct Pass<'a, 'js> {
     text: &'a [u8],
     form: Form,
     doc: &'a Doc<'a>,
+    labels: &'a [Label],
     index: u32,
     end: usize,
 }
@@ -261,7 +270,11 @@ impl<'js> Pass<'_, 'js> {
                     Err(error) => return self.unbuilt(error),
                 },
             };
-            self.call(view, function, document, out)?;
+            let began = Tick::now();
+            profiler::labelled(&self.labels[view], || {
+                self.call(view, function, document, out)
+            })?;
+            out.note_spent(view, began.elapsed_ns());
         }
         Ok(())
     }
@@ -273,7 +286,7 @@ impl<'js> Pass<'_, 'js> {
         document: &Value<'js>,
         out: &mut Emits,
     ) -> Result<(), Error> {
-        let Emits { bytes, rows } = out;
+        let Emits { bytes, rows, .. } = out;
         let before = (bytes.len(), rows.len());
         let span = |text: Range<usize>| (text.start as u32, text.end as u32);
         let row = |key, value| {
@@ -290,6 +303,7 @@ impl<'js> Pass<'_, 'js> {
         if emitted.is_err() {
             out.bytes.truncate(before.0);
             out.rows.truncate(before.1);
+            out.note_failures(view, 1);
             return self.threw(view);
         }
         Ok(())

@@ -11,6 +11,7 @@ mod log;
 mod mapper;
 mod pool;
 mod process;
+mod profile;
 mod reducer;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ use designs::{Heaps, ThreadDesigns};
 use mapper::{Compilations, ThreadMapper};
 use pool::Pool;
 use process::{ProcessDesigns, Processes};
+pub use profile::WorkersProfile;
 use reducer::ThreadReducer;
 pub use worker::worker_main;
 

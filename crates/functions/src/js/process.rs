@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use lru::LruCache;
 use telemetry::State;
 
+use super::profile::Control;
 use super::wire::{self, Definition, Frame, Kind, Received};
 use super::{IDLE_TIME_MAX, Options};
 use crate::counters::{PROCESS_ENDS, PROCESS_FAILURES, PROCESS_STARTS};
@@ -34,6 +35,8 @@ const DEFINITIONS_BYTES_MAX: usize = 8 << 20;
 struct Worker {
     child: Child,
     socket: BufReader<UnixStream>,
+    /// By which it is profiled.
+    control: Arc<Control>,
     /// Definitions that were sent to it.
     known: HashSet<u64>,
     /// When it was last used.
@@ -50,6 +53,7 @@ impl Drop for Worker {
             true => PROCESS_FAILURES.count(),
             false => PROCESS_ENDS.count(),
         }
+        self.control.end();
         // Both fail only for a process that has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -65,6 +69,7 @@ impl Worker {
             None => std::env::current_exe()?,
         };
         let (ours, theirs) = UnixStream::pair()?;
+        let (control, their_control) = UnixStream::pair()?;
         let patience = Some(options.time + GRACE);
         ours.set_read_timeout(patience)?;
         ours.set_write_timeout(patience)?;
@@ -76,13 +81,15 @@ impl Worker {
             // Signals of the terminal are for the server, which ends its workers.
             .process_group(0)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stdout(Stdio::null())
+            .stdout(Stdio::from(OwnedFd::from(their_control)))
             .stderr(Stdio::inherit())
             .spawn()?;
         PROCESS_STARTS.count();
+        let control = Control::register(control);
         let mut worker = Worker {
             child,
             socket: BufReader::new(ours),
+            control,
             known: HashSet::new(),
             used: Instant::now(),
             has_lived: true,
@@ -421,6 +428,7 @@ impl Reducer for ProcessReducer {
     fn reduce(&mut self, rows: &[ReduceRow<'_>]) -> Result<Vec<u8>, Error> {
         let request = || {
             let frame = Frame::new(Kind::Reduce).number(self.number);
+            let frame = frame.text(&profiler::current());
             rows.iter().fold(frame, |frame, row| {
                 frame.bytes(row.key).bytes(row.id).bytes(row.value)
             })
@@ -432,6 +440,7 @@ impl Reducer for ProcessReducer {
     fn rereduce(&mut self, values: &[&[u8]]) -> Result<Vec<u8>, Error> {
         let request = || {
             let frame = Frame::new(Kind::Rereduce).number(self.number);
+            let frame = frame.text(&profiler::current());
             values.iter().fold(frame, |frame, value| frame.bytes(value))
         };
         self.processes
@@ -447,6 +456,7 @@ pub(super) struct ProcessDesigns {
 fn call_frame(kind: Kind, number: u64, path: &[&str], args: &[&[u8]]) -> Frame {
     let size = args.iter().map(|args| args.len() + 8).sum::<usize>();
     let frame = Frame::of(kind, size + 256).number(number);
+    let frame = frame.text(&profiler::current());
     let frame = frame.number(path.len() as u64);
     let frame = path.iter().fold(frame, |frame, part| frame.text(part));
     args.iter().fold(frame, |frame, args| frame.bytes(args))

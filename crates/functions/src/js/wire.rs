@@ -35,9 +35,14 @@ pub(super) enum Kind {
     Chunk,
     NextRow,
     Row,
+    // On the second socket, which is the worker's standard output
+    /// Samples are to be taken, so many a second.
+    Profile,
+    /// Samples: asked for, which ends the profile, and answered.
+    Samples,
 }
 
-const KINDS: [Kind; 17] = [
+const KINDS: [Kind; 19] = [
     Kind::Options,
     Kind::Define,
     Kind::Verify,
@@ -55,6 +60,8 @@ const KINDS: [Kind; 17] = [
     Kind::Chunk,
     Kind::NextRow,
     Kind::Row,
+    Kind::Profile,
+    Kind::Samples,
 ];
 
 /// A frame to be sent.
@@ -175,6 +182,12 @@ impl Received {
         Ok(Some(self.bytes()?.to_vec()))
     }
 
+    /// Texts, with their number in front.
+    pub fn texts(&mut self) -> io::Result<Vec<String>> {
+        let count = self.number()?;
+        (0..count).map(|_| self.text()).collect()
+    }
+
     fn optional_text(&mut self) -> io::Result<Option<String>> {
         let bytes = self.optional()?;
         let text = bytes.map(String::from_utf8).transpose();
@@ -219,6 +232,9 @@ impl Definition {
             Definition::Maps(group) => {
                 let frame = frame.number(0).text(&group.language);
                 let frame = frame.text(&group.owner.database).text(&group.owner.design);
+                let views = &group.owner.views;
+                let frame = frame.number(views.len() as u64);
+                let frame = views.iter().fold(frame, |frame, view| frame.text(view));
                 let frame = frame.number(group.records.into());
                 let frame = frame.optional(group.lib.as_deref().map(str::as_bytes));
                 let maps = group.maps.iter();
@@ -244,6 +260,7 @@ impl Definition {
                 owner: Owner {
                     database: frame.text()?.into(),
                     design: frame.text()?,
+                    views: frame.texts()?,
                 },
                 records: frame.number()? != 0,
                 lib: frame.optional_text()?,
@@ -377,7 +394,9 @@ pub(super) fn read_replies(
 pub(super) fn emits_frame(done: usize, emits: &Emits) -> Frame {
     let size = emits.bytes.len() + emits.rows.len() * 24 + 16;
     let frame = Frame::of(Kind::Done, size).number(done as u64);
-    let mut frame = frame.bytes(&emits.bytes);
+    let frame = frame.bytes(&emits.bytes);
+    let frame = numbers(frame, &emits.failures);
+    let mut frame = numbers(frame, &emits.spent);
     for row in &emits.rows {
         let numbers = [
             row.doc,
@@ -392,6 +411,12 @@ pub(super) fn emits_frame(done: usize, emits: &Emits) -> Frame {
         }
     }
     frame
+}
+
+/// A number for each function, behind how many there are.
+fn numbers(frame: Frame, all: &[u64]) -> Frame {
+    let frame = frame.number(all.len() as u64);
+    all.iter().fold(frame, |frame, n| frame.number(*n))
 }
 
 /// Appends what a worker emitted for some of `docs` documents, checked; answers for how many.
@@ -412,6 +437,18 @@ pub(super) fn read_emits(
         return Err(io::Error::other("more was emitted than one batch can have"));
     }
     out.bytes.extend_from_slice(&frame.bytes[bytes]);
+    for view in 0..frame.number()? {
+        let view = usize::try_from(view).ok().filter(|view| *view < views);
+        let view = view.ok_or_else(malformed)?;
+        let failures = frame.number()?.min(done as u64);
+        if failures > 0 {
+            out.note_failures(view, failures);
+        }
+    }
+    for view in 0..frame.number()? {
+        let view = usize::try_from(view).ok().filter(|view| *view < views);
+        out.note_spent(view.ok_or_else(malformed)?, frame.number()?);
+    }
     let (rows, rest) = frame.bytes[frame.at..].as_chunks::<24>();
     if !rest.is_empty() {
         return Err(malformed());

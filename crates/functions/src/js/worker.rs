@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
 use procfs::process::Process;
+use profiler::Label;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{
     DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setpriority_process,
@@ -14,6 +15,7 @@ use rustix::process::{
 };
 use rustix::thread::{set_name, set_no_new_privs};
 
+use super::profile::Profiled;
 use super::wire::{self, Definition, Frame, Kind, Received};
 use super::{Engine, log};
 use language::{Doc, Emits, Error, ListIo, Mapper, ReduceRow};
@@ -60,22 +62,32 @@ fn space_used() -> u64 {
     pages.map_or(0, |statm| statm.size * procfs::page_size())
 }
 
-/// Ends the process when the other side goes away, also while JavaScript runs.
-fn watch(socket: UnixStream) -> io::Result<()> {
+/// Ends the process when the other side goes away, also while JavaScript runs. Has it profiled when that is asked for.
+fn watch(socket: UnixStream, mut control: UnixStream) -> io::Result<()> {
     let watch = move || {
+        let mut profiled = Profiled::default();
         loop {
-            let mut fds = [PollFd::new(&socket, PollFlags::empty())];
-            let gone = match poll(&mut fds, None) {
-                Ok(_) => fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR),
+            let mut fds = [
+                PollFd::new(&socket, PollFlags::empty()),
+                PollFd::new(&control, PollFlags::IN),
+            ];
+            let wait = profiled.wait().and_then(|wait| wait.try_into().ok());
+            let answer = poll(&mut fds, wait.as_ref());
+            let is_asked = fds[1].revents().contains(PollFlags::IN);
+            let gone = match answer {
+                Ok(_) => fds
+                    .iter()
+                    .any(|fd| fd.revents().intersects(PollFlags::HUP | PollFlags::ERR)),
                 Err(error) => error != rustix::io::Errno::INTR,
             };
-            if gone {
+            profiled.tick();
+            if gone || is_asked && profiled.serve(&mut control).is_err() {
                 std::process::exit(0);
             }
         }
     };
-    let thread = std::thread::Builder::new().stack_size(64 << 10);
-    thread.spawn(watch).map(drop)
+    let thread = std::thread::Builder::new().name("watch".into());
+    thread.stack_size(256 << 10).spawn(watch).map(drop)
 }
 
 /// Leaves little to whoever gets JavaScript to do what it should not.
@@ -92,7 +104,8 @@ fn serve() -> io::Result<()> {
     let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     harden()?;
     log::queue();
-    watch(socket.try_clone()?)?;
+    let control = UnixStream::from(io::stdout().as_fd().try_clone_to_owned()?);
+    watch(socket.try_clone()?, control)?;
     let Some(mut first) = Received::read(&mut socket)? else {
         return Ok(());
     };
@@ -240,6 +253,7 @@ impl Worker {
 
     fn reduce(&mut self, request: &mut Received) -> io::Result<Outcome> {
         let number = request.number()?;
+        let label = Label::new(&request.text()?);
         let engine = self.engine.clone();
         let Some(known) = self.known(number) else {
             return Ok(Outcome::Unknown);
@@ -250,23 +264,23 @@ impl Worker {
         let mut reducer = engine.reducer(source, lib.as_deref());
         let rereduce = request.kind == Kind::Rereduce;
         let fields = request.rest()?;
-        let answer = if rereduce {
-            reducer.rereduce(&fields)
-        } else {
+        let answer = profiler::labelled(&label, || {
+            if rereduce {
+                return reducer.rereduce(&fields);
+            }
             let rows = fields.as_chunks::<3>().0.iter();
             let rows: Vec<_> = rows
                 .map(|&[key, id, value]| ReduceRow { key, id, value })
                 .collect();
             reducer.reduce(&rows)
-        };
+        });
         Ok(answer.into())
     }
 
     fn call(&mut self, request: &mut Received) -> io::Result<Outcome> {
         let number = request.number()?;
-        let steps = request.number()?;
-        let path = (0..steps).map(|_| request.text());
-        let path = path.collect::<io::Result<Vec<_>>>()?;
+        let label = Label::new(&request.text()?);
+        let path = request.texts()?;
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
         let Some(known) = self.known(number) else {
             return Ok(Outcome::Unknown);
@@ -279,7 +293,8 @@ impl Worker {
         let list = request.kind == Kind::List;
         let args = request.rest()?;
         if !list {
-            let replies = designs.call_some(&ddoc, &path, &args);
+            let call = || designs.call_some(&ddoc, &path, &args);
+            let replies = profiler::labelled(&label, call);
             return Ok(Outcome::Frame(wire::replies_frame(&replies)));
         }
         let [args] = args[..] else {
@@ -288,7 +303,8 @@ impl Worker {
         let mut io = Other {
             socket: &mut self.socket,
         };
-        let done = designs.list(&ddoc, &path, args, &mut io);
+        let list = || designs.list(&ddoc, &path, args, &mut io);
+        let done = profiler::labelled(&label, list);
         Ok(done.map(|()| Vec::new()).into())
     }
 }

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -32,7 +33,8 @@ use crate::connection::metrics_port::serve_metrics;
 use crate::connection::tls::Tls;
 use crate::errors::ApiError;
 use crate::metrics::ending::{End, Ending, Numbers, Told};
-use crate::metrics::{Route, slow};
+use crate::metrics::traced::Traced;
+use crate::metrics::{Route, Socket, slow};
 use crate::reply::jsonp;
 use crate::reply::{Body, Reply, Timing};
 use crate::request::Request;
@@ -53,6 +55,7 @@ const SERVER_NAME: &str = concat!("CouchDB/3.5.0 (Settee/", env!("CARGO_PKG_VERS
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
 const BODY_TIME: HeaderName = HeaderName::from_static("x-couchdb-body-time");
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+const TRACE_RESPONSE: HeaderName = HeaderName::from_static("traceresponse");
 
 /// Where connections come in.
 pub struct Listeners {
@@ -87,6 +90,20 @@ impl Listeners {
             .collect()
     }
 
+    /// The sockets once more, to ask the kernel about them.
+    fn sockets(&self) -> Vec<Socket> {
+        let https = self.https.as_ref().map(|(https, _)| (https, true));
+        let socket = |(listener, is_secured): (&TcpListener, bool)| {
+            Some(Socket {
+                address: listener.local_addr().ok()?,
+                is_secured,
+                descriptor: listener.as_fd().try_clone_to_owned().ok()?,
+            })
+        };
+        let all = [Some((&self.http, false)), https].into_iter().flatten();
+        all.filter_map(socket).collect()
+    }
+
     /// The next connection, and what it is to be secured with.
     async fn accept(&self) -> std::io::Result<(TcpStream, SocketAddr, Option<&Arc<Tls>>)> {
         let Some((https, tls)) = &self.https else {
@@ -110,6 +127,7 @@ pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Fu
         tokio::spawn(async move { auth.keep_users().await })
     };
     app.node.set_listening(listeners.addresses());
+    app.stats.listen_at(listeners.sockets());
     app.node.replicator.start();
     tokio::pin!(stop);
     let max = listeners.connections_max.unwrap_or(Semaphore::MAX_PERMITS);
@@ -136,6 +154,7 @@ pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Fu
             }
         }
     }
+    app.stats.listen_at(vec![]);
     drop(listeners);
     keeper.abort();
     if let Some(metrics) = metrics {
@@ -329,6 +348,7 @@ impl UnderWay<'_> {
                 document_reads: req.document_reads,
                 bulk_docs: req.bulk_docs,
                 slow_us: slow::bound_us(req.settings.log.slow_time),
+                traced: req.traced,
             },
             detail: req.detail.as_ref(),
         }
@@ -364,7 +384,9 @@ async fn answer(
     let (method, method_error) = effective_method(&parts);
     let host_error = host::check(&parts).err();
     let (peer, settings) = (Some(peer.ip()), app.settings());
+    let traced = Traced::of(&parts.headers, &settings.tracing);
     let mut req = Request::new(method, parts, body, peer, settings, app.bodies.clone());
+    req.traced = traced;
     req.https = https;
     req.silence_max = app.silence_max();
     let mut under_way = UnderWay {
@@ -526,6 +548,9 @@ fn finish(under_way: &mut UnderWay<'_>, reply: Reply) -> hyper::Response<Body> {
     headers.insert(BODY_TIME, HeaderValue::from(req.body_us / 1000));
     let us = under_way.received.elapsed_us();
     headers.insert(SERVER_TIMING, server_timing(&timing, us));
+    if let Some(answered) = req.traced.and_then(Traced::header) {
+        headers.insert(TRACE_RESPONSE, answered);
+    }
     if req
         .named_header("prefer")
         .is_some_and(|p| p.eq_ignore_ascii_case("return=minimal"))

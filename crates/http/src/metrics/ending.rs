@@ -9,11 +9,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::Stream;
 use hyper::header::HeaderValue;
-use telemetry::Tick;
+use telemetry::{Tick, Use};
 
 use super::slow::{self, Detail};
-use super::usage::Use;
-use super::{Counts, Route, Stats};
+use super::traced::Traced;
+use super::{Counts, Route, Stats, waits};
 use crate::reply::{Pieces, StreamError, Timing};
 
 /// How an answer ended.
@@ -79,17 +79,28 @@ pub struct Numbers {
     pub document_reads: u64,
     /// Documents that a bulk brought.
     pub bulk_docs: Option<u64>,
+    /// Its place in a trace.
+    pub traced: Option<Traced>,
 }
 
 impl Told<'_> {
     /// Tells of it: it took so long to the end, and `bytes` were sent of the answer's body.
     pub fn tell(&self, stats: &Stats, end: End, bytes: u64, us: u64) {
         let since_start = stats.since_start();
-        stats.count(|c| self.count(c, end, (bytes, us), since_start));
+        // Not one that somebody made up.
+        let is_view =
+            self.numbers.route == Route::View && (200..400).contains(&self.numbers.status);
+        let view = is_view.then(|| self.view());
+        stats.count(|c| self.count(c, end, (bytes, us), (view.as_deref(), since_start)));
         if us >= self.numbers.slow_us && !self.numbers.route.has_its_own_pace() {
             stats.log_slow(&slow::line(self, end, bytes, us));
         }
+        if let Some(traced) = &self.numbers.traced {
+            traced.tell(self, end, bytes, us);
+        }
+        waits::note(&self.numbers, us);
         let status = self.numbers.status;
+        let traced = self.numbers.traced.filter(Traced::is_known);
         tracing::info!(
             target: "request",
             id = self.id.to_str().unwrap_or_default(),
@@ -101,10 +112,17 @@ impl Told<'_> {
             bytes,
             us,
             end = (end != End::Whole).then_some(end.name()),
+            trace = traced.map(|traced| tracing::field::display(traced.id())),
         );
     }
 
-    fn count(&self, c: &mut Counts, end: End, (bytes, us): (u64, u64), since_start: Duration) {
+    fn count(
+        &self,
+        c: &mut Counts,
+        end: End,
+        (bytes, us): (u64, u64),
+        (view, since_start): (Option<&str>, Duration),
+    ) {
         let numbers = &self.numbers;
         let route = numbers.route;
         c.head(self.method, numbers.status);
@@ -141,11 +159,11 @@ impl Told<'_> {
             writes: u64::from(route.writes(self.method)),
             us: if route.is_feed() { 0 } else { us },
             bytes: bytes + numbers.bytes_received,
+            ..Use::default()
         };
         c.usage.databases.count(database, &used, since_start);
-        // Not one that somebody made up.
-        if route == Route::View && (200..400).contains(&numbers.status) {
-            c.usage.views.count(&self.view(), &used, since_start);
+        if let Some(view) = view {
+            c.usage.views.count(view, &used, since_start);
         }
     }
 

@@ -94,7 +94,7 @@ pub fn queues(app: &App) -> [(&'static str, u64); 4] {
     [
         ("accept", waiting_connections(app)),
         ("commit", databases.commit_queue_length() as u64),
-        ("index", databases.waiting_for_indexing() as u64),
+        ("index", databases.index_builds_waiting() as u64),
         (
             "replication",
             app.node.replicator.job_counts().pending as u64,
@@ -256,7 +256,8 @@ fn write_cpu_times(text: &mut Text) {
     }
 }
 
-fn open_files_max() -> Option<u64> {
+/// File descriptors that it may have; `None` for any number.
+pub fn open_files_max() -> Option<u64> {
     use procfs::process::LimitValue;
     match Process::myself()
         .ok()?

@@ -10,9 +10,13 @@ pub mod prometheus;
 pub mod route;
 pub mod slow;
 pub mod stat;
+pub mod traced;
 pub mod tree;
 pub mod usage;
+pub mod waits;
 
+use std::net::SocketAddr;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
@@ -43,7 +47,18 @@ pub struct Stats {
     connections: AtomicU64,
     connections_accepted: AtomicU64,
     slow_log: OnceLock<Mutex<slow::Writer>>,
+    sockets: Mutex<Vec<Socket>>,
     started: Tick,
+}
+
+/// A socket that connections come in at.
+pub struct Socket {
+    /// Where.
+    pub address: SocketAddr,
+    /// With TLS.
+    pub is_secured: bool,
+    /// The same socket once more, to be asked what the kernel counts of it.
+    pub descriptor: OwnedFd,
 }
 
 /// Counters of some threads, on cache lines of their own.
@@ -246,6 +261,7 @@ impl Default for Stats {
             connections: AtomicU64::default(),
             connections_accepted: AtomicU64::default(),
             slow_log: OnceLock::new(),
+            sockets: Mutex::default(),
             started: Tick::now(),
         }
     }
@@ -272,6 +288,27 @@ impl Stats {
         self.connections.fetch_add(1, Relaxed);
         self.connections_accepted.fetch_add(1, Relaxed);
         OpenConnection(self.clone())
+    }
+
+    /// Connections come in at these sockets; at none any more, when the server ends: they stay open while they are here.
+    pub(crate) fn listen_at(&self, sockets: Vec<Socket>) {
+        *self.sockets.lock() = sockets;
+    }
+
+    /// Where connections come in: addresses, each with whether it has TLS.
+    pub fn sockets(&self) -> Vec<(SocketAddr, bool)> {
+        let sockets = self.sockets.lock();
+        sockets
+            .iter()
+            .map(|socket| (socket.address, socket.is_secured))
+            .collect()
+    }
+
+    /// Connections that the kernel dropped since the start, since too many waited to be accepted. `None` when it does not tell.
+    pub fn connections_dropped(&self) -> Option<u64> {
+        let sockets = self.sockets.lock();
+        let of = |socket: &Socket| telemetry::dropped_connections(socket.descriptor.as_fd());
+        sockets.iter().map(|socket| of(socket).map(u64::from)).sum()
     }
 
     /// Connections that are open.

@@ -45,6 +45,17 @@ impl Done {
 }
 
 impl Detail {
+    /// What was asked for and done, what is 0 aside.
+    pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let counts = [
+            ("keys", self.keys.unwrap_or(0)),
+            ("rows", self.done.rows.load(Relaxed)),
+            ("docs_examined", self.done.documents.load(Relaxed)),
+            ("keys_examined", self.done.entries.load(Relaxed)),
+        ];
+        counts.into_iter().filter(|(_, n)| *n > 0)
+    }
+
     fn write_to(&self, line: &mut Map<String, Value>) {
         if let Some(index) = &self.index {
             line.insert("index".into(), index.as_str().into());
@@ -52,13 +63,7 @@ impl Detail {
         if !self.fields.is_empty() {
             line.insert("selector_fields".into(), self.fields.clone().into());
         }
-        let asked = [
-            ("keys", self.keys.unwrap_or(0)),
-            ("rows", self.done.rows.load(Relaxed)),
-            ("docs_examined", self.done.documents.load(Relaxed)),
-            ("keys_examined", self.done.entries.load(Relaxed)),
-        ];
-        for (name, n) in asked.into_iter().filter(|(_, n)| *n > 0) {
+        for (name, n) in self.counts() {
             line.insert(name.into(), n.into());
         }
     }
@@ -67,15 +72,24 @@ impl Detail {
 /// The phases of a request that happened, in milliseconds. `write` is making the answer: what is left until its head. `body` is
 /// what came after.
 pub fn phases(timing: &Timing, head_us: u64, whole_us: u64) -> Map<String, Value> {
+    happened(timing, head_us, whole_us)
+        .map(|(name, us)| (name.to_owned(), milliseconds(us)))
+        .collect()
+}
+
+/// The same in microseconds, in the order in which they begin.
+pub fn happened(
+    timing: &Timing,
+    head_us: u64,
+    whole_us: u64,
+) -> impl Iterator<Item = (&'static str, u64)> {
     let known = timing.phases();
     let before: u64 = known.iter().map(|(_, us)| us).sum();
     let rest = [
         ("write", head_us.saturating_sub(before)),
         ("body", whole_us.saturating_sub(head_us)),
     ];
-    let all = known.into_iter().chain(rest).filter(|(_, us)| *us > 0);
-    all.map(|(name, us)| (name.to_owned(), milliseconds(us)))
-        .collect()
+    known.into_iter().chain(rest).filter(|(_, us)| *us > 0)
 }
 
 fn milliseconds(us: u64) -> Value {
@@ -115,6 +129,9 @@ pub fn line(told: &Told<'_>, end: End, bytes: u64, us: u64) -> Value {
     }
     if let Some(documents) = numbers.bulk_docs {
         put("documents", documents.into());
+    }
+    if let Some(traced) = numbers.traced {
+        put("trace", traced.id().into());
     }
     if let Some(detail) = told.detail {
         detail.write_to(&mut line);

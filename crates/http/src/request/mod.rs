@@ -23,6 +23,7 @@ use serde_json::Value;
 use crate::connection::server::{SHORT_BODY_BYTES_MAX, others_came};
 use crate::errors::ApiError;
 use crate::metrics::slow::Detail;
+use crate::metrics::traced::Traced;
 use crate::request::body::{BodyClass, Bounds, Pace, Source, Stream};
 use crate::request::room::{Bodies, Room};
 use crate::settings::Settings;
@@ -71,6 +72,8 @@ pub struct Request {
     pub target_len: usize,
     /// How long the client may send nothing of a body that is read.
     pub silence_max: Duration,
+    /// Its place in a trace.
+    pub traced: Option<Traced>,
     /// How long reading the body took, in microseconds, for `X-CouchDB-Body-Time`.
     pub body_us: u64,
     /// How long finding out who asks took, in microseconds.
@@ -128,6 +131,7 @@ impl Request {
             https: false,
             target_len: path.len() + parts.uri.query().map_or(0, |q| q.len() + 1),
             silence_max: Duration::MAX,
+            traced: None,
             body_us: 0,
             auth_us: 0,
             body_bytes: 0,

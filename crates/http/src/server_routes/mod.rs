@@ -2,6 +2,8 @@
 
 pub mod cluster;
 pub mod db_updates;
+pub mod doctor;
+pub mod profile;
 pub mod replication;
 pub mod reshard;
 pub mod root;

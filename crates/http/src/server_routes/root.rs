@@ -13,7 +13,7 @@ use crate::request::Request;
 use crate::request::body::BodyClass;
 use crate::request::parameters::Given;
 use crate::router::require_method;
-use crate::server_routes::{cluster, top};
+use crate::server_routes::{cluster, doctor, profile, top};
 use node::Query;
 use node::info_json;
 use node::require_server_admin;
@@ -267,6 +267,8 @@ pub async fn settee(app: &App, req: &mut Request) -> Answer {
         }
         Some("backup") => backup(app, req).await,
         Some("cluster") => cluster::route(app, req).await,
+        Some("profile") => Box::pin(profile::route(app, req)).await,
+        Some("doctor") => doctor::route(app, req).await,
         Some("top") => top::route(app, req).await,
         _ => Err(ApiError::missing()),
     }

@@ -1,11 +1,13 @@
 //! `/_settee/top`: what `settee top` shows, as sums since the start. Who asks twice knows rates.
 
+use std::sync::LazyLock;
+
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
+use telemetry::Used;
 
 use crate::app::App;
 use crate::errors::ApiError;
-use crate::metrics::usage::Used;
 use crate::metrics::{Counts, machine};
 use crate::reply::Reply;
 use crate::request::Request;
@@ -17,16 +19,20 @@ const BUSIEST_MAX: usize = 100;
 /// Tasks that are told at most.
 const TASKS_MAX: usize = 200;
 
+/// A number that another start of the server has not: its sums begin anew then. JSON numbers are exact up to 53 bits.
+static STARTED: LazyLock<u64> = LazyLock::new(|| fastrand::u64(..1 << 53));
+
 /// Answers whoever may see numbers.
 pub async fn route(app: &App, req: &Request) -> Result<Reply, ApiError> {
     require_method(req, "GET")?;
     this_node::require_metrics(req)?;
     let app = app.shared()?;
-    let told = this_node::off_thread(move || told(&app)).await?;
+    let is_admin = req.user.is_admin();
+    let told = this_node::off_thread(move || told(&app, is_admin)).await?;
     Ok(Reply::json(200, &told))
 }
 
-fn told(app: &App) -> Value {
+fn told(app: &App, is_admin: bool) -> Value {
     let counts = app.stats.counts();
     let mut told = sums(app, &counts);
     told["routes"] = routes(&counts);
@@ -34,7 +40,8 @@ fn told(app: &App) -> Value {
     let usage = app.stats.usage();
     told["databases"] = busiest(app, &usage.databases);
     told["views"] = busiest(app, &usage.views);
-    told["tasks"] = tasks(app);
+    told["functions"] = busiest(app, &functions::times::told());
+    told["tasks"] = tasks(app, is_admin);
     told["queues"] = object(machine::queues(app).map(|(name, n)| (name, n.into())));
     told["memory"] = memory(app);
     told["disk"] = disk(app);
@@ -56,6 +63,7 @@ fn sums(app: &App, c: &Counts) -> Value {
     json!({
         "node": app.node.name,
         "version": env!("CARGO_PKG_VERSION"),
+        "started": *STARTED,
         "at": app.stats.since_start().as_secs_f64(),
         "processors": std::thread::available_parallelism().map_or(1, |n| n.get()),
         "requests": c.requests,
@@ -118,6 +126,7 @@ fn busiest(app: &App, used: &Used) -> Value {
     let told = busiest.into_iter().map(|(name, of)| {
         json!({
             "name": name,
+            "since": of.since_s,
             "requests": of.requests,
             "writes": of.writes,
             "seconds": of.us as f64 * 1e-6,
@@ -127,10 +136,29 @@ fn busiest(app: &App, used: &Used) -> Value {
     told.collect()
 }
 
-/// Index builds, compactions, scans and replications that run.
-fn tasks(app: &App) -> Value {
+/// What is told of a task to everybody who may see numbers. Whose a replication is, and from where to where, is for admins.
+const TOLD_OF_TASKS: [&str; 9] = [
+    "type",
+    "database",
+    "design_document",
+    "progress",
+    "changes_done",
+    "total_changes",
+    "changes_pending",
+    "docs_written",
+    "started_on",
+];
+
+/// Index builds, compactions, scans and replications that run, the oldest first.
+fn tasks(app: &App, is_admin: bool) -> Value {
     let mut tasks = root::tasks(app);
+    tasks.sort_by_key(|task| task["started_on"].as_u64());
     tasks.truncate(TASKS_MAX);
+    for task in tasks.iter_mut().filter(|_| !is_admin) {
+        if let Some(task) = task.as_object_mut() {
+            task.retain(|name, _| TOLD_OF_TASKS.contains(&name.as_str()));
+        }
+    }
     tasks.into()
 }
 

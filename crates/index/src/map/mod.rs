@@ -35,6 +35,46 @@ pub struct Control<'a> {
     /// Memory of all buffers, and how much it may be.
     pub bytes: &'a AtomicUsize,
     pub bytes_max: usize,
+    /// What becomes of the documents.
+    pub counts: &'a MapCounts,
+}
+
+/// What became of documents that map functions were given since the index was opened.
+#[derive(Debug)]
+pub struct MapCounts {
+    /// Documents that were mapped.
+    mapped: AtomicU64,
+    /// For how many of them each view's function threw.
+    failed: Box<[AtomicU64]>,
+}
+
+impl MapCounts {
+    /// Of an index with so many views.
+    pub(crate) fn new(views: usize) -> MapCounts {
+        MapCounts {
+            mapped: AtomicU64::new(0),
+            failed: (0..views).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    fn note(&self, mapped: usize, failures: &[u64]) {
+        self.mapped.fetch_add(mapped as u64, Relaxed);
+        for (failed, n) in self.failed.iter().zip(failures) {
+            failed.fetch_add(*n, Relaxed);
+        }
+    }
+
+    /// Documents that were mapped.
+    pub fn mapped(&self) -> u64 {
+        self.mapped.load(Relaxed)
+    }
+
+    /// For how many of them a view's function threw.
+    pub fn failed(&self, view: usize) -> u64 {
+        self.failed
+            .get(view)
+            .map_or(0, |failed| failed.load(Relaxed))
+    }
 }
 
 /// Maps pieces of `source` until it is exhausted, memory is full, or it is told to stop.
@@ -55,7 +95,8 @@ pub fn map_pieces(
         && source.take(&mut work.piece)?
     {
         let before = out.size();
-        work.map(source, mapper, spec, with_deleted, &mut out)?;
+        let counts = work.map(source, mapper, spec, with_deleted, &mut out)?;
+        control.counts.note(counts, work.failures());
         control.bytes.fetch_add(out.size() - before, Relaxed);
         control
             .done

@@ -32,7 +32,12 @@ struct Input {
 }
 
 impl Work {
-    /// Maps the piece and adds the rows to `out`.
+    /// For how many documents of the piece each function threw.
+    pub fn failures(&self) -> &[u64] {
+        &self.emits.failures
+    }
+
+    /// Maps the piece and adds the rows to `out`; answers how many documents the functions were given.
     pub fn map(
         &mut self,
         source: &Source<'_>,
@@ -40,7 +45,7 @@ impl Work {
         spec: &Spec,
         with_deleted: bool,
         out: &mut RowBuffer,
-    ) -> Result<(), Error> {
+    ) -> Result<usize, Error> {
         let inputs = self.read(source, spec, with_deleted, out)?;
         let docs: Vec<Doc<'_>> = inputs
             .iter()
@@ -65,7 +70,7 @@ impl Work {
             let id = std::str::from_utf8(&self.piece.bytes[input.id.clone()]).unwrap_or_default();
             push_doc(id, own, &self.emits, spec, &mut self.sorts, out)?;
         }
-        Ok(())
+        Ok(inputs.len())
     }
 
     /// Reads the documents of the piece that are to be mapped. `with_deleted`: the others are listed in `out`, without rows.

@@ -98,6 +98,7 @@ pub fn group(language: &str, maps: &[&str]) -> MapGroup {
         maps: maps.iter().map(|map| (*map).to_owned()).collect(),
         lib: None,
         owner: Owner {
+            views: vec![],
             database: "db".into(),
             design: "_design/d".to_owned(),
         },

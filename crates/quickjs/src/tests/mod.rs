@@ -1,6 +1,7 @@
 //! What only shows from inside: that nothing leaks, and that garbage may be collected at any time.
 
 mod leaks;
+mod running;
 mod scopes;
 mod texts;
 

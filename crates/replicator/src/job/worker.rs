@@ -9,6 +9,7 @@ use super::Job;
 use super::through::Through;
 use crate::error::Error;
 use crate::peer::{Body, Change, Doc, Missing, Portions, Refused, apart};
+use crate::traced;
 
 /// Changes that are dealt with together.
 pub struct Batch {
@@ -34,7 +35,9 @@ impl Worker {
             };
             let had_changes = !batch.changes.is_empty();
             if had_changes {
-                self.bring(batch.changes).await?;
+                let work = traced::Work::of("replication batch", &self.job.id);
+                work.of_changes(batch.changes.len());
+                traced::told(work, self.bring(batch.changes)).await?;
             }
             let (done, furthest) = self.through.finish(batch.number, had_changes);
             self.job

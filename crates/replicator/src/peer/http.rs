@@ -34,6 +34,7 @@ use crate::endpoint::Remote;
 use crate::error::Error;
 use crate::options::Replication;
 use crate::settings::Settings;
+use crate::traced::Asking;
 
 /// A request that is called bad may have been damaged on its way: it is repeated so often,
 const DOUBTS_MAX: u32 = 2;
@@ -563,10 +564,23 @@ pub fn number_of(seq: &Value) -> Option<u64> {
 /// Sends a request, and counts it.
 async fn sent(request: reqwest::RequestBuilder) -> Result<Response, Failed> {
     counters::REQUESTS.count();
-    let response = request.send().await.map_err(|e| {
+    let (client, request) = request.build_split();
+    let failed = |e: &reqwest::Error| {
         counters::REQUEST_FAILURES.count();
-        Failed::of(cause(&e))
+        cause(e)
+    };
+    let mut request = request.map_err(|e| Failed::of(failed(&e)))?;
+    let asking = Asking::of(&mut request);
+    let response = client.execute(request).await.map_err(|e| {
+        let cause = failed(&e);
+        if let Some(asking) = &asking {
+            asking.failed(cause.clone());
+        }
+        Failed::of(cause)
     })?;
+    if let Some(asking) = &asking {
+        asking.answered(response.status().as_u16());
+    }
     match response.status().is_server_error() {
         true => counters::REQUEST_FAILURES.count(),
         false => counters::RESPONSES.count(),

@@ -1,15 +1,20 @@
 //! `settee bench`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use database::{CreateOptions, Databases, Durability, EditMode, Options};
 
 use crate::Failure;
-use crate::cli::{BenchOptions, nodes_of, with_credentials};
-use crate::commands::runtime;
+use crate::cli::{BenchOptions, Traffic, nodes_of, with_credentials};
+use crate::commands::{runtime, traffic};
 
 pub fn run(options: BenchOptions) -> Result<(), Failure> {
+    match options.traffic {
+        Some(Traffic::Record(options)) => return traffic::record(options),
+        Some(Traffic::Replay(options)) => return traffic::replay(options),
+        None => {}
+    }
     if options.list {
         let line = |w: &bench::Description| say!("{:<22} {}", w.name, w.what);
         bench::workloads().iter().for_each(line);
@@ -27,7 +32,8 @@ pub fn run(options: BenchOptions) -> Result<(), Failure> {
     }
     let wants_second = || {
         let named = |w: &String| w == "replication";
-        options.workloads.is_empty() || options.workloads.iter().any(named)
+        let all = options.workloads.is_empty() && options.named.peer.is_none();
+        all || options.workloads.iter().any(named)
     };
     let second_url = if !own.is_empty() && wants_second() {
         let server = OwnServer::start(&scratch.0.join("second"), &[])?;
@@ -37,7 +43,28 @@ pub fn run(options: BenchOptions) -> Result<(), Failure> {
     } else {
         None
     };
-    let run = bench::BenchOptions {
+    let run = measured(options, servers, second_url, &scratch.0)?;
+    let embedded: Box<dyn bench::Embedded> = Box::new(InProcess::default());
+    let report = runtime
+        .block_on(bench::run(run, Some(embedded), &mut std::io::stdout()))
+        .map_err(Failure::new)?;
+    drop(own);
+    refuse_failures(&report)
+}
+
+/// What is to be measured, with `scratch` as the folder of the run.
+fn measured(
+    options: BenchOptions,
+    servers: Vec<Vec<String>>,
+    second_url: Option<String>,
+    scratch: &Path,
+) -> Result<bench::BenchOptions, Failure> {
+    let named = options.named;
+    let mix = named.mix.as_deref().map(bench::Mix::named).transpose();
+    Ok(bench::BenchOptions {
+        mix: mix.map_err(Failure::usage)?,
+        peer: named.peer,
+        launch: Some(launch(named.faults_binary, scratch)?),
         servers,
         second_url,
         workloads: options.workloads,
@@ -45,20 +72,23 @@ pub fn run(options: BenchOptions) -> Result<(), Failure> {
         seconds: options.seconds,
         json: options.json,
         connections: options.connections,
+        repeats: options.repeats,
+        rate: options.rate,
+        requests: options.requests,
+        sweep: options.sweep,
+        save: options.save,
+        compare: options.compare,
+        report: options.report,
+        flames: options.flame,
+        profile: options.profile,
         view_docs: options.docs,
         view_small_docs: options.small_docs,
         view_rows: options.rows,
         keep: options.keep,
-        embedded_dir: Some(scratch.0.join("embedded")),
-        disk_dir: Some(scratch.0.clone()),
+        embedded_dir: Some(scratch.join("embedded")),
+        disk_dir: Some(scratch.to_owned()),
         ..bench::BenchOptions::default()
-    };
-    let embedded: Box<dyn bench::Embedded> = Box::new(InProcess::default());
-    let report = runtime
-        .block_on(bench::run(run, Some(embedded), &mut std::io::stdout()))
-        .map_err(Failure::new)?;
-    drop(own);
-    refuse_failures(&report)
+    })
 }
 
 fn refuse_failures(report: &bench::Report) -> Result<(), Failure> {
@@ -94,6 +124,34 @@ impl Drop for Scratch {
 
 /// Query servers that Settee brings along: languages to be measured on a server of our own.
 const BUILT_IN: [&str; 2] = ["nodejs=builtin", "erlang=builtin"];
+
+/// How the workloads of faults start a server: this program, or another one with the same options.
+fn launch(program: Option<PathBuf>, dir: &Path) -> Result<bench::Launch, Failure> {
+    let program = match program {
+        Some(program) => program,
+        None => std::env::current_exe().map_err(Failure::new)?,
+    };
+    let args = [
+        "serve",
+        "--bind",
+        "127.0.0.1",
+        "--port",
+        "{port}",
+        "--data",
+        "{data}",
+        "--set",
+        "log/level=warning",
+    ];
+    let password = auth::random_password();
+    Ok(bench::Launch {
+        program,
+        args: args.map(str::to_owned).to_vec(),
+        // Everybody on the machine can read a command line.
+        envs: vec![("SETTEE__admins__bench".to_owned(), password.clone())],
+        credentials: format!("bench:{password}"),
+        dir: dir.to_owned(),
+    })
+}
 
 /// A server of this same program, for a bench without `--url`.
 struct OwnServer {

@@ -10,10 +10,13 @@ macro_rules! say {
 pub mod backup;
 pub mod bench;
 pub mod cluster;
+pub mod doctor;
 pub mod load;
 pub mod migrate;
 pub mod monitoring;
+pub mod profile;
 pub mod top;
+pub mod traffic;
 
 use std::fmt::Arguments;
 use std::io::Write as _;

@@ -5,6 +5,7 @@ mod languages;
 mod listen;
 mod log;
 mod options;
+mod traces;
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -21,6 +22,7 @@ use node::{MemoryPlan, Node};
 use telemetry::State;
 
 use self::listen::{BoundPorts, bind, reload_on_hangup, unusable};
+use self::traces::Traces;
 use crate::Failure;
 use crate::cli::{CREDENTIALS, ServeOptions};
 use crate::data::{Made, STORE};
@@ -57,9 +59,8 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     if brokers.is_some() {
         cluster::take_name(&config, &data)?;
     }
-    let node = Node::new(databases.clone(), config.clone(), auth, memory);
-    let node = node.map_err(Failure::usage)?;
-    let app = App::new(node).map_err(Failure::usage)?;
+    let traces = Traces::start(&config, runtime.handle())?;
+    let app = app_of(&databases, &config, auth, memory)?;
     logging.tell_slow(&app);
     if let Some(brokers) = brokers {
         runtime.block_on(cluster::start(brokers, &app, &data))?;
@@ -83,6 +84,7 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     if let Some(member) = member {
         runtime.block_on(member.stop());
     }
+    traces.end();
     replication.shutdown_timeout(Duration::from_secs(2));
     runtime.shutdown_timeout(Duration::from_secs(2));
     databases.close();
@@ -93,6 +95,17 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     }
     drop((databases, logging));
     Err(restart_process(&config, ports))
+}
+
+fn app_of(
+    databases: &Arc<Databases>,
+    config: &Config,
+    auth: Auth,
+    memory: MemoryPlan,
+) -> Result<Arc<App>, Failure> {
+    let node = Node::new(databases.clone(), config.clone(), auth, memory);
+    let node = node.map_err(Failure::usage)?;
+    App::new(node).map_err(Failure::usage)
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
@@ -152,9 +165,7 @@ pub fn while_serving<F: Future<Output = Result<(), Failure>>>(
     made.look_for_store(&data);
     let memory = memory_plan(&config);
     let databases = open(&options, &config, &memory, &data)?;
-    let node = Node::new(databases.clone(), config.clone(), auth, memory);
-    let node = node.map_err(Failure::usage)?;
-    let app = App::new(node).map_err(Failure::usage)?;
+    let app = app_of(&databases, &config, auth, memory)?;
     let runtime = runtime()?;
     let kept = keep_global_changes(&runtime, &config, &databases);
     let result = runtime.block_on(async {
@@ -231,7 +242,9 @@ fn load_config(options: &ServeOptions) -> Result<Config, Failure> {
         // Of the build and the tests, not settings.
         .filter(|(k, _)| k != "SETTEE_CACHE" && k != "SETTEE_VECTORS")
         // Of `settee migrate` and other commands, with a password in it.
-        .filter(|(k, _)| !k.starts_with("SETTEE_MIGRATE_") && k != CREDENTIALS)
+        .filter(|(k, _)| {
+            !k.starts_with("SETTEE_MIGRATE_") && k != CREDENTIALS && k != bench::PEER_CREDENTIALS
+        })
         .collect();
     let mut set = |section: &str, key: &str, value: &str| {
         layers

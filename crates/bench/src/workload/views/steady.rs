@@ -56,7 +56,11 @@ impl WhileBuilding {
         let listed = side.json("GET", &path).await?;
         for row in listed["rows"].as_array().into_iter().flatten() {
             let id = row["id"].as_str().unwrap_or_default();
-            remove_design(side, database, id.trim_start_matches("_design/")).await?;
+            match remove_design(side, database, id.trim_start_matches("_design/")).await {
+                // The build that was given up may have been removing it just then.
+                Err(BenchError::Refused { status: 404, .. }) => {}
+                removed => removed?,
+            }
         }
         Ok(())
     }

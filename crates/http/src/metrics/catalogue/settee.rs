@@ -1,5 +1,7 @@
 //! What CouchDB has no name for, of one number each.
 
+use telemetry::trace::{FAILED, MADE, SENT};
+
 use super::List;
 use crate::app::App;
 use crate::metrics::Counts;
@@ -31,7 +33,28 @@ pub(super) fn list(list: &mut List, app: &App, c: &Counts) {
             received,
         ),
     ]);
+    traces(list);
     gauges(list, app, c);
+}
+
+fn traces(list: &mut List) {
+    list.counters([
+        (
+            "settee/trace_spans/made",
+            "number of spans made for the collector of traces",
+            MADE.get(),
+        ),
+        (
+            "settee/trace_spans/sent",
+            "number of spans that the collector of traces took",
+            SENT.get(),
+        ),
+        (
+            "settee/trace_spans/failed",
+            "number of spans that could not be sent to the collector of traces",
+            FAILED.get(),
+        ),
+    ]);
 }
 
 fn gauges(list: &mut List, app: &App, c: &Counts) {

@@ -41,7 +41,7 @@ pub struct Frame {
     pub states_percent: BTreeMap<String, f64>,
     pub routes: Vec<RouteRates>,
     pub databases: Vec<UseRates>,
-    pub views: Vec<UseRates>,
+    pub views: Vec<ViewRates>,
     pub threads: Vec<ThreadRates>,
     pub queues: BTreeMap<String, Queue>,
     pub tasks: Vec<Task>,
@@ -73,6 +73,18 @@ pub struct UseRates {
     pub writes_per_s: f64,
     /// Seconds that its requests took, for each second that passed.
     pub busy: f64,
+    pub bytes_per_s: f64,
+}
+
+/// How much a view is used.
+#[derive(Clone, Debug, Serialize)]
+pub struct ViewRates {
+    pub name: String,
+    pub per_s: f64,
+    /// Seconds that its requests took, for each second that passed.
+    pub busy: f64,
+    /// The same of its map function.
+    pub functions: f64,
     pub bytes_per_s: f64,
 }
 
@@ -149,8 +161,8 @@ impl Frame {
             worker_cpu: (workers(b) - workers(a)).max(0.0) / interval,
             states_percent: states(&a.threads.clocks, &b.threads.clocks, |_| true),
             routes: routes(a, b, interval),
-            databases: uses(&a.databases, &b.databases, interval),
-            views: uses(&a.views, &b.views, interval),
+            databases: uses(&a.databases, &b.databases, a.at, interval),
+            views: views(a, b, interval),
             threads,
             queues: queues(b, before),
             tasks: tasks(a, b, interval),
@@ -218,13 +230,19 @@ fn quantile(times: &[(u64, u64)], share: f64) -> f64 {
     0.0
 }
 
-fn uses(a: &[UseSums], b: &[UseSums], interval: f64) -> Vec<UseRates> {
+/// `told_at` is when `a` was told, in seconds since the server's start.
+fn uses(a: &[UseSums], b: &[UseSums], told_at: f64, interval: f64) -> Vec<UseRates> {
     let before: HashMap<&str, &UseSums> = a.iter().map(|of| (of.name.as_str(), of)).collect();
     let mut all: Vec<UseRates> = b
         .iter()
         .filter_map(|now| {
-            // One that was not told before may have been used long ago: it counts from the next time on.
-            let was = before.get(now.name.as_str())?;
+            let was = match before.get(now.name.as_str()) {
+                Some(was) if was.since == now.since => (*was).clone(),
+                // All of it happened since.
+                _ if now.since >= told_at => UseSums::default(),
+                // One that was not told before may have been used long ago: it counts from the next time on.
+                _ => return None,
+            };
             let rate = |to: u64, from: u64| to.saturating_sub(from) as f64 / interval;
             Some(UseRates {
                 name: now.name.clone(),
@@ -236,6 +254,32 @@ fn uses(a: &[UseSums], b: &[UseSums], interval: f64) -> Vec<UseRates> {
         })
         .collect();
     all.sort_by(|a, b| b.busy.total_cmp(&a.busy));
+    all
+}
+
+/// Views that are asked, and those whose functions run.
+fn views(a: &Snapshot, b: &Snapshot, interval: f64) -> Vec<ViewRates> {
+    let asked = uses(&a.views, &b.views, a.at, interval);
+    let functions = uses(&a.functions, &b.functions, a.at, interval);
+    let mut all: BTreeMap<String, ViewRates> = BTreeMap::new();
+    let asked = asked.into_iter().map(|of| (of, 0.0));
+    let functions = functions.into_iter().map(|of| {
+        let functions = of.busy;
+        let nobody_asks = UseRates { busy: 0.0, ..of };
+        (nobody_asks, functions)
+    });
+    for (of, functions) in asked.chain(functions) {
+        let view = all.entry(of.name.clone()).or_insert(ViewRates {
+            name: of.name,
+            per_s: of.per_s,
+            busy: of.busy,
+            functions: 0.0,
+            bytes_per_s: of.bytes_per_s,
+        });
+        view.functions += functions;
+    }
+    let mut all: Vec<ViewRates> = all.into_values().collect();
+    all.sort_by(|a, b| (b.busy + b.functions).total_cmp(&(a.busy + a.functions)));
     all
 }
 
@@ -350,8 +394,29 @@ mod tests {
             ..Snapshot::default()
         };
         assert_eq!(Frame::between(&a, &b, None).requests_per_s, 100.0);
-        // Another server's, or one that was started anew.
-        assert_eq!(Frame::between(&b, &a, None).requests_per_s, 0.0);
+    }
+
+    #[test]
+    fn what_began_in_between_counts_from_nothing() {
+        let of = |name: &str, since, requests| UseSums {
+            name: name.into(),
+            since,
+            requests,
+            ..UseSums::default()
+        };
+        let before = [of("known", 1.0, 10), of("forgotten", 1.0, 90)];
+        let now = [
+            of("known", 1.0, 30),
+            of("forgotten", 11.0, 4),
+            of("new", 12.0, 6),
+            of("quiet", 2.0, 700),
+        ];
+        let rates = uses(&before, &now, 10.0, 2.0);
+        let rates: BTreeMap<&str, f64> = rates.iter().map(|r| (r.name.as_str(), r.per_s)).collect();
+        assert_eq!(
+            rates,
+            [("known", 10.0), ("forgotten", 2.0), ("new", 3.0)].into()
+        );
     }
 
     #[test]

@@ -5,6 +5,8 @@ mod screen;
 mod snapshot;
 mod table;
 
+use std::io::IsTerminal as _;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -21,6 +23,8 @@ use crate::cli::{TopOptions, with_credentials};
 const FIRST_WAIT: Duration = Duration::from_millis(400);
 /// A server that says nothing for so long is said to.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The screen may take so long to end.
+const END_MAX: Duration = Duration::from_secs(1);
 /// How often keys are looked for.
 const KEYS_EVERY: Duration = Duration::from_millis(50);
 
@@ -42,10 +46,20 @@ pub fn run(options: &TopOptions) -> Result<(), Failure> {
                 false => print_text(&frame),
             }
         }
-        (false, true) => loop {
+        (false, true) => {
+            // A server that was never there is an error; one that goes comes again.
             print_json(&frames.next()?)?;
-        },
-        (false, false) => on_screen(&frames),
+            loop {
+                match frames.next() {
+                    Ok(frame) => print_json(&frame)?,
+                    Err(e) => eprintln!("settee top: {}", e.message),
+                }
+            }
+        }
+        (false, false) => {
+            runtime.spawn(end_when_told());
+            on_screen(&frames)
+        }
     }
 }
 
@@ -94,6 +108,32 @@ impl Server {
     }
 }
 
+/// The process was asked to end, and the terminal is to be as it was.
+static IS_OVER: AtomicBool = AtomicBool::new(false);
+
+/// Waits for a signal that ends the process, which the screen looks for.
+async fn end_when_told() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let signals = signal(SignalKind::terminate()).and_then(|terminate| {
+        let hang_up = signal(SignalKind::hangup())?;
+        Ok((terminate, hang_up))
+    });
+    // Without them the process ends at once, as any other.
+    let Ok((mut terminate, mut hang_up)) = signals else {
+        return;
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = hang_up.recv() => {}
+    }
+    IS_OVER.store(true, Relaxed);
+    // Whoever waits for keys of a terminal that is gone may not come to look.
+    tokio::time::sleep(END_MAX).await;
+    // It fails for a terminal that is gone.
+    let _ = ratatui::try_restore();
+    std::process::exit(0);
+}
+
 /// Frames as they come.
 struct Frames(Receiver<Result<Frame, Failure>>);
 
@@ -122,6 +162,8 @@ async fn go_on_asking(server: Server, interval: Duration, frames: Sender<Result<
                 Some(Err(e))
             }
             (Ok(now), was) => {
+                // Of a server that was started anew, sums begin anew.
+                let was = was.filter(|was| was.started == now.started);
                 let frame = was.map(|was| Frame::between(&was, &now, shown.as_ref()));
                 before = Some(now);
                 frame.map(Ok)
@@ -191,16 +233,28 @@ fn print_table(tab: Tab, rows: &[Row]) {
 fn on_screen(frames: &Frames) -> Result<(), Failure> {
     // A server that refuses is told where the shell's prompt is, not on a screen that goes.
     let first = frames.next()?;
-    let mut terminal = ratatui::try_init().map_err(|e| {
+    let none = |why: String| {
         Failure::new(format!(
-            "no terminal ({e}): --once and --json do without one"
+            "no terminal ({why}): --once and --json do without one"
         ))
+    };
+    if !std::io::stdout().is_terminal() {
+        return Err(none("standard output is none".to_owned()));
+    }
+    let mut terminal = ratatui::try_init().map_err(|e| {
+        // Half of it may be done.
+        let _ = ratatui::try_restore();
+        none(e.to_string())
     })?;
     let mut screen = Screen::new();
     screen.frame = Some(first);
     let result = show(frames, &mut screen, &mut terminal);
-    ratatui::restore();
-    result
+    let restored = ratatui::try_restore().map_err(Failure::new);
+    match IS_OVER.load(Relaxed) {
+        // Whatever failed, nobody is there to read it.
+        true => Ok(()),
+        false => result.and(restored),
+    }
 }
 
 fn show(
@@ -215,11 +269,14 @@ fn show(
                 .draw(|canvas| screen.draw(canvas))
                 .map_err(Failure::new)?;
         }
+        if IS_OVER.load(Relaxed) {
+            return Ok(());
+        }
         is_changed = false;
         match frames.0.recv_timeout(KEYS_EVERY) {
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
-            Ok(_) if screen.is_paused => {}
+            Ok(Ok(_)) if screen.is_paused => {}
             Ok(Ok(frame)) => {
                 (screen.frame, screen.error) = (Some(frame), None);
                 is_changed = true;

@@ -50,6 +50,13 @@ impl Screen {
         TABS.iter().position(|tab| *tab == self.tab).unwrap_or(0)
     }
 
+    fn scroll(&mut self, by: usize) {
+        let sort = self.sorts[self.at()];
+        let count = |frame| rows(self.tab, frame, sort, &self.filter).len();
+        let last = self.frame.as_ref().map_or(0, count).saturating_sub(1);
+        self.first_row = (self.first_row + by).min(last);
+    }
+
     fn show(&mut self, at: usize) {
         self.tab = TABS[at % TABS.len()];
         self.first_row = 0;
@@ -88,9 +95,9 @@ impl Screen {
             KeyCode::Tab => self.show(at + 1),
             KeyCode::BackTab => self.show(at + TABS.len() - 1),
             KeyCode::Char(digit @ '1'..='6') => self.show(digit as usize - '1' as usize),
-            KeyCode::Down => self.first_row += 1,
+            KeyCode::Down => self.scroll(1),
             KeyCode::Up => self.first_row = self.first_row.saturating_sub(1),
-            KeyCode::PageDown => self.first_row += 10,
+            KeyCode::PageDown => self.scroll(10),
             KeyCode::PageUp => self.first_row = self.first_row.saturating_sub(10),
             _ => {}
         }
@@ -99,21 +106,21 @@ impl Screen {
 
     /// Draws everything.
     pub fn draw(&self, canvas: &mut Canvas<'_>) {
+        let lines = match &self.frame {
+            Some(frame) => wrapped(&head(frame), canvas.area().width.into()),
+            None => vec![self.error.clone().unwrap_or("asking the server …".into())],
+        };
+        let height = u16::try_from(lines.len()).unwrap_or(u16::MAX);
         let [top, tabs, body, foot] = Layout::vertical([
-            Constraint::Length(6),
+            Constraint::Length(height),
             Constraint::Length(1),
             Constraint::Min(1),
             Constraint::Length(1),
         ])
         .areas(canvas.area());
-        let Some(frame) = &self.frame else {
-            let text = self.error.as_deref().unwrap_or("asking the server …");
-            canvas.render_widget(Paragraph::new(text), top);
-            return;
-        };
-        let lines = head(frame).map(Line::from);
-        let wrap = ratatui::widgets::Wrap { trim: true };
-        canvas.render_widget(Paragraph::new(lines.to_vec()).wrap(wrap), top);
+        let lines: Vec<Line<'_>> = lines.into_iter().map(Line::from).collect();
+        canvas.render_widget(Paragraph::new(lines), top);
+        let Some(frame) = &self.frame else { return };
         canvas.render_widget(self.tabs(), tabs);
         self.table(frame, canvas, body);
         canvas.render_widget(self.foot(), foot);
@@ -167,6 +174,10 @@ impl Screen {
                 self.filter
             ));
         }
+        if let Some(error) = &self.error {
+            let style = Style::new().add_modifier(Modifier::REVERSED);
+            return Line::styled(error.replace(char::is_control, " "), style);
+        }
         let mut parts =
             vec!["q quit  space pause  s sort  / filter  Tab next  arrows scroll".to_owned()];
         if self.is_paused {
@@ -175,9 +186,27 @@ impl Screen {
         if !self.filter.is_empty() {
             parts.push(format!("only {:?}", self.filter));
         }
-        parts.extend(self.error.clone());
         Line::from(parts.join("   "))
     }
+}
+
+/// Lines that are not wider than this, broken where two spaces are.
+fn wrapped(lines: &[String], width: usize) -> Vec<String> {
+    let mut out: Vec<String> = vec![];
+    for line in lines {
+        let mut parts = line.split("  ");
+        out.extend(parts.next().map(str::to_owned));
+        for part in parts {
+            match out.last_mut() {
+                Some(last) if last.chars().count() + 2 + part.chars().count() <= width => {
+                    *last += "  ";
+                    *last += part;
+                }
+                _ => out.push(part.to_owned()),
+            }
+        }
+    }
+    out
 }
 
 /// Text on the left, numbers on the right.
@@ -249,6 +278,36 @@ mod tests {
         press(&mut screen, " ");
         assert!(screen.is_paused && text(&screen).contains("PAUSED"));
         assert_eq!(screen.key(KeyEvent::from(KeyCode::Char('q'))), Wish::Quit);
+    }
+
+    #[test]
+    fn the_whole_head_is_there_on_a_small_terminal() {
+        let mut screen = with_databases();
+        let frame = screen.frame.as_mut().unwrap();
+        let states = ["idle", "sync", "write", "answer", "network", "javascript"];
+        frame.states_percent = states.map(|name| (name.to_owned(), 16.6)).into();
+        let queues = ["accept", "commit", "index", "replication"];
+        frame.queues = queues
+            .map(|name| (name.to_owned(), Default::default()))
+            .into();
+        let shown = text(&screen);
+        let wanted = [
+            " crash",
+            "threads %",
+            "javascript 16.6",
+            "requests a batch",
+            "req/s",
+        ];
+        for part in wanted {
+            assert!(shown.contains(part), "{part} in\n{shown}");
+        }
+    }
+
+    #[test]
+    fn errors_are_seen_first() {
+        let mut screen = with_databases();
+        screen.error = Some("http://127.0.0.1:5984: it does not answer".into());
+        assert!(text(&screen).contains("it does not answer"));
     }
 
     #[test]

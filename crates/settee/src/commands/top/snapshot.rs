@@ -11,6 +11,8 @@ use serde_json::Value;
 pub struct Snapshot {
     pub node: String,
     pub version: String,
+    /// Another number after another start of the server.
+    pub started: u64,
     /// Seconds since the server's start.
     pub at: f64,
     pub processors: u64,
@@ -34,6 +36,8 @@ pub struct Snapshot {
     pub threads: Threads,
     pub databases: Vec<UseSums>,
     pub views: Vec<UseSums>,
+    /// Time of views' map functions.
+    pub functions: Vec<UseSums>,
     pub tasks: Vec<Value>,
     pub queues: BTreeMap<String, u64>,
     pub memory: Memory,
@@ -75,9 +79,12 @@ pub struct Clock {
 }
 
 /// How much a database or a view was used.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 pub struct UseSums {
     pub name: String,
+    /// Since when it is counted, in seconds since the server's start.
+    pub since: f64,
     pub requests: u64,
     pub writes: u64,
     pub seconds: f64,

@@ -43,7 +43,7 @@ impl Tab {
                 "route", "req/s", "p50 ms", "p99 ms", "max ms", "4xx/s", "5xx/s",
             ],
             Tab::Databases => &["database", "req/s", "writes/s", "busy", "B/s"],
-            Tab::Views => &["view", "req/s", "busy", "B/s"],
+            Tab::Views => &["view", "req/s", "busy", "function", "B/s"],
             Tab::Threads => &["threads", "alive", "cpu %", "most of their time"],
             Tab::Tasks => &["task", "%", "done", "total", "left", "pending"],
             Tab::Memory => &["part", "used", "budget", "%"],
@@ -62,7 +62,8 @@ pub struct Row {
 impl Row {
     fn new(name: &str, numbers: impl IntoIterator<Item = (f64, String)>) -> Row {
         let (keys, mut cells): (Vec<f64>, Vec<String>) = numbers.into_iter().unzip();
-        cells.insert(0, name.to_owned());
+        // Names of design documents and views may hold what a terminal takes for orders.
+        cells.insert(0, name.replace(char::is_control, "\u{fffd}"));
         Row { cells, keys }
     }
 }
@@ -172,7 +173,12 @@ fn views(frame: &Frame) -> Vec<Row> {
     let rows = frame.views.iter().map(|v| {
         Row::new(
             &v.name,
-            [number(v.per_s), number(v.busy), size(v.bytes_per_s)],
+            [
+                number(v.per_s),
+                number(v.busy),
+                number(v.functions),
+                size(v.bytes_per_s),
+            ],
         )
     });
     rows.collect()

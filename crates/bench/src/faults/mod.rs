@@ -1,0 +1,305 @@
+//! What happens when a server dies: the group `faults`.
+//!
+//! The server is one that the bench starts, in a folder of its own, so that it may be killed. Clients go on meanwhile, as those of a service
+//! would. What was acknowledged is looked for afterwards; a server that has lost any of it fails the workload.
+
+mod databases;
+mod ledger;
+mod load;
+mod process;
+mod timeline;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use self::ledger::Ledger;
+use self::load::Load;
+use self::process::Process;
+use self::timeline::Timeline;
+use crate::error::BenchError;
+use crate::side::Part;
+use crate::timeline::Events;
+use crate::workload::alone;
+
+pub(crate) use databases::measure_databases;
+
+/// Faults of one kind in a run; what is told of them is the median.
+const FAULTS: usize = 3;
+/// Load before the first fault, at least: the throughput that has to come back.
+const BASELINE_MIN: Duration = Duration::from_secs(1);
+/// How long a server may take to come back.
+const RECOVERY_MAX: Duration = Duration::from_secs(60);
+/// Share of the throughput before that counts as back.
+const RECOVERED: f64 = 0.9;
+const POLL: Duration = Duration::from_millis(20);
+
+/// How to start a server that may be killed.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    /// The program.
+    pub program: PathBuf,
+    /// Its arguments, in which `{data}` stands for the folder of its data and `{port}` for the port on 127.0.0.1 that it listens on.
+    pub args: Vec<String>,
+    /// Environment variables that it gets in addition.
+    pub envs: Vec<(String, String)>,
+    /// `name:password` of an admin that it has by these.
+    pub credentials: String,
+    /// Where folders for data are made; each is removed in the end.
+    pub dir: PathBuf,
+}
+
+/// Something that happened at a moment of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Event {
+    /// Seconds since the workload began.
+    pub(crate) at_seconds: f64,
+    /// What.
+    pub(crate) text: String,
+}
+
+/// What a workload of faults came to.
+#[derive(Default)]
+pub(crate) struct Suffered {
+    pub(crate) parts: Vec<Part>,
+    /// Name, unit, value.
+    pub(crate) figures: Vec<(String, &'static str, f64)>,
+    pub(crate) events: Vec<Event>,
+    pub(crate) notes: Vec<String>,
+    /// What the server promised and did not keep; none when all is there.
+    pub(crate) broken: Option<String>,
+}
+
+/// The kinds of faults under load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// kill -9, and started again at once.
+    Kill,
+    /// SIGSTOP, and SIGCONT after this time.
+    Stop(Duration),
+}
+
+impl Fault {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Kill => "faults_kill",
+            Self::Stop(_) => "faults_stop",
+        }
+    }
+}
+
+/// A folder that is removed in the end, whatever happens.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(launch: &Launch) -> Result<Self, BenchError> {
+        let name = format!("settee-faults-{:016x}", fastrand::u64(..));
+        let path = launch.dir.join(name);
+        std::fs::create_dir_all(&path)?;
+        Ok(Self(path))
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            eprintln!("settee: {} stays: {error}", self.0.display());
+        }
+    }
+}
+
+/// What one fault took, in seconds.
+struct Recovery {
+    first_answer: f64,
+    throughput: Option<f64>,
+}
+
+/// Load on a server of its own that suffers faults of one kind. `length` is how long load runs before each.
+pub(crate) async fn measure(
+    launch: &Launch,
+    fault: Fault,
+    length: Duration,
+    clock: &Events,
+) -> Result<Suffered, BenchError> {
+    let folder = Folder::new(launch)?;
+    let mut process = Process::start(launch, folder.path()).await?;
+    let baseline = length.max(BASELINE_MIN);
+    let timeline = Timeline::start();
+    let load = Load::start(&process, &timeline).await?;
+    let mut suffered = Suffered::default();
+    let mut recoveries = Vec::new();
+    // What comes in before all connections are warm would count as less than the server can do.
+    tokio::time::sleep(baseline / 4).await;
+    for _ in 0..FAULTS {
+        let from = timeline.now();
+        tokio::time::sleep(baseline).await;
+        let before = timeline.rate(from, timeline.now());
+        if before == 0.0 {
+            return Err(BenchError::Options(format!(
+                "{}: the load got no answers: {}",
+                fault.name(),
+                load.first_error().unwrap_or_default()
+            )));
+        }
+        let mut happened = |text: &str| {
+            clock.fault(format!("{}: {text}", fault.name()));
+            suffered.events.push(Event {
+                at_seconds: timeline.now(),
+                text: format!("{}: {text}", fault.name()),
+            });
+        };
+        let from = inflict(fault, &mut process, &timeline, &mut happened).await?;
+        let recovery = recover(&mut process, &timeline, from, before).await?;
+        happened("first answer");
+        recoveries.push(recovery);
+    }
+    let (ledger, slice) = load.stop().await;
+    suffered.parts.push(Part {
+        unit: "ops",
+        ..alone(fault.name(), slice)
+    });
+    tell(fault, &recoveries, &ledger, &process, &mut suffered).await?;
+    suffered.notes.push(format!(
+        "{}: {FAULTS} times, each after {:.1} s of {} writers and {} readers; the times are medians, from {}; on a server of {} that the bench started",
+        fault.name(),
+        baseline.as_secs_f64(),
+        load::WRITERS,
+        load::READERS,
+        match fault {
+            Fault::Kill => "the kill, with the server started again at once",
+            Fault::Stop(_) => "the SIGCONT",
+        },
+        launch.program.display()
+    ));
+    Ok(suffered)
+}
+
+/// Has the fault happen. Returns the time from which recovery counts.
+async fn inflict(
+    fault: Fault,
+    process: &mut Process,
+    timeline: &Timeline,
+    happened: &mut impl FnMut(&str),
+) -> Result<f64, BenchError> {
+    match fault {
+        Fault::Kill => {
+            let at = timeline.now();
+            process.kill();
+            timeline.count_from(at);
+            happened("kill -9, and start");
+            process.spawn()?;
+            Ok(at)
+        }
+        Fault::Stop(time) => {
+            process.signal(rustix::process::Signal::STOP)?;
+            happened("SIGSTOP");
+            tokio::time::sleep(time).await;
+            let at = timeline.now();
+            timeline.count_ended_from(at);
+            process.signal(rustix::process::Signal::CONT)?;
+            happened("SIGCONT");
+            Ok(at)
+        }
+    }
+}
+
+/// Waits until the throughput is back.
+async fn recover(
+    process: &mut Process,
+    timeline: &Timeline,
+    from: f64,
+    before: f64,
+) -> Result<Recovery, BenchError> {
+    let start = Instant::now();
+    loop {
+        tokio::time::sleep(POLL).await;
+        process.must_run()?;
+        let first_answer = timeline.first_answer();
+        let back = timeline.back_at(from, before * RECOVERED);
+        let is_late = start.elapsed() > RECOVERY_MAX;
+        match (first_answer, back) {
+            (Some(first), Some(back)) => {
+                return Ok(Recovery {
+                    first_answer: first - from,
+                    throughput: Some((back - from).max(first - from)),
+                });
+            }
+            (Some(first), None) if is_late => {
+                return Ok(Recovery {
+                    first_answer: first - from,
+                    throughput: None,
+                });
+            }
+            (None, _) if is_late => {
+                return Err(BenchError::Options(format!(
+                    "no answer within {} s of the fault",
+                    RECOVERY_MAX.as_secs()
+                )));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Puts times and the fate of acknowledged writes into figures.
+async fn tell(
+    fault: Fault,
+    recoveries: &[Recovery],
+    ledger: &Ledger,
+    process: &Process,
+    suffered: &mut Suffered,
+) -> Result<(), BenchError> {
+    let name = fault.name();
+    let mut figure = |what: &str, unit, value| {
+        let figure = (format!("{name}: {what}"), unit, value);
+        suffered.figures.push(figure);
+    };
+    let firsts = recoveries.iter().map(|recovery| recovery.first_answer);
+    figure("first answer", "seconds", median(firsts.collect()));
+    let back: Vec<f64> = recoveries.iter().filter_map(|r| r.throughput).collect();
+    let late = recoveries.len() - back.len();
+    if late == 0 {
+        figure("throughput back at 90 %", "seconds", median(back));
+    } else {
+        suffered.notes.push(format!(
+            "{name}: after {late} of {} faults the throughput was not back at 90 % within {} s",
+            recoveries.len(),
+            RECOVERY_MAX.as_secs()
+        ));
+    }
+    check(name, ledger, process, suffered).await
+}
+
+/// Looks for all that was acknowledged.
+async fn check(
+    name: &str,
+    ledger: &Ledger,
+    process: &Process,
+    suffered: &mut Suffered,
+) -> Result<(), BenchError> {
+    let lost = ledger.lost(process.target()).await?;
+    let acknowledged = ledger.acknowledged();
+    let figures = [
+        ("acknowledged writes", acknowledged),
+        ("acknowledged writes lost", lost.len() as u64),
+    ];
+    for (what, count) in figures {
+        let figure = (format!("{name}: {what}"), "writes", count as f64);
+        suffered.figures.push(figure);
+    }
+    if let Some(first) = lost.first() {
+        suffered.broken = Some(format!(
+            "{} of {acknowledged} acknowledged writes were lost, the first: {first}",
+            lost.len()
+        ));
+    }
+    Ok(())
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}

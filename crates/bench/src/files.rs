@@ -1,0 +1,59 @@
+//! The files of a run: those that it reads are read, and those that it writes made, before anything is measured.
+
+use std::path::PathBuf;
+
+use crate::error::BenchError;
+use crate::html;
+use crate::profile::Flame;
+use crate::report::Report;
+use crate::run::BenchOptions;
+use crate::saved::{self, Output, Saved};
+
+pub(crate) struct Files {
+    compare: Option<(PathBuf, Saved)>,
+    flames: Vec<Flame>,
+    save: Option<Output>,
+    report: Option<Output>,
+}
+
+impl Files {
+    /// # Errors
+    /// [`BenchError::File`] names the first one that cannot be used.
+    pub(crate) fn open(options: &BenchOptions) -> Result<Self, BenchError> {
+        let compare = options
+            .compare
+            .as_ref()
+            .map(|path| -> Result<_, BenchError> { Ok((path.clone(), Saved::read(path)?)) });
+        let flames = options.flames.iter().zip(["A", "B"]);
+        let flames = flames.map(|(path, letter)| Flame::read(path, letter.to_owned()));
+        let output = |path: &Option<PathBuf>| path.as_deref().map(Output::create).transpose();
+        Ok(Self {
+            compare: compare.transpose()?,
+            flames: flames.collect::<Result<_, _>>()?,
+            save: output(&options.save)?,
+            report: output(&options.report)?,
+        })
+    }
+
+    /// Compares with a saved run, if there is one.
+    pub(crate) fn compare(&self, report: &mut Report) {
+        if let Some((path, saved)) = &self.compare {
+            saved.compare(path, report);
+        }
+    }
+
+    /// Writes what is to be written.
+    ///
+    /// # Errors
+    /// [`BenchError::File`].
+    pub(crate) fn write(self, report: &Report) -> Result<(), BenchError> {
+        if let Some(save) = self.save {
+            save.write(&saved::bytes(report)?)?;
+        }
+        if let Some(output) = self.report {
+            let flames: Vec<&Flame> = self.flames.iter().chain(&report.flames).collect();
+            output.write(html::page(report, &flames).as_bytes())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,375 @@
+//! What rounds and repeats have measured, gathered to the lines of the report.
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use crate::pace::{ClientTime, OpenLoop};
+use crate::quoted;
+use crate::report::{Line, Measured, Spread};
+use crate::side::Part;
+use crate::slice::{Errors, Slice, new_histogram};
+use crate::stats;
+
+/// Fewer requests than this in a repeat have no percentile worth comparing: for the median, and for the 99th.
+const REQUESTS_FOR_P50: u64 = 20;
+const REQUESTS_FOR_P99: u64 = 200;
+
+/// One round of a part on one server, as it was measured.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Round {
+    /// When it ended, in seconds from the beginning of the run.
+    pub(crate) at_s: f64,
+    /// Units that succeeded.
+    pub(crate) count: u64,
+    pub(crate) seconds: f64,
+    /// The histogram of latencies: microseconds, and how many requests.
+    pub(crate) latencies_us: Vec<(u64, u64)>,
+    /// Bytes that the load client sent and received.
+    pub(crate) bytes: u64,
+    pub(crate) client: Option<ClientTime>,
+    pub(crate) open: Option<OpenLoop>,
+}
+
+impl Round {
+    fn of(slice: &Slice, at_s: f64) -> Self {
+        let recorded = slice.latencies_us.iter_recorded();
+        let counts = recorded.map(|each| (each.value_iterated_to(), each.count_at_value()));
+        Self {
+            at_s,
+            count: slice.count,
+            seconds: slice.seconds,
+            latencies_us: counts.collect(),
+            bytes: slice.bytes,
+            client: slice.client,
+            open: slice.open,
+        }
+    }
+
+    pub(crate) fn rate(&self) -> f64 {
+        if self.seconds > 0.0 {
+            self.count as f64 / self.seconds
+        } else {
+            0.0
+        }
+    }
+}
+
+/// The rounds of each repeat of a part on one server. One that has failed has none.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Rounds(pub(crate) Vec<Vec<Round>>);
+
+/// Figures of one repeat.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OfRepeat {
+    /// Units a second.
+    pub(crate) rate: f64,
+    pub(crate) requests: u64,
+    pub(crate) latency_ms_p50: f64,
+    pub(crate) latency_ms_p99: f64,
+}
+
+impl Rounds {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Round> {
+        self.0.iter().flatten()
+    }
+
+    /// All latencies in microseconds.
+    pub(crate) fn latencies_us(&self) -> Histogram<u64> {
+        histogram(self.all())
+    }
+
+    /// The figures of each repeat; none for one that was not measured.
+    pub(crate) fn figures(&self) -> Vec<Option<OfRepeat>> {
+        self.0.iter().map(|rounds| of_repeat(rounds)).collect()
+    }
+
+    /// What sending took; none where it was not the load client that measured.
+    fn client(&self) -> Option<ClientTime> {
+        self.all()
+            .filter_map(|round| round.client)
+            .reduce(ClientTime::and)
+    }
+
+    fn open(&self) -> Option<OpenLoop> {
+        self.all()
+            .filter_map(|round| round.open)
+            .reduce(OpenLoop::and)
+    }
+
+    fn add(&mut self, repeat: usize, round: Round) {
+        if self.0.len() <= repeat {
+            self.0.resize_with(repeat + 1, Vec::new);
+        }
+        self.0[repeat].push(round);
+    }
+}
+
+fn histogram<'a>(rounds: impl Iterator<Item = &'a Round>) -> Histogram<u64> {
+    let mut latencies_us = new_histogram();
+    for (us, count) in rounds.flat_map(|round| &round.latencies_us) {
+        latencies_us.saturating_record_n(*us, *count);
+    }
+    latencies_us
+}
+
+fn of_repeat(rounds: &[Round]) -> Option<OfRepeat> {
+    let seconds: f64 = rounds.iter().map(|round| round.seconds).sum();
+    if seconds <= 0.0 {
+        return None;
+    }
+    let latencies_us = histogram(rounds.iter());
+    let at = |quantile| latencies_us.value_at_quantile(quantile) as f64 / 1_000.0;
+    Some(OfRepeat {
+        rate: rounds.iter().map(|round| round.count).sum::<u64>() as f64 / seconds,
+        requests: latencies_us.len(),
+        latency_ms_p50: at(0.5),
+        latency_ms_p99: at(0.99),
+    })
+}
+
+/// Figures that are worth a comparison, by name.
+pub(crate) type Of = fn(&OfRepeat) -> f64;
+
+/// The figures of a part that both sides have requests enough for.
+pub(crate) fn comparable(repeats: &[&[Option<OfRepeat>]]) -> Vec<(&'static str, Of)> {
+    let all = repeats.iter().flat_map(|side| side.iter().flatten());
+    let fewest = all.map(|repeat| repeat.requests).min().unwrap_or(0);
+    let mut figures: Vec<(&'static str, Of)> = vec![("rate", |repeat| repeat.rate)];
+    if fewest >= REQUESTS_FOR_P50 {
+        figures.push(("p50", |repeat| repeat.latency_ms_p50));
+    }
+    if fewest >= REQUESTS_FOR_P99 {
+        figures.push(("p99", |repeat| repeat.latency_ms_p99));
+    }
+    figures
+}
+
+/// The rounds of one part on one server, until all have been run.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Gathered {
+    rounds: Rounds,
+    errors: Errors,
+    cpu_seconds: Option<f64>,
+    peak_resident_bytes: Option<u64>,
+}
+
+impl Gathered {
+    fn add(&mut self, repeat: usize, at_s: f64, part: Part) {
+        self.rounds.add(repeat, Round::of(&part.slice, at_s));
+        self.errors.merge(part.slice.errors);
+        if let Some(seconds) = part.cpu_seconds {
+            *self.cpu_seconds.get_or_insert(0.0) += seconds;
+        }
+        self.peak_resident_bytes = self.peak_resident_bytes.max(part.peak_resident_bytes);
+    }
+
+    fn measured(self) -> Measured {
+        let round_rates: Vec<f64> = self.rounds.all().map(Round::rate).collect();
+        let seconds: f64 = self.rounds.all().map(|round| round.seconds).sum();
+        let count = self.rounds.all().map(|round| round.count).sum();
+        let latencies_us = self.rounds.latencies_us();
+        let at = |quantile: f64| latencies_us.value_at_quantile(quantile) as f64 / 1_000.0;
+        let figures = self.rounds.figures();
+        let client = self.rounds.client();
+        let interval = |of: Of| {
+            let values: Vec<f64> = figures.iter().flatten().map(of).collect();
+            stats::interval(&values)
+        };
+        Measured {
+            count,
+            seconds,
+            rate: Spread::of_rounds(rate(count, seconds), round_rates.iter().copied()),
+            round_rates,
+            rate_interval: interval(|repeat| repeat.rate),
+            latency_ms_mean: latencies_us.mean() / 1_000.0,
+            latency_ms_p50: at(0.5),
+            latency_ms_p50_interval: interval(|repeat| repeat.latency_ms_p50),
+            latency_ms_p90: at(0.9),
+            latency_ms_p95: at(0.95),
+            latency_ms_p99: at(0.99),
+            latency_ms_p99_interval: interval(|repeat| repeat.latency_ms_p99),
+            latency_ms_p999: at(0.999),
+            latency_ms_max: latencies_us.max() as f64 / 1_000.0,
+            errors: self.errors.count,
+            first_error: self.errors.first,
+            cpu_seconds: self.cpu_seconds,
+            peak_resident_bytes: self.peak_resident_bytes,
+            bytes: self.rounds.all().map(|round| round.bytes).sum(),
+            client_cpu: client.map(|client| client.cpu_seconds / seconds),
+            client_waited: client.map(|client| client.waited_seconds / seconds),
+            open: self.rounds.open(),
+            rounds: self.rounds,
+        }
+    }
+}
+
+fn rate(count: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 {
+        count as f64 / seconds
+    } else {
+        0.0
+    }
+}
+
+/// Lines in the order in which their parts first came, being gathered over sides, rounds and repeats.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Gathering {
+    sides: usize,
+    lines: Vec<(&'static str, &'static str, Vec<Option<Gathered>>)>,
+}
+
+impl Gathering {
+    pub(crate) fn new(sides: usize) -> Self {
+        Self {
+            sides,
+            lines: Vec::new(),
+        }
+    }
+
+    /// Takes in a part that has been measured on a side, in a repeat, counted from 0. `at_s` is when, in seconds from the
+    /// beginning of the run.
+    pub(crate) fn add(&mut self, side: usize, repeat: u32, at_s: f64, part: Part) {
+        let known = self.lines.iter().position(|(name, ..)| *name == part.name);
+        let at = known.unwrap_or_else(|| {
+            self.lines
+                .push((part.name, part.unit, vec![None; self.sides]));
+            self.lines.len() - 1
+        });
+        self.lines[at].2[side]
+            .get_or_insert_default()
+            .add(repeat as usize, at_s, part);
+    }
+
+    /// Leaves out what a repeat that has failed had measured until then.
+    pub(crate) fn forget(&mut self, repeat: u32) {
+        for gathered in self.lines.iter_mut().flat_map(|line| line.2.iter_mut()) {
+            if let Some(some) = gathered {
+                some.rounds.0.truncate(repeat as usize);
+            }
+            if gathered
+                .as_ref()
+                .is_some_and(|some| some.rounds.0.is_empty())
+            {
+                *gathered = None;
+            }
+        }
+        self.lines
+            .retain(|(.., sides)| sides.iter().any(Option::is_some));
+    }
+
+    pub(crate) fn into_lines(self, workload: &str) -> Vec<Line> {
+        self.lines
+            .into_iter()
+            .map(|(name, unit, sides)| {
+                let sides: Vec<Option<Measured>> = sides
+                    .into_iter()
+                    .map(|side| side.map(Gathered::measured))
+                    .collect();
+                Line {
+                    workload: workload.to_owned(),
+                    a_over_b: a_over_b(&sides),
+                    name: name.to_owned(),
+                    unit: unit.to_owned(),
+                    sides,
+                    quoted: quoted::figure(name),
+                }
+            })
+            .collect()
+    }
+}
+
+/// Rounds of A and B ran one after the other, so each pair is a ratio of its own.
+fn a_over_b(sides: &[Option<Measured>]) -> Option<Spread> {
+    let [Some(a), Some(b)] = sides else {
+        return None;
+    };
+    let whole = a.rate.value / b.rate.value;
+    Spread::of_pairs(whole, &a.round_rates, &b.round_rates)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn slice(latencies_us: &[u64]) -> Slice {
+        let mut slice = Slice::new();
+        for us in latencies_us {
+            slice.record(1, Duration::from_micros(*us));
+        }
+        slice.seconds = 1.0;
+        slice
+    }
+
+    fn part(latencies_us: &[u64]) -> Part {
+        Part {
+            name: "get",
+            unit: "req",
+            slice: slice(latencies_us),
+            cpu_seconds: None,
+            peak_resident_bytes: None,
+        }
+    }
+
+    #[test]
+    fn histograms_of_rounds_are_merged_as_if_it_had_been_one() {
+        let mut random = fastrand::Rng::with_seed(5);
+        let all: Vec<u64> = (0..5_000).map(|_| 1 + random.u64(..3_000_000)).collect();
+        let together = slice(&all).latencies_us;
+        let rounds = all.chunks(700).map(|some| Round::of(&slice(some), 0.0));
+        let merged = Rounds(vec![rounds.collect(), vec![]]).latencies_us();
+        assert_eq!(merged.len(), together.len());
+        for quantile in [0.0, 0.01, 0.5, 0.9, 0.99, 0.999, 1.0] {
+            assert_eq!(
+                merged.value_at_quantile(quantile),
+                together.value_at_quantile(quantile),
+                "{quantile}"
+            );
+        }
+    }
+
+    #[test]
+    fn percentiles_are_those_of_what_was_recorded() {
+        let mut gathering = Gathering::new(1);
+        let latencies: Vec<u64> = (1..=1_000).map(|ms| ms * 1_000).collect();
+        gathering.add(0, 0, 0.0, part(&latencies));
+        let line = gathering.into_lines("get").remove(0);
+        let side = line.sides[0].as_ref().unwrap();
+        let near = |value: f64, ms: f64| assert!((value / ms - 1.0).abs() < 0.002, "{value} {ms}");
+        near(side.latency_ms_mean, 500.5);
+        near(side.latency_ms_p50, 500.0);
+        near(side.latency_ms_p90, 900.0);
+        near(side.latency_ms_p95, 950.0);
+        near(side.latency_ms_p99, 990.0);
+        near(side.latency_ms_p999, 999.0);
+        near(side.latency_ms_max, 1_000.0);
+        assert_eq!(side.rate_interval, None);
+    }
+
+    #[test]
+    fn a_repeat_that_failed_is_left_out_and_the_others_stay() {
+        let mut gathering = Gathering::new(2);
+        gathering.add(0, 0, 0.0, part(&[5; 10]));
+        gathering.add(1, 0, 0.0, part(&[5; 10]));
+        gathering.add(0, 1, 1.0, part(&[900; 10]));
+        gathering.forget(1);
+        let lines = gathering.clone().into_lines("get");
+        assert_eq!(lines[0].sides[0].as_ref().unwrap().count, 10);
+        assert!(lines[0].sides[0].as_ref().unwrap().latency_ms_max < 0.1);
+        gathering.forget(0);
+        assert!(gathering.into_lines("get").is_empty());
+    }
+
+    #[test]
+    fn few_requests_have_no_percentile_to_compare() {
+        let names = |requests: usize| {
+            let rounds = Rounds(vec![vec![Round::of(&slice(&vec![7; requests]), 0.0)]]);
+            let figures = rounds.figures();
+            let names = comparable(&[&figures, &figures]).into_iter();
+            names.map(|(name, _)| name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(1), ["rate"]);
+        assert_eq!(names(50), ["rate", "p50"]);
+        assert_eq!(names(500), ["rate", "p50", "p99"]);
+    }
+}

@@ -1,0 +1,130 @@
+//! What the page must not let through, and that it is whole.
+
+use super::*;
+use crate::gather::Gathering;
+use crate::report::{Failure, Server};
+use crate::side::Part;
+use crate::slice::Slice;
+use crate::timeline::{Event, Sample};
+
+const EVIL: &str = "</title></style><script>alert('x')</script><img src=x onerror=\"alert(1)\">";
+
+fn report(sides: usize) -> Report {
+    let mut gathering = Gathering::new(sides);
+    for repeat in 0..6 {
+        for side in 0..sides {
+            let mut slice = Slice::new();
+            for us in 0..500 {
+                slice.record(1, Duration::from_micros(100 + us * (1 + side as u64)));
+            }
+            slice.seconds = 0.5 + 0.2 * side as f64 + 0.01 * f64::from(repeat);
+            slice.errors.add(1, || EVIL.to_owned());
+            let part = Part {
+                name: "get",
+                unit: "req",
+                slice,
+                cpu_seconds: Some(0.4),
+                peak_resident_bytes: Some(1 << 27),
+            };
+            gathering.add(side, repeat, 0.0, part);
+        }
+    }
+    let lines = gathering.into_lines("get");
+    let server = Server {
+        url: format!("http://h/{EVIL}"),
+        nodes: 1,
+        product: EVIL.to_owned(),
+        pids: vec![],
+    };
+    Report {
+        servers: vec![server; sides],
+        comparisons: crate::compare::sides(&lines, &[]),
+        lines,
+        repeats: 6,
+        notes: vec![EVIL.to_owned()],
+        warnings: vec![EVIL.to_owned()],
+        failures: vec![Failure {
+            workload: EVIL.to_owned(),
+            reason: EVIL.to_owned(),
+        }],
+        events: vec![Event {
+            at_s: 1.0,
+            text: EVIL.to_owned(),
+            is_fault: true,
+        }],
+        timeline: crate::timeline::Timeline {
+            servers: vec![vec![
+                Sample {
+                    at_s: 1.0,
+                    cpu: 0.7,
+                    ..Sample::default()
+                },
+                Sample {
+                    at_s: 2.0,
+                    ..Sample::default()
+                },
+            ]],
+            machine: vec![],
+        },
+        ..Report::default()
+    }
+}
+
+#[test]
+fn what_a_server_says_stays_text() {
+    let flame = Flame {
+        title: EVIL.to_owned(),
+        svg: format!("<svg>{EVIL}</svg>"),
+    };
+    let html = page(&report(2), &[&flame]);
+    assert!(!html.contains("<script"), "a script got through");
+    assert!(!html.contains("<img"), "a picture got through");
+    assert_eq!(html.matches("</style>").count(), 1);
+    assert!(html.contains("&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;"));
+    assert!(html.contains("sandbox=\"allow-scripts\""));
+}
+
+#[test]
+fn a_page_without_pictures_allows_no_script_and_no_network() {
+    let html = page(&report(1), &[]);
+    assert!(html.contains("default-src 'none'") && !html.contains("script-src"));
+    for outside in ["src=\"http", "href=\"http", "url(http", "@import"] {
+        assert!(!html.contains(outside), "{outside}");
+    }
+}
+
+#[test]
+fn tags_are_closed_in_the_order_in_which_they_were_opened() {
+    for html in [
+        page(&report(1), &[]),
+        page(&report(2), &[]),
+        page(&Report::default(), &[]),
+    ] {
+        let mut open: Vec<&str> = Vec::new();
+        for tag in html.split('<').skip(1) {
+            let name = tag.split([' ', '>', '\n']).next().unwrap();
+            let is_void = ["!doctype", "meta"].contains(&name)
+                || tag.split('>').next().unwrap().ends_with('/');
+            match name.strip_prefix('/') {
+                Some(closed) => assert_eq!(open.pop(), Some(closed), "{tag}"),
+                None if is_void => {}
+                None => open.push(name),
+            }
+        }
+        assert!(open.is_empty(), "{open:?}");
+    }
+}
+
+#[test]
+fn differences_are_told_with_their_intervals() {
+    let html = page(&report(2), &[]);
+    assert!(
+        html.contains("A is better: ") && html.contains("A difference is shown in"),
+        "{html}"
+    );
+    assert!(html.contains("Failed") && html.contains("Before you believe this"));
+    assert!(
+        !html.contains("NaN") && !html.contains("inf"),
+        "a number is none"
+    );
+}

@@ -1,0 +1,309 @@
+//! PostgreSQL and Redis beside the server, for the rows where they do the same work: the group `peers`.
+//!
+//! The same documents under the same ids, the same client process and number of connections, in rounds that take turns. Answers are compared
+//! before anything is measured. What decides how durable a peer's writes are is read from it and shown.
+
+mod drive;
+mod postgres;
+mod redis;
+mod row;
+mod server;
+
+use url::Url;
+
+use crate::documents::{Ids, Order, Shape};
+use crate::error::BenchError;
+use crate::procfs;
+use crate::report::Server;
+use crate::side::{Part, Populated, Watch};
+use crate::target::without_credentials;
+
+pub(crate) use row::Row;
+pub(crate) use server::HttpRows;
+
+use self::postgres::Postgres;
+use self::redis::Redis;
+
+/// Documents in one bulk.
+const BULK_DOCS: u64 = 1_000;
+/// The environment variable with `NAME:PASSWORD` for a peer whose URL names nobody.
+pub const PEER_CREDENTIALS: &str = "SETTEE_PEER_CREDENTIALS";
+
+/// The documents that both have, and ids for new ones.
+#[derive(Clone)]
+pub(crate) struct Documents {
+    pub(crate) ids: Ids,
+    pub(crate) count: u64,
+    /// Of documents that are written while it is measured.
+    pub(crate) new: Ids,
+}
+
+impl Documents {
+    pub(crate) fn of(populated: &Populated) -> Self {
+        Self {
+            ids: populated.ids.clone(),
+            count: populated.documents,
+            new: Ids::new(Order::Sequential),
+        }
+    }
+
+    /// The id of a document by its number.
+    fn id(&self, number: u64) -> String {
+        let mut id = Vec::with_capacity(32);
+        self.ids.push_nth(&mut id, number);
+        String::from_utf8_lossy(&id).into_owned()
+    }
+
+    /// A new document: id and text.
+    fn next(&self) -> (String, String) {
+        let mut id = Vec::with_capacity(32);
+        let number = self.new.push_next(&mut id);
+        (String::from_utf8_lossy(&id).into_owned(), body(number))
+    }
+}
+
+/// A document's text without id.
+fn body(number: u64) -> String {
+    let mut body = Vec::with_capacity(320);
+    Shape::Bytes300.push_body(&mut body, number);
+    String::from_utf8_lossy(&body).into_owned()
+}
+
+/// What a peer is.
+enum Kind {
+    Postgres(Box<Postgres>),
+    Redis(Box<Redis>),
+}
+
+/// A peer, and what this run has made in it.
+pub(crate) struct Peer {
+    kind: Kind,
+    label: String,
+    product: String,
+    port: u16,
+    is_local: bool,
+    /// How many documents are there already.
+    filled: u64,
+}
+
+impl Peer {
+    /// Connects to `postgres://…` or `redis://…`.
+    pub(crate) async fn open(text: &str) -> Result<Self, BenchError> {
+        let mut url = Url::parse(text).map_err(|error| BenchError::Url {
+            url: "--peer".to_owned(),
+            reason: error.to_string(),
+        })?;
+        let label = without_credentials(&url);
+        let refuse = |reason: &str| BenchError::Url {
+            url: label.clone(),
+            reason: reason.to_owned(),
+        };
+        add_credentials(&mut url).map_err(|()| refuse("it can have no credentials"))?;
+        let name = format!("settee_bench_{:08x}", fastrand::u32(..));
+        let (kind, product, port) = match url.scheme() {
+            "postgres" | "postgresql" => {
+                let (postgres, product) = Postgres::open(&url, &label, name).await?;
+                (Kind::Postgres(Box::new(postgres)), product, 5432)
+            }
+            "redis" => {
+                let (redis, product) = Redis::open(&url, &label, name).await?;
+                (Kind::Redis(Box::new(redis)), product, 6379)
+            }
+            _ => return Err(refuse("only postgres:// and redis:// can be peers")),
+        };
+        let host = url.host_str().unwrap_or_default();
+        Ok(Self {
+            kind,
+            product,
+            port: url.port().unwrap_or(port),
+            is_local: matches!(host, "127.0.0.1" | "localhost" | "[::1]"),
+            label,
+            filled: 0,
+        })
+    }
+
+    /// As a server of the report.
+    pub(crate) fn server(&self) -> Server {
+        Server {
+            url: self.label.clone(),
+            nodes: 1,
+            product: self.product.clone(),
+            pids: self.listener().into_iter().collect(),
+        }
+    }
+
+    /// What is said of its settings.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        match &self.kind {
+            Kind::Postgres(postgres) => postgres.notes(),
+            Kind::Redis(redis) => redis.notes(),
+        }
+    }
+
+    /// Does it do this work?
+    pub(crate) fn does(&self, row: Row) -> bool {
+        match &self.kind {
+            Kind::Postgres(_) => true,
+            Kind::Redis(_) => row.is_by_key(),
+        }
+    }
+
+    /// Writes the documents, once, and what the row needs.
+    pub(crate) async fn prepare(&mut self, documents: &Documents) -> Result<(), BenchError> {
+        if self.filled == documents.count {
+            return Ok(());
+        }
+        match &self.kind {
+            Kind::Postgres(postgres) => postgres.fill(documents).await?,
+            Kind::Redis(redis) => redis.fill(documents).await?,
+        }
+        self.filled = documents.count;
+        Ok(())
+    }
+
+    /// What the row answers, in a form that is the same for all who do the same work.
+    pub(crate) async fn answer(
+        &self,
+        row: Row,
+        documents: &Documents,
+    ) -> Result<serde_json::Value, BenchError> {
+        match &self.kind {
+            Kind::Postgres(postgres) => postgres.answer(row, documents).await,
+            Kind::Redis(redis) => redis.answer(row, documents).await,
+        }
+    }
+
+    /// Measures a row for about `length`; the clock starts when all connections are open.
+    pub(crate) async fn round(
+        &self,
+        row: Row,
+        documents: &Documents,
+        connections: usize,
+        length: std::time::Duration,
+    ) -> Result<Part, BenchError> {
+        let clients = row.clients(connections);
+        let (slice, watch) = match &self.kind {
+            Kind::Postgres(postgres) => {
+                let operations = postgres.operations(row, documents, clients).await?;
+                let watch = Watch::start(&self.processes());
+                (drive::drive(operations, length).await, watch)
+            }
+            Kind::Redis(redis) => {
+                let operations = redis.operations(row, documents, clients).await?;
+                let watch = Watch::start(&self.processes());
+                (drive::drive(operations, length).await, watch)
+            }
+        };
+        Ok(watch.part(row.name(), row.unit(), slice))
+    }
+
+    /// Removes what this run has made.
+    pub(crate) async fn clean_up(&self) -> Result<(), BenchError> {
+        match &self.kind {
+            Kind::Postgres(postgres) => postgres.clean_up().await,
+            Kind::Redis(redis) => redis.clean_up().await,
+        }
+    }
+
+    fn listener(&self) -> Option<u32> {
+        self.is_local.then(|| procfs::listener(self.port)).flatten()
+    }
+
+    /// Its processes on this machine: PostgreSQL has one a connection.
+    fn processes(&self) -> Vec<u32> {
+        let Some(listener) = self.listener() else {
+            return Vec::new();
+        };
+        let mut processes = procfs::descendants(listener);
+        processes.push(listener);
+        processes
+    }
+}
+
+/// Name and password of the environment, unless the URL has its own: everybody on the machine can read a command line.
+fn add_credentials(url: &mut Url) -> Result<(), ()> {
+    let Ok(credentials) = std::env::var(PEER_CREDENTIALS) else {
+        return Ok(());
+    };
+    if let Some((name, password)) = credentials.split_once(':')
+        && url.username().is_empty()
+        && url.password().is_none()
+    {
+        url.set_username(name)?;
+        url.set_password(Some(password))?;
+    }
+    Ok(())
+}
+
+/// What is told of a peer's settings, with a warning for each that makes its writes less durable than the server's.
+fn durability(
+    peer: &str,
+    settings: &[(&'static str, String)],
+    wanted: &[(&str, &str)],
+) -> Vec<String> {
+    let shown = settings.iter().map(|(name, value)| match value.as_str() {
+        "" => format!("{name}=\"\""),
+        value => format!("{name}={value}"),
+    });
+    let mut notes = vec![format!("{peer}: {}", shown.collect::<Vec<_>>().join(", "))];
+    let is_set = |name: &str, wanted: &str| {
+        let mut settings = settings.iter();
+        settings.any(|(known, value)| *known == name && value == wanted)
+    };
+    for (name, value) in wanted.iter().filter(|(name, value)| !is_set(name, value)) {
+        notes.push(format!(
+            "{peer}: {name} is not {value}, so its writes are NOT as durable as the server's"
+        ));
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_no_peer_is_refused_without_showing_a_password() {
+        for url in [
+            "http://a:secret@127.0.0.1:1/",
+            "mysql://a:secret@127.0.0.1/x",
+        ] {
+            let error = Peer::open(url).await.err().unwrap().to_string();
+            assert!(error.contains("only postgres:// and redis://"), "{error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
+        assert!(Peer::open("no url").await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_is_not_there_is_named_without_its_password() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        for scheme in ["postgres", "redis"] {
+            let url = format!("{scheme}://anna:secret@127.0.0.1:{port}/0");
+            let error = Peer::open(&url).await.err().unwrap().to_string();
+            assert!(error.contains(&format!("127.0.0.1:{port}")), "{error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn both_sides_write_the_same_documents() {
+        let documents = Documents {
+            ids: Ids::new(Order::Sequential),
+            count: 3,
+            new: Ids::new(Order::Sequential),
+        };
+        let mut bulk = Vec::new();
+        Shape::Bytes300.push_bulk(&mut bulk, &documents.ids, 3);
+        let bulk: serde_json::Value = serde_json::from_slice(&bulk).unwrap();
+        for number in 0..3 {
+            let mut of_server = bulk["docs"][number as usize].clone();
+            let id = of_server.as_object_mut().unwrap().remove("_id").unwrap();
+            assert_eq!(id, documents.id(number));
+            let of_peer: serde_json::Value = serde_json::from_str(&body(number)).unwrap();
+            assert_eq!(of_server, of_peer);
+        }
+    }
+}

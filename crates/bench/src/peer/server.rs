@@ -1,0 +1,196 @@
+//! The rows on the server that is measured, over HTTP.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{BULK_DOCS, Documents, Row};
+use crate::documents::Shape;
+use crate::error::BenchError;
+use crate::side::{Part, Populated, Side};
+use crate::slice::{Check, ClosedLoop, Requests};
+
+const INDEX: &str = "by-customer-and-amount";
+
+/// A server's database for the rows, and another one for what is written.
+pub(crate) struct HttpRows {
+    populated: Populated,
+    written: String,
+}
+
+impl HttpRows {
+    /// Has the documents written, and what the row needs built.
+    pub(crate) async fn prepare(side: &Side, row: Row, documents: u64) -> Result<Self, BenchError> {
+        let populated = side.populated(Shape::Bytes300, documents).await?;
+        let rows = Self {
+            written: match row.writes() {
+                true => side.create(row.name()).await?,
+                false => String::new(),
+            },
+            populated,
+        };
+        if row == Row::Find {
+            let index =
+                json!({"index": {"fields": ["customer", "amount"]}, "ddoc": INDEX, "name": INDEX});
+            let path = format!("/{}/_index", rows.populated.database);
+            side.require("POST", &path, Some(index.to_string().as_bytes()))
+                .await?;
+            // The first query waits until the index is built.
+            rows.find(side, &find(0, -1.0)).await?;
+        }
+        Ok(rows)
+    }
+
+    /// The documents, for a peer.
+    pub(crate) fn documents(&self) -> Documents {
+        Documents::of(&self.populated)
+    }
+
+    /// Whether the server does this work at all.
+    pub(crate) async fn does(&self, side: &Side, row: Row) -> Result<bool, BenchError> {
+        if row != Row::Aggregate {
+            return Ok(true);
+        }
+        let path = format!("/{}/_find", self.populated.database);
+        let probe =
+            json!({"selector": {"_id": ""}, "aggregate": {"compute": {"n": {"$count": true}}}});
+        let (status, _) = side
+            .call("POST", &path, Some(probe.to_string().as_bytes()))
+            .await?;
+        Ok(status == 200)
+    }
+
+    /// See [`Peer::answer`](super::Peer::answer).
+    pub(crate) async fn answer(&self, side: &Side, row: Row) -> Result<Value, BenchError> {
+        let documents = self.documents();
+        match row {
+            Row::Get | Row::GetRandom => {
+                let number = documents.count / 2;
+                let path = format!("/{}/{}", self.populated.database, documents.id(number));
+                let mut document = side.json("GET", &path).await?;
+                if let Some(members) = document.as_object_mut() {
+                    members.retain(|name, _| !name.starts_with('_'));
+                }
+                Ok(document)
+            }
+            Row::InsertOne | Row::Insert | Row::Bulk => Ok(Value::Null),
+            Row::Find => {
+                let found = self.find(side, &find(7, 100.0)).await?;
+                Ok(numbers(&found["docs"]))
+            }
+            Row::Scan => {
+                let found = self.find(side, &scan(documents.count)).await?;
+                Ok(numbers(&found["docs"]))
+            }
+            Row::Aggregate => {
+                let found = self.find(side, &aggregate()).await?;
+                let groups = found["groups"].as_array().cloned().unwrap_or_default();
+                let sums = groups
+                    .iter()
+                    .filter_map(|group| group["value"]["spent"].as_f64());
+                Ok(json!({"groups": groups.len(), "sum": sums.sum::<f64>()}))
+            }
+        }
+    }
+
+    async fn find(&self, side: &Side, query: &Value) -> Result<Value, BenchError> {
+        let path = format!("/{}/_find", self.populated.database);
+        let reply = side
+            .require("POST", &path, Some(query.to_string().as_bytes()))
+            .await?;
+        Ok(serde_json::from_slice(&reply).unwrap_or_default())
+    }
+
+    /// Measures a row for about `length`.
+    pub(crate) async fn round(
+        &self,
+        side: &Side,
+        row: Row,
+        documents: &Documents,
+        connections: usize,
+        length: Duration,
+    ) -> Result<Part, BenchError> {
+        let check = match row {
+            Row::Bulk => Check::Bulk,
+            _ => Check::Status,
+        };
+        let requests = |_| self.requests(side, row, documents.clone());
+        let running = ClosedLoop::timed(&side.target, length, check);
+        let running = running.run(row.clients(connections), requests);
+        side.part(row.name(), row.unit(), running).await
+    }
+
+    fn requests(&self, side: &Side, row: Row, documents: Documents) -> Requests {
+        let (target, database) = (Rc::clone(&side.target), self.populated.database.clone());
+        let written = self.written.clone();
+        let mut bulk = Vec::new();
+        Box::new(move |request| match row {
+            Row::Get | Row::GetRandom => {
+                let number = match row {
+                    Row::Get => documents.count / 2,
+                    _ => fastrand::u64(..documents.count),
+                };
+                let path = format!("/{database}/{}", documents.id(number));
+                target.write_request(request, "GET", &path, "", None);
+                Some(1)
+            }
+            Row::InsertOne | Row::Insert => {
+                let (id, text) = documents.next();
+                let path = format!("/{written}/{id}");
+                target.write_request(request, "PUT", &path, "", Some(text.as_bytes()));
+                Some(1)
+            }
+            Row::Bulk => {
+                bulk.clear();
+                Shape::Bytes300.push_bulk(&mut bulk, &documents.new, BULK_DOCS);
+                let path = format!("/{written}/_bulk_docs");
+                target.write_request(request, "POST", &path, "", Some(&bulk));
+                Some(BULK_DOCS)
+            }
+            Row::Find | Row::Scan | Row::Aggregate => {
+                let (query, units) = match row {
+                    Row::Find => (find(fastrand::u64(..1_000), fastrand::f64() * 500.0), 1),
+                    Row::Scan => (scan(documents.count), documents.count),
+                    _ => (aggregate(), documents.count),
+                };
+                let path = format!("/{database}/_find");
+                target.write_request(
+                    request,
+                    "POST",
+                    &path,
+                    "",
+                    Some(query.to_string().as_bytes()),
+                );
+                Some(units)
+            }
+        })
+    }
+}
+
+fn find(customer: u64, above: f64) -> Value {
+    json!({
+        "selector": {"customer": format!("customer-{customer}"), "amount": {"$gt": above}},
+        "sort": [{"customer": "asc"}, {"amount": "asc"}], "limit": 10, "use_index": [INDEX, INDEX],
+    })
+}
+
+fn scan(documents: u64) -> Value {
+    let last = documents - 1;
+    json!({"selector": {"$or": [{"number": last}, {"absent": last}]}, "limit": 2})
+}
+
+fn aggregate() -> Value {
+    json!({
+        "selector": {"_id": {"$gt": null}},
+        "aggregate": {"group_by": ["customer"], "compute": {"spent": {"$sum": "amount"}}},
+    })
+}
+
+/// The documents' member `number`.
+fn numbers(documents: &Value) -> Value {
+    let documents = documents.as_array().into_iter().flatten();
+    documents
+        .map(|document| document["number"].clone())
+        .collect()
+}

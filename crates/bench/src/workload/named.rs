@@ -1,0 +1,169 @@
+//! Workloads that run only when they are named: YCSB's, mixes, faults, and those that peers do too.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::operations::{MixWorkload, Ycsb};
+use super::{Bench, Mix, Outcome, ROUNDS};
+use crate::error::BenchError;
+use crate::faults::{Fault, Suffered, measure, measure_databases};
+use crate::peer::{Documents, HttpRows, Row};
+use crate::progress;
+use crate::report::Failure;
+
+/// The mix when none is asked for.
+const DEFAULT_MIX: &str = "mixed";
+/// How long a server is stopped, in seconds.
+const STOPPED_MAX: f64 = 10.0;
+const STOPPED_MIN: f64 = 0.2;
+
+impl Bench {
+    pub(super) async fn measure_named_only(
+        &mut self,
+        name: &'static str,
+    ) -> Result<(), BenchError> {
+        let connections = self.options.connections;
+        let records = self.scaled(100_000);
+        if let Some(ycsb) = Ycsb::named(name, records, connections) {
+            return self.measure(name, ycsb).await;
+        }
+        if let Some(row) = Row::named(name) {
+            return self.measure_beside_peer(row).await;
+        }
+        match name {
+            "mix" => {
+                let mix = match &self.options.mix {
+                    Some(mix) => mix.clone(),
+                    None => Mix::named(DEFAULT_MIX)?,
+                };
+                let mix = MixWorkload {
+                    mix,
+                    documents: self.scaled(100_000),
+                    connections,
+                };
+                self.measure(name, mix).await
+            }
+            _ if name.starts_with("faults_") => self.measure_fault(name).await,
+            _ => Err(BenchError::Options(format!("{name} has no measurement"))),
+        }
+    }
+
+    async fn measure_fault(&mut self, name: &'static str) -> Result<(), BenchError> {
+        let Some(launch) = self.options.launch.clone() else {
+            return Err(BenchError::Options(format!(
+                "{name} kills a server of its own, and does not know how to start one"
+            )));
+        };
+        let spinner = progress::spinner();
+        spinner.set_message(name);
+        let length = Duration::from_secs_f64(self.options.seconds / f64::from(ROUNDS));
+        let stopped = (self.options.seconds / 5.0).clamp(STOPPED_MIN, STOPPED_MAX);
+        let stop = Fault::Stop(Duration::from_secs_f64(stopped));
+        let clock = Rc::clone(&self.clock);
+        let suffered = match name {
+            "faults_kill" => measure(&launch, Fault::Kill, length, &clock).await?,
+            "faults_stop" => measure(&launch, stop, length, &clock).await?,
+            _ => measure_databases(&launch, self.scaled(2_000), &clock).await?,
+        };
+        spinner.finish_and_clear();
+        self.add_suffered(name, suffered);
+        Ok(())
+    }
+
+    fn add_suffered(&mut self, name: &'static str, suffered: Suffered) {
+        // The server is none of the run's, so its figures stand where those of a run with one server do.
+        let now_s = self.clock.now_s();
+        for part in suffered.parts {
+            self.gathering.add(0, self.repeat, now_s, part);
+        }
+        let mut notes = suffered.notes;
+        let told = suffered.events.iter();
+        let told = told.map(|event| format!("{:.3} s {}", event.at_seconds, event.text));
+        notes.push(told.collect::<Vec<_>>().join("; "));
+        let figures = suffered.figures;
+        self.add_outcome(0, Outcome { figures, notes });
+        if let Some(reason) = suffered.broken {
+            self.report.failures.push(Failure {
+                workload: name.to_owned(),
+                reason,
+            });
+        }
+    }
+
+    /// A row on every server, and on the peer when there is one that does it.
+    async fn measure_beside_peer(&mut self, row: Row) -> Result<(), BenchError> {
+        let Some(prepared) = self.prepare_rows(row).await? else {
+            return Ok(());
+        };
+        let has_peer = self.prepare_peer(row, &prepared[0]).await?;
+        let spinner = progress::spinner();
+        let length = Duration::from_secs_f64(self.options.seconds / f64::from(ROUNDS));
+        let connections = self.options.connections;
+        for round in 1..=ROUNDS {
+            spinner.set_message(format!("{}: round {round} of {ROUNDS}", row.name()));
+            // Whoever comes second finds another machine.
+            let mut order: Vec<usize> = (0..self.columns()).collect();
+            if (self.repeat + round).is_multiple_of(2) {
+                order.reverse();
+            }
+            for at in order {
+                let part = match (prepared.get(at), &self.peer) {
+                    (Some((rows, documents)), _) => {
+                        let side = &self.sides[at];
+                        rows.round(side, row, documents, connections, length)
+                            .await?
+                    }
+                    (None, Some(peer)) if has_peer => {
+                        peer.round(row, &prepared[0].1, connections, length).await?
+                    }
+                    _ => continue,
+                };
+                self.gathering
+                    .add(at, self.repeat, self.clock.now_s(), part);
+            }
+        }
+        spinner.finish_and_clear();
+        Ok(())
+    }
+
+    /// The row's databases on all servers; none, with a note, when one does no such work.
+    async fn prepare_rows(
+        &mut self,
+        row: Row,
+    ) -> Result<Option<Vec<(HttpRows, Documents)>>, BenchError> {
+        let count = self.scaled(200_000);
+        let mut prepared = Vec::new();
+        for side in &self.sides {
+            let rows = HttpRows::prepare(side, row, count).await?;
+            if !rows.does(side, row).await? {
+                let label = &side.target.label;
+                let note = format!("{}: skipped, {label} does no such work", row.name());
+                self.note(note);
+                return Ok(None);
+            }
+            let documents = rows.documents();
+            prepared.push((rows, documents));
+        }
+        Ok(Some(prepared))
+    }
+
+    /// The same on the peer. False when there is none that does it; an error when its answers are others.
+    async fn prepare_peer(
+        &mut self,
+        row: Row,
+        (rows, documents): &(HttpRows, Documents),
+    ) -> Result<bool, BenchError> {
+        let Some(peer) = self.peer.as_mut().filter(|peer| peer.does(row)) else {
+            return Ok(false);
+        };
+        peer.prepare(documents).await?;
+        let of_server = rows.answer(&self.sides[0], row).await?;
+        let of_peer = peer.answer(row, documents).await?;
+        if of_server == of_peer {
+            return Ok(true);
+        }
+        Err(BenchError::Options(format!(
+            "the answers differ, so it is not the same work: {of_server} and {of_peer}"
+        )))
+    }
+}

@@ -1,0 +1,89 @@
+//! A client that sends one request after the other and keeps what came back.
+
+use std::rc::Rc;
+
+use crate::client::Connection;
+use crate::error::BenchError;
+use crate::target::Target;
+
+/// A connection that is opened when it is needed, again after it broke.
+pub(crate) struct Caller {
+    pub(crate) target: Rc<Target>,
+    connection: Option<Connection>,
+    request: Vec<u8>,
+    /// The body of the last reply, when that was a success.
+    pub(crate) reply: Vec<u8>,
+}
+
+impl Caller {
+    /// Connected.
+    pub(crate) async fn connect(target: &Rc<Target>) -> Result<Self, BenchError> {
+        let mut caller = Self::new(target);
+        caller.connection = Some(Connection::open(target).await?);
+        Ok(caller)
+    }
+
+    /// Not connected yet.
+    pub(crate) fn new(target: &Rc<Target>) -> Self {
+        Self {
+            target: Rc::clone(target),
+            connection: None,
+            request: Vec::new(),
+            reply: Vec::new(),
+        }
+    }
+
+    /// Sends a request and reads the reply whole. Any status is returned.
+    pub(crate) async fn send(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: Option<&[u8]>,
+    ) -> Result<u16, BenchError> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => Connection::open(&self.target).await?,
+        };
+        self.request.clear();
+        let request = &mut self.request;
+        self.target.write_request(request, method, path, "", body);
+        self.reply.clear();
+        let exchanged = connection.exchange(request, &mut self.reply).await;
+        let status = exchanged.map_err(|source| BenchError::Exchange {
+            what: format!("{method} {path}"),
+            source,
+        })?;
+        if !(200..300).contains(&status) {
+            self.reply.clear();
+            self.reply
+                .extend_from_slice(connection.refusal().as_bytes());
+        }
+        if connection.is_usable() {
+            self.connection = Some(connection);
+        }
+        Ok(status)
+    }
+
+    /// [`Caller::send`] of a request that must succeed.
+    pub(crate) async fn require(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: Option<&[u8]>,
+    ) -> Result<(), BenchError> {
+        let status = self.send(method, path, body).await?;
+        if (200..300).contains(&status) {
+            return Ok(());
+        }
+        Err(self.refused(method, path, status))
+    }
+
+    /// The error that the last reply was.
+    pub(crate) fn refused(&self, method: &str, path: &str, status: u16) -> BenchError {
+        BenchError::Refused {
+            what: format!("{method} {path}"),
+            status,
+            body: String::from_utf8_lossy(&self.reply).into_owned(),
+        }
+    }
+}

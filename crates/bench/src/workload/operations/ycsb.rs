@@ -1,0 +1,234 @@
+//! YCSB's core workloads A to F.
+//!
+//! Proportions, distributions and records are YCSB's (`workloads/workload[a-f]` of its distribution). CouchDB has no update without a
+//! revision, so an update reads first, and reads again when another client was faster: both requests are its latency. A
+//! read-modify-write therefore sends the same requests.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::super::saturated::alone;
+use super::super::{Outcome, Workload};
+use super::caller::Caller;
+use super::distribution::{Chooser, Keys};
+use super::kind::Kind;
+use super::records;
+use super::run::{Done, Operator, overwrite, run, update};
+use super::sequence::Sequence;
+use super::weights::Weights;
+use crate::error::BenchError;
+use crate::side::{Part, Side, Watch};
+
+/// Most documents of a scan; each number up to it is as frequent.
+const SCAN_DOCS_MAX: u64 = 100;
+
+/// One of the workloads, over so many records.
+pub(crate) struct Ycsb {
+    name: &'static str,
+    weights: Weights,
+    keys: Keys,
+    records: u64,
+    connections: usize,
+}
+
+impl Ycsb {
+    /// The workload of that name; none when YCSB has none.
+    pub(crate) fn named(name: &'static str, records: u64, connections: usize) -> Option<Self> {
+        use Kind::{Insert, Read, ReadModifyWrite, Scan, Update};
+        let (weights, keys): (&[(Kind, f64)], Keys) = match name {
+            "ycsb_a" => (&[(Read, 50.0), (Update, 50.0)], Keys::Zipfian),
+            "ycsb_b" => (&[(Read, 95.0), (Update, 5.0)], Keys::Zipfian),
+            "ycsb_c" => (&[(Read, 100.0)], Keys::Zipfian),
+            "ycsb_d" => (&[(Read, 95.0), (Insert, 5.0)], Keys::Latest),
+            "ycsb_e" => (&[(Scan, 95.0), (Insert, 5.0)], Keys::Zipfian),
+            "ycsb_f" => (&[(Read, 50.0), (ReadModifyWrite, 50.0)], Keys::Zipfian),
+            _ => return None,
+        };
+        Some(Self {
+            name,
+            weights: Weights::new(weights),
+            keys,
+            records,
+            connections,
+        })
+    }
+
+    /// The line of a kind of operation.
+    fn line(&self, kind: Kind) -> &'static str {
+        match (self.name, kind) {
+            ("ycsb_a", Kind::Read) => "ycsb_a_read",
+            ("ycsb_a", _) => "ycsb_a_update",
+            ("ycsb_b", Kind::Read) => "ycsb_b_read",
+            ("ycsb_b", _) => "ycsb_b_update",
+            ("ycsb_c", _) => "ycsb_c_read",
+            ("ycsb_d", Kind::Read) => "ycsb_d_read",
+            ("ycsb_d", _) => "ycsb_d_insert",
+            ("ycsb_e", Kind::Scan) => "ycsb_e_scan",
+            ("ycsb_e", _) => "ycsb_e_insert",
+            (_, Kind::Read) => "ycsb_f_read",
+            (_, _) => "ycsb_f_rmw",
+        }
+    }
+}
+
+/// A database of records on one server.
+pub(crate) struct State {
+    database: String,
+    chooser: Rc<RefCell<Chooser>>,
+    sequence: Rc<RefCell<Sequence>>,
+    conflicts: Cell<u64>,
+    updates: Cell<u64>,
+}
+
+struct Client {
+    database: String,
+    weights: Weights,
+    chooser: Rc<RefCell<Chooser>>,
+    sequence: Rc<RefCell<Sequence>>,
+    rng: fastrand::Rng,
+}
+
+impl Client {
+    fn path(&self, number: u64) -> String {
+        format!("/{}/{}", self.database, records::key(number))
+    }
+
+    fn any(&mut self) -> u64 {
+        let count = self.sequence.borrow().count();
+        self.chooser.borrow_mut().choose(count, &mut self.rng)
+    }
+
+    async fn insert(&mut self, caller: &mut Caller) -> Result<(), BenchError> {
+        let number = self.sequence.borrow_mut().take();
+        let body = records::body(&mut self.rng);
+        let path = self.path(number);
+        let status = caller.send("PUT", &path, Some(&body)).await;
+        let done = match status {
+            Ok(200..300) => Ok(()),
+            // Of an earlier try whose answer was lost.
+            Ok(409) => Ok(()),
+            Ok(status) => Err(caller.refused("PUT", &path, status)),
+            Err(error) => Err(error),
+        };
+        let mut sequence = self.sequence.borrow_mut();
+        match done {
+            Ok(()) => sequence.acknowledge(number),
+            Err(_) => sequence.fail(number),
+        }
+        done
+    }
+
+    async fn scan(&mut self, caller: &mut Caller) -> Result<(), BenchError> {
+        let (from, rows) = (records::key(self.any()), self.rng.u64(1..=SCAN_DOCS_MAX));
+        let path = format!(
+            "/{}/_all_docs?include_docs=true&limit={rows}&startkey=%22{from}%22",
+            self.database
+        );
+        caller.require("GET", &path, None).await?;
+        // The record with which the range begins is there, so a range without documents is an error.
+        if memchr::memmem::find(&caller.reply, br#""field0":""#).is_none() {
+            return Err(caller.refused("GET", &path, 200));
+        }
+        Ok(())
+    }
+}
+
+impl Operator for Client {
+    fn choose(&mut self) -> Kind {
+        self.weights.choose(&mut self.rng)
+    }
+
+    async fn perform(&mut self, kind: Kind, caller: &mut Caller) -> Result<Done, BenchError> {
+        let mut done = Done::default();
+        match kind {
+            Kind::Insert => self.insert(caller).await?,
+            Kind::Scan => self.scan(caller).await?,
+            Kind::Update | Kind::ReadModifyWrite => {
+                let number = self.any();
+                let path = self.path(number);
+                let field = records::any_field(&mut self.rng);
+                let content = records::content(&mut self.rng);
+                let change = |document: &mut [u8]| overwrite(document, &field, &content);
+                done = update(caller, &path, change).await?;
+            }
+            _ => {
+                let number = self.any();
+                let path = self.path(number);
+                caller.require("GET", &path, None).await?;
+            }
+        }
+        Ok(done)
+    }
+}
+
+impl Workload for Ycsb {
+    type State = State;
+
+    async fn prepare(&self, side: &Side) -> Result<State, BenchError> {
+        let database = side.create(self.name).await?;
+        records::load(side, &database, self.records).await?;
+        // Nobody knows how many records a run of some seconds inserts: room for a quarter more.
+        let growth = match self.weights.has(Kind::Insert) {
+            true => self.records / 4,
+            false => 0,
+        };
+        let chooser = Chooser::new(self.keys, self.records, growth);
+        Ok(State {
+            database,
+            chooser: Rc::new(RefCell::new(chooser)),
+            sequence: Rc::new(RefCell::new(Sequence::after(self.records))),
+            conflicts: Cell::new(0),
+            updates: Cell::new(0),
+        })
+    }
+
+    async fn round(
+        &self,
+        side: &Side,
+        state: &mut State,
+        length: Duration,
+    ) -> Result<Vec<Part>, BenchError> {
+        let watch = Watch::start(&side.pids);
+        let client = |_| Client {
+            database: state.database.clone(),
+            weights: self.weights.clone(),
+            chooser: Rc::clone(&state.chooser),
+            sequence: Rc::clone(&state.sequence),
+            rng: fastrand::Rng::new(),
+        };
+        let ran = run(&side.target, self.connections, length, client).await?;
+        state.conflicts.set(state.conflicts.get() + ran.conflicts);
+        let mut parts = vec![watch.part(self.name, "ops", ran.whole())];
+        for (kind, slice) in ran.kinds {
+            if matches!(kind, Kind::Update | Kind::ReadModifyWrite) {
+                state.updates.set(state.updates.get() + slice.count);
+            }
+            parts.push(Part {
+                unit: "ops",
+                ..alone(self.line(kind), slice)
+            });
+        }
+        Ok(parts)
+    }
+
+    async fn finish(&self, side: &Side, state: State) -> Result<Outcome, BenchError> {
+        let mut notes = vec![format!(
+            "{}: {} records of 10 x 100 bytes, {:?} keys, {} connections; an update is a GET for the revision and a PUT",
+            self.name, self.records, self.keys, self.connections
+        )];
+        if state.updates.get() > 0 {
+            notes.push(format!(
+                "{}: {} of {} updates on {} met a newer revision (409), and read and wrote again",
+                self.name,
+                state.conflicts.get(),
+                state.updates.get(),
+                side.target.label
+            ));
+        }
+        Ok(Outcome {
+            notes,
+            ..Outcome::default()
+        })
+    }
+}

@@ -1,0 +1,378 @@
+//! What can be said of a database's health: by a look at a few of its documents, its design documents and its counters. Nothing is
+//! written, and nothing is opened that is not open.
+
+use std::time::Instant;
+
+use document::DocId;
+use storage::{ChangeIter, IdIter, RecordHead, Row, Shard};
+
+use crate::database::Database;
+use crate::views::{Design, ViewIndex};
+use crate::{Error, Read, ReadDoc, ReadOptions};
+
+/// Ids of fewer hexadecimal digits may mean something.
+const MADE_UP_DIGITS_MIN: usize = 16;
+/// Rows read between two looks at the clock.
+const ROWS_BETWEEN: u64 = 64;
+
+/// What the latest changes show.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// Documents that were looked at, one a change.
+    pub documents: u64,
+    /// Of those that were new and of ids that were made up, pairs that follow each other in the feed,
+    pub pairs: u64,
+    /// and of these, the pairs whose ids are in the order of the feed.
+    pub pairs_in_order: u64,
+    /// Documents with conflicts.
+    pub conflicted: u64,
+    /// The document with the most conflicts, and how many it has.
+    pub widest: Option<(String, u64)>,
+}
+
+/// What is waiting to be given back by a compaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Garbage {
+    /// Rows of revisions that were replaced.
+    pub rows: u64,
+    /// Bytes of attachments that no document names.
+    pub attachment_bytes: u64,
+    /// A compaction is worth it.
+    pub is_due: bool,
+    /// One is queued, or runs.
+    pub is_compacting: bool,
+}
+
+/// A design document with views.
+#[derive(Clone, Debug)]
+pub struct DesignFacts {
+    /// `_design/name`
+    pub id: String,
+    /// Of its functions.
+    pub language: String,
+    /// Equal for design documents that share an index: in hexadecimal.
+    pub signature: String,
+    /// An index is kept for it.
+    pub is_built: bool,
+    /// Somebody asked for rows of it since the server's start; `None` when that is not known.
+    pub was_used: Option<bool>,
+    /// Its views, by name.
+    pub views: Vec<ViewFacts>,
+    /// Of an index that is open.
+    pub open: Option<OpenIndexFacts>,
+}
+
+/// A view.
+#[derive(Clone, Debug)]
+pub struct ViewFacts {
+    /// Its name.
+    pub name: String,
+    /// Equal for views of a database that have the same rows.
+    pub rows_hash: u64,
+    /// Of an index of Mango on all documents: its fields, in their order.
+    pub fields: Option<Vec<String>>,
+    /// Why its map function is given whole documents, if it is.
+    pub takes_whole: Option<String>,
+    /// Documents that its map function threw for since the index was opened.
+    pub failed: u64,
+}
+
+/// What is known of an index while it is open.
+#[derive(Clone, Debug, Default)]
+pub struct OpenIndexFacts {
+    /// Documents that were mapped since it was opened.
+    pub mapped: u64,
+    /// Bytes of keys and values as JSON text.
+    pub external_bytes: u64,
+    /// Builds that failed since the last that did not.
+    pub failures: u32,
+    /// Why the last one did.
+    pub failure: Option<String>,
+}
+
+/// Some documents, and whether these are all.
+pub struct SomeDocuments {
+    /// As they are stored, design documents aside.
+    pub documents: Vec<ReadDoc>,
+    /// There are more.
+    pub has_more: bool,
+}
+
+impl Database {
+    /// Looks at the latest changes: so many at most, as far as it comes until a moment. Blocks.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn sample(&self, most: u64, until: Instant) -> Result<Sample, Error> {
+        let mut sample = Sample::default();
+        let shards = self.all_shards();
+        for shard in shards {
+            let most = most.div_ceil(shards.len() as u64);
+            self.if_live(self.sample_shard(shard, most, until, &mut sample))?;
+        }
+        Ok(sample)
+    }
+
+    fn sample_shard(
+        &self,
+        shard: &Shard,
+        most: u64,
+        until: Instant,
+        sample: &mut Sample,
+    ) -> Result<(), Error> {
+        let view = shard.view()?;
+        let mut changes = ChangeIter::new(&view.snapshot, shard.number, u64::MAX, true);
+        let mut later: Option<String> = None;
+        let mut seen = 0;
+        while let Some((seq, value)) = changes.entry().filter(|_| seen < most) {
+            seen += 1;
+            if seen % ROWS_BETWEEN == 0 && Instant::now() >= until {
+                break;
+            }
+            let row = Row::decode(seq, value)?;
+            if !row.id.starts_with("_design/") {
+                sample.look_at(&row, self.is_partitioned(), &mut later)?;
+            }
+            changes.next();
+        }
+        Ok(changes.status()?)
+    }
+
+    /// What a compaction would give back.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn garbage(&self) -> Result<Garbage, Error> {
+        self.live()?;
+        Ok(Garbage {
+            rows: self.removable_rows(),
+            attachment_bytes: self.removable_attachment_bytes()?,
+            is_due: crate::maintenance::is_due(self),
+            is_compacting: self.is_compacting(),
+        })
+    }
+
+    /// The design documents with views, so many at most, as far as it comes until a moment. Blocks.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn examine_designs(&self, most: usize, until: Instant) -> Result<Vec<DesignFacts>, Error> {
+        let designs = self.designs()?;
+        let built = match self.all_shards().first() {
+            Some(shard) => self.store().indexes(shard.number)?,
+            None => vec![],
+        };
+        let open = self.open_view_indexes();
+        let find_indexes = self.find_indexes()?;
+        let in_time = |_: &&std::sync::Arc<Design>| Instant::now() < until;
+        let some = designs.iter().take(most).take_while(in_time);
+        let facts = some.map(|design| {
+            let signature = design.spec.signature();
+            let is_same = |index: &&std::sync::Arc<ViewIndex>| index.signature() == Some(signature);
+            let open = open.iter().find(is_same);
+            let mut views = self.view_facts(design, open.map(|index| &**index));
+            for index in find_indexes.iter().map(|found| &found.index) {
+                let is_it = |view: &&mut ViewFacts| view.name == index.name;
+                if index.ddoc.as_deref() == Some(&*design.id)
+                    && index.definition.partial.is_none()
+                    && let Some(view) = views.iter_mut().find(is_it)
+                {
+                    let fields = index.definition.fields.fields.iter();
+                    view.fields = Some(fields.map(|(name, _)| name.clone()).collect());
+                }
+            }
+            DesignFacts {
+                id: design.id.clone(),
+                language: design.spec.language.clone(),
+                signature: data_encoding::HEXLOWER.encode(&signature),
+                is_built: built.iter().any(|(of, _)| *of == signature),
+                was_used: self.shared_views().used.was_used(self.uuid(), signature),
+                views,
+                open: open.map(|index| index.facts()),
+            }
+        });
+        Ok(facts.collect())
+    }
+
+    fn view_facts(&self, design: &Design, open: Option<&ViewIndex>) -> Vec<ViewFacts> {
+        let projections = self.view_projections(design);
+        let views = design.names().map(|(name, at)| {
+            let projection = projections.iter().find(|(of, _)| of == name);
+            let takes_whole = projection.and_then(|(_, members)| match members {
+                Err(why) => Some(why.clone()),
+                // The one path that is the document itself.
+                Ok(members) if members == r#"[""]"# => Some("all of doc is used".to_owned()),
+                Ok(_) => None,
+            });
+            ViewFacts {
+                name: name.to_owned(),
+                rows_hash: rows_hash(design, at.view),
+                fields: None,
+                takes_whole,
+                failed: open.map_or(0, |index| index.failed(at.view)),
+            }
+        });
+        let mut views: Vec<_> = views.collect();
+        views.sort_by(|a, b| a.name.cmp(&b.name));
+        views
+    }
+
+    /// Documents whose ids begin with a text, in their order: so many at most, as far as it comes until a moment. As they are stored, with
+    /// what is hidden from users. Blocks.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn some_documents(
+        &self,
+        prefix: &str,
+        most: usize,
+        until: Instant,
+    ) -> Result<SomeDocuments, Error> {
+        let mut some = SomeDocuments {
+            documents: vec![],
+            has_more: false,
+        };
+        for shard in self.all_shards() {
+            let view = shard.view()?;
+            let mut ids = IdIter::new(&view.snapshot, shard.number);
+            ids.seek(prefix.as_bytes());
+            while let Some((id, value)) = ids
+                .entry()
+                .filter(|(id, _)| id.starts_with(prefix.as_bytes()))
+            {
+                if some.documents.len() >= most || Instant::now() >= until {
+                    some.has_more = true;
+                    return Ok(some);
+                }
+                let is_document =
+                    !RecordHead::decode(value)?.deleted && !id.starts_with(b"_design/");
+                let id = str::from_utf8(id).ok().filter(|_| is_document);
+                if let Some(id) = id.and_then(|id| DocId::new(id).ok())
+                    && let Read::Found(doc) = self.read(&id, &ReadOptions::default())?
+                {
+                    some.documents.push(doc);
+                }
+                ids.next();
+            }
+            ids.status()?;
+        }
+        Ok(some)
+    }
+}
+
+impl Sample {
+    /// `later` is the id of the document that was new before this one was looked at, and so came after it.
+    fn look_at(
+        &mut self,
+        row: &Row<'_>,
+        is_partitioned: bool,
+        later: &mut Option<String>,
+    ) -> Result<(), Error> {
+        self.documents += 1;
+        let conflicts = match row.has_other_leaves() {
+            true => row
+                .other_leaves()?
+                .iter()
+                .filter(|(_, deleted)| !deleted)
+                .count() as u64,
+            false => 0,
+        };
+        if conflicts > 0 && !row.deleted {
+            self.conflicted += 1;
+            if self
+                .widest
+                .as_ref()
+                .is_none_or(|(_, most)| conflicts > *most)
+            {
+                self.widest = Some((row.id.to_owned(), conflicts));
+            }
+        }
+        let own = match is_partitioned {
+            true => row.id.split_once(':').map_or(row.id, |(_, own)| own),
+            false => row.id,
+        };
+        if row.winner.generation != 1 || !is_made_up(own) {
+            return Ok(());
+        }
+        if let Some(later) = later {
+            self.pairs += 1;
+            self.pairs_in_order += u64::from(own < later.as_str());
+        }
+        *later = Some(own.to_owned());
+        Ok(())
+    }
+}
+
+/// Whether an id is one that a program makes up, as a UUID is: not a name, a number or a date.
+fn is_made_up(id: &str) -> bool {
+    let digits = id.bytes().filter(|b| *b != b'-');
+    let (mut count, mut letters) = (0, 0);
+    for digit in digits {
+        if !digit.is_ascii_hexdigit() {
+            return false;
+        }
+        count += 1;
+        letters += usize::from(digit.is_ascii_alphabetic());
+    }
+    count >= MADE_UP_DIGITS_MIN && letters > 0
+}
+
+/// Equal for views with the same rows.
+fn rows_hash(design: &Design, view: usize) -> u64 {
+    use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+    let spec = &design.spec;
+    let mut hasher = DefaultHasher::new();
+    (
+        &spec.language,
+        &spec.lib,
+        spec.include_design,
+        spec.local_seq,
+        spec.partitioned,
+    )
+        .hash(&mut hasher);
+    if let Some(view) = spec.views.get(view) {
+        (&view.map, view.raw).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+impl ViewIndex {
+    fn failed(&self, view: usize) -> u64 {
+        self.shards.iter().map(|i| i.map_counts.failed(view)).sum()
+    }
+
+    fn facts(&self) -> OpenIndexFacts {
+        let updates = self.updates.borrow();
+        OpenIndexFacts {
+            mapped: self.shards.iter().map(|i| i.map_counts.mapped()).sum(),
+            external_bytes: self.shards.iter().map(|i| i.info().external_bytes).sum(),
+            failures: updates.failures,
+            failure: updates.failure.as_ref().map(ToString::to_string),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn made_up_ids_are_told_from_names_and_numbers() {
+        for id in [
+            "0123456789abcdef",
+            "6f1ed002ab5595859014ebf0951522d9",
+            "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11",
+        ] {
+            assert!(is_made_up(id), "{id}");
+        }
+        for id in [
+            "anna",
+            "20261123081500123456",
+            "abcdef",
+            "order:6f1ed002ab5595859014ebf0951522d9",
+            "",
+        ] {
+            assert!(!is_made_up(id), "{id}");
+        }
+    }
+}

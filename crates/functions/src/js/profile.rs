@@ -1,0 +1,183 @@
+//! Profiles of worker processes: each samples itself, and hands its samples to the server.
+//!
+//! They are asked for on a socket of their own, which a thread of the worker serves: so a function that runs for long, or for ever,
+//! does not keep them.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use profiler::{Samples, Session};
+
+use super::wire::{Frame, Kind, Received};
+
+/// How long a worker's samples are waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The same of one that is about to be killed.
+const LAST_PATIENCE: Duration = Duration::from_millis(200);
+/// Workers that ended during a profile whose samples are kept.
+const ENDED_MAX: usize = 1000;
+
+/// Samples a second that are taken now, 0 for none.
+static HZ: AtomicU32 = AtomicU32::new(0);
+/// All workers of this process.
+static WORKERS: Mutex<Vec<Weak<Control>>> = Mutex::new(vec![]);
+/// Samples of workers that ended while they were profiled.
+static ENDED: Mutex<Vec<Samples>> = Mutex::new(vec![]);
+
+/// The server's end of a worker's second socket.
+pub(super) struct Control(Mutex<UnixStream>);
+
+impl Control {
+    /// Has a new worker profiled with the others.
+    pub fn register(socket: UnixStream) -> Arc<Control> {
+        // It fails for no time that is not zero.
+        let _ = socket.set_write_timeout(Some(LAST_PATIENCE));
+        let control = Arc::new(Control(Mutex::new(socket)));
+        let mut workers = WORKERS.lock();
+        workers.retain(|worker| worker.strong_count() > 0);
+        workers.push(Arc::downgrade(&control));
+        // With the list in hand: whoever ends the profile tells those of the list.
+        let hz = HZ.load(SeqCst);
+        if hz > 0 {
+            control.start(hz);
+        }
+        control
+    }
+
+    /// One that is told twice has begun already. One that cannot be told is about to end.
+    fn start(&self, hz: u32) {
+        let frame = Frame::new(Kind::Profile).number(hz.into());
+        let _ = frame.send(&mut *self.0.lock());
+    }
+
+    /// Answers the number of what is asked.
+    fn stop(&self) -> io::Result<u64> {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBERS.fetch_add(1, SeqCst);
+        let frame = Frame::new(Kind::Samples).number(number);
+        frame.send(&mut *self.0.lock())?;
+        Ok(number)
+    }
+
+    /// The answer to what was asked under a number. An older one came too late for its own.
+    fn samples(&self, number: u64, patience: Duration) -> Option<Samples> {
+        let mut socket = self.0.lock();
+        socket.set_read_timeout(Some(patience)).ok()?;
+        loop {
+            let mut frame = Received::read(&mut *socket).ok()??;
+            if frame.kind == Kind::Samples && frame.number().ok()? == number {
+                return Samples::from_bytes(frame.bytes().ok()?);
+            }
+        }
+    }
+
+    /// The worker is about to be killed: takes its samples, if some are taken.
+    pub fn end(&self) {
+        if HZ.load(SeqCst) == 0 {
+            return;
+        }
+        let samples = self
+            .stop()
+            .ok()
+            .and_then(|n| self.samples(n, LAST_PATIENCE));
+        if let Some(samples) = samples {
+            let mut ended = ENDED.lock();
+            if ended.len() < ENDED_MAX {
+                ended.push(samples);
+            }
+        }
+    }
+}
+
+/// A profile of all workers, those that are started meanwhile too. One at a time; dropped, it ends.
+#[derive(Debug)]
+pub struct WorkersProfile(());
+
+impl WorkersProfile {
+    /// Begins, with so many samples for each second of processor time.
+    pub fn start(hz: u32) -> WorkersProfile {
+        ENDED.lock().clear();
+        for worker in workers_at(hz.max(1)) {
+            worker.start(hz.max(1));
+        }
+        WorkersProfile(())
+    }
+
+    /// Ends it, and answers the samples of each worker.
+    pub fn finish(self) -> Vec<Samples> {
+        let workers = end();
+        let samples = workers.iter().filter_map(|(w, n)| w.samples(*n, PATIENCE));
+        let samples: Vec<Samples> = samples.collect();
+        let mut all = std::mem::take(&mut *ENDED.lock());
+        all.extend(samples);
+        std::mem::forget(self);
+        all
+    }
+}
+
+impl Drop for WorkersProfile {
+    fn drop(&mut self) {
+        // What nobody read would fill the sockets.
+        for (worker, number) in end() {
+            worker.samples(number, PATIENCE);
+        }
+    }
+}
+
+/// All workers, when so many samples are wanted from now on.
+fn workers_at(hz: u32) -> Vec<Arc<Control>> {
+    let workers = WORKERS.lock();
+    HZ.store(hz, SeqCst);
+    workers.iter().filter_map(Weak::upgrade).collect()
+}
+
+/// Tells all workers that it is over; answers those that were told, and the numbers under which they were.
+fn end() -> Vec<(Arc<Control>, u64)> {
+    let told = |worker: Arc<Control>| worker.stop().ok().map(|number| (worker, number));
+    workers_at(0).into_iter().filter_map(told).collect()
+}
+
+/// The worker's end: the profile that is being made of it.
+#[derive(Default)]
+pub(super) struct Profiled(Option<Session>);
+
+impl Profiled {
+    /// When it wants its next tick.
+    pub fn wait(&self) -> Option<Duration> {
+        self.0.as_ref().map(|_| profiler::TICK)
+    }
+
+    pub fn tick(&mut self) {
+        if let Some(session) = &mut self.0 {
+            session.tick();
+        }
+    }
+
+    /// Does what the server says. An error is that it says nothing more.
+    pub fn serve(&mut self, socket: &mut (impl Read + Write)) -> io::Result<()> {
+        let frame = Received::read(socket)?;
+        let mut frame = frame.ok_or(io::ErrorKind::UnexpectedEof)?;
+        match frame.kind {
+            Kind::Profile if self.0.is_none() => {
+                let hz = frame.number()? as u32;
+                // Where threads cannot be sampled, there are no samples.
+                self.0 = Session::start(hz).ok();
+                Ok(())
+            }
+            Kind::Profile => Ok(()),
+            Kind::Samples => {
+                let number = frame.number()?;
+                let samples = self.0.take().map(Session::finish).unwrap_or_default();
+                let frame = Frame::new(Kind::Samples).number(number);
+                let frame = frame.bytes(&samples.to_bytes());
+                frame.send(socket)
+            }
+            _ => Err(io::Error::other("not a request")),
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! How long users' map functions took, by view.
+
+use std::sync::LazyLock;
+use std::time::Instant;
+
+use language::Owner;
+use parking_lot::Mutex;
+use telemetry::{Use, Used};
+
+static TIMES: LazyLock<(Instant, Mutex<Used>)> =
+    LazyLock::new(|| (Instant::now(), Mutex::default()));
+
+/// Begins to count. What is told since when counts from now.
+pub(crate) fn begin() {
+    LazyLock::force(&TIMES);
+}
+
+/// Counts the nanoseconds that each function of a design document took for some documents.
+pub(crate) fn note(owner: &Owner, spent: &[u64]) {
+    let (began, used) = &*TIMES;
+    let since_start = began.elapsed();
+    for (view, ns) in spent.iter().enumerate().filter(|(_, ns)| **ns > 0) {
+        let of = Use {
+            us: ns / 1000,
+            ..Use::default()
+        };
+        let name = owner.view(view);
+        used.lock().count(&name, &of, since_start);
+    }
+}
+
+/// What was counted, by database, design document and view; those that took the least may be missing.
+pub fn told() -> Used {
+    TIMES.1.lock().clone()
+}

@@ -1,0 +1,219 @@
+//! The other nodes.
+
+use serde_json::json;
+
+use super::{Area, Check};
+use crate::server_routes::doctor::facts::{Cluster, Facts, Slot};
+use crate::server_routes::doctor::finding::{Finding, Severity, quoted};
+
+fn cluster(facts: &Facts) -> Result<&Cluster, String> {
+    facts
+        .cluster
+        .as_ref()
+        .ok_or_else(|| "the server is not a member of a cluster".to_owned())
+}
+
+pub const NODES: Check = Check {
+    id: "nodes",
+    area: Area::Cluster,
+    title: "nodes that are down",
+    looks_at: "members of the cluster, and when they were heard of last",
+    finds: || {
+        "warning of a node that was not heard of for 3 s; error when that is half of them"
+            .to_owned()
+    },
+    why: "what a node that is down has is there in fewer copies; without a majority nothing is written",
+    look: |facts| {
+        let cluster = cluster(facts)?;
+        let all = cluster.nodes.len();
+        let down: Vec<&str> = cluster
+            .nodes
+            .iter()
+            .filter(|(.., live)| !live)
+            .map(|(name, ..)| &**name)
+            .collect();
+        if down.is_empty() {
+            return Ok(vec![]);
+        }
+        let severity = if down.len() * 2 >= all {
+            Severity::Error
+        } else {
+            Severity::Warning
+        };
+        let says = format!(
+            "{} of {all} nodes are down, as this one sees it: {}",
+            down.len(),
+            down.join(", ")
+        );
+        Ok(vec![
+            Finding::new(severity, "the cluster", says)
+                .evidence(json!({"nodes": all, "down": down}))
+                .act("settee cluster status $S")
+                .act(format!(
+                    "settee cluster leave $S --node {}   # only if it is gone for good",
+                    quoted(down[0])
+                )),
+        ])
+    },
+};
+
+impl Cluster {
+    /// How many of the nodes that have a slot live.
+    fn live(&self, slot: &Slot) -> usize {
+        let is_live = |number: &&String| {
+            self.nodes
+                .iter()
+                .any(|(_, of, live)| of == *number && *live)
+        };
+        slot.members.iter().filter(is_live).count()
+    }
+}
+
+fn majority(slot: &Slot) -> usize {
+    slot.members.len() / 2 + 1
+}
+
+pub const SLOTS: Check = Check {
+    id: "slots",
+    area: Area::Cluster,
+    title: "slots with too few copies",
+    looks_at: "the slots that this node has, and which of their nodes live",
+    finds: || {
+        "error of slots that take no writes, or whose majority is down; warning when some of their nodes are down".to_owned()
+    },
+    why: "a slot is a part of all databases' documents: without a majority nothing is written to it, and with fewer copies less may fail",
+    look: |facts| {
+        let cluster = cluster(facts)?;
+        let names = |of: &dyn Fn(&Slot) -> bool| -> Vec<&str> {
+            cluster
+                .slots
+                .iter()
+                .filter(|slot| of(slot))
+                .map(|slot| &*slot.name)
+                .collect()
+        };
+        let stopped = names(&|slot| !slot.takes_writes || cluster.live(slot) < majority(slot));
+        let few = names(&|slot| cluster.live(slot) < slot.members.len());
+        let (severity, which, what) = match (stopped.is_empty(), few.is_empty()) {
+            (false, _) => (Severity::Error, &stopped, "take no writes here"),
+            (true, false) => (Severity::Warning, &few, "have nodes that are down"),
+            (true, true) => return Ok(vec![]),
+        };
+        let reason = cluster
+            .slots
+            .iter()
+            .find_map(|slot| slot.reason.as_deref())
+            .unwrap_or_default();
+        let says = format!(
+            "{} of {} slots {what}{}{reason}",
+            which.len(),
+            cluster.slots.len(),
+            if reason.is_empty() { "" } else { ": " }
+        );
+        Ok(vec![
+            Finding::new(severity, "the cluster", says)
+                .evidence(json!({"slots": cluster.slots.len(), "which": which}))
+                .act("settee cluster status $S")
+                .act("# start the nodes that are down, and look whether the log (Kafka) is there"),
+        ])
+    },
+};
+
+/// A cluster of one is what somebody wanted.
+const NODES_MIN: usize = 2;
+
+pub const MARGIN: Check = Check {
+    id: "safe-to-stop",
+    area: Area::Cluster,
+    title: "nodes that may be stopped",
+    looks_at: "whether all slots had a majority without one node more",
+    finds: || "note when a slot of several nodes has just its majority".to_owned(),
+    why: "stopping a node, to upgrade it or its machine, would stop writes",
+    look: |facts| {
+        let cluster = cluster(facts)?;
+        let just = cluster
+            .slots
+            .iter()
+            .filter(|slot| slot.members.len() >= NODES_MIN && cluster.live(slot) == majority(slot));
+        let just: Vec<&str> = just.map(|slot| &*slot.name).collect();
+        if just.is_empty() {
+            return Ok(vec![]);
+        }
+        let says = format!(
+            "{} of {} slots have no more nodes than they need",
+            just.len(),
+            cluster.slots.len()
+        );
+        Ok(vec![
+            Finding::new(Severity::Note, cluster.me.clone(), says)
+                .evidence(json!({"slots": cluster.slots.len(), "which": just}))
+                .act("# wait until the others are back before this one is stopped; have 3 nodes at least"),
+        ])
+    },
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn severities(check: &Check, live: &[bool], takes_writes: bool) -> Vec<Severity> {
+        let nodes = live
+            .iter()
+            .enumerate()
+            .map(|(n, live)| (format!("node{n}"), n.to_string(), *live));
+        let slot = Slot {
+            name: "0".into(),
+            members: (0..live.len()).map(|n| n.to_string()).collect(),
+            takes_writes,
+            reason: None,
+        };
+        let cluster = Cluster {
+            nodes: nodes.collect(),
+            me: "0".into(),
+            slots: vec![slot],
+            certificate_left_s: 1 << 30,
+        };
+        let facts = Facts {
+            cluster: Some(cluster),
+            ..Facts::default()
+        };
+        check
+            .run(&facts)
+            .unwrap()
+            .iter()
+            .map(|f| f.severity)
+            .collect()
+    }
+
+    #[test]
+    fn a_server_alone_has_no_nodes() {
+        for check in [NODES, SLOTS, MARGIN] {
+            assert!(check.run(&Facts::default()).is_err());
+        }
+    }
+
+    #[test]
+    fn nodes_that_are_down_are_found() {
+        let all = |live: &[bool], takes_writes| {
+            [NODES, SLOTS, MARGIN].map(|check| severities(&check, live, takes_writes))
+        };
+        assert_eq!(all(&[true, true, true], true), [vec![], vec![], vec![]]);
+        assert_eq!(
+            all(&[true, true, false], true),
+            [
+                vec![Severity::Warning],
+                vec![Severity::Warning],
+                vec![Severity::Note]
+            ]
+        );
+        assert_eq!(
+            all(&[true, false, false], false),
+            [vec![Severity::Error], vec![Severity::Error], vec![]]
+        );
+        assert_eq!(
+            severities(&SLOTS, &[true, true, true], false),
+            [Severity::Error]
+        );
+        assert_eq!(all(&[true], true), [vec![], vec![], vec![]]);
+    }
+}

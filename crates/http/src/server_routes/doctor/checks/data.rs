@@ -1,0 +1,361 @@
+//! What is in databases: ids, conflicts, tombstones, garbage.
+
+use serde_json::json;
+
+use super::{Area, Check, times};
+use crate::server_routes::doctor::facts::Database;
+use crate::server_routes::doctor::finding::{Finding, Severity, bytes, curl, percent, set};
+
+const RANDOM_DOCUMENTS_MIN: u64 = 100_000;
+const PAIRS_MIN: u64 = 200;
+const IN_ORDER_PERCENT: std::ops::RangeInclusive<u64> = 35..=65;
+/// Of each document, measured: docs/src/reference/performance.md.
+const RANDOM_ID_BYTES: u64 = 46;
+
+pub const RANDOM_IDS: Check = Check {
+    id: "random-ids",
+    area: Area::Data,
+    title: "random ids",
+    looks_at: "ids of the latest new documents, those of 16 and more hexadecimal digits",
+    finds: || {
+        format!(
+            "note of {RANDOM_DOCUMENTS_MIN} and more documents whose ids follow no order: {} to {} % of {PAIRS_MIN} and more pairs do",
+            IN_ORDER_PERCENT.start(),
+            IN_ORDER_PERCENT.end()
+        )
+    },
+    why: "over HTTP they are written as fast as others here (in CouchDB 4 times slower), but they do not compress: about 46 bytes a document more on disk",
+    look: |facts| {
+        let random = facts.databases.all.iter().filter_map(|db| {
+            let sample = &db.sample;
+            let in_order = percent(sample.pairs_in_order, sample.pairs);
+            let is_random = db.documents >= RANDOM_DOCUMENTS_MIN
+                && sample.pairs >= PAIRS_MIN
+                && IN_ORDER_PERCENT.contains(&in_order);
+            let says = format!(
+                "of the latest {} new documents {in_order} % have an id above that of the one before: no order. With {} documents that is about {} of disk",
+                sample.pairs + 1,
+                db.documents,
+                bytes(db.documents * RANDOM_ID_BYTES)
+            );
+            is_random.then(|| {
+                Finding::new(Severity::Note, &*db.name, says)
+                    .evidence(json!({"documents": db.documents, "pairs": sample.pairs, "in_order": sample.pairs_in_order}))
+                    .act("# POST documents without _id, or take ids from GET $S/_uuids: [uuids] algorithm = sequential makes them in order")
+            })
+        });
+        Ok(random.collect())
+    },
+};
+
+const BULKS_MIN: u64 = 1_000;
+const TINY_BULK: u64 = 2;
+
+pub const TINY_BULKS: Check = Check {
+    id: "tiny-bulks",
+    area: Area::Data,
+    title: "tiny bulks",
+    looks_at: "documents in `_bulk_docs` requests since the start",
+    finds: || {
+        format!(
+            "note of {BULKS_MIN} and more requests of which half have {TINY_BULK} documents at most"
+        )
+    },
+    why: "most of such a request's time is the request, and the wait for the disk: measured, one client writes 100 times as many documents a second by bulks of 1,000 as one by one, 32 clients 13 times",
+    look: |facts| {
+        let bulks = facts.bulks;
+        if bulks.count < BULKS_MIN {
+            return Err(format!(
+                "only {} bulks were written so far, {BULKS_MIN} are wanted",
+                bulks.count
+            ));
+        }
+        if bulks.median > TINY_BULK {
+            return Ok(vec![]);
+        }
+        let says = format!(
+            "half of {} _bulk_docs requests brought {} documents at most, on average {}",
+            bulks.count,
+            bulks.median,
+            times(bulks.documents, bulks.count)
+        );
+        Ok(vec![
+            Finding::new(Severity::Note, "_bulk_docs", says)
+                .evidence(json!({"bulks": bulks.count, "median": bulks.median, "documents": bulks.documents}))
+                .act("# have writers gather documents: 100 to 1,000 in each _bulk_docs. Of CouchDB's replicator: worker_batch_size"),
+        ])
+    },
+};
+
+const CONFLICTS_WIDE: u64 = 10;
+const CONFLICTED_MIN: u64 = 50;
+const CONFLICTED_PERCENT: u64 = 5;
+
+pub const CONFLICTS: Check = Check {
+    id: "conflicts",
+    area: Area::Data,
+    title: "wide conflicts",
+    looks_at: "revisions beside the winning one, of the latest changed documents",
+    finds: || {
+        format!(
+            "warning of a document with {CONFLICTS_WIDE} and more conflicts; note when {CONFLICTED_MIN} and more documents have any, {CONFLICTED_PERCENT} % of those looked at"
+        )
+    },
+    why: "conflicts stay until somebody resolves them: each update of such a document, and each read of its conflicts, handles all of them, and data that somebody wrote is not seen",
+    look: |facts| Ok(facts.databases.all.iter().filter_map(conflicts).collect()),
+};
+
+fn conflicts(db: &Database) -> Option<Finding> {
+    let sample = &db.sample;
+    let (id, most) = sample.widest.as_ref()?;
+    let share = percent(sample.conflicted, sample.documents);
+    let severity = match () {
+        () if *most >= CONFLICTS_WIDE => Severity::Warning,
+        () if sample.conflicted >= CONFLICTED_MIN && share >= CONFLICTED_PERCENT => Severity::Note,
+        () => return None,
+    };
+    let says = format!(
+        "{} of the latest {} documents have conflicts, {id} the most: {most}",
+        sample.conflicted, sample.documents
+    );
+    let read = curl("GET", &[&db.name, id], None);
+    let read = read.strip_suffix('"').unwrap_or(&read);
+    Some(
+        Finding::new(severity, &*db.name, says)
+            .evidence(json!({"looked_at": sample.documents, "conflicted": sample.conflicted, "widest": id, "conflicts": most}))
+            .act(format!("{read}?conflicts=true\"   # then delete each of _conflicts, after taking over what is worth it"))
+            .act("# find the writer that writes with new_edits=false, or the two that replicate and both write"),
+    )
+}
+
+const DELETED_MIN: u64 = 100_000;
+const DELETED_TIMES: u64 = 10;
+const DELETED_TIMES_NOTE: u64 = 2;
+
+pub const TOMBSTONES: Check = Check {
+    id: "tombstones",
+    area: Area::Data,
+    title: "many deleted documents",
+    looks_at: "deleted documents against those that are not",
+    finds: || {
+        format!(
+            "of {DELETED_MIN} and more deleted documents: warning when they are {DELETED_TIMES} times as many as the others, note at {DELETED_TIMES_NOTE} times"
+        )
+    },
+    why: "a deleted document stays as a tombstone: it takes room, and new replications, feeds from the beginning and index builds go through all of them",
+    look: |facts| Ok(facts.databases.all.iter().filter_map(tombstones).collect()),
+};
+
+fn tombstones(db: &Database) -> Option<Finding> {
+    let (alive, deleted) = (db.documents, db.deleted);
+    let is_times = |n: u64| deleted >= DELETED_MIN && deleted >= n * alive.max(1);
+    let severity = match () {
+        () if is_times(DELETED_TIMES) => Severity::Warning,
+        () if is_times(DELETED_TIMES_NOTE) => Severity::Note,
+        () => return None,
+    };
+    let body = json!({
+        "source": db.name,
+        "target": format!("{}-new", db.name),
+        "create_target": true,
+        "selector": {"_deleted": {"$exists": false}},
+    });
+    let says = format!("{deleted} documents are deleted, {alive} are not");
+    Some(
+        Finding::new(severity, &*db.name, says)
+            .evidence(json!({"deleted": deleted, "alive": alive}))
+            .act(format!("{}   # a new database without them", curl("POST", &["_replicate"], Some(&body))))
+            .act("# or remove them for good with _purge; where data comes and goes by time, have a database for each period and delete it whole"),
+    )
+}
+
+/// More garbage than this, in numbers of what makes a compaction due, is more than a compaction that is to come.
+const BEHIND_TIMES: u64 = 5;
+const BEHIND_ROWS_MIN: u64 = 200_000;
+
+pub const COMPACTION: Check = Check {
+    id: "compaction-due",
+    area: Area::Data,
+    title: "compaction due",
+    looks_at: "superseded revisions, and attachments that no document names",
+    finds: || {
+        format!(
+            "warning when `[compaction] enable` is false and more is superseded than kept (20,000 revisions, or 128 MiB of attachments, at least), or when compactions fall behind: {BEHIND_ROWS_MIN} superseded revisions, {BEHIND_TIMES} times as many as documents, and none under way"
+        )
+    },
+    why: "they take room on disk, and the feed of changes goes through them",
+    look: |facts| {
+        let itself = facts.operation.compacts_itself;
+        Ok(facts
+            .databases
+            .all
+            .iter()
+            .filter_map(|db| garbage(db, itself))
+            .collect())
+    },
+};
+
+fn garbage(db: &Database, compacts_itself: bool) -> Option<Finding> {
+    let garbage = db.garbage;
+    let documents = db.documents + db.deleted;
+    let is_behind = garbage.rows >= BEHIND_ROWS_MIN && garbage.rows >= BEHIND_TIMES * documents;
+    if garbage.is_compacting || !garbage.is_due || (compacts_itself && !is_behind) {
+        return None;
+    }
+    let says = format!(
+        "{} revisions are superseded beside {documents} documents, and attachments of {} are named by none",
+        garbage.rows,
+        bytes(garbage.attachment_bytes)
+    );
+    let finding = Finding::new(Severity::Warning, &*db.name, says)
+        .evidence(json!({"superseded": garbage.rows, "documents": documents, "attachment_bytes": garbage.attachment_bytes}))
+        .act(curl("POST", &[&db.name, "_compact"], None));
+    Some(match compacts_itself {
+        true => finding.act("# look for \"compaction failed\" in the log"),
+        false => finding.act(format!(
+            "{}   # have it done by itself",
+            set("compaction", "enable", "true")
+        )),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use database::{Garbage, Sample};
+
+    use super::*;
+    use crate::server_routes::doctor::facts::{Bulks, Databases, Facts, Operation};
+
+    fn severities(check: &Check, db: Database) -> Vec<Severity> {
+        let facts = Facts {
+            databases: Databases {
+                all: vec![db],
+                ..Databases::default()
+            },
+            ..Facts::default()
+        };
+        check
+            .run(&facts)
+            .unwrap()
+            .iter()
+            .map(|f| f.severity)
+            .collect()
+    }
+
+    #[test]
+    fn ids_in_order_either_way_are_not_random() {
+        let of = |documents, in_order| {
+            let sample = Sample {
+                documents: 500,
+                pairs: 499,
+                pairs_in_order: in_order,
+                ..Sample::default()
+            };
+            severities(
+                &RANDOM_IDS,
+                Database {
+                    documents,
+                    sample,
+                    ..Database::default()
+                },
+            )
+        };
+        assert_eq!(of(200_000, 250), [Severity::Note]);
+        assert_eq!(of(200_000, 499), []);
+        assert_eq!(of(200_000, 0), []);
+        assert_eq!(of(5_000, 250), []);
+    }
+
+    #[test]
+    fn bulks_of_one_are_tiny() {
+        let of = |count, median| {
+            TINY_BULKS.run(&Facts {
+                bulks: Bulks {
+                    count,
+                    median,
+                    documents: count * median,
+                },
+                ..Facts::default()
+            })
+        };
+        assert!(of(10, 1).is_err());
+        assert_eq!(of(5_000, 500), Ok(vec![]));
+        assert_eq!(of(5_000, 1).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn one_wide_conflict_is_worse_than_some_narrow_ones() {
+        let of = |conflicted, most| {
+            let widest = (conflicted > 0).then(|| ("it".to_owned(), most));
+            let sample = Sample {
+                documents: 1000,
+                conflicted,
+                widest,
+                ..Sample::default()
+            };
+            severities(
+                &CONFLICTS,
+                Database {
+                    sample,
+                    ..Database::default()
+                },
+            )
+        };
+        assert_eq!(of(0, 0), []);
+        assert_eq!(of(5, 2), []);
+        assert_eq!(of(80, 2), [Severity::Note]);
+        assert_eq!(of(1, 10), [Severity::Warning]);
+    }
+
+    #[test]
+    fn tombstones_count_when_they_are_many() {
+        let of = |documents, deleted| {
+            severities(
+                &TOMBSTONES,
+                Database {
+                    documents,
+                    deleted,
+                    ..Database::default()
+                },
+            )
+        };
+        assert_eq!(of(0, 50_000), []);
+        assert_eq!(of(200_000, 100_000), []);
+        assert_eq!(of(50_000, 100_000), [Severity::Note]);
+        assert_eq!(of(10, 100_000), [Severity::Warning]);
+    }
+
+    #[test]
+    fn a_compaction_that_comes_by_itself_is_not_due() {
+        let of = |rows, is_compacting, compacts_itself| {
+            let garbage = Garbage {
+                rows,
+                is_due: rows > 20_000,
+                is_compacting,
+                ..Garbage::default()
+            };
+            let db = Database {
+                documents: 10,
+                garbage,
+                ..Database::default()
+            };
+            let facts = Facts {
+                databases: Databases {
+                    all: vec![db],
+                    ..Databases::default()
+                },
+                operation: Operation {
+                    compacts_itself,
+                    ..Operation::default()
+                },
+                ..Facts::default()
+            };
+            COMPACTION.run(&facts).unwrap().len()
+        };
+        assert_eq!(of(30_000, false, true), 0);
+        assert_eq!(of(30_000, false, false), 1);
+        assert_eq!(of(30_000, true, false), 0);
+        assert_eq!(of(300_000, false, true), 1);
+        assert_eq!(of(10_000, false, false), 0);
+    }
+}

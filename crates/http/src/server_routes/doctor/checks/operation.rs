@@ -1,0 +1,556 @@
+//! How the server is operated: replications, passwords, who may reach it, backups.
+
+use serde_json::json;
+
+use super::{Area, Check};
+use crate::server_routes::doctor::facts::{Certificate, Facts, Password};
+use crate::server_routes::doctor::finding::{Finding, Severity, curl, set};
+
+const CRASHES: u64 = 3;
+
+pub const REPLICATIONS: Check = Check {
+    id: "replications",
+    area: Area::Operation,
+    title: "crashing replications",
+    looks_at: "replications that run or are to be tried again, and documents in `_replicator` databases, 1,000 of each at most",
+    finds: || {
+        format!(
+            "warning of one that failed {CRASHES} times lately and waits to be tried again, or that was given up; note of one that failed before"
+        )
+    },
+    why: "what changes on one side does not come to the other",
+    look: |facts| {
+        let operation = &facts.operation;
+        let failing = operation.replications.iter();
+        let found = failing.map(|replication| {
+            let how = match replication.is_given_up {
+                true => "it was given up".to_owned(),
+                false => format!("it failed {} times lately", replication.crashes),
+            };
+            let says = format!("{how}: {}", replication.error);
+            let is_lasting = replication.is_given_up || replication.crashes >= CRASHES;
+            let severity = if is_lasting { Severity::Warning } else { Severity::Note };
+            let finding = Finding::new(severity, &*replication.name, says)
+                .evidence(json!({"crashes": replication.crashes, "given_up": replication.is_given_up}));
+            match &replication.document {
+                Some((db, id)) => finding
+                    .act(format!("{}   # what it is", curl("GET", &["_scheduler", "docs", db, id], None)))
+                    .act("# correct source, target or credentials in the document, or delete it"),
+                None => finding
+                    .act(format!("{}   # what it is", curl("GET", &["_scheduler", "jobs"], None)))
+                    .act("# POST it to _replicate again with \"cancel\": true, and correct what it says"),
+            }
+        });
+        Ok(found.collect())
+    },
+};
+
+const ITERATIONS: u32 = 10_000;
+const ITERATIONS_NOTE: u32 = 100_000;
+
+/// How bad a password's hash is, and what it is.
+fn weakness(password: &Password) -> Option<(Severity, String)> {
+    let (severity, what) = match password.pbkdf2 {
+        None => (Severity::Warning, "SHA-1, once".to_owned()),
+        Some((hash, n)) if n < ITERATIONS => {
+            (Severity::Warning, format!("PBKDF2 with {hash}, {n} times"))
+        }
+        Some((hash, n)) if n < ITERATIONS_NOTE => {
+            (Severity::Note, format!("PBKDF2 with {hash}, {n} times"))
+        }
+        Some(_) => return None,
+    };
+    Some((severity, what))
+}
+
+pub const WEAK_HASHES: Check = Check {
+    id: "weak-hashes",
+    area: Area::Operation,
+    title: "weak password hashes",
+    looks_at: "hashes in `[admins]`, and of 1,000 documents of the database of users",
+    finds: || {
+        format!(
+            "warning of SHA-1 without PBKDF2, or fewer than {ITERATIONS} iterations; note below {ITERATIONS_NOTE}"
+        )
+    },
+    why: "who gets hold of a copy of the hashes, or of a backup, finds out passwords by trying: so fast as one try is",
+    look: |facts| {
+        let mut found = vec![];
+        let all = &facts.operation.passwords;
+        for password in all.iter().filter(|password| password.is_admin) {
+            if let Some((severity, what)) = weakness(password) {
+                found.push(
+                    Finding::new(severity, format!("admin {}", password.name), format!("the password is hashed by {what}"))
+                        .evidence(json!({"pbkdf2": password.pbkdf2.map(|(hash, n)| json!({"hash": hash, "iterations": n}))}))
+                        .act(format!("{}   # set the password again; the default is 600,000 iterations", set("admins", &password.name, "PASSWORD"))),
+                );
+            }
+        }
+        found.extend(weak_users(all));
+        Ok(found)
+    },
+};
+
+/// One finding of all users: a server may have many.
+fn weak_users(all: &[Password]) -> Option<Finding> {
+    let users: Vec<&Password> = all.iter().filter(|password| !password.is_admin).collect();
+    let weak: Vec<_> = users
+        .iter()
+        .filter_map(|password| Some((password, weakness(password)?)))
+        .collect();
+    let (first, (_, what)) = weak.iter().max_by_key(|(_, (severity, _))| *severity)?;
+    let severity = weak.iter().map(|(_, (severity, _))| *severity).max()?;
+    let says = format!(
+        "of {} users looked at {} have weak hashes, as {}: {what}",
+        users.len(),
+        weak.len(),
+        first.name
+    );
+    Some(
+        Finding::new(severity, "users", says)
+            .evidence(json!({"looked_at": users.len(), "weak": weak.len()}))
+            .act("# with [chttpd_auth] upgrade_hash_on_auth = true, which is the default, a hash is made anew when its user logs in")
+            .act("# who does not log in: set a new password in the user's document, or delete it"),
+    )
+}
+
+pub const PLAIN_HTTP: Check = Check {
+    id: "plain-http",
+    area: Area::Operation,
+    title: "admin over plain HTTP",
+    looks_at: "where the server listens, with TLS and without",
+    finds: || {
+        "warning when it listens without TLS at more than loopback addresses, and nowhere with TLS; note when it listens with TLS too".to_owned()
+    },
+    why: "names, passwords and session cookies, those of admins too, cross the network as they are",
+    look: |facts| {
+        let operation = &facts.operation;
+        let open: Vec<String> = operation
+            .plain
+            .iter()
+            .filter(|a| !a.ip().is_loopback())
+            .map(ToString::to_string)
+            .collect();
+        if open.is_empty() {
+            return Ok(vec![]);
+        }
+        let (severity, beside) = match operation.secured.is_empty() {
+            true => (Severity::Warning, "and nowhere with TLS"),
+            false => (Severity::Note, "besides the port with TLS"),
+        };
+        let says = format!("it listens without TLS at {}, {beside}", open.join(", "));
+        Ok(vec![
+            Finding::new(severity, "the HTTP port", says)
+                .evidence(json!({"plain": open, "secured": operation.secured.iter().map(ToString::to_string).collect::<Vec<_>>()}))
+                .act("# in local.ini, then start anew: [ssl] enable = true, cert_file = …, key_file = …")
+                .act("# or [chttpd] bind_address = 127.0.0.1, behind a proxy that has TLS. If a proxy, or the network, does that already: [doctor] ignore = plain-http"),
+        ])
+    },
+};
+
+pub const CORS: Check = Check {
+    id: "cors",
+    area: Area::Operation,
+    title: "CORS with * and credentials",
+    looks_at: "`[cors] origins` and `credentials`, with `[chttpd] enable_cors`",
+    finds: || "warning of `origins = *` with `credentials = true`".to_owned(),
+    why: "every page on the web may read and write with its reader's session",
+    look: |facts| {
+        if !facts.operation.cors_trusts_all {
+            return Ok(vec![]);
+        }
+        Ok(vec![
+            Finding::new(
+                Severity::Warning,
+                "[cors]",
+                "origins is * and credentials is true",
+            )
+            .evidence(json!({"origins": "*", "credentials": true}))
+            .act(set("cors", "origins", "https://app.example.com"))
+            .act(format!(
+                "{}   # if pages need no login",
+                set("cors", "credentials", "false")
+            )),
+        ])
+    },
+};
+
+const DAY_S: i64 = 86_400;
+const LEFT_DAYS: i64 = 30;
+const LEFT_OF: i64 = 4;
+const LEFT_DAYS_ANY: i64 = 2;
+const NODE_LEFT_DAYS: i64 = 7;
+
+pub const CERTIFICATES: Check = Check {
+    id: "certificates",
+    area: Area::Operation,
+    title: "expiring certificates",
+    looks_at: "the certificates of `[ssl] cert_file`, and this node's in the cluster",
+    finds: || {
+        format!(
+            "error of one that has expired, or cannot be read; warning when less than {LEFT_DAYS} days and a quarter of its time are left, or {LEFT_DAYS_ANY} days, in the cluster {NODE_LEFT_DAYS}"
+        )
+    },
+    why: "clients refuse a server whose certificate has expired",
+    look: |facts| {
+        let mut found: Vec<Finding> = facts
+            .operation
+            .certificates
+            .iter()
+            .filter_map(|certificate| expiring(certificate, facts.operation.now_unix_s))
+            .collect();
+        found.extend(of_node(facts));
+        Ok(found)
+    },
+};
+
+fn expiring(certificate: &Certificate, now_unix_s: u64) -> Option<Finding> {
+    let name = &*certificate.name;
+    let (begins, ends) = match &certificate.times {
+        Ok(times) => *times,
+        Err(why) => {
+            return Some(
+                Finding::new(Severity::Error, name, format!("it cannot be read: {why}"))
+                    .act("# the one that is in force stays so until the server ends"),
+            );
+        }
+    };
+    let left = ends as i64 - now_unix_s as i64;
+    let whole = ends as i64 - begins as i64;
+    let is_near = left < (LEFT_DAYS * DAY_S).min(whole / LEFT_OF) || left < LEFT_DAYS_ANY * DAY_S;
+    let (severity, says) = match () {
+        () if left <= 0 => (Severity::Error, format!("it expired {}", span(-left))),
+        () if is_near => (
+            Severity::Warning,
+            format!("it expires in {}", span(left).trim_end_matches(" ago")),
+        ),
+        () => return None,
+    };
+    Some(
+        Finding::new(severity, name, says)
+            .evidence(json!({"left_s": left, "ends_unix_s": ends}))
+            .act("# put the new certificate and its key in place of the old ones")
+            .act(format!(
+                "kill -HUP {}   # on the server's machine: it reads them again, and cuts no connection",
+                std::process::id()
+            )),
+    )
+}
+
+fn span(seconds: i64) -> String {
+    match seconds / DAY_S {
+        0 => format!("{} hours ago", seconds / 3600),
+        days => format!("{days} days ago"),
+    }
+}
+
+fn of_node(facts: &Facts) -> Option<Finding> {
+    let left = facts.cluster.as_ref()?.certificate_left_s;
+    if left >= NODE_LEFT_DAYS * DAY_S {
+        return None;
+    }
+    let severity = if left <= 0 {
+        Severity::Error
+    } else {
+        Severity::Warning
+    };
+    let says = format!(
+        "it ends in {} hours, and was to be renewed by itself when a third of its time was left",
+        left / 3600
+    );
+    Some(
+        Finding::new(severity, "this node's certificate in the cluster", says)
+            .evidence(json!({"left_s": left}))
+            .act("# the log says why it is not renewed: look for \"certificate\". Is the data directory writable, and the clock right?"),
+    )
+}
+
+/// Younger data may not have had its first backup yet.
+const YOUNG_S: u64 = 7 * 86_400;
+const DOCUMENTS_MIN: u64 = 1_000;
+
+pub const BACKUP: Check = Check {
+    id: "backup",
+    area: Area::Operation,
+    title: "no recent backup",
+    looks_at: "when `settee backup` last copied the store",
+    finds: || {
+        format!(
+            "warning when that is longer ago than `[doctor] backup_age_max` (a week); note when it never did, of a database older than {} days or `backup_age_max` with {DOCUMENTS_MIN} and more documents: backups of other kinds are not seen",
+            YOUNG_S / 86_400
+        )
+    },
+    why: "replication and a cluster's copies also copy a mistake",
+    look: |facts| {
+        let operation = &facts.operation;
+        let max = operation.backup_age_max;
+        let command = "settee backup $S /backups/$(date +%F)";
+        let days = |s: u64| s / 86_400;
+        match operation.backup_age {
+            Some(age) if age <= max => Ok(vec![]),
+            Some(age) => {
+                let says = format!("the last one was made {} days ago", days(age.as_secs()));
+                Ok(vec![
+                    Finding::new(Severity::Warning, "the store", says)
+                        .evidence(json!({"age_s": age.as_secs(), "age_max_s": max.as_secs()}))
+                        .act(command)
+                        .act("# look why the job that made them does not: the log says, at /_settee/backup"),
+                ])
+            }
+            None => {
+                let oldest = facts
+                    .databases
+                    .all
+                    .iter()
+                    .filter(|db| db.documents >= DOCUMENTS_MIN)
+                    .map(|db| db.created_unix_s)
+                    .min();
+                let age = oldest.map_or(0, |created| operation.now_unix_s.saturating_sub(created));
+                if oldest.is_none() || age < YOUNG_S.min(max.as_secs()) {
+                    return Ok(vec![]);
+                }
+                let says = format!(
+                    "there are data of {} days, and no backup by settee backup is known of",
+                    days(age)
+                );
+                Ok(vec![
+                    Finding::new(Severity::Note, "the store", says)
+                        .evidence(json!({"data_age_s": age}))
+                        .act(command)
+                        .act("# if it is backed up in another way: [doctor] ignore = backup"),
+                ])
+            }
+        }
+    },
+};
+
+pub const MAINTENANCE: Check = Check {
+    id: "maintenance-mode",
+    area: Area::Operation,
+    title: "maintenance mode",
+    looks_at: "`[couchdb] maintenance_mode`",
+    finds: || "note when it is on".to_owned(),
+    why: "load balancers that ask /_up send no requests here",
+    look: |facts| {
+        if !facts.operation.is_in_maintenance {
+            return Ok(vec![]);
+        }
+        Ok(vec![
+            Finding::new(Severity::Note, "the server", "it is in maintenance mode").act(set(
+                "couchdb",
+                "maintenance_mode",
+                "false",
+            )),
+        ])
+    },
+};
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::server_routes::doctor::facts::{
+        Cluster, Database, Databases, Operation, Replication,
+    };
+
+    fn severities(check: &Check, operation: Operation) -> Vec<Severity> {
+        let facts = Facts {
+            operation,
+            ..Facts::default()
+        };
+        check
+            .run(&facts)
+            .unwrap()
+            .iter()
+            .map(|f| f.severity)
+            .collect()
+    }
+
+    #[test]
+    fn replications_that_fail_again_and_again_are_found() {
+        let of = |crashes, is_given_up| {
+            let replication = Replication {
+                name: "r".into(),
+                crashes,
+                is_given_up,
+                ..Replication::default()
+            };
+            severities(
+                &REPLICATIONS,
+                Operation {
+                    replications: vec![replication],
+                    ..Operation::default()
+                },
+            )
+        };
+        assert_eq!(
+            (of(1, false), of(3, false), of(0, true)),
+            (
+                vec![Severity::Note],
+                vec![Severity::Warning],
+                vec![Severity::Warning]
+            )
+        );
+    }
+
+    #[test]
+    fn weak_hashes_of_admins_and_users_are_found() {
+        let of = |is_admin, pbkdf2| {
+            let password = Password {
+                name: "it".into(),
+                is_admin,
+                pbkdf2,
+            };
+            severities(
+                &WEAK_HASHES,
+                Operation {
+                    passwords: vec![password],
+                    ..Operation::default()
+                },
+            )
+        };
+        for is_admin in [true, false] {
+            assert_eq!(of(is_admin, None), [Severity::Warning]);
+            assert_eq!(of(is_admin, Some(("sha", 10))), [Severity::Warning]);
+            assert_eq!(of(is_admin, Some(("sha256", 50_000))), [Severity::Note]);
+            assert_eq!(of(is_admin, Some(("sha256", 600_000))), []);
+        }
+    }
+
+    #[test]
+    fn what_the_network_can_read_is_found() {
+        let of = |plain: &str, secured: &[&str]| {
+            let secured = secured.iter().map(|a| a.parse().unwrap()).collect();
+            severities(
+                &PLAIN_HTTP,
+                Operation {
+                    plain: vec![plain.parse().unwrap()],
+                    secured,
+                    ..Operation::default()
+                },
+            )
+        };
+        assert_eq!(of("127.0.0.1:5984", &[]), []);
+        assert_eq!(of("[::1]:5984", &[]), []);
+        assert_eq!(of("0.0.0.0:5984", &[]), [Severity::Warning]);
+        assert_eq!(of("0.0.0.0:5984", &["0.0.0.0:6984"]), [Severity::Note]);
+        let cors = |cors_trusts_all| {
+            severities(
+                &CORS,
+                Operation {
+                    cors_trusts_all,
+                    ..Operation::default()
+                },
+            )
+        };
+        assert_eq!((cors(false), cors(true)), (vec![], vec![Severity::Warning]));
+    }
+
+    #[test]
+    fn maintenance_mode_is_noted() {
+        let of = |is_in_maintenance| {
+            severities(
+                &MAINTENANCE,
+                Operation {
+                    is_in_maintenance,
+                    ..Operation::default()
+                },
+            )
+        };
+        assert_eq!((of(false), of(true)), (vec![], vec![Severity::Note]));
+    }
+
+    #[test]
+    fn certificates_are_renewed_in_time_or_told_of() {
+        let of = |days_whole: u64, days_left: i64| {
+            let now = 1_000 * 86_400;
+            let ends = now + days_left * DAY_S;
+            let times = Ok((ends as u64 - days_whole * 86_400, ends as u64));
+            let certificate = Certificate {
+                name: "it".into(),
+                times,
+            };
+            severities(
+                &CERTIFICATES,
+                Operation {
+                    certificates: vec![certificate],
+                    now_unix_s: now as u64,
+                    ..Operation::default()
+                },
+            )
+        };
+        assert_eq!(of(365, 31), []);
+        assert_eq!(of(365, 29), [Severity::Warning]);
+        // Made for 90 days, and renewed when 30 are left.
+        assert_eq!(of(90, 29), []);
+        assert_eq!(of(90, 20), [Severity::Warning]);
+        assert_eq!(of(1, 1), [Severity::Warning]);
+        assert_eq!(of(365, -1), [Severity::Error]);
+        let broken = Certificate {
+            name: "it".into(),
+            times: Err("no PEM".into()),
+        };
+        assert_eq!(
+            severities(
+                &CERTIFICATES,
+                Operation {
+                    certificates: vec![broken],
+                    ..Operation::default()
+                }
+            ),
+            [Severity::Error]
+        );
+        let node = |certificate_left_s| {
+            let cluster = Some(Cluster {
+                certificate_left_s,
+                ..Cluster::default()
+            });
+            CERTIFICATES
+                .run(&Facts {
+                    cluster,
+                    ..Facts::default()
+                })
+                .unwrap()
+                .len()
+        };
+        assert_eq!((node(20 * DAY_S), node(DAY_S)), (0, 1));
+    }
+
+    #[test]
+    fn backups_that_stopped_are_worse_than_none_that_is_known_of() {
+        let of = |backup_age: Option<u64>, data_days: u64, documents| {
+            let now_unix_s = 1_000 * 86_400;
+            let db = Database {
+                documents,
+                created_unix_s: now_unix_s - data_days * 86_400,
+                ..Database::default()
+            };
+            let operation = Operation {
+                backup_age: backup_age.map(|days| Duration::from_secs(days * 86_400)),
+                backup_age_max: Duration::from_secs(7 * 86_400),
+                now_unix_s,
+                ..Operation::default()
+            };
+            let databases = Databases {
+                all: vec![db],
+                ..Databases::default()
+            };
+            let found = BACKUP.run(&Facts {
+                operation,
+                databases,
+                ..Facts::default()
+            });
+            found
+                .unwrap()
+                .iter()
+                .map(|f| f.severity)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of(Some(1), 100, 5_000), []);
+        assert_eq!(of(Some(9), 100, 5_000), [Severity::Warning]);
+        assert_eq!(of(None, 100, 5_000), [Severity::Note]);
+        assert_eq!(of(None, 100, 3), []);
+        assert_eq!(of(None, 1, 5_000), []);
+    }
+}

@@ -1,0 +1,641 @@
+//! Queries, views and indexes.
+
+use std::collections::BTreeMap;
+
+use database::{DesignFacts, ViewFacts};
+use serde_json::json;
+
+use super::{Area, Check, times};
+use crate::server_routes::doctor::facts::{Database, Facts, Find};
+use crate::server_routes::doctor::finding::{Finding, Severity, bytes, curl, percent};
+
+const QUERIES_MIN: u64 = 10;
+const EXAMINED_EACH: u64 = 1_000;
+const EXAMINED_TIMES: u64 = 10;
+
+/// Whether queries look at so much for so little that somebody should do something about it.
+fn is_costly(find: &Find) -> bool {
+    let of = &find.queries;
+    of.queries >= QUERIES_MIN
+        && of.examined >= of.queries * EXAMINED_EACH
+        && of.examined >= EXAMINED_TIMES * of.returned.max(1)
+}
+
+fn costly() -> String {
+    format!(
+        "warning of {QUERIES_MIN} and more queries that looked at {EXAMINED_EACH} and more each, {EXAMINED_TIMES} times what they returned"
+    )
+}
+
+fn numbers(find: &Find) -> serde_json::Value {
+    let of = &find.queries;
+    json!({"queries": of.queries, "examined": of.examined, "returned": of.returned, "fields": of.fields})
+}
+
+pub const SCANS: Check = Check {
+    id: "scans",
+    area: Area::Queries,
+    title: "queries without an index",
+    looks_at: "`_find` queries that no index but that of all documents served, since the start; aggregates aside",
+    finds: costly,
+    why: "such a query reads every document of the database until it has enough",
+    look: |facts| {
+        let scans = facts
+            .finds
+            .iter()
+            .filter(|find| find.index.is_none() && is_costly(find));
+        let found = scans.map(|find| {
+            let of = &find.queries;
+            let says = format!(
+                "{} queries without an index looked at {} documents and returned {}: {} for each. The costliest asked for {}",
+                of.queries,
+                of.examined,
+                of.returned,
+                times(of.examined, of.returned),
+                named(&of.fields)
+            );
+            let finding = Finding::new(Severity::Warning, &*find.database, says).evidence(numbers(find));
+            let fields: Vec<&String> = of.fields.iter().filter(|name| *name != "_id").collect();
+            match fields.is_empty() {
+                true => finding.act("# ask for _all_docs, or name a field in the selector"),
+                false => finding
+                    .act(curl("POST", &[&find.database, "_index"], Some(&json!({"index": {"fields": fields}}))))
+                    .act("# fields that are compared with $eq first, then one with $gt or $lt; leave out those with $or, $not and $regex"),
+            }
+        });
+        Ok(found.collect())
+    },
+};
+
+fn named(fields: &[String]) -> String {
+    match fields.is_empty() {
+        true => "no field".to_owned(),
+        false => fields.join(", "),
+    }
+}
+
+pub const EXAMINED: Check = Check {
+    id: "examined",
+    area: Area::Queries,
+    title: "indexes that narrow too little",
+    looks_at: "what `_find` queries with an index looked at and returned, since the start; aggregates aside",
+    finds: costly,
+    why: "the index serves a part of the selector: the rest is found out by reading the documents",
+    look: |facts| {
+        let found = facts.finds.iter().filter(|find| is_costly(find)).filter_map(|find| {
+            let (ddoc, name) = find.index.as_ref()?;
+            let of = &find.queries;
+            let says = format!(
+                "{} queries looked at {} documents and returned {}: {} for each. The costliest asked for {}",
+                of.queries,
+                of.examined,
+                of.returned,
+                times(of.examined, of.returned),
+                named(&of.fields)
+            );
+            let fields = json!({"index": {"fields": of.fields}});
+            Some(
+                Finding::new(Severity::Warning, format!("{}/{ddoc}, index {name}", find.database), says)
+                    .evidence(numbers(find))
+                    .act(format!("{}   # an index of all the fields that narrow", curl("POST", &[&find.database, "_index"], Some(&fields))))
+                    .act(format!("# {} shows which index a query takes", curl("POST", &[&find.database, "_explain"], None))),
+            )
+        });
+        Ok(found.collect())
+    },
+};
+
+/// Indexes of smaller databases cost too little to be told of.
+const DOCUMENTS_MIN: u64 = 1_000;
+
+/// The design documents of databases of some size.
+fn designs(facts: &Facts) -> impl Iterator<Item = (&Database, &DesignFacts)> {
+    let large = facts
+        .databases
+        .all
+        .iter()
+        .filter(|db| db.documents >= DOCUMENTS_MIN);
+    large.flat_map(|db| db.designs.iter().map(move |design| (db, design)))
+}
+
+fn is_mango(design: &DesignFacts) -> bool {
+    design.language == "query"
+}
+
+fn path(db: &Database, design: &DesignFacts) -> String {
+    format!("{}/{}", db.name, design.id)
+}
+
+/// How an index of Mango goes, and nothing else of its design document.
+fn remove_index(db: &Database, design: &DesignFacts, view: &ViewFacts) -> String {
+    let path = [&db.name, "_index", &design.id, "json", &view.name];
+    curl("DELETE", &path, None)
+}
+
+/// How the views of a design document go. What else it has, like a function that judges writes, is to stay.
+fn remove(db: &Database, design: &DesignFacts) -> Vec<String> {
+    if is_mango(design) {
+        let views = design.views.iter();
+        return views.map(|view| remove_index(db, design, view)).collect();
+    }
+    vec![
+        format!(
+            "{}   # take \"views\" out of it, and save it without; delete it only if it has views alone",
+            curl("GET", &[&db.name, &design.id], None)
+        ),
+        curl("POST", &[&db.name, "_view_cleanup"], None),
+    ]
+}
+
+pub const UNUSED_INDEXES: Check = Check {
+    id: "unused-indexes",
+    area: Area::Queries,
+    title: "unused indexes",
+    looks_at: "design documents with a built index that no view query and no `_find` asked since the start",
+    finds: || {
+        format!(
+            "warning in databases of {DOCUMENTS_MIN} and more documents, once the server has run for `[doctor] unused_index_time` (a week)"
+        )
+    },
+    why: "each write is mapped and indexed for it, and it takes room on disk",
+    look: |facts| {
+        let wanted = facts.operation.unused_index_time;
+        if facts.uptime < wanted {
+            return Err(format!(
+                "the server has run for {} s, [doctor] unused_index_time wants {}",
+                facts.uptime.as_secs(),
+                wanted.as_secs()
+            ));
+        }
+        let unused =
+            designs(facts).filter(|(_, design)| design.is_built && design.was_used == Some(false));
+        let found = unused.map(|(db, design)| {
+            let says = format!(
+                "nobody asked for it in the {} days since the start; it indexes {} documents",
+                facts.uptime.as_secs() / 86_400,
+                db.documents
+            );
+            let finding = Finding::new(Severity::Warning, path(db, design), says)
+                .evidence(json!({"uptime_s": facts.uptime.as_secs(), "documents": db.documents, "views": design.views.len()}));
+            remove(db, design).into_iter().fold(finding, Finding::act)
+        });
+        Ok(found.collect())
+    },
+};
+
+pub const DUPLICATE_INDEXES: Check = Check {
+    id: "duplicate-indexes",
+    area: Area::Queries,
+    title: "duplicate indexes",
+    looks_at: "views of one database with the same map function in indexes of their own; indexes of Mango whose fields begin another's",
+    finds: || {
+        format!(
+            "in databases of {DOCUMENTS_MIN} and more documents: warning of the same rows, note of an index that another one serves too"
+        )
+    },
+    why: "the same rows are made, kept and updated twice. (Design documents that are wholly alike share one index)",
+    look: |facts| {
+        let large = facts
+            .databases
+            .all
+            .iter()
+            .filter(|db| db.documents >= DOCUMENTS_MIN);
+        Ok(large
+            .flat_map(|db| same_rows(db).into_iter().chain(beginnings(db)))
+            .collect())
+    },
+};
+
+fn same_rows(db: &Database) -> Vec<Finding> {
+    let mut by_rows: BTreeMap<u64, Vec<(&DesignFacts, &ViewFacts)>> = BTreeMap::new();
+    for design in db.designs.iter().filter(|design| design.is_built) {
+        for view in &design.views {
+            by_rows
+                .entry(view.rows_hash)
+                .or_default()
+                .push((design, view));
+        }
+    }
+    let found = by_rows.into_values().filter_map(|same| {
+        let (first, rest) = same.split_first()?;
+        let (other, view) = rest
+            .iter()
+            .find(|(design, _)| design.signature != first.0.signature)?;
+        let says = format!(
+            "it has the rows of {}, view {}, over {} documents",
+            first.0.id, first.1.name, db.documents
+        );
+        Some(
+            Finding::new(
+                Severity::Warning,
+                format!("{}, view {}", path(db, other), view.name),
+                says,
+            )
+            .evidence(json!({"documents": db.documents, "same": [first.0.id, other.id]}))
+            .act(format!(
+                "# have queries ask for {}/_view/{}, and take {} out of {}",
+                first.0.id, first.1.name, view.name, other.id
+            )),
+        )
+    });
+    found.collect()
+}
+
+/// An index of `a` is served by one of `a` and `b` only where all documents have `b` too: so it is no more than a note.
+fn beginnings(db: &Database) -> Vec<Finding> {
+    let indexes = db
+        .designs
+        .iter()
+        .filter(|design| is_mango(design))
+        .flat_map(|design| {
+            let views = design.views.iter();
+            views.filter_map(move |view| Some((design, view, view.fields.as_ref()?)))
+        });
+    let indexes: Vec<_> = indexes.collect();
+    let found = indexes.iter().filter_map(|(design, view, fields)| {
+        let (longer, its_view, _) = indexes.iter().find(|(other, _, its)| {
+            other.id != design.id && its.len() > fields.len() && its.starts_with(fields)
+        })?;
+        let says = format!(
+            "its fields ({}) begin those of {}, index {}, which serves the same queries where documents have all of its fields",
+            fields.join(", "),
+            longer.id,
+            its_view.name
+        );
+        Some(
+            Finding::new(Severity::Note, format!("{}, index {}", path(db, design), view.name), says)
+                .evidence(json!({"fields": fields, "documents": db.documents}))
+                .act(remove_index(db, design, view)),
+        )
+    });
+    found.collect()
+}
+
+const WHOLE_BYTES_MIN: u64 = 1024;
+const COPIED_BYTES_MIN: u64 = 10 << 20;
+const COPIED_PERCENT: u64 = 50;
+
+pub const WHOLE_DOCUMENTS: Check = Check {
+    id: "whole-documents",
+    area: Area::Queries,
+    title: "maps that take whole documents",
+    looks_at: "map functions in JavaScript of which it is not seen which members they touch, and the size of their index while it is open",
+    finds: || {
+        format!(
+            "in databases of {DOCUMENTS_MIN} and more documents of {} and more each: note; warning when the index has {} and more, {COPIED_PERCENT} % of what the documents have",
+            bytes(WHOLE_BYTES_MIN),
+            bytes(COPIED_BYTES_MIN)
+        )
+    },
+    why: "the function is given every member of every document, which takes most of a build's time; emit(key, doc) also keeps each document a second time",
+    look: |facts| {
+        Ok(designs(facts)
+            .filter_map(|(db, design)| whole_documents(db, design))
+            .collect())
+    },
+};
+
+fn whole_documents(db: &Database, design: &DesignFacts) -> Option<Finding> {
+    let whole = design
+        .views
+        .iter()
+        .filter_map(|view| Some((view, view.takes_whole.as_ref()?)));
+    let whole: Vec<_> = whole.collect();
+    let (first, why) = whole.first()?;
+    if db.external_bytes < WHOLE_BYTES_MIN * db.documents {
+        return None;
+    }
+    let index_bytes = design.open.as_ref().map_or(0, |open| open.external_bytes);
+    let is_copy = index_bytes >= COPIED_BYTES_MIN
+        && percent(index_bytes, db.external_bytes) >= COPIED_PERCENT;
+    let mut says = format!(
+        "{} of {} map functions take whole documents, of {} on average; view {}: {why}",
+        whole.len(),
+        design.views.len(),
+        bytes(db.external_bytes / db.documents.max(1)),
+        first.name
+    );
+    if is_copy {
+        says.push_str(&format!(
+            ". Its index has {}, the documents {}",
+            bytes(index_bytes),
+            bytes(db.external_bytes)
+        ));
+    }
+    let severity = if is_copy {
+        Severity::Warning
+    } else {
+        Severity::Note
+    };
+    let info = curl("GET", &[&db.name, &design.id, "_info"], None);
+    let info = info.strip_suffix('"').unwrap_or(&info);
+    Some(
+        Finding::new(severity, path(db, design), says)
+            .evidence(json!({
+                "views": whole.iter().map(|(view, why)| json!({"view": view.name, "why": why})).collect::<Vec<_>>(),
+                "documents": db.documents,
+                "document_bytes": db.external_bytes,
+                "index_bytes": index_bytes,
+            }))
+            .act("# emit(key, null) and query with include_docs=true, or emit the members that are wanted; read members by name (doc.a.b)")
+            .act(format!("{info}?projections=true\"   # what each function is given")),
+    )
+}
+
+const FAILED_MIN: u64 = 100;
+const FAILED_PERCENT: u64 = 10;
+
+pub const FAILING_MAPS: Check = Check {
+    id: "failing-maps",
+    area: Area::Queries,
+    title: "maps that always fail",
+    looks_at: "documents that JavaScript map functions threw for, since their index was opened",
+    finds: || {
+        format!(
+            "of {FAILED_MIN} and more documents: warning when all failed, note at {FAILED_PERCENT} %"
+        )
+    },
+    why: "a document that the function throws for is not in the view, and nobody is told but the log",
+    look: |facts| {
+        let all = facts.databases.all.iter();
+        let designs = all.flat_map(|db| db.designs.iter().map(move |design| (db, design)));
+        let found = designs.flat_map(|(db, design)| {
+            let mapped = design.open.as_ref().map_or(0, |open| open.mapped);
+            design
+                .views
+                .iter()
+                .filter_map(move |view| failing_map(db, design, view, mapped))
+        });
+        Ok(found.collect())
+    },
+};
+
+fn failing_map(
+    db: &Database,
+    design: &DesignFacts,
+    view: &ViewFacts,
+    mapped: u64,
+) -> Option<Finding> {
+    let failed = view.failed;
+    let severity = match () {
+        () if failed < FAILED_MIN => return None,
+        () if failed >= mapped => Severity::Warning,
+        () if percent(failed, mapped) >= FAILED_PERCENT => Severity::Note,
+        () => return None,
+    };
+    let says = match failed >= mapped {
+        true => format!("it threw for all of {mapped} documents"),
+        false => format!("it threw for {failed} of {mapped} documents"),
+    };
+    Some(
+        Finding::new(
+            severity,
+            format!("{}, view {}", path(db, design), view.name),
+            says,
+        )
+        .evidence(json!({"failed": failed, "mapped": mapped}))
+        .act("# the log says what was thrown, at \"map function\"")
+        .act("# have the function look before it reads: if (doc.items) { ... }"),
+    )
+}
+
+const BUILDS_FAILED_MIN: u32 = 2;
+
+pub const FAILING_BUILDS: Check = Check {
+    id: "failing-builds",
+    area: Area::Queries,
+    title: "index builds that fail",
+    looks_at: "index builds that failed, of indexes that are open",
+    finds: || {
+        format!(
+            "error of {BUILDS_FAILED_MIN} and more failures since the last build that succeeded"
+        )
+    },
+    why: "queries of its views answer an error, or rows that are old",
+    look: |facts| {
+        let all = facts.databases.all.iter();
+        let designs = all.flat_map(|db| db.designs.iter().map(move |design| (db, design)));
+        let found = designs.filter_map(|(db, design)| {
+            let open = design
+                .open
+                .as_ref()
+                .filter(|open| open.failures >= BUILDS_FAILED_MIN)?;
+            let why = open.failure.as_deref().unwrap_or("unknown");
+            let why = &why[..why.floor_char_boundary(200)];
+            let says = format!("the last {} builds failed: {why}", open.failures);
+            Some(
+                Finding::new(Severity::Error, path(db, design), says)
+                    .evidence(json!({"failures": open.failures, "why": why}))
+                    .act(format!(
+                        "{}   # and correct it",
+                        curl("GET", &[&db.name, &design.id], None)
+                    ))
+                    .act("# the log has more, at \"an index build failed\""),
+            )
+        });
+        Ok(found.collect())
+    },
+};
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use database::{FindUse, OpenIndexFacts};
+
+    use super::*;
+    use crate::server_routes::doctor::facts::{Databases, Operation};
+
+    fn view(name: &str, rows_hash: u64) -> ViewFacts {
+        ViewFacts {
+            name: name.to_owned(),
+            rows_hash,
+            fields: None,
+            takes_whole: None,
+            failed: 0,
+        }
+    }
+
+    fn design(id: &str, language: &str, views: Vec<ViewFacts>) -> DesignFacts {
+        DesignFacts {
+            id: format!("_design/{id}"),
+            language: language.to_owned(),
+            signature: id.to_owned(),
+            is_built: true,
+            was_used: Some(true),
+            views,
+            open: None,
+        }
+    }
+
+    fn facts(documents: u64, designs: Vec<DesignFacts>) -> Facts {
+        let db = Database {
+            name: "db".into(),
+            documents,
+            external_bytes: documents * 4096,
+            designs,
+            ..Database::default()
+        };
+        Facts {
+            uptime: Duration::from_secs(10 * 86_400),
+            databases: Databases {
+                all: vec![db],
+                ..Databases::default()
+            },
+            operation: Operation {
+                unused_index_time: Duration::from_secs(7 * 86_400),
+                ..Operation::default()
+            },
+            ..Facts::default()
+        }
+    }
+
+    fn severities(check: &Check, facts: &Facts) -> Vec<Severity> {
+        check
+            .run(facts)
+            .unwrap()
+            .iter()
+            .map(|f| f.severity)
+            .collect()
+    }
+
+    #[test]
+    fn queries_that_look_at_much_for_little_are_found() {
+        let of = |index: Option<(String, String)>, queries, examined, returned| {
+            let queries = FindUse {
+                queries,
+                examined,
+                returned,
+                examined_most: examined,
+                fields: vec!["a".into()],
+            };
+            let finds = vec![Find {
+                database: "db".into(),
+                index,
+                queries,
+            }];
+            let facts = Facts {
+                finds,
+                ..Facts::default()
+            };
+            (
+                severities(&SCANS, &facts).len(),
+                severities(&EXAMINED, &facts).len(),
+            )
+        };
+        let index = || Some(("_design/i".to_owned(), "i".to_owned()));
+        assert_eq!(of(None, 20, 100_000, 20), (1, 0));
+        assert_eq!(of(index(), 20, 100_000, 20), (0, 1));
+        // Of a few documents, of which most are wanted, or once: nobody would act.
+        assert_eq!(of(None, 20, 4_000, 20), (0, 0));
+        assert_eq!(of(None, 20, 100_000, 50_000), (0, 0));
+        assert_eq!(of(None, 1, 100_000, 1), (0, 0));
+    }
+
+    #[test]
+    fn unused_indexes_are_found_after_a_while() {
+        let mut unused = design("d", "javascript", vec![view("v", 1)]);
+        unused.was_used = Some(false);
+        let mut facts = facts(
+            5_000,
+            vec![unused, design("e", "javascript", vec![view("v", 2)])],
+        );
+        assert_eq!(severities(&UNUSED_INDEXES, &facts), [Severity::Warning]);
+        facts.databases.all[0].designs[0].is_built = false;
+        assert_eq!(severities(&UNUSED_INDEXES, &facts), []);
+        facts.uptime = Duration::from_secs(60);
+        assert!(UNUSED_INDEXES.run(&facts).is_err());
+    }
+
+    #[test]
+    fn the_same_rows_twice_are_found_unless_the_index_is_shared() {
+        let twice = |hashes: [u64; 2]| {
+            vec![
+                design("a", "javascript", vec![view("v", hashes[0])]),
+                design("b", "javascript", vec![view("w", hashes[1])]),
+            ]
+        };
+        assert_eq!(
+            severities(&DUPLICATE_INDEXES, &facts(5_000, twice([1, 1]))),
+            [Severity::Warning]
+        );
+        assert_eq!(
+            severities(&DUPLICATE_INDEXES, &facts(5_000, twice([1, 2]))),
+            []
+        );
+        assert_eq!(
+            severities(&DUPLICATE_INDEXES, &facts(50, twice([1, 1]))),
+            []
+        );
+        let mut shared = twice([1, 1]);
+        shared[1].signature = shared[0].signature.clone();
+        assert_eq!(severities(&DUPLICATE_INDEXES, &facts(5_000, shared)), []);
+        let index = |id: &str, fields: &[&str], hash| {
+            let mut view = view(id, hash);
+            view.fields = Some(fields.iter().map(|f| (*f).to_owned()).collect());
+            design(id, "query", vec![view])
+        };
+        let begins = vec![
+            index("a", &["x"], 1),
+            index("ab", &["x", "y"], 2),
+            index("b", &["y"], 3),
+        ];
+        assert_eq!(
+            severities(&DUPLICATE_INDEXES, &facts(5_000, begins)),
+            [Severity::Note]
+        );
+    }
+
+    #[test]
+    fn whole_documents_are_noted_and_copies_are_warned_of() {
+        let of = |takes_whole: bool, external_bytes| {
+            let mut one = view("v", 1);
+            one.takes_whole = takes_whole.then(|| "doc is passed to a function".to_owned());
+            let mut design = design("d", "javascript", vec![one]);
+            design.open = Some(OpenIndexFacts {
+                external_bytes,
+                ..OpenIndexFacts::default()
+            });
+            severities(&WHOLE_DOCUMENTS, &facts(5_000, vec![design]))
+        };
+        assert_eq!(of(false, 0), []);
+        assert_eq!(of(true, 0), [Severity::Note]);
+        assert_eq!(of(true, 15 << 20), [Severity::Warning]);
+        assert_eq!(of(false, 15 << 20), []);
+    }
+
+    #[test]
+    fn maps_that_fail_for_all_are_told_from_those_that_fail_for_some() {
+        let of = |failed, mapped| {
+            let mut one = view("v", 1);
+            one.failed = failed;
+            let mut design = design("d", "javascript", vec![one]);
+            design.open = Some(OpenIndexFacts {
+                mapped,
+                ..OpenIndexFacts::default()
+            });
+            severities(&FAILING_MAPS, &facts(500, vec![design]))
+        };
+        assert_eq!(of(500, 500), [Severity::Warning]);
+        assert_eq!(of(200, 500), [Severity::Note]);
+        assert_eq!(of(3, 500), []);
+        assert_eq!(of(150, 50_000), []);
+    }
+
+    #[test]
+    fn builds_that_fail_again_are_errors() {
+        let of = |failures| {
+            let mut design = design("d", "javascript", vec![view("v", 1)]);
+            design.open = Some(OpenIndexFacts {
+                failures,
+                failure: Some("out of it".into()),
+                ..OpenIndexFacts::default()
+            });
+            severities(&FAILING_BUILDS, &facts(500, vec![design]))
+        };
+        assert_eq!(
+            (of(0), of(1), of(3)),
+            (vec![], vec![], vec![Severity::Error])
+        );
+    }
+}

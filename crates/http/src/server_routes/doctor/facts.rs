@@ -1,0 +1,221 @@
+//! What checks look at: plain values, brought together by `gather`, made up by tests.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use database::{DesignFacts, FindUse, Garbage, Sample};
+
+/// Everything that is known of a server. What could not be found out is `None`, and its check is skipped.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// The node's name.
+    pub node: String,
+    /// Since its start.
+    pub uptime: Duration,
+    /// Checks that are not wanted.
+    pub ignored: Vec<String>,
+    /// The machine, and what the process takes of it.
+    pub machine: Machine,
+    /// Some databases.
+    pub databases: Databases,
+    /// Queries, by what answered them.
+    pub finds: Vec<Find>,
+    /// Bulks of documents that clients wrote.
+    pub bulks: Bulks,
+    /// Settings, users, replications, backups.
+    pub operation: Operation,
+    /// The cluster that it is a member of.
+    pub cluster: Option<Cluster>,
+}
+
+/// The machine, and what the process takes of it.
+#[derive(Clone, Debug, Default)]
+pub struct Machine {
+    /// File descriptors that are open, and how many may be.
+    pub open_files: u64,
+    /// See `open_files`.
+    pub open_files_max: Option<u64>,
+    /// Connections that the kernel dropped since too many waited to be accepted.
+    pub connections_dropped: Option<u64>,
+    /// Connections that may wait, by `[chttpd] backlog`, and by the kernel's `somaxconn`.
+    pub backlog: u64,
+    /// See `backlog`.
+    pub backlog_max: Option<u64>,
+    /// Free space of the data's file system, and all of it, in bytes.
+    pub disk: Option<(u64, u64)>,
+    /// Bytes of the store's files.
+    pub store_bytes: u64,
+    /// How often a write waited for the disk, and the median and the 99th percentile of how long, in microseconds.
+    pub syncs: u64,
+    /// See `syncs`.
+    pub sync_p50_us: u64,
+    /// See `syncs`.
+    pub sync_p99_us: u64,
+    /// Of a sample of reads: those that found all they wanted in the block cache, and those that had to read a block.
+    pub reads_cached: u64,
+    /// See `reads_cached`.
+    pub reads_uncached: u64,
+    /// Bytes in the block cache, and how many it may have.
+    pub cache_bytes: u64,
+    /// See `cache_bytes`.
+    pub cache_bytes_max: u64,
+    /// Memory that the process has, and may have, in bytes.
+    pub resident_bytes: u64,
+    /// See `resident_bytes`.
+    pub memory_limit_bytes: u64,
+    /// Connections, and writes, that waited at two looks: the fewer of both.
+    pub waiting_connections: u64,
+    /// See `waiting_connections`.
+    pub waiting_commits: u64,
+    /// Files and directories that other users of the machine may read or change, and the mode that they should have.
+    pub open_to_others: Vec<(PathBuf, &'static str)>,
+}
+
+/// The databases, and those that were looked at.
+#[derive(Clone, Debug, Default)]
+pub struct Databases {
+    /// How many there are.
+    pub count: usize,
+    /// Those that could not be looked at, and why.
+    pub failed: Vec<String>,
+    /// There was no time for more.
+    pub out_of_time: bool,
+    /// The busiest, the largest, and some of the others.
+    pub all: Vec<Database>,
+}
+
+/// A database.
+#[derive(Clone, Debug, Default)]
+pub struct Database {
+    /// Its name.
+    pub name: String,
+    /// Documents that are not deleted, and those that are.
+    pub documents: u64,
+    /// See `documents`.
+    pub deleted: u64,
+    /// Bytes of its documents as JSON text, with their attachments.
+    pub external_bytes: u64,
+    /// When it was made, in seconds since 1970.
+    pub created_unix_s: u64,
+    /// Its latest changes.
+    pub sample: Sample,
+    /// What a compaction would give back.
+    pub garbage: Garbage,
+    /// Its design documents with views.
+    pub designs: Vec<DesignFacts>,
+}
+
+/// Queries of a database that one index answered.
+#[derive(Clone, Debug, Default)]
+pub struct Find {
+    /// The database.
+    pub database: String,
+    /// Design document and name of the index; `None` for all documents.
+    pub index: Option<(String, String)>,
+    /// What they came to.
+    pub queries: FindUse,
+}
+
+/// Bulks of documents that clients wrote.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Bulks {
+    /// How many there were, and how many documents were in half of them at most.
+    pub count: u64,
+    /// See `count`.
+    pub median: u64,
+    /// Documents in all of them, about.
+    pub documents: u64,
+}
+
+/// How the server is operated.
+#[derive(Clone, Debug, Default)]
+pub struct Operation {
+    /// Where it listens without, and with TLS.
+    pub plain: Vec<SocketAddr>,
+    /// See `plain`.
+    pub secured: Vec<SocketAddr>,
+    /// Any page on the web may use its reader's session.
+    pub cors_trusts_all: bool,
+    /// What `/_up` tells load balancers keeps them away.
+    pub is_in_maintenance: bool,
+    /// Compactions are begun when they are due.
+    pub compacts_itself: bool,
+    /// Indexes that nobody asked for after this are called unused.
+    pub unused_index_time: Duration,
+    /// The certificates that it shows.
+    pub certificates: Vec<Certificate>,
+    /// How passwords are hashed.
+    pub passwords: Vec<Password>,
+    /// Replications that fail.
+    pub replications: Vec<Replication>,
+    /// Users and replications that were not looked at.
+    pub not_looked_at: Vec<String>,
+    /// How long ago the store was last copied; `None` when no copy is known of.
+    pub backup_age: Option<Duration>,
+    /// How old a copy may be.
+    pub backup_age_max: Duration,
+    /// Now, in seconds since 1970.
+    pub now_unix_s: u64,
+}
+
+/// A certificate, or one that cannot be read.
+#[derive(Clone, Debug)]
+pub struct Certificate {
+    /// The setting that names it, with its path.
+    pub name: String,
+    /// When it begins and ends, in seconds since 1970, or why that is not known.
+    pub times: Result<(u64, u64), String>,
+}
+
+/// How somebody's password is hashed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Password {
+    /// Who.
+    pub name: String,
+    /// A server admin, and no user of a database.
+    pub is_admin: bool,
+    /// The hash function and the iterations of PBKDF2; `None` of one SHA-1 with a salt.
+    pub pbkdf2: Option<(&'static str, u32)>,
+}
+
+/// A replication that fails.
+#[derive(Clone, Debug, Default)]
+pub struct Replication {
+    /// The database and document that asked for it, or its id.
+    pub name: String,
+    /// See `name`.
+    pub document: Option<(String, String)>,
+    /// It is not tried again.
+    pub is_given_up: bool,
+    /// How often it failed lately.
+    pub crashes: u64,
+    /// What it says, without passwords.
+    pub error: String,
+}
+
+/// The cluster.
+#[derive(Clone, Debug, Default)]
+pub struct Cluster {
+    /// Names of all nodes with their numbers, and whether they were heard of lately.
+    pub nodes: Vec<(String, String, bool)>,
+    /// The number of this one.
+    pub me: String,
+    /// Its slots that are on this node.
+    pub slots: Vec<Slot>,
+    /// The certificate of this node ends in so many seconds; less than 0 when it has.
+    pub certificate_left_s: i64,
+}
+
+/// A slot of the cluster.
+#[derive(Clone, Debug, Default)]
+pub struct Slot {
+    /// Its number, or `control`.
+    pub name: String,
+    /// The numbers of the nodes that have it.
+    pub members: Vec<String>,
+    /// It takes writes.
+    pub takes_writes: bool,
+    /// Why not.
+    pub reason: Option<String>,
+}

@@ -1,0 +1,137 @@
+//! Brings facts together: from counters, settings and `/proc`, and by a look at some databases. Nothing is written.
+
+mod databases;
+mod operation;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use database::Databases;
+
+use super::facts::{Bulks, Cluster, Facts, Find, Machine, Slot};
+use crate::app::App;
+use crate::metrics::machine;
+
+/// Between the two looks at queues at least.
+const LOOKS_APART: Duration = Duration::from_millis(300);
+
+/// Everything that can be found out until a moment, a little more at most. Blocks.
+pub fn facts(app: &App, began: Instant, until: Instant) -> Facts {
+    let settings = app.node.settings();
+    let first = waiting(app);
+    let databases = databases::look(app, until);
+    let operation = operation::look(app, until);
+    // What waits only once is a moment's.
+    std::thread::sleep(LOOKS_APART.saturating_sub(began.elapsed()));
+    let second = waiting(app);
+    let finds = app.node.databases.find_uses().into_iter();
+    let finds = finds.map(|((database, index), queries)| Find {
+        database,
+        index,
+        queries,
+    });
+    let bulks = app.stats.counts().bulk_docs;
+    Facts {
+        node: app.node.name.clone(),
+        uptime: app.node.started.elapsed(),
+        ignored: settings.doctor.ignore.clone().unwrap_or_default(),
+        machine: machine_of(app, [first.0.min(second.0), first.1.min(second.1)]),
+        databases,
+        finds: finds
+            .filter(|find| app.node.databases.exists(&find.database))
+            .collect(),
+        bulks: Bulks {
+            count: bulks.len(),
+            median: bulks.value_at_quantile(0.5),
+            documents: (bulks.mean() * bulks.len() as f64) as u64,
+        },
+        operation,
+        cluster: app.node.member().map(|member| cluster(member)),
+    }
+}
+
+/// Connections and commits that wait.
+fn waiting(app: &App) -> (u64, u64) {
+    let queues = machine::queues(app);
+    let of = |wanted| {
+        queues
+            .iter()
+            .find(|(name, _)| *name == wanted)
+            .map_or(0, |(_, n)| *n)
+    };
+    (of("accept"), of("commit"))
+}
+
+fn machine_of(app: &App, [waiting_connections, waiting_commits]: [u64; 2]) -> Machine {
+    let engine = app.node.databases.stats();
+    let syncs = Databases::sync_times();
+    let somaxconn = std::fs::read_to_string("/proc/sys/net/core/somaxconn").ok();
+    Machine {
+        open_files: machine::open_files(),
+        open_files_max: machine::open_files_max(),
+        connections_dropped: app.stats.connections_dropped(),
+        backlog: app.node.settings().chttpd.backlog,
+        backlog_max: somaxconn.and_then(|text| text.trim().parse().ok()),
+        disk: app.node.databases.disk_space(),
+        store_bytes: engine.keyspace_bytes.iter().map(|(_, bytes)| bytes).sum(),
+        syncs: syncs.len(),
+        sync_p50_us: syncs.value_at_quantile(0.5),
+        sync_p99_us: syncs.value_at_quantile(0.99),
+        reads_cached: engine.sampled_reads_cached,
+        reads_uncached: engine.sampled_reads_uncached,
+        cache_bytes: engine.block_cache_bytes,
+        cache_bytes_max: engine.block_cache_bytes_max,
+        resident_bytes: machine::resident_bytes(),
+        memory_limit_bytes: app.node.memory.limit,
+        waiting_connections,
+        waiting_commits,
+        open_to_others: open_to_others(app),
+    }
+}
+
+/// What is of its owner alone when the server makes it, and was given to others or made by somebody else.
+fn open_to_others(app: &App) -> Vec<(std::path::PathBuf, &'static str)> {
+    let store = app.node.databases.store().engine().path().to_owned();
+    let secrets = app.node.config.files_with_secrets().unwrap_or_default();
+    let settings = app.node.settings();
+    let key = settings.ssl.key_file.iter().map(Into::into);
+    let files = secrets.into_iter().chain(key).map(|path| (path, "600"));
+    let all = std::iter::once((store, "700")).chain(files);
+    all.filter(|(path, _)| is_open(path)).collect()
+}
+
+/// Whether other users of the machine have access. What belongs to another user, mostly root, can only reach this process by its
+/// group.
+fn is_open(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let me = std::fs::metadata("/proc/self").map(|me| me.uid());
+    let (Ok(me), Ok(file)) = (me, std::fs::metadata(path)) else {
+        return false;
+    };
+    let others = if file.uid() == me { 0o077 } else { 0o007 };
+    file.mode() & others != 0
+}
+
+fn cluster(member: &member::Member) -> Cluster {
+    let slots = member.slots().into_iter().map(|slot| Slot {
+        name: slot.slot,
+        members: slot.members,
+        takes_writes: slot.takes_writes,
+        reason: slot.reason,
+    });
+    let nodes = member
+        .nodes()
+        .into_iter()
+        .map(|node| (node.name, node.node, node.is_live));
+    let ends = member.certificate_ends();
+    let now = std::time::SystemTime::now();
+    Cluster {
+        nodes: nodes.collect(),
+        me: member.name().to_owned(),
+        slots: slots.collect(),
+        certificate_left_s: match ends.duration_since(now) {
+            Ok(left) => left.as_secs() as i64,
+            Err(past) => -(past.duration().as_secs() as i64),
+        },
+    }
+}

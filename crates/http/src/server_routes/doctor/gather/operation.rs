@@ -1,0 +1,191 @@
+//! Settings, users, replications, backups.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use auth::PasswordHash;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use serde_json::Value;
+
+use crate::app::App;
+use crate::browsers::cors::Cors;
+use crate::server_routes::doctor::facts::{Certificate, Operation, Password, Replication};
+
+/// Documents of users, and of each replicator database, that are read.
+const DOCUMENTS_MAX: usize = 1_000;
+/// Bytes of a message that are told.
+const MESSAGE_BYTES_MAX: usize = 300;
+
+/// Looks at everything; at documents until a moment.
+pub fn look(app: &App, until: Instant) -> Operation {
+    let settings = app.node.settings();
+    let now = SystemTime::now();
+    let (mut plain, mut secured) = (vec![], vec![]);
+    for (address, is_secured) in app.stats.sockets() {
+        if is_secured { &mut secured } else { &mut plain }.push(address);
+    }
+    let mut not_looked_at = vec![];
+    let passwords = passwords(app, until, &mut not_looked_at);
+    let replications = replications(app, until, &mut not_looked_at);
+    let last_backup = app.node.databases.store().last_backup();
+    Operation {
+        plain,
+        secured,
+        cors_trusts_all: app
+            .settings()
+            .cors
+            .as_ref()
+            .is_some_and(Cors::trusts_all_with_credentials),
+        is_in_maintenance: settings.couchdb.maintenance_mode
+            != config::settings::MaintenanceMode::Off,
+        compacts_itself: settings.compaction.enable,
+        unused_index_time: settings.doctor.unused_index_time,
+        certificates: certificates(&settings.ssl),
+        passwords,
+        replications,
+        not_looked_at,
+        backup_age: last_backup.map(|at| now.duration_since(at).unwrap_or_default()),
+        backup_age_max: settings.doctor.backup_age_max,
+        now_unix_s: unix_s(now),
+    }
+}
+
+fn unix_s(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}
+
+/// The certificates of `[ssl]`, as they are in the file.
+fn certificates(ssl: &config::settings::Ssl) -> Vec<Certificate> {
+    let Some(path) = ssl.cert_file.as_ref().filter(|_| ssl.enable) else {
+        return vec![];
+    };
+    let name = format!("[ssl] cert_file {path}");
+    let unreadable = |why: String| {
+        vec![Certificate {
+            name: name.clone(),
+            times: Err(why),
+        }]
+    };
+    let pem = match std::fs::read(path) {
+        Ok(pem) => pem,
+        Err(error) => return unreadable(error.to_string()),
+    };
+    let chain: Result<Vec<CertificateDer<'_>>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    let chain = match chain {
+        Ok(chain) if !chain.is_empty() => chain,
+        Ok(_) => return unreadable("there is no certificate in it".to_owned()),
+        Err(error) => return unreadable(error.to_string()),
+    };
+    let certificate = |(n, der): (usize, &CertificateDer<'_>)| Certificate {
+        name: match n {
+            0 => name.clone(),
+            n => format!("{name}, number {} of the chain", n + 1),
+        },
+        times: peers::times_of(der)
+            .map(|(begins, ends)| (unix_s(begins), unix_s(ends)))
+            .map_err(|error| error.to_string()),
+    };
+    chain.iter().enumerate().map(certificate).collect()
+}
+
+/// How passwords of admins and of users are hashed.
+fn passwords(app: &App, until: Instant, left: &mut Vec<String>) -> Vec<Password> {
+    let password = |name: &str, is_admin, hash: &PasswordHash| Password {
+        name: name.to_owned(),
+        is_admin,
+        pbkdf2: hash
+            .pbkdf2()
+            .map(|(hash, iterations)| (hash.name(), iterations)),
+    };
+    let settings = app.node.settings();
+    let admins = settings.admins.all.iter();
+    let admins =
+        admins.filter_map(|(name, value)| Some(password(name, true, &PasswordHash::parse(value)?)));
+    let mut all: Vec<Password> = admins.collect();
+    let users = app
+        .node
+        .databases
+        .get(&settings.chttpd_auth.authentication_db);
+    let Ok(users) = users.and_then(|db| db.some_documents(USERS, DOCUMENTS_MAX, until)) else {
+        return all;
+    };
+    all.extend(users.documents.iter().filter_map(|doc| {
+        let hash = auth::hash_of_user(&doc.json)?;
+        let id: Value = serde_json::from_slice(&doc.json).ok()?;
+        let name = id.get("_id")?.as_str()?.strip_prefix(USERS)?;
+        Some(password(name, false, &hash))
+    }));
+    if users.has_more {
+        left.push(format!("users beyond the first {}", users.documents.len()));
+    }
+    all
+}
+
+/// What the ids of user documents begin with.
+const USERS: &str = "org.couchdb.user:";
+
+/// Replications that fail.
+fn replications(app: &App, until: Instant, left: &mut Vec<String>) -> Vec<Replication> {
+    let replicator = &app.node.replicator;
+    let mut all: Vec<Replication> = replicator.jobs().iter().filter_map(failing_job).collect();
+    for name in replicator.databases() {
+        let Ok(db) = app.node.databases.get(&name) else {
+            continue;
+        };
+        let Ok(some) = db.some_documents("", DOCUMENTS_MAX, until) else {
+            continue;
+        };
+        if some.has_more {
+            let n = some.documents.len();
+            left.push(format!("documents of {name} beyond the first {n}"));
+        }
+        all.extend(
+            some.documents
+                .iter()
+                .filter_map(|doc| given_up(&name, &doc.json)),
+        );
+    }
+    all
+}
+
+/// A job, as `_scheduler/jobs` lists it, that waits to be tried again.
+fn failing_job(job: &Value) -> Option<Replication> {
+    let text = |name: &str| job.get(name).and_then(Value::as_str);
+    let error = job.get("info")?.get("error")?;
+    let history = job.get("history")?.as_array()?;
+    let crashes = history.iter().filter(|event| event["type"] == "crashed");
+    let document = text("database").zip(text("doc_id"));
+    Some(Replication {
+        name: match document {
+            Some((db, id)) => format!("{db}/{id}"),
+            None => text("id").unwrap_or_default().to_owned(),
+        },
+        document: document.map(|(db, id)| (db.to_owned(), id.to_owned())),
+        is_given_up: false,
+        crashes: crashes.count() as u64,
+        error: message(error),
+    })
+}
+
+/// A document whose replication was given up.
+fn given_up(db: &str, json: &[u8]) -> Option<Replication> {
+    let doc: Value = serde_json::from_slice(json).ok()?;
+    if doc.get("_replication_state")? != "failed" {
+        return None;
+    }
+    let id = doc.get("_id")?.as_str()?;
+    Some(Replication {
+        name: format!("{db}/{id}"),
+        document: Some((db.to_owned(), id.to_owned())),
+        is_given_up: true,
+        crashes: 0,
+        error: message(doc.get("_replication_state_reason").unwrap_or(&Value::Null)),
+    })
+}
+
+fn message(error: &Value) -> String {
+    let text = error
+        .as_str()
+        .map_or_else(|| error.to_string(), str::to_owned);
+    text[..text.floor_char_boundary(MESSAGE_BYTES_MAX)].to_owned()
+}

@@ -1,0 +1,124 @@
+//! Whose function this thread runs: a name of the thread's samples.
+
+use std::cell::Cell;
+use std::ptr;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::compiler_fence;
+
+use crate::sampler::{Names, Probe};
+
+/// A name for samples, like `shop/_design/sales/_view/by_day`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Label(Box<str>);
+
+impl Label {
+    /// Semicolons and line ends, which divide frames and stacks, become spaces.
+    pub fn new(name: &str) -> Label {
+        let is_bad = |c: char| c == ';' || c.is_control();
+        Label(name.replace(is_bad, " ").into())
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+}
+
+/// An interpreter that runs on this thread.
+#[derive(Clone, Copy)]
+pub struct Interpreter {
+    /// Where its state is.
+    pub state: usize,
+    /// Gives the names of the functions that run, the inner ones first, given `state`.
+    ///
+    /// It is called in the handler of a signal, anywhere in the interpreter's work: it may not allocate, take locks, or panic, and
+    /// it reads the interpreter's memory by the probe only, since that may be in the midst of a change.
+    pub functions: fn(usize, &mut Probe, &mut Names<'_>),
+}
+
+/// What the handler of a signal finds of this thread. It has no destructor, and is there from the thread's first step on.
+#[derive(Clone, Copy)]
+struct Here {
+    label: *const Label,
+    /// An address on the stack where the label began.
+    since: usize,
+}
+
+thread_local! {
+    static LABEL: Cell<Here> = const { Cell::new(Here { label: ptr::null(), since: 0 }) };
+    static INTERPRETER: Cell<*const Interpreter> = const { Cell::new(ptr::null()) };
+}
+
+/// Takes back what was set, also when the work panics.
+struct Reset<T: Copy + 'static>(&'static std::thread::LocalKey<Cell<T>>, T);
+
+impl<T: Copy> Drop for Reset<T> {
+    fn drop(&mut self) {
+        // What the work did is done before, as the handler sees it.
+        compiler_fence(SeqCst);
+        self.0.set(self.1);
+    }
+}
+
+/// Does work that samples of this thread have under a label.
+#[inline]
+pub fn labelled<T>(label: &Label, work: impl FnOnce() -> T) -> T {
+    let here = Here {
+        label,
+        since: ptr::from_ref(&label).addr(),
+    };
+    let _reset = Reset(&LABEL, LABEL.replace(here));
+    compiler_fence(SeqCst);
+    work()
+}
+
+/// Does work in which an interpreter runs on this thread.
+#[inline]
+pub fn scripted<T>(interpreter: &Interpreter, work: impl FnOnce() -> T) -> T {
+    let _reset = Reset(&INTERPRETER, INTERPRETER.replace(interpreter));
+    compiler_fence(SeqCst);
+    work()
+}
+
+/// The label of this thread, and where on the stack it began.
+///
+/// # Safety
+/// It is not kept for longer than the caller runs: not across what ends [`labelled`].
+pub(crate) unsafe fn here<'a>() -> Option<(&'a Label, usize)> {
+    let here = LABEL.get();
+    // SAFETY: a pointer is there only while `labelled` has the reference that it was made of; this is its thread.
+    let label = unsafe { here.label.as_ref() };
+    label.map(|label| (label, here.since))
+}
+
+/// The interpreter that runs on this thread.
+pub(crate) fn interpreter() -> Option<Interpreter> {
+    let interpreter = INTERPRETER.get();
+    // SAFETY: as above; what is pointed at is copied.
+    unsafe { interpreter.as_ref() }.copied()
+}
+
+/// The name of this thread's label; empty without one.
+pub fn current() -> String {
+    // SAFETY: the label is copied at once.
+    unsafe { here() }.map_or_else(String::new, |(label, _)| label.name().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_inner_label_counts_and_the_outer_one_goes_on_after_it() {
+        let (outer, inner) = (Label::new("a;b"), Label::new("c"));
+        assert_eq!(current(), "");
+        labelled(&outer, || {
+            assert_eq!(labelled(&inner, current), "c");
+            assert_eq!(current(), "a b");
+            let panicked = std::panic::catch_unwind(|| labelled(&inner, || panic!("as it should")));
+            assert!(panicked.is_err());
+            assert_eq!(current(), "a b");
+        });
+        assert_eq!(current(), "");
+    }
+}

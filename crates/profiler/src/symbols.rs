@@ -1,0 +1,423 @@
+//! Names for places in code.
+//!
+//! Names are those of the symbol tables: of functions as they were compiled, so that one that was inlined is part of its caller.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
+
+use object::read::{ReadCache, ReadRef};
+use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
+
+use crate::modules::{Module, Modules, Place};
+use crate::profile::Profile;
+use crate::sampler;
+use crate::samples::{Samples, Stack};
+
+/// What stands for code that has no name.
+pub(crate) const UNKNOWN: &str = "[unknown]";
+/// The interpreter of JavaScript.
+const INTERPRETER: &str = "JS_CallInternal";
+/// Functions of a C library that are chosen when it is loaded have no names in its table, and are not longer than this.
+const CHOSEN_BYTES_MAX: u64 = 0x900;
+/// Functions that only call others.
+const TRAMPOLINES: [&str; 11] = [
+    "Thread::new::thread_start",
+    "__rust_begin_short_backtrace",
+    "__rust_end_short_backtrace",
+    "__rust_try",
+    "core::ops::function::FnOnce::call_once",
+    "FnOnce>::call_once",
+    "panicking::catch_unwind",
+    "panicking::try",
+    "panic::catch_unwind",
+    "rust_psm_on_stack",
+    "std::sys::thread",
+];
+
+/// What is known of one module.
+#[derive(Default)]
+struct Known {
+    names: BTreeMap<u64, String>,
+    /// Places right behind an instruction that calls the kernel.
+    kernel: BTreeSet<u64>,
+}
+
+/// Gives names to what samples saw.
+#[derive(Default)]
+pub struct Symbols {
+    known: HashMap<Module, Known>,
+    /// Functions of the C library that its table does not name.
+    chosen: Vec<(Module, u64, &'static str)>,
+}
+
+impl Symbols {
+    /// For these samples, of this process and of others of the same program. Files are read once for all.
+    pub fn of<'a>(samples: impl Iterator<Item = &'a Samples> + Clone) -> Symbols {
+        let mut modules = Modules::default();
+        modules.read();
+        let chosen = sampler::chosen_functions().into_iter();
+        let chosen = chosen.filter_map(|(name, address)| {
+            let (module, at) = modules.place(address as u64)?;
+            Some((modules.known[module as usize].clone(), at, name))
+        });
+        let mut symbols = Symbols {
+            chosen: chosen.collect(),
+            known: HashMap::new(),
+        };
+        symbols.find(samples);
+        symbols
+    }
+
+    /// Adds samples to a profile, below `root`.
+    pub fn add(&self, samples: &Samples, root: &[&str], to: &mut Profile) {
+        for (stack, count) in &samples.stacks {
+            let mut frames: Vec<String> = root.iter().map(|r| (*r).to_owned()).collect();
+            frames.push(samples.threads[stack.thread as usize].clone());
+            let is_known = self.name(samples, stack, &mut frames);
+            to.add(&frames, *count);
+            if !is_known {
+                to.add_unknown(*count);
+            }
+        }
+        to.lose(samples.lost);
+        to.leave_out(samples.threads_left_out);
+    }
+
+    /// Adds names for a stack, outer ones first; answers whether all of it is known.
+    fn name(&self, samples: &Samples, stack: &Stack, to: &mut Vec<String>) -> bool {
+        let name = |place: &Place| self.name_of(&samples.modules, place);
+        let mut inner: Vec<(bool, String)> = vec![];
+        let Some(first) = stack.frames.first() else {
+            to.push(UNKNOWN.to_owned());
+            return false;
+        };
+        let label_at = stack.label.as_ref().map(|(at, _)| *at as usize);
+        if let Some(known) = self.known.get(&samples.modules[first.0 as usize])
+            && known.kernel.contains(&first.1)
+        {
+            inner.push((true, kernel(&name(first))));
+        }
+        let is_whole = self.is_whole(samples, stack);
+        // Where the thread begins says nothing more than its name.
+        let begins = usize::from(is_whole && stack.frames.len() > 1);
+        let frames = &stack.frames[..stack.frames.len() - begins];
+        for (n, place) in frames.iter().enumerate() {
+            let is_inside = label_at.is_some_and(|at| n < at);
+            inner.push((is_inside, name(place)));
+            // A function without a frame pointer is followed by its caller's caller.
+            if n == 0
+                && let Some(caller) = stack.near.first()
+                && stack.frames.get(1) != Some(caller)
+            {
+                inner.push((is_inside, name(caller)));
+            }
+        }
+        let is_known = is_whole && inner.iter().all(|(_, name)| name != UNKNOWN);
+        let mut is_outside = true;
+        let label = stack.label.as_ref().map(|(_, name)| name);
+        let mut frames = vec![];
+        for (is_inside, name) in inner.into_iter().rev() {
+            if is_outside && is_inside {
+                is_outside = false;
+                frames.extend(label.cloned());
+            }
+            frames.push(name);
+        }
+        if is_outside {
+            frames.extend(label.cloned());
+        }
+        if !is_whole {
+            to.push("[cut]".to_owned());
+        }
+        with_functions(frames, &stack.functions, to);
+        is_known
+    }
+
+    /// Whether the stack was walked to where its thread begins.
+    fn is_whole(&self, samples: &Samples, stack: &Stack) -> bool {
+        // Threads begin in the C library, and the program too.
+        let is_begin = |place: &Place| match &samples.modules[place.0 as usize] {
+            Module::Program => self.name_of(&samples.modules, place) == "_start",
+            Module::Library(path) => {
+                // Those of C++ begin in its library, which has no frame pointers either.
+                let name = file_name(path);
+                name.starts_with("libc.") || name.starts_with("libstdc++")
+            }
+            Module::Other(_) => false,
+        };
+        stack.frames.last().is_some_and(is_begin)
+    }
+
+    fn name_of(&self, modules: &[Module], place: &Place) -> String {
+        let module = &modules[place.0 as usize];
+        let known = self.known.get(module).and_then(|k| k.names.get(&place.1));
+        if let Some(name) = known {
+            return name.clone();
+        }
+        let is_in = |from: u64| place.1 >= from && place.1 - from < CHOSEN_BYTES_MAX;
+        let chosen = self.chosen.iter();
+        let chosen = chosen.filter(|(of, from, _)| of == module && is_in(*from));
+        if let Some((.., name)) = chosen.max_by_key(|(_, from, _)| *from) {
+            return (*name).to_owned();
+        }
+        match module {
+            Module::Program => UNKNOWN.to_owned(),
+            Module::Library(path) => format!("[{}]", file_name(path)),
+            Module::Other(name) => name.clone(),
+        }
+    }
+
+    /// Finds the names of all places of samples.
+    fn find<'a>(&mut self, samples: impl Iterator<Item = &'a Samples>) {
+        let mut wanted: HashMap<&Module, BTreeSet<u64>> = HashMap::new();
+        for samples in samples {
+            let stacks = samples.stacks.iter();
+            for (module, at) in stacks.flat_map(|(stack, _)| stack.frames.iter().chain(&stack.near))
+            {
+                let module = &samples.modules[*module as usize];
+                wanted.entry(module).or_default().insert(*at);
+            }
+        }
+        for (module, places) in wanted {
+            let path = match module {
+                Module::Program => "/proc/self/exe",
+                Module::Library(path) => path,
+                Module::Other(_) => continue,
+            };
+            let known = self.known.entry(module.clone()).or_default();
+            // Without its file, what is of a module has the module's name.
+            if let Ok(file) = File::open(path) {
+                let _ = read_names(&ReadCache::new(file), &places, known);
+            }
+        }
+    }
+}
+
+/// Finds names for places in a file.
+fn read_names<'a>(
+    file: impl ReadRef<'a>,
+    places: &BTreeSet<u64>,
+    known: &mut Known,
+) -> object::Result<()> {
+    let object = object::File::parse(file)?;
+    // Symbols have the addresses that the linker gave, places are in the file.
+    let mut addresses = BTreeMap::new();
+    for segment in object.segments() {
+        let (from, len) = segment.file_range();
+        for &place in places.range(from..from.saturating_add(len)) {
+            addresses.insert(place - from + segment.address(), place);
+        }
+    }
+    for &place in places {
+        if calls_kernel(file, place) {
+            known.kernel.insert(place);
+        }
+    }
+    let has_table = object.symbols().next().is_some();
+    let name = |symbol: object::Symbol<'a, '_, _>, known: &mut Known| {
+        let (from, size) = (symbol.address(), symbol.size());
+        if symbol.kind() != SymbolKind::Text || !symbol.is_definition() {
+            return;
+        }
+        // Functions in assembly may have no size.
+        let mut named = addresses
+            .range(from..from.saturating_add(size.max(1)))
+            .peekable();
+        if named.peek().is_some()
+            && let Ok(name) = symbol.name()
+        {
+            let name = readable(name);
+            for (_, &place) in named {
+                known.names.entry(place).or_insert_with(|| name.clone());
+            }
+        }
+    };
+    match has_table {
+        true => object.symbols().for_each(|symbol| name(symbol, known)),
+        false => object
+            .dynamic_symbols()
+            .for_each(|symbol| name(symbol, known)),
+    }
+    Ok(())
+}
+
+/// Whether the instruction before this place calls the kernel: then the time is the kernel's.
+fn calls_kernel<'a>(file: impl ReadRef<'a>, place: u64) -> bool {
+    let before = |n: u64| {
+        place
+            .checked_sub(n)
+            .and_then(|at| file.read_bytes_at(at, n).ok())
+    };
+    match cfg!(target_arch = "aarch64") {
+        true => before(4) == Some(&[0x01, 0x00, 0x00, 0xd4]),
+        false => before(2) == Some(&[0x0f, 0x05]),
+    }
+}
+
+/// The kernel's part of a function that calls it.
+fn kernel(function: &str) -> String {
+    let name = function.rsplit("::").next().unwrap_or(function);
+    let name = name.trim_start_matches("__libc_").trim_start_matches('_');
+    match function.starts_with('[') {
+        true => "[kernel]".to_owned(),
+        false => format!("[kernel] {name}"),
+    }
+}
+
+/// Puts the interpreter's functions where the interpreter is, and leaves out what only calls others.
+fn with_functions(frames: Vec<String>, functions: &[String], to: &mut Vec<String>) {
+    let is_interpreter = |name: &String| name == INTERPRETER;
+    let first = frames.iter().position(is_interpreter);
+    let last = frames.iter().rposition(is_interpreter);
+    for (n, name) in frames.into_iter().enumerate() {
+        if Some(n) == first {
+            to.extend(
+                functions
+                    .iter()
+                    .rev()
+                    .map(|f| format!("{f} (js)").replace(';', " ")),
+            );
+        }
+        let is_within = matches!((first, last), (Some(a), Some(b)) if (a..b).contains(&n));
+        let is_trampoline = TRAMPOLINES.iter().any(|t| name.contains(t));
+        let is_again = to.last() == Some(&name) && name.ends_with("{closure}");
+        if !(is_again || is_trampoline || is_within && !functions.is_empty()) {
+            to.push(name);
+        }
+    }
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// A symbol as a person reads it: without hash, parameters and arguments of generics.
+fn readable(symbol: &str) -> String {
+    let name = match rustc_demangle::try_demangle(symbol) {
+        Ok(name) => format!("{name:#}"),
+        Err(_) => {
+            let options = cpp_demangle::DemangleOptions::new()
+                .no_params()
+                .no_return_type();
+            let name = cpp_demangle::Symbol::new(symbol).ok();
+            let name = name.and_then(|name| name.demangle_with_options(&options).ok());
+            name.unwrap_or_else(|| symbol.to_owned())
+        }
+    };
+    let name = without_arguments(&name).replace("{{closure}}", "{closure}");
+    name.replace(';', " ")
+}
+
+/// Leaves out what is in angle brackets, but for `<Type as Trait>` at the start, of which the types are named without their paths.
+fn without_arguments(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    let mut depth = 0usize;
+    let is_impl = name.starts_with('<');
+    let mut before = ' ';
+    for (n, c) in name.char_indices() {
+        match c {
+            '<' if n == 0 && is_impl => out.push('<'),
+            // `operator<` and its like are names.
+            '<' if depth == 0 && out.ends_with("operator") => out.push('<'),
+            '<' => depth += 1,
+            '>' if before == '-' => {}
+            '>' if depth == 0 => out.push('>'),
+            '>' => depth -= 1,
+            _ if depth == 0 => out.push(c),
+            _ => {}
+        }
+        before = c;
+    }
+    let out = out.replace("::::", "::");
+    let out = out.trim_end_matches("::");
+    match out.strip_prefix('<').and_then(|rest| rest.split_once('>')) {
+        Some((types, rest)) => {
+            let mut types = types.split(" as ").map(last_of_path);
+            let first = types.next().unwrap_or_default();
+            match types.next() {
+                Some(of) => format!("<{first} as {of}>{rest}"),
+                None => format!("{first}{rest}"),
+            }
+        }
+        None => out.to_owned(),
+    }
+}
+
+fn last_of_path(path: &str) -> &str {
+    path.rsplit("::").next().unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_short_and_say_what_they_are() {
+        for (symbol, wanted) in [
+            (
+                "_ZN7storage6commit5write17h0123456789abcdefE",
+                "storage::commit::write",
+            ),
+            (
+                "_ZN7rocksdb6DBImpl3GetERKNS_11ReadOptionsE",
+                "rocksdb::DBImpl::Get",
+            ),
+            ("JS_CallInternal", "JS_CallInternal"),
+        ] {
+            assert_eq!(readable(symbol), wanted);
+        }
+        for (name, wanted) in [
+            ("a::b::<c::D<e>, f>::g", "a::b::g"),
+            (
+                "<a::B<c> as d::e::Future>::poll::{{closure}}",
+                "<B as Future>::poll::{{closure}}",
+            ),
+            ("<a::b::C>::new", "C::new"),
+            ("x::operator<", "x::operator<"),
+            (
+                "std::vector<int, std::allocator<int> >::push_back",
+                "std::vector::push_back",
+            ),
+            ("f::<fn() -> u8>", "f"),
+        ] {
+            assert_eq!(without_arguments(name), wanted);
+        }
+    }
+
+    #[test]
+    fn functions_stand_where_the_interpreter_is() {
+        let text = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
+        let frames = text(&[
+            "main",
+            "JS_Call",
+            INTERPRETER,
+            "js_call",
+            INTERPRETER,
+            "js_add",
+        ]);
+        let mut out = vec![];
+        with_functions(frames.clone(), &text(&["inner", "outer"]), &mut out);
+        let wanted = [
+            "main",
+            "JS_Call",
+            "outer (js)",
+            "inner (js)",
+            INTERPRETER,
+            "js_add",
+        ];
+        assert_eq!(out, wanted);
+        out.clear();
+        with_functions(frames.clone(), &[], &mut out);
+        assert_eq!(out, frames);
+    }
+
+    #[test]
+    fn the_kernels_part_is_named_after_its_call() {
+        assert_eq!(kernel("__libc_pread64"), "[kernel] pread64");
+        assert_eq!(
+            kernel("rustix::backend::fs::syscalls::fdatasync"),
+            "[kernel] fdatasync"
+        );
+        assert_eq!(kernel("[libc.so.6]"), "[kernel]");
+    }
+}

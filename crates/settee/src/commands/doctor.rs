@@ -1,0 +1,207 @@
+//! `settee doctor`: what is wrong with a server.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::Failure;
+use crate::cli::{DoctorOptions, with_credentials};
+
+/// The server answers within 5 s, unless it is stuck.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// The exit status when the server could not be asked: below are those that say what was found.
+const NOT_ASKED: u8 = 3;
+
+pub fn run(options: &DoctorOptions) -> ExitCode {
+    match ask(options) {
+        Ok(told) => {
+            match options.json {
+                true => say!("{told}"),
+                false => print(&told, options),
+            }
+            ExitCode::from(match told["worst"].as_str() {
+                Some("error") => 2,
+                Some("warning") => 1,
+                _ => 0,
+            })
+        }
+        Err(e) => {
+            eprintln!("settee: {}", e.message);
+            ExitCode::from(NOT_ASKED)
+        }
+    }
+}
+
+fn ask(options: &DoctorOptions) -> Result<Value, Failure> {
+    // reqwest takes the process's provider. Set already is fine too.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let parsed = reqwest::Url::parse(&with_credentials(&options.url));
+    let mut url = parsed.map_err(|e| Failure::usage(format!("no URL: {e}")))?;
+    let (name, password) = super::take_credentials(&mut url);
+    url.set_path("/_settee/doctor");
+    super::runtime()?.block_on(async {
+        let client = reqwest::Client::builder().timeout(PATIENCE).build();
+        let mut request = client.map_err(Failure::new)?.get(url.clone());
+        if !name.is_empty() {
+            request = request.basic_auth(&name, password.as_ref());
+        }
+        let failed = |e: reqwest::Error| Failure::new(format!("{url}: {e}"));
+        let response = request.send().await.map_err(failed)?;
+        match response.status().as_u16() {
+            200 => response.json().await.map_err(failed),
+            401 | 403 => Err(Failure::new(
+                "the server wants an admin: give NAME:PASSWORD in the URL or in SETTEE_CREDENTIALS",
+            )),
+            404 => Err(Failure::new(format!("{url} is no Settee, or an older one"))),
+            503 => Err(Failure::new(format!(
+                "{url}: the server is busy: try again"
+            ))),
+            status => Err(Failure::new(format!("{url}: status {status}"))),
+        }
+    })
+}
+
+/// What is read of an answer to be printed.
+#[derive(Deserialize)]
+struct Told {
+    node: String,
+    version: String,
+    findings: Vec<Finding>,
+    checks: Vec<Check>,
+    databases: Databases,
+    not_looked_at: Vec<String>,
+    took_ms: u64,
+}
+
+#[derive(Deserialize)]
+struct Finding {
+    id: String,
+    severity: String,
+    subject: String,
+    says: String,
+    why: String,
+    #[serde(rename = "do")]
+    act: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Check {
+    id: String,
+    outcome: String,
+    why: Option<String>,
+    not_told: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Databases {
+    all: u64,
+    looked_at: u64,
+    failed: Vec<String>,
+}
+
+fn print(told: &Value, options: &DoctorOptions) {
+    let told: Told = match serde_json::from_value(told.clone()) {
+        Ok(told) => told,
+        Err(e) => {
+            eprintln!("settee: the server is of another version: {e}");
+            return say!("{told}");
+        }
+    };
+    if !options.quiet {
+        say!("{}", summary(&told));
+    }
+    let shown = |finding: &&Finding| !options.quiet || finding.severity != "note";
+    for finding in told.findings.iter().filter(shown) {
+        print_finding(finding);
+    }
+    for check in &told.checks {
+        if let Some(n) = check.not_told {
+            say!("\n{n} more of {}", check.id);
+        }
+    }
+    if !options.quiet {
+        print_left_out(&told);
+        let mut commands = told.findings.iter().flat_map(|finding| &finding.act);
+        if commands.any(|command| command.contains("$S")) {
+            say!(
+                "\nIn commands S is the server: S={}",
+                with_placeholder(&options.url)
+            );
+        }
+    }
+}
+
+fn print_finding(finding: &Finding) {
+    let severity = finding.severity.to_uppercase();
+    say!("\n{severity}: {}: {}", finding.id, plain(&finding.subject));
+    say!("  {}", plain(&finding.says));
+    say!("  why: {}", plain(&finding.why));
+    for command in &finding.act {
+        say!("  do:  {}", plain(command));
+    }
+}
+
+/// A text without what a terminal takes for orders, or for another direction of writing: names may hold anything.
+fn plain(text: &str) -> String {
+    let is_order = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.replace(is_order, "\u{fffd}")
+}
+
+/// What was not checked, and what was not looked at.
+fn print_left_out(told: &Told) {
+    let skipped = told
+        .checks
+        .iter()
+        .filter(|check| check.outcome == "skipped");
+    let skipped = skipped.map(|check| {
+        let why = check.why.as_deref().unwrap_or_default();
+        format!("skipped: {}: {why}", check.id)
+    });
+    let failed = told.databases.failed.iter().chain(&told.not_looked_at);
+    let failed = failed.map(|what| format!("not looked at: {what}"));
+    for (n, line) in skipped.chain(failed).enumerate() {
+        let line = plain(&line);
+        say!("{}{line}", if n == 0 { "\n" } else { "" });
+    }
+}
+
+/// The URL without the name and password that it may have.
+fn with_placeholder(url: &str) -> String {
+    let Ok(mut parsed) = reqwest::Url::parse(url) else {
+        return url.to_owned();
+    };
+    super::take_credentials(&mut parsed);
+    let text = parsed.as_str().trim_end_matches('/');
+    text.replacen("://", "://NAME:PASSWORD@", 1)
+}
+
+fn summary(told: &Told) -> String {
+    let count = |severity| {
+        told.findings
+            .iter()
+            .filter(|f| f.severity == severity)
+            .count()
+    };
+    let skipped = told
+        .checks
+        .iter()
+        .filter(|check| check.outcome == "skipped")
+        .count();
+    format!(
+        "{} {}: {} errors, {} warnings, {} notes. {} checks, {skipped} skipped; {} of {} databases looked at, in {} ms",
+        told.node,
+        told.version,
+        count("error"),
+        count("warning"),
+        count("note"),
+        told.checks.len(),
+        told.databases.looked_at,
+        told.databases.all,
+        told.took_ms
+    )
+}

@@ -1,0 +1,208 @@
+//! `settee profile`: where a server's time goes, as a flame graph.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use profiler::{Graph, Growth, Profile, Unit};
+
+use crate::Failure;
+use crate::cli::{ProfileFormat, ProfileOptions, with_credentials};
+
+/// The server answers this long after the profile's end at the latest.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Functions that are named as those that grew most.
+const GROWTH_MAX: usize = 10;
+
+pub fn run(options: &ProfileOptions) -> Result<(), Failure> {
+    // reqwest takes the process's provider. Set already is fine too.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let before = match &options.diff {
+        Some(path) => Some(read(path)?),
+        None => None,
+    };
+    let is_url = options.server.contains("://");
+    if !is_url && before.is_none() {
+        return Err(Failure::usage(
+            "a profile is made of a server, http://NAME:PASSWORD@HOST:PORT; with --diff, a folded profile in a file does too",
+        ));
+    }
+    let (cpu, waits) = if is_url {
+        ask_both(options, before.is_some())?
+    } else {
+        (
+            fs::read(&options.server).map_err(|e| at(Path::new(&options.server), e))?,
+            None,
+        )
+    };
+    if let (Some(path), Some(waits)) = (&options.off_cpu, waits) {
+        write(path, &waits)?;
+    }
+    let Some(before) = before else {
+        return write(&options.output, &cpu);
+    };
+    let unit = Unit::Samples { hz: options.hz };
+    let after = Profile::parse(&String::from_utf8_lossy(&cpu), unit).map_err(Failure::new)?;
+    let graph = Graph {
+        title: "What changed".to_owned(),
+        subtitle: format!(
+            "{} samples before, {} after; red grew, blue shrank",
+            before.total(),
+            after.total()
+        ),
+    };
+    let svg = profiler::differences(&before, &after, &graph).map_err(Failure::new)?;
+    write(&options.output, svg.as_bytes())?;
+    let (with_callees, own) = after.growth(&before, GROWTH_MAX);
+    print_growth("grew most, with what it calls", &with_callees);
+    print_growth("grew most by itself", &own);
+    Ok(())
+}
+
+fn at(path: &Path, error: std::io::Error) -> Failure {
+    Failure::new(format!("{}: {error}", path.display()))
+}
+
+fn read(path: &Path) -> Result<Profile, Failure> {
+    let text = fs::read_to_string(path).map_err(|e| at(path, e))?;
+    let profile = Profile::parse(&text, Unit::Samples { hz: 1 });
+    profile.map_err(|e| Failure::usage(format!("{}: {e}", path.display())))
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    fs::write(path, bytes).map_err(|e| at(path, e))?;
+    say!("{}", path.display());
+    Ok(())
+}
+
+fn print_growth(what: &str, grown: &[Growth]) {
+    say!("");
+    say!("{:>8} {:>8} {:>8}  {what}", "before", "after", "more");
+    for g in grown {
+        let percent = |share: f64| format!("{:.1} %", share * 100.0);
+        let (before, after) = (percent(g.before), percent(g.after));
+        say!(
+            "{before:>8} {after:>8} {:>8}  {}",
+            percent(g.after - g.before),
+            g.name
+        );
+    }
+}
+
+/// The format that is asked for, or that the file's name says.
+fn format_of(options: &ProfileOptions, path: &Path) -> ProfileFormat {
+    options.format.unwrap_or_else(|| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        match name.rsplit('.').next() {
+            Some("folded" | "txt") => ProfileFormat::Folded,
+            Some("gz" | "pb" | "pprof") => ProfileFormat::Pprof,
+            _ => ProfileFormat::Svg,
+        }
+    })
+}
+
+/// The profile of processor time and, if it is wished, the one of waiting, of the same seconds.
+fn ask_both(
+    options: &ProfileOptions,
+    is_compared: bool,
+) -> Result<(Vec<u8>, Option<Vec<u8>>), Failure> {
+    let runtime = super::runtime()?;
+    let format = match is_compared {
+        true => ProfileFormat::Folded,
+        false => format_of(options, &options.output),
+    };
+    runtime.block_on(async {
+        let cpu = ask(options, "cpu", format);
+        match &options.off_cpu {
+            None => Ok((cpu.await?, None)),
+            Some(path) => {
+                let waits = ask(options, "waits", format_of(options, path));
+                let (cpu, waits) = tokio::join!(cpu, waits);
+                Ok((cpu?, Some(waits?)))
+            }
+        }
+    })
+}
+
+async fn ask(
+    options: &ProfileOptions,
+    of: &str,
+    format: ProfileFormat,
+) -> Result<Vec<u8>, Failure> {
+    let parsed = reqwest::Url::parse(&with_credentials(&options.server));
+    let mut url = parsed.map_err(|e| Failure::usage(format!("no URL: {e}")))?;
+    let (name, password) = super::take_credentials(&mut url);
+    url.set_path("/_settee/profile");
+    let (seconds, hz) = (options.seconds.to_string(), options.hz.to_string());
+    url.query_pairs_mut().extend_pairs([
+        ("of", of),
+        ("format", format.name()),
+        ("seconds", &seconds),
+        ("hz", &hz),
+    ]);
+    let failed = |e: reqwest::Error| Failure::new(e.to_string());
+    let mut request = reqwest::Client::new()
+        .get(url)
+        .timeout(Duration::from_secs(options.seconds) + PATIENCE);
+    if !name.is_empty() {
+        request = request.basic_auth(name, password);
+    }
+    let response = request.send().await.map_err(failed)?;
+    let status = response.status().as_u16();
+    if status == 200 {
+        let told = response.headers().get("x-settee-profile");
+        let told = told.and_then(|t| t.to_str().ok()).unwrap_or_default();
+        if of == "cpu" {
+            say!("{}", quality(told));
+        }
+        return Ok(response.bytes().await.map_err(failed)?.to_vec());
+    }
+    let body = response.bytes().await.unwrap_or_default();
+    let body: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+    let reason = body["reason"].as_str().unwrap_or("no reason was given");
+    Err(match status {
+        401 | 403 => Failure::new(
+            "the server wants an admin: give NAME:PASSWORD in the URL or in SETTEE_CREDENTIALS",
+        ),
+        400 => Failure::usage(reason),
+        _ => Failure::new(format!("the server refused ({status}): {reason}")),
+    })
+}
+
+/// What the server says of a profile, in words.
+fn quality(told: &str) -> String {
+    let number = |name: &str| {
+        let mut pairs = told.split(' ').filter_map(|pair| pair.split_once('='));
+        let found = pairs.find(|(n, _)| *n == name);
+        found.and_then(|(_, n)| n.parse::<u64>().ok()).unwrap_or(0)
+    };
+    let (total, unknown) = (number("total"), number("unknown"));
+    let share = unknown as f64 * 100.0 / total.max(1) as f64;
+    let mut text = format!("{total} samples, {share:.1} % with frames that are not known");
+    for (name, what) in [
+        ("lost", "samples were lost"),
+        ("threads_left_out", "threads could not be sampled"),
+    ] {
+        match number(name) {
+            0 => {}
+            n => text += &format!(", {n} {what}"),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_quality_of_a_profile_is_said_in_words() {
+        assert_eq!(
+            quality("total=200 unknown=3 lost=0 threads_left_out=0"),
+            "200 samples, 1.5 % with frames that are not known"
+        );
+        assert!(quality("total=1 unknown=0 lost=7 threads_left_out=2").ends_with(
+            "0.0 % with frames that are not known, 7 samples were lost, 2 threads could not be sampled"
+        ));
+    }
+}
