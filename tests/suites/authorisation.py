@@ -208,6 +208,8 @@ DELETE /_settee/cluster/nodes/{node}                     admin
 POST /_settee/cluster/reseed                             admin
 POST /_settee/backup                                     admin
 GET /_settee/top                                         admin
+GET /_settee/profile?seconds=1&format=folded             admin
+GET /_settee/doctor                                      admin
 GET /_settee/constant                                    anybody
 POST /{db}/_temp_view                                    member
 POST /{db}/_partition/{partition_id}/_all_docs           member

@@ -81,7 +81,7 @@ def matrix(lines):
     for line in filter(None, lines.splitlines()):
         method, path, who = line.split()
         if method != "HEAD":
-            routes.setdefault(path, {})["any" if method == "ANY" else method] = who
+            routes.setdefault(path.partition("?")[0], {})["any" if method == "ANY" else method] = who
     return routes
 
 

@@ -3,22 +3,24 @@
 import fcntl
 import json
 import os
+import pathlib
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import termios
 import threading
 import time
 
-from harness.server import end, track
+from harness.server import end, track, wait_until
 
 DOCUMENTS = 2000
 
 
 def run(ctx):
-    for part in (frames_tell_what_is_done, a_terminal_shows_it, who_may, many_databases):
+    for part in (frames_tell_what_is_done, views_are_told_apart, agrees_with_bench, a_terminal_shows_it, who_may, many_databases):
         ctx.attempt(part)
 
 
@@ -103,6 +105,67 @@ def track_start(command, **options):
     return process
 
 
+def views_are_told_apart(ctx):
+    """Two views of one design document, which are built together: the time of each one's function."""
+    with ctx.server("apart") as server:
+        api = server.api()
+        api.expect(201, "PUT", "/db")
+        busy = "function (doc) { var n = 0; for (var i = 0; i < %d; i++) n += i % 7; emit(n) }"
+        views = {name: {"map": busy.replace("%d", str(turns))} for name, turns in (("heavy", 60_000), ("light", 20_000))}
+        api.expect(201, "PUT", "/db/_design/d", {"views": views})
+        watching, frames = track_start(top(ctx, server, "--json", "--interval", "0.3")), []
+        reader = threading.Thread(target=lambda: frames.extend(json.loads(line) for line in watching.stdout if line.endswith("}\n")))
+        reader.start()
+        wait_until(lambda: frames, 30)
+        for at in range(4):
+            api.expect(201, "POST", "/db/_bulk_docs", {"docs": [{"n": n + at * 500} for n in range(500)]})
+        api.expect(200, "GET", "/db/_design/d/_view/heavy?limit=1")
+        seen = len(frames)
+        wait_until(lambda: len(frames) >= seen + 3, 30)
+        end(watching)
+        reader.join()
+        spent = dict.fromkeys(("heavy", "light"), 0)
+        for frame in frames:
+            for view in frame["views"]:
+                name = view["name"].rpartition("/")[2]
+                ctx.report.check("a view is named in full", view["name"] == f"db/_design/d/_view/{name}", view, quiet=True)
+                spent[name] += view["functions"] * frame["interval_s"]
+        ctx.report.note(f"functions took {spent}")
+        ctx.report.check("the heavy one has three quarters", 0.65 < spent["heavy"] / (sum(spent.values()) or 1) < 0.85, spent)
+
+
+def agrees_with_bench(ctx):
+    """Rates are those that `settee bench` counts, and watching costs little."""
+    report, seconds = ctx.report, ctx.size(5, 30)
+    with ctx.server("bench") as server:
+        url = server.url.replace("http://", f"http://{server.admin}@")
+        watching = track_start(top(ctx, server, "--json", "--interval", "1"))
+        first = json.loads(watching.stdout.readline())
+        command = [ctx.binary, "bench", "get", "--url", url, "--seconds", str(seconds), "--scale", "0.05", "--json"]
+        began = time.monotonic()
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
+        spent = cpu_seconds(watching.pid) / (time.monotonic() - began)
+        time.sleep(2.5)
+        watching.terminate()
+        frames = [first, *(json.loads(line) for line in watching.stdout if line.endswith("}\n"))]
+        end(watching)
+        line = next(line for line in json.loads(done.stdout)["lines"] if line["name"] == "get")
+        measured = line["sides"][0]
+        reads = [(route["per_s"], frame["interval_s"]) for frame in frames for route in frame["routes"] if route["route"] == "document_read"]
+        told = sum(rate * interval for rate, interval in reads)
+        # The middle of the run; at its edges a frame is half of something else.
+        busiest = max(rate for rate, _ in reads)
+        apart, figure = min((abs(busiest / rate - 1), rate) for rate in measured["round_rates"])
+        report.note(f"top: {busiest:.0f} reads a second, bench: {figure:.0f}, {apart * 100:.1f} % apart; top took {spent * 100:.2f} % of a processor")
+        # What bench does to warm up is not in its figures.
+        report.check("top counts what bench does", 0.98 * measured["count"] <= told <= 1.5 * measured["count"], (told, measured["count"]))
+
+
+def cpu_seconds(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def a_terminal_shows_it(ctx):
     """80 by 24: a frame is there within the first second, keys are heeded, and the terminal is as before."""
     report = ctx.report
@@ -112,14 +175,14 @@ def a_terminal_shows_it(ctx):
         load = Load(server, ["/seen-in-top/_all_docs"])
         time.sleep(0.5)
         ours, theirs = pty.openpty()
+        as_before = termios.tcgetattr(theirs)
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         began = time.monotonic()
         environment = dict(os.environ, TERM="xterm-256color")
         process = subprocess.Popen(top(ctx, server, "--interval", "0.3"), stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
         track(process)
-        os.close(theirs)
-        shown = shows(ours, "req/s")
-        report.check("a frame is shown", "req/s" in shown and "routes" in shown, shown[-500:])
+        shown = shows(ours, "threads %")
+        report.check("a frame is shown", "req/s" in shown and "routes" in shown and "threads %" in shown, shown[-500:])
         report.note(f"the first frame was there after {time.monotonic() - began:.2f} s")
         os.write(ours, b"2")
         report.check("2 shows databases", "seen-in-top" in shows(ours, "seen-in-top"), "")
@@ -128,7 +191,23 @@ def a_terminal_shows_it(ctx):
         os.write(ours, b"q")
         report.equal("q ends it", process.wait(timeout=10), 0)
         end(process)
+        report.equal("the terminal is as before", termios.tcgetattr(theirs), as_before)
+        process = subprocess.Popen(top(ctx, server), stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
+        track(process)
+        shows(ours, "req/s")
+        process.terminate()
+        report.equal("SIGTERM ends it in order", process.wait(timeout=10), 0)
+        end(process)
+        report.equal("the terminal is as before after SIGTERM too", termios.tcgetattr(theirs), as_before)
+        process = subprocess.Popen(top(ctx, server), stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
+        track(process)
+        os.close(theirs)
+        shows(ours, "req/s")
         os.close(ours)
+        process.send_signal(signal.SIGHUP)
+        # How it ends is told to nobody.
+        report.check("it ends with its terminal", process.wait(timeout=10) is not None)
+        end(process)
         load.end()
 
 
@@ -148,8 +227,33 @@ def who_may(ctx):
         ctx.report.equal("who is nobody is told what is wanted", (refused.returncode, "_metrics" in refused.stderr), (1, True))
         gone = subprocess.run([ctx.binary, "top", "http://127.0.0.1:1", "--once"], capture_output=True, text=True, timeout=60)
         ctx.report.check("a server that is not there is said to be", gone.returncode == 1 and "127.0.0.1:1" in gone.stderr, gone)
+        a_watcher_sees_numbers_alone(ctx, server)
         bad = subprocess.run(top(ctx, server, "--interval", "0"), capture_output=True, text=True, timeout=60)
         ctx.report.equal("an interval of nothing is refused", bad.returncode, 2)
+
+
+def a_watcher_sees_numbers_alone(ctx, server):
+    """Whose replications there are, from where to where, is for admins; orders to a terminal are for nobody."""
+    api = server.api()
+    api.expect(201, "PUT", "/_users/org.couchdb.user:watcher", {"type": "user", "name": "watcher", "password": "watcher", "roles": ["_metrics"]})
+    for name in ("from", "to", "rung"):
+        api.expect(201, "PUT", f"/{name}")
+    own = server.url.replace("http://", f"http://{server.admin}@")
+    api.expect(201, "PUT", "/_replicator/r", {"source": f"{own}/from", "target": f"{own}/to", "continuous": True})
+    bell = "/rung/_design/%1b%5D0;x%07"
+    api.expect(201, "PUT", bell, {"views": {"v": {"map": "function (doc) { emit(1) }"}}})
+    watcher = server.api(credentials="watcher:watcher")
+    told = []
+
+    def is_there():
+        api.get(f"{bell}/_view/v")
+        told[:] = [api.get("/_settee/top").json, watcher.get("/_settee/top").json]
+        return all(any(task["type"] == "replication" for task in one["tasks"]) for one in told)
+
+    ctx.report.check("both see that a replication runs", wait_until(is_there, 30), [one["tasks"] for one in told])
+    ctx.report.equal("only the admin sees of what", ["/from" in json.dumps(one) for one in told], [True, False])
+    text = subprocess.run(top(ctx, server, "--once"), capture_output=True, text=True, check=True, timeout=60).stdout
+    ctx.report.check("no escape sequence is printed", "\x1b" not in text and "\x07" not in text and "rung/_design" in text, text)
 
 
 def many_databases(ctx):
