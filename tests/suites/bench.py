@@ -140,6 +140,7 @@ def saved_and_reported(ctx):
     with ctx.server("saved") as server:
         options = ("get_random", "--seconds", 0.5, "--repeats", 5)
         measured(ctx, [server], *options, "--save", run_file)
+        report.equal("only the owner reads a saved run", run_file.stat().st_mode & 0o077, 0)
         again = measured(ctx, [server], *options, "--compare", run_file, "--report", page)
         report.equal("a run is compared with a saved one", again["against"]["file"], "run.json")
         report.equal("on the same machine nothing else differs", again["against"]["differences"], [])

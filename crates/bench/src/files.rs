@@ -1,13 +1,13 @@
 //! The files of a run: those that it reads are read, and those that it writes made, before anything is measured.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::error::BenchError;
 use crate::html;
 use crate::profile::Flame;
 use crate::report::Report;
 use crate::run::BenchOptions;
-use crate::saved::{self, Output, Saved};
+use crate::saved::{self, FOR_ALL, OWNER_ONLY, Output, Saved};
 
 pub(crate) struct Files {
     compare: Option<(PathBuf, Saved)>,
@@ -26,12 +26,15 @@ impl Files {
             .map(|path| -> Result<_, BenchError> { Ok((path.clone(), Saved::read(path)?)) });
         let flames = options.flames.iter().zip(["A", "B"]);
         let flames = flames.map(|(path, letter)| Flame::read(path, letter.to_owned()));
-        let output = |path: &Option<PathBuf>| path.as_deref().map(Output::create).transpose();
+        let output = |path: &Option<PathBuf>, mode| {
+            let create = |path: &Path| Output::create(path, mode);
+            path.as_deref().map(create).transpose()
+        };
         Ok(Self {
             compare: compare.transpose()?,
             flames: flames.collect::<Result<_, _>>()?,
-            save: output(&options.save)?,
-            report: output(&options.report)?,
+            save: output(&options.save, OWNER_ONLY)?,
+            report: output(&options.report, FOR_ALL)?,
         })
     }
 

@@ -1,5 +1,7 @@
 //! What rounds and repeats have measured, gathered to the lines of the report.
 
+use std::mem;
+
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
@@ -144,26 +146,55 @@ pub(crate) fn comparable(repeats: &[&[Option<OfRepeat>]]) -> Vec<(&'static str, 
     figures
 }
 
-/// The rounds of one part on one server, until all have been run.
+/// What a part cost a server, and what went wrong in it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Gathered {
-    rounds: Rounds,
+struct Cost {
     errors: Errors,
     cpu_seconds: Option<f64>,
     peak_resident_bytes: Option<u64>,
 }
 
+impl Cost {
+    /// Both together.
+    fn and(mut self, other: Self) -> Self {
+        self.errors.merge(other.errors);
+        let seconds = [self.cpu_seconds, other.cpu_seconds].into_iter().flatten();
+        Self {
+            cpu_seconds: seconds.reduce(|one, more| one + more),
+            peak_resident_bytes: self.peak_resident_bytes.max(other.peak_resident_bytes),
+            errors: self.errors,
+        }
+    }
+}
+
+/// The rounds of one part on one server, until all have been run.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Gathered {
+    rounds: Rounds,
+    /// Of each repeat.
+    costs: Vec<Cost>,
+}
+
 impl Gathered {
     fn add(&mut self, repeat: usize, at_s: f64, part: Part) {
         self.rounds.add(repeat, Round::of(&part.slice, at_s));
-        self.errors.merge(part.slice.errors);
-        if let Some(seconds) = part.cpu_seconds {
-            *self.cpu_seconds.get_or_insert(0.0) += seconds;
-        }
-        self.peak_resident_bytes = self.peak_resident_bytes.max(part.peak_resident_bytes);
+        self.costs.resize_with(self.rounds.0.len(), Cost::default);
+        let before = mem::take(&mut self.costs[repeat]);
+        self.costs[repeat] = before.and(Cost {
+            errors: part.slice.errors,
+            cpu_seconds: part.cpu_seconds,
+            peak_resident_bytes: part.peak_resident_bytes,
+        });
+    }
+
+    /// Leaves out a repeat and all later ones.
+    fn forget(&mut self, repeat: usize) {
+        self.rounds.0.truncate(repeat);
+        self.costs.truncate(repeat);
     }
 
     fn measured(self) -> Measured {
+        let cost = self.costs.into_iter().reduce(Cost::and).unwrap_or_default();
         let round_rates: Vec<f64> = self.rounds.all().map(Round::rate).collect();
         let seconds: f64 = self.rounds.all().map(|round| round.seconds).sum();
         let count = self.rounds.all().map(|round| round.count).sum();
@@ -190,10 +221,10 @@ impl Gathered {
             latency_ms_p99_interval: interval(|repeat| repeat.latency_ms_p99),
             latency_ms_p999: at(0.999),
             latency_ms_max: latencies_us.max() as f64 / 1_000.0,
-            errors: self.errors.count,
-            first_error: self.errors.first,
-            cpu_seconds: self.cpu_seconds,
-            peak_resident_bytes: self.peak_resident_bytes,
+            errors: cost.errors.count,
+            first_error: cost.errors.first,
+            cpu_seconds: cost.cpu_seconds,
+            peak_resident_bytes: cost.peak_resident_bytes,
             bytes: self.rounds.all().map(|round| round.bytes).sum(),
             client_cpu: client.map(|client| client.cpu_seconds / seconds),
             client_waited: client.map(|client| client.waited_seconds / seconds),
@@ -244,7 +275,7 @@ impl Gathering {
     pub(crate) fn forget(&mut self, repeat: u32) {
         for gathered in self.lines.iter_mut().flat_map(|line| line.2.iter_mut()) {
             if let Some(some) = gathered {
-                some.rounds.0.truncate(repeat as usize);
+                some.forget(repeat as usize);
             }
             if gathered
                 .as_ref()
@@ -349,13 +380,28 @@ mod tests {
     #[test]
     fn a_repeat_that_failed_is_left_out_and_the_others_stay() {
         let mut gathering = Gathering::new(2);
-        gathering.add(0, 0, 0.0, part(&[5; 10]));
+        let mut good = part(&[5; 10]);
+        (good.cpu_seconds, good.peak_resident_bytes) = (Some(2.0), Some(70));
+        gathering.add(0, 0, 0.0, good);
         gathering.add(1, 0, 0.0, part(&[5; 10]));
-        gathering.add(0, 1, 1.0, part(&[900; 10]));
+        for at_s in [1.0, 2.0] {
+            let mut failed = part(&[900; 10]);
+            failed.slice.errors.add(7, || "refused".to_owned());
+            failed.cpu_seconds = Some(5.0);
+            failed.peak_resident_bytes = Some(1_000);
+            gathering.add(0, 1, at_s, failed);
+        }
+        let cost = |gathering: &Gathering| {
+            let lines = gathering.clone().into_lines("get");
+            let side = lines[0].sides[0].clone().unwrap();
+            (side.cpu_seconds, side.peak_resident_bytes, side.errors)
+        };
+        assert_eq!(cost(&gathering), (Some(12.0), Some(1_000), 14));
         gathering.forget(1);
         let lines = gathering.clone().into_lines("get");
         assert_eq!(lines[0].sides[0].as_ref().unwrap().count, 10);
         assert!(lines[0].sides[0].as_ref().unwrap().latency_ms_max < 0.1);
+        assert_eq!(cost(&gathering), (Some(2.0), Some(70), 0));
         gathering.forget(0);
         assert!(gathering.into_lines("get").is_empty());
     }

@@ -113,21 +113,19 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// `pids` are the measured servers with the processes that they have started. This process belongs to the run, too.
+    /// `pids` are the processes of the run with those that they have started, as far as they are known. This process belongs to it, too.
     pub(crate) fn now(pids: &[u32]) -> Option<Self> {
         let mut ours = pids.to_vec();
+        ours.push(std::process::id());
         ours.sort_unstable();
         ours.dedup();
-        let own = std::process::id();
-        let mut ours_seconds = 0.0;
-        for pid in ours.iter().filter(|pid| **pid != own) {
-            // One may have ended by now: its parent has its time then.
-            ours_seconds += procfs::cpu_seconds_with_children(*pid).unwrap_or(0.0);
-        }
-        ours_seconds += procfs::cpu_seconds(own).unwrap_or(0.0);
+        // One may have ended by now: its parent has its time then, as this process has that of servers which it has killed.
+        let seconds = ours
+            .into_iter()
+            .filter_map(procfs::cpu_seconds_with_children);
         Some(Self {
+            ours_seconds: seconds.sum(),
             machine: procfs::processors()?,
-            ours_seconds,
             at: std::time::Instant::now(),
         })
     }
@@ -188,6 +186,7 @@ pub(crate) fn unquiet(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::timeline::with_descendants;
     use std::time::{Duration, Instant};
 
     const QUIET: Busy = Busy {
@@ -225,25 +224,49 @@ mod tests {
         assert!(unquiet(Some(QUIET), Some(disk), 2).is_empty());
     }
 
+    /// Other tests start processes, too.
+    fn account() -> Account {
+        Account::now(&with_descendants(&[std::process::id()])).unwrap()
+    }
+
     #[test]
     fn what_this_process_spends_is_not_the_others() {
-        let before = Account::now(&[]).unwrap();
-        let start = Instant::now();
-        let cpu_before = procfs::cpu_seconds(std::process::id()).unwrap();
+        let cpu = || procfs::cpu_seconds(std::process::id()).unwrap();
+        let before = account();
+        let (start, cpu_before) = (Instant::now(), cpu());
         let mut sum = 0_u64;
         while start.elapsed() < Duration::from_millis(300) {
             sum = sum.wrapping_add(fastrand::u64(..));
         }
         assert_ne!(sum, 1);
-        let after = Account::now(&[]).unwrap();
-        let own = procfs::cpu_seconds(std::process::id()).unwrap() - cpu_before;
+        let own = cpu() - cpu_before;
+        let after = account();
         let busy = after.since(&before).unwrap();
         let all = after.machine.since(before.machine).busy / busy.seconds;
+        let others_max = (all - own / busy.seconds).max(0.0);
         // Ticks of 10 ms are all that the kernel counts.
-        assert!(
-            (busy.others_cpu + own / busy.seconds - all).abs() < 0.15,
-            "{busy:?} {own} {all}"
-        );
+        assert!(busy.others_cpu <= others_max + 0.15, "{busy:?} {own} {all}");
+    }
+
+    #[test]
+    fn what_a_server_spends_that_the_run_starts_and_kills_is_not_the_others() {
+        const SPENT: f64 = 0.2;
+        let before = account();
+        let mut server = std::process::Command::new("sh")
+            .args(["-c", "while :; do :; done"])
+            .spawn()
+            .unwrap();
+        while procfs::cpu_seconds(server.id()).unwrap() < SPENT {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let running = account();
+        server.kill().unwrap();
+        server.wait().unwrap();
+        for after in [running, account()] {
+            let ours = after.ours_seconds - before.ours_seconds;
+            // Ticks of 10 ms are all that the kernel counts.
+            assert!(ours >= SPENT - 0.05, "{ours}");
+        }
     }
 
     #[test]

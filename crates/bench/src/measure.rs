@@ -6,7 +6,6 @@ use crate::error::BenchError;
 use crate::pace::Pace;
 use crate::profile;
 use crate::progress;
-use crate::quoted;
 use crate::report::Figure;
 use crate::workload::{Bench, Outcome, ROUNDS, Workload};
 
@@ -33,7 +32,7 @@ impl Bench {
             states[at] = Some(workload.prepare(side).await?);
         }
         let pace = self.pace_of(name);
-        let rounds = self.rounds(&workload, pace);
+        let rounds = pace.rounds(workload.rounds());
         let length = Duration::from_secs_f64(self.options.seconds / f64::from(rounds));
         for round in 0..rounds {
             self.set_pace(pace.in_round(round, rounds));
@@ -82,19 +81,12 @@ impl Bench {
         self.repeat + 1 == self.options.repeats && self.sweep.is_none()
     }
 
-    /// Rounds of a workload: not more than there are requests to send.
-    fn rounds(&self, workload: &impl Workload, pace: Pace) -> u32 {
-        let rounds = workload.rounds();
-        pace.requests.map_or(rounds, |requests| {
-            rounds.min(u32::try_from(requests).unwrap_or(rounds)).max(1)
-        })
-    }
-
-    fn set_pace(&self, pace: Pace) {
+    pub(crate) fn set_pace(&self, pace: Pace) {
         self.sides.iter().for_each(|side| side.set_pace(pace));
     }
 
-    fn pace_of(&mut self, name: &str) -> Pace {
+    /// How the options want a workload to be sent.
+    pub(crate) fn pace_of(&mut self, name: &str) -> Pace {
         let pace = Pace {
             rate: self.options.rate,
             requests: self.options.requests,
@@ -137,28 +129,23 @@ impl Bench {
 
     pub(crate) fn add_outcome(&mut self, at: usize, outcome: Outcome) {
         // A sweep's values would be mixed.
-        let (is_swept, columns) = (self.sweep.is_some(), self.columns());
-        let figures = outcome.figures.into_iter().filter(|_| !is_swept);
-        for (name, unit, value) in figures {
-            let known = self
-                .report
-                .figures
-                .iter()
-                .position(|figure| figure.name == name);
-            let figure = known.unwrap_or_else(|| {
-                self.report.figures.push(Figure {
-                    quoted: quoted::figure(&name),
-                    name,
-                    unit: unit.to_owned(),
-                    sides: vec![None; columns],
-                    intervals: vec![None; columns],
-                    repeats: vec![Vec::new(); columns],
-                });
-                self.report.figures.len() - 1
-            });
-            self.report.figures[figure].add(at, value);
+        let is_swept = self.sweep.is_some();
+        for (name, unit, value) in outcome.figures.into_iter().filter(|_| !is_swept) {
+            self.figure(name, unit).add(at, value);
         }
         outcome.notes.into_iter().for_each(|note| self.note(note));
+    }
+
+    /// The single value of that name, to which a repeat is to be added.
+    pub(crate) fn figure(&mut self, name: String, unit: &str) -> &mut Figure {
+        let columns = self.columns();
+        let figures = &mut self.report.figures;
+        let known = figures.iter().position(|figure| figure.name == name);
+        let at = known.unwrap_or_else(|| {
+            figures.push(Figure::new(name, unit, columns));
+            figures.len() - 1
+        });
+        &mut figures[at]
     }
 
     pub(crate) fn note(&mut self, note: String) {

@@ -39,6 +39,13 @@ impl Pace {
             ..self
         }
     }
+
+    /// How many of so many rounds there are: not more than each client has requests.
+    pub(crate) fn rounds(self, most: u32) -> u32 {
+        self.requests.map_or(most, |requests| {
+            most.min(u32::try_from(requests).unwrap_or(most)).max(1)
+        })
+    }
 }
 
 /// What an open loop asked for, and what of that was not sent.
@@ -74,11 +81,110 @@ impl OpenLoop {
     }
 }
 
+/// A loop of several clients at a pace. Its clock starts when it is made, and it ends when it is dropped.
+pub(crate) struct Pacing {
+    start: Instant,
+    deadline: Option<Instant>,
+    /// Of each client, where there is no schedule.
+    requests: Option<u64>,
+    schedule: Option<Rc<Schedule>>,
+}
+
+impl Pacing {
+    /// By so many clients, for `length`. Without a length there is no pace either: each client ends by itself.
+    ///
+    /// # Errors
+    /// When there is no thread to spare.
+    pub(crate) fn start(pace: Pace, length: Option<Duration>, clients: usize) -> io::Result<Self> {
+        let pace = length.map_or_else(Pace::default, |_| pace);
+        let start = Instant::now();
+        let all_requests = pace.requests.map(|each| each * clients as u64);
+        let schedule = pace
+            .rate
+            .zip(length)
+            .map(|(rate, length)| Schedule::new(start, rate, length, all_requests, clients))
+            .transpose()?;
+        Ok(Self {
+            start,
+            deadline: length
+                .map(|length| start + length)
+                .filter(|_| pace == Pace::default()),
+            requests: pace.requests.filter(|_| schedule.is_none()),
+            schedule,
+        })
+    }
+
+    /// The turns of one client.
+    pub(crate) fn turns(&self) -> Turns {
+        Turns {
+            deadline: self.deadline,
+            left: self.requests,
+            schedule: self.schedule.clone(),
+            is_first: true,
+        }
+    }
+
+    /// Seconds since the start.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.start.elapsed().as_secs_f64()
+    }
+
+    /// Of a loop at a rate: what came of it, and how long each request that was not sent had been due.
+    pub(crate) fn end(&self) -> Option<(OpenLoop, Vec<Duration>)> {
+        self.schedule.as_ref().map(|schedule| schedule.end())
+    }
+}
+
+/// When one client of a loop sends, and when it ends.
+pub(crate) struct Turns {
+    deadline: Option<Instant>,
+    left: Option<u64>,
+    schedule: Option<Rc<Schedule>>,
+    is_first: bool,
+}
+
+impl Turns {
+    /// Waits for the client's next turn; none when it ends. However short the time is, it has one.
+    pub(crate) async fn next(&mut self) -> Option<Turn> {
+        if let Some(schedule) = &self.schedule {
+            return schedule.next().await.map(Turn::DueSince);
+        }
+        let is_first = std::mem::take(&mut self.is_first);
+        let is_late = |deadline: Instant| Instant::now() >= deadline;
+        if !is_first && self.deadline.is_some_and(is_late) {
+            return None;
+        }
+        if let Some(left) = &mut self.left {
+            *left = left.checked_sub(1)?;
+        }
+        Some(Turn::Now)
+    }
+}
+
+/// A client's turn to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// As soon as it can.
+    Now,
+    /// At once: it should have been sent at this time.
+    DueSince(Instant),
+}
+
+impl Turn {
+    /// The time from which the latency of what is sent now counts.
+    pub(crate) fn start(self) -> Instant {
+        match self {
+            Self::Now => Instant::now(),
+            Self::DueSince(due) => due,
+        }
+    }
+}
+
 /// A thread that lets requests go sleeps for at most this long, so that it notices when nobody wants them any more.
 const SLEEP_MAX: Duration = Duration::from_millis(50);
 
 /// When each request of an open loop is due. All clients of the loop share it: whoever is free takes the next one.
-pub(crate) struct Schedule {
+struct Schedule {
     times: Times,
     /// No request is sent after this; what is due by then and not sent was too much.
     give_up: Instant,
@@ -115,7 +221,7 @@ impl Schedule {
     ///
     /// # Errors
     /// When there is no thread to spare.
-    pub(crate) fn new(
+    fn new(
         start: Instant,
         rate: f64,
         length: Duration,
@@ -146,7 +252,7 @@ impl Schedule {
     }
 
     /// Waits until the next request is due, and says since when it is; none when there is no further one.
-    pub(crate) async fn next(&self) -> Option<Instant> {
+    async fn next(&self) -> Option<Instant> {
         let waits = self.released.available_permits() == 0;
         self.released.acquire().await.ok()?.forget();
         let (number, now) = (self.next.get(), Instant::now());
@@ -171,7 +277,7 @@ impl Schedule {
     }
 
     /// What came of it, and how long each request that was not sent had been due.
-    pub(crate) fn end(&self) -> (OpenLoop, Vec<Duration>) {
+    fn end(&self) -> (OpenLoop, Vec<Duration>) {
         let mut told = self.told.get();
         told.unsent = told.due - self.next.get();
         let now = Instant::now();
@@ -257,6 +363,59 @@ mod tests {
             assert_eq!(shares.iter().sum::<u64>(), requests);
             assert!(shares.iter().all(|share| *share > 0), "{shares:?}");
         }
+    }
+
+    #[test]
+    fn there_are_no_more_rounds_than_requests() {
+        let rounds = |requests| {
+            let pace = Pace {
+                rate: None,
+                requests,
+            };
+            pace.rounds(5)
+        };
+        assert_eq!([None, Some(400), Some(3)].map(rounds), [5, 5, 3]);
+    }
+
+    async fn turns_of(pacing: &Pacing) -> u64 {
+        let (mut turns, mut count) = (pacing.turns(), 0);
+        while turns.next().await.is_some() {
+            count += 1;
+        }
+        count
+    }
+
+    #[tokio::test]
+    async fn each_client_has_the_turns_that_its_pace_gives_it() {
+        let requests = |requests| Pace {
+            rate: None,
+            requests,
+        };
+        let for_ever = Some(Duration::from_secs(86_400));
+        let counted = Pacing::start(requests(Some(7)), for_ever, 2).unwrap();
+        assert_eq!([turns_of(&counted).await, turns_of(&counted).await], [7, 7]);
+        assert_eq!(counted.end(), None);
+        let no_time = Pacing::start(requests(None), Some(Duration::ZERO), 1).unwrap();
+        assert_eq!(turns_of(&no_time).await, 1);
+        // What ends by itself has no pace.
+        let exhaustive = Pacing::start(requests(Some(1)), None, 1).unwrap();
+        let mut turns = exhaustive.turns();
+        for _ in 0..3 {
+            assert_eq!(turns.next().await, Some(Turn::Now));
+        }
+    }
+
+    #[tokio::test]
+    async fn at_a_rate_all_clients_share_the_turns() {
+        let pace = Pace {
+            rate: Some(1_000.0),
+            requests: Some(5),
+        };
+        let pacing = Pacing::start(pace, Some(Duration::from_secs(1)), 2).unwrap();
+        let turns = turns_of(&pacing).await;
+        let (told, waits) = pacing.end().unwrap();
+        assert_eq!((told.due, turns + told.unsent), (10, 10));
+        assert_eq!(waits.len() as u64, told.unsent);
     }
 
     fn schedule(start: Instant, rate: f64, length_ms: u64) -> Rc<Schedule> {

@@ -43,8 +43,11 @@ impl Bench {
         self.gathering = Gathering::new(self.columns());
         for repeat in 0..self.options.repeats {
             self.repeat = repeat;
+            let figures = self.report.figures.clone();
             if let Err(error) = self.measure_named(name).await {
+                // What it had measured until then is left out.
                 self.gathering.forget(repeat);
+                self.report.figures = figures;
                 self.failed(name, &error);
                 break;
             }

@@ -8,7 +8,7 @@ use crate::gather::Rounds;
 use crate::machine::{Busy, Machine};
 use crate::pace::OpenLoop;
 use crate::profile::Flame;
-use crate::quoted::Quoted;
+use crate::quoted::{self, Quoted};
 use crate::stats::{self, Interval};
 use crate::sweep::Sweep;
 use crate::timeline::{Event, Timeline};
@@ -172,9 +172,9 @@ pub struct Figure {
     pub name: String,
     /// bytes, seconds, ….
     pub unit: String,
-    /// One entry a server: the value, or the average over the repeats.
+    /// One entry a server: the value. Of several repeats it is the average, and of what is counted, like writes that were lost, the sum.
     pub sides: Vec<Option<f64>>,
-    /// One entry a server: the interval over the repeats.
+    /// One entry a server: the interval over the repeats; none of what is counted.
     pub intervals: Vec<Option<Interval>>,
     /// Each server's value in each repeat.
     #[serde(skip)]
@@ -254,6 +254,25 @@ impl Report {
 }
 
 impl Figure {
+    /// Without a value yet.
+    pub(crate) fn new(name: String, unit: &str, columns: usize) -> Self {
+        Self {
+            quoted: quoted::figure(&name),
+            name,
+            unit: unit.to_owned(),
+            sides: vec![None; columns],
+            intervals: vec![None; columns],
+            repeats: vec![Vec::new(); columns],
+        }
+    }
+
+    /// Takes in what a repeat counted on a side.
+    pub(crate) fn count(&mut self, side: usize, count: u64) {
+        let values = &mut self.repeats[side];
+        values.push(count as f64);
+        self.sides[side] = Some(values.iter().sum());
+    }
+
     /// Takes in what a repeat found on a side.
     pub(crate) fn add(&mut self, side: usize, value: f64) {
         let values = &mut self.repeats[side];
@@ -396,6 +415,19 @@ mod tests {
         report.add_ratios(&[("get", "constant")]);
         let ratio = report.ratios[0].sides[0].unwrap();
         assert_eq!((ratio.min, ratio.value, ratio.max), (0.5, 0.5, 0.5));
+    }
+
+    #[test]
+    fn counts_of_repeats_are_added_up_and_other_values_averaged() {
+        let mut lost = Figure::new("writes lost".to_owned(), "writes", 1);
+        let mut answer = Figure::new("first answer".to_owned(), "seconds", 1);
+        for (count, seconds) in [(0, 1.0), (3, 2.0), (0, 1.5), (0, 2.5), (0, 0.5)] {
+            lost.count(0, count);
+            answer.add(0, seconds);
+        }
+        assert_eq!((lost.sides[0], lost.intervals[0]), (Some(3.0), None));
+        assert_eq!(answer.sides[0], Some(1.5));
+        assert!(answer.intervals[0].is_some());
     }
 
     #[test]

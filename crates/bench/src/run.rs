@@ -217,19 +217,20 @@ async fn measure_and_clean_up(
 ) -> Result<Report, BenchError> {
     let has_cluster = options.servers.iter().any(|nodes| nodes.len() > 1);
     let selected = workload::select(&options.workloads, has_cluster, options.peer.is_some())?;
+    workload::check_faults(&selected, &options)?;
     let mut bench = prepared(options, embedded).await?;
     let thorough = bench.options.is_thorough();
     let pids: Vec<Vec<u32>> = bench.sides.iter().map(|side| side.pids.clone()).collect();
-    let all_pids = pids.concat();
+    let ours = ours(&bench);
     let sampler = thorough
-        .then(|| Sampler::start(&bench.clock, pids))
+        .then(|| Sampler::start(&bench.clock, pids, ours.clone()))
         .flatten();
-    let before = Account::now(&with_descendants(&all_pids));
+    let before = Account::now(&with_descendants(&ours));
     let measured = tokio::select! {
         measured = whole(&mut bench, &selected, thorough) => measured,
         () = interrupted() => Err(BenchError::Interrupted),
     };
-    let after = Account::now(&with_descendants(&all_pids));
+    let after = Account::now(&with_descendants(&ours));
     bench.report.busy_during = after
         .zip(before)
         .and_then(|(after, before)| after.since(&before));
@@ -242,6 +243,16 @@ async fn measure_and_clean_up(
     }
     put_back?;
     measured.map(|()| finished(bench))
+}
+
+/// The processes that belong to a run, but for those that they start: the servers', the peer's, and this one, which starts the servers of
+/// faults.
+fn ours(bench: &Bench) -> Vec<u32> {
+    let servers = bench.report.servers.iter().map(|server| &server.pids);
+    let second = bench.second.iter().map(|side| &side.pids);
+    let mut pids: Vec<u32> = servers.chain(second).flatten().copied().collect();
+    pids.push(std::process::id());
+    pids
 }
 
 /// Finds the servers, and makes what a run needs.
@@ -329,15 +340,11 @@ async fn measure_ceilings(bench: &Bench) -> Result<Vec<ceilings::Ceiling>, Bench
 
 /// What the machine does while nothing is measured.
 async fn look(bench: &Bench) -> Option<Busy> {
-    let pids: Vec<u32> = bench
-        .sides
-        .iter()
-        .flat_map(|side| side.pids.clone())
-        .collect();
-    let before = Account::now(&with_descendants(&pids))?;
+    let ours = ours(bench);
+    let before = Account::now(&with_descendants(&ours))?;
     let seconds = (bench.options.seconds / 5.0).clamp(LOOK_SECONDS.0, LOOK_SECONDS.1);
     tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
-    Account::now(&with_descendants(&pids))?.since(&before)
+    Account::now(&with_descendants(&ours))?.since(&before)
 }
 
 /// Puts back what a sweep has changed. A run that was interrupted has no report that could tell of a failure.

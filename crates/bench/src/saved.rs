@@ -3,8 +3,9 @@
 //! Two lines of JSON. The first says what the file is and has the checksum of the second, so that a file that was cut off or
 //! changed is noticed. The second is the run.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -208,6 +209,11 @@ impl Saved {
     }
 }
 
+/// The mode of a saved run: what a server said of a refused request is in it, and that may be of a document.
+pub(crate) const OWNER_ONLY: u32 = 0o600;
+/// The mode of what is there to be shown, as far as the user's mask lets it be.
+pub(crate) const FOR_ALL: u32 = 0o666;
+
 /// A file that is to be written at the end of a run, made before it so that nothing is measured in vain.
 #[derive(Debug)]
 pub(crate) struct Output {
@@ -219,14 +225,16 @@ pub(crate) struct Output {
 impl Output {
     /// # Errors
     /// [`BenchError::File`] when no file can be made there.
-    pub(crate) fn create(path: &Path) -> Result<Self, BenchError> {
+    pub(crate) fn create(path: &Path, mode: u32) -> Result<Self, BenchError> {
         let mut part = path.as_os_str().to_owned();
         part.push(format!(".{:08x}.part", fastrand::u32(..)));
         let part = PathBuf::from(part);
         if path.is_dir() {
             return Err(refused(path, "this is a directory"));
         }
-        let file = File::create_new(&part).map_err(|error| refused(path, error))?;
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(mode);
+        let file = options.open(&part).map_err(|error| refused(path, error))?;
         Ok(Self {
             path: path.to_owned(),
             part,
@@ -343,7 +351,8 @@ mod tests {
     fn written(bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run.json");
-        Output::create(&path).unwrap().write(bytes).unwrap();
+        let output = Output::create(&path, OWNER_ONLY).unwrap();
+        output.write(bytes).unwrap();
         (dir, path)
     }
 
@@ -355,6 +364,17 @@ mod tests {
         let side = report.lines[0].sides[0].as_ref().unwrap();
         assert_eq!(saved.lines[0].sides[0].as_ref(), Some(&side.rounds));
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn only_the_owner_reads_a_saved_run_also_where_everybody_could_read_the_former_one() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let (_dir, path) = written(b"former");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        let output = Output::create(&path, OWNER_ONLY).unwrap();
+        output.write(b"this").unwrap();
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
     }
 
     #[test]
@@ -430,10 +450,10 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_made_is_told_before_anything_is_measured() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(Output::create(&dir.path().join("none/run.json")).is_err());
-        assert!(Output::create(dir.path()).is_err());
+        assert!(Output::create(&dir.path().join("none/run.json"), OWNER_ONLY).is_err());
+        assert!(Output::create(dir.path(), OWNER_ONLY).is_err());
         let path = dir.path().join("given-up.json");
-        drop(Output::create(&path).unwrap());
+        drop(Output::create(&path, OWNER_ONLY).unwrap());
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }

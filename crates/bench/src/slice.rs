@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 
 use crate::client::{Connection, Discard, Occurrences};
 use crate::error::{BenchError, ClientError};
-use crate::pace::{ClientTime, OpenLoop, Pace, Schedule};
+use crate::pace::{ClientTime, OpenLoop, Pace, Pacing, Turns};
 use crate::target::Target;
 
 /// Latencies are kept with this many significant digits.
@@ -76,6 +76,12 @@ impl Slice {
     fn record_latency(&mut self, latency: Duration) {
         let us = u64::try_from(latency.as_micros()).unwrap_or(LATENCY_US_MAX);
         self.latencies_us.saturating_record(us.max(1));
+    }
+
+    /// Takes in what came of a rate: a request that was not sent has waited until now.
+    pub(crate) fn take_unsent(&mut self, open: OpenLoop, waits: Vec<Duration>) {
+        self.open = Some(open);
+        waits.into_iter().for_each(|wait| self.record_latency(wait));
     }
 
     /// Units a second.
@@ -177,9 +183,7 @@ impl ClosedLoop {
         connections: Vec<Connection>,
         requests: impl FnMut(usize) -> Requests,
     ) -> Result<Slice, BenchError> {
-        let pace = self
-            .length
-            .map_or_else(Pace::default, |_| self.target.pace());
+        let pace = self.target.pace();
         self.run_paced(connections, pace, requests).await
     }
 
@@ -190,22 +194,7 @@ impl ClosedLoop {
         mut requests: impl FnMut(usize) -> Requests,
     ) -> Result<Slice, BenchError> {
         let client_before = ClientTime::now();
-        let start = Instant::now();
-        let all_requests = pace.requests.map(|each| each * connections.len() as u64);
-        let schedule = pace
-            .rate
-            .zip(self.length)
-            .map(|(rate, length)| {
-                Schedule::new(start, rate, length, all_requests, connections.len())
-            })
-            .transpose()?;
-        let ends = Ends {
-            deadline: self
-                .length
-                .map(|length| start + length)
-                .filter(|_| pace == Pace::default()),
-            requests: pace.requests.filter(|_| schedule.is_none()),
-        };
+        let pacing = Pacing::start(pace, self.length, connections.len())?;
         let mut clients = tokio::task::JoinSet::new();
         for (at, connection) in connections.into_iter().enumerate() {
             let client = Client {
@@ -215,13 +204,7 @@ impl ClosedLoop {
                 follow_up: self.follow_up.clone(),
                 slice: Slice::new(),
             };
-            let requests = requests(at);
-            match &schedule {
-                None => clients.spawn_local(client.run(requests, ends)),
-                Some(schedule) => {
-                    clients.spawn_local(client.run_open(requests, Rc::clone(schedule)))
-                }
-            };
+            clients.spawn_local(client.run(requests(at), pacing.turns()));
         }
         let mut whole = Slice::new();
         while let Some(joined) = clients.join_next().await {
@@ -230,24 +213,13 @@ impl ClosedLoop {
                 Err(failed) => std::panic::resume_unwind(failed.into_panic()),
             }
         }
-        whole.seconds = start.elapsed().as_secs_f64();
+        whole.seconds = pacing.seconds();
         whole.client = Some(ClientTime::now().since(client_before));
-        if let Some(schedule) = schedule {
-            let (open, waits) = schedule.end();
-            whole.open = Some(open);
-            waits
-                .into_iter()
-                .for_each(|wait| whole.record_latency(wait));
+        if let Some((open, waits)) = pacing.end() {
+            whole.take_unsent(open, waits);
         }
         Ok(whole)
     }
-}
-
-/// When a client of a closed loop ends; without both, when its requests run out.
-#[derive(Clone, Copy)]
-struct Ends {
-    deadline: Option<Instant>,
-    requests: Option<u64>,
 }
 
 /// Opens `count` connections, a few at a time so that the listener's backlog holds them.
@@ -315,48 +287,20 @@ struct Client {
 }
 
 impl Client {
-    async fn run(mut self, mut requests: Requests, ends: Ends) -> Slice {
+    async fn run(mut self, mut requests: Requests, mut turns: Turns) -> Slice {
         let mut request = Vec::new();
         let mut failures_in_a_row = 0;
-        let mut sent = 0;
-        while ends.requests.is_none_or(|requests| sent < requests) {
+        while let Some(turn) = turns.next().await {
             request.clear();
             let Some(units) = requests(&mut request) else {
                 break;
             };
-            sent += 1;
-            let ready = self.operate(&request, units, Instant::now(), &mut failures_in_a_row);
-            let goes_on = ready.await;
-            if !goes_on
-                || ends
-                    .deadline
-                    .is_some_and(|deadline| Instant::now() >= deadline)
-            {
+            let start = turn.start();
+            let sending = self.operate(&request, units, start, &mut failures_in_a_row);
+            if !sending.await {
                 break;
             }
         }
-        self.ended()
-    }
-
-    async fn run_open(mut self, mut requests: Requests, schedule: Rc<Schedule>) -> Slice {
-        let mut request = Vec::new();
-        let mut failures_in_a_row = 0;
-        while let Some(due) = schedule.next().await {
-            request.clear();
-            let Some(units) = requests(&mut request) else {
-                break;
-            };
-            if !self
-                .operate(&request, units, due, &mut failures_in_a_row)
-                .await
-            {
-                break;
-            }
-        }
-        self.ended()
-    }
-
-    fn ended(mut self) -> Slice {
         self.slice.bytes += self.connection.bytes;
         self.slice
     }

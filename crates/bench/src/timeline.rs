@@ -116,13 +116,14 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Begins to look at the processes of each server. None without a thread to spare.
-    pub(crate) fn start(began: &Events, servers: Vec<Vec<u32>>) -> Option<Self> {
+    /// Begins to look at the processes of each server, and at the machine beside those of the run, `ours`. None without a thread to
+    /// spare.
+    pub(crate) fn start(began: &Events, servers: Vec<Vec<u32>>, ours: Vec<u32>) -> Option<Self> {
         let began = began.began;
         let (stop, stopped) = channel();
         let thread = std::thread::Builder::new().name("bench-timeline".to_owned());
         let thread = thread.spawn(move || {
-            let mut looks = Looks::start(began, servers);
+            let mut looks = Looks::start(began, servers, ours);
             while stopped.recv_timeout(looks.interval) == Err(RecvTimeoutError::Timeout) {
                 looks.look();
             }
@@ -154,25 +155,37 @@ struct Server {
     before: Counted,
 }
 
+/// The processes that belong to a run.
+struct Ours {
+    pids: Vec<u32>,
+    /// With those that they have started.
+    all: Vec<u32>,
+}
+
 struct Looks {
     began: Instant,
     interval: Duration,
     at: Instant,
     number: u32,
     servers: Vec<Server>,
+    ours: Ours,
     machine: Option<Account>,
     timeline: Timeline,
 }
 
 impl Looks {
-    fn start(began: Instant, servers: Vec<Vec<u32>>) -> Self {
+    fn start(began: Instant, servers: Vec<Vec<u32>>, ours: Vec<u32>) -> Self {
         let server = |pids: Vec<u32>| {
             let all = with_descendants(&pids);
             let (before, _) = counted(&all);
             Server { pids, all, before }
         };
         let servers: Vec<Server> = servers.into_iter().map(server).collect();
-        let machine = Account::now(&all_of(&servers));
+        let ours = Ours {
+            all: with_descendants(&ours),
+            pids: ours,
+        };
+        let machine = Account::now(&ours.all);
         Self {
             began,
             interval: INTERVAL,
@@ -183,6 +196,7 @@ impl Looks {
                 machine: Vec::new(),
             },
             servers,
+            ours,
             machine,
         }
     }
@@ -210,7 +224,10 @@ impl Looks {
             });
             server.before = after;
         }
-        let machine = Account::now(&all_of(&self.servers));
+        if self.number.is_multiple_of(DESCENDANTS_EVERY) {
+            self.ours.all = with_descendants(&self.ours.pids);
+        }
+        let machine = Account::now(&self.ours.all);
         if let Some(busy) = machine
             .zip(self.machine)
             .and_then(|(now, then)| now.since(&then))
@@ -230,14 +247,6 @@ impl Looks {
             self.timeline.thin_out();
         }
     }
-}
-
-fn all_of(servers: &[Server]) -> Vec<u32> {
-    servers
-        .iter()
-        .flat_map(|server| &server.all)
-        .copied()
-        .collect()
 }
 
 /// Processes and those that they have started.
@@ -304,7 +313,8 @@ mod tests {
     #[test]
     fn a_busy_process_is_seen_with_its_memory_and_threads() {
         let events = Events::new();
-        let sampler = Sampler::start(&events, vec![vec![std::process::id()], vec![]]).unwrap();
+        let sampler = Sampler::start(&events, vec![vec![std::process::id()], vec![]], vec![]);
+        let sampler = sampler.unwrap();
         let start = Instant::now();
         let mut sum = 0_u64;
         while start.elapsed() < INTERVAL * 3 {
@@ -326,7 +336,7 @@ mod tests {
 
     #[test]
     fn a_long_run_keeps_a_bounded_number_of_samples() {
-        let mut looks = Looks::start(Instant::now(), vec![vec![std::process::id()]]);
+        let mut looks = Looks::start(Instant::now(), vec![vec![std::process::id()]], vec![]);
         for _ in 0..SAMPLES_MAX * 2 {
             looks.look();
         }
@@ -339,7 +349,7 @@ mod tests {
     fn a_process_that_is_gone_is_no_error() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let events = Events::new();
-        let sampler = Sampler::start(&events, vec![vec![child.id()]]).unwrap();
+        let sampler = Sampler::start(&events, vec![vec![child.id()]], vec![child.id()]).unwrap();
         child.wait().unwrap();
         let timeline = sampler.stop();
         assert!(

@@ -101,14 +101,36 @@ async fn few_repeats_say_that_they_are_few() {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_connection_sends_the_requests_that_were_asked_for() {
     let fake = Fake::start().await;
-    for (connections, requests) in [(3, 7), (1, 1), (5, 203)] {
-        let mut options = options(&[&fake], "get_random");
+    for (workload, connections, requests) in [
+        ("get_random", 3, 7),
+        ("get_random", 1, 1),
+        ("get_random", 5, 203),
+        ("ycsb_c", 3, 7),
+        ("peer_get_random", 3, 7),
+    ] {
+        let mut options = options(&[&fake], workload);
         options.connections = connections;
         options.requests = Some(requests);
         // A time that would never end.
         options.seconds = 86_400.0;
         let (report, _) = measured(options).await;
-        assert_eq!(first(&report).count, connections as u64 * requests);
+        let count = first(&report).count;
+        assert_eq!(count, connections as u64 * requests, "{workload}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operations_and_the_rows_of_peers_are_sent_at_a_rate_too() {
+    let fake = Fake::start().await;
+    for workload in ["ycsb_c", "peer_get_random"] {
+        let mut options = options(&[&fake], workload);
+        options.rate = Some(1_000.0);
+        options.seconds = 0.5;
+        let (report, _) = measured(options).await;
+        let side = first(&report);
+        let open = side.open.unwrap();
+        assert_eq!(open.due, 500, "{workload}");
+        assert_eq!(side.count + open.unsent, 500, "{workload}");
     }
 }
 
@@ -296,7 +318,7 @@ async fn files_that_cannot_be_used_are_told_before_anything_is_measured() {
 async fn options_that_make_no_sense_are_refused() {
     let fake = Fake::start().await;
     let two = options(&[&fake, &fake], "get");
-    let mut wrong: Vec<BenchOptions> = vec![options(&[&fake], "get"); 6];
+    let mut wrong: Vec<BenchOptions> = vec![options(&[&fake], "get"); 7];
     wrong[0].repeats = 0;
     wrong[1].rate = Some(0.0);
     wrong[2].requests = Some(0);
@@ -304,6 +326,8 @@ async fn options_that_make_no_sense_are_refused() {
     wrong[4].profile = true;
     wrong[5] = two;
     wrong[5].sweep = Some("connections=1,2".to_owned());
+    wrong[6].workloads.push("faults".to_owned());
+    wrong[6].sweep = Some("connections=1,2".to_owned());
     for options in wrong {
         let error = run(options, None, &mut Vec::new()).await.unwrap_err();
         assert!(matches!(error, BenchError::Options(_)), "{error}");

@@ -421,6 +421,8 @@ impl Databases {
         }
         self.opened.forget_shards(&shards);
         db.mark_deleted();
+        let used = &self.views.used;
+        used.forget(db.uuid(), &used.of(db.uuid()));
         db.tell_rules();
         self.give_space_back(&db, shards);
         self.events.note(db.name(), DbEventKind::Deleted);
@@ -538,7 +540,7 @@ impl Databases {
     }
 
     /// What queries came to, by database, and by design document and name of the index; `None` for all documents by id. Those that
-    /// were looked at most for since the start.
+    /// were looked at most for in the last half hour to hour.
     pub fn find_uses(&self) -> Vec<(WhichIndex, FindUse)> {
         self.views.finds.all()
     }

@@ -1,10 +1,12 @@
 //! What can be said of a database's health: by a look at a few of its documents, its design documents and its counters. Nothing is
 //! written, and nothing is opened that is not open.
 
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Instant;
 
 use document::DocId;
-use storage::{ChangeIter, IdIter, RecordHead, Row, Shard};
+use storage::{ChangeIter, IdIter, RecordHead, Row, Shard, Signature};
 
 use crate::database::Database;
 use crate::views::{Design, ViewIndex};
@@ -90,6 +92,14 @@ pub struct OpenIndexFacts {
     pub failure: Option<String>,
 }
 
+/// Some design documents with views, and whether these are all.
+pub struct SomeDesigns {
+    /// Shard by shard in the order of their ids.
+    pub designs: Vec<DesignFacts>,
+    /// There are more design documents, with views or without.
+    pub has_more: bool,
+}
+
 /// Some documents, and whether these are all.
 pub struct SomeDocuments {
     /// As they are stored, design documents aside.
@@ -156,42 +166,101 @@ impl Database {
     ///
     /// # Errors
     /// Those of reading.
-    pub fn examine_designs(&self, most: usize, until: Instant) -> Result<Vec<DesignFacts>, Error> {
-        let designs = self.designs()?;
-        let built = match self.all_shards().first() {
-            Some(shard) => self.store().indexes(shard.number)?,
-            None => vec![],
-        };
+    pub fn examine_designs(&self, most: usize, until: Instant) -> Result<SomeDesigns, Error> {
+        self.if_live(self.examine_designs_now(most, until))
+    }
+
+    fn examine_designs_now(&self, most: usize, until: Instant) -> Result<SomeDesigns, Error> {
+        let built = self.built_indexes()?;
         let open = self.open_view_indexes();
-        let find_indexes = self.find_indexes()?;
-        let in_time = |_: &&std::sync::Arc<Design>| Instant::now() < until;
-        let some = designs.iter().take(most).take_while(in_time);
-        let facts = some.map(|design| {
-            let signature = design.spec.signature();
-            let is_same = |index: &&std::sync::Arc<ViewIndex>| index.signature() == Some(signature);
-            let open = open.iter().find(is_same);
-            let mut views = self.view_facts(design, open.map(|index| &**index));
-            for index in find_indexes.iter().map(|found| &found.index) {
-                let is_it = |view: &&mut ViewFacts| view.name == index.name;
-                if index.ddoc.as_deref() == Some(&*design.id)
-                    && index.definition.partial.is_none()
-                    && let Some(view) = views.iter_mut().find(is_it)
-                {
-                    let fields = index.definition.fields.fields.iter();
-                    view.fields = Some(fields.map(|(name, _)| name.clone()).collect());
+        let mut designs = vec![];
+        for shard in self.all_shards() {
+            let view = shard.view()?;
+            let mut ids = IdIter::new(&view.snapshot, shard.number);
+            ids.seek(b"_design/");
+            while let Some((id, value)) = ids.entry().filter(|(id, _)| id.starts_with(b"_design/"))
+            {
+                let is_there = !RecordHead::decode(value)?.deleted;
+                if Instant::now() >= until || (is_there && designs.len() >= most) {
+                    let has_more = true;
+                    return Ok(SomeDesigns { designs, has_more });
                 }
+                if let Ok(id) = str::from_utf8(id)
+                    && is_there
+                {
+                    match self.design(id) {
+                        Ok(design) if design.has_views() => {
+                            designs.push(self.design_facts(&design, &built, &open)?);
+                        }
+                        Ok(_) | Err(Error::Missing(_)) => {}
+                        Err(e) => return Err(e),
+                    }
+                }
+                ids.next();
             }
-            DesignFacts {
-                id: design.id.clone(),
-                language: design.spec.language.clone(),
-                signature: data_encoding::HEXLOWER.encode(&signature),
-                is_built: built.iter().any(|(of, _)| *of == signature),
-                was_used: self.shared_views().used.was_used(self.uuid(), signature),
-                views,
-                open: open.map(|index| index.facts()),
+            ids.status()?;
+        }
+        let has_more = false;
+        Ok(SomeDesigns { designs, has_more })
+    }
+
+    /// The indexes that are kept. Those that are not any more are forgotten where it is noted which were asked.
+    fn built_indexes(&self) -> Result<HashSet<Signature>, Error> {
+        // First: one that is made and asked meanwhile stays noted.
+        let used = &self.shared_views().used;
+        let mut gone = used.of(self.uuid());
+        let Some(shard) = self.all_shards().first() else {
+            return Ok(HashSet::new());
+        };
+        let built = self.store().indexes(shard.number)?;
+        let built: HashSet<Signature> = built.into_iter().map(|(of, _)| of).collect();
+        gone.retain(|signature| !built.contains(signature));
+        used.forget(self.uuid(), &gone);
+        Ok(built)
+    }
+
+    fn design_facts(
+        &self,
+        design: &Design,
+        built: &HashSet<Signature>,
+        open: &[Arc<ViewIndex>],
+    ) -> Result<DesignFacts, Error> {
+        let signature = design.spec.signature();
+        let open = open
+            .iter()
+            .find(|index| index.signature() == Some(signature));
+        let mut views = self.view_facts(design, open.map(|index| &**index));
+        self.read_fields(design, &mut views)?;
+        Ok(DesignFacts {
+            id: design.id.clone(),
+            language: design.spec.language.clone(),
+            signature: data_encoding::HEXLOWER.encode(&signature),
+            is_built: built.contains(&signature),
+            was_used: self.shared_views().used.was_used(self.uuid(), signature),
+            views,
+            open: open.map(|index| index.facts()),
+        })
+    }
+
+    /// The fields of those views that are indexes of Mango.
+    fn read_fields(&self, design: &Design, views: &mut [ViewFacts]) -> Result<(), Error> {
+        if design.spec.language != mango::index::LANGUAGE {
+            return Ok(());
+        }
+        let Some(text) = self.design_text(&design.id)? else {
+            return Ok(());
+        };
+        let limits = mango::Limits::OF_INDEXES;
+        for index in mango::Index::of_design(&text, self.is_partitioned(), &limits) {
+            let view = views.iter_mut().find(|view| view.name == index.name);
+            if let Some(view) = view
+                && index.definition.partial.is_none()
+            {
+                let fields = index.definition.fields.names();
+                view.fields = Some(fields.map(str::to_owned).collect());
             }
-        });
-        Ok(facts.collect())
+        }
+        Ok(())
     }
 
     fn view_facts(&self, design: &Design, open: Option<&ViewIndex>) -> Vec<ViewFacts> {
@@ -354,7 +423,49 @@ impl ViewIndex {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
     use super::*;
+    use crate::{CreateOptions, Databases, Durability, EditMode, Options};
+
+    #[test]
+    fn some_of_many_design_documents_are_examined() {
+        let folder = tempfile::tempdir().unwrap();
+        let databases = Databases::open(folder.path(), Options::default()).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let options = CreateOptions {
+            q: None,
+            n: None,
+            partitioned: false,
+            security: "{}".into(),
+        };
+        let db = runtime.block_on(databases.create("db", options)).unwrap();
+        let index = json!({"map": {"fields": {"b": "asc", "a": "asc"}}, "options": {"def": {"fields": ["b", "a"]}}});
+        let designs = (0..10).map(|n| {
+            let id = format!("_design/{n}");
+            let doc =
+                json!({"_id": id, "language": "query", "autoupdate": false, "views": {"v": index}});
+            document::parse_document(doc.to_string().as_bytes()).unwrap()
+        });
+        let written = db.update(designs.collect(), EditMode::Interactive, Durability::Synced);
+        runtime.block_on(written).unwrap();
+        let later = Instant::now() + Duration::from_secs(60);
+        let of = |most, until| {
+            let some = db.examine_designs(most, until).unwrap();
+            (some.designs.len(), some.has_more)
+        };
+        assert_eq!(of(100, later), (10, false));
+        assert_eq!(of(10, later), (10, false));
+        assert_eq!(of(3, later), (3, true));
+        assert_eq!(of(100, Instant::now()), (0, true));
+        let view = db.examine_designs(1, later).unwrap().designs[0].views[0].clone();
+        assert_eq!(view.fields, Some(vec!["b".to_owned(), "a".to_owned()]));
+        databases.close();
+    }
 
     #[test]
     fn made_up_ids_are_told_from_names_and_numbers() {

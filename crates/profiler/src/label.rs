@@ -12,9 +12,9 @@ use crate::sampler::{Names, Probe};
 pub struct Label(Box<str>);
 
 impl Label {
-    /// Semicolons and line ends, which divide frames and stacks, become spaces.
+    /// Semicolons and line ends, which divide frames and stacks, become spaces, and so does what XML cannot have.
     pub fn new(name: &str) -> Label {
-        let is_bad = |c: char| c == ';' || c.is_control();
+        let is_bad = |c: char| matches!(c, ';' | '\u{fffe}' | '\u{ffff}') || c.is_control();
         Label(name.replace(is_bad, " ").into())
     }
 
@@ -110,14 +110,14 @@ mod tests {
 
     #[test]
     fn the_inner_label_counts_and_the_outer_one_goes_on_after_it() {
-        let (outer, inner) = (Label::new("a;b"), Label::new("c"));
+        let (outer, inner) = (Label::new("a;\u{ffff}b"), Label::new("c"));
         assert_eq!(current(), "");
         labelled(&outer, || {
             assert_eq!(labelled(&inner, current), "c");
-            assert_eq!(current(), "a b");
+            assert_eq!(current(), "a  b");
             let panicked = std::panic::catch_unwind(|| labelled(&inner, || panic!("as it should")));
             assert!(panicked.is_err());
-            assert_eq!(current(), "a b");
+            assert_eq!(current(), "a  b");
         });
         assert_eq!(current(), "");
     }

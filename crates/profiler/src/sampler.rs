@@ -10,9 +10,9 @@ use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::IntoRawFd as _;
 use std::ptr;
-use std::sync::{Once, OnceLock};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicI32};
+use std::sync::{Once, OnceLock};
 use std::time::Duration;
 
 use crate::arena::{Arena, FRAMES_MAX, LABEL_MAX, NAMES_MAX, Slot};

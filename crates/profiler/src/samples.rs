@@ -44,6 +44,14 @@ pub struct Samples {
 }
 
 impl Samples {
+    /// None of a thread that could not be sampled.
+    pub fn left_out() -> Samples {
+        Samples {
+            threads_left_out: 1,
+            ..Samples::default()
+        }
+    }
+
     /// How many there are, without those that were lost.
     pub fn count(&self) -> u64 {
         self.stacks.iter().map(|(_, n)| n).sum()

@@ -1,5 +1,6 @@
 //! Flame graphs: one SVG with its script in it, which needs nothing else.
 
+use std::borrow::Cow;
 use std::io;
 
 use inferno::differential;
@@ -41,12 +42,13 @@ impl Profile {
     /// [`Error::Empty`], and [`Error::Graph`].
     pub fn svg(&self, graph: &Graph) -> Result<String, Error> {
         let folded = self.folded();
+        let lines: Vec<_> = folded.lines().map(with_one_number).collect();
         let mut options = options(graph);
         if self.unit == Unit::Microseconds {
             options.count_name = "\u{b5}s".to_owned();
         }
         options.deterministic = true;
-        draw(&mut options, folded.lines())
+        draw(&mut options, lines.iter().map(|line| line.as_ref()))
     }
 }
 
@@ -58,7 +60,14 @@ pub fn differences(before: &Profile, after: &Profile, graph: &Graph) -> Result<S
     if before.stacks.is_empty() || after.stacks.is_empty() {
         return Err(Error::Empty);
     }
-    let (old, new) = (before.folded(), after.folded());
+    let folded = |profile: &Profile| {
+        let folded = profile.folded();
+        let lines = folded.lines().map(with_one_number);
+        lines
+            .flat_map(|line| [line, "\n".into()])
+            .collect::<String>()
+    };
+    let (old, new) = (folded(before), folded(after));
     let mut both = vec![];
     // Profiles of different lengths are compared by shares.
     let how = differential::Options {
@@ -69,6 +78,19 @@ pub fn differences(before: &Profile, after: &Profile, graph: &Graph) -> Result<S
         .map_err(Error::Graph)?;
     let both = String::from_utf8_lossy(&both);
     draw(&mut options(graph), both.lines())
+}
+
+/// A folded stack whose last frame ends in a number (a view called `top 10`) would be taken for one with two counts.
+fn with_one_number(line: &str) -> Cow<'_, str> {
+    let parts = line
+        .rsplit_once(' ')
+        .and_then(|(stack, count)| Some((stack.rsplit_once(' ')?, count)));
+    match parts {
+        Some(((stack, number), count)) if number.parse::<f64>().is_ok() => {
+            format!("{stack}\u{a0}{number} {count}").into()
+        }
+        _ => line.into(),
+    }
 }
 
 fn options(graph: &Graph) -> Options<'static> {
@@ -132,6 +154,9 @@ mod tests {
         for load in ["href=\"http", "src=", "@import"] {
             assert!(!svg.contains(load), "{load}");
         }
+        let numbered = Profile::parse("main;top 10 90\n", UNIT).expect("a profile");
+        let svg = numbered.svg(&graph()).expect("a graph");
+        assert!(svg.contains("top\u{a0}10 (90 samples, 100%)"), "{svg}");
         assert!(matches!(
             Profile::new(UNIT).svg(&graph()),
             Err(Error::Empty)

@@ -64,7 +64,7 @@ impl Symbols {
             chosen: chosen.collect(),
             known: HashMap::new(),
         };
-        symbols.find(samples);
+        symbols.find(samples, &modules.known);
         symbols
     }
 
@@ -167,8 +167,9 @@ impl Symbols {
         }
     }
 
-    /// Finds the names of all places of samples.
-    fn find<'a>(&mut self, samples: impl Iterator<Item = &'a Samples>) {
+    /// Finds the names of all places of samples. Of files, those are read that this process runs too: others come from a worker,
+    /// whose word does not open files.
+    fn find<'a>(&mut self, samples: impl Iterator<Item = &'a Samples>, own: &[Module]) {
         let mut wanted: HashMap<&Module, BTreeSet<u64>> = HashMap::new();
         for samples in samples {
             let stacks = samples.stacks.iter();
@@ -181,8 +182,8 @@ impl Symbols {
         for (module, places) in wanted {
             let path = match module {
                 Module::Program => "/proc/self/exe",
-                Module::Library(path) => path,
-                Module::Other(_) => continue,
+                Module::Library(path) if own.contains(module) => path,
+                _ => continue,
             };
             let known = self.known.entry(module.clone()).or_default();
             // Without its file, what is of a module has the module's name.

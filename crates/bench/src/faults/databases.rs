@@ -51,12 +51,12 @@ pub(crate) async fn measure_databases(
             "seconds",
             all_answered,
         ),
-        (
-            format!("{NAME}: acknowledged writes lost"),
-            "writes",
-            lost.len() as f64,
-        ),
     ];
+    suffered.counts = vec![(
+        format!("{NAME}: acknowledged writes lost"),
+        "writes",
+        lost.len() as u64,
+    )];
     suffered.notes.push(format!(
         "{NAME}: {databases} databases of one document, all open when the server was killed; then {CLIENTS} clients ask each for it; \
          times from the kill, with the server started again at once; on a server of {} that the bench started",

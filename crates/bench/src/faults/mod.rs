@@ -63,6 +63,8 @@ pub(crate) struct Suffered {
     pub(crate) parts: Vec<Part>,
     /// Name, unit, value.
     pub(crate) figures: Vec<(String, &'static str, f64)>,
+    /// The same of what is counted, which several repeats add up.
+    pub(crate) counts: Vec<(String, &'static str, u64)>,
     pub(crate) events: Vec<Event>,
     pub(crate) notes: Vec<String>,
     /// What the server promised and did not keep; none when all is there.
@@ -282,14 +284,12 @@ async fn check(
 ) -> Result<(), BenchError> {
     let lost = ledger.lost(process.target()).await?;
     let acknowledged = ledger.acknowledged();
-    let figures = [
+    let counts = [
         ("acknowledged writes", acknowledged),
         ("acknowledged writes lost", lost.len() as u64),
     ];
-    for (what, count) in figures {
-        let figure = (format!("{name}: {what}"), "writes", count as f64);
-        suffered.figures.push(figure);
-    }
+    let counts = counts.map(|(what, count)| (format!("{name}: {what}"), "writes", count));
+    suffered.counts.extend(counts);
     if let Some(first) = lost.first() {
         suffered.broken = Some(format!(
             "{} of {acknowledged} acknowledged writes were lost, the first: {first}",

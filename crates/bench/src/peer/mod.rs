@@ -9,10 +9,13 @@ mod redis;
 mod row;
 mod server;
 
+use std::time::Duration;
+
 use url::Url;
 
 use crate::documents::{Ids, Order, Shape};
 use crate::error::BenchError;
+use crate::pace::Pace;
 use crate::procfs;
 use crate::report::Server;
 use crate::side::{Part, Populated, Watch};
@@ -173,25 +176,26 @@ impl Peer {
         }
     }
 
-    /// Measures a row for about `length`; the clock starts when all connections are open.
+    /// Measures a row for about `length`, or as `pace` says; the clock starts when all connections are open.
     pub(crate) async fn round(
         &self,
         row: Row,
         documents: &Documents,
         connections: usize,
-        length: std::time::Duration,
+        length: Duration,
+        pace: Pace,
     ) -> Result<Part, BenchError> {
         let clients = row.clients(connections);
         let (slice, watch) = match &self.kind {
             Kind::Postgres(postgres) => {
                 let operations = postgres.operations(row, documents, clients).await?;
                 let watch = Watch::start(&self.processes());
-                (drive::drive(operations, length).await, watch)
+                (drive::drive(operations, length, pace).await?, watch)
             }
             Kind::Redis(redis) => {
                 let operations = redis.operations(row, documents, clients).await?;
                 let watch = Watch::start(&self.processes());
-                (drive::drive(operations, length).await, watch)
+                (drive::drive(operations, length, pace).await?, watch)
             }
         };
         Ok(watch.part(row.name(), row.unit(), slice))

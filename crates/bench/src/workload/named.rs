@@ -3,19 +3,45 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use super::catalogue::is_fault;
 use super::operations::{MixWorkload, Ycsb};
 use super::{Bench, Mix, Outcome, ROUNDS};
 use crate::error::BenchError;
 use crate::faults::{Fault, Suffered, measure, measure_databases};
+use crate::pace::Pace;
 use crate::peer::{Documents, HttpRows, Row};
 use crate::progress;
 use crate::report::Failure;
+use crate::run::BenchOptions;
 
 /// The mix when none is asked for.
 const DEFAULT_MIX: &str = "mixed";
 /// How long a server is stopped, in seconds.
 const STOPPED_MAX: f64 = 10.0;
 const STOPPED_MIN: f64 = 0.2;
+
+/// Refuses what means nothing for a server that the bench starts to have it suffer: there is one, it has its own settings, and its load goes
+/// as fast as it can.
+///
+/// # Errors
+/// [`BenchError::Options`] names the workload and the option.
+pub(crate) fn check_faults(selected: &[&str], options: &BenchOptions) -> Result<(), BenchError> {
+    let Some(name) = selected.iter().find(|name| is_fault(name)) else {
+        return Ok(());
+    };
+    let refused = [
+        ("a second server", options.servers.len() > 1),
+        ("--sweep", options.sweep.is_some()),
+        ("--rate", options.rate.is_some()),
+        ("--requests", options.requests.is_some()),
+    ];
+    match refused.into_iter().find(|(_, is_given)| *is_given) {
+        None => Ok(()),
+        Some((what, _)) => Err(BenchError::Options(format!(
+            "{name} happens to a server that the bench starts itself: {what} means nothing for it"
+        ))),
+    }
+}
 
 impl Bench {
     pub(super) async fn measure_named_only(
@@ -82,6 +108,9 @@ impl Bench {
         notes.push(told.collect::<Vec<_>>().join("; "));
         let figures = suffered.figures;
         self.add_outcome(0, Outcome { figures, notes });
+        for (name, unit, count) in suffered.counts {
+            self.figure(name, unit).count(0, count);
+        }
         if let Some(reason) = suffered.broken {
             self.report.failures.push(Failure {
                 workload: name.to_owned(),
@@ -97,13 +126,17 @@ impl Bench {
         };
         let has_peer = self.prepare_peer(row, &prepared[0]).await?;
         let spinner = progress::spinner();
-        let length = Duration::from_secs_f64(self.options.seconds / f64::from(ROUNDS));
+        let pace = self.pace_of(row.name());
+        let rounds = pace.rounds(ROUNDS);
+        let length = Duration::from_secs_f64(self.options.seconds / f64::from(rounds));
         let connections = self.options.connections;
-        for round in 1..=ROUNDS {
-            spinner.set_message(format!("{}: round {round} of {ROUNDS}", row.name()));
+        for round in 0..rounds {
+            spinner.set_message(format!("{}: round {} of {rounds}", row.name(), round + 1));
+            let pace = pace.in_round(round, rounds);
+            self.set_pace(pace);
             // Whoever comes second finds another machine.
             let mut order: Vec<usize> = (0..self.columns()).collect();
-            if (self.repeat + round).is_multiple_of(2) {
+            if (self.repeat + round) % 2 == 1 {
                 order.reverse();
             }
             for at in order {
@@ -114,7 +147,9 @@ impl Bench {
                             .await?
                     }
                     (None, Some(peer)) if has_peer => {
-                        peer.round(row, &prepared[0].1, connections, length).await?
+                        let documents = &prepared[0].1;
+                        peer.round(row, documents, connections, length, pace)
+                            .await?
                     }
                     _ => continue,
                 };
@@ -122,6 +157,7 @@ impl Bench {
                     .add(at, self.repeat, self.clock.now_s(), part);
             }
         }
+        self.set_pace(Pace::default());
         spinner.finish_and_clear();
         Ok(())
     }
@@ -165,5 +201,35 @@ impl Bench {
         Err(BenchError::Options(format!(
             "the answers differ, so it is not the same work: {of_server} and {of_peer}"
         )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_refused_with_what_means_nothing_for_them() {
+        let server = || vec!["http://127.0.0.1:1".to_owned()];
+        let alone = BenchOptions {
+            servers: vec![server()],
+            ..BenchOptions::default()
+        };
+        let mut wrong = vec![alone.clone(); 4];
+        wrong[0].servers.push(server());
+        wrong[1].sweep = Some("log/level=info,debug".to_owned());
+        wrong[2].rate = Some(10.0);
+        wrong[3].requests = Some(10);
+        let refused = ["a second server", "--sweep", "--rate", "--requests"];
+        for (options, what) in wrong.iter().zip(refused) {
+            let error = check_faults(&["get", "faults_stop"], options).unwrap_err();
+            let error = error.to_string();
+            assert!(
+                error.contains("faults_stop") && error.contains(what),
+                "{error}"
+            );
+            assert!(check_faults(&["get", "mix"], options).is_ok());
+        }
+        assert!(check_faults(&["faults_stop"], &alone).is_ok());
     }
 }

@@ -11,6 +11,7 @@ use mango::{Bookmark, Doc, FieldPath, Find, Found, Plan, SortedGroups};
 
 use super::cursor::{ARRAY, Cursor, Wanted, next_of};
 use super::docs::Documents;
+use super::uses::index_order;
 use super::{FindIndex, FindLimits, FindPlan};
 use crate::counters;
 use crate::views::ViewIndex;
@@ -83,7 +84,7 @@ impl Drop for FindAnswer {
             self.db.shared_views().finds.note(
                 (self.db.name().to_string(), design),
                 (examined, self.stats.results),
-                || self.find.selector.field_names(),
+                || index_order(&self.find),
             );
         }
     }

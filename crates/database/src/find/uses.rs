@@ -1,15 +1,24 @@
-//! Which indexes queries use, and how much they look at for what they return.
+//! Which indexes queries use, and how much they look at for what they return: lately, so that what was mended is forgotten.
 
+use std::time::{Duration, Instant};
+
+use document::collation::HIGHEST;
+use mango::plan::{Space, intervals};
+use mango::{FieldPath, Find, Intervals};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
-/// Indexes of databases that are remembered. Those that least was looked at for are forgotten.
+/// What queries came to is forgotten when it is one to two of these old.
+const HALF: Duration = Duration::from_secs(30 * 60);
+/// Indexes of databases that are remembered of each half. Those that least was looked at for are forgotten.
 const REMEMBERED_MAX: usize = 1024;
-/// Fields of a selector that are remembered, and bytes of each.
+/// Fields of a query that are remembered. One with a longer name is left out: a part of its name would be another field.
 const FIELDS_MAX: usize = 8;
-const FIELD_BYTES_MAX: usize = 64;
+const FIELD_BYTES_MAX: usize = 256;
+/// Fields of a selector that are looked for in it.
+const FIELDS_LOOKED_FOR_MAX: usize = 64;
 
-/// What queries of a database by one index came to, since the server's start.
+/// What queries of a database by one index came to in the last 30 to 60 minutes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FindUse {
     /// How many, aggregates aside: those have to look at everything.
@@ -20,18 +29,31 @@ pub struct FindUse {
     pub returned: u64,
     /// The most that one query looked at.
     pub examined_most: u64,
-    /// The fields of that query's selector.
+    /// The fields that an index for that query should have, in their order.
     pub fields: Vec<String>,
 }
 
 impl FindUse {
-    fn note(&mut self, examined: u64, returned: u64, fields: impl FnOnce() -> Vec<String>) {
+    fn note(&mut self, (examined, returned): (u64, u64), fields: Option<Vec<String>>) {
         self.queries += 1;
         self.examined += examined;
         self.returned += returned;
-        if examined > self.examined_most {
+        // Of two that ended together the costlier one may have come first.
+        if let Some(fields) = fields
+            && examined > self.examined_most
+        {
             self.examined_most = examined;
-            self.fields = fields();
+            self.fields = fields;
+        }
+    }
+
+    fn add(&mut self, other: &FindUse) {
+        self.queries += other.queries;
+        self.examined += other.examined;
+        self.returned += other.returned;
+        if other.examined_most > self.examined_most {
+            self.examined_most = other.examined_most;
+            self.fields.clone_from(&other.fields);
         }
     }
 }
@@ -40,43 +62,141 @@ impl FindUse {
 pub type WhichIndex = (String, Option<(String, String)>);
 
 /// What queries came to, by index.
-#[derive(Default)]
-pub(crate) struct FindUses(Mutex<FxHashMap<WhichIndex, FindUse>>);
+type Uses = FxHashMap<WhichIndex, FindUse>;
 
-impl FindUses {
-    /// A query has ended.
-    pub fn note<'a>(
-        &self,
-        which: WhichIndex,
-        (examined, returned): (u64, u64),
-        fields: impl FnOnce() -> Vec<&'a str>,
-    ) {
-        let short = || {
-            let fields = fields().into_iter().take(FIELDS_MAX);
-            let cut = |name: &str| name[..name.floor_char_boundary(FIELD_BYTES_MAX)].to_owned();
-            fields.map(cut).collect()
-        };
-        let mut all = self.0.lock();
+/// The half that goes on, and the one before it.
+struct Halves {
+    began: Instant,
+    now: Uses,
+    before: Uses,
+}
+
+impl Halves {
+    fn new(began: Instant) -> Halves {
+        Halves {
+            began,
+            now: Uses::default(),
+            before: Uses::default(),
+        }
+    }
+
+    /// Begins a new half if it is time. Whatever is done begins with this.
+    fn turn(&mut self, at: Instant) {
+        let age = at.saturating_duration_since(self.began);
+        if age >= HALF * 2 {
+            *self = Halves::new(at);
+        } else if age >= HALF {
+            self.began += HALF;
+            self.before = std::mem::take(&mut self.now);
+        }
+    }
+
+    /// Whether a query that looked at so much is the costliest one of its index in this half.
+    fn is_costliest(&mut self, which: &WhichIndex, examined: u64, at: Instant) -> bool {
+        self.turn(at);
+        examined > self.now.get(which).map_or(0, |of| of.examined_most)
+    }
+
+    /// `fields` are given of a query that is the costliest one.
+    fn note(&mut self, which: WhichIndex, counts: (u64, u64), fields: Option<Vec<String>>) {
+        let all = &mut self.now;
         if all.len() >= REMEMBERED_MAX && !all.contains_key(&which) {
             let mut examined: Vec<u64> = all.values().map(|of| of.examined).collect();
             let middle = examined.len() / 2;
             let median = *examined.select_nth_unstable(middle).1;
             all.retain(|_, of| of.examined > median);
         }
-        all.entry(which)
-            .or_default()
-            .note(examined, returned, short);
+        all.entry(which).or_default().note(counts, fields);
+    }
+
+    fn all(&mut self, at: Instant) -> Uses {
+        self.turn(at);
+        let mut all = self.before.clone();
+        for (which, of) in &self.now {
+            all.entry(which.clone()).or_default().add(of);
+        }
+        all
+    }
+}
+
+/// What queries came to lately, by index.
+pub(crate) struct FindUses(Mutex<Halves>);
+
+impl Default for FindUses {
+    fn default() -> FindUses {
+        FindUses(Mutex::new(Halves::new(Instant::now())))
+    }
+}
+
+impl FindUses {
+    /// A query has ended. `fields` are those of [`index_order`].
+    pub fn note<'a>(
+        &self,
+        which: WhichIndex,
+        (examined, returned): (u64, u64),
+        fields: impl FnOnce() -> Vec<&'a str>,
+    ) {
+        let is_costliest = self.0.lock().is_costliest(&which, examined, Instant::now());
+        // Others do not wait while a selector is gone through.
+        let fields = is_costliest.then(|| remembered(fields()));
+        self.0.lock().note(which, (examined, returned), fields);
     }
 
     /// All that are remembered.
     pub fn all(&self) -> Vec<(WhichIndex, FindUse)> {
-        let all = self.0.lock();
-        all.iter().map(|(k, v)| (k.clone(), v.clone())).collect()
+        let all = self.0.lock().all(Instant::now());
+        all.into_iter().collect()
+    }
+}
+
+fn remembered(fields: Vec<&str>) -> Vec<String> {
+    let short = fields
+        .into_iter()
+        .filter(|name| name.len() <= FIELD_BYTES_MAX);
+    short.take(FIELDS_MAX).map(str::to_owned).collect()
+}
+
+/// The fields that an index for a query should have, in their order: those that equal a value, those that the answer is sorted
+/// by, and the others that narrow what is looked at. Of ids it needs none but to sort by: the index of all documents is by them.
+pub(super) fn index_order(find: &Find) -> Vec<&str> {
+    let (mut equal, mut others) = (vec![], vec![]);
+    let names = find.selector.field_names().into_iter();
+    let names = names.filter(|name| *name != "_id");
+    for name in names.take(FIELDS_LOOKED_FOR_MAX) {
+        // What is no path is the document itself.
+        let Ok(path) = FieldPath::parse(name) else {
+            continue;
+        };
+        let values = intervals(&find.selector, &path, Space::SortKeys);
+        match () {
+            () if is_one_value(&values) => equal.push(name),
+            // Nothing is narrowed; or documents without the field are asked for, which are not in an index of it.
+            () if values.is_full() || values.is_none() => {}
+            () => others.push(name),
+        }
+    }
+    let mut all = equal;
+    for name in find.sort.names().chain(others) {
+        if !all.contains(&name) {
+            all.push(name);
+        }
+    }
+    all
+}
+
+/// Whether these are the rows of one key.
+fn is_one_value(values: &Intervals) -> bool {
+    match values.ranges() {
+        [(key, end)] => !key.is_empty() && end.strip_prefix(key.as_slice()) == Some(HIGHEST),
+        _ => false,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use mango::{Defaults, Limits};
+    use serde_json::{Value, json};
+
     use super::*;
 
     #[test]
@@ -92,5 +212,63 @@ mod tests {
         let (_, costly) = all.iter().find(|((db, _), _)| db == "costly").unwrap();
         assert_eq!((costly.queries, costly.examined), (10_000, 5_050_000));
         assert_eq!(costly.fields, ["b", "c"]);
+    }
+
+    #[test]
+    fn what_was_an_hour_ago_is_forgotten() {
+        let start = Instant::now();
+        let minute = |n: u64| start + Duration::from_secs(n * 60);
+        let mut halves = Halves::new(start);
+        let which = || ("db".to_owned(), None);
+        let note = |halves: &mut Halves, at, examined, field: &str| {
+            let is_costliest = halves.is_costliest(&which(), examined, minute(at));
+            let fields = is_costliest.then(|| vec![field.to_owned()]);
+            halves.note(which(), (examined, 1), fields);
+        };
+        note(&mut halves, 5, 1_000, "a");
+        note(&mut halves, 40, 100, "b");
+        let of = |halves: &mut Halves, at| {
+            let all = halves.all(minute(at));
+            all.get(&which())
+                .map(|of| (of.queries, of.examined, of.fields.join(" ")))
+        };
+        assert_eq!(of(&mut halves, 59), Some((2, 1_100, "a".to_owned())));
+        assert_eq!(of(&mut halves, 61), Some((1, 100, "b".to_owned())));
+        assert_eq!(of(&mut halves, 91), None);
+        note(&mut halves, 100, 1, "c");
+        assert_eq!(of(&mut halves, 300), None);
+    }
+
+    fn order(query: Value) -> Vec<String> {
+        let defaults = Defaults {
+            limit: 25,
+            limits: Limits::default(),
+        };
+        let find = Find::parse(query.to_string().as_bytes(), &defaults).unwrap();
+        remembered(index_order(&find))
+    }
+
+    #[test]
+    fn an_index_has_equal_fields_first_then_sorted_ones_then_ranges() {
+        let selector =
+            json!({"_id": {"$gt": null}, "a": {"$gt": 1, "$lt": 5}, "m": {"$lt": "x"}, "z": 1});
+        assert_eq!(order(json!({"selector": selector})), ["z", "a", "m"]);
+        let sorted = json!({"selector": selector, "sort": ["m", "n"]});
+        assert_eq!(order(sorted), ["z", "m", "n", "a"]);
+    }
+
+    #[test]
+    fn fields_that_no_index_narrows_are_left_out() {
+        let either =
+            json!({"$or": [{"a": 1}, {"b": 1}], "c": {"$ne": 1}, "d": {"$exists": false}, "e": 1});
+        assert_eq!(order(json!({"selector": either})), ["e"]);
+        let both = json!({"$or": [{"a": 1, "b": 1}, {"a": 2, "b": 1}]});
+        assert_eq!(order(json!({"selector": both})), ["b", "a"]);
+    }
+
+    #[test]
+    fn a_long_name_is_left_out_whole() {
+        let long = "n".repeat(FIELD_BYTES_MAX + 1);
+        assert_eq!(order(json!({"selector": {long: 1, "z": 1}})), ["z"]);
     }
 }

@@ -108,11 +108,14 @@ impl WorkersProfile {
         WorkersProfile(())
     }
 
-    /// Ends it, and answers the samples of each worker.
+    /// Ends it, and answers the samples of each worker. One that does not answer in time is told as left out.
     pub fn finish(self) -> Vec<Samples> {
         let workers = end();
-        let samples = workers.iter().filter_map(|(w, n)| w.samples(*n, PATIENCE));
-        let samples: Vec<Samples> = samples.collect();
+        let samples = |(worker, number): &(Arc<Control>, u64)| {
+            let samples = worker.samples(*number, PATIENCE);
+            samples.unwrap_or_else(Samples::left_out)
+        };
+        let samples: Vec<Samples> = workers.iter().map(samples).collect();
         let mut all = std::mem::take(&mut *ENDED.lock());
         all.extend(samples);
         std::mem::forget(self);

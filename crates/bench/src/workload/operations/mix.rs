@@ -1,19 +1,16 @@
 //! Mixes of operations that users put together, over documents of 300 bytes.
 
-use std::cell::{Cell, RefCell};
 use std::path::Path;
-use std::rc::Rc;
 use std::time::Duration;
 
 use serde_json::json;
 
-use super::super::saturated::alone;
 use super::super::{Outcome, Workload};
 use super::caller::Caller;
-use super::distribution::{Chooser, Keys};
+use super::distribution::Keys;
 use super::kind::Kind;
-use super::run::{Done, Operator, overwrite, run, update};
-use super::sequence::Sequence;
+use super::pool::Pool;
+use super::run::{Done, Operator, Updates, overwrite, run, update};
 use super::weights::Weights;
 use crate::documents::{Ids, Order, Shape};
 use crate::error::BenchError;
@@ -145,7 +142,7 @@ pub(crate) struct MixWorkload {
 /// A database on one server.
 pub(crate) struct State {
     client: Client,
-    conflicts: Cell<u64>,
+    updates: Updates,
 }
 
 #[derive(Clone)]
@@ -153,10 +150,7 @@ struct Client {
     database: String,
     ids: Ids,
     weights: Weights,
-    /// Shared by all clients.
-    chooser: Rc<RefCell<Chooser>>,
-    sequence: Rc<RefCell<Sequence>>,
-    documents: u64,
+    pool: Pool,
     rng: fastrand::Rng,
 }
 
@@ -177,8 +171,7 @@ fn line(kind: Kind) -> &'static str {
 
 impl Client {
     fn any(&mut self) -> u64 {
-        let count = self.sequence.borrow().count();
-        self.chooser.borrow_mut().choose(count, &mut self.rng)
+        self.pool.any(&mut self.rng)
     }
 
     fn id(&self, number: u64) -> String {
@@ -191,23 +184,13 @@ impl Client {
         format!("/{}/{}", self.database, self.id(number))
     }
 
-    async fn insert(&mut self, caller: &mut Caller) -> Result<(), BenchError> {
-        let number = self.sequence.borrow_mut().take();
-        let mut body = Vec::with_capacity(300);
-        Shape::Bytes300.push_body(&mut body, number);
-        let path = self.path(number);
-        let done = match caller.send("PUT", &path, Some(&body)).await {
-            // 409 is of an earlier try whose answer was lost.
-            Ok(200..300 | 409) => Ok(()),
-            Ok(status) => Err(caller.refused("PUT", &path, status)),
-            Err(error) => Err(error),
+    async fn insert(&self, caller: &mut Caller) -> Result<(), BenchError> {
+        let document = |number| {
+            let mut body = Vec::with_capacity(300);
+            Shape::Bytes300.push_body(&mut body, number);
+            (self.path(number), body)
         };
-        let mut sequence = self.sequence.borrow_mut();
-        match done {
-            Ok(()) => sequence.acknowledge(number),
-            Err(_) => sequence.fail(number),
-        }
-        done
+        self.pool.insert(caller, document).await
     }
 
     /// Documents under ids that nobody else asks for: a bulk is no part of the sequence.
@@ -334,24 +317,18 @@ impl Workload for MixWorkload {
                 body,
             });
         }
-        let growth = match self.mix.has(Kind::Insert) {
-            true => self.documents / 4,
-            false => 0,
-        };
-        let chooser = Chooser::new(self.mix.keys, self.documents, growth);
+        let grows = self.mix.has(Kind::Insert);
         let client = Client {
             database,
             ids,
             weights: self.mix.weights.clone(),
-            chooser: Rc::new(RefCell::new(chooser)),
-            sequence: Rc::new(RefCell::new(Sequence::after(self.documents))),
-            documents: self.documents,
+            pool: Pool::new(self.mix.keys, self.documents, grows),
             rng: fastrand::Rng::new(),
         };
         self.index(side, &client).await?;
         Ok(State {
             client,
-            conflicts: Cell::new(0),
+            updates: Updates::default(),
         })
     }
 
@@ -367,28 +344,17 @@ impl Workload for MixWorkload {
             ..state.client.clone()
         };
         let ran = run(&side.target, self.connections, length, client).await?;
-        state.conflicts.set(state.conflicts.get() + ran.conflicts);
-        let mut parts = vec![watch.part("mix", "ops", ran.whole())];
-        parts.extend(ran.kinds.into_iter().map(|(kind, slice)| Part {
-            unit: "ops",
-            ..alone(line(kind), slice)
-        }));
-        Ok(parts)
+        state.updates.add(&ran);
+        Ok(ran.into_parts("mix", watch, line))
     }
 
     async fn finish(&self, side: &Side, state: State) -> Result<Outcome, BenchError> {
         let mut notes = vec![format!(
             "mix: {} documents of 300 bytes, {:?} keys, {} connections; an update is a GET and a PUT, a bulk {BULK_DOCS} documents, \
              a scan {SCAN_ROWS} rows with documents, the other queries {ROWS} rows",
-            state.client.documents, self.mix.keys, self.connections
+            self.documents, self.mix.keys, self.connections
         )];
-        if self.mix.has(Kind::Update) || self.mix.has(Kind::ReadModifyWrite) {
-            notes.push(format!(
-                "mix: {} updates on {} met a newer revision (409), and read and wrote again",
-                state.conflicts.get(),
-                side.target.label
-            ));
-        }
+        notes.extend(state.updates.note("mix", &side.target.label));
         Ok(Outcome {
             notes,
             ..Outcome::default()

@@ -7,6 +7,7 @@ mod caller;
 mod distribution;
 mod kind;
 mod mix;
+mod pool;
 mod records;
 mod run;
 mod sequence;

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use super::super::saturated::alone;
 use super::caller::Caller;
 use super::kind::Kind;
 use crate::error::BenchError;
+use crate::pace::{OpenLoop, Pacing, Turns};
+use crate::side::{Part, Watch};
 use crate::slice::Slice;
 use crate::target::Target;
 
@@ -33,20 +36,35 @@ pub(crate) trait Operator {
 #[derive(Debug, Default)]
 pub(crate) struct Ran {
     /// By kind; the unit is the operation.
-    pub(crate) kinds: BTreeMap<Kind, Slice>,
-    pub(crate) seconds: f64,
-    pub(crate) conflicts: u64,
+    kinds: BTreeMap<Kind, Slice>,
+    seconds: f64,
+    conflicts: u64,
+    /// At a rate: what came of it, and how long operations had been due that were not begun. Nobody has chosen their kinds.
+    unsent: Option<(OpenLoop, Vec<Duration>)>,
 }
 
 impl Ran {
-    /// All kinds together.
-    pub(crate) fn whole(&self) -> Slice {
+    /// The line of all operations, with what they cost, and one for each kind.
+    pub(crate) fn into_parts(
+        self,
+        name: &'static str,
+        watch: Watch,
+        line: impl Fn(Kind) -> &'static str,
+    ) -> Vec<Part> {
         let mut whole = Slice::new();
-        self.kinds
-            .values()
-            .for_each(|slice| whole.merge(slice.clone()));
+        for slice in self.kinds.values() {
+            whole.merge(slice.clone());
+        }
         whole.seconds = self.seconds;
-        whole
+        if let Some((open, waits)) = self.unsent {
+            whole.take_unsent(open, waits);
+        }
+        let mut parts = vec![watch.part(name, "ops", whole)];
+        parts.extend(self.kinds.into_iter().map(|(kind, slice)| Part {
+            unit: "ops",
+            ..alone(line(kind), slice)
+        }));
+        parts
     }
 
     fn slice(&mut self, kind: Kind) -> &mut Slice {
@@ -61,7 +79,34 @@ impl Ran {
     }
 }
 
-/// Lets `clients` clients run for `length`, each on a connection of its own.
+/// Updates of a workload, and how often one of them met a newer revision.
+#[derive(Debug, Default)]
+pub(crate) struct Updates {
+    count: u64,
+    conflicts: u64,
+}
+
+impl Updates {
+    /// Takes in those of a stretch.
+    pub(crate) fn add(&mut self, ran: &Ran) {
+        self.conflicts += ran.conflicts;
+        for kind in [Kind::Update, Kind::ReadModifyWrite] {
+            self.count += ran.kinds.get(&kind).map_or(0, |slice| slice.count);
+        }
+    }
+
+    /// What is told of them; nothing when there were none.
+    pub(crate) fn note(&self, workload: &str, server: &str) -> Option<String> {
+        let (count, conflicts) = (self.count, self.conflicts);
+        (count > 0).then(|| {
+            format!(
+                "{workload}: {conflicts} of {count} updates on {server} met a newer revision (409), and read and wrote again"
+            )
+        })
+    }
+}
+
+/// Lets `clients` clients run for `length`, or as the target's pace says, each on a connection of its own.
 pub(crate) async fn run<O: Operator + 'static>(
     target: &Rc<Target>,
     clients: usize,
@@ -72,10 +117,10 @@ pub(crate) async fn run<O: Operator + 'static>(
     for _ in 0..clients {
         callers.push(Caller::connect(target).await?);
     }
-    let start = Instant::now();
+    let pacing = Pacing::start(target.pace(), Some(length), clients)?;
     let mut running = tokio::task::JoinSet::new();
     for (client, caller) in callers.into_iter().enumerate() {
-        running.spawn_local(one(caller, operator(client), start + length));
+        running.spawn_local(one(caller, operator(client), pacing.turns()));
     }
     let mut whole = Ran::default();
     while let Some(joined) = running.join_next().await {
@@ -84,19 +129,22 @@ pub(crate) async fn run<O: Operator + 'static>(
             Err(failed) => std::panic::resume_unwind(failed.into_panic()),
         }
     }
-    whole.seconds = start.elapsed().as_secs_f64();
+    whole.seconds = pacing.seconds();
+    whole.unsent = pacing.end();
     for slice in whole.kinds.values_mut() {
         slice.seconds = whole.seconds;
     }
     Ok(whole)
 }
 
-async fn one(mut caller: Caller, mut operator: impl Operator, deadline: Instant) -> Ran {
+async fn one(mut caller: Caller, mut operator: impl Operator, mut turns: Turns) -> Ran {
     let mut ran = Ran::default();
     let mut failures_in_a_row = 0;
-    while failures_in_a_row < FAILURES_IN_A_ROW_MAX {
+    while failures_in_a_row < FAILURES_IN_A_ROW_MAX
+        && let Some(turn) = turns.next().await
+    {
         let kind = operator.choose();
-        let start = Instant::now();
+        let start = turn.start();
         match operator.perform(kind, &mut caller).await {
             Ok(done) => {
                 failures_in_a_row = 0;
@@ -107,9 +155,6 @@ async fn one(mut caller: Caller, mut operator: impl Operator, deadline: Instant)
                 failures_in_a_row += 1;
                 ran.slice(kind).errors.add(1, || error.to_string());
             }
-        }
-        if Instant::now() >= deadline {
-            break;
         }
     }
     ran
@@ -170,5 +215,30 @@ mod tests {
         assert_eq!(text, br#"{"a":"1234","b":"zz34"}"#);
         assert!(!overwrite(&mut text, br#""c":""#, b"zz"));
         assert!(!overwrite(&mut text, br#""b":""#, b"123456789"));
+    }
+
+    #[test]
+    fn the_line_of_all_operations_has_those_that_were_not_begun() {
+        let mut ran = Ran::default();
+        for (kind, us) in [(Kind::Read, 10), (Kind::Read, 20), (Kind::Update, 30)] {
+            ran.slice(kind).record(1, Duration::from_micros(us));
+        }
+        let open = OpenLoop {
+            due: 5,
+            unsent: 2,
+            ..OpenLoop::default()
+        };
+        ran.unsent = Some((open, vec![Duration::from_millis(1); 2]));
+        let mut updates = Updates::default();
+        assert_eq!(updates.note("mix", "A"), None);
+        updates.add(&ran);
+        assert!(updates.note("mix", "A").unwrap().contains("0 of 1 updates"));
+        let parts = ran.into_parts("mix", Watch::start(&[]), Kind::name);
+        let counts: Vec<_> = parts
+            .iter()
+            .map(|part| (part.name, part.slice.count, part.slice.latencies_us.len()))
+            .collect();
+        assert_eq!(counts, [("mix", 3, 5), ("read", 2, 2), ("update", 1, 1)]);
+        assert_eq!(parts[0].slice.open, Some(open));
     }
 }

@@ -4,18 +4,15 @@
 //! revision, so an update reads first, and reads again when another client was faster: both requests are its latency. A
 //! read-modify-write therefore sends the same requests.
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
 use std::time::Duration;
 
-use super::super::saturated::alone;
 use super::super::{Outcome, Workload};
 use super::caller::Caller;
-use super::distribution::{Chooser, Keys};
+use super::distribution::Keys;
 use super::kind::Kind;
+use super::pool::Pool;
 use super::records;
-use super::run::{Done, Operator, overwrite, run, update};
-use super::sequence::Sequence;
+use super::run::{Done, Operator, Updates, overwrite, run, update};
 use super::weights::Weights;
 use crate::error::BenchError;
 use crate::side::{Part, Side, Watch};
@@ -74,18 +71,15 @@ impl Ycsb {
 
 /// A database of records on one server.
 pub(crate) struct State {
-    database: String,
-    chooser: Rc<RefCell<Chooser>>,
-    sequence: Rc<RefCell<Sequence>>,
-    conflicts: Cell<u64>,
-    updates: Cell<u64>,
+    client: Client,
+    updates: Updates,
 }
 
+#[derive(Clone)]
 struct Client {
     database: String,
     weights: Weights,
-    chooser: Rc<RefCell<Chooser>>,
-    sequence: Rc<RefCell<Sequence>>,
+    pool: Pool,
     rng: fastrand::Rng,
 }
 
@@ -95,28 +89,13 @@ impl Client {
     }
 
     fn any(&mut self) -> u64 {
-        let count = self.sequence.borrow().count();
-        self.chooser.borrow_mut().choose(count, &mut self.rng)
+        self.pool.any(&mut self.rng)
     }
 
     async fn insert(&mut self, caller: &mut Caller) -> Result<(), BenchError> {
-        let number = self.sequence.borrow_mut().take();
         let body = records::body(&mut self.rng);
-        let path = self.path(number);
-        let status = caller.send("PUT", &path, Some(&body)).await;
-        let done = match status {
-            Ok(200..300) => Ok(()),
-            // Of an earlier try whose answer was lost.
-            Ok(409) => Ok(()),
-            Ok(status) => Err(caller.refused("PUT", &path, status)),
-            Err(error) => Err(error),
-        };
-        let mut sequence = self.sequence.borrow_mut();
-        match done {
-            Ok(()) => sequence.acknowledge(number),
-            Err(_) => sequence.fail(number),
-        }
-        done
+        let document = |number| (self.path(number), body);
+        self.pool.insert(caller, document).await
     }
 
     async fn scan(&mut self, caller: &mut Caller) -> Result<(), BenchError> {
@@ -168,18 +147,16 @@ impl Workload for Ycsb {
     async fn prepare(&self, side: &Side) -> Result<State, BenchError> {
         let database = side.create(self.name).await?;
         records::load(side, &database, self.records).await?;
-        // Nobody knows how many records a run of some seconds inserts: room for a quarter more.
-        let growth = match self.weights.has(Kind::Insert) {
-            true => self.records / 4,
-            false => 0,
-        };
-        let chooser = Chooser::new(self.keys, self.records, growth);
-        Ok(State {
+        let grows = self.weights.has(Kind::Insert);
+        let client = Client {
             database,
-            chooser: Rc::new(RefCell::new(chooser)),
-            sequence: Rc::new(RefCell::new(Sequence::after(self.records))),
-            conflicts: Cell::new(0),
-            updates: Cell::new(0),
+            weights: self.weights.clone(),
+            pool: Pool::new(self.keys, self.records, grows),
+            rng: fastrand::Rng::new(),
+        };
+        Ok(State {
+            client,
+            updates: Updates::default(),
         })
     }
 
@@ -191,25 +168,12 @@ impl Workload for Ycsb {
     ) -> Result<Vec<Part>, BenchError> {
         let watch = Watch::start(&side.pids);
         let client = |_| Client {
-            database: state.database.clone(),
-            weights: self.weights.clone(),
-            chooser: Rc::clone(&state.chooser),
-            sequence: Rc::clone(&state.sequence),
             rng: fastrand::Rng::new(),
+            ..state.client.clone()
         };
         let ran = run(&side.target, self.connections, length, client).await?;
-        state.conflicts.set(state.conflicts.get() + ran.conflicts);
-        let mut parts = vec![watch.part(self.name, "ops", ran.whole())];
-        for (kind, slice) in ran.kinds {
-            if matches!(kind, Kind::Update | Kind::ReadModifyWrite) {
-                state.updates.set(state.updates.get() + slice.count);
-            }
-            parts.push(Part {
-                unit: "ops",
-                ..alone(self.line(kind), slice)
-            });
-        }
-        Ok(parts)
+        state.updates.add(&ran);
+        Ok(ran.into_parts(self.name, watch, |kind| self.line(kind)))
     }
 
     async fn finish(&self, side: &Side, state: State) -> Result<Outcome, BenchError> {
@@ -217,15 +181,7 @@ impl Workload for Ycsb {
             "{}: {} records of 10 x 100 bytes, {:?} keys, {} connections; an update is a GET for the revision and a PUT",
             self.name, self.records, self.keys, self.connections
         )];
-        if state.updates.get() > 0 {
-            notes.push(format!(
-                "{}: {} of {} updates on {} met a newer revision (409), and read and wrote again",
-                self.name,
-                state.conflicts.get(),
-                state.updates.get(),
-                side.target.label
-            ));
-        }
+        notes.extend(state.updates.note(self.name, &side.target.label));
         Ok(Outcome {
             notes,
             ..Outcome::default()

@@ -19,7 +19,7 @@ pub struct Facts {
     pub machine: Machine,
     /// Some databases.
     pub databases: Databases,
-    /// Queries, by what answered them.
+    /// Queries of the last 30 to 60 minutes, by what answered them.
     pub finds: Vec<Find>,
     /// Bulks of documents that clients wrote.
     pub bulks: Bulks,
@@ -27,6 +27,22 @@ pub struct Facts {
     pub operation: Operation,
     /// The cluster that it is a member of.
     pub cluster: Option<Cluster>,
+}
+
+impl Facts {
+    /// What there was no look at, databases aside.
+    pub fn not_looked_at(&self) -> Vec<String> {
+        let databases = self.databases.all.iter();
+        let designs = databases.filter(|db| db.has_more_designs).map(|db| {
+            let n = db.designs.len();
+            format!(
+                "design documents of {} beyond the first {n} with views",
+                db.name
+            )
+        });
+        let others = self.operation.not_looked_at.iter().cloned();
+        others.chain(designs).collect()
+    }
 }
 
 /// The machine, and what the process takes of it.
@@ -102,8 +118,10 @@ pub struct Database {
     pub sample: Sample,
     /// What a compaction would give back.
     pub garbage: Garbage,
-    /// Its design documents with views.
+    /// Its design documents with views, and whether there are more that were not looked at.
     pub designs: Vec<DesignFacts>,
+    /// See `designs`.
+    pub has_more_designs: bool,
 }
 
 /// Queries of a database that one index answered.

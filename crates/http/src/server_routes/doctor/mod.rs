@@ -94,7 +94,7 @@ fn told(facts: &Facts, began: Instant) -> Value {
             "failed": facts.databases.failed,
             "out_of_time": facts.databases.out_of_time,
         },
-        "not_looked_at": facts.operation.not_looked_at,
+        "not_looked_at": facts.not_looked_at(),
         "took_ms": began.elapsed().as_millis() as u64,
     })
 }
@@ -123,5 +123,39 @@ impl Done {
             }
         }
         told
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server_routes::doctor::facts::{Database, Databases, Operation};
+
+    #[test]
+    fn what_was_left_out_is_told() {
+        let database = |name: &str, has_more_designs| Database {
+            name: name.to_owned(),
+            has_more_designs,
+            ..Database::default()
+        };
+        let facts = Facts {
+            databases: Databases {
+                count: 3,
+                all: vec![database("few", false), database("many", true)],
+                ..Databases::default()
+            },
+            operation: Operation {
+                not_looked_at: vec!["users beyond the first 7".to_owned()],
+                ..Operation::default()
+            },
+            ..Facts::default()
+        };
+        let told = told(&facts, Instant::now());
+        assert_eq!(told["databases"]["not_looked_at"], 1);
+        let designs = "design documents of many beyond the first 0 with views";
+        assert_eq!(
+            told["not_looked_at"],
+            json!(["users beyond the first 7", designs])
+        );
     }
 }

@@ -154,9 +154,10 @@ pub const MARGIN: Check = Check {
 
 #[cfg(test)]
 mod tests {
+    use super::super::planted::severities;
     use super::*;
 
-    fn severities(check: &Check, live: &[bool], takes_writes: bool) -> Vec<Severity> {
+    fn cluster(live: &[bool], takes_writes: bool) -> Cluster {
         let nodes = live
             .iter()
             .enumerate()
@@ -167,22 +168,12 @@ mod tests {
             takes_writes,
             reason: None,
         };
-        let cluster = Cluster {
+        Cluster {
             nodes: nodes.collect(),
             me: "0".into(),
             slots: vec![slot],
             certificate_left_s: 1 << 30,
-        };
-        let facts = Facts {
-            cluster: Some(cluster),
-            ..Facts::default()
-        };
-        check
-            .run(&facts)
-            .unwrap()
-            .iter()
-            .map(|f| f.severity)
-            .collect()
+        }
     }
 
     #[test]
@@ -195,7 +186,7 @@ mod tests {
     #[test]
     fn nodes_that_are_down_are_found() {
         let all = |live: &[bool], takes_writes| {
-            [NODES, SLOTS, MARGIN].map(|check| severities(&check, live, takes_writes))
+            [NODES, SLOTS, MARGIN].map(|check| severities(&check, cluster(live, takes_writes)))
         };
         assert_eq!(all(&[true, true, true], true), [vec![], vec![], vec![]]);
         assert_eq!(
@@ -211,7 +202,7 @@ mod tests {
             [vec![Severity::Error], vec![Severity::Error], vec![]]
         );
         assert_eq!(
-            severities(&SLOTS, &[true, true, true], false),
+            severities(&SLOTS, cluster(&[true, true, true], false)),
             [Severity::Error]
         );
         assert_eq!(all(&[true], true), [vec![], vec![], vec![]]);

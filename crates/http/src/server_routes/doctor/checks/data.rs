@@ -223,24 +223,9 @@ fn garbage(db: &Database, compacts_itself: bool) -> Option<Finding> {
 mod tests {
     use database::{Garbage, Sample};
 
+    use super::super::planted::severities;
     use super::*;
     use crate::server_routes::doctor::facts::{Bulks, Databases, Facts, Operation};
-
-    fn severities(check: &Check, db: Database) -> Vec<Severity> {
-        let facts = Facts {
-            databases: Databases {
-                all: vec![db],
-                ..Databases::default()
-            },
-            ..Facts::default()
-        };
-        check
-            .run(&facts)
-            .unwrap()
-            .iter()
-            .map(|f| f.severity)
-            .collect()
-    }
 
     #[test]
     fn ids_in_order_either_way_are_not_random() {

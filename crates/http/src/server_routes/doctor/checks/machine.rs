@@ -198,10 +198,10 @@ pub const BLOCK_CACHE: Check = Check {
     id: "block-cache",
     area: Area::Machine,
     title: "low cache hits",
-    looks_at: "one in 256 reads of single documents: whether all that it wanted was in the block cache",
+    looks_at: "one in 256 reads of single documents, as far as they went to files: whether all that they wanted was in the block cache",
     finds: || {
         format!(
-            "of {READS_MIN} and more that were looked at, once the cache is {FULL_PERCENT} % full: warning when less than {FOUND_PERCENT} % found all, note below {FOUND_PERCENT_NOTE} %"
+            "of {READS_MIN} and more such reads, once the cache is {FULL_PERCENT} % full: warning when less than {FOUND_PERCENT} % found all, note below {FOUND_PERCENT_NOTE} %"
         )
     },
     why: "each block that is not found is read from a file and decompressed",
@@ -210,7 +210,7 @@ pub const BLOCK_CACHE: Check = Check {
         let reads = machine.reads_cached + machine.reads_uncached;
         if reads < READS_MIN {
             return Err(format!(
-                "only {reads} reads were looked at so far, {READS_MIN} are wanted"
+                "hardly anything was read from files so far: fewer than {READS_MIN} of the reads that were looked at went to any. What was written lately is read from memory"
             ));
         }
         let (cache, max) = (machine.cache_bytes, machine.cache_bytes_max);
@@ -337,25 +337,9 @@ pub const PERMISSIONS: Check = Check {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Outcome;
+    use super::super::planted::severities;
     use super::*;
-    use crate::server_routes::doctor::facts::{Facts, Machine};
-
-    fn look(check: &Check, machine: Machine) -> Outcome {
-        let facts = Facts {
-            machine,
-            ..Facts::default()
-        };
-        check.run(&facts)
-    }
-
-    fn severities(check: &Check, machine: Machine) -> Vec<Severity> {
-        look(check, machine)
-            .unwrap()
-            .iter()
-            .map(|f| f.severity)
-            .collect()
-    }
+    use crate::server_routes::doctor::facts::Machine;
 
     #[test]
     fn a_limit_of_open_files_that_comes_near_is_found() {
@@ -384,7 +368,8 @@ mod tests {
                 backlog_max: Some(max),
                 ..Machine::default()
             };
-            look(&ACCEPT_BACKLOG, machine)
+            ACCEPT_BACKLOG
+                .run(&machine.into())
                 .map(|found| found.iter().map(|f| f.severity).collect::<Vec<_>>())
         };
         assert_eq!(of(Some(0), 4096), Ok(vec![]));
@@ -423,7 +408,7 @@ mod tests {
             sync_p99_us: p50 * 2,
             ..Machine::default()
         };
-        assert!(look(&SLOW_SYNCS, of(99, 90_000)).is_err());
+        assert!(SLOW_SYNCS.run(&of(99, 90_000).into()).is_err());
         assert_eq!(severities(&SLOW_SYNCS, of(100, 900)), []);
         assert_eq!(severities(&SLOW_SYNCS, of(100, 12_000)), [Severity::Note]);
         assert_eq!(
@@ -441,7 +426,10 @@ mod tests {
             cache_bytes_max: 1000,
             ..Machine::default()
         };
-        assert!(look(&BLOCK_CACHE, of(10, 100, 1000)).is_err());
+        for few in [of(0, 0, 1000), of(10, 100, 1000)] {
+            let why = BLOCK_CACHE.run(&few.into()).unwrap_err();
+            assert!(why.starts_with("hardly anything was read from files"));
+        }
         assert_eq!(severities(&BLOCK_CACHE, of(1000, 9000, 400)), []);
         assert_eq!(
             severities(&BLOCK_CACHE, of(1000, 9000, 990)),
@@ -478,7 +466,7 @@ mod tests {
             open_to_others: vec![("/data".into(), "700")],
             ..Machine::default()
         };
-        let found = look(&PERMISSIONS, open).unwrap();
+        let found = PERMISSIONS.run(&open.into()).unwrap();
         assert_eq!(found[0].act, ["chmod 700 '/data'"]);
     }
 }

@@ -2,9 +2,12 @@
 
 mod cluster;
 mod data;
+mod finds;
 mod machine;
 mod operation;
-mod queries;
+#[cfg(test)]
+mod planted;
+mod views;
 
 use super::facts::Facts;
 use super::finding::Finding;
@@ -80,13 +83,13 @@ pub static CHECKS: &[Check] = &[
     data::CONFLICTS,
     data::TOMBSTONES,
     data::COMPACTION,
-    queries::SCANS,
-    queries::EXAMINED,
-    queries::UNUSED_INDEXES,
-    queries::DUPLICATE_INDEXES,
-    queries::WHOLE_DOCUMENTS,
-    queries::FAILING_MAPS,
-    queries::FAILING_BUILDS,
+    finds::SCANS,
+    finds::EXAMINED,
+    views::UNUSED_INDEXES,
+    views::DUPLICATE_INDEXES,
+    views::WHOLE_DOCUMENTS,
+    views::FAILING_MAPS,
+    views::FAILING_BUILDS,
     operation::REPLICATIONS,
     operation::WEAK_HASHES,
     operation::PLAIN_HTTP,

@@ -349,23 +349,11 @@ pub const MAINTENANCE: Check = Check {
 mod tests {
     use std::time::Duration;
 
+    use super::super::planted::severities;
     use super::*;
     use crate::server_routes::doctor::facts::{
         Cluster, Database, Databases, Operation, Replication,
     };
-
-    fn severities(check: &Check, operation: Operation) -> Vec<Severity> {
-        let facts = Facts {
-            operation,
-            ..Facts::default()
-        };
-        check
-            .run(&facts)
-            .unwrap()
-            .iter()
-            .map(|f| f.severity)
-            .collect()
-    }
 
     #[test]
     fn replications_that_fail_again_and_again_are_found() {
@@ -536,16 +524,12 @@ mod tests {
                 all: vec![db],
                 ..Databases::default()
             };
-            let found = BACKUP.run(&Facts {
+            let facts = Facts {
                 operation,
                 databases,
                 ..Facts::default()
-            });
-            found
-                .unwrap()
-                .iter()
-                .map(|f| f.severity)
-                .collect::<Vec<_>>()
+            };
+            severities(&BACKUP, facts)
         };
         assert_eq!(of(Some(1), 100, 5_000), []);
         assert_eq!(of(Some(9), 100, 5_000), [Severity::Warning]);

@@ -16,7 +16,7 @@ const OTHERS_MAX: usize = 200;
 /// Time for all of them, and for the documents of one.
 const SHARE_OF_TIME: u32 = 2;
 const TIME_OF_ONE: Duration = Duration::from_millis(150);
-/// Changes that are looked at, and design documents.
+/// Changes that are looked at, and design documents with views.
 const CHANGES_MAX: u64 = 2_000;
 const DESIGNS_MAX: usize = 100;
 /// Between two changes that are listed may be all that are superseded: with more of these, changes are not looked at.
@@ -80,6 +80,7 @@ fn look_at(app: &App, name: &str, until: Instant) -> Result<Database, database::
         ..=SUPERSEDED_MAX => db.sample(CHANGES_MAX, time)?,
         _ => Sample::default(),
     };
+    let designs = db.examine_designs(DESIGNS_MAX, time + TIME_OF_ONE)?;
     Ok(Database {
         name: name.to_owned(),
         documents: info.doc_count,
@@ -88,6 +89,7 @@ fn look_at(app: &App, name: &str, until: Instant) -> Result<Database, database::
         created_unix_s: info.instance_start_time.parse().unwrap_or(u64::MAX),
         sample,
         garbage,
-        designs: db.examine_designs(DESIGNS_MAX, time + TIME_OF_ONE)?,
+        designs: designs.designs,
+        has_more_designs: designs.has_more,
     })
 }

@@ -3,6 +3,7 @@
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use auth::PasswordHash;
+use replicator::without_user_info;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde_json::Value;
@@ -183,9 +184,47 @@ fn given_up(db: &str, json: &[u8]) -> Option<Replication> {
     })
 }
 
+/// A message without the names and passwords that URLs in it may have.
 fn message(error: &Value) -> String {
     let text = error
         .as_str()
         .map_or_else(|| error.to_string(), str::to_owned);
+    // Before it is cut: a URL whose end is missing may be a password.
+    let words: Vec<String> = text.split_whitespace().map(without_user_info).collect();
+    let text = words.join(" ");
     text[..text.floor_char_boundary(MESSAGE_BYTES_MAX)].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn reasons_are_told_without_passwords() {
+        let url = "http://user:hidden@host:5984/db";
+        let told = |reason: Value| {
+            let doc = json!({"_id": "r", "_replication_state": "failed", "_replication_state_reason": reason});
+            given_up("_replicator", doc.to_string().as_bytes())
+                .unwrap()
+                .error
+        };
+        assert_eq!(
+            told(json!(format!("db_not_found: could not open {url}"))),
+            "db_not_found: could not open http://host:5984/db"
+        );
+        assert_eq!(told(json!("no URL, anna@home")), "no URL, anna@home");
+        let long = "x".repeat(MESSAGE_BYTES_MAX - 19);
+        for reason in [
+            json!({"reason": url}),
+            json!(format!("\"{url}\"")),
+            json!(format!("{long} {url}")),
+        ] {
+            let error = told(reason);
+            assert!(!error.contains("hidden"), "{error}");
+        }
+        let job = json!({"id": "j", "info": {"error": url}, "history": [{"type": "crashed"}]});
+        assert_eq!(failing_job(&job).unwrap().error, "http://host:5984/db");
+    }
 }

@@ -1,109 +1,13 @@
-//! Queries, views and indexes.
+//! Views and indexes.
 
 use std::collections::BTreeMap;
 
 use database::{DesignFacts, ViewFacts};
 use serde_json::json;
 
-use super::{Area, Check, times};
-use crate::server_routes::doctor::facts::{Database, Facts, Find};
+use super::{Area, Check};
+use crate::server_routes::doctor::facts::{Database, Facts};
 use crate::server_routes::doctor::finding::{Finding, Severity, bytes, curl, percent};
-
-const QUERIES_MIN: u64 = 10;
-const EXAMINED_EACH: u64 = 1_000;
-const EXAMINED_TIMES: u64 = 10;
-
-/// Whether queries look at so much for so little that somebody should do something about it.
-fn is_costly(find: &Find) -> bool {
-    let of = &find.queries;
-    of.queries >= QUERIES_MIN
-        && of.examined >= of.queries * EXAMINED_EACH
-        && of.examined >= EXAMINED_TIMES * of.returned.max(1)
-}
-
-fn costly() -> String {
-    format!(
-        "warning of {QUERIES_MIN} and more queries that looked at {EXAMINED_EACH} and more each, {EXAMINED_TIMES} times what they returned"
-    )
-}
-
-fn numbers(find: &Find) -> serde_json::Value {
-    let of = &find.queries;
-    json!({"queries": of.queries, "examined": of.examined, "returned": of.returned, "fields": of.fields})
-}
-
-pub const SCANS: Check = Check {
-    id: "scans",
-    area: Area::Queries,
-    title: "queries without an index",
-    looks_at: "`_find` queries that no index but that of all documents served, since the start; aggregates aside",
-    finds: costly,
-    why: "such a query reads every document of the database until it has enough",
-    look: |facts| {
-        let scans = facts
-            .finds
-            .iter()
-            .filter(|find| find.index.is_none() && is_costly(find));
-        let found = scans.map(|find| {
-            let of = &find.queries;
-            let says = format!(
-                "{} queries without an index looked at {} documents and returned {}: {} for each. The costliest asked for {}",
-                of.queries,
-                of.examined,
-                of.returned,
-                times(of.examined, of.returned),
-                named(&of.fields)
-            );
-            let finding = Finding::new(Severity::Warning, &*find.database, says).evidence(numbers(find));
-            let fields: Vec<&String> = of.fields.iter().filter(|name| *name != "_id").collect();
-            match fields.is_empty() {
-                true => finding.act("# ask for _all_docs, or name a field in the selector"),
-                false => finding
-                    .act(curl("POST", &[&find.database, "_index"], Some(&json!({"index": {"fields": fields}}))))
-                    .act("# fields that are compared with $eq first, then one with $gt or $lt; leave out those with $or, $not and $regex"),
-            }
-        });
-        Ok(found.collect())
-    },
-};
-
-fn named(fields: &[String]) -> String {
-    match fields.is_empty() {
-        true => "no field".to_owned(),
-        false => fields.join(", "),
-    }
-}
-
-pub const EXAMINED: Check = Check {
-    id: "examined",
-    area: Area::Queries,
-    title: "indexes that narrow too little",
-    looks_at: "what `_find` queries with an index looked at and returned, since the start; aggregates aside",
-    finds: costly,
-    why: "the index serves a part of the selector: the rest is found out by reading the documents",
-    look: |facts| {
-        let found = facts.finds.iter().filter(|find| is_costly(find)).filter_map(|find| {
-            let (ddoc, name) = find.index.as_ref()?;
-            let of = &find.queries;
-            let says = format!(
-                "{} queries looked at {} documents and returned {}: {} for each. The costliest asked for {}",
-                of.queries,
-                of.examined,
-                of.returned,
-                times(of.examined, of.returned),
-                named(&of.fields)
-            );
-            let fields = json!({"index": {"fields": of.fields}});
-            Some(
-                Finding::new(Severity::Warning, format!("{}/{ddoc}, index {name}", find.database), says)
-                    .evidence(numbers(find))
-                    .act(format!("{}   # an index of all the fields that narrow", curl("POST", &[&find.database, "_index"], Some(&fields))))
-                    .act(format!("# {} shows which index a query takes", curl("POST", &[&find.database, "_explain"], None))),
-            )
-        });
-        Ok(found.collect())
-    },
-};
 
 /// Indexes of smaller databases cost too little to be told of.
 const DOCUMENTS_MIN: u64 = 1_000;
@@ -441,8 +345,9 @@ pub const FAILING_BUILDS: Check = Check {
 mod tests {
     use std::time::Duration;
 
-    use database::{FindUse, OpenIndexFacts};
+    use database::OpenIndexFacts;
 
+    use super::super::planted::severities;
     use super::*;
     use crate::server_routes::doctor::facts::{Databases, Operation};
 
@@ -490,48 +395,6 @@ mod tests {
         }
     }
 
-    fn severities(check: &Check, facts: &Facts) -> Vec<Severity> {
-        check
-            .run(facts)
-            .unwrap()
-            .iter()
-            .map(|f| f.severity)
-            .collect()
-    }
-
-    #[test]
-    fn queries_that_look_at_much_for_little_are_found() {
-        let of = |index: Option<(String, String)>, queries, examined, returned| {
-            let queries = FindUse {
-                queries,
-                examined,
-                returned,
-                examined_most: examined,
-                fields: vec!["a".into()],
-            };
-            let finds = vec![Find {
-                database: "db".into(),
-                index,
-                queries,
-            }];
-            let facts = Facts {
-                finds,
-                ..Facts::default()
-            };
-            (
-                severities(&SCANS, &facts).len(),
-                severities(&EXAMINED, &facts).len(),
-            )
-        };
-        let index = || Some(("_design/i".to_owned(), "i".to_owned()));
-        assert_eq!(of(None, 20, 100_000, 20), (1, 0));
-        assert_eq!(of(index(), 20, 100_000, 20), (0, 1));
-        // Of a few documents, of which most are wanted, or once: nobody would act.
-        assert_eq!(of(None, 20, 4_000, 20), (0, 0));
-        assert_eq!(of(None, 20, 100_000, 50_000), (0, 0));
-        assert_eq!(of(None, 1, 100_000, 1), (0, 0));
-    }
-
     #[test]
     fn unused_indexes_are_found_after_a_while() {
         let mut unused = design("d", "javascript", vec![view("v", 1)]);
@@ -540,9 +403,12 @@ mod tests {
             5_000,
             vec![unused, design("e", "javascript", vec![view("v", 2)])],
         );
-        assert_eq!(severities(&UNUSED_INDEXES, &facts), [Severity::Warning]);
+        assert_eq!(
+            severities(&UNUSED_INDEXES, facts.clone()),
+            [Severity::Warning]
+        );
         facts.databases.all[0].designs[0].is_built = false;
-        assert_eq!(severities(&UNUSED_INDEXES, &facts), []);
+        assert_eq!(severities(&UNUSED_INDEXES, facts.clone()), []);
         facts.uptime = Duration::from_secs(60);
         assert!(UNUSED_INDEXES.run(&facts).is_err());
     }
@@ -556,20 +422,17 @@ mod tests {
             ]
         };
         assert_eq!(
-            severities(&DUPLICATE_INDEXES, &facts(5_000, twice([1, 1]))),
+            severities(&DUPLICATE_INDEXES, facts(5_000, twice([1, 1]))),
             [Severity::Warning]
         );
         assert_eq!(
-            severities(&DUPLICATE_INDEXES, &facts(5_000, twice([1, 2]))),
+            severities(&DUPLICATE_INDEXES, facts(5_000, twice([1, 2]))),
             []
         );
-        assert_eq!(
-            severities(&DUPLICATE_INDEXES, &facts(50, twice([1, 1]))),
-            []
-        );
+        assert_eq!(severities(&DUPLICATE_INDEXES, facts(50, twice([1, 1]))), []);
         let mut shared = twice([1, 1]);
         shared[1].signature = shared[0].signature.clone();
-        assert_eq!(severities(&DUPLICATE_INDEXES, &facts(5_000, shared)), []);
+        assert_eq!(severities(&DUPLICATE_INDEXES, facts(5_000, shared)), []);
         let index = |id: &str, fields: &[&str], hash| {
             let mut view = view(id, hash);
             view.fields = Some(fields.iter().map(|f| (*f).to_owned()).collect());
@@ -581,7 +444,7 @@ mod tests {
             index("b", &["y"], 3),
         ];
         assert_eq!(
-            severities(&DUPLICATE_INDEXES, &facts(5_000, begins)),
+            severities(&DUPLICATE_INDEXES, facts(5_000, begins)),
             [Severity::Note]
         );
     }
@@ -596,7 +459,7 @@ mod tests {
                 external_bytes,
                 ..OpenIndexFacts::default()
             });
-            severities(&WHOLE_DOCUMENTS, &facts(5_000, vec![design]))
+            severities(&WHOLE_DOCUMENTS, facts(5_000, vec![design]))
         };
         assert_eq!(of(false, 0), []);
         assert_eq!(of(true, 0), [Severity::Note]);
@@ -614,7 +477,7 @@ mod tests {
                 mapped,
                 ..OpenIndexFacts::default()
             });
-            severities(&FAILING_MAPS, &facts(500, vec![design]))
+            severities(&FAILING_MAPS, facts(500, vec![design]))
         };
         assert_eq!(of(500, 500), [Severity::Warning]);
         assert_eq!(of(200, 500), [Severity::Note]);
@@ -631,7 +494,7 @@ mod tests {
                 failure: Some("out of it".into()),
                 ..OpenIndexFacts::default()
             });
-            severities(&FAILING_BUILDS, &facts(500, vec![design]))
+            severities(&FAILING_BUILDS, facts(500, vec![design]))
         };
         assert_eq!(
             (of(0), of(1), of(3)),
