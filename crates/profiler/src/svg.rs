@@ -156,7 +156,7 @@ mod tests {
         }
         let numbered = Profile::parse("main;top 10 90\n", UNIT).expect("a profile");
         let svg = numbered.svg(&graph()).expect("a graph");
-        assert!(svg.contains("top\u{a0}10 (90 samples, 100%)"), "{svg}");
+        assert!(svg.contains("top\u{a0}10 (90 samples, 100.00%)"), "{svg}");
         assert!(matches!(
             Profile::new(UNIT).svg(&graph()),
             Err(Error::Empty)

@@ -1,0 +1,20 @@
+/** The server's answer was an error: CouchDB's own shape. */
+export class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    readonly error: string,
+    readonly reason: string,
+    /** The request's id, by which the server's log has it. */
+    readonly requestId: string | null,
+  ) {
+    super(`${status} ${error}: ${reason}`);
+  }
+}
+
+/** There was no answer. */
+export class LostError extends Error {}
+
+/** Whether what was asked for was given up. */
+export function isAborted(error: unknown): boolean {
+  return error instanceof DOMException && error.name === 'AbortError';
+}

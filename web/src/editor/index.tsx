@@ -1,0 +1,208 @@
+import { closeBrackets, closeBracketsKeymap } from '@codemirror/autocomplete';
+import { defaultKeymap, history, historyKeymap } from '@codemirror/commands';
+import { javascript } from '@codemirror/lang-javascript';
+import { json } from '@codemirror/lang-json';
+import { HighlightStyle, bracketMatching, foldGutter, foldKeymap, indentOnInput, indentUnit, syntaxHighlighting, syntaxTree } from '@codemirror/language';
+import { type Diagnostic, linter, setDiagnostics } from '@codemirror/lint';
+import { MergeView } from '@codemirror/merge';
+import { highlightSelectionMatches, search, searchKeymap } from '@codemirror/search';
+import { EditorState, type Extension } from '@codemirror/state';
+import { EditorView, drawSelection, highlightActiveLine, keymap, lineNumbers } from '@codemirror/view';
+import { tags } from '@lezer/highlight';
+import type { JSX } from 'preact';
+import { useEffect, useRef } from 'preact/hooks';
+import { JsonError, parse } from '../json';
+
+export type Mode = 'json' | 'javascript' | 'text';
+
+/** A mistake in the text: its line counts from 1. */
+export interface Mistake {
+  line: number;
+  column?: number;
+  text: string;
+}
+
+export interface EditorProps {
+  /** What it begins with. Another text later takes the place of what is there. */
+  value: string;
+  onChange?: (value: string) => void;
+  /** Ctrl+S or Cmd+S. */
+  onSave?: () => void;
+  mode: Mode;
+  label: string;
+  isReadOnly?: boolean;
+  /** Mistakes that somebody else found: the server. */
+  mistakes?: Mistake[];
+  focus?: boolean;
+}
+
+/** Larger texts have no syntax: colours would take longer than reading. */
+const COLOURED_MAX = 2_000_000;
+/** JSON of this length is checked while it is typed. */
+const CHECKED_MAX = 1_000_000;
+
+/** Colours by name of the page's own, so that both themes are one. */
+const colours = HighlightStyle.define([
+  { tag: [tags.propertyName, tags.definition(tags.propertyName)], color: 'var(--info)' },
+  { tag: [tags.string, tags.special(tags.string)], color: 'var(--good)' },
+  { tag: [tags.number, tags.bool, tags.null], color: 'var(--warn)' },
+  { tag: [tags.keyword, tags.controlKeyword, tags.operatorKeyword], color: 'var(--bad)' },
+  { tag: [tags.comment], color: 'var(--soft)', fontStyle: 'italic' },
+  { tag: [tags.function(tags.variableName), tags.definition(tags.variableName)], color: 'var(--accent)' },
+  { tag: tags.invalid, textDecoration: 'underline wavy var(--bad)' },
+]);
+
+const look = EditorView.theme({
+  '&': { height: '100%', fontSize: '13px', backgroundColor: 'var(--page)', color: 'var(--text)' },
+  '&.cm-focused': { outline: 'none' },
+  '.cm-scroller': { fontFamily: 'var(--mono)', lineHeight: '1.5' },
+  '.cm-gutters': { backgroundColor: 'var(--panel)', color: 'var(--soft)', border: 'none' },
+  '.cm-activeLine, .cm-activeLineGutter': { backgroundColor: 'color-mix(in oklab, var(--hover), transparent 40%)' },
+  '.cm-cursor': { borderLeftColor: 'var(--text)' },
+  '.cm-content': { caretColor: 'var(--text)' },
+  '&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground': { backgroundColor: 'color-mix(in oklab, var(--accent), transparent 75%)' },
+  '.cm-panels, .cm-tooltip': { backgroundColor: 'var(--raised)', color: 'var(--text)', borderColor: 'var(--line)' },
+  '.cm-panels input, .cm-panels button': { backgroundImage: 'none', backgroundColor: 'var(--page)', color: 'var(--text)', border: '1px solid var(--line)' },
+  '.cm-foldPlaceholder': { backgroundColor: 'var(--hover)', border: 'none', color: 'var(--soft)' },
+  '.cm-matchingBracket, &.cm-focused .cm-matchingBracket': { backgroundColor: 'var(--accent-soft)', outline: '1px solid var(--accent)' },
+  '.cm-searchMatch': { backgroundColor: 'var(--warn-soft)' },
+  '.cm-changedLine': { backgroundColor: 'var(--warn-soft) !important' },
+  '.cm-collapsedLines': { background: 'var(--panel) !important', color: 'var(--soft) !important' },
+  '.cm-collapsedLines:before, .cm-collapsedLines:after': { content: '"⋯" !important' },
+  '.cm-changedText': { background: 'none !important', boxShadow: 'inset 0 -2px var(--warn)' },
+});
+
+function languageOf(mode: Mode): Extension {
+  if (mode === 'json') return [json(), linter(jsonMistakes, { delay: 400 })];
+  return mode === 'javascript' ? [javascript(), linter(functionMistakes, { delay: 600 })] : [];
+}
+
+/** Where the grammar finds no sense. A function without a name is one here, and is none as a statement. */
+function functionMistakes(view: EditorView): Diagnostic[] {
+  const { doc } = view.state;
+  const found: Diagnostic[] = [];
+  syntaxTree(view.state).iterate({
+    enter: ({ type, from, to }) => {
+      if (!type.isError || found.length > 0 || /\bfunction\s*\*?\s*$/.test(doc.sliceString(Math.max(0, from - 24), from))) return;
+      found.push({ from: Math.max(0, Math.min(from, to - 1, doc.length - 1)), to: Math.min(to + 1, doc.length), severity: 'error', message: `SyntaxError (line ${doc.lineAt(from).number})` });
+    },
+  });
+  return found;
+}
+
+function jsonMistakes(view: EditorView): Diagnostic[] {
+  const { doc } = view.state;
+  if (doc.length > CHECKED_MAX || doc.length === 0) return [];
+  try {
+    parse(doc.toString());
+    return [];
+  } catch (error) {
+    if (!(error instanceof JsonError)) throw error;
+    const from = Math.min(error.at, doc.length);
+    return [{ from, to: Math.min(from + 1, doc.length), severity: 'error', message: error.message }];
+  }
+}
+
+function extensions({ mode, label, isReadOnly, value }: Pick<EditorProps, 'mode' | 'label' | 'isReadOnly' | 'value'>, onSave?: () => boolean): Extension[] {
+  return [
+    lineNumbers(),
+    foldGutter(),
+    history(),
+    drawSelection(),
+    indentOnInput(),
+    indentUnit.of('  '),
+    bracketMatching(),
+    closeBrackets(),
+    highlightActiveLine(),
+    highlightSelectionMatches(),
+    search({ top: true }),
+    syntaxHighlighting(colours),
+    look,
+    // Tab moves on, so that nobody is caught by the keyboard; after Escape, or with Ctrl+M, it indents.
+    keymap.of([{ key: 'Mod-s', run: () => onSave?.() ?? false, preventDefault: true }, ...closeBracketsKeymap, ...defaultKeymap, ...searchKeymap, ...historyKeymap, ...foldKeymap]),
+    EditorView.contentAttributes.of({ 'aria-label': label, autocapitalize: 'off', tabindex: '0' }),
+    EditorState.readOnly.of(isReadOnly ?? false),
+    value.length > COLOURED_MAX ? [] : languageOf(mode),
+    value.length > COLOURED_MAX ? [] : EditorView.lineWrapping,
+  ];
+}
+
+/** A shadow tree takes styles by the object model: the policy forbids style elements. */
+class EditorElement extends HTMLElement {
+  readonly shadow = this.attachShadow({ mode: 'open' });
+}
+
+if (!customElements.get('settee-editor')) customElements.define('settee-editor', EditorElement);
+
+declare module 'preact' {
+  namespace JSX {
+    interface IntrinsicElements {
+      'settee-editor': JSX.IntrinsicElements['div'];
+    }
+  }
+}
+
+/** Edits a text. Its state is its own: `value` is what it begins with. */
+export default function Editor(props: EditorProps): JSX.Element {
+  const element = useRef<HTMLDivElement>(null);
+  const view = useRef<EditorView | undefined>(undefined);
+  const latest = useRef(props);
+  latest.current = props;
+  useEffect(() => {
+    const root = (element.current as EditorElement | null)?.shadow;
+    if (!root) return undefined;
+    const changed = EditorView.updateListener.of((update) => {
+      if (update.docChanged) latest.current.onChange?.(update.state.doc.toString());
+    });
+    const save = () => {
+      latest.current.onSave?.();
+      return true;
+    };
+    const state = EditorState.create({ doc: props.value, extensions: [...extensions(props, save), changed] });
+    const made = new EditorView({ state, parent: root as unknown as Element, root });
+    view.current = made;
+    if (props.focus) made.focus();
+    return () => made.destroy();
+  }, [props.mode, props.isReadOnly]);
+  useEffect(() => {
+    const now = view.current;
+    if (!now || now.state.doc.toString() === props.value) return;
+    now.dispatch({ changes: difference(now.state.doc.toString(), props.value) });
+  }, [props.value]);
+  useEffect(() => {
+    const now = view.current;
+    if (now) now.dispatch(setDiagnostics(now.state, (props.mistakes ?? []).map((mistake) => placed(now, mistake))));
+  }, [props.mistakes]);
+  return <settee-editor ref={element} class="editor" />;
+}
+
+/** What makes one text of another: only that is changed, so that the caret stays where it is. */
+function difference(old: string, to: string): { from: number; to: number; insert: string } {
+  const most = Math.min(old.length, to.length);
+  let from = 0;
+  while (from < most && old.charCodeAt(from) === to.charCodeAt(from)) from++;
+  let end = 0;
+  while (end < most - from && old.charCodeAt(old.length - 1 - end) === to.charCodeAt(to.length - 1 - end)) end++;
+  return { from, to: old.length - end, insert: to.slice(from, to.length - end) };
+}
+
+function placed(view: EditorView, mistake: Mistake): Diagnostic {
+  const line = view.state.doc.line(Math.min(Math.max(1, mistake.line), view.state.doc.lines));
+  const from = Math.min(line.to, line.from + Math.max(0, (mistake.column ?? 1) - 1));
+  return { from, to: line.to, severity: 'error', message: mistake.text };
+}
+
+/** Two texts side by side, with what differs. */
+export function Compare({ before, after, labels }: { before: string; after: string; labels: [string, string] }): JSX.Element {
+  const element = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    const root = (element.current as EditorElement | null)?.shadow;
+    if (!root) return undefined;
+    const side = (value: string, label: string) => ({ doc: value, extensions: extensions({ mode: 'json', label, isReadOnly: true, value }) });
+    const merge = new MergeView({ a: side(before, labels[0]), b: side(after, labels[1]), parent: root as unknown as Element, root, collapseUnchanged: {} });
+    merge.dom.style.height = '100%';
+    merge.dom.style.overflow = 'auto';
+    return () => merge.destroy();
+  }, [before, after]);
+  return <settee-editor ref={element} class="editor" />;
+}

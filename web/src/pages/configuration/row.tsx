@@ -1,0 +1,85 @@
+import type { JSX } from 'preact';
+import { useState } from 'preact/hooks';
+import { Badge, Button, Choice, Form, TextField, complain, say, words } from '../../ui';
+import { type Setting, nameOf, put } from './data';
+import { t } from './texts';
+
+/** A setting: what it means, what is in force, and how to change that. */
+export function Row({ setting, done }: { setting: Setting; done: () => void }): JSX.Element {
+  const w = t();
+  const [isEdited, setEdited] = useState(false);
+  const name = nameOf(setting);
+  /** Changes it; what was set before can be brought back. */
+  const change = async (value: string | null) => {
+    const before = setting.value;
+    await put(setting, value);
+    say(value === null ? w.removed(name) : setting.restart ? w.savedRestart(name) : w.saved(name), () => put(setting, before).then(done));
+    setEdited(false);
+    done();
+  };
+  return (
+    <div class="configuration-row">
+      <div class="configuration-what">
+        <div class="row-of">
+          <strong class="mono">{setting.key}</strong>
+          {setting.secret && <Badge>{w.secret}</Badge>}
+          {setting.restart && (
+            <span title={w.restartHint}>
+              <Badge kind="warn">{w.restart}</Badge>
+            </span>
+          )}
+        </div>
+        {setting.help && <p class="soft">{setting.help}</p>}
+      </div>
+      {isEdited ? (
+        <Edit setting={setting} save={change} onClose={() => setEdited(false)} />
+      ) : (
+        <div class="configuration-value">
+          <Value setting={setting} />
+          {setting.section !== 'admins' && (
+            <span class="configuration-acts">
+              {setting.value !== null && <Button kind="plain" icon={setting.default === null ? 'remove' : 'reload'} label={`${setting.default === null ? w.unset : w.toDefault}: ${name}`} onClick={() => change(null).catch(complain)} />}
+              <Button kind="plain" icon="edit" label={w.edit(name)} onClick={() => setEdited(true)} />
+            </span>
+          )}
+        </div>
+      )}
+    </div>
+  );
+}
+
+function Value({ setting }: { setting: Setting }): JSX.Element {
+  const w = t();
+  const { value, default: usual, secret } = setting;
+  const said = (text: string) => (text === '' ? <span class="soft">{w.empty}</span> : <code>{text}</code>);
+  if (value === null) return <span class="configuration-text soft">{usual === null ? w.noDefault : said(usual)}</span>;
+  return (
+    <span class="configuration-text">
+      {secret ? <span aria-label={w.secret}>••••••••</span> : said(value)}
+      {usual !== null && value !== usual && (
+        <small class="soft">
+          {w.default} {said(usual)}
+        </small>
+      )}
+    </span>
+  );
+}
+
+function Edit({ setting, save, onClose }: { setting: Setting; save: (value: string) => Promise<void>; onClose: () => void }): JSX.Element {
+  const w = t();
+  const now = setting.secret ? '' : (setting.value ?? setting.default ?? '');
+  const [value, setValue] = useState(now);
+  const choices = setting.kind === 'bool' ? ['true', 'false'] : (setting.choices ?? []);
+  const isChoice = choices.length > 0 && choices.includes(now);
+  return (
+    <div class="configuration-edit" onKeyDown={(event) => event.key === 'Escape' && onClose()}>
+      <Form onSubmit={() => save(value)} submit={words().save} onCancel={onClose}>
+        {isChoice ? (
+          <Choice label={w.value} value={value} of={choices.map((each) => [each, each] as const)} onChange={setValue} />
+        ) : (
+          <TextField label={w.value} type={setting.secret ? 'password' : 'text'} value={value} onInput={setValue} hint={setting.secret ? w.secretHint : w.kinds[setting.kind]} autocomplete={setting.secret ? 'new-password' : 'off'} focus />
+        )}
+      </Form>
+    </div>
+  );
+}

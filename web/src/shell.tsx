@@ -1,0 +1,203 @@
+import { Component, type ComponentChildren, type JSX } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { ask, isAdmin, isLost, logOut, mayMeasure, session, useResource } from './api';
+import { type Language, language, speak, texts } from './i18n';
+import { Login, Relogin } from './login';
+import { type Area, find } from './pages';
+import { link, place } from './router';
+import { Button, Confirmations, Empty, Icon, type IconName, Problem, Toasts, words } from './ui';
+
+const say = texts(
+  {
+    databases: 'Databases',
+    replication: 'Replication',
+    users: 'Users',
+    configuration: 'Configuration',
+    tasks: 'Tasks',
+    cluster: 'Cluster',
+    performance: 'Performance',
+    navigation: 'Main navigation',
+    skip: 'To the content',
+    logIn: 'Log in',
+    logOut: 'Log out',
+    open: 'Open the navigation',
+    nowhere: 'There is no such page.',
+    toDatabases: 'To the databases',
+    theme: 'Theme',
+    language: 'Language',
+    system: 'As the system',
+    light: 'Light',
+    dark: 'Dark',
+  },
+  {
+    databases: 'Datenbanken',
+    replication: 'Replikation',
+    users: 'Benutzer',
+    configuration: 'Konfiguration',
+    tasks: 'Aufgaben',
+    cluster: 'Cluster',
+    performance: 'Leistung',
+    navigation: 'Hauptnavigation',
+    skip: 'Zum Inhalt',
+    logIn: 'Anmelden',
+    logOut: 'Abmelden',
+    open: 'Navigation öffnen',
+    nowhere: 'Diese Seite gibt es nicht.',
+    toDatabases: 'Zu den Datenbanken',
+    theme: 'Darstellung',
+    language: 'Sprache',
+    system: 'Wie das System',
+    light: 'Hell',
+    dark: 'Dunkel',
+  },
+);
+
+interface Entry {
+  area: Area;
+  icon: IconName;
+  to: string[];
+  may?: () => boolean;
+}
+
+const ENTRIES: Entry[] = [
+  { area: 'databases', icon: 'database', to: [] },
+  { area: 'replication', icon: 'replicate', to: ['replication'] },
+  { area: 'users', icon: 'users', to: ['users'] },
+  { area: 'configuration', icon: 'settings', to: ['_config'], may: () => isAdmin.value },
+  { area: 'tasks', icon: 'tasks', to: ['activetasks'], may: () => mayMeasure.value },
+  { area: 'cluster', icon: 'cluster', to: ['cluster'], may: () => isAdmin.value },
+  { area: 'performance', icon: 'performance', to: ['performance'], may: () => mayMeasure.value },
+];
+
+export function Shell(): JSX.Element {
+  const [isOpen, setOpen] = useState(false);
+  const now = place.value;
+  const found = find(now);
+  const t = say();
+  useEffect(() => setOpen(false), [now]);
+  useEffect(() => void (document.documentElement.lang = language.value), [language.value]);
+  const needsLogin = session.value?.name === null && !session.value.roles.includes('_admin');
+  const [wantsLogin, setWantsLogin] = useState(false);
+  const isLogin = now.parts[0] === 'login' || wantsLogin;
+  if (needsLogin && isLogin)
+    return (
+      <>
+        <Login onDone={() => setWantsLogin(false)} />
+        <Toasts />
+      </>
+    );
+  return (
+    <div class="shell">
+      <a class="skip" href="#content" onClick={(event) => (event.preventDefault(), document.getElementById('content')?.focus())}>
+        {t.skip}
+      </a>
+      <Side area={found?.area} isOpen={isOpen} onLogin={needsLogin ? () => setWantsLogin(true) : undefined} />
+      <div class="main" onClick={() => isOpen && setOpen(false)}>
+        <div class="top">
+          <Button kind="plain" icon="menu" label={t.open} onClick={() => setOpen(!isOpen)} aria-expanded={isOpen} />
+          <span class="brand">Settee</span>
+        </div>
+        {isLost.value && (
+          <div class="lost" role="alert">
+            <strong>{words().lost}</strong> {words().lostDo}
+          </div>
+        )}
+        <main id="content" tabIndex={-1}>
+          <Boundary key={now.parts.join('/')}>
+            {found ? (
+              <found.page place={now} />
+            ) : (
+              <Empty icon="search" title={t.nowhere}>
+                <a class="button" href="#/">
+                  {t.toDatabases}
+                </a>
+              </Empty>
+            )}
+          </Boundary>
+        </main>
+      </div>
+      <Relogin />
+      <Confirmations />
+      <Toasts />
+    </div>
+  );
+}
+
+function Side({ area, isOpen, onLogin }: { area: Area | undefined; isOpen: boolean; onLogin: (() => void) | undefined }): JSX.Element {
+  const t = say();
+  const welcome = useResource('welcome', (signal) => ask<{ version?: string; vendor?: { name?: string; version?: string } }>('GET', '/', { signal, background: true }));
+  const { name } = session.value ?? { name: null };
+  const vendor = welcome.data?.vendor;
+  return (
+    <nav class={`side${isOpen ? ' open' : ''}`} aria-label={t.navigation}>
+      <a class="brand" href="#/">
+        <img src="./icon.svg" alt="" width={24} height={24} />
+        Settee
+      </a>
+      {ENTRIES.filter((entry) => entry.may?.() ?? true).map((entry) => (
+        <a key={entry.area} class="nav" href={link(entry.to)} aria-current={entry.area === area ? 'page' : undefined}>
+          <Icon name={entry.icon} />
+          {t[entry.area]}
+        </a>
+      ))}
+      <div class="foot">
+        <div class="who">
+          <span class="grow cut" title={name ?? ''}>
+            {name}
+          </span>
+          {name !== null && <Button kind="plain" icon="out" label={t.logOut} onClick={logOut} />}
+        </div>
+        {onLogin && <Button onClick={onLogin}>{t.logIn}</Button>}
+        <div class="row-of">
+          <select class="grow" aria-label={t.language} value={language.value} onChange={(event) => speak(event.currentTarget.value as Language)}>
+            <option value="en" selected={language.value === 'en'}>English</option>
+            <option value="de" selected={language.value === 'de'}>Deutsch</option>
+          </select>
+          <ThemeChoice />
+        </div>
+        <small class="soft">{vendor?.version ? `${vendor.name ?? ''} ${vendor.version}` : (welcome.data?.version ?? '')}</small>
+      </div>
+    </nav>
+  );
+}
+
+const THEME = 'settee-theme';
+
+export function wearTheme(theme = localStorage.getItem(THEME) ?? ''): void {
+  if (theme) document.documentElement.dataset.theme = theme;
+  else delete document.documentElement.dataset.theme;
+}
+
+function ThemeChoice(): JSX.Element {
+  const t = say();
+  const [theme, setTheme] = useState(() => localStorage.getItem(THEME) ?? '');
+  const choose = (to: string) => {
+    if (to) localStorage.setItem(THEME, to);
+    else localStorage.removeItem(THEME);
+    wearTheme(to);
+    setTheme(to);
+  };
+  return (
+    <select class="grow" aria-label={t.theme} value={theme} onChange={(event) => choose(event.currentTarget.value)}>
+      {([['', t.system], ['light', t.light], ['dark', t.dark]] as const).map(([value, name]) => (
+        <option key={value} value={value} selected={value === theme}>
+          {name}
+        </option>
+      ))}
+    </select>
+  );
+}
+
+/** An error in one page leaves the others alone. */
+class Boundary extends Component<{ children: ComponentChildren }, { error: unknown }> {
+  override state = { error: undefined as unknown };
+
+  static override getDerivedStateFromError(error: unknown): { error: unknown } {
+    return { error };
+  }
+
+  override render(): ComponentChildren {
+    const { error } = this.state;
+    return error === undefined ? this.props.children : <Problem error={error} retry={() => this.setState({ error: undefined })} />;
+  }
+}

@@ -1,0 +1,25 @@
+import { defineConfig } from 'vitest/config';
+
+// `SERVER=http://127.0.0.1:5984 npm run dev` serves the pages from their sources, on the data of that server: Settee or CouchDB.
+const server = (globalThis as { process?: { env: Record<string, string | undefined> } }).process?.env.SERVER ?? 'http://127.0.0.1:5984';
+
+export default defineConfig({
+  // The pages lie at any path, under any proxy.
+  base: './',
+  build: {
+    target: 'es2022',
+    // The same sources give the same names and bytes, so that `dist` can be compared.
+    modulePreload: { polyfill: false },
+    assetsInlineLimit: 0,
+    rollupOptions: {
+      output: { entryFileNames: '[name].js', chunkFileNames: '[name].js', assetFileNames: '[name][extname]' },
+    },
+  },
+  server: { proxy: { '^(?!/_utils/)': { target: server, changeOrigin: true, bypass: (req) => (ownFile(req.url ?? '/') ? req.url : null) } } },
+  test: { include: ['test/**/*.test.ts'] },
+});
+
+/** Whether the development server has it itself. */
+function ownFile(url: string): boolean {
+  return url === '/' || /^\/(src|node_modules|@|index\.html)/.test(url);
+}
