@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import time
 
 from harness.api import quote
 from harness.proxy import Proxy
@@ -317,6 +318,8 @@ def command_is_killed(ctx):
                 )
                 wait_until(lambda: proxy.held > 0 or process.poll() is not None, 120)
                 report.check(f"round {round_}: killed on its way", proxy.held > 0, proxy.seen[-3:], quiet=True)
+                # What came before the moment is written meanwhile, and nothing more comes.
+                time.sleep(1)
                 process.send_signal(signal.SIGKILL)
                 process.communicate(timeout=60)
         refused = migrate(ctx, url(source), *arguments)
