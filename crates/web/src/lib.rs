@@ -1,0 +1,105 @@
+//! The pages of the web interface, as they were built from `web/` and committed in `web/dist`.
+
+/// A file of the pages.
+#[derive(Debug)]
+pub struct File {
+    /// Its name; all lie in one folder.
+    pub name: &'static str,
+    /// Its media type.
+    pub kind: &'static str,
+    /// A sum of its bytes, in hex.
+    pub hash: &'static str,
+    plain: &'static [u8],
+    gzip: &'static [u8],
+    brotli: &'static [u8],
+}
+
+/// How the bytes of a file are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// As they are.
+    Identity,
+    /// `gzip`
+    Gzip,
+    /// `br`
+    Brotli,
+}
+
+impl Encoding {
+    /// The best that an `Accept-Encoding` takes. What it gives a weight of 0 is not taken.
+    pub fn of(accepted: &str) -> Encoding {
+        let takes = |name: &str| {
+            accepted.split(',').any(|each| {
+                let (encoding, weight) = each.split_once(';').unwrap_or((each, ""));
+                let weight = weight.trim().strip_prefix("q=").unwrap_or("1");
+                encoding.trim().eq_ignore_ascii_case(name) && weight.parse() != Ok(0.0)
+            })
+        };
+        match () {
+            () if takes("br") => Encoding::Brotli,
+            () if takes("gzip") => Encoding::Gzip,
+            () => Encoding::Identity,
+        }
+    }
+
+    /// As `Content-Encoding` has it; none for bytes as they are.
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            Encoding::Identity => None,
+            Encoding::Gzip => Some("gzip"),
+            Encoding::Brotli => Some("br"),
+        }
+    }
+}
+
+impl File {
+    /// Its bytes.
+    pub fn bytes(&self, encoding: Encoding) -> &'static [u8] {
+        match encoding {
+            Encoding::Identity => self.plain,
+            Encoding::Gzip => self.gzip,
+            Encoding::Brotli => self.brotli,
+        }
+    }
+}
+
+const FILES: &[File] = include!(concat!(env!("OUT_DIR"), "/files.rs"));
+
+/// The first page.
+pub const INDEX: &str = "index.html";
+
+/// A file by its name.
+pub fn file(name: &str) -> Option<&'static File> {
+    FILES.iter().find(|file| file.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_encoding_is_taken() {
+        for (accepted, wanted) in [
+            ("", Encoding::Identity),
+            ("gzip, deflate", Encoding::Gzip),
+            ("gzip;q=0.5, br;q=0.1", Encoding::Brotli),
+            ("br;q=0, GZIP", Encoding::Gzip),
+            ("gzip; q=0.0", Encoding::Identity),
+            ("x-gzip", Encoding::Identity),
+        ] {
+            assert_eq!(Encoding::of(accepted), wanted, "{accepted}");
+        }
+    }
+
+    /// At most 250 KB in all, 90 KB at first.
+    #[test]
+    fn the_pages_are_small() {
+        let size = |file: &File| file.bytes(Encoding::Brotli).len();
+        let all: usize = FILES.iter().map(size).sum();
+        assert!(all <= 250_000, "{all}");
+        let page = String::from_utf8_lossy(file(INDEX).expect("it is there").plain).into_owned();
+        let first = FILES.iter().filter(|f| f.name == INDEX || page.contains(f.name));
+        let first: usize = first.map(size).sum();
+        assert!(first <= 90_000, "{first}");
+    }
+}
