@@ -225,7 +225,7 @@ impl Database {
         built: &HashSet<Signature>,
         open: &[Arc<ViewIndex>],
     ) -> Result<DesignFacts, Error> {
-        let signature = design.spec.signature();
+        let signature = design.signature;
         let open = open
             .iter()
             .find(|index| index.signature() == Some(signature));

@@ -55,7 +55,7 @@ pub use document::collation::VERSION as COLLATOR_VERSION;
 pub use error::Error;
 pub use events::{DbEvent, DbEventKind};
 pub use examine::{DesignFacts, Garbage, OpenIndexFacts, Sample, SomeDocuments, ViewFacts};
-pub use find::{FindAnswer, FindIndex, FindLimits, FindUse, WhichIndex};
+pub use find::{AskedFind, FindAnswer, FindIndex, FindLimits, FindUse, WhichIndex};
 pub use functions::DesignDoc;
 pub use global_changes::{GLOBAL_CHANGES, GlobalChangesOptions};
 pub use index::{GroupLevel, ReduceLimit, ReduceSpec, write_key_sort};

@@ -83,6 +83,15 @@ impl<'a> RowIter<'a> {
         }))
     }
 
+    /// Where the row here is; `None` at the end.
+    pub fn place(&self) -> Result<Option<&[u8]>, Error> {
+        let Some(key) = self.raw.key() else {
+            self.raw.status()?;
+            return Ok(None);
+        };
+        Ok(Some(&key[VIEW_LEN..]))
+    }
+
     /// To the first row at `place` or behind it, in the iterator's direction and within its range.
     pub fn seek(&mut self, place: &[u8]) {
         let key = [&self.prefix, place].concat();

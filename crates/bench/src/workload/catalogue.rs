@@ -61,7 +61,7 @@ const WORKLOADS: &[Description] = &[
     ),
     description(
         "replication",
-        "100,000 documents from the other server, or from a second one; _bulk_docs of 1,000 beside it",
+        "100,000 documents over HTTP from the server itself, or from a second one of bench's own; _bulk_docs of 1,000 beside it",
     ),
     description(
         "attachments",

@@ -54,7 +54,7 @@ impl FindAnswer {
     fn group_rows(&mut self, rows: &Rows, groups: &mut Groups) -> Result<(), Error> {
         let mut cursors = rows.cursors(&rows.range)?;
         let mut quoted = vec![];
-        while let Some(next) = next_of(&cursors, rows.descending)? {
+        while let Some(next) = next_of(&cursors, rows.descending) {
             if cursors[next].is_unsettled {
                 self.is_wanted()?;
                 cursors[next].settle()?;

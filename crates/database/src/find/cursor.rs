@@ -72,9 +72,9 @@ impl Wanted {
         }
         let mut at = self.prefix.len() + 1;
         for set in &self.columns {
-            let corrupt = storage::Error::Corrupt("index row");
-            let rest = place.get(at..).ok_or(corrupt.clone())?;
-            let length = collation::skip(rest).ok_or(corrupt)?;
+            let corrupt = || storage::Error::Corrupt("index row");
+            let rest = place.get(at..).ok_or_else(corrupt)?;
+            let length = collation::skip(rest).ok_or_else(corrupt)?;
             if !set.is_full()
                 && let Err(next) = set.find(&rest[..length])
             {
@@ -112,6 +112,9 @@ pub(crate) struct Cursor<'a> {
     pub examined: u64,
     /// The row is not known to be wanted: it was enough for now.
     pub is_unsettled: bool,
+    /// The place of the row here, if there is one: asked for again and again, while other cursors' rows come first.
+    place: Vec<u8>,
+    is_at_end: bool,
 }
 
 impl<'a> Cursor<'a> {
@@ -129,6 +132,8 @@ impl<'a> Cursor<'a> {
             descending,
             examined: 0,
             is_unsettled: false,
+            place: vec![],
+            is_at_end: false,
         };
         cursor.settle()?;
         Ok(cursor)
@@ -136,6 +141,11 @@ impl<'a> Cursor<'a> {
 
     pub fn row(&self) -> Result<Option<ViewRow<'_>>, Error> {
         Ok(self.iter.row()?)
+    }
+
+    /// The place of the row here; `None` at the end.
+    pub fn place(&self) -> Option<&[u8]> {
+        (!self.is_at_end).then_some(&*self.place)
     }
 
     pub fn next(&mut self) -> Result<(), Error> {
@@ -148,11 +158,13 @@ impl<'a> Cursor<'a> {
         let mut steps = 0;
         self.is_unsettled = false;
         for _ in 0..LOOKS_MAX {
-            let Some(row) = self.iter.row()? else {
+            let Some(place) = self.iter.place()? else {
+                self.is_at_end = true;
                 return Ok(());
             };
             self.examined += u64::from(steps == 0);
-            let Some(target) = self.wanted.judge(row.place, self.descending)? else {
+            let Some(target) = self.wanted.judge(place, self.descending)? else {
+                self.keep_place()?;
                 return Ok(());
             };
             steps += 1;
@@ -164,27 +176,26 @@ impl<'a> Cursor<'a> {
             }
         }
         self.is_unsettled = true;
+        self.keep_place()
+    }
+
+    fn keep_place(&mut self) -> Result<(), Error> {
+        let place = self.iter.place()?;
+        self.is_at_end = place.is_none();
+        self.place.clear();
+        self.place.extend_from_slice(place.unwrap_or_default());
         Ok(())
     }
 }
 
 /// The cursor whose row comes next.
-pub(crate) fn next_of(cursors: &[Cursor<'_>], descending: bool) -> Result<Option<usize>, Error> {
-    let mut best: Option<(usize, &[u8])> = None;
-    for (i, cursor) in cursors.iter().enumerate() {
-        let Some(row) = cursor.row()? else {
-            continue;
-        };
-        let is_next = best.is_none_or(|(_, held)| {
-            if descending {
-                row.place > held
-            } else {
-                row.place < held
-            }
-        });
-        if is_next {
-            best = Some((i, row.place));
-        }
-    }
-    Ok(best.map(|(i, _)| i))
+pub(crate) fn next_of(cursors: &[Cursor<'_>], descending: bool) -> Option<usize> {
+    let places = cursors.iter().enumerate();
+    let places = places.filter_map(|(i, cursor)| Some((i, cursor.place()?)));
+    let next = match descending {
+        // The first of equal ones, in both directions.
+        true => places.reduce(|best, other| if other.1 > best.1 { other } else { best }),
+        false => places.reduce(|best, other| if other.1 < best.1 { other } else { best }),
+    };
+    next.map(|(i, _)| i)
 }

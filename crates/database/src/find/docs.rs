@@ -174,7 +174,7 @@ impl Documents {
                 let text = String::from_utf8_lossy(&id).into_owned();
                 let examined = answer.stats.docs_examined;
                 if answer.take_document(&text, out)? {
-                    answer.given(id);
+                    answer.given(&id);
                 }
                 // The scan has counted it.
                 answer.stats.docs_examined = examined;
@@ -272,7 +272,7 @@ impl Documents {
             seen += 1;
             let place = id.to_vec();
             if self.take(answer, shard, &place, value, out)? {
-                answer.given(place.clone());
+                answer.given(&place);
             }
             let is_enough =
                 out.len() >= enough || seen >= WALKED_A_PIECE_MAX || began.elapsed() >= PIECE_TIME;

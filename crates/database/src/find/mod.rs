@@ -40,7 +40,7 @@ pub struct FindLimits {
 #[derive(Clone, Debug)]
 pub struct FindIndex {
     /// What it is made of.
-    pub index: Index,
+    pub index: Arc<Index>,
     /// The view that holds it; `None` of that of all documents.
     pub(crate) view: Option<(Arc<Design>, ViewAt)>,
 }
@@ -58,9 +58,25 @@ pub struct FindPlan {
 }
 
 impl FindPlan {
-    /// The name of the index that answers.
+    /// What is asked, and of which index.
+    pub fn asked(&self) -> AskedFind {
+        AskedFind {
+            find: self.find.clone(),
+            index: self.index.index.clone(),
+        }
+    }
+}
+
+/// A query and the index that answers it, to tell of.
+pub struct AskedFind {
+    find: Arc<Find>,
+    index: Arc<Index>,
+}
+
+impl AskedFind {
+    /// The name of the index.
     pub fn index_name(&self) -> &str {
-        &self.index.index.name
+        &self.index.name
     }
 
     /// The first fields of the selector, as they are written: so many, and so many bytes of each.
@@ -82,7 +98,7 @@ impl Database {
             return Ok(indexes.clone());
         }
         let mut all = vec![FindIndex {
-            index: Index::all_docs(),
+            index: Arc::new(Index::all_docs()),
             view: None,
         }];
         for design in self.designs()? {
@@ -96,7 +112,7 @@ impl Database {
             for index in Index::of_design(&ddoc, self.is_partitioned(), &limits) {
                 if let Some(at) = design.view(&index.name) {
                     all.push(FindIndex {
-                        index,
+                        index: Arc::new(index),
                         view: Some((design.clone(), at)),
                     });
                 }
@@ -121,7 +137,7 @@ impl Database {
     pub fn explain(&self, find: &Find) -> Result<Vec<u8>, Error> {
         self.check_partition_of(find)?;
         let indexes = self.find_indexes()?;
-        let indexes: Vec<Index> = indexes.iter().map(|i| i.index.clone()).collect();
+        let indexes: Vec<Index> = indexes.iter().map(|i| (*i.index).clone()).collect();
         let choice = mango::plan::choose(find, &indexes)?;
         Ok(mango::plan::explain(
             self.name(),
@@ -150,7 +166,7 @@ impl DatabaseAs {
         if self.has_watch() {
             all = Arc::new(all.iter().filter(|i| i.view.is_none()).cloned().collect());
         }
-        let choice = mango::plan::choose_of(&find, all.iter().map(|i| &i.index))?;
+        let choice = mango::plan::choose_of(&find, all.iter().map(|i| &*i.index))?;
         let Some(index) = choice.index.and_then(|i| all.get(i)) else {
             return Err(Choice::no_index(&find, self.is_partitioned()).into());
         };

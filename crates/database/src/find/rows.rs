@@ -19,6 +19,8 @@ use crate::{DatabaseAs, Error, Read, ReadDoc, ReadOptions};
 
 /// Rows that were looked at in one piece without finding any: come up for air now and then.
 const ROWS_A_PIECE_MAX: u64 = 256;
+/// After so many rows that are no documents the time is looked at.
+const LOOK_AT_CLOCK_EVERY: u32 = 16;
 /// A piece takes no longer, but for its last document.
 pub(super) const PIECE_TIME: Duration = Duration::from_millis(50);
 /// Fields of an answer that are written in about the time that a document takes to be read.
@@ -74,15 +76,15 @@ impl Drop for FindAnswer {
         counters::FIND_KEYS_EXAMINED.add(self.stats.keys_examined);
         counters::FIND_RESULTS.add(self.stats.results);
         counters::FIND_TIMES.record(self.started.elapsed());
-        if self.warning().is_some() {
+        if !self.warnings.is_empty() || self.scan_warning().is_some() {
             counters::FIND_WARNED.count();
         }
         if self.find.aggregate.is_none() {
             let index = &self.index.index;
-            let design = index.ddoc.clone().map(|ddoc| (ddoc, index.name.clone()));
+            let design = index.ddoc.as_deref().map(|ddoc| (ddoc, &*index.name));
             let examined = self.stats.docs_examined.max(self.stats.keys_examined);
             self.db.shared_views().finds.note(
-                (self.db.name().to_string(), design),
+                (self.db.name(), design),
                 (examined, self.stats.results),
                 || index_order(&self.find),
             );
@@ -127,6 +129,8 @@ pub(crate) enum Column {
 pub(crate) struct Covering {
     pub selector: Vec<Column>,
     pub answer: Vec<Column>,
+    /// The id is one of them.
+    pub has_id: bool,
 }
 
 impl Covering {
@@ -138,12 +142,16 @@ impl Covering {
                 .map(|path| column(path).map_or(Column::Id, Column::Key))
                 .collect()
         };
+        let selector = of(find.selector.fields());
+        let answer = match &find.aggregate {
+            Some(aggregate) => of(aggregate.paths()),
+            None => of(find.fields.paths()),
+        };
+        let is_id = |column: &Column| matches!(column, Column::Id);
         Covering {
-            selector: of(find.selector.fields()),
-            answer: match &find.aggregate {
-                Some(aggregate) => of(aggregate.paths()),
-                None => of(find.fields.paths()),
-            },
+            has_id: selector.iter().chain(&answer).any(is_id),
+            selector,
+            answer,
         }
     }
 }
@@ -286,7 +294,8 @@ impl FindAnswer {
         let mut resume = None;
         let mut cursors = rows.cursors(&range)?;
         let mut more = false;
-        while let Some(next) = next_of(&cursors, rows.descending)? {
+        let mut taken: u32 = 0;
+        while let Some(next) = next_of(&cursors, rows.descending) {
             // `next_of` has found a row there.
             let Some(row) = cursors[next].row()? else {
                 break;
@@ -300,11 +309,14 @@ impl FindAnswer {
                 break;
             }
             if self.take_row(&row, rows.covering.as_ref(), out)? {
-                self.given(row.place.to_vec());
+                self.given(row.place);
             }
+            taken += 1;
             let seen: u64 = cursors.iter().map(|c| c.examined).sum();
             let is_enough = out.len() >= enough || seen >= ROWS_A_PIECE_MAX;
-            if is_enough || began.elapsed() >= PIECE_TIME {
+            // Rows that hold everything are taken faster than the clock is worth looking at for each.
+            let looks = rows.covering.is_none() || taken.is_multiple_of(LOOK_AT_CLOCK_EVERY);
+            if is_enough || looks && began.elapsed() >= PIECE_TIME {
                 resume = Some(Resume::Behind(row.place.to_vec()));
                 more = true;
                 break;
@@ -312,10 +324,7 @@ impl FindAnswer {
             cursors[next].next()?;
         }
         // Each shard's next row is there already, but it may never be given, or is looked at again.
-        let ahead = cursors
-            .iter()
-            .filter(|c| matches!(c.row(), Ok(Some(_))))
-            .count() as u64;
+        let ahead = cursors.iter().filter(|c| c.place().is_some()).count() as u64;
         let seen: u64 = cursors.iter().map(|c| c.examined).sum();
         drop(cursors);
         let last_given = self.left == 0 || matches!(resume, Some(Resume::Behind(_)));
@@ -336,12 +345,13 @@ impl FindAnswer {
         covering: Option<&Covering>,
         out: &mut Vec<u8>,
     ) -> Result<bool, Error> {
-        let id = row.id()?;
         let Some(covering) = covering else {
-            return self.take_document(&id, out);
+            return self.take_document(&row.id()?, out);
         };
         let mut quoted = vec![];
-        write_json_string(&id, &mut quoted);
+        if covering.has_id {
+            write_json_string(&row.id()?, &mut quoted);
+        }
         let key: Vec<&[u8]> = mango::elements(row.stored.key).collect();
         let of = |column: Column| match column {
             Column::Id => Found::Value(&quoted),
@@ -423,12 +433,14 @@ impl FindAnswer {
     }
 
     /// Notes the place of a match.
-    pub(crate) fn given(&mut self, place: Vec<u8>) {
-        if self.looks_behind && self.left == 0 {
-            self.behind = Some(place);
-        } else {
-            self.last = Some(place);
-        }
+    pub(crate) fn given(&mut self, place: &[u8]) {
+        let noted = match self.looks_behind && self.left == 0 {
+            true => &mut self.behind,
+            false => &mut self.last,
+        };
+        let noted = noted.get_or_insert_default();
+        noted.clear();
+        noted.extend_from_slice(place);
     }
 
     /// No document can match: CouchDB answers with `docs` alone.
@@ -451,20 +463,17 @@ impl FindAnswer {
     /// CouchDB's warnings, one a line.
     pub fn warning(&self) -> Option<String> {
         let mut all = self.warnings.clone();
-        let threshold = self.limits.scan_warning_threshold;
-        let Stats {
-            docs_examined,
-            results,
-            ..
-        } = self.stats;
+        all.extend(self.scan_warning().map(str::to_owned));
+        (!all.is_empty()).then(|| all.join("\n"))
+    }
+
+    fn scan_warning(&self) -> Option<&'static str> {
         // A group is made of many documents.
         let threshold = match self.find.aggregate {
             Some(_) => 0,
-            None => threshold,
+            None => self.limits.scan_warning_threshold,
         };
-        let scan = mango::plan::scan_warning(docs_examined, results, threshold);
-        all.extend(scan.map(str::to_owned));
-        (!all.is_empty()).then(|| all.join("\n"))
+        mango::plan::scan_warning(self.stats.docs_examined, self.stats.results, threshold)
     }
 
     /// Documents and keys that were looked at, and results that were given.

@@ -61,8 +61,50 @@ impl FindUse {
 /// Which index: the database's name, and design document and name; `None` for all documents by id.
 pub type WhichIndex = (String, Option<(String, String)>);
 
-/// What queries came to, by index.
-type Uses = FxHashMap<WhichIndex, FindUse>;
+/// What queries came to, by database, and by index there: few, so that they are looked through.
+#[derive(Clone, Default)]
+struct Uses {
+    by_database: FxHashMap<String, Vec<Used>>,
+    count: usize,
+}
+
+type Used = (Option<(String, String)>, FindUse);
+
+impl Uses {
+    fn get(&mut self, (database, design): Asked<'_>) -> Option<&mut FindUse> {
+        let of = self.by_database.get_mut(database)?;
+        let is_it = |(known, _): &&mut Used| names(known.as_ref()) == design;
+        of.iter_mut().find(is_it).map(|(_, of)| of)
+    }
+
+    fn insert(&mut self, (database, design): Asked<'_>, of: FindUse) {
+        let owned = design.map(|(design, name)| (design.to_owned(), name.to_owned()));
+        let all = self.by_database.entry(database.to_owned()).or_default();
+        all.push((owned, of));
+        self.count += 1;
+    }
+
+    fn retain(&mut self, keep: impl Fn(&FindUse) -> bool) {
+        let of_databases = self.by_database.values_mut();
+        of_databases.for_each(|of| of.retain(|(_, of)| keep(of)));
+        self.by_database.retain(|_, of| !of.is_empty());
+        self.count = self.by_database.values().map(Vec::len).sum();
+    }
+
+    fn all(&self) -> impl Iterator<Item = (Asked<'_>, &FindUse)> {
+        self.by_database.iter().flat_map(|(database, of)| {
+            of.iter()
+                .map(move |(design, of)| ((database.as_str(), names(design.as_ref())), of))
+        })
+    }
+}
+
+fn names(design: Option<&(String, String)>) -> Option<(&str, &str)> {
+    design.map(|(design, name)| (design.as_str(), name.as_str()))
+}
+
+/// A [`WhichIndex`] that is asked for.
+type Asked<'a> = (&'a str, Option<(&'a str, &'a str)>);
 
 /// The half that goes on, and the one before it.
 struct Halves {
@@ -91,29 +133,40 @@ impl Halves {
         }
     }
 
-    /// Whether a query that looked at so much is the costliest one of its index in this half.
-    fn is_costliest(&mut self, which: &WhichIndex, examined: u64, at: Instant) -> bool {
-        self.turn(at);
-        examined > self.now.get(which).map_or(0, |of| of.examined_most)
-    }
-
-    /// `fields` are given of a query that is the costliest one.
-    fn note(&mut self, which: WhichIndex, counts: (u64, u64), fields: Option<Vec<String>>) {
+    /// Notes a query. One that is the costliest of its index in this half is noted with its fields: without them this answers
+    /// false, and nothing is noted.
+    fn note(&mut self, which: Asked<'_>, counts: (u64, u64), fields: Option<Vec<String>>) -> bool {
+        let examined = counts.0;
         let all = &mut self.now;
-        if all.len() >= REMEMBERED_MAX && !all.contains_key(&which) {
-            let mut examined: Vec<u64> = all.values().map(|of| of.examined).collect();
-            let middle = examined.len() / 2;
-            let median = *examined.select_nth_unstable(middle).1;
-            all.retain(|_, of| of.examined > median);
+        let most = all.get(which).map_or(0, |of| of.examined_most);
+        if examined > most && fields.is_none() {
+            return false;
         }
-        all.entry(which).or_default().note(counts, fields);
+        match all.get(which) {
+            Some(of) => of.note(counts, fields),
+            None => {
+                if all.count >= REMEMBERED_MAX {
+                    let mut examined: Vec<u64> = all.all().map(|(_, of)| of.examined).collect();
+                    let middle = examined.len() / 2;
+                    let median = *examined.select_nth_unstable(middle).1;
+                    all.retain(|of| of.examined > median);
+                }
+                let mut of = FindUse::default();
+                of.note(counts, fields);
+                all.insert(which, of);
+            }
+        }
+        true
     }
 
     fn all(&mut self, at: Instant) -> Uses {
         self.turn(at);
         let mut all = self.before.clone();
-        for (which, of) in &self.now {
-            all.entry(which.clone()).or_default().add(of);
+        for (which, of) in self.now.all() {
+            match all.get(which) {
+                Some(sum) => sum.add(of),
+                None => all.insert(which, of.clone()),
+            }
         }
         all
     }
@@ -129,23 +182,37 @@ impl Default for FindUses {
 }
 
 impl FindUses {
-    /// A query has ended. `fields` are those of [`index_order`].
+    /// A query has ended: of this database, and by this design document and index, or by all documents. `fields` are those of
+    /// [`index_order`].
     pub fn note<'a>(
         &self,
-        which: WhichIndex,
-        (examined, returned): (u64, u64),
+        which: (&str, Option<(&str, &str)>),
+        counts: (u64, u64),
         fields: impl FnOnce() -> Vec<&'a str>,
     ) {
-        let is_costliest = self.0.lock().is_costliest(&which, examined, Instant::now());
-        // Others do not wait while a selector is gone through.
-        let fields = is_costliest.then(|| remembered(fields()));
-        self.0.lock().note(which, (examined, returned), fields);
+        let at = Instant::now();
+        let is_noted = {
+            let mut halves = self.0.lock();
+            halves.turn(at);
+            halves.note(which, counts, None)
+        };
+        if !is_noted {
+            // Others do not wait while a selector is gone through.
+            let fields = remembered(fields());
+            self.0.lock().note(which, counts, Some(fields));
+        }
     }
 
     /// All that are remembered.
     pub fn all(&self) -> Vec<(WhichIndex, FindUse)> {
         let all = self.0.lock().all(Instant::now());
-        all.into_iter().collect()
+        let owned = |design: Option<(&str, &str)>| {
+            design.map(|(design, name)| (design.to_owned(), name.to_owned()))
+        };
+        let all = all
+            .all()
+            .map(|((database, design), of)| ((database.to_owned(), owned(design)), of.clone()));
+        all.collect()
     }
 }
 
@@ -203,9 +270,9 @@ mod tests {
     fn the_costly_ones_are_remembered() {
         let uses = FindUses::default();
         for i in 0..5_000 {
-            uses.note((format!("db{i}"), None), (1, 1), || vec!["a"]);
-            uses.note(("costly".to_owned(), None), (1_000, 1), || vec!["b", "c"]);
-            uses.note(("costly".to_owned(), None), (10, 1), || vec!["d"]);
+            uses.note((&format!("db{i}"), None), (1, 1), || vec!["a"]);
+            uses.note(("costly", None), (1_000, 1), || vec!["b", "c"]);
+            uses.note(("costly", None), (10, 1), || vec!["d"]);
         }
         let all = uses.all();
         assert!(all.len() <= REMEMBERED_MAX);
@@ -219,18 +286,18 @@ mod tests {
         let start = Instant::now();
         let minute = |n: u64| start + Duration::from_secs(n * 60);
         let mut halves = Halves::new(start);
-        let which = || ("db".to_owned(), None);
         let note = |halves: &mut Halves, at, examined, field: &str| {
-            let is_costliest = halves.is_costliest(&which(), examined, minute(at));
-            let fields = is_costliest.then(|| vec![field.to_owned()]);
-            halves.note(which(), (examined, 1), fields);
+            halves.turn(minute(at));
+            if !halves.note(("db", None), (examined, 1), None) {
+                halves.note(("db", None), (examined, 1), Some(vec![field.to_owned()]));
+            }
         };
         note(&mut halves, 5, 1_000, "a");
         note(&mut halves, 40, 100, "b");
         let of = |halves: &mut Halves, at| {
-            let all = halves.all(minute(at));
-            all.get(&which())
-                .map(|of| (of.queries, of.examined, of.fields.join(" ")))
+            let mut all = halves.all(minute(at));
+            let of = all.get(("db", None));
+            of.map(|of| (of.queries, of.examined, of.fields.join(" ")))
         };
         assert_eq!(of(&mut halves, 59), Some((2, 1_100, "a".to_owned())));
         assert_eq!(of(&mut halves, 61), Some((1, 100, "b".to_owned())));

@@ -268,7 +268,7 @@ impl Database {
     }
 
     fn view_index_now(&self, design: &Design) -> Result<Arc<ViewIndex>, Error> {
-        let signature = design.spec.signature();
+        let signature = design.signature;
         let known = || {
             let known = self.views.indexes.lock().get(&signature).cloned()?;
             known.used.store(self.last_used(), Relaxed);
@@ -462,7 +462,7 @@ impl Database {
         if *closed {
             return self.if_live(Err(Error::NoDatabase));
         }
-        let used: HashSet<Signature> = self.designs()?.iter().map(|d| d.spec.signature()).collect();
+        let used: HashSet<Signature> = self.designs()?.iter().map(|d| d.signature).collect();
         let mut dropped = 0;
         for shard in self.all_shards() {
             for (signature, number) in self.store().indexes(shard.number)? {

@@ -41,10 +41,6 @@ fn find_limits(settings: &config::settings::Mango) -> FindLimits {
     }
 }
 
-/// Fields of a selector that the slow log tells, and bytes of each.
-const TOLD_FIELDS_MAX: usize = 20;
-const TOLD_FIELD_BYTES_MAX: usize = 64;
-
 /// A longer body is read on a thread for blocking work: the values of `$in` are sorted. So is one with regular expressions,
 /// which are compiled.
 const BLOCKING_BODY_BYTES: usize = 64 << 10;
@@ -108,8 +104,7 @@ pub async fn find(req: &mut Request, access: &Access, partition: Option<String>)
     let (plan, limits) = plan.await?;
     let parse_us = (started.elapsed().as_micros() as u64).saturating_sub(req.body_us);
     let detail = Arc::new(Detail {
-        index: Some(plan.index_name().to_owned()),
-        fields: plan.selector_fields(TOLD_FIELDS_MAX, TOLD_FIELD_BYTES_MAX),
+        find: Some(plan.asked()),
         ..Detail::default()
     });
     req.detail = Some(detail.clone());

@@ -4,19 +4,22 @@ use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
+use database::AskedFind;
 use serde_json::{Map, Value};
 
 use super::Route;
 use super::ending::{End, Told};
 use crate::reply::Timing;
 
+/// Fields of a selector that are told, and bytes of each.
+const TOLD_FIELDS_MAX: usize = 20;
+const TOLD_FIELD_BYTES_MAX: usize = 64;
+
 /// What a request asks of an index, and what was done for it so far.
 #[derive(Default)]
 pub struct Detail {
-    /// The index that answers.
-    pub index: Option<String>,
-    /// Fields of the selector.
-    pub fields: Vec<String>,
+    /// The query of `_find`.
+    pub find: Option<AskedFind>,
     /// Keys that were asked for one by one.
     pub keys: Option<u64>,
     /// What was done for it so far.
@@ -57,11 +60,12 @@ impl Detail {
     }
 
     fn write_to(&self, line: &mut Map<String, Value>) {
-        if let Some(index) = &self.index {
-            line.insert("index".into(), index.as_str().into());
-        }
-        if !self.fields.is_empty() {
-            line.insert("selector_fields".into(), self.fields.clone().into());
+        if let Some(find) = &self.find {
+            line.insert("index".into(), find.index_name().into());
+            let fields = find.selector_fields(TOLD_FIELDS_MAX, TOLD_FIELD_BYTES_MAX);
+            if !fields.is_empty() {
+                line.insert("selector_fields".into(), fields.into());
+            }
         }
         for (name, n) in self.counts() {
             line.insert(name.into(), n.into());

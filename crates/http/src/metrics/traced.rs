@@ -105,8 +105,8 @@ impl Traced {
             attributes.push(("settee.documents", docs.into()));
         }
         if let Some(detail) = told.detail {
-            let index = detail.index.as_ref();
-            attributes.extend(index.map(|index| ("settee.index", index.clone().into())));
+            let find = detail.find.as_ref();
+            attributes.extend(find.map(|f| ("settee.index", f.index_name().to_owned().into())));
             attributes.extend(detail.counts().map(|(name, n)| (attribute(name), n.into())));
         }
         let failed = match (numbers.status, end) {

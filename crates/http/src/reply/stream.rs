@@ -14,6 +14,9 @@ use crate::reply::{Reply, StreamError};
 /// About as much as one piece of a streamed answer holds, in bytes.
 pub const CHUNK_BYTES: usize = 64 << 10;
 
+/// Room for the beginning of an answer: most are shorter than that, and growing to it would copy them several times.
+const FIRST_BYTES: usize = 4 << 10;
+
 /// So many pieces of an answer are made apart after a request came.
 const APART_AFTER_REQUEST: u32 = 64;
 
@@ -44,7 +47,7 @@ fn make_first(
     next: &mut impl FnMut(&mut Vec<u8>) -> Result<bool, ApiError>,
 ) -> Result<(Vec<u8>, bool), ApiError> {
     let _reads = telemetry::enter(State::Read);
-    let mut first = Vec::new();
+    let mut first = Vec::with_capacity(FIRST_BYTES);
     let mut more = next(&mut first)?;
     if more && first.len() < CHUNK_BYTES {
         more = next(&mut first)?;

@@ -1,5 +1,6 @@
 //! `settee serve`.
 
+mod allocator;
 mod cluster;
 mod languages;
 mod listen;
@@ -338,6 +339,7 @@ fn ensure_admin(
 
 fn memory_plan(config: &Config) -> MemoryPlan {
     let plan = MemoryPlan::new(&config.settings());
+    allocator::keep_within(plan.limit);
     if plan.planned() > plan.limit / 4 * 3 {
         let (planned, limit) = (plan.planned(), plan.limit);
         tracing::warn!(

@@ -1,0 +1,27 @@
+//! The allocator: how soon memory that nobody uses goes back to the system.
+
+use tikv_jemalloc_ctl::{Access, AsName};
+
+/// Where there is less memory than this, it goes back at once, for what one large request took is to be there for the next.
+/// Elsewhere it stays for jemalloc's ten seconds: without that, bulks of 10,000 documents were 13 % slower, and bulks of 1,000 5 %,
+/// as what they take again is cleared page by page.
+const LITTLE_BYTES: u64 = 4 << 30;
+/// At once, in milliseconds.
+const SOON_MS: isize = 250;
+
+/// Has free memory given back as soon as a limit in bytes asks for.
+pub fn keep_within(limit: u64) {
+    if limit >= LITTLE_BYTES {
+        return;
+    }
+    // Those that are there, and those that threads get later.
+    let arenas: u32 = b"arenas.narenas\0".name().read().unwrap_or(0);
+    let of_all = "arenas.dirty_decay_ms\0".to_owned();
+    let of_each = (0..arenas).map(|n| format!("arena.{n}.dirty_decay_ms\0"));
+    for name in of_each.chain([of_all]) {
+        // One that was not made yet refuses, and takes what holds for all when it is made.
+        if let Err(error) = name.as_bytes().name().write(SOON_MS) {
+            tracing::debug!(%error, name, "the allocator keeps its ways");
+        }
+    }
+}
