@@ -54,8 +54,11 @@ export async function run({ page, server, open, check }) {
   await keyboard.press('End');
   await keyboard.insertText('\n  "more": true,');
   check('the editor lets Tab go on', await leaves(page));
+  // What was said of the first save may still be there.
+  const saved = page.waitForResponse((response) => response.request().method() === 'PUT');
   await press('button', 'Save');
-  await page.getByText('Saved by-keys').last().waitFor();
+  await (await saved).finished();
+  await page.waitForLoadState('networkidle');
   check('3: it is edited and saved', (await stored('by-keys')).more === true, await stored('by-keys'));
 
   await open(`#/database/${DB}`);
