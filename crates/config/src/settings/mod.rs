@@ -23,6 +23,7 @@ mod users;
 pub use databases::*;
 pub use functions::*;
 pub use replication::*;
+pub(crate) use section::is_secret;
 pub use section::{About, Setting};
 pub use server::*;
 pub use users::*;
