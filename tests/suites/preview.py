@@ -19,7 +19,19 @@ def run(ctx):
         docs = [{"_id": f"d-{n:03}", "n": n, "type": "tea" if n % 2 else "milk"} for n in range(DOCS)]
         api.expect(201, "POST", "/shop/_bulk_docs", {"docs": docs})
         api.expect(201, "PUT", "/shop/_design/real", {"views": {"v": {"map": "function (doc) { emit(doc.type, doc.n); }"}}})
-        for part in (maps, reduces, given_documents, libraries, failures, hostile, too_much, other_languages, validations, wrong_requests, nothing_is_left):
+        for part in (
+            maps,
+            reduces,
+            given_documents,
+            libraries,
+            failures,
+            hostile,
+            too_much,
+            other_languages,
+            validations,
+            wrong_requests,
+            nothing_is_left,
+        ):
             guarded(ctx, part, api)
         guarded(ctx, rights, server)
         guarded(ctx, settings, server)
