@@ -4,7 +4,7 @@
 #
 #   scripts/setup.sh          what `make serve` needs: a C++ toolchain, libclang, Rust
 #   scripts/setup.sh cluster  and what `make cluster` needs besides: Python (Java and Maven: scripts/brokers.py)
-#   scripts/setup.sh test     and what `make test` needs besides: Node, npm, Python with venv, curl, and the query servers
+#   scripts/setup.sh test     and what `make test` needs besides: Node, npm, Chromium, Python with venv, curl, and the query servers
 #                             of other languages: Erlang, and Python's couchpy; Go, for a checker of histories; linters of Python, Markdown and dependencies; mdBook; Prometheus
 #   scripts/setup.sh docs     what `make docs` needs: Rust, mdBook
 set -euo pipefail
@@ -60,6 +60,7 @@ missing_packages() {
   has_command python3 && has_venv || echo python3-venv
   has_command node || echo nodejs
   has_command npm || echo npm
+  has_command chromium || echo chromium
   has_command erl || echo erlang-base
   has_command go || echo golang-go
   has_command java || echo default-jre-headless

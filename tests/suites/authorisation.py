@@ -211,6 +211,10 @@ GET /_settee/top                                         admin
 GET /_settee/profile?seconds=1&format=folded             admin
 GET /_settee/doctor                                      admin
 GET /_settee/constant                                    anybody
+GET /_node/{node-name}/_settee/settings                  admin
+POST /{db}/_settee/preview                               db-admin
+GET /_utils/index.js                                     anybody
+GET /_utils/session.html                                 anybody
 POST /{db}/_temp_view                                    member
 POST /{db}/_partition/{partition_id}/_all_docs           member
 POST /{db}/_partition/{partition_id}/_design/{ddoc}/_view/{view} member
@@ -253,6 +257,7 @@ VALUES = {
     "replicator_db": "_replicator",
 }
 BODIES = {
+    "_settee/preview": {"map": "function (doc) { emit(doc._id); }"},
     "_all_docs/queries": {"queries": [{}]},
     "_design_docs/queries": {"queries": [{}]},
     "_local_docs/queries": {"queries": [{}]},

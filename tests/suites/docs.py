@@ -25,17 +25,34 @@ PLACES_OF_WORDS = [
     "/_scheduler/{}",
     "/_reshard/{}",
     "/_settee/{}",
+    "/_node/_local/_settee/{}",
+    "/matrix/_settee/{}",
 ]
 UNKNOWN = "_nonsense"
 # Paths in the repository: `tests/suites/views.py`, and `storage/src/row.rs` below crates/.
 NAMED_PATH = r"`((?:crates|docs|scripts|tests|[a-z-]+/src)/[\w./-]+)`"
 # System databases are databases, not routes.
+# Where settings are read when the server starts, and those that are read at the start elsewhere, or there at every change.
+READ_AT_START = ("crates/settee/src/serve/", "crates/node/src/memory.rs")
+AT_START_ELSEWHERE = {"couchdb/uuid", "couchdb/node_name", "couchdb/single_node", "replicator/startup_jitter"}
+FOLLOWED_THERE = {
+    "couchdb/os_process_timeout",
+    "query_server_config/os_process_limit",
+    "query_server_config/os_process_soft_limit",
+    "query_server_config/os_process_idle_limit",
+    "native_query_servers/enable_erlang_query_server",
+}
+# Taken for CouchDB's sake.
+READ_BY_NOBODY = {"chttpd/socket_options"}
+# Crates that read no running server's settings, or declare them.
+OTHER_CRATES = {"bench", "config", "load", "migrate"}
 NO_ROUTES = {"/_users", "/_replicator", "/_global_changes"}
 
 
 def run(ctx):
     ctx.attempt(reference_has_the_servers_routes)
     ctx.attempt(parameters_are_read)
+    ctx.attempt(settings_say_when_they_count)
     ctx.attempt(generated_pages_are_current)
     ctx.attempt(dependencies_are_described)
     ctx.attempt(the_map_is_true)
@@ -142,6 +159,33 @@ def parameters_are_read(ctx):
     sources = "".join(path.read_text(encoding="utf-8") for path in ctx.checkout.glob("crates/*/src/**/*.rs"))
     ctx.report.check("the reference has parameters", len(named) > 50, len(named))
     ctx.report.equal("parameters that no code reads", sorted(word for word in named if f'"{word}"' not in sources), [])
+
+
+def settings_say_when_they_count(ctx):
+    """A setting that says that it counts at once is read elsewhere than at the start, and one that waits for a restart is read there."""
+    start, later = "", ""
+    for source in sorted(ctx.checkout.glob("crates/*/src/**/*.rs")):
+        path = source.relative_to(ctx.checkout)
+        if str(path).startswith(READ_AT_START):
+            start += source.read_text(encoding="utf-8")
+        elif path.parts[1] not in OTHER_CRATES:
+            later += source.read_text(encoding="utf-8")
+    with ctx.server("settings") as server:
+        table = server.api().expect(200, "GET", "/_node/_local/_settee/settings")
+    ctx.report.check("the table has settings", len(table) > 150, len(table))
+    wrong = []
+    for setting in table:
+        name, field = f"{setting['section']}/{setting['key']}", setting["key"].replace("-", "_").lower()
+        reads = re.compile(rf"\.{re.escape(field)}\b").search
+        if name in READ_BY_NOBODY or not field.isidentifier():
+            continue
+        if setting["restart"]:
+            fits = name in AT_START_ELSEWHERE or reads(start)
+        else:
+            fits = name in FOLLOWED_THERE or reads(later)
+        if not fits:
+            wrong.append(f"{name}: restart is {setting['restart']}")
+    ctx.report.equal("settings that do not count when they say", wrong, [])
 
 
 def generated_pages_are_current(ctx):

@@ -1,8 +1,10 @@
 """What stands at the edge of the server: pages of other origins, the set-up of a single node, the page at `_utils`, and
 `_db_updates` over restarts. TLS is in the suite `tls`."""
 
+import gzip
 import http.client
 import json
+import re
 import signal
 import subprocess
 import threading
@@ -253,18 +255,40 @@ def page(ctx):
     report = ctx.report
     with ctx.server("page") as server:
         api = server.api(credentials="")
-        moved = api.get("/_utils")
-        report.equal("/_utils leads to /_utils/", (moved.status, moved.headers["Location"]), (301, "/_utils/"))
+        moved = api.get("/_utils?x=1")
+        report.equal("/_utils leads to /_utils/, below any proxy's path", (moved.status, moved.headers["Location"]), (301, "_utils/?x=1"))
         there = api.get("/_utils/")
         text = there.raw.decode()
         report.equal("the page", (there.status, there.headers["Content-Type"]), (200, "text/html; charset=utf-8"))
-        report.check("it needs nothing from elsewhere", not any(mark in text for mark in ("src=", "@import", "url(", "<script")), text)
-        report.check("it tells the version", "Settee 0." in text, text[:500])
+        report.check("nothing of it is from elsewhere", not re.search(r"(src|href)=.(https?:|//|/)", text), text)
+        report.check("no script or style is in it", "<style" not in text and not re.search(r"<script[^>]*>[^<]", text), text)
+        policy = there.headers["Content-Security-Policy"]
+        report.check("the policy allows its own scripts alone", "default-src 'none'" in policy and "script-src 'self';" in policy, policy)
+        report.check("and nothing inline", "unsafe" not in policy and "frame-ancestors 'none'" in policy, policy)
+        report.equal("it is asked for again each time", there.headers["Cache-Control"], "no-cache")
         head = api.request("HEAD", "/_utils/")
         report.equal("HEAD says how long it is", (head.status, head.headers["Content-Length"], head.raw), (200, str(len(there.raw)), b""))
-        report.equal("nothing is below it", api.get("/_utils/fauxton.js").status, 404)
+        script = api.get("/_utils/index.js")
+        kind = "text/javascript; charset=utf-8"
+        report.equal("a script", (script.status, script.headers["Content-Type"], script.headers["Vary"]), (200, kind, "Accept-Encoding"))
+        tags = {script.headers["ETag"]}
+        for accepted, encoding, inflate in (("gzip, deflate", "gzip", gzip.decompress), ("gzip;q=0", None, bytes), ("gzip, deflate, br", "br", None)):
+            packed = api.get("/_utils/index.js", headers={"Accept-Encoding": accepted})
+            report.equal(f"accepting {accepted}", (packed.status, packed.headers.get("Content-Encoding")), (200, encoding))
+            if inflate is None:
+                report.check("brotli is the shortest", len(packed.raw) < len(gzip.compress(script.raw, 9)), len(packed.raw))
+            else:
+                report.equal("the same bytes", inflate(packed.raw), script.raw)
+            tags.add(packed.headers["ETag"])
+            same = api.get("/_utils/index.js", headers={"Accept-Encoding": accepted, "If-None-Match": packed.headers["ETag"]})
+            report.equal("what is known already", (same.status, same.raw, same.headers["ETag"]), (304, b"", packed.headers["ETag"]))
+        report.equal("each form has an ETag of its own", len(tags), 3)
+        login = api.get("/_utils/session.html?return=%2Fdb")
+        report.equal("CouchDB's login page leads to ours", (login.status, login.headers["Location"]), (302, "./#/login"))
+        for unknown in ("fauxton.js", "index.js/", "..%2findex.js", "%2e%2e", "x/index.js", "index.js%00"):
+            report.equal(f"no /_utils/{unknown}", api.get(f"/_utils/{unknown}").status, 404)
         report.equal("only GET and HEAD", api.post("/_utils/", {}).status, 405)
-        report.equal("no icon, as CouchDB without its web interface", api.get("/favicon.ico").status, 404)
+        report.equal("no icon at the root, as in CouchDB", api.get("/favicon.ico").status, 404)
 
 
 def frame_options(ctx):
@@ -452,6 +476,12 @@ def small_endpoints(ctx):
         report.equal("POST /_search_analyze", api.post("/_search_analyze", {"analyzer": "keyword", "text": "x"}).status, 503)
         report.check("GET / is the same by HTTP/1.0", exchange(host, int(port), b"GET / HTTP/1.0\r\n\r\n").json["couchdb"] == "Welcome")
         api.expect(201, "PUT", "/small")
+        api.expect(200, "PUT", "/_node/_local/_config/chttpd/WWW-Authenticate", 'Basic realm="mine"')
+        refused = server.api(credentials="").get("/_all_dbs")
+        report.equal("a configured challenge", (refused.status, refused.headers.get("WWW-Authenticate")), (401, 'Basic realm="mine"'))
+        api.expect(200, "DELETE", "/_node/_local/_config/chttpd/WWW-Authenticate")
+        refused = server.api(credentials="").get("/_all_dbs")
+        report.equal("none without it", (refused.status, refused.headers.get("WWW-Authenticate")), (401, None))
         report.equal("a body above max_http_request_size", api.post("/small/_bulk_docs", b"x" * 3000).status, 413)
         report.equal("a document above it", api.put("/small/doc", {"x": "y" * 3000}).status, 413)
         report.equal("SIGHUP", hang_up(server, api), True)

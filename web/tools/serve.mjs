@@ -1,6 +1,7 @@
 // Serves the built pages at /_utils/ before any server that speaks CouchDB's protocol, which gets all other requests:
 //   [DIST=folder] node tools/serve.mjs PORT http://127.0.0.1:5984 [/sub-path]
-// The pages have the policy that Settee gives them. With a sub-path it is a proxy as people put before a server.
+// The pages have the policy that Settee gives them. With a sub-path it is a proxy as people put before a server; with DIST= the
+// server's own pages are passed on as well.
 import { createServer, request } from 'node:http';
 import { readFile } from 'node:fs/promises';
 import { extname, join, normalize } from 'node:path';
@@ -25,7 +26,7 @@ async function own(path, response) {
 createServer((incoming, response) => {
   if (!incoming.url.startsWith(under)) return response.writeHead(404).end();
   const path = incoming.url.slice(under.length);
-  if (path.startsWith('/_utils/')) return void own(path.replace(/\?.*/s, ''), response);
+  if (dist && path.startsWith('/_utils/')) return void own(path.replace(/\?.*/s, ''), response);
   const onward = request({ host: target.hostname, port: target.port, path, method: incoming.method, headers: incoming.headers }, (answer) => {
     response.writeHead(answer.statusCode, answer.headers);
     response.flushHeaders();

@@ -290,15 +290,9 @@ fn read(layers: &Layers) -> Result<Loaded, ConfigError> {
     })
 }
 
-/// Whether others should not see the value: a password, a hash to guess one from, or a key.
+/// Whether others should not see the value.
 fn is_secret(entry: &ini::Entry) -> bool {
-    let is_key = |key: &str| key.starts_with("hmac:");
-    entry.value.is_some()
-        && match entry.section.as_str() {
-            "admins" => true,
-            "jwt_keys" => is_key(&entry.key),
-            _ => matches!(entry.key.as_str(), "secret" | "password"),
-        }
+    entry.value.is_some() && settings::is_secret(&entry.section, &entry.key)
 }
 
 fn apply(values: &mut Values, section: &str, key: &str, value: Option<&str>) {

@@ -28,6 +28,7 @@ mod order;
 mod ordered;
 mod partition;
 mod partition_limit;
+mod preview;
 mod ranges;
 mod read;
 mod replicas;
@@ -64,6 +65,10 @@ pub use name::NAME_LENGTH_MAX;
 pub use order::{Later, NewDatabase, Order, Property};
 pub use ordered::{NewShards, Replacement, StoredDatabase};
 pub use partition::check as check_partition;
+pub use preview::{
+    PREVIEW_BYTES_MAX, PREVIEW_DOCS_MAX, PREVIEW_ROWS_MAX, Preview, PreviewDocs, PreviewError,
+    PreviewFunctions, PreviewRow, TriedWrite,
+};
 pub use ranges::ShardRange;
 pub use read::{Read, ReadAttachment, ReadDoc, ReadOptions, WantedBytes, WhichRevs};
 pub use rows::{Bound, Key, Listing, Rows, RowsQuery};

@@ -425,7 +425,7 @@ impl Validation {
 }
 
 /// What a function's reply says about a document.
-fn allowed(reply: Result<Vec<u8>, FunctionError>) -> Result<(), FunctionError> {
+pub(crate) fn allowed(reply: Result<Vec<u8>, FunctionError>) -> Result<(), FunctionError> {
     match reply?.as_slice() {
         b"1" | b"true" | b"\"ok\"" => Ok(()),
         other => Err(FunctionError::Thrown {

@@ -67,6 +67,7 @@ fn rate(
         lib: None,
         owner: Owner::default(),
         records: false,
+        tells: false,
     };
     let mut mapper = engine.mapper(&group)?;
     let docs: Vec<Doc> = bodies

@@ -215,11 +215,9 @@ impl Mapper for PlacedMapper {
                 drop(place);
                 place = self.turns.next()?;
             }
-            let first = out.rows.len();
+            let mark = out.mark();
             let some = self.inner.map_some(&docs[done..], out)?;
-            for row in &mut out.rows[first..] {
-                row.doc += done as u32;
-            }
+            out.renumber(mark, done);
             done += some;
         }
         times::note(&self.owner, &out.spent);

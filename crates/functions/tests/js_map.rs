@@ -272,6 +272,35 @@ fn a_call_appends_to_what_is_there() {
 }
 
 #[test]
+fn what_is_thrown_is_told_by_document_and_line_where_that_is_asked_for() {
+    let throws = "function(doc) {\n  var f = function() {\n    doc.a.b;\n  };\n  if (doc.v === 1)\n    f();\n  if (doc.v === 2) throw {forbidden: 'no'};\n  emit(doc.v);\n}";
+    each(|engine| {
+        let group = MapGroup {
+            tells: true,
+            ..group(&["function(doc) { emit(1) }", throws])
+        };
+        let mut mapper = engine.mapper(&group).expect("compiles");
+        let bodies = [r#"{"v":0}"#, r#"{"v":1}"#, r#"{"v":2}"#, r#"{"v":3}"#];
+        let docs = bodies.map(|body| Doc {
+            members: br#""_id":"a","_rev":"1-x""#,
+            body: body.as_bytes(),
+        });
+        let mut out = Emits::default();
+        mapper.map(&docs, &mut out).expect("maps");
+        let at: Vec<_> = out.rows.iter().map(|row| (row.doc, row.view)).collect();
+        assert_eq!(at, [(0, 0), (0, 1), (1, 0), (2, 0), (3, 0), (3, 1)]);
+        let [first, second] = &out.thrown[..] else {
+            panic!("two documents fail: {:?}", out.thrown);
+        };
+        assert_eq!((first.doc, first.view, first.line), (1, 1, Some(6)));
+        assert_eq!(first.error.name(), "TypeError");
+        assert_eq!((second.doc, second.view, second.line), (2, 1, None));
+        assert_eq!(second.error, Error::Forbidden("no".into()));
+        assert_eq!(out.failures, [0, 2]);
+    });
+}
+
+#[test]
 fn modules_of_views_lib_can_be_required() {
     each(|engine| {
         let group = MapGroup {

@@ -30,7 +30,7 @@ enum Kind {
 }
 
 /// Below a database, what only reads though it is a POST.
-const READ_BY_POST: [&str; 10] = [
+const READ_BY_POST: [&str; 11] = [
     "_all_docs",
     "_bulk_get",
     "_changes",
@@ -41,6 +41,7 @@ const READ_BY_POST: [&str; 10] = [
     "_missing_revs",
     "_partition",
     "_revs_diff",
+    "_settee",
 ];
 
 /// Below a database, what is of this server alone.

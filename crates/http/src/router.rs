@@ -3,7 +3,9 @@
 
 use crate::app::App;
 use crate::clustered;
-use crate::database_routes::{bulk, changes, database as db, find, listing, partition, views};
+use crate::database_routes::{
+    bulk, changes, database as db, find, listing, partition, preview, views,
+};
 use crate::document_routes::documents;
 use crate::errors::ApiError;
 use crate::reply::Reply;
@@ -72,7 +74,7 @@ fn no_database() -> ApiError {
 /// The database as whoever asks may use it for what follows its name.
 fn open(app: &App, req: &Request, name: &str) -> Result<Access, ApiError> {
     let access = match req.segment(1) {
-        Some("_all_docs" | "_changes") => {
+        Some("_all_docs" | "_changes" | "_settee") => {
             Access::open_for_listing(&app.node.auth, app.node.databases.get(name)?, &req.user)?
         }
         Some(second) if SERVER_ADMINS.contains(&second) => {
@@ -169,6 +171,9 @@ async fn part(
         ("_shards", _) => db::shards(app, req, access),
         ("_sync_shards", None) => db::sync_shards(req, access),
         ("_find" | "_index" | "_explain", _) => find::route(req, access, second).await,
+        ("_settee", Some("preview")) if req.segments.len() == 3 => {
+            preview::route(app, req, access).await
+        }
         ("_temp_view", _) => Err(ApiError::new(
             410,
             "gone",

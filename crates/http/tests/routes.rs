@@ -139,6 +139,7 @@ fn every_route_names_the_methods_that_it_knows() {
         ("/db/_purged_infos_limit", "GET, PUT"),
         ("/db/_security", "PUT, GET"),
         ("/db/_compact", "POST"),
+        ("/db/_settee/preview", "POST"),
         ("/db/_ensure_full_commit", "POST"),
         ("/db/_shards", "GET"),
         ("/db/_sync_shards", "POST"),

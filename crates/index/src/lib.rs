@@ -43,6 +43,7 @@ pub use map::{MapCounts, write_key_sort};
 pub use memory::BuildMemory;
 pub use read::{Group, GroupCursor, GroupLevel, IndexView, PlaceRange, RowIter, ViewRow};
 pub use reduce::ReduceLimit;
+pub use reducer::reduce_at_once;
 pub use spec::{ReduceSpec, Spec, ViewSpec};
 
 /// Gives the calling thread a low priority, so that requests are served before builds when both want the processor.

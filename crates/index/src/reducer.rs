@@ -217,6 +217,22 @@ impl Reducers {
     }
 }
 
+/// What the first reduce function of the first view of `spec` makes of rows, all at once, as JSON text. The rows are in ascending order.
+///
+/// # Errors
+/// What the function did wrong, also that it does not shrink its rows.
+pub fn reduce_at_once(
+    spec: Arc<Spec>,
+    languages: Arc<dyn Languages>,
+    limit: Option<ReduceLimit>,
+    owner: &Owner,
+    rows: &[ReduceRow<'_>],
+) -> Result<Vec<u8>, Error> {
+    let reducers = Reducers::new(spec, languages, limit, owner);
+    let state = reducers.reduce(0, 0, rows)?;
+    reducers.finalize(0, 0, &state)
+}
+
 #[cfg(test)]
 mod tests {
     use functions::{Designs, Error as FunctionError, MapGroup, Mapper, NoLanguages, Place};

@@ -89,6 +89,7 @@ impl Spec {
             lib: self.lib.clone(),
             owner,
             records: false,
+            tells: false,
         }
     }
 }

@@ -40,6 +40,47 @@ pub struct Emits {
     pub failures: Vec<u64>,
     /// Nanoseconds that each function took, as far as its server tells.
     pub spent: Vec<u64>,
+    /// What functions threw, where [`MapGroup::tells`] asks for it.
+    pub thrown: Vec<Thrown>,
+}
+
+/// What a function threw for a document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Thrown {
+    /// Index of the document in the slice given to [`Mapper::map`].
+    pub doc: u32,
+    /// Index of the map function in its [`MapGroup`].
+    pub view: u32,
+    /// What it threw; no longer than [`THROWN_BYTES_MAX`].
+    pub error: Error,
+    /// The line of the function's source, from 1, where that is known.
+    pub line: Option<u32>,
+}
+
+/// Bytes that are kept of the name and of the reason of what was thrown.
+pub const THROWN_BYTES_MAX: usize = 2000;
+
+impl Thrown {
+    /// `error` is cut to what is kept of it.
+    pub fn new(doc: u32, view: u32, error: Error, line: Option<u32>) -> Thrown {
+        let cut = |text: String| text[..text.floor_char_boundary(THROWN_BYTES_MAX)].to_owned();
+        let error = match error {
+            Error::Thrown { name, reason } => Error::Thrown {
+                name: cut(name),
+                reason: cut(reason),
+            },
+            Error::Forbidden(reason) => Error::Forbidden(cut(reason)),
+            Error::Unauthorized(reason) => Error::Unauthorized(cut(reason)),
+            Error::Compile(reason) => Error::Compile(cut(reason)),
+            other => other,
+        };
+        Thrown {
+            doc,
+            view,
+            error,
+            line,
+        }
+    }
 }
 
 impl Emits {
@@ -49,6 +90,24 @@ impl Emits {
         self.rows.clear();
         self.failures.clear();
         self.spent.clear();
+        self.thrown.clear();
+    }
+
+    /// How much there is, for [`Emits::renumber`].
+    pub fn mark(&self) -> Mark {
+        Mark {
+            rows: self.rows.len(),
+            thrown: self.thrown.len(),
+        }
+    }
+
+    /// What was added since a mark is of documents that come so many later.
+    pub fn renumber(&mut self, since: Mark, documents: usize) {
+        let rows = self.rows[since.rows..].iter_mut().map(|row| &mut row.doc);
+        let thrown = self.thrown[since.thrown..].iter_mut();
+        for doc in rows.chain(thrown.map(|thrown| &mut thrown.doc)) {
+            *doc += documents as u32;
+        }
     }
 
     /// A function threw for so many documents more.
@@ -78,6 +137,13 @@ impl Emits {
     pub fn value(&self, e: &Emit) -> &[u8] {
         &self.bytes[e.value.0 as usize..e.value.1 as usize]
     }
+}
+
+/// How much was in an [`Emits`].
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    rows: usize,
+    thrown: usize,
 }
 
 fn add(sums: &mut Vec<u64>, view: usize, more: u64) {
@@ -128,12 +194,14 @@ pub struct MapGroup {
     /// Bodies are projected to what the functions touch, with a mark before each object and array that is taken whole
     /// (`projection::Projection::project_records`).
     pub records: bool,
+    /// What functions throw is told ([`Emits::thrown`]), and not logged.
+    pub tells: bool,
 }
 
 /// Runs a [`MapGroup`]; one for each worker thread.
 pub trait Mapper: Send {
     /// Appends to `out` what the functions emit for `docs`. A function that throws for a document adds nothing for that
-    /// document and is logged.
+    /// document and is logged, or told.
     ///
     /// # Errors
     /// An error (a limit hit, a dead process) is about the whole call: nothing of `out` is to be used.

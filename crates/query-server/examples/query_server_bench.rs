@@ -105,6 +105,7 @@ fn measure(
         lib: None,
         owner: Owner::default(),
         records: false,
+        tells: false,
     };
     let mut mapper = pools.mapper(&group).expect("the language is configured");
     let docs: Vec<Doc<'_>> = bodies

@@ -8,7 +8,7 @@ use super::{add_fun, add_lib, prepare};
 use crate::answer::{Answer, Unreadable, add_emits};
 use crate::pool::{Lease, Pool};
 use crate::process::{Process, Taught};
-use language::{Doc, Emits, Error, MapGroup, Mapper, SLICE, one_line};
+use language::{Doc, Emits, Error, MapGroup, Mapper, SLICE, Thrown, one_line};
 
 /// Documents that are sent ahead of the answers.
 const AHEAD_DOCS: usize = 100;
@@ -52,7 +52,7 @@ impl ExternalMapper {
         })
     }
 
-    /// Adds the rows of one answer; what went wrong with one document is logged.
+    /// Adds the rows of one answer; what went wrong with one document is logged, or told.
     fn take(
         &self,
         process: &Process,
@@ -78,9 +78,16 @@ impl ExternalMapper {
             }
             Ok(
                 answer @ (Answer::Failed { .. } | Answer::Forbidden(_) | Answer::Unauthorized(_)),
-            ) => process.error_of(answer).to_string(),
-            Err(Unreadable::Unusable(error)) => error.to_string(),
+            ) => process.error_of(answer),
+            Err(Unreadable::Unusable(error)) => Error::Process(error.to_string()),
         };
+        if self.group.tells {
+            // Which of the functions it was, the protocol does not say.
+            let index = u32::try_from(index).unwrap_or(u32::MAX);
+            out.thrown.push(Thrown::new(index, 0, problem, None));
+            return Ok(());
+        }
+        let problem = problem.to_string();
         let members = String::from_utf8_lossy(&doc.members[..doc.members.len().min(300)]);
         let (members, problem) = (one_line(&members), one_line(&problem));
         tracing::warn!(views = %self.group.owner, %members, %problem, "a map function failed for a document");

@@ -6,11 +6,11 @@ section! {
     /// Databases and documents.
     pub struct Couchdb in "couchdb" {
         /// Folder of all data.
-        database_dir: Text = "./data" (active),
+        database_dir: Text = "./data" (active) [start],
         /// Identifier of this server; made up and kept at first start.
-        uuid: Option<Text>,
+        uuid: Option<Text> [start],
         /// Name of this server among the nodes of a cluster, as CouchDB has it by -name: name@host. Read at start.
-        node_name: NodeName = "settee@127.0.0.1",
+        node_name: NodeName = "settee@127.0.0.1" [start],
         /// What /_up tells load balancers: true and nolb are a 404.
         maintenance_mode: MaintenanceMode = "false",
         /// Largest document body, in bytes of JSON.
@@ -36,7 +36,7 @@ section! {
         /// Longest time for one answer of a query server, in milliseconds.
         os_process_timeout: Milliseconds = "5000",
         /// Create the databases _users, _replicator and _global_changes at start.
-        single_node: Bool = "true",
+        single_node: Bool = "true" [start],
         /// Databases whose name, or its last part after a slash, is this are under the rules of users, besides _users.
         users_db_suffix: Text = "_users",
     }
@@ -50,9 +50,9 @@ section! {
         /// Copies of each shard.
         n: Int = "1" (active),
         /// The log of the cluster that this server is a member of: kafka://HOST:PORT,HOST:PORT. Without one the server is alone.
-        log: Option<Text>,
+        log: Option<Text> [start],
         /// Where the cluster's other nodes reach this one, as HOST:PORT; what it was made a member with when not set.
-        node_address: Option<Text>,
+        node_address: Option<Text> [start],
     }
 }
 
@@ -73,11 +73,11 @@ section! {
     /// The database of events behind _db_updates.
     pub struct GlobalChanges in "global_changes" {
         /// Keep _global_changes, which _db_updates shows.
-        update_db: Bool = "true",
+        update_db: Bool = "true" [start],
         /// How long events are gathered when there were none before, in milliseconds.
-        max_event_delay: Milliseconds = "25",
+        max_event_delay: Milliseconds = "25" [start],
         /// Shortest time between two writes to _global_changes, in milliseconds.
-        max_write_delay: Milliseconds = "500",
+        max_write_delay: Milliseconds = "500" [start],
     }
 }
 
@@ -122,9 +122,9 @@ section! {
     /// Building indexes in the background after writes.
     pub struct Ken in "ken" {
         /// Keep the indexes of design documents up in the background.
-        enable: Bool = "true",
+        enable: Bool = "true" [start],
         /// Most indexes that are built in the background at a time.
-        limit: Count = "20",
+        limit: Count = "20" [start],
     }
 }
 
@@ -142,13 +142,13 @@ section! {
     /// How much memory the server may use, and how much of it for what, in bytes. 0 stands for a share of the limit.
     pub struct Memory in "memory" {
         /// What the server may use; 0 for what its control group, or the machine, has.
-        limit: Count = "0",
+        limit: Count = "0" [start],
         /// Bodies of requests under way; others wait, and get a 503 in the end. 0: a tenth of the limit, at most 384 MiB.
-        bodies: Count = "0",
+        bodies: Count = "0" [start],
         /// Databases and indexes that are open; those not used for longest are closed. 0: a sixteenth, at most 96 MiB.
-        open_databases: Count = "0",
+        open_databases: Count = "0" [start],
         /// Rows of index builds under way; the less they have the more often they write. 0: a twelfth, at most 256 MiB.
-        index_builds: Count = "0",
+        index_builds: Count = "0" [start],
     }
 }
 
@@ -156,13 +156,13 @@ section! {
     /// The storage engine.
     pub struct Rocksdb in "rocksdb" {
         /// Memory for blocks read, in bytes. 0: an eighth of [memory] limit, at most 256 MiB.
-        block_cache_size: Count = "0",
+        block_cache_size: Count = "0" [start],
         /// Writes gather in memory until they are so many bytes, of all keyspaces together; writers wait while they are twice as many. 0: a sixteenth of [memory] limit, at most 96 MiB.
-        write_buffer_size: Count = "0",
+        write_buffer_size: Count = "0" [start],
         /// Threads that flush and compact.
-        max_background_jobs: Int = "2",
+        max_background_jobs: Int = "2" [start],
         /// Most bytes a second that flushing and compacting write; 0 for as many as the disk takes.
-        background_bytes_per_second: Count = "0",
+        background_bytes_per_second: Count = "0" [start],
     }
 }
 
@@ -170,7 +170,7 @@ section! {
     /// Reclaiming the space of old revisions.
     pub struct Compaction in "compaction" {
         /// Compact databases on their own when enough has gathered.
-        enable: Bool = "true",
+        enable: Bool = "true" [start],
     }
 }
 

@@ -3,6 +3,37 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
+/// What a value looks like to who edits it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// `true` or `false`.
+    Bool,
+    /// A whole number, or a word for one without end.
+    Integer,
+    /// A number that may have a fraction.
+    Number,
+    /// A whole number of the unit that the setting names.
+    Duration,
+    /// Words separated by commas.
+    List,
+    /// Any other text.
+    Text,
+}
+
+impl Shape {
+    /// Its name, as APIs have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Shape::Bool => "bool",
+            Shape::Integer => "integer",
+            Shape::Number => "number",
+            Shape::Duration => "duration",
+            Shape::List => "list",
+            Shape::Text => "text",
+        }
+    }
+}
+
 /// A kind of value. The types that implement it have no values of their own: they only name a kind.
 pub trait Kind {
     /// What a program gets.
@@ -14,6 +45,14 @@ pub trait Kind {
     /// What to tell who set another text.
     fn expected() -> String;
 
+    /// What editors of settings are told of it.
+    const SHAPE: Shape;
+
+    /// The words that it is one of, if it is one of a few.
+    fn choices() -> &'static [&'static str] {
+        &[]
+    }
+
     /// The value when nothing is set and there is no default; `None` when there must be one.
     fn unset() -> Option<Self::Value> {
         None
@@ -23,6 +62,12 @@ pub trait Kind {
 /// A setting that need not have a value.
 impl<K: Kind> Kind for Option<K> {
     type Value = Option<K::Value>;
+
+    const SHAPE: Shape = K::SHAPE;
+
+    fn choices() -> &'static [&'static str] {
+        K::choices()
+    }
 
     fn parse(text: &str) -> Option<Self::Value> {
         K::parse(text).map(Some)
@@ -37,14 +82,16 @@ impl<K: Kind> Kind for Option<K> {
     }
 }
 
-/// Declares a kind: what it is, its name, the type of its values, what is expected, and how it is read.
+/// Declares a kind: what it is, its name, the type of its values, its shape, what is expected, and how it is read.
 macro_rules! kind {
-    ($(#[doc = $doc:literal])+ $kind:ident: $value:ty, $expected:literal, $parse:expr) => {
+    ($(#[doc = $doc:literal])+ $kind:ident: $value:ty, $shape:ident, $expected:literal, $parse:expr) => {
         $(#[doc = $doc])+
         pub enum $kind {}
 
         impl Kind for $kind {
             type Value = $value;
+
+            const SHAPE: Shape = Shape::$shape;
 
             fn parse(text: &str) -> Option<$value> {
                 $parse(text)
@@ -59,58 +106,58 @@ macro_rules! kind {
 
 kind! {
     /// Any text.
-    Text: String, "text", |text: &str| Some(text.to_owned())
+    Text: String, Text, "text", |text: &str| Some(text.to_owned())
 }
 kind! {
     /// Words separated by commas, without the white space around them and without empty ones.
-    Words: Vec<String>, "words separated by commas", |text: &str| Some(words(text))
+    Words: Vec<String>, List, "words separated by commas", |text: &str| Some(words(text))
 }
 kind! {
     /// `true` or `false`.
-    Bool: bool, "true or false", |text: &str| text.parse().ok()
+    Bool: bool, Bool, "true or false", |text: &str| text.parse().ok()
 }
 kind! {
     /// A whole number from 0.
-    Int: u64, "a whole number", number
+    Int: u64, Integer, "a whole number", number
 }
 kind! {
     /// A whole number from 0, of things or bytes in memory. More than there can be is as many as there can be.
-    Count: usize, "a whole number",
+    Count: usize, Integer, "a whole number",
     |text: &str| number(text).map(|n| usize::try_from(n).unwrap_or(usize::MAX))
 }
 kind! {
     /// A whole number from 0, or `infinity`, which is [`u64::MAX`].
-    Limit: u64, "a whole number or infinity",
+    Limit: u64, Integer, "a whole number or infinity",
     |text: &str| if text == "infinity" { Some(u64::MAX) } else { number(text) }
 }
 kind! {
     /// A whole number of milliseconds.
-    Milliseconds: Duration, "a whole number", |text: &str| number(text).map(Duration::from_millis)
+    Milliseconds: Duration, Duration, "a whole number", |text: &str| number(text).map(Duration::from_millis)
 }
 kind! {
     /// A whole number of seconds.
-    Seconds: Duration, "a whole number", |text: &str| number(text).map(Duration::from_secs)
+    Seconds: Duration, Duration, "a whole number", |text: &str| number(text).map(Duration::from_secs)
 }
 kind! {
     /// A number, which may have a fraction.
-    Ratio: f64, "a number", |text: &str| text.parse().ok().filter(|n: &f64| n.is_finite())
+    Ratio: f64, Number, "a number", |text: &str| text.parse().ok().filter(|n: &f64| n.is_finite())
 }
 kind! {
     /// A part of a whole.
-    Share: f64, "a number from 0 to 1", |text: &str| text.parse().ok().filter(|n| (0.0..=1.0).contains(n))
+    Share: f64, Number, "a number from 0 to 1", |text: &str| text.parse().ok().filter(|n| (0.0..=1.0).contains(n))
 }
 kind! {
     /// A TCP port.
-    Port: u16, "a whole number up to 65535", |text: &str| text.parse().ok()
+    Port: u16, Integer, "a whole number up to 65535", |text: &str| text.parse().ok()
 }
 kind! {
     /// An IP address; also `localhost`, and `any` for all.
-    Address: IpAddr, "an IP address", address
+    Address: IpAddr, Text, "an IP address", address
 }
 
 kind! {
     /// The name of a node, which stands in paths and in the JSON of answers.
-    NodeName: String, "name@host", |text: &str| {
+    NodeName: String, Text, "name@host", |text: &str| {
         let is_plain = |part: &str| {
             let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.:[]".contains(&b);
             !part.is_empty() && part.bytes().all(plain)
@@ -125,6 +172,8 @@ pub enum Between<const MIN: u32, const MAX: u32> {}
 
 impl<const MIN: u32, const MAX: u32> Kind for Between<MIN, MAX> {
     type Value = u32;
+
+    const SHAPE: Shape = Shape::Integer;
 
     fn parse(text: &str) -> Option<u32> {
         text.parse().ok().filter(|n| (MIN..=MAX).contains(n))
@@ -175,6 +224,12 @@ macro_rules! choice {
         impl $crate::settings::kind::Kind for $Choice {
             type Value = $Choice;
 
+            const SHAPE: $crate::settings::kind::Shape = $crate::settings::kind::Shape::Text;
+
+            fn choices() -> &'static [&'static str] {
+                &[$( $word, $($synonym,)* )+]
+            }
+
             fn parse(text: &str) -> Option<$Choice> {
                 match text {
                     $( $word $(| $synonym)* => Some($Choice::$Value), )+
@@ -183,8 +238,7 @@ macro_rules! choice {
             }
 
             fn expected() -> String {
-                let words = [$( $word, $($synonym,)* )+];
-                format!("one of {}", words.join(", "))
+                format!("one of {}", Self::choices().join(", "))
             }
         }
     };
@@ -233,6 +287,8 @@ mod tests {
         assert_eq!(Colour::parse("azure"), Some(Colour::Blue));
         assert_eq!(Colour::parse("white"), Some(Colour::White));
         assert_eq!(Colour::expected(), "one of blue, azure, white");
+        assert_eq!(<Option<Colour>>::choices(), ["blue", "azure", "white"]);
+        assert_eq!(<Option<Seconds>>::SHAPE, Shape::Duration);
         assert_eq!(<Option<Int>>::unset(), Some(None));
         assert_eq!(Int::unset(), None);
     }

@@ -23,6 +23,7 @@ mod users;
 pub use databases::*;
 pub use functions::*;
 pub use replication::*;
+pub(crate) use section::is_secret;
 pub use section::{About, Setting};
 pub use server::*;
 pub use users::*;
@@ -205,6 +206,23 @@ mod tests {
             let default = setting.default;
             assert!(default.is_none_or(|v| setting.accepts(v)), "{setting:?}");
         }
+    }
+
+    #[test]
+    fn a_setting_says_when_it_counts_and_what_it_looks_like() {
+        let told = |section, key| {
+            let setting = find(section, key).expect(key);
+            (setting.at_start, setting.shape.name(), setting.is_secret())
+        };
+        assert_eq!(told("chttpd", "port"), (true, "integer", false));
+        assert_eq!(told("couchdb", "uuid"), (true, "text", false));
+        assert_eq!(told("chttpd", "header_timeout"), (false, "duration", false));
+        assert_eq!(told("cors", "origins"), (false, "list", false));
+        assert_eq!(told("chttpd_auth", "secret"), (false, "text", true));
+        assert_eq!(told("ssl", "password"), (false, "text", true));
+        let level = find("log", "level").expect("the level");
+        assert!(level.choices().contains(&"warning"));
+        assert!(find("cors", "max_age").expect("it").choices().is_empty());
     }
 
     #[test]

@@ -16,7 +16,7 @@ section! {
         /// Events remembered of each replication.
         max_history: Count = "20",
         /// Replications that are there when the server starts begin within this time, in milliseconds.
-        startup_jitter: Milliseconds = "5000",
+        startup_jitter: Milliseconds = "5000" [start],
         /// A replication that runs this long is healthy again, in seconds.
         health_threshold: Seconds = "120",
         /// Write every state into the documents of replications; otherwise only completed and failed.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::kind::Kind;
+use super::kind::{Kind, Shape};
 use crate::error::ConfigError;
 use crate::layers::Values;
 
@@ -19,6 +19,11 @@ pub struct Setting {
     pub active: bool,
     /// What it does, with its unit.
     pub doc: &'static str,
+    /// Whether it is read when the server starts, and a change waits for the next start.
+    pub at_start: bool,
+    /// What its values look like.
+    pub shape: Shape,
+    pub(super) choices: fn() -> &'static [&'static str],
     pub(super) accepts: fn(&str) -> bool,
     pub(super) expected: fn() -> String,
 }
@@ -33,6 +38,16 @@ impl Setting {
     pub fn expected(&self) -> String {
         (self.expected)()
     }
+
+    /// The words that it is one of, if it is one of a few.
+    pub fn choices(&self) -> &'static [&'static str] {
+        (self.choices)()
+    }
+
+    /// Whether others should not see its value.
+    pub fn is_secret(&self) -> bool {
+        is_secret(self.section, self.key)
+    }
 }
 
 /// A section, as `default.ini` shows it.
@@ -46,6 +61,15 @@ pub struct About {
     pub doc: &'static str,
     /// Its settings. Those of sections whose keys are names of the user's are not among them.
     pub settings: &'static [Setting],
+}
+
+/// Whether others should not see the value of this name: a password, a hash to guess one from, or a key.
+pub(crate) fn is_secret(section: &str, key: &str) -> bool {
+    match section {
+        "admins" => true,
+        "jwt_keys" => key.starts_with("hmac:"),
+        _ => matches!(key, "secret" | "password"),
+    }
 }
 
 /// A section's values, typed.
@@ -102,7 +126,7 @@ pub(super) fn accepts<K: Kind>(text: &str) -> bool {
 ///     /// What the section is about.
 ///     pub struct NAME in "SECTION", older "OLDER NAME" with ALL {
 ///         /// What the setting does, with its unit.
-///         FIELD as "KEY": KIND = "DEFAULT" (active),
+///         FIELD as "KEY": KIND = "DEFAULT" (active) [start],
 ///     }
 /// }
 /// ```
@@ -110,6 +134,8 @@ pub(super) fn accepts<K: Kind>(text: &str) -> bool {
 /// - The key is the field's name unless `as` gives another.
 /// - The kind is one of [`kind`](super::kind), `Option<…>` when there is no default.
 /// - `(active)`: `default.ini` sets it, others it only mentions.
+/// - `[start]`: it is read when the server starts, and a change waits for the next start. All others count at once. The suite `docs` looks at
+///   who reads it.
 /// - `older`: another section that is looked in for what is not set in this one.
 /// - `with ALL`: the keys are names of the user's; the field `ALL` has them with their values.
 macro_rules! section {
@@ -118,7 +144,7 @@ macro_rules! section {
         pub struct $Section:ident in $name:literal $(, older $older:literal)? $(with $all:ident)? {
             $(
                 $(#[doc = $doc:literal])+
-                $field:ident $(as $key:literal)?: $kind:ty $(= $default:literal $(($active:ident))?)?,
+                $field:ident $(as $key:literal)?: $kind:ty $(= $default:literal $(($active:ident))?)? $([$start:ident])?,
             )*
         }
     ) => {
@@ -148,6 +174,9 @@ macro_rules! section {
                         default: section!(@option $($default)?),
                         active: section!(@is_there $($($active)?)?),
                         doc: concat!($($doc),+).trim_ascii(),
+                        at_start: section!(@is_there $($start)?),
+                        shape: <$kind as $crate::settings::kind::Kind>::SHAPE,
+                        choices: <$kind as $crate::settings::kind::Kind>::choices,
                         accepts: $crate::settings::section::accepts::<$kind>,
                         expected: <$kind as $crate::settings::kind::Kind>::expected,
                     },
@@ -174,4 +203,5 @@ macro_rules! section {
     (@option $value:literal) => { Some($value) };
     (@is_there) => { false };
     (@is_there active) => { true };
+    (@is_there start) => { true };
 }

@@ -14,13 +14,13 @@ section! {
     /// The HTTP server. Keys that are not here are also looked for in [httpd], as in CouchDB.
     pub struct Chttpd in "chttpd", older "httpd" {
         /// TCP port; 0 for any free one.
-        port: Port = "5984" (active),
+        port: Port = "5984" (active) [start],
         /// IP address to listen at; 0.0.0.0 or :: for all.
-        bind_address: Address = "127.0.0.1" (active),
+        bind_address: Address = "127.0.0.1" (active) [start],
         /// Most connections waiting to be accepted.
-        backlog: Int = "512",
+        backlog: Int = "512" [start],
         /// Of CouchDB's options {max, N}, the most connections at a time, and {backlog, N} are used; read at start.
-        server_options: Text = "[{recbuf, undefined}]",
+        server_options: Text = "[{recbuf, undefined}]" [start],
         /// Accepted for CouchDB's sake; not used.
         socket_options: Text = "[{sndbuf, 262144}, {nodelay, true}]",
         /// Longest time from the first byte of a request to the end of its head, in milliseconds.
@@ -73,9 +73,9 @@ section! {
     /// HTTPS, beside HTTP. On SIGHUP the files are read again.
     pub struct Ssl in "ssl" {
         /// Listen for HTTPS too.
-        enable: Bool = "false",
+        enable: Bool = "false" [start],
         /// TCP port.
-        port: Port = "6984",
+        port: Port = "6984" [start],
         /// Path of the certificate chain, in PEM.
         cert_file: Option<Text>,
         /// Path of the private key, in PEM.
@@ -175,15 +175,15 @@ section! {
     /// The log.
     pub struct Log in "log" {
         /// Least level that is logged: debug, info, notice, warning, error, critical, alert, emergency, none.
-        level: LogLevel = "info",
+        level: LogLevel = "info" [start],
         /// Where to: stderr or file.
-        writer: LogWriter = "stderr",
+        writer: LogWriter = "stderr" [start],
         /// Path for writer = file.
-        file: Text = "./settee.log",
+        file: Text = "./settee.log" [start],
         /// Requests that take longer, in milliseconds, are told in the slow log, feeds aside; 0: none.
         slow_time: Milliseconds = "1000",
         /// Path of the slow log, which has a JSON object a line; empty: its lines are warnings in the log.
-        slow_file: Text = "",
+        slow_file: Text = "" [start],
     }
 }
 
@@ -191,9 +191,9 @@ section! {
     /// Traces for OpenTelemetry.
     pub struct Tracing in "tracing" {
         /// Where they are sent by OTLP over HTTP, like `http://127.0.0.1:4318`; empty: nowhere. It is read at the start.
-        otlp_endpoint: Text = "",
+        otlp_endpoint: Text = "" [start],
         /// The name of this server in traces. It is read at the start.
-        service_name: Text = "settee",
+        service_name: Text = "settee" [start],
         /// The share of requests without a `traceparent` header that are traced, 0 to 1. Where there is such a header, it decides.
         sample_ratio: Share = "0.01",
         /// Requests that the slow log tells of, and those that fail with 500 or more, are traced too, unless such a header says no.
@@ -205,11 +205,11 @@ section! {
     /// Numbers for Prometheus at a port of their own.
     pub struct Prometheus in "prometheus" {
         /// They are told there, without a login, at /_node/_local/_prometheus.
-        additional_port: Bool = "false",
+        additional_port: Bool = "false" [start],
         /// Address of the port. Keep it where only monitoring reaches it.
-        bind_address: Address = "127.0.0.1",
+        bind_address: Address = "127.0.0.1" [start],
         /// The port; 0 takes a free one.
-        port: Port = "17986",
+        port: Port = "17986" [start],
     }
 }
 

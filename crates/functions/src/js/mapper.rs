@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use language::{Doc, Emit, Emits, Error, MapGroup, Mapper, SLICE};
+use language::{Doc, Emit, Emits, Error, MapGroup, Mapper, SLICE, Thrown};
 use parking_lot::Mutex;
 use profiler::Label;
 use quickjs::{BuildError, Form, Heap, Kept, Limits, Scope, Value};
@@ -194,7 +194,7 @@ impl ThreadMapper {
             (true, 1) => Form::Records,
             (true, _) => Form::LazyRecords,
         };
-        let text = &mut self.text;
+        let (text, tells) = (&mut self.text, self.group.tells);
         let emit_bytes_max = self.compilations.limits.emit_bytes_max;
         let done = environment.enter(heap, console, |entered| {
             let scope = entered.scope;
@@ -213,6 +213,7 @@ impl ThreadMapper {
                     doc,
                     labels,
                     index: index as u32,
+                    tells,
                     end: end(out.bytes.len(), emit_bytes_max),
                 };
                 pass.run(&functions, out)?;
@@ -254,6 +255,7 @@ struct Pass<'a, 'js> {
     doc: &'a Doc<'a>,
     labels: &'a [Label],
     index: u32,
+    tells: bool,
     end: usize,
 }
 
@@ -267,7 +269,7 @@ impl<'js> Pass<'_, 'js> {
                 Some(document) => document,
                 empty => match self.scope.document(self.text, self.form) {
                     Ok(document) => empty.insert(document),
-                    Err(error) => return self.unbuilt(error),
+                    Err(error) => return self.unbuilt(error, out),
                 },
             };
             let began = Tick::now();
@@ -304,7 +306,7 @@ impl<'js> Pass<'_, 'js> {
             out.bytes.truncate(before.0);
             out.rows.truncate(before.1);
             out.note_failures(view, 1);
-            return self.threw(view);
+            return self.threw(view, out);
         }
         Ok(())
     }
@@ -320,14 +322,27 @@ impl<'js> Pass<'_, 'js> {
         log.threw(view, &self.id(), what);
     }
 
+    fn tell(&self, view: usize, error: Error, line: Option<u32>, out: &mut Emits) {
+        out.thrown
+            .push(Thrown::new(self.index, view as u32, error, line));
+    }
+
     /// A function threw, or hit a limit: the one is logged, the other ends the call.
     #[cold]
-    fn threw(&self, view: usize) -> Result<(), Error> {
+    fn threw(&self, view: usize, out: &mut Emits) -> Result<(), Error> {
         let exception = self.scope.take_exception();
         let fatal = thrown::fatal(self.scope, &exception);
-        if fatal.is_none() && self.scope.over().is_none() {
-            let line = thrown::line(self.scope, &exception);
-            self.log(view, &line);
+        match (fatal.is_some() || self.scope.over().is_some(), self.tells) {
+            (true, _) => {}
+            (false, true) => {
+                let place = thrown::place(self.scope, &exception);
+                let error = thrown::error(self.scope, &exception);
+                self.tell(view, error, place, out);
+            }
+            (false, false) => {
+                let line = thrown::line(self.scope, &exception);
+                self.log(view, &line);
+            }
         }
         if let Some(limit) = self.scope.over() {
             return Err(limit_error(self.scope.limits(), limit));
@@ -336,7 +351,7 @@ impl<'js> Pass<'_, 'js> {
     }
 
     #[cold]
-    fn unbuilt(&self, error: BuildError) -> Result<(), Error> {
+    fn unbuilt(&self, error: BuildError, out: &mut Emits) -> Result<(), Error> {
         let what = match error {
             BuildError::Exception => {
                 let error = failure(self.scope);
@@ -348,7 +363,15 @@ impl<'js> Pass<'_, 'js> {
             BuildError::Depth => "the document nests too deeply".to_owned(),
             BuildError::Syntax => "the document is not JSON".to_owned(),
         };
-        self.log(0, &what);
+        if self.tells {
+            let error = Error::Thrown {
+                name: "badarg".into(),
+                reason: what,
+            };
+            self.tell(0, error, None, out);
+        } else {
+            self.log(0, &what);
+        }
         Ok(())
     }
 }

@@ -389,11 +389,9 @@ impl Mapper for ProcessMapper {
     fn map(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<(), Error> {
         let mut done = 0;
         while done < docs.len() {
-            let first = out.rows.len();
+            let mark = out.mark();
             let some = self.map_some(&docs[done..], out)?;
-            for row in &mut out.rows[first..] {
-                row.doc += done as u32;
-            }
+            out.renumber(mark, done);
             done += some;
         }
         Ok(())

@@ -16,6 +16,7 @@ fn group(maps: &[&str]) -> MapGroup {
         lib: Some(r#"{"a":"exports.x = 1"}"#.into()),
         owner: Owner::default(),
         records: false,
+        tells: false,
     }
 }
 

@@ -76,6 +76,18 @@ pub(super) fn line<'js>(scope: &Scope<'js>, value: &Value<'js>) -> String {
     }
 }
 
+/// The line of the function that was called, from 1, in which it threw an `Error`, or called who did: the last of the stack's places that
+/// are in users' sources.
+pub(super) fn place<'js>(scope: &Scope<'js>, value: &Value<'js>) -> Option<u32> {
+    if !value.is_object() {
+        return None;
+    }
+    let stack = member(scope, value, c"stack")?;
+    let (_, last) = stack.rsplit_once("(function:")?;
+    let digits = last.split(|c: char| !c.is_ascii_digit()).next()?;
+    digits.parse().ok().filter(|line| *line > 0)
+}
+
 /// A member's text, `None` when there is none.
 fn member<'js>(scope: &Scope<'js>, object: &Value<'js>, name: &CStr) -> Option<String> {
     let value = looked_at(scope, scope.get(object, name))?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Options;
 use super::log::Line;
-use language::{DesignDoc, Emit, Emits, Error, MapGroup, Owner};
+use language::{DesignDoc, Emit, Emits, Error, MapGroup, Owner, Thrown};
 
 /// Longest frame that is read.
 const FRAME_MAX: u32 = 1 << 30;
@@ -236,6 +236,7 @@ impl Definition {
                 let frame = frame.number(views.len() as u64);
                 let frame = views.iter().fold(frame, |frame, view| frame.text(view));
                 let frame = frame.number(group.records.into());
+                let frame = frame.number(group.tells.into());
                 let frame = frame.optional(group.lib.as_deref().map(str::as_bytes));
                 let maps = group.maps.iter();
                 maps.fold(frame, |frame, map| frame.text(map))
@@ -263,6 +264,7 @@ impl Definition {
                     views: frame.texts()?,
                 },
                 records: frame.number()? != 0,
+                tells: frame.number()? != 0,
                 lib: frame.optional_text()?,
                 maps: frame
                     .rest()?
@@ -396,7 +398,12 @@ pub(super) fn emits_frame(done: usize, emits: &Emits) -> Frame {
     let frame = Frame::of(Kind::Done, size).number(done as u64);
     let frame = frame.bytes(&emits.bytes);
     let frame = numbers(frame, &emits.failures);
-    let mut frame = numbers(frame, &emits.spent);
+    let frame = numbers(frame, &emits.spent);
+    let frame = frame.number(emits.thrown.len() as u64);
+    let mut frame = emits.thrown.iter().fold(frame, |frame, thrown| {
+        let frame = frame.number(thrown.doc.into()).number(thrown.view.into());
+        put_error(frame.number(thrown.line.unwrap_or(0).into()), &thrown.error)
+    });
     for row in &emits.rows {
         let numbers = [
             row.doc,
@@ -449,6 +456,13 @@ pub(super) fn read_emits(
         let view = usize::try_from(view).ok().filter(|view| *view < views);
         out.note_spent(view.ok_or_else(malformed)?, frame.number()?);
     }
+    for _ in 0..frame.number()? {
+        let thrown = read_thrown(frame)?;
+        if thrown.doc as usize >= done || thrown.view as usize >= views {
+            return Err(malformed());
+        }
+        out.thrown.push(thrown);
+    }
     let (rows, rest) = frame.bytes[frame.at..].as_chunks::<24>();
     if !rest.is_empty() {
         return Err(malformed());
@@ -475,6 +489,13 @@ pub(super) fn read_emits(
         out.rows.push(emit);
     }
     Ok(done)
+}
+
+fn read_thrown(frame: &mut Received) -> io::Result<Thrown> {
+    let mut number = || u32::try_from(frame.number()?).map_err(|_| malformed());
+    let (doc, view, line) = (number()?, number()?, number()?);
+    let error = read_error(frame)?;
+    Ok(Thrown::new(doc, view, error, (line > 0).then_some(line)))
 }
 
 pub(super) fn log_frame(line: &Line) -> Frame {

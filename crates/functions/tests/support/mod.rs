@@ -40,6 +40,7 @@ pub fn group(maps: &[&str]) -> MapGroup {
         lib: None,
         owner: Owner::default(),
         records: false,
+        tells: false,
     }
 }
 

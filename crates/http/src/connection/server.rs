@@ -11,7 +11,7 @@ use std::time::Duration;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{
     CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap, HeaderName,
-    HeaderValue, LOCATION, SERVER, SET_COOKIE,
+    HeaderValue, LOCATION, SERVER, SET_COOKIE, WWW_AUTHENTICATE,
 };
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -507,8 +507,11 @@ fn refuse(req: &Request, e: ApiError) -> Reply {
     if !unauthorized {
         return reply;
     }
-    if let Some(challenge) = req.named_header("x-couchdb-www-authenticate") {
-        return reply.header(hyper::header::WWW_AUTHENTICATE, challenge);
+    let configured = || req.settings.chttpd.www_authenticate.as_deref();
+    let asked = req.named_header("x-couchdb-www-authenticate");
+    if let Some(challenge) = asked.or_else(configured) {
+        reply.headers.retain(|(name, _)| name != WWW_AUTHENTICATE);
+        return reply.header(WWW_AUTHENTICATE, challenge);
     }
     let accept = req.accept();
     if accept.contains("text/html") && !accept.contains("*/*") && !req.path.starts_with("/_session")

@@ -7,4 +7,5 @@ pub mod find;
 pub mod indexes;
 pub mod listing;
 pub mod partition;
+pub mod preview;
 pub mod views;

@@ -70,7 +70,7 @@ routes! {
     Index "index",
     /// `_view`.
     View "view",
-    /// `_show`, `_list`, `_update`, `_rewrite` and what `_info` says of a design document.
+    /// `_show`, `_list`, `_update`, `_rewrite`, what `_info` says of a design document, and previews of one.
     Design "design_function",
     /// `_purge`.
     Purge "purge",
@@ -180,6 +180,7 @@ fn below_database(method: &str, second: &str, rest: &[Vec<u8>], feed: Option<&st
             Route::Properties
         }
         ("_shards" | "_partition", _) => Route::Properties,
+        ("_settee", _) => Route::Design,
         (_, 0) => of_document(method),
         _ => of_attachment(method),
     }

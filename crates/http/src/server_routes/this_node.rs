@@ -1,5 +1,6 @@
 //! `/_node/{node}/…`: configuration, statistics, versions of this node.
 
+use config::Config;
 use serde_json::{Map, Value, json};
 
 use crate::app::{App, COUCHDB_VERSION};
@@ -69,6 +70,10 @@ async fn here(app: &App, req: &mut Request, part: Option<String>) -> Answer {
                 200,
                 &json!({"channels": {"compaction": {"active": active, "starting": 0, "waiting": {"size": 0}}}}),
             ))
+        }
+        Some("_settee") if req.segment(3) == Some("settings") && req.segments.len() == 4 => {
+            require_method(req, "GET")?;
+            Ok(Reply::json(200, &settings(&app.node.config)))
         }
         Some("_restart") => {
             require_method(req, "POST")?;
@@ -145,6 +150,35 @@ fn versions() -> Value {
         "collation_driver": {"name": "icu4x", "library_version": "2", "collator_version": "2", "collation_algorithm_version": "16"},
         "javascript_engine": {"name": "quickjs"},
     })
+}
+
+/// The table of settings, with what is set. Of a secret it says that it is set, by an empty text.
+fn settings(config: &Config) -> Value {
+    let all = config::settings::SECTIONS.iter().flat_map(|section| {
+        let set = move |key: &str| {
+            let older = || config.get(section.older?, key);
+            config.get(section.name, key).or_else(older)
+        };
+        section.settings.iter().map(move |setting| {
+            let is_secret = setting.is_secret();
+            let value = set(setting.key);
+            let mut told = json!({
+                "section": setting.section,
+                "key": setting.key,
+                "value": value.map(|value| if is_secret { String::new() } else { value }),
+                "default": setting.default,
+                "help": setting.doc,
+                "restart": setting.at_start,
+                "kind": setting.shape.name(),
+                "choices": setting.choices(),
+            });
+            if is_secret {
+                told["secret"] = true.into();
+            }
+            told
+        })
+    });
+    all.collect()
 }
 
 /// `_config[/{section}[/{key}]]`

@@ -1,6 +1,11 @@
-//! `/_utils/`: what a browser finds where CouchDB has its web interface.
+//! `/_utils/`: the web interface, where CouchDB has its own.
 
-use hyper::header::{CONTENT_SECURITY_POLICY, HeaderValue};
+use bytes::Bytes;
+use hyper::header::{
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, HeaderName,
+    HeaderValue, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
+};
+use web::{Encoding, File};
 
 use crate::errors::ApiError;
 use crate::reply::Reply;
@@ -9,29 +14,61 @@ use crate::router::require_method;
 
 type Answer = Result<Reply, ApiError>;
 
-/// One file without anything from elsewhere; the version is put in once.
-const PAGE: &str = include_str!("utils.html");
-/// The page's own style, and nothing else.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; frame-ancestors 'none'; base-uri 'none'";
+/// Scripts and styles of this server alone, none of them in the page itself. Attachments are shown from memory, as `blob:`.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; media-src blob:; \
+                      connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'";
+/// What `[chttpd_auth] authentication_redirect` names by default, as in CouchDB: where browsers are sent to log in.
+const SESSION_PAGE: &str = "session.html";
 
-/// `/_utils` leads to `/_utils/`, which is the page; there is nothing below it.
+/// `/_utils` leads to `/_utils/`, which is the first page; the other files lie beside it.
 pub fn route(req: &Request) -> Answer {
     require_method(req, "GET,HEAD")?;
-    if req.segments.len() > 1 {
-        return Err(ApiError::missing());
+    let name = match req.segments.len() {
+        1 if !req.path.ends_with('/') => return Ok(moved(req)),
+        1 => web::INDEX,
+        2 if !req.path.ends_with('/') => req.segment(1).unwrap_or_default(),
+        _ => return Err(ApiError::missing()),
+    };
+    if name == SESSION_PAGE {
+        return Ok(led(302, "./#/login"));
     }
-    if !req.path.ends_with('/') {
-        // Relative to the host, whatever stands before this server.
-        let to = match &req.raw_query {
-            Some(query) => format!("/_utils/?{query}"),
-            None => "/_utils/".to_owned(),
-        };
-        return Ok(Reply::text(301, "text/html; charset=utf-8", "").location(&to));
+    let file = web::file(name).ok_or_else(ApiError::missing)?;
+    Ok(send(req, file))
+}
+
+fn moved(req: &Request) -> Reply {
+    match &req.raw_query {
+        Some(query) => led(301, &format!("_utils/?{query}")),
+        None => led(301, "_utils/"),
     }
-    let page = PAGE.replace("{version}", env!("CARGO_PKG_VERSION"));
-    let mut reply = Reply::text(200, "text/html; charset=utf-8", page);
-    reply
-        .headers
-        .push((CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY)));
-    Ok(reply)
+}
+
+/// Relative to what was asked for: below whatever path a proxy has the server.
+fn led(status: u16, to: &str) -> Reply {
+    Reply::text(status, "text/html; charset=utf-8", "").location(to)
+}
+
+/// A browser keeps what it has, and asks each time whether that is still so: names stay the same from version to version.
+fn send(req: &Request, file: &File) -> Reply {
+    let encoding = Encoding::of(req.header(&ACCEPT_ENCODING).unwrap_or_default());
+    let etag = format!("{}-{}", file.hash, encoding.name().unwrap_or("plain"));
+    let mut reply = match (req.none_match(&etag), encoding.name()) {
+        (true, _) => Reply::empty(304),
+        (false, None) => whole(file, encoding),
+        (false, Some(name)) => whole(file, encoding).header(CONTENT_ENCODING, name),
+    };
+    let headers: [(HeaderName, &'static str); 5] = [
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (CACHE_CONTROL, "no-cache"),
+        (VARY, "Accept-Encoding"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (REFERRER_POLICY, "same-origin"),
+    ];
+    let headers = headers.map(|(name, value)| (name, HeaderValue::from_static(value)));
+    reply.headers.extend(headers);
+    reply.etag(&etag)
+}
+
+fn whole(file: &File, encoding: Encoding) -> Reply {
+    Reply::text(200, file.kind, Bytes::from_static(file.bytes(encoding)))
 }

@@ -103,6 +103,7 @@ pub fn group(language: &str, maps: &[&str]) -> MapGroup {
             design: "_design/d".to_owned(),
         },
         records: false,
+        tells: false,
     }
 }
 

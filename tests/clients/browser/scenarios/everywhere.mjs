@@ -60,7 +60,8 @@ export async function run({ page, server, open, check, theme, width }) {
     check(`${address}: axe finds nothing serious`, found.length === 0, found.join('\n'));
     const wide = await tooWide(page);
     check(`${address}: nothing is wider than the page`, wide.length === 0, wide.join('\n'));
-    const odd = await page.evaluate(() => /\bundefined\b|\bNaN\b|\[object /.exec(document.querySelector('main').innerText)?.input.slice(0, 300));
+    // A setting of CouchDB's has the word in its default.
+    const odd = await page.evaluate(() => /\bundefined\b|\bNaN\b|\[object /.exec(document.querySelector('main').innerText.replaceAll('{recbuf, undefined}', ''))?.input.slice(0, 300));
     check(`${address}: no hole in its texts`, !odd, odd);
   }
   if (isGermanToo) await german(page, open, check);

@@ -21,7 +21,8 @@ export async function run({ page, server, watch, check }) {
   await server.request('PUT', '/subpath-db');
   await server.request('PUT', '/subpath-db/one', { n: 1 });
   const port = await freePort();
-  const proxy = spawn('node', [SERVE, String(port), server.url, '/deep/below'], { stdio: 'ignore' });
+  // Without pages of its own: those of the server are looked at.
+  const proxy = spawn('node', [SERVE, String(port), server.url, '/deep/below'], { stdio: 'ignore', env: { ...process.env, DIST: '' } });
   const origin = `http://127.0.0.1:${port}`;
   watch.origins.add(origin);
   const outside = [];
@@ -31,7 +32,8 @@ export async function run({ page, server, watch, check }) {
   });
   try {
     for (let n = 0; n < 50 && !(await fetch(`${origin}/deep/below/_up`).catch(() => null)); n++) await new Promise((done) => setTimeout(done, 100));
-    await page.goto(`${origin}/deep/below/_utils/`);
+    await page.goto(`${origin}/deep/below/_utils`);
+    check('the pages are found without the slash', new URL(page.url()).pathname === '/deep/below/_utils/', page.url());
     // Cookies know no ports: the login of this host counts here too, or it is asked for.
     const login = page.getByRole('heading', { name: 'Log in' });
     const databases = page.getByRole('heading', { name: 'Databases', level: 1 });
@@ -53,6 +55,8 @@ export async function run({ page, server, watch, check }) {
     }
     check('nothing is asked for outside of the path', outside.length === 0, outside);
   } finally {
+    // Its last page still asks.
+    await page.goto('about:blank').catch(() => undefined);
     proxy.kill();
     await server.request('DELETE', '/subpath-db');
   }

@@ -75,6 +75,8 @@ function shown(what) {
 
 async function saved(page) {
   await page.locator('button:disabled:not([aria-busy="true"])', { hasText: /^Save$/ }).waitFor();
+  // What asks before the page is left goes a moment after the button is drawn.
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 50)))));
 }
 
 /** Where the server has no preview yet, one stands in for it, and what the page says without it is looked at first. */
