@@ -46,7 +46,7 @@ const last = new Map<string, Info>();
 export default function Database({ place }: { place: Place }): JSX.Element {
   const db = place.parts[1] ?? '';
   const found = where(place);
-  const told = useResource(db, (signal) => ask<Info>('GET', path(db), { signal }), POLL_MS);
+  const told = useResource(db, (signal, background) => ask<Info>('GET', path(db), { signal, background }), POLL_MS);
   useEffect(() => {
     if (told.data) last.set(db, told.data);
   }, [told.data]);
