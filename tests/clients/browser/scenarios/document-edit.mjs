@@ -62,8 +62,9 @@ export async function run({ context, page, open, check, server }) {
 
   // Unsaved text.
   let asked = 0;
-  page.once('dialog', (dialog) => (asked++, dialog.dismiss()));
+  const told = new Promise((done) => page.once('dialog', (dialog) => (asked++, dialog.dismiss().then(done))));
   await page.getByRole('link', { name: DB }).click();
+  await Promise.race([told, page.waitForTimeout(5000)]);
   check('leaving with unsaved text asks, and stays', asked === 1 && page.url().includes('_doc/numbers') && (await shows('_mine')));
   await page.getByRole('link', { name: 'Revisions' }).click();
   await page.getByRole('list', { name: /Revisions/ }).waitFor();
