@@ -2,17 +2,15 @@ import type { JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { ApiError, ask, useResource } from '../../api';
 import { bytes, count, duration, percent } from '../../i18n';
-import { lazy } from '../../lazy';
 import { type Place, refine } from '../../router';
 import { Button, Empty, Loading, Problem } from '../../ui';
-import { type ChartProps } from './chart';
+import { Chart, type ChartProps } from './chart';
 import { note, peaks, points } from './history';
 import { Meter, Stack, budgetName } from './meter';
 import type { Frame, Snapshot } from './snapshot';
 import { Busiest } from './tables';
 import { say } from './texts';
 
-const Chart = lazy<ChartProps>(() => import('./chart'));
 const EVERY_MS = 2000;
 /** Each state has the same colour everywhere. */
 const STATES = ['idle', 'network', 'answer', 'auth', 'parse', 'read', 'write', 'sync', 'functions', 'index', 'sort', 'compaction', 'replication', 'accept', 'other'];
