@@ -25,7 +25,7 @@ const say = texts(
     toDatabases: 'To the databases',
     theme: 'Theme',
     language: 'Language',
-    system: 'As the system',
+    system: 'System',
     light: 'Light',
     dark: 'Dark',
   },
@@ -46,7 +46,7 @@ const say = texts(
     toDatabases: 'Zu den Datenbanken',
     theme: 'Darstellung',
     language: 'Sprache',
-    system: 'Wie das System',
+    system: 'System',
     light: 'Hell',
     dark: 'Dunkel',
   },
@@ -154,7 +154,7 @@ function Side({ area, isOpen, onLogin }: { area: Area | undefined; isOpen: boole
           </select>
           <ThemeChoice />
         </div>
-        <small class="soft">{versions(welcome.data)}</small>
+        <small class="soft version">{versions(welcome.data)}</small>
       </div>
     </nav>
   );

@@ -70,7 +70,7 @@ function Numbers({ system, versions }: Facts): JSX.Element {
   return (
     <div class="card">
       <h3>{t.facts}</h3>
-      <dl class="facts">
+      <dl class="node-facts">
         {rows.map(([name, value]) =>
           value === undefined ? null : (
             <div key={name}>

@@ -16,6 +16,8 @@ export interface ChartProps {
   times: number[];
   lines: Line[];
   say: (value: number) => string;
+  /** What the axis reaches at least, so that what is next to nothing looks so. */
+  least: number;
 }
 
 const HEIGHT = 130;
@@ -29,7 +31,7 @@ const VALUE_SPACE = 30;
 const pointed = signal<number | undefined>(undefined);
 
 /** Lines over time. What they show stands beside them in words, so that they are no more than a picture. */
-export function Chart({ label, times, lines, say }: ChartProps): JSX.Element {
+export function Chart({ label, times, lines, say, least }: ChartProps): JSX.Element {
   const box = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(0);
   useEffect(() => {
@@ -40,7 +42,7 @@ export function Chart({ label, times, lines, say }: ChartProps): JSX.Element {
     return () => observer.disconnect();
   }, []);
   const [first = 0, last = 0] = [times[0], times.at(-1)];
-  const most = Math.max(1e-3, ...lines.flatMap((line) => line.values.map((value) => value ?? 0))) * 1.1;
+  const most = Math.max(least, ...lines.flatMap((line) => line.values.map((value) => value ?? 0))) * 1.1;
   const inner = Math.max(1, width - LEFT - RIGHT);
   const x = (at: number) => LEFT + (last > first ? (at - first) / (last - first) : 1) * inner;
   const y = (value: number) => HEIGHT - BOTTOM - (value / most) * (HEIGHT - TOP - BOTTOM);
@@ -83,7 +85,7 @@ function Pointed({ times, x }: { times: number[]; x: (at: number) => number }): 
 }
 
 /** Says what is below the pointer. */
-function Values({ times, lines, say }: Omit<ChartProps, 'label'>): JSX.Element | null {
+function Values({ times, lines, say }: Omit<ChartProps, 'label' | 'least'>): JSX.Element | null {
   const n = nearest(times);
   if (n === undefined) return null;
   const told = (value: number | null | undefined) => (value == null ? '–' : say(value));
