@@ -42,26 +42,18 @@ const marks = StateField.define<Marks>({
   provide: (field) => [
     EditorView.decorations.from(field, ({ found }) => found),
     EditorView.decorations.from(field, ({ told }) => told),
-    showPanel.from(field, (all) => (first(all) ? panel : null)),
+    showPanel.from(field, ({ found }) => (found.size > 0 ? panel : null)),
   ],
 });
 
-function first({ found, told }: Marks): { from: number; text: string } | undefined {
-  for (const set of [told, found]) {
-    const at = set.iter();
-    if (at.value) return { from: at.from, text: (at.value.spec as Mark).text };
-  }
-  return undefined;
-}
-
-/** Says the first mistake in words below the text. */
+/** Says in words, below the text, what was found here first; what others told they say themselves. */
 function panel(view: EditorView): Panel {
   const dom = document.createElement('div');
   dom.className = 'cm-mistake-words';
   dom.setAttribute('role', 'status');
   const show = (state: EditorState) => {
-    const mistake = first(state.field(marks));
-    dom.textContent = mistake ? `${inLine(state.doc.lineAt(mistake.from).number)}: ${mistake.text}` : '';
+    const { from, value } = state.field(marks).found.iter();
+    dom.textContent = value ? `${inLine(state.doc.lineAt(from).number)}: ${(value.spec as Mark).text}` : '';
   };
   show(view.state);
   return { dom, update: ({ state }) => show(state) };

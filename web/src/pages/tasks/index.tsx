@@ -88,11 +88,11 @@ function What({ work }: { work: Work }): JSX.Element {
   const { source, target, continuous } = work.task;
   const isReplication = work.type === 'replication';
   const to = isReplication ? link(['replication']) : work.database ? link(['database', work.database, work.design ? '_design' : '_all_docs', ...(work.design ? [work.design] : [])]) : undefined;
-  const name = isReplication && source ? `${bare(source)} → ${bare(target ?? '')}` : work.database ? work.database + (work.design ? ` / ${work.design}` : '') : t.store;
+  const name = isReplication && source ? between(source, target ?? '') : work.database ? work.database + (work.design ? ` / ${work.design}` : '') : t.store;
   return (
     <div class="two-lines">
       {to ? (
-        <a class="cut" href={to} title={name}>
+        <a class="cut" href={to} title={isReplication && source ? `${bare(source)} → ${bare(target ?? '')}` : name}>
           {name}
         </a>
       ) : (
@@ -155,6 +155,14 @@ function known(value: number | undefined, show: (value: number) => string): stri
 }
 
 /** An address without its scheme, name and password, and without a slash at its end. */
+/** From where to where; their server is left out where it is the same. */
+function between(source: string, target: string): string {
+  const [from, to] = [bare(source), bare(target)];
+  const host = from.slice(0, from.indexOf('/') + 1);
+  const isSame = host !== '' && to.startsWith(host);
+  return isSame ? `${from.slice(host.length)} → ${to.slice(host.length)}` : `${from} → ${to}`;
+}
+
 function bare(address: string): string {
   return address.replace(/^https?:\/\/([^/@]*@)?/, '').replace(/\/$/, '');
 }
