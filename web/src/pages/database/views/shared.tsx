@@ -1,5 +1,5 @@
 import type { JSX } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useLayoutEffect, useState } from 'preact/hooks';
 import { texts } from '../../../i18n';
 import { type Json, JsonError, parse, print } from '../../../json';
 import { setGuard } from '../../../router';
@@ -92,7 +92,8 @@ export function Switch<T extends string>({ label, value, of, onChange }: { label
 
 /** Asks before the page is left, while there is unsaved text. */
 export function useGuard(isChanged: boolean): void {
-  useEffect(() => {
+  // With what is drawn: nobody is asked any more who sees that all is saved.
+  useLayoutEffect(() => {
     setGuard(isChanged ? () => window.confirm(words().unsaved) : undefined);
     return () => setGuard(undefined);
   }, [isChanged]);
