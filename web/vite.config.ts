@@ -11,8 +11,6 @@ export default defineConfig({
     // The same sources give the same names and bytes, so that `dist` can be compared.
     modulePreload: { polyfill: false },
     assetsInlineLimit: 0,
-    minify: 'terser',
-    terserOptions: { ecma: 2020, module: true, compress: { passes: 3 }, format: { comments: false } },
     // One style sheet, and few chunks: what lies in one is compressed together.
     cssCodeSplit: false,
     rollupOptions: {

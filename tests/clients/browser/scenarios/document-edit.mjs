@@ -65,6 +65,7 @@ export async function run({ context, page, open, check, server }) {
   const told = new Promise((done) => page.once('dialog', (dialog) => (asked++, dialog.dismiss().then(done))));
   await page.getByRole('link', { name: DB }).click();
   await Promise.race([told, page.waitForTimeout(5000)]);
+  await page.waitForURL(/_doc\/numbers/);
   check('leaving with unsaved text asks, and stays', asked === 1 && page.url().includes('_doc/numbers') && (await shows('_mine')), [asked, page.url()]);
   await page.getByRole('link', { name: 'Revisions' }).click();
   await page.getByRole('list', { name: /Revisions/ }).waitFor();
