@@ -11,8 +11,23 @@ export default defineConfig({
     // The same sources give the same names and bytes, so that `dist` can be compared.
     modulePreload: { polyfill: false },
     assetsInlineLimit: 0,
+    // One style sheet, and few chunks: what lies in one is compressed together.
+    cssCodeSplit: false,
     rollupOptions: {
-      output: { entryFileNames: '[name].js', chunkFileNames: '[name].js', assetFileNames: '[name][extname]' },
+      output: {
+        entryFileNames: '[name].js',
+        chunkFileNames: '[name].js',
+        assetFileNames: '[name][extname]',
+        advancedChunks: {
+          groups: [
+            // A group takes along what its modules need: what all need comes first.
+            { name: 'base', test: /src\/(api|json|ui|i18n|router|lazy|pages\/databases\/)|node_modules\/(preact|@preact)/, priority: 1 },
+            { name: 'editor', test: /src\/editor|node_modules\/(@codemirror|@lezer|@marijn|style-mod|w3c-keyname|crelt)/ },
+            { name: 'database', test: /src\/pages\/database\// },
+            { name: 'manage', test: /src\/pages\/(replication|users|configuration|tasks|cluster|performance)\// },
+          ],
+        },
+      },
     },
   },
   server: { proxy: { '^(?!/_utils/)': { target: server, changeOrigin: true, bypass: (req) => (ownFile(req.url ?? '/') ? req.url : null) } } },

@@ -25,7 +25,7 @@ const say = texts(
     toDatabases: 'To the databases',
     theme: 'Theme',
     language: 'Language',
-    system: 'As the system',
+    system: 'System',
     light: 'Light',
     dark: 'Dark',
   },
@@ -46,7 +46,7 @@ const say = texts(
     toDatabases: 'Zu den Datenbanken',
     theme: 'Darstellung',
     language: 'Sprache',
-    system: 'Wie das System',
+    system: 'System',
     light: 'Hell',
     dark: 'Dunkel',
   },
@@ -125,9 +125,8 @@ export function Shell(): JSX.Element {
 
 function Side({ area, isOpen, onLogin }: { area: Area | undefined; isOpen: boolean; onLogin: (() => void) | undefined }): JSX.Element {
   const t = say();
-  const welcome = useResource('welcome', (signal) => ask<{ version?: string; vendor?: { name?: string; version?: string } }>('GET', '/', { signal, background: true }));
+  const welcome = useResource('welcome', (signal) => ask<Welcome>('GET', '/', { signal, background: true }));
   const { name } = session.value ?? { name: null };
-  const vendor = welcome.data?.vendor;
   return (
     <nav class={`side${isOpen ? ' open' : ''}`} aria-label={t.navigation}>
       <a class="brand" href="#/">
@@ -155,10 +154,22 @@ function Side({ area, isOpen, onLogin }: { area: Area | undefined; isOpen: boole
           </select>
           <ThemeChoice />
         </div>
-        <small class="soft">{vendor?.version ? `${vendor.name ?? ''} ${vendor.version}` : (welcome.data?.version ?? '')}</small>
+        <small class="soft version">{versions(welcome.data)}</small>
       </div>
     </nav>
   );
+}
+
+interface Welcome {
+  /** Of CouchDB, whose protocol the server speaks. */
+  version?: string;
+  vendor?: { name?: string; version?: string };
+}
+
+/** Whose server it is, and which CouchDB it is to its clients. */
+function versions({ version, vendor }: Welcome = {}): string {
+  const own = vendor?.version ? `${vendor.name ?? ''} ${vendor.version}`.trim() : '';
+  return [own, version && `CouchDB ${version}`].filter(Boolean).join(' · ');
 }
 
 const THEME = 'settee-theme';

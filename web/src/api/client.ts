@@ -1,6 +1,6 @@
 import { type Json, parse } from '../json';
 import { ApiError, LostError, isAborted } from './errors';
-import { expired, renewed } from './session';
+import { isExpired, isOver, renewed, session } from './session';
 import { isLost, lost } from './connection';
 
 /** Where the server's API is: beside the pages, under any path that a proxy gave it. */
@@ -42,9 +42,11 @@ export async function send(method: string, to: string, options: Options = {}): P
     const response = await sendOnce(method, to, options);
     if (response.ok) return response;
     const error = await errorOf(response);
+    error.isRefusal = response.status === 401 && session.value?.name != null && !(await isOver());
     // Unsaved text stays where it is: the request is sent again when there is a session again.
-    if (response.status === 401 && !options.background && (await expired())) await renewed(options.signal);
-    else throw error;
+    if (response.status !== 401 || options.background || error.isRefusal || session.value?.name == null) throw error;
+    isExpired.value = true;
+    await renewed(options.signal);
   }
 }
 

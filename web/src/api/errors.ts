@@ -1,5 +1,8 @@
 /** The server's answer was an error: CouchDB's own shape. */
 export class ApiError extends Error {
+  /** The server says "unauthorized" to who is logged in, and may not. */
+  isRefusal = false;
+
   constructor(
     readonly status: number,
     readonly error: string,

@@ -32,15 +32,11 @@ export async function logOut(): Promise<void> {
   session.value = { name: null, roles: [] };
 }
 
-/** Takes a 401 as the end of a session, where there was one that is over; answers whether it was. Servers say 401 as well to who is logged in, and may not. */
-export async function expired(): Promise<boolean> {
-  const name = session.value?.name;
-  if (name == null) return false;
+/** Whether the session of who was logged in has ended. Servers say 401 as well to who is logged in, and may not. */
+export async function isOver(): Promise<boolean> {
   if (isExpired.value) return true;
-  const now = await ask<{ userCtx: Session }>('GET', '/_session', { background: true }).catch(() => undefined);
-  if (now?.userCtx.name === name) return false;
-  isExpired.value = true;
-  return true;
+  const told = await fetch(new URL('_session', server), { headers: { accept: 'application/json' } }).then((response) => response.json() as Promise<{ userCtx?: Session }>, () => undefined);
+  return told?.userCtx?.name !== session.value?.name;
 }
 
 /** Waits until there is a session again. */

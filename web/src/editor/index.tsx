@@ -1,9 +1,8 @@
 import { closeBrackets, closeBracketsKeymap } from '@codemirror/autocomplete';
 import { defaultKeymap, history, historyKeymap } from '@codemirror/commands';
-import { javascript } from '@codemirror/lang-javascript';
-import { json } from '@codemirror/lang-json';
-import { HighlightStyle, bracketMatching, foldGutter, foldKeymap, indentOnInput, indentUnit, syntaxHighlighting, syntaxTree } from '@codemirror/language';
-import { type Diagnostic, linter, setDiagnostics } from '@codemirror/lint';
+import { javascriptLanguage } from '@codemirror/lang-javascript';
+import { jsonLanguage } from '@codemirror/lang-json';
+import { HighlightStyle, bracketMatching, foldGutter, foldKeymap, indentOnInput, indentUnit, syntaxHighlighting } from '@codemirror/language';
 import { MergeView } from '@codemirror/merge';
 import { highlightSelectionMatches, search, searchKeymap } from '@codemirror/search';
 import { EditorState, type Extension } from '@codemirror/state';
@@ -11,16 +10,11 @@ import { EditorView, drawSelection, highlightActiveLine, keymap, lineNumbers } f
 import { tags } from '@lezer/highlight';
 import type { JSX } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
-import { JsonError, parse } from '../json';
+import { type Mistake, checked, lineOfMistake, tell } from './mistakes';
+
+export { type Mistake, lineOfMistake };
 
 export type Mode = 'json' | 'javascript' | 'text';
-
-/** A mistake in the text: its line counts from 1. */
-export interface Mistake {
-  line: number;
-  column?: number;
-  text: string;
-}
 
 export interface EditorProps {
   /** What it begins with. Another text later takes the place of what is there. */
@@ -38,8 +32,6 @@ export interface EditorProps {
 
 /** Larger texts have no syntax: colours would take longer than reading. */
 const COLOURED_MAX = 2_000_000;
-/** JSON of this length is checked while it is typed. */
-const CHECKED_MAX = 1_000_000;
 
 /** Colours by name of the page's own, so that both themes are one. */
 const colours = HighlightStyle.define([
@@ -57,14 +49,18 @@ const look = EditorView.theme({
   '&.cm-focused': { outline: 'none' },
   '.cm-scroller': { fontFamily: 'var(--mono)', lineHeight: '1.5' },
   '.cm-gutters': { backgroundColor: 'var(--panel)', color: 'var(--soft)', border: 'none' },
-  '.cm-activeLine, .cm-activeLineGutter': { backgroundColor: 'color-mix(in oklab, var(--hover), transparent 40%)' },
+  '.cm-activeLine, .cm-activeLineGutter': { backgroundColor: 'transparent' },
+  '&.cm-focused .cm-activeLine, &.cm-focused .cm-activeLineGutter': { backgroundColor: 'color-mix(in oklab, var(--hover), transparent 40%)' },
   '.cm-cursor': { borderLeftColor: 'var(--text)' },
   '.cm-content': { caretColor: 'var(--text)' },
   '&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground': { backgroundColor: 'color-mix(in oklab, var(--accent), transparent 75%)' },
   '.cm-panels, .cm-tooltip': { backgroundColor: 'var(--raised)', color: 'var(--text)', borderColor: 'var(--line)' },
   '.cm-panels input, .cm-panels button': { backgroundImage: 'none', backgroundColor: 'var(--page)', color: 'var(--text)', border: '1px solid var(--line)' },
   '.cm-foldPlaceholder': { backgroundColor: 'var(--hover)', border: 'none', color: 'var(--soft)' },
-  '.cm-matchingBracket, &.cm-focused .cm-matchingBracket': { backgroundColor: 'var(--accent-soft)', outline: '1px solid var(--accent)' },
+  '.cm-matchingBracket': { backgroundColor: 'transparent' },
+  '&.cm-focused .cm-matchingBracket': { backgroundColor: 'var(--accent-soft)', outline: '1px solid var(--accent)' },
+  '.cm-mistake': { textDecoration: 'underline wavy var(--bad) 1px', textUnderlineOffset: '3px', backgroundColor: 'var(--bad-soft)' },
+  '.cm-mistake-words': { padding: '3px 8px', fontFamily: 'var(--sans)', fontSize: '12px', color: 'var(--bad)', overflowWrap: 'anywhere' },
   '.cm-searchMatch': { backgroundColor: 'var(--warn-soft)' },
   '.cm-changedLine': { backgroundColor: 'var(--warn-soft) !important' },
   '.cm-collapsedLines': { background: 'var(--panel) !important', color: 'var(--soft) !important' },
@@ -73,35 +69,20 @@ const look = EditorView.theme({
 });
 
 function languageOf(mode: Mode): Extension {
-  if (mode === 'json') return [json(), linter(jsonMistakes, { delay: 400 })];
-  return mode === 'javascript' ? [javascript(), linter(functionMistakes, { delay: 600 })] : [];
+  return mode === 'json' ? jsonLanguage : mode === 'javascript' ? javascriptLanguage : [];
 }
 
-/** Where the grammar finds no sense. A function without a name is one here, and is none as a statement. */
-function functionMistakes(view: EditorView): Diagnostic[] {
-  const { doc } = view.state;
-  const found: Diagnostic[] = [];
-  syntaxTree(view.state).iterate({
-    enter: ({ type, from, to }) => {
-      if (!type.isError || found.length > 0 || /\bfunction\s*\*?\s*$/.test(doc.sliceString(Math.max(0, from - 24), from))) return;
-      found.push({ from: Math.max(0, Math.min(from, to - 1, doc.length - 1)), to: Math.min(to + 1, doc.length), severity: 'error', message: `SyntaxError (line ${doc.lineAt(from).number})` });
-    },
-  });
-  return found;
-}
-
-function jsonMistakes(view: EditorView): Diagnostic[] {
-  const { doc } = view.state;
-  if (doc.length > CHECKED_MAX || doc.length === 0) return [];
-  try {
-    parse(doc.toString());
-    return [];
-  } catch (error) {
-    if (!(error instanceof JsonError)) throw error;
-    const from = Math.min(error.at, doc.length);
-    return [{ from, to: Math.min(from + 1, doc.length), severity: 'error', message: error.message }];
-  }
-}
+/** Text that takes the place of a selection: left to Chromium, coloured text would get a style attribute, which the policy reports. */
+const replacesPlainly = EditorView.domEventHandlers({
+  beforeinput: ({ inputType, data, isComposing }, view) => {
+    const { state } = view;
+    const { from, to, empty } = state.selection.main;
+    if (inputType !== 'insertText' || data === null || isComposing || empty || state.readOnly) return false;
+    const insert = () => state.update({ ...state.replaceSelection(data), userEvent: 'input.type', scrollIntoView: true });
+    if (!state.facet(EditorView.inputHandler).some((handle) => handle(view, from, to, data, insert))) view.dispatch(insert());
+    return true;
+  },
+});
 
 function extensions({ mode, label, isReadOnly, value }: Pick<EditorProps, 'mode' | 'label' | 'isReadOnly' | 'value'>, onSave?: () => boolean): Extension[] {
   return [
@@ -118,12 +99,13 @@ function extensions({ mode, label, isReadOnly, value }: Pick<EditorProps, 'mode'
     search({ top: true }),
     syntaxHighlighting(colours),
     look,
+    replacesPlainly,
     // Tab moves on, so that nobody is caught by the keyboard; after Escape, or with Ctrl+M, it indents.
     keymap.of([{ key: 'Mod-s', run: () => onSave?.() ?? false, preventDefault: true }, ...closeBracketsKeymap, ...defaultKeymap, ...searchKeymap, ...historyKeymap, ...foldKeymap]),
     EditorView.contentAttributes.of({ 'aria-label': label, autocapitalize: 'off', tabindex: '0' }),
     EditorState.readOnly.of(isReadOnly ?? false),
-    value.length > COLOURED_MAX ? [] : languageOf(mode),
-    value.length > COLOURED_MAX ? [] : EditorView.lineWrapping,
+    checked(value.length > COLOURED_MAX ? 'text' : mode),
+    value.length > COLOURED_MAX ? [] : [languageOf(mode), EditorView.lineWrapping],
   ];
 }
 
@@ -171,7 +153,7 @@ export default function Editor(props: EditorProps): JSX.Element {
   }, [props.value]);
   useEffect(() => {
     const now = view.current;
-    if (now) now.dispatch(setDiagnostics(now.state, (props.mistakes ?? []).map((mistake) => placed(now, mistake))));
+    if (now) tell(now, props.mistakes ?? []);
   }, [props.mistakes]);
   return <settee-editor ref={element} class="editor" />;
 }
@@ -184,12 +166,6 @@ function difference(old: string, to: string): { from: number; to: number; insert
   let end = 0;
   while (end < most - from && old.charCodeAt(old.length - 1 - end) === to.charCodeAt(to.length - 1 - end)) end++;
   return { from, to: old.length - end, insert: to.slice(from, to.length - end) };
-}
-
-function placed(view: EditorView, mistake: Mistake): Diagnostic {
-  const line = view.state.doc.line(Math.min(Math.max(1, mistake.line), view.state.doc.lines));
-  const from = Math.min(line.to, line.from + Math.max(0, (mistake.column ?? 1) - 1));
-  return { from, to: line.to, severity: 'error', message: mistake.text };
 }
 
 /** Two texts side by side, with what differs. */

@@ -176,8 +176,10 @@ export interface Tab {
 
 /** Places of one page, each with an address. */
 export function Tabs({ label, tabs, current }: { label: string; tabs: Tab[]; current: string }): JSX.Element {
+  const all = useRef<HTMLElement>(null);
+  useEffect(() => all.current?.querySelector('[aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' }), [current]);
   return (
-    <nav class="tabs" aria-label={label}>
+    <nav class="tabs" aria-label={label} ref={all}>
       {tabs.map((tab) => (
         <a key={tab.id} href={tab.href} aria-current={tab.id === current ? 'page' : undefined}>
           {tab.name}

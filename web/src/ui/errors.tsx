@@ -2,6 +2,7 @@ import type { JSX } from 'preact';
 import { ApiError, LostError } from '../api';
 import { JsonError } from '../json';
 import { Icon } from './icons';
+import { explainJson } from './mistakes';
 import { words } from './text';
 
 /** What went wrong, in words: what it is, what to do, and what the server said. */
@@ -11,11 +12,11 @@ export function explain(error: unknown): { what: string; todo: string; told: str
   const requestId = error instanceof ApiError ? error.requestId : null;
   const say = (what: string, todo: string) => ({ what, todo, told, requestId });
   if (error instanceof LostError) return { ...say(t.lost, t.lostDo), told: '' };
-  if (error instanceof JsonError) return say(t.bad, t.badDo);
+  if (error instanceof JsonError) return { ...say(t.noJson, ''), told: explainJson(error) };
   if (!(error instanceof ApiError)) return say(t.odd, t.oddDo);
   switch (error.status) {
     case 401:
-      return say(t.unauthorized, t.unauthorizedDo);
+      return error.isRefusal ? say(t.forbidden, t.forbiddenDo) : say(t.unauthorized, t.unauthorizedDo);
     case 403:
       return say(t.forbidden, t.forbiddenDo);
     case 404:

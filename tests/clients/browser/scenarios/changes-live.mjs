@@ -47,7 +47,7 @@ export async function run({ server, check, page, open, context }) {
     await page.getByText('Filter and options').click();
     await page.getByLabel('Filter on the server').selectOption({ label: 'Selector' });
     await page.getByLabel('Selector (JSON)').fill('{"kind": ');
-    check('a wrong selector is told by line', await page.getByText(/line 1, column/).isVisible());
+    check('a wrong selector is told by line', await page.getByText(/Line 1, column/).isVisible());
     await page.getByLabel('Selector (JSON)').fill('{"kind": "b"}');
     await page.getByRole('button', { name: 'Apply' }).click();
     check('a selector filters', (await seen('second')) && (await row('before').count()) === 0);

@@ -5,20 +5,30 @@ export const seconds = 300;
 const MANY = 20_000;
 const USABLE_MS = 1000;
 
-/** Makes so many databases, some at a time. */
-async function make(server, count) {
+/** Makes or deletes so many databases, some at a time. */
+async function each(server, method, query, accepted) {
   let next = 0;
   const work = async () => {
-    while (next < count) {
-      const { status } = await server.request('PUT', `/many-${String(next++).padStart(5, '0')}?q=1`);
-      if (![201, 202, 412].includes(status)) throw new Error(`creating a database: ${status}`);
+    while (next < MANY) {
+      const { status } = await server.request(method, `/many-${String(next++).padStart(5, '0')}${query}`);
+      if (!accepted.includes(status)) throw new Error(`${method} of a database: ${status}`);
     }
   };
   await Promise.all(Array.from({ length: 16 }, work));
 }
 
-export async function run({ page, server, check, open }) {
-  await make(server, MANY);
+export async function run(tools) {
+  const { server } = tools;
+  try {
+    await each(server, 'PUT', '?q=1', [201, 202, 412]);
+    await look(tools);
+  } finally {
+    await server.request('DELETE', '/many-largest');
+    await each(server, 'DELETE', '', [200, 202, 404]);
+  }
+}
+
+async function look({ page, server, check, open }) {
   await server.request('PUT', '/many-largest?q=1');
   await server.request('POST', '/many-largest/_bulk_docs', { docs: Array.from({ length: 5000 }, (_, n) => ({ n, text: 'x'.repeat(200) })) });
 
@@ -68,7 +78,8 @@ async function create(page, server, check, open) {
   await page.getByRole('heading', { name: 'made/by-hand', level: 1 }).waitFor();
   const { json } = await server.request('GET', '/made%2Fby-hand');
   check('it is made with its options', json.props.partitioned === true && json.cluster.q === 3, json);
-  check('it is opened', (await page.getByText('There are no documents yet.').count()) === 1);
+  await page.getByText('There are no documents yet.').waitFor();
+  check('it is opened', true);
 }
 
 async function removeOne(page, server, check, open) {

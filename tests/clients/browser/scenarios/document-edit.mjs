@@ -62,13 +62,15 @@ export async function run({ context, page, open, check, server }) {
 
   // Unsaved text.
   let asked = 0;
-  page.once('dialog', (dialog) => (asked++, dialog.dismiss()));
+  const told = new Promise((done) => page.once('dialog', (dialog) => (asked++, dialog.dismiss().then(done))));
   await page.getByRole('link', { name: DB }).click();
-  check('leaving with unsaved text asks, and stays', asked === 1 && page.url().includes('_doc/numbers') && (await shows('_mine')));
+  await Promise.race([told, page.waitForTimeout(5000)]);
+  await page.waitForURL(/_doc\/numbers/);
+  check('leaving with unsaved text asks, and stays', asked === 1 && page.url().includes('_doc/numbers') && (await shows('_mine')), [asked, page.url()]);
   await page.getByRole('link', { name: 'Revisions' }).click();
   await page.getByRole('list', { name: /Revisions/ }).waitFor();
   await page.getByRole('link', { name: 'JSON', exact: true }).click();
-  check('looking at the other parts keeps it without asking', asked === 1 && (await shows('_mine')));
+  check('looking at the other parts keeps it without asking', asked === 1 && (await shows('_mine')), [asked, page.url()]);
   await page.getByRole('button', { name: 'Discard changes' }).click();
   check('changes can be discarded', await shows('9223372036854775807'));
 

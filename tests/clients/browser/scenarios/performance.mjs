@@ -39,7 +39,9 @@ async function now(page, open, check) {
   const read = await routes.getByRole('row').filter({ hasText: 'document read' }).innerText();
   check('with rates and times', /\d.*\d+ (ms|μs|µs)/s.test(read), read);
   for (const chart of ['Requests', 'Latency', 'Processors', 'Traffic']) check(`there is a chart: ${chart}`, await page.getByRole('img', { name: chart, exact: true }).first().isVisible());
-  check('it is drawn', (await page.locator('canvas').count()) === 4, await page.locator('canvas').count());
+  const drawn = page.locator('.chart-line[d*=L]');
+  await drawn.nth(7).waitFor({ state: 'attached', timeout: 20_000 });
+  check('they are drawn, two lines each', (await drawn.count()) === 8, await drawn.count());
   check('what threads do is a bar', await page.getByRole('img', { name: /What threads do: .*at rest/ }).isVisible());
   await page.getByRole('button', { name: 'Databases', exact: true }).click();
   const databases = page.getByRole('table', { name: 'Databases' });

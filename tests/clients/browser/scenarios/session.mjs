@@ -57,5 +57,16 @@ export async function run({ context, page, base, open, check, login, server }) {
   await fresh.getByRole('heading', { name: 'Log in' }).or(fresh.getByRole('button', { name: 'Log in' })).first().waitFor();
   check('and a logout out of them', (await (await fresh.request.get(new URL('../_session', base).href)).json()).userCtx.name === null);
   await fresh.close();
+
+  // Servers say "unauthorized" as well to who is logged in, and may not: another login of the same would not help.
+  await server.request('PUT', '/_users');
+  await server.request('PUT', '/_users/org.couchdb.user:session-reader', { name: 'session-reader', password: 'reading-it-1', roles: [], type: 'user' });
+  await login('session-reader:reading-it-1');
+  await page.goto('about:blank');
+  await open('#/_config');
+  const refusal = page.getByRole('alert').first();
+  await refusal.waitFor();
+  check('who is logged in and may not is told so', /You may not see or do this\./.test(await refusal.innerText()), await refusal.innerText());
+  check('and is asked for no password', (await dialog.count()) === 0);
   await login();
 }

@@ -70,7 +70,7 @@ function Numbers({ system, versions }: Facts): JSX.Element {
   return (
     <div class="card">
       <h3>{t.facts}</h3>
-      <dl class="facts">
+      <dl class="node-facts">
         {rows.map(([name, value]) =>
           value === undefined ? null : (
             <div key={name}>
@@ -114,12 +114,13 @@ function Memory({ system: { memory } }: Facts): JSX.Element {
 function Storage({ files }: { files: Record<string, number> }): JSX.Element {
   const t = say();
   const parts = Object.entries(files).sort((a, b) => b[1] - a[1]);
+  const all = parts.reduce((sum, [, size]) => sum + size, 0);
   return (
     <div class="card">
       <h3>
-        {t.storage} <span class="soft">{bytes(parts.reduce((sum, [, size]) => sum + size, 0))}</span>
+        {t.storage} <span class="soft">{bytes(all)}</span>
       </h3>
-      <Stack label={t.storage} parts={parts.map(([name, value], n) => ({ name: t.files[name] ?? name, value, colour: n + 1, said: bytes(value) }))} />
+      {all > 0 ? <Stack label={t.storage} parts={parts.map(([name, value], n) => ({ name: t.files[name] ?? name, value, colour: n + 1, said: bytes(value) }))} /> : <p class="soft small">{t.notYet}</p>}
     </div>
   );
 }

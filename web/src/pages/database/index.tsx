@@ -1,5 +1,5 @@
 import type { ComponentType, JSX } from 'preact';
-import { useEffect, useRef } from 'preact/hooks';
+import { useEffect } from 'preact/hooks';
 import { ApiError, ask, path, useResource } from '../../api';
 import { bytes, count } from '../../i18n';
 import { lazy } from '../../lazy';
@@ -46,13 +46,11 @@ const last = new Map<string, Info>();
 export default function Database({ place }: { place: Place }): JSX.Element {
   const db = place.parts[1] ?? '';
   const found = where(place);
-  const told = useResource(db, (signal) => ask<Info>('GET', path(db), { signal }), POLL_MS);
+  const told = useResource(db, (signal, background) => ask<Info>('GET', path(db), { signal, background }), POLL_MS);
   useEffect(() => {
     if (told.data) last.set(db, told.data);
   }, [told.data]);
-  const head = useRef<HTMLElement>(null);
   // Of narrow tabs, the one that is shown is to be seen.
-  useEffect(() => head.current?.querySelector('.tabs [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' }), [found.part]);
   const info = told.data ?? last.get(db);
   if (told.error instanceof ApiError && (told.data === undefined || told.error.status === 404)) return <Missing db={db} error={told.error} retry={told.reload} />;
   if (found.part === 'document')
@@ -65,7 +63,7 @@ export default function Database({ place }: { place: Place }): JSX.Element {
   const Shown = PARTS[found.part];
   return (
     <>
-      <header class="database-head" ref={head}>
+      <header class="database-head">
         <Crumbs db={db} />
         <div class="page-head">
           <h1>{db}</h1>

@@ -15,7 +15,7 @@ const BY: Record<Exclude<Order, 'name'>, (info: Info) => number> = { documents: 
 
 export function Databases({ place }: { place: Place }): JSX.Element {
   const [isCreating, setCreating] = useState(false);
-  const names = useResource('databases', (signal) => ask<string[]>('GET', '/_all_dbs', { signal }), POLL_MS);
+  const names = useResource('databases', (signal, background) => ask<string[]>('GET', '/_all_dbs', { signal, background }), POLL_MS);
   const search = place.query.get('search') ?? '';
   const sort = (place.query.get('sort') ?? 'name') as Order;
   const isDown = place.query.has('down');

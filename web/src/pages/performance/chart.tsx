@@ -1,7 +1,6 @@
+import { signal } from '@preact/signals';
 import type { JSX } from 'preact';
-import { useEffect, useRef } from 'preact/hooks';
-import uPlot from 'uplot';
-import 'uplot/dist/uPlot.min.css';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { language } from '../../i18n';
 
 export interface Line {
@@ -17,76 +16,117 @@ export interface ChartProps {
   times: number[];
   lines: Line[];
   say: (value: number) => string;
+  /** What the axis reaches at least, so that what is next to nothing looks so. */
+  least: number;
 }
 
 const HEIGHT = 130;
+/** Where the lines are drawn: room for what stands beside the axes is kept free. */
+const [LEFT, TOP, RIGHT, BOTTOM] = [64, 8, 4, 22];
+const TIME_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600];
+const TIME_SPACE = 84;
+const VALUE_SPACE = 30;
+
+/** What is pointed at, in seconds of the clock: in all charts the same. */
+const pointed = signal<number | undefined>(undefined);
 
 /** Lines over time. What they show stands beside them in words, so that they are no more than a picture. */
-export default function Chart({ label, times, lines, say }: ChartProps): JSX.Element {
+export function Chart({ label, times, lines, say, least }: ChartProps): JSX.Element {
   const box = useRef<HTMLDivElement>(null);
-  const plot = useRef<uPlot | undefined>(undefined);
-  const told = useRef(say);
-  told.current = say;
-  const names = lines.map((line) => line.name).join('|');
+  const [width, setWidth] = useState(0);
   useEffect(() => {
     const element = box.current;
     if (!element) return undefined;
-    // Canvases know no names of colours: they are asked again when the theme changes.
-    const colour = (name: string) => getComputedStyle(element.querySelector(`[data-colour="${name}"]`) ?? element).color;
-    const axis = { stroke: () => colour('soft'), grid: { stroke: () => colour('line'), width: 1 }, ticks: { show: false }, font: '11px system-ui, sans-serif' };
-    const made = new uPlot(
-      {
-        width: element.clientWidth,
-        height: HEIGHT,
-        legend: { show: false },
-        cursor: { y: false, drag: { x: false, y: false }, sync: { key: 'performance' } },
-        axes: [
-          { ...axis, size: 24, space: 70, values: (_, all) => all.map((at) => new Intl.DateTimeFormat(language.value, { hour: '2-digit', minute: '2-digit', second: '2-digit' }).format(at * 1000)) },
-          { ...axis, size: 64, space: 28, values: (_, all) => all.map((value) => told.current(value)) },
-        ],
-        scales: { y: { range: (_, __, most) => [0, Math.max(most * 1.1, 1e-3)] } },
-        series: [{}, ...lines.map((line) => ({ label: line.name, stroke: () => colour(line.colour), width: 1.5, points: { show: false } }))],
-        hooks: { setCursor: [(u) => point(u, element, told.current)] },
-      },
-      [times, ...lines.map((line) => line.values)],
-      element,
-    );
-    plot.current = made;
-    const observer = new ResizeObserver(() => element.clientWidth > 0 && made.setSize({ width: element.clientWidth, height: HEIGHT }));
+    const observer = new ResizeObserver(() => setWidth(element.clientWidth));
     observer.observe(element);
-    const redraw = () => made.redraw();
-    const themes = new MutationObserver(redraw);
-    themes.observe(document.documentElement, { attributeFilter: ['data-theme'] });
-    const dark = matchMedia('(prefers-color-scheme: dark)');
-    dark.addEventListener('change', redraw);
-    return () => {
-      observer.disconnect();
-      themes.disconnect();
-      dark.removeEventListener('change', redraw);
-      made.destroy();
-    };
-  }, [names, language.value]);
-  useEffect(() => plot.current?.setData([times, ...lines.map((line) => line.values)]), [times, lines]);
+    return () => observer.disconnect();
+  }, []);
+  const [first = 0, last = 0] = [times[0], times.at(-1)];
+  const most = Math.max(least, ...lines.flatMap((line) => line.values.map((value) => value ?? 0))) * 1.1;
+  const inner = Math.max(1, width - LEFT - RIGHT);
+  const x = (at: number) => LEFT + (last > first ? (at - first) / (last - first) : 1) * inner;
+  const y = (value: number) => HEIGHT - BOTTOM - (value / most) * (HEIGHT - TOP - BOTTOM);
+  const move = (event: PointerEvent) => {
+    const share = (event.clientX - (box.current?.getBoundingClientRect().left ?? 0) - LEFT) / inner;
+    pointed.value = first + Math.min(1, Math.max(0, share)) * (last - first);
+  };
   return (
-    <div class="chart" ref={box} role="img" aria-label={label}>
-      <i hidden data-colour="soft" class="is-soft" />
-      <i hidden data-colour="line" class="is-line" />
-      {lines.map((line) => (
-        <i key={line.colour} hidden data-colour={line.colour} class={`is-${line.colour}`} />
-      ))}
-      <output class="chart-point" aria-hidden="true" />
+    <div class="chart" ref={box} role="img" aria-label={label} onPointerMove={move} onPointerLeave={() => (pointed.value = undefined)}>
+      {width > 0 && (
+        <svg width={width} height={HEIGHT} aria-hidden="true">
+          {steps(0, most, nice((most * VALUE_SPACE) / (HEIGHT - TOP - BOTTOM))).map((value) => (
+            <g key={value}>
+              <path class="is-line" d={`M${LEFT} ${y(value)}H${width - RIGHT}`} />
+              <text x={LEFT - 6} y={y(value) + 4} text-anchor="end">
+                {say(value)}
+              </text>
+            </g>
+          ))}
+          {times.length > 1 &&
+            steps(first, last, timeStep(last - first, inner)).map((at) => (
+              <text key={at} x={x(at)} y={HEIGHT - 5} text-anchor={x(at) < LEFT + 24 ? 'start' : x(at) > width - 28 ? 'end' : 'middle'}>
+                {clock(at)}
+              </text>
+            ))}
+          {lines.map((line) => (
+            <path key={line.colour} class={`chart-line is-${line.colour}`} d={pathOf(line.values, (value, n) => `${round(x(times[n] ?? 0))} ${round(y(value))}`)} />
+          ))}
+          <Pointed times={times} x={x} />
+        </svg>
+      )}
+      <Values times={times} lines={lines} say={say} />
     </div>
   );
 }
 
-/** Says what is below the pointer. */
-function point(u: uPlot, element: HTMLElement, say: (value: number) => string): void {
-  const output = element.querySelector('.chart-point');
-  if (!output) return;
-  const at = u.cursor.idx;
-  output.textContent = at == null ? '' : u.series.slice(1).map((series, n) => `${typeof series.label === 'string' ? series.label : ''} ${show(u.data[n + 1]?.[at], say)}`).join('  ');
+function Pointed({ times, x }: { times: number[]; x: (at: number) => number }): JSX.Element | null {
+  const n = nearest(times);
+  return n === undefined ? null : <path class="is-soft" d={`M${round(x(times[n] ?? 0))} ${TOP}V${HEIGHT - BOTTOM}`} />;
 }
 
-function show(value: number | null | undefined, say: (value: number) => string): string {
-  return value == null ? '–' : say(value);
+/** Says what is below the pointer. */
+function Values({ times, lines, say }: Omit<ChartProps, 'label' | 'least'>): JSX.Element | null {
+  const n = nearest(times);
+  if (n === undefined) return null;
+  const told = (value: number | null | undefined) => (value == null ? '–' : say(value));
+  return <output class="chart-point">{[clock(times[n] ?? 0), ...lines.map((line) => `${line.name} ${told(line.values[n])}`)].join('  ')}</output>;
+}
+
+/** Which of the times is nearest to what is pointed at. */
+function nearest(times: number[]): number | undefined {
+  const at = pointed.value;
+  if (at === undefined || times.length === 0) return undefined;
+  const after = times.findIndex((time) => time >= at);
+  if (after < 1) return after === 0 ? 0 : times.length - 1;
+  return at - (times[after - 1] ?? 0) < (times[after] ?? 0) - at ? after - 1 : after;
+}
+
+/** A line through what there is: where a value is missing, it begins anew. */
+function pathOf(values: (number | null)[], place: (value: number, n: number) => string): string {
+  return values.map((value, n) => (value === null ? '' : `${n === 0 || values[n - 1] === null ? 'M' : 'L'}${place(value, n)}`)).join('');
+}
+
+function round(value: number): number {
+  return Math.round(value * 10) / 10;
+}
+
+/** 1, 2 or 5 times a power of ten, and not less. */
+function nice(least: number): number {
+  const power = 10 ** Math.floor(Math.log10(least));
+  return power * ([1, 2, 5].find((each) => each * power >= least) ?? 10);
+}
+
+function timeStep(seconds: number, inner: number): number {
+  const least = (seconds * TIME_SPACE) / inner;
+  return TIME_STEPS.find((step) => step >= least) ?? 3600;
+}
+
+/** The multiples of a step between two values. */
+function steps(from: number, to: number, step: number): number[] {
+  const begin = Math.ceil(from / step);
+  return Array.from({ length: Math.max(0, Math.floor(to / step) - begin + 1) }, (_, n) => (begin + n) * step);
+}
+
+function clock(at: number): string {
+  return new Intl.DateTimeFormat(language.value, { hour: '2-digit', minute: '2-digit', second: '2-digit' }).format(at * 1000);
 }

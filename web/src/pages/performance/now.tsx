@@ -2,17 +2,15 @@ import type { JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { ApiError, ask, useResource } from '../../api';
 import { bytes, count, duration, percent } from '../../i18n';
-import { lazy } from '../../lazy';
 import { type Place, refine } from '../../router';
 import { Button, Empty, Loading, Problem } from '../../ui';
-import { type ChartProps } from './chart';
+import { Chart, type ChartProps } from './chart';
 import { note, peaks, points } from './history';
 import { Meter, Stack, budgetName } from './meter';
 import type { Frame, Snapshot } from './snapshot';
 import { Busiest } from './tables';
 import { say } from './texts';
 
-const Chart = lazy<ChartProps>(() => import('./chart'));
 const EVERY_MS = 2000;
 /** Each state has the same colour everywhere. */
 const STATES = ['idle', 'network', 'answer', 'auth', 'parse', 'read', 'write', 'sync', 'functions', 'index', 'sort', 'compaction', 'replication', 'accept', 'other'];
@@ -44,7 +42,7 @@ export function Now({ place }: { place: Place }): JSX.Element {
         <>
           <div class="bar">
             <span class="grow soft">
-              {frame.now.node} · {frame.now.version} · {duration(frame.now.at)}
+              {frame.now.node} · Settee {frame.now.version} · {t.upFor(duration(frame.now.at))}
             </span>
             <Button icon={paused ? 'play' : 'pause'} aria-pressed={paused !== undefined} onClick={() => setPaused(paused ? undefined : points.value)}>
               {paused ? t.goOn : t.pause}
@@ -68,11 +66,11 @@ function Charts({ seen }: { seen: typeof points.value }): JSX.Element {
   const times = useMemo(() => seen.map((point) => point.at), [seen]);
   const line = (name: string, colour: string, value: (frame: Frame) => number) => ({ name, colour, values: seen.map((point) => value(point.frame)) });
   const perS = (value: number) => t.perSecond(short(value));
-  const charts: (Omit<ChartProps, 'times'> & { told: string })[] = [
-    { label: t.requests, say: perS, told: '', lines: [line(t.requests, 'accent', (f) => f.requests), line(t.writes, 'warn', (f) => f.writes)] },
-    { label: t.latency, say: duration, told: '', lines: [line(t.most, 'warn', (f) => f.p99), line(t.half, 'accent', (f) => f.p50)] },
-    { label: t.processors, say: short, told: '', lines: [line(t.server, 'accent', (f) => f.cpu), line(t.functions, 'warn', (f) => f.workers)] },
-    { label: t.traffic, say: (n) => t.perSecond(bytes(n)), told: '', lines: [line(t.sent, 'accent', (f) => f.sent), line(t.received, 'warn', (f) => f.received)] },
+  const charts: Omit<ChartProps, 'times'>[] = [
+    { label: t.requests, say: perS, least: 1, lines: [line(t.requests, 'accent', (f) => f.requests), line(t.writes, 'warn', (f) => f.writes)] },
+    { label: t.latency, say: duration, least: 0.001, lines: [line(t.most, 'warn', (f) => f.p99), line(t.half, 'accent', (f) => f.p50)] },
+    { label: t.processors, say: short, least: 0.1, lines: [line(t.server, 'accent', (f) => f.cpu), line(t.functions, 'warn', (f) => f.workers)] },
+    { label: t.traffic, say: (n) => t.perSecond(bytes(n)), least: 1000, lines: [line(t.sent, 'accent', (f) => f.sent), line(t.received, 'warn', (f) => f.received)] },
   ];
   return (
     <div class="charts">

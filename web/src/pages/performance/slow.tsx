@@ -22,7 +22,9 @@ export default function Slow(): JSX.Element {
             <p>{t.slowOff}</p>
           ) : (
             <p>
-              {t.slowTime} <b>{duration(limit / 1000)}</b>. {file ? <>{t.slowFile} <code>{file}</code>.</> : t.slowInLog}
+              {t.slowTime} <b>{duration(limit / 1000)}</b>
+              {duration(limit / 1000).endsWith('.') ? ' ' : '. '}
+              {file ? <>{t.slowFile} <code>{file}</code>.</> : t.slowInLog}
             </p>
           )}
           <p class="soft small">{t.slowWhere}</p>

@@ -27,7 +27,9 @@ function Page({ title, data, error, reload }: { title: string; data: Job | undef
   return (
     <>
       <nav class="crumbs">
-        <a href={link(['replication'])}>{w.title}</a> / {data?.db && data.db !== '_replicator' ? `${data.db} /` : ''}
+        <a href={link(['replication'])}>{w.title}</a>
+        <span aria-hidden="true">/</span>
+        <span>{data?.db && data.db !== '_replicator' ? `${data.db} / ${title}` : title}</span>
       </nav>
       <div class="page-head">
         <h1>{title}</h1>

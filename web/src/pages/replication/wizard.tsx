@@ -52,7 +52,9 @@ function Head({ title }: { title: string }): JSX.Element {
   return (
     <>
       <nav class="crumbs">
-        <a href={link(['replication'])}>{t().title}</a> /
+        <a href={link(['replication'])}>{t().title}</a>
+        <span aria-hidden="true">/</span>
+        <span>{title}</span>
       </nav>
       <div class="page-head">
         <h1>{title}</h1>

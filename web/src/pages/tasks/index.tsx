@@ -71,13 +71,14 @@ function List({ all, rates, place }: { all: Work[]; rates: Rates; place: Place }
   const rows = [...all].sort((a, b) => compare(value(a), value(b)) * (isDown ? -1 : 1) || a.started - b.started || compare(a.key, b.key));
   const sort = (id: string) => () => refine({ sort: id, down: by === id && !isDown ? '1' : undefined });
   const column = (id: string, name: string, width: string, cell: (work: Work) => ComponentChildren, more: Partial<Column<Work>> = {}): Column<Work> => ({ id, name, width, cell, ...(sorters[id] ? { sort: sort(id) } : {}), ...more });
+  const isOneNode = new Set(all.flatMap((work) => work.nodes)).size < 2;
   const columns = [
     column('what', t.what, 'minmax(0, 3fr)', (work) => <What work={work} />),
     column('progress', t.progress, 'minmax(7rem, 2fr)', (work) => <How work={work} />),
     column('rate', t.rate, '6rem', (work) => <Rate value={rates.of(work)} isOpen={work.task.continuous === true} />, { align: 'end', isExtra: true }),
     column('left', t.left, '4.8rem', (work) => known(rates.left(work), duration), { align: 'end' }),
     column('started', t.started, '13.5rem', (work) => <Started at={work.started} />, { isExtra: true }),
-    column('node', t.node, 'minmax(0, 1fr)', (work) => <span title={work.nodes.join(', ')}>{work.nodes.join(', ') || '–'}</span>, { isExtra: true }),
+    ...(isOneNode ? [] : [column('node', t.node, 'minmax(0, 1fr)', (work) => <span title={work.nodes.join(', ')}>{work.nodes.join(', ') || '–'}</span>, { isExtra: true })]),
   ];
   return <Table label={t.label} columns={columns} count={rows.length} row={(n) => rows[n]} rowHeight={54} sorted={{ by, isDown }} />;
 }
@@ -87,11 +88,11 @@ function What({ work }: { work: Work }): JSX.Element {
   const { source, target, continuous } = work.task;
   const isReplication = work.type === 'replication';
   const to = isReplication ? link(['replication']) : work.database ? link(['database', work.database, work.design ? '_design' : '_all_docs', ...(work.design ? [work.design] : [])]) : undefined;
-  const name = isReplication && source ? `${bare(source)} → ${bare(target ?? '')}` : work.database ? work.database + (work.design ? ` / ${work.design}` : '') : t.store;
+  const name = isReplication && source ? between(source, target ?? '') : work.database ? work.database + (work.design ? ` / ${work.design}` : '') : t.store;
   return (
     <div class="two-lines">
       {to ? (
-        <a class="cut" href={to} title={name}>
+        <a class="cut" href={to} title={isReplication && source ? `${bare(source)} → ${bare(target ?? '')}` : name}>
           {name}
         </a>
       ) : (
@@ -154,6 +155,14 @@ function known(value: number | undefined, show: (value: number) => string): stri
 }
 
 /** An address without its scheme, name and password, and without a slash at its end. */
+/** From where to where; their server is left out where it is the same. */
+function between(source: string, target: string): string {
+  const [from, to] = [bare(source), bare(target)];
+  const host = from.slice(0, from.indexOf('/') + 1);
+  const isSame = host !== '' && to.startsWith(host);
+  return isSame ? `${from.slice(host.length)} → ${to.slice(host.length)}` : `${from} → ${to}`;
+}
+
 function bare(address: string): string {
   return address.replace(/^https?:\/\/([^/@]*@)?/, '').replace(/\/$/, '');
 }

@@ -22,7 +22,9 @@ export function UserPage({ name }: { name: string }): JSX.Element {
   return (
     <>
       <nav class="crumbs">
-        <a href={link(['users'])}>{w.users}</a> /
+        <a href={link(['users'])}>{w.users}</a>
+        <span aria-hidden="true">/</span>
+        <span>{name}</span>
       </nav>
       <div class="page-head">
         <h1>{name}</h1>

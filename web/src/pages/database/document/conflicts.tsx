@@ -3,11 +3,11 @@ import { useMemo, useState } from 'preact/hooks';
 import { useResource } from '../../../api';
 import { count } from '../../../i18n';
 import { type Json, JsonError, Obj, print } from '../../../json';
-import { Button, Check, Editor, Empty, Loading, Problem, say as tell } from '../../../ui';
+import { Button, Check, Editor, Empty, Loading, Problem, explainJson, say as tell } from '../../../ui';
 import type { Draft } from './draft';
 import { readLeaves } from './leaves';
 import { type Failed, NotKept, resolve } from './resolve';
-import { mistakeWords, say } from './text';
+import { say } from './text';
 import { type Leaf, short } from './tree';
 
 export function Conflicts({ draft }: { draft: Draft }): JSX.Element {
@@ -143,8 +143,7 @@ function Solver({ draft, leaves, onFailed }: { draft: Draft; leaves: Leaf[]; onF
 
 function Wrong({ error }: { error: unknown }): JSX.Element | null {
   const t = say();
-  const text = error instanceof JsonError ? `${t.line(error.line, error.column)}: ${mistakeWords()[error.problem]}` : undefined;
-  if (text) return <p class="notice warn" role="alert">{text}</p>;
+  if (error instanceof JsonError) return <p class="notice warn" role="alert">{explainJson(error)}</p>;
   if (!(error instanceof NotKept)) return <Problem error={error} />;
   return (
     <>

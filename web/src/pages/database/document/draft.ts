@@ -2,7 +2,8 @@ import { signal } from '@preact/signals';
 import { ApiError, ask, docPath, path, read, send } from '../../../api';
 import { type Json, JsonError, Obj, parse, print, text as textOf } from '../../../json';
 import { lineOf, plain, put } from './source';
-import { mistakeWords, say } from './text';
+import { mistakeWords } from '../../../ui';
+import { say } from './text';
 
 export interface Wrong {
   line: number;

@@ -1,7 +1,7 @@
 import type { JSX } from 'preact';
 import { useMemo } from 'preact/hooks';
 import { print } from '../../../json';
-import { Button, Compare, Editor, Icon } from '../../../ui';
+import { Button, Compare, Editor, Icon, inLine } from '../../../ui';
 import type { Draft } from './draft';
 import { say } from './text';
 
@@ -24,7 +24,7 @@ export function Edit({ draft, onSave }: { draft: Draft; onSave: (work?: () => Pr
         <div key={wrong.line} class="problem" role="alert">
           <Icon name="warning" />
           <div class="problem-text">
-            <strong>{t.line(wrong.line, wrong.column)}</strong> {wrong.text}
+            <strong>{inLine(wrong.line, wrong.column)}</strong> {wrong.text}
           </div>
         </div>
       ))}

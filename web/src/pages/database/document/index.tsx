@@ -1,5 +1,5 @@
 import type { JSX } from 'preact';
-import { useEffect, useMemo } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useMemo } from 'preact/hooks';
 import { ApiError, returns, url } from '../../../api';
 import { count } from '../../../i18n';
 import { Obj } from '../../../json';
@@ -85,7 +85,7 @@ function numbered(name: string, n: number): string {
 /** Asks before unsaved text is left; its own parts may be changed. */
 function useUnsaved(isDirty: boolean): void {
   const now = here.value;
-  useEffect(() => {
+  useLayoutEffect(() => {
     const path = location.hash.replace(/\?.*/s, '');
     setGuard(isDirty ? () => location.hash.replace(/\?.*/s, '') === path || window.confirm(words().unsaved) : undefined);
     return () => setGuard(undefined);

@@ -1,5 +1,4 @@
 import { texts } from '../../../i18n';
-import type { Problem } from '../../../json';
 
 export const say = texts(
   {
@@ -31,7 +30,6 @@ export const say = texts(
     idText: 'The _id has to be a text that is not empty.',
     idOther: (id: string) => `The _id has to stay ${id}. For another document, use “Copy as new”.`,
     special: (name: string) => `${name} is no member that the server knows. Names that begin with _ are reserved.`,
-    line: (line: number, column?: number) => (column ? `Line ${line}, column ${column}` : `Line ${line}`),
     clash: 'Somebody else saved this document meanwhile',
     clashNew: 'There is a document of this _id already',
     clashGone: 'Somebody else deleted this document meanwhile',
@@ -123,7 +121,6 @@ export const say = texts(
     idText: 'Die _id muss ein nicht leerer Text sein.',
     idOther: (id) => `Die _id muss ${id} bleiben. Für ein anderes Dokument gibt es „Als neues kopieren“.`,
     special: (name) => `${name} kennt der Server nicht. Namen, die mit _ beginnen, sind vorbehalten.`,
-    line: (line, column) => (column ? `Zeile ${line}, Spalte ${column}` : `Zeile ${line}`),
     clash: 'Jemand anderes hat dieses Dokument inzwischen gespeichert',
     clashNew: 'Ein Dokument mit dieser _id gibt es schon',
     clashGone: 'Jemand anderes hat dieses Dokument inzwischen gelöscht',
@@ -185,33 +182,5 @@ export const say = texts(
     noPreview: 'Für diesen Typ gibt es keine Vorschau.',
     tooLarge: 'Zu groß für eine Vorschau.',
     firstPart: (size) => `Gezeigt sind die ersten ${size}.`,
-  },
-);
-
-/** What is wrong with a text that is no JSON. */
-export const mistakeWords = texts<Record<Problem, string>>(
-  {
-    value: 'A value is expected here: a text in "…", a number, true, false, null, { or [.',
-    comma: 'A comma, or the closing bracket, is expected here.',
-    colon: 'A colon is expected here, after the name.',
-    name: 'A name in "…" is expected here. Perhaps there is a comma too many before it.',
-    string: 'This text does not end, or has a line break in it. Write \\n for one.',
-    escape: 'There is no such escape. A backslash itself is written \\\\.',
-    number: 'This is no number as JSON writes them.',
-    end: 'The text ends too early: a closing bracket is missing.',
-    deep: 'This is nested too deeply.',
-    more: 'The document ended before this. What follows is too much.',
-  },
-  {
-    value: 'Hier fehlt ein Wert: ein Text in "…", eine Zahl, true, false, null, { oder [.',
-    comma: 'Hier fehlt ein Komma oder die schließende Klammer.',
-    colon: 'Hier fehlt ein Doppelpunkt nach dem Namen.',
-    name: 'Hier fehlt ein Name in "…". Vielleicht steht ein Komma zu viel davor.',
-    string: 'Dieser Text endet nicht oder enthält einen Zeilenumbruch. Dafür steht \\n.',
-    escape: 'Diese Maskierung gibt es nicht. Ein Backslash selbst ist \\\\.',
-    number: 'So schreibt JSON keine Zahlen.',
-    end: 'Der Text endet zu früh: eine schließende Klammer fehlt.',
-    deep: 'Das ist zu tief verschachtelt.',
-    more: 'Das Dokument war davor zu Ende. Was folgt, ist zu viel.',
   },
 );

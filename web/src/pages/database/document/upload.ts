@@ -1,6 +1,6 @@
 import { computed, signal } from '@preact/signals';
 import { ApiError, LostError, url } from '../../../api';
-import { expired, renewed } from '../../../api/session';
+import { isExpired, isOver, renewed } from '../../../api/session';
 import type { Draft } from './draft';
 
 export interface Upload {
@@ -89,7 +89,10 @@ async function transmit(to: URL, file: File, signal: AbortSignal, onProgress: (d
     const { status, text, requestId } = await transmitOnce(to, file, signal, onProgress);
     const told = parsed(text);
     if (status < 300 && told.rev) return told.rev;
-    if (status === 401 && (await expired())) await renewed(signal);
+    if (status === 401 && (await isOver())) {
+      isExpired.value = true;
+      await renewed(signal);
+    }
     else throw new ApiError(status, told.error ?? String(status), told.reason ?? text.slice(0, 500), requestId);
   }
 }

@@ -7,7 +7,7 @@ import { NameDialog } from './ask';
 import { type Design, type Kind, SINGLES, change, differs, put, rename, sourceOf, valueOf } from './design';
 import { DryRun } from './dryrun';
 import { toDesign } from './index';
-import { Code, lineOf, useGuard } from './shared';
+import { Code, lineOf, located, useGuard } from './shared';
 import { say } from './texts';
 import { modeOf } from './view';
 
@@ -39,7 +39,7 @@ export function FunctionPage({ db, design: loaded, kind, name }: { db: string; d
       setDesign(await change(db, design.name, (doc) => put(doc, at, valueOf(source, saved)), { at, was: saved }));
       announce(t.saved);
     } catch (thrown) {
-      setError(thrown);
+      setError(await located(thrown, source));
     }
   };
   const leave = (to: string) => {

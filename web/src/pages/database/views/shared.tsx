@@ -1,43 +1,14 @@
 import type { JSX } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useLayoutEffect, useState } from 'preact/hooks';
 import { texts } from '../../../i18n';
 import { type Json, JsonError, parse, print } from '../../../json';
 import { setGuard } from '../../../router';
-import { url } from '../../../api';
-import { Button, Editor, words } from '../../../ui';
+import { ApiError, url } from '../../../api';
+import { Button, Editor, explainJson, words } from '../../../ui';
 import type { Mistake, Mode } from '../../../editor';
 import './parts.css';
 
-const say = texts(
-  {
-    value: 'A value is missing or misspelled',
-    comma: 'A comma or an end is missing',
-    colon: 'A colon is missing',
-    name: 'A name in quotes is missing',
-    string: 'The text has a line break or no end',
-    escape: 'After \\ stands what cannot',
-    number: 'No such number',
-    end: 'It ends too early',
-    deep: 'It is nested too deeply',
-    more: 'There is more after the end',
-    line: (line: number, column: number) => `line ${line}, column ${column}`,
-    curl: 'Copy as curl',
-  },
-  {
-    value: 'Ein Wert fehlt oder ist falsch geschrieben',
-    comma: 'Ein Komma oder ein Ende fehlt',
-    colon: 'Ein Doppelpunkt fehlt',
-    name: 'Ein Name in Anführungszeichen fehlt',
-    string: 'Der Text hat einen Zeilenumbruch oder kein Ende',
-    escape: 'Nach \\ steht, was da nicht stehen kann',
-    number: 'Keine Zahl',
-    end: 'Es endet zu früh',
-    deep: 'Es ist zu tief verschachtelt',
-    more: 'Nach dem Ende steht noch etwas',
-    line: (line: number, column: number) => `Zeile ${line}, Spalte ${column}`,
-    curl: 'Als curl kopieren',
-  },
-);
+const say = texts({ curl: 'Copy as curl' }, { curl: 'Als curl kopieren' });
 
 /** What is wrong with a text that should be JSON; `undefined` for nothing, and for an empty one. */
 export function wrongJson(source: string): string | undefined {
@@ -47,8 +18,7 @@ export function wrongJson(source: string): string | undefined {
     return undefined;
   } catch (error) {
     if (!(error instanceof JsonError)) throw error;
-    const t = say();
-    return `${t[error.problem]} (${t.line(error.line, error.column)})`;
+    return explainJson(error);
   }
 }
 
@@ -65,6 +35,14 @@ export function brief(value: Json | undefined, length = 300): string {
 export function lineOf(reason: string): number | undefined {
   const found = /\bline:? (\d+)/i.exec(reason) ?? /(?:<[\w.]+>|\.js|\(function\)|map|reduce):(\d+)/.exec(reason);
   return found ? Number(found[1]) : undefined;
+}
+
+/** The server refuses a function that it cannot compile, and does not always say in which line: then the grammar does. */
+export async function located(error: unknown, source: string): Promise<unknown> {
+  if (!(error instanceof ApiError) || error.error !== 'compilation_error' || lineOf(error.reason) !== undefined) return error;
+  const { lineOfMistake } = await import('../../../editor');
+  const line = lineOfMistake(source);
+  return line === undefined ? error : new ApiError(error.status, error.error, `${error.reason} (line ${line})`, error.requestId);
 }
 
 /** As a request of a shell. */
@@ -114,7 +92,8 @@ export function Switch<T extends string>({ label, value, of, onChange }: { label
 
 /** Asks before the page is left, while there is unsaved text. */
 export function useGuard(isChanged: boolean): void {
-  useEffect(() => {
+  // With what is drawn: nobody is asked any more who sees that all is saved.
+  useLayoutEffect(() => {
     setGuard(isChanged ? () => window.confirm(words().unsaved) : undefined);
     return () => setGuard(undefined);
   }, [isChanged]);

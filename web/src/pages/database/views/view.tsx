@@ -3,7 +3,7 @@ import { useMemo, useState } from 'preact/hooks';
 import { member, text } from '../../../json';
 import { type Place, go, link, setGuard } from '../../../router';
 import { Button, Choice, Problem, TextField, confirm, say as announce, words } from '../../../ui';
-import { Code, Switch, lineOf, useGuard } from './shared';
+import { Code, Switch, lineOf, located, useGuard } from './shared';
 import type { Mistake } from '../../../editor';
 import { NameDialog } from './ask';
 import { type Design, type Failure, change, put, rename, sourceOf } from './design';
@@ -31,10 +31,8 @@ export function ViewPage({ db, design: loaded, view, place }: { db: string; desi
   const [round, setRound] = useState(0);
   const isChanged = saved === undefined || map !== sourceOf(member(saved, 'map')) || reduce !== text(member(saved, 'reduce'));
   useGuard(isChanged);
-  const mistakes = useMemo((): Mistake[] => {
-    const told = error instanceof Error ? lineOf(error.message) : undefined;
-    return [...(told ? [{ line: told, text: (error as Error).message }] : []), ...failures.flatMap(({ line, reason }) => (line ? [{ line, text: reason }] : []))];
-  }, [error, failures]);
+  const refused = useMemo(() => refusedAt(error), [error]);
+  const mistakes = useMemo(() => [...refused.map, ...failures.flatMap(({ line, reason }) => (line ? [{ line, text: reason }] : []))], [refused, failures]);
   if (design.language === 'query') return <Mango db={db} map={sourceOf(member(saved, 'map'))} />;
 
   const put_ = (name: string) => (doc: Design['doc']) => put(put(doc, ['views', name, 'map'], map), ['views', name, 'reduce'], reduce === '' ? undefined : reduce);
@@ -47,7 +45,7 @@ export function ViewPage({ db, design: loaded, view, place }: { db: string; desi
       setFailures([]);
       announce(t.saved);
     } catch (thrown) {
-      setError(thrown);
+      setError(await located(thrown, isOfReduce(thrown) ? reduce : map));
     }
   };
   const leave = (to: string[]) => {
@@ -85,7 +83,7 @@ export function ViewPage({ db, design: loaded, view, place }: { db: string; desi
         </div>
         <Problem error={error} dismiss={() => setError(undefined)} />
         <Code label={t.map} mode={modeOf(design.language)} value={begin.map} onChange={setMap} onSave={() => void save()} mistakes={mistakes} />
-        <Reduce reduce={reduce} begin={begin.reduce} language={design.language} onChange={setReduce} onSave={() => void save()} />
+        <Reduce reduce={reduce} begin={begin.reduce} language={design.language} onChange={setReduce} onSave={() => void save()} mistakes={refused.reduce} />
       </div>
       <div>
         <Switch label={t.view} value={show} onChange={setShow} of={[['rows', t.results], ['preview', `${t.preview}: ${t.previewDocs}`]]} />
@@ -108,8 +106,19 @@ export function modeOf(language: string): 'javascript' | 'text' {
   return language === 'javascript' || language === 'nodejs' || language === '' ? 'javascript' : 'text';
 }
 
+function isOfReduce(error: unknown): boolean {
+  return error instanceof Error && /\breduce function\b/.test(error.message);
+}
+
+/** Where the server found a mistake when it was to save. */
+function refusedAt(error: unknown): { map: Mistake[]; reduce: Mistake[] } {
+  const line = error instanceof Error ? lineOf(error.message) : undefined;
+  const mistakes = line === undefined ? [] : [{ line, text: (error as Error).message }];
+  return isOfReduce(error) ? { map: [], reduce: mistakes } : { map: mistakes, reduce: [] };
+}
+
 /** None, one of the server's own, or a function. */
-function Reduce({ reduce, begin, language, onChange, onSave }: { reduce: string; begin: string; language: string; onChange: (to: string) => void; onSave: () => void }): JSX.Element {
+function Reduce({ reduce, begin, language, mistakes, onChange, onSave }: { reduce: string; begin: string; language: string; mistakes: Mistake[]; onChange: (to: string) => void; onSave: () => void }): JSX.Element {
   const t = say();
   const isBuiltIn = reduce.startsWith('_');
   const is = reduce === '' ? '' : BUILT_IN.includes(reduce) ? reduce : isBuiltIn ? 'other' : 'custom';
@@ -127,6 +136,7 @@ function Reduce({ reduce, begin, language, onChange, onSave }: { reduce: string;
           label={t.ownReduce}
           mode={modeOf(language)}
           value={own}
+          mistakes={mistakes}
           onSave={onSave}
           onChange={(to) => {
             setOwn(to);
