@@ -28,7 +28,7 @@ def sources_are_sound(ctx):
     web, place = ctx.checkout / "web", ctx.folder("sources") / "web"
     shutil.copytree(web, place, ignore=shutil.ignore_patterns(*MADE))
     (place / "node_modules").symlink_to(node_modules(ctx, web))
-    for what, command in (("types", "check"), ("unit tests", "test"), ("a build", "build")):
+    for what, command in (("types", "check"), ("unit tests", "test"), ("a build", "build"), ("its budget of bytes", "sizes")):
         done = subprocess.run(
             ["npm", "run", "--silent", command],
             cwd=place,

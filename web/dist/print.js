@@ -1,2 +1,0 @@
-import{i as e,r as t}from"./parse.js";function n(e,t=0){let n=[];return r(e,t,`
-`,n),n.join(``)}function r(n,a,o,s){n instanceof t?s.push(n.text):Array.isArray(n)?i(`[`,`]`,n,a,o,s,(e,t)=>r(e,a,t,s)):n instanceof e?i(`{`,`}`,[...n],a,o,s,([e,t],n)=>{s.push(JSON.stringify(e),a>0?`: `:`:`),r(t,a,n,s)}):s.push(JSON.stringify(n))}function i(e,t,n,r,i,a,o){let s=i+` `.repeat(r);a.push(e),n.forEach((e,t)=>{t>0&&a.push(`,`),r>0&&a.push(s),o(e,s)}),r>0&&n.length>0&&a.push(i),a.push(t)}export{n as t};
