@@ -38,7 +38,7 @@ export async function run({ page, server, check, open }) {
   await open('_config');
   const text = await page.getByRole('main').innerText();
   const secret = await value('/_node/_local/_config/chttpd_auth/secret');
-  check('secrets are not shown', !text.includes('-pbkdf2') && (typeof secret !== 'string' || !text.includes(secret)));
+  check('secrets are not shown', !/-pbkdf2[:-]/.test(text) && (typeof secret !== 'string' || !text.includes(secret)));
   if (told.status === 200) {
     await page.getByLabel('Search settings').fill('max_document_size');
     const region = page.getByRole('region', { name: 'couchdb' });
