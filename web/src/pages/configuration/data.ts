@@ -1,6 +1,6 @@
 import { ApiError, ask, path } from '../../api';
 
-export type Kind = 'bool' | 'integer' | 'duration' | 'size' | 'list' | 'text';
+export type Kind = 'bool' | 'integer' | 'duration' | 'number' | 'list' | 'text';
 
 /** A setting, as `_node/_local/_settee/settings` tells of it. */
 export interface Setting {

@@ -1,6 +1,6 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
-import { Badge, Button, Choice, Form, TextField, complain, say, words } from '../../ui';
+import { Badge, Button, Choice, Form, TextField, complain, confirm, say, words } from '../../ui';
 import { type Setting, nameOf, put } from './data';
 import { t } from './texts';
 
@@ -9,13 +9,20 @@ export function Row({ setting, done }: { setting: Setting; done: () => void }): 
   const w = t();
   const [isEdited, setEdited] = useState(false);
   const name = nameOf(setting);
+  /** A secret that is set is not known here: nothing brings it back, so that its end is asked about. */
+  const isLost = setting.secret === true && setting.value !== null;
   /** Changes it; what was set before can be brought back. */
   const change = async (value: string | null) => {
     const before = setting.value;
-    await put(setting, value);
-    say(value === null ? w.removed(name) : setting.restart ? w.savedRestart(name) : w.saved(name), () => put(setting, before).then(done));
-    setEdited(false);
-    done();
+    const work = async () => {
+      await put(setting, value);
+      const undo = isLost ? undefined : () => put(setting, before).then(done);
+      say(value === null ? w.removed(name) : setting.restart ? w.savedRestart(name) : w.saved(name), undo);
+      setEdited(false);
+      done();
+    };
+    if (!isLost) return work();
+    await confirm({ title: w.lostTitle(name), text: w.lostText, action: value === null ? w.unset : words().save, work });
   };
   return (
     <div class="configuration-row">
