@@ -6,6 +6,7 @@
 # make docs     the manual, as a book in docs/book
 # make bench    how fast this machine serves it (BENCH_ARGS="--url http://…" for another server)
 # make bench-peers  the same beside PostgreSQL and Redis, which it installs from Debian's packages and runs in temporary folders
+# make pictures  those of the web interface in README and manual, in Chromium
 # make soak     the black-box tests at full length (about two hours), and a million runs of the simulated cluster
 # make build    the binary alone
 # make sanitize the tests of the JavaScript engine under AddressSanitizer (docs/src/developers/unsafe-code.md)
@@ -16,7 +17,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := serve
-.PHONY: serve cluster build docs test lint unit blackbox bench bench-peers sanitize soak setup setup-docs setup-test
+.PHONY: serve cluster build docs test lint unit blackbox bench bench-peers pictures sanitize soak setup setup-docs setup-test
 
 BIND ?= 127.0.0.1
 PORT ?= 5984
@@ -91,3 +92,7 @@ bench: build
 
 bench-peers: build
 	@$(env) python3 scripts/bench_peers.py --install --binary $(settee) $(BENCH_ARGS)
+
+pictures: setup-test
+	@$(binary)
+	@$(env) python3 scripts/pictures.py $(settee)

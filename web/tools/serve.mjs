@@ -10,7 +10,7 @@ const [port, to, under = ''] = process.argv.slice(2);
 const target = new URL(to);
 const dist = process.env.DIST ?? new URL('../dist/', import.meta.url).pathname;
 const TYPES = { '.html': 'text/html; charset=utf-8', '.js': 'text/javascript; charset=utf-8', '.css': 'text/css; charset=utf-8', '.svg': 'image/svg+xml' };
-const POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; media-src blob:; connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'";
+const POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src blob:; connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'";
 
 async function own(path, response) {
   const file = normalize(path.slice('/_utils/'.length) || 'index.html');

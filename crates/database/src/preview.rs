@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 use document::collation::compare_erlang;
 use document::json::members;
 use document::{DocId, EditDoc, write_json_string};
-use functions::{DesignDoc, Doc, Emits, Error as FunctionError, Mapper, Owner, Place, ReduceRow};
+use functions::{
+    DesignDoc, Doc, Emits, Error as FunctionError, Mapper, Owner, Place, ReduceRow,
+    THROWN_BYTES_MAX,
+};
 use index::reduce::Builtin;
 use index::{ReduceSpec, Spec, ViewSpec};
 use storage::RecordHead;
@@ -23,8 +26,12 @@ pub const PREVIEW_DOCS_MAX: usize = 100;
 pub const PREVIEW_ROWS_MAX: usize = 10_000;
 /// Bytes of the ids, keys and values of a preview's rows, and of what they are reduced to.
 pub const PREVIEW_BYTES_MAX: usize = 4 << 20;
+/// Bytes of documents of the database that are read for one preview; one document at least.
+pub const PREVIEW_READ_BYTES_MAX: usize = 16 << 20;
 /// After so long no further document is mapped. Each has the functions' own limits besides.
 const TIME_MAX: Duration = Duration::from_secs(10);
+/// And after so long none is read.
+const READ_TIME_MAX: Duration = Duration::from_secs(5);
 /// The design document that they are of, as logs and profiles name it.
 const DESIGN: &str = "_design/preview";
 
@@ -127,10 +134,16 @@ impl DatabaseAs {
         functions: PreviewFunctions,
         docs: PreviewDocs,
     ) -> Result<Preview, Error> {
-        let until = Instant::now() + TIME_MAX;
+        let began = Instant::now();
+        let mut preview = Preview::default();
         let spec = Arc::new(spec(functions)?);
         let samples = match docs {
-            PreviewDocs::Stored(most) => self.samples(most.min(PREVIEW_DOCS_MAX), until)?,
+            PreviewDocs::Stored(most) => {
+                let (samples, is_cut) =
+                    self.samples(most.min(PREVIEW_DOCS_MAX), began + READ_TIME_MAX)?;
+                preview.is_partial = is_cut;
+                samples
+            }
             PreviewDocs::Given(docs) => {
                 let given = docs.into_iter().take(PREVIEW_DOCS_MAX).enumerate();
                 given.map(|(n, doc)| Sample::given(n, doc)).collect()
@@ -144,8 +157,7 @@ impl DatabaseAs {
         let mut group = spec.map_group(owner.clone());
         group.tells = true;
         let mut mapper = self.languages().mapper(&group)?;
-        let mut preview = Preview::default();
-        preview.map(mapper.as_mut(), &samples, until)?;
+        preview.map(mapper.as_mut(), &samples, began + TIME_MAX)?;
         if spec.views.iter().any(|view| !view.reduces.is_empty()) && !preview.rows.is_empty() {
             let reduced = preview.reduce(|rows| {
                 let limit = self.shared_views().reduce_limit;
@@ -156,16 +168,23 @@ impl DatabaseAs {
         Ok(preview)
     }
 
-    /// The first documents that whoever asks may see.
-    fn samples(&self, most: usize, until: Instant) -> Result<Vec<Sample>, Error> {
+    /// The first documents that whoever asks may see, and whether there was not time or room for all that were asked for.
+    fn samples(&self, most: usize, until: Instant) -> Result<(Vec<Sample>, bool), Error> {
         let (views, _) = Views::open(self.all_shards())?;
         let mut merge = IdMerge::new(&views);
         merge.seek(b"");
         let mut samples = vec![];
+        let mut bytes = 0;
+        let mut is_cut = false;
         while let Some((_, id, value)) = merge.entry() {
-            if samples.len() >= most || Instant::now() >= until {
+            if samples.len() >= most {
                 break;
             }
+            if bytes >= PREVIEW_READ_BYTES_MAX || Instant::now() >= until {
+                is_cut = true;
+                break;
+            }
+            self.live()?;
             let is_document = !RecordHead::decode(value)?.deleted && !id.starts_with(b"_design/");
             let id = str::from_utf8(id).ok().filter(|_| is_document);
             let options = ReadOptions {
@@ -176,12 +195,13 @@ impl DatabaseAs {
             if let Some(id) = id.and_then(|id| DocId::new(id).ok())
                 && let Read::Found(doc) = self.read(&id, &options)?
             {
+                bytes += doc.json.len();
                 samples.push(Sample::stored(doc.id.as_str(), &doc.json));
             }
             merge.next();
         }
         merge.status()?;
-        Ok(samples)
+        Ok((samples, is_cut))
     }
 
     /// Asks a `validate_doc_update` about a write that nobody makes. Blocks: the function runs.
@@ -330,12 +350,16 @@ impl Preview {
             };
             match mapper.map(&[doc], &mut emits) {
                 Ok(()) => {}
+                Err(
+                    error @ (FunctionError::Busy { .. }
+                    | FunctionError::Late { .. }
+                    | FunctionError::UnknownLanguage(_)),
+                ) => return Err(error.into()),
                 // Others would most likely go as far.
-                Err(error @ (FunctionError::Limit { .. } | FunctionError::Thrown { .. })) => {
+                Err(error) => {
                     self.fail(sample, error, None);
                     break;
                 }
-                Err(error) => return Err(error.into()),
             }
             bytes += emits.bytes.len() + emits.rows.len() * sample.id.len();
             if bytes > PREVIEW_BYTES_MAX || self.rows.len() + emits.rows.len() > PREVIEW_ROWS_MAX {
@@ -363,7 +387,7 @@ impl Preview {
         self.is_partial = true;
         self.errors.push(PreviewError {
             id: Some(sample.id.clone()),
-            error,
+            error: error.cut(THROWN_BYTES_MAX),
             line,
         });
     }
@@ -420,7 +444,7 @@ impl Preview {
             | FunctionError::UnknownLanguage(_) => return Err(error.into()),
             error => self.errors.push(PreviewError {
                 id: None,
-                error,
+                error: error.cut(THROWN_BYTES_MAX),
                 line: None,
             }),
         }

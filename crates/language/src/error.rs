@@ -54,6 +54,27 @@ pub enum Error {
 }
 
 impl Error {
+    /// The same with no more than so many bytes of each text that a function or its server chose.
+    pub fn cut(self, bytes_max: usize) -> Error {
+        let cut = |mut text: String| {
+            text.truncate(text.floor_char_boundary(bytes_max));
+            text
+        };
+        match self {
+            Error::Thrown { name, reason } => Error::Thrown {
+                name: cut(name),
+                reason: cut(reason),
+            },
+            Error::Forbidden(reason) => Error::Forbidden(cut(reason)),
+            Error::Unauthorized(reason) => Error::Unauthorized(cut(reason)),
+            Error::Compile(reason) => Error::Compile(cut(reason)),
+            Error::ReduceOverflow(reason) => Error::ReduceOverflow(cut(reason)),
+            Error::Process(reason) => Error::Process(cut(reason)),
+            Error::UnknownLanguage(reason) => Error::UnknownLanguage(cut(reason)),
+            Error::Limit { .. } | Error::Busy { .. } | Error::Late { .. } => self,
+        }
+    }
+
     /// CouchDB's `error` of it; the reason is what it displays.
     pub fn name(&self) -> &str {
         match self {

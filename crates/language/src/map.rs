@@ -63,21 +63,10 @@ pub const THROWN_BYTES_MAX: usize = 2000;
 impl Thrown {
     /// `error` is cut to what is kept of it.
     pub fn new(doc: u32, view: u32, error: Error, line: Option<u32>) -> Thrown {
-        let cut = |text: String| text[..text.floor_char_boundary(THROWN_BYTES_MAX)].to_owned();
-        let error = match error {
-            Error::Thrown { name, reason } => Error::Thrown {
-                name: cut(name),
-                reason: cut(reason),
-            },
-            Error::Forbidden(reason) => Error::Forbidden(cut(reason)),
-            Error::Unauthorized(reason) => Error::Unauthorized(cut(reason)),
-            Error::Compile(reason) => Error::Compile(cut(reason)),
-            other => other,
-        };
         Thrown {
             doc,
             view,
-            error,
+            error: error.cut(THROWN_BYTES_MAX),
             line,
         }
     }

@@ -60,7 +60,11 @@ fn main() -> ExitCode {
             commands::monitoring::run(what);
             Ok(())
         }
-        cli::Command::FunctionsWorker => return functions::js::worker_main(),
+        cli::Command::FunctionsWorker => {
+            // They are many, and rest between calls.
+            serve::allocator::give_back_soon();
+            return functions::js::worker_main();
+        }
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

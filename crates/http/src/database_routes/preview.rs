@@ -6,7 +6,9 @@ use database::{
 };
 use document::json::{Elements, member, string_text};
 use document::{normalise, parse_document, write_json_string};
-use functions::{Error as FunctionError, JAVASCRIPT, Lane};
+use functions::{Error as FunctionError, JAVASCRIPT, Lane, THROWN_BYTES_MAX};
+
+use tokio::sync::Semaphore;
 
 use crate::app::App;
 use crate::design_routes::calls::place;
@@ -18,6 +20,9 @@ use crate::router::require_method;
 use node::{Access, caller};
 
 type Answer = Result<Reply, ApiError>;
+
+/// Previews at a time, of all databases: each holds a place of those who answer queries with functions, of which there are more.
+static TURNS: Semaphore = Semaphore::const_new(4);
 
 /// What is to be tried.
 enum Wanted {
@@ -46,10 +51,11 @@ async fn view(
     docs: PreviewDocs,
 ) -> Answer {
     // The functions have their own places, call by call; this one is for the thread that waits for them.
+    let turn = TURNS.acquire().await;
     let place = place(app, access, Lane::Answers).await?;
     let db = access.db.clone();
     let work = move || {
-        let _place = place;
+        let _held = (turn, place);
         db.preview(functions, docs).map(|preview| answer(&preview))
     };
     let done = tokio::task::spawn_blocking(work).await;
@@ -68,7 +74,7 @@ async fn write(app: &App, req: &Request, access: &Access, tried: TriedWrite) -> 
             error @ (FunctionError::Thrown { .. }
             | FunctionError::Forbidden(_)
             | FunctionError::Unauthorized(_)),
-        )) => failure(None, &error, None),
+        )) => failure(None, &error.cut(THROWN_BYTES_MAX), None),
         Err(error) => return Err(refused(error)),
     };
     let body = [&b"{\"validate\":"[..], &verdict, b"}\n"].concat();

@@ -14,8 +14,9 @@ use crate::router::require_method;
 
 type Answer = Result<Reply, ApiError>;
 
-/// Scripts and styles of this server alone, none of them in the page itself. Attachments are shown from memory, as `blob:`.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; media-src blob:; \
+/// Scripts and styles of this server alone, none of them in the page itself. Pictures are shown by their own addresses, where their
+/// policy keeps them from running anything; sounds and films from memory, as `blob:`.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src blob:; \
                       connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'";
 /// What `[chttpd_auth] authentication_redirect` names by default, as in CouchDB: where browsers are sent to log in.
 const SESSION_PAGE: &str = "session.html";

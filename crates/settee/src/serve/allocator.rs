@@ -11,14 +11,18 @@ const SOON_MS: isize = 250;
 
 /// Has free memory given back as soon as a limit in bytes asks for.
 pub fn keep_within(limit: u64) {
-    if limit >= LITTLE_BYTES {
-        return;
+    if limit < LITTLE_BYTES {
+        give_back_soon();
     }
-    // Those that are there, and those that threads get later.
+}
+
+/// Has free memory given back at once.
+pub fn give_back_soon() {
+    // Those that threads get later, and those that are there.
     let arenas: u32 = b"arenas.narenas\0".name().read().unwrap_or(0);
     let of_all = "arenas.dirty_decay_ms\0".to_owned();
     let of_each = (0..arenas).map(|n| format!("arena.{n}.dirty_decay_ms\0"));
-    for name in of_each.chain([of_all]) {
+    for name in [of_all].into_iter().chain(of_each) {
         // One that was not made yet refuses, and takes what holds for all when it is made.
         if let Err(error) = name.as_bytes().name().write(SOON_MS) {
             tracing::debug!(%error, name, "the allocator keeps its ways");

@@ -1,6 +1,6 @@
 //! `settee serve`.
 
-mod allocator;
+pub mod allocator;
 mod cluster;
 mod languages;
 mod listen;

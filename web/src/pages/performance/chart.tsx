@@ -64,7 +64,7 @@ export function Chart({ label, times, lines, say, least }: ChartProps): JSX.Elem
           ))}
           {times.length > 1 &&
             steps(first, last, timeStep(last - first, inner)).map((at) => (
-              <text key={at} x={x(at)} y={HEIGHT - 5} text-anchor={x(at) < LEFT + 24 ? 'start' : x(at) > width - 28 ? 'end' : 'middle'}>
+              <text key={at} x={x(at)} y={HEIGHT - 5} text-anchor={x(at) < LEFT + 24 ? 'start' : x(at) > width - 40 ? 'end' : 'middle'}>
                 {clock(at)}
               </text>
             ))}

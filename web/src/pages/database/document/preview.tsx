@@ -35,7 +35,7 @@ export function Preview({ draft, of, onClose }: { draft: Draft; of: Attachment; 
             {t.download}
           </a>
         </p>
-        {kind === undefined ? <p class="notice">{t.noPreview}</p> : isMedia && of.size > MEDIA_MAX ? <p class="notice">{t.tooLarge}</p> : isMedia ? <Media draft={draft} of={of} kind={kind} /> : <Text draft={draft} of={of} isJson={kind === 'json'} />}
+        {kind === undefined ? <p class="notice">{t.noPreview}</p> : isMedia && of.size > MEDIA_MAX ? <p class="notice">{t.tooLarge}</p> : kind === 'image' ? <Picture draft={draft} of={of} /> : isMedia ? <Media draft={draft} of={of} kind={kind} /> : <Text draft={draft} of={of} isJson={kind === 'json'} />}
       </div>
     </Dialog>
   );
@@ -45,7 +45,14 @@ function load(draft: Draft, of: Attachment, signal: AbortSignal, headers?: Recor
   return send('GET', `${draft.path}/${encodeURIComponent(of.name)}`, { query: { rev: draft.rev }, signal, headers: { accept: '*/*', ...headers } });
 }
 
-function Media({ draft, of, kind }: { draft: Draft; of: Attachment; kind: 'image' | 'audio' | 'video' }): JSX.Element {
+/** By its own address, where the server keeps it from running anything: as a blob, an SVG that is opened by itself would run as this page. */
+function Picture({ draft, of }: { draft: Draft; of: Attachment }): JSX.Element {
+  const [isBroken, setBroken] = useState(false);
+  if (isBroken) return <p class="notice">{say().noPreview}</p>;
+  return <img src={attachmentUrl(draft, of.name).href} alt={of.name} onError={() => setBroken(true)} />;
+}
+
+function Media({ draft, of, kind }: { draft: Draft; of: Attachment; kind: 'audio' | 'video' }): JSX.Element {
   const content = useResource(`${draft.path}/${of.name} ${of.digest}`, async (signal) => (await load(draft, of, signal)).blob());
   const [source, setSource] = useState<string | undefined>();
   useEffect(() => {
@@ -56,7 +63,6 @@ function Media({ draft, of, kind }: { draft: Draft; of: Attachment; kind: 'image
   }, [content.data]);
   if (content.error !== undefined) return <Problem error={content.error} retry={content.reload} />;
   if (source === undefined) return <Loading />;
-  if (kind === 'image') return <img src={source} alt={of.name} />;
   return kind === 'audio' ? <audio src={source} controls aria-label={of.name} /> : <video src={source} controls aria-label={of.name} />;
 }
 
