@@ -4,6 +4,9 @@
 //! figure. Requests are prebuilt bytes, replies are parsed with `httparse` where they lie in the read buffer, and a
 //! body is passed to a [`Sink`] in pieces without being stored.
 
+use std::cell::RefCell;
+use std::fmt;
+
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -106,6 +109,52 @@ struct Head {
     closes: bool,
 }
 
+/// Connections that wait for the next slice of a part that is measured in turns, so that it does not begin with new ones.
+#[derive(Default)]
+pub(crate) struct Kept {
+    /// None while none are kept.
+    waiting: RefCell<Option<Vec<Connection>>>,
+}
+
+impl Kept {
+    /// Keeps connections from now on, or closes those that wait.
+    pub(crate) fn keep(&self, wanted: bool) {
+        *self.waiting.borrow_mut() = wanted.then(Vec::new);
+    }
+
+    /// At most so many of those that wait, in the order in which they came.
+    pub(crate) fn take(&self, count: usize) -> Vec<Connection> {
+        let mut waiting = self.waiting.borrow_mut();
+        let Some(waiting) = waiting.as_mut() else {
+            return Vec::new();
+        };
+        waiting.drain(..count.min(waiting.len())).collect()
+    }
+
+    /// Keeps a connection that can carry another request, if they are kept.
+    pub(crate) fn put(&self, connection: Connection) {
+        if let Some(waiting) = self.waiting.borrow_mut().as_mut()
+            && connection.is_usable()
+        {
+            waiting.push(connection);
+        }
+    }
+}
+
+/// A copy of a target has connections of its own.
+impl Clone for Kept {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.waiting.borrow().as_ref().map(Vec::len);
+        to.debug_tuple("Kept").field(&count).finish()
+    }
+}
+
 /// A connection that carries one request after the other.
 pub(crate) struct Connection {
     stream: TcpStream,
@@ -115,8 +164,8 @@ pub(crate) struct Connection {
     end: usize,
     refusal: Vec<u8>,
     usable: bool,
-    /// Bytes sent and received so far.
-    pub(crate) bytes: u64,
+    /// Bytes sent and received and not told of yet.
+    bytes: u64,
 }
 
 impl Connection {
@@ -140,6 +189,11 @@ impl Connection {
             usable: true,
             bytes: 0,
         })
+    }
+
+    /// Bytes sent and received since this was last asked.
+    pub(crate) fn take_bytes(&mut self) -> u64 {
+        std::mem::take(&mut self.bytes)
     }
 
     /// Can another request be sent?

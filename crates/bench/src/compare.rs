@@ -15,7 +15,7 @@ pub struct Comparison {
     pub figure: String,
     /// A over B with its 95 % interval.
     pub ratio: Interval,
-    /// How likely such a difference is, or a larger one, where there is none above 2 %.
+    /// How likely such a difference is, or a larger one, where there is none above 3 %.
     pub p: f64,
     /// Whether the difference is shown: of all comparisons of a report, with 98 % none is called so by mistake.
     pub significant: bool,

@@ -7,10 +7,56 @@ use crate::pace::Pace;
 use crate::profile;
 use crate::progress;
 use crate::report::Figure;
+use crate::side::Part;
 use crate::workload::{Bench, Outcome, ROUNDS, Workload};
 
 /// Workloads that are about what happens beside a load: a rate, or a number of requests, is not for them.
 const UNPACED: [&str; 3] = ["saturated", "views_while_building", "fairness"];
+
+/// Of a round that two servers are measured in by turns. Where the system puts a server's threads and the client's makes a turn some
+/// 10 % faster or slower than the next one, and that is drawn anew with each turn: of many turns the sum is steady, of few it is not.
+const TURN: Duration = Duration::from_millis(50);
+
+/// How long each turn of a round is, one after the other.
+struct Turns {
+    left: Duration,
+    each: Duration,
+}
+
+impl Turns {
+    /// Many turns that together are `length`.
+    fn of(length: Duration) -> Self {
+        Self {
+            left: length,
+            each: TURN,
+        }
+    }
+
+    /// A single one.
+    fn whole(length: Duration) -> Self {
+        Self {
+            left: length,
+            each: length,
+        }
+    }
+
+    /// The next turn's length, the same for both servers; none when the round is over.
+    fn next(&mut self) -> Option<Duration> {
+        if self.left.is_zero() {
+            return None;
+        }
+        // As many as fit, so that there is no short rest.
+        let turns = (self.left.as_secs_f64() / self.each.as_secs_f64()).round();
+        let turn = self.left / (turns as u32).max(1);
+        self.left -= turn;
+        Some(turn)
+    }
+
+    /// Notes what a part took: where one request takes longer than a turn, there are fewer turns, as each of them has a request.
+    fn took(&mut self, seconds: f64) {
+        self.each = self.each.max(Duration::from_secs_f64(seconds));
+    }
+}
 
 impl Bench {
     /// Prepares a workload on every side, measures its rounds in turns, and finishes it.
@@ -34,22 +80,26 @@ impl Bench {
         let pace = self.pace_of(name);
         let rounds = pace.rounds(workload.rounds());
         let length = Duration::from_secs_f64(self.options.seconds / f64::from(rounds));
+        let is_sliced = workload.is_sliced() && self.sides.len() > 1 && pace == Pace::default();
+        self.keep_connections(is_sliced);
+        let mut turn = 0;
+        let mut measured = Ok(());
         for round in 0..rounds {
             self.set_pace(pace.in_round(round, rounds));
-            for at in self.order(round) {
-                let (side, state) = (&self.sides[at], states[at].as_mut());
-                let state = state.expect("every side has been prepared");
-                let label = &side.target.label;
-                spinner.set_message(format!(
-                    "{repeat}: round {} of {rounds}, {label}",
-                    round + 1
-                ));
-                for part in workload.round(side, state, length).await? {
-                    self.gathering
-                        .add(at, self.repeat, self.clock.now_s(), part);
-                }
+            spinner.set_message(format!("{repeat}: round {} of {rounds}", round + 1));
+            let turns = match is_sliced {
+                true => Turns::of(length),
+                false => Turns::whole(length),
+            };
+            measured = self
+                .measure_round(&workload, &mut states, turns, &mut turn)
+                .await;
+            if measured.is_err() {
+                break;
             }
         }
+        self.keep_connections(false);
+        measured?;
         if self.options.profile && workload.rounds() == ROUNDS && self.is_last() {
             spinner.set_message(format!("{repeat}: flame graphs"));
             self.take_profiles(name, &workload, &mut states).await?;
@@ -68,6 +118,35 @@ impl Bench {
         Ok(())
     }
 
+    /// Measures a round of all sides. `number` counts turns.
+    async fn measure_round<W: Workload>(
+        &mut self,
+        workload: &W,
+        states: &mut [Option<W::State>],
+        mut turns: Turns,
+        number: &mut u32,
+    ) -> Result<(), BenchError> {
+        let mut measured: Vec<(f64, Vec<Part>)> = Vec::new();
+        measured.resize_with(self.sides.len(), Default::default);
+        while let Some(length) = turns.next() {
+            for at in self.order(*number) {
+                let (side, state) = (&self.sides[at], states[at].as_mut());
+                let state = state.expect("every side has been prepared");
+                let parts = workload.round(side, state, length).await?;
+                parts.iter().for_each(|part| turns.took(part.slice.seconds));
+                measured[at].0 = self.clock.now_s();
+                Part::append_all(&mut measured[at].1, parts);
+            }
+            *number += 1;
+        }
+        for (at, (at_s, parts)) in measured.into_iter().enumerate() {
+            for part in parts {
+                self.gathering.add(at, self.repeat, at_s, part);
+            }
+        }
+        Ok(())
+    }
+
     /// The sides in the order of a turn. It alternates, since whoever comes second finds another machine.
     pub(crate) fn order(&self, turn: u32) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.sides.len()).collect();
@@ -79,6 +158,12 @@ impl Bench {
 
     fn is_last(&self) -> bool {
         self.repeat + 1 == self.options.repeats && self.sweep.is_none()
+    }
+
+    fn keep_connections(&self, wanted: bool) {
+        self.sides
+            .iter()
+            .for_each(|side| side.keep_connections(wanted));
     }
 
     pub(crate) fn set_pace(&self, pace: Pace) {
@@ -152,5 +237,38 @@ impl Bench {
         if !self.report.notes.contains(&note) {
             self.report.notes.push(note);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turns(mut turns: Turns, took: impl Fn(Duration) -> Duration) -> Vec<Duration> {
+        std::iter::from_fn(|| {
+            let turn = turns.next()?;
+            turns.took(took(turn).as_secs_f64());
+            Some(turn)
+        })
+        .collect()
+    }
+
+    #[test]
+    fn turns_together_are_as_long_as_the_round() {
+        for length in [1, 49, 50, 74, 76, 120, 2_000, 3_333].map(Duration::from_millis) {
+            let each = turns(Turns::of(length), |turn| turn);
+            assert_eq!(each.iter().sum::<Duration>(), length);
+            let bounds = (TURN * 3 / 5).min(length)..TURN * 3 / 2;
+            assert!(each.iter().all(|turn| bounds.contains(turn)), "{each:?}");
+            assert_eq!(turns(Turns::whole(length), |turn| turn), [length]);
+        }
+    }
+
+    #[test]
+    fn where_requests_are_long_there_are_fewer_turns() {
+        let request = Duration::from_millis(600);
+        let each = turns(Turns::of(Duration::from_secs(2)), |turn| turn.max(request));
+        assert_eq!(each.len(), 4, "{each:?}");
+        assert_eq!(each.iter().sum::<Duration>(), Duration::from_secs(2));
     }
 }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Resource, getrlimit, setrlimit};
+use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 
@@ -500,9 +501,15 @@ async fn product(side: &Side) -> Result<String, BenchError> {
     for node in &side.nodes {
         Side::require_of(node, "GET", "/_all_dbs?limit=1", None).await?;
     }
+    Ok(product_of(&welcome))
+}
+
+/// A vendor that speaks CouchDB's protocol has a version of its own besides CouchDB's.
+fn product_of(welcome: &Value) -> String {
     let name = welcome["vendor"]["name"].as_str().unwrap_or("unknown");
-    let version = welcome["version"].as_str().unwrap_or("?");
-    Ok(format!("{name}, version {version}"))
+    let version = [&welcome["vendor"]["version"], &welcome["version"]];
+    let version = version.iter().find_map(|version| version.as_str());
+    format!("{name}, version {}", version.unwrap_or("?"))
 }
 
 pub(crate) async fn interrupted() {
@@ -538,5 +545,24 @@ async fn clean_up(bench: &mut Bench) {
             workload: format!("deleting the databases on {}", side.target.label),
             reason,
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_product_has_its_vendors_version() {
+        let settee = json!({"couchdb": "Welcome", "version": "3.5.0", "vendor": {"name": "Settee", "version": "1.2.3"}});
+        assert_eq!(product_of(&settee), "Settee, version 1.2.3");
+        let couchdb = json!({"couchdb": "Welcome", "version": "3.5.0", "vendor": {"name": "The Apache Software Foundation"}});
+        assert_eq!(
+            product_of(&couchdb),
+            "The Apache Software Foundation, version 3.5.0"
+        );
+        assert_eq!(product_of(&json!([])), "unknown, version ?");
     }
 }

@@ -36,6 +36,26 @@ pub(crate) struct Part {
     pub(crate) peak_resident_bytes: Option<u64>,
 }
 
+impl Part {
+    /// Takes in the same part, measured again.
+    fn append(&mut self, other: Self) {
+        self.slice.append(other.slice);
+        let seconds = self.cpu_seconds.zip(other.cpu_seconds);
+        self.cpu_seconds = seconds.map(|(one, more)| one + more);
+        self.peak_resident_bytes = self.peak_resident_bytes.max(other.peak_resident_bytes);
+    }
+
+    /// Takes in the parts of another slice of the same round. A part that has not come before is a new one.
+    pub(crate) fn append_all(parts: &mut Vec<Self>, others: Vec<Self>) {
+        for other in others {
+            match parts.iter_mut().find(|part| part.name == other.name) {
+                Some(part) => part.append(other),
+                None => parts.push(other),
+            }
+        }
+    }
+}
+
 /// A database that has been filled once for all workloads that read it.
 #[derive(Clone)]
 pub(crate) struct Populated {
@@ -100,6 +120,11 @@ impl Side {
     /// Sets how the timed loops that begin from now on send, on all nodes.
     pub(crate) fn set_pace(&self, pace: Pace) {
         self.nodes.iter().for_each(|node| node.set_pace(pace));
+    }
+
+    /// Keeps the connections of timed loops from one to the next, on all nodes, or closes them.
+    pub(crate) fn keep_connections(&self, wanted: bool) {
+        self.nodes.iter().for_each(|node| node.kept().keep(wanted));
     }
 
     /// Sends one request on a connection of its own; any status is returned.
@@ -432,4 +457,46 @@ impl Watch {
 /// The sum over at least one process; none when one of them cannot be looked at.
 fn total<T: std::iter::Sum>(each: impl ExactSizeIterator<Item = Option<T>>) -> Option<T> {
     (each.len() > 0).then(|| each.sum()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(name: &'static str, seconds: f64, cpu_seconds: Option<f64>, peak: Option<u64>) -> Part {
+        let mut slice = Slice::new();
+        slice.record(3, Duration::from_micros(10));
+        slice.seconds = seconds;
+        slice.errors.add(1, || "refused".to_owned());
+        Part {
+            name,
+            unit: "docs",
+            slice,
+            cpu_seconds,
+            peak_resident_bytes: peak,
+        }
+    }
+
+    #[test]
+    fn the_slices_of_a_round_are_added_up_by_part() {
+        let mut parts = vec![part("get", 0.5, Some(0.25), Some(7))];
+        let more = vec![
+            part("get", 1.0, Some(0.5), Some(5)),
+            part("put", 1.0, None, None),
+        ];
+        Part::append_all(&mut parts, more);
+        let told = |part: &Part| {
+            let slice = &part.slice;
+            let counts = (slice.count, slice.latencies_us.len(), slice.errors.count);
+            (
+                counts,
+                slice.seconds,
+                part.cpu_seconds,
+                part.peak_resident_bytes,
+            )
+        };
+        assert_eq!(told(&parts[0]), ((6, 2, 2), 1.5, Some(0.75), Some(7)));
+        assert_eq!(told(&parts[1]), ((3, 1, 1), 1.0, None, None));
+        assert_eq!(parts.len(), 2);
+    }
 }

@@ -93,6 +93,12 @@ impl Slice {
         }
     }
 
+    /// Takes in what was measured at another time.
+    pub(crate) fn append(&mut self, other: Self) {
+        self.seconds += other.seconds;
+        self.merge(other);
+    }
+
     /// Takes in what another client, or another round, measured. Seconds are left alone.
     pub(crate) fn merge(&mut self, other: Self) {
         self.count += other.count;
@@ -222,10 +228,10 @@ impl ClosedLoop {
     }
 }
 
-/// Opens `count` connections, a few at a time so that the listener's backlog holds them.
+/// Takes `count` connections that the target has kept, or opens them, one after the other so that the listener's backlog holds them.
 pub(crate) async fn connect(target: &Target, count: usize) -> Result<Vec<Connection>, BenchError> {
-    let mut connections = Vec::with_capacity(count);
-    for _ in 0..count {
+    let mut connections = target.kept().take(count);
+    while connections.len() < count {
         connections.push(Connection::open(target).await?);
     }
     Ok(connections)
@@ -301,7 +307,8 @@ impl Client {
                 break;
             }
         }
-        self.slice.bytes += self.connection.bytes;
+        self.slice.bytes += self.connection.take_bytes();
+        self.target.kept().put(self.connection);
         self.slice
     }
 
@@ -377,7 +384,7 @@ impl Client {
     async fn reconnect(&mut self) -> bool {
         match Connection::open(&self.target).await {
             Ok(connection) => {
-                self.slice.bytes += self.connection.bytes;
+                self.slice.bytes += self.connection.take_bytes();
                 self.connection = connection;
                 true
             }

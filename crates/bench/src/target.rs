@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use percent_encoding::percent_decode_str;
 use url::Url;
 
+use crate::client::Kept;
 use crate::error::BenchError;
 use crate::pace::Pace;
 
@@ -24,6 +25,7 @@ pub(crate) struct Target {
     prefix: String,
     /// How its timed loops send.
     pace: Cell<Pace>,
+    kept: Kept,
 }
 
 impl Target {
@@ -58,6 +60,7 @@ impl Target {
             common_headers,
             prefix,
             pace: Cell::default(),
+            kept: Kept::default(),
         })
     }
 
@@ -69,6 +72,11 @@ impl Target {
     /// Sets how the timed loops that begin from now on send.
     pub(crate) fn set_pace(&self, pace: Pace) {
         self.pace.set(pace);
+    }
+
+    /// Connections that wait for a next slice.
+    pub(crate) fn kept(&self) -> &Kept {
+        &self.kept
     }
 
     /// Appends a whole HTTP/1.1 request to `out`. `path` begins with a slash; `headers` are complete lines.

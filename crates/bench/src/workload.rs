@@ -66,6 +66,12 @@ pub(crate) trait Workload {
         ROUNDS
     }
 
+    /// May a round with two servers be measured in many short turns, of which the sums count? Not where a turn has a beginning that takes
+    /// time, or work that it leaves behind.
+    fn is_sliced(&self) -> bool {
+        false
+    }
+
     async fn prepare(&self, side: &Side) -> Result<Self::State, BenchError>;
 
     /// Measures each part for about `length`.

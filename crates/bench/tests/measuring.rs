@@ -4,9 +4,10 @@
 mod fake;
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bench::{BenchError, BenchOptions, Measured, Report, run};
+use bench::{BenchError, BenchOptions, Measured, Mix, Report, run};
 use fake::Fake;
 
 fn options(urls: &[&Fake], workload: &str) -> BenchOptions {
@@ -69,6 +70,28 @@ async fn repeats_of_two_servers_have_intervals_and_a_verdict() {
     assert!(!report.timeline.servers[0].is_empty());
     for fake in [&a, &b] {
         assert!(fake.contents.lock().unwrap().databases.is_empty());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_servers_take_short_turns_on_connections_that_stay_open() {
+    const CLIENTS: usize = 8;
+    for workload in ["get_random", "mix"] {
+        let (a, b) = (Fake::start().await, Fake::start().await);
+        let mut options = options(&[&a, &b], workload);
+        // Each of the five rounds is four turns.
+        (options.seconds, options.connections) = (1.0, CLIENTS);
+        options.mix = Some(Mix::named("read=1").unwrap());
+        let (report, _) = measured(options).await;
+        for side in report.lines[0].sides.iter().flatten() {
+            assert_eq!((side.round_rates.len(), side.errors), (5, 0));
+            assert!((1.0..1.5).contains(&side.seconds), "{}", side.seconds);
+        }
+        for fake in [&a, &b] {
+            let opened = fake.connections.load(Ordering::Relaxed);
+            // Those of the clients, and some that carry one request each.
+            assert!((CLIENTS..4 * CLIENTS).contains(&opened), "{opened}");
+        }
     }
 }
 

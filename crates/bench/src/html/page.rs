@@ -11,6 +11,10 @@ use crate::stats::{FAMILY_LEVEL, MARGIN, REPEATS_MIN};
 pub(super) fn title(report: &Report) -> String {
     let product = |at: usize| report.servers.get(at).map_or("?", |server| &server.product);
     match (report.servers.len(), &report.against, &report.sweep) {
+        (2, ..) if product(0) == product(1) => {
+            let url = |at: usize| &report.servers[at].url;
+            format!("{} at {} against {}", product(0), url(0), url(1))
+        }
         (2, ..) => format!("{} against {}", product(0), product(1)),
         (_, Some(against), _) => format!("{} against {}", product(0), against.file),
         (_, _, Some(sweep)) => format!("{} by {}", product(0), sweep.what),

@@ -85,6 +85,19 @@ fn what_a_server_says_stays_text() {
 }
 
 #[test]
+fn equal_products_are_told_apart_by_their_urls() {
+    let mut report = report(2);
+    for (server, port) in report.servers.iter_mut().zip([1, 2]) {
+        server.product = "Settee, version 1.2.3".to_owned();
+        server.url = format!("http://h:{port}");
+    }
+    let heading = "<h1>Settee, version 1.2.3 at http://h:1 against http://h:2</h1>";
+    assert!(page(&report, &[]).contains(heading));
+    report.servers[1].product = "Other, version 3".to_owned();
+    assert!(page(&report, &[]).contains("<h1>Settee, version 1.2.3 against Other, version 3</h1>"));
+}
+
+#[test]
 fn a_page_without_pictures_allows_no_script_and_no_network() {
     let html = page(&report(1), &[]);
     assert!(html.contains("default-src 'none'") && !html.contains("script-src"));

@@ -111,21 +111,21 @@ const QUIET: Noise = Noise {
     own: 0.01,
     tail: 0.05,
     outlier: 0.05,
-    process: 0.004,
+    process: 0.007,
 };
 const BUSY: Noise = Noise {
     drift: 0.10,
     own: 0.03,
     tail: 0.15,
     outlier: 0.20,
-    process: 0.004,
+    process: 0.007,
 };
 const WILD: Noise = Noise {
     drift: 0.30,
     own: 0.12,
     tail: 0.40,
     outlier: 0.50,
-    process: 0.004,
+    process: 0.007,
 };
 
 /// A comparison of `lines` lines, each with rate, p50 and p99. B is slower by `slower`. Which figures are called different?

@@ -57,6 +57,10 @@ fn push_put(
 impl Workload for Attachments {
     type State = Prepared;
 
+    fn is_sliced(&self) -> bool {
+        true
+    }
+
     async fn prepare(&self, side: &Side) -> Result<Prepared, BenchError> {
         let database = side.create("attachments").await?;
         let bytes = self.bytes();

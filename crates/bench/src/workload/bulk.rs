@@ -37,6 +37,10 @@ pub(crate) struct Written {
 impl Workload for Bulk {
     type State = Written;
 
+    fn is_sliced(&self) -> bool {
+        true
+    }
+
     async fn prepare(&self, side: &Side) -> Result<Written, BenchError> {
         Ok(Written {
             path: format!("/{}/_bulk_docs", side.create(self.name).await?),

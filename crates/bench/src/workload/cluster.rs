@@ -96,6 +96,10 @@ impl Put {
 impl Workload for Put {
     type State = Written;
 
+    fn is_sliced(&self) -> bool {
+        true
+    }
+
     async fn prepare(&self, side: &Side) -> Result<Written, BenchError> {
         Written::new(side, self.name).await
     }
@@ -117,6 +121,10 @@ pub(crate) struct Bulk;
 
 impl Workload for Bulk {
     type State = Written;
+
+    fn is_sliced(&self) -> bool {
+        true
+    }
 
     async fn prepare(&self, side: &Side) -> Result<Written, BenchError> {
         Written::new(side, "cluster_bulk").await
@@ -155,6 +163,10 @@ impl Get {
 impl Workload for Get {
     type State = Populated;
 
+    fn is_sliced(&self) -> bool {
+        true
+    }
+
     async fn prepare(&self, side: &Side) -> Result<Populated, BenchError> {
         populated(side, self.documents).await
     }
@@ -182,6 +194,10 @@ pub(crate) struct Mixed {
 
 impl Workload for Mixed {
     type State = (Populated, Written);
+
+    fn is_sliced(&self) -> bool {
+        true
+    }
 
     async fn prepare(&self, side: &Side) -> Result<(Populated, Written), BenchError> {
         let populated = populated(side, self.documents).await?;

@@ -35,6 +35,10 @@ pub(crate) struct Prepared {
 impl Workload for Get {
     type State = Prepared;
 
+    fn is_sliced(&self) -> bool {
+        true
+    }
+
     async fn prepare(&self, side: &Side) -> Result<Prepared, BenchError> {
         let path = format!("/{}/document", side.create("get").await?);
         let mut body = Vec::new();
@@ -88,6 +92,10 @@ pub(crate) struct GetRandom {
 
 impl Workload for GetRandom {
     type State = Populated;
+
+    fn is_sliced(&self) -> bool {
+        true
+    }
 
     async fn prepare(&self, side: &Side) -> Result<Populated, BenchError> {
         side.populated(Shape::Bytes300, self.documents).await

@@ -103,6 +103,11 @@ pub(crate) struct Written {
 impl Workload for Single {
     type State = Written;
 
+    /// What is acknowledged before it is durable becomes so in the other server's turn.
+    fn is_sliced(&self) -> bool {
+        self.query.is_empty()
+    }
+
     async fn prepare(&self, side: &Side) -> Result<Written, BenchError> {
         Ok(Written {
             database: side.create(self.name).await?,

@@ -18,6 +18,10 @@ pub(crate) struct Skip {
 impl Workload for Skip {
     type State = (Populated, Populated);
 
+    fn is_sliced(&self) -> bool {
+        true
+    }
+
     async fn prepare(&self, side: &Side) -> Result<Self::State, BenchError> {
         Ok((
             side.populated(Shape::Bytes75, self.small).await?,

@@ -49,6 +49,10 @@ impl Stream {
 impl Workload for Stream {
     type State = Populated;
 
+    fn is_sliced(&self) -> bool {
+        true
+    }
+
     async fn prepare(&self, side: &Side) -> Result<Populated, BenchError> {
         side.populated(Shape::Bytes300, self.documents).await
     }

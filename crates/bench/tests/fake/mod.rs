@@ -7,6 +7,7 @@ mod views;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use http_body_util::{BodyExt as _, Full};
@@ -44,6 +45,8 @@ pub struct Fake {
     pub contents: Arc<Mutex<Contents>>,
     /// Methods, with the query behind them, that came to this node.
     pub asked: Arc<Mutex<BTreeSet<String>>>,
+    /// How many connections came to this node.
+    pub connections: Arc<AtomicUsize>,
 }
 
 impl Fake {
@@ -62,9 +65,12 @@ impl Fake {
         let served = Arc::clone(&contents);
         let asked = Arc::new(Mutex::new(BTreeSet::new()));
         let noted = Arc::clone(&asked);
+        let connections = Arc::new(AtomicUsize::new(0));
+        let accepted = Arc::clone(&connections);
         tokio::spawn(async move {
             loop {
                 let (socket, _) = listener.accept().await.unwrap();
+                accepted.fetch_add(1, Ordering::Relaxed);
                 let (contents, noted) = (Arc::clone(&served), Arc::clone(&noted));
                 tokio::spawn(async move {
                     let service = service_fn(move |request: Request<Incoming>| {
@@ -83,6 +89,7 @@ impl Fake {
             url,
             contents,
             asked,
+            connections,
         }
     }
 

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use crate::client::Connection;
 use crate::error::BenchError;
+use crate::slice::connect;
 use crate::target::Target;
 
 /// A connection that is opened when it is needed, again after it broke.
@@ -19,8 +20,15 @@ impl Caller {
     /// Connected.
     pub(crate) async fn connect(target: &Rc<Target>) -> Result<Self, BenchError> {
         let mut caller = Self::new(target);
-        caller.connection = Some(Connection::open(target).await?);
+        caller.connection = connect(target, 1).await?.pop();
         Ok(caller)
+    }
+
+    /// Leaves its connection to the next one, if the target keeps them.
+    pub(crate) fn leave(self) {
+        if let Some(connection) = self.connection {
+            self.target.kept().put(connection);
+        }
     }
 
     /// Not connected yet.

@@ -299,6 +299,10 @@ impl MixWorkload {
 impl Workload for MixWorkload {
     type State = State;
 
+    fn is_sliced(&self) -> bool {
+        true
+    }
+
     async fn prepare(&self, side: &Side) -> Result<State, BenchError> {
         let database = side.create("mix").await?;
         let ids = Ids::new(Order::Sequential);

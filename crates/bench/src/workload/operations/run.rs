@@ -157,6 +157,7 @@ async fn one(mut caller: Caller, mut operator: impl Operator, mut turns: Turns) 
             }
         }
     }
+    caller.leave();
     ran
 }
 

@@ -144,6 +144,10 @@ impl Operator for Client {
 impl Workload for Ycsb {
     type State = State;
 
+    fn is_sliced(&self) -> bool {
+        true
+    }
+
     async fn prepare(&self, side: &Side) -> Result<State, BenchError> {
         let database = side.create(self.name).await?;
         records::load(side, &database, self.records).await?;

@@ -55,6 +55,10 @@ impl ViewReads {
 impl Workload for ViewReads {
     type State = State;
 
+    fn is_sliced(&self) -> bool {
+        true
+    }
+
     async fn prepare(&self, side: &Side) -> Result<State, BenchError> {
         let populated = side.populated(Shape::Bytes300, self.documents).await?;
         let design = put_design(side, &populated.database, "javascript", &VIEWS, true).await?;
