@@ -92,7 +92,8 @@ const ready = {
   },
   async view(page) {
     await page.getByRole('link', { name: 'by_what' }).click();
-    await page.getByRole('button', { name: /preview/i }).first().click();
+    await page.getByRole('button', { name: /preview: /i }).click();
+    await page.getByRole('button', { name: 'Preview', exact: true }).click();
   },
   async explain(page) {
     await page.locator('.cm-content').first().click();
