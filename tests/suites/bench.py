@@ -178,8 +178,8 @@ def the_same_server_twice(ctx):
 class Held:
     """A server that is stopped for a share of the time, fifty times a second.
 
-    While all processors are busy a process stops up to a few milliseconds after it was told, when its first thread gets one. So the clock
-    starts when it has stopped, and each stop is as long as the share still wants.
+    The clock starts when the kernel says that it has stopped, and each stop is as long as the share still wants. That is the share by the
+    clock; whether the process loses as much work has only been tried on a busy machine, where it did not.
     """
 
     def __init__(self, server, share):

@@ -13,8 +13,8 @@ use crate::workload::{Bench, Outcome, ROUNDS, Workload};
 /// Workloads that are about what happens beside a load: a rate, or a number of requests, is not for them.
 const UNPACED: [&str; 3] = ["saturated", "views_while_building", "fairness"];
 
-/// Of a round that two servers are measured in by turns. Where the system puts a server's threads and the client's makes a turn some
-/// 10 % faster or slower than the next one, and that is drawn anew with each turn: of many turns the sum is steady, of few it is not.
+/// Of a round that two servers are measured in by turns. The rate of one turn differs from the next one's by some 10 % (100 ms, two cores),
+/// hardly depending on the turn before: the sum of many turns is steadier than that of few. Why it does is not known.
 const TURN: Duration = Duration::from_millis(50);
 
 /// How long each turn of a round is, one after the other.

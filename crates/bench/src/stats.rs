@@ -13,8 +13,8 @@ use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 /// With fewer repeats there are no intervals.
 pub(crate) const REPEATS_MIN: usize = 5;
-/// A smaller difference is never called one, as a share: two starts of one program differ by that much, by where its memory
-/// lies and its threads run. Measured on two cores: by 1 % (one standard deviation) with 64 connections, by 3 % with 4.
+/// A smaller difference is never called one, as a share: two starts of one program seem to differ by
+/// about 1 to 2 % with 64 connections and by 3 % with 4 (standard deviations over a few pairs, two cores).
 pub(crate) const MARGIN: f64 = 0.03;
 /// How likely any of all figures of a comparison is called different where none is.
 pub(crate) const FAMILY_LEVEL: f64 = 0.02;
