@@ -41,7 +41,7 @@ export function UserPage({ name }: { name: string }): JSX.Element {
         </div>
       </div>
       <Problem error={error} retry={reload} />
-      {data ? <Cards key={String(data.get('_rev'))} name={name} doc={data} done={reload} /> : error === undefined && <Loading />}
+      {data ? <Cards key={name} name={name} doc={data} done={reload} /> : error === undefined && <Loading />}
     </>
   );
 }
@@ -51,7 +51,8 @@ function Cards({ name, doc, done }: { name: string; doc: Obj; done: () => void }
   const others = new Obj([...doc].filter(([each]) => !KNOWN.includes(each)));
   return (
     <div class="cards">
-      <RolesForm name={name} roles={rolesOf(doc)} done={done} />
+      {/* Roles that come anew are shown; a password that is half typed stays. */}
+      <RolesForm key={rolesOf(doc).join()} name={name} roles={rolesOf(doc)} done={done} />
       <PasswordForm onSave={(password) => change(name, { password }).then(done)} />
       {others.size > 0 && (
         <section class="card">
