@@ -255,6 +255,9 @@ def settings(report, server):
     level = table["log/level"]
     report.check("choices", "debug" in level["choices"] and level["kind"] == "text", level)
     report.equal("one that is not set", table["csp/attachments_enable"]["value"], None)
+    report.equal("one that default.ini sets", (table["vendor/name"]["value"], table["vendor/name"]["default"]), (None, "Settee"))
+    folder = api.expect(200, "GET", "/_node/_local/_config/couchdb/database_dir")
+    report.equal("the folder that the command line named", (table["couchdb/database_dir"]["value"], folder), (str(server.data), str(server.data)))
     report.equal("whether it is so", table["csp/attachments_enable"]["kind"], "bool")
     secret = table["chttpd_auth/secret"]
     report.equal("a secret is set, and not shown", (secret["value"], secret["secret"]), ("", True))

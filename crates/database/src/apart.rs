@@ -5,13 +5,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, LazyLock};
 
 use parking_lot::Mutex;
-use rustix::process::setpriority_process;
-use telemetry::State;
+use telemetry::{BACKGROUND_NICE, State, give_way};
 use tokio::sync::oneshot;
-
-/// As threads that build indexes have it. At 5 a thread that serves requests waited for one of these up to a millisecond and a half: who has
-/// had a fair share does not get a processor at once when it wakes (Linux 6.18, two cores).
-const NICE: i32 = 10;
 
 type Work = Box<dyn FnOnce() + Send>;
 
@@ -32,14 +27,6 @@ pub fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> on
     receiver
 }
 
-/// Gives the calling thread a lower priority than threads that serve requests: `nice` is 0 for those and 19 for who waits for everybody.
-pub fn give_way(nice: i32) {
-    // On Linux this is the thread's alone.
-    if let Err(error) = setpriority_process(None, nice) {
-        tracing::debug!(%error, "a thread keeps its priority");
-    }
-}
-
 fn start() -> Sender<Work> {
     let (sender, receiver) = channel();
     let receiver = Arc::new(Mutex::new(receiver));
@@ -55,7 +42,7 @@ fn start() -> Sender<Work> {
 }
 
 fn work_on(receiver: &Mutex<Receiver<Work>>) {
-    give_way(NICE);
+    give_way(BACKGROUND_NICE);
     loop {
         let next = receiver.lock().recv();
         let Ok(work) = next else { return };

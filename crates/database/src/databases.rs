@@ -120,6 +120,12 @@ pub struct Stats {
     pub block_cache_bytes: u64,
     /// And the most that it may use.
     pub block_cache_bytes_max: u64,
+    /// Memory of documents that were read lately, in bytes.
+    pub documents_bytes: u64,
+    /// Documents asked for that were found there, since the process started,
+    pub documents_found: u64,
+    /// and those that were not.
+    pub documents_read: u64,
     /// Of a sample of reads since the process started: those that found all they wanted in it,
     pub sampled_reads_cached: u64,
     /// and those that had to read from files.
@@ -528,6 +534,9 @@ impl Databases {
             memtable_bytes: self.store.memtable_bytes(),
             block_cache_bytes: self.store.block_cache_bytes(),
             block_cache_bytes_max: self.store.block_cache_capacity_bytes(),
+            documents_bytes: self.store.documents_bytes(),
+            documents_found: storage::counters::DOCUMENTS_FOUND.get(),
+            documents_read: storage::counters::DOCUMENTS_READ.get(),
             sampled_reads_cached: storage::counters::SAMPLED_READS_CACHED.get(),
             sampled_reads_uncached: storage::counters::SAMPLED_READS_UNCACHED.get(),
             keyspace_bytes: self.store.keyspace_bytes(),

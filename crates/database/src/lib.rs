@@ -40,7 +40,7 @@ mod update;
 mod validate;
 mod views;
 
-pub use apart::{apart, give_way};
+pub use apart::apart;
 pub use attachments::{
     AttachmentOptions, AttachmentReader, AttachmentSink, ShownAttachments, SinkOptions, Uploaded,
 };
@@ -73,7 +73,7 @@ pub use ranges::ShardRange;
 pub use read::{Read, ReadAttachment, ReadDoc, ReadOptions, WantedBytes, WhichRevs};
 pub use rows::{Bound, Key, Listing, Rows, RowsQuery};
 pub use rules::{Asked, Before, DatabaseAs, Refusal, Shown, SystemRules};
-pub use storage::{PurgeInfo, StoreOptions};
+pub use storage::{PurgeInfo, StoreOptions, commit_on_this_thread};
 pub use update::{Caller, Durability, EditMode, Outcome, WriteTiming};
 pub use views::{
     Design, Grouping, KenOptions, Update, ViewAt, ViewIndex, ViewInfo, ViewQuery, ViewRows,

@@ -12,8 +12,8 @@ use storage::Store;
 use crate::database::Database;
 use crate::opened::Opened;
 use crate::{Task, unix_seconds};
-use telemetry::State;
 use telemetry::trace::{Value, export_background};
+use telemetry::{State, take_long_turns};
 
 /// How often the thread looks around when nobody wakes it.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -135,7 +135,7 @@ impl Maintenance {
 
     /// Queues its compaction if writes have made that due.
     pub fn look_at(&self, db: &Arc<Database>) {
-        // It reads the store, which the commit thread, who tells of writes, must not wait for.
+        // It reads the store, which the writer, who tells of writes, must not wait for.
         if db.take_written() && self.auto_compact && is_due(db) {
             self.compact(db);
         }
@@ -189,6 +189,7 @@ impl Maintenance {
     }
 
     fn run(&self, opened: &Weak<Opened>) {
+        take_long_turns();
         let mut written = LastWritten::default();
         while !self.stopping.load(Relaxed) {
             let compacts = telemetry::enter(State::Compaction);

@@ -25,7 +25,7 @@ use crate::partition_limit::SharedLimit;
 use crate::rules::SystemRules;
 use crate::views::Views;
 
-/// Open databases by the numbers of their shards, for the commit thread to find whom to tell.
+/// Open databases by the numbers of their shards, for the writer to find whom to tell.
 pub(crate) type ByShard = Arc<RwLock<FxHashMap<ShardNumber, Weak<Database>>>>;
 
 /// What every database is opened with.

@@ -89,9 +89,26 @@ fn furthest_fence(blocks: &[Arc<IdBlocks>], rank: u64) -> Vec<u8> {
     best.to_vec()
 }
 
+/// A shard's rows, and the id where they are, copied: each step asks the engine about one shard only.
+struct Here<'a> {
+    it: IdIter<'a>,
+    id: Vec<u8>,
+    /// It is at no row.
+    is_over: bool,
+}
+
+impl Here<'_> {
+    fn look(&mut self) {
+        self.id.clear();
+        let entry = self.it.entry();
+        self.is_over = entry.is_none();
+        self.id.extend_from_slice(entry.map_or(&[], |(id, _)| id));
+    }
+}
+
 /// The by-id rows of all shards as one ordered sequence.
 pub(crate) struct IdMerge<'a> {
-    its: Vec<IdIter<'a>>,
+    its: Vec<Here<'a>>,
     descending: bool,
     at: Option<usize>,
 }
@@ -107,10 +124,14 @@ impl<'a> IdMerge<'a> {
             .iter()
             .zip(&views.views)
             .map(|(shard, view)| {
-                if local {
-                    IdIter::local(&view.snapshot, shard.number)
-                } else {
-                    IdIter::new(&view.snapshot, shard.number)
+                let it = match local {
+                    true => IdIter::local(&view.snapshot, shard.number),
+                    false => IdIter::new(&view.snapshot, shard.number),
+                };
+                Here {
+                    it,
+                    id: vec![],
+                    is_over: true,
                 }
             })
             .collect();
@@ -123,37 +144,32 @@ impl<'a> IdMerge<'a> {
 
     /// To the first id at or after `id`; descending: at or before.
     pub fn seek(&mut self, id: &[u8]) {
-        for it in &mut self.its {
+        for here in &mut self.its {
             if self.descending {
-                it.seek_for_prev(id);
+                here.it.seek_for_prev(id);
             } else {
-                it.seek(id);
+                here.it.seek(id);
             }
+            here.look();
         }
         self.choose();
     }
 
     pub fn seek_to_end(&mut self) {
-        for it in &mut self.its {
+        for here in &mut self.its {
             if self.descending {
-                it.seek_to_last();
+                here.it.seek_to_last();
             } else {
-                it.seek(&[]);
+                here.it.seek(&[]);
             }
+            here.look();
         }
         self.choose();
     }
 
     fn choose(&mut self) {
-        if self.its.len() == 1 {
-            self.at = Some(0);
-            return;
-        }
-        let ids = self
-            .its
-            .iter()
-            .enumerate()
-            .filter_map(|(i, it)| Some((it.entry()?.0, i)));
+        let its = self.its.iter().enumerate();
+        let ids = its.filter_map(|(i, here)| (!here.is_over).then_some((&here.id, i)));
         let best = if self.descending {
             ids.max()
         } else {
@@ -165,24 +181,28 @@ impl<'a> IdMerge<'a> {
     /// The shard's index, the id and the stored value here.
     pub fn entry(&self) -> Option<(usize, &[u8], &[u8])> {
         let i = self.at?;
-        let (id, value) = self.its[i].entry()?;
+        let (id, value) = self.its[i].it.entry()?;
         Some((i, id, value))
     }
 
     pub fn next(&mut self) {
         if let Some(i) = self.at {
+            let here = &mut self.its[i];
             if self.descending {
-                self.its[i].prev();
+                here.it.prev();
             } else {
-                self.its[i].next();
+                here.it.next();
             }
-            self.choose();
+            if self.its.len() > 1 {
+                self.its[i].look();
+                self.choose();
+            }
         }
     }
 
     pub fn status(&self) -> Result<(), Error> {
-        for it in &self.its {
-            it.status()?;
+        for here in &self.its {
+            here.it.status()?;
         }
         Ok(())
     }

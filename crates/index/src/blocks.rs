@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 /// A block is split when it holds more rows than this.
 pub const BLOCK_ROWS_MAX: u32 = 384;
-/// Rows of each block after a split, and of those that a first build makes.
+/// At most so many rows has each block after a split, and each that a first build makes.
 pub const BLOCK_ROWS_SPLIT: u32 = 192;
 /// Runs are split when they hold more blocks than this, into runs of half as many.
 const RUN_BLOCKS_MAX: usize = 128;
@@ -32,6 +32,8 @@ pub struct Block {
     pub rows: u32,
     /// Those of its rows that were worked out.
     pub reductions: Reductions,
+    /// No row of it has a later place. Looked up when first needed.
+    pub last: OnceLock<Box<[u8]>>,
     /// Differs from its stored form.
     dirty: bool,
     /// The stored form has all reductions, or will with the next save.
@@ -45,6 +47,7 @@ impl Block {
             fence: fence.into(),
             rows,
             reductions: no_reductions(functions),
+            last: OnceLock::new(),
             dirty: true,
             reduced: functions == 0,
         }
@@ -65,6 +68,7 @@ impl Block {
             rows,
             reduced: rows == 0 || reductions.iter().all(|r| r.get().is_some()),
             reductions,
+            last: OnceLock::new(),
             dirty: false,
         }
     }
@@ -140,8 +144,10 @@ impl Blocks {
         };
         let block = run.blocks.first();
         let fence = block.map_or(0, |b| b.fence.len());
+        let lasts = run.blocks.iter().filter_map(|b| Some(b.last.get()?.len()));
+        let last = lasts.sum::<usize>() / run.blocks.len().max(1);
         let reductions = self.functions * (size_of::<OnceLock<State>>() + REDUCTION_BYTES);
-        let each = size_of::<Block>() + fence + reductions;
+        let each = size_of::<Block>() + fence + last + reductions;
         self.runs.len() * (size_of::<Run>() + run.blocks.len() * each)
     }
 
@@ -251,6 +257,10 @@ impl Blocks {
         let block = &mut run.blocks[at.block];
         match step {
             Step::Added => {
+                // What was looked up last stays a bound when rows are removed.
+                if block.last.get().is_some_and(|last| **last < *place) {
+                    block.last.take();
+                }
                 block.rows += 1;
                 run.rows += 1;
                 self.rows += 1;

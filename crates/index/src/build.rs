@@ -270,7 +270,7 @@ impl<'a> Build<'a> {
         let (engine, index) = (self.engine(), self.index);
         std::thread::scope(|scope| {
             let back = scope.spawn(|| {
-                crate::yield_to_readers();
+                telemetry::give_way(telemetry::BACKGROUND_NICE);
                 let _indexes = telemetry::enter(telemetry::State::Index);
                 run::write_back(engine, index.number, buffers)
             });

@@ -43,8 +43,8 @@ pub fn put_terminated(text: &[u8], out: &mut Vec<u8>) {
 }
 
 /// The bytes before the terminator, and what follows it.
-fn take_terminated(mut from: &[u8]) -> Option<(Vec<u8>, &[u8])> {
-    let mut out = vec![];
+pub(crate) fn take_terminated(mut from: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    let mut out = Vec::with_capacity(from.len());
     loop {
         let i = from.iter().position(|&b| b == END)?;
         out.extend_from_slice(&from[..i]);

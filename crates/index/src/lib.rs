@@ -21,6 +21,7 @@
 mod apply;
 pub mod blocks;
 mod build;
+mod cutter;
 mod error;
 pub mod fuzz;
 mod index;
@@ -45,12 +46,3 @@ pub use read::{Group, GroupCursor, GroupLevel, IndexView, PlaceRange, RowIter, V
 pub use reduce::ReduceLimit;
 pub use reducer::reduce_at_once;
 pub use spec::{ReduceSpec, Spec, ViewSpec};
-
-/// Gives the calling thread a low priority, so that requests are served before builds when both want the processor.
-pub fn yield_to_readers() {
-    const NICE: i32 = 10;
-    // Of this process that is, by its documentation; on Linux a thread has a priority of its own, and this is the thread's.
-    if let Err(error) = rustix::process::setpriority_process(None, NICE) {
-        tracing::debug!(%error, "a build thread keeps its priority");
-    }
-}

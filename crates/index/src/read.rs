@@ -14,8 +14,6 @@ use crate::reducer::{Reducers, RowBatch};
 use crate::spec::Spec;
 use crate::state;
 
-/// Rows of a group that are read one by one before the summary tree is asked for the rest.
-const GROUP_ROWS_WALKED_MAX: usize = 256;
 /// Groups worked out in one go, and about how many bytes of them.
 const GROUPS_AHEAD_MAX: usize = 128;
 /// Groups worked out at first, twice as many each time: many readers want few.
@@ -73,7 +71,7 @@ pub struct RowIter<'a> {
 impl<'a> RowIter<'a> {
     /// The row here; `None` at the end.
     pub fn row(&self) -> Result<Option<ViewRow<'_>>, Error> {
-        let (Some(k), Some(v)) = (self.raw.key(), self.raw.value()) else {
+        let Some((k, v)) = self.raw.item() else {
             self.raw.status()?;
             return Ok(None);
         };
@@ -164,10 +162,11 @@ impl IndexView {
             return Ok(rank);
         }
         let mut it = self.iter(view, &range, false);
-        while it.row()?.is_some() {
+        while it.raw.valid() {
             rank += 1;
             it.next();
         }
+        it.raw.status()?;
         Ok(rank)
     }
 
@@ -223,12 +222,12 @@ impl IndexView {
                 run: here.run,
                 block: run.blocks.len() - 1,
             };
-            if here.block == 0 && self.covers(view, range, here, last) {
+            if here.block == 0 && self.covers(view, range, here, last)? {
                 parts.extend(self.run_state(view, function, here.run)?);
                 at = blocks.next(last);
                 continue;
             }
-            parts.extend(if self.covers(view, range, here, here) {
+            parts.extend(if self.covers(view, range, here, here)? {
                 self.block_state(view, function, here)?
             } else {
                 let low = range.low.as_slice().max(&block.fence);
@@ -250,15 +249,51 @@ impl IndexView {
     }
 
     /// Do the blocks from `first` to `last` lie in the range with all their rows?
-    fn covers(&self, view: usize, range: &PlaceRange, first: At, last: At) -> bool {
+    fn covers(&self, view: usize, range: &PlaceRange, first: At, last: At) -> Result<bool, Error> {
         let blocks = &self.state.views[view];
-        let from = *blocks.block(first).fence >= *range.low;
-        let to = match (&range.high, blocks.end_of(last)) {
-            (None, _) => true,
-            (Some(high), Some(end)) => *end <= **high,
-            (Some(_), None) => false,
+        if *blocks.block(first).fence < *range.low {
+            return Ok(false);
+        }
+        let Some(high) = &range.high else {
+            return Ok(true);
         };
-        from && to
+        match blocks.end_of(last) {
+            Some(end) if *end <= **high => Ok(true),
+            // Where a block was cut for a group, rows end before the group does.
+            _ if *blocks.block(last).fence < **high => self.ends_before(view, last, high),
+            _ => Ok(false),
+        }
+    }
+
+    /// Whether all rows of a block are before `high`.
+    fn ends_before(&self, view: usize, at: At, high: &[u8]) -> Result<bool, Error> {
+        let blocks = &self.state.views[view];
+        let block = blocks.block(at);
+        if let Some(last) = block.last.get() {
+            return Ok(**last < *high);
+        }
+        let range = PlaceRange {
+            low: block.fence.to_vec(),
+            high: blocks.end_of(at).map(<[u8]>::to_vec),
+        };
+        let Some(last) = self.edge(view, &range, true)? else {
+            return Ok(true);
+        };
+        let is_before = *last < *high;
+        // Whoever looked first has found the same.
+        let _ = block.last.set(last.into());
+        Ok(is_before)
+    }
+
+    /// Whether a range that begins in this block has all of it, or all of the next one.
+    fn is_worth_summing(&self, view: usize, range: &PlaceRange, at: At) -> Result<bool, Error> {
+        if self.covers(view, range, at, at)? {
+            return Ok(true);
+        }
+        match self.state.views[view].next(at) {
+            Some(next) => self.covers(view, range, next, next),
+            None => Ok(false),
+        }
     }
 
     fn run_state(&self, view: usize, function: usize, run: usize) -> Result<Option<State>, Error> {
@@ -481,6 +516,28 @@ impl GroupCursor {
         }
     }
 
+    /// The places of a group, within what is left, and the block that they begin in. `first` is its first row's in the direction.
+    fn places_of(&self, index: &IndexView, prefix: &[u8], first: &[u8]) -> (PlaceRange, At) {
+        let blocks = &index.state.views[self.view];
+        let at = blocks.find(if self.descending { prefix } else { first });
+        let fence = &*blocks.block(at).fence;
+        let left = self.range.low.as_slice();
+        // No row is between what is left and the first one: going up, the group may as well begin where its block does.
+        let low = match self.descending || fence < left {
+            true => prefix.max(left),
+            false => fence,
+        };
+        let end = [prefix, HIGHEST].concat();
+        let group = PlaceRange {
+            low: low.to_vec(),
+            high: Some(match &self.range.high {
+                Some(high) => end.min(high.clone()),
+                None => end,
+            }),
+        };
+        (group, at)
+    }
+
     /// Works out some groups with one iterator.
     fn fill(&mut self, index: &IndexView) -> Result<(), Error> {
         let (view, function) = (self.view, self.function);
@@ -498,18 +555,22 @@ impl GroupCursor {
             let prefix = first.place[..self.prefix_len(&first)?].to_vec();
             let key = self.group_key(first.stored.key);
             let first = first.place.to_vec();
-            // The places of the group, within what is left.
-            let end = [&prefix[..], HIGHEST].concat();
-            let group = PlaceRange {
-                low: prefix.clone().max(self.range.low.clone()),
-                high: Some(match &self.range.high {
-                    Some(high) => end.min(high.clone()),
-                    None => end,
-                }),
+            let (group, at) = self.places_of(index, &prefix, &first);
+            let summed = match index.is_worth_summing(view, &group, at)? {
+                true => index.reduce(view, function, &group)?,
+                false => None,
             };
-            let rest = walk(&mut it, &prefix, wants_ids, &mut rows)?;
-            let jumped = rest.is_some();
-            let state = self.state_of(index, &rows, &group, rest)?;
+            let state = if let Some(state) = summed {
+                it.seek(match (self.descending, &group.high) {
+                    (false, Some(high)) => high,
+                    _ => &group.low,
+                });
+                state
+            } else {
+                walk(&mut it, &prefix, wants_ids, &mut rows)?;
+                let rows = rows.rows(self.descending);
+                index.reducers.reduce(view, function, &rows)?
+            };
             bytes += prefix.len() + key.len() + state.len();
             self.ahead.push_back(Group {
                 prefix,
@@ -526,53 +587,22 @@ impl GroupCursor {
                 self.exhausted = true;
                 return Ok(());
             }
-            if jumped {
-                it = index.iter(view, &self.range, self.descending);
-            }
         }
         Ok(())
     }
-
-    /// The state of a group, some rows of which were walked. `rest`: the place of the first that was not.
-    fn state_of(
-        &self,
-        index: &IndexView,
-        walked: &RowBatch,
-        group: &PlaceRange,
-        rest: Option<Vec<u8>>,
-    ) -> Result<State, Error> {
-        let (view, function) = (self.view, self.function);
-        let walked = walked.rows(self.descending);
-        let mut parts = vec![index.reducers.reduce(view, function, &walked)?];
-        if let Some(place) = rest {
-            let mut range = group.clone();
-            if self.descending {
-                range.high = Some([&place[..], &[0]].concat());
-                let before = index.reduce(view, function, &range)?;
-                parts.splice(0..0, before);
-            } else {
-                range.low = place;
-                parts.extend(index.reduce(view, function, &range)?);
-            }
-        }
-        index.rereduce(view, function, &parts)
-    }
 }
 
-/// Takes the rows that begin with `prefix` into `rows`. Answers the place of the first that was not taken when there are too many.
+/// Takes the rows that begin with `prefix` into `rows`.
 fn walk(
     it: &mut RowIter<'_>,
     prefix: &[u8],
     wants_ids: bool,
     rows: &mut RowBatch,
-) -> Result<Option<Vec<u8>>, Error> {
+) -> Result<(), Error> {
     rows.clear();
     while let Some(row) = it.row()?.filter(|r| r.place.starts_with(prefix)) {
-        if rows.len() >= GROUP_ROWS_WALKED_MAX {
-            return Ok(Some(row.place.to_vec()));
-        }
         push_row(&row, wants_ids, rows)?;
         it.next();
     }
-    Ok(None)
+    Ok(())
 }

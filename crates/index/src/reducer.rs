@@ -39,10 +39,6 @@ impl RowBatch {
         self.ends.clear();
     }
 
-    pub fn len(&self) -> usize {
-        self.ends.len()
-    }
-
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }

@@ -6,7 +6,8 @@ use functions::ReduceRow;
 use storage::{Engine, Keyspace, ShardNumber, SortedFiles};
 
 use crate::Error;
-use crate::blocks::{BLOCK_ROWS_SPLIT, Block, Reductions};
+use crate::blocks::{Block, Reductions};
+use crate::cutter::Cutter;
 use crate::keys::{BackEntry, RowValue, view_prefix};
 use crate::map::{DocRef, RowBuffer, RowRef};
 use crate::reducer::Reducers;
@@ -17,7 +18,7 @@ pub fn sort(buffers: &mut [RowBuffer]) {
     std::thread::scope(|scope| {
         for buffer in buffers {
             scope.spawn(|| {
-                crate::yield_to_readers();
+                telemetry::give_way(telemetry::BACKGROUND_NICE);
                 let _sorts = telemetry::enter(telemetry::State::Sort);
                 let mut rows = std::mem::take(&mut buffer.rows);
                 let mut docs = std::mem::take(&mut buffer.docs);
@@ -123,6 +124,8 @@ pub fn write_rows(
     let mut merge = Merge::new(buffers, |b| &b.rows);
     let mut blocks: Vec<Vec<Block>> = spec.views.iter().map(|_| vec![]).collect();
     let mut block: Vec<(&RowBuffer, &RowRef)> = vec![];
+    let mut cutter = Cutter::new(spec.partitioned);
+    let mut at_group = false;
     let mut bytes = 0;
     let mut key = vec![];
     let files = engine.write_files(Keyspace::IndexRows, |file| -> Result<bool, Error> {
@@ -130,9 +133,15 @@ pub fn write_rows(
         let Some((buffer, row)) = next else {
             return Ok(false);
         };
-        let full = block.len() >= BLOCK_ROWS_SPLIT as usize;
-        if full || block.first().is_some_and(|(_, r)| r.view != row.view) {
-            close_block(&mut block, &mut blocks, spec, reducers)?;
+        if block.first().is_some_and(|(_, r)| r.view != row.view) {
+            close_block(&block, at_group, &mut blocks, spec, reducers)?;
+            block.clear();
+            cutter = Cutter::new(spec.partitioned);
+        }
+        if let Some(cut) = cutter.next(buffer.sort(row)) {
+            close_block(&block[..cut.rows], at_group, &mut blocks, spec, reducers)?;
+            block.drain(..cut.rows);
+            at_group = cut.at_group;
         }
         block.push((buffer, row));
         bytes += u64::from(row.json_bytes);
@@ -142,7 +151,7 @@ pub fn write_rows(
         file.put(&key, buffer.value(row))?;
         Ok(true)
     })?;
-    close_block(&mut block, &mut blocks, spec, reducers)?;
+    close_block(&block, at_group, &mut blocks, spec, reducers)?;
     Ok(Written {
         files,
         blocks,
@@ -150,8 +159,10 @@ pub fn write_rows(
     })
 }
 
+/// Adds a block of these rows. `at_group`: they begin with a group, and the block where rows of its first key may be.
 fn close_block(
-    rows: &mut Vec<(&RowBuffer, &RowRef)>,
+    rows: &[(&RowBuffer, &RowRef)],
+    at_group: bool,
     blocks: &mut [Vec<Block>],
     spec: &Spec,
     reducers: &Reducers,
@@ -179,17 +190,16 @@ fn close_block(
             }
         });
     }
-    // The first block of a view begins before every row.
-    let fence = if blocks[view].is_empty() {
-        &[]
-    } else {
-        buffer.place(first)
+    let fence = match (blocks[view].is_empty(), at_group) {
+        // The first block of a view begins before every row.
+        (true, _) => &[],
+        (false, true) => buffer.sort(first),
+        (false, false) => buffer.place(first),
     };
     blocks[view].push(Block::with_reductions(
         fence,
         rows.len() as u32,
         Reductions::from(reductions),
     ));
-    rows.clear();
     Ok(())
 }

@@ -3,8 +3,9 @@
 use storage::Keyspace;
 
 use crate::Error;
-use crate::blocks::{At, BLOCK_ROWS_SPLIT, Block, Blocks};
+use crate::blocks::{At, Block, Blocks};
 use crate::build::Build;
+use crate::cutter::Cutter;
 use crate::index::Index;
 use crate::read::{IndexView, PlaceRange};
 
@@ -93,19 +94,24 @@ impl Index {
         let functions = self.spec.views[n].reduces.len();
         let mut parts: Vec<Block> = vec![];
         let mut fence = range.low.clone();
-        let mut rows = 0;
+        let mut cutter = Cutter::new(self.spec.partitioned);
+        // Places of rows that are in no block yet, and the length of their sort keys.
+        let mut places: Vec<(Vec<u8>, usize)> = vec![];
         let mut it = view.iter(n, range, false);
         while let Some(row) = it.row()? {
-            if rows == BLOCK_ROWS_SPLIT {
+            let sort_len = row.stored.sort_len.min(row.place.len());
+            if let Some(cut) = cutter.next(&row.place[..sort_len]) {
                 self.check_stop()?;
-                parts.push(Block::new(&fence, rows, functions));
-                fence = row.place.to_vec();
-                rows = 0;
+                parts.push(Block::new(&fence, cut.rows as u32, functions));
+                places.drain(..cut.rows);
+                let here = (row.place, sort_len);
+                let (first, sort_len) = places.first().map_or(here, |(p, n)| (p, *n));
+                fence = first[..if cut.at_group { sort_len } else { first.len() }].to_vec();
             }
-            rows += 1;
+            places.push((row.place.to_vec(), sort_len));
             it.next();
         }
-        parts.push(Block::new(&fence, rows, functions));
+        parts.push(Block::new(&fence, places.len() as u32, functions));
         Ok(parts)
     }
 }

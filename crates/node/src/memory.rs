@@ -17,6 +17,8 @@ pub struct MemoryPlan {
     pub said_by: SaidBy,
     /// Blocks of the store that were read.
     pub block_cache: usize,
+    /// Documents that were read lately, whole.
+    pub documents: usize,
     /// Writes before they are in files: from half of it on they are written to them.
     pub write_buffers: usize,
     /// Bodies of requests that are read and worked on.
@@ -60,6 +62,7 @@ struct Share {
 }
 
 const BLOCK_CACHE: Share = share(8, 8, 256);
+const DOCUMENTS: Share = share(24, 2, 128);
 const WRITE_BUFFERS: Share = share(8, 16, 192);
 const BODIES: Share = share(10, 16, 384);
 const OPEN_DATABASES: Share = share(16, 8, 96);
@@ -100,6 +103,7 @@ impl MemoryPlan {
             limit,
             said_by,
             block_cache: BLOCK_CACHE.bytes(limit, rocksdb.block_cache_size),
+            documents: DOCUMENTS.bytes(limit, memory.documents),
             write_buffers: WRITE_BUFFERS.bytes(limit, 2 * rocksdb.write_buffer_size),
             bodies: BODIES.bytes(limit, memory.bodies),
             open_databases: OPEN_DATABASES.bytes(limit, memory.open_databases),
@@ -111,6 +115,7 @@ impl MemoryPlan {
     pub fn planned(&self) -> u64 {
         let parts = [
             self.block_cache,
+            self.documents,
             self.write_buffers,
             self.bodies,
             self.open_databases,

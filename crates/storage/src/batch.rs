@@ -23,6 +23,7 @@ use crate::record::Record;
 use crate::row::{self, Delta};
 use crate::shard::Shard;
 use crate::varint::put;
+use crate::winners::Winners;
 
 /// Limits of the database that an edit belongs to.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +70,8 @@ struct Doc<'e> {
     /// Why its stored record cannot be read.
     unreadable: Option<Error>,
     changed: bool,
+    /// It has a record already, which readers may have in memory.
+    existed: bool,
     /// What its stored record adds to the shard's digest, if there is one.
     share: u128,
     /// Its newest change, whose row is written when it is known whether another change supersedes it.
@@ -146,6 +149,7 @@ impl<'e> Batch<'e> {
                     record: Record::default(),
                     unreadable: None,
                     changed: false,
+                    existed: false,
                     share: 0,
                     newest: None,
                 });
@@ -173,7 +177,10 @@ impl<'e> Batch<'e> {
                 Err(e) => Err(e),
             };
             match record {
-                Ok(record) => doc.record = record.unwrap_or_default(),
+                Ok(record) => {
+                    doc.existed = record.is_some();
+                    doc.record = record.unwrap_or_default();
+                }
                 Err(e) => doc.unreadable = Some(e),
             }
         }
@@ -472,6 +479,16 @@ impl<'e> Batch<'e> {
         for t in self.touched.iter().filter(|t| t.meta_changed) {
             self.wb
                 .put_cf(cf, keys::meta::shard(t.shard.number), t.meta.encode());
+        }
+    }
+
+    /// Calls `f` with the key of each document that readers may have in memory and that is changed.
+    pub fn each_read_lately(&self, f: impl Fn(&Winners, &[u8])) {
+        let mut key = vec![];
+        for doc in self.docs.iter().filter(|d| d.changed && d.existed) {
+            let number = self.touched[doc.touched].shard.number;
+            keys::id_key_into(number, doc.id.as_str().as_bytes(), &mut key);
+            f(&self.engine.winners, &key);
         }
     }
 

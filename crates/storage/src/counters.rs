@@ -1,6 +1,6 @@
 //! What is counted in this crate, since the process started.
 
-use telemetry::{Counter, Times};
+use telemetry::{Counter, Striped, Times};
 
 /// How long writes took that waited for the disk.
 pub static SYNCS: Times = Times::new();
@@ -8,3 +8,7 @@ pub static SYNCS: Times = Times::new();
 pub static SAMPLED_READS_CACHED: Counter = Counter::new();
 /// Those that had to read a block.
 pub static SAMPLED_READS_UNCACHED: Counter = Counter::new();
+/// Documents asked for that were found in memory, whole.
+pub static DOCUMENTS_FOUND: Striped = Striped::new();
+/// Those that the engine was asked for.
+pub static DOCUMENTS_READ: Striped = Striped::new();

@@ -4,15 +4,15 @@ use crate::cache_sample::CacheSample;
 use crate::counters::SYNCS;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 use telemetry::State;
 
 use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{
     BottommostLevelCompaction, Cache, ColumnFamily, ColumnFamilyDescriptor, CompactOptions, DB,
-    DBCompressionType, DBRecoveryMode, FlushOptions, IngestExternalFileOptions, Options,
+    DBCompressionType, DBRecoveryMode, Env, FlushOptions, IngestExternalFileOptions, Options,
     ReadOptions, SnapshotWithThreadMode, WriteBatch, WriteOptions,
 };
 
@@ -21,6 +21,7 @@ use crate::keys::{self, ShardNumber};
 use crate::keyspace::{self, BLOB_GC_AGE_CUTOFF, Keyspace};
 use crate::snapshot::{Snapshot, Value};
 use crate::wal;
+use crate::winners::Winners;
 use crate::writes::Writes;
 
 /// How a store is opened.
@@ -28,6 +29,8 @@ use crate::writes::Writes;
 pub struct StoreOptions {
     /// Size of the block cache, which also holds index and filter blocks.
     pub block_cache_bytes: usize,
+    /// Documents that were read lately, whole; 0 for none.
+    pub documents_bytes: usize,
     /// Memtables are written to files when all of them together are as long as this; writers wait while they are twice as long.
     pub write_buffers_bytes: usize,
     /// Threads that flush and compact.
@@ -44,6 +47,7 @@ impl Default for StoreOptions {
     fn default() -> Self {
         StoreOptions {
             block_cache_bytes: 256 << 20,
+            documents_bytes: 128 << 20,
             write_buffers_bytes: 96 << 20,
             background_jobs: 2,
             background_bytes_per_s: 0,
@@ -59,6 +63,7 @@ pub struct Engine {
     path: PathBuf,
     cache: Cache,
     cache_capacity_bytes: usize,
+    pub(crate) winners: Winners,
     /// Held while files are added and while a copy is made: the engine's copy may have what was logged after files were added
     /// but not the files.
     pub(crate) adding_files: parking_lot::Mutex<()>,
@@ -110,6 +115,27 @@ fn clear_ingest_directory(path: &Path) -> Result<(), Error> {
         })
 }
 
+/// Starts the engine's threads that compact, once in a process. They inherit how the thread runs that starts them. A lower priority would not
+/// do: under a steady load of reads compactions would fall behind, which makes reads slower, and so on.
+fn start_compactors(background_jobs: i32) {
+    static STARTED: Once = Once::new();
+    // The others flush: so the engine divides its jobs (`DBImpl::GetBGJobLimits`).
+    let compactors = (background_jobs - (background_jobs / 4).max(1)).max(1);
+    STARTED.call_once(|| {
+        let starter = std::thread::spawn(move || {
+            telemetry::take_long_turns();
+            if let Ok(mut env) = Env::new() {
+                // It starts threads at once when their number grows, from one, and ends those that are too many.
+                env.set_background_threads(compactors + 1);
+                env.set_background_threads(compactors);
+            }
+        });
+        if starter.join().is_err() {
+            tracing::warn!("compactions have turns as short as requests");
+        }
+    });
+}
+
 impl Engine {
     /// Opens the engine in `path`, which is made when it is not there.
     ///
@@ -124,6 +150,7 @@ impl Engine {
             wal::check(path)?;
         }
         clear_ingest_directory(path)?;
+        start_compactors(options.background_jobs);
         let cache = Cache::new_hyper_clock_cache(options.block_cache_bytes, 0);
         let mut o = Options::default();
         o.create_if_missing(true);
@@ -157,6 +184,7 @@ impl Engine {
             path: path.into(),
             cache,
             cache_capacity_bytes: options.block_cache_bytes,
+            winners: Winners::new(options.documents_bytes),
             adding_files: parking_lot::Mutex::default(),
             closing: AtomicBool::new(false),
             memtable_bytes_max: 2 * options.write_buffers_bytes as u64,
@@ -234,6 +262,11 @@ impl Engine {
         self.db.write_opt(batch, &o)?;
         SYNCS.record(started.elapsed());
         Ok(())
+    }
+
+    /// Whether a small write will not have to wait for memtables to be written to files.
+    pub(crate) fn is_roomy(&self) -> bool {
+        self.unchecked_bytes.load(Relaxed) < CHECK_MEMTABLES_EVERY
     }
 
     /// Waits while too much is in memory that is yet to be written to files. Not to be called with a lock that readers want.

@@ -35,11 +35,13 @@ mod store;
 mod summary;
 pub mod varint;
 mod wal;
+mod winners;
 mod writes;
 
 pub use batch::{Limits, local_rev};
 pub use commit::{
     Committer, Counters, Edited, OnCommit, Put, ShardEdit, ShardPurge, Timing, Written,
+    commit_on_this_thread,
 };
 pub use compact::compact;
 pub use contents::{CHUNK_BYTES, Content, Contents, Numbers, Upload, reclaim_contents};

@@ -73,6 +73,11 @@ impl Shard {
         self.state.lock().meta.clone()
     }
 
+    /// Whether its summary is in memory.
+    pub(crate) fn is_loaded(&self) -> bool {
+        self.state.lock().summary.is_some()
+    }
+
     /// About how much memory it takes while it is open, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let state = self.state.lock();
@@ -234,21 +239,29 @@ impl Shard {
         }
     }
 
-    /// Calls `f` with the head of the document's record and its winning body.
+    /// Calls `f` with the head of the document's record and its winning body, which are kept in memory for who asks next.
     pub fn winner<R>(
         &self,
         id: &str,
         f: impl FnOnce(&RecordHead<'_>, &[u8]) -> R,
     ) -> Result<Option<R>, Error> {
         let key = keys::id_key(self.number, id.as_bytes());
+        let winners = &self.engine.winners;
+        if let Some(winner) = winners.get(&key) {
+            let head = RecordHead::decode(winner.record())?;
+            return Ok(Some(f(&head, winner.body())));
+        }
         let mut f = Some(f);
         loop {
+            let before = winners.before(&key);
             let Some(v) = self.engine.get(Keyspace::ById, &key)? else {
                 return Ok(None);
             };
             let head = RecordHead::decode(&v)?;
-            let found =
-                self.with_body(head.body_seq()?, |body| f.take().map(|f| f(&head, body)))?;
+            let found = self.with_body(head.body_seq()?, |body| {
+                winners.keep(&key, before, &v, body);
+                f.take().map(|f| f(&head, body))
+            })?;
             if let Some(r) = found.flatten() {
                 return Ok(Some(r));
             }
@@ -349,7 +362,7 @@ impl<'a> IdIter<'a> {
 
     /// The id and stored value here; `None` past either end.
     pub fn entry(&self) -> Option<(&[u8], &[u8])> {
-        let (k, v) = (self.raw.key()?, self.raw.value()?);
+        let (k, v) = self.raw.item()?;
         Some((&k[keys::SHARD_LEN..], v))
     }
 
@@ -428,7 +441,8 @@ impl<'a> ChangeIter<'a> {
 
     /// The seq and stored row here; `None` at the end.
     pub fn entry(&self) -> Option<(u64, &[u8])> {
-        Some((keys::seq_of(self.rows.key()?), self.rows.value()?))
+        let (key, row) = self.rows.item()?;
+        Some((keys::seq_of(key), row))
     }
 
     /// Goes to the next change in the direction.

@@ -362,6 +362,11 @@ impl Store {
         self.engine.cache_bytes()
     }
 
+    /// Memory of documents that were read lately, in bytes.
+    pub fn documents_bytes(&self) -> u64 {
+        self.engine.winners.bytes()
+    }
+
     /// Stops the writer after what is queued.
     pub fn close(&self) {
         self.engine.begin_closing();

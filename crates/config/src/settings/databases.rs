@@ -145,6 +145,8 @@ section! {
         limit: Count = "0" [start],
         /// Bodies of requests under way; others wait, and get a 503 in the end. 0: a tenth of the limit, at most 384 MiB.
         bodies: Count = "0" [start],
+        /// Documents that were read lately, whole, for who asks next. 0: a twenty-fourth of the limit, at most 128 MiB.
+        documents: Count = "0" [start],
         /// Databases and indexes that are open; those not used for longest are closed. 0: a sixteenth, at most 96 MiB.
         open_databases: Count = "0" [start],
         /// Rows of index builds under way; the less they have the more often they write. 0: a twelfth, at most 256 MiB.

@@ -164,7 +164,8 @@ impl<'a> Cursor<'a> {
             };
             self.examined += u64::from(steps == 0);
             let Some(target) = self.wanted.judge(place, self.descending)? else {
-                self.keep_place()?;
+                self.place.clear();
+                self.place.extend_from_slice(place);
                 return Ok(());
             };
             steps += 1;

@@ -350,7 +350,9 @@ impl FindAnswer {
         };
         let mut quoted = vec![];
         if covering.has_id {
-            write_json_string(&row.id()?, &mut quoted);
+            let id = row.id()?;
+            quoted.reserve(id.len() + 2);
+            write_json_string(&id, &mut quoted);
         }
         let key: Vec<&[u8]> = mango::elements(row.stored.key).collect();
         let of = |column: Column| match column {

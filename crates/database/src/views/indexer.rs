@@ -198,7 +198,7 @@ impl Shared {
     }
 
     fn run(self: Arc<Self>, first: Arc<ViewIndex>) {
-        index::yield_to_readers();
+        telemetry::give_way(telemetry::BACKGROUND_NICE);
         let mut next = Some(first);
         while let Some(index) = next {
             let _indexes = telemetry::enter(State::Index);
@@ -248,7 +248,7 @@ impl Shared {
 
     /// Looks at the indexes of databases that were written: one after the other, in the order in which they were.
     fn look_around(self: Arc<Self>) {
-        index::yield_to_readers();
+        telemetry::give_way(telemetry::BACKGROUND_NICE);
         while let Some(name) = self.next_written() {
             let databases = self.databases.get().and_then(Weak::upgrade);
             // It may have been closed meanwhile, or deleted.

@@ -446,7 +446,7 @@ impl Database {
         }
         let index = index.clone();
         std::thread::spawn(move || {
-            index::yield_to_readers();
+            telemetry::give_way(telemetry::BACKGROUND_NICE);
             for i in &index.shards {
                 if let Err(e) = i.compact() {
                     tracing::warn!(db = %index.database, design = %index.design, error = %e, "compacting an index failed");

@@ -10,8 +10,7 @@ use procfs::process::Process;
 use profiler::Label;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{
-    DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setpriority_process,
-    setrlimit,
+    DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
 };
 use rustix::thread::{set_name, set_no_new_privs};
 
@@ -22,8 +21,6 @@ use language::{Doc, Emits, Error, ListIo, Mapper, ReduceRow};
 
 /// Definitions that a worker keeps; each mapper has a heap of its own, of half a megabyte at least.
 const DEFINITIONS_MAX: usize = 12;
-/// The server's own threads come first.
-const NICE: i32 = 10;
 /// Bytes that are read at once.
 const READ_BYTES: usize = 128 << 10;
 /// Address space besides the heaps: the binary, threads' stacks, what allocators reserve.
@@ -92,8 +89,7 @@ fn watch(socket: UnixStream, mut control: UnixStream) -> io::Result<()> {
 
 /// Leaves little to whoever gets JavaScript to do what it should not.
 fn harden() -> io::Result<()> {
-    // It fails where the server is nicer than that already.
-    let _ = setpriority_process(None, NICE);
+    telemetry::give_way(telemetry::BACKGROUND_NICE);
     set_no_new_privs(true)?;
     // Nobody but the superuser reads its memory.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;

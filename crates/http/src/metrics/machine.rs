@@ -35,7 +35,7 @@ impl MemoryPart {
 }
 
 /// The table of memory: every part that has a budget.
-pub fn memory_parts(app: &App) -> [MemoryPart; 5] {
+pub fn memory_parts(app: &App) -> [MemoryPart; 6] {
     let (plan, databases) = (&app.node.memory, &app.node.databases);
     let engine = databases.stats();
     let part = |name, budget: usize, used, peak| MemoryPart {
@@ -54,6 +54,7 @@ pub fn memory_parts(app: &App) -> [MemoryPart; 5] {
             engine.block_cache_bytes,
             None,
         ),
+        part("documents", plan.documents, engine.documents_bytes, None),
         part(
             "write_buffers",
             plan.write_buffers,

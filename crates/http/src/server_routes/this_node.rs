@@ -152,7 +152,7 @@ fn versions() -> Value {
     })
 }
 
-/// The table of settings, with what is set. Of a secret it says that it is set, by an empty text.
+/// The table of settings, with what is set and is not the default. Of a secret it says that it is set, by an empty text.
 fn settings(config: &Config) -> Value {
     let all = config::settings::SECTIONS.iter().flat_map(|section| {
         let set = move |key: &str| {
@@ -161,7 +161,8 @@ fn settings(config: &Config) -> Value {
         };
         section.settings.iter().map(move |setting| {
             let is_secret = setting.is_secret();
-            let value = set(setting.key);
+            // `default.ini` sets some of them, to their defaults.
+            let value = set(setting.key).filter(|value| Some(value.as_str()) != setting.default);
             let mut told = json!({
                 "section": setting.section,
                 "key": setting.key,

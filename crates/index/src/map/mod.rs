@@ -128,7 +128,7 @@ pub fn map_on_all(
             .iter_mut()
             .map(|mapper| {
                 scope.spawn(|| {
-                    crate::yield_to_readers();
+                    telemetry::give_way(telemetry::BACKGROUND_NICE);
                     let _indexes = telemetry::enter(telemetry::State::Index);
                     run(mapper)
                 })

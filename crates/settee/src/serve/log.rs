@@ -5,18 +5,18 @@ use std::fs::{File, OpenOptions};
 use config::settings::{Log, LogLevel, LogWriter};
 use http_api::App;
 use tracing::{Event, Level, Subscriber};
-use tracing_appender::non_blocking::{NonBlocking, WorkerGuard};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, fmt};
 
+use super::lines::{Lines, Writing};
 use crate::Failure;
 
 /// What is logged is written as long as this is held.
 pub struct Logging {
     /// Where slow requests are told, if that is a place of their own.
-    slow: Option<NonBlocking>,
-    _flush: Vec<WorkerGuard>,
+    slow: Option<Lines>,
+    _flush: Vec<Writing>,
 }
 
 impl Logging {
@@ -32,16 +32,17 @@ impl Logging {
 /// dropped.
 pub fn start(settings: &Log) -> Result<Logging, Failure> {
     let (writer, guard) = match settings.writer {
-        LogWriter::File => tracing_appender::non_blocking(open("file", &settings.file)?),
+        LogWriter::File => Lines::start(open("file", &settings.file)?),
         LogWriter::Stderr | LogWriter::Journald | LogWriter::Syslog => {
-            tracing_appender::non_blocking(std::io::stderr())
+            Lines::start(std::io::stderr())
         }
-    };
+    }
+    .map_err(Failure::new)?;
     let mut guards = vec![guard];
     let mut slow = None;
     if !settings.slow_file.is_empty() {
         let file = open("slow_file", &settings.slow_file)?;
-        let (writer, guard) = tracing_appender::non_blocking(file);
+        let (writer, guard) = Lines::start(file).map_err(Failure::new)?;
         slow = Some(writer);
         guards.push(guard);
     }

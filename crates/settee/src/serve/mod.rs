@@ -3,6 +3,7 @@
 pub mod allocator;
 mod cluster;
 mod languages;
+mod lines;
 mod listen;
 mod log;
 mod options;
@@ -115,6 +116,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads((threads * 2).max(4))
         .thread_name("serve")
+        .on_thread_start(database::commit_on_this_thread)
         .on_thread_park(telemetry::park)
         .on_thread_unpark(|| telemetry::unpark(State::Network))
         .enable_all()
@@ -130,7 +132,7 @@ fn replication_runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(std::thread::available_parallelism().map_or(2, |n| n.get()))
         .thread_name("replicate")
-        .on_thread_start(|| database::give_way(REPLICATION_NICE))
+        .on_thread_start(|| telemetry::give_way(REPLICATION_NICE))
         .on_thread_park(telemetry::park)
         .on_thread_unpark(|| telemetry::unpark(State::Replication))
         .enable_all()
@@ -273,6 +275,10 @@ fn load_config(options: &ServeOptions) -> Result<Config, Failure> {
             .split_once('/')
             .ok_or_else(|| Failure::usage("--set wants SECTION/KEY=VALUE"))?;
         set(section, key, value);
+    }
+    // It wins over all that is set, and the configuration says so. A path that is not UTF-8 cannot be told.
+    if let Some(data) = options.data.as_deref().and_then(Path::to_str) {
+        set("couchdb", "database_dir", data);
     }
     Config::load(layers).map_err(Failure::usage)
 }

@@ -40,6 +40,7 @@ pub fn databases(
 fn store(settings: &settings::Rocksdb, memory: &MemoryPlan) -> StoreOptions {
     StoreOptions {
         block_cache_bytes: memory.block_cache,
+        documents_bytes: memory.documents,
         write_buffers_bytes: memory.write_buffers / 2,
         background_jobs: settings.max_background_jobs.clamp(1, 64) as i32,
         background_bytes_per_s: settings.background_bytes_per_second,

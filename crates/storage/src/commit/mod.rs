@@ -1,5 +1,9 @@
 //! The commit queue: everybody's edits are drained by one writer into one batch and one fsync.
+//!
+//! The writer is a thread. Where nobody else writes, a thread that may do so ([`commit_on_this_thread`]) is the writer for its own edit: it
+//! need not wake another one, and be woken by it.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -39,6 +43,10 @@ pub type OnCommit = Box<dyn Fn(&Written<'_>) + Send + Sync>;
 struct Queue {
     ops: Vec<Op>,
     closed: bool,
+    /// Another thread than the writing one left something to be flushed.
+    is_unflushed: bool,
+    /// Somebody panicked while he wrote: what the writer knows may be wrong.
+    has_failed: bool,
 }
 
 struct Shared {
@@ -61,11 +69,26 @@ pub struct Counters {
 /// The queue's front end.
 pub struct Committer {
     shared: Arc<Shared>,
-    writer: Mutex<Option<JoinHandle<()>>>,
+    /// Whoever holds it commits. What is in the queue is taken out of it by who holds it, so that everything is written in its order.
+    writer: Arc<Mutex<Writer>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
+thread_local! {
+    static COMMITS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// From now on this thread writes an edit itself when nobody else writes, and waits for the disk meanwhile. Not for threads of a low
+/// priority: others would wait for them.
+pub fn commit_on_this_thread() {
+    COMMITS.set(true);
+}
+
+/// Longer edits are left to the thread, in bytes.
+const OWN_BYTES_MAX: usize = 64 << 10;
+
 impl Committer {
-    /// Starts the writing thread. `reserve_bytes` of the disk stay free; `on_commit` is called on that thread.
+    /// Starts the writing thread. `reserve_bytes` of the disk stay free; `on_commit` is called on the thread that commits.
     pub fn start(
         engine: Arc<Engine>,
         reserve_bytes: u64,
@@ -77,12 +100,16 @@ impl Committer {
             counters: Counters::default(),
         });
         let writer = Writer::new(shared.clone(), engine, reserve_bytes, on_commit);
-        let handle = std::thread::Builder::new()
-            .name("commit".into())
-            .spawn(move || writer.run())?;
+        let writer = Arc::new(Mutex::new(writer));
+        let handle = {
+            let (shared, writer) = (shared.clone(), writer.clone());
+            let thread = std::thread::Builder::new().name("commit".into());
+            thread.spawn(move || writer::run(&shared, &writer))?
+        };
         Ok(Committer {
             shared,
-            writer: Mutex::new(Some(handle)),
+            writer,
+            thread: Mutex::new(Some(handle)),
         })
     }
 
@@ -104,13 +131,18 @@ impl Committer {
         synced: bool,
     ) -> oneshot::Receiver<Result<Edited, Error>> {
         let (reply, rx) = oneshot::channel();
-        self.push(Op::Edits {
+        let op = Op::Edits {
             edits,
             limits,
             synced,
             queued: Instant::now(),
             reply,
-        });
+        };
+        if synced && COMMITS.get() {
+            self.commit_or_push(op);
+        } else {
+            self.push(op);
+        }
         rx
     }
 
@@ -238,6 +270,28 @@ impl Committer {
         rx
     }
 
+    /// Commits at once if nobody else is about to, and the disk was quick just before.
+    fn commit_or_push(&self, op: Op) {
+        if op.body_bytes() > OWN_BYTES_MAX || !op.is_of_loaded_shards() {
+            return self.push(op);
+        }
+        let queue = self.shared.queue.lock();
+        let is_free = queue.ops.is_empty() && !queue.closed;
+        // Under the queue's lock: what is queued from here on comes after it.
+        let writer = is_free.then(|| self.writer.try_lock()).flatten();
+        drop(queue);
+        match writer {
+            Some(mut writer) if writer.is_quick() => {
+                let _fail_the_rest = FailOnPanic(&self.shared);
+                writer.commit_one(op);
+            }
+            writer => {
+                drop(writer);
+                self.push(op);
+            }
+        }
+    }
+
     fn push(&self, op: Op) {
         let mut queue = self.shared.queue.lock();
         if queue.closed {
@@ -252,7 +306,7 @@ impl Committer {
     pub fn close(&self) {
         self.shared.queue.lock().closed = true;
         self.shared.arrived.notify_one();
-        if let Some(handle) = self.writer.lock().take()
+        if let Some(handle) = self.thread.lock().take()
             && handle.join().is_err()
         {
             tracing::error!("the commit thread had panicked");
@@ -267,9 +321,9 @@ impl Drop for Committer {
 }
 
 /// When the writer ends, in order or by a panic, nobody waits for it in vain.
-struct FailOnExit(Arc<Shared>);
+struct FailOnExit<'a>(&'a Shared);
 
-impl Drop for FailOnExit {
+impl Drop for FailOnExit<'_> {
     fn drop(&mut self) {
         let mut queue = self.0.queue.lock();
         queue.closed = true;
@@ -277,6 +331,19 @@ impl Drop for FailOnExit {
         drop(queue);
         for op in ops {
             op.fail(Error::Closed);
+        }
+    }
+}
+
+/// The same for whoever writes at the moment, if it panics. Dropped before the writer is let go, so that nobody goes on with what it knows.
+struct FailOnPanic<'a>(&'a Shared);
+
+impl Drop for FailOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.queue.lock().has_failed = true;
+            drop(FailOnExit(self.0));
+            self.0.arrived.notify_one();
         }
     }
 }

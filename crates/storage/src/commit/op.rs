@@ -1,4 +1,4 @@
-//! What can be asked of the commit thread, and the answers.
+//! What can be asked of the writer, and the answers.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -124,6 +124,14 @@ impl Op {
             Op::Slot { write, .. } => write.bytes(),
             Op::Install { installation, .. } => installation.bytes(),
             _ => 64,
+        }
+    }
+
+    /// Whether its edits need nothing that is yet to be loaded, which can take long.
+    pub(super) fn is_of_loaded_shards(&self) -> bool {
+        match self {
+            Op::Edits { edits, .. } => edits.iter().all(|edit| edit.shard.is_loaded()),
+            _ => false,
         }
     }
 

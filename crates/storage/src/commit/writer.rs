@@ -1,16 +1,16 @@
-//! The one thread that writes.
+//! What writes: one thread at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use parking_lot::MutexGuard;
+use parking_lot::{Mutex, MutexGuard};
 use rocksdb::WriteBatch;
 use rustc_hash::FxHashMap;
 use telemetry::State;
 
 use super::op::{Answer, Op, answer, apply, refusal};
-use super::{FailOnExit, OnCommit, Queue, Shared, Written};
+use super::{FailOnExit, FailOnPanic, OnCommit, Queue, Shared, Written};
 use crate::Error;
 use crate::batch::Batch;
 use crate::disk::DiskGuard;
@@ -18,6 +18,7 @@ use crate::engine::Engine;
 use crate::keys::ShardNumber;
 use crate::shard::{Shard, UNSAVED_CHANGES_MAX, saved};
 use crate::slot::Pending;
+use crate::winners::Winners;
 
 /// Writes not yet on disk are flushed this often.
 const FLUSH_EVERY: Duration = Duration::from_millis(500);
@@ -29,6 +30,44 @@ const BATCH_BYTES_MAX: usize = 16 << 20;
 /// A summary is saved when this many changes came after its saved form.
 const SUMMARY_SAVE_EVERY: u64 = 32_768;
 
+/// A commit that takes longer is none for a thread that has other work.
+const QUICK_TIME_MAX: Duration = Duration::from_millis(2);
+
+/// The writing thread: writes what is queued until the queue is closed.
+pub(super) fn run(shared: &Shared, writer: &Mutex<Writer>) {
+    let _fail_the_rest = FailOnExit(shared);
+    loop {
+        let unflushed_since = writer.lock().unflushed_since;
+        wait_for_work(shared, unflushed_since);
+        let mut writer = writer.lock();
+        // Dropped before the lock.
+        let _fail_the_rest = FailOnPanic(shared);
+        if !writer.turn() {
+            break;
+        }
+    }
+    let mut writer = writer.lock();
+    if !shared.queue.lock().has_failed {
+        writer.save_all();
+    }
+    writer.flush();
+}
+
+/// Waits until something is queued, or it is time to flush, or somebody else left something to be flushed.
+fn wait_for_work(shared: &Shared, unflushed_since: Option<Instant>) {
+    let mut queue = shared.queue.lock();
+    if !queue.ops.is_empty() || queue.closed || std::mem::take(&mut queue.is_unflushed) {
+        return;
+    }
+    match unflushed_since {
+        Some(since) => {
+            let deadline = since + FLUSH_EVERY;
+            shared.arrived.wait_until(&mut queue, deadline);
+        }
+        None => shared.arrived.wait(&mut queue),
+    }
+}
+
 pub(super) struct Writer {
     shared: Arc<Shared>,
     engine: Arc<Engine>,
@@ -38,6 +77,8 @@ pub(super) struct Writer {
     unflushed_since: Option<Instant>,
     /// Requests of the last batch.
     last_requests: usize,
+    /// How long it took.
+    last_time: Duration,
     /// Shards with many changes after the saved form of their summary.
     dirty: FxHashMap<ShardNumber, Arc<Shard>>,
 }
@@ -56,51 +97,49 @@ impl Writer {
             on_commit,
             unflushed_since: None,
             last_requests: 0,
+            last_time: Duration::ZERO,
             dirty: FxHashMap::default(),
         }
     }
 
-    pub(super) fn run(mut self) {
-        let _fail_the_rest = FailOnExit(self.shared.clone());
-        loop {
-            let (ops, closed) = self.next_ops();
-            if ops.is_empty() && closed {
-                break;
-            }
-            if !ops.is_empty() {
-                self.last_requests = ops.len();
-                self.commit(ops);
-            }
-            // Under steady traffic too: what is delayed is on disk after this time.
-            if self
-                .unflushed_since
-                .is_some_and(|t| t.elapsed() >= FLUSH_EVERY)
-            {
-                self.flush();
-            }
-        }
-        self.save_all();
-        self.flush();
+    /// Whether the last commit was of one request, and such that a thread with other work may do the next.
+    pub(super) fn is_quick(&self) -> bool {
+        self.last_requests <= 1 && self.last_time < QUICK_TIME_MAX && self.engine.is_roomy()
     }
 
-    /// Waits for work; empty when it is time to flush.
+    /// Commits what was not queued.
+    pub(super) fn commit_one(&mut self, op: Op) {
+        self.last_requests = 1;
+        self.commit(vec![op]);
+        if self.unflushed_since.is_some() {
+            self.shared.queue.lock().is_unflushed = true;
+            self.shared.arrived.notify_one();
+        }
+    }
+
+    /// Does what there is to be done; false when the queue is closed and empty.
+    fn turn(&mut self) -> bool {
+        let (ops, closed) = self.next_ops();
+        if ops.is_empty() && closed {
+            return false;
+        }
+        if !ops.is_empty() {
+            self.last_requests = ops.len();
+            self.commit(ops);
+        }
+        // Under steady traffic too: what is delayed is on disk after this time.
+        if self
+            .unflushed_since
+            .is_some_and(|t| t.elapsed() >= FLUSH_EVERY)
+        {
+            self.flush();
+        }
+        true
+    }
+
+    /// What is queued; nothing when it is time to flush.
     fn next_ops(&self) -> (Vec<Op>, bool) {
         let mut queue = self.shared.queue.lock();
-        while queue.ops.is_empty() && !queue.closed {
-            let Some(since) = self.unflushed_since else {
-                self.shared.arrived.wait(&mut queue);
-                continue;
-            };
-            let deadline = since + FLUSH_EVERY;
-            if self
-                .shared
-                .arrived
-                .wait_until(&mut queue, deadline)
-                .timed_out()
-            {
-                break;
-            }
-        }
         self.gather(&mut queue);
         let mut bytes = 0;
         let n = queue
@@ -160,7 +199,11 @@ impl Writer {
             let empty = wb.is_empty();
             if !empty {
                 self.engine.wait_for_flushes();
-                self.engine.write(wb, sync)?;
+                // The engine shows all of a batch at once, and so are its documents read from it meanwhile.
+                batch.each_read_lately(Winners::begin_write);
+                let written = self.engine.write(wb, sync);
+                batch.each_read_lately(Winners::end_write);
+                written?;
             } else if sync && self.unflushed_since.is_some() {
                 self.engine.sync_log()?;
             }
@@ -192,6 +235,7 @@ impl Writer {
                 }
             }
         }
+        self.last_time = started.elapsed();
     }
 
     /// Refuses edits when the disk is full. Drops and compaction go on: they are what gives space back.

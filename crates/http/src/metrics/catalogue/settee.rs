@@ -26,6 +26,16 @@ pub(super) fn list(list: &mut List, app: &App, c: &Counts) {
             "number of accepted connections",
             stats.connections_accepted(),
         ),
+        (
+            "settee/documents_in_memory/found",
+            "number of documents asked for singly that were in memory, whole",
+            engine.documents_found,
+        ),
+        (
+            "settee/documents_in_memory/read",
+            "number of documents asked for singly that the engine was asked for",
+            engine.documents_read,
+        ),
         ("settee/sent_bytes", "bytes of bodies of answers", sent),
         (
             "settee/received_bytes",

@@ -1,0 +1,66 @@
+//! Threads that give way to those that serve requests.
+
+/// How long a thread that gives way may run before the kernel asks who is next, in nanoseconds: the longest that it takes. Whoever wakes
+/// and has a shorter one, as all others have, interrupts it at once (Linux since 6.12; older kernels take no notice). With equal ones a
+/// thread that serves requests waits until the other's is over, however low its priority.
+const SLICE_NS: u64 = 100_000_000;
+
+/// `nice` of threads that build and do what takes long for a request: while requests want all processors, each of these has a
+/// twentieth of one. One reader beside an index build (Linux 6.18, two cores): at 10, a hundredth of its requests waited for the tenth that
+/// builds had then, and their p99 was twice that of an idle server.
+pub const BACKGROUND_NICE: i32 = 13;
+
+/// Gives the calling thread a lower priority than threads that serve requests: `nice` is 0 for those and 19 for who waits for everybody.
+/// One that is nicer already stays so. Others interrupt it besides ([`take_long_turns`]).
+pub fn give_way(nice: i32) {
+    let nice = nice.max(own_nice());
+    if !set_long_slice(nice) {
+        // SAFETY: no memory is involved. On Linux this is the thread's alone.
+        unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
+    }
+}
+
+/// The calling thread keeps its share of the processor, and has it in few long turns, which others interrupt when they wake. For work that
+/// requests wait for in the end, as they do for compactions.
+pub fn take_long_turns() {
+    set_long_slice(own_nice());
+}
+
+/// Whether the kernel took it.
+fn set_long_slice(nice: i32) -> bool {
+    let attributes = libc::sched_attr {
+        size: size_of::<libc::sched_attr>() as u32,
+        // Of those that divide the processor it keeps the one that it has, as by `chrt --idle`.
+        sched_policy: 0,
+        sched_flags: libc::SCHED_FLAG_KEEP_POLICY as u64,
+        sched_nice: nice,
+        sched_priority: 0,
+        sched_runtime: SLICE_NS,
+        sched_deadline: 0,
+        sched_period: 0,
+    };
+    // SAFETY: the kernel reads `size` bytes of the attributes, which outlive the call; 0 is the calling thread.
+    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) == 0 }
+}
+
+fn own_nice() -> i32 {
+    // SAFETY: no memory is involved. It does not fail for the caller itself.
+    unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_thread_that_calls_gives_way() {
+        let before = own_nice();
+        let other = std::thread::spawn(move || {
+            give_way(before + 3);
+            give_way(before + 1);
+            own_nice()
+        });
+        assert_eq!(other.join().unwrap(), before + 3);
+        assert_eq!(own_nice(), before);
+    }
+}
