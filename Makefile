@@ -6,6 +6,7 @@
 # make docs     the manual, as a book in docs/book
 # make bench    how fast this machine serves it (BENCH_ARGS="--url http://…" for another server)
 # make bench-peers  the same beside PostgreSQL and Redis, which it installs from Debian's packages and runs in temporary folders
+# make bench-clients  the same with clients that are none of ours: wrk, pgbench and redis-benchmark
 # make pictures  those of the web interface in README and manual, in Chromium
 # make soak     the black-box tests at full length (about two hours), and a million runs of the simulated cluster
 # make build    the binary alone
@@ -17,7 +18,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := serve
-.PHONY: serve cluster build docs test lint unit blackbox bench bench-peers pictures sanitize soak setup setup-docs setup-test
+.PHONY: serve cluster build docs test lint unit blackbox bench bench-peers bench-clients pictures sanitize soak setup setup-docs setup-test
 
 BIND ?= 127.0.0.1
 PORT ?= 5984
@@ -92,6 +93,9 @@ bench: build
 
 bench-peers: build
 	@$(env) python3 scripts/bench_peers.py --install --binary $(settee) $(BENCH_ARGS)
+
+bench-clients: build
+	@$(env) python3 scripts/bench_clients.py --install --binary $(settee) $(BENCH_ARGS)
 
 pictures: setup-test
 	@$(binary)

@@ -48,9 +48,10 @@ def installed():
     return [name for name, found in (("postgresql", postgres_programs()), ("redis", redis_program())) if found]
 
 
-def install():
-    """Debian's packages of the peers that are missing. Their services are not started."""
+def install(programs=()):
+    """Debian's packages of the peers that are missing, and of programs that have packages of their name. No service is started."""
     missing = [PACKAGES[name] for name in PACKAGES if name not in installed()]
+    missing += [program for program in programs if not shutil.which(program)]
     if not missing:
         return
     if not shutil.which("apt-get"):

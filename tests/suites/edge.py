@@ -284,7 +284,8 @@ def page(ctx):
             report.equal("what is known already", (same.status, same.raw, same.headers["ETag"]), (304, b"", packed.headers["ETag"]))
         report.equal("each form has an ETag of its own", len(tags), 3)
         login = api.get("/_utils/session.html?return=%2Fdb")
-        report.equal("CouchDB's login page leads to ours", (login.status, login.headers["Location"]), (302, "./#/login"))
+        report.equal("CouchDB's login page leads to ours", (login.status, login.headers["Location"]), (302, "./#/login?return=%2Fdb"))
+        report.equal("with and without a query", api.get("/_utils/session.html").headers["Location"], "./#/login")
         for unknown in ("fauxton.js", "index.js/", "..%2findex.js", "%2e%2e", "x/index.js", "index.js%00"):
             report.equal(f"no /_utils/{unknown}", api.get(f"/_utils/{unknown}").status, 404)
         report.equal("only GET and HEAD", api.post("/_utils/", {}).status, 405)

@@ -22,6 +22,7 @@ def run(ctx):
         for part in (
             maps,
             reduces,
+            options,
             given_documents,
             libraries,
             failures,
@@ -83,6 +84,27 @@ def reduces(report, api):
     report.equal("one that does not shrink", [e["error"] for e in grows["errors"]], ["reduce_overflow_error"])
     unknown = ask(api, map=by, reduce="_nope")
     report.equal("a built-in one that there is not", (unknown.status, unknown.json["error"]), (400, "invalid_design_doc"))
+
+
+    heeds = "function (keys, values, rereduce) { return rereduce ? sum(values) : values.length; }"
+    parts = ask(api, map=by, reduce=heeds).json
+    report.equal("in two parts: the same of a function that heeds rereduce", (parts["reduced"], parts["rereduced"]), (100, 100))
+    parts = ask(api, map=by, reduce="function (keys, values) { return values.length; }").json
+    report.equal("and another result of one that does not", (parts["reduced"], parts["rereduced"]), (100, 2))
+    one = ask(api, map=by, reduce=heeds, docs=1).json
+    report.check("one row has no parts", (one["reduced"], "rereduced" in one) == (1, False), one)
+    report.check("a built-in function is not tried in parts", "rereduced" not in ask(api, map=by, reduce="_sum").json)
+
+
+def options(report, api):
+    seen = "function (doc) { emit(doc._id.slice(0, 8), typeof doc._local_seq); }"
+    ask_with = lambda **options: ask(api, map=seen, docs=2, design={"_id": "_design/d", "options": options}).json["rows"]
+    report.equal("without options", [(row["key"], row["value"]) for row in ask_with()], [("d-000", "undefined"), ("d-001", "undefined")])
+    # In a store's order of ids, design documents come first.
+    with_design = [row["key"] for row in ask_with(include_design=True)]
+    report.equal("design documents are mapped if the options say so", with_design, ["_design/", "d-000"])
+    counted = ask_with(local_seq=True)
+    report.check("and sequences are seen", all(row["value"] != "undefined" for row in counted), counted)
 
 
 def given_documents(report, api):

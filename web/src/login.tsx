@@ -2,6 +2,7 @@ import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { ApiError, isExpired, logIn, session } from './api';
 import { texts } from './i18n';
+import { place } from './router';
 import { Dialog, Form, TextField } from './ui';
 
 const say = texts(
@@ -43,20 +44,38 @@ function useLogin(name: string) {
   return { send, field };
 }
 
+/** Where someone was before the server sent them here; only an address of this server is one. */
+function wayBack(to: string | null): string | undefined {
+  if (!to?.startsWith('/')) return undefined;
+  const server = new URL('..', location.href);
+  const address = new URL(`.${to}`, server);
+  return address.origin === server.origin && address.pathname.startsWith(server.pathname) ? address.href : undefined;
+}
+
 /** A page of its own, for who is nobody yet. */
 export function Login({ onDone }: { onDone: () => void }): JSX.Element {
   const [name, setName] = useState('');
   const { send, field } = useLogin(name);
   const t = say();
+  const reason = place.value.parts[0] === 'login' ? place.value.query.get('reason') : null;
   const submit = async () => {
     if (!(await send())) return;
-    if (location.hash.startsWith('#/login')) location.hash = '#/';
+    const { parts, query } = place.value;
+    if (parts[0] === 'login') {
+      const back = wayBack(query.get('return'));
+      if (back) {
+        location.replace(back);
+        return;
+      }
+      location.hash = '#/';
+    }
     onDone();
   };
   return (
     <main class="login">
       <div class="card">
         <h1>{t.title}</h1>
+        {reason && <p class="notice">{reason}</p>}
         <Form onSubmit={submit} submit={t.title}>
           <TextField label={t.name} autocomplete="username" value={name} onInput={setName} focus required />
           {field(false)}

@@ -12,7 +12,7 @@ use functions::{
     THROWN_BYTES_MAX,
 };
 use index::reduce::Builtin;
-use index::{ReduceSpec, Spec, ViewSpec};
+use index::{ReduceSpec, Spec, Tried, ViewSpec};
 use storage::RecordHead;
 
 use crate::rules::DatabaseAs;
@@ -46,12 +46,16 @@ pub struct PreviewFunctions {
     pub reduce: Option<String>,
     /// `views.lib` as JSON text.
     pub lib: Option<String>,
+    /// Design documents are mapped too.
+    pub include_design: bool,
+    /// The map function sees `_local_seq` of stored documents.
+    pub local_seq: bool,
 }
 
 /// Which documents they are run over.
 #[derive(Debug)]
 pub enum PreviewDocs {
-    /// So many of the database, the first by their ids; design documents aside.
+    /// So many of the database, the first by their ids; design documents only if the view takes them.
     Stored(usize),
     /// These.
     Given(Vec<EditDoc>),
@@ -64,6 +68,9 @@ pub struct Preview {
     pub rows: Vec<PreviewRow>,
     /// What the rows come to, as JSON text; `None` without rows, and where there is an error in its place.
     pub reduced: Option<Vec<u8>>,
+    /// What two or more rows come to that are reduced in two parts first, as rows of a large view are: the same, if the function heeds
+    /// `rereduce`. Only of functions that are not built in.
+    pub rereduced: Option<Vec<u8>>,
     /// What went wrong.
     pub errors: Vec<PreviewError>,
     /// Documents that were mapped.
@@ -140,7 +147,7 @@ impl DatabaseAs {
         let samples = match docs {
             PreviewDocs::Stored(most) => {
                 let (samples, is_cut) =
-                    self.samples(most.min(PREVIEW_DOCS_MAX), began + READ_TIME_MAX)?;
+                    self.samples(&spec, most.min(PREVIEW_DOCS_MAX), began + READ_TIME_MAX)?;
                 preview.is_partial = is_cut;
                 samples
             }
@@ -159,9 +166,9 @@ impl DatabaseAs {
         let mut mapper = self.languages().mapper(&group)?;
         preview.map(mapper.as_mut(), &samples, began + TIME_MAX)?;
         if spec.views.iter().any(|view| !view.reduces.is_empty()) && !preview.rows.is_empty() {
+            let limit = self.shared_views().reduce_limit;
             let reduced = preview.reduce(|rows| {
-                let limit = self.shared_views().reduce_limit;
-                index::reduce_at_once(spec.clone(), self.languages().clone(), limit, &owner, rows)
+                index::try_reduce(spec.clone(), self.languages().clone(), limit, &owner, rows)
             });
             preview.take_reduced(reduced)?;
         }
@@ -169,7 +176,18 @@ impl DatabaseAs {
     }
 
     /// The first documents that whoever asks may see, and whether there was not time or room for all that were asked for.
-    fn samples(&self, most: usize, until: Instant) -> Result<(Vec<Sample>, bool), Error> {
+    fn samples(
+        &self,
+        spec: &Spec,
+        most: usize,
+        until: Instant,
+    ) -> Result<(Vec<Sample>, bool), Error> {
+        let options = ReadOptions {
+            conflicts: true,
+            deleted_conflicts: true,
+            local_seq: spec.local_seq,
+            ..ReadOptions::default()
+        };
         let (views, _) = Views::open(self.all_shards())?;
         let mut merge = IdMerge::new(&views);
         merge.seek(b"");
@@ -185,13 +203,9 @@ impl DatabaseAs {
                 break;
             }
             self.live()?;
-            let is_document = !RecordHead::decode(value)?.deleted && !id.starts_with(b"_design/");
-            let id = str::from_utf8(id).ok().filter(|_| is_document);
-            let options = ReadOptions {
-                conflicts: true,
-                deleted_conflicts: true,
-                ..ReadOptions::default()
-            };
+            let is_mapped = spec.include_design || !id.starts_with(b"_design/");
+            let is_mapped = is_mapped && !RecordHead::decode(value)?.deleted;
+            let id = str::from_utf8(id).ok().filter(|_| is_mapped);
             if let Some(id) = id.and_then(|id| DocId::new(id).ok())
                 && let Read::Found(doc) = self.read(&id, &options)?
             {
@@ -257,8 +271,8 @@ fn spec(functions: PreviewFunctions) -> Result<Spec, Error> {
             raw: false,
             reduces,
         }],
-        include_design: false,
-        local_seq: false,
+        include_design: functions.include_design,
+        local_seq: functions.local_seq,
         partitioned: false,
     })
 }
@@ -408,8 +422,8 @@ impl Preview {
 
     fn reduce(
         &self,
-        reduce: impl FnOnce(&[ReduceRow<'_>]) -> Result<Vec<u8>, index::Error>,
-    ) -> Result<Vec<u8>, index::Error> {
+        reduce: impl FnOnce(&[ReduceRow<'_>]) -> Result<Tried, index::Error>,
+    ) -> Result<Tried, index::Error> {
         let ids: Vec<Vec<u8>> = (self.rows.iter())
             .map(|row| {
                 let mut id = vec![];
@@ -428,10 +442,11 @@ impl Preview {
     }
 
     /// What the function did wrong is told beside the rows.
-    fn take_reduced(&mut self, reduced: Result<Vec<u8>, index::Error>) -> Result<(), Error> {
+    fn take_reduced(&mut self, reduced: Result<Tried, index::Error>) -> Result<(), Error> {
         let error = match reduced {
-            Ok(reduced) if reduced.len() <= PREVIEW_BYTES_MAX => {
-                self.reduced = Some(reduced);
+            Ok(tried) if tried.len() <= PREVIEW_BYTES_MAX => {
+                self.reduced = Some(tried.at_once);
+                self.rereduced = tried.in_parts;
                 return Ok(());
             }
             Ok(_) => too_much(),

@@ -82,7 +82,7 @@ impl<'a> Changes<'a> {
         old: &[u8],
         state: &mut State,
     ) -> Result<(), Error> {
-        let rows = &buffer.rows[doc.rows.clone()];
+        let rows = &buffer.rows[doc.rows()];
         let id = buffer.id(doc);
         let mut before: BTreeMap<(u16, &[u8], u32), BackEntry<'_>> = BackEntry::decode_all(old)?
             .into_iter()

@@ -100,6 +100,19 @@ impl Run {
         }
     }
 
+    /// Notes that rows of a block have changed.
+    fn touch(&mut self, block: usize, functions: usize) {
+        let block = &mut self.blocks[block];
+        block.dirty = true;
+        self.dirty = true;
+        if functions > 0 {
+            block.reduced = block.rows == 0;
+            self.reduced &= block.reduced;
+            forget(&mut block.reductions);
+            forget(&mut self.reductions);
+        }
+    }
+
     fn fence(&self) -> &[u8] {
         // A run is never empty.
         self.blocks.first().map_or(&[], |b| &b.fence)
@@ -273,16 +286,32 @@ impl Blocks {
             }
             Step::Replaced => {}
         }
-        block.dirty = true;
-        run.dirty = true;
-        if functions > 0 {
-            block.reduced = block.rows == 0;
-            run.reduced &= block.reduced;
-            forget(&mut block.reductions);
-            forget(&mut run.reductions);
-            forget(&mut self.reductions);
-        }
-        block.rows > BLOCK_ROWS_MAX
+        let is_oversized = block.rows > BLOCK_ROWS_MAX;
+        run.touch(at.block, functions);
+        forget(&mut self.reductions);
+        is_oversized
+    }
+
+    /// Notes that there are so many more rows in the block that holds `place`.
+    pub fn add(&mut self, place: &[u8], rows: u32) {
+        let at = self.find(place);
+        let functions = self.functions;
+        let run = Arc::make_mut(&mut self.runs[at.run]);
+        let block = &mut run.blocks[at.block];
+        block.last.take();
+        block.rows += rows;
+        run.rows += u64::from(rows);
+        self.rows += u64::from(rows);
+        run.touch(at.block, functions);
+        forget(&mut self.reductions);
+    }
+
+    /// Fences of the blocks that have grown too large.
+    pub fn oversized(&self) -> impl Iterator<Item = &[u8]> {
+        let blocks = self.runs.iter().flat_map(|run| &run.blocks);
+        blocks
+            .filter(|b| b.rows > BLOCK_ROWS_MAX)
+            .map(|b| &*b.fence)
     }
 
     /// Replaces the block that begins at `fence` by `parts`, the first of which begins there too.
@@ -359,6 +388,52 @@ impl Blocks {
             run.reduced = run.blocks.iter().all(|b| b.reduced);
         }
         kept
+    }
+}
+
+/// Counts places that come in ascending order by the blocks that would hold them.
+pub(crate) struct Tally<'a> {
+    blocks: &'a Blocks,
+    at: At,
+    /// The first place beyond the block.
+    end: Option<&'a [u8]>,
+    rows: u32,
+    counted: Vec<(Box<[u8]>, u32)>,
+}
+
+impl<'a> Tally<'a> {
+    pub fn new(blocks: &'a Blocks) -> Tally<'a> {
+        let at = At { run: 0, block: 0 };
+        Tally {
+            blocks,
+            at,
+            end: blocks.end_of(at),
+            rows: 0,
+            counted: vec![],
+        }
+    }
+
+    /// Counts one.
+    pub fn count(&mut self, place: &[u8]) {
+        if self.end.is_some_and(|end| place >= end) {
+            self.close();
+            self.at = self.blocks.find(place);
+            self.end = self.blocks.end_of(self.at);
+        }
+        self.rows += 1;
+    }
+
+    fn close(&mut self) {
+        if self.rows > 0 {
+            let fence = self.blocks.block(self.at).fence.clone();
+            self.counted.push((fence, std::mem::take(&mut self.rows)));
+        }
+    }
+
+    /// How many there were by the fences of their blocks.
+    pub fn counted(mut self) -> Vec<(Box<[u8]>, u32)> {
+        self.close();
+        self.counted
     }
 }
 
@@ -469,6 +544,20 @@ mod tests {
             let fence = blocks.block(at).fence.to_vec();
             prop_assert_eq!(rows.range(fence.clone()..).nth(within as usize), rows.iter().nth(rank as usize));
             prop_assert!(blocks.runs().iter().all(|r| !r.blocks.is_empty() && r.blocks.len() <= RUN_BLOCKS_MAX));
+            let more: BTreeSet<Vec<u8>> = (0..60_000u32).step_by(7).map(|n| [&n.to_be_bytes()[..], b"x"].concat()).collect();
+            let mut tally = Tally::new(&blocks);
+            more.iter().for_each(|place| tally.count(place));
+            let counted = tally.counted();
+            let mut one_by_one = blocks.clone();
+            for (fence, rows) in counted { blocks.add(&fence, rows); }
+            for place in &more { one_by_one.note(place, Step::Added); }
+            let of_runs = |blocks: &Blocks| -> Vec<(u64, Vec<u32>)> {
+                let rows = |run: &Run| run.blocks.iter().map(|b| b.rows).collect();
+                blocks.runs().iter().map(|run| (run.rows, rows(run))).collect()
+            };
+            prop_assert_eq!(of_runs(&blocks), of_runs(&one_by_one));
+            prop_assert_eq!(blocks.rows(), one_by_one.rows());
+            prop_assert!(blocks.oversized().eq(one_by_one.oversized()));
             let mut stored = 0;
             blocks.take_dirty(|_| stored += 1);
             prop_assert!(stored > 0);

@@ -13,7 +13,7 @@ use storage::{DiskGuard, Engine, Keyspace, Snapshot, SortedFiles, View, Writes};
 
 use crate::Error;
 use crate::apply::Changes;
-use crate::blocks::{Block, Blocks, Step};
+use crate::blocks::{Block, Blocks};
 use crate::index::{Index, wipe};
 use crate::map::{Control, RowBuffer, Source, map_on_all};
 use crate::read::PlaceRange;
@@ -113,6 +113,12 @@ impl<'a> Build<'a> {
                 self.apply(buffers, upto)?;
             }
             drop(taken);
+        }
+        if first {
+            let views = self.state.views.iter().enumerate();
+            let oversized =
+                views.flat_map(|(n, blocks)| blocks.oversized().map(move |b| (n, b.into())));
+            self.split(oversized.collect())?;
         }
         Ok(())
     }
@@ -256,13 +262,12 @@ impl<'a> Build<'a> {
         batch.commit(true)?;
         back.ingest(engine, Keyspace::IndexBack)?;
         rows.files.ingest(engine, Keyspace::IndexRows)?;
-        let oversized = self.count(&buffers, rows.blocks);
+        self.count(rows.blocks, rows.counted);
         self.state.bytes += rows.bytes;
         self.state.indexed_seq = upto;
         self.state.ingesting = false;
         drop(buffers);
-        self.write(self.engine().writes())?;
-        self.split(oversized)
+        self.write(self.engine().writes())
     }
 
     /// Writes the files of rows and of the back-index, both at once.
@@ -275,7 +280,8 @@ impl<'a> Build<'a> {
                 run::write_back(engine, index.number, buffers)
             });
             let (spec, reducers) = (&index.spec, &index.reducers);
-            let rows = run::write_rows(engine, index.number, buffers, spec, reducers);
+            let existing = &self.state.views;
+            let rows = run::write_rows(engine, index.number, buffers, existing, spec, reducers);
             let back = back
                 .join()
                 .unwrap_or_else(|_| Err(Error::Invalid("a build thread panicked".into())));
@@ -283,36 +289,20 @@ impl<'a> Build<'a> {
         })
     }
 
-    /// Counts rows that were added: as the blocks that they make, or into the blocks that there are.
-    fn count(&mut self, buffers: &[RowBuffer], blocks: Vec<Vec<Block>>) -> Vec<(usize, Box<[u8]>)> {
-        let mut oversized = vec![];
+    /// Counts rows that were added: as the blocks that they make, or into the blocks that there are. Those are split when all rows are there,
+    /// since that reads all their rows.
+    fn count(&mut self, blocks: Vec<Vec<Block>>, counted: Vec<Vec<(Box<[u8]>, u32)>>) {
         let spec = &self.index.spec;
-        let mut into_existing = vec![false; blocks.len()];
-        for (n, new) in blocks.into_iter().enumerate() {
-            if self.state.views[n].rows() == 0 {
-                let functions = spec.views[n].reduces.len();
-                self.state.views[n] = Blocks::from_blocks(new, functions);
-            } else {
-                into_existing[n] = true;
+        for (n, (new, counted)) in blocks.into_iter().zip(counted).enumerate() {
+            let functions = spec.views[n].reduces.len();
+            let view = &mut self.state.views[n];
+            if view.rows() == 0 {
+                *view = Blocks::from_blocks(new, functions);
+            }
+            for (fence, rows) in counted {
+                view.add(&fence, rows);
             }
         }
-        for buffer in buffers {
-            for row in &buffer.rows {
-                let n = usize::from(row.view);
-                if !into_existing[n] {
-                    continue;
-                }
-                let place = buffer.place(row);
-                let blocks = &mut self.state.views[n];
-                if blocks.note(place, Step::Added) {
-                    let fence = blocks.block(blocks.find(place)).fence.clone();
-                    if oversized.last() != Some(&(n, fence.clone())) {
-                        oversized.push((n, fence));
-                    }
-                }
-            }
-        }
-        oversized
     }
 }
 

@@ -213,20 +213,47 @@ impl Reducers {
     }
 }
 
-/// What the first reduce function of the first view of `spec` makes of rows, all at once, as JSON text. The rows are in ascending order.
+/// What a reduce function makes of rows, as JSON text.
+#[derive(Debug)]
+pub struct Tried {
+    /// Of all at once.
+    pub at_once: Vec<u8>,
+    /// Of two parts of them that are reduced first; `None` for one row, and for functions that are built in.
+    pub in_parts: Option<Vec<u8>>,
+}
+
+impl Tried {
+    /// Bytes of both.
+    #[allow(clippy::len_without_is_empty, reason = "JSON text is never empty")]
+    pub fn len(&self) -> usize {
+        self.at_once.len() + self.in_parts.as_ref().map_or(0, Vec::len)
+    }
+}
+
+/// What the first reduce function of the first view of `spec` makes of rows, which are in ascending order.
 ///
 /// # Errors
 /// What the function did wrong, also that it does not shrink its rows.
-pub fn reduce_at_once(
+pub fn try_reduce(
     spec: Arc<Spec>,
     languages: Arc<dyn Languages>,
     limit: Option<ReduceLimit>,
     owner: &Owner,
     rows: &[ReduceRow<'_>],
-) -> Result<Vec<u8>, Error> {
+) -> Result<Tried, Error> {
     let reducers = Reducers::new(spec, languages, limit, owner);
     let state = reducers.reduce(0, 0, rows)?;
-    reducers.finalize(0, 0, &state)
+    let at_once = reducers.finalize(0, 0, &state)?;
+    let in_parts = match reducers.builtin(0, 0) {
+        None if rows.len() > 1 => {
+            let (left, right) = rows.split_at(rows.len() / 2);
+            let states = [reducers.reduce(0, 0, left)?, reducers.reduce(0, 0, right)?];
+            let state = reducers.rereduce(0, 0, &states)?;
+            Some(reducers.finalize(0, 0, &state)?)
+        }
+        _ => None,
+    };
+    Ok(Tried { at_once, in_parts })
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use functions::ReduceRow;
 use storage::{Engine, Keyspace, ShardNumber, SortedFiles};
 
 use crate::Error;
-use crate::blocks::{Block, Reductions};
+use crate::blocks::{Block, Blocks, Reductions, Tally};
 use crate::cutter::Cutter;
 use crate::keys::{BackEntry, RowValue, view_prefix};
 use crate::map::{DocRef, RowBuffer, RowRef};
@@ -20,13 +20,7 @@ pub fn sort(buffers: &mut [RowBuffer]) {
             scope.spawn(|| {
                 telemetry::give_way(telemetry::BACKGROUND_NICE);
                 let _sorts = telemetry::enter(telemetry::State::Sort);
-                let mut rows = std::mem::take(&mut buffer.rows);
-                let mut docs = std::mem::take(&mut buffer.docs);
-                docs.sort_by(|a, b| buffer.id(a).cmp(buffer.id(b)));
-                buffer.unsorted = rows.clone();
-                rows.sort_unstable_by(|a, b| buffer.compare(a, buffer, b));
-                buffer.rows = rows;
-                buffer.docs = docs;
+                buffer.sort_all();
             });
         }
     });
@@ -77,14 +71,14 @@ pub fn write_back(
             let Some((buffer, doc)) = next else {
                 return Ok(false);
             };
-            if doc.rows.is_empty() {
+            if doc.rows().is_empty() {
                 continue;
             }
             key.clear();
             key.extend_from_slice(&number.to_be_bytes());
             key.extend_from_slice(buffer.id(doc));
             value.clear();
-            put_back(buffer, &buffer.unsorted[doc.rows.clone()], &mut value);
+            put_back(buffer, &buffer.unsorted[doc.rows()], &mut value);
             file.put(&key, &value)?;
             return Ok(true);
         }
@@ -107,22 +101,26 @@ pub fn put_back(buffer: &RowBuffer, rows: &[RowRef], out: &mut Vec<u8>) {
 /// What became of writing the rows of sorted buffers.
 pub struct Written {
     pub files: SortedFiles,
-    /// The blocks that these rows make by themselves, by view.
+    /// The blocks that these rows make by themselves, by view; none of a view that has rows.
     pub blocks: Vec<Vec<Block>>,
+    /// Of a view that has rows: how many more there are, by the fences of its blocks.
+    pub counted: Vec<Vec<(Box<[u8]>, u32)>>,
     /// Length of keys and values as JSON text.
     pub bytes: u64,
 }
 
-/// Writes the rows of sorted buffers, and works out their blocks with the reductions that are native.
+/// Writes the rows of sorted buffers. Where a view has no rows yet, works out their blocks with the reductions that are native.
 pub fn write_rows(
     engine: &Engine,
     number: ShardNumber,
     buffers: &[RowBuffer],
+    existing: &[Blocks],
     spec: &Spec,
     reducers: &Reducers,
 ) -> Result<Written, Error> {
     let mut merge = Merge::new(buffers, |b| &b.rows);
     let mut blocks: Vec<Vec<Block>> = spec.views.iter().map(|_| vec![]).collect();
+    let mut tallies: Vec<Tally<'_>> = existing.iter().map(Tally::new).collect();
     let mut block: Vec<(&RowBuffer, &RowRef)> = vec![];
     let mut cutter = Cutter::new(spec.partitioned);
     let mut at_group = false;
@@ -138,12 +136,17 @@ pub fn write_rows(
             block.clear();
             cutter = Cutter::new(spec.partitioned);
         }
-        if let Some(cut) = cutter.next(buffer.sort(row)) {
-            close_block(&block[..cut.rows], at_group, &mut blocks, spec, reducers)?;
-            block.drain(..cut.rows);
-            at_group = cut.at_group;
+        let view = usize::from(row.view);
+        if existing[view].rows() > 0 {
+            tallies[view].count(buffer.place(row));
+        } else {
+            if let Some(cut) = cutter.next(buffer.sort(row)) {
+                close_block(&block[..cut.rows], at_group, &mut blocks, spec, reducers)?;
+                block.drain(..cut.rows);
+                at_group = cut.at_group;
+            }
+            block.push((buffer, row));
         }
-        block.push((buffer, row));
         bytes += u64::from(row.json_bytes);
         key.clear();
         key.extend_from_slice(&view_prefix(number, row.view));
@@ -155,6 +158,7 @@ pub fn write_rows(
     Ok(Written {
         files,
         blocks,
+        counted: tallies.into_iter().map(Tally::counted).collect(),
         bytes,
     })
 }

@@ -248,6 +248,13 @@ impl Scan<'_> {
         pieces
     }
 
+    /// Whether the query asks for the revision, which takes time to be written.
+    fn wants_rev(&self) -> bool {
+        let aggregated = self.find.aggregate.iter().flat_map(|a| a.paths());
+        let mut paths = self.find.selector.fields().iter().chain(aggregated);
+        self.find.selector.needs_whole() || paths.any(|path| path.first() == "_rev")
+    }
+
     fn is_wanted(&self, id: &[u8]) -> bool {
         let behind = self.after.is_none_or(|after| {
             if self.descending {
@@ -271,6 +278,7 @@ impl Scan<'_> {
             &self.views.views[piece.shard],
         );
         let mut it = ChangeIter::new(&view.snapshot, shard.number, piece.after, false);
+        let wants_rev = self.wants_rev();
         let mut bodies = None;
         let mut seen = 0u64;
         while let Some((seq, value)) = it.entry().filter(|(seq, _)| *seq <= piece.to) {
@@ -283,8 +291,10 @@ impl Scan<'_> {
                 reader.members.clear();
                 reader.members.extend_from_slice(b"\"_id\":");
                 document::write_json_string(row.id, &mut reader.members);
-                reader.members.extend_from_slice(b",\"_rev\":");
-                row.winner.write_json_to(&mut reader.members);
+                if wants_rev {
+                    reader.members.extend_from_slice(b",\"_rev\":");
+                    row.winner.write_json_to(&mut reader.members);
+                }
                 let corrupt = storage::Error::Corrupt("document body");
                 let stored = match row.body {
                     Body::Inline(body) if row.winner_seq == seq => body,

@@ -103,9 +103,14 @@ fn answer(preview: &Preview) -> Bytes {
         }
         out.push(b'}');
     });
-    if let Some(reduced) = &preview.reduced {
-        out.extend_from_slice(b",\"reduced\":");
-        out.extend_from_slice(reduced);
+    let reduced = [
+        ("reduced", &preview.reduced),
+        ("rereduced", &preview.rereduced),
+    ];
+    for (name, value) in reduced {
+        let Some(value) = value else { continue };
+        out.extend_from_slice(format!(",\"{name}\":").as_bytes());
+        out.extend_from_slice(value);
     }
     out.extend_from_slice(b",\"errors\":");
     list(&preview.errors, &mut out, |e, out| {
@@ -179,12 +184,16 @@ fn parse(body: &[u8]) -> Result<Wanted, ApiError> {
         }));
     }
     let views = design.and_then(|design| member(design, "views"));
+    let options = design.and_then(|design| member(design, "options"));
+    let is_set = |name| options.and_then(|options| member(options, name)) == Some(&b"true"[..]);
     let lib = views.and_then(|views| member(views, "lib"));
     let functions = PreviewFunctions {
         language,
         map: required(text(&body, "map")?, "map")?,
         reduce: text(&body, "reduce")?,
         lib: lib.map(|lib| String::from_utf8_lossy(lib).into_owned()),
+        include_design: is_set("include_design"),
+        local_seq: is_set("local_seq"),
     };
     Ok(Wanted::View(functions, docs(&body)?))
 }

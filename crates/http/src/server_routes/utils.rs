@@ -31,16 +31,20 @@ pub fn route(req: &Request) -> Answer {
         _ => return Err(ApiError::missing()),
     };
     if name == SESSION_PAGE {
-        return Ok(led(302, "./#/login"));
+        return Ok(led(302, &with_query(req, "./#/login")));
     }
     let file = web::file(name).ok_or_else(ApiError::missing)?;
     Ok(send(req, file))
 }
 
 fn moved(req: &Request) -> Reply {
+    led(301, &with_query(req, "_utils/"))
+}
+
+fn with_query(req: &Request, to: &str) -> String {
     match &req.raw_query {
-        Some(query) => led(301, &format!("_utils/?{query}")),
-        None => led(301, "_utils/"),
+        Some(query) => format!("{to}?{query}"),
+        None => to.to_owned(),
     }
 }
 

@@ -3,11 +3,13 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
+use crate::sorting::{self, Item};
+
 /// One row to be.
 #[derive(Clone, Copy, Debug)]
 pub struct RowRef {
-    /// The view and the first bytes of the place, big endian: compared first.
-    pub(super) prefix: u64,
+    /// Bytes of the place that it is being sorted by.
+    pub(super) window: u64,
     /// The view, by its number in the index.
     pub view: u16,
     /// The row's number among those of its document with the same key.
@@ -21,11 +23,37 @@ pub struct RowRef {
 }
 
 /// One document that was mapped.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct DocRef {
-    pub(super) id: (u32, u32),
+    /// Bytes of the id that it is being sorted by.
+    window: u64,
+    id: (u32, u32),
+    rows: (u32, u32),
+}
+
+impl DocRef {
     /// Its rows in the buffer.
-    pub rows: Range<usize>,
+    pub fn rows(&self) -> Range<usize> {
+        self.rows.0 as usize..self.rows.1 as usize
+    }
+}
+
+impl Item for RowRef {
+    fn window(&self) -> u64 {
+        self.window
+    }
+    fn set_window(&mut self, window: u64) {
+        self.window = window;
+    }
+}
+
+impl Item for DocRef {
+    fn window(&self) -> u64 {
+        self.window
+    }
+    fn set_window(&mut self, window: u64) {
+        self.window = window;
+    }
 }
 
 /// Rows of some documents.
@@ -67,9 +95,22 @@ impl RowBuffer {
 
     /// The order of rows in the store.
     pub fn compare(&self, a: &RowRef, other: &RowBuffer, b: &RowRef) -> Ordering {
-        a.prefix
-            .cmp(&b.prefix)
-            .then_with(|| (a.view, self.place(a)).cmp(&(b.view, other.place(b))))
+        (a.view, self.place(a)).cmp(&(b.view, other.place(b)))
+    }
+
+    /// Sorts rows and documents.
+    pub fn sort_all(&mut self) {
+        let mut docs = std::mem::take(&mut self.docs);
+        sorting::sort(&mut docs, &|doc| self.id(doc));
+        self.docs = docs;
+        let mut rows = std::mem::take(&mut self.rows);
+        self.unsorted = rows.clone();
+        // Most often there is one view, and this finds them in order.
+        rows.sort_unstable_by_key(|row| row.view);
+        for of_view in rows.chunk_by_mut(|a, b| a.view == b.view) {
+            sorting::sort(of_view, &|row| self.place(row));
+        }
+        self.rows = rows;
     }
 
     /// Lists a document that has no rows, for those that it had before.
@@ -83,8 +124,10 @@ impl RowBuffer {
         let start = self.bytes.len() as u32;
         self.bytes.extend_from_slice(id.as_bytes());
         self.docs.push(DocRef {
+            window: 0,
             id: (start, self.bytes.len() as u32),
-            rows: first..self.rows.len(),
+            // A row takes bytes, whose number fits.
+            rows: (first as u32, self.rows.len() as u32),
         });
     }
 

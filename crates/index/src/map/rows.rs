@@ -69,7 +69,7 @@ fn push_view_rows(
         let stored = out.bytes.len();
         RowValue::encode(sort.len(), key, value, &mut out.bytes);
         out.rows.push(RowRef {
-            prefix: prefix(e.view as u16, &out.bytes[place..stored]),
+            window: 0,
             view: e.view as u16,
             ordinal,
             place: (place as u32, stored as u32),
@@ -111,12 +111,4 @@ pub fn write_key_sort(key: &[u8], raw: bool, out: &mut Vec<u8>) -> Result<(), Er
         collator.write_sort_key(key, out)
     };
     written.map_err(|e| Error::Invalid(format!("a key is not JSON: {e}")))
-}
-
-fn prefix(view: u16, place: &[u8]) -> u64 {
-    let mut p = [0; 8];
-    p[..2].copy_from_slice(&view.to_be_bytes());
-    let n = place.len().min(6);
-    p[2..2 + n].copy_from_slice(&place[..n]);
-    u64::from_be_bytes(p)
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use document::write_json_string;
+use foldhash::fast::RandomState;
 
 use super::state::{ALLOCATION_BYTES, State};
 use super::{Aggregate, AggregateLimits};
@@ -17,12 +18,21 @@ use crate::lift::{Doc, Found, Slot};
 pub struct Groups {
     aggregate: Arc<Aggregate>,
     pub(super) limits: AggregateLimits,
-    /// By the sort keys of their values, one behind the other; a field that is not there is below all values.
-    groups: HashMap<Box<[u8]>, Group>,
+    groups: Vec<Group>,
+    /// The places of groups by the sort keys of their values, one behind the other; a field that is not there is below all values.
+    by_key: HashMap<Box<[u8]>, usize>,
+    /// The same by the texts of their values, as far as these were seen and there are not too many: most documents of a group have the same,
+    /// and making a sort key costs more than all the rest.
+    by_text: HashMap<Box<[u8]>, usize, RandomState>,
     held: Held,
     slots: Vec<Slot>,
     key: Vec<u8>,
 }
+
+/// Texts that are remembered.
+const TEXTS_MAX: usize = 1 << 14;
+/// Between texts, which as JSON have no such byte.
+const TEXT_END: u8 = 0;
 
 /// What these groups hold, and what all parts of the same answer hold together.
 #[derive(Debug, Default)]
@@ -80,7 +90,9 @@ impl Groups {
         Groups {
             aggregate: Arc::new(aggregate.clone()),
             limits,
-            groups: HashMap::new(),
+            groups: vec![],
+            by_key: HashMap::new(),
+            by_text: HashMap::default(),
             held: Held::default(),
             slots: vec![],
             key: vec![],
@@ -93,7 +105,9 @@ impl Groups {
         Groups {
             aggregate: self.aggregate.clone(),
             limits: self.limits,
-            groups: HashMap::new(),
+            groups: vec![],
+            by_key: HashMap::new(),
+            by_text: HashMap::default(),
             held: Held {
                 bytes_of_all,
                 ..Held::default()
@@ -126,31 +140,15 @@ impl Groups {
         };
         self.key.clear();
         for (_, slot) in &self.aggregate.group_by {
-            match value(*slot) {
-                Some(text) => Order::Collated.write(text, &mut self.key),
-                None => self.key.push(0),
-            }
+            self.key.extend_from_slice(value(*slot).unwrap_or_default());
+            self.key.push(TEXT_END);
         }
-        let Some(group) = self.groups.get_mut(self.key.as_slice()) else {
-            let group_by = self.aggregate.group_by.iter();
-            let mut group = Group {
-                values: group_by
-                    .map(|(_, slot)| value(*slot).map(Into::into))
-                    .collect(),
-                states: self.new_states(),
-            };
-            for ((_, function), state) in self.aggregate.compute.iter().zip(&mut group.states) {
-                // What it holds is counted with the group.
-                self.held.values += state.add(*function, &value).values;
-            }
-            self.insert(self.key.clone().into(), group)?;
-            return self.check();
+        let place = match self.by_text.get(self.key.as_slice()) {
+            Some(place) => *place,
+            None => self.place_of(&value)?,
         };
-        for (field, (_, slot)) in self.aggregate.group_by.iter().enumerate() {
-            let more = group.show(field, value(*slot));
-            self.held.add(more);
-        }
-        for ((_, function), state) in self.aggregate.compute.iter().zip(&mut group.states) {
+        let states = &mut self.groups[place].states;
+        for ((_, function), state) in self.aggregate.compute.iter().zip(states) {
             let more = state.add(*function, &value);
             self.held.values += more.values;
             self.held.add(more.bytes);
@@ -158,7 +156,45 @@ impl Groups {
         self.check()
     }
 
-    fn insert(&mut self, key: Box<[u8]>, group: Group) -> Result<(), FindError> {
+    /// The place of the group of these values, which may be a new one, and whose texts, in `key`, have not been seen.
+    fn place_of<'a>(
+        &mut self,
+        value: &impl Fn(usize) -> Option<&'a [u8]>,
+    ) -> Result<usize, FindError> {
+        let text = std::mem::take(&mut self.key);
+        for (_, slot) in &self.aggregate.group_by {
+            match value(*slot) {
+                Some(text) => Order::Collated.write(text, &mut self.key),
+                None => self.key.push(0),
+            }
+        }
+        let group_by = self.aggregate.group_by.iter();
+        let place = match self.by_key.get(self.key.as_slice()) {
+            Some(place) => {
+                for (field, (_, slot)) in group_by.enumerate() {
+                    let more = self.groups[*place].show(field, value(*slot));
+                    self.held.add(more);
+                }
+                *place
+            }
+            None => {
+                let values = group_by.map(|(_, slot)| value(*slot).map(Into::into));
+                let group = Group {
+                    values: values.collect(),
+                    states: self.new_states(),
+                };
+                self.insert(self.key.clone().into(), group)?
+            }
+        };
+        if self.by_text.len() < TEXTS_MAX {
+            self.held.add(text.len() + 2 * ALLOCATION_BYTES);
+            self.by_text.insert(text.into(), place);
+        }
+        Ok(place)
+    }
+
+    /// Adds a group; answers its place.
+    fn insert(&mut self, key: Box<[u8]>, group: Group) -> Result<usize, FindError> {
         let max = self.limits.groups_max;
         if self.groups.len() >= max {
             let text = format!("there are more groups than [mango] max_aggregate_groups ({max})");
@@ -166,8 +202,10 @@ impl Groups {
         }
         self.held
             .add(key.len() + 2 * ALLOCATION_BYTES + group.bytes());
-        self.groups.insert(key, group);
-        Ok(())
+        let place = self.groups.len();
+        self.groups.push(group);
+        self.by_key.insert(key, place);
+        Ok(place)
     }
 
     fn check(&self) -> Result<(), FindError> {
@@ -200,15 +238,16 @@ impl Groups {
     /// # Errors
     /// [`FindError::AggregateTooLarge`]
     pub fn merge(&mut self, mut other: Groups) -> Result<(), FindError> {
-        let groups = std::mem::take(&mut other.groups);
+        let groups = other.take_groups();
         // Its bytes are counted again, as far as they are kept.
         drop(other);
         for (key, group) in groups {
-            let Some(own) = self.groups.get_mut(&key) else {
+            let Some(place) = self.by_key.get(&key) else {
                 self.held.values += group.states.iter().map(State::values).sum::<usize>();
                 self.insert(key, group)?;
                 continue;
             };
+            let own = &mut self.groups[*place];
             for (field, value) in group.values.iter().enumerate() {
                 let more = own.show(field, value.as_deref());
                 self.held.add(more);
@@ -232,9 +271,10 @@ impl Groups {
         if self.aggregate.group_by.is_empty() && self.groups.is_empty() {
             let states = self.new_states();
             let values = vec![];
-            self.groups.insert(Box::default(), Group { values, states });
+            self.groups.push(Group { values, states });
+            self.by_key.insert(Box::default(), 0);
         }
-        let mut all: Vec<_> = std::mem::take(&mut self.groups).into_iter().collect();
+        let mut all = self.take_groups();
         all.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         let skip = usize::try_from(skip).unwrap_or(usize::MAX);
         all.drain(..skip.min(all.len()));
@@ -244,6 +284,16 @@ impl Groups {
             written: 0,
             of: self,
         }
+    }
+
+    /// Takes the groups out, with their keys.
+    fn take_groups(&mut self) -> Vec<(Box<[u8]>, Group)> {
+        self.by_text.clear();
+        let mut places: Vec<_> = std::mem::take(&mut self.by_key).into_iter().collect();
+        places.sort_unstable_by_key(|(_, place)| *place);
+        let groups = std::mem::take(&mut self.groups).into_iter();
+        let keys = places.into_iter().map(|(key, _)| key);
+        keys.zip(groups).collect()
     }
 
     fn write_group(&self, group: &Group, out: &mut Vec<u8>) {

@@ -2,6 +2,22 @@
 export const name = 'session';
 export const short = true;
 
+/** CouchDB's login page, as a server sends browsers there, leads back to where they were; never to another server. */
+async function wayBack(page, { base, check, password }) {
+  for (const [to, back] of [['/_all_dbs', '_all_dbs'], ['//other.example/x', 'other.example/x']]) {
+    await page.request.delete(new URL('../_session', base).href);
+    await page.goto(new URL(`session.html?return=${encodeURIComponent(to)}&reason=You%20are%20not%20authorized.`, base).href);
+    await page.getByText('You are not authorized.').waitFor();
+    await page.getByLabel('Name').fill('admin');
+    await page.getByLabel('Password').fill(password);
+    await page.getByLabel('Password').press('Enter');
+    const server = new URL('..', base).href;
+    const led = await page.waitForURL((url) => url.href.startsWith(server) && url.href.endsWith(back), { timeout: 5000 }).then(() => true, () => false);
+    check(`a login leads back to ${to} of this server`, led, page.url());
+  }
+  await page.goto('about:blank');
+}
+
 export async function run({ context, page, base, open, check, login, server }) {
   const dialog = page.getByRole('dialog', { name: 'Your session has ended' });
   const logInAgain = async (password) => {
@@ -56,6 +72,7 @@ export async function run({ context, page, base, open, check, login, server }) {
   await fresh.getByRole('button', { name: 'Log out' }).click();
   await fresh.getByRole('heading', { name: 'Log in' }).or(fresh.getByRole('button', { name: 'Log in' })).first().waitFor();
   check('and a logout out of them', (await (await fresh.request.get(new URL('../_session', base).href)).json()).userCtx.name === null);
+  await wayBack(fresh, { base, check, password });
   await fresh.close();
 
   // Servers say "unauthorized" as well to who is logged in, and may not: another login of the same would not help.

@@ -95,6 +95,17 @@ async function preview({ page, check, server, db }) {
   await page.getByRole('table', { name: 'Preview' }).getByText('"previewed"').first().waitFor();
   check('the preview shows rows of what is not saved', await page.getByText(/rows of 100 documents/).isVisible());
   check('and failures by line', await page.getByText(/\(line 2\)/).isVisible());
+  if (has) {
+    const inParts = page.getByText('But reduced in two parts first');
+    check('a built-in reduction has no warning', (await inParts.count()) === 0);
+    await page.getByLabel('Reduce', { exact: true }).selectOption('custom');
+    await write(page, 'Reduce', 'function (keys, values) {\n  return values.length;\n}');
+    await page.getByRole('button', { name: 'Preview', exact: true }).click();
+    check('a reduce function that does not heed rereduce is told', await shown(inParts));
+    await write(page, 'Reduce', 'function (keys, values, rereduce) {\n  return sum(values);\n}');
+    await page.getByRole('button', { name: 'Preview', exact: true }).click();
+    check('and not one that does', await inParts.waitFor({ state: 'detached' }).then(() => true));
+  }
   const { text } = await server.request('GET', `/${db}/_design/shop`);
   check('nothing was saved', !text.includes('previewed'), text);
 }

@@ -117,6 +117,8 @@ export interface Failure {
 export interface Previewed {
   rows: { id: string; key: Json; value: Json }[];
   reduced: Json | undefined;
+  /** Of a function that does not heed `rereduce`: what parts of the rows come to, when it is not the same. */
+  parts: Json | undefined;
   errors: Failure[];
   documents: number;
   validate: Json | undefined;
@@ -140,13 +142,22 @@ export async function preview(db: string, wanted: Record<string, unknown>): Prom
     return Array.isArray(value) ? value : [];
   };
   const line = (value: Json | undefined) => (value ? { line: Number(print(value)) } : {});
+  const [reduced, parts] = [member(told, 'reduced'), member(told, 'rereduced')];
   return {
     rows: list('rows').map((row) => ({ id: text(member(row, 'id')), key: member(row, 'key') ?? null, value: member(row, 'value') ?? null })),
-    reduced: member(told, 'reduced'),
+    reduced,
+    parts: parts === undefined || isSame(reduced, parts) ? undefined : parts,
     errors: list('errors').map((each) => ({ id: text(member(each, 'id')), error: text(member(each, 'error')), reason: text(member(each, 'reason')), ...line(member(each, 'line')) })),
     documents: Number(print(member(told, 'documents') ?? '0')),
     validate: member(told, 'validate'),
   };
+}
+
+/** Sums of fractions differ a little by their order. */
+function isSame(a: Json | undefined, b: Json): boolean {
+  const texts = [print(a ?? null), print(b)];
+  const [x = Number.NaN, y = Number.NaN] = texts.map(Number);
+  return texts[0] === texts[1] || Math.abs(x - y) <= 1e-9 * Math.max(Math.abs(x), Math.abs(y));
 }
 
 /** A member that is JSON in its text, if it is no function's text. */

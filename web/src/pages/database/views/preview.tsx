@@ -60,6 +60,11 @@ export function Preview({ db, language, map, reduce, design, onFailures, onSave 
           {t.reduced} <code>{brief(found.reduced)}</code>
         </p>
       )}
+      {found && found.parts !== undefined && (
+        <p class="notice warn" role="alert">
+          {t.inParts} <code>{brief(found.parts)}</code>. {t.inPartsDo}
+        </p>
+      )}
       {found && (found.rows.length > 0 ? <Table label={t.preview} columns={columns} count={found.rows.length} row={(n) => found.rows[n]} /> : found.errors.length === 0 && <Empty icon="function" title={t.noRows} />)}
     </>
   );
