@@ -102,7 +102,9 @@ class Settee(Instance):
             return head + f'wrk.path = "/{DATABASE}/{key(self.docs // 2)}"\n'
         head += f"math.randomseed({self.written})\n"
         if row == "get_random":
-            return head + f'request = function() return wrk.format("GET", string.format("/{DATABASE}/doc-%08d", math.random(0, {self.docs - 1}))) end\n'
+            return (
+                head + f'request = function() return wrk.format("GET", string.format("/{DATABASE}/doc-%08d", math.random(0, {self.docs - 1}))) end\n'
+            )
         head += 'wrk.headers["Content-Type"] = "application/json"\n'
         if row == "find":
             query = json.dumps(find("customer-%d", "AMOUNT")).replace('"AMOUNT"', "%.2f")
@@ -239,7 +241,10 @@ def tell(row, connections, rates):
     ours = statistics.median(rates["settee"])
     for name, rounds in rates.items():
         middle = statistics.median(rounds)
-        print(f"{row:12}{connections:4} connections  {name:14}{middle:10,.0f} a second ({min(rounds):,.0f}..{max(rounds):,.0f})   Settee / it {ours / middle:.2f}", flush=True)
+        print(
+            f"{row:12}{connections:4} connections  {name:14}{middle:10,.0f} a second ({min(rounds):,.0f}..{max(rounds):,.0f})   Settee / it {ours / middle:.2f}",
+            flush=True,
+        )
 
 
 def main():
@@ -269,7 +274,11 @@ def run(options):
     with tempfile.TemporaryDirectory(prefix="settee-clients-", ignore_cleanup_errors=True) as folder:
         os.chmod(folder, 0o755)
         binary = pathlib.Path(options.binary).resolve()
-        with Settee(folder, binary, options.docs) as settee, MeasuredPostgreSQL(folder, options.docs) as postgres, MeasuredRedis(folder, options.docs) as redis:
+        with (
+            Settee(folder, binary, options.docs) as settee,
+            MeasuredPostgreSQL(folder, options.docs) as postgres,
+            MeasuredRedis(folder, options.docs) as redis,
+        ):
             servers = {"settee": settee, "PostgreSQL": postgres, "Redis": redis}
             for server in servers.values():
                 server.fill()

@@ -85,7 +85,6 @@ def reduces(report, api):
     unknown = ask(api, map=by, reduce="_nope")
     report.equal("a built-in one that there is not", (unknown.status, unknown.json["error"]), (400, "invalid_design_doc"))
 
-
     heeds = "function (keys, values, rereduce) { return rereduce ? sum(values) : values.length; }"
     parts = ask(api, map=by, reduce=heeds).json
     report.equal("in two parts: the same of a function that heeds rereduce", (parts["reduced"], parts["rereduced"]), (100, 100))

@@ -99,10 +99,10 @@ async function preview({ page, check, server, db }) {
     const inParts = page.getByText('But reduced in two parts first');
     check('a built-in reduction has no warning', (await inParts.count()) === 0);
     await page.getByLabel('Reduce', { exact: true }).selectOption('custom');
-    await write(page, 'Reduce', 'function (keys, values) {\n  return values.length;\n}');
+    await write(page, 'Reduce function', 'function (keys, values) {\n  return values.length;\n}');
     await page.getByRole('button', { name: 'Preview', exact: true }).click();
     check('a reduce function that does not heed rereduce is told', await shown(inParts));
-    await write(page, 'Reduce', 'function (keys, values, rereduce) {\n  return sum(values);\n}');
+    await write(page, 'Reduce function', 'function (keys, values, rereduce) {\n  return sum(values);\n}');
     await page.getByRole('button', { name: 'Preview', exact: true }).click();
     check('and not one that does', await inParts.waitFor({ state: 'detached' }).then(() => true));
   }
