@@ -139,7 +139,7 @@ class MeasuredPostgreSQL(PostgreSQL):
     def measure(self, row, connections, seconds):
         script = self.folder / f"{row}.sql"
         script.write_text(self.script(row))
-        loops = ["-n", "-M", "prepared", "-c", str(connections), "-j", LOAD_THREADS, "-T", str(seconds), "-f", script, self.database]
+        loops = ["-n", "-M", "prepared", "-D", "n=0", "-c", str(connections), "-j", LOAD_THREADS, "-T", str(seconds), "-f", script, self.database]
         printed = self.run("pgbench", *loops)
         told = re.search(r"tps = ([\d.]+) \(without", printed)
         if not told or re.search(r"failed transactions: [1-9]", printed):
@@ -159,7 +159,8 @@ class MeasuredPostgreSQL(PostgreSQL):
             ask = f"SELECT id, doc::text FROM docs WHERE {where} {order};\n"
             return f"\\set n random(0, {CUSTOMERS - 1})\n\\set a random(0, 50000) / 100.0\n{ask}"
         body = json.dumps(document(1)).replace("'", "''").replace(":", ": ")
-        return f"\\set n random(0, 1000000000000)\nINSERT INTO docs_new VALUES (:client_id || '-{self.written}-' || :n, '{body}') ON CONFLICT DO NOTHING;\n"
+        # In about the order in which wrk sends them.
+        return f"\\set n :n + 1\nINSERT INTO docs_new VALUES ('{self.written}-' || {number} || '-' || :client_id, '{body}');\n"
 
 
 class MeasuredRedis(Redis):

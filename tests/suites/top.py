@@ -139,16 +139,18 @@ def agrees_with_bench(ctx):
     report, seconds = ctx.report, ctx.size(5, 30)
     with ctx.server("bench") as server:
         url = server.url.replace("http://", f"http://{server.admin}@")
-        watching = track_start(top(ctx, server, "--json", "--interval", "1"))
-        first = json.loads(watching.stdout.readline())
+        watching, frames = track_start(top(ctx, server, "--json", "--interval", "1")), []
+        # Read all the while: a pipe holds few frames, and top waits for its reader.
+        reader = threading.Thread(target=lambda: frames.extend(json.loads(line) for line in watching.stdout if line.endswith("}\n")))
+        reader.start()
+        wait_until(lambda: frames, 30)
         command = [ctx.binary, "bench", "get", "--url", url, "--seconds", str(seconds), "--scale", "0.05", "--json"]
         began = time.monotonic()
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
         spent = cpu_seconds(watching.pid) / (time.monotonic() - began)
         time.sleep(2.5)
-        watching.terminate()
-        frames = [first, *(json.loads(line) for line in watching.stdout if line.endswith("}\n"))]
         end(watching)
+        reader.join()
         line = next(line for line in json.loads(done.stdout)["lines"] if line["name"] == "get")
         measured = line["sides"][0]
         reads = [(route["per_s"], frame["interval_s"]) for frame in frames for route in frame["routes"] if route["route"] == "document_read"]

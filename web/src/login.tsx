@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { ApiError, isExpired, logIn, session } from './api';
 import { texts } from './i18n';
-import { place } from './router';
+import { type Place, place } from './router';
 import { Dialog, Form, TextField } from './ui';
 
 const say = texts(
@@ -14,6 +14,9 @@ const say = texts(
     expired: 'Your session has ended',
     expiredText: 'What you typed is still here. Give your password, and it goes on.',
     other: 'Go on without a login',
+    loggedIn: (name: string) => `Logged in as ${name}`,
+    back: 'Back to where you were',
+    home: 'Databases',
   },
   {
     title: 'Anmelden',
@@ -23,6 +26,9 @@ const say = texts(
     expired: 'Ihre Sitzung ist abgelaufen',
     expiredText: 'Was Sie eingegeben haben, ist noch da. Geben Sie Ihr Passwort ein, und es geht weiter.',
     other: 'Ohne Anmeldung weiter',
+    loggedIn: (name: string) => `Angemeldet als ${name}`,
+    back: 'Zurück',
+    home: 'Datenbanken',
   },
 );
 
@@ -50,6 +56,22 @@ function wayBack(to: string | null): string | undefined {
   const server = new URL('..', location.href);
   const address = new URL(`.${to}`, server);
   return address.origin === server.origin && address.pathname.startsWith(server.pathname) ? address.href : undefined;
+}
+
+/** For who is sent to log in, and is logged in: now, or before, and may not what was wanted. */
+export function LoggedIn({ place }: { place: Place }): JSX.Element {
+  const t = say();
+  const reason = place.query.get('reason');
+  const back = wayBack(place.query.get('return'));
+  return (
+    <>
+      <h1>{t.loggedIn(session.value?.name ?? '')}</h1>
+      {reason && <p class="notice">{reason}</p>}
+      <p>
+        <a href={back ?? '#/'}>{back ? t.back : t.home}</a>
+      </p>
+    </>
+  );
 }
 
 /** A page of its own, for who is nobody yet. */

@@ -130,8 +130,9 @@ struct Sample {
 }
 
 impl DatabaseAs {
-    /// Runs a map function, and a reduce function over its rows. Whatever the functions do, this ends, and takes no more than the limits of
-    /// this module allow and what the functions' own limits do for one document. Blocks: functions run.
+    /// Runs a map function, and a reduce function over its rows: over all at once, and while there is time over two parts. Whatever the
+    /// functions do, this ends, and takes no more than the limits of this module allow and what the functions' own limits do for one document
+    /// and for three reductions. Blocks: functions run.
     ///
     /// # Errors
     /// [`Error::Function`] when the functions cannot be run at all, `invalid_design_doc` when there is no such built-in reduce function;
@@ -168,7 +169,15 @@ impl DatabaseAs {
         if spec.views.iter().any(|view| !view.reduces.is_empty()) && !preview.rows.is_empty() {
             let limit = self.shared_views().reduce_limit;
             let reduced = preview.reduce(|rows| {
-                index::try_reduce(spec.clone(), self.languages().clone(), limit, &owner, rows)
+                let languages = self.languages().clone();
+                index::try_reduce(
+                    spec.clone(),
+                    languages,
+                    limit,
+                    &owner,
+                    rows,
+                    began + TIME_MAX,
+                )
             });
             preview.take_reduced(reduced)?;
         }
@@ -444,10 +453,21 @@ impl Preview {
     /// What the function did wrong is told beside the rows.
     fn take_reduced(&mut self, reduced: Result<Tried, index::Error>) -> Result<(), Error> {
         let error = match reduced {
-            Ok(tried) if tried.len() <= PREVIEW_BYTES_MAX => {
+            Ok(tried) if tried.at_once.len() <= PREVIEW_BYTES_MAX => {
                 self.reduced = Some(tried.at_once);
-                self.rereduced = tried.in_parts;
-                return Ok(());
+                match tried.in_parts {
+                    None => return Ok(()),
+                    Some(Ok(rereduced)) => {
+                        self.rereduced = Some(rereduced).filter(|r| r.len() <= PREVIEW_BYTES_MAX);
+                        return Ok(());
+                    }
+                    // There is no room for it now, but there was for all that was asked for.
+                    Some(Err(index::Error::Function(
+                        FunctionError::Busy { .. } | FunctionError::Late { .. },
+                    ))) => return Ok(()),
+                    Some(Err(index::Error::Function(error))) => error,
+                    Some(Err(error)) => return Err(error.into()),
+                }
             }
             Ok(_) => too_much(),
             Err(index::Error::Function(error)) => error,

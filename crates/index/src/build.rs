@@ -13,7 +13,7 @@ use storage::{DiskGuard, Engine, Keyspace, Snapshot, SortedFiles, View, Writes};
 
 use crate::Error;
 use crate::apply::Changes;
-use crate::blocks::{Block, Blocks};
+use crate::blocks::{BLOCK_ROWS_MAX, Block, Blocks};
 use crate::index::{Index, wipe};
 use crate::map::{Control, RowBuffer, Source, map_on_all};
 use crate::read::PlaceRange;
@@ -22,6 +22,10 @@ use crate::state::State;
 
 /// Free space, beyond what memtables need, below which no rows are added.
 const RESERVE_BYTES: u64 = 32 << 20;
+/// While a first build goes on, blocks of so many rows are left as they are: to split one, all its rows are read.
+const UNSPLIT_ROWS_MAX: u32 = 4 * BLOCK_ROWS_MAX;
+/// Blocks that are split between two writes of what came of it.
+const SPLIT_BLOCKS: usize = 1024;
 
 /// How much of a build is held in memory at a time.
 #[derive(Clone, Copy, Debug)]
@@ -115,10 +119,7 @@ impl<'a> Build<'a> {
             drop(taken);
         }
         if first {
-            let views = self.state.views.iter().enumerate();
-            let oversized =
-                views.flat_map(|(n, blocks)| blocks.oversized().map(move |b| (n, b.into())));
-            self.split(oversized.collect())?;
+            self.split_beyond(BLOCK_ROWS_MAX)?;
         }
         Ok(())
     }
@@ -267,7 +268,22 @@ impl<'a> Build<'a> {
         self.state.indexed_seq = upto;
         self.state.ingesting = false;
         drop(buffers);
-        self.write(self.engine().writes())
+        self.write(self.engine().writes())?;
+        self.split_beyond(UNSPLIT_ROWS_MAX)
+    }
+
+    /// Splits the blocks of more rows, some at a time.
+    fn split_beyond(&mut self, rows: u32) -> Result<(), Error> {
+        let views = self.state.views.iter().enumerate();
+        let oversized = views.flat_map(|(n, blocks)| {
+            let fences = blocks.beyond(rows);
+            fences.map(move |fence| (n, fence.into()))
+        });
+        let oversized: Vec<_> = oversized.collect();
+        for some in oversized.chunks(SPLIT_BLOCKS) {
+            self.split(some.to_vec())?;
+        }
+        Ok(())
     }
 
     /// Writes the files of rows and of the back-index, both at once.
@@ -289,8 +305,7 @@ impl<'a> Build<'a> {
         })
     }
 
-    /// Counts rows that were added: as the blocks that they make, or into the blocks that there are. Those are split when all rows are there,
-    /// since that reads all their rows.
+    /// Counts rows that were added: as the blocks that they make, or into the blocks that there are.
     fn count(&mut self, blocks: Vec<Vec<Block>>, counted: Vec<Vec<(Box<[u8]>, u32)>>) {
         let spec = &self.index.spec;
         for (n, (new, counted)) in blocks.into_iter().zip(counted).enumerate() {

@@ -1,6 +1,7 @@
 //! Running reduce functions: the built-in ones natively, custom ones in their language.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use functions::{Languages, Owner, ReduceRow, Reducer};
 use profiler::Label;
@@ -218,19 +219,12 @@ impl Reducers {
 pub struct Tried {
     /// Of all at once.
     pub at_once: Vec<u8>,
-    /// Of two parts of them that are reduced first; `None` for one row, and for functions that are built in.
-    pub in_parts: Option<Vec<u8>>,
+    /// Of two parts of them that are reduced first; `None` for one row, for functions that are built in, and without time.
+    pub in_parts: Option<Result<Vec<u8>, Error>>,
 }
 
-impl Tried {
-    /// Bytes of both.
-    #[allow(clippy::len_without_is_empty, reason = "JSON text is never empty")]
-    pub fn len(&self) -> usize {
-        self.at_once.len() + self.in_parts.as_ref().map_or(0, Vec::len)
-    }
-}
-
-/// What the first reduce function of the first view of `spec` makes of rows, which are in ascending order.
+/// What the first reduce function of the first view of `spec` makes of rows, which are in ascending order. After `until` no part of them is
+/// begun with.
 ///
 /// # Errors
 /// What the function did wrong, also that it does not shrink its rows.
@@ -240,20 +234,33 @@ pub fn try_reduce(
     limit: Option<ReduceLimit>,
     owner: &Owner,
     rows: &[ReduceRow<'_>],
+    until: Instant,
 ) -> Result<Tried, Error> {
     let reducers = Reducers::new(spec, languages, limit, owner);
     let state = reducers.reduce(0, 0, rows)?;
     let at_once = reducers.finalize(0, 0, &state)?;
-    let in_parts = match reducers.builtin(0, 0) {
-        None if rows.len() > 1 => {
-            let (left, right) = rows.split_at(rows.len() / 2);
-            let states = [reducers.reduce(0, 0, left)?, reducers.reduce(0, 0, right)?];
-            let state = reducers.rereduce(0, 0, &states)?;
-            Some(reducers.finalize(0, 0, &state)?)
-        }
-        _ => None,
-    };
+    let has_parts = reducers.builtin(0, 0).is_none() && rows.len() > 1;
+    let in_parts = has_parts
+        .then(|| reduce_in_parts(&reducers, rows, until).transpose())
+        .flatten();
     Ok(Tried { at_once, in_parts })
+}
+
+/// `None` when there was no time.
+fn reduce_in_parts(
+    reducers: &Reducers,
+    rows: &[ReduceRow<'_>],
+    until: Instant,
+) -> Result<Option<Vec<u8>>, Error> {
+    let mut states = vec![];
+    for part in rows.chunks(rows.len().div_ceil(2)) {
+        if Instant::now() >= until {
+            return Ok(None);
+        }
+        states.push(reducers.reduce(0, 0, part)?);
+    }
+    let state = reducers.rereduce(0, 0, &states)?;
+    reducers.finalize(0, 0, &state).map(Some)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 import type { ComponentType } from 'preact';
 import { lazy } from '../lazy';
+import { LoggedIn } from '../login';
 import type { Place } from '../router';
 import { Databases } from './databases';
 
@@ -48,6 +49,8 @@ export function find(place: Place): Found | undefined {
       return { page: Cluster, area: 'cluster' };
     case 'performance':
       return { page: Performance, area: 'performance' };
+    case 'login':
+      return { page: LoggedIn, area: 'databases' };
     default:
       return undefined;
   }

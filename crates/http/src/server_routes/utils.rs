@@ -43,8 +43,8 @@ fn moved(req: &Request) -> Reply {
 
 fn with_query(req: &Request, to: &str) -> String {
     match &req.raw_query {
-        Some(query) => format!("{to}?{query}"),
-        None => to.to_owned(),
+        Some(query) if query.is_ascii() => format!("{to}?{query}"),
+        _ => to.to_owned(),
     }
 }
 

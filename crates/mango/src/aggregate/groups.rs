@@ -29,8 +29,9 @@ pub struct Groups {
     key: Vec<u8>,
 }
 
-/// Texts that are remembered.
+/// Texts that are remembered, and the length of one at most.
 const TEXTS_MAX: usize = 1 << 14;
+const TEXT_BYTES_MAX: usize = 256;
 /// Between texts, which as JSON have no such byte.
 const TEXT_END: u8 = 0;
 
@@ -44,8 +45,11 @@ struct Held {
 
 impl Held {
     fn add(&mut self, bytes: usize) {
-        self.bytes += bytes;
-        self.bytes_of_all.fetch_add(bytes, Relaxed);
+        // Other threads have the counter too.
+        if bytes > 0 {
+            self.bytes += bytes;
+            self.bytes_of_all.fetch_add(bytes, Relaxed);
+        }
     }
 }
 
@@ -186,8 +190,8 @@ impl Groups {
                 self.insert(self.key.clone().into(), group)?
             }
         };
-        if self.by_text.len() < TEXTS_MAX {
-            self.held.add(text.len() + 2 * ALLOCATION_BYTES);
+        // These are few bytes, and no query is refused for them.
+        if self.by_text.len() < TEXTS_MAX && text.len() <= TEXT_BYTES_MAX {
             self.by_text.insert(text.into(), place);
         }
         Ok(place)

@@ -15,6 +15,9 @@ async function wayBack(page, { base, check, password }) {
     const led = await page.waitForURL((url) => url.href.startsWith(server) && url.href.endsWith(back), { timeout: 5000 }).then(() => true, () => false);
     check(`a login leads back to ${to} of this server`, led, page.url());
   }
+  await page.goto(new URL('session.html?return=%2F_all_dbs&reason=You%20may%20not.', base).href);
+  await page.getByText('You may not.').waitFor();
+  check('who is logged in is told why, and has a way back', await page.getByRole('link', { name: 'Back to where you were' }).isVisible());
   await page.goto('about:blank');
 }
 

@@ -1,5 +1,5 @@
 import { ApiError, ask, docPath, path, read, send } from '../../../api';
-import { type Json, Obj, from, member, parse, print, text } from '../../../json';
+import { type Json, Num, Obj, from, member, parse, print, text } from '../../../json';
 
 /** Functions that a design document holds by name, besides views. */
 export const KINDS = ['filters', 'updates', 'shows', 'lists'] as const;
@@ -153,11 +153,12 @@ export async function preview(db: string, wanted: Record<string, unknown>): Prom
   };
 }
 
-/** Sums of fractions differ a little by their order. */
-function isSame(a: Json | undefined, b: Json): boolean {
-  const texts = [print(a ?? null), print(b)];
-  const [x = Number.NaN, y = Number.NaN] = texts.map(Number);
-  return texts[0] === texts[1] || Math.abs(x - y) <= 1e-9 * Math.max(Math.abs(x), Math.abs(y));
+/** Sums of fractions differ a little by their order, and members may come in another. */
+function isSame(a: Json | undefined, b: Json | undefined): boolean {
+  if (a instanceof Num && b instanceof Num) return a.text === b.text || Math.abs(a.value - b.value) <= 1e-9 * Math.max(Math.abs(a.value), Math.abs(b.value));
+  if (Array.isArray(a) && Array.isArray(b)) return a.length === b.length && a.every((each, n) => isSame(each, b[n]));
+  if (a instanceof Obj && b instanceof Obj) return a.size === b.size && [...a].every(([name, value]) => isSame(value, b.get(name)));
+  return a === b;
 }
 
 /** A member that is JSON in its text, if it is no function's text. */
