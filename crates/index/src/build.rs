@@ -218,17 +218,17 @@ impl<'a> Build<'a> {
         result?;
         self.state.indexed_seq = upto;
         self.write(changes.batch)?;
-        self.split(changes.oversized)
+        self.split(&changes.oversized)
     }
 
     /// Splits blocks that outgrew their size, along the rows just written.
-    fn split(&mut self, oversized: Vec<(usize, Box<[u8]>)>) -> Result<(), Error> {
+    fn split(&mut self, oversized: &[(usize, Box<[u8]>)]) -> Result<(), Error> {
         if oversized.is_empty() {
             return Ok(());
         }
         let view = self.index.view()?;
-        let find = |(n, fence): (usize, Box<[u8]>)| (n, view.state.views[n].find(&fence));
-        for (n, at) in oversized.into_iter().map(find).collect::<BTreeSet<_>>() {
+        let find = |(n, fence): &(usize, Box<[u8]>)| (*n, view.state.views[*n].find(fence));
+        for (n, at) in oversized.iter().map(find).collect::<BTreeSet<_>>() {
             let blocks = &view.state.views[n];
             let range = PlaceRange {
                 low: blocks.block(at).fence.to_vec(),
@@ -281,7 +281,7 @@ impl<'a> Build<'a> {
         });
         let oversized: Vec<_> = oversized.collect();
         for some in oversized.chunks(SPLIT_BLOCKS) {
-            self.split(some.to_vec())?;
+            self.split(some)?;
         }
         Ok(())
     }
