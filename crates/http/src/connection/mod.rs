@@ -1,5 +1,6 @@
 //! How does a connection live? Accepting, TLS, heads of requests that are odd or slow, and the end.
 
+mod again;
 pub mod head_timeout;
 pub mod lenient;
 pub mod linger;

@@ -26,6 +26,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::app::App;
 use crate::browsers::cross_site;
 use crate::clustered;
+use crate::connection::again::Again;
 use crate::connection::head_timeout::HeadTimeout;
 use crate::connection::lenient::Lenient;
 use crate::connection::linger::Lingering;
@@ -262,7 +263,7 @@ async fn connection<S>(
     let connection = builder
         .serve_connection(TokioIo::new(stream), service)
         .into_owned();
-    if let Err(e) = watcher.watch(connection).await {
+    if let Err(e) = Again::new(watcher.watch(connection)).await {
         tracing::debug!(error = %e, "connection ended");
     }
 }
