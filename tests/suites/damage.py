@@ -14,11 +14,12 @@ from harness.server import StartFailed, wait_until
 DAMAGE_NAMED = re.compile(r"corrupt|damag|checksum|truncat|unreadable|cannot be read|mismatch|missing|invalid|bad ", re.I)
 DISK_BYTES = 200 << 20
 BALLAST_BYTES = 60 << 20
+SECTOR_BYTES = 512
 SPACE_RETURNS_TIMEOUT_S = 60
 
 
 def run(ctx):
-    for part in (torn_log_tail, killed_while_opening, damaged_log_middle, damaged_table, damaged_current, full_disk):
+    for part in (torn_log_tail, lost_sectors, killed_while_opening, damaged_log_middle, damaged_table, damaged_current, full_disk):
         ctx.attempt(part)
 
 
@@ -50,13 +51,18 @@ def log_files(data):
     return sorted(logs, key=lambda path: int(path.stem))
 
 
+def written_bytes(log):
+    """Where a log's records end; zeros lie ahead of it."""
+    return len(log.read_bytes().rstrip(b"\0"))
+
+
 def torn_log_tail(ctx):
     for cut in (1, 5, 40):
         server, ledger = filled_and_killed(ctx, f"torn-{cut}", 200)
         logs = log_files(server.data)
         if not ctx.report.check(f"torn tail, {cut} bytes: there is a log to tear", logs, f"no NNNNNN.log in {server.data}"):
             return
-        os.truncate(logs[-1], logs[-1].stat().st_size - cut)
+        os.truncate(logs[-1], written_bytes(logs[-1]) - cut)
         server = ctx.server(f"torn-{cut}").start()
         verify(ctx.report, server.api(), ledger, f"torn tail, {cut} bytes", may_lack={ledger.order[-1]})
         write_documents(server.api(), ledger, 20, prefix="later")
@@ -66,12 +72,38 @@ def torn_log_tail(ctx):
         server.stop()
 
 
+def lost_sectors(ctx):
+    """A loss of power may have written the second half of what was not synced and not the first: zeros, and records behind them. That is
+    the end of the log; the same zeros far before its end are damage."""
+    server, ledger = filled_and_killed(ctx, "sectors", 2000)
+    log = log_files(server.data)[-1]
+    end = written_bytes(log)
+    lost = end // SECTOR_BYTES * SECTOR_BYTES - 4 * SECTOR_BYTES
+    with damaged(log, lambda path: zero(path, end // 2 // SECTOR_BYTES * SECTOR_BYTES, 2 * SECTOR_BYTES)):
+        refuses_clearly(ctx, "sectors", "zeros in the middle of a log", kind="start")
+    zero(log, lost, SECTOR_BYTES)
+    server = ctx.server("sectors").start()
+    verify(ctx.report, server.api(), ledger, "sectors that were not written", may_lack=set(ledger.order[-12:]))
+    ctx.report.check("the log that was cut off is told of", "cut off the log" in server.log(), server.log()[-500:])
+    write_documents(server.api(), ledger, 20, prefix="later")
+    server.kill()
+    server = ctx.server("sectors").start()
+    verify(ctx.report, server.api(), ledger, "after that, more and another crash", may_lack=set(ledger.order[1988:2000]), quiet=True)
+    server.stop()
+
+
+def zero(path, at, length):
+    with open(path, "r+b") as file:
+        file.seek(at)
+        file.write(bytes(length))
+
+
 def killed_while_opening(ctx):
     """The engine recovers a torn log, begins the next one with an empty batch, and only then removes the torn one. What is on the
     disk when it is killed between the two is made here."""
     server, ledger = filled_and_killed(ctx, "opening", 200)
     torn = log_files(server.data)[-1]
-    os.truncate(torn, torn.stat().st_size - 100)
+    os.truncate(torn, written_bytes(torn) - 100)
     later = torn.with_name(f"{int(torn.stem) + 5:06}.log")
     later.write_bytes(log_record(struct.pack("<QI", 1_000, 0)))
     server = ctx.server("opening").start()
@@ -99,8 +131,8 @@ def crc32c(data):
 def damaged_log_middle(ctx):
     """Stopping silently at the first bad record would lose acknowledged writes without a word."""
     server, ledger = filled_and_killed(ctx, "middle", 2000)
-    log = max(log_files(server.data), key=lambda path: path.stat().st_size)
-    with damaged(log, flip_middle):
+    log = max(log_files(server.data), key=written_bytes)
+    with damaged(log, lambda path: flip(path, written_bytes(path) // 2, 64)):
         refuses_clearly(ctx, "middle", "damaged log", kind="start")
     server = ctx.server("middle").start()
     verify(ctx.report, server.api(), ledger, "the log mended, after a refused start")
@@ -194,10 +226,6 @@ class damaged:
 
     def __exit__(self, *_):
         self.kept.replace(self.path)
-
-
-def flip_middle(path):
-    flip(path, path.stat().st_size // 2, 64)
 
 
 def flip_all(path):

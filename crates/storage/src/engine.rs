@@ -19,6 +19,7 @@ use rocksdb::{
 use crate::Error;
 use crate::keys::{self, ShardNumber};
 use crate::keyspace::{self, BLOB_GC_AGE_CUTOFF, Keyspace};
+use crate::log_env::log_env;
 use crate::snapshot::{Snapshot, Value};
 use crate::wal;
 use crate::winners::Winners;
@@ -153,6 +154,7 @@ impl Engine {
         start_compactors(options.background_jobs);
         let cache = Cache::new_hyper_clock_cache(options.block_cache_bytes, 0);
         let mut o = Options::default();
+        o.set_env(&log_env());
         o.create_if_missing(true);
         o.create_missing_column_families(true);
         o.set_max_background_jobs(options.background_jobs);

@@ -3,7 +3,7 @@
 //!
 //! It knows documents' ids, revision trees and bodies as bytes; it knows nothing of HTTP, of JSON, or of what a
 //! database is beyond a record in a catalogue. The format is described byte by byte in docs/src/developers/storage-format.md.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod batch;
 mod cache_sample;
@@ -23,6 +23,8 @@ mod golden;
 mod keys;
 mod keyspace;
 mod last_backup;
+#[allow(unsafe_code)]
+mod log_env;
 mod meta;
 mod purges;
 mod record;

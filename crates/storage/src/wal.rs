@@ -5,10 +5,14 @@
 //! said. Format: RocksDB wiki, "Write Ahead Log File Format": blocks of 32 KiB holding records of
 //! `crc32c (4, masked) | length (2) | type (1) | payload`.
 //!
+//! Logs have zeros ahead (`crates/storage/native/log_ahead.cc`), which commits overwrite. A loss of power may have written some sectors of what was
+//! not synced and not others: zeros, and readable records behind them. That is the end of the log too, and told from damage by the zeros, and by
+//! how near the records are. It is cut off here, since the engine reads on behind zeros.
+//!
 //! Having recovered a log with a bad end, the engine begins a new one with an empty batch, which tells where the old one
 //! ended, before it removes the old one. After a crash between the two, both are there; that is no damage either.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::Error;
 
@@ -19,6 +23,11 @@ const TYPES: std::ops::RangeInclusive<u8> = 1..=4;
 const FULL: u8 = 1;
 /// A batch begins with its sequence number (8) and the number of its entries (4).
 const BATCH_HEADER: usize = 12;
+
+/// Not more of what is written over zeros is unsynced; `UNSYNCED_BYTES_MAX` of `log_ahead.cc`.
+const UNSYNCED_BYTES_MAX: usize = 256 << 10;
+/// Disks write so much at once or not at all.
+const SECTOR: usize = 512;
 
 /// What reading one record at a position gave.
 enum Step {
@@ -74,28 +83,73 @@ fn is_empty_batch(log: &[u8], pos: usize, next: usize) -> bool {
     log[pos + HEADER - 1] == FULL && payload.len() == BATCH_HEADER && payload[8..] == [0; 4]
 }
 
-/// Offset of the first bad record of a log, and the readable records found after it.
-fn scan(log: &[u8]) -> Option<(usize, u64)> {
+/// The first bad record of a log.
+struct Bad {
+    offset: usize,
+    /// Readable records behind it.
+    later_records: u64,
+    /// What is lost was never synced, nor was what lies behind it.
+    is_torn: bool,
+}
+
+fn scan(log: &[u8]) -> Option<Bad> {
     let mut pos = 0;
-    let bad = loop {
+    let offset = loop {
         match step(log, pos) {
             Step::Record(next) | Step::Padding(next) => pos = next,
             Step::Bad => break pos,
             Step::End => return None,
         }
     };
-    Some((bad, records_from(log, bad + 1)))
+    let later = records_from(log, offset + 1);
+    Some(Bad {
+        offset,
+        later_records: later.records,
+        is_torn: later.end - offset <= UNSYNCED_BYTES_MAX && has_unwritten_sector(log, offset),
+    })
 }
 
-/// Readable records with something in them from `pos` on, over what cannot be read: the length of a bad record cannot be
+/// Whether a sector of the bad record at `offset` was never written. Where it begins in one that was written in part before, the rest of that one is
+/// zeros; a few zeros may be what was written, and do not count.
+fn has_unwritten_sector(log: &[u8], offset: usize) -> bool {
+    let is_zeros = |from: usize, to: usize| log[from..to.min(log.len())].iter().all(|&b| b == 0);
+    let first_end = (offset / SECTOR + 1) * SECTOR;
+    if first_end - offset >= HEADER && is_zeros(offset, first_end) {
+        return true;
+    }
+    let len = match log.get(offset + 4..offset + 6) {
+        Some(len) => usize::from(u16::from_le_bytes([len[0], len[1]])),
+        None => return false,
+    };
+    let end = (offset + HEADER + len).min(log.len());
+    (first_end..end)
+        .step_by(SECTOR)
+        .any(|sector| is_zeros(sector, sector + SECTOR))
+}
+
+/// What can be read behind something bad.
+struct Later {
+    /// Records with something in them.
+    records: u64,
+    /// Where the last of them ends.
+    end: usize,
+}
+
+/// What can be read from `pos` on, over what cannot: the length of a bad record cannot be
 /// trusted, so the search goes on at every offset of the block of `pos`, then from the beginnings of the next blocks.
-fn records_from(log: &[u8], mut pos: usize) -> u64 {
-    let mut records = 0;
+fn records_from(log: &[u8], mut pos: usize) -> Later {
+    let mut later = Later {
+        records: 0,
+        end: pos,
+    };
     let block_end = (pos.saturating_sub(1) / BLOCK + 1) * BLOCK;
     while pos < log.len() {
         match step(log, pos) {
             Step::Record(next) => {
-                records += u64::from(!is_empty_batch(log, pos, next));
+                if !is_empty_batch(log, pos, next) {
+                    later.records += 1;
+                    later.end = next;
+                }
                 pos = next;
             }
             Step::Padding(next) if next > pos => pos = next,
@@ -104,10 +158,10 @@ fn records_from(log: &[u8], mut pos: usize) -> u64 {
             Step::Padding(_) | Step::End => break,
         }
     }
-    records
+    later
 }
 
-/// Refuses a directory whose log is damaged before its end.
+/// Refuses a directory whose log is damaged before its end, and cuts an end off that was never synced.
 pub fn check(dir: &Path) -> Result<(), Error> {
     let Ok(entries) = std::fs::read_dir(dir) else {
         return Ok(());
@@ -119,26 +173,44 @@ pub fn check(dir: &Path) -> Result<(), Error> {
         .collect();
     // By number: six digits, or more.
     logs.sort_by_key(|path| (path.as_os_str().len(), path.clone()));
-    let mut damaged: Option<(std::path::PathBuf, usize, u64)> = None;
+    let mut first: Option<(PathBuf, Bad)> = None;
+    // Everything in a later log comes after what is bad.
+    let mut in_later_logs = 0;
     for path in logs {
-        let log = std::fs::read(&path).map_err(|e| Error::Directory {
-            path: path.clone(),
-            reason: e.to_string(),
-        })?;
-        if let Some((_, _, later)) = &mut damaged {
-            // Everything in a later log comes after the damage.
-            *later += records_from(&log, 0);
-        } else if let Some((offset, later)) = scan(&log) {
-            damaged = Some((path, offset, later));
+        let log = std::fs::read(&path).map_err(|e| unusable(&path, &e))?;
+        if first.is_some() {
+            in_later_logs += records_from(&log, 0).records;
+        } else if let Some(bad) = scan(&log) {
+            first = Some((path, bad));
         }
     }
-    match damaged {
-        Some((path, offset, later_records)) if later_records > 0 => Err(Error::DamagedLog {
+    match first {
+        Some((path, bad)) if in_later_logs == 0 && bad.is_torn => {
+            if bad.later_records > 0 {
+                tracing::warn!(path = %path.display(), offset = bad.offset, "what was being written when the machine stopped is cut off the log");
+                cut(&path, bad.offset as u64).map_err(|e| unusable(&path, &e))?;
+            }
+            Ok(())
+        }
+        Some((path, bad)) if bad.later_records + in_later_logs > 0 => Err(Error::DamagedLog {
             path,
-            offset: offset as u64,
-            later_records,
+            offset: bad.offset as u64,
+            later_records: bad.later_records + in_later_logs,
         }),
         _ => Ok(()),
+    }
+}
+
+fn cut(path: &Path, len: u64) -> std::io::Result<()> {
+    let log = std::fs::OpenOptions::new().write(true).open(path)?;
+    log.set_len(len)?;
+    log.sync_all()
+}
+
+fn unusable(path: &Path, error: &std::io::Error) -> Error {
+    Error::Directory {
+        path: path.into(),
+        reason: error.to_string(),
     }
 }
 
@@ -168,8 +240,8 @@ mod tests {
     #[test]
     fn a_torn_tail_is_not_damage() {
         let log = [record(b"one"), record(b"two, torn")].concat();
-        let (_, later) = scan(&log[..log.len() - 3]).unwrap();
-        assert_eq!(later, 0);
+        let bad = scan(&log[..log.len() - 3]).unwrap();
+        assert_eq!(bad.later_records, 0);
     }
 
     #[test]
@@ -177,9 +249,10 @@ mod tests {
         let mut log = [record(b"one"), record(b"two"), record(b"three")].concat();
         let at = record(b"one").len() + HEADER;
         log[at] ^= 1;
-        let (offset, later) = scan(&log).unwrap();
-        assert_eq!(offset, record(b"one").len());
-        assert_eq!(later, 1);
+        let bad = scan(&log).unwrap();
+        assert_eq!(bad.offset, record(b"one").len());
+        assert_eq!(bad.later_records, 1);
+        assert!(!bad.is_torn);
     }
 
     fn batch(entries: u32) -> Vec<u8> {
@@ -217,9 +290,11 @@ mod tests {
     #[test]
     fn zeros_at_the_end_are_no_damage_and_zeros_before_records_are() {
         let log = [record(b"one"), vec![0; 100]].concat();
-        assert_eq!(scan(&log).unwrap().1, 0);
+        assert_eq!(scan(&log).unwrap().later_records, 0);
         let hole = [record(b"one"), vec![0; 100], record(b"three")].concat();
-        assert_eq!(scan(&hole).unwrap().1, 1);
+        let bad = scan(&hole).unwrap();
+        assert_eq!(bad.later_records, 1);
+        assert!(!bad.is_torn);
     }
 
     #[test]
@@ -227,6 +302,108 @@ mod tests {
         let mut log = [record(b"one"), record(b"two"), record(b"three")].concat();
         let at = record(b"one").len() + 4;
         log[at] ^= 0xff;
-        assert!(scan(&log).unwrap().1 >= 1);
+        let bad = scan(&log).unwrap();
+        assert!(bad.later_records >= 1 && !bad.is_torn);
+    }
+
+    /// Records that are written over zeros, and where the last synced one ends.
+    fn written_over_zeros(lens: &[usize], synced: usize) -> (Vec<u8>, usize) {
+        let mut log = Vec::new();
+        let mut end_of_synced = 0;
+        for (n, &len) in lens.iter().enumerate() {
+            let left = BLOCK - log.len() % BLOCK;
+            // A block is full but for what is too short for a header.
+            if left < HEADER {
+                log.resize(log.len() + left, 0);
+            } else if left < HEADER + len {
+                log.extend(record(&vec![b'#'; left - HEADER]));
+            }
+            log.extend(record(&vec![b'a' + (n % 26) as u8; len]));
+            if n < synced {
+                end_of_synced = log.len();
+            }
+        }
+        log.resize(log.len().next_multiple_of(BLOCK) + 2 * BLOCK, 0);
+        (log, end_of_synced)
+    }
+
+    fn checked(log: &[u8]) -> (Result<(), Error>, Vec<u8>) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("000007.log");
+        std::fs::write(&path, log).unwrap();
+        (check(dir.path()), std::fs::read(&path).unwrap())
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(200))]
+
+        #[test]
+        fn what_a_loss_of_power_leaves_of_an_unsynced_end_is_cut_off(
+            lens in proptest::collection::vec(1_usize..3000, 2..60),
+            synced in 0_usize..30,
+            lost in proptest::collection::vec(proptest::bool::ANY, 400),
+        ) {
+            let synced = synced.min(lens.len() - 1);
+            let (mut log, end) = written_over_zeros(&lens, synced);
+            // Sectors that were not written have what was there at the last sync.
+            for (n, (bytes, lost)) in log.chunks_mut(SECTOR).zip(lost.iter().cycle()).enumerate() {
+                let from = end.saturating_sub(n * SECTOR).min(bytes.len());
+                if *lost {
+                    bytes[from..].fill(0);
+                }
+            }
+            let (result, left) = checked(&log);
+            // A record that began within a header's length of a sector's end may be taken for damaged: the safe side.
+            let near_end = |at: usize| SECTOR - at % SECTOR < HEADER;
+            match result {
+                Ok(()) => {
+                    proptest::prop_assert!(left.len() >= end);
+                    proptest::prop_assert_eq!(&left[..end], &log[..end]);
+                    let bad = scan(&left);
+                    proptest::prop_assert!(bad.is_none_or(|bad| bad.later_records == 0 && bad.offset >= end));
+                }
+                Err(Error::DamagedLog { offset, .. }) => {
+                    let header = offset as usize..offset as usize + HEADER;
+                    proptest::prop_assert!(near_end(header.start), "{header:?}");
+                }
+                Err(e) => panic!("{e}"),
+            }
+        }
+
+        #[test]
+        fn a_flipped_bit_before_readable_records_is_damage_over_zeros_too(
+            lens in proptest::collection::vec(1_usize..3000, 3..60),
+            at in proptest::num::usize::ANY,
+            bit in 0_u8..8,
+        ) {
+            let (mut log, end) = written_over_zeros(&lens, lens.len() - 1);
+            let at = at % end;
+            let is_of_a_record = {
+                let mut pos = 0;
+                loop {
+                    match step(&log, pos) {
+                        Step::Record(next) if at < next => break at >= pos,
+                        Step::Record(next) | Step::Padding(next) if next <= at => pos = next,
+                        _ => break false,
+                    }
+                }
+            };
+            proptest::prop_assume!(is_of_a_record);
+            log[at] ^= 1 << bit;
+            let (result, left) = checked(&log);
+            let is_refused = matches!(result, Err(Error::DamagedLog { .. }));
+            proptest::prop_assert!(is_refused);
+            proptest::prop_assert_eq!(left, log);
+        }
+    }
+
+    #[test]
+    fn zeros_far_before_readable_records_are_damage() {
+        let (mut log, _) = written_over_zeros(&[2000; 300], 300);
+        let hole = 10 * BLOCK..10 * BLOCK + 2 * SECTOR;
+        log[hole].fill(0);
+        let (result, left) = checked(&log);
+        assert!(matches!(result, Err(Error::DamagedLog { .. })));
+        assert_eq!(left, log);
     }
 }
