@@ -1,4 +1,5 @@
-"""nginx, HAProxy and Caddy with the files of examples/proxies, in which only ports, certificates and addresses of servers are others."""
+"""nginx, HAProxy and Caddy with the files of examples/proxies, in which only ports, certificates, addresses of servers and the seconds between
+health checks are others."""
 
 import os
 import pathlib
@@ -25,6 +26,8 @@ HOSTS = {WHOLE: "db.example", BELOW: "www.example"}
 # What every machine knows stands for both: curl, browsers and replications look names up.
 HOST = "localhost"
 PREFIXES = {WHOLE: "", BELOW: "/db"}
+# How long a server that failed is left alone, and how often it is looked at. nginx knows whole seconds only.
+HASTE = {"nginx": "1s", "haproxy": "300ms", "caddy": "300ms"}
 # nginx without a site: what Debian's file says, as far as it is about this, in one folder. Its temporary folders are taken away once it runs:
 # what would be written to disk fails.
 NGINX = """
@@ -68,7 +71,9 @@ class Proxy:
         return f"https://{HOST}:{self.port}{self.prefix}"
 
     def fitted(self, text, ports):
-        return getattr(self, f"fitted_{self.kind}")(text, ports)
+        text = getattr(self, f"fitted_{self.kind}")(text, ports)
+        # They look more often, for a test that does not wait long.
+        return re.sub(r"(inter |fail_timeout=|health_interval |fail_duration )\d+s", lambda found: found.group(1) + HASTE[self.kind], text)
 
     def fitted_nginx(self, text, ports):
         cert, key = self.certificate
@@ -140,9 +145,9 @@ class Proxy:
         logs = [self.log_path, self.folder / "error.log"]
         return "".join(path.read_text(errors="replace")[-3000:] for path in logs if path.exists())
 
-    def rss_mb(self):
-        """Of all its processes."""
-        return sum(resident_mb(pid) for pid in [self.process.pid, *children(self.process.pid)])
+    def memory_mb(self, which):
+        """Of all its processes: `VmRSS`, or at most, `VmHWM`."""
+        return sum(memory_mb(pid, which) for pid in [self.process.pid, *children(self.process.pid)])
 
     def stop(self):
         self.process.terminate()
@@ -164,9 +169,9 @@ def children(pid):
     return [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def resident_mb(pid):
+def memory_mb(pid, which):
     fields = pathlib.Path(f"/proc/{pid}/status").read_text()
-    return int(re.search(r"VmRSS:\s+(\d+)", fields).group(1)) / 1024
+    return int(re.search(rf"{which}:\s+(\d+)", fields).group(1)) / 1024
 
 
 def replaced(text, old, new):

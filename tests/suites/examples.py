@@ -4,11 +4,15 @@ the proxies' files."""
 
 import json
 import os
+import pathlib
 import re
+import shlex
+import shutil
 import subprocess
+import tempfile
 
 from harness.prometheus import Prometheus, tool
-from harness.server import Server, wait_until
+from harness.server import Server, end_all, wait_until
 
 COMPOSE, KUBERNETES, PROMETHEUS, GRAFANA = "compose/*/*.yaml", "kubernetes/*/*.yaml", "monitoring/*.yml", "monitoring/grafana/*/*.yml"
 DASHBOARD = "crates/settee/monitoring/dashboard.json"
@@ -153,9 +157,8 @@ def prometheus(ctx):
     checked(ctx, "promtool check config is content", [tool(ctx, "promtool"), "check", "config", "--syntax-only", path])
     options = ["--set", "prometheus/additional_port=true", "--set", "prometheus/port=0"]
     with ctx.server("scraped", options=options) as server:
-        host = re.search(r"numbers for Prometheus\D*http://([\d.]+:\d+)|metrics\D*http://([\d.]+:\d+)", server.log())
-        ctx.report.check("the port for numbers is open", bool(host), server.log())
-        text = path.read_text().replace("15s", "1s").replace("settee:17986", host.group(1) or host.group(2))
+        host = re.search(r"Prometheus finds numbers on http://([\d.]+:\d+)/", server.log())
+        text = path.read_text().replace("15s", "1s").replace("settee:17986", host.group(1))
         text = text.replace("/etc/prometheus/settee-alerts.yml", str(ctx.checkout / "crates/settee/monitoring/alerts.yml"))
         running = Prometheus(ctx, server, text=text)
         up = wait_until(lambda: [value for _, value in running.query('up{job="settee"}')] == [1.0], 30)
@@ -165,22 +168,60 @@ def prometheus(ctx):
 
 
 class Locked(Server):
-    """A server as containers have it."""
+    """A server as its containers have it: a user without rights, and one folder that can be written to."""
 
     def start(self):
         os.makedirs(self.data)
         os.chown(self.data, USER, USER)
         os.chmod(self.data, 0o700)
-        real = subprocess.Popen
-        script = LOCKED.format(user=USER)
-        try:
-            subprocess.Popen = lambda command, **options: real(["unshare", "--mount", "bash", "-c", script, self.data, *command], **options)
-            return super().start()
-        finally:
-            subprocess.Popen = real
+        self.binary = str(self.wrapper(["unshare", "--mount", "bash", "-c", LOCKED.format(user=USER), self.data, self.binary]))
+        return super().start()
+
+    def wrapper(self, command):
+        """A script that starts the server so, and becomes it."""
+        path = pathlib.Path(self.data + ".sh")
+        path.write_text("#!/bin/sh\nexec " + " ".join(shlex.quote(part) for part in command) + ' "$@"\n')
+        path.chmod(0o755)
+        return path
 
 
 def locked_in(ctx):
+    """What `read_only`, `cap_drop`, `no-new-privileges` and a user id do, and Kubernetes' securityContext."""
+    report = ctx.report
     if os.geteuid() != 0:
-        ctx.report.skip("the server as containers have it", "needs root")
+        report.skip("the server as containers have it", "needs root")
         return
+    # Where a user without rights can come.
+    with tempfile.TemporaryDirectory(prefix="settee-locked-") as folder:
+        os.chmod(folder, 0o755)
+        program = shutil.copy(ctx.binary, folder)
+        server = Locked(program, pathlib.Path(folder) / "data")
+        try:
+            api = server.start().api()
+            status = pathlib.Path(f"/proc/{server.process.pid}/status").read_text()
+            held = {name: re.search(rf"{name}:\t(\S+)", status).group(1) for name in ("Uid", "CapEff", "CapBnd", "NoNewPrivs")}
+            report.equal("it has no rights", held, {"Uid": str(USER), "CapEff": "0" * 16, "CapBnd": "0" * 16, "NoNewPrivs": "1"})
+            mounts = pathlib.Path(f"/proc/{server.process.pid}/mountinfo").read_text().splitlines()
+            root = next(line.split()[5] for line in mounts if line.split()[4] == "/")
+            report.check("its root cannot be written to", "ro" in root.split(","), root)
+            api.expect(201, "PUT", "/db")
+            api.expect(201, "POST", "/db/_bulk_docs", {"docs": [{"_id": str(number), "n": number} for number in range(200)]})
+            attached = api.put("/db/attached/file", b"x" * 5_000_000, headers={"Content-Type": "application/octet-stream"})
+            views = {"v": {"map": "function (doc) { if (doc.n) emit(doc.n, 1); }", "reduce": "_count"}}
+            api.expect(201, "PUT", "/db/_design/d", {"views": views, "shows": {"s": "function () { return 'shown'; }"}})
+            api.expect(200, "POST", "/db/_index", {"index": {"fields": ["n"]}})
+            found = (
+                attached.status,
+                api.get("/db/_design/d/_view/v").json["rows"],
+                api.get("/db/_design/d/_show/s").raw,
+                len(api.post("/db/_find", {"selector": {"n": {"$gt": 100}}, "limit": 500}).json["docs"]),
+                api.request("PUT", "/_node/_local/_config/log/level", "warn").status,
+                api.post("/_replicate", {"source": "db", "target": "copy", "create_target": True}).json.get("ok"),
+                api.post("/db/_compact").status,
+            )
+            report.equal("and it does all that it does elsewhere", found, (201, [{"key": None, "value": 199}], b"shown", 99, 200, True, 202))
+            report.equal("it stops cleanly", server.stop(), 0)
+            problems = [line for line in server.log().splitlines() if "ERROR" in line or "Read-only" in line or "denied" in line]
+            report.equal("without complaints in its log", problems, [])
+        finally:
+            end_all()

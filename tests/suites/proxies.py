@@ -62,6 +62,15 @@ class Through(Api):
         answer.connection = connection
         return answer
 
+    def upload(self, path, block, count, headers):
+        """Sends a block so often, never all at once; without a length in chunks. Answers the status."""
+        connection = Connection(self.proxy.port, self.authority, self.source, self.timeout)
+        headers = {**self.authorization, "Content-Type": "application/octet-stream", **headers}
+        connection.request("PUT", self.proxy.prefix + path, (block for _ in range(count)), headers)
+        status = connection.getresponse().status
+        connection.close()
+        return status
+
 
 class Connection(http.client.HTTPSConnection):
     def __init__(self, port, authority, source, timeout):
@@ -87,7 +96,9 @@ def in_front(ctx, kind, authority, certificate):
                     part(ctx, server, proxy, authority)
             client_addresses(ctx, whole, authority)
             large_bodies(ctx, server, whole, authority)
-            large_bodies(ctx, server, below, authority)
+            # That nothing is buffered is said in each of nginx's files.
+            if ctx.soak or kind == "nginx":
+                large_bodies(ctx, server, below, authority)
             gone(ctx, server, (whole, below), authority)
         ctx.report.check(f"{kind}: no panic", "panicked" not in server.log(), server.log()[-1500:])
 
@@ -262,7 +273,7 @@ def client_addresses(ctx, proxy, authority):
 def large_bodies(ctx, server, proxy, authority):
     report, api, db = ctx.report, Through(proxy, authority, timeout=300), f"large-{proxy.form}"
     api.expect(201, "PUT", f"/{db}")
-    before = proxy.rss_mb()
+    before = proxy.memory_mb("VmRSS")
     docs = [{"_id": f"doc{number}", "text": "x" * 1_000_000} for number in range(30)]
     answer = api.post(f"/{db}/_bulk_docs", {"docs": docs})
     report.check(of(proxy, "30 MB of documents at once"), answer.status == 201 and all(row.get("ok") for row in answer.json), answer)
@@ -270,36 +281,24 @@ def large_bodies(ctx, server, proxy, authority):
     report.check(
         of(proxy, "and all of them back"), len(listed.raw) > 30_000_000 and listed.json["rows"][-1]["doc"]["text"] == "x" * 1_000_000, len(listed.raw)
     )
-    size_mb = ctx.size(24, 200)
+    size_mb = ctx.size(12, 200)
     block = ctx.random.randbytes(1_000_000)
     began = time.monotonic()
-    with_length = api.request(
-        "PUT", f"/{db}/with-length/file", Blocks(block, size_mb), {"Content-Type": "application/x", "Content-Length": str(size_mb * 1_000_000)}
-    )
-    chunked = api.request("PUT", f"/{db}/chunked/file", Blocks(block, size_mb), {"Content-Type": "application/x"})
+    with_length = api.upload(f"/{db}/with-length/file", block, size_mb, {"Content-Length": str(size_mb * len(block))})
+    chunked = api.upload(f"/{db}/chunked/file", block, size_mb, {})
     up_s = time.monotonic() - began
-    report.equal(of(proxy, f"attachments of {size_mb} MB, with a length and in chunks"), (with_length.status, chunked.status), (201, 201))
-    digest = hashlib.sha256(block * 1).digest()
+    report.equal(of(proxy, f"attachments of {size_mb} MB, with a length and in chunks"), (with_length, chunked), (201, 201))
+    digest = hashlib.sha256(block).digest()
     began = time.monotonic()
     for name in ("with-length", "chunked"):
         answer = api.open(f"/{db}/{name}/file")
         same = sum(hashlib.sha256(answer.read(len(block))).digest() == digest for _ in range(size_mb))
         report.check(of(proxy, f"and back ({name})"), same == size_mb and answer.read() == b"", same)
     down_s = time.monotonic() - began
-    growth = proxy.rss_mb() - before
+    growth = proxy.memory_mb("VmHWM") - before
     report.check(of(proxy, "the proxy held none of it"), growth < GROWTH_MB_MAX, f"{growth:.0f} MB more; {proxy.log()[-500:]}")
     report.note(f"{of(proxy, '')} {2 * size_mb / up_s:.0f} MB/s up, {2 * size_mb / down_s:.0f} MB/s down, {growth:.0f} MB more memory")
     report.check(of(proxy, "the server is well"), server.alive())
-
-
-class Blocks:
-    """A body that is made while it is sent; http.client asks for parts of its own size."""
-
-    def __init__(self, block, count):
-        self.block, self.count = block, count
-
-    def __iter__(self):
-        return iter([self.block] * self.count)
 
 
 def gone(ctx, server, proxies, authority):
