@@ -1,6 +1,7 @@
 """Settee behind nginx, HAProxy and Caddy, each with the files of examples/proxies: what comes through them as if they were not there, below a
 path too, what does not wait in them, and what clients see of a server that is gone."""
 
+import functools
 import hashlib
 import http.client
 import json
@@ -16,6 +17,7 @@ from harness.api import Api, Disconnected
 from harness.certificates import Authority
 from harness.proxies import BELOW, HOST, KINDS, WHOLE, Proxy
 from harness.server import Server, end, track, wait_until
+from suites import web
 
 ADMIN = "admin:admin"
 # What a proxy may take more for a large body than it took before. Their buffers are some 10 KB; Go's collector is late.
@@ -29,9 +31,11 @@ def run(ctx):
     certificate = authority.issue("proxy")
     for kind in KINDS:
         ctx.attempt(named(f"{kind}_in_front", in_front, kind, authority, certificate))
-        ctx.attempt(named(f"{kind}_with_two_nodes", two_nodes, kind, authority, certificate))
+    ctx.attempt(named("two_nodes", two_nodes, authority, certificate))
     if ctx.soak:
         ctx.attempt(named("long_silence", long_silence, authority, certificate))
+        for kind in KINDS:
+            ctx.attempt(named(f"{kind}_in_a_browser", in_a_browser, kind, authority, certificate))
 
 
 def named(name, part, *arguments):
@@ -75,11 +79,16 @@ class Through(Api):
 class Connection(http.client.HTTPSConnection):
     def __init__(self, port, authority, source, timeout):
         super().__init__(HOST, port, timeout=timeout)
-        self.secured, self.source = ssl.create_default_context(cafile=str(authority.cert)), source
+        self.secured, self.source = secured(authority.cert), source
 
     def connect(self):
         plain = socket.create_connection(("127.0.0.1", self.port), self.timeout, (self.source, 0))
         self.sock = self.secured.wrap_socket(plain, server_hostname=HOST)
+
+
+@functools.cache
+def secured(cert):
+    return ssl.create_default_context(cafile=str(cert))
 
 
 def port_of(server):
@@ -324,24 +333,26 @@ def gone(ctx, server, proxies, authority):
     report.check(of(proxies[0], "and false brings it back"), wait_until(lambda: Through(proxies[0], authority).get("/").status == 200, GONE_S))
 
 
-def two_nodes(ctx, kind, authority, certificate):
+def two_nodes(ctx, authority, certificate):
     """What a client asks while one of two nodes goes away is answered by the other."""
     report = ctx.report
-    servers = [ctx.server(f"{kind}-{name}", options=["--set", f"couchdb/uuid={name}"]).start() for name in ("one", "two")]
-    with Proxy(ctx, kind, WHOLE, certificate, [port_of(server) for server in servers]) as proxy:
-        wait_until(lambda: asked(proxy, authority) in ("one", "two"), GONE_S)
-        both = wait_until(lambda: len({asked(proxy, authority) for _ in range(10)} - {None}) == 2, GONE_S)
+    servers = {name: ctx.server(name, options=["--set", f"couchdb/uuid={name}"]).start() for name in ("one", "two")}
+    ports = [port_of(server) for server in servers.values()]
+    proxies = [Proxy(ctx, kind, WHOLE, certificate, ports).start() for kind in KINDS]
+    for proxy in proxies:
+        both = wait_until(lambda proxy=proxy: len({asked(proxy, authority) for _ in range(10)} - {None}) == 2, GONE_S)
         report.check(of(proxy, "both nodes are asked"), both)
-        for name, leave in (("one", Server.stop), ("two", Server.kill)):
-            server, stays = servers[name == "two"], "two" if name == "one" else "one"
-            leave(server)
-            answers = [asked(proxy, authority) for _ in range(40)]
+    for name, stays, leave in (("one", "two", Server.stop), ("two", "one", Server.kill)):
+        leave(servers[name])
+        for proxy in proxies:
+            answers = [asked(proxy, authority) for _ in range(20)]
             report.equal(of(proxy, f"without {name} each request is answered by {stays}"), set(answers), {stays})
-            server.restart()
-            back = wait_until(lambda name=name: asked(proxy, authority) == name, 2 * GONE_S)
+        servers[name].restart()
+        for proxy in proxies:
+            back = wait_until(lambda proxy=proxy, name=name: asked(proxy, authority) == name, 2 * GONE_S)
             report.check(of(proxy, f"{name} is asked again when it is back"), back)
-    for server in servers:
-        server.stop()
+    for each in (*proxies, *servers.values()):
+        each.stop()
 
 
 def asked(proxy, authority):
@@ -351,6 +362,14 @@ def asked(proxy, authority):
         return answer.json["uuid"] if answer.status == 200 else None
     except Disconnected:
         return None
+
+
+def in_a_browser(ctx, kind, authority, certificate):
+    """All that the suite `web` does, below a path of a proxy."""
+    options = ["--set", "chttpd_auth_lockout/mode=off"]
+    server = ctx.server(f"{kind}-browsed", admin="admin:secret", options=options)
+    with server, Proxy(ctx, kind, BELOW, certificate, [port_of(server)]) as proxy:
+        web.scenarios(ctx, server, f"{proxy.url}/_utils/", authority)
 
 
 def long_silence(ctx, authority, certificate):
