@@ -5,7 +5,8 @@
 #   scripts/setup.sh          what `make serve` needs: a C++ toolchain, libclang, Rust
 #   scripts/setup.sh cluster  and what `make cluster` needs besides: Python (Java and Maven: scripts/brokers.py)
 #   scripts/setup.sh test     and what `make test` needs besides: Node, npm, Chromium, Python with venv, curl, and the query servers
-#                             of other languages: Erlang, and Python's couchpy; Go, for a checker of histories; linters of Python, Markdown and dependencies; mdBook; Prometheus
+#                             of other languages: Erlang, and Python's couchpy; Go, for a checker of histories; linters of Python, Markdown and dependencies; mdBook; Prometheus; nginx,
+#                             HAProxy and Caddy; schemas of Compose and Kubernetes
 #   scripts/setup.sh docs     what `make docs` needs: Rust, mdBook
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -111,19 +112,6 @@ ensure_couchpy() {
   echo "$wanted" >"$place/installed"
 }
 
-# What `make lint` looks at Python and Markdown with.
-ensure_linters() {
-  local wanted place="$SETTEE_CACHE/lint"
-  wanted=$(cat scripts/lint-requirements.txt)
-  [ "$(cat "$place/installed" 2>/dev/null)" = "$wanted" ] && return
-  say "installing" $wanted "into $place"
-  rm -rf "$place"
-  mkdir -p "$SETTEE_CACHE"
-  python3 -m venv "$place" </dev/null >&2
-  "$place/bin/python" -m pip install --quiet --disable-pip-version-check -r scripts/lint-requirements.txt </dev/null >&2
-  echo "$wanted" >"$place/installed"
-}
-
 # A program that cargo compiles, once per machine, in its own target directory outside of any checkout: .cargo/config.toml of
 # this one is about RocksDB. ensure_tool BINARY CRATE VERSION [FLAGS OF CARGO INSTALL]
 ensure_tool() {
@@ -149,6 +137,33 @@ ensure_prometheus() {
     || die "Debian's package 'prometheus' could not be fetched"
 }
 
+# The proxies of examples/proxies, and the libraries that only HAProxy has, out of Debian's packages but not installed: they would run
+# as services.
+ensure_proxies() {
+  local place="$SETTEE_CACHE/proxies" packages=(nginx haproxy caddy liblua5.3-0 libopentracing-c-wrapper0 libopentracing1)
+  [ "$(cat "$place/installed" 2>/dev/null)" = "${packages[*]}" ] && return
+  say "fetching nginx, HAProxy and Caddy into $place"
+  apt_update_once
+  rm -rf "$place"
+  mkdir -p "$place"
+  (cd "$place" && apt-get download -qq "${packages[@]}" </dev/null >&2 2>/dev/null \
+    && for package in *.deb; do dpkg-deb -x "$package" . && rm "$package"; done) || die "Debian's packages ${packages[*]} could not be fetched"
+  echo "${packages[*]}" >"$place/installed"
+}
+
+# Programs in Python that `make lint` and tests look at files with, each list in an environment of its own: ensure_python NAME LIST
+ensure_python() {
+  local wanted place="$SETTEE_CACHE/$1"
+  wanted=$(cat "$2")
+  [ "$(cat "$place/installed" 2>/dev/null)" = "$wanted" ] && return
+  say "installing" $wanted "into $place"
+  rm -rf "$place"
+  mkdir -p "$SETTEE_CACHE"
+  python3 -m venv "$place" </dev/null >&2
+  "$place/bin/python" -m pip install --quiet --disable-pip-version-check -r "$2" </dev/null >&2
+  echo "$wanted" >"$place/installed"
+}
+
 # The generator of the manual.
 ensure_mdbook() { ensure_tool mdbook mdbook 0.5.4 --no-default-features --features search; }
 
@@ -162,10 +177,12 @@ if [ "$purpose" = test ]; then
   ensure_rust_component fmt rustfmt
   ensure_rust_component clippy clippy
   ensure_couchpy
-  ensure_linters
+  ensure_python lint scripts/lint-requirements.txt
   ensure_mdbook
   ensure_deny
   ensure_prometheus
+  ensure_proxies
+  ensure_python schemas tests/schemas-requirements.txt
 fi
 if [ "$purpose" = docs ]; then
   ensure_mdbook

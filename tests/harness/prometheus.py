@@ -57,12 +57,18 @@ def tool(ctx, name):
 
 
 class Prometheus:
-    """Debian's Prometheus, that scrapes one server each second."""
+    """Debian's Prometheus, that scrapes one server each second, or does what the text of a configuration says."""
 
-    def __init__(self, ctx, server, rules=None):
+    def __init__(self, ctx, server, rules=None, text=None):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="prometheus-", dir=ctx.root))
+        # JSON is YAML.
+        (folder / "prometheus.yml").write_text(text or json.dumps(self._config(server, rules)))
+        self._start(ctx, folder)
+
+    def _config(self, server, rules):
         host = server.url.removeprefix("http://")
         name, password = server.admin.split(":", 1)
-        config = {
+        return {
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
             "scrape_configs": [
                 {
@@ -74,9 +80,8 @@ class Prometheus:
             ],
             "rule_files": [str(rules)] if rules else [],
         }
-        folder = pathlib.Path(tempfile.mkdtemp(prefix="prometheus-", dir=ctx.root))
-        # JSON is YAML.
-        (folder / "prometheus.yml").write_text(json.dumps(config))
+
+    def _start(self, ctx, folder):
         log_path = folder / "log"
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -100,6 +105,12 @@ class Prometheus:
                 return answer.status == 200
         except OSError:
             return False
+
+    def rules(self):
+        """The names of the rules that it evaluates."""
+        with urllib.request.urlopen(f"{self.url}/api/v1/rules", timeout=10) as answer:
+            groups = json.load(answer)["data"]["groups"]
+        return [rule["name"] for group in groups for rule in group["rules"]]
 
     def query(self, expression):
         """Values by labels, now."""

@@ -113,6 +113,8 @@ def refused_starts(ctx, cluster):
     refused(ctx, "a log without a cluster", [cluster.binary, "serve", "--data", data, "--set", f"cluster/log={cluster.log_address}"], "cluster init")
     cluster.command("init", "--data", data, "--cluster", "refused", "--address", cluster.nodes[1].address, "--slots", 1)
     refused(ctx, "a node that is one already", [cluster.binary, "cluster", "init", "--data", data, "--address", "127.0.0.1:1"], "already")
+    again = cluster.try_command("init", "--if-absent", "--data", data, "--address", "127.0.0.1:1")
+    ctx.report.check("unless it is to be made if absent", again.returncode == 0 and "already" in again.stdout, again)
     start = [cluster.binary, "serve", "--data", data, "--port", "0", "--admin", ADMIN]
     refused(ctx, "a node without a log", start, "log")
     refused(ctx, "a log that is not Kafka's", [*start, "--set", "cluster/log=http://127.0.0.1:1"], "kafka://")
@@ -500,6 +502,12 @@ def tokens(ctx, nodes):
         refused(ctx, "a used token", [*join, "another", "--data", folder / "another", "--token", token], "token")
         left = cluster.try_command("leave", cluster.url_of(1), "--node", "used@127.0.0.1")
         ctx.report.equal("a node that never came leaves", (left.returncode, left.stderr), (0, ""))
+    through = ["join", "--if-absent", "--through", cluster.url_of(3), "--data", folder / "through", "--name", "through", "--address", "127.0.0.1:1"]
+    twice = [cluster.try_command(*through) for _ in range(2)]
+    ctx.report.equal("a node gets a token by itself", [(done.returncode, done.stderr) for done in twice], [(0, "")] * 2)
+    ctx.report.check("once", "is a node of the cluster" in twice[0].stdout and "already" in twice[1].stdout, twice)
+    refused(ctx, "a token and where to get one", [cluster.binary, "cluster", *map(str, through), "--token", token], "--token")
+    cluster.try_command("leave", cluster.url_of(1), "--node", "through@127.0.0.1")
     short = cluster.command("token", cluster.url_of(1), "--seconds", 1).strip()
     time.sleep(2.1)
     refused(ctx, "an expired token", [*join, "late", "--data", folder / "late", "--token", short], "expired")

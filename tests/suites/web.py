@@ -59,12 +59,23 @@ def in_a_browser(ctx):
         ctx.report.check("no panic", "panicked" not in server.log(), server.log()[-1500:])
 
 
-def scenarios(ctx, server):
+def scenarios(ctx, server, base=None, authority=None):
+    """In the pages at `base`, which may be those of a proxy with a certificate of this authority."""
     folder = ctx.checkout / "tests" / "clients" / "browser"
     shots = ctx.folder("shots")
-    command = ["node", folder / "run.mjs", "--server", server.url.replace("http://", f"http://{server.admin}@"), "--base", f"{server.url}/_utils/"]
+    command = [
+        "node",
+        folder / "run.mjs",
+        "--server",
+        server.url.replace("http://", f"http://{server.admin}@"),
+        "--base",
+        base or f"{server.url}/_utils/",
+    ]
     command += ["--binary", ctx.binary, "--shots", shots, *([] if ctx.soak else ["--short"])]
     env = {**os.environ, "NODE_PATH": str(node_modules(ctx, folder))}
+    if authority:
+        command.append("--insecure")
+        env["NODE_EXTRA_CA_CERTS"] = str(authority.cert)
     timeout = ctx.size(SHORT_TIMEOUT_S, SOAK_TIMEOUT_S)
     try:
         done = subprocess.run(

@@ -23,7 +23,7 @@ use crate::lockout::{Lockout, LockoutSettings};
 use crate::origin::{Origin, Tokens};
 use crate::password::Stored;
 use crate::proxy::ProxySettings;
-use crate::session::{Claim, Session, SessionSettings, Verdict};
+use crate::session::{Claim, Reached, Session, SessionSettings, Verdict};
 use crate::turns::Turns;
 use crate::user::UserCtx;
 use crate::users::Users;
@@ -367,15 +367,15 @@ impl Auth {
             .issue(account.name(), &account.salt, unix_secs(now))
     }
 
-    /// The `Set-Cookie` header that begins, or goes on with, a session. `https`: whether the request came that way.
-    pub fn set_cookie(&self, login: &Login, now: SystemTime, https: bool) -> String {
+    /// The `Set-Cookie` header that begins, or goes on with, a session.
+    pub fn set_cookie(&self, login: &Login, now: SystemTime, by: Reached<'_>) -> String {
         let cookie = self.issue_cookie(login, now);
-        self.state().session.set_cookie(&cookie, now, https)
+        self.state().session.set_cookie(&cookie, now, by)
     }
 
     /// The `Set-Cookie` header that ends a session.
-    pub fn clear_cookie(&self, https: bool) -> String {
-        self.state().session.clear_cookie(https)
+    pub fn clear_cookie(&self, by: Reached<'_>) -> String {
+        self.state().session.clear_cookie(by)
     }
 
     /// The session that the value of an `AuthSession` cookie stands for; `None` when it is empty, expired, forged, or

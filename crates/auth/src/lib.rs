@@ -35,6 +35,6 @@ pub use handlers::Handler;
 pub use origin::Origin;
 pub use password::{Hash, PasswordHash, hash_password, random_password};
 pub use security::{DefaultSecurity, Security, SecurityError};
-pub use session::Session;
+pub use session::{Reached, Session};
 pub use user::UserCtx;
 pub use users::hash_of_user;

@@ -27,6 +27,15 @@ pub struct Session {
     pub needs_refresh: bool,
 }
 
+/// How a client reaches the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reached<'a> {
+    /// By HTTPS.
+    pub https: bool,
+    /// Below this path, which a proxy put it under; empty for none. Two servers of one host have a cookie each.
+    pub prefix: &'a str,
+}
+
 /// The settings that cookies depend on.
 #[derive(Clone)]
 pub(crate) struct SessionSettings {
@@ -115,7 +124,7 @@ impl SessionSettings {
     }
 
     /// The `Set-Cookie` header that gives the browser this value.
-    pub(crate) fn set_cookie(&self, value: &str, now: SystemTime, https: bool) -> String {
+    pub(crate) fn set_cookie(&self, value: &str, now: SystemTime, by: Reached<'_>) -> String {
         let life = Duration::from_secs(self.timeout_secs);
         let lasting = self.persistent.then(|| {
             // A timeout beyond the end of time is as good as the longest that a date can say.
@@ -129,18 +138,18 @@ impl SessionSettings {
                 life.as_secs()
             )
         });
-        self.header(value, &lasting.unwrap_or_default(), https)
+        self.header(value, &lasting.unwrap_or_default(), by)
     }
 
     /// The `Set-Cookie` header that makes the browser forget its cookie.
-    pub(crate) fn clear_cookie(&self, https: bool) -> String {
+    pub(crate) fn clear_cookie(&self, by: Reached<'_>) -> String {
         let past = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH);
-        self.header("", &format!("; Expires={past}; Max-Age=0"), https)
+        self.header("", &format!("; Expires={past}; Max-Age=0"), by)
     }
 
-    fn header(&self, value: &str, lasting: &str, https: bool) -> String {
+    fn header(&self, value: &str, lasting: &str, by: Reached<'_>) -> String {
         // Browsers refuse `None` without it; then a proxy speaks HTTPS with them, whether it says so or not.
-        let secure = match https || self.same_site == SameSite::None {
+        let secure = match by.https || self.same_site == SameSite::None {
             true => "; Secure",
             false => "",
         };
@@ -149,7 +158,13 @@ impl SessionSettings {
             .map(|domain| format!("; Domain={domain}"))
             .unwrap_or_default();
         let same_site = same_site_attribute(self.same_site);
-        format!("{COOKIE}={value}; Version=1{lasting}{secure}{domain}; Path=/; HttpOnly{same_site}")
+        let path = match by.prefix {
+            "" => "/",
+            prefix => prefix,
+        };
+        format!(
+            "{COOKIE}={value}; Version=1{lasting}{secure}{domain}; Path={path}; HttpOnly{same_site}"
+        )
     }
 
     fn key(&self, salt: &str) -> Vec<u8> {
@@ -194,6 +209,15 @@ fn date_max() -> SystemTime {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    const HTTP: Reached<'_> = Reached {
+        https: false,
+        prefix: "",
+    };
+    const HTTPS: Reached<'_> = Reached {
+        https: true,
+        ..HTTP
+    };
 
     fn settings() -> SessionSettings {
         SessionSettings {
@@ -285,9 +309,26 @@ mod tests {
     }
 
     #[test]
+    fn a_server_below_a_path_has_its_cookie_there() {
+        let below = Reached {
+            prefix: "/db",
+            ..HTTPS
+        };
+        let now = SystemTime::UNIX_EPOCH;
+        let headers = [
+            settings().set_cookie("v", now, below),
+            settings().clear_cookie(below),
+        ];
+        assert!(
+            headers.iter().all(|h| h.contains("; Path=/db; HttpOnly")),
+            "{headers:?}"
+        );
+    }
+
+    #[test]
     fn attributes_follow_the_settings() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
-        let header = settings().set_cookie("v", now, false);
+        let header = settings().set_cookie("v", now, HTTP);
         let expected = "AuthSession=v; Version=1; Expires=Sun, 06 Nov 1994 08:59:37 GMT; Max-Age=600; Path=/; HttpOnly; SameSite=Lax";
         assert_eq!(header, expected);
         let other = SessionSettings {
@@ -297,12 +338,12 @@ mod tests {
             ..settings()
         };
         let expected = "AuthSession=v; Version=1; Secure; Domain=example.com; Path=/; HttpOnly; SameSite=Strict";
-        assert_eq!(other.set_cookie("v", now, true), expected);
+        assert_eq!(other.set_cookie("v", now, HTTPS), expected);
         let anywhere = SessionSettings {
             same_site: SameSite::None,
             ..settings()
         };
-        let header = anywhere.set_cookie("v", now, false);
+        let header = anywhere.set_cookie("v", now, HTTP);
         assert!(
             header.contains("; Secure;") && header.ends_with("; SameSite=None"),
             "{header}"
@@ -311,17 +352,17 @@ mod tests {
             same_site: SameSite::Omit,
             ..settings()
         };
-        assert!(unsaid.set_cookie("v", now, false).ends_with("; HttpOnly"));
+        assert!(unsaid.set_cookie("v", now, HTTP).ends_with("; HttpOnly"));
         assert!(
             other
-                .clear_cookie(false)
+                .clear_cookie(HTTP)
                 .starts_with("AuthSession=; Version=1; Expires=Thu, 01 Jan 1970")
         );
         let forever = SessionSettings {
             timeout_secs: u64::MAX,
             ..settings()
         };
-        assert!(forever.set_cookie("v", now, false).contains("9999"));
+        assert!(forever.set_cookie("v", now, HTTP).contains("9999"));
         assert_eq!(
             judge(&forever, &forever.issue("a", "s", 1), "s", u64::MAX - 1),
             Verdict::Valid {

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, SystemTime};
 
-use auth::{Auth, AuthError, Basic, Login, Origin, UserCtx};
+use auth::{Auth, AuthError, Basic, Login, Origin, Reached, UserCtx};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use config::{Config, Layers};
@@ -429,11 +429,15 @@ fn concurrent_checks_of_one_header_all_succeed() {
 #[test]
 fn the_cookie_header_names_its_attributes() {
     let auth = admin_server().auth;
-    let header = auth.set_cookie(&log_in(&auth, "admin", "secret"), at(784_111_777), true);
+    let reached = Reached {
+        https: true,
+        prefix: "",
+    };
+    let header = auth.set_cookie(&log_in(&auth, "admin", "secret"), at(784_111_777), reached);
     assert!(header.starts_with("AuthSession=YWRtaW46"), "{header}");
     let attributes = "; Version=1; Expires=Sun, 06 Nov 1994 08:59:37 GMT; Max-Age=600; Secure; Path=/; HttpOnly; SameSite=Lax";
     assert!(header.ends_with(attributes), "{header}");
-    assert!(auth.clear_cookie(false).starts_with("AuthSession=; "));
+    assert!(auth.clear_cookie(reached).starts_with("AuthSession=; "));
 }
 
 proptest! {

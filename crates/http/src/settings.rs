@@ -45,7 +45,7 @@ impl Settings {
     pub fn read_again(config: &Config, before: &Settings) -> Settings {
         let sections = config.settings();
         let forwarded = Forwarded::of(&sections.chttpd).unwrap_or_else(|e| {
-            tracing::warn!(error = %e, "the old hosts stay in force");
+            tracing::warn!(error = %e, "the old hosts and proxies stay in force");
             before.forwarded.clone()
         });
         Settings::of(sections, forwarded)

@@ -246,6 +246,9 @@ pub struct ClusterInit {
     /// Parts that the documents of all databases are divided into; never changed later
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub slots: u16,
+    /// Do nothing when the directory is a node's already, as that of a container which is started again
+    #[arg(long)]
+    pub if_absent: bool,
 }
 
 #[derive(Args)]
@@ -254,8 +257,14 @@ pub struct ClusterJoin {
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
     /// What `settee cluster token` printed
+    #[arg(long, required_unless_present = "through", conflicts_with = "through")]
+    pub token: Option<String>,
+    /// A node that is asked for a token, http://NAME:PASSWORD@HOST:PORT with a server admin
+    #[arg(long, value_name = "URL")]
+    pub through: Option<String>,
+    /// Do nothing when the directory is a node's already, as that of a container which is started again
     #[arg(long)]
-    pub token: String,
+    pub if_absent: bool,
     /// The node's name
     #[arg(long)]
     pub name: Option<String>,

@@ -1,6 +1,6 @@
 // Runs the scenarios of the web interface in Chromium, one after another:
 //   node run.mjs --server http://NAME:PASSWORD@127.0.0.1:PORT --base http://127.0.0.1:PORT/_utils/
-//     [--only NAME[,NAME…]] [--short] [--binary PATH] [--shots FOLDER]
+//     [--only NAME[,NAME…]] [--short] [--binary PATH] [--shots FOLDER] [--insecure]
 // Each check is a line of JSON: {"scenario", "what", "ok", "detail"}. The last line says how many there were: {"done", "failed"}.
 //
 // A scenario exports `name` and `run`, and may export `short` (it is part of `make test`), `themes` (run in light and in dark),
@@ -22,6 +22,8 @@ const { values: options } = parseArgs({
     short: { type: 'boolean', default: false },
     binary: { type: 'string' },
     shots: { type: 'string' },
+    // The base has a certificate that nobody knows.
+    insecure: { type: 'boolean', default: false },
     chromium: { type: 'string', default: '/usr/bin/chromium' },
   },
 });
@@ -149,7 +151,7 @@ async function main() {
   if (options.shots) await mkdir(options.shots, { recursive: true });
   const scenarios = await all();
   if (options.only && scenarios.length === 0) tell('runner', 'there is such a scenario', false, options.only);
-  const browser = await chromium.launch({ executablePath: options.chromium, args: ['--no-sandbox', '--disable-dev-shm-usage'] });
+  const browser = await chromium.launch({ executablePath: options.chromium, args: ['--no-sandbox', '--disable-dev-shm-usage', ...(options.insecure ? ['--ignore-certificate-errors'] : [])] });
   try {
     for (const scenario of scenarios) for (const variant of variants(scenario)) await one(browser, scenario, variant);
   } finally {

@@ -56,6 +56,11 @@ section! {
         x_forwarded_proto: Text = "X-Forwarded-Proto",
         /// Name of the header in which a proxy says on when it was asked by HTTPS.
         x_forwarded_ssl: Text = "X-Forwarded-Ssl",
+        /// Name of the header in which a proxy says below which path it has the server, as /couchdb.
+        x_forwarded_prefix: Text = "X-Forwarded-Prefix",
+        /// Addresses and networks of proxies, separated by commas. What these say in X-Forwarded-For is the client's
+        /// address, for which wrong passwords count. None when not set.
+        trusted_proxies: Option<Words>,
         /// Answer cross-origin requests; see [cors].
         enable_cors: Bool = "false",
         /// Send X-Frame-Options; see [x_frame_options].

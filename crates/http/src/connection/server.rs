@@ -41,6 +41,7 @@ use crate::reply::{Body, Reply, Timing};
 use crate::request::Request;
 use crate::request::host;
 use crate::router;
+use crate::server_routes::session;
 use node::is_well_encoded;
 
 /// How long requests under way may take when the server stops.
@@ -384,7 +385,8 @@ async fn answer(
     let id = clients_request_id(&parts.headers).unwrap_or_else(|| request_id(n));
     let (method, method_error) = effective_method(&parts);
     let host_error = host::check(&parts).err();
-    let (peer, settings) = (Some(peer.ip()), app.settings());
+    let settings = app.settings();
+    let peer = Some(settings.forwarded.client(peer.ip(), &parts.headers));
     let traced = Traced::of(&parts.headers, &settings.tracing);
     let mut req = Request::new(method, parts, body, peer, settings, app.bodies.clone());
     req.traced = traced;
@@ -517,7 +519,7 @@ fn refuse(req: &Request, e: ApiError) -> Reply {
     let accept = req.accept();
     if accept.contains("text/html") && !accept.contains("*/*") && !req.path.starts_with("/_session")
     {
-        let mut to = req.base_url();
+        let mut to = req.root_url();
         to.push_str(&req.settings.chttpd_auth.authentication_redirect);
         to.push_str("?return=");
         node::encode_into(&req.path, &mut to);
@@ -620,7 +622,7 @@ fn put_headers(
 
 fn renew_cookie(app: &App, req: &Request, login: &auth::Login, headers: &mut HeaderMap) {
     let now = std::time::SystemTime::now();
-    let cookie = app.node.auth.set_cookie(login, now, req.is_https());
+    let cookie = app.node.auth.set_cookie(login, now, session::reached(req));
     if let Ok(v) = HeaderValue::from_str(&cookie) {
         headers.append(SET_COOKIE, v);
     }

@@ -84,7 +84,7 @@ fn design_url(req: &Request, access: &Access, id: &str) -> String {
         return req.url_of(&[access.db.name(), "_design", &id["_design/".len()..]]);
     };
     let (db, rest) = (&path[..at], &path[at + ENCODED.len()..]);
-    let mut url = format!("{}{db}/_design/{rest}", req.base_url());
+    let mut url = format!("{}{db}/_design/{rest}", req.root_url());
     if let Some(query) = &req.raw_query {
         url.push('?');
         url.push_str(query);

@@ -436,7 +436,7 @@ impl Request {
         self.https || self.settings.forwarded.is_https(&self.headers)
     }
 
-    /// Scheme and host that the client used, for `Location`.
+    /// Scheme and host that the client used.
     pub fn base_url(&self) -> String {
         let scheme = match self.is_https() {
             true => "https",
@@ -445,9 +445,19 @@ impl Request {
         format!("{scheme}://{}", self.host())
     }
 
+    /// The path below which the client has this server: empty, unless a proxy says another.
+    pub fn prefix(&self) -> &str {
+        self.settings.forwarded.prefix(&self.headers)
+    }
+
+    /// The client's URL of this server, without a slash at its end.
+    pub fn root_url(&self) -> String {
+        self.base_url() + self.prefix()
+    }
+
     /// The URL of a database or of something in it; the segments are encoded.
     pub fn url_of(&self, segments: &[&str]) -> String {
-        let mut url = self.base_url();
+        let mut url = self.root_url();
         for s in segments {
             url.push('/');
             encode_into(s, &mut url);

@@ -1,6 +1,6 @@
 //! `_session`: who am I, log in, log out.
 
-use auth::{Basic, Login};
+use auth::{Basic, Login, Reached};
 use hyper::header::{CONTENT_TYPE, SET_COOKIE};
 use serde_json::{Map, Value, json};
 
@@ -114,7 +114,7 @@ async fn login(app: &App, req: &mut Request) -> Answer {
     match verified {
         Ok(login) => {
             let now = std::time::SystemTime::now();
-            let cookie = app.node.auth.set_cookie(&login, now, req.is_https());
+            let cookie = app.node.auth.set_cookie(&login, now, reached(req));
             let user = login.user();
             let body = json!({"ok": true, "name": user.name, "roles": user.roles});
             let reply = match redirect(req, "next") {
@@ -124,7 +124,7 @@ async fn login(app: &App, req: &mut Request) -> Answer {
             Ok(reply.header(SET_COOKIE, &cookie))
         }
         Err(e) if e.status == 401 => {
-            let cleared = app.node.auth.clear_cookie(req.is_https());
+            let cleared = app.node.auth.clear_cookie(reached(req));
             let mut reply = Reply::from(e).header(SET_COOKIE, &cleared);
             if let Some(url) = redirect(req, "fail") {
                 reply.status = 302;
@@ -133,6 +133,14 @@ async fn login(app: &App, req: &mut Request) -> Answer {
             Ok(reply)
         }
         Err(e) => Err(e),
+    }
+}
+
+/// How its client reaches the server, as its cookie has to say.
+pub fn reached(req: &Request) -> Reached<'_> {
+    Reached {
+        https: req.is_https(),
+        prefix: req.prefix(),
     }
 }
 
@@ -153,11 +161,11 @@ async fn verify(app: &App, req: &Request, said: &Credentials) -> Result<Login, A
 fn redirect(req: &Request, param: &str) -> Option<String> {
     let path = req.query.get(param)?;
     (path.starts_with('/') && !path.starts_with("//") && !path.contains('\\'))
-        .then(|| format!("{}{path}", req.base_url()))
+        .then(|| format!("{}{path}", req.root_url()))
 }
 
 fn logout(app: &App, req: &Request) -> Answer {
-    let cleared = app.node.auth.clear_cookie(req.is_https());
+    let cleared = app.node.auth.clear_cookie(reached(req));
     let reply = match redirect(req, "next") {
         Some(url) => Reply::json(302, &json!({"ok": true})).location(&url),
         None => Reply::ok(),

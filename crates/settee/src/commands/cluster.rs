@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 use crate::Failure;
 use crate::cli::{ClusterCommand, ClusterInit, ClusterJoin, with_credentials};
 
+/// How long a token lasts that is used at once.
+const JOINS_WITHIN_S: u64 = 60;
+
 pub fn run(command: &ClusterCommand) -> Result<(), Failure> {
     // reqwest takes the process's provider; ring builds without a C toolchain of its own. Set already is fine too.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -18,9 +21,7 @@ pub fn run(command: &ClusterCommand) -> Result<(), Failure> {
         ClusterCommand::Init(options) => init(options),
         ClusterCommand::Join(options) => runtime.block_on(join(options)),
         ClusterCommand::Token { url, seconds } => runtime.block_on(async {
-            let body = json!({"seconds": seconds});
-            let answer = ask(url, Method::POST, "/_settee/cluster/tokens", Some(body)).await?;
-            say!("{}", answer["token"].as_str().unwrap_or_default());
+            say!("{}", token(url, *seconds).await?);
             Ok(())
         }),
         ClusterCommand::Status { url, json } => runtime.block_on(async {
@@ -83,6 +84,9 @@ fn init(options: &ClusterInit) -> Result<(), Failure> {
         ));
     }
     let facts = facts(options.name.as_ref(), &options.address)?;
+    if options.if_absent && is_there(&options.data) {
+        return Ok(());
+    }
     make(&options.data)?;
     let home = member::init(&options.data, &options.cluster, options.slots, facts);
     let home = home.map_err(Failure::new)?;
@@ -101,8 +105,16 @@ fn init(options: &ClusterInit) -> Result<(), Failure> {
 
 async fn join(options: &ClusterJoin) -> Result<(), Failure> {
     let facts = facts(options.name.as_ref(), &options.address)?;
+    if options.if_absent && is_there(&options.data) {
+        return Ok(());
+    }
+    let token = match (&options.token, &options.through) {
+        (Some(token), _) => token.clone(),
+        (None, Some(url)) => token(url, JOINS_WITHIN_S).await?,
+        (None, None) => return Err(Failure::usage("join wants --token or --through")),
+    };
     make(&options.data)?;
-    let home = member::join(&options.data, &options.token, facts).await;
+    let home = member::join(&options.data, &token, facts).await;
     let (home, settings) = home.map_err(Failure::new)?;
     take_over(&options.data, settings)?;
     let data = options.data.display();
@@ -114,6 +126,23 @@ async fn join(options: &ClusterJoin) -> Result<(), Failure> {
         home.node
     );
     Ok(())
+}
+
+/// A token that lets one node join within so many seconds.
+async fn token(url: &str, seconds: u64) -> Result<String, Failure> {
+    let body = json!({"seconds": seconds});
+    let answer = ask(url, Method::POST, "/_settee/cluster/tokens", Some(body)).await?;
+    let token = answer["token"].as_str().unwrap_or_default();
+    Ok(token.to_owned())
+}
+
+/// Whether the directory is a node's; says so.
+fn is_there(data: &Path) -> bool {
+    let is_member = member::is_member(data);
+    if is_member {
+        say!("{} is a node of a cluster already", data.display());
+    }
+    is_member
 }
 
 /// Keeps the settings that all nodes have alike in the new node's `local.ini`.
