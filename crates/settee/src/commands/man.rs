@@ -46,7 +46,10 @@ fn render(command: &Command, page: &mut Vec<u8>) -> io::Result<()> {
         .get_display_name()
         .unwrap_or_else(|| command.get_name());
     let version = env!("CARGO_PKG_VERSION");
-    writeln!(page, ".TH \"{name}\" \"1\" \"\" \"settee {version}\" \"Settee\"")?;
+    writeln!(
+        page,
+        ".TH \"{name}\" \"1\" \"\" \"settee {version}\" \"Settee\""
+    )?;
     let man = Man::new(command.clone());
     man.render_name_section(page)?;
     man.render_synopsis_section(page)?;
