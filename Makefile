@@ -10,6 +10,8 @@
 # make pictures  those of the web interface in README and manual, in Chromium
 # make soak     the black-box tests at full length (about two hours), and a million runs of the simulated cluster
 # make build    the binary alone
+# make dist     what is released, in ./dist: tarballs, Debian package, container recipe, bill of materials, sums (docs/src/developers/releases.md)
+# make release-check  the list of what has to hold before a release; builds everything twice (about half an hour of two cores)
 # make sanitize the tests of the JavaScript engine under AddressSanitizer (docs/src/developers/unsafe-code.md)
 #
 # There is one profile, release, for all of them. RocksDB is compiled once per machine (scripts/rocksdb.sh);
@@ -18,7 +20,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := serve
-.PHONY: serve cluster build docs test lint unit blackbox bench bench-peers bench-clients pictures sanitize soak setup setup-docs setup-test
+.PHONY: serve cluster build docs test lint unit blackbox bench bench-peers bench-clients pictures sanitize soak setup setup-dist setup-docs setup-test dist release-check
 
 BIND ?= 127.0.0.1
 PORT ?= 5984
@@ -36,6 +38,9 @@ setup:
 setup-docs:
 	@bash scripts/setup.sh docs
 
+setup-dist:
+	@bash scripts/setup.sh dist
+
 setup-test:
 	@bash scripts/setup.sh test
 
@@ -44,6 +49,13 @@ binary = $(env) cargo build --release --bin settee && bash scripts/strip.sh
 
 build: setup
 	@$(binary)
+
+# Built in a target directory of its own, with other flags: the same bytes everywhere.
+dist: setup-dist
+	@$(env) built=$$(bash packaging/build.sh) && python3 packaging/dist.py --binary "$$built/settee" --debug "$$built/settee.debug"
+
+release-check: setup-dist setup-test
+	@$(env) python3 packaging/release_check.py
 
 # The first start makes a random admin password, keeps it in $(DATA)/admin-password and prints it.
 serve: build

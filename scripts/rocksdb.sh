@@ -6,7 +6,8 @@
 # The sources are those that the crate brings, with the defines of its build script for Linux with the
 # features lz4 and zstd. They are compiled in chunks that include up to 16 of them each: most of the time
 # of RocksDB's 343 files goes into reading the same headers, so this takes 4 minutes of two cores
-# instead of 15 to 20. Frame pointers are kept for profiles. A file of ours is compiled with them, `crates/storage/native`.
+# instead of 15 to 20. Frame pointers are kept for profiles. A file of ours is compiled with them, `crates/storage/native`. Names of files in it are
+# the same on every machine, for packaging/build.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/env.sh
@@ -14,7 +15,7 @@ cd "$(dirname "$0")/.."
 version=$(awk '$1 == "name" && $3 == "\"librocksdb-sys\"" { getline; gsub(/"/, "", $3); print $3; exit }' Cargo.lock)
 [ -n "$version" ] || { echo "rocksdb: no librocksdb-sys in Cargo.lock" >&2; exit 1; }
 # Counts up when the way of compiling changes, so that an older library is not taken for this one.
-recipe=3
+recipe=5
 home="$SETTEE_CACHE/rocksdb/$version-$recipe"
 files_per_chunk=16
 
@@ -50,6 +51,7 @@ compile() {
   [ "$(uname -m)" = x86_64 ] && machine=(-msse2)
   [ "$(uname -m)" = aarch64 ] && machine=(-march=armv8-a+crc+aes+crypto)
   local flags=(
+    "-ffile-prefix-map=$work=/rocksdb" "-ffile-prefix-map=${CARGO_HOME:-$HOME/.cargo}=/cargo"
     -std=c++20 -O2 -w -fPIC -ffunction-sections -fdata-sections -fno-omit-frame-pointer "${machine[@]}"
     -include cstdint -I "$rocksdb" -I "$rocksdb/rocksdb/include" -I "$rocksdb/rocksdb"
     -I "$zstd/zstd/lib" -I "$lz4/liblz4/lib"

@@ -6,7 +6,9 @@
 #   scripts/setup.sh cluster  and what `make cluster` needs besides: Python (Java and Maven: scripts/brokers.py)
 #   scripts/setup.sh test     and what `make test` needs besides: Node, npm, Chromium, Python with venv, curl, and the query servers
 #                             of other languages: Erlang, and Python's couchpy; Go, for a checker of histories; linters of Python, Markdown and dependencies; mdBook; Prometheus; nginx,
-#                             HAProxy and Caddy; schemas of Compose and Kubernetes
+#                             HAProxy and Caddy; schemas of Compose and Kubernetes;
+#                             what makes packages (see dist), and shells, mandoc and small Debians that they are tried in
+#   scripts/setup.sh dist     what `make dist` needs besides the first: Python, debhelper, cargo-auditable, cargo-cyclonedx
 #   scripts/setup.sh docs     what `make docs` needs: Rust, mdBook
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -56,7 +58,16 @@ missing_packages() {
   perl -MFindBin -MIPC::Cmd -e 1 >/dev/null 2>&1 || echo perl
   [ -e /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates
   [ "$purpose" = serve ] || has_command python3 || echo python3
+  case "$purpose" in
+    dist | test) has_command dh || ! has_command apt-get || echo debhelper ;;
+  esac
   [ "$purpose" = test ] || return 0
+  has_command zsh || echo zsh
+  has_command fish || echo fish
+  has_command mandoc || echo mandoc
+  has_command mmdebstrap || echo mmdebstrap
+  has_command systemd-nspawn || echo systemd-container
+  has_command buildah || echo buildah
   has_command curl || echo curl
   has_command python3 && has_venv || echo python3-venv
   has_command node || echo nodejs
@@ -170,6 +181,10 @@ ensure_mdbook() { ensure_tool mdbook mdbook 0.5.4 --no-default-features --featur
 # What holds dependencies to deny.toml.
 ensure_deny() { ensure_tool cargo-deny cargo-deny 0.20.2; }
 
+# What puts the list of crates into the binary, and what writes the bill of materials.
+ensure_auditable() { ensure_tool cargo-auditable cargo-auditable 0.7.7; }
+ensure_cyclonedx() { ensure_tool cargo-cyclonedx cargo-cyclonedx 0.5.9; }
+
 mapfile -t packages < <(missing_packages)
 [ "${#packages[@]}" -eq 0 ] || apt_install "${packages[@]}"
 ensure_rust
@@ -183,6 +198,10 @@ if [ "$purpose" = test ]; then
   ensure_prometheus
   ensure_proxies
   ensure_python schemas tests/schemas-requirements.txt
+fi
+if [ "$purpose" = dist ]; then
+  ensure_auditable
+  ensure_cyclonedx
 fi
 if [ "$purpose" = docs ]; then
   ensure_mdbook

@@ -63,7 +63,7 @@ const EXAMPLES: &str = "Examples:
   settee restore /backups/monday ./data
   settee migrate http://admin:secret@couch:5984 --to http://admin:secret@127.0.0.1:5984
 
-Others on the machine can read a command line. For backup, load, bench, top, profile and doctor, SETTEE_CREDENTIALS=NAME:PASSWORD in the \
+Others on the machine can read a command line. For backup, load, bench, top, profile, doctor and healthcheck, SETTEE_CREDENTIALS=NAME:PASSWORD in the \
 environment stands for a URL's name and password, for migrate SETTEE_MIGRATE_SOURCE and SETTEE_MIGRATE_TO for the URLs, \
 for --admin NAME:PASSWORD SETTEE_ADMINS_NAME=PASSWORD (names in lower case).
 
@@ -98,6 +98,18 @@ pub enum Command {
         /// What to print
         what: Monitoring,
     },
+    /// Say by the exit status whether a server answers, as containers are asked
+    Healthcheck(HealthcheckOptions),
+    /// Print what completes this program's command lines in a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write manual pages into a directory, one for each command
+    Man {
+        /// The directory; made when absent
+        directory: PathBuf,
+    },
     /// Run functions of design documents for a server; started by it
     #[command(hide = true)]
     FunctionsWorker,
@@ -119,6 +131,22 @@ pub struct DoctorOptions {
 
 const DOCTOR_HELP: &str = "Nothing is changed. Exit status: 0 no warnings, 1 warnings, 2 errors (or a wrong command line), 3 the \
 server could not be asked.";
+
+#[derive(Args)]
+#[command(after_help = HEALTHCHECK_HELP)]
+pub struct HealthcheckOptions {
+    /// The server, http://HOST:PORT, with NAME:PASSWORD@ where it answers nobody else
+    #[arg(default_value = "http://127.0.0.1:5984")]
+    pub url: String,
+    /// Seconds to wait for the answer
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
+    pub timeout: u64,
+    /// Take any certificate: that of a server on this machine has another name
+    #[arg(long)]
+    pub insecure: bool,
+}
+
+const HEALTHCHECK_HELP: &str = "It asks for /_up. Exit status: 0 it serves, 1 it does not: nobody answers, or it is in maintenance mode.";
 
 #[derive(Args)]
 pub struct TopOptions {
@@ -296,6 +324,10 @@ pub struct ServeOptions {
     /// Without an admin: make one with a random password, and print it
     #[arg(long)]
     pub generate_admin: bool,
+    /// Take an admin and the secret of cookies from COUCHDB_USER, COUCHDB_PASSWORD and COUCHDB_SECRET, or from the files
+    /// that COUCHDB_USER_FILE and so on name, as CouchDB's container image does
+    #[arg(long)]
+    pub couchdb_variables: bool,
     /// Start although there is no admin: nobody can create databases
     #[arg(long)]
     pub no_admin: bool,

@@ -60,9 +60,14 @@ fn main() -> ExitCode {
             commands::monitoring::run(what);
             Ok(())
         }
+        cli::Command::Healthcheck(options) => commands::healthcheck::run(&options),
+        cli::Command::Completions { shell } => {
+            commands::completions::run(shell);
+            Ok(())
+        }
+        cli::Command::Man { directory } => commands::man::run(&directory),
         cli::Command::FunctionsWorker => {
-            // They are many, and rest between calls.
-            serve::allocator::give_back_soon();
+            serve::allocator::of_worker();
             return functions::js::worker_main();
         }
     };

@@ -10,8 +10,11 @@ macro_rules! say {
 pub mod backup;
 pub mod bench;
 pub mod cluster;
+pub mod completions;
 pub mod doctor;
+pub mod healthcheck;
 pub mod load;
+pub mod man;
 pub mod migrate;
 pub mod monitoring;
 pub mod profile;

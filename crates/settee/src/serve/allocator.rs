@@ -16,8 +16,18 @@ pub fn keep_within(limit: u64) {
     }
 }
 
+/// What a worker process for users' functions needs of it: they are many, and rest between calls.
+pub fn of_worker() {
+    // The worker soon forbids itself more threads. The one that gives memory back would try for ever, without a pause, to start
+    // the next one, where it is not root's.
+    if let Err(error) = tikv_jemalloc_ctl::max_background_threads::write(1) {
+        tracing::debug!(%error, "the allocator keeps its threads");
+    }
+    give_back_soon();
+}
+
 /// Has free memory given back at once.
-pub fn give_back_soon() {
+fn give_back_soon() {
     // Those that threads get later, and those that are there.
     let arenas: u32 = b"arenas.narenas\0".name().read().unwrap_or(0);
     let of_all = "arenas.dirty_decay_ms\0".to_owned();

@@ -2,6 +2,7 @@
 
 pub mod allocator;
 mod cluster;
+mod couchdb_image;
 mod languages;
 mod lines;
 mod listen;
@@ -249,6 +250,10 @@ fn load_config(options: &ServeOptions) -> Result<Config, Failure> {
             !k.starts_with("SETTEE_MIGRATE_") && k != CREDENTIALS && k != bench::PEER_CREDENTIALS
         })
         .collect();
+    if options.couchdb_variables {
+        let variable = |name: &str| std::env::var(name).ok();
+        layers.env.extend(couchdb_image::settings_of(variable)?);
+    }
     let mut set = |section: &str, key: &str, value: &str| {
         layers
             .overrides
@@ -305,6 +310,9 @@ fn require_admin(options: &ServeOptions, config: &Config) -> Result<(), Failure>
     let has_admins = !config.settings().admins.all.is_empty();
     if has_admins || options.no_admin || options.generate_admin {
         return Ok(());
+    }
+    if options.couchdb_variables {
+        return Err(Failure::usage(couchdb_image::NO_ADMIN));
     }
     Err(Failure::usage(
         "there is no admin, and without one nobody could create a database. Do one of these:\n  \
@@ -422,8 +430,17 @@ async fn begin(config: &Config, app: &App, listeners: &Listeners) -> Result<(), 
 }
 
 fn show_admin(password: &str, data: &Path) {
+    let place = data.join("admin-password");
+    // What is printed goes to systemd's journal then, which more people read than the file.
+    if std::env::var_os("JOURNAL_STREAM").is_some() {
+        println!(
+            "Admin: {GENERATED_ADMIN}, with the password in {}",
+            place.display()
+        );
+        return;
+    }
     println!("Admin: {GENERATED_ADMIN}, password: {password}");
-    println!("(also in {}/admin-password)", data.display());
+    println!("(also in {})", place.display());
 }
 
 async fn listen(app: Arc<App>, listeners: Listeners) -> Result<Ports, Failure> {
@@ -446,6 +463,7 @@ async fn listen(app: Arc<App>, listeners: Listeners) -> Result<Ports, Failure> {
     }
     println!("Settee is listening on http://{local}");
     std::io::stdout().flush().map_err(Failure::new)?;
+    tell_systemd(sd_notify::NotifyState::Ready);
     let mut restart = app.restart_asked();
     let stop = async {
         tokio::select! {
@@ -454,8 +472,19 @@ async fn listen(app: Arc<App>, listeners: Listeners) -> Result<Ports, Failure> {
             _ = restart.wait_for(|asked| *asked) => tracing::info!("restarting"),
         }
     };
+    let stop = async {
+        stop.await;
+        tell_systemd(sd_notify::NotifyState::Stopping);
+    };
     http_api::serve(listeners, app, stop).await;
     Ok(ports)
+}
+
+/// Units of type `notify` are started when the server answers, not when there is a process. Nothing happens elsewhere.
+fn tell_systemd(state: sd_notify::NotifyState<'_>) {
+    if let Err(e) = sd_notify::notify(&[state]) {
+        tracing::warn!(error = %e, "systemd was not told");
+    }
 }
 
 fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {

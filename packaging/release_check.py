@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""The list of what has to hold before a release, checked one by one. `make release-check` runs it.
+
+usage: release_check.py [--list] [CHECK...]
+
+Without names all are checked, the quick ones first; those that build are left out when a quick one has failed.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import zlib
+
+CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
+DIST = CHECKOUT / "dist"
+
+
+class Failed(Exception):
+    """What does not hold, and what to do."""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checks", nargs="*", metavar="CHECK", choices=[[], *CHECKS], help="of: " + ", ".join(CHECKS))
+    parser.add_argument("--list", action="store_true")
+    options = parser.parse_args()
+    if options.list:
+        for name, check in CHECKS.items():
+            print(f"{name:10} {check.__doc__}")
+        return
+    failed = []
+    for name, check in CHECKS.items():
+        if options.checks and name not in options.checks:
+            continue
+        if failed and name in SLOW and not options.checks:
+            print(f"-     {name}: not checked, as something else has failed")
+            continue
+        try:
+            print(f"ok    {name}: {check()}", flush=True)
+        except Failed as why:
+            failed.append(name)
+            print(f"FAIL  {name}: {why}", flush=True)
+    print(f"{'not ' if failed else ''}ready to be released" + (f": {', '.join(failed)}" if failed else ""))
+    sys.exit(1 if failed else 0)
+
+
+def tree():
+    """everything is committed"""
+    changes = output("git", "status", "--porcelain").splitlines()
+    if changes:
+        raise Failed(f"{len(changes)} files differ from the commit: {changes[0].strip()} …")
+    return output("git", "log", "-1", "--format=%h %s").strip()
+
+
+def version():
+    """Cargo.toml, Cargo.lock and CHANGELOG.md name the same version, with a date"""
+    wanted = version_of_cargo()
+    locked = re.search(r'name = "settee"\nversion = "(.*)"', (CHECKOUT / "Cargo.lock").read_text(encoding="utf-8"))[1]
+    if locked != wanted:
+        raise Failed(f"Cargo.toml has {wanted}, Cargo.lock {locked}: run cargo build")
+    first = re.search(r"^## \[(.*?)\] - (.*)$", (CHECKOUT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    if first[1] != wanted:
+        raise Failed(f"Cargo.toml has {wanted}, the first section of CHANGELOG.md {first[1]}")
+    if not re.fullmatch(r"\d{4}-\d\d-\d\d", first[2]):
+        raise Failed(f"CHANGELOG.md dates {wanted} `{first[2]}`: write the day")
+    return f"{wanted} of {first[2]}"
+
+
+def tag():
+    """the tag v<version> is on this commit, or not there yet"""
+    name = f"v{version_of_cargo()}"
+    at = subprocess.run(["git", "rev-list", "-n", "1", name], cwd=CHECKOUT, capture_output=True, text=True, check=False).stdout.strip()
+    if at and at != output("git", "rev-parse", "HEAD").strip():
+        raise Failed(f"{name} is on another commit: raise the version in Cargo.toml and CHANGELOG.md")
+    return f"{name} is here" if at else f"to do when all holds: git tag {name}"
+
+
+def lints():
+    """make lint"""
+    run("make", "--no-print-directory", "lint")
+    return "none"
+
+
+def stores():
+    """stores that earlier versions wrote open"""
+    said = run("cargo", "test", "--release", "--locked", "-p", "database", "--test", "golden")
+    return re.search(r"test result: (.*?);", said)[1]
+
+
+def built():
+    """built twice, in two checkouts and target directories, it has the same bytes"""
+    with tempfile.TemporaryDirectory(prefix="settee-release-") as temporary:
+        temporary = pathlib.Path(temporary)
+        run("git", "clone", "--quiet", CHECKOUT, temporary / "checkout")
+        elsewhere = {"CARGO_TARGET_DIR": str(temporary / "target")}
+        places = [build(CHECKOUT, {}), build(temporary / "checkout", elsewhere)]
+        for name in ("settee", "settee.debug"):
+            sums = [hashlib.sha256((place / name).read_bytes()).hexdigest() for place in places]
+            if sums[0] != sums[1]:
+                raise Failed(f"{name} differs: {sums[0]} in {places[0]}, {sums[1]} in another place")
+    return f"settee is {hashlib.sha256((places[0] / 'settee').read_bytes()).hexdigest()}"
+
+
+def build(checkout, environment):
+    return pathlib.Path(run(checkout / "packaging/build.sh", cwd=checkout, **environment).splitlines()[-1])
+
+
+def crates():
+    """the binary tells its crates"""
+    place = build(CHECKOUT, {})
+    with tempfile.NamedTemporaryFile() as section:
+        run("objcopy", "--dump-section", f".dep-v0={section.name}", place / "settee", "/dev/null")
+        told = json.loads(zlib.decompress(pathlib.Path(section.name).read_bytes()))
+    names = {package["name"] for package in told["packages"]}
+    if not {"settee", "tokio", "librocksdb-sys"} <= names:
+        raise Failed(f"only these: {sorted(names)}")
+    return f"{len(names)} crates"
+
+
+def artefacts():
+    """made twice of that binary, all that is released has the same bytes"""
+    place = build(CHECKOUT, {})
+    sums = []
+    for out in (pathlib.Path(tempfile.mkdtemp(prefix="settee-release-")), DIST):
+        run(sys.executable, CHECKOUT / "packaging/dist.py", "--binary", place / "settee", "--debug", place / "settee.debug", "--out", out)
+        sums.append((out / "SHA256SUMS").read_text().splitlines())
+    differ = sorted(set(sums[0]) ^ set(sums[1]))
+    if differ:
+        raise Failed(f"these differ: {differ}")
+    return ", ".join(line.split()[1] for line in sums[0])
+
+
+def tried():
+    """they are unpacked, installed, upgraded, removed and run"""
+    said = run(sys.executable, CHECKOUT / "tests/run.py", "--soak", "--binary", build(CHECKOUT, {}) / "settee", "packages")
+    return said.strip().splitlines()[-1]
+
+
+CHECKS = {check.__name__: check for check in (tree, version, tag, lints, stores, built, crates, artefacts, tried)}
+SLOW = ("stores", "built", "crates", "artefacts", "tried")
+
+
+def version_of_cargo():
+    return re.search(r'^version = "(.*)"', (CHECKOUT / "Cargo.toml").read_text(encoding="utf-8"), re.MULTILINE)[1]
+
+
+def output(*command):
+    return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
+
+
+def run(*command, cwd=CHECKOUT, **environment):
+    """What it prints; an error with the end of that when it fails."""
+    done = subprocess.run([str(part) for part in command], cwd=cwd, capture_output=True, text=True, check=False, env={**os.environ, **environment})
+    if done.returncode:
+        raise Failed(f"{' '.join(str(part) for part in command)}\n{(done.stdout + done.stderr)[-3000:]}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    main()
