@@ -1,8 +1,8 @@
 //! A future that wakes itself while it is polled is polled again at once, by the same thread.
 //!
 //! A connection does so with each request that has a body: who reads the body tells who reads the socket, and both are one task. The runtime
-//! would put the task behind others, and wake another thread to take it: the two then hand the connection to and fro, at the cost of three
-//! switches between threads a request (3,100 durable writes a second by one client instead of 4,200, November 2026).
+//! would put the task behind others, and wake another thread to take it: the two then hand the connection to and fro. Seen by strace, each durable
+//! write of a lone client cost a write to the runtime's eventfd, two to four calls of futex and as many switches between threads.
 
 use std::future::Future;
 use std::pin::Pin;
