@@ -37,7 +37,7 @@ pub struct Copy {
     pub directory: PathBuf,
     /// Where the hashes of its files are remembered.
     pub hashes: PathBuf,
-    /// The server's uuid.
+    /// Whose it is, as of [`Target::open_or_create`].
     pub server: String,
     /// The server's version.
     pub version: String,
@@ -92,7 +92,7 @@ async fn make(
         sent: Rate::new(bytes_per_s),
         progress,
     };
-    let files: Result<Vec<File>> = futures_util::stream::iter(&names)
+    let files: Result<Vec<File>> = futures_util::stream::iter(names.clone())
         .map(|name| copying.file(name))
         .buffered(FILES_AT_ONCE)
         .try_collect()
@@ -105,6 +105,7 @@ async fn make(
     if let Err(error) = hashes.keep(&names) {
         tracing::warn!(%error, "the next backup reads all files again");
     }
+    let files = files?;
     let manifest = Manifest {
         format: FORMAT,
         name: free_name(target, copy.time).await?,
@@ -114,7 +115,7 @@ async fn make(
         time: copy.time,
         copied_files: progress.copied_files(),
         copied_bytes: progress.copied_bytes(),
-        files: files?,
+        files,
     };
     lease.check()?;
     let path = Target::manifest_path(&manifest.name);
@@ -171,10 +172,10 @@ struct Copying<'a> {
 }
 
 impl Copying<'_> {
-    async fn file(&self, name: &str) -> Result<File> {
-        let path = self.directory.join(name);
+    async fn file(&self, name: String) -> Result<File> {
+        let path = self.directory.join(&name);
         let metadata = std::fs::metadata(&path).map_err(Error::file(&path))?;
-        let blake3 = self.hash(name, &path, &metadata).await?;
+        let blake3 = self.hash(&name, &path, &metadata).await?;
         let bytes = metadata.len();
         let is_there = self.there.get(&blake3) == Some(&bytes);
         let is_first = || {
@@ -188,7 +189,7 @@ impl Copying<'_> {
             self.progress.file_copied();
         }
         Ok(File {
-            name: name.to_owned(),
+            name,
             bytes,
             blake3,
         })

@@ -16,7 +16,7 @@ pub struct Manifest {
     pub format: u32,
     /// Its name at its target.
     pub name: String,
-    /// The server's uuid.
+    /// Whose it is: the server's uuid, in a cluster with the node's name.
     pub server: String,
     /// The version of Settee that made it.
     pub version: String,

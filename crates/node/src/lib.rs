@@ -21,7 +21,7 @@ mod value;
 
 pub use access::{Access, caller, require_login, require_server_admin};
 pub use backups::counters as backup_counters;
-pub use backups::{Backups, Ended, Made, Phase, Running, back_up};
+pub use backups::{Backups, Ended, Known, Made, Phase, Running, back_up};
 pub use design::{design_doc, members, require_function, security_json};
 pub use documents::{check_document, parse_id};
 pub use error::Error;

@@ -31,8 +31,7 @@ const ENDED_MAX: usize = 16;
 pub struct Backups {
     databases: Arc<Databases>,
     config: Config,
-    /// The server's uuid.
-    server: String,
+    uuid: String,
     /// For what belongs to backups, beside the store.
     directory: PathBuf,
     state: Mutex<State>,
@@ -171,13 +170,13 @@ impl Known {
 }
 
 impl Backups {
-    pub(crate) fn new(databases: Arc<Databases>, config: Config, server: String) -> Arc<Backups> {
+    pub(crate) fn new(databases: Arc<Databases>, config: Config, uuid: String) -> Arc<Backups> {
         let store = databases.store().engine().path();
         let directory = store.parent().unwrap_or(store).join("backup");
         Arc::new(Backups {
             databases,
             config,
-            server,
+            uuid,
             directory,
             state: Mutex::default(),
             runtime: OnceLock::new(),
@@ -245,6 +244,15 @@ impl Backups {
         });
         state.running = Some(running.clone());
         Ok(running)
+    }
+
+    /// Whose backups they are. The nodes of a cluster have one uuid, and stores of their own.
+    fn server(&self) -> String {
+        if self.databases.order().is_none() {
+            return self.uuid.clone();
+        }
+        let name = &self.config.settings().couchdb.node_name;
+        format!("{} {name}", self.uuid)
     }
 
     fn s3(&self) -> S3Options {

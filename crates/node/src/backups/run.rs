@@ -60,7 +60,7 @@ impl Backups {
     async fn copy(self: Arc<Self>, running: &Running, keep: Option<Keep>) -> Result<Made, String> {
         // reqwest takes the process's provider. Set already is fine too.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let target = Target::open_or_create(&running.target, &self.s3(), &self.server).await;
+        let target = Target::open_or_create(&running.target, &self.s3(), &self.server()).await;
         let target = target.map_err(|e| e.to_string())?;
         running.enter(Phase::Checkpoint);
         let me = self.clone();
@@ -95,7 +95,7 @@ impl Backups {
         Ok(Copy {
             directory,
             hashes: self.directory.join(HASHES),
-            server: self.server.clone(),
+            server: self.server(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             begun,
             time: Utc::now(),
