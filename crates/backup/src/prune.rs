@@ -43,7 +43,7 @@ impl Keep {
     fn of(&self, times: &[DateTime<Utc>]) -> Vec<bool> {
         let mut kept = vec![self.is_all(); times.len()];
         let day = |t: &DateTime<Utc>| i64::from(t.num_days_from_ce());
-        let rules: [(u64, &dyn Fn(&DateTime<Utc>) -> (i64, i64)); 5] = [
+        let rules: [Rule<'_>; 5] = [
             (self.hourly, &|t| (day(t), i64::from(t.hour()))),
             (self.daily, &|t| (day(t), 0)),
             (self.weekly, &|t| {
@@ -74,6 +74,9 @@ impl Keep {
         kept
     }
 }
+
+/// How many periods, and in which one a time is.
+type Rule<'a> = (u64, &'a dyn Fn(&DateTime<Utc>) -> (i64, i64));
 
 /// What was removed.
 #[derive(Debug, Default)]

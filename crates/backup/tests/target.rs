@@ -163,7 +163,11 @@ async fn what_is_listed_can_be_restored_whatever_happens() {
             }
             made.retain(|name, _| backups.iter().any(|backup| backup.name == *name));
             let verified = backup::verify(&target, None).await.unwrap();
-            assert!(verified.faults.is_empty(), "seed {seed}: {:?}", verified.faults);
+            assert!(
+                verified.faults.is_empty(),
+                "seed {seed}: {:?}",
+                verified.faults
+            );
             if round % 3 == 2 {
                 check(&target, &made).await;
             }
