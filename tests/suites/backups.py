@@ -78,6 +78,8 @@ def history_of(ctx, server, target, count, environment):
     api.expect((201, 202), "PUT", "/things?partitioned=false")
     design = {"views": {"by_kind": {"map": "function(doc) { emit(doc.kind, doc.n); }", "reduce": "_sum"}}}
     api.expect(201, "PUT", "/things/_design/d", design)
+    # Compactions rewrite small stores as a whole: what changed is little only beside something large.
+    fill(ctx, api, 15)
     history, last = [], None
     for number in range(count):
         small = number == count - 1
@@ -107,9 +109,11 @@ def things(ctx, api, number, count):
 
 
 def everything(api):
-    """All that can be asked of a server, as one value."""
+    """All that can be asked of a server, as one value, but for what it writes of its own accord a little later."""
     state = {}
     for name in api.expect(200, "GET", "/_all_dbs"):
+        if name == "_global_changes":
+            continue
         path = "/" + quote(name)
         found = Found(api, name)
         of = {"rows": found.rows, "changes": found.changes["results"], "security": api.expect(200, "GET", path + "/_security")}
@@ -127,9 +131,10 @@ def everything(api):
 
 
 def check_history(ctx, history, target, environment):
+    newest = listed(ctx, target, environment)[-1]["name"]
     for at, moment in enumerate(history):
         choice = ("--name", moment.name) if at % 2 else ("--at", after(moment.time))
-        if moment is history[-1] and ctx.random.random() < 0.5:
+        if moment.name == newest and ctx.random.random() < 0.5:
             choice = ()
         data = ctx.root / "restored"
         shutil.rmtree(data, ignore_errors=True)
@@ -185,6 +190,10 @@ def killed(ctx):
     server.api().expect((201, 202), "PUT", "/ledger")
     fill(ctx, server.api(), ctx.size(6, 60))
     write(ctx, server, ledger, ctx.size(500, 5_000))
+    # What a start has to compact is compacted now, and not between the kill and the next backup.
+    server.stop()
+    server.restart()
+    back_up(ctx, server, ctx.folder("elsewhere"), {})
     command = start(ctx, "backup", with_admin(server), target)
     copied = lambda: (known(server)["running"] or {}).get("copied_files", 0)  # noqa: E731
     report.check("files are copied", wait_until(lambda: copied() >= 2, 60), known(server))
@@ -193,7 +202,7 @@ def killed(ctx):
     second = settee(ctx, "backup", with_admin(server), target)
     report.check("a second one is refused meanwhile", second.returncode == 1 and "under way" in second.stderr, second)
     server.kill()
-    there = sum(path.stat().st_size for path in (target / "files").glob("*/*") if "#" not in path.name)
+    there = {path.name for path in (target / "files").glob("*/*") if "#" not in path.name}
     report.check("nothing there looks like a backup", listed(ctx, target) == [], listed(ctx, target))
     server.restart()
     command.wait(COMMAND_TIMEOUT_S)
@@ -202,7 +211,10 @@ def killed(ctx):
     verify(report, server.api(), ledger, "after the kill", quiet=True)
     server.api().expect(200, "PUT", "/_node/_local/_config/backup/max_rate", "0")
     backup = back_up(ctx, server, target, {})
-    report.check("the next one copies what was not there yet", there > 0 and backup["copied_bytes"] <= backup["bytes"] - there * 9 // 10, (there, backup))
+    files = {file["blake3"]: file["bytes"] for file in manifests(target)[0]["files"]}
+    report.check("the next one needs files that are there", there & set(files), (there, files))
+    missing = sum(size for name, size in files.items() if name not in there)
+    report.equal("and copies those that were not, once", backup["copied_bytes"], missing)
 
     # A command that dies takes nothing with it.
     fill(ctx, server.api(), 2)
@@ -297,8 +309,9 @@ def by_itself(ctx):
         (elsewhere / "photo").write_text("not a backup")
         api.expect(200, "PUT", "/_node/_local/_config/backup/target", str(elsewhere))
         report.check("a failure is counted", wait_until(lambda: counted(api, "failed") >= 1, 30), known(server))
-        log = server.log()
-        report.check("and in the log in words", "no backups" in log and str(elsewhere) in log, log[-1_000:])
+        # The log is written a little later than what it tells of.
+        said = f"{elsewhere} holds files that are no backups"
+        report.check("and in the log in words", wait_until(lambda: said in server.log(), 10), server.log()[-1_000:])
         doctor = api.expect(200, "GET", "/_settee/doctor")
         report.check("doctor warns", str(elsewhere) in json.dumps(doctor), doctor)
         report.check("it is tried again", wait_until(lambda: counted(api, "failed") >= 3, 30), known(server))
