@@ -1,8 +1,8 @@
 """A server that speaks S3, for backups: SeaweedFS, which scripts/setup.sh installs from a Python package.
 
-    store = ObjectStore(ctx).start()     # or None, where it is not installed
-    store.url, store.environment         # what a client needs
-    store.stop()
+store = ObjectStore(ctx).start()     # or None, where it is not installed
+store.url, store.environment         # what a client needs
+store.stop()
 """
 
 import json
@@ -39,7 +39,11 @@ class ObjectStore:
 
     def start(self):
         keys = self.folder / "keys.json"
-        identity = {"name": "tests", "credentials": [{"accessKey": KEY, "secretKey": SECRET}], "actions": ["Admin", "Read", "Write", "List", "Tagging"]}
+        identity = {
+            "name": "tests",
+            "credentials": [{"accessKey": KEY, "secretKey": SECRET}],
+            "actions": ["Admin", "Read", "Write", "List", "Tagging"],
+        }
         keys.write_text(json.dumps({"identities": [identity]}))
         (self.folder / "data").mkdir(exist_ok=True)
         names = ("master.port", "master.port.grpc", "volume.port", "volume.port.grpc", "filer.port", "filer.port.grpc", "s3.port", "s3.port.grpc")

@@ -144,7 +144,11 @@ def check_history(ctx, history, target, environment):
         with Server(ctx.binary, data) as server:
             api = server.api()
             differs = [name for name, was in moment.state.items() if everything(api).get(name) != was]
-            ctx.report.check(f"the server of backup {at} has all that it had then, and nothing else", not differs and set(everything(api)) == set(moment.state), differs)
+            ctx.report.check(
+                f"the server of backup {at} has all that it had then, and nothing else",
+                not differs and set(everything(api)) == set(moment.state),
+                differs,
+            )
             verify(ctx.report, api, moment.ledger, f"backup {at}", quiet=True)
             ctx.report.equal("and takes writes", api.put("/things/after", {}).status, 201, quiet=True)
             login = Api(server.url, "user0:pw").get("/_session").json["userCtx"]["name"]
@@ -195,7 +199,7 @@ def killed(ctx):
     server.restart()
     back_up(ctx, server, ctx.folder("elsewhere"), {})
     command = start(ctx, "backup", with_admin(server), target)
-    copied = lambda: (known(server)["running"] or {}).get("copied_files", 0)  # noqa: E731
+    copied = lambda: (known(server)["running"] or {}).get("copied_files", 0)
     report.check("files are copied", wait_until(lambda: copied() >= 2, 60), known(server))
     tasks = [task for task in server.api().expect(200, "GET", "/_active_tasks") if task["type"] == "backup"]
     report.check("_active_tasks shows it", len(tasks) == 1 and tasks[0]["target"] == str(target), tasks)
@@ -250,10 +254,16 @@ def flipped_bits(ctx):
     content[ctx.random.randrange(len(content))] ^= 1 << ctx.random.randrange(8)
     victim.write_bytes(content)
     found = settee(ctx, "backup", "verify", target)
-    report.check("verify finds the bit, and names the backup", found.returncode == 1 and "damaged" in found.stderr and second["name"] in found.stderr, found)
+    report.check(
+        "verify finds the bit, and names the backup", found.returncode == 1 and "damaged" in found.stderr and second["name"] in found.stderr, found
+    )
     report.equal("the other backup is whole", settee(ctx, "backup", "verify", target, first["name"]).returncode, 0)
     bad = settee(ctx, "restore", target, ctx.root / "flipped-bad")
-    report.check("restore finds it too, and makes no store", bad.returncode == 1 and "damaged" in bad.stderr and not (ctx.root / "flipped-bad/store").exists(), bad)
+    report.check(
+        "restore finds it too, and makes no store",
+        bad.returncode == 1 and "damaged" in bad.stderr and not (ctx.root / "flipped-bad/store").exists(),
+        bad,
+    )
     good = settee(ctx, "restore", target, ctx.root / "flipped-good", "--name", first["name"])
     report.equal("the other one is restored", good.returncode, 0)
     victim.unlink()
@@ -299,7 +309,7 @@ def by_itself(ctx):
     with ctx.server("by-itself-data", options=[word for option in options for word in ("--set", option)]) as server:
         api = server.api()
         api.expect((201, 202), "PUT", "/db")
-        made = lambda: counted(api, "made")  # noqa: E731
+        made = lambda: counted(api, "made")
         report.check("backups are made", wait_until(lambda: made() >= 3, 60), known(server))
         report.check("no more are kept than asked for", wait_until(lambda: 1 <= len(manifests(target)) <= 3, 30), manifests(target))
         report.check("metrics tell when", counted(api, "last_success_unix_seconds") > 1_700_000_000)
@@ -323,7 +333,9 @@ def by_itself(ctx):
         report.check("and doctor has no more to say of it", str(elsewhere) not in json.dumps(api.expect(200, "GET", "/_settee/doctor")))
         last = known(server)["last_success"]["time"]
     with server:
-        report.check("after a restart it goes on", wait_until(lambda: (known(server)["last_success"] or {"time": ""})["time"] > last, 30), known(server))
+        report.check(
+            "after a restart it goes on", wait_until(lambda: (known(server)["last_success"] or {"time": ""})["time"] > last, 30), known(server)
+        )
 
 
 def refused(ctx):
@@ -343,7 +355,11 @@ def refused(ctx):
         report.check("a directory that is not there becomes one copy", copied.returncode == 0 and (ctx.root / "plain/CURRENT").is_file(), copied)
     chosen = settee(ctx, "restore", ctx.root / "plain", ctx.root / "x", "--name", "y")
     report.check("of which none is chosen", chosen.returncode == 2 and "one copy" in chosen.stderr, chosen)
-    for words in (["backup", "prune", target], ["restore", target, ctx.root / "x", "--at", "yesterday"], ["restore", target, ctx.root / "x", "--at", "2026-11-24"]):
+    for words in (
+        ["backup", "prune", target],
+        ["restore", target, ctx.root / "x", "--at", "yesterday"],
+        ["restore", target, ctx.root / "x", "--at", "2026-11-24"],
+    ):
         done = settee(ctx, *words)
         report.check(f"{words[:2]} without what it needs is refused", done.returncode == 2 and not (ctx.root / "x/store").exists(), done)
     none = settee(ctx, "backup", "list", ctx.root / "plain")
@@ -376,7 +392,16 @@ def object_store(ctx):
         for key, value in keys.items():
             api.expect(200, "PUT", f"/_node/_local/_config/backup/{key}", value)
         back_up(ctx, server, "s3://backups/two", {})
-        told = [api.get(path).raw for path in ("/_node/_local/_config", "/_node/_local/_config/backup", "/_node/_local/_config/backup/s3_secret_access_key", "/_node/_local/_settee/settings", "/_settee/backup")]
+        told = [
+            api.get(path).raw
+            for path in (
+                "/_node/_local/_config",
+                "/_node/_local/_config/backup",
+                "/_node/_local/_config/backup/s3_secret_access_key",
+                "/_node/_local/_settee/settings",
+                "/_settee/backup",
+            )
+        ]
         told += [api.put("/_node/_local/_config/backup/s3_secret_access_key", SECRET).raw, server.log().encode()]
         report.check("the key in the settings is shown nowhere", not any(SECRET.encode() in text for text in told))
         report.equal("but is used", known(server)["last_failure"], None)
@@ -456,7 +481,8 @@ def write(ctx, server, ledger, count):
     """Writers run until so many more edits are acknowledged."""
     stop, wanted = threading.Event(), ledger.count + count
     writers = [
-        kind(server.api(), ledger, f"w{ledger.count}-{at}", ctx.random.getrandbits(32), stop) for at, kind in enumerate((BulkWriter, SerialWriter, LocalWriter))
+        kind(server.api(), ledger, f"w{ledger.count}-{at}", ctx.random.getrandbits(32), stop)
+        for at, kind in enumerate((BulkWriter, SerialWriter, LocalWriter))
     ]
     for writer in writers:
         writer.start()
@@ -464,7 +490,9 @@ def write(ctx, server, ledger, count):
     stop.set()
     for writer in writers:
         writer.join(30)
-    ctx.report.check("and none is refused", not any(writer.unexpected for writer in writers), [writer.unexpected[:3] for writer in writers], quiet=True)
+    ctx.report.check(
+        "and none is refused", not any(writer.unexpected for writer in writers), [writer.unexpected[:3] for writer in writers], quiet=True
+    )
 
 
 def fill(ctx, api, count, bytes_each=1_000_000):
@@ -476,7 +504,7 @@ def fill(ctx, api, count, bytes_each=1_000_000):
         assert answer.status in (201, 202), answer
 
 
-class with_environment:  # noqa: N801
+class with_environment:
     """For servers that are started within."""
 
     def __init__(self, values):
