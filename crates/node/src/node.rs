@@ -12,6 +12,7 @@ use member::Member;
 use parking_lot::RwLock;
 use replicator::Replicator;
 
+use crate::backups::Backups;
 use crate::memory::MemoryPlan;
 use crate::replication::Surroundings;
 use crate::settings;
@@ -26,6 +27,8 @@ pub struct Node {
     pub auth: Auth,
     /// It runs once the server does.
     pub replicator: Arc<Replicator>,
+    /// The backups that it makes.
+    pub backups: Arc<Backups>,
     /// The server's id, of `[couchdb] uuid`.
     pub uuid: String,
     /// Its name among the nodes of a cluster, of `[couchdb] node_name`.
@@ -65,6 +68,7 @@ impl Node {
         let uuids = UuidGenerator::new(settings::uuid_algorithm(&settings));
         let node = Arc::new_cyclic(|me| Node {
             replicator: Replicator::new(databases.clone(), Arc::new(Surroundings(me.clone()))),
+            backups: Backups::new(databases.clone(), config.clone(), uuid.clone()),
             databases,
             auth,
             uuid,
@@ -91,6 +95,7 @@ impl Node {
         let settings = self.settings();
         settings::tell(&settings, &self.databases);
         *uuids = Arc::new(UuidGenerator::new(settings::uuid_algorithm(&settings)));
+        self.backups.reread();
     }
 
     /// What the configuration says now.

@@ -1,8 +1,14 @@
 //! What can be said on the command line.
 
+mod backup;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+
+pub use backup::{
+    BackupCommand, BackupOptions, ListOptions, PruneOptions, RestoreOptions, VerifyOptions,
+};
 
 /// The environment variable with NAME:PASSWORD for URLs that name nobody: a command line can be read by everybody on the
 /// machine.
@@ -59,8 +65,8 @@ const EXAMPLES: &str = "Examples:
   settee top http://admin:secret@127.0.0.1:5984
   settee profile http://admin:secret@127.0.0.1:5984 --seconds 10 -o out.svg
   settee doctor http://admin:secret@127.0.0.1:5984
-  settee backup http://admin:secret@127.0.0.1:5984 /backups/monday
-  settee restore /backups/monday ./data
+  settee backup http://admin:secret@127.0.0.1:5984 /backups
+  settee restore /backups ./data --at 2026-11-24T03:49:00Z
   settee migrate http://admin:secret@couch:5984 --to http://admin:secret@127.0.0.1:5984
 
 Others on the machine can read a command line. For backup, load, bench, top, profile, doctor and healthcheck, SETTEE_CREDENTIALS=NAME:PASSWORD in the \
@@ -78,7 +84,7 @@ pub enum Command {
     Bench(Box<BenchOptions>),
     /// Load JSON documents, files or dumps into a database
     Load(LoadOptions),
-    /// Copy a running server's store to a new directory on its machine
+    /// Back up a running server: to a directory on its machine, or to an object store
     Backup(BackupOptions),
     /// Make a data directory from a backup
     Restore(RestoreOptions),
@@ -489,22 +495,6 @@ pub struct LoadOptions {
     /// Do not make the database when it is absent
     #[arg(long)]
     pub no_create: bool,
-}
-
-#[derive(Args)]
-pub struct BackupOptions {
-    /// The server, http://NAME:PASSWORD@HOST:PORT
-    pub url: String,
-    /// A directory that does not exist yet, on the server's machine
-    pub directory: PathBuf,
-}
-
-#[derive(Args)]
-pub struct RestoreOptions {
-    /// A directory made by `settee backup`
-    pub backup: PathBuf,
-    /// The data directory to make
-    pub data: PathBuf,
 }
 
 #[derive(Args)]

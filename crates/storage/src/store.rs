@@ -318,16 +318,26 @@ impl Store {
     /// Copies the store as it is now to `target`, which must not exist; files are linked where the file system can.
     /// Writes go on meanwhile.
     pub fn backup(&self, target: &Path) -> Result<(), Error> {
+        self.copy(target)?;
+        self.note_backup();
+        Ok(())
+    }
+
+    /// The same, of which a backup is yet to be made.
+    pub fn copy(&self, target: &Path) -> Result<(), Error> {
         self.committer
             .sync()
             .blocking_recv()
             .map_err(|_| Error::Closed)??;
-        self.engine.checkpoint(target)?;
-        last_backup::note(self.engine.path());
-        Ok(())
+        self.engine.checkpoint(target)
     }
 
-    /// When the last copy was made by [`Store::backup`], as far as is known.
+    /// A backup of such a copy was made.
+    pub fn note_backup(&self) {
+        last_backup::note(self.engine.path());
+    }
+
+    /// When the last backup was made, as far as is known.
     pub fn last_backup(&self) -> Option<SystemTime> {
         last_backup::read(self.engine.path())
     }

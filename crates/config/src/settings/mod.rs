@@ -24,7 +24,7 @@ pub use databases::*;
 pub use functions::*;
 pub use replication::*;
 pub(crate) use section::is_secret;
-pub use section::{About, Setting};
+pub use section::{About, Setting, is_masked};
 pub use server::*;
 pub use users::*;
 
@@ -73,6 +73,7 @@ sections! {
     log: Log,
     prometheus: Prometheus,
     tracing: Tracing,
+    backup: Backup,
     doctor: Doctor,
     cors: Cors,
     x_frame_options: XFrameOptions,
@@ -220,6 +221,8 @@ mod tests {
         assert_eq!(told("cors", "origins"), (false, "list", false));
         assert_eq!(told("chttpd_auth", "secret"), (false, "text", true));
         assert_eq!(told("ssl", "password"), (false, "text", true));
+        let (_, _, is_secret) = told("backup", "s3_secret_access_key");
+        assert!(is_secret);
         let level = find("log", "level").expect("the level");
         assert!(level.choices().contains(&"warning"));
         assert!(find("cors", "max_age").expect("it").choices().is_empty());

@@ -68,8 +68,13 @@ pub(crate) fn is_secret(section: &str, key: &str) -> bool {
     match section {
         "admins" => true,
         "jwt_keys" => key.starts_with("hmac:"),
-        _ => matches!(key, "secret" | "password"),
+        _ => matches!(key, "secret" | "password" | "s3_secret_access_key"),
     }
+}
+
+/// Whether the value of this name is not told over HTTP, not even to admins. Of CouchDB's secrets it is, as there.
+pub fn is_masked(section: &str, key: &str) -> bool {
+    section == "backup" && is_secret(section, key)
 }
 
 /// A section's values, typed.

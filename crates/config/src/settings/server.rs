@@ -219,6 +219,38 @@ section! {
 }
 
 section! {
+    /// Backups that the server makes by itself.
+    pub struct Backup in "backup" {
+        /// Where they go: a directory, or s3://BUCKET/PREFIX, for this server alone; empty: none are made.
+        target: Text = "",
+        /// Time from one to the next, in seconds.
+        every: Seconds = "86400",
+        /// After each, keep the last so many. While all of keep_… are 0, no backup is ever removed.
+        keep_last: Int = "0",
+        /// Keep the last one of each of so many hours.
+        keep_hourly: Int = "0",
+        /// Keep the last one of each of so many days, which begin at midnight UTC.
+        keep_daily: Int = "0",
+        /// Keep the last one of each of so many weeks.
+        keep_weekly: Int = "0",
+        /// Keep the last one of each of so many months.
+        keep_monthly: Int = "0",
+        /// Keep the last one of each of so many years.
+        keep_yearly: Int = "0",
+        /// Most bytes a second that are read for a backup, and as many that are sent; 0 for any.
+        max_rate: Int = "104857600",
+        /// URL of an object store that is not Amazon's. This and the next three win over AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment.
+        s3_endpoint: Option<Text>,
+        /// Its region.
+        s3_region: Option<Text>,
+        /// The name of the key for it.
+        s3_access_key_id: Option<Text>,
+        /// The key.
+        s3_secret_access_key: Option<Text>,
+    }
+}
+
+section! {
     /// What settee doctor says.
     pub struct Doctor in "doctor" {
         /// Checks that are left out, by their names, separated by commas.

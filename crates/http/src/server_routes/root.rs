@@ -13,7 +13,7 @@ use crate::request::Request;
 use crate::request::body::BodyClass;
 use crate::request::parameters::Given;
 use crate::router::require_method;
-use crate::server_routes::{cluster, doctor, profile, top};
+use crate::server_routes::{backup, cluster, doctor, profile, top};
 use node::Query;
 use node::info_json;
 use node::require_server_admin;
@@ -230,6 +230,7 @@ pub fn tasks(app: &App) -> Vec<Value> {
             task
         })
         .collect();
+    tasks.extend(backup::task(app));
     tasks.extend(app.node.replicator.tasks());
     tasks
 }
@@ -265,29 +266,11 @@ pub async fn settee(app: &App, req: &mut Request) -> Answer {
             }
             Ok(Reply::json_bytes(200, vec![b' '; size]))
         }
-        Some("backup") => backup(app, req).await,
+        Some("backup") => backup::route(app, req).await,
         Some("cluster") => cluster::route(app, req).await,
         Some("profile") => Box::pin(profile::route(app, req)).await,
         Some("doctor") => doctor::route(app, req).await,
         Some("top") => top::route(app, req).await,
         _ => Err(ApiError::missing()),
     }
-}
-
-/// `POST /_settee/backup` with `{"directory": path}`: copies the store to a new directory on the server's disk.
-async fn backup(app: &App, req: &mut Request) -> Answer {
-    require_method(req, "POST")?;
-    require_server_admin(&req.user)?;
-    req.require_json()?;
-    let body = req.json_object(BodyClass::Small).await?;
-    let Some(Value::String(directory)) = body.get("directory") else {
-        return Err(ApiError::bad_request(
-            "`directory` must name a directory that does not exist yet",
-        ));
-    };
-    node::back_up(app.node.databases.clone(), directory.into()).await?;
-    Ok(Reply::json(
-        201,
-        &json!({"ok": true, "directory": directory}),
-    ))
 }

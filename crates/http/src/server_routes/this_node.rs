@@ -194,7 +194,10 @@ async fn config(app: &App, req: &mut Request) -> Answer {
                 .config
                 .all()
                 .into_iter()
-                .map(|(name, values)| (name, section_json(values)))
+                .map(|(name, values)| {
+                    let told = section_json(&name, values);
+                    (name, told)
+                })
                 .collect();
             Ok(Reply::json(200, &all.into()))
         }
@@ -208,18 +211,29 @@ async fn config(app: &App, req: &mut Request) -> Answer {
         (Some(section), None) => {
             require_method(req, "GET")?;
             let values = app.node.config.section(section);
-            Ok(Reply::json(200, &section_json(values)))
+            Ok(Reply::json(200, &section_json(section, values)))
         }
         (Some(section), Some(key)) => config_value(app, req, section, key).await,
     }
 }
 
-fn section_json(values: std::collections::BTreeMap<String, String>) -> Value {
+fn section_json(section: &str, values: std::collections::BTreeMap<String, String>) -> Value {
     values
         .into_iter()
-        .map(|(k, v)| (k, Value::from(v)))
+        .map(|(k, v)| {
+            let v = shown(section, &k, v);
+            (k, Value::from(v))
+        })
         .collect::<Map<_, _>>()
         .into()
+}
+
+/// A value as admins see it.
+fn shown(section: &str, key: &str, value: String) -> String {
+    if config::settings::is_masked(section, key) {
+        return "********".to_owned();
+    }
+    value
 }
 
 fn unknown_value() -> ApiError {
@@ -255,6 +269,7 @@ async fn config_value(app: &App, req: &mut Request, section: &str, key: &str) ->
             };
             let old = set(app, section, key, value, persist).await?;
             share(app, section, key).await?;
+            let old = old.map(|old| shown(section, key, old));
             Ok(Reply::json(200, &old.unwrap_or_default().into()))
         }
         "DELETE" => {
@@ -263,7 +278,7 @@ async fn config_value(app: &App, req: &mut Request, section: &str, key: &str) ->
             let (of, name) = (section.clone(), key.clone());
             let old = off_thread(move || config.delete(&section, &key, persist)).await??;
             share(app, &of, &name).await?;
-            old.map(|v| Reply::json(200, &v.into()))
+            old.map(|v| Reply::json(200, &shown(&of, &name, v).into()))
                 .ok_or_else(unknown_value)
         }
         _ => {
@@ -272,7 +287,7 @@ async fn config_value(app: &App, req: &mut Request, section: &str, key: &str) ->
                 .config
                 .get(section, key)
                 .ok_or_else(unknown_value)?;
-            Ok(Reply::json(200, &value.into()))
+            Ok(Reply::json(200, &shown(section, key, value).into()))
         }
     }
 }

@@ -71,6 +71,8 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     app.node
         .replicator
         .run_jobs_on(replication.handle().clone());
+    // Nobody waits for them either.
+    app.node.backups.run_on(replication.handle());
     let kept = keep_global_changes(&runtime, &config, &databases);
     let restart = app.restart_asked();
     let member = app.node.member().cloned();

@@ -1,10 +1,12 @@
 //! What CouchDB has no name for, of one number each.
 
+use node::backup_counters as of_backups;
 use telemetry::trace::{FAILED, MADE, SENT};
 
 use super::List;
 use crate::app::App;
 use crate::metrics::Counts;
+use crate::server_routes::backup;
 
 pub(super) fn list(list: &mut List, app: &App, c: &Counts) {
     let (databases, stats) = (&app.node.databases, &app.stats);
@@ -44,6 +46,7 @@ pub(super) fn list(list: &mut List, app: &App, c: &Counts) {
         ),
     ]);
     traces(list);
+    backups(list, app);
     gauges(list, app, c);
 }
 
@@ -63,6 +66,42 @@ fn traces(list: &mut List) {
             "settee/trace_spans/failed",
             "number of spans that could not be sent to the collector of traces",
             FAILED.get(),
+        ),
+    ]);
+}
+
+fn backups(list: &mut List, app: &App) {
+    list.counters([
+        (
+            "settee/backups/made",
+            "number of backups made to targets",
+            of_backups::MADE.get(),
+        ),
+        (
+            "settee/backups/failed",
+            "number of backups to targets that failed",
+            of_backups::FAILED.get(),
+        ),
+        (
+            "settee/backups/copied_bytes",
+            "bytes copied for backups that were made",
+            of_backups::COPIED_BYTES.get(),
+        ),
+    ]);
+    let known = app.node.backups.known();
+    let last = app.node.databases.store().last_backup();
+    // A failure that a backup came after is history.
+    let failed = known.failed_since_success();
+    list.gauges([
+        (
+            "settee/backups/last_success_unix_seconds",
+            "when the last backup was made, in seconds since 1970; 0: none is known of",
+            last.map_or(0, backup::unix_s),
+        ),
+        (
+            "settee/backups/last_failure_unix_seconds",
+            "when the last backup failed, in seconds since 1970, while none was made after it; otherwise 0",
+            failed.map_or(0, |of| backup::unix_s(of.ended)),
         ),
     ]);
 }

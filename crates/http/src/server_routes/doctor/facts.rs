@@ -171,6 +171,8 @@ pub struct Operation {
     pub not_looked_at: Vec<String>,
     /// How long ago the store was last copied; `None` when no copy is known of.
     pub backup_age: Option<Duration>,
+    /// Where and why the last backup failed that the server made by itself, when none was made after it.
+    pub backup_failure: Option<(String, String)>,
     /// How old a copy may be.
     pub backup_age_max: Duration,
     /// Now, in seconds since 1970.

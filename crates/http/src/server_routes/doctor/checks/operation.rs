@@ -273,56 +273,73 @@ pub const BACKUP: Check = Check {
     id: "backup",
     area: Area::Operation,
     title: "no recent backup",
-    looks_at: "when `settee backup` last copied the store",
+    looks_at: "when the last backup was made, and whether those of `[backup]` fail",
     finds: || {
         format!(
-            "warning when that is longer ago than `[doctor] backup_age_max` (a week); note when it never did, of a database older than {} days or `backup_age_max` with {DOCUMENTS_MIN} and more documents: backups of other kinds are not seen",
+            "warning when that is longer ago than `[doctor] backup_age_max` (a week), or when the last one by `[backup]` failed; note when it never did, of a database older than {} days or `backup_age_max` with {DOCUMENTS_MIN} and more documents: backups of other kinds are not seen",
             YOUNG_S / 86_400
         )
     },
     why: "replication and a cluster's copies also copy a mistake",
     look: |facts| {
-        let operation = &facts.operation;
-        let max = operation.backup_age_max;
-        let command = "settee backup $S /backups/$(date +%F)";
-        let days = |s: u64| s / 86_400;
-        match operation.backup_age {
-            Some(age) if age <= max => Ok(vec![]),
-            Some(age) => {
-                let says = format!("the last one was made {} days ago", days(age.as_secs()));
-                Ok(vec![
+        let mut findings = backup_age(facts);
+        findings.extend(
+            facts
+                .operation
+                .backup_failure
+                .as_ref()
+                .map(|(target, reason)| {
+                    let says = format!("the last backup to {target} failed: {reason}");
+                    Finding::new(Severity::Warning, "the store", says)
+                        .evidence(json!({"target": target}))
+                        .act("# it is tried again by itself; at once: settee backup $S TARGET")
+                }),
+        );
+        Ok(findings)
+    },
+};
+
+fn backup_age(facts: &Facts) -> Vec<Finding> {
+    let operation = &facts.operation;
+    let max = operation.backup_age_max;
+    let command = "settee backup $S /backups/$(date +%F)";
+    let days = |s: u64| s / 86_400;
+    match operation.backup_age {
+        Some(age) if age <= max => vec![],
+        Some(age) => {
+            let says = format!("the last one was made {} days ago", days(age.as_secs()));
+            vec![
                     Finding::new(Severity::Warning, "the store", says)
                         .evidence(json!({"age_s": age.as_secs(), "age_max_s": max.as_secs()}))
                         .act(command)
                         .act("# look why the job that made them does not: the log says, at /_settee/backup"),
-                ])
-            }
-            None => {
-                let oldest = facts
-                    .databases
-                    .all
-                    .iter()
-                    .filter(|db| db.documents >= DOCUMENTS_MIN)
-                    .map(|db| db.created_unix_s)
-                    .min();
-                let age = oldest.map_or(0, |created| operation.now_unix_s.saturating_sub(created));
-                if oldest.is_none() || age < YOUNG_S.min(max.as_secs()) {
-                    return Ok(vec![]);
-                }
-                let says = format!(
-                    "there are data of {} days, and no backup by settee backup is known of",
-                    days(age)
-                );
-                Ok(vec![
-                    Finding::new(Severity::Note, "the store", says)
-                        .evidence(json!({"data_age_s": age}))
-                        .act(command)
-                        .act("# if it is backed up in another way: [doctor] ignore = backup"),
-                ])
-            }
+                ]
         }
-    },
-};
+        None => {
+            let oldest = facts
+                .databases
+                .all
+                .iter()
+                .filter(|db| db.documents >= DOCUMENTS_MIN)
+                .map(|db| db.created_unix_s)
+                .min();
+            let age = oldest.map_or(0, |created| operation.now_unix_s.saturating_sub(created));
+            if oldest.is_none() || age < YOUNG_S.min(max.as_secs()) {
+                return vec![];
+            }
+            let says = format!(
+                "there are data of {} days, and no backup by settee backup is known of",
+                days(age)
+            );
+            vec![
+                Finding::new(Severity::Note, "the store", says)
+                    .evidence(json!({"data_age_s": age}))
+                    .act(command)
+                    .act("# if it is backed up in another way: [doctor] ignore = backup"),
+            ]
+        }
+    }
+}
 
 pub const MAINTENANCE: Check = Check {
     id: "maintenance-mode",
@@ -531,6 +548,17 @@ mod tests {
             };
             severities(&BACKUP, facts)
         };
+        let operation = Operation {
+            backup_age: Some(Duration::from_secs(60)),
+            backup_age_max: Duration::from_secs(7 * 86_400),
+            backup_failure: Some(("s3://bucket".to_owned(), "no bucket".to_owned())),
+            ..Operation::default()
+        };
+        let facts = Facts {
+            operation,
+            ..Facts::default()
+        };
+        assert_eq!(severities(&BACKUP, facts), [Severity::Warning]);
         assert_eq!(of(Some(1), 100, 5_000), []);
         assert_eq!(of(Some(9), 100, 5_000), [Severity::Warning]);
         assert_eq!(of(None, 100, 5_000), [Severity::Note]);

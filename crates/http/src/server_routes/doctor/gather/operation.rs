@@ -28,6 +28,7 @@ pub fn look(app: &App, until: Instant) -> Operation {
     let mut not_looked_at = vec![];
     let passwords = passwords(app, until, &mut not_looked_at);
     let replications = replications(app, until, &mut not_looked_at);
+    let backups = app.node.backups.known();
     let last_backup = app.node.databases.store().last_backup();
     Operation {
         plain,
@@ -46,6 +47,15 @@ pub fn look(app: &App, until: Instant) -> Operation {
         replications,
         not_looked_at,
         backup_age: last_backup.map(|at| now.duration_since(at).unwrap_or_default()),
+        backup_failure: backups.failed_since_success().and_then(|failed| {
+            // Who asks for one is told himself.
+            if !failed.is_scheduled {
+                return None;
+            }
+            let reason = failed.result.as_ref().err()?;
+            let reason: String = reason.chars().take(MESSAGE_BYTES_MAX).collect();
+            Some((failed.target.to_string(), reason))
+        }),
         backup_age_max: settings.doctor.backup_age_max,
         now_unix_s: unix_s(now),
     }

@@ -1,4 +1,4 @@
-//! Copies of the whole store.
+//! Copies of the store as a directory.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,0 +1,102 @@
+//! What can go wrong with backups.
+
+use std::path::PathBuf;
+
+/// Why something was not done. The text is for whoever looks after the server; it holds no credentials.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The name of a target makes no sense; the words say why.
+    #[error("{0}")]
+    Name(String),
+    /// The target is not there, or nothing was ever backed up to it.
+    #[error("{0} holds no backups")]
+    NoBackups(String),
+    /// The target holds something else.
+    #[error(
+        "{0} holds files that are no backups: name an empty place, which is then kept for backups alone"
+    )]
+    Occupied(String),
+    /// The target is another server's.
+    #[error(
+        "{target} holds backups of another server ({found}, this one is {own}): give each server a place of its own"
+    )]
+    OtherServer {
+        /// The target.
+        target: String,
+        /// Whose it is.
+        found: String,
+        /// Who asked.
+        own: String,
+    },
+    /// The target was made by a later version.
+    #[error("{0} was made by a later version of Settee, which this one cannot read")]
+    Later(String),
+    /// There is no backup of this name.
+    #[error("there is no backup named {0}; `settee backup list` shows those that there are")]
+    NoSuchBackup(String),
+    /// All backups are younger than that.
+    #[error("there is no backup of {at} or before; the oldest is of {oldest}")]
+    NoneBefore {
+        /// The moment that was asked for.
+        at: String,
+        /// The time of the oldest backup.
+        oldest: String,
+    },
+    /// A backup's own description cannot be read.
+    #[error("the backup {name} cannot be read: {reason}")]
+    Manifest {
+        /// Which backup.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A file of a backup is not what was copied.
+    #[error("{file} of the backup {name} is {what}: `settee backup verify` shows all that is")]
+    Damaged {
+        /// Which backup.
+        name: String,
+        /// The file, as the store calls it.
+        file: String,
+        /// `missing` or `damaged`.
+        what: &'static str,
+    },
+    /// A file of the store is not what it was when it was read first.
+    #[error(
+        "{0} changed while it was copied, or the disk reads it differently each time: look after the disk"
+    )]
+    Changed(PathBuf),
+    /// A prune that was under way at the target did not end.
+    #[error("a prune of {0} is under way; it is tried again later")]
+    Pruning(String),
+    /// What was copied could have been removed by a prune meanwhile.
+    #[error(
+        "{0} could not be reached for so long that what was copied may be gone again; the next backup copies it anew"
+    )]
+    LeaseLost(String),
+    /// A file or directory of this machine.
+    #[error("{path}: {source}")]
+    File {
+        /// Which one.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The target.
+    #[error("{target}: {source}")]
+    Target {
+        /// Which one.
+        target: String,
+        /// What it, or the way there, says.
+        source: object_store::Error,
+    },
+}
+
+impl Error {
+    pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Error {
+        let path = path.into();
+        |source| Error::File { path, source }
+    }
+}
+
+/// What this crate's functions answer.
+pub type Result<T> = std::result::Result<T, Error>;

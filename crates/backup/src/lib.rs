@@ -1,0 +1,27 @@
+//! Where are backups kept, and what is in them? A [`Target`] holds many backups of one server, each a list of files by the hashes of their
+//! contents ([`Manifest`]), so that each has only what changed since the last.
+//!
+//! Knows files of a store as bytes with names. *Does not know* what is in them, servers, settings, or when backups are made.
+#![forbid(unsafe_code)]
+
+mod error;
+mod hashes;
+mod lease;
+mod make;
+mod manifest;
+mod progress;
+mod prune;
+mod rate;
+mod read;
+mod restore;
+mod target;
+mod verify;
+
+pub use error::{Error, Result};
+pub use make::{Copy, back_up};
+pub use manifest::{File, Manifest, parse_time, time_text};
+pub use progress::Progress;
+pub use prune::{Keep, Pruned, prune};
+pub use restore::{Which, find, restore};
+pub use target::{S3Options, Target, TargetName, holds_backups};
+pub use verify::{Verified, verify};

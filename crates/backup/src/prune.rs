@@ -1,0 +1,244 @@
+//! Which backups stay, and what goes with the others.
+
+use std::collections::HashSet;
+use std::path::Path as FilePath;
+use std::time::{Duration, SystemTime};
+
+use chrono::{DateTime, Datelike as _, Timelike as _, Utc};
+
+use crate::error::Result;
+use crate::lease::{Lease, Work};
+use crate::manifest::Manifest;
+use crate::target::{Target, TargetName};
+
+/// Objects that are removed between two looks at the lease.
+const AT_ONCE: usize = 500;
+/// What a write to a directory left that was ended in between is removed when it is so old.
+const UNFINISHED_AGE: Duration = Duration::from_secs(86_400);
+
+/// How many backups stay. One that any rule keeps stays, and so does the last of all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// The last so many.
+    pub last: u64,
+    /// The last one of each of the last so many hours that have one.
+    pub hourly: u64,
+    /// The same of days, which begin at midnight UTC.
+    pub daily: u64,
+    /// The same of weeks, which begin on Mondays.
+    pub weekly: u64,
+    /// The same of months.
+    pub monthly: u64,
+    /// The same of years.
+    pub yearly: u64,
+}
+
+impl Keep {
+    /// Whether nothing is asked for, so that all stay.
+    pub fn is_all(&self) -> bool {
+        *self == Keep::default()
+    }
+
+    /// Which of the backups of these times stay; the times are in order, the oldest first.
+    fn of(&self, times: &[DateTime<Utc>]) -> Vec<bool> {
+        let mut kept = vec![self.is_all(); times.len()];
+        let day = |t: &DateTime<Utc>| i64::from(t.num_days_from_ce());
+        let rules: [Rule<'_>; 5] = [
+            (self.hourly, &|t| (day(t), i64::from(t.hour()))),
+            (self.daily, &|t| (day(t), 0)),
+            (self.weekly, &|t| {
+                let week = t.iso_week();
+                (i64::from(week.year()), i64::from(week.week()))
+            }),
+            (self.monthly, &|t| {
+                (i64::from(t.year()), i64::from(t.month()))
+            }),
+            (self.yearly, &|t| (i64::from(t.year()), 0)),
+        ];
+        for (n, period) in rules {
+            let (mut left, mut last) = (n, None);
+            for (time, kept) in times.iter().zip(&mut kept).rev() {
+                let period = Some(period(time));
+                if left > 0 && period != last {
+                    *kept = true;
+                    left -= 1;
+                }
+                last = period;
+            }
+        }
+        let last = usize::try_from(self.last.max(1)).unwrap_or(usize::MAX);
+        kept.iter_mut()
+            .rev()
+            .take(last)
+            .for_each(|kept| *kept = true);
+        kept
+    }
+}
+
+/// How many periods, and in which one a time is.
+type Rule<'a> = (u64, &'a dyn Fn(&DateTime<Utc>) -> (i64, i64));
+
+/// What was removed.
+#[derive(Debug, Default)]
+pub struct Pruned {
+    /// Backups that are no longer there.
+    pub removed: Vec<Manifest>,
+    /// Backups that are.
+    pub kept: usize,
+    /// Files that no backup needs any more.
+    pub files: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// The files stay for now, since a backup is under way; the next prune removes them.
+    pub postponed: bool,
+}
+
+/// Removes the backups that are not to be kept, and the files that none needs any more. Files are left alone while a backup is under
+/// way. `dry_run`: only says what it would remove.
+///
+/// # Errors
+/// [`crate::Error::Manifest`] when a backup cannot be read, as nobody knows which files it needs, and those of the target.
+pub async fn prune(target: &Target, keep: &Keep, dry_run: bool) -> Result<Pruned> {
+    let lease = Lease::take(target, Work::Prune).await?;
+    let pruned = lease
+        .during(prune_with(target, &lease, keep, dry_run))
+        .await;
+    lease.release().await;
+    pruned
+}
+
+async fn prune_with(
+    target: &Target,
+    lease: &Lease<'_>,
+    keep: &Keep,
+    dry_run: bool,
+) -> Result<Pruned> {
+    // Before the backups are read: one that ends in between is read.
+    let mut pruned = Pruned {
+        postponed: lease.others(Work::Backup).await?,
+        ..Pruned::default()
+    };
+    let (backups, mut broken) = target.backups().await?;
+    if let Some(error) = broken.pop() {
+        return Err(error);
+    }
+    let times: Vec<_> = backups.iter().map(|backup| backup.time).collect();
+    let (mut kept, mut removed) = (vec![], vec![]);
+    for (backup, stays) in backups.into_iter().zip(keep.of(&times)) {
+        if stays { &mut kept } else { &mut removed }.push(backup);
+    }
+    if !dry_run {
+        // Before their files: what a crash leaves is files that nobody needs, and no backups without files.
+        let paths = removed
+            .iter()
+            .map(|backup| Target::manifest_path(&backup.name));
+        target.remove(paths.collect()).await?;
+    }
+    (pruned.removed, pruned.kept) = (removed, kept.len());
+    if pruned.postponed {
+        return Ok(pruned);
+    }
+    let needed = kept.iter().flat_map(|backup| &backup.files);
+    let needed: HashSet<&str> = needed.map(|file| file.blake3.as_str()).collect();
+    let mut files = target.files().await?;
+    files.retain(|(blake3, _)| !needed.contains(blake3.as_str()));
+    for files in files.chunks(AT_ONCE) {
+        lease.check()?;
+        if !dry_run {
+            let paths = files.iter().map(|(blake3, _)| Target::file_path(blake3));
+            target.remove(paths.collect()).await?;
+        }
+        pruned.files += files.len() as u64;
+        pruned.bytes += files.iter().map(|(_, bytes)| bytes).sum::<u64>();
+    }
+    if let (TargetName::Directory(path), false) = (target.name(), dry_run) {
+        remove_unfinished(&path.join("files"));
+    }
+    Ok(pruned)
+}
+
+/// Removes what writes left that were ended in between: `…#1`, which lists do not show.
+fn remove_unfinished(files: &FilePath) {
+    let of = |directory: &FilePath| std::fs::read_dir(directory).into_iter().flatten().flatten();
+    for folder in of(files) {
+        for file in of(&folder.path()) {
+            let is_unfinished = file.file_name().to_string_lossy().contains('#');
+            let modified = file.metadata().and_then(|metadata| metadata.modified());
+            let age = modified.map(|at| SystemTime::now().duration_since(at).unwrap_or_default());
+            if is_unfinished && age.is_ok_and(|age| age > UNFINISHED_AGE) {
+                // Who cannot remove it tries again next time.
+                let _ = std::fs::remove_file(file.path());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::parse_time;
+    use proptest::prelude::*;
+
+    fn kept(keep: Keep, times: &[&str]) -> Vec<String> {
+        let parsed: Vec<_> = times.iter().map(|t| parse_time(t).unwrap()).collect();
+        let kept = keep.of(&parsed);
+        let pairs = times.iter().zip(kept);
+        pairs
+            .filter(|(_, kept)| *kept)
+            .map(|(t, _)| (*t).to_owned())
+            .collect()
+    }
+
+    const TIMES: [&str; 7] = [
+        "2025-12-31T23:00:00Z",
+        "2026-11-01T10:00:00Z",
+        "2026-11-22T10:00:00Z",
+        "2026-11-23T10:00:00Z",
+        "2026-11-23T22:00:00Z",
+        "2026-11-24T10:05:00Z",
+        "2026-11-24T10:50:00Z",
+    ];
+
+    #[test]
+    fn the_last_of_each_period_stays() {
+        let none = Keep::default();
+        assert_eq!(kept(none, &TIMES).len(), 7);
+        assert_eq!(kept(Keep { last: 2, ..none }, &TIMES), TIMES[5..]);
+        let daily = kept(Keep { daily: 3, ..none }, &TIMES);
+        assert_eq!(daily, [TIMES[2], TIMES[4], TIMES[6]]);
+        let hourly = kept(Keep { hourly: 2, ..none }, &TIMES);
+        assert_eq!(hourly, [TIMES[4], TIMES[6]]);
+        // 22 November 2026 is a Sunday.
+        let weekly = kept(Keep { weekly: 2, ..none }, &TIMES);
+        assert_eq!(weekly, [TIMES[2], TIMES[6]]);
+        let monthly = kept(Keep { monthly: 9, ..none }, &TIMES);
+        assert_eq!(monthly, [TIMES[0], TIMES[6]]);
+        let yearly = kept(Keep { yearly: 1, ..none }, &TIMES);
+        assert_eq!(yearly, [TIMES[6]]);
+        let both = kept(
+            Keep {
+                last: 1,
+                yearly: 2,
+                ..none
+            },
+            &TIMES,
+        );
+        assert_eq!(both, [TIMES[0], TIMES[6]]);
+    }
+
+    proptest! {
+        #[test]
+        fn the_last_one_always_stays(hours in prop::collection::vec(0..1_000i64, 1..20), daily in 0..4u64, hourly in 0..4u64) {
+            let begin = parse_time("2026-01-01T00:00:00Z").unwrap();
+            let mut hours = hours;
+            hours.sort_unstable();
+            let times: Vec<_> = hours.iter().map(|h| begin + chrono::Duration::hours(*h)).collect();
+            let keep = Keep { daily, hourly, ..Keep::default() };
+            let kept = keep.of(&times);
+            prop_assert!(kept.last().unwrap());
+            // As many as are asked for, at most.
+            let n = kept.iter().filter(|kept| **kept).count() as u64;
+            prop_assert!(keep.is_all() || n <= (daily + hourly).max(1));
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Are the backups what they were?
+
+use std::collections::BTreeMap;
+
+use crate::error::{Error, Result};
+use crate::manifest::Manifest;
+use crate::read::{Found, read};
+use crate::target::Target;
+
+/// What was found out about backups.
+#[derive(Debug, Default)]
+pub struct Verified {
+    /// The backups that were looked at.
+    pub backups: Vec<Manifest>,
+    /// Different files of them, each read once.
+    pub files: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// What is wrong, in words.
+    pub faults: Vec<String>,
+}
+
+/// Reads all files of the backup `name`, or of all backups, and compares their hashes.
+///
+/// # Errors
+/// Those of the target, and [`Error::NoSuchBackup`]. What is wrong with backups is no error but what is answered.
+pub async fn verify(target: &Target, name: Option<&str>) -> Result<Verified> {
+    let mut verified = Verified::default();
+    match name {
+        None => {
+            let (backups, broken) = target.backups().await?;
+            verified.backups = backups;
+            verified.faults.extend(broken.iter().map(Error::to_string));
+        }
+        Some(name) => match target.backup(name).await {
+            Ok(backup) => verified.backups.push(backup),
+            Err(e @ Error::Manifest { .. }) => verified.faults.push(e.to_string()),
+            Err(e) => return Err(e),
+        },
+    }
+    // Each file once, however many backups have it.
+    let mut files: BTreeMap<(&str, u64), (&str, Vec<&str>)> = BTreeMap::new();
+    for backup in &verified.backups {
+        for file in &backup.files {
+            let of = files.entry((&file.blake3, file.bytes)).or_default();
+            of.0 = &file.name;
+            of.1.push(&backup.name);
+        }
+    }
+    let (mut faults, mut count, mut bytes_read) = (vec![], 0, 0);
+    for ((blake3, bytes), (name, backups)) in files {
+        let found = read::<Error>(target, blake3, bytes, async |_| Ok(()));
+        let what = match found.await? {
+            Found::Whole => None,
+            Found::Missing => Some("missing"),
+            Found::Damaged => Some("damaged"),
+        };
+        if let Some(what) = what {
+            let backups = backups.join(", ");
+            faults.push(format!(
+                "{name} is {what} (files/{}/{blake3}), of: {backups}",
+                &blake3[..2]
+            ));
+        }
+        count += 1;
+        bytes_read += bytes;
+    }
+    verified.faults.extend(faults);
+    (verified.files, verified.bytes) = (count, bytes_read);
+    Ok(verified)
+}

@@ -1,0 +1,268 @@
+//! The backups that this server makes: one at a time, when somebody asks, and by itself (`schedule.rs`).
+//!
+//! A backup is a checkpoint of the store, whose files are then copied to a target (`run.rs`); what the target has, the crate `backup` knows.
+
+pub mod counters;
+mod plain;
+mod run;
+mod schedule;
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
+
+use backup::{Progress, S3Options, TargetName};
+use config::Config;
+use database::Databases;
+use document::{UuidAlgorithm, UuidGenerator};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use crate::error::{Error, Result};
+
+pub use plain::back_up;
+
+/// Backups that have ended and are remembered.
+const ENDED_MAX: usize = 16;
+
+/// Makes the backups of a server.
+pub struct Backups {
+    databases: Arc<Databases>,
+    config: Config,
+    uuid: String,
+    /// For what belongs to backups, beside the store.
+    directory: PathBuf,
+    state: Mutex<State>,
+    /// What backups run on.
+    runtime: OnceLock<Handle>,
+    settings_changed: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    running: Option<Arc<Running>>,
+    /// The last one last.
+    ended: VecDeque<Arc<Ended>>,
+    last_success: Option<Arc<Ended>>,
+    last_failure: Option<Arc<Ended>>,
+    next: Option<SystemTime>,
+}
+
+/// A backup that is under way.
+#[derive(Debug)]
+pub struct Running {
+    /// Tells it from others.
+    pub id: String,
+    /// Where it goes.
+    pub target: TargetName,
+    /// By the server itself.
+    pub is_scheduled: bool,
+    /// When it began.
+    pub started: SystemTime,
+    /// How far the copying is.
+    pub progress: Progress,
+    phase: Mutex<Phase>,
+}
+
+impl Running {
+    /// What is done now.
+    pub fn phase(&self) -> Phase {
+        *self.phase.lock()
+    }
+
+    fn enter(&self, phase: Phase) {
+        *self.phase.lock() = phase;
+    }
+}
+
+/// What a backup does at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It looks for its target.
+    Connecting,
+    /// The store is written to files of which links are made.
+    Checkpoint,
+    /// Files are compared and copied.
+    Copying,
+    /// Backups that are not to be kept are removed.
+    Pruning,
+}
+
+impl Phase {
+    /// A word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Connecting => "connecting",
+            Phase::Checkpoint => "checkpoint",
+            Phase::Copying => "copying",
+            Phase::Pruning => "pruning",
+        }
+    }
+}
+
+/// A backup that is over.
+#[derive(Debug)]
+pub struct Ended {
+    /// As of [`Running::id`].
+    pub id: String,
+    /// Where it went.
+    pub target: TargetName,
+    /// By the server itself.
+    pub is_scheduled: bool,
+    /// When it began.
+    pub started: SystemTime,
+    /// When it ended.
+    pub ended: SystemTime,
+    /// What was made, or what went wrong, in words.
+    pub result: std::result::Result<Made, String>,
+}
+
+impl Ended {
+    /// How long it took.
+    pub fn took(&self) -> Duration {
+        let took = self.ended.duration_since(self.started);
+        took.unwrap_or_default()
+    }
+}
+
+/// What a backup came to.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// Its name at the target.
+    pub name: String,
+    /// The moment that it is of.
+    pub time: String,
+    /// Its files.
+    pub files: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Files that were not at the target before.
+    pub copied_files: u64,
+    /// Bytes of these.
+    pub copied_bytes: u64,
+}
+
+/// What is known of a server's backups, since it started.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// The one under way.
+    pub running: Option<Arc<Running>>,
+    /// Those that ended, the last one last; no more than a few.
+    pub ended: Vec<Arc<Ended>>,
+    /// The last that was made.
+    pub last_success: Option<Arc<Ended>>,
+    /// The last that was not.
+    pub last_failure: Option<Arc<Ended>>,
+    /// When the server makes the next one by itself.
+    pub next: Option<SystemTime>,
+}
+
+impl Known {
+    /// The last failure, while no backup was made after it.
+    pub fn failed_since_success(&self) -> Option<&Ended> {
+        let failed = self.last_failure.as_deref()?;
+        let made = self.last_success.as_deref();
+        made.is_none_or(|made| made.ended < failed.ended)
+            .then_some(failed)
+    }
+}
+
+impl Backups {
+    pub(crate) fn new(databases: Arc<Databases>, config: Config, uuid: String) -> Arc<Backups> {
+        let store = databases.store().engine().path();
+        let directory = store.parent().unwrap_or(store).join("backup");
+        Arc::new(Backups {
+            databases,
+            config,
+            uuid,
+            directory,
+            state: Mutex::default(),
+            runtime: OnceLock::new(),
+            settings_changed: Notify::new(),
+        })
+    }
+
+    /// Says what backups run on, and begins to make those that the settings ask for. Said once, before anything is served.
+    pub fn run_on(self: &Arc<Self>, runtime: &Handle) {
+        // A second time changes nothing.
+        if self.runtime.set(runtime.clone()).is_ok() {
+            run::remove_rest(&self.directory);
+            runtime.spawn(schedule::run(self.clone()));
+        }
+    }
+
+    pub(crate) fn reread(&self) {
+        self.settings_changed.notify_one();
+    }
+
+    /// Begins a backup, and answers its id. `target` is a directory, absolute, or a URL.
+    ///
+    /// # Errors
+    /// [`Error::BackupTarget`], and [`Error::BackupRunning`].
+    pub fn start(self: &Arc<Self>, target: &str) -> Result<String> {
+        let target = TargetName::parse(target).map_err(|e| Error::BackupTarget(e.to_string()))?;
+        let running = self.begin(target, false)?;
+        let id = running.id.clone();
+        let runtime = self.runtime.get().cloned().unwrap_or_else(Handle::current);
+        let me = self.clone();
+        runtime.spawn(async move { me.make(running, None).await });
+        Ok(id)
+    }
+
+    /// What is known now.
+    pub fn known(&self) -> Known {
+        let state = self.state.lock();
+        Known {
+            running: state.running.clone(),
+            ended: state.ended.iter().cloned().collect(),
+            last_success: state.last_success.clone(),
+            last_failure: state.last_failure.clone(),
+            next: state.next,
+        }
+    }
+
+    /// Where backups go by the settings, if they do.
+    pub fn scheduled_target(&self) -> Option<String> {
+        let target = self.config.settings().backup.target.clone();
+        (!target.is_empty()).then_some(target)
+    }
+
+    fn begin(&self, target: TargetName, is_scheduled: bool) -> Result<Arc<Running>> {
+        let mut state = self.state.lock();
+        if let Some(running) = &state.running {
+            return Err(Error::BackupRunning(running.target.to_string()));
+        }
+        let running = Arc::new(Running {
+            id: UuidGenerator::new(UuidAlgorithm::Random).next(),
+            target,
+            is_scheduled,
+            started: SystemTime::now(),
+            progress: Progress::default(),
+            phase: Mutex::new(Phase::Connecting),
+        });
+        state.running = Some(running.clone());
+        Ok(running)
+    }
+
+    /// Whose backups they are. The nodes of a cluster have one uuid, and stores of their own.
+    fn server(&self) -> String {
+        if self.databases.order().is_none() {
+            return self.uuid.clone();
+        }
+        let name = &self.config.settings().couchdb.node_name;
+        format!("{} {name}", self.uuid)
+    }
+
+    fn s3(&self) -> S3Options {
+        let settings = self.config.settings();
+        let of = &settings.backup;
+        S3Options {
+            endpoint: of.s3_endpoint.clone(),
+            region: of.s3_region.clone(),
+            access_key_id: of.s3_access_key_id.clone(),
+            secret_access_key: of.s3_secret_access_key.clone(),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! `settee restore`.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use backup::{Progress, Which, holds_backups, parse_time, time_text};
+
+use super::{size, target};
+use crate::Failure;
+use crate::cli::RestoreOptions;
+use crate::data::STORE;
+
+/// A file that every store has.
+const STORE_MARK: &str = "CURRENT";
+
+pub fn run(options: &RestoreOptions) -> Result<(), Failure> {
+    let which = which(options)?;
+    let directory = Path::new(&options.backup);
+    let is_copy = !options.backup.contains("://") && !holds_backups(directory);
+    if is_copy && !directory.join(STORE_MARK).is_file() {
+        return Err(Failure::new(format!(
+            "{} is no backup: it holds neither backups nor a file {STORE_MARK}",
+            options.backup
+        )));
+    }
+    if is_copy && !matches!(which, Which::Last) {
+        return Err(Failure::usage(format!(
+            "{} is one copy of a store: there is none to choose by --at or --name",
+            options.backup
+        )));
+    }
+    let store = options.data.join(STORE);
+    if store.exists() {
+        return Err(Failure::new(format!(
+            "{} holds data already; restore to another directory, or move it away",
+            store.display()
+        )));
+    }
+    std::fs::create_dir_all(&options.data).map_err(at(&options.data))?;
+    // Renamed last: an interrupted restore leaves no half store under the store's name.
+    let unfinished = options.data.join("store.restoring");
+    if unfinished.exists() {
+        std::fs::remove_dir_all(&unfinished).map_err(at(&unfinished))?;
+    }
+    std::fs::create_dir(&unfinished).map_err(at(&unfinished))?;
+    let restored = if is_copy {
+        copy(directory, &unfinished)?
+    } else {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        super::super::runtime()?.block_on(fetch(&options.backup, &which, &unfinished))?
+    };
+    std::fs::rename(&unfinished, &store).map_err(at(&store))?;
+    let synced = std::fs::File::open(&options.data).and_then(|d| d.sync_all());
+    synced.map_err(at(&options.data))?;
+    say!(
+        "{restored}; start with: settee serve --data {}",
+        options.data.display()
+    );
+    Ok(())
+}
+
+fn at(path: &Path) -> impl FnOnce(std::io::Error) -> Failure {
+    |e| Failure::new(format!("{}: {e}", path.display()))
+}
+
+fn which(options: &RestoreOptions) -> Result<Which, Failure> {
+    match (&options.at, &options.name) {
+        (Some(text), _) => parse_time(text).map(Which::At).ok_or_else(|| {
+            Failure::usage(format!(
+                "--at {text}: a time is like 2026-11-24T03:49:00Z or 2026-11-24T04:49:00+01:00"
+            ))
+        }),
+        (None, Some(name)) => Ok(Which::Named(name.clone())),
+        (None, None) => Ok(Which::Last),
+    }
+}
+
+/// Copies a copy of a store. Answers what to tell of it.
+fn copy(from: &Path, to: &Path) -> Result<String, Failure> {
+    let files: Vec<PathBuf> = std::fs::read_dir(from)
+        .and_then(|d| d.map(|e| e.map(|e| e.path())).collect())
+        .map_err(at(from))?;
+    let mut bytes = 0;
+    for file in files.iter().filter(|f| f.is_file()) {
+        let Some(name) = file.file_name() else {
+            continue;
+        };
+        let to = to.join(name);
+        bytes += std::fs::copy(file, &to).map_err(at(file))?;
+        // The copy has the backup's mode, and an older version's backups are for everybody to read.
+        std::fs::set_permissions(&to, std::fs::Permissions::from_mode(0o600)).map_err(at(&to))?;
+        std::fs::File::open(&to)
+            .and_then(|f| f.sync_all())
+            .map_err(at(&to))?;
+    }
+    Ok(format!("restored {} files, {bytes} bytes", files.len()))
+}
+
+/// Copies a backup of a target. Answers what to tell of it.
+async fn fetch(from: &str, which: &Which, to: &Path) -> Result<String, Failure> {
+    let target = target::open(from).await?;
+    let found = backup::find(&target, which).await.map_err(Failure::new)?;
+    let progress = Progress::default();
+    let restored = backup::restore(&target, &found, to, &progress).await;
+    restored.map_err(Failure::new)?;
+    Ok(format!(
+        "restored the backup {} of {}, {} files, {}",
+        found.name,
+        time_text(found.time),
+        found.files.len(),
+        size(found.bytes())
+    ))
+}
