@@ -68,11 +68,7 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     if let Some(brokers) = brokers {
         runtime.block_on(cluster::start(brokers, &app, &data))?;
     }
-    app.node
-        .replicator
-        .run_jobs_on(replication.handle().clone());
-    // Nobody waits for them either.
-    app.node.backups.run_on(replication.handle());
+    begin_background(&app, &replication);
     let kept = keep_global_changes(&runtime, &config, &databases);
     let restart = app.restart_asked();
     let member = app.node.member().cloned();
@@ -141,6 +137,13 @@ fn replication_runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .enable_all()
         .build()
         .map_err(Failure::new)
+}
+
+/// Begins what the server does without being asked: replications, and backups, which nobody waits for either.
+fn begin_background(app: &App, replication: &tokio::runtime::Runtime) {
+    let node = &app.node;
+    node.replicator.run_jobs_on(replication.handle().clone());
+    node.backups.run_on(replication.handle());
 }
 
 /// Serves a data directory to this process alone, at a free port and for an admin of the moment, while `work` runs; it
