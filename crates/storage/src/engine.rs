@@ -1,5 +1,9 @@
 //! RocksDB, opened for this store: keyspaces, options, snapshots.
 
+mod read_only;
+
+pub(crate) use read_only::{Strictness, TableFile};
+
 use crate::cache_sample::CacheSample;
 use crate::counters::SYNCS;
 use std::os::unix::fs::MetadataExt as _;
