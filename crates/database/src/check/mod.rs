@@ -18,6 +18,7 @@ use storage::{Shard, ShardMeta, ShardNumber, View};
 
 use crate::Error;
 use crate::catalogue::{ContentsUnder, DatabaseRecord};
+use crate::find::WithIndexes;
 use crate::ranges::{range_of, shard_index};
 
 pub(crate) use designs::Designs;
@@ -67,7 +68,10 @@ pub fn check(store: &Path, options: CheckOptions) -> Result<Report, Error> {
     (options.begun)(of.watch.clone());
     let mut check = Check {
         of,
-        languages: options.languages,
+        languages: options.languages.map(|languages| {
+            let all: Arc<dyn Languages> = Arc::new(WithIndexes(languages));
+            all
+        }),
         reduce_limit: options.reduce_limit,
         report: Report::default(),
     };

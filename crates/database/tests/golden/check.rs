@@ -45,7 +45,10 @@ fn listing(dir: &Path) -> Vec<(String, u64, SystemTime)> {
         let name = entry.file_name().into_string().unwrap();
         (name, metadata.len(), metadata.modified().unwrap())
     };
-    let mut all: Vec<_> = fs::read_dir(dir).unwrap().map(|e| entry(e.unwrap())).collect();
+    let mut all: Vec<_> = fs::read_dir(dir)
+        .unwrap()
+        .map(|e| entry(e.unwrap()))
+        .collect();
     all.sort();
     all
 }
@@ -108,9 +111,14 @@ struct Fault {
 }
 
 fn flip_in_file(dir: &Path, rng: &mut Rng) -> Fault {
-    let mut files: Vec<_> = listing(dir).into_iter().filter(|(_, len, _)| *len > 0).collect();
+    let mut files: Vec<_> = listing(dir)
+        .into_iter()
+        .filter(|(_, len, _)| *len > 0)
+        .collect();
     // What the engine says of itself, and its options of the last time, are read by nobody.
-    files.retain(|(name, ..)| !name.starts_with("LOG") && !name.starts_with("OPTIONS") && name != "IDENTITY");
+    files.retain(|(name, ..)| {
+        !name.starts_with("LOG") && !name.starts_with("OPTIONS") && name != "IDENTITY"
+    });
     let (name, len, _) = &files[rng.usize(..files.len())];
     let path = dir.join(name);
     let mut bytes = fs::read(&path).unwrap();
@@ -138,7 +146,10 @@ fn change_row(dir: &Path, rng: &mut Rng) -> Fault {
     }
     drop(it);
     if rows.is_empty() {
-        return Fault { what: format!("nothing in {k:?}"), may_be_unseen: false };
+        return Fault {
+            what: format!("nothing in {k:?}"),
+            may_be_unseen: false,
+        };
     }
     let (key, mut value) = rows.swap_remove(rng.usize(..rows.len()));
     let mut writes = engine.writes();
@@ -172,7 +183,8 @@ fn is_said_nowhere_else(k: Keyspace, key: &[u8], value: &[u8], at: usize) -> boo
         Keyspace::BySeq => {
             let seq = u64::from_be_bytes(key[4..].try_into().unwrap());
             let row = Row::decode(seq, value).unwrap();
-            let is_in_body = matches!(row.body, Body::Inline(body) if at >= value.len() - body.len());
+            let is_in_body =
+                matches!(row.body, Body::Inline(body) if at >= value.len() - body.len());
             // What a change replaced, and which branch it was of, is of use while the summary is younger.
             is_in_body || row.winner_seq != seq || at < 4
         }
@@ -225,7 +237,12 @@ fn a_fault_is_found_or_every_read_is_as_before() {
 fn repaired(from: &Path, to: &Path) -> (Vec<Repaired>, Vec<String>) {
     let mut lost = vec![];
     let hooks = RepairHooks {
-        lost: &mut |loss| lost.push(format!("{:?} {:?} {}", loss.database, loss.document, loss.what)),
+        lost: &mut |loss| {
+            lost.push(format!(
+                "{:?} {:?} {}",
+                loss.database, loss.document, loss.what
+            ))
+        },
         progress: &|_, _| {},
         note: &mut |_| {},
     };
@@ -238,11 +255,16 @@ fn kept_by_repair(described: &Value) -> Value {
     let mut all = described.clone();
     for database in all.as_object_mut().unwrap().values_mut() {
         let database = database.as_object_mut().unwrap();
-        database.retain(|name, _| ["info", "documents", "local_docs", "all_docs"].contains(&name.as_str()));
+        database.retain(|name, _| {
+            ["info", "documents", "local_docs", "all_docs"].contains(&name.as_str())
+        });
         let info = database["info"].as_object_mut().unwrap();
         info.retain(|name, _| !["update_seq", "purge_seq"].contains(&name.as_str()));
         for listing in ["local_docs", "all_docs"] {
-            database[listing].as_object_mut().unwrap().remove("update_seq");
+            database[listing]
+                .as_object_mut()
+                .unwrap()
+                .remove("update_seq");
         }
         for document in database["documents"].as_object_mut().unwrap().values_mut() {
             if let Some(winner) = document["winner"].as_object_mut() {
@@ -271,6 +293,10 @@ fn a_repair_of_a_sound_store_loses_nothing() {
         let databases = write::open(&new.path().join("store"), true);
         let read = runtime().block_on(describe::describe(&databases));
         databases.close();
-        assert_same(&kept_by_repair(&read), &kept_by_repair(&expected(&name)), &format!("{name}: "));
+        assert_same(
+            &kept_by_repair(&read),
+            &kept_by_repair(&expected(&name)),
+            &format!("{name}: "),
+        );
     }
 }

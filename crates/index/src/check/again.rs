@@ -45,7 +45,8 @@ impl IndexCheck<'_> {
             return Ok(());
         };
         if !totals.knows_purges {
-            let why = "its rows were not compared: there were purges since it was brought up to date";
+            let why =
+                "its rows were not compared: there were purges since it was brought up to date";
             findings.note(Kind::Index, why.into());
             return Ok(());
         }

@@ -78,12 +78,10 @@ impl Engine {
         }))
     }
 
-    /// Table files and the range of keys of each, by keyspace: name, first key, last key.
+    /// The table files.
     pub(crate) fn table_files(&self) -> Result<Vec<TableFile>, Error> {
         let files = self.db.live_files()?;
         let of = |file: rocksdb::LiveFile| TableFile {
-            keyspace: file.column_family_name,
-            name: file.name.trim_start_matches('/').to_owned(),
             bytes: file.size as u64,
             rows: file.num_entries,
         };
@@ -93,8 +91,6 @@ impl Engine {
 
 /// A sorted file of the engine.
 pub(crate) struct TableFile {
-    pub keyspace: String,
-    pub name: String,
     pub bytes: u64,
     pub rows: u64,
 }
