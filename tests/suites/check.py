@@ -50,7 +50,7 @@ def filled(ctx, name, count=300):
     for db in ("kept", "shards"):
         docs = [{"_id": f"doc-{n:05}", "number": n, "pad": os.urandom(100).hex()} for n in range(count)]
         docs += [{"_id": f"long-{n}", "number": n, "pad": os.urandom(4000).hex()} for n in range(5)]
-        rows = api.expect(201, "POST", f"/{db}/_bulk_docs", {"docs": docs}).json
+        rows = api.expect(201, "POST", f"/{db}/_bulk_docs", {"docs": docs})
         again = [{"_id": row["id"], "_rev": row["rev"], "number": n + 1000, "pad": "x"} for n, row in enumerate(rows[:40])]
         api.expect(201, "POST", f"/{db}/_bulk_docs", {"docs": again})
         gone = [{"_id": row["id"], "_rev": row["rev"], "_deleted": True} for row in rows[50:60]]
@@ -280,13 +280,14 @@ def log_harm(ctx):
     ctx.report.check("a damaged log: repaired", done.returncode in (SOUND, LOSSES), done.stdout[-1500:] + done.stderr)
     served = ctx.server("log-repaired").start()
     total = served.api().get("/kept").json["doc_count"]
-    ctx.report.check("a damaged log: all but what was in the damaged part is saved", 250 <= total <= 300, total)
+    # The engine goes on at the next block of the log, and a document takes more than 400 bytes of one.
+    ctx.report.check("a damaged log: all but what was in the damaged block is saved", 300 - rocks.BLOCK // 400 <= total <= 300, total)
     served.stop()
 
 
 def everything(api, db):
     """All leaves of all documents with their bodies, by id."""
-    changes = api.expect(200, "GET", f"/{db}/_changes?style=all_docs").json["results"]
+    changes = api.expect(200, "GET", f"/{db}/_changes?style=all_docs")["results"]
     return {row["id"]: leaves_of(api, db, row["id"]) for row in changes}
 
 

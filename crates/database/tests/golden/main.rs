@@ -20,7 +20,7 @@ use serde_json::Value;
 
 /// What this version writes. `settee-1` is of when all contents of attachments were under the first shard, and databases had
 /// no uuid.
-const CURRENT: &str = "settee-1-contents";
+const CURRENT: &str = "settee-1-system";
 
 fn stores() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/stores")
