@@ -607,7 +607,7 @@ pub(crate) async fn to_the_end<T: Send + 'static>(
         })
 }
 
-fn random<const N: usize>() -> Result<[u8; N], Error> {
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|e| Error::BadRequest(e.to_string()))?;
     Ok(bytes)

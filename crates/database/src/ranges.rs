@@ -24,16 +24,7 @@ impl ShardRange {
 impl Database {
     /// The index of the shard that holds `id`: by the CRC of the id, or of its partition.
     pub fn shard_index(&self, id: &str) -> usize {
-        let n = self.all_shards().len();
-        if n == 1 {
-            return 0;
-        }
-        let hashed = if self.is_partitioned() && !id.starts_with('_') {
-            id.split_once(':').map_or(id, |(p, _)| p)
-        } else {
-            id
-        };
-        index_of(crc32fast::hash(hashed.as_bytes()), n)
+        shard_index(id, self.all_shards().len(), self.is_partitioned())
     }
 
     pub(crate) fn shard_for(&self, id: &str) -> &Arc<Shard> {
@@ -65,6 +56,19 @@ impl Database {
     }
 }
 
+/// The index of the shard that holds `id`, of `n`.
+pub(crate) fn shard_index(id: &str, n: usize, partitioned: bool) -> usize {
+    if n == 1 {
+        return 0;
+    }
+    let hashed = if partitioned && !id.starts_with('_') {
+        id.split_once(':').map_or(id, |(p, _)| p)
+    } else {
+        id
+    };
+    index_of(crc32fast::hash(hashed.as_bytes()), n)
+}
+
 /// How many CRCs each but the last of `n` ranges has.
 fn width(n: usize) -> u64 {
     (1 << 32) / n as u64
@@ -76,7 +80,7 @@ fn index_of(crc: u32, n: usize) -> usize {
 }
 
 /// The range with this index, of `n` equal ones. The last one has what is left over.
-fn range_of(index: usize, n: usize) -> (u32, u32) {
+pub(crate) fn range_of(index: usize, n: usize) -> (u32, u32) {
     debug_assert!(index < n, "shard {index} of {n}");
     let start = width(n) * index as u64;
     let end = match index + 1 == n {

@@ -13,6 +13,7 @@
 //! | `upkeep` | how is an index kept quick to read? |
 //! | `index` | what do readers see of an open index, and who brings it up to date? |
 //! | `build` | what does an update do, in which order, and what of a crash? |
+//! | [`check`] | is a stored index sound? |
 //! | `memory` | how much memory may builds take together? |
 //! | [`fuzz`] | what must hold for any stored bytes? |
 
@@ -21,6 +22,7 @@
 mod apply;
 pub mod blocks;
 mod build;
+pub mod check;
 mod cutter;
 mod error;
 pub mod fuzz;

@@ -50,19 +50,9 @@ impl State {
         number: ShardNumber,
         spec: &Spec,
     ) -> Result<Option<State>, Error> {
-        let Some(stored) = snapshot.get(Keyspace::Meta, &index_state_key(number))? else {
+        let Some(mut state) = read_head(snapshot, number)? else {
             return Ok(None);
         };
-        let mut state = State::empty(spec);
-        let mut r = Reader::new(&stored, "index state");
-        if r.byte()? != VERSION {
-            return Err(r.corrupt().into());
-        }
-        state.version = r.varint()?;
-        state.indexed_seq = r.varint()?;
-        state.purge_seq = r.varint()?;
-        state.bytes = r.varint()?;
-        state.ingesting = r.byte()? != 0;
         state.views = load_blocks(snapshot, number, spec)?;
         Ok(Some(state))
     }
@@ -106,6 +96,25 @@ impl State {
         }
         batch.put(Keyspace::Meta, index_state_key(number), value);
     }
+}
+
+/// The state of an index without its blocks.
+pub(crate) fn read_head(snapshot: &Snapshot, number: ShardNumber) -> Result<Option<State>, Error> {
+    let Some(stored) = snapshot.get(Keyspace::Meta, &index_state_key(number))? else {
+        return Ok(None);
+    };
+    let mut r = Reader::new(&stored, "index state");
+    if r.byte()? != VERSION {
+        return Err(r.corrupt().into());
+    }
+    Ok(Some(State {
+        version: r.varint()?,
+        indexed_seq: r.varint()?,
+        purge_seq: r.varint()?,
+        bytes: r.varint()?,
+        ingesting: r.byte()? != 0,
+        views: vec![],
+    }))
 }
 
 /// Rows, then for each reduce function its state, preceded by its length and one, or 0 for none.

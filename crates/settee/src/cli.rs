@@ -67,6 +67,8 @@ const EXAMPLES: &str = "Examples:
   settee doctor http://admin:secret@127.0.0.1:5984
   settee backup http://admin:secret@127.0.0.1:5984 /backups
   settee restore /backups ./data --at 2026-11-24T03:49:00Z
+  settee check ./data
+  settee repair ./data ./repaired
   settee migrate http://admin:secret@couch:5984 --to http://admin:secret@127.0.0.1:5984
 
 Others on the machine can read a command line. For backup, load, bench, top, profile, doctor and healthcheck, SETTEE_CREDENTIALS=NAME:PASSWORD in the \
@@ -74,7 +76,7 @@ environment stands for a URL's name and password, for migrate SETTEE_MIGRATE_SOU
 for --admin NAME:PASSWORD SETTEE_ADMINS_NAME=PASSWORD (names in lower case).
 
 Exit status: 0 done, 1 failed, 2 the command or the configuration is wrong, 3 done but documents were refused, or
-source and target differ; of doctor: see its help.";
+source and target differ, or a repair lost something; of doctor and check: see their help.";
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -88,6 +90,10 @@ pub enum Command {
     Backup(BackupOptions),
     /// Make a data directory from a backup
     Restore(RestoreOptions),
+    /// Say whether a store is sound, while no server has it open
+    Check(StoreCheckOptions),
+    /// Save what can be read of a damaged store into a new data directory
+    Repair(RepairOptions),
     /// Bring everything of a CouchDB to a Settee
     Migrate(MigrateOptions),
     /// Make several servers one: begin a cluster, join one, see how it is
@@ -496,6 +502,42 @@ pub struct LoadOptions {
     #[arg(long)]
     pub no_create: bool,
 }
+
+#[derive(Args)]
+#[derive(Args)]
+#[command(after_help = CHECK_HELP)]
+pub struct StoreCheckOptions {
+    /// A data directory, or a backup
+    pub data: PathBuf,
+    /// Run map functions again, and compare what they emit with what indexes hold
+    #[arg(long)]
+    pub indexes: bool,
+    /// Print JSON for machines
+    #[arg(long)]
+    pub json: bool,
+    /// Print damage only; nothing when there is none
+    #[arg(long, conflicts_with = "json")]
+    pub quiet: bool,
+    /// Where files go that sorting needs: about 40 bytes a document
+    #[arg(long, value_name = "DIRECTORY")]
+    pub temporary: Option<PathBuf>,
+}
+
+const CHECK_HELP: &str = "Nothing is changed. Exit status: 0 sound, 1 damaged, 2 it could not be looked at (or a wrong command line).";
+
+#[derive(Args)]
+#[command(after_help = REPAIR_HELP)]
+pub struct RepairOptions {
+    /// The data directory of the damaged store, or a backup; it stays as it is
+    pub data: PathBuf,
+    /// A directory that does not exist yet
+    pub new: PathBuf,
+    /// Print JSON for machines
+    #[arg(long)]
+    pub json: bool,
+}
+
+const REPAIR_HELP: &str = "Exit status: 0 nothing was lost, 1 failed, 3 done but something was lost, which is told by database and document.";
 
 #[derive(Args)]
 #[command(after_help = MIGRATE_HELP, group = clap::ArgGroup::new("target").required(true))]

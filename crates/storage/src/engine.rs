@@ -1,5 +1,9 @@
 //! RocksDB, opened for this store: keyspaces, options, snapshots.
 
+mod read_only;
+
+pub(crate) use read_only::{Strictness, TableFile};
+
 use crate::cache_sample::CacheSample;
 use crate::counters::SYNCS;
 use std::os::unix::fs::MetadataExt as _;
@@ -147,8 +151,9 @@ impl Engine {
             path: path.into(),
             reason: e.to_string(),
         })?;
-        if !options.accept_damaged_log {
-            wal::check(path)?;
+        match wal::check_and_cut(path) {
+            Err(Error::DamagedLog { .. }) if options.accept_damaged_log => {}
+            checked => checked?,
         }
         clear_ingest_directory(path)?;
         start_compactors(options.background_jobs);

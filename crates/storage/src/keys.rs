@@ -17,6 +17,7 @@ pub fn id_key(shard: ShardNumber, id: &[u8]) -> Vec<u8> {
     k
 }
 
+/// The key of a seq in by-seq, bodies, superseded or purges.
 pub fn seq_key(shard: ShardNumber, seq: u64) -> [u8; 12] {
     let mut k = [0; 12];
     k[..4].copy_from_slice(&shard.to_be_bytes());

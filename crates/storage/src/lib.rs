@@ -7,6 +7,7 @@
 
 mod batch;
 mod cache_sample;
+pub mod check;
 mod commit;
 mod compact;
 mod contents;
@@ -28,6 +29,7 @@ mod log_env;
 mod meta;
 mod purges;
 mod record;
+pub mod repair;
 mod row;
 mod shard;
 mod slot;
@@ -53,7 +55,7 @@ pub use edit::{Change, Edit, File, Outcome, hashed};
 pub use engine::{Engine, StoreOptions};
 pub use error::Error;
 pub use files::{FileWriter, SortedFiles};
-pub use keys::{ShardNumber, meta::index_state as index_state_key, shard_end};
+pub use keys::{ShardNumber, meta::index_state as index_state_key, seq_key, shard_end};
 pub use keyspace::Keyspace;
 pub use meta::{ShardMeta, active_bytes};
 pub use purges::{PurgeInfo, list as list_purges};

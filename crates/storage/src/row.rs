@@ -124,6 +124,11 @@ impl<'a> Row<'a> {
             .collect()
     }
 
+    /// The leaves that did not win, as they are stored.
+    pub(crate) fn other_leaf_bytes(&self) -> &'a [u8] {
+        self.other_bytes
+    }
+
     /// Whether there are leaves beside the winner.
     pub fn has_other_leaves(&self) -> bool {
         self.others > 0

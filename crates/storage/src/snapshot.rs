@@ -10,6 +10,9 @@ use crate::engine::Engine;
 use crate::keys::{self, ShardNumber};
 use crate::keyspace::Keyspace;
 
+/// What a scan of whole files reads at a time.
+const SCAN_READAHEAD_BYTES: usize = 1 << 20;
+
 /// A stored value, where the engine holds it.
 pub struct Value<'a>(pub(crate) DBPinnableSlice<'a>);
 
@@ -148,6 +151,28 @@ impl Snapshot {
         o.set_iterate_lower_bound(low);
         o.set_iterate_upper_bound(high);
         o.fill_cache(false);
+        self.cursor(k, o)
+    }
+
+    /// The same through all that is in the files: also through rows that a deletion of a range covers, which are shown.
+    #[expect(
+        deprecated,
+        reason = "it is so for its cost where rows are read, and there is nothing else to read files by"
+    )]
+    pub(crate) fn scan_files(
+        &self,
+        k: Keyspace,
+        low: Vec<u8>,
+        high: Option<Vec<u8>>,
+    ) -> Cursor<'_> {
+        let mut o = ReadOptions::default();
+        o.set_iterate_lower_bound(low);
+        if let Some(high) = high {
+            o.set_iterate_upper_bound(high);
+        }
+        o.fill_cache(false);
+        o.set_ignore_range_deletions(true);
+        o.set_readahead_size(SCAN_READAHEAD_BYTES);
         self.cursor(k, o)
     }
 

@@ -21,7 +21,7 @@ use crate::snapshot::Snapshot;
 use crate::space::{self, Husks};
 
 /// Format of everything in the store; a store of another format is refused.
-const FORMAT: &[u8] = b"settee 1";
+pub(crate) const FORMAT: &[u8] = b"settee 1";
 /// A dropped shard with at most this many rows in a keyspace is deleted row by row: range deletions slow readers.
 const DROP_ROWS_SINGLY: usize = 1_000;
 

@@ -14,6 +14,8 @@
 
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FlockOperation, fcntl_lock};
+
 use crate::Error;
 
 const BLOCK: usize = 32 << 10;
@@ -161,10 +163,16 @@ fn records_from(log: &[u8], mut pos: usize) -> Later {
     later
 }
 
-/// Refuses a directory whose log is damaged before its end, and cuts an end off that was never synced.
-pub fn check(dir: &Path) -> Result<(), Error> {
+/// An end of a log that was never synced, of which later parts were written and earlier ones not.
+pub struct TornEnd {
+    path: PathBuf,
+    offset: u64,
+}
+
+/// Refuses a directory whose log is damaged before its end, and finds an end that is to be cut off. Nothing is changed.
+pub fn check(dir: &Path) -> Result<Option<TornEnd>, Error> {
     let Ok(entries) = std::fs::read_dir(dir) else {
-        return Ok(());
+        return Ok(None);
     };
     let mut logs: Vec<_> = entries
         .filter_map(|e| e.ok())
@@ -184,27 +192,46 @@ pub fn check(dir: &Path) -> Result<(), Error> {
             first = Some((path, bad));
         }
     }
-    match first {
-        Some((path, bad)) if in_later_logs == 0 && bad.is_torn => {
-            if bad.later_records > 0 {
-                tracing::warn!(path = %path.display(), offset = bad.offset, "what was being written when the machine stopped is cut off the log");
-                cut(&path, bad.offset as u64).map_err(|e| unusable(&path, &e))?;
-            }
-            Ok(())
-        }
-        Some((path, bad)) if bad.later_records + in_later_logs > 0 => Err(Error::DamagedLog {
+    let Some((path, bad)) = first else {
+        return Ok(None);
+    };
+    let offset = bad.offset as u64;
+    match bad.later_records + in_later_logs {
+        0 => Ok(None),
+        _ if in_later_logs == 0 && bad.is_torn => Ok(Some(TornEnd { path, offset })),
+        later_records => Err(Error::DamagedLog {
             path,
-            offset: bad.offset as u64,
-            later_records: bad.later_records + in_later_logs,
+            offset,
+            later_records,
         }),
-        _ => Ok(()),
     }
 }
 
-fn cut(path: &Path, len: u64) -> std::io::Result<()> {
-    let log = std::fs::OpenOptions::new().write(true).open(path)?;
-    log.set_len(len)?;
-    log.sync_all()
+/// Checks a directory as [`check`] does, and cuts off an end that was never synced: the engine would read on behind it.
+pub fn check_and_cut(dir: &Path) -> Result<(), Error> {
+    if check(dir)?.is_none() {
+        return Ok(());
+    }
+    // A server that has it open writes to the log while it is read. The engine locks the same file.
+    let path = dir.join("LOCK");
+    let lock = std::fs::OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path);
+    let lock = lock.map_err(|e| unusable(&path, &e))?;
+    fcntl_lock(&lock, FlockOperation::NonBlockingLockExclusive)
+        .map_err(|e| unusable(&path, &e.into()))?;
+    let Some(TornEnd { path, offset }) = check(dir)? else {
+        return Ok(());
+    };
+    tracing::warn!(path = %path.display(), offset, "what was being written when the machine stopped is cut off the log");
+    let cut = || {
+        let log = std::fs::OpenOptions::new().write(true).open(&path)?;
+        log.set_len(offset)?;
+        log.sync_all()
+    };
+    cut().map_err(|e| unusable(&path, &e))
 }
 
 fn unusable(path: &Path, error: &std::io::Error) -> Error {
@@ -272,7 +299,7 @@ mod tests {
             for (n, log) in later.iter().enumerate() {
                 std::fs::write(dir.path().join(format!("{:06}.log", 12 + n)), log).unwrap();
             }
-            check(dir.path())
+            check_and_cut(dir.path())
         };
         assert!(check_with(&[]).is_ok());
         assert!(check_with(&[batch(0)]).is_ok());
@@ -331,7 +358,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("000007.log");
         std::fs::write(&path, log).unwrap();
-        (check(dir.path()), std::fs::read(&path).unwrap())
+        (check_and_cut(dir.path()), std::fs::read(&path).unwrap())
     }
 
     proptest::proptest! {

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
+mod check;
 mod describe;
 mod functions;
 #[path = "../support/mod.rs"]
@@ -19,7 +20,7 @@ use serde_json::Value;
 
 /// What this version writes. `settee-1` is of when all contents of attachments were under the first shard, and databases had
 /// no uuid.
-const CURRENT: &str = "settee-1-contents";
+const CURRENT: &str = "settee-1-system";
 
 fn stores() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/stores")
@@ -31,6 +32,12 @@ fn archive(name: &str) -> PathBuf {
 
 fn expectation(name: &str) -> PathBuf {
     stores().join(format!("{name}.json.gz"))
+}
+
+/// What could be read of a store when it was written.
+fn expected(name: &str) -> Value {
+    let expected = GzDecoder::new(File::open(expectation(name)).unwrap());
+    serde_json::from_reader(expected).unwrap()
 }
 
 /// Names of the stores that are kept.
@@ -78,8 +85,7 @@ fn everything_in_kept_stores_is_read_and_their_indexes_are_used_as_they_are() {
     assert!(kept().contains(&CURRENT.to_owned()));
     for name in kept() {
         let dir = unpacked(&name);
-        let expected = GzDecoder::new(File::open(expectation(&name)).unwrap());
-        let expected: Value = serde_json::from_reader(expected).unwrap();
+        let expected = expected(&name);
         // Twice: what opening it writes is read as well.
         for opened in ["as it was kept", "once more"] {
             let databases = write::open(dir.path(), false);

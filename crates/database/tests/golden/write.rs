@@ -55,10 +55,46 @@ pub async fn write(dir: &Path) -> Value {
         change(&db, prefix).await;
         describe::index(&databases).await;
     }
+    system(&databases).await;
     compact_views(&databases);
     let all = describe::describe(&databases).await;
     databases.close();
     all
+}
+
+/// Databases of the system, as a server with users and replications has them.
+async fn system(databases: &Arc<Databases>) {
+    let admins = r#"{"members":{"roles":["_admin"]},"admins":{"roles":["_admin"]}}"#;
+    let alice = json!({
+        "_id": "org.couchdb.user:alice", "name": "alice", "type": "user", "roles": ["reader", "größe"],
+        "password_scheme": "pbkdf2", "pbkdf2_prf": "sha256", "iterations": 10,
+        "salt": "0123456789abcdef0123456789abcdef", "derived_key": "00".repeat(32),
+    });
+    let copy = json!({
+        "_id": "copy", "source": "one", "target": "http://127.0.0.1:5984/three", "continuous": true,
+        "_replication_state": "completed", "_replication_stats": { "docs_written": 3 },
+    });
+    for (name, documents) in [("_users", [alice]), ("_replicator", [copy])] {
+        let options = CreateOptions {
+            q: Some(1),
+            n: None,
+            partitioned: false,
+            security: admins.into(),
+        };
+        let db = databases.create(name, options).await.unwrap();
+        let documents = documents.iter().map(|document| doc(&document.to_string()));
+        edit(&db, documents.collect()).await;
+    }
+    // As a replication leaves it in source and target.
+    let checkpoint = json!({
+        "_id": "_local/2c9bbd0a4f1c8c4b7a2a6b7e8c9d0e1f", "session_id": "abc", "source_last_seq": "12-x",
+        "replication_id_version": 4,
+        "history": [{ "session_id": "abc", "recorded_seq": "12-x", "docs_read": 12, "docs_written": 12 }],
+    });
+    for name in ["one", "three"] {
+        let db = databases.get(name).unwrap();
+        edit(&db, vec![doc(&checkpoint.to_string())]).await;
+    }
 }
 
 fn count(db: &Database) -> u64 {

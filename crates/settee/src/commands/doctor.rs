@@ -144,7 +144,7 @@ fn print_finding(finding: &Finding) {
 }
 
 /// A text without what a terminal takes for orders, or for another direction of writing: names may hold anything.
-fn plain(text: &str) -> String {
+pub(super) fn plain(text: &str) -> String {
     let is_order = |c: char| {
         c.is_control()
             || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

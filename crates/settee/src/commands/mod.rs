@@ -1,4 +1,4 @@
-//! The commands that are clients of a server: one file each.
+//! The commands beside `serve`: one file each. Most are clients of a server.
 
 /// Prints a line, as `println` does; who reads no further has seen enough.
 macro_rules! say {
@@ -9,6 +9,7 @@ macro_rules! say {
 
 pub mod backup;
 pub mod bench;
+pub mod check;
 pub mod cluster;
 pub mod completions;
 pub mod doctor;
@@ -18,6 +19,7 @@ pub mod man;
 pub mod migrate;
 pub mod monitoring;
 pub mod profile;
+pub mod repair;
 pub mod top;
 pub mod traffic;
 

@@ -19,7 +19,8 @@ use std::time::Duration;
 
 use auth::Auth;
 use config::{Config, Layers};
-use database::Databases;
+use database::{Databases, ReduceLimit};
+use functions::Languages;
 use http_api::{App, Listeners};
 use node::{MemoryPlan, Node};
 use telemetry::State;
@@ -239,6 +240,16 @@ fn restart_process(config: &Config, ports: Ports) -> Failure {
 /// The directory as given, before any configuration is read from it.
 fn data_given(options: &ServeOptions) -> PathBuf {
     options.data.clone().unwrap_or_else(|| "data".into())
+}
+
+/// Who runs the functions of a data directory's users, as a server there would, and beyond what it refuses reductions.
+pub fn functions_of(data: &Path) -> Result<(Arc<dyn Languages>, Option<ReduceLimit>), Failure> {
+    let config = load_config(&ServeOptions {
+        data: Some(data.to_owned()),
+        ..ServeOptions::default()
+    })?;
+    let limit = options::reduce_limit(&config.settings().query_server_config);
+    Ok((languages::start(&config)?, limit))
 }
 
 fn load_config(options: &ServeOptions) -> Result<Config, Failure> {

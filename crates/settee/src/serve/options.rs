@@ -49,7 +49,7 @@ fn store(settings: &settings::Rocksdb, memory: &MemoryPlan) -> StoreOptions {
 }
 
 /// When a reduction is too large; `None` for never.
-fn reduce_limit(settings: &settings::QueryServerConfig) -> Option<ReduceLimit> {
+pub fn reduce_limit(settings: &settings::QueryServerConfig) -> Option<ReduceLimit> {
     (settings.reduce_limit == settings::ReduceLimit::On).then_some(ReduceLimit {
         threshold: settings.reduce_limit_threshold,
         ratio: settings.reduce_limit_ratio,

@@ -38,6 +38,20 @@ pub fn chunk_of(key: &[u8]) -> Result<u32, Error> {
     Ok(u32::from_be_bytes(*chunk))
 }
 
+/// The first key of chunks, and the first after them.
+pub fn all_chunks(home: ShardNumber) -> (Vec<u8>, Vec<u8>) {
+    (key(home, CHUNK, &[]), key(home, CHUNK + 1, &[]))
+}
+
+/// The content's number and the chunk in the key of one.
+pub fn number_and_chunk_of(key: &[u8]) -> Result<(u64, u32), Error> {
+    let corrupt = || Error::Corrupt("chunk key");
+    let rest = key.get(ID_AT..).ok_or_else(corrupt)?;
+    let (number, chunk) = rest.split_first_chunk().ok_or_else(corrupt)?;
+    let chunk = chunk.try_into().map_err(|_| corrupt())?;
+    Ok((u64::from_be_bytes(*number), u32::from_be_bytes(chunk)))
+}
+
 pub fn place(home: ShardNumber, id: &ContentId) -> Vec<u8> {
     key(home, PLACE, &[id])
 }

@@ -96,6 +96,36 @@ impl SeqBits {
         sum
     }
 
+    /// Whether a seq is listed.
+    pub fn has(&self, seq: u64) -> bool {
+        let bit = (seq % CHUNK_SEQS) as usize;
+        let chunk = self.chunks.get(&(seq / CHUNK_SEQS));
+        chunk
+            .and_then(|c| c.bits.get(bit / 64))
+            .is_some_and(|word| word & (1 << (bit % 64)) != 0)
+    }
+
+    /// The first seq that is listed in one of the two alone.
+    pub fn first_difference(&self, other: &SeqBits) -> Option<u64> {
+        let chunks: BTreeSet<u64> = self
+            .chunks
+            .keys()
+            .chain(other.chunks.keys())
+            .copied()
+            .collect();
+        let word = |bits: &SeqBits, n, i| {
+            let chunk: Option<&Chunk> = bits.chunks.get(&n);
+            chunk.and_then(|c| c.bits.get(i)).copied().unwrap_or(0)
+        };
+        chunks.into_iter().find_map(|n| {
+            (0..WORDS).find_map(|i| {
+                let differ = word(self, n, i) ^ word(other, n, i);
+                let bit = u64::from(differ.trailing_zeros());
+                (differ != 0).then_some(n * CHUNK_SEQS + i as u64 * 64 + bit)
+            })
+        })
+    }
+
     /// Stored form of the chunks that changed since the last call; empty for a chunk with nothing set.
     pub fn take_dirty(&mut self) -> Vec<(u64, Vec<u8>)> {
         std::mem::take(&mut self.dirty)

@@ -1,0 +1,74 @@
+//! Design documents of a store that is not served.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use document::StoredBody;
+use index::Spec;
+use serde_json::Value;
+use storage::{Body, IdIter, Keyspace, Record, Row, ShardNumber, Signature, Snapshot, seq_key};
+
+use crate::views::Design;
+
+/// What indexes of a signature are made of, and who says so.
+pub struct OfSignature {
+    /// Design documents with these views.
+    pub ids: Vec<String>,
+    /// The views.
+    pub spec: Arc<Spec>,
+}
+
+/// The design documents of a database that can be read.
+#[derive(Default)]
+pub(crate) struct Designs(HashMap<Signature, OfSignature>);
+
+impl Designs {
+    pub fn read(snapshot: &Snapshot, shards: &[ShardNumber], partitioned: bool) -> Designs {
+        let mut designs = Designs::default();
+        for &shard in shards {
+            let mut it = IdIter::new(snapshot, shard);
+            it.seek(b"_design/");
+            while let Some((id, value)) = it.entry().filter(|(id, _)| id.starts_with(b"_design/")) {
+                // What cannot be read is said where documents are checked.
+                if let Some(design) = read(snapshot, shard, id, value, partitioned)
+                    && design.has_views()
+                {
+                    let of = designs.0.entry(design.signature);
+                    let of = of.or_insert_with(|| OfSignature {
+                        ids: vec![],
+                        spec: design.spec.clone(),
+                    });
+                    of.ids.push(design.id);
+                }
+                it.next();
+            }
+        }
+        designs
+    }
+
+    pub fn of(&self, signature: &Signature) -> Option<&OfSignature> {
+        self.0.get(signature)
+    }
+}
+
+fn read(
+    snapshot: &Snapshot,
+    shard: ShardNumber,
+    id: &[u8],
+    record: &[u8],
+    partitioned: bool,
+) -> Option<Design> {
+    let id = std::str::from_utf8(id).ok()?;
+    let record = Record::decode(record).ok()?;
+    let winner = record.tree.winner().filter(|w| !w.revision.deleted)?;
+    let seq = winner.revision.seq;
+    let key = seq_key(shard, seq);
+    let stored = snapshot.get(Keyspace::BySeq, &key).ok()??;
+    let body = match Row::decode(seq, &stored).ok()?.body {
+        Body::Inline(body) => body.to_vec(),
+        Body::External { .. } => snapshot.get(Keyspace::Bodies, &key).ok()??.to_vec(),
+        Body::None => return None,
+    };
+    let doc: Value = serde_json::from_slice(StoredBody::split(&body).json).ok()?;
+    Some(Design::read(id, winner.rev.to_rev(), &doc, partitioned))
+}

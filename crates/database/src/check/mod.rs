@@ -1,0 +1,380 @@
+//! Whether a store is sound: what the store, the indexes and the catalogue of databases each know of, put together and named.
+//!
+//! Nothing is changed: [`storage::check`] opens the store for reading only, while no server has it open.
+
+mod designs;
+mod report;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use functions::{Languages, Owner};
+use index::ReduceLimit;
+use index::check::{IndexCheck, IndexTotals, MapAgain};
+use storage::check::{Findings, Owned, References, ShardRules, StoreCheck};
+use storage::{Shard, ShardMeta, ShardNumber, View};
+
+use crate::Error;
+use crate::catalogue::{ContentsUnder, DatabaseRecord};
+use crate::find::WithIndexes;
+use crate::ranges::{range_of, shard_index};
+
+pub(crate) use designs::Designs;
+pub use report::{Found, Report, Totals};
+pub use storage::check::{Finding, Kind, Watch};
+
+/// What is looked at, and how.
+pub struct CheckOptions {
+    /// Where files go that sorting needs: about 40 bytes a document of one shard, when it has more than a million.
+    pub temporary: PathBuf,
+    /// Who runs map functions, to compare what they give with what is stored; `None` leaves this out.
+    pub languages: Option<Arc<dyn Languages>>,
+    /// Of reductions: what a server is configured to.
+    pub reduce_limit: Option<ReduceLimit>,
+    /// Is told what there is to watch, before the check begins.
+    pub begun: Box<dyn FnOnce(Arc<Watch>)>,
+}
+
+/// A database of the catalogue.
+struct Known {
+    name: String,
+    record: DatabaseRecord,
+}
+
+impl Known {
+    fn range(&self, index: usize) -> String {
+        let (start, end) = range_of(index, self.record.shards.len());
+        format!("{start:08x}-{end:08x}")
+    }
+
+    fn homes(&self) -> &[ShardNumber] {
+        match self.record.contents {
+            ContentsUnder::EachShard => &self.record.shards,
+            ContentsUnder::FirstShard => self.record.shards.get(..1).unwrap_or_default(),
+        }
+    }
+}
+
+/// Checks the store in `store`.
+///
+/// # Errors
+/// [`Error::Storage`]: it could not be looked at, since it is none, since a server has it open, or since it cannot be opened at all.
+pub fn check(store: &Path, options: CheckOptions) -> Result<Report, Error> {
+    let started = Instant::now();
+    let mut first = Findings::default();
+    let of = StoreCheck::open(store, &options.temporary, &mut first)?;
+    (options.begun)(of.watch.clone());
+    let mut check = Check {
+        of,
+        languages: options.languages.map(|languages| {
+            let all: Arc<dyn Languages> = Arc::new(WithIndexes(languages));
+            all
+        }),
+        reduce_limit: options.reduce_limit,
+        report: Report::default(),
+    };
+    check.run(first);
+    let Check { of, mut report, .. } = check;
+    report.totals.seconds = started.elapsed().as_secs_f64();
+    report.totals.rows = of.watch.rows.load(std::sync::atomic::Ordering::Relaxed);
+    Ok(report)
+}
+
+struct Check {
+    of: StoreCheck,
+    languages: Option<Arc<dyn Languages>>,
+    reduce_limit: Option<ReduceLimit>,
+    report: Report,
+}
+
+/// Where findings are.
+#[derive(Clone, Default)]
+struct At {
+    database: Option<String>,
+    shard: Option<String>,
+    index: Option<String>,
+}
+
+impl Check {
+    fn run(&mut self, mut findings: Findings) {
+        let owned = match self.of.catalogue(&mut findings) {
+            Ok(owned) => owned,
+            Err(e) => {
+                let topic = "the catalogue cannot be read";
+                findings.damage(Kind::Catalogue, None, topic, e.to_string());
+                Owned::default()
+            }
+        };
+        let known = known(&owned, &mut findings);
+        let names = names(&known, &owned);
+        let name = |n: ShardNumber| {
+            let named = names.get(&n).cloned();
+            named.unwrap_or_else(|| format!("number {n}, which nothing has"))
+        };
+        let homes: BTreeSet<ShardNumber> =
+            known.iter().flat_map(|db| db.homes()).copied().collect();
+        if let Err(e) = self.of.files(&homes, &name, &mut findings) {
+            findings.damage(Kind::Files, None, "files cannot be read", e.to_string());
+        }
+        let shards: BTreeSet<ShardNumber> = known
+            .iter()
+            .flat_map(|db| &db.record.shards)
+            .copied()
+            .collect();
+        if let Err(e) = self.of.owners(&owned, &shards, &mut findings) {
+            let topic = "it cannot be told what belongs to which database";
+            findings.damage(Kind::Catalogue, None, topic, e.to_string());
+        }
+        if let Ok((files, bytes, _)) = self.of.table_totals() {
+            (self.report.totals.files, self.report.totals.file_bytes) = (files, bytes);
+        }
+        self.take(&At::default(), findings);
+        for db in &known {
+            self.database(db, &owned);
+        }
+    }
+
+    fn take(&mut self, at: &At, findings: Findings) {
+        let found = findings.into_all().into_iter().map(|finding| Found {
+            database: at.database.clone(),
+            shard: at.shard.clone(),
+            index: at.index.clone(),
+            finding,
+        });
+        self.report.found.extend(found);
+    }
+
+    fn database(&mut self, db: &Known, owned: &Owned) {
+        self.report.totals.databases += 1;
+        let designs = Designs::read(self.of.snapshot(), &db.record.shards, db.record.partitioned);
+        let mut references: BTreeMap<ShardNumber, References> = BTreeMap::new();
+        for (index, &shard) in db.record.shards.iter().enumerate() {
+            let at = At {
+                database: Some(db.name.clone()),
+                shard: Some(db.range(index)),
+                index: None,
+            };
+            let home = *db.homes().get(index).unwrap_or(&db.homes()[0]);
+            self.of
+                .watch
+                .begin(format!("{} {}", db.name, db.range(index)));
+            let references = references
+                .entry(home)
+                .or_insert_with(|| References::new(self.of.temporary()));
+            let mut findings = Findings::default();
+            let n = db.record.shards.len();
+            let partitioned = db.record.partitioned;
+            let rules = ShardRules {
+                home,
+                belongs: &|id| shard_index(id, n, partitioned) == index,
+            };
+            let meta = self.of.shard(shard, &rules, references, &mut findings);
+            let meta = match meta {
+                Ok(meta) => Some(meta),
+                Err(e) => {
+                    let topic = "it could not be looked at to its end";
+                    findings.damage(Kind::Documents, None, topic, e.to_string());
+                    None
+                }
+            };
+            let is_damaged = findings.has_damage();
+            self.take(&at, findings);
+            let Some(meta) = meta else {
+                continue;
+            };
+            self.report.totals.documents += meta.doc_count;
+            self.report.totals.deleted_documents += meta.doc_del_count;
+            for (signature, number) in owned.indexes_of(shard) {
+                let design = designs.of(signature);
+                self.index(&at, (shard, &meta, is_damaged), *number, design);
+            }
+        }
+        self.contents(db, references);
+    }
+
+    fn contents(&mut self, db: &Known, references: BTreeMap<ShardNumber, References>) {
+        for (home, references) in references {
+            let index = db.record.shards.iter().position(|shard| *shard == home);
+            let at = At {
+                database: Some(db.name.clone()),
+                shard: index.map(|index| db.range(index)),
+                index: None,
+            };
+            self.of.watch.begin(format!("attachments of {}", db.name));
+            let mut findings = Findings::default();
+            match self.of.contents(home, references, &mut findings) {
+                Ok(totals) => {
+                    self.report.totals.attachments += totals.contents;
+                    self.report.totals.attachment_bytes += totals.bytes;
+                }
+                Err(e) => {
+                    let topic = "contents of attachments could not all be looked at";
+                    findings.damage(Kind::Attachments, None, topic, e.to_string());
+                }
+            }
+            self.take(&at, findings);
+        }
+    }
+
+    fn index(
+        &mut self,
+        at: &At,
+        (owner, meta, is_damaged): (ShardNumber, &ShardMeta, bool),
+        number: ShardNumber,
+        design: Option<&designs::OfSignature>,
+    ) {
+        let label = design.map_or_else(
+            || format!("number {number}, which no design document has"),
+            |design| design.ids.join(", "),
+        );
+        let at = At {
+            index: Some(label.clone()),
+            ..at.clone()
+        };
+        self.of.watch.begin(format!(
+            "index {label} of {}",
+            at.database.as_deref().unwrap_or_default()
+        ));
+        let mut findings = Findings::default();
+        let check = IndexCheck {
+            number,
+            spec: design.map(|design| &*design.spec),
+            owner,
+            meta,
+            limit: self.reduce_limit,
+        };
+        let watch = self.of.watch.clone();
+        let totals = match check.run(self.of.snapshot(), &watch, &mut findings) {
+            Ok(totals) => totals,
+            Err(e) => {
+                let topic = "it could not be looked at to its end";
+                findings.damage(Kind::Index, None, topic, e.to_string());
+                IndexTotals::default()
+            }
+        };
+        self.report.totals.indexes += 1;
+        self.report.totals.index_rows += totals.rows;
+        if design.is_none() {
+            let more = format!(
+                "no design document has it: _view_cleanup removes its {} rows",
+                totals.rows
+            );
+            findings.note(Kind::Space, more);
+        }
+        if let (Some(languages), Some(design)) = (self.languages.clone(), design)
+            && !findings.has_damage()
+            && !is_damaged
+        {
+            let again = self.map_again(
+                &check,
+                &at,
+                (owner, meta),
+                &totals,
+                &languages,
+                design,
+                &mut findings,
+            );
+            if let Err(e) = again {
+                let more = format!("its map functions could not be run: {e}");
+                findings.note(Kind::Index, more);
+            }
+        }
+        self.take(&at, findings);
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what an index is of")]
+    fn map_again(
+        &self,
+        check: &IndexCheck<'_>,
+        at: &At,
+        (owner, meta): (ShardNumber, &ShardMeta),
+        totals: &IndexTotals,
+        languages: &Arc<dyn Languages>,
+        design: &designs::OfSignature,
+        findings: &mut Findings,
+    ) -> Result<(), Error> {
+        let snapshot = self.of.snapshot();
+        let shard = Shard::open(snapshot.engine().clone(), owner)?;
+        let view = View {
+            snapshot: snapshot.clone(),
+            meta: meta.clone(),
+        };
+        let again = MapAgain {
+            languages: &**languages,
+            owner: Owner {
+                database: at.database.as_deref().unwrap_or_default().into(),
+                design: design.ids.first().cloned().unwrap_or_default(),
+                views: vec![],
+            },
+            shard: &shard,
+            view: &view,
+        };
+        Ok(check.map_again(&again, totals, &self.of.watch, findings)?)
+    }
+}
+
+/// The databases whose records can be read.
+fn known(owned: &Owned, findings: &mut Findings) -> Vec<Known> {
+    let mut known = vec![];
+    let mut users: BTreeMap<ShardNumber, String> = BTreeMap::new();
+    for (name, record) in &owned.databases {
+        let record = match DatabaseRecord::decode(record) {
+            Ok(record) if !record.shards.is_empty() => record,
+            _ => {
+                let topic = "the record of a database cannot be read";
+                findings.damage(Kind::Catalogue, None, topic, format!("'{name}'"));
+                continue;
+            }
+        };
+        for &shard in &record.shards {
+            if let Some(other) = users.insert(shard, name.clone()) {
+                let topic = "two databases have the same shard";
+                findings.damage(
+                    Kind::Catalogue,
+                    None,
+                    topic,
+                    format!("'{name}' and '{other}'"),
+                );
+            }
+            if owned.dropped.contains(&shard) {
+                let topic = "a database has a shard that is listed as dropped: a server would remove its documents";
+                findings.damage(Kind::Catalogue, None, topic, format!("'{name}'"));
+            }
+        }
+        known.push(Known {
+            name: name.clone(),
+            record,
+        });
+    }
+    known
+}
+
+/// What shards and indexes are called.
+fn names(known: &[Known], owned: &Owned) -> BTreeMap<ShardNumber, String> {
+    let mut names = BTreeMap::new();
+    for db in known {
+        for (index, &shard) in db.record.shards.iter().enumerate() {
+            names.insert(
+                shard,
+                format!("database '{}', shard {}", db.name, db.range(index)),
+            );
+            for (_, number) in owned.indexes_of(shard) {
+                names.insert(
+                    *number,
+                    format!(
+                        "an index of database '{}', shard {}",
+                        db.name,
+                        db.range(index)
+                    ),
+                );
+            }
+        }
+    }
+    for dropped in &owned.dropped {
+        let what = "something that was dropped";
+        names.entry(*dropped).or_insert_with(|| what.to_owned());
+    }
+    names
+}

@@ -1,0 +1,202 @@
+//! Saving what can be read of a damaged store into a new one: database by database, with its settings.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use storage::repair::{DocumentCopy, Home, Loss, Saved, Source};
+use storage::{Limits, ShardNumber, Store, StoreOptions};
+
+use crate::Error;
+use crate::catalogue::{ContentsUnder, DatabaseRecord, DatabaseUuid};
+use crate::databases::{PURGED_INFOS_LIMIT, REVS_LIMIT, random};
+use crate::ranges::shard_index;
+
+/// What was saved of a database.
+#[derive(Clone, Debug)]
+pub struct Repaired {
+    /// Its name.
+    pub name: String,
+    /// What was saved.
+    pub saved: Saved,
+}
+
+/// Something that was lost.
+#[derive(Clone, Debug)]
+pub struct Lost {
+    /// In which database; `None` of the store.
+    pub database: Option<String>,
+    /// The document, where it is known.
+    pub document: Option<String>,
+    /// What of it.
+    pub what: String,
+}
+
+/// Who is told of a repair.
+pub struct RepairHooks<'a> {
+    /// What was lost, when it is found out.
+    pub lost: &'a mut dyn FnMut(Lost),
+    /// Now and then: of which database how many documents were saved.
+    pub progress: &'a dyn Fn(&str, u64),
+    /// What had to be done to open the store.
+    pub note: &'a mut dyn FnMut(&str),
+}
+
+/// A database as it is to be made.
+struct Wanted {
+    name: String,
+    record: DatabaseRecord,
+}
+
+/// Copies everything that can be read in the store `from` into a new one in `to`, which must be empty or absent. `scratch` must not exist:
+/// the engine works there when its list of files is lost.
+///
+/// # Errors
+/// The old store cannot be read at all, or the new one not be written.
+pub fn repair(
+    from: &Path,
+    to: &Path,
+    scratch: &Path,
+    hooks: RepairHooks<'_>,
+) -> Result<Vec<Repaired>, Error> {
+    let source = Source::open(from, scratch)?;
+    for note in &source.notes {
+        (hooks.note)(note);
+    }
+    let store = Store::open(to, &StoreOptions::default(), Box::new(|_| {}))?;
+    let wanted = wanted(&source, hooks.lost);
+    let mut all = vec![];
+    for database in wanted {
+        let saved = copy(&source, &store, &database, hooks.lost, hooks.progress)?;
+        all.push(Repaired {
+            name: database.name,
+            saved,
+        });
+    }
+    store
+        .committer
+        .sync()
+        .blocking_recv()
+        .map_err(|_| Error::ShuttingDown)??;
+    store.close();
+    Ok(all)
+}
+
+/// The databases that there are, and one for each shard that belongs to none: records of databases were lost then.
+fn wanted(source: &Source, lost: &mut dyn FnMut(Lost)) -> Vec<Wanted> {
+    let mut wanted = vec![];
+    let mut owned: BTreeSet<ShardNumber> = BTreeSet::new();
+    let mut of_store = |database: Option<&str>, what: String| {
+        lost(Lost {
+            database: database.map(str::to_owned),
+            document: None,
+            what,
+        });
+    };
+    let records = source.databases(&mut |loss: Loss| of_store(None, loss.what));
+    for (name, record) in records {
+        match DatabaseRecord::decode(&record) {
+            Ok(record) if !record.shards.is_empty() => {
+                owned.extend(&record.shards);
+                wanted.push(Wanted { name, record });
+            }
+            _ => of_store(
+                Some(&name),
+                "its record cannot be read: its settings are lost, its documents are in databases recovered/shard-N".into(),
+            ),
+        }
+    }
+    for shard in source.shards().difference(&owned) {
+        let name = format!("recovered/shard-{shard}");
+        of_store(
+            None,
+            format!("the name of the database of shard {shard}: its documents are in {name}"),
+        );
+        wanted.push(Wanted {
+            name,
+            record: DatabaseRecord {
+                epoch: 0,
+                uuid: None,
+                shards: vec![*shard],
+                contents: ContentsUnder::EachShard,
+                n: 1,
+                partitioned: false,
+                created_unix_s: crate::unix_seconds(),
+                revs_limit: REVS_LIMIT,
+                purged_infos_limit: PURGED_INFOS_LIMIT,
+                // For admins only, until somebody says who else.
+                security: r#"{"members":{"roles":["_admin"]},"admins":{"roles":["_admin"]}}"#
+                    .into(),
+            },
+        });
+    }
+    wanted
+}
+
+fn copy(
+    source: &Source,
+    store: &Store,
+    database: &Wanted,
+    lost: &mut dyn FnMut(Lost),
+    progress: &dyn Fn(&str, u64),
+) -> Result<Saved, Error> {
+    let old = &database.record;
+    let mut shards = vec![];
+    let record = DatabaseRecord {
+        // Seqs are others: clients are not to go on from those of before.
+        epoch: u32::from_be_bytes(random()?),
+        uuid: Some(DatabaseUuid::new(random()?)),
+        contents: ContentsUnder::EachShard,
+        ..old.clone()
+    };
+    let made = store.create_database(&database.name, old.shards.len() as u32, |numbers| {
+        shards = numbers.to_vec();
+        let shards = numbers.to_vec();
+        DatabaseRecord { shards, ..record }.encode()
+    });
+    made.blocking_recv().map_err(|_| Error::ShuttingDown)??;
+    let homes: Vec<Home> = shards
+        .iter()
+        .map(|&number| {
+            let shard = Arc::new(store.shard(number)?);
+            let contents = store.contents(shard.clone());
+            Ok(Home { shard, contents })
+        })
+        .collect::<Result<_, storage::Error>>()?;
+    let mut all = Saved::default();
+    for &shard in &old.shards {
+        let contents = match old.contents {
+            ContentsUnder::EachShard => shard,
+            ContentsUnder::FirstShard => old.shards[0],
+        };
+        let before = all.documents;
+        let copied = DocumentCopy {
+            source,
+            from: (shard, contents),
+            committer: &store.committer,
+            home: &|id| homes[shard_index(id, homes.len(), old.partitioned)].clone(),
+            limits: Limits {
+                revs_limit: old.revs_limit,
+                purged_infos_limit: old.purged_infos_limit,
+            },
+            losses: &mut |loss| {
+                lost(Lost {
+                    database: Some(database.name.clone()),
+                    document: loss.document,
+                    what: loss.what,
+                });
+            },
+            progress: &|documents| progress(&database.name, before + documents),
+        };
+        let saved = copied.run()?;
+        all.documents += saved.documents;
+        all.revisions += saved.revisions;
+        all.locals += saved.locals;
+        all.attachments += saved.attachments;
+        all.losses += saved.losses;
+    }
+    let shards = homes.iter().map(|home| home.shard.clone()).collect();
+    let saved = store.committer.save(shards);
+    saved.blocking_recv().map_err(|_| Error::ShuttingDown)??;
+    Ok(all)
+}

@@ -1,0 +1,140 @@
+//! Whether map functions give the rows that are stored: they are run again.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use functions::{Languages, Owner};
+use storage::check::{Findings, Kind, Watch};
+use storage::{ChangeIter, Keyspace, Row, Shard, View};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{Changed, IndexCheck, IndexTotals, all, id_and_ordinal, row_hash};
+use crate::Error;
+use crate::keys::RowValue;
+use crate::map::{Control, MapCounts, Source, map_pieces};
+
+/// Documents that changed since the index was last brought up to date: of more, rows are not compared.
+const CHANGED_MAX: usize = 4_000_000;
+/// What rows may take before their sum is taken.
+const ROWS_BYTES: usize = 32 << 20;
+
+/// Runs map functions again.
+pub struct MapAgain<'a> {
+    /// Who runs them.
+    pub languages: &'a dyn Languages,
+    /// Whose functions they are.
+    pub owner: Owner,
+    /// The shard that the index is of.
+    pub shard: &'a Shard,
+    /// It as it is.
+    pub view: &'a View,
+}
+
+impl IndexCheck<'_> {
+    /// Compares the rows with what the map functions emit now. `totals` is what [`IndexCheck::run`] answered.
+    ///
+    /// # Errors
+    /// What cannot be read, and functions that cannot be run.
+    pub fn map_again(
+        &self,
+        again: &MapAgain<'_>,
+        totals: &IndexTotals,
+        watch: &Watch,
+        findings: &mut Findings,
+    ) -> Result<(), Error> {
+        let Some(spec) = self.spec else {
+            return Ok(());
+        };
+        if !totals.knows_purges {
+            let why =
+                "its rows were not compared: there were purges since it was brought up to date";
+            findings.note(Kind::Index, why.into());
+            return Ok(());
+        }
+        let changed = self.changed(again, totals.indexed_seq)?;
+        let Some(changed) = changed else {
+            findings.note(
+                Kind::Index,
+                format!("its rows were not compared: it is more than {CHANGED_MAX} changes behind"),
+            );
+            return Ok(());
+        };
+        let stored = match changed.is_empty() {
+            true => (totals.rows, totals.sum),
+            false => self.stored(again, &changed, watch)?,
+        };
+        let group = spec.map_group(again.owner.clone());
+        let mut mapper = again.languages.mapper(&group)?;
+        let source = Source::new(again.shard, again.view, 0);
+        let counts = MapCounts::new(spec.views.len());
+        let (mut rows, mut sum, mut buffer) = (0u64, 0u128, vec![]);
+        while !source.is_exhausted() {
+            let control = Control {
+                stopped: &AtomicBool::new(false),
+                failed: &AtomicBool::new(false),
+                done: &AtomicU64::new(0),
+                bytes: &AtomicUsize::new(0),
+                bytes_max: ROWS_BYTES,
+                counts: &counts,
+            };
+            let mapped = map_pieces(&source, mapper.as_mut(), spec, false, &control)?;
+            for doc in &mapped.docs {
+                watch.rows.fetch_add(1, Relaxed);
+                if changed.contains(&xxh3_64(mapped.id(doc))) {
+                    continue;
+                }
+                for row in &mapped.rows[doc.rows()] {
+                    rows += 1;
+                    let hash =
+                        row_hash(row.view, mapped.place(row), mapped.value(row), &mut buffer);
+                    sum = sum.wrapping_add(hash);
+                }
+            }
+        }
+        if (rows, sum) != stored {
+            let more = format!("they give {rows}, {} are stored", stored.0);
+            let topic = "its rows are not those that its map functions give now";
+            findings.damage(Kind::Index, None, topic, more);
+        }
+        Ok(())
+    }
+
+    /// The documents that changed after a seq; `None` when they are too many.
+    fn changed(&self, again: &MapAgain<'_>, after: u64) -> Result<Option<Changed>, Error> {
+        let mut changed = Changed::new();
+        let mut it = ChangeIter::new(&again.view.snapshot, self.owner, after, false);
+        while let Some((seq, value)) = it.entry() {
+            if changed.len() >= CHANGED_MAX {
+                return Ok(None);
+            }
+            changed.insert(xxh3_64(Row::decode(seq, value)?.id.as_bytes()));
+            it.next();
+        }
+        it.status()?;
+        Ok(Some(changed))
+    }
+
+    /// Rows of documents that did not change, and what they come to.
+    fn stored(
+        &self,
+        again: &MapAgain<'_>,
+        changed: &Changed,
+        watch: &Watch,
+    ) -> Result<(u64, u128), Error> {
+        let mut it = all(&again.view.snapshot, Keyspace::IndexRows, self.number);
+        let (mut rows, mut sum, mut buffer) = (0u64, 0u128, vec![]);
+        while let Some((key, value)) = it.item() {
+            watch.rows.fetch_add(1, Relaxed);
+            let (view, place) = (u16::from_be_bytes([key[4], key[5]]), &key[6..]);
+            let id = RowValue::decode(value)
+                .ok()
+                .and_then(|row| id_and_ordinal(place, row.sort_len));
+            if id.is_none_or(|(id, _)| !changed.contains(&xxh3_64(id.as_bytes()))) {
+                rows += 1;
+                sum = sum.wrapping_add(row_hash(view, place, value, &mut buffer));
+            }
+            it.next();
+        }
+        it.status()?;
+        Ok((rows, sum))
+    }
+}

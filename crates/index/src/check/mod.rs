@@ -1,0 +1,429 @@
+//! Whether a stored index is sound: rows, back-index, blocks, reductions and state agree, and are of documents that there are.
+//!
+//! Rows and the back-index are in different orders. Each row, and each entry of a document, counts as a number; the sums are compared: so memory
+//! does not grow with rows. What is wrong with an index need not be known more closely, as it can be built anew.
+
+mod again;
+
+use std::collections::HashSet;
+use std::sync::atomic::Ordering::Relaxed;
+
+use storage::check::{Findings, Kind, Watch};
+use storage::{Cursor, Keyspace, RecordHead, ShardMeta, ShardNumber, Snapshot, shard_end};
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::Error;
+use crate::blocks::Block;
+use crate::keys::{BackEntry, RowValue, put_place_end, put_terminated};
+use crate::map::write_key_sort;
+use crate::reduce::{Builtin, ReduceLimit};
+use crate::spec::{ReduceSpec, Spec};
+use crate::state::{State, decode_block, read_head};
+
+pub use again::MapAgain;
+
+/// An index, and what it is of.
+pub struct IndexCheck<'a> {
+    /// Its number in the store.
+    pub number: ShardNumber,
+    /// What it is made of; `None` when no design document says.
+    pub spec: Option<&'a Spec>,
+    /// The shard that it is of.
+    pub owner: ShardNumber,
+    /// That shard's counters.
+    pub meta: &'a ShardMeta,
+    /// Reductions of `_sum` beyond it are stored as errors.
+    pub limit: Option<ReduceLimit>,
+}
+
+/// What an index comes to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IndexTotals {
+    /// Rows of all views.
+    pub rows: u64,
+    /// Seq of the shard that it has come to.
+    pub indexed_seq: u64,
+    /// It knows of all purges.
+    pub knows_purges: bool,
+    /// What rows, with their values, come to: the same for the same rows in any order.
+    pub sum: u128,
+}
+
+/// A number for a row: as its document's entry in the back-index has it.
+fn entry_hash(entry: &BackEntry<'_>, id: &[u8], buffer: &mut Vec<u8>) -> u128 {
+    buffer.clear();
+    entry.put(buffer);
+    buffer.extend_from_slice(id);
+    xxh3_128(buffer)
+}
+
+/// A number for a row with what it holds.
+fn row_hash(view: u16, place: &[u8], value: &[u8], buffer: &mut Vec<u8>) -> u128 {
+    buffer.clear();
+    buffer.extend_from_slice(&view.to_be_bytes());
+    buffer.extend_from_slice(&(place.len() as u64).to_be_bytes());
+    buffer.extend_from_slice(place);
+    buffer.extend_from_slice(value);
+    xxh3_128(buffer)
+}
+
+impl IndexCheck<'_> {
+    /// Checks the index.
+    ///
+    /// # Errors
+    /// What cannot be read.
+    pub fn run(
+        &self,
+        snapshot: &Snapshot,
+        watch: &Watch,
+        findings: &mut Findings,
+    ) -> Result<IndexTotals, Error> {
+        let state = match read_head(snapshot, self.number) {
+            Ok(state) => state,
+            Err(e) => {
+                findings.damage(Kind::Index, None, "its state cannot be read", e.to_string());
+                return Ok(IndexTotals::default());
+            }
+        };
+        let Some(state) = state else {
+            return self.without_state(snapshot, findings);
+        };
+        if state.ingesting {
+            findings.note(
+                Kind::Index,
+                "a crash cut its first build: it is built anew when it is asked".into(),
+            );
+            return Ok(IndexTotals::default());
+        }
+        let meta = self.meta;
+        if state.indexed_seq > meta.update_seq || state.purge_seq > meta.purge_seq {
+            let more = format!(
+                "seq {} of {}, purge seq {} of {}",
+                state.indexed_seq, meta.update_seq, state.purge_seq, meta.purge_seq
+            );
+            let topic = "it says that it has changes that there never were";
+            findings.damage(Kind::Index, None, topic, more);
+        }
+        let mut rows = Rows::new(self, snapshot, watch, findings);
+        rows.run()?;
+        let (counted, sum, entries, bytes) = (rows.rows, rows.sum, rows.entries, rows.bytes);
+        if bytes != state.bytes {
+            let more = format!("it says {}, there are {bytes}", state.bytes);
+            let topic = "its bytes of keys and values are miscounted";
+            findings.damage(Kind::Index, None, topic, more);
+        }
+        let back = self.back(snapshot, &state, watch, findings)?;
+        if back != entries {
+            let topic = "rows, and what it says of documents' rows, differ: an edit would leave or miss rows";
+            findings.damage(Kind::Index, None, topic, "");
+        }
+        Ok(IndexTotals {
+            rows: counted,
+            indexed_seq: state.indexed_seq,
+            knows_purges: state.purge_seq >= self.meta.purge_seq,
+            sum,
+        })
+    }
+
+    fn without_state(
+        &self,
+        snapshot: &Snapshot,
+        findings: &mut Findings,
+    ) -> Result<IndexTotals, Error> {
+        for k in [
+            Keyspace::IndexRows,
+            Keyspace::IndexBack,
+            Keyspace::IndexBlocks,
+        ] {
+            let it = all(snapshot, k, self.number);
+            if it.valid() {
+                findings.damage(Kind::Index, None, "it has rows and no state", "");
+                break;
+            }
+            it.status()?;
+        }
+        Ok(IndexTotals::default())
+    }
+
+    /// Goes through the back-index beside the documents; answers the sum of its entries.
+    fn back(
+        &self,
+        snapshot: &Snapshot,
+        state: &State,
+        watch: &Watch,
+        findings: &mut Findings,
+    ) -> Result<u128, Error> {
+        let mut it = all(snapshot, Keyspace::IndexBack, self.number);
+        let mut docs = all(snapshot, Keyspace::ById, self.owner);
+        let knows_purges = state.purge_seq >= self.meta.purge_seq;
+        let (mut sum, mut buffer) = (0u128, vec![]);
+        while let Some((key, value)) = it.item() {
+            watch.rows.fetch_add(1, Relaxed);
+            let id = &key[4..];
+            let text = String::from_utf8_lossy(id);
+            match BackEntry::decode_all(value) {
+                Ok(entries) if !entries.is_empty() => {
+                    for entry in entries {
+                        sum = sum.wrapping_add(entry_hash(&entry, id, &mut buffer));
+                    }
+                }
+                _ => {
+                    let topic = "what it says of a document's rows cannot be read";
+                    findings.damage(Kind::Index, Some(&text), topic, "");
+                }
+            }
+            while docs.key().is_some_and(|doc| &doc[4..] < id) {
+                docs.next();
+            }
+            docs.status()?;
+            let doc = docs.item().filter(|(doc, _)| &doc[4..] == id);
+            let is_right = match doc {
+                Some((_, record)) => match RecordHead::decode(record) {
+                    // What came later is not in it yet.
+                    Ok(head) => !head.deleted || head.seq > state.indexed_seq,
+                    // Said where documents are checked.
+                    Err(_) => true,
+                },
+                None => !knows_purges,
+            };
+            if !is_right {
+                let topic = "it has rows of a document that is not there";
+                findings.damage(Kind::Index, Some(&text), topic, "");
+            }
+            it.next();
+        }
+        it.status()?;
+        Ok(sum)
+    }
+}
+
+fn all(snapshot: &Snapshot, k: Keyspace, number: ShardNumber) -> Cursor<'_> {
+    let mut it = snapshot.scan_range(k, number.to_be_bytes().to_vec(), shard_end(number));
+    it.seek_to_first();
+    it
+}
+
+/// Rows beside the blocks that count them.
+struct Rows<'a, 'c> {
+    check: &'c IndexCheck<'a>,
+    snapshot: &'c Snapshot,
+    watch: &'c Watch,
+    findings: &'c mut Findings,
+    rows: u64,
+    bytes: u64,
+    /// Of rows with their values, and of rows as the back-index has them.
+    sum: u128,
+    entries: u128,
+    /// The view that is gone through, and its block.
+    view: Option<u16>,
+    block: Option<Block>,
+    /// Keys and values of the block's rows: only where there is something to reduce.
+    of_block: Vec<(Vec<u8>, Vec<u8>)>,
+    in_block: u32,
+    sort: Vec<u8>,
+    buffer: Vec<u8>,
+}
+
+impl<'a, 'c> Rows<'a, 'c> {
+    fn new(
+        check: &'c IndexCheck<'a>,
+        snapshot: &'c Snapshot,
+        watch: &'c Watch,
+        findings: &'c mut Findings,
+    ) -> Self {
+        Rows {
+            check,
+            snapshot,
+            watch,
+            findings,
+            rows: 0,
+            bytes: 0,
+            sum: 0,
+            entries: 0,
+            view: None,
+            block: None,
+            of_block: vec![],
+            in_block: 0,
+            sort: vec![],
+            buffer: vec![],
+        }
+    }
+
+    fn damage(&mut self, topic: &'static str, more: impl AsRef<str>) {
+        self.findings.damage(Kind::Index, None, topic, more);
+    }
+
+    fn run(&mut self) -> Result<(), Error> {
+        let snapshot = self.snapshot;
+        let mut blocks = all(snapshot, Keyspace::IndexBlocks, self.check.number);
+        let mut rows = all(snapshot, Keyspace::IndexRows, self.check.number);
+        loop {
+            let row = rows.key().map(|key| &key[4..]);
+            let block = blocks.key().map(|key| &key[4..]);
+            match (row, block) {
+                (None, None) => break,
+                // A block begins at its fence.
+                (row, Some(at)) if row.is_none_or(|row| at <= row) => {
+                    self.end_block();
+                    let stored = blocks.value().unwrap_or_default();
+                    self.begin_block(at, stored);
+                    blocks.next();
+                }
+                (Some(row), _) => {
+                    self.watch.rows.fetch_add(1, Relaxed);
+                    self.row(row, rows.value().unwrap_or_default());
+                    rows.next();
+                }
+                (None, Some(_)) => break,
+            }
+        }
+        self.end_block();
+        rows.status()?;
+        Ok(blocks.status()?)
+    }
+
+    fn begin_block(&mut self, at: &[u8], stored: &[u8]) {
+        let Some((view, fence)) = at.split_first_chunk() else {
+            return self.damage("a block cannot be read", "");
+        };
+        let view = u16::from_be_bytes(*view);
+        self.view = Some(view);
+        let reduces = match self
+            .check
+            .spec
+            .map(|spec| spec.views.get(usize::from(view)))
+        {
+            Some(Some(spec)) => &spec.reduces[..],
+            Some(None) => return self.damage("it has a view that its design document has not", ""),
+            None => &[],
+        };
+        match decode_block(fence, stored, reduces) {
+            Ok(block) => self.block = Some(block),
+            Err(e) => self.damage("a block cannot be read", e.to_string()),
+        }
+    }
+
+    fn row(&mut self, key: &[u8], value: &[u8]) {
+        let Some((view, place)) = key.split_first_chunk() else {
+            return self.damage("a row cannot be read", "");
+        };
+        let view = u16::from_be_bytes(*view);
+        if self.view != Some(view) {
+            // Of a view without blocks.
+            self.end_block();
+            self.view = Some(view);
+        }
+        self.rows += 1;
+        self.in_block += 1;
+        self.sum = self
+            .sum
+            .wrapping_add(row_hash(view, place, value, &mut self.buffer));
+        let Ok(row) = RowValue::decode(value) else {
+            return self.damage("a row cannot be read", "");
+        };
+        self.bytes += (row.key.len() + row.value.len()) as u64;
+        let Some((id, ordinal)) = id_and_ordinal(place, row.sort_len) else {
+            return self.damage("a row cannot be read", "");
+        };
+        let entry = BackEntry {
+            view,
+            ordinal,
+            bytes: (row.key.len() + row.value.len()) as u32,
+            sort: &place[..row.sort_len],
+        };
+        let hash = entry_hash(&entry, id.as_bytes(), &mut self.buffer);
+        self.entries = self.entries.wrapping_add(hash);
+        self.check_text(view, place, &row, &id);
+        if self
+            .block
+            .as_ref()
+            .is_some_and(|b| b.reductions.iter().any(|r| r.get().is_some()))
+        {
+            self.of_block.push((row.key.to_vec(), row.value.to_vec()));
+        }
+    }
+
+    /// Whether key and value are JSON, and the row is where its key belongs.
+    fn check_text(&mut self, view: u16, place: &[u8], row: &RowValue<'_>, id: &str) {
+        if document::normalise(row.value).is_err() {
+            return self.damage(
+                "the value of a row is not JSON",
+                format!("of document '{id}'"),
+            );
+        }
+        let Some(spec) = self.check.spec else {
+            return;
+        };
+        let Some(of) = spec.views.get(usize::from(view)) else {
+            return self.damage("it has rows of a view that its design document has not", "");
+        };
+        self.sort.clear();
+        if spec.partitioned {
+            let partition = id.split_once(':').map_or("", |(partition, _)| partition);
+            put_terminated(partition.as_bytes(), &mut self.sort);
+        }
+        let written = write_key_sort(row.key, of.raw, &mut self.sort);
+        if written.is_err() || self.sort != place[..row.sort_len] {
+            self.damage(
+                "a row is not where its key belongs",
+                format!("of document '{id}'"),
+            );
+        }
+    }
+
+    /// Compares the block with the rows that it should have.
+    fn end_block(&mut self) {
+        let rows = std::mem::take(&mut self.in_block);
+        let of_block = std::mem::take(&mut self.of_block);
+        let Some(block) = self.block.take() else {
+            if rows > 0 {
+                self.damage("there are rows that no block counts", format!("{rows}"));
+            }
+            return;
+        };
+        if block.rows != rows {
+            let more = format!("it says {}, there are {rows}", block.rows);
+            return self.damage("a block miscounts its rows", more);
+        }
+        let view = usize::from(self.view.unwrap_or_default());
+        let Some(spec) = self.check.spec.and_then(|spec| spec.views.get(view)) else {
+            return;
+        };
+        for (reduce, state) in spec.reduces.iter().zip(&block.reductions) {
+            if let (ReduceSpec::Builtin(builtin), Some(state)) = (reduce, state.get())
+                && !self.is_reduction(*builtin, &of_block, state)
+            {
+                let more = format!("{builtin:?} of {rows} rows");
+                self.damage("a stored reduction is not that of its rows", more);
+            }
+        }
+    }
+
+    fn is_reduction(&self, builtin: Builtin, rows: &[(Vec<u8>, Vec<u8>)], state: &[u8]) -> bool {
+        let rows_of = || rows.iter().map(|(k, v)| (&k[..], &v[..]));
+        let reduced = builtin.reduce(rows_of());
+        if *reduced == *state {
+            return true;
+        }
+        let bytes = rows_of().map(|(k, v)| k.len() + v.len()).sum();
+        let limit = self.check.limit.filter(|_| builtin == Builtin::Sum);
+        limit.is_some_and(|limit| *limit.check(bytes, reduced) == *state)
+    }
+}
+
+/// The document and the ordinal that a place ends in, if it ends as places do.
+fn id_and_ordinal(place: &[u8], sort_len: usize) -> Option<(String, u32)> {
+    let rest = place.get(sort_len..)?;
+    let (id, ordinal) = crate::keys::take_terminated(rest)?;
+    let id = String::from_utf8(id).ok()?;
+    let ordinal = match ordinal {
+        [] => 0,
+        ordinal => u32::from_be_bytes(ordinal.try_into().ok()?),
+    };
+    let mut again = vec![];
+    put_place_end(&id, ordinal, &mut again);
+    (again == *rest).then_some((id, ordinal))
+}
+
+/// Ids of documents that changed after a seq, as numbers.
+type Changed = HashSet<u64>;

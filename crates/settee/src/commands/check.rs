@@ -1,0 +1,177 @@
+//! `settee check`: whether a store is sound.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use database::check::{CheckOptions, Found, Report, Totals, Watch, check};
+
+use super::doctor::plain;
+use crate::Failure;
+use crate::cli::StoreCheckOptions;
+use crate::data::STORE;
+use crate::serve::functions_of;
+
+/// The exit status when something is damaged, and when the store could not be looked at.
+const DAMAGED: u8 = 1;
+const NOT_LOOKED_AT: u8 = 2;
+
+const PROGRESS_EVERY: Duration = Duration::from_millis(500);
+
+pub fn run(options: &StoreCheckOptions) -> ExitCode {
+    match look(options) {
+        Ok(report) => {
+            match options.json {
+                true => say!("{}", report.json()),
+                false => print(&report, options),
+            }
+            match report.is_sound() {
+                true => ExitCode::SUCCESS,
+                false => ExitCode::from(DAMAGED),
+            }
+        }
+        Err(e) => {
+            eprintln!("settee: {}", e.message);
+            ExitCode::from(NOT_LOOKED_AT)
+        }
+    }
+}
+
+fn look(options: &StoreCheckOptions) -> Result<Report, Failure> {
+    let store = store_in(&options.data);
+    let (languages, reduce_limit) = functions_of(&options.data)?;
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let shown = Shown::start(receiver);
+    let report = check(
+        &store,
+        CheckOptions {
+            temporary: options.temporary.clone().unwrap_or_else(std::env::temp_dir),
+            languages: options.indexes.then_some(languages),
+            reduce_limit,
+            begun: Box::new(move |watch| {
+                // Nobody looks where there is no terminal.
+                let _ = sender.send(watch);
+            }),
+        },
+    );
+    shown.end();
+    report.map_err(Failure::new)
+}
+
+/// The store of a data directory; a backup is a store itself.
+pub(super) fn store_in(data: &Path) -> PathBuf {
+    let store = data.join(STORE);
+    match store.is_dir() || !data.join("CURRENT").exists() {
+        true => store,
+        false => data.to_owned(),
+    }
+}
+
+/// The line of a terminal that says how far the check is.
+struct Shown {
+    ended: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Shown {
+    fn start(watches: std::sync::mpsc::Receiver<Arc<Watch>>) -> Shown {
+        let ended = Arc::new(AtomicBool::new(false));
+        let seen = ended.clone();
+        let thread = std::io::stderr().is_terminal().then(|| {
+            std::thread::spawn(move || {
+                if let Ok(watch) = watches.recv() {
+                    while !seen.load(Relaxed) {
+                        let mut err = std::io::stderr().lock();
+                        // The line is made anew from its beginning, and what is left of the last one is cleared.
+                        let _ = write!(err, "\r{}\x1b[K", line(&watch));
+                        let _ = err.flush();
+                        drop(err);
+                        std::thread::park_timeout(PROGRESS_EVERY);
+                    }
+                    eprint!("\r\x1b[K");
+                }
+            })
+        });
+        Shown { ended, thread }
+    }
+
+    fn end(mut self) {
+        self.ended.store(true, Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+fn line(watch: &Watch) -> String {
+    format!(
+        "{} rows, {} documents, {} MB of attachments: {}",
+        watch.rows.load(Relaxed),
+        watch.documents.load(Relaxed),
+        watch.attachment_bytes.load(Relaxed) >> 20,
+        plain(&watch.what())
+    )
+}
+
+fn print(report: &Report, options: &StoreCheckOptions) {
+    for found in &report.found {
+        if found.finding.is_damage || !options.quiet {
+            print_found(found, options);
+        }
+    }
+    let damage = report.damage().count();
+    if options.quiet {
+        return;
+    }
+    let t = &report.totals;
+    say!("{}", totals(t));
+    match damage {
+        0 => say!("sound"),
+        1 => say!("1 finding of damage"),
+        n => say!("{n} findings of damage"),
+    }
+}
+
+fn print_found(found: &Found, options: &StoreCheckOptions) {
+    let severity = if found.finding.is_damage {
+        "DAMAGED"
+    } else {
+        "NOTE"
+    };
+    say!(
+        "{severity}: {}: {}",
+        plain(&found.subject()),
+        plain(&found.finding.says)
+    );
+    if let Some(act) = found.act() {
+        let database = found.database.as_deref().unwrap_or("db");
+        let act = act
+            .replace("DATA", &options.data.display().to_string())
+            .replace("{db}", database);
+        say!("  do: {}", plain(&act));
+    }
+}
+
+fn totals(t: &Totals) -> String {
+    let documents = t.documents + t.deleted_documents;
+    let rate = documents as f64 / t.seconds.max(0.001);
+    format!(
+        "{} databases, {} documents and {} deleted ones, {} indexes with {} rows, {} contents of attachments of {} MB, {} files of {} MB, \
+         in {:.1} s: {rate:.0} documents a second",
+        t.databases,
+        t.documents,
+        t.deleted_documents,
+        t.indexes,
+        t.index_rows,
+        t.attachments,
+        t.attachment_bytes >> 20,
+        t.files,
+        t.file_bytes >> 20,
+        t.seconds
+    )
+}

@@ -1,0 +1,182 @@
+//! Reading on behind what cannot be read.
+
+use std::cmp::Ordering;
+
+use crate::Error;
+use crate::snapshot::Cursor;
+
+/// Goes through a range of keys. A block that cannot be read is a hole in it, behind which reading goes on.
+pub(crate) struct Patient<'a> {
+    cursor: Cursor<'a>,
+    /// Where the range begins.
+    low: Vec<u8>,
+    /// The first key that is not of the range.
+    high: Vec<u8>,
+    /// The last key that was read, or the end of the last hole.
+    last: Option<Vec<u8>>,
+    begun: bool,
+}
+
+/// Keys that cannot be read: those after `after`, up to and without `before`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Hole {
+    pub after: Vec<u8>,
+    pub before: Vec<u8>,
+    pub reason: String,
+}
+
+/// What comes next.
+pub(crate) enum Next {
+    Row,
+    Hole(Hole),
+    End,
+}
+
+impl<'a> Patient<'a> {
+    /// `cursor` is over the keys from `low` up to but without `high`.
+    pub fn new(cursor: Cursor<'a>, low: Vec<u8>, high: Vec<u8>) -> Patient<'a> {
+        Patient {
+            cursor,
+            low,
+            high,
+            last: None,
+            begun: false,
+        }
+    }
+
+    /// Key and value, after [`Next::Row`].
+    pub fn item(&self) -> Option<(&[u8], &[u8])> {
+        self.cursor.item()
+    }
+
+    /// Goes to the next row, or over the next hole.
+    pub fn advance(&mut self) -> Next {
+        match std::mem::replace(&mut self.begun, true) {
+            false => self.cursor.seek_to_first(),
+            true if self.cursor.valid() => {
+                let key = self.cursor.key().unwrap_or_default();
+                let last = self.last.get_or_insert_default();
+                last.clear();
+                last.extend_from_slice(key);
+                self.cursor.next();
+            }
+            // Behind a hole.
+            true => self.cursor.seek(self.last.as_deref().unwrap_or(&self.low)),
+        }
+        if self.cursor.valid() {
+            return Next::Row;
+        }
+        match self.cursor.status() {
+            Ok(()) => Next::End,
+            Err(e) => self.skip(&e),
+        }
+    }
+
+    /// Finds from where on reading goes on. Near the last key that was read first, so that what is between two holes is found.
+    fn skip(&mut self, error: &Error) -> Next {
+        let after = self.last.clone().unwrap_or_else(|| self.low.clone());
+        let width = after.len().max(self.high.len()) + 2;
+        let low = widened(&after, width);
+        let mut readable = widened(&self.high, width);
+        let mut broken = low.clone();
+        for bit in 0..width * 8 {
+            let Some(probe) = plus_bit(&low, bit) else {
+                break;
+            };
+            if probe.as_slice() >= readable.as_slice() {
+                break;
+            }
+            if self.can_read(&probe) {
+                readable = probe;
+                break;
+            }
+            broken = probe;
+        }
+        // The ends meet where the hole ends.
+        while let Some(probe) = between(&broken, &readable) {
+            match self.can_read(&probe) {
+                true => readable = probe,
+                false => broken = probe,
+            }
+        }
+        let before = match readable.as_slice().cmp(&widened(&self.high, width)) {
+            Ordering::Less => readable,
+            _ => self.high.clone(),
+        };
+        self.last = Some(before.clone());
+        // No row: the next `advance` seeks.
+        self.cursor.seek(&self.high);
+        Next::Hole(Hole {
+            after,
+            before,
+            reason: error.to_string(),
+        })
+    }
+
+    fn can_read(&mut self, key: &[u8]) -> bool {
+        self.cursor.seek(key);
+        self.cursor.valid() || self.cursor.status().is_ok()
+    }
+}
+
+fn widened(key: &[u8], width: usize) -> Vec<u8> {
+    let mut wide = key.to_vec();
+    wide.resize(width, 0);
+    wide
+}
+
+/// `key + 2^bit`, of which `key` is a number, the highest byte first; `None` beyond the last one.
+fn plus_bit(key: &[u8], bit: usize) -> Option<Vec<u8>> {
+    let mut sum = key.to_vec();
+    let mut at = sum.len().checked_sub(1 + bit / 8)?;
+    let mut carry = 1u16 << (bit % 8);
+    loop {
+        carry += u16::from(sum[at]);
+        sum[at] = carry as u8;
+        carry >>= 8;
+        if carry == 0 {
+            return Some(sum);
+        }
+        at = at.checked_sub(1)?;
+    }
+}
+
+/// The number in the middle of two of one width; `None` when none is between them.
+fn between(low: &[u8], high: &[u8]) -> Option<Vec<u8>> {
+    let mut sum = vec![0; low.len()];
+    let mut carry = 0u16;
+    for i in (0..low.len()).rev() {
+        let digit = u16::from(low[i]) + u16::from(high[i]) + carry;
+        sum[i] = digit as u8;
+        carry = digit >> 8;
+    }
+    for digit in &mut sum {
+        let both = carry << 8 | u16::from(*digit);
+        *digit = (both / 2) as u8;
+        carry = both % 2;
+    }
+    (sum.as_slice() > low).then_some(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn number(bytes: &[u8]) -> u64 {
+        bytes.iter().fold(0, |n, b| n << 8 | u64::from(*b))
+    }
+
+    proptest! {
+        #[test]
+        fn keys_are_counted_with_as_numbers(a in any::<[u8; 6]>(), b in any::<[u8; 6]>(), bit in 0usize..60) {
+            let (low, high) = (a.min(b), a.max(b));
+            let middle = u64::midpoint(number(&low), number(&high));
+            let found = between(&low, &high).map(|key| number(&key));
+            prop_assert_eq!(found, (middle > number(&low)).then_some(middle));
+            let sum = number(&a) + (1 << bit);
+            let found = plus_bit(&a, bit).map(|key| number(&key));
+            prop_assert_eq!(found, (sum < 1 << 48).then_some(sum));
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! A damaged store, read as far as it can be.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rocksdb::{DB, Options};
+
+use crate::Error;
+use crate::check::holes::{Next, Patient};
+use crate::contents::{CHUNK_BYTES, Content, Contents, Place, keys as content_keys};
+use crate::engine::{Engine, Strictness};
+use crate::keys::{self, ShardNumber, meta, shard_end};
+use crate::keyspace::Keyspace;
+use crate::meta::ShardMeta;
+use crate::record::Record;
+use crate::snapshot::Snapshot;
+
+/// Something that could not be saved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// The document, where it is known.
+    pub document: Option<String>,
+    /// What of it, for people.
+    pub what: String,
+}
+
+/// A store that is read as far as it can be.
+pub struct Source {
+    pub(super) snapshot: Arc<Snapshot>,
+    /// What was done so that it could be opened, for people.
+    pub notes: Vec<String>,
+    /// A copy that was made for that.
+    scratch: Option<PathBuf>,
+    _lock: Option<File>,
+}
+
+impl Source {
+    /// Opens the store in `path`. Where its list of files is lost, the engine makes a new one: in `scratch`, which must not exist, of links to
+    /// the tables and copies of the rest.
+    ///
+    /// # Errors
+    /// [`Error::Directory`]: it is no store, a server has it open, or nothing can be read.
+    pub fn open(path: &Path, scratch: &Path) -> Result<Source, Error> {
+        let lock = match crate::check::lock(path) {
+            Ok(lock) => lock,
+            // Of a store that lost it there are tables at least.
+            Err(_) if !path.join("LOCK").exists() && has_tables(path) => None,
+            Err(e) => return Err(e),
+        };
+        let mut notes = vec![];
+        let (engine, scratch) = match Engine::open_read_only(path, Strictness::Lenient) {
+            Ok(engine) => (engine, None),
+            Err(e) => {
+                notes.push(format!("the engine's list of files was made anew: {e}"));
+                notes.push(
+                    "attachments longer than 4 KiB that it does not find again are lost".into(),
+                );
+                let copied = copy(path, scratch).map_err(|e| Error::Directory {
+                    path: scratch.into(),
+                    reason: e.to_string(),
+                });
+                let opened = copied.and_then(|()| {
+                    DB::repair(&Options::default(), scratch)?;
+                    Engine::open_read_only(scratch, Strictness::Lenient)
+                });
+                match opened {
+                    Ok(engine) => (engine, Some(scratch.to_owned())),
+                    Err(e) => {
+                        let _ = fs::remove_dir_all(scratch);
+                        return Err(e);
+                    }
+                }
+            }
+        };
+        Ok(Source {
+            snapshot: Arc::new(engine.snapshot()),
+            notes,
+            scratch,
+            _lock: lock,
+        })
+    }
+
+    /// The databases' records that can be read, by name.
+    pub fn databases(&self, losses: &mut dyn FnMut(Loss)) -> BTreeMap<String, Vec<u8>> {
+        let mut all = BTreeMap::new();
+        let (low, high) = (vec![meta::DATABASE], vec![meta::DATABASE + 1]);
+        self.each(Keyspace::Meta, low, high, &mut |row| match row {
+            Ok((key, value)) => {
+                if let Ok(name) = std::str::from_utf8(&key[1..]) {
+                    all.insert(name.to_owned(), value.to_vec());
+                }
+            }
+            Err(_) => losses(Loss {
+                document: None,
+                what: "records of databases cannot be read: the databases' names and settings are lost".into(),
+            }),
+        });
+        all
+    }
+
+    /// Numbers under which there are documents.
+    pub fn shards(&self) -> BTreeSet<ShardNumber> {
+        let mut numbers = BTreeSet::new();
+        for k in [Keyspace::ById, Keyspace::BySeq] {
+            let mut it = self.snapshot.iter_all(k);
+            it.seek_to_first();
+            loop {
+                match it.key().and_then(<[u8]>::first_chunk) {
+                    Some(number) => {
+                        let number = u32::from_be_bytes(*number);
+                        numbers.insert(number);
+                        it.seek(shard_end(number));
+                    }
+                    // What cannot be read is looked for in the other keyspace.
+                    None => break,
+                }
+            }
+        }
+        numbers.retain(|number| !self.is_dropped(*number));
+        numbers
+    }
+
+    fn is_dropped(&self, number: ShardNumber) -> bool {
+        let listed = self.snapshot.get(Keyspace::Meta, &meta::dropped(number));
+        matches!(listed, Ok(Some(_)))
+    }
+
+    /// A shard's counters, if they can be read.
+    pub(super) fn meta(&self, shard: ShardNumber) -> ShardMeta {
+        let stored = self.snapshot.get(Keyspace::Meta, &meta::shard(shard));
+        let stored = stored.ok().flatten();
+        stored
+            .and_then(|value| ShardMeta::decode(&value).ok())
+            .unwrap_or_default()
+    }
+
+    /// Calls `f` with each row of a range that can be read, and with the ends of each part that cannot.
+    pub(super) fn each(
+        &self,
+        k: Keyspace,
+        low: Vec<u8>,
+        high: Vec<u8>,
+        f: &mut dyn FnMut(Result<(&[u8], &[u8]), (&[u8], &[u8])>),
+    ) {
+        let cursor = self.snapshot.scan_range(k, low.clone(), high.clone());
+        let mut rows = Patient::new(cursor, low, high);
+        loop {
+            match rows.advance() {
+                Next::Row => {
+                    if let Some(row) = rows.item() {
+                        f(Ok(row));
+                    }
+                }
+                Next::Hole(hole) => f(Err((&hole.after, &hole.before))),
+                Next::End => return,
+            }
+        }
+    }
+
+    /// A value; `Err` when it cannot be read.
+    pub(super) fn get(&self, k: Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        Ok(self.snapshot.get(k, key)?.map(|value| value.to_vec()))
+    }
+
+    /// A document's record; `Err` when it cannot be read.
+    pub(super) fn record(&self, shard: ShardNumber, id: &str) -> Result<Option<Record>, Error> {
+        let value = self.get(Keyspace::ById, &keys::id_key(shard, id.as_bytes()))?;
+        value.map(|value| Record::decode(&value)).transpose()
+    }
+
+    /// Copies a content into a new store. `None` when it is not there whole.
+    pub(super) fn content(
+        &self,
+        home: ShardNumber,
+        id: &document::ContentId,
+        to: &Arc<Contents>,
+    ) -> Result<Option<Content>, Error> {
+        if let Some(content) = to.hold(id)? {
+            return Ok(Some(content));
+        }
+        let Ok(Some(place)) = self.get(Keyspace::Attachments, &content_keys::place(home, id))
+        else {
+            return Ok(None);
+        };
+        let Ok(place) = Place::decode(&place) else {
+            return Ok(None);
+        };
+        let mut upload = to.upload();
+        for chunk in 0..place.length().div_ceil(CHUNK_BYTES as u64) {
+            let key = content_keys::chunk(home, place.number(), chunk as u32);
+            match self.get(Keyspace::Attachments, &key) {
+                Ok(Some(bytes)) => upload.write(&bytes)?,
+                _ => return Ok(None),
+            }
+        }
+        let content = upload.finish()?;
+        Ok((content.id == *id).then_some(content))
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        if let Some(scratch) = &self.scratch
+            && let Err(error) = fs::remove_dir_all(scratch)
+        {
+            tracing::warn!(path = %scratch.display(), %error, "a copy stays");
+        }
+    }
+}
+
+fn has_tables(path: &Path) -> bool {
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    entries.into_iter().any(|entry| is_table(&entry.path()))
+}
+
+/// Files that the engine never changes.
+fn is_table(path: &Path) -> bool {
+    path.extension().is_some_and(|x| x == "sst" || x == "blob")
+}
+
+/// A copy of a store that the engine may change: tables are links where the file system can.
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        if !entry.file_type()?.is_file() || entry.file_name() == "LOCK" {
+            continue;
+        }
+        let target = to.join(entry.file_name());
+        if !is_table(&entry.path()) || fs::hard_link(entry.path(), &target).is_err() {
+            fs::copy(entry.path(), &target)?;
+        }
+    }
+    Ok(())
+}
