@@ -5,7 +5,7 @@
 #   scripts/setup.sh          what `make serve` needs: a C++ toolchain, libclang, Rust
 #   scripts/setup.sh cluster  and what `make cluster` needs besides: Python (Java and Maven: scripts/brokers.py)
 #   scripts/setup.sh test     and what `make test` needs besides: Node, npm, Chromium, Python with venv, curl, and the query servers
-#                             of other languages: Erlang, and Python's couchpy; Go, for a checker of histories; linters of Python, Markdown and dependencies; mdBook; Prometheus
+#                             of other languages: Erlang, and Python's couchpy; Go, for a checker of histories; linters of Python, Markdown and dependencies; maturin; mdBook; Prometheus
 #   scripts/setup.sh docs     what `make docs` needs: Rust, mdBook
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -124,6 +124,19 @@ ensure_linters() {
   echo "$wanted" >"$place/installed"
 }
 
+# What builds the wheel for Python (scripts/bindings.sh).
+ensure_maturin() {
+  local wanted place="$SETTEE_CACHE/maturin"
+  wanted=$(cat scripts/bindings-requirements.txt)
+  [ "$(cat "$place/installed" 2>/dev/null)" = "$wanted" ] && return
+  say "installing" $wanted "into $place"
+  rm -rf "$place"
+  mkdir -p "$SETTEE_CACHE"
+  python3 -m venv "$place" </dev/null >&2
+  "$place/bin/python" -m pip install --quiet --disable-pip-version-check -r scripts/bindings-requirements.txt </dev/null >&2
+  echo "$wanted" >"$place/installed"
+}
+
 # A program that cargo compiles, once per machine, in its own target directory outside of any checkout: .cargo/config.toml of
 # this one is about RocksDB. ensure_tool BINARY CRATE VERSION [FLAGS OF CARGO INSTALL]
 ensure_tool() {
@@ -163,6 +176,7 @@ if [ "$purpose" = test ]; then
   ensure_rust_component clippy clippy
   ensure_couchpy
   ensure_linters
+  ensure_maturin
   ensure_mdbook
   ensure_deny
   ensure_prometheus
