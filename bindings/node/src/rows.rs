@@ -91,7 +91,7 @@ impl Feed {
     async fn next(&self, timeout_ms: Option<f64>, cancel: u32) -> napi::Result<Option<Batch>> {
         loop {
             let feed = self.feed.clone();
-            let piece = blocking(move || feed.lock().next()).await?;
+            let piece = blocking(move || feed.lock().next_piece()).await?;
             match piece {
                 Piece::Rows(batch) => return Ok(Some(batch)),
                 Piece::End => return Ok(None),

@@ -81,7 +81,7 @@ impl Feed {
         let deadline = timeout.and_then(|t| Instant::now().checked_add(t.ok()?));
         loop {
             py.check_signals()?;
-            let piece = detached(py, || self.feed.lock().next())?;
+            let piece = detached(py, || self.feed.lock().next_piece())?;
             match piece {
                 Piece::Rows(batch) => return Ok(Some(batch)),
                 Piece::End => return Ok(None),

@@ -59,7 +59,7 @@ impl Feed {
     ///
     /// # Errors
     /// [`Error::closed`]; 404 once the database is deleted.
-    pub fn next(&mut self) -> Result<Piece> {
+    pub fn next_piece(&mut self) -> Result<Piece> {
         let live = self.live;
         let changed = &mut self.changed;
         self.slot.with(|changes| {
