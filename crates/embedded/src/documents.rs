@@ -87,6 +87,13 @@ impl Database {
                 id: id.unwrap_or_default(),
                 rev: rev.to_string(),
             }),
+            // Of the document that is being written it is the writer's fault.
+            Some(Outcome::Refused(error, reason))
+                if error == "compilation_error"
+                    && id.as_ref().is_some_and(|id| id.starts_with("_design/")) =>
+            {
+                Err(Error::new(400, error, reason))
+            }
             Some(refused) => Err(Error::of(refused).unwrap_or_else(Error::conflict)),
             None => Err(Error::conflict()),
         }
