@@ -7,11 +7,13 @@
 # make bench    how fast this machine serves it (BENCH_ARGS="--url http://…" for another server)
 # make bench-peers  the same beside PostgreSQL and Redis, which it installs from Debian's packages and runs in temporary folders
 # make bench-clients  the same with clients that are none of ours: wrk, pgbench and redis-benchmark
+# make bench-bindings  the databases in Python's and Node's processes beside the same over HTTP
 # make pictures  those of the web interface in README and manual, in Chromium
 # make soak     the black-box tests at full length (about two hours), and a million runs of the simulated cluster
 # make build    the binary alone
 # make dist     what is released, in ./dist: tarballs, Debian package, container recipe, bill of materials, sums (docs/src/developers/releases.md)
 # make release-check  the list of what has to hold before a release; builds everything twice (about half an hour of two cores)
+# make bindings the packages for Python and Node, in ./bindings/dist
 # make sanitize the tests of the JavaScript engine under AddressSanitizer (docs/src/developers/unsafe-code.md)
 #
 # There is one profile, release, for all of them. RocksDB is compiled once per machine (scripts/rocksdb.sh);
@@ -20,7 +22,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := serve
-.PHONY: serve cluster build docs test lint unit blackbox bench bench-peers bench-clients pictures sanitize soak setup setup-dist setup-docs setup-test dist release-check
+.PHONY: serve cluster build docs test lint unit blackbox bench bench-peers bench-clients bench-bindings pictures bindings sanitize soak setup setup-dist setup-docs setup-test dist release-check
 
 BIND ?= 127.0.0.1
 PORT ?= 5984
@@ -97,6 +99,9 @@ soak: setup-test
 	@$(env) SETTEE_SEEDS=1000000 cargo test --release -p cluster --test simulation -- --nocapture
 	@$(env) python3 tests/run.py --soak $(SUITES)
 
+bindings: setup-test
+	@bash scripts/bindings.sh $(CURDIR)/bindings/dist
+
 sanitize: setup-test
 	@bash scripts/sanitize.sh
 
@@ -108,6 +113,10 @@ bench-peers: build
 
 bench-clients: build
 	@$(env) python3 scripts/bench_clients.py --install --binary $(settee) $(BENCH_ARGS)
+
+bench-bindings: bindings
+	@$(binary)
+	@$(env) python3 scripts/bench_bindings.py --binary $(settee) $(BENCH_ARGS)
 
 pictures: setup-test
 	@$(binary)

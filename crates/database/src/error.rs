@@ -18,6 +18,9 @@ pub enum Error {
     /// An update seq that is none.
     #[error("Malformed sequence supplied in 'since' parameter.")]
     MalformedSeq,
+    /// What a listing or a view is asked for makes no sense: the reason.
+    #[error("{0}")]
+    QueryParse(String),
     /// An id does not fit a partitioned database: the error code (`illegal_partition`, `illegal_docid`), then the reason.
     #[error("{1}")]
     Partition(&'static str, String),
@@ -63,6 +66,64 @@ pub enum Error {
     /// A query or an index is refused.
     #[error("{0}")]
     Find(#[from] mango::FindError),
+}
+
+impl Error {
+    /// The status that CouchDB answers it with.
+    pub fn status(&self) -> u16 {
+        match self {
+            Error::NoDatabase | Error::Missing(_) => 404,
+            Error::DatabaseExists | Error::MissingStub(_) => 412,
+            Error::IllegalName(_)
+            | Error::NameTooLong(_)
+            | Error::MalformedSeq
+            | Error::QueryParse(_)
+            | Error::Partition(..)
+            | Error::BadRequest(_)
+            | Error::DigestMismatch => 400,
+            Error::Forbidden(_) => 403,
+            Error::AttachmentTooLarge => 413,
+            Error::InsufficientStorage(_) => 507,
+            Error::NotInCluster(_) => 501,
+            Error::Unavailable(_) | Error::ShuttingDown | Error::ClientGone => 503,
+            Error::Storage(_) => 500,
+            Error::Function(e) => e.status(),
+            Error::Find(e) => e.status(),
+        }
+    }
+
+    /// CouchDB's `error` of it.
+    pub fn name(&self) -> &str {
+        match self {
+            Error::NoDatabase | Error::Missing(_) => "not_found",
+            Error::DatabaseExists => "file_exists",
+            Error::IllegalName(_) => "illegal_database_name",
+            Error::NameTooLong(_) => "database_name_too_long",
+            Error::MalformedSeq | Error::BadRequest(_) => "bad_request",
+            Error::QueryParse(_) => "query_parse_error",
+            Error::Partition(error, _) => error,
+            Error::MissingStub(_) => "missing_stub",
+            Error::DigestMismatch => "content_md5_mismatch",
+            Error::Forbidden(_) => "forbidden",
+            Error::AttachmentTooLarge => "attachment_too_large",
+            Error::InsufficientStorage(_) => "insufficient_storage",
+            Error::NotInCluster(_) => "not_implemented",
+            Error::Unavailable(_) | Error::ShuttingDown | Error::ClientGone => {
+                "service_unavailable"
+            }
+            Error::Storage(_) => "internal_server_error",
+            Error::Function(e) => e.name(),
+            Error::Find(e) => e.error(),
+        }
+    }
+
+    /// CouchDB's `reason` of it.
+    pub fn reason(&self) -> String {
+        match self {
+            Error::Function(e) => e.reason(),
+            e => e.to_string(),
+        }
+    }
 }
 
 impl From<storage::Error> for Error {

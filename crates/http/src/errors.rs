@@ -1,4 +1,5 @@
-//! **The** table from what can go wrong to status, `error` and `reason`.
+//! **The** table from what can go wrong to status, `error` and `reason`. What databases, queries and functions refuse has all three
+//! by itself, since who embeds a database is told them too.
 
 use std::borrow::Cow;
 
@@ -149,27 +150,11 @@ impl ApiError {
 impl From<database::Error> for ApiError {
     fn from(e: database::Error) -> Self {
         use database::Error as E;
-        let reason = e.to_string();
         match e {
-            E::NoDatabase => Self::new(404, "not_found", reason),
-            E::DatabaseExists => Self::new(412, "file_exists", reason),
-            E::IllegalName(_) => Self::new(400, "illegal_database_name", reason),
-            E::NameTooLong(_) => Self::new(400, "database_name_too_long", reason),
-            E::MalformedSeq | E::BadRequest(_) => Self::bad_request(reason),
-            E::Partition(error, _) => Self::new(400, error, reason),
-            E::InsufficientStorage(_) => Self::new(507, "insufficient_storage", reason),
-            E::Forbidden(_) => Self::forbidden(reason),
-            E::Missing(_) => Self::new(404, "not_found", reason),
             E::Function(e) => e.into(),
-            E::MissingStub(_) => Self::new(412, "missing_stub", reason),
-            E::AttachmentTooLarge => Self::new(413, "attachment_too_large", reason),
-            E::DigestMismatch => Self::new(400, "content_md5_mismatch", reason),
-            E::Find(e) => e.into(),
-            E::Unavailable(_) => Self::busy(reason),
-            E::NotInCluster(_) => Self::new(501, "not_implemented", reason),
-            E::ShuttingDown | E::ClientGone => Self::new(503, "service_unavailable", reason),
+            E::Unavailable(reason) => Self::busy(reason),
             E::Storage(_) => {
-                tracing::error!(error = %reason, "storage failed");
+                tracing::error!(error = %e, "storage failed");
                 // The engine's words name files of the server.
                 Self::new(
                     500,
@@ -177,6 +162,7 @@ impl From<database::Error> for ApiError {
                     "The storage failed; the server's log says how.",
                 )
             }
+            e => Self::new(e.status(), e.name().to_owned(), e.reason()),
         }
     }
 }
@@ -247,7 +233,7 @@ impl From<functions::Error> for ApiError {
         if let functions::Error::Busy { .. } | functions::Error::Late { .. } = e {
             return Self::busy(e.to_string());
         }
-        crate::design_routes::thrown(e.name(), &e.reason())
+        Self::new(e.status(), e.name().to_owned(), e.reason())
     }
 }
 

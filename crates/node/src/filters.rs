@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use database::{BatchFilter, ChangeFilter, DesignDoc, Filter};
+use database::{BatchFilter, DesignDoc, Filter};
 use functions::{Admission, Lane, Languages, Place};
 use serde_json::Value;
 
@@ -21,10 +21,7 @@ pub fn selector_filter(
         None => None,
         Some(f) => Some(mango::Fields::parse(f).map_err(|e| Error::BadRequest(e.to_string()))?),
     };
-    Ok(Filter::Custom(Arc::new(SelectorFilter {
-        selector,
-        fields,
-    })))
+    Ok(Filter::of_selector(selector, fields))
 }
 
 /// A filter that needs nothing of the request's body: `_design`, `_view`, or a design document's function, which gets
@@ -54,28 +51,6 @@ pub fn named_filter(
             }
             _ => Err(bad("`filter` must be of the form `designname/filtername`")),
         },
-    }
-}
-
-struct SelectorFilter {
-    selector: mango::Selector,
-    fields: Option<mango::Fields>,
-}
-
-impl ChangeFilter for SelectorFilter {
-    fn needs_doc(&self) -> bool {
-        true
-    }
-
-    fn matches(&self, _id: &str, _deleted: bool, doc: Option<&[u8]>) -> bool {
-        doc.is_some_and(|doc| self.selector.matches_doc(&mango::Doc::whole(doc)))
-    }
-
-    fn project(&self, doc: &[u8]) -> Option<Vec<u8>> {
-        let fields = self.fields.as_ref().filter(|fields| !fields.is_all())?;
-        let mut projection = vec![];
-        fields.write(&mango::Doc::whole(doc), &mut projection);
-        Some(projection)
     }
 }
 

@@ -120,6 +120,16 @@ fn clear_ingest_directory(path: &Path) -> Result<(), Error> {
         })
 }
 
+/// Why the engine does not open a directory, by its words.
+fn refusal_to_open(path: &Path, reason: String) -> Error {
+    let path = path.to_path_buf();
+    // It names the file whose lock another process has (`While lock file: …/LOCK`), or this one (`lock hold by current process … …/LOCK`).
+    match reason.contains("lock") && reason.contains("/LOCK") {
+        true => Error::InUse { path },
+        false => Error::Directory { path, reason },
+    }
+}
+
 /// Starts the engine's threads that compact, once in a process. They inherit how the thread runs that starts them. A lower priority would not
 /// do: under a steady load of reads compactions would fall behind, which makes reads slower, and so on.
 fn start_compactors(background_jobs: i32) {
@@ -155,7 +165,6 @@ impl Engine {
             Err(Error::DamagedLog { .. }) if options.accept_damaged_log => {}
             checked => checked?,
         }
-        clear_ingest_directory(path)?;
         start_compactors(options.background_jobs);
         let cache = Cache::new_hyper_clock_cache(options.block_cache_bytes, 0);
         let mut o = Options::default();
@@ -182,10 +191,10 @@ impl Engine {
         o.set_allow_concurrent_memtable_write(false);
         let families = Keyspace::ALL
             .map(|k| ColumnFamilyDescriptor::new(k.name(), keyspace::options(k, &cache)));
-        let db = DB::open_cf_descriptors(&o, path, families).map_err(|e| Error::Directory {
-            path: path.into(),
-            reason: e.into_string(),
-        })?;
+        let db = DB::open_cf_descriptors(&o, path, families)
+            .map_err(|e| refusal_to_open(path, e.into_string()))?;
+        // Not before: whoever has the directory open already may be adding files.
+        clear_ingest_directory(path)?;
         Ok(Arc::new(Engine {
             db,
             path: path.into(),

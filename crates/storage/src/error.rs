@@ -44,6 +44,14 @@ pub enum Error {
         /// Why not, for people.
         reason: String,
     },
+    /// Another process has the directory open, or another opening in this one.
+    #[error(
+        "{path} is open already: a data directory is used by one process, and opened once there"
+    )]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The shard's database was deleted.
     #[error("the database is deleted")]
     Dropped,

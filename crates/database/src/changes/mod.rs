@@ -1,12 +1,13 @@
 //! Change feeds: each document once, at its newest change, from a snapshot that the feed moves on when asked.
 //!
 //! `query.rs` is what a feed is asked for, `row.rs` writes a row; `lookups.rs` and `batch.rs` are feeds of few documents, and of
-//! filters that see many changes at once.
+//! filters that see many changes at once, `selector.rs` those of a selector.
 
 mod batch;
 mod lookups;
 mod query;
 mod row;
+mod selector;
 
 use std::sync::Arc;
 

@@ -4,6 +4,7 @@ use document::collation::HIGHEST;
 use index::keys::put_terminated;
 use index::{GroupLevel, PlaceRange, write_key_sort};
 
+use super::design::{Design, ViewAt};
 use crate::{Error, ShownAttachments};
 
 /// Whether a query waits for the index to be current.
@@ -24,6 +25,24 @@ pub enum Grouping {
     None,
     /// One row a group.
     By(GroupLevel),
+}
+
+impl Grouping {
+    /// What `group` and `group_level` say together, in whichever order they are given: the level counts more.
+    ///
+    /// # Errors
+    /// [`Error::QueryParse`] when they contradict each other.
+    pub fn of(group: Option<bool>, level: Option<u64>) -> Result<Grouping, Error> {
+        let elements = |n| GroupLevel::Elements(usize::try_from(n).unwrap_or(usize::MAX));
+        match (group, level) {
+            (Some(true), None) => Ok(Grouping::By(GroupLevel::Exact)),
+            (_, None | Some(0)) => Ok(Grouping::None),
+            (Some(false), Some(_)) => Err(refused(
+                "Can't specify group=false and group_level>0 at the same time",
+            )),
+            (_, Some(n)) => Ok(Grouping::By(elements(n))),
+        }
+    }
 }
 
 /// A view query. Keys are JSON text.
@@ -98,7 +117,85 @@ struct Ends<'a> {
     inclusive_end: bool,
 }
 
+fn refused(reason: &str) -> Error {
+    Error::QueryParse(reason.to_owned())
+}
+
 impl ViewQuery {
+    /// Refuses what makes no sense of this view, as CouchDB does.
+    ///
+    /// # Errors
+    /// [`Error::QueryParse`].
+    pub fn check(&self, design: &Design, at: ViewAt) -> Result<(), Error> {
+        match (design.spec.partitioned, &self.partition) {
+            (true, None) => {
+                return Err(refused(
+                    "`partition` parameter is mandatory for queries to this view.",
+                ));
+            }
+            (false, Some(_)) => {
+                return Err(refused(
+                    "`partition` parameter is not supported in this design doc",
+                ));
+            }
+            _ => {}
+        }
+        self.check_reduction(at)?;
+        let has_range = self.start.is_some() || self.end.is_some();
+        if has_range && self.keys.as_ref().is_some_and(|keys| !keys.is_empty()) {
+            return Err(refused(
+                "`keys` is incompatible with `key`, `start_key` and `end_key`",
+            ));
+        }
+        if self.keys.is_none() && self.is_reversed(design.spec.views[at.view].raw)? {
+            return Err(refused(
+                "No rows can match your key range, reverse your start_key and end_key or set descending=true",
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_reduction(&self, at: ViewAt) -> Result<(), Error> {
+        if at.reduce.is_none() || self.reduce == Some(false) {
+            if self.reduce == Some(true) {
+                return Err(refused("Reduce is invalid for map-only views."));
+            }
+            if self.grouping != Grouping::None {
+                return Err(refused("Invalid use of grouping on a map view."));
+            }
+            return Ok(());
+        }
+        if self.keys.is_some() && self.grouping != Grouping::By(GroupLevel::Exact) {
+            return Err(refused(
+                "Multi-key fetches for reduce views must use `group=true`",
+            ));
+        }
+        if self.include_docs {
+            return Err(refused("`include_docs` is invalid for reduce"));
+        }
+        if self.conflicts.is_some() {
+            return Err(refused("`conflicts` is invalid for reduce views."));
+        }
+        Ok(())
+    }
+
+    /// Whether the range ends before it begins. `raw`: of the view's keys.
+    fn is_reversed(&self, raw: bool) -> Result<bool, Error> {
+        let (Some(start), Some(end)) = (&self.start, &self.end) else {
+            return Ok(false);
+        };
+        let mut keys = [vec![], vec![]];
+        for (key, out) in [start, end].into_iter().zip(&mut keys) {
+            write_key_sort(key, raw, out)?;
+        }
+        let [start, end] = keys;
+        Ok(if self.descending {
+            end > start
+        } else {
+            end < start
+        })
+    }
+
     /// What every place of the query's partition begins with.
     pub fn partition_prefix(&self) -> Vec<u8> {
         let mut prefix = vec![];

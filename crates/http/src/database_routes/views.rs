@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use database::{
-    Design, GroupLevel, Grouping, ReadOptions, Update, ViewAt, ViewIndex, ViewQuery, ViewRows,
-};
+use database::{Design, ReadOptions, Update, ViewAt, ViewIndex, ViewQuery, ViewRows};
 use document::DocId;
 use functions::{Admission, Lane, Place};
 use serde_json::{Map, Value, json};
@@ -17,7 +15,7 @@ use crate::reply::Reply;
 use crate::reply::stream::{CHUNK_BYTES, pull, pull_admitted};
 use crate::request::Request;
 use crate::request::body::BodyClass;
-use crate::request::parameters::{Given, GivenGrouping, Params, bound_limit, keys_with_range};
+use crate::request::parameters::{Given, GivenGrouping, Params, bound_limit};
 use crate::router::require_method;
 use node::Access;
 
@@ -74,68 +72,13 @@ impl View {
     }
 
     fn check(&self, app: &App, query: &mut ViewQuery) -> Result<(), ApiError> {
-        let refuse = |reason: &'static str| Err(ApiError::query_parse(reason));
         let limits = &app.settings().query_server_config;
         let limit_max = match self.design.spec.partitioned {
             true => limits.partition_query_limit,
             false => limits.query_limit,
         };
         bound_limit(&mut query.limit, limit_max)?;
-        match (self.design.spec.partitioned, &query.partition) {
-            (true, None) => {
-                return refuse("`partition` parameter is mandatory for queries to this view.");
-            }
-            (false, Some(_)) => {
-                return refuse("`partition` parameter is not supported in this design doc");
-            }
-            _ => {}
-        }
-        let grouped = query.grouping != Grouping::None;
-        if !self.is_reduced(query) {
-            if query.reduce == Some(true) {
-                return refuse("Reduce is invalid for map-only views.");
-            }
-            if grouped {
-                return refuse("Invalid use of grouping on a map view.");
-            }
-        } else {
-            if query.keys.is_some() && query.grouping != Grouping::By(GroupLevel::Exact) {
-                return refuse("Multi-key fetches for reduce views must use `group=true`");
-            }
-            if query.include_docs {
-                return refuse("`include_docs` is invalid for reduce");
-            }
-            if query.conflicts.is_some() {
-                return refuse("`conflicts` is invalid for reduce views.");
-            }
-        }
-        let has_range = query.start.is_some() || query.end.is_some();
-        if has_range && query.keys.as_ref().is_some_and(|keys| !keys.is_empty()) {
-            return Err(keys_with_range());
-        }
-        if query.keys.is_none() && self.is_reversed(query)? {
-            return refuse(
-                "No rows can match your key range, reverse your start_key and end_key or set descending=true",
-            );
-        }
-        Ok(())
-    }
-
-    fn is_reversed(&self, query: &ViewQuery) -> Result<bool, ApiError> {
-        let (Some(start), Some(end)) = (&query.start, &query.end) else {
-            return Ok(false);
-        };
-        let raw = self.design.spec.views[self.at.view].raw;
-        let mut keys = [vec![], vec![]];
-        for (key, out) in [start, end].into_iter().zip(&mut keys) {
-            database::write_key_sort(key, raw, out).map_err(database::Error::from)?;
-        }
-        let [start, end] = keys;
-        Ok(if query.descending {
-            end > start
-        } else {
-            end < start
-        })
+        Ok(query.check(&self.design, self.at)?)
     }
 }
 

@@ -13,18 +13,7 @@ use crate::errors::ApiError;
 
 /// The answer to a failure that a function or its server named, as CouchDB has it.
 pub fn thrown(name: &str, reason: &str) -> ApiError {
-    let status = match name {
-        "bad_request" | "query_parse_error" | "doc_validation" | "invalid_design_doc" => 400,
-        "unauthorized" => 401,
-        "forbidden" | "partition_overflow" => 403,
-        "not_found" => 404,
-        "method_not_allowed" => 405,
-        "not_acceptable" => 406,
-        "conflict" => 409,
-        "file_exists" | "precondition_failed" => 412,
-        "bad_content_type" => 415,
-        _ => 500,
-    };
+    let status = functions::status_of(name);
     ApiError::new(status, name.to_owned(), reason.to_owned())
 }
 

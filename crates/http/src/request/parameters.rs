@@ -1,6 +1,6 @@
 //! Parameters of listings and views, which come as text in a query or as JSON in a body.
 
-use database::{GroupLevel, Grouping};
+use database::Grouping;
 use serde_json::{Map, Value};
 
 use crate::errors::ApiError;
@@ -133,15 +133,7 @@ pub struct GivenGrouping {
 impl GivenGrouping {
     /// What both say together, in whichever order they are given: the level counts more.
     pub fn grouping(self) -> Result<Grouping, ApiError> {
-        let elements = |n| GroupLevel::Elements(usize::try_from(n).unwrap_or(usize::MAX));
-        match (self.group, self.level) {
-            (Some(true), None) => Ok(Grouping::By(GroupLevel::Exact)),
-            (_, None | Some(0)) => Ok(Grouping::None),
-            (Some(false), Some(_)) => Err(ApiError::query_parse(
-                "Can't specify group=false and group_level>0 at the same time",
-            )),
-            (_, Some(n)) => Ok(Grouping::By(elements(n))),
-        }
+        Ok(Grouping::of(self.group, self.level)?)
     }
 }
 
@@ -162,6 +154,7 @@ pub fn bound_limit(limit: &mut Option<u64>, max: u64) -> Result<(), ApiError> {
 
 #[cfg(test)]
 mod tests {
+    use database::GroupLevel;
     use serde_json::json;
 
     use super::*;

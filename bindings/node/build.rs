@@ -1,0 +1,5 @@
+//! Tells the linker that Node has the symbols.
+
+fn main() {
+    napi_build::setup();
+}

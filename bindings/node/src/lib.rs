@@ -1,0 +1,26 @@
+//! The library that `index.js` loads: databases in a Node process, with JSON text in and out. What people use is in JavaScript.
+//!
+//! What reads or writes is a promise, and is done by threads of a runtime of its own.
+
+mod attachments;
+mod cancel;
+mod database;
+mod directory;
+mod error;
+mod rows;
+
+use napi_derive::{module_init, napi};
+
+#[module_init]
+fn init() {
+    // Without it the first call says what the system refuses.
+    if let Ok(runtime) = embedded::runtime::new() {
+        napi::bindgen_prelude::create_custom_tokio_runtime(runtime);
+    }
+}
+
+/// The version of the package.
+#[napi]
+pub fn version() -> &'static str {
+    env!("CARGO_PKG_VERSION")
+}

@@ -1,0 +1,465 @@
+"""A database."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, BinaryIO, Literal, NamedTuple, TypedDict, Union, overload
+
+from . import _settee
+from ._attachments import AttachmentReader, AttachmentWriter
+from ._json import dumps, loads, options
+from ._rows import Changes, Rows
+
+# A document: a `dict`, or its JSON text.
+Document = Union[dict[str, Any], str, bytes]
+# Called with what is done, and of how much.
+Progress = Callable[[int, int], object]
+
+# Bytes of an attachment's file that are read at a time.
+_PIECE_BYTES = 256 << 10
+
+
+class Written(NamedTuple):
+    """A document as it was written."""
+
+    id: str
+    rev: str
+
+
+class BulkError(TypedDict):
+    """Why one document of a bulk was not written."""
+
+    id: str
+    error: str
+    reason: str
+
+
+class Loaded(NamedTuple):
+    """What became of a load."""
+
+    written: int
+    failed: list[BulkError]
+
+
+class Database:
+    """A database of a directory. Threads may share it.
+
+    What is named `options` elsewhere are arguments here, with CouchDB's names. `raw=True` gives JSON text in place of values.
+    """
+
+    def __init__(self, native: _settee.Database) -> None:
+        self._native = native
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._native.name
+
+    def __repr__(self) -> str:
+        return f"<settee.Database {self.name!r}>"
+
+    def info(self) -> dict[str, Any]:
+        """Counts and sizes, as of `GET /{db}`."""
+        info: dict[str, Any] = loads(self._native.info())
+        return info
+
+    def __len__(self) -> int:
+        """How many documents there are that are not deleted."""
+        return int(self.info()["doc_count"])
+
+    def __bool__(self) -> bool:
+        return True
+
+    def compact(self) -> None:
+        """Starts a compaction in the background."""
+        self._native.compact()
+
+    # Documents
+
+    @overload
+    def get(
+        self,
+        id: str,
+        *,
+        rev: str | None = ...,
+        revs: bool = ...,
+        revs_info: bool = ...,
+        conflicts: bool = ...,
+        deleted_conflicts: bool = ...,
+        latest: bool = ...,
+        local_seq: bool = ...,
+        attachments: bool = ...,
+        raw: Literal[False] = ...,
+    ) -> dict[str, Any]: ...
+
+    @overload
+    def get(
+        self,
+        id: str,
+        *,
+        rev: str | None = ...,
+        revs: bool = ...,
+        revs_info: bool = ...,
+        conflicts: bool = ...,
+        deleted_conflicts: bool = ...,
+        latest: bool = ...,
+        local_seq: bool = ...,
+        attachments: bool = ...,
+        raw: Literal[True],
+    ) -> str: ...
+
+    def get(
+        self,
+        id: str,
+        *,
+        rev: str | None = None,
+        revs: bool = False,
+        revs_info: bool = False,
+        conflicts: bool = False,
+        deleted_conflicts: bool = False,
+        latest: bool = False,
+        local_seq: bool = False,
+        attachments: bool = False,
+        raw: bool = False,
+    ) -> dict[str, Any] | str:
+        """A document. Raises `NotFound`.
+
+        rev: this revision in place of the winning one
+        latest: the leaf that `rev` has become
+        revs, revs_info, conflicts, deleted_conflicts, local_seq: add what CouchDB adds
+        attachments: with their bytes, in Base64
+        raw: as JSON text
+        """
+        if (
+            rev is None
+            and not revs
+            and not revs_info
+            and not conflicts
+            and not deleted_conflicts
+            and not latest
+            and not local_seq
+            and not attachments
+        ):
+            text = self._native.get(id, "")
+        else:
+            said = options(
+                rev=rev,
+                revs=revs,
+                revs_info=revs_info,
+                conflicts=conflicts,
+                deleted_conflicts=deleted_conflicts,
+                latest=latest,
+                local_seq=local_seq,
+                attachments=attachments,
+            )
+            text = self._native.get(id, said)
+        if raw:
+            return text
+        doc: dict[str, Any] = loads(text)
+        return doc
+
+    def __contains__(self, id: object) -> bool:
+        if not isinstance(id, str):
+            return False
+        return any("error" not in row and "deleted" not in row["value"] for row in self.all_docs(keys=[id]))
+
+    def put(self, doc: Document, *, new_edits: bool = True, delayed: bool = False) -> Written:
+        """Writes a document, a `dict` or JSON text. One without `_id` is given one; one that is there needs its `_rev`.
+
+        Acknowledged when it is on the disk; `delayed`: at once, and on the disk within a second.
+        new_edits: `False` for revisions that come with their ids, as from a replicator.
+
+        Raises `Conflict`, and `Forbidden` for what a validation refuses.
+        """
+        return Written(*self._native.put(doc, _writes(new_edits, delayed)))
+
+    def delete(self, id: str, rev: str, *, delayed: bool = False) -> Written:
+        """Deletes a document. Raises `Conflict` or `NotFound`."""
+        return Written(*self._native.delete(id, rev, _writes(True, delayed)))
+
+    def bulk(
+        self,
+        docs: Sequence[Document],
+        *,
+        new_edits: bool = True,
+        delayed: bool = False,
+    ) -> list[dict[str, Any]]:
+        """Writes documents in one commit, and answers what became of each, in their order: `ok`, `id` and `rev`, or `id`, `error` and
+        `reason`. Raises `BadRequest` when one of them is no document: then none is written."""
+        outcomes: list[dict[str, Any]] = loads(self._native.bulk(docs, _writes(new_edits, delayed)))
+        return outcomes
+
+    def load(
+        self,
+        docs: Iterable[Document],
+        *,
+        batch: int = 1000,
+        new_edits: bool = True,
+        delayed: bool = False,
+        progress: Callable[[int], object] | None = None,
+    ) -> Loaded:
+        """Writes many documents, as they come, in commits of `batch`.
+
+        progress: called after each commit with the number of documents done. An exception of it, or of `docs`, ends the load: what was done
+        before stays.
+        """
+        said = _writes(new_edits, delayed)
+        source, done, failed = iter(docs), 0, []
+        while some := list(itertools.islice(source, batch)):
+            outcomes = loads(self._native.bulk(some, said))
+            failed += [outcome for outcome in outcomes if "error" in outcome]
+            done += len(some)
+            if progress is not None:
+                progress(done)
+        return Loaded(done - len(failed), failed)
+
+    # Listings, views, queries, changes
+
+    @overload
+    def all_docs(self, *, raw: Literal[True], **asked: Any) -> Rows[str]: ...
+
+    @overload
+    def all_docs(
+        self,
+        *,
+        key: str | None = ...,
+        keys: Sequence[str] | None = ...,
+        startkey: str | None = ...,
+        endkey: str | None = ...,
+        inclusive_end: bool = ...,
+        limit: int | None = ...,
+        skip: int = ...,
+        descending: bool = ...,
+        include_docs: bool = ...,
+        conflicts: bool = ...,
+        attachments: bool = ...,
+        update_seq: bool = ...,
+        partition: str | None = ...,
+        only: Literal["_design_docs", "_local_docs"] | None = ...,
+        raw: Literal[False] = ...,
+    ) -> Rows[dict[str, Any]]: ...
+
+    def all_docs(self, *, raw: bool = False, inclusive_end: bool = True, **asked: Any) -> Rows[Any]:
+        """Documents by id, from one snapshot."""
+        said = _without_none(asked)
+        if not inclusive_end:
+            said["inclusive_end"] = False
+        return Rows(self._native.all_docs(_text(said)), raw)
+
+    @overload
+    def view(self, design: str, view: str, *, raw: Literal[True], **asked: Any) -> Rows[str]: ...
+
+    @overload
+    def view(
+        self,
+        design: str,
+        view: str,
+        *,
+        key: Any = ...,
+        keys: Sequence[Any] | None = ...,
+        startkey: Any = ...,
+        endkey: Any = ...,
+        startkey_docid: str | None = ...,
+        endkey_docid: str | None = ...,
+        inclusive_end: bool = ...,
+        limit: int | None = ...,
+        skip: int = ...,
+        descending: bool = ...,
+        include_docs: bool = ...,
+        conflicts: bool | None = ...,
+        attachments: bool = ...,
+        reduce: bool | None = ...,
+        group: bool | None = ...,
+        group_level: int | None = ...,
+        update: bool | Literal["lazy"] = ...,
+        update_seq: bool = ...,
+        partition: str | None = ...,
+        progress: Progress | None = ...,
+        raw: Literal[False] = ...,
+    ) -> Rows[dict[str, Any]]: ...
+
+    def view(
+        self,
+        design: str,
+        view: str,
+        *,
+        progress: Progress | None = None,
+        raw: bool = False,
+        **asked: Any,
+    ) -> Rows[Any]:
+        """Rows of a view, from one snapshot of its index, which is brought up to date first.
+
+        A key that is not given is not there; `None` is the key `null`.
+        update: `False` for the index as it is, `"lazy"` to bring it up to date afterwards
+        progress: called with changes done and their number while the index is built. An exception of it ends the waiting, as Ctrl-C does;
+        the index is built on, until the directory is closed.
+
+        Raises `NotFound`, `BadRequest`, or `FunctionError` for what a function threw.
+        """
+        keys = {name: asked.pop(name) for name in ("key", "startkey", "endkey") if name in asked}
+        said = {**_without_none(asked), **keys}
+        return Rows(self._native.view(design, view, _text(said), progress), raw)
+
+    def build_index(self, design: str, *, progress: Progress | None = None) -> None:
+        """Brings the index of a design document up to date. `progress` as of `view`."""
+        self._native.build_index(design, progress)
+
+    @overload
+    def find(self, selector: Mapping[str, Any], *, raw: Literal[True], **asked: Any) -> Rows[str]: ...
+
+    @overload
+    def find(
+        self,
+        selector: Mapping[str, Any],
+        *,
+        fields: Sequence[str] | None = ...,
+        sort: Sequence[str | Mapping[str, str]] | None = ...,
+        limit: int | None = ...,
+        skip: int | None = ...,
+        use_index: str | Sequence[str] | None = ...,
+        bookmark: str | None = ...,
+        conflicts: bool | None = ...,
+        update: bool | None = ...,
+        execution_stats: bool | None = ...,
+        allow_fallback: bool | None = ...,
+        aggregate: Mapping[str, Any] | None = ...,
+        raw: Literal[False] = ...,
+    ) -> Rows[dict[str, Any]]: ...
+
+    def find(self, selector: Mapping[str, Any], *, raw: bool = False, **asked: Any) -> Rows[Any]:
+        """Documents that match, as of `_find`, read as they are asked for; all of them, unless there is a `limit`.
+
+        With `aggregate` the rows are groups. `tail` of the answer has bookmark, warning and statistics once all were given.
+        """
+        return Rows(self._native.find({"selector": dict(selector), **_without_none(asked)}), raw)
+
+    def explain(self, selector: Mapping[str, Any], **asked: Any) -> dict[str, Any]:
+        """Which index would answer a query, as of `_explain`."""
+        plan: dict[str, Any] = loads(self._native.explain({"selector": dict(selector), **_without_none(asked)}))
+        return plan
+
+    def indexes(self) -> list[dict[str, Any]]:
+        """The indexes of queries, that of all documents first."""
+        indexes: list[dict[str, Any]] = loads(self._native.indexes())
+        return indexes
+
+    def create_index(
+        self,
+        fields: Sequence[str | Mapping[str, str]],
+        *,
+        name: str | None = None,
+        ddoc: str | None = None,
+        partial_filter_selector: Mapping[str, Any] | None = None,
+        partitioned: bool | None = None,
+    ) -> dict[str, str]:
+        """Makes an index of queries, unless it is there: `result`, `id` of its design document, `name`."""
+        index: dict[str, Any] = {"fields": list(fields)}
+        if partial_filter_selector is not None:
+            index["partial_filter_selector"] = dict(partial_filter_selector)
+        said = _without_none({"name": name, "ddoc": ddoc, "partitioned": partitioned})
+        made: dict[str, str] = loads(self._native.create_index({"index": index, "type": "json", **said}))
+        return made
+
+    def delete_index(self, ddoc: str, name: str) -> None:
+        """Deletes an index of queries. Raises `NotFound`."""
+        self._native.delete_index(ddoc, name)
+
+    @overload
+    def changes(self, *, raw: Literal[True], **asked: Any) -> Changes[str]: ...
+
+    @overload
+    def changes(
+        self,
+        *,
+        since: str | None = ...,
+        live: bool = ...,
+        timeout: float | None = ...,
+        limit: int | None = ...,
+        descending: bool = ...,
+        all_leaves: bool = ...,
+        include_docs: bool = ...,
+        conflicts: bool = ...,
+        attachments: bool = ...,
+        doc_ids: Sequence[str] | None = ...,
+        selector: Mapping[str, Any] | None = ...,
+        fields: Sequence[str] | None = ...,
+        design: bool = ...,
+        raw: Literal[False] = ...,
+    ) -> Changes[dict[str, Any]]: ...
+
+    def changes(self, *, raw: bool = False, timeout: float | None = None, **asked: Any) -> Changes[Any]:
+        """Changes, each document once, at its newest one.
+
+        since: a `seq` to go on behind, or `"now"`
+        live: wait for what comes; `timeout`: but no longer than so many seconds for the next. Iterated again it goes on
+        all_leaves: rows name all leaves, not only the winning revision
+        doc_ids, selector (with `fields`), design: only changes of these documents
+        """
+        said = _without_none(asked)
+        if "selector" in said:
+            said["selector"] = dict(said["selector"])
+        return Changes(self._native.changes(_text(said)), raw, timeout)
+
+    # Attachments
+
+    def open_attachment(
+        self,
+        id: str,
+        name: str,
+        *,
+        rev: str | None = None,
+        start: int | None = None,
+        end: int | None = None,
+    ) -> AttachmentReader:
+        """An attachment as a binary file; `start` and `end` are those of a range of its bytes. Raises `NotFound`."""
+        said = options(rev=rev, start=start, end=end)
+        return AttachmentReader(self._native.attachment(id, name, said))
+
+    def create_attachment(
+        self,
+        id: str,
+        name: str,
+        *,
+        rev: str | None = None,
+        content_type: str = "application/octet-stream",
+    ) -> AttachmentWriter:
+        """A binary file that becomes an attachment of the revision `rev` of a document, or of a new document. Raises `Conflict`."""
+        said = options(rev=rev, content_type=content_type)
+        return AttachmentWriter(self._native.put_attachment(id, name, said))
+
+    def put_attachment(
+        self,
+        id: str,
+        name: str,
+        data: bytes | BinaryIO,
+        *,
+        rev: str | None = None,
+        content_type: str = "application/octet-stream",
+    ) -> Written:
+        """Writes an attachment: bytes, or what a binary file has from where it is to its end. Raises `Conflict`."""
+        with self.create_attachment(id, name, rev=rev, content_type=content_type) as writer:
+            if isinstance(data, bytes):
+                writer.write(data)
+            else:
+                while piece := data.read(_PIECE_BYTES):
+                    writer.write(piece)
+        return writer.written
+
+    def delete_attachment(self, id: str, name: str, rev: str) -> Written:
+        """Removes an attachment. Raises `NotFound` or `Conflict`."""
+        return Written(*self._native.delete_attachment(id, name, rev))
+
+
+def _without_none(asked: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in asked.items() if value is not None}
+
+
+def _text(said: dict[str, Any]) -> str:
+    return dumps(said) if said else ""
+
+
+def _writes(new_edits: bool, delayed: bool) -> str:
+    if new_edits and not delayed:
+        return ""
+    return dumps({"new_edits": new_edits, "delayed": delayed})

@@ -1,0 +1,30 @@
+//! The module `settee._settee`: databases in a Python process, with JSON text in and out. What people use is in Python,
+//! in `python/settee`.
+//!
+//! The interpreter's lock is let go of whenever something is read, written or waited for. Who waits looks for signals every
+//! [`wait::LOOK_EVERY`].
+
+#![forbid(unsafe_code)]
+
+mod attachments;
+mod database;
+mod directory;
+mod error;
+mod json;
+mod rows;
+mod wait;
+
+use pyo3::prelude::*;
+
+/// Settee's databases in this process.
+#[pymodule]
+fn _settee(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<directory::Directory>()?;
+    module.add_class::<database::Database>()?;
+    module.add_class::<rows::Rows>()?;
+    module.add_class::<rows::Feed>()?;
+    module.add_class::<attachments::Reader>()?;
+    module.add_class::<attachments::Writer>()?;
+    module.add_function(wrap_pyfunction!(json::dumps, module)?)?;
+    module.add("version", env!("CARGO_PKG_VERSION"))
+}

@@ -1,0 +1,105 @@
+//! Things that are closed with the directory, whoever holds them, and that a forked process leaves alone.
+
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use crate::{Error, Result};
+
+/// A thing until it is closed: by whoever has it, or with its directory. One thread at a time uses it.
+#[derive(Debug)]
+pub struct Slot<T> {
+    value: Mutex<Option<T>>,
+    process: u32,
+}
+
+impl<T> Slot<T> {
+    /// Uses it.
+    ///
+    /// # Errors
+    /// [`Error::closed`], [`Error::forked`].
+    pub fn with<R>(&self, work: impl FnOnce(&mut T) -> Result<R>) -> Result<R> {
+        self.check()?;
+        let mut value = self.value.lock();
+        work(value.as_mut().ok_or_else(Error::closed)?)
+    }
+
+    /// Takes it out, for work that waits: [`Slot::put_back`] brings it in again.
+    pub(crate) fn take(&self) -> Result<T> {
+        self.check()?;
+        self.value.lock().take().ok_or_else(Error::closed)
+    }
+
+    pub(crate) fn put_back(&self, value: T) {
+        *self.value.lock() = Some(value);
+    }
+
+    fn check(&self) -> Result<()> {
+        match self.process == std::process::id() {
+            true => Ok(()),
+            false => Err(Error::forked()),
+        }
+    }
+}
+
+/// What is closed with a directory.
+pub(crate) trait Closes: Send + Sync {
+    fn close(&self);
+}
+
+impl<T: Send> Closes for Slot<T> {
+    fn close(&self) {
+        if self.process == std::process::id() {
+            drop(self.value.lock().take());
+        }
+    }
+}
+
+impl<T> Slot<T> {
+    /// Lets go of it. A second time does nothing.
+    pub fn close(&self)
+    where
+        T: Send,
+    {
+        Closes::close(self);
+    }
+}
+
+impl<T> Drop for Slot<T> {
+    fn drop(&mut self) {
+        if self.process != std::process::id() {
+            // It belongs to threads that are not in this process.
+            std::mem::forget(self.value.get_mut().take());
+        }
+    }
+}
+
+/// The slots of a directory.
+#[derive(Default)]
+pub(crate) struct Slots(Mutex<Vec<Weak<dyn Closes>>>);
+
+/// Below so many, nobody looks for those that are gone.
+const KEPT_MIN: usize = 64;
+
+impl Slots {
+    pub fn add<T: Send + 'static>(&self, value: T) -> Arc<Slot<T>> {
+        let slot = Arc::new(Slot {
+            value: Mutex::new(Some(value)),
+            process: std::process::id(),
+        });
+        let mut all = self.0.lock();
+        if all.len() >= KEPT_MIN && all.len() == all.capacity() {
+            all.retain(|slot| slot.strong_count() > 0);
+        }
+        let weak: Weak<Slot<T>> = Arc::downgrade(&slot);
+        all.push(weak);
+        slot
+    }
+
+    pub fn close(&self) {
+        let all = std::mem::take(&mut *self.0.lock());
+        for slot in all.iter().filter_map(Weak::upgrade) {
+            slot.close();
+        }
+    }
+}

@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Measures the databases in Python's and Node's own processes beside the same over HTTP.
+
+usage: bench_bindings.py --binary PATH [--packages FOLDER] [--seconds S] [--rounds N] [--json FILE]
+
+`make bench-bindings`. FOLDER has the wheel and the tarball that `make bindings` builds. They are installed into a temporary folder, and each
+language has one process, which measures slices in turns: in process, then over one connection kept open to a server on this
+machine. A row's figure is the median of the rounds, with the lowest and the highest. Every write is on the disk before it is
+acknowledged, in both.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "tests"))
+sys.dont_write_bytecode = True
+
+from harness import server as servers  # noqa: E402
+
+ROWS = {"bulk": "bulks of 1,000, documents/s", "put": "single puts/s", "get": "single gets/s"}
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binary", required=True)
+    parser.add_argument("--packages", type=pathlib.Path, default=HERE.parent / "bindings" / "dist")
+    parser.add_argument("--seconds", type=float, default=2, help="of a slice")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--json", type=pathlib.Path)
+    return parser.parse_args()
+
+
+def installed(options, root):
+    """The command of each language, in whose place its package is."""
+    (wheel,) = options.packages.glob("*.whl")
+    (tarball,) = options.packages.glob("*.tgz")
+    venv, node = root / "venv", root / "node"
+    run(["python3", "-m", "venv", venv])
+    run([venv / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-index", "--disable-pip-version-check", wheel])
+    node.mkdir()
+    (node / "package.json").write_text('{"private": true}\n', encoding="utf-8")
+    run(["npm", "install", "--offline", "--no-audit", "--no-fund", "--loglevel=error", tarball], cwd=node)
+    scripts = HERE / "bench_bindings"
+    return {
+        "Python": ([venv / "bin" / "python", scripts / "measure.py"], root),
+        "Node": (["node", scripts / "measure.mjs"], node),
+    }
+
+
+def run(command, cwd=None):
+    subprocess.run([str(part) for part in command], cwd=cwd, check=True, stdin=subprocess.DEVNULL)
+
+
+def main():
+    options = arguments()
+    results = {}
+    with tempfile.TemporaryDirectory(prefix="settee-bench-") as root:
+        root = pathlib.Path(root)
+        commands = installed(options, root)
+        for language, (command, cwd) in commands.items():
+            with servers.Server(options.binary, root / f"server-{language}") as server:
+                asked = [server.url, server.admin, root / f"data-{language}", options.seconds, options.rounds]
+                done = subprocess.run(
+                    [str(part) for part in [*command, *asked]], cwd=cwd, env=os.environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True
+                )
+            results[language] = json.loads(done.stdout)
+            tell(language, results[language])
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+
+
+def tell(language, measured):
+    print(f"\n{language:<30} {'in process':>24} {'over HTTP':>24}   in process / HTTP")
+    for row, name in ROWS.items():
+        here, there = sorted(measured[row]["process"]), sorted(measured[row]["http"])
+        ratio = median(here) / median(there)
+        print(f"{name:<30} {shown(here):>24} {shown(there):>24}   {ratio:.1f}")
+
+
+def median(values):
+    return values[len(values) // 2]
+
+
+def shown(values):
+    return f"{median(values):,.0f} ({values[0]:,.0f}–{values[-1]:,.0f})"
+
+
+if __name__ == "__main__":
+    main()
