@@ -67,7 +67,13 @@ def main():
             with servers.Server(options.binary, root / f"server-{language}") as server:
                 asked = [server.url, server.admin, root / f"data-{language}", options.seconds, options.rounds]
                 done = subprocess.run(
-                    [str(part) for part in [*command, *asked]], cwd=cwd, env=os.environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True
+                    [str(part) for part in [*command, *asked]],
+                    cwd=cwd,
+                    env=os.environ,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                    check=True,
                 )
             results[language] = json.loads(done.stdout)
             tell(language, results[language])

@@ -14,6 +14,7 @@ import threading
 import time
 
 import settee
+
 from checks import part, run
 
 BY_TYPE = {
@@ -106,7 +107,7 @@ def values_keep_their_kind(folder):
             "float": 1.0,
             "small": 2.2250738585072014e-308,
             "large": 1.7976931348623157e308,
-            "text": "é\U0001f600\u0000\"\\",
+            "text": 'é\U0001f600\u0000"\\',
             "list": [None, True, False, [], {}],
             "tuple": (1, "a"),
         }
@@ -501,7 +502,7 @@ def threads_share_a_database(folder):
             thread.start()
         for thread in takers:
             thread.join()
-        assert sorted(sum(given, [])) == sorted({row["id"] for row in db.all_docs()})
+        assert sorted(doc_id for some in given for doc_id in some) == sorted({row["id"] for row in db.all_docs()})
 
 
 @part

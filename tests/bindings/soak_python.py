@@ -6,6 +6,7 @@ import sys
 import threading
 
 import settee
+
 from checks import part, run
 
 TIMES = int(sys.argv.pop())

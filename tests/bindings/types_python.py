@@ -1,9 +1,9 @@
 """Looked at by mypy, not run: what the package says of its types, and what it must refuse."""
 
 import io
+from typing import assert_type
 
 import settee
-from typing_extensions import assert_type
 
 
 def documents(db: settee.Database) -> None:

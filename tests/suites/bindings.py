@@ -95,7 +95,11 @@ def kills_lose_nothing(ctx, packages):
         told = int((process.stdout.read().splitlines() or [told])[-1])
         process.wait()
         counted, listed = (int(n) for n in command([python, "-c", count, data]).stdout.split())
-        ctx.report.check(f"kill {kill} loses nothing, and leaves no half of a bulk", counted == listed >= told and listed % 100 == 0, f"{counted}, {listed}, {told}")
+        ctx.report.check(
+            f"kill {kill} loses nothing, and leaves no half of a bulk",
+            counted == listed >= told and listed % 100 == 0,
+            f"{counted}, {listed}, {told}",
+        )
 
 
 def fresh_python(ctx, tools, wheel, name):
@@ -103,7 +107,9 @@ def fresh_python(ctx, tools, wheel, name):
     place = ctx.root / f"venv-{name}"
     command(["python3", "-m", "venv", "--without-pip", place], check=True)
     python = place / "bin" / "python"
-    command([tools, "-m", "pip", "--disable-pip-version-check", "--python", python, "install", "--quiet", "--no-index", "--no-deps", wheel], check=True)
+    command(
+        [tools, "-m", "pip", "--disable-pip-version-check", "--python", python, "install", "--quiet", "--no-index", "--no-deps", wheel], check=True
+    )
     return python
 
 
@@ -118,7 +124,9 @@ def fresh_node(ctx, tarball):
 def script(ctx, name, line, cwd):
     """Runs a script that says what is ok."""
     began = time.monotonic()
-    done = command(line, cwd=cwd, timeout=SCRIPT_TIMEOUT_S if not ctx.soak else BUILD_TIMEOUT_S, env={"SETTEE_BINARY": str(pathlib.Path(ctx.binary).resolve())})
+    done = command(
+        line, cwd=cwd, timeout=SCRIPT_TIMEOUT_S if not ctx.soak else BUILD_TIMEOUT_S, env={"SETTEE_BINARY": str(pathlib.Path(ctx.binary).resolve())}
+    )
     ctx.report.note(f"{name}: {time.monotonic() - began:.1f} s")
     lines = done.stdout.splitlines()
     for said in lines:

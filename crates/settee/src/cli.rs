@@ -504,7 +504,6 @@ pub struct LoadOptions {
 }
 
 #[derive(Args)]
-#[derive(Args)]
 #[command(after_help = CHECK_HELP)]
 pub struct StoreCheckOptions {
     /// A data directory, or a backup

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, BinaryIO, Literal, NamedTuple, TypedDict, Union, overload
+from typing import Any, BinaryIO, Literal, NamedTuple, TypedDict, overload
 
 from . import _settee
 from ._attachments import AttachmentReader, AttachmentWriter
@@ -12,7 +12,7 @@ from ._json import dumps, loads, options
 from ._rows import Changes, Rows
 
 # A document: a `dict`, or its JSON text.
-Document = Union[dict[str, Any], str, bytes]
+Document = dict[str, Any] | str | bytes
 # Called with what is done, and of how much.
 Progress = Callable[[int, int], object]
 

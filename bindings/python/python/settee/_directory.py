@@ -17,7 +17,7 @@ from ._json import dumps, loads, options
 _open: weakref.WeakSet[Directory] = weakref.WeakSet()
 
 
-def open(  # noqa: A001
+def open(
     path: str | os.PathLike[str],
     *,
     create: bool = True,
