@@ -1,8 +1,11 @@
 //! RocksDB, opened for this store: keyspaces, options, snapshots.
 
+mod claim;
 mod read_only;
 
 pub(crate) use read_only::{Strictness, TableFile};
+
+use claim::Claim;
 
 use crate::cache_sample::CacheSample;
 use crate::counters::SYNCS;
@@ -80,6 +83,8 @@ pub struct Engine {
     written_bytes: AtomicU64,
     /// What had been written when all memtables were last written to files.
     flushed_at: AtomicU64,
+    /// Let go when the database is closed. Who only reads has none.
+    _claim: Option<Claim>,
 }
 
 /// Less garbage than this in files of attachments is not worth rewriting them, while there are writes and while there are none.
@@ -161,6 +166,7 @@ impl Engine {
             path: path.into(),
             reason: e.to_string(),
         })?;
+        let claim = Claim::of(path)?;
         match wal::check_and_cut(path) {
             Err(Error::DamagedLog { .. }) if options.accept_damaged_log => {}
             checked => checked?,
@@ -207,6 +213,7 @@ impl Engine {
             unchecked_bytes: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
             flushed_at: AtomicU64::new(0),
+            _claim: Some(claim),
         }))
     }
 

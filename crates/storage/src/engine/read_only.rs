@@ -75,6 +75,7 @@ impl Engine {
             unchecked_bytes: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
             flushed_at: AtomicU64::new(0),
+            _claim: None,
         }))
     }
 
