@@ -9,7 +9,7 @@ import struct
 
 BLOCK = 32 << 10
 HEADER = 7
-FULL = 1
+FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
 
 FAMILIES = (
     "default",
@@ -49,10 +49,25 @@ def crc32c(data):
     return crc ^ 0xFFFFFFFF
 
 
-def record(payload):
-    crc = crc32c(bytes([FULL]) + payload)
+def fragment(payload, kind):
+    crc = crc32c(bytes([kind]) + payload)
     masked = (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
-    return struct.pack("<IHB", masked, len(payload), FULL) + payload
+    return struct.pack("<IHB", masked, len(payload), kind) + payload
+
+
+def record(payload, at):
+    """A record that begins at this place of a log, over as many blocks as it needs."""
+    out, first = b"", True
+    while True:
+        left = BLOCK - (at + len(out)) % BLOCK
+        if left < HEADER:
+            out += bytes(left)
+            continue
+        part, payload = payload[: left - HEADER], payload[left - HEADER :]
+        kind = (FULL if first else LAST) if not payload else (FIRST if first else MIDDLE)
+        out, first = out + fragment(part, kind), False
+        if not payload:
+            return out
 
 
 def varint(number):
@@ -111,11 +126,7 @@ def plant(store, *operations):
         # The log is empty: far above what was written before.
         following = 1 << 40
     payload = struct.pack("<QI", following, len(operations)) + b"".join(operation(*one) for one in operations)
-    assert HEADER + len(payload) < BLOCK - HEADER, "one record"
-    log = log[:at]
-    if HEADER + len(payload) > BLOCK - at % BLOCK:
-        log += bytes(BLOCK - at % BLOCK)
-    log_path.write_bytes(log + record(payload))
+    log_path.write_bytes(log[:at] + record(payload, at))
 
 
 def seq_key(shard, seq):
