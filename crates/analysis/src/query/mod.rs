@@ -1,0 +1,1 @@
+//! What a query text asks for.
