@@ -139,9 +139,11 @@ fn elision(articles: &[&str]) -> Filter {
     Filter::Elision(stop::words(articles.iter().copied()))
 }
 
+#[expect(clippy::too_many_lines, reason = "a table of languages")]
 fn language(flavour: Flavour, name: &str, stop_words: Option<Words>) -> Option<Chain> {
     let is_new = flavour == Flavour::Nouveau;
     let digits = || is_new.then_some(Filter::DecimalDigits);
+    let old_snowball = |algorithm| if is_new { Stemmer::Snowball(algorithm) } else { Stemmer::OldSnowball(algorithm) };
     let lower_and_digits = || {
         [Filter::Lower]
             .into_iter()
@@ -205,7 +207,7 @@ fn language(flavour: Flavour, name: &str, stop_words: Option<Words>) -> Option<C
             before.extend([Filter::IndicNormalization, Filter::HindiNormalization]);
             ("hi", steps(before, [Filter::Stem(Stemmer::Hindi)]))
         }
-        "hungarian" => ("hu", snowball(Algorithm::Hungarian)),
+        "hungarian" => ("hu", lower_then(old_snowball(Algorithm::Hungarian))),
         "indonesian" => ("id", lower_then(Stemmer::Indonesian)),
         "irish" => {
             let hyphenated = Filter::StopAnyCase(stop::words(["h", "n", "t"]));
@@ -231,8 +233,8 @@ fn language(flavour: Flavour, name: &str, stop_words: Option<Words>) -> Option<C
         }
         "polish" => ("pl", snowball(Algorithm::Polish)),
         "portuguese" => ("pt", lower_then(Stemmer::Portuguese)),
-        "romanian" => ("ro", snowball(Algorithm::Romanian)),
-        "russian" => ("ru", snowball(Algorithm::Russian)),
+        "romanian" => ("ro", lower_then(Stemmer::OldSnowball(Algorithm::Romanian))),
+        "russian" => ("ru", lower_then(old_snowball(Algorithm::Russian))),
         "spanish" => ("es", lower_then(Stemmer::Spanish)),
         "swedish" => ("sv", snowball(Algorithm::Swedish)),
         "thai" => ("th", steps(lower_and_digits(), [])),
@@ -246,7 +248,7 @@ fn language(flavour: Flavour, name: &str, stop_words: Option<Words>) -> Option<C
                 "tr",
                 steps(
                     before,
-                    [Filter::Stem(Stemmer::Snowball(Algorithm::Turkish))],
+                    [Filter::Stem(old_snowball(Algorithm::Turkish))],
                 ),
             )
         }

@@ -14,6 +14,10 @@ fn compare(flavour: Flavour, file: &str, named: &[(&str, usize)]) {
             line["analyzer"].as_str().unwrap(),
             line["text"].as_str().unwrap(),
         );
+        // Here, ids are always keywords.
+        if text == "_id:a" {
+            continue;
+        }
         let (analyzer, locale) = name
             .split_once('@')
             .map_or((name, None), |(analyzer, locale)| (analyzer, Some(locale)));
@@ -29,7 +33,8 @@ fn compare(flavour: Flavour, file: &str, named: &[(&str, usize)]) {
             .map(|query| query.to_lucene_string(flavour))
             .map_err(|error| error.to_string());
         let is_same = match (&ours, line["query"].as_str()) {
-            (Ok(ours), Some(theirs)) => ours == theirs,
+            // An open end of a range is neither inclusive nor exclusive here.
+            (Ok(ours), Some(theirs)) => *ours == theirs.replace("{* TO *}", "[* TO *]"),
             (Err(_), None) => true,
             _ => false,
         };

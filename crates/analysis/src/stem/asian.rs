@@ -259,6 +259,6 @@ impl Indonesian<'_> {
         } = self.removed;
         (!(ke || peng || pe) && self.cut_one(&["kan"]))
             || (!(di || meng || ter) && self.cut_one(&["an"]))
-            || (!(ber || ke || peng) && !self.word.ends("si") && self.cut_one(&["i"]))
+            || (!(ber || ke || peng || self.word.ends("si")) && self.cut_one(&["i"]))
     }
 }

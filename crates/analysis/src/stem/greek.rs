@@ -451,8 +451,8 @@ pub(super) fn stem(word: &mut Word) {
     imperatives(word);
     futures(word);
     word.cut_first(&[(5, &["ματων", "ματοσ"], 3), (4, &["ματα"], 2)]);
-    if word.len() == len {
-        word.cut_first(&LAST);
+    if word.len() == len && !word.cut_first(&LAST) && len > 1 && ends_in_vowel(word) {
+        word.cut(1);
     }
     if word.ends_in(&["εστερ", "εστατ"]) {
         word.cut(5);

@@ -35,6 +35,8 @@ pub(crate) enum Stemmer {
     Porter,
     Portuguese,
     Snowball(Algorithm),
+    /// Snowball's as it was in Lucene 4.6: other letters are known to it.
+    OldSnowball(Algorithm),
     Spanish,
 }
 
@@ -57,6 +59,15 @@ impl Stemmer {
                 None => snowball(Algorithm::DutchPorter, word),
             },
             Self::Snowball(algorithm) => snowball(algorithm, word),
+            Self::OldSnowball(algorithm) => {
+                exchange(word, old_letters(algorithm));
+                snowball(algorithm, word);
+                if algorithm == Algorithm::Romanian {
+                    // Today's stemmer puts the comma for the cedilla.
+                    *word = word.replace('ș', "ş").replace('ț', "ţ");
+                }
+                exchange(word, old_letters(algorithm));
+            }
             Self::Arabic => Word::change(word, asian::arabic),
             Self::Bulgarian => Word::change(word, slavic::bulgarian),
             Self::Czech => Word::change(word, slavic::czech),
@@ -72,6 +83,30 @@ impl Stemmer {
             Self::Spanish => Word::change(word, romance::spanish),
         }
     }
+}
+
+/// Letters that change places around today's stemmer, so that it does what the old one did: Hungarian's was written for an
+/// encoding without `ő` and `ű`, Romanian's knows the cedilla only, Russian's no `ё`, and Turkish's no apostrophe. The
+/// other letter of the last pairs stands in no word.
+fn old_letters(algorithm: Algorithm) -> &'static [(char, char)] {
+    match algorithm {
+        Algorithm::Hungarian => &[('ő', 'õ'), ('ű', 'û')],
+        Algorithm::Romanian => &[('ș', '\u{1}'), ('ț', '\u{2}')],
+        Algorithm::Russian => &[('ё', '\u{1}')],
+        Algorithm::Turkish => &[('\'', '\u{1}')],
+        _ => &[],
+    }
+}
+
+fn exchange(word: &mut String, letters: &[(char, char)]) {
+    if word.is_ascii() && !word.contains('\'') {
+        return;
+    }
+    let other = |letter: char| {
+        let pair = letters.iter().find(|(one, other)| letter == *one || letter == *other);
+        pair.map_or(letter, |(one, other)| if letter == *one { *other } else { *one })
+    };
+    *word = word.chars().map(other).collect();
 }
 
 fn snowball(algorithm: Algorithm, word: &mut String) {

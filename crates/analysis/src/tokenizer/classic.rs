@@ -16,10 +16,11 @@ static SCANNER: LazyLock<Scanner> = LazyLock::new(|| {
     Scanner::new(&rules(), Classes::from_table(&table), None)
 });
 
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 9] = [
     Kind::Word,
     Kind::Apostrophe,
     Kind::Acronym,
+    Kind::TrailingPoint,
     Kind::Other,
     Kind::Other,
     Kind::Other,
@@ -35,6 +36,7 @@ fn rules() -> Vec<String> {
         word.to_owned(),
         "L+(?:'L+)+".to_owned(),
         r"L\.(?:L\.)+".to_owned(),
+        format!(r"{word}\.(?:{word}\.)+"),
         "L+[&@]L+".to_owned(),
         format!(r"{word}(?:[.\-_]{word})*@{word}(?:[.\-]{word})+"),
         format!(r"{word}(?:\.{word})+"),
@@ -48,5 +50,9 @@ fn rules() -> Vec<String> {
 
 /// Calls `sink` with each word of `text`.
 pub(super) fn each<'a>(text: &'a str, sink: &mut dyn FnMut(Raw<'a>)) {
-    standard::each_of(&SCANNER, &KINDS, text, sink);
+    standard::each_of(&SCANNER, &KINDS, text, &mut |raw| {
+        // The point behind a host is no part of the word, though of what it stands for in the text.
+        let text = if raw.kind == Kind::TrailingPoint { &raw.text[..raw.text.len() - 1] } else { raw.text };
+        sink(Raw { text, ..raw });
+    });
 }

@@ -16,6 +16,8 @@ pub(crate) enum Kind {
     Number,
     Apostrophe,
     Acronym,
+    /// A host with a point behind it.
+    TrailingPoint,
     Ideographic,
     Hiragana,
     Katakana,

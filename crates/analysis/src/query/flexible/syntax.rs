@@ -489,6 +489,7 @@ impl<'a> Parser<'a> {
         Ok(Spoken::Related { relation, parts })
     }
 
+    #[expect(clippy::too_many_lines, reason = "a table of functions")]
     fn other_function(&mut self, name: &str) -> Result<Spoken, Error> {
         Ok(match name {
             "ordered" => Spoken::Many {

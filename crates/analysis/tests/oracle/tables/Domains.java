@@ -1,0 +1,3 @@
+import java.io.*; import java.util.*; import org.apache.lucene.analysis.email.*; import org.apache.lucene.analysis.tokenattributes.*;
+public class Domains { public static void main(String[] a) throws Exception { UAX29URLEmailTokenizer t=new UAX29URLEmailTokenizer(); CharTermAttribute c=t.addAttribute(CharTermAttribute.class); TypeAttribute y=t.addAttribute(TypeAttribute.class); Scanner in=new Scanner(new File("cand.txt")); 
+ while(in.hasNext()){ String d=in.next(); t.setReader(new StringReader("zz."+d)); t.reset(); boolean ok=t.incrementToken()&&y.type().equals("<URL>")&&c.length()==d.length()+3; t.end(); t.close(); if(ok) System.out.println(d);} } }

@@ -1,0 +1,3 @@
+import org.apache.lucene.analysis.miscellaneous.ASCIIFoldingFilter; import java.util.*;
+public class Folding { public static void main(String[] a){ TreeMap<String,List<Integer>> m=new TreeMap<>(); for(int c=128;c<65536;c++){ char[] in={(char)c}; char[] out=new char[16]; int n=ASCIIFoldingFilter.foldToASCII(in,0,out,0,1); String s=new String(out,0,n); if(!(n==1&&out[0]==c)) m.computeIfAbsent(s,z->new ArrayList<>()).add(c);} 
+ for(var e:m.entrySet()){ StringBuilder sb=new StringBuilder(e.getKey()); List<Integer> l=e.getValue(); for(int i=0;i<l.size();){int j=i; while(j+1<l.size()&&l.get(j+1)==l.get(j)+1)j++; sb.append(i==j?String.format(" %x",l.get(i)):String.format(" %x-%x",l.get(i),l.get(j))); i=j+1;} System.out.println(sb);} } }
