@@ -214,7 +214,6 @@ fox~abc
 fox\:bar
 field\ name:fox
 field\:x:fox
-  fox  
 fox dog
 fox	dog
 fox　dog
@@ -278,7 +277,7 @@ Running*
 "running foxes"
 """.strip("\n").split("\n")
 
-BOTH += ['""""', '"a""b"']
+BOTH += ["  fox  ", '""""', '"a""b"']
 
 NINE = r"""
 year=2010
@@ -320,10 +319,78 @@ LOCALES = {
     "standard@pl": [r"n:1,5", r"n:1.5", "n:1\u00a0000"],
 }
 
-PIECES = ["fox", "the", "Dog", "5", "1.5", "a*", "b?c", "AND", "OR", "NOT", "+", "-", "!", "(", ")", "\"", "\"x y\"", "~", "~1", "^2", "^0.5", ":", "title:", "n:", "[", "]",
-          "{", "}", "TO", "[a TO b]", "{1 TO 2]", "/x.y/", "\\", "\\u0041", " ", " ", " ", " ", "*", "?", "wi-fi", "&&", "||", "é", "漢字", "@", "=", ">", "<", "/", "*:*"]
+PIECES = [
+    "fox",
+    "the",
+    "Dog",
+    "5",
+    "1.5",
+    "a*",
+    "b?c",
+    "AND",
+    "OR",
+    "NOT",
+    "+",
+    "-",
+    "!",
+    "(",
+    ")",
+    '"',
+    '"x y"',
+    "~",
+    "~1",
+    "^2",
+    "^0.5",
+    ":",
+    "title:",
+    "n:",
+    "[",
+    "]",
+    "{",
+    "}",
+    "TO",
+    "[a TO b]",
+    "{1 TO 2]",
+    "/x.y/",
+    "\\",
+    "\\u0041",
+    " ",
+    " ",
+    " ",
+    " ",
+    "*",
+    "?",
+    "wi-fi",
+    "&&",
+    "||",
+    "é",
+    "漢字",
+    "@",
+    "=",
+    ">",
+    "<",
+    "/",
+    "*:*",
+]
 
-CLAUSES = ["fox", "the", "\"quick fox\"", "title:dog", "n:5", "n:[1 TO 2]", "wi-fi", "run*", "roam~1", "author:[a TO b]", "*:*", "/a.b/", "(fox dog)", "(the)", "(-fox)", "title:(a b)"]
+CLAUSES = [
+    "fox",
+    "the",
+    '"quick fox"',
+    "title:dog",
+    "n:5",
+    "n:[1 TO 2]",
+    "wi-fi",
+    "run*",
+    "roam~1",
+    "author:[a TO b]",
+    "*:*",
+    "/a.b/",
+    "(fox dog)",
+    "(the)",
+    "(-fox)",
+    "title:(a b)",
+]
 
 
 def odd(generator):

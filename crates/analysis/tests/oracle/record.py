@@ -73,7 +73,7 @@ CLOUSEAU_ONLY = {"brazilian", "greek"}
 
 def cache():
     sys.path.insert(0, str(HERE.parents[3] / "scripts"))
-    import brokers  # noqa: PLC0415
+    import brokers
 
     return brokers.cache() / "lucene"
 
@@ -137,9 +137,7 @@ def words(home, language, generator):
 
 
 def escaped(text):
-    return "".join(
-        letter if " " <= letter != "\\" and letter != "\x7f" else f"\\u{ord(letter):04x}" for letter in text
-    )
+    return "".join(letter if " " <= letter != "\\" and letter != "\x7f" else f"\\u{ord(letter):04x}" for letter in text)
 
 
 def word_lines(name, home):
@@ -172,7 +170,11 @@ def word_lines(name, home):
         emoji = list("😀👍❤✈👩👨🚀☎©🇩🇪🇫Ⓜ1#*a_ 漢")
         joints = ["\u200d", "\ufe0f", "\u20e3", "🏽", "\u0301", "🇩", "\ufe0e", "\U000e0067", "\U000e007f"]
         for _ in range(1500):
-            yield "words", "standard", "".join(generator.choice(emoji if generator.random() < 0.5 else joints) for _ in range(generator.randint(1, 7)))
+            yield (
+                "words",
+                "standard",
+                "".join(generator.choice(emoji if generator.random() < 0.5 else joints) for _ in range(generator.randint(1, 7))),
+            )
 
 
 def normalize_lines(name):
