@@ -143,7 +143,13 @@ fn elision(articles: &[&str]) -> Filter {
 fn language(flavour: Flavour, name: &str, stop_words: Option<Words>) -> Option<Chain> {
     let is_new = flavour == Flavour::Nouveau;
     let digits = || is_new.then_some(Filter::DecimalDigits);
-    let old_snowball = |algorithm| if is_new { Stemmer::Snowball(algorithm) } else { Stemmer::OldSnowball(algorithm) };
+    let old_snowball = |algorithm| {
+        if is_new {
+            Stemmer::Snowball(algorithm)
+        } else {
+            Stemmer::OldSnowball(algorithm)
+        }
+    };
     let lower_and_digits = || {
         [Filter::Lower]
             .into_iter()
@@ -246,10 +252,7 @@ fn language(flavour: Flavour, name: &str, stop_words: Option<Words>) -> Option<C
                 .collect();
             (
                 "tr",
-                steps(
-                    before,
-                    [Filter::Stem(old_snowball(Algorithm::Turkish))],
-                ),
+                steps(before, [Filter::Stem(old_snowball(Algorithm::Turkish))]),
             )
         }
         _ => return None,

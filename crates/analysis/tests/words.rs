@@ -53,12 +53,25 @@ fn compare(flavour: Flavour, file: &str, named: &[(&str, usize)]) {
 
 #[test]
 fn words_are_those_of_lucene_4() {
-    compare(Flavour::Clouseau, "words-lucene4", &[("finnish", 1), ("norwegian", 3), ("swedish", 2), ("thai", 4)]);
+    compare(
+        Flavour::Clouseau,
+        "words-lucene4",
+        &[
+            ("finnish", 1),
+            ("norwegian", 3),
+            ("swedish", 2),
+            ("thai", 4),
+        ],
+    );
 }
 
 #[test]
 fn words_are_those_of_lucene_9() {
-    compare(Flavour::Nouveau, "words-lucene9", &[("norwegian", 1), ("swedish", 2), ("thai", 4)]);
+    compare(
+        Flavour::Nouveau,
+        "words-lucene9",
+        &[("norwegian", 1), ("swedish", 2), ("thai", 4)],
+    );
 }
 
 #[test]

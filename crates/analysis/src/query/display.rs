@@ -12,7 +12,10 @@ pub(super) fn lucene_string(query: &Query, flavour: Flavour) -> String {
     out
 }
 
-#[expect(clippy::too_many_lines, reason = "one line or two for each kind of query")]
+#[expect(
+    clippy::too_many_lines,
+    reason = "one line or two for each kind of query"
+)]
 fn write(query: &Query, flavour: Flavour, out: &mut String) {
     // Writing into a string does not fail.
     let _ = match query {
@@ -54,14 +57,23 @@ fn write(query: &Query, flavour: Flavour, out: &mut String) {
                 out,
             )
         }
-        Query::NumberRange { field, lower, upper } => {
+        Query::NumberRange {
+            field,
+            lower,
+            upper,
+        } => {
             let next = |bound: Bound<f64>, step: fn(f64) -> f64| match (flavour, bound) {
                 // Lucene 9's points know inclusive bounds only.
                 (Flavour::Nouveau, Bound::Excluded(number)) => Bound::Included(step(number)),
                 (_, bound) => bound,
             };
             let (lower, upper) = (next(*lower, f64::next_up), next(*upper, f64::next_down));
-            range(field, lower.map(double_to_string), upper.map(double_to_string), out)
+            range(
+                field,
+                lower.map(double_to_string),
+                upper.map(double_to_string),
+                out,
+            )
         }
         Query::Boolean {
             clauses,

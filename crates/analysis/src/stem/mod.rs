@@ -99,12 +99,17 @@ fn old_letters(algorithm: Algorithm) -> &'static [(char, char)] {
 }
 
 fn exchange(word: &mut String, letters: &[(char, char)]) {
-    if word.is_ascii() && !word.contains('\'') {
+    if letters.is_empty() {
         return;
     }
     let other = |letter: char| {
-        let pair = letters.iter().find(|(one, other)| letter == *one || letter == *other);
-        pair.map_or(letter, |(one, other)| if letter == *one { *other } else { *one })
+        let pair = letters
+            .iter()
+            .find(|(one, other)| letter == *one || letter == *other);
+        pair.map_or(
+            letter,
+            |(one, other)| if letter == *one { *other } else { *one },
+        )
     };
     *word = word.chars().map(other).collect();
 }

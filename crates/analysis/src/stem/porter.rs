@@ -134,7 +134,7 @@ impl Porter {
         self.letters.extend(ending.chars());
     }
 
-    fn from_end(&self, back: usize) -> Option<char> {
+    fn letter_before_end(&self, back: usize) -> Option<char> {
         self.letters
             .len()
             .checked_sub(back)
@@ -143,12 +143,12 @@ impl Porter {
 
     /// Step 1a and 1b: plurals, `-ed` and `-ing`.
     fn plurals(&mut self) {
-        if self.from_end(1) == Some('s') {
+        if self.letter_before_end(1) == Some('s') {
             if self.ends("sses") {
                 self.letters.truncate(self.letters.len() - 2);
             } else if self.ends("ies") {
                 self.set("i");
-            } else if self.from_end(2) != Some('s') {
+            } else if self.letter_before_end(2) != Some('s') {
                 self.letters.pop();
             }
         }
@@ -161,7 +161,7 @@ impl Porter {
             if self.ends("at") || self.ends("bl") || self.ends("iz") {
                 self.letters.push('e');
             } else if self.is_double_consonant(self.letters.len()) {
-                if !matches!(self.from_end(1), Some('l' | 's' | 'z')) {
+                if !matches!(self.letter_before_end(1), Some('l' | 's' | 'z')) {
                     self.letters.pop();
                 }
             } else if self.measure() == 1 && self.is_short_syllable(self.letters.len()) {
@@ -179,7 +179,7 @@ impl Porter {
 
     /// Step 2.
     fn double_suffixes(&mut self) {
-        let Some(letter) = self.from_end(2) else {
+        let Some(letter) = self.letter_before_end(2) else {
             return;
         };
         let suffixes = DOUBLE
@@ -218,13 +218,13 @@ impl Porter {
     /// Step 5.
     fn final_e(&mut self) {
         self.stem = self.letters.len();
-        if self.from_end(1) == Some('e') {
+        if self.letter_before_end(1) == Some('e') {
             let measure = self.measure();
             if measure > 1 || (measure == 1 && !self.is_short_syllable(self.letters.len() - 1)) {
                 self.letters.pop();
             }
         }
-        if self.from_end(1) == Some('l')
+        if self.letter_before_end(1) == Some('l')
             && self.is_double_consonant(self.letters.len())
             && self.measure() > 1
         {

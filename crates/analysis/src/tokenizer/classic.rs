@@ -52,7 +52,11 @@ fn rules() -> Vec<String> {
 pub(super) fn each<'a>(text: &'a str, sink: &mut dyn FnMut(Raw<'a>)) {
     standard::each_of(&SCANNER, &KINDS, text, &mut |raw| {
         // The point behind a host is no part of the word, though of what it stands for in the text.
-        let text = if raw.kind == Kind::TrailingPoint { &raw.text[..raw.text.len() - 1] } else { raw.text };
+        let text = if raw.kind == Kind::TrailingPoint {
+            &raw.text[..raw.text.len() - 1]
+        } else {
+            raw.text
+        };
         sink(Raw { text, ..raw });
     });
 }
