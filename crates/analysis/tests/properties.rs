@@ -1,5 +1,7 @@
 //! No text breaks an analyzer or a parser, and none keeps them busy.
 
+#![allow(clippy::unwrap_used)]
+
 use analysis::query::{FieldType, ParseOptions, parse};
 use analysis::{Analyzer, FieldAnalyzers, Flavour};
 use proptest::prelude::*;

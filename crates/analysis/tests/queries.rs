@@ -1,5 +1,7 @@
 //! Queries are read as Lucene reads them: compared by its `toString`, or both refuse them.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use analysis::query::{FieldType, ParseOptions, parse};

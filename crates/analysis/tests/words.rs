@@ -1,6 +1,8 @@
 //! Texts are cut into the words that Lucene cuts them into. What differs is named here and in the manual
 //! (`docs/src/reference/search-analyzers.md`).
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use analysis::{Analyzer, Flavour};
