@@ -42,6 +42,12 @@ pub enum Error {
     /// A document or function that a request names is not there: CouchDB's reason.
     #[error("{0}")]
     Missing(&'static str),
+    /// A design document has no text index of this name.
+    #[error("{0} not found.")]
+    NoTextIndex(String),
+    /// A text index refused what was written or asked, or failed.
+    #[error("{0}")]
+    Text(#[from] search::Error),
     /// The rules of a system database forbid to read this.
     #[error("{0}")]
     Forbidden(&'static str),
