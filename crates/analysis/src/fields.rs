@@ -1,0 +1,88 @@
+//! Which analyzer is for which field of an index.
+
+use crate::{Analyzer, Error, Flavour};
+use serde_json::Value;
+use std::collections::HashMap;
+
+/// An index's analyzers: one for all fields, and those of fields with one of their own.
+#[derive(Debug, Clone)]
+pub struct FieldAnalyzers {
+    default: Analyzer,
+    fields: HashMap<String, Analyzer>,
+}
+
+impl FieldAnalyzers {
+    /// From the `analyzer` of a design document's index; `standard` when there is none.
+    ///
+    /// Clouseau's form for many fields is `{"name": "perfield", "default": …, "fields": {"title": …}}`, where each `…` is
+    /// a name or an object. In it, an analyzer that is not known gives way to the default one, and that one to
+    /// `standard`, as in Clouseau. `_id` and `_partition` are always keywords.
+    ///
+    /// # Errors
+    ///
+    /// An unknown analyzer outside of `perfield`.
+    pub fn parse(flavour: Flavour, analyzer: Option<&Value>) -> Result<Self, Error> {
+        let standard = Analyzer::named(flavour, "standard").expect("standard is known");
+        let mut fields = HashMap::new();
+        let default = match analyzer {
+            None => standard,
+            Some(definition)
+                if definition.get("name").and_then(Value::as_str) == Some("perfield") =>
+            {
+                let default = definition
+                    .get("default")
+                    .and_then(|inner| Analyzer::parse(flavour, inner).ok())
+                    .unwrap_or(standard);
+                for (field, inner) in definition
+                    .get("fields")
+                    .and_then(Value::as_object)
+                    .into_iter()
+                    .flatten()
+                {
+                    fields.insert(
+                        field.clone(),
+                        Analyzer::parse(flavour, inner).unwrap_or_else(|_| default.clone()),
+                    );
+                }
+                default
+            }
+            Some(definition) => Analyzer::parse(flavour, definition)?,
+        };
+        let keyword = Analyzer::named(flavour, "keyword").expect("keyword is known");
+        for name in ["_id", "_partition"] {
+            fields.insert(name.to_owned(), keyword.clone());
+        }
+        Ok(Self { default, fields })
+    }
+
+    /// One default and analyzers of fields: Nouveau's `default_analyzer` and `field_analyzers`.
+    ///
+    /// # Errors
+    ///
+    /// An unknown analyzer.
+    pub fn with_fields(
+        flavour: Flavour,
+        default: Option<&Value>,
+        fields: Option<&Value>,
+    ) -> Result<Self, Error> {
+        let mut all = Self::parse(flavour, default)?;
+        for (field, definition) in fields.and_then(Value::as_object).into_iter().flatten() {
+            all.fields
+                .insert(field.clone(), Analyzer::parse(flavour, definition)?);
+        }
+        Ok(all)
+    }
+
+    /// The same, but with `analyzer` for `field`.
+    #[must_use]
+    pub fn with(mut self, field: &str, analyzer: Analyzer) -> Self {
+        self.fields.insert(field.to_owned(), analyzer);
+        self
+    }
+
+    /// The analyzer of `field`.
+    #[must_use]
+    pub fn of(&self, field: &str) -> &Analyzer {
+        self.fields.get(field).unwrap_or(&self.default)
+    }
+}

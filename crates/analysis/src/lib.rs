@@ -1,0 +1,38 @@
+//! The text side of full-text search: what a text's words are, and what a query text asks for.
+//!
+//! CouchDB has two full-text searches, each with the analyzers and the query language of one version of Lucene:
+//! `_search` (Clouseau, Lucene 4.6) and `_nouveau` (Lucene 9). [`Flavour`] says which is meant. An [`Analyzer`] cuts a
+//! text into [`Token`]s as that version does; [`query::parse`] reads a query text into a [`query::Query`].
+//!
+//! Nothing here reads files or knows an index. All work is linear in the length of the text, and nothing recurses
+//! deeper than a named limit.
+//!
+//! ```
+//! use analysis::{Analyzer, Flavour};
+//! use serde_json::json;
+//!
+//! let english = Analyzer::parse(Flavour::Nouveau, &json!("english")).unwrap();
+//! let words: Vec<_> = english.tokens("The sheep's meadows").into_iter().map(|t| (t.text, t.position)).collect();
+//! assert_eq!(words, [("sheep".to_owned(), 1), ("meadow".to_owned(), 2)]);
+//! ```
+
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod analyzer;
+mod characters;
+mod error;
+mod fields;
+mod filter;
+mod names;
+pub mod query;
+mod stem;
+mod stop;
+mod tokenizer;
+
+pub use analyzer::{Analyzer, Flavour, Token};
+pub use error::Error;
+pub use fields::FieldAnalyzers;
+
+/// Goes into the signatures of indexes, so that a correction of an analyzer builds them anew.
+pub const VERSION: u32 = 1;

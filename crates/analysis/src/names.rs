@@ -1,0 +1,183 @@
+//! Which tokenizer and which filters an analyzer's name means, as the analyzers of Lucene 4.6.1 and 9.12.1 have them.
+
+use crate::analyzer::{Chain, Flavour};
+use crate::filter::{Filter, Words};
+use crate::stem::Stemmer;
+use crate::stop;
+use crate::tokenizer::Tokenizer;
+
+/// The names that both searches know.
+pub(crate) const NAMES: [&str; 39] = [
+    "arabic",
+    "armenian",
+    "basque",
+    "bulgarian",
+    "catalan",
+    "chinese",
+    "cjk",
+    "classic",
+    "czech",
+    "danish",
+    "dutch",
+    "email",
+    "english",
+    "finnish",
+    "french",
+    "galician",
+    "german",
+    "hindi",
+    "hungarian",
+    "indonesian",
+    "irish",
+    "italian",
+    "japanese",
+    "keyword",
+    "latvian",
+    "norwegian",
+    "persian",
+    "polish",
+    "portuguese",
+    "romanian",
+    "russian",
+    "simple",
+    "simple_asciifolding",
+    "spanish",
+    "standard",
+    "swedish",
+    "thai",
+    "turkish",
+    "whitespace",
+];
+
+/// Those that Clouseau alone knows, beside `perfield`.
+pub(crate) const CLOUSEAU_NAMES: [&str; 2] = ["brazilian", "greek"];
+
+/// The chain that `name` means; `stop_words` instead of the language's own.
+pub(crate) fn chain(flavour: Flavour, name: &str, stop_words: Option<Words>) -> Option<Chain> {
+    let name = match (flavour, name) {
+        // Nouveau's spelling; the right one is taken as well.
+        (Flavour::Nouveau, "portugese") => "portuguese",
+        (Flavour::Nouveau, name) if CLOUSEAU_NAMES.contains(&name) => return None,
+        (_, name) => name,
+    };
+    match name {
+        "keyword" => Some(Chain::new(Tokenizer::Keyword, vec![])),
+        "whitespace" => Some(Chain::new(Tokenizer::Whitespace, vec![])),
+        "simple" => {
+            Some(Chain::new(Tokenizer::Letter, vec![Filter::Lower]).normalized(vec![Filter::Lower]))
+        }
+        "simple_asciifolding" => {
+            let filters = vec![Filter::Lower, Filter::AsciiFolding];
+            Some(Chain::new(Tokenizer::Letter, filters.clone()).normalized(filters))
+        }
+        "standard" | "classic" | "email" => Some(general(flavour, name, stop_words)),
+        "cjk" | "chinese" | "japanese" => Some(east_asian(flavour, name, stop_words)),
+        _ => language(flavour, name, stop_words),
+    }
+}
+
+fn general(flavour: Flavour, name: &str, stop_words: Option<Words>) -> Chain {
+    let stop_words = stop_words.unwrap_or_else(|| match (flavour, name) {
+        (Flavour::Nouveau, "standard") => stop::words([]),
+        _ => stop::list("en"),
+    });
+    let (tokenizer, mut filters) = match name {
+        "classic" => (Tokenizer::Classic, vec![Filter::Classic]),
+        "email" => (Tokenizer::Email(flavour), vec![]),
+        _ => (Tokenizer::Standard(flavour), vec![]),
+    };
+    filters.extend([Filter::Lower, Filter::Stop(stop_words)]);
+    Chain::new(tokenizer, filters).normalized(vec![Filter::Lower])
+}
+
+/// Chinese and Japanese have dictionaries in Lucene; here they are cut into pairs, as `cjk` is.
+fn east_asian(flavour: Flavour, name: &str, stop_words: Option<Words>) -> Chain {
+    let stop_words = stop_words.unwrap_or_else(|| {
+        if name == "cjk" {
+            stop::list("cjk")
+        } else {
+            stop::words([])
+        }
+    });
+    let width = vec![Filter::CjkWidth, Filter::Lower];
+    Chain::new(Tokenizer::Standard(flavour), width.clone())
+        .in_pairs(vec![Filter::Stop(stop_words)])
+        .normalized(width)
+}
+
+/// What comes before the stop words, what after them, and what query terms with wildcards go through.
+struct Steps {
+    before: Vec<Filter>,
+    after: Vec<Filter>,
+}
+
+fn steps(before: impl Into<Vec<Filter>>, after: impl Into<Vec<Filter>>) -> Steps {
+    Steps {
+        before: before.into(),
+        after: after.into(),
+    }
+}
+
+fn lower_then(stemmer: Stemmer) -> Steps {
+    steps([Filter::Lower], [Filter::Stem(stemmer)])
+}
+
+fn elision(articles: &[&str]) -> Filter {
+    Filter::Elision(stop::words(articles.iter().copied()))
+}
+
+fn language(flavour: Flavour, name: &str, stop_words: Option<Words>) -> Option<Chain> {
+    let is_new = flavour == Flavour::Nouveau;
+    let digits = || is_new.then_some(Filter::DecimalDigits);
+    let lower_and_digits = || {
+        [Filter::Lower]
+            .into_iter()
+            .chain(digits())
+            .collect::<Vec<_>>()
+    };
+    let (list, Steps { before, after }) = match name {
+        "english" => (
+            "en",
+            steps(
+                [Filter::EnglishPossessive, Filter::Lower],
+                [Filter::Stem(Stemmer::Porter)],
+            ),
+        ),
+        _ => return None,
+    };
+    let list = match (flavour, list) {
+        (Flavour::Clouseau, "fi") => "fi46",
+        (Flavour::Clouseau, "fr") => "fr46",
+        (Flavour::Clouseau, "ga") => "ga46",
+        (_, list) => list,
+    };
+    let normalized = before
+        .iter()
+        .chain(&after)
+        .filter(|filter| is_normalizing(filter))
+        .cloned()
+        .collect();
+    let mut filters = before;
+    filters.push(Filter::Stop(stop_words.unwrap_or_else(|| stop::list(list))));
+    filters.extend(after);
+    let tokenizer = match name {
+        "persian" => Tokenizer::Persian(flavour),
+        "thai" => Tokenizer::Thai(flavour),
+        _ => Tokenizer::Standard(flavour),
+    };
+    let _ = (lower_and_digits, lower_then(Stemmer::Porter), elision(&[]));
+    Some(Chain::new(tokenizer, filters).normalized(normalized))
+}
+
+/// Whether Lucene 9 has the filter in its `normalize`, too.
+fn is_normalizing(filter: &Filter) -> bool {
+    !matches!(
+        filter,
+        Filter::Stop(_)
+            | Filter::StopAnyCase(_)
+            | Filter::Stem(_)
+            | Filter::EnglishPossessive
+            | Filter::Apostrophe
+            | Filter::Classic
+    )
+}

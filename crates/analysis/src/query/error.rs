@@ -1,0 +1,34 @@
+//! Why a query text is refused.
+
+/// Why a query text is refused. The texts are close to Lucene's, which clients may show.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// `_search`: the text is not a query.
+    #[error("Cannot parse '{query}': {reason}")]
+    Classic {
+        /// The text.
+        query: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// `_nouveau`: the text is not a query.
+    #[error("Syntax Error, cannot parse {query}: {reason}")]
+    Flexible {
+        /// The text.
+        query: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// `_nouveau`: the text is a query that is not allowed.
+    #[error("{0}")]
+    NotAllowed(String),
+    /// More clauses than [`super::MAX_CLAUSES`].
+    #[error("maxClauseCount is set to 1024")]
+    TooManyClauses,
+    /// More parentheses within each other than [`super::MAX_DEPTH`].
+    #[error("the query is nested deeper than 200 parentheses")]
+    TooDeep,
+    /// More bytes than [`super::MAX_QUERY_LEN`].
+    #[error("the query is longer than a megabyte")]
+    TooLong,
+}

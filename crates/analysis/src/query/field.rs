@@ -1,0 +1,51 @@
+//! From the text of a term or a phrase to a query, by the field's analyzer.
+
+use super::{Clause, Error, MAX_CLAUSES, Occur, PhraseTerm, Query};
+use crate::{Analyzer, Token};
+
+/// What Lucene's `QueryBuilder` makes of a text: nothing, a word, a phrase when it is quoted, else words of which one is
+/// enough.
+pub(super) fn query(
+    analyzer: &Analyzer,
+    field: &str,
+    text: &str,
+    is_quoted: bool,
+    slop: u32,
+) -> Result<Option<Query>, Error> {
+    let mut tokens = analyzer.tokens(text);
+    if tokens.len() <= 1 {
+        return Ok(tokens.pop().map(|token| Query::Term {
+            field: field.to_owned(),
+            text: token.text,
+        }));
+    }
+    if is_quoted {
+        let terms = tokens
+            .into_iter()
+            .map(|Token { text, position, .. }| PhraseTerm { text, position })
+            .collect();
+        return Ok(Some(Query::Phrase {
+            field: field.to_owned(),
+            terms,
+            slop,
+        }));
+    }
+    if tokens.len() > MAX_CLAUSES {
+        return Err(Error::TooManyClauses);
+    }
+    let term = |token: Token| Query::Term {
+        field: field.to_owned(),
+        text: token.text,
+    };
+    let clauses = tokens
+        .into_iter()
+        .map(|token| Clause {
+            occur: Occur::Should,
+            query: term(token),
+        })
+        .collect();
+    Ok(Some(Query::Boolean {
+        clauses,
+        minimum_should_match: 0,
+    }))
+}

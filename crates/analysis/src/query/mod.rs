@@ -1,0 +1,238 @@
+//! What a query text asks for: [`parse`] reads both query languages into one [`Query`].
+//!
+//! `_search` has Lucene 4.6's classic parser as Clouseau uses it, `_nouveau` has Lucene 9's flexible one.
+//! [`ParseOptions::flavour`] says which. What an engine has to know about the two:
+//!
+//! - All terms went through their field's analyzer; those of prefixes, wildcards, ranges and fuzzy queries through
+//!   [`crate::Analyzer::normalize`]. They are compared with indexed terms as they are.
+//! - Numbers are decided here: a [`Query::NumberRange`] asks for a field's numbers, everything else for its words.
+//! - A [`Query::Boolean`] without required or optional clauses finds nothing, as in Lucene; so does an empty one.
+//! - [`Query::Wildcard`] and [`Query::Regexp`] hold Lucene's own syntax, with its escapes: [`wildcard`] reads the former.
+
+mod classic;
+mod display;
+mod error;
+mod field;
+mod flexible;
+mod number;
+mod scan;
+pub mod wildcard;
+
+pub use error::Error;
+
+use crate::{FieldAnalyzers, Flavour};
+use std::ops::Bound;
+
+/// The most clauses of one query, Lucene's own limit.
+pub const MAX_CLAUSES: usize = 1024;
+
+/// The most parentheses within each other.
+pub const MAX_DEPTH: usize = 200;
+
+/// The most bytes of a query text.
+pub const MAX_QUERY_LEN: usize = 1024 * 1024;
+
+/// How a clause counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Occur {
+    /// `+`: documents have it.
+    Must,
+    /// Documents that have it score more; if no clause is required, they have one of these.
+    Should,
+    /// `-`: documents do not have it.
+    MustNot,
+}
+
+/// A part of a [`Query::Boolean`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Clause {
+    /// How it counts.
+    pub occur: Occur,
+    /// What it asks for.
+    pub query: Query,
+}
+
+/// What a query text asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Query {
+    /// Documents whose `field` has the word.
+    Term {
+        /// The field.
+        field: String,
+        /// The word, analyzed.
+        text: String,
+    },
+    /// Documents whose `field` has the words at these places, counted from anywhere.
+    ///
+    /// Several words at one place are alternatives. `slop` is how many places words may be moved in all, as Lucene's
+    /// sloppy phrases count it; 0 asks for exactly this order.
+    Phrase {
+        /// The field.
+        field: String,
+        /// The words and their places, in ascending order of places. Places may have gaps.
+        terms: Vec<PhraseTerm>,
+        /// How far the words may be apart.
+        slop: u32,
+    },
+    /// Words that begin so.
+    Prefix {
+        /// The field.
+        field: String,
+        /// The beginning, without a `*`.
+        prefix: String,
+    },
+    /// Words that match a pattern of `*` (any characters), `?` (one) and `\` (the next one is itself).
+    Wildcard {
+        /// The field.
+        field: String,
+        /// The pattern.
+        pattern: String,
+    },
+    /// Words that match one of Lucene's regular expressions as a whole.
+    Regexp {
+        /// The field.
+        field: String,
+        /// The expression.
+        pattern: String,
+    },
+    /// Words at most `max_edits` insertions, deletions, replacements or swaps of neighbours away.
+    Fuzzy {
+        /// The field.
+        field: String,
+        /// The word.
+        text: String,
+        /// 0, 1 or 2.
+        max_edits: u8,
+    },
+    /// Words from one to the other, by their bytes.
+    Range {
+        /// The field.
+        field: String,
+        /// The least.
+        lower: Bound<String>,
+        /// The greatest.
+        upper: Bound<String>,
+    },
+    /// Numbers from one to the other. One number is a range from it to it.
+    NumberRange {
+        /// The field.
+        field: String,
+        /// The least.
+        lower: Bound<f64>,
+        /// The greatest.
+        upper: Bound<f64>,
+    },
+    /// Several clauses.
+    Boolean {
+        /// At most [`MAX_CLAUSES`].
+        clauses: Vec<Clause>,
+        /// How many of the optional clauses a document has to have; 0 where nothing says so.
+        minimum_should_match: u32,
+    },
+    /// The same documents with another weight.
+    Boost {
+        /// What is weighed.
+        query: Box<Query>,
+        /// What its score is multiplied by.
+        boost: f32,
+    },
+    /// All documents.
+    MatchAll,
+    /// None.
+    MatchNone,
+}
+
+/// A word of a phrase.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PhraseTerm {
+    /// The word, analyzed.
+    pub text: String,
+    /// Its place.
+    pub position: u32,
+}
+
+/// What a field holds; only Nouveau's parser asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldType {
+    /// Words and texts.
+    Text,
+    /// Numbers.
+    Number,
+}
+
+/// What a query text is read with.
+pub struct ParseOptions<'a> {
+    /// Which language.
+    pub flavour: Flavour,
+    /// The analyzers of the index.
+    pub analyzers: &'a FieldAnalyzers,
+    /// The type of a field, as the index knows it; `None` for one that it has never seen.
+    pub field_type: &'a dyn Fn(&str) -> Option<FieldType>,
+    /// Whose numbers are meant, as a BCP 47 tag (`de`, `fr-CA`); only Nouveau's parser asks. English where it is `None`.
+    pub locale: Option<&'a str>,
+}
+
+impl<'a> ParseOptions<'a> {
+    /// Options without fields of numbers and without a locale.
+    #[must_use]
+    pub fn new(flavour: Flavour, analyzers: &'a FieldAnalyzers) -> Self {
+        Self {
+            flavour,
+            analyzers,
+            field_type: &|_| None,
+            locale: None,
+        }
+    }
+}
+
+/// The field of terms that name none.
+pub const DEFAULT_FIELD: &str = "default";
+
+/// Reads a query text, in time in proportion to its length.
+///
+/// # Errors
+///
+/// A text that is not a query, one that is too deep or too long, or one with more than [`MAX_CLAUSES`] clauses.
+pub fn parse(text: &str, options: &ParseOptions<'_>) -> Result<Query, Error> {
+    if text.len() > MAX_QUERY_LEN {
+        return Err(Error::TooLong);
+    }
+    match options.flavour {
+        Flavour::Clouseau => classic::parse(text, options),
+        Flavour::Nouveau => flexible::parse(text, options),
+    }
+}
+
+impl Query {
+    /// What Lucene's `Query.toString()` writes, of the version of `flavour`.
+    #[must_use]
+    pub fn to_lucene_string(&self, flavour: Flavour) -> String {
+        display::lucene_string(self, flavour)
+    }
+
+    /// Calls `visit` with this query and all within it.
+    pub fn visit(&self, visit: &mut dyn FnMut(&Query)) {
+        // As deep as MAX_DEPTH and a few levels of what the parsers add.
+        visit(self);
+        match self {
+            Self::Boolean { clauses, .. } => {
+                clauses.iter().for_each(|clause| clause.query.visit(visit))
+            }
+            Self::Boost { query, .. } => query.visit(visit),
+            _ => {}
+        }
+    }
+
+    /// With a weight; the one of before is replaced.
+    pub(crate) fn boosted(self, boost: f32) -> Self {
+        let query = match self {
+            Self::Boost { query, .. } => query,
+            other => Box::new(other),
+        };
+        if boost == 1.0 {
+            *query
+        } else {
+            Self::Boost { query, boost }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Reading a text character by character; what both languages' lexers share.
+
+/// A place in a text.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Scan<'a> {
+    pub(super) text: &'a str,
+    pub(super) at: usize,
+}
+
+impl<'a> Scan<'a> {
+    /// The rest of the text.
+    pub(super) fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    /// Lucene's white space: the ideographic space is some, the no-break space is none.
+    pub(super) fn skip_white(&mut self) {
+        let rest = self.rest();
+        self.at += rest.len() - rest.trim_start_matches(is_white).len();
+    }
+}
+
+pub(super) fn is_white(character: char) -> bool {
+    matches!(character, ' ' | '\t' | '\n' | '\r' | '\u{3000}')
+}
+
+/// How many bytes `rest` begins with that `belongs` accepts, where a backslash and what follows it always belong.
+pub(super) fn run(rest: &str, belongs: impl Fn(char) -> bool) -> usize {
+    let mut characters = rest.char_indices();
+    while let Some((at, character)) = characters.next() {
+        if character == '\\' {
+            if characters.next().is_none() {
+                return at;
+            }
+        } else if !belongs(character) {
+            return at;
+        }
+    }
+    rest.len()
+}
+
+/// The length of `"…"`, where a backslash hides the next character.
+pub(super) fn quoted(rest: &str) -> Option<usize> {
+    let inner = run(rest.strip_prefix('"')?, |character| character != '"') + 1;
+    rest[inner..].starts_with('"').then_some(inner + 1)
+}
+
+/// The longest text from `open` to a `close`, where one behind a backslash may end it or not.
+pub(super) fn longest_until(rest: &str, mark: char) -> Option<usize> {
+    let mut last = None;
+    let mut before = mark;
+    for (at, character) in rest.char_indices().skip(1) {
+        if character == mark {
+            last = Some(at + 1);
+            if before != '\\' {
+                return last;
+            }
+        }
+        before = character;
+    }
+    last
+}
+
+/// Removes backslashes; `\u0041` is a character by its number.
+///
+/// # Errors
+///
+/// A backslash at the end, or a wrong number; the text says which.
+pub(super) fn unescape(text: &str) -> Result<String, String> {
+    if !text.contains('\\') {
+        return Ok(text.to_owned());
+    }
+    // By UTF-16 units, of which a character beyond the first plane is given as two.
+    let mut units: Vec<u16> = Vec::with_capacity(text.len());
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        if character != '\\' {
+            units.extend(character.encode_utf16(&mut [0; 2]).iter());
+            continue;
+        }
+        match characters.next() {
+            None => return Err("Term can not end with escape character.".to_owned()),
+            Some('u') => {
+                let mut unit = 0;
+                for _ in 0..4 {
+                    let digit = characters
+                        .next()
+                        .ok_or("Truncated unicode escape sequence.")?;
+                    let value = digit.to_digit(16).ok_or_else(|| {
+                        format!("Non-hex character in Unicode escape sequence: {digit}")
+                    })?;
+                    unit = unit * 16 + value as u16;
+                }
+                units.push(unit);
+            }
+            Some(other) => units.extend(other.encode_utf16(&mut [0; 2]).iter()),
+        }
+    }
+    Ok(String::from_utf16_lossy(&units))
+}

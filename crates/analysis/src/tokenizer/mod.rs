@@ -1,0 +1,84 @@
+//! Where a text's words begin and end.
+
+mod classic;
+mod email;
+mod scanner;
+mod simple;
+mod standard;
+mod thai;
+
+use crate::analyzer::Flavour;
+
+/// What a tokenizer says of a word; filters go by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Word,
+    Number,
+    Apostrophe,
+    Acronym,
+    Ideographic,
+    Hiragana,
+    Katakana,
+    Hangul,
+    SoutheastAsian,
+    Other,
+}
+
+/// A word as it stands in the text.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Raw<'a> {
+    pub(crate) text: &'a str,
+    /// Where it begins, in bytes.
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    pub(crate) kind: Kind,
+    /// Positions since the word before: more than one when words in between were dropped.
+    pub(crate) increment: u32,
+}
+
+/// Lucene's tokenizers that CouchDB's analyzers use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tokenizer {
+    /// The whole text is one word.
+    Keyword,
+    /// Runs of letters.
+    Letter,
+    /// What stands between white space.
+    Whitespace,
+    /// Words by Unicode's rules (UAX #29).
+    Standard(Flavour),
+    /// What `standard` was before Lucene 3.1: hosts, addresses, companies and acronyms are words.
+    Classic,
+    /// `standard`, and URLs and addresses are words.
+    Email(Flavour),
+    /// `standard`, where zero-width non-joiners end words.
+    Persian(Flavour),
+    /// Thai, whose words are not separated.
+    Thai(Flavour),
+}
+
+impl Tokenizer {
+    /// Calls `sink` with each word, in order.
+    pub(crate) fn each<'a>(self, text: &'a str, sink: &mut dyn FnMut(Raw<'a>)) {
+        match self {
+            Self::Keyword => sink(Raw {
+                text,
+                start: 0,
+                end: text.len(),
+                kind: Kind::Word,
+                increment: 1,
+            }),
+            Self::Letter => simple::runs(text, crate::characters::is_letter, sink),
+            Self::Whitespace => simple::runs(
+                text,
+                |character| !crate::characters::is_whitespace(character),
+                sink,
+            ),
+            Self::Standard(flavour) => standard::each(flavour, text, sink),
+            Self::Classic => classic::each(text, sink),
+            Self::Email(flavour) => email::each(flavour, text, sink),
+            Self::Persian(flavour) => standard::each_persian(flavour, text, sink),
+            Self::Thai(flavour) => thai::each(flavour, text, sink),
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Runs of characters of one kind.
+
+use super::{Kind, Raw};
+
+/// Lucene's longest word of a `CharTokenizer`, in UTF-16 units; a longer run is cut.
+const LONGEST: usize = 255;
+
+/// Runs of characters that `belongs` accepts.
+pub(super) fn runs<'a>(
+    text: &'a str,
+    belongs: impl Fn(char) -> bool,
+    sink: &mut dyn FnMut(Raw<'a>),
+) {
+    let mut start = None;
+    let mut units = 0;
+    let mut emit = |start: usize, end: usize| {
+        sink(Raw {
+            text: &text[start..end],
+            start,
+            end,
+            kind: Kind::Word,
+            increment: 1,
+        })
+    };
+    for (at, character) in text.char_indices() {
+        if belongs(character) {
+            start.get_or_insert(at);
+            units += character.len_utf16();
+            if units >= LONGEST {
+                emit(start.take().unwrap_or(at), at + character.len_utf8());
+                units = 0;
+            }
+        } else if let Some(start) = start.take() {
+            emit(start, at);
+            units = 0;
+        }
+    }
+    if let Some(start) = start {
+        emit(start, text.len());
+    }
+}
