@@ -235,8 +235,6 @@ fn close(opened: &Opened, what: What) -> bool {
         What::Index(name, signature) => {
             open(&name).is_none_or(|db| db.close_idle_index(&signature))
         }
-        What::Text(name, signature) => {
-            open(&name).is_none_or(|db| db.close_idle_text(&signature))
-        }
+        What::Text(name, signature) => open(&name).is_none_or(|db| db.close_idle_text(&signature)),
     }
 }

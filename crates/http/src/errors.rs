@@ -159,7 +159,17 @@ impl From<database::Error> for ApiError {
             E::Partition(error, _) => Self::new(400, error, reason),
             E::InsufficientStorage(_) => Self::new(507, "insufficient_storage", reason),
             E::Forbidden(_) => Self::forbidden(reason),
-            E::Missing(_) => Self::new(404, "not_found", reason),
+            E::Missing(_) | E::NoTextIndex(_) => Self::new(404, "not_found", reason),
+            E::Text(e) if e.is_of_request() => Self::bad_request(reason),
+            E::Text(_) => {
+                tracing::error!(error = %reason, "a text index failed");
+                // The engine's words name files of the server.
+                Self::new(
+                    500,
+                    "internal_server_error",
+                    "A text index failed; the server's log says how.",
+                )
+            }
             E::Function(e) => e.into(),
             E::MissingStub(_) => Self::new(412, "missing_stub", reason),
             E::AttachmentTooLarge => Self::new(413, "attachment_too_large", reason),

@@ -93,7 +93,11 @@ impl Answer {
     fn empty(request: &Request) -> Answer {
         Answer {
             counts: vec![FxHashMap::default(); request.counts.len()],
-            ranges: request.ranges.iter().map(|(_, r)| vec![0; r.len()]).collect(),
+            ranges: request
+                .ranges
+                .iter()
+                .map(|(_, r)| vec![0; r.len()])
+                .collect(),
             ..Answer::default()
         }
     }

@@ -91,9 +91,17 @@ pub(crate) struct Collected {
 
 /// A part of the order in a segment.
 enum KeyColumn {
-    Score { reversed: bool },
-    Strings { column: Option<StrColumn>, reversed: bool },
-    Numbers { column: Option<Column<f64>>, reversed: bool },
+    Score {
+        reversed: bool,
+    },
+    Strings {
+        column: Option<StrColumn>,
+        reversed: bool,
+    },
+    Numbers {
+        column: Option<Column<f64>>,
+        reversed: bool,
+    },
     /// A field that the index does not have.
     Nothing,
 }
@@ -127,7 +135,9 @@ impl KeyColumn {
         match self {
             KeyColumn::Score { reversed } => turned(by_number(f64::from(score)), !reversed),
             KeyColumn::Strings { column, reversed } => {
-                let ord = column.as_ref().and_then(|c| c.ords().values_for_doc(doc).min());
+                let ord = column
+                    .as_ref()
+                    .and_then(|c| c.ords().values_for_doc(doc).min());
                 turned(ord.map_or(0, by_ord), *reversed)
             }
             KeyColumn::Numbers { column, reversed } => {
@@ -199,7 +209,11 @@ fn by_ord(ord: u64) -> u64 {
 /// Numbers in their order, from 1 on.
 fn by_number(n: f64) -> u64 {
     let bits = (n + 0.0).to_bits();
-    if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
+    if bits >> 63 == 0 {
+        bits | 1 << 63
+    } else {
+        !bits
+    }
 }
 
 /// The place of a string among those of a dictionary, be it there or not.
@@ -249,7 +263,10 @@ pub(crate) fn collect(
         None => None,
         Some(values) if values.len() != keys.len() => return Err(Error::Bookmark),
         Some(values) => {
-            let places = keys.iter().zip(values).map(|(key, value)| key.key_of(value));
+            let places = keys
+                .iter()
+                .zip(values)
+                .map(|(key, value)| key.key_of(value));
             Some(places.collect::<Result<Vec<u64>, _>>()?)
         }
     };
@@ -286,7 +303,9 @@ pub(crate) fn collect(
         let score = f32::from_bits(score);
         let order = keys.iter().map(|key| key.value(doc, score));
         let order = order.collect::<Result<Vec<_>, _>>()?;
-        let ord = ids.as_ref().and_then(|ids| Some((ids, ids.ords().first(doc)?)));
+        let ord = ids
+            .as_ref()
+            .and_then(|ids| Some((ids, ids.ords().first(doc)?)));
         let id = ord.map_or_else(|| Ok(String::new()), |(ids, ord)| column::text_of(ids, ord))?;
         hits.push((order, id, doc));
     }
@@ -399,7 +418,9 @@ pub(crate) fn compare(a: &SortValue, b: &SortValue, key: &SortKey) -> std::cmp::
         (SortValue::Null, _) => std::cmp::Ordering::Less,
         (_, SortValue::Null) => std::cmp::Ordering::Greater,
         (SortValue::Text(a), SortValue::Text(b)) => a.cmp(b),
-        (a, b) => by_number(number(a).unwrap_or_default()).cmp(&by_number(number(b).unwrap_or_default())),
+        (a, b) => {
+            by_number(number(a).unwrap_or_default()).cmp(&by_number(number(b).unwrap_or_default()))
+        }
     };
     match key.reversed != (key.by == SortBy::Score) {
         true => ordering.reverse(),

@@ -10,7 +10,9 @@ use crate::schema::{ColumnKind, ID_COLUMN};
 
 /// The strings of a field; `None` when no document has any.
 pub(crate) fn strings(segment: &SegmentReader, field: &str) -> Result<Option<StrColumn>, Error> {
-    Ok(segment.fast_fields().str(&ColumnKind::Strings.path(field))?)
+    Ok(segment
+        .fast_fields()
+        .str(&ColumnKind::Strings.path(field))?)
 }
 
 /// The documents' ids.
@@ -43,7 +45,10 @@ fn numerical(
     wanted: NumericalType,
 ) -> Result<Option<DynamicColumn>, Error> {
     for handle in segment.fast_fields().dynamic_column_handles(path)? {
-        if matches!(handle.column_type(), ColumnType::I64 | ColumnType::U64 | ColumnType::F64) {
+        if matches!(
+            handle.column_type(),
+            ColumnType::I64 | ColumnType::U64 | ColumnType::F64
+        ) {
             return Ok(handle.open()?.coerce_numerical(wanted));
         }
     }

@@ -42,7 +42,14 @@ impl Fields {
     ///
     /// # Errors
     /// When Nouveau refuses it: the name is none, the value not of the type, or `store` no boolean.
-    pub fn add(&mut self, at: usize, kind: &str, name: &str, value: Value, store: &Value) -> Result<(), Error> {
+    pub fn add(
+        &mut self,
+        at: usize,
+        kind: &str,
+        name: &str,
+        value: Value,
+        store: &Value,
+    ) -> Result<(), Error> {
         if !is_name(name) {
             return Err(Error::FieldName { at });
         }
@@ -61,7 +68,11 @@ impl Fields {
             "text" => FieldType::Text,
             "double" => FieldType::Double,
             _ => {
-                self.store(name, stored_value(value).ok_or_else(|| refuse("value must be a number or a string"))?);
+                self.store(
+                    name,
+                    stored_value(value)
+                        .ok_or_else(|| refuse("value must be a number or a string"))?,
+                );
                 return Ok(());
             }
         };
@@ -142,7 +153,9 @@ impl Fields {
                     Data::Text(text) if field_type == FieldType::String => {
                         terms.token(text, next);
                         next += 1;
-                        let repeats = values.iter().any(|v| matches!(v, OwnedValue::Str(known) if known == text));
+                        let repeats = values
+                            .iter()
+                            .any(|v| matches!(v, OwnedValue::Str(known) if known == text));
                         if !repeats {
                             values.push(OwnedValue::Str(text.clone()));
                         }
@@ -233,10 +246,17 @@ mod tests {
     fn repeated_values_are_stored_in_their_order() {
         let mut fields = Fields::new();
         for n in [20, 2, 7] {
-            fields.add(0, "double", "n", json!(n), &json!(true)).unwrap();
+            fields
+                .add(0, "double", "n", json!(n), &json!(true))
+                .unwrap();
         }
-        fields.add(3, "stored", "s", json!("x"), &Value::Null).unwrap();
-        assert_eq!(Value::Object(fields.stored), json!({"n": [20.0, 2.0, 7.0], "s": "x"}));
+        fields
+            .add(3, "stored", "s", json!("x"), &Value::Null)
+            .unwrap();
+        assert_eq!(
+            Value::Object(fields.stored),
+            json!({"n": [20.0, 2.0, 7.0], "s": "x"})
+        );
     }
 
     #[test]

@@ -64,8 +64,7 @@ impl Index {
     fn open_folder(folder: &Path) -> Result<Index, Error> {
         std::fs::create_dir_all(folder)?;
         let (schema, layout) = Layout::new();
-        let directory =
-            MmapDirectory::open(folder).map_err(|e| Error::Engine(e.to_string()))?;
+        let directory = MmapDirectory::open(folder).map_err(|e| Error::Engine(e.to_string()))?;
         let engine = tantivy::Index::builder()
             .schema(schema)
             .open_or_create(directory)?;
@@ -110,8 +109,11 @@ impl Index {
         self.files.reload()?;
         let commit = read_commit(&self.engine)?;
         let searcher = self.files.searcher();
-        let segments: HashSet<SegmentId> =
-            searcher.segment_readers().iter().map(|s| s.segment_id()).collect();
+        let segments: HashSet<SegmentId> = searcher
+            .segment_readers()
+            .iter()
+            .map(|s| s.segment_id())
+            .collect();
         self.statistics.keep(&segments);
         let reader = Reader::new(searcher, self.layout, commit, self.statistics.clone());
         *self.current.lock() = Arc::new(reader);
@@ -142,7 +144,9 @@ fn read_commit(engine: &tantivy::Index) -> Result<Arc<Commit>, Error> {
         return Ok(Arc::default());
     };
     let commit = serde_json::from_str(&payload);
-    Ok(Arc::new(commit.map_err(|e| Error::Engine(format!("the commit: {e}")))?))
+    Ok(Arc::new(
+        commit.map_err(|e| Error::Engine(format!("the commit: {e}")))?,
+    ))
 }
 
 /// Bytes of the files in a folder; 0 when it is not there.

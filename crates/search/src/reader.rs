@@ -24,7 +24,9 @@ pub(crate) struct Statistics(Mutex<FxHashMap<(SegmentId, String), FieldStatistic
 impl Statistics {
     /// Forgets the segments that are not among these.
     pub fn keep(&self, segments: &HashSet<SegmentId>) {
-        self.0.lock().retain(|(segment, _), _| segments.contains(segment));
+        self.0
+            .lock()
+            .retain(|(segment, _), _| segments.contains(segment));
     }
 }
 
@@ -91,7 +93,10 @@ impl Reader {
         let mut docs = 0;
         for segment in self.searcher.segment_readers() {
             let inverted = segment.inverted_index(self.layout.terms)?;
-            docs += inverted.terms().get(term)?.map_or(0, |info| u64::from(info.doc_freq));
+            docs += inverted
+                .terms()
+                .get(term)?
+                .map_or(0, |info| u64::from(info.doc_freq));
         }
         Ok(docs)
     }

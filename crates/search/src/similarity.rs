@@ -102,19 +102,32 @@ mod tests {
             assert_eq!(decode_length(encode_length(length)), u64::from(length));
         }
         // From Lucene's SmallFloat: byte4ToInt(intToByte4(n)).
-        for (length, rounded) in [(40, 40), (41, 40), (42, 42), (100, 96), (1000, 984), (100_000, 98_328)] {
+        for (length, rounded) in [
+            (40, 40),
+            (41, 40),
+            (42, 42),
+            (100, 96),
+            (1000, 984),
+            (100_000, 98_328),
+        ] {
             assert_eq!(decode_length(encode_length(length)), rounded, "{length}");
         }
         for length in (0..100_000).step_by(7) {
             let rounded = decode_length(encode_length(length));
-            assert!(rounded <= u64::from(length) && rounded * 9 >= u64::from(length) * 8, "{length}");
+            assert!(
+                rounded <= u64::from(length) && rounded * 9 >= u64::from(length) * 8,
+                "{length}"
+            );
         }
     }
 
     #[test]
     fn scores_are_those_of_lucene() {
         // One term in 2 of 12 documents, average length 10, found 3 times in 17 tokens.
-        let field = FieldStatistics { docs: 12, tokens: 120 };
+        let field = FieldStatistics {
+            docs: 12,
+            tokens: 120,
+        };
         let weight = Bm25::new(1.0, idf(2, 12), field);
         let expected = {
             let idf = (1.0f64 + (12.0 - 2.0 + 0.5) / 2.5).ln();

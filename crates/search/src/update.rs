@@ -69,8 +69,7 @@ impl Update<'_> {
         analyze: &dyn Analyze,
     ) -> Result<(), Error> {
         fields.note_types(&mut self.types.lock())?;
-        let document: TantivyDocument =
-            fields.document(id, partition, &self.index.layout, analyze);
+        let document: TantivyDocument = fields.document(id, partition, &self.index.layout, analyze);
         self.remove(id);
         self.writer.add_document(document)?;
         Ok(())

@@ -14,8 +14,8 @@ use tantivy::{InvertedIndexReader, SegmentReader};
 use crate::Error;
 use crate::column::{self, Lengths};
 use crate::matcher::{
-    BoxMatcher, DocList, DocSetBuilder, Disjunction, Everything, Excluding, IntervalMatcher,
-    Intersection, PhraseMatcher, Preferring, Slot, TermMatcher,
+    BoxMatcher, Disjunction, DocList, DocSetBuilder, Everything, Excluding, Intersection,
+    IntervalMatcher, PhraseMatcher, Preferring, Slot, TermMatcher,
 };
 use crate::query::{CLAUSES_MAX, FUZZY_TERMS_MAX, Interval, Query, Wild, edits, is_match};
 use crate::reader::{Reader, map_bound};
@@ -123,7 +123,8 @@ impl Weigher<'_> {
                 prefix,
             } => self.fuzzy(field, term, *edits, *prefix, boost)?,
             Query::Terms { field, low, high } => {
-                let bytes = |bound: &Bound<String>| map_bound(bound, |term| term_bytes(field, term));
+                let bytes =
+                    |bound: &Bound<String>| map_bound(bound, |term| term_bytes(field, term));
                 let (first, end) = field_bounds(field);
                 let low = match bytes(low) {
                     Bound::Unbounded => Bound::Included(first),
@@ -241,7 +242,10 @@ impl Weigher<'_> {
             let bounds = (Bound::Included(low.clone()), high.clone());
             let mut chars = vec![];
             each_term(inverted.terms(), &bounds, &mut |bytes, doc_freq| {
-                let Some(known) = bytes.get(field.len() + 1..).and_then(|b| str::from_utf8(b).ok()) else {
+                let Some(known) = bytes
+                    .get(field.len() + 1..)
+                    .and_then(|b| str::from_utf8(b).ok())
+                else {
                     return;
                 };
                 chars.clear();
@@ -262,10 +266,15 @@ impl Weigher<'_> {
             .collect();
         alike.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
         alike.truncate(FUZZY_TERMS_MAX);
-        let doc_freq = alike.iter().map(|(.., doc_freq)| *doc_freq).max().unwrap_or(0);
+        let doc_freq = alike
+            .iter()
+            .map(|(.., doc_freq)| *doc_freq)
+            .max()
+            .unwrap_or(0);
         let weighed = alike.iter().map(|(likeness, known, _)| {
             let term = term_bytes(field, known);
-            self.term(field, term, doc_freq, boost * likeness).map(Weighed::Term)
+            self.term(field, term, doc_freq, boost * likeness)
+                .map(Weighed::Term)
         });
         Ok(Weighed::Boolean {
             must: vec![],
@@ -287,7 +296,10 @@ fn wildcard(field: &str, pattern: &[Wild], score: f32) -> Weighed {
     let pattern = pattern.to_vec();
     Weighed::Terms {
         bounds: (Bound::Included(low), high),
-        wanted: Some((field.len() + 1, Arc::new(move |term| is_match(&pattern, term)))),
+        wanted: Some((
+            field.len() + 1,
+            Arc::new(move |term| is_match(&pattern, term)),
+        )),
         score,
     }
 }
@@ -348,7 +360,9 @@ impl Segment<'_> {
         let Some(info) = self.inverted.terms().get(term)? else {
             return Ok(None);
         };
-        Ok(Some(self.inverted.read_postings_from_terminfo(&info, record)?))
+        Ok(Some(
+            self.inverted.read_postings_from_terminfo(&info, record)?,
+        ))
     }
 
     fn lengths(&self, field: &str) -> Result<Lengths, Error> {
@@ -506,12 +520,7 @@ impl Segment<'_> {
         Ok(Some(Box::new(DocList::new(docs, score))))
     }
 
-    fn interval(
-        &self,
-        field: &str,
-        source: &Interval,
-        boost: f32,
-    ) -> Result<BoxMatcher, Error> {
+    fn interval(&self, field: &str, source: &Interval, boost: f32) -> Result<BoxMatcher, Error> {
         let mut names = vec![];
         terms_of(source, &mut names);
         let mut terms = vec![];
@@ -521,7 +530,12 @@ impl Segment<'_> {
             terms.push((term, postings));
         }
         let docs = self.files.max_doc();
-        Ok(Box::new(IntervalMatcher::new(source.clone(), terms, boost, docs)))
+        Ok(Box::new(IntervalMatcher::new(
+            source.clone(),
+            terms,
+            boost,
+            docs,
+        )))
     }
 
     fn boolean(
@@ -533,7 +547,11 @@ impl Segment<'_> {
     ) -> Result<Option<BoxMatcher>, Error> {
         let found = |parts: &[Weighed]| -> Result<Vec<BoxMatcher>, Error> {
             let found = parts.iter().map(|part| self.matcher(part));
-            Ok(found.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+            Ok(found
+                .collect::<Result<Vec<_>, _>>()?
+                .into_iter()
+                .flatten()
+                .collect())
         };
         let mut needed = found(must)?;
         if needed.len() < must.len() {
@@ -547,7 +565,10 @@ impl Segment<'_> {
         }
         let any = |parts: Vec<BoxMatcher>, least| -> BoxMatcher {
             match (parts.len(), least) {
-                (1, 0 | 1) => parts.into_iter().next().unwrap_or_else(|| Box::new(DocList::new(vec![], 0.0))),
+                (1, 0 | 1) => parts
+                    .into_iter()
+                    .next()
+                    .unwrap_or_else(|| Box::new(DocList::new(vec![], 0.0))),
                 _ => Box::new(Disjunction::new(parts, least)),
             }
         };

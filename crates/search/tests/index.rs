@@ -1,5 +1,7 @@
 //! What an index does by itself.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 use std::path::Path;
 
 use search::query::Interval;
@@ -18,7 +20,9 @@ impl Analyze for Words {
 
 fn text(value: &str) -> Fields {
     let mut fields = Fields::new();
-    fields.add(0, "text", "t", json!(value), &Value::Null).unwrap();
+    fields
+        .add(0, "text", "t", json!(value), &Value::Null)
+        .unwrap();
     fields
 }
 
@@ -60,7 +64,9 @@ fn term(term: &str) -> Query {
 fn phrase(words: &[&str], slop: u32) -> Query {
     Query::Phrase {
         field: "t".into(),
-        terms: (0..).zip(words.iter().map(|w| vec![(*w).to_owned()])).collect(),
+        terms: (0..)
+            .zip(words.iter().map(|w| vec![(*w).to_owned()]))
+            .collect(),
         slop,
     }
 }
@@ -110,7 +116,10 @@ fn readers_keep_what_they_have_seen_while_the_index_goes_on() {
     update.commit(2, 0).unwrap();
     update.tidy(&|| false).unwrap();
     assert_eq!(before.search(&by_score(term("x"))).unwrap().total, 1);
-    assert_eq!(index.reader().search(&by_score(term("x"))).unwrap().total, 0);
+    assert_eq!(
+        index.reader().search(&by_score(term("x"))).unwrap().total,
+        0
+    );
 }
 
 #[test]
@@ -123,7 +132,11 @@ fn small_commits_do_not_pile_up_segments() {
             index.update(1, 0).unwrap().tidy(&|| false).unwrap();
         }
     }
-    assert!(index.reader().segments() <= 10, "{}", index.reader().segments());
+    assert!(
+        index.reader().segments() <= 10,
+        "{}",
+        index.reader().segments()
+    );
     assert_eq!(index.commit().seq, 40);
     assert_eq!(found(&index, term("x")).len(), 40);
 }
@@ -134,18 +147,35 @@ fn the_shorter_text_and_the_rarer_term_come_first() {
     let index = opened(dir.path());
     write(
         &index,
-        &[("a", "x y y y y y"), ("b", "x"), ("c", "rare y y"), ("d", "x x x")],
+        &[
+            ("a", "x y y y y y"),
+            ("b", "x"),
+            ("c", "rare y y"),
+            ("d", "x x x"),
+        ],
         1,
     );
     assert_eq!(found(&index, term("x")), ["d", "b", "a"]);
-    assert_eq!(found(&index, Query::any(vec![term("y"), term("rare")])), ["c", "a"]);
+    assert_eq!(
+        found(&index, Query::any(vec![term("y"), term("rare")])),
+        ["c", "a"]
+    );
 }
 
 #[test]
 fn phrases_may_be_loose() {
     let dir = tempfile::tempdir().unwrap();
     let index = opened(dir.path());
-    write(&index, &[("a", "x y z"), ("b", "x z"), ("c", "z x"), ("d", "x y y y z")], 1);
+    write(
+        &index,
+        &[
+            ("a", "x y z"),
+            ("b", "x z"),
+            ("c", "z x"),
+            ("d", "x y y y z"),
+        ],
+        1,
+    );
     assert_eq!(found(&index, phrase(&["x", "z"], 0)), ["b"]);
     assert_eq!(found(&index, phrase(&["x", "z"], 1)), ["b", "a"]);
     let mut loose = found(&index, phrase(&["x", "z"], 2));
@@ -157,7 +187,11 @@ fn phrases_may_be_loose() {
 fn terms_that_are_more_alike_come_first() {
     let dir = tempfile::tempdir().unwrap();
     let index = opened(dir.path());
-    write(&index, &[("a", "roam"), ("b", "fox"), ("c", "fo"), ("d", "nothing")], 1);
+    write(
+        &index,
+        &[("a", "roam"), ("b", "fox"), ("c", "fo"), ("d", "nothing")],
+        1,
+    );
     let fuzzy = |edits| Query::Fuzzy {
         field: "t".into(),
         term: "foam".into(),
@@ -190,7 +224,16 @@ fn a_regular_expression_is_of_the_whole_term() {
 fn intervals_have_an_order_or_not_and_gaps() {
     let dir = tempfile::tempdir().unwrap();
     let index = opened(dir.path());
-    write(&index, &[("a", "x m y"), ("b", "y x"), ("c", "x y"), ("d", "x m m m y")], 1);
+    write(
+        &index,
+        &[
+            ("a", "x m y"),
+            ("b", "y x"),
+            ("c", "x y"),
+            ("d", "x m m m y"),
+        ],
+        1,
+    );
     let interval = |source| {
         let mut ids = found(
             &index,
@@ -219,7 +262,9 @@ fn a_field_of_another_type_is_refused_and_the_update_with_it() {
     write(&index, &[("a", "x")], 1);
     let update = index.update(1, 0).unwrap();
     let mut fields = Fields::new();
-    fields.add(0, "string", "t", json!("x"), &Value::Null).unwrap();
+    fields
+        .add(0, "string", "t", json!("x"), &Value::Null)
+        .unwrap();
     let refused = update.put("b", None, fields, &Words).unwrap_err();
     assert_eq!(refused.to_string(), "field t is of type STRING not TEXT");
     drop(update);
@@ -233,7 +278,10 @@ fn a_place_of_another_order_is_refused() {
     write(&index, &[("a", "x")], 1);
     let mut request = by_score(Query::All);
     request.after = Some(vec![SortValue::Null]);
-    assert!(matches!(index.reader().search(&request), Err(Error::Bookmark)));
+    assert!(matches!(
+        index.reader().search(&request),
+        Err(Error::Bookmark)
+    ));
 }
 
 #[test]

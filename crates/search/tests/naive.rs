@@ -1,5 +1,7 @@
 //! The index beside a list of documents that is gone through: both find, order and count the same.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, RangeBounds};
 
@@ -34,8 +36,12 @@ impl Doc {
         let mut fields = Fields::new();
         let mut add = |kind, name, value| fields.add(0, kind, name, value, &json!(true)).unwrap();
         add("text", "t", json!(self.words.join(" ")));
-        self.strings.iter().for_each(|s| add("string", "s", json!(s)));
-        self.numbers.iter().for_each(|n| add("double", "n", json!(n)));
+        self.strings
+            .iter()
+            .for_each(|s| add("string", "s", json!(s)));
+        self.numbers
+            .iter()
+            .for_each(|n| add("double", "n", json!(n)));
         fields
     }
 
@@ -59,15 +65,18 @@ impl Doc {
                 .terms(field, id)
                 .iter()
                 .any(|t| (low.clone(), high.clone()).contains(t)),
-            Query::Numbers { low, high, .. } => {
-                self.numbers.iter().any(|n| (*low, *high).contains(&f64::from(*n)))
-            }
+            Query::Numbers { low, high, .. } => self
+                .numbers
+                .iter()
+                .any(|n| (*low, *high).contains(&f64::from(*n))),
             Query::Wildcard { field, pattern } => {
                 let Some(Wild::Char(c)) = pattern.first() else {
                     unreachable!()
                 };
                 // The test's patterns are a letter and one character.
-                self.terms(field, id).iter().any(|t| t.starts_with(*c) && t.chars().count() == 2)
+                self.terms(field, id)
+                    .iter()
+                    .any(|t| t.starts_with(*c) && t.chars().count() == 2)
             }
             Query::Phrase { terms, .. } => {
                 let places = 0..self.words.len();
@@ -85,7 +94,11 @@ impl Doc {
                 should_min,
             } => {
                 let found = should.iter().filter(|q| self.matches(q, id)).count();
-                let least = if must.is_empty() { (*should_min).max(1) } else { *should_min };
+                let least = if must.is_empty() {
+                    (*should_min).max(1)
+                } else {
+                    *should_min
+                };
                 must.iter().all(|q| self.matches(q, id))
                     && found >= least
                     && !must_not.iter().any(|q| self.matches(q, id))
@@ -101,9 +114,11 @@ impl Doc {
             SortBy::Field(f) if f == "n" => {
                 SortValue::Number(self.numbers.iter().min().map_or(0.0, |n| f64::from(*n)))
             }
-            SortBy::Field(f) if f == "s" => {
-                self.strings.iter().min().map_or(SortValue::Null, |s| SortValue::Text(s.clone()))
-            }
+            SortBy::Field(f) if f == "s" => self
+                .strings
+                .iter()
+                .min()
+                .map_or(SortValue::Null, |s| SortValue::Text(s.clone())),
             _ => SortValue::Null,
         }
     }
@@ -119,7 +134,11 @@ fn compare(a: &[SortValue], b: &[SortValue], keys: &[SortKey]) -> std::cmp::Orde
             (_, SortValue::Null) => std::cmp::Ordering::Greater,
             other => unreachable!("{other:?}"),
         };
-        let o = if keys.get(n).is_some_and(|k| k.reversed) { o.reverse() } else { o };
+        let o = if keys.get(n).is_some_and(|k| k.reversed) {
+            o.reverse()
+        } else {
+            o
+        };
         if o.is_ne() {
             return o;
         }
@@ -166,7 +185,10 @@ impl Shards {
     }
 
     fn search(&self, request: &Request) -> Answer {
-        let answers = self.shards.iter().map(|i| i.reader().search(request).unwrap());
+        let answers = self
+            .shards
+            .iter()
+            .map(|i| i.reader().search(request).unwrap());
         merge(request, answers.collect())
     }
 }
@@ -219,7 +241,9 @@ fn id() -> impl Strategy<Value = String> {
     "[a-e]{1,2}"
 }
 
-fn bound<T: std::fmt::Debug + Clone>(of: impl Strategy<Value = T>) -> impl Strategy<Value = Bound<T>> {
+fn bound<T: std::fmt::Debug + Clone>(
+    of: impl Strategy<Value = T>,
+) -> impl Strategy<Value = Bound<T>> {
     (of, 0..3).prop_map(|(value, kind)| match kind {
         0 => Bound::Included(value),
         1 => Bound::Excluded(value),
@@ -349,7 +373,10 @@ fn check(
         prop_assert!(found.len() <= expected.len());
     }
     let found: Vec<_> = found.into_iter().map(|hit| (hit.order, hit.id)).collect();
-    let expected: Vec<_> = expected.into_iter().map(|(order, id)| (order, id.clone())).collect();
+    let expected: Vec<_> = expected
+        .into_iter()
+        .map(|(order, id)| (order, id.clone()))
+        .collect();
     prop_assert_eq!(found, expected);
     Ok(())
 }
@@ -364,7 +391,10 @@ fn check_counts(answer: &Answer, docs: &Docs, query: &Query) -> Result<(), TestC
         ranges[0] += u64::from(doc.numbers.iter().any(|n| *n < 0));
         ranges[1] += u64::from(doc.numbers.iter().any(|n| *n >= 0));
     }
-    let found: BTreeMap<_, _> = answer.counts[0].iter().map(|(s, n)| (s.clone(), *n)).collect();
+    let found: BTreeMap<_, _> = answer.counts[0]
+        .iter()
+        .map(|(s, n)| (s.clone(), *n))
+        .collect();
     prop_assert_eq!(found, counts);
     prop_assert!(answer.counts[1].is_empty());
     prop_assert_eq!(&answer.ranges[0], &ranges);
@@ -389,17 +419,28 @@ fn scored(shards: &Shards, docs: &Docs, query: &Query, limit: usize) -> Result<(
             let SortValue::Score(score) = hit.order[0] else {
                 panic!("no score")
             };
-            prop_assert!(score <= last_score && score >= 0.0, "{} {}", score, last_score);
+            prop_assert!(
+                score <= last_score && score >= 0.0,
+                "{} {}",
+                score,
+                last_score
+            );
             last_score = score;
             prop_assert!(found.insert(hit.id.clone()), "{} twice", hit.id);
-            let stored = shards.shards[hit.shard].reader().stored(hit.segment, hit.doc).unwrap();
+            let stored = shards.shards[hit.shard]
+                .reader()
+                .stored(hit.segment, hit.doc)
+                .unwrap();
             let text = docs[&hit.id].words.join(" ");
             prop_assert_eq!(&stored["t"], &Value::String(text));
         }
         request.after = Some(last.order.clone());
     }
-    let expected: BTreeSet<_> =
-        docs.iter().filter(|(id, d)| d.matches(query, id)).map(|(id, _)| id.clone()).collect();
+    let expected: BTreeSet<_> = docs
+        .iter()
+        .filter(|(id, d)| d.matches(query, id))
+        .map(|(id, _)| id.clone())
+        .collect();
     prop_assert_eq!(found, expected);
     Ok(())
 }

@@ -23,7 +23,9 @@ pub fn write(order: &[SortValue]) -> String {
 /// The order that a bookmark is behind; `None` is the beginning.
 pub fn read(text: &str) -> Result<Option<Vec<SortValue>>, Error> {
     let refused = || Error::BadRequest("invalid bookmark".into());
-    let bytes = BASE64URL_NOPAD.decode(text.as_bytes()).map_err(|_| refused())?;
+    let bytes = BASE64URL_NOPAD
+        .decode(text.as_bytes())
+        .map_err(|_| refused())?;
     let values: Vec<Value> = serde_json::from_slice(&bytes).map_err(|_| refused())?;
     if values.is_empty() {
         return Ok(None);
@@ -34,11 +36,15 @@ pub fn read(text: &str) -> Result<Option<Vec<SortValue>>, Error> {
         Value::String(text) => Ok(SortValue::Text(text)),
         Value::Object(score) => {
             let score = score.get("score").and_then(Value::as_f64);
-            score.map(|s| SortValue::Score(s as f32)).ok_or_else(refused)
+            score
+                .map(|s| SortValue::Score(s as f32))
+                .ok_or_else(refused)
         }
         _ => Err(refused()),
     };
-    Ok(Some(values.into_iter().map(value).collect::<Result<_, _>>()?))
+    Ok(Some(
+        values.into_iter().map(value).collect::<Result<_, _>>()?,
+    ))
 }
 
 #[cfg(test)]

@@ -17,8 +17,8 @@ use tokio::sync::watch;
 
 pub use query::bounds as text_bounds;
 pub use query::{TextAnswer, TextHit, TextOrder, TextQuery};
-pub use search::{Range as TextRange, SortBy as TextSortBy, SortKey as TextSortKey};
 pub use search::SortValue as TextSortValue;
+pub use search::{Range as TextRange, SortBy as TextSortBy, SortKey as TextSortKey};
 pub use spec::TextSpec;
 
 use crate::Error;
@@ -136,10 +136,12 @@ impl Upkept for TextIndex {
     }
 
     fn is_current(&self, db: &Database) -> bool {
-        self.seqs().zip(db.all_shards()).all(|((seq, purge_seq), shard)| {
-            let meta = shard.meta();
-            seq >= meta.update_seq && purge_seq >= meta.purge_seq
-        })
+        self.seqs()
+            .zip(db.all_shards())
+            .all(|((seq, purge_seq), shard)| {
+                let meta = shard.meta();
+                seq >= meta.update_seq && purge_seq >= meta.purge_seq
+            })
     }
 }
 
@@ -197,7 +199,11 @@ impl Database {
             memory: shared.build_memory.clone(),
         };
         let mut shards = vec![];
-        for (shard, number) in self.all_shards().iter().zip(self.index_numbers(&signature)?) {
+        for (shard, number) in self
+            .all_shards()
+            .iter()
+            .zip(self.index_numbers(&signature)?)
+        {
             shards.push(TextShard::open(number, shard.clone(), &parts)?);
         }
         let index = Arc::new(TextIndex {
@@ -210,7 +216,11 @@ impl Database {
             waiting: AtomicUsize::new(0),
             used: AtomicU64::new(self.last_used()),
         });
-        self.views.texts.indexes.lock().insert(signature, index.clone());
+        self.views
+            .texts
+            .indexes
+            .lock()
+            .insert(signature, index.clone());
         Ok(index)
     }
 
@@ -227,9 +237,8 @@ impl Database {
                 }
             });
         }
-        let created = |(number, done): (ShardNumber, Option<_>)| {
-            done.map_or(Ok(()), wait).map(|()| number)
-        };
+        let created =
+            |(number, done): (ShardNumber, Option<_>)| done.map_or(Ok(()), wait).map(|()| number);
         numbers.into_iter().map(created).collect()
     }
 
@@ -244,8 +253,12 @@ impl Database {
             .map(|s| s.meta())
             .map(|m| (m.update_seq, m.purge_seq))
             .collect();
-        let reached =
-            || index.seqs().zip(&wanted).all(|(at, w)| at.0 >= w.0 && at.1 >= w.1);
+        let reached = || {
+            index
+                .seqs()
+                .zip(&wanted)
+                .all(|(at, w)| at.0 >= w.0 && at.1 >= w.1)
+        };
         index.waiting.fetch_add(1, Relaxed);
         let waited = self.wait_for_update(index.clone(), reached).await;
         index.waiting.fetch_sub(1, Relaxed);
@@ -287,8 +300,11 @@ impl Database {
             return self.if_live(Err(Error::NoDatabase));
         }
         let designs = self.all_designs()?;
-        let used: HashSet<Signature> =
-            designs.iter().flat_map(|d| d.texts()).map(|spec| spec.signature()).collect();
+        let used: HashSet<Signature> = designs
+            .iter()
+            .flat_map(|d| d.texts())
+            .map(|spec| spec.signature())
+            .collect();
         let mut dropped = 0;
         for shard in self.all_shards() {
             for (signature, number) in self.store().indexes(shard.number)? {
@@ -324,7 +340,11 @@ impl Database {
             return true;
         };
         let idle = Arc::get_mut(index).is_some_and(|index| index.is_idle());
-        let closed = if idle { indexes.remove(signature) } else { None };
+        let closed = if idle {
+            indexes.remove(signature)
+        } else {
+            None
+        };
         drop(indexes);
         closed.is_some()
     }

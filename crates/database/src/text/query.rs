@@ -3,8 +3,8 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use analysis::query::{self as parsed, Clause, FieldType as ParsedType, Occur, ParseOptions};
 use analysis::Flavour;
+use analysis::query::{self as parsed, Clause, FieldType as ParsedType, Occur, ParseOptions};
 use search::query::Wild;
 use search::{FieldType, Query, Range, Reader, Request, SortBy, SortKey, SortValue, Types};
 use serde_json::{Map, Value};
@@ -146,10 +146,14 @@ fn search_now(index: &TextIndex, query: &TextQuery) -> Result<TextAnswer, Error>
     }
     let counts = request.counts.iter().zip(found.counts);
     let counts = counts.map(|(field, counts)| (field.clone(), top(counts, query.top_n)));
-    let ranges = request.ranges.iter().zip(found.ranges).map(|((field, ranges), counts)| {
-        let labels = ranges.iter().map(|range| range.label.clone());
-        (field.clone(), top(labels.zip(counts), query.top_n))
-    });
+    let ranges = request
+        .ranges
+        .iter()
+        .zip(found.ranges)
+        .map(|((field, ranges), counts)| {
+            let labels = ranges.iter().map(|range| range.label.clone());
+            (field.clone(), top(labels.zip(counts), query.top_n))
+        });
     Ok(TextAnswer {
         total: found.total,
         hits,

@@ -57,7 +57,11 @@ pub(crate) struct TextParts {
 
 impl TextShard {
     /// Opens an index whose number is in the catalogue.
-    pub fn open(number: ShardNumber, owner: Arc<Shard>, parts: &TextParts) -> Result<TextShard, Error> {
+    pub fn open(
+        number: ShardNumber,
+        owner: Arc<Shard>,
+        parts: &TextParts,
+    ) -> Result<TextShard, Error> {
         let index = Index::open(&parts.store.folder(number))?;
         if let Some(reason) = index.damage() {
             tracing::warn!(index = %parts.label, reason, "a text index could not be read: it starts over");
@@ -128,7 +132,9 @@ impl TextShard {
         if commit.seq >= target && commit.purge_seq >= purges && !is_ahead {
             return Ok(());
         }
-        let changes = self.owner.count_after(if is_ahead { 0 } else { commit.seq })?;
+        let changes = self
+            .owner
+            .count_after(if is_ahead { 0 } else { commit.seq })?;
         let _running = self.progress.start(changes);
         let is_small = changes <= ONE_THREAD_CHANGES_MAX;
         let mut mappers = self.mappers(is_small)?;
@@ -227,8 +233,9 @@ impl TextShard {
             return Ok(());
         };
         std::thread::scope(|scope| {
+            let run = &run;
             let start = |mapper| {
-                scope.spawn(|| {
+                scope.spawn(move || {
                     telemetry::give_way(telemetry::BACKGROUND_NICE);
                     let _indexes = telemetry::enter(telemetry::State::Index);
                     run(mapper)
@@ -253,7 +260,8 @@ impl TextShard {
         failed: &AtomicBool,
     ) -> Result<(), Error> {
         let done = &self.progress.done;
-        let go_on = || !self.stop.load(Relaxed) && !failed.load(Relaxed) && done.load(Relaxed) < end;
+        let go_on =
+            || !self.stop.load(Relaxed) && !failed.load(Relaxed) && done.load(Relaxed) < end;
         let analyze = ByField(&self.analyzers);
         index::map_each(source, mapper, &go_on, done, &mut |id, mapped| {
             let fields = match mapped {
@@ -292,4 +300,3 @@ impl Analyze for ByField<'_> {
         self.0.of(field).visit(text, |t| token(&t.text, t.position));
     }
 }
-

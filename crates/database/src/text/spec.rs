@@ -29,8 +29,13 @@ impl TextSpec {
     pub(crate) fn of_design(doc: &Value, partitioned: bool) -> Vec<(String, Option<TextSpec>)> {
         let language = doc["language"].as_str().unwrap_or("javascript");
         let all = doc["nouveau"].as_object().into_iter().flatten();
-        all.map(|(name, index)| (name.clone(), TextSpec::read(name, language, index, partitioned)))
-            .collect()
+        all.map(|(name, index)| {
+            (
+                name.clone(),
+                TextSpec::read(name, language, index, partitioned),
+            )
+        })
+        .collect()
     }
 
     fn read(name: &str, language: &str, index: &Value, partitioned: bool) -> Option<TextSpec> {
@@ -85,7 +90,10 @@ impl TextSpec {
 
     /// The analyzers of its fields.
     pub(crate) fn analyzers(&self) -> Result<FieldAnalyzers, Error> {
-        let (default, fields) = (self.default_analyzer.as_ref(), self.field_analyzers.as_ref());
+        let (default, fields) = (
+            self.default_analyzer.as_ref(),
+            self.field_analyzers.as_ref(),
+        );
         FieldAnalyzers::with_fields(Flavour::Nouveau, default, fields)
             .map_err(|e| Error::BadRequest(e.to_string()))
     }
@@ -107,8 +115,10 @@ mod tests {
             "b": {"index": "F", "lucene_version": 10},
             "c": {"index": "F", "default_analyzer": "english"},
             "d": {"index": "G"}}}));
-        let signatures: Vec<_> =
-            found.iter().map(|(_, spec)| spec.as_ref().unwrap().signature()).collect();
+        let signatures: Vec<_> = found
+            .iter()
+            .map(|(_, spec)| spec.as_ref().unwrap().signature())
+            .collect();
         assert_eq!(signatures[0], signatures[1]);
         assert_ne!(signatures[0], signatures[2]);
         assert_ne!(signatures[0], signatures[3]);

@@ -20,15 +20,15 @@ use storage::Signature;
 use tokio::sync::watch;
 
 pub use design::{Design, ViewAt};
-pub(crate) use indexer::{Indexer, Upkept};
 pub use indexer::KenOptions;
+pub(crate) use indexer::{Indexer, Upkept};
 pub use query::{Grouping, Update, ViewQuery};
 pub use rows::ViewRows;
 pub(crate) use used::UsedIndexes;
 
 use crate::database::Database;
-use crate::text::DatabaseTexts;
 use crate::find::{FindUses, Scans};
+use crate::text::DatabaseTexts;
 use crate::{Error, Read, ReadOptions};
 
 /// Design documents parsed and kept for each database.
@@ -332,7 +332,11 @@ impl Database {
         }
         let shared = self.shared_views();
         let mut shards = vec![];
-        for (shard, number) in self.all_shards().iter().zip(self.index_numbers(&signature)?) {
+        for (shard, number) in self
+            .all_shards()
+            .iter()
+            .zip(self.index_numbers(&signature)?)
+        {
             let index = Index::open(
                 self.store_arc().clone(),
                 shard.clone(),
@@ -503,10 +507,12 @@ impl Database {
             return self.if_live(Err(Error::NoDatabase));
         }
         let designs = self.all_designs()?;
-        let texts = designs.iter().flat_map(|d| d.texts()).map(|t| t.signature());
+        let texts = designs
+            .iter()
+            .flat_map(|d| d.texts())
+            .map(|t| t.signature());
         let views = designs.iter().filter(|d| d.has_views());
-        let used: HashSet<Signature> =
-            views.map(|d| d.signature).chain(texts).collect();
+        let used: HashSet<Signature> = views.map(|d| d.signature).chain(texts).collect();
         let mut dropped = 0;
         for shard in self.all_shards() {
             for (signature, number) in self.store().indexes(shard.number)? {
@@ -586,7 +592,9 @@ impl Database {
     }
 }
 
-pub(crate) fn wait(done: tokio::sync::oneshot::Receiver<Result<(), storage::Error>>) -> Result<(), Error> {
+pub(crate) fn wait(
+    done: tokio::sync::oneshot::Receiver<Result<(), storage::Error>>,
+) -> Result<(), Error> {
     // The committer answers without anybody's help; a runtime's thread may wait here as well, so no `blocking_recv`.
     let answer = futures_executor::block_on(done);
     Ok(answer.map_err(|_| Error::ShuttingDown)??)

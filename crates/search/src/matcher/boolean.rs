@@ -23,7 +23,11 @@ impl Intersection {
         'next: while doc != END {
             for i in 1..self.parts.len() {
                 let part = &mut self.parts[i];
-                let at = if part.doc() < doc { part.seek(doc) } else { part.doc() };
+                let at = if part.doc() < doc {
+                    part.seek(doc)
+                } else {
+                    part.doc()
+                };
                 if at > doc {
                     doc = match at {
                         END => END,
@@ -61,7 +65,10 @@ impl Matcher for Intersection {
     }
 
     fn score(&mut self) -> f32 {
-        self.parts.iter_mut().map(|part| f64::from(part.score())).sum::<f64>() as f32
+        self.parts
+            .iter_mut()
+            .map(|part| f64::from(part.score()))
+            .sum::<f64>() as f32
     }
 
     fn cost(&self) -> u64 {

@@ -69,7 +69,11 @@ impl Matcher for DocList {
     fn seek(&mut self, target: Doc) -> Doc {
         // Most often it is near.
         let mut step = 1;
-        while self.docs.get(self.at + step).is_some_and(|doc| *doc < target) {
+        while self
+            .docs
+            .get(self.at + step)
+            .is_some_and(|doc| *doc < target)
+        {
             step *= 2;
         }
         let end = (self.at + step + 1).min(self.docs.len());

@@ -105,7 +105,10 @@ fn spans(source: &Interval, terms: &mut Terms, doc: Doc) -> Vec<Span> {
     match source {
         Interval::Term(term) => {
             let found = terms.iter_mut().find(|(known, _)| known == term);
-            let Some(postings) = found.and_then(|(_, p)| p.as_mut()).filter(|p| p.doc() == doc) else {
+            let Some(postings) = found
+                .and_then(|(_, p)| p.as_mut())
+                .filter(|p| p.doc() == doc)
+            else {
                 return vec![];
             };
             let mut positions = vec![];
@@ -123,9 +126,12 @@ fn spans(source: &Interval, terms: &mut Terms, doc: Doc) -> Vec<Span> {
         }
         Interval::Ordered(parts) => least(ordered(parts, terms, doc)),
         Interval::Unordered(parts) => least(unordered(parts, terms, doc)),
-        Interval::Or(parts) => {
-            least(parts.iter().flat_map(|part| spans(part, terms, doc)).collect())
-        }
+        Interval::Or(parts) => least(
+            parts
+                .iter()
+                .flat_map(|part| spans(part, terms, doc))
+                .collect(),
+        ),
         Interval::MaxWidth(width, part) => {
             let mut found = spans(part, terms, doc);
             found.retain(|s| s.last - s.first < *width);
@@ -201,9 +207,16 @@ fn least(mut spans: Vec<Span>) -> Vec<Span> {
     spans.sort_unstable_by_key(|s| (s.first, s.last));
     spans.dedup();
     let holds_another = |s: &Span| {
-        spans
-            .iter()
-            .any(|o| o != s && o.first >= s.first && o.last <= s.last && (o.first, o.last) != (s.first, s.last))
+        spans.iter().any(|o| {
+            o != s
+                && o.first >= s.first
+                && o.last <= s.last
+                && (o.first, o.last) != (s.first, s.last)
+        })
     };
-    spans.iter().filter(|s| !holds_another(s)).copied().collect()
+    spans
+        .iter()
+        .filter(|s| !holds_another(s))
+        .copied()
+        .collect()
 }

@@ -29,7 +29,11 @@ impl Slot {
     }
 
     fn doc(&self) -> Doc {
-        self.terms.iter().map(|term| term.doc()).min().unwrap_or(END)
+        self.terms
+            .iter()
+            .map(|term| term.doc())
+            .min()
+            .unwrap_or(END)
     }
 
     fn seek(&mut self, target: Doc) -> Doc {
@@ -42,7 +46,10 @@ impl Slot {
     }
 
     fn cost(&self) -> u64 {
-        self.terms.iter().map(|term| u64::from(term.size_hint())).sum()
+        self.terms
+            .iter()
+            .map(|term| u64::from(term.size_hint()))
+            .sum()
     }
 
     fn read_positions(&mut self, doc: Doc) {
@@ -51,7 +58,8 @@ impl Slot {
         for term in self.terms.iter_mut().filter(|term| term.doc() == doc) {
             term.positions(&mut self.buffer);
             let offset = i64::from(self.offset);
-            self.positions.extend(self.buffer.iter().map(|p| i64::from(*p) - offset));
+            self.positions
+                .extend(self.buffer.iter().map(|p| i64::from(*p) - offset));
         }
         if several {
             self.positions.sort_unstable();
@@ -121,7 +129,11 @@ impl PhraseMatcher {
         let Some((first, others)) = self.slots.split_first() else {
             return 0;
         };
-        let everywhere = |p: &&i64| others.iter().all(|slot| slot.positions.binary_search(p).is_ok());
+        let everywhere = |p: &&i64| {
+            others
+                .iter()
+                .all(|slot| slot.positions.binary_search(p).is_ok())
+        };
         first.positions.iter().filter(everywhere).count()
     }
 
@@ -130,7 +142,11 @@ impl PhraseMatcher {
         let mut next = vec![0; self.slots.len()];
         let mut at: Vec<i64> = self.slots.iter().map(|slot| slot.positions[0]).collect();
         let mut end = at.iter().copied().max().unwrap_or_default();
-        let least = |at: &[i64]| (0..at.len()).min_by_key(|i| (at[*i], self.slots[*i].offset)).unwrap_or_default();
+        let least = |at: &[i64]| {
+            (0..at.len())
+                .min_by_key(|i| (at[*i], self.slots[*i].offset))
+                .unwrap_or_default()
+        };
         let mut freq = 0.0;
         let mut moving = least(&at);
         let second = |at: &[i64], moving: usize| {

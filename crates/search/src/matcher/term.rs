@@ -18,7 +18,11 @@ pub(crate) struct TermMatcher {
 }
 
 impl TermMatcher {
-    pub fn new(postings: SegmentPostings, weight: Arc<Bm25>, lengths: Option<Lengths>) -> TermMatcher {
+    pub fn new(
+        postings: SegmentPostings,
+        weight: Arc<Bm25>,
+        lengths: Option<Lengths>,
+    ) -> TermMatcher {
         TermMatcher {
             postings,
             weight,
