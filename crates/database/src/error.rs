@@ -45,6 +45,9 @@ pub enum Error {
     /// A design document has no text index of this name.
     #[error("{0} not found.")]
     NoTextIndex(String),
+    /// A search would answer more than is held in memory.
+    #[error("the hits are longer than 64 MiB together: ask for fewer of them (limit)")]
+    TextAnswerTooLong,
     /// A text index refused what was written or asked, or failed.
     #[error("{0}")]
     Text(#[from] search::Error),

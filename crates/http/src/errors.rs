@@ -160,6 +160,7 @@ impl From<database::Error> for ApiError {
             E::InsufficientStorage(_) => Self::new(507, "insufficient_storage", reason),
             E::Forbidden(_) => Self::forbidden(reason),
             E::Missing(_) | E::NoTextIndex(_) => Self::new(404, "not_found", reason),
+            E::TextAnswerTooLong => Self::new(413, "too_large", reason),
             E::Text(e) if e.is_of_request() => Self::bad_request(reason),
             E::Text(_) => {
                 tracing::error!(error = %reason, "a text index failed");

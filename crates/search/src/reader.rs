@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use serde_json::{Map, Value};
 use tantivy::index::SegmentId;
 use tantivy::schema::Value as _;
 use tantivy::{DocAddress, Searcher, SegmentReader, TantivyDocument};
@@ -101,17 +100,15 @@ impl Reader {
         Ok(docs)
     }
 
-    /// The stored fields of a hit.
+    /// The stored fields of a hit: the text of a JSON object.
     ///
     /// # Errors
     /// Of the files.
-    pub fn stored(&self, segment: u32, doc: u32) -> Result<Map<String, Value>, Error> {
+    pub fn stored(&self, segment: u32, doc: u32) -> Result<String, Error> {
         let found: TantivyDocument = self.searcher.doc(DocAddress::new(segment, doc))?;
-        let Some(stored) = found.get_first(self.layout.stored) else {
-            return Ok(Map::new());
-        };
-        let text = stored.as_str().unwrap_or("{}");
-        serde_json::from_str(text).map_err(|e| Error::Engine(format!("stored fields: {e}")))
+        let stored = found.get_first(self.layout.stored);
+        let text = stored.and_then(|stored| stored.as_str());
+        Ok(text.unwrap_or("{}").to_owned())
     }
 
     /// All ids that are in it, in no order.

@@ -311,7 +311,7 @@ fn sort() -> impl Strategy<Value = Vec<SortKey>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(48) })]
 
     #[test]
     fn what_is_found_is_what_is_there(
@@ -431,6 +431,7 @@ fn scored(shards: &Shards, docs: &Docs, query: &Query, limit: usize) -> Result<(
                 .reader()
                 .stored(hit.segment, hit.doc)
                 .unwrap();
+            let stored: Value = serde_json::from_str(&stored).unwrap();
             let text = docs[&hit.id].words.join(" ");
             prop_assert_eq!(&stored["t"], &Value::String(text));
         }

@@ -13,6 +13,9 @@ use super::{TextIndex, bookmark};
 use crate::Error;
 use crate::database::Database;
 
+/// Stored fields, or documents, of an answer are no longer than this together: an answer is in memory as a whole.
+pub const TEXT_ANSWER_BYTES_MAX: usize = 64 << 20;
+
 /// What is asked.
 #[derive(Clone, Debug)]
 pub struct TextQuery {
@@ -136,8 +139,15 @@ fn search_now(index: &TextIndex, query: &TextQuery) -> Result<TextAnswer, Error>
         (None, None) => bookmark::write(&[]),
     };
     let mut hits = vec![];
+    let mut bytes = 0;
     for hit in found.hits {
         let fields = readers[hit.shard].stored(hit.segment, hit.doc)?;
+        bytes += hit.id.len() + fields.len();
+        if bytes > TEXT_ANSWER_BYTES_MAX {
+            return Err(Error::TextAnswerTooLong);
+        }
+        let fields = serde_json::from_str(&fields);
+        let fields = fields.map_err(|e| search::Error::Engine(format!("stored fields: {e}")))?;
         hits.push(TextHit {
             id: hit.id,
             order: hit.order,

@@ -13,7 +13,7 @@ use index::{BuildMemory, Progress, Source};
 use parking_lot::Mutex;
 use search::{Analyze, Fields, Index, Update};
 use serde_json::Value;
-use storage::{DiskGuard, Shard, ShardNumber, Signature, Store, View};
+use storage::{DiskGuard, Shard, ShardNumber, Store, View};
 
 use super::spec::TextSpec;
 use crate::Error;
@@ -30,8 +30,6 @@ const RESERVE_BYTES: u64 = 64 << 20;
 
 /// A text index over one shard.
 pub(crate) struct TextShard {
-    pub number: ShardNumber,
-    pub signature: Signature,
     pub index: Index,
     owner: Arc<Shard>,
     store: Arc<Store>,
@@ -67,8 +65,6 @@ impl TextShard {
             tracing::warn!(index = %parts.label, reason, "a text index could not be read: it starts over");
         }
         Ok(TextShard {
-            number,
-            signature: parts.spec.signature(),
             index,
             owner,
             store: parts.store.clone(),
@@ -297,6 +293,7 @@ struct ByField<'a>(&'a FieldAnalyzers);
 
 impl Analyze for ByField<'_> {
     fn analyze(&self, field: &str, text: &str, token: &mut dyn FnMut(&str, u32)) {
-        self.0.of(field).visit(text, |t| token(&t.text, t.position));
+        let analyzer = self.0.of(field);
+        analyzer.visit(text, &mut |t| token(&t.text, t.position));
     }
 }

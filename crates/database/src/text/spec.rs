@@ -58,14 +58,15 @@ impl TextSpec {
     /// analyzers as JSON text, and whether there are partitions.
     fn hash(&self) -> [u8; 32] {
         let text = |value: &Option<Value>| value.as_ref().map(Value::to_string).unwrap_or_default();
+        let (default, fields) = (text(&self.default_analyzer), text(&self.field_analyzers));
         let mut sha = Sha256::new();
         let parts: [&[u8]; 7] = [
             b"nouveau 1",
             &analysis::VERSION.to_be_bytes(),
             self.language.as_bytes(),
             self.source.as_bytes(),
-            text(&self.default_analyzer).as_bytes(),
-            text(&self.field_analyzers).as_bytes(),
+            default.as_bytes(),
+            fields.as_bytes(),
             &[u8::from(self.partitioned)],
         ];
         for part in parts {

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use analysis::{Analyzer, Flavour};
 use database::{
-    Read, ReadOptions, TextAnswer, TextIndex, TextQuery, TextRange, TextSortBy, TextSortKey,
-    TextSortValue, text_bounds,
+    Read, ReadOptions, TEXT_ANSWER_BYTES_MAX, TextAnswer, TextIndex, TextQuery, TextRange,
+    TextSortBy, TextSortKey, TextSortValue, text_bounds,
 };
 use document::DocId;
 use serde_json::{Map, Value, json};
@@ -391,6 +391,7 @@ fn range_of(value: &Value) -> Result<TextRange, ApiError> {
 /// The documents of the hits, as they are now; null for those that are not there any more, or may not be seen.
 fn documents(db: &database::DatabaseAs, answer: &TextAnswer) -> Result<Vec<Value>, ApiError> {
     let mut docs = vec![];
+    let mut bytes = 0;
     for hit in &answer.hits {
         let read = match DocId::new(&hit.id) {
             Ok(id) => match db.read(&id, &ReadOptions::default()) {
@@ -401,6 +402,10 @@ fn documents(db: &database::DatabaseAs, answer: &TextAnswer) -> Result<Vec<Value
         };
         docs.push(match read {
             Read::Found(doc) => {
+                bytes += doc.json.len();
+                if bytes > TEXT_ANSWER_BYTES_MAX {
+                    return Err(database::Error::TextAnswerTooLong.into());
+                }
                 serde_json::from_slice(&doc.json).map_err(|_| ApiError::worker_failed())?
             }
             Read::Missing | Read::Deleted => Value::Null,
