@@ -24,6 +24,7 @@ mod characters;
 mod error;
 mod fields;
 mod filter;
+pub mod highlight;
 mod names;
 pub mod query;
 mod stem;

@@ -2,7 +2,7 @@
 
 use crate::analyzer::{Chain, Flavour};
 use crate::filter::{Filter, Words};
-use crate::stem::Stemmer;
+use crate::stem::{Algorithm, Stemmer};
 use crate::stop;
 use crate::tokenizer::Tokenizer;
 
@@ -122,6 +122,19 @@ fn lower_then(stemmer: Stemmer) -> Steps {
     steps([Filter::Lower], [Filter::Stem(stemmer)])
 }
 
+fn snowball(algorithm: Algorithm) -> Steps {
+    lower_then(Stemmer::Snowball(algorithm))
+}
+
+const FRENCH_ARTICLES: [&str; 13] = [
+    "l", "m", "t", "qu", "n", "s", "j", "d", "c", "jusqu", "quoiqu", "lorsqu", "puisqu",
+];
+
+const ITALIAN_ARTICLES: [&str; 21] = [
+    "c", "l", "all", "dall", "dell", "nell", "sull", "coll", "pell", "gl", "agl", "dagl", "degl",
+    "negl", "sugl", "un", "m", "t", "s", "v", "d",
+];
+
 fn elision(articles: &[&str]) -> Filter {
     Filter::Elision(stop::words(articles.iter().copied()))
 }
@@ -136,6 +149,30 @@ fn language(flavour: Flavour, name: &str, stop_words: Option<Words>) -> Option<C
             .collect::<Vec<_>>()
     };
     let (list, Steps { before, after }) = match name {
+        "arabic" => (
+            "ar",
+            steps(
+                lower_and_digits(),
+                [Filter::ArabicNormalization, Filter::Stem(Stemmer::Arabic)],
+            ),
+        ),
+        "armenian" => ("hy", snowball(Algorithm::Armenian)),
+        "basque" => ("eu", snowball(Algorithm::Basque)),
+        "brazilian" => ("br", lower_then(Stemmer::Brazilian)),
+        "bulgarian" => ("bg", lower_then(Stemmer::Bulgarian)),
+        "catalan" => {
+            let before = [elision(&["d", "l", "m", "n", "s", "t"]), Filter::Lower];
+            (
+                "ca",
+                steps(
+                    before,
+                    [Filter::Stem(Stemmer::Snowball(Algorithm::Catalan))],
+                ),
+            )
+        }
+        "czech" => ("cz", lower_then(Stemmer::Czech)),
+        "danish" => ("da", snowball(Algorithm::Danish)),
+        "dutch" => ("nl", lower_then(Stemmer::Dutch)),
         "english" => (
             "en",
             steps(
@@ -143,6 +180,76 @@ fn language(flavour: Flavour, name: &str, stop_words: Option<Words>) -> Option<C
                 [Filter::Stem(Stemmer::Porter)],
             ),
         ),
+        "finnish" => ("fi", snowball(Algorithm::Finnish)),
+        "french" => (
+            "fr",
+            steps(
+                [elision(&FRENCH_ARTICLES), Filter::Lower],
+                [Filter::Stem(Stemmer::French)],
+            ),
+        ),
+        "galician" => ("gl", lower_then(Stemmer::Galician)),
+        "german" => (
+            "de",
+            steps(
+                [Filter::Lower],
+                [Filter::GermanNormalization, Filter::Stem(Stemmer::German)],
+            ),
+        ),
+        "greek" => (
+            "el",
+            steps([Filter::GreekLower], [Filter::Stem(Stemmer::Greek)]),
+        ),
+        "hindi" => {
+            let mut before = lower_and_digits();
+            before.extend([Filter::IndicNormalization, Filter::HindiNormalization]);
+            ("hi", steps(before, [Filter::Stem(Stemmer::Hindi)]))
+        }
+        "hungarian" => ("hu", snowball(Algorithm::Hungarian)),
+        "indonesian" => ("id", lower_then(Stemmer::Indonesian)),
+        "irish" => {
+            let hyphenated = Filter::StopAnyCase(stop::words(["h", "n", "t"]));
+            let before = [hyphenated, elision(&["d", "m", "b"]), Filter::IrishLower];
+            (
+                "ga",
+                steps(before, [Filter::Stem(Stemmer::Snowball(Algorithm::Irish))]),
+            )
+        }
+        "italian" => (
+            "it",
+            steps(
+                [elision(&ITALIAN_ARTICLES), Filter::Lower],
+                [Filter::Stem(Stemmer::Italian)],
+            ),
+        ),
+        "latvian" => ("lv", lower_then(Stemmer::Latvian)),
+        "norwegian" => ("no", snowball(Algorithm::Norwegian)),
+        "persian" => {
+            let mut before = lower_and_digits();
+            before.extend([Filter::ArabicNormalization, Filter::PersianNormalization]);
+            ("fa", steps(before, []))
+        }
+        "polish" => ("pl", snowball(Algorithm::Polish)),
+        "portuguese" => ("pt", lower_then(Stemmer::Portuguese)),
+        "romanian" => ("ro", snowball(Algorithm::Romanian)),
+        "russian" => ("ru", snowball(Algorithm::Russian)),
+        "spanish" => ("es", lower_then(Stemmer::Spanish)),
+        "swedish" => ("sv", snowball(Algorithm::Swedish)),
+        "thai" => ("th", steps(lower_and_digits(), [])),
+        "turkish" => {
+            let apostrophe = is_new.then_some(Filter::Apostrophe);
+            let before: Vec<_> = apostrophe
+                .into_iter()
+                .chain([Filter::TurkishLower])
+                .collect();
+            (
+                "tr",
+                steps(
+                    before,
+                    [Filter::Stem(Stemmer::Snowball(Algorithm::Turkish))],
+                ),
+            )
+        }
         _ => return None,
     };
     let list = match (flavour, list) {
@@ -165,7 +272,6 @@ fn language(flavour: Flavour, name: &str, stop_words: Option<Words>) -> Option<C
         "thai" => Tokenizer::Thai(flavour),
         _ => Tokenizer::Standard(flavour),
     };
-    let _ = (lower_and_digits, lower_then(Stemmer::Porter), elision(&[]));
     Some(Chain::new(tokenizer, filters).normalized(normalized))
 }
 

@@ -18,7 +18,7 @@ fn write(query: &Query, flavour: Flavour, out: &mut String) {
         Query::Term { field, text } => write!(out, "{field}:{text}"),
         Query::Phrase { field, terms, slop } => {
             let _ = write!(out, "{field}:\"");
-            phrase(terms, flavour, out);
+            phrase(terms, out);
             let _ = write!(out, "\"");
             if *slop == 0 {
                 Ok(())
@@ -85,6 +85,11 @@ fn write(query: &Query, flavour: Flavour, out: &mut String) {
             write!(out, "^{}", float_to_string(*boost))
         }
         Query::MatchAll => write!(out, "*:*"),
+        Query::Intervals { field, interval } => {
+            let _ = write!(out, "{field}:");
+            super::interval::write(interval, out)
+        }
+        Query::MatchNone if flavour == Flavour::Nouveau => write!(out, "MatchNoDocsQuery(\"\")"),
         Query::MatchNone => Ok(()),
     };
 }
@@ -111,13 +116,9 @@ fn boolean(clauses: &[Clause], flavour: Flavour, out: &mut String) {
     }
 }
 
-fn phrase(terms: &[PhraseTerm], flavour: Flavour, out: &mut String) {
-    // Lucene 4.6 counts the places from the beginning of the analyzed text, Lucene 9 from the first word.
-    let first = match flavour {
-        Flavour::Clouseau => 0,
-        Flavour::Nouveau => terms.first().map_or(0, |term| term.position),
-    };
-    let mut next = first;
+fn phrase(terms: &[PhraseTerm], out: &mut String) {
+    // Places are counted from the beginning of the analyzed text, so that a phrase may begin with a gap.
+    let mut next = 0;
     let mut at = 0;
     while at < terms.len() {
         let position = terms[at].position;

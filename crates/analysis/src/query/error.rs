@@ -26,7 +26,7 @@ pub enum Error {
     #[error("maxClauseCount is set to 1024")]
     TooManyClauses,
     /// More parentheses within each other than [`super::MAX_DEPTH`].
-    #[error("the query is nested deeper than 200 parentheses")]
+    #[error("the query is nested deeper than 100 parentheses")]
     TooDeep,
     /// More bytes than [`super::MAX_QUERY_LEN`].
     #[error("the query is longer than a megabyte")]

@@ -14,11 +14,13 @@ mod display;
 mod error;
 mod field;
 mod flexible;
+mod interval;
 mod number;
 mod scan;
 pub mod wildcard;
 
 pub use error::Error;
+pub use interval::{Interval, Relation};
 
 use crate::{FieldAnalyzers, Flavour};
 use std::ops::Bound;
@@ -27,7 +29,7 @@ use std::ops::Bound;
 pub const MAX_CLAUSES: usize = 1024;
 
 /// The most parentheses within each other.
-pub const MAX_DEPTH: usize = 200;
+pub const MAX_DEPTH: usize = 100;
 
 /// The most bytes of a query text.
 pub const MAX_QUERY_LEN: usize = 1024 * 1024;
@@ -135,6 +137,13 @@ pub enum Query {
         query: Box<Query>,
         /// What its score is multiplied by.
         boost: f32,
+    },
+    /// Documents whose `field` has words in some order and distance; Nouveau's `fn:ordered(…)` and the like.
+    Intervals {
+        /// The field.
+        field: String,
+        /// What is asked of its words.
+        interval: Interval,
     },
     /// All documents.
     MatchAll,

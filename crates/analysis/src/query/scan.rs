@@ -18,10 +18,25 @@ impl<'a> Scan<'a> {
         let rest = self.rest();
         self.at += rest.len() - rest.trim_start_matches(is_white).len();
     }
+
+    /// The same in a range, where white space other than the space may begin a bound.
+    pub(super) fn skip_white_in_range(&mut self) {
+        while let Some(white) = self.rest().chars().next().filter(|first| is_white(*first)) {
+            if goop(self.rest()) > white.len_utf8() {
+                return;
+            }
+            self.at += white.len_utf8();
+        }
+    }
 }
 
 pub(super) fn is_white(character: char) -> bool {
     matches!(character, ' ' | '\t' | '\n' | '\r' | '\u{3000}')
+}
+
+/// The length of a range's bound that is not quoted.
+pub(super) fn goop(rest: &str) -> usize {
+    rest.find([' ', ']', '}']).unwrap_or(rest.len())
 }
 
 /// How many bytes `rest` begins with that `belongs` accepts, where a backslash and what follows it always belong.
@@ -67,14 +82,25 @@ pub(super) fn longest_until(rest: &str, mark: char) -> Option<usize> {
 ///
 /// A backslash at the end, or a wrong number; the text says which.
 pub(super) fn unescape(text: &str) -> Result<String, String> {
+    unescape_marked(text).map(|(text, _)| text)
+}
+
+/// The same, with whether there is a `*` or a `?` that no backslash hides.
+///
+/// # Errors
+///
+/// A backslash at the end, or a wrong number; the text says which.
+pub(super) fn unescape_marked(text: &str) -> Result<(String, bool), String> {
     if !text.contains('\\') {
-        return Ok(text.to_owned());
+        return Ok((text.to_owned(), text.contains(['*', '?'])));
     }
+    let mut is_wild = false;
     // By UTF-16 units, of which a character beyond the first plane is given as two.
     let mut units: Vec<u16> = Vec::with_capacity(text.len());
     let mut characters = text.chars();
     while let Some(character) = characters.next() {
         if character != '\\' {
+            is_wild |= matches!(character, '*' | '?');
             units.extend(character.encode_utf16(&mut [0; 2]).iter());
             continue;
         }
@@ -96,5 +122,5 @@ pub(super) fn unescape(text: &str) -> Result<String, String> {
             Some(other) => units.extend(other.encode_utf16(&mut [0; 2]).iter()),
         }
     }
-    Ok(String::from_utf16_lossy(&units))
+    Ok((String::from_utf16_lossy(&units), is_wild))
 }

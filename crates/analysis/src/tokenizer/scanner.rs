@@ -100,7 +100,7 @@ impl Scanner {
 
     /// The longest match at `from`. What was read in vain is remembered in `dead_ends`, so that a text is read a bounded
     /// number of times: from the same state at the same place, the automaton fails again.
-    fn longest(
+    pub(super) fn longest(
         &self,
         text: &str,
         from: usize,

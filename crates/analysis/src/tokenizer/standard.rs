@@ -2,9 +2,9 @@
 //! Thai, Lao, Khmer and Burmese characters are one word, each Chinese character and each hiragana is one.
 //!
 //! The classes are those of `tables/words46.txt` and `tables/words9.txt`: A letter, W Hebrew letter, G Hangul, O letter
-//! that is an emoji too, N digit, K katakana, L, M and B between letters, between digits and between both, Q the
+//! that is an emoji too, N digit (0 of ASCII), K katakana, L, M and B between letters, between digits and between both, Q the
 //! apostrophe, D the quotation mark, U as `_`, F what joins the character before it, S Southeast Asian, T one that joins
-//! too, H Chinese, I hiragana. Of emoji: E one, P a skin tone, R half of a flag, Z the joiner, V the selector, C the
+//! too, H Chinese, I hiragana. Of emoji: E one, P a skin tone, R half of a flag, Z the joiner, V and v the selectors, C the
 //! keycap, J what stands on keycaps beside digits, Y and X tags and their end.
 
 use super::scanner::{Match, Scanner};
@@ -33,6 +33,7 @@ static LUCENE_9: LazyLock<Scanner> = LazyLock::new(|| {
 
 /// The kinds of [`rules`], in their order.
 pub(super) const KINDS: [Kind; 8] = [
+    Kind::Other,
     Kind::Number,
     Kind::Hangul,
     Kind::Katakana,
@@ -40,17 +41,16 @@ pub(super) const KINDS: [Kind; 8] = [
     Kind::SoutheastAsian,
     Kind::Ideographic,
     Kind::Hiragana,
-    Kind::Other,
 ];
 
 /// The rules of words, over the letters of classes.
 pub(super) fn rules(flavour: Flavour) -> Vec<String> {
     let join = match flavour {
         Flavour::Clouseau => "[FT]*",
-        Flavour::Nouveau => "[FTPZVCYX]*",
+        Flavour::Nouveau => "[FTPZVvCYX]*",
     };
     let of = |classes: &str| format!("(?:[{classes}]{join})");
-    let (number, katakana, under) = (of("N"), of("K"), of("U"));
+    let (number, katakana, under) = (of("N0"), of("K"), of("U"));
     let (letter, mid_letter, mid_number) = (of("AGWO"), of("LBQ"), of("MBQ"));
     let numbers = format!("(?:{number}(?:{under}*{number}|{mid_number}{number})*)");
     let letters = match flavour {
@@ -63,11 +63,13 @@ pub(super) fn rules(flavour: Flavour) -> Vec<String> {
         }
     };
     let part = format!("(?:{katakana}(?:{under}*{katakana})*|(?:{numbers}|{letters})+)");
-    let southeast = match flavour {
-        Flavour::Clouseau => "[ST]+".to_owned(),
-        Flavour::Nouveau => "(?:[ST][FTPZVCYX]*)+".to_owned(),
+    let (emoji, southeast) = match flavour {
+        // Lucene 4.6 knows no emoji; nothing is of this class there.
+        Flavour::Clouseau => ("E".to_owned(), "[ST]+".to_owned()),
+        Flavour::Nouveau => (emoji(), format!("(?:[ST]{join})+")),
     };
-    let mut rules = vec![
+    vec![
+        emoji,
         format!("{under}*{number}(?:{under}+{number}|{mid_number}{number}|{number})*{under}*"),
         format!("{}+", of("G")),
         format!("{katakana}+"),
@@ -75,28 +77,29 @@ pub(super) fn rules(flavour: Flavour) -> Vec<String> {
         southeast,
         of("H"),
         of("I"),
-    ];
-    if flavour == Flavour::Nouveau {
-        rules.push(emoji());
-    }
-    rules
+    ]
 }
 
-/// Emoji and their sequences (UTS #51): with skin tones, keycaps, flags, tags, and joined ones.
+/// Emoji and their sequences (UTS #51): with skin tones, joined ones, tags, keycaps and flags.
 fn emoji() -> String {
-    let one = "[EOP][FTPVCYX]*";
-    let keycap = "[NJ]V?C[FTPZVCYX]*";
-    let flag = "R[FTPZVCYX]*R[FTPZVCYX]*";
-    format!("(?:{keycap}|{flag}|{one}(?:Z{one})*Z?)")
+    let join = "[FTPZCYX]*";
+    let one = format!("(?:Z*[EO]{join}V?|(?:Z*[EO]{join})?P{join})");
+    let keycap = format!("[0J]{join}V?C{join}");
+    let flag = "(?:R[FTPZVvCYX]*){2}";
+    format!("(?:{one}(?:(?:Z{one})*|Y+X)|{keycap}|{flag})")
 }
 
 /// Calls `sink` with each word of `text`.
 pub(super) fn each<'a>(flavour: Flavour, text: &'a str, sink: &mut dyn FnMut(Raw<'a>)) {
-    let scanner = match flavour {
-        Flavour::Clouseau => &*LUCENE_4,
-        Flavour::Nouveau => &*LUCENE_9,
-    };
-    each_of(scanner, &KINDS, text, sink);
+    each_of(scanner(flavour), &KINDS, text, sink);
+}
+
+/// The scanner of [`rules`].
+pub(super) fn scanner(flavour: Flavour) -> &'static Scanner {
+    match flavour {
+        Flavour::Clouseau => &LUCENE_4,
+        Flavour::Nouveau => &LUCENE_9,
+    }
 }
 
 /// The same, with zero-width non-joiners as if they were spaces.

@@ -1,7 +1,7 @@
 //! The words of Lucene 4.6's classic query language. The longest reading wins; of equally long ones, the first in the
 //! grammar's order.
 
-use crate::query::scan::{Scan, longest_until, quoted, run};
+use crate::query::scan::{Scan, goop, is_white, longest_until, quoted, run};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -52,8 +52,10 @@ pub(super) fn lexemes(text: &str) -> Result<Vec<Lexeme<'_>>, usize> {
     let mut state = State::Default;
     let mut all = Vec::new();
     loop {
-        if state != State::Boost {
-            skip_white(&mut scan, state);
+        match state {
+            State::Default => scan.skip_white(),
+            State::Boost => {}
+            State::Range => scan.skip_white_in_range(),
         }
         if scan.rest().is_empty() && state != State::Boost {
             all.push(Lexeme {
@@ -84,30 +86,8 @@ pub(super) fn lexemes(text: &str) -> Result<Vec<Lexeme<'_>>, usize> {
     }
 }
 
-/// In a range, white space other than the space may begin a bound.
-fn skip_white(scan: &mut Scan<'_>, state: State) {
-    if state == State::Default {
-        scan.skip_white();
-        return;
-    }
-    loop {
-        let rest = scan.rest();
-        let Some(white) = rest
-            .chars()
-            .next()
-            .filter(|first| super::super::scan::is_white(*first))
-        else {
-            return;
-        };
-        if goop(rest) > white.len_utf8() {
-            return;
-        }
-        scan.at += white.len_utf8();
-    }
-}
-
 fn is_term_start(character: char) -> bool {
-    !super::super::scan::is_white(character)
+    !is_white(character)
         && !matches!(
             character,
             '+' | '-'
@@ -139,7 +119,7 @@ fn default_lexeme(rest: &str) -> Option<(Kind, usize)> {
     if is_term_start(first) || is_escape || matches!(first, '*' | '?') {
         return Some(term(rest, first, is_escape));
     }
-    let second_is_white = rest[first.len_utf8()..].starts_with(super::super::scan::is_white);
+    let second_is_white = rest[first.len_utf8()..].starts_with(is_white);
     match first {
         '+' | '-' | '!' if second_is_white => {
             let white = rest[1..].chars().next().map_or(0, char::len_utf8);
@@ -193,10 +173,6 @@ fn number(rest: &str) -> Option<(Kind, usize)> {
     let fraction = rest[whole..].strip_prefix('.').map_or(0, digits);
     let len = whole + if fraction > 0 { fraction + 1 } else { 0 };
     (whole > 0).then_some((Kind::Number, len))
-}
-
-fn goop(rest: &str) -> usize {
-    rest.find([' ', ']', '}']).unwrap_or(rest.len())
 }
 
 fn range_lexeme(rest: &str) -> Option<(Kind, usize)> {

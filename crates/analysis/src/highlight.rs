@@ -1,0 +1,485 @@
+//! Parts of a text with the words that a query found, as Lucene 4.6's simple highlighter cuts them out.
+//!
+//! A text is cut into fragments of about one length at the words' ends. Those with most of the query's words come first;
+//! neighbours become one. Words of phrases count only where they stand as the phrase has them.
+
+use crate::query::{PhraseTerm, Query};
+use crate::{Analyzer, Token};
+use std::collections::{HashMap, HashSet};
+
+/// How fragments are cut and marked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// What stands before a word that was found.
+    pub pre_tag: String,
+    /// What stands behind it.
+    pub post_tag: String,
+    /// The most fragments; at least one.
+    pub number: usize,
+    /// The length of a fragment in UTF-16 units; 0 is [`DEFAULT_SIZE`].
+    pub size: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            pre_tag: "<em>".to_owned(),
+            post_tag: "</em>".to_owned(),
+            number: 1,
+            size: 0,
+        }
+    }
+}
+
+/// The length of a fragment where none is asked for.
+pub const DEFAULT_SIZE: usize = 100;
+
+/// No word behind so many UTF-16 units of a text is looked at.
+pub const MAX_TEXT_LEN: usize = 50 * 1024;
+
+/// The best fragments of `text`, the best first; none when nothing in it was found.
+///
+/// `is_match` says whether a word of the text belongs to a query of many words: a prefix, a pattern, a regular
+/// expression, a fuzzy query or a range. Fields are not looked at: what was found in another field is marked, too.
+pub fn fragments(
+    text: &str,
+    analyzer: &Analyzer,
+    query: &Query,
+    options: &Options,
+    is_match: &dyn Fn(&Query, &str) -> bool,
+) -> Vec<String> {
+    let tokens = analyzer.tokens(text);
+    let mut wanted = Wanted {
+        tokens: &tokens,
+        words: HashMap::new(),
+        is_match,
+    };
+    wanted.collect(query, 1.0);
+    if wanted.words.is_empty() {
+        return Vec::new();
+    }
+    let words = wanted.words;
+    let mut marker = Marker::new(text, options);
+    for token in &tokens {
+        let start = marker.units_until(token.start as usize);
+        if start >= MAX_TEXT_LEN {
+            break;
+        }
+        let weight = words
+            .get(&token.text)
+            .filter(|word| word.is_at(token.position))
+            .map_or(0.0, |word| word.weight);
+        marker.add(token, weight);
+    }
+    marker.finish()
+}
+
+/// A word of the query.
+struct Word {
+    weight: f32,
+    /// Where it counts; everywhere when it is none.
+    spans: Option<Vec<(u32, u32)>>,
+}
+
+impl Word {
+    fn is_at(&self, position: u32) -> bool {
+        self.spans.as_ref().is_none_or(|spans| {
+            spans
+                .iter()
+                .any(|(first, last)| (*first..=*last).contains(&position))
+        })
+    }
+}
+
+struct Wanted<'a> {
+    tokens: &'a [Token],
+    words: HashMap<String, Word>,
+    is_match: &'a dyn Fn(&Query, &str) -> bool,
+}
+
+impl Wanted<'_> {
+    fn collect(&mut self, query: &Query, weight: f32) {
+        match query {
+            Query::Boolean { clauses, .. } => {
+                for clause in clauses
+                    .iter()
+                    .filter(|clause| clause.occur != crate::query::Occur::MustNot)
+                {
+                    self.collect(&clause.query, weight);
+                }
+            }
+            Query::Boost { query, boost } => self.collect(query, weight * boost),
+            Query::Term { text, .. } => {
+                self.words.insert(
+                    text.clone(),
+                    Word {
+                        weight,
+                        spans: None,
+                    },
+                );
+            }
+            Query::Phrase { terms, slop, .. } => self.collect_phrase(terms, *slop, weight),
+            Query::MatchAll
+            | Query::MatchNone
+            | Query::NumberRange { .. }
+            | Query::Intervals { .. } => {}
+            of_many_words => {
+                for token in self.tokens {
+                    if !self.words.contains_key(&token.text)
+                        && (self.is_match)(of_many_words, &token.text)
+                    {
+                        self.words.insert(
+                            token.text.clone(),
+                            Word {
+                                weight,
+                                spans: None,
+                            },
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    fn collect_phrase(&mut self, terms: &[PhraseTerm], slop: u32, weight: f32) {
+        let largest_gap = terms
+            .windows(2)
+            .map(|pair| pair[1].position - pair[0].position)
+            .max()
+            .unwrap_or(0);
+        let slop = if largest_gap > 1 {
+            slop + largest_gap
+        } else {
+            slop
+        };
+        let spans = if slop == 0 {
+            self.exact_spans(terms)
+        } else {
+            self.near_spans(terms, slop)
+        };
+        if spans.is_empty() {
+            return;
+        }
+        for term in terms {
+            let word = self.words.entry(term.text.clone()).or_insert_with(|| Word {
+                weight,
+                spans: Some(Vec::new()),
+            });
+            if let Some(known) = &mut word.spans {
+                known.extend(&spans);
+            }
+        }
+    }
+
+    /// Where the words stand one behind the other.
+    fn exact_spans(&self, terms: &[PhraseTerm]) -> Vec<(u32, u32)> {
+        let places: HashSet<(&str, u32)> = self
+            .tokens
+            .iter()
+            .map(|token| (token.text.as_str(), token.position))
+            .collect();
+        let is_phrase = |first: u32| {
+            terms
+                .iter()
+                .zip(first..)
+                .all(|(term, position)| places.contains(&(term.text.as_str(), position)))
+        };
+        let starts = self
+            .tokens
+            .iter()
+            .filter(|token| token.text == terms[0].text && is_phrase(token.position));
+        starts
+            .map(|token| (token.position, token.position + terms.len() as u32 - 1))
+            .collect()
+    }
+
+    /// Where they stand in any order, with at most `slop` places between them. One word's place after the other is left
+    /// behind, always the first of all.
+    fn near_spans(&self, terms: &[PhraseTerm], slop: u32) -> Vec<(u32, u32)> {
+        let places = |text: &str| -> Vec<u32> {
+            self.tokens
+                .iter()
+                .filter(|token| token.text == text)
+                .map(|token| token.position)
+                .collect()
+        };
+        let lists: Vec<Vec<u32>> = terms.iter().map(|term| places(&term.text)).collect();
+        let mut next = vec![0; lists.len()];
+        let mut spans = Vec::new();
+        loop {
+            let current: Option<Vec<u32>> = lists
+                .iter()
+                .zip(&next)
+                .map(|(list, next)| list.get(*next).copied())
+                .collect();
+            let Some(current) = current else { return spans };
+            let (first, last) = (
+                current.iter().min().copied().unwrap_or(0),
+                current.iter().max().copied().unwrap_or(0),
+            );
+            if (last - first + 1).saturating_sub(terms.len() as u32) <= slop {
+                spans.push((first, last));
+            }
+            let Some(at) = current.iter().position(|position| *position == first) else {
+                return spans;
+            };
+            next[at] += 1;
+        }
+    }
+}
+
+struct Fragment {
+    number: usize,
+    /// Its part of the marked text.
+    start: usize,
+    end: usize,
+    score: f32,
+}
+
+/// Tokens that overlap.
+struct Group {
+    end: u32,
+    match_start: u32,
+    match_end: u32,
+    total: f32,
+}
+
+struct Marker<'a> {
+    text: &'a str,
+    options: &'a Options,
+    size: usize,
+    marked: String,
+    /// How much of the text is in `marked`, in bytes.
+    done: usize,
+    group: Option<Group>,
+    fragments: Vec<Fragment>,
+    found: HashSet<String>,
+    /// A place in the text in bytes and in UTF-16 units, so that units are counted once.
+    counted: (usize, usize),
+    next_cut: usize,
+}
+
+impl<'a> Marker<'a> {
+    fn new(text: &'a str, options: &'a Options) -> Self {
+        let size = if options.size == 0 {
+            DEFAULT_SIZE
+        } else {
+            options.size
+        };
+        let first = Fragment {
+            number: 0,
+            start: 0,
+            end: 0,
+            score: 0.0,
+        };
+        Self {
+            text,
+            options,
+            size,
+            marked: String::with_capacity(text.len()),
+            done: 0,
+            group: None,
+            fragments: vec![first],
+            found: HashSet::new(),
+            counted: (0, 0),
+            next_cut: 1,
+        }
+    }
+
+    /// How many UTF-16 units stand before `byte`.
+    fn units_until(&mut self, byte: usize) -> usize {
+        if byte < self.counted.0 {
+            self.counted = (0, 0);
+        }
+        let more: usize = self.text[self.counted.0..byte]
+            .chars()
+            .map(char::len_utf16)
+            .sum();
+        self.counted = (byte, self.counted.1 + more);
+        self.counted.1
+    }
+
+    fn add(&mut self, token: &Token, weight: f32) {
+        if self
+            .group
+            .as_ref()
+            .is_some_and(|group| token.start >= group.end)
+        {
+            self.flush_group();
+            if self.units_until(token.end as usize) >= self.size.saturating_mul(self.next_cut) {
+                self.next_cut += 1;
+                self.begin_fragment();
+            }
+        }
+        let last = self
+            .fragments
+            .last_mut()
+            .expect("there is a fragment from the beginning on");
+        if weight > 0.0 && self.found.insert(token.text.clone()) {
+            last.score += weight;
+        }
+        match &mut self.group {
+            None => {
+                self.group = Some(Group {
+                    end: token.end,
+                    match_start: token.start,
+                    match_end: token.end,
+                    total: weight,
+                })
+            }
+            Some(group) => {
+                group.end = group.end.max(token.end);
+                if weight > 0.0 {
+                    let is_first = group.total == 0.0;
+                    group.match_start = if is_first {
+                        token.start
+                    } else {
+                        group.match_start.min(token.start)
+                    };
+                    group.match_end = if is_first {
+                        token.end
+                    } else {
+                        group.match_end.max(token.end)
+                    };
+                    group.total += weight;
+                }
+            }
+        }
+    }
+
+    fn flush_group(&mut self) {
+        let Some(group) = self.group.take() else {
+            return;
+        };
+        let (start, end) = (group.match_start as usize, group.match_end as usize);
+        if start > self.done {
+            self.marked.push_str(&self.text[self.done..start]);
+        }
+        let word = &self.text[start..end];
+        if group.total > 0.0 {
+            self.marked
+                .extend([&self.options.pre_tag, word, &self.options.post_tag]);
+        } else {
+            self.marked.push_str(word);
+        }
+        self.done = self.done.max(end);
+    }
+
+    fn begin_fragment(&mut self) {
+        let at = self.marked.len();
+        let number = self.fragments.len();
+        if let Some(last) = self.fragments.last_mut() {
+            last.end = at;
+        }
+        self.fragments.push(Fragment {
+            number,
+            start: at,
+            end: at,
+            score: 0.0,
+        });
+        self.found.clear();
+    }
+
+    fn finish(mut self) -> Vec<String> {
+        self.flush_group();
+        if self.done < self.text.len() && self.units_until(self.text.len()) <= MAX_TEXT_LEN {
+            self.marked.push_str(&self.text[self.done..]);
+        }
+        let end = self.marked.len();
+        if let Some(last) = self.fragments.last_mut() {
+            last.end = end;
+        }
+        let mut best = std::mem::take(&mut self.fragments);
+        best.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.number.cmp(&b.number)));
+        best.truncate(self.options.number.max(1));
+        let merged = merge_neighbours(best.into_iter().map(Some).collect());
+        let texts = merged.into_iter().filter(|fragment| fragment.score > 0.0);
+        texts
+            .map(|fragment| self.marked[fragment.start..fragment.end].to_owned())
+            .collect()
+    }
+}
+
+/// Makes one of fragments that follow each other, at the place of the better one.
+fn merge_neighbours(mut fragments: Vec<Option<Fragment>>) -> Vec<Fragment> {
+    // Fragments do not overlap, so that each is followed by one at most.
+    let mut by_start: HashMap<usize, usize> = fragments
+        .iter()
+        .enumerate()
+        .filter_map(|(at, fragment)| fragment.as_ref().map(|fragment| (fragment.start, at)))
+        .collect();
+    let mut at = 0;
+    while at < fragments.len() {
+        let next = fragments[at]
+            .as_ref()
+            .and_then(|fragment| by_start.get(&fragment.end).copied())
+            .filter(|next| *next != at);
+        let Some(next) = next else {
+            at += 1;
+            continue;
+        };
+        let (Some(first), Some(second)) = (fragments[at].take(), fragments[next].take()) else {
+            at += 1;
+            continue;
+        };
+        let place = if first.score > second.score { at } else { next };
+        let merged = Fragment {
+            end: second.end,
+            score: first.score.max(second.score),
+            ..first
+        };
+        by_start.remove(&second.start);
+        by_start.insert(merged.start, place);
+        fragments[place] = Some(merged);
+        // Those before may be followed by it now.
+        at = at.min(place);
+    }
+    fragments.into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::query::{ParseOptions, parse};
+    use crate::{FieldAnalyzers, Flavour};
+    use serde_json::json;
+
+    fn found(text: &str, query: &str, options: &Options) -> Vec<String> {
+        let analyzers = FieldAnalyzers::parse(Flavour::Clouseau, Some(&json!("english"))).unwrap();
+        let query = parse(query, &ParseOptions::new(Flavour::Clouseau, &analyzers)).unwrap();
+        let is_match = |query: &Query, word: &str| matches!(query, Query::Prefix { prefix, .. } if word.starts_with(prefix.as_str()));
+        fragments(text, analyzers.of("default"), &query, options, &is_match)
+    }
+
+    #[test]
+    fn words_are_marked_as_they_stand_in_the_text() {
+        let text = "The foxes were running.";
+        assert_eq!(
+            found(text, "fox run*", &Options::default()),
+            ["The <em>foxes</em> were <em>running</em>."]
+        );
+        assert!(found(text, "dog", &Options::default()).is_empty());
+    }
+
+    #[test]
+    fn words_of_phrases_are_marked_in_phrases_only() {
+        let text = "quick dogs, quick brown foxes";
+        assert_eq!(
+            found(text, "\"quick brown\"", &Options::default()),
+            ["quick dogs, <em>quick</em> <em>brown</em> foxes"]
+        );
+    }
+
+    #[test]
+    fn the_best_fragments_come_first() {
+        let text = "one fox and some more words. nothing at all is here, not one. a dog and a fox are in here";
+        let options = Options {
+            size: 30,
+            number: 2,
+            ..Options::default()
+        };
+        let best = found(text, "fox dog", &options);
+        assert_eq!(best.len(), 2, "{best:?}");
+        assert!(best[0].contains("<em>dog</em>"), "{best:?}");
+    }
+}

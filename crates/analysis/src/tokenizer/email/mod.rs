@@ -1,0 +1,167 @@
+//! `standard`, where URLs and addresses of mail are words too: the longest reading wins.
+
+mod address;
+mod host;
+mod url;
+
+use super::scanner::Match;
+use super::standard::{KINDS, LONGEST, scanner};
+use super::{Kind, Raw};
+use crate::analyzer::Flavour;
+use crate::characters::java_len;
+use host::Hosts;
+
+/// A text that is being read, with what is known of its hosts.
+struct Reader<'a> {
+    flavour: Flavour,
+    text: &'a str,
+    /// Nothing is read beyond: of Lucene 9's 255 characters of lookahead, and at the end of the text.
+    end: usize,
+    hosts: Hosts,
+    address: address::Seen,
+}
+
+impl Reader<'_> {
+    fn byte(&self, at: usize) -> Option<u8> {
+        (at < self.end).then(|| self.text.as_bytes()[at])
+    }
+
+    /// Where a run of bytes that `belongs` accepts ends.
+    fn run(&self, from: usize, belongs: impl Fn(u8) -> bool) -> usize {
+        self.text.as_bytes()[from.min(self.end)..self.end]
+            .iter()
+            .position(|byte| !belongs(*byte))
+            .map_or(self.end, |len| from + len)
+    }
+
+    /// Whether the text goes on so, in any case.
+    fn goes_on(&self, at: usize, ascii: &str) -> bool {
+        self.text.as_bytes()[at..self.end]
+            .get(..ascii.len())
+            .is_some_and(|bytes| bytes.eq_ignore_ascii_case(ascii.as_bytes()))
+    }
+}
+
+/// Calls `sink` with each word of `text`.
+pub(super) fn each<'a>(flavour: Flavour, text: &'a str, sink: &mut dyn FnMut(Raw<'a>)) {
+    let scanner = scanner(flavour);
+    let mut reader = Reader {
+        flavour,
+        text,
+        end: text.len(),
+        hosts: Hosts::default(),
+        address: address::Seen::default(),
+    };
+    let mut dead_ends = std::collections::HashSet::new();
+    let mut increment = 1;
+    let mut at = 0;
+    while at < text.len() {
+        reader.end = window_end(flavour, text, at);
+        let word = scanner.longest(text, at, &mut dead_ends);
+        let word_len = word.map_or(0, |(end, _)| end - at);
+        let end = match reader.special(at, word_len) {
+            Some(end) => end,
+            None => match word {
+                Some((end, rule)) => {
+                    let found = Match {
+                        start: at,
+                        end,
+                        rule,
+                    };
+                    emit(text, found, KINDS[rule], &mut increment, sink);
+                    at = end;
+                    continue;
+                }
+                None => {
+                    at += text[at..].chars().next().map_or(1, char::len_utf8);
+                    continue;
+                }
+            },
+        };
+        emit(
+            text,
+            Match {
+                start: at,
+                end,
+                rule: 0,
+            },
+            Kind::Word,
+            &mut increment,
+            sink,
+        );
+        at = end;
+    }
+}
+
+fn emit<'a>(
+    text: &'a str,
+    found: Match,
+    kind: Kind,
+    increment: &mut u32,
+    sink: &mut dyn FnMut(Raw<'a>),
+) {
+    let Match { start, end, .. } = found;
+    let word = &text[start..end];
+    if word.len() > LONGEST && java_len(word) > LONGEST {
+        *increment += 1;
+        return;
+    }
+    sink(Raw {
+        text: word,
+        start,
+        end,
+        kind,
+        increment: *increment,
+    });
+    *increment = 1;
+}
+
+/// How far may be read from `at`.
+fn window_end(flavour: Flavour, text: &str, at: usize) -> usize {
+    if flavour == Flavour::Clouseau || text.len() - at <= LONGEST {
+        return text.len();
+    }
+    let mut units = 0;
+    for (offset, character) in text[at..].char_indices() {
+        units += character.len_utf16();
+        if units > LONGEST {
+            return at + offset;
+        }
+    }
+    text.len()
+}
+
+impl Reader<'_> {
+    /// The end of a URL, an address or the word `mailto` at `at`, if one is read further than the word that is `word_len`
+    /// bytes long.
+    fn special(&mut self, at: usize, word_len: usize) -> Option<usize> {
+        let first = self.byte(at)?;
+        // No reading begins with anything else.
+        if !first.is_ascii_graphic() {
+            return None;
+        }
+        let url = self.url(at);
+        let mailto = (matches!(first, b'm' | b'M') && self.goes_on(at, "mailto:"))
+            .then(|| self.address(at + 7))
+            .flatten();
+        let address = self.address(at);
+        // Read in the order of Lucene's rules, of which the first wins among equals.
+        let mut best: Option<(usize, Option<usize>)> = None;
+        let readings = [
+            url.map(|url| (url.read - at, url.end)),
+            mailto.map(|end| (end - at, Some(at + 6))),
+            address.map(|end| (end - at, Some(end))),
+        ];
+        for (read, end) in readings.into_iter().flatten() {
+            if best.is_none_or(|(longest, _)| read > longest) {
+                best = Some((read, end));
+            }
+        }
+        let (read, end) = best?;
+        if read < word_len {
+            return None;
+        }
+        // A host that a word goes on behind is none; an address may still begin with it.
+        end.or_else(|| address.filter(|address| address - at >= word_len))
+    }
+}

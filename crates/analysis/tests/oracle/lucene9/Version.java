@@ -1,0 +1,47 @@
+// Lucene 9.12.1 with the analyzers of Nouveau, and its query parser. The fields `n` and `m` hold numbers.
+
+import java.text.NumberFormat;
+import java.util.*;
+import org.apache.lucene.analysis.*;
+import org.apache.lucene.analysis.core.LetterTokenizer;
+import org.apache.lucene.analysis.miscellaneous.ASCIIFoldingFilter;
+import org.apache.lucene.queryparser.flexible.standard.StandardQueryParser;
+import org.apache.lucene.queryparser.flexible.standard.config.PointsConfig;
+
+class Version {
+  static final Map<String, Analyzer> ANALYZERS = new HashMap<>();
+
+  static Analyzer analyzer(String name) throws Exception {
+    Analyzer known = ANALYZERS.get(name);
+    if (known == null) ANALYZERS.put(name, known = make(name));
+    return known;
+  }
+
+  static Analyzer make(String name) throws Exception {
+    if (name.equals("simple_asciifolding"))
+      return new Analyzer() {
+        protected TokenStreamComponents createComponents(String field) {
+          Tokenizer tokenizer = new LetterTokenizer();
+          return new TokenStreamComponents(tokenizer, new ASCIIFoldingFilter(new LowerCaseFilter(tokenizer)));
+        }
+
+        protected TokenStream normalize(String field, TokenStream in) {
+          return new ASCIIFoldingFilter(new LowerCaseFilter(in));
+        }
+      };
+    return (Analyzer) Class.forName("org.apache.lucene.analysis." + Names.CLASSES.get(name)).getConstructor().newInstance();
+  }
+
+  static String normalize(String name, String text) throws Exception {
+    return analyzer(name).normalize("f", text).utf8ToString();
+  }
+
+  /** The name is an analyzer's, or one with a language: `standard@de`. */
+  static String query(String name, String text) throws Exception {
+    String[] parts = name.split("@");
+    PointsConfig numbers = new PointsConfig(NumberFormat.getInstance(Locale.forLanguageTag(parts.length > 1 ? parts[1] : "en-US")), Double.class);
+    StandardQueryParser parser = new StandardQueryParser(analyzer(parts[0]));
+    parser.setPointsConfigMap(Map.of("n", numbers, "m", numbers));
+    return parser.parse(text, "default").toString();
+  }
+}
