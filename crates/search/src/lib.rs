@@ -41,5 +41,5 @@ pub use fields::{Analyze, Fields};
 pub use index::{Commit, Index};
 pub use query::Query;
 pub use reader::Reader;
-pub use schema::{FieldType, Types};
+pub use schema::{FieldType, ID, PARTITION, Types};
 pub use update::Update;

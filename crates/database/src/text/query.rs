@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use analysis::Flavour;
 use analysis::query::{self as parsed, Clause, FieldType as ParsedType, Occur, ParseOptions};
-use search::query::Wild;
+use search::query::{Interval, Wild};
 use search::{FieldType, Query, Range, Reader, Request, SortBy, SortKey, SortValue, Types};
 use serde_json::{Map, Value};
 
@@ -249,6 +249,10 @@ fn understood(query: parsed::Query) -> Result<Query, Error> {
             clauses,
             minimum_should_match,
         } => boolean(clauses, minimum_should_match as usize)?,
+        parsed::Query::Intervals { field, interval } => Query::Interval {
+            field,
+            source: interval_of(interval)?,
+        },
         parsed::Query::Boost { query, boost } => Query::Boost(Box::new(understood(*query)?), boost),
     })
 }
@@ -268,6 +272,37 @@ fn boolean(clauses: Vec<Clause>, should_min: usize) -> Result<Query, Error> {
         should,
         must_not,
         should_min,
+    })
+}
+
+/// An interval as the engine has it.
+fn interval_of(interval: parsed::Interval) -> Result<Interval, Error> {
+    let all = |parts: Vec<parsed::Interval>| -> Result<Vec<Interval>, Error> {
+        parts.into_iter().map(interval_of).collect()
+    };
+    Ok(match interval {
+        parsed::Interval::Term(term) => Interval::Term(term),
+        parsed::Interval::Nothing => Interval::Or(vec![]),
+        parsed::Interval::Phrase(parts) => Interval::Phrase(all(parts)?),
+        parsed::Interval::Ordered(parts) => Interval::Ordered(all(parts)?),
+        parsed::Interval::Unordered(parts) => Interval::Unordered(all(parts)?),
+        parsed::Interval::UnorderedNoOverlaps(parts) => Interval::Unordered(all(parts.to_vec())?),
+        parsed::Interval::Or(parts) => Interval::Or(all(parts)?),
+        parsed::Interval::MaxWidth(width, part) => {
+            Interval::MaxWidth(width, Box::new(interval_of(*part)?))
+        }
+        parsed::Interval::MaxGaps(gaps, part) => {
+            Interval::MaxGaps(gaps, Box::new(interval_of(*part)?))
+        }
+        parsed::Interval::Wildcard(_)
+        | parsed::Interval::Fuzzy { .. }
+        | parsed::Interval::AtLeast(..)
+        | parsed::Interval::Extend { .. }
+        | parsed::Interval::Related { .. } => {
+            return Err(Error::BadRequest(
+                "of intervals, only ordered, unordered, phrase, or, maxwidth and maxgaps are supported".into(),
+            ));
+        }
     })
 }
 

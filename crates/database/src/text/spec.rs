@@ -95,8 +95,15 @@ impl TextSpec {
             self.default_analyzer.as_ref(),
             self.field_analyzers.as_ref(),
         );
-        FieldAnalyzers::with_fields(Flavour::Nouveau, default, fields)
-            .map_err(|e| Error::BadRequest(e.to_string()))
+        let all = FieldAnalyzers::with_fields(Flavour::Nouveau, default, fields)
+            .map_err(|e| Error::BadRequest(e.to_string()))?;
+        // Nouveau knows no exceptions: what a query says of an id is analyzed as everything else.
+        let others = FieldAnalyzers::parse(Flavour::Nouveau, default)
+            .map_err(|e| Error::BadRequest(e.to_string()))?;
+        let others = others.of("").clone();
+        Ok(all
+            .with(search::ID, others.clone())
+            .with(search::PARTITION, others))
     }
 }
 

@@ -100,6 +100,9 @@ impl Matcher for IntervalMatcher {
     }
 }
 
+/// Of a term, its first places in a document count: the work grows with their square.
+const POSITIONS_MAX: usize = 1000;
+
 /// The least spans of the source in a document, in their order.
 fn spans(source: &Interval, terms: &mut Terms, doc: Doc) -> Vec<Span> {
     match source {
@@ -118,7 +121,11 @@ fn spans(source: &Interval, terms: &mut Terms, doc: Doc) -> Vec<Span> {
                 last: at,
                 gaps: 0,
             };
-            positions.into_iter().map(span).collect()
+            positions
+                .into_iter()
+                .take(POSITIONS_MAX)
+                .map(span)
+                .collect()
         }
         Interval::Phrase(parts) => {
             let ordered = ordered(parts, terms, doc);
