@@ -1,5 +1,7 @@
 //! Backups of directories that change at random, some given up in the middle, some beside prunes: what is listed can always be restored.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -117,6 +119,10 @@ async fn check(target: &Target, made: &BTreeMap<String, (DateTime<Utc>, Files)>)
     assert!(verified.faults.is_empty(), "{:?}", verified.faults);
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "one step of a random life after another"
+)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_listed_can_be_restored_whatever_happens() {
     for seed in 0..8 {

@@ -121,6 +121,7 @@ impl StoreCheck {
     ///
     /// # Errors
     /// What cannot be read.
+    #[expect(clippy::too_many_lines, reason = "one case of damage after another")]
     pub fn contents(
         &self,
         home: ShardNumber,

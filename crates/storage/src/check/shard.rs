@@ -369,6 +369,7 @@ impl Check<'_> {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one case of damage after another")]
     fn change(&mut self, here: &Here<'_>) -> Result<(), Error> {
         let seq = here.seq;
         self.counted.last_seq = self.counted.last_seq.max(seq);
@@ -460,6 +461,7 @@ impl Check<'_> {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one case of damage after another")]
     fn body(&mut self, here: &Here<'_>, row: &Row<'_>, kinds: u8) -> Result<(), Error> {
         let seq = here.seq;
         let wanted = kinds & BODY != 0;

@@ -286,6 +286,7 @@ impl Run<'_> {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one case of damage after another")]
     fn rebuild_one(&mut self, id: &str, seqs: &BTreeSet<u64>) {
         let (source, shard) = (self.copy.source, self.copy.from.0);
         let is_listed = seqs.iter().any(|&seq| {

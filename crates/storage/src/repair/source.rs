@@ -106,16 +106,11 @@ impl Source {
         for k in [Keyspace::ById, Keyspace::BySeq] {
             let mut it = self.snapshot.iter_all(k);
             it.seek_to_first();
-            loop {
-                match it.key().and_then(<[u8]>::first_chunk) {
-                    Some(number) => {
-                        let number = u32::from_be_bytes(*number);
-                        numbers.insert(number);
-                        it.seek(shard_end(number));
-                    }
-                    // What cannot be read is looked for in the other keyspace.
-                    None => break,
-                }
+            // What cannot be read is looked for in the other keyspace.
+            while let Some(number) = it.key().and_then(<[u8]>::first_chunk) {
+                let number = u32::from_be_bytes(*number);
+                numbers.insert(number);
+                it.seek(shard_end(number));
             }
         }
         numbers.retain(|number| !self.is_dropped(*number));
@@ -137,6 +132,7 @@ impl Source {
     }
 
     /// Calls `f` with each row of a range that can be read, and with the ends of each part that cannot.
+    #[expect(clippy::type_complexity, reason = "a row, or the rows beside a hole")]
     pub(super) fn each(
         &self,
         k: Keyspace,
