@@ -147,9 +147,7 @@ def manual_pages(ctx):
             f"{page.name} is without errors and has its parts", lint.returncode == 0 and "SYNOPSIS" in text, lint.stdout + text, quiet=True
         )
     whole = subprocess.run(["mandoc", "-T", "utf8", ctx.tree / "share/man/man1/settee.1"], capture_output=True, text=True, check=False).stdout
-    ctx.report.check(
-        "examples keep their lines", re.search(r"^ +settee check \./data$", re.sub(".\b", "", whole), re.MULTILINE), whole
-    )
+    ctx.report.check("examples keep their lines", re.search(r"^ +settee check \./data$", re.sub(".\b", "", whole), re.MULTILINE), whole)
 
 
 def unit(ctx):
