@@ -208,6 +208,7 @@ fn a_fault_is_found_or_every_read_is_as_before() {
             true => flip_in_file(dir.path(), &mut rng),
             false => change_row(dir.path(), &mut rng),
         };
+        println!("seed {seed}: {}", fault.what);
         match looked_at(dir.path()) {
             Err(_) => {
                 found += 1;
@@ -223,7 +224,7 @@ fn a_fault_is_found_or_every_read_is_as_before() {
             }
             Ok(_) => {}
         }
-        println!("seed {seed}: harmless: {}", fault.what);
+        println!("seed {seed}: harmless");
         let databases = write::open(dir.path(), true);
         let read = runtime().block_on(describe::describe(&databases));
         databases.close();
