@@ -188,7 +188,10 @@ fn is_said_nowhere_else(k: Keyspace, key: &[u8], value: &[u8], at: usize) -> boo
             // What a change replaced, and which branch it was of, is of use while the summary is younger.
             is_in_body || row.winner_seq != seq || at < 4
         }
-        Keyspace::Meta => key[0] == b'd',
+        // An index that says that it has come less far is brought up again.
+        Keyspace::Meta => matches!(key[0], b'd' | b'm'),
+        // What custom functions reduce to.
+        Keyspace::IndexBlocks => true,
         _ => false,
     }
 }
