@@ -390,10 +390,16 @@ impl<'a, 'c> Rows<'a, 'c> {
             return;
         };
         for (reduce, state) in spec.reduces.iter().zip(&block.reductions) {
-            if let (ReduceSpec::Builtin(builtin), Some(state)) = (reduce, state.get())
-                && !self.is_reduction(*builtin, &of_block, state)
-            {
-                let more = format!("{builtin:?} of {rows} rows");
+            let Some(state) = state.get() else {
+                continue;
+            };
+            let is_right = match reduce {
+                ReduceSpec::Builtin(builtin) => self.is_reduction(*builtin, &of_block, state),
+                // What it should be only its language knows.
+                ReduceSpec::Custom(_) => document::normalise(state).is_ok(),
+            };
+            if !is_right {
+                let more = format!("{rows} rows");
                 self.damage("a stored reduction is not that of its rows", more);
             }
         }

@@ -121,7 +121,6 @@ impl StoreCheck {
     ///
     /// # Errors
     /// What cannot be read.
-    #[expect(clippy::too_many_lines, reason = "one case of damage after another")]
     pub fn contents(
         &self,
         home: ShardNumber,
@@ -130,11 +129,33 @@ impl StoreCheck {
     ) -> Result<ContentTotals, Error> {
         let named = self.references(home, references.sorter.sorted()?, findings)?;
         let mut totals = ContentTotals::default();
+        let places = self.places(home, named.sorted()?, &mut totals, findings)?;
+        self.counted_bytes(home, totals.bytes, findings)?;
+        self.chunks(home, places.sorted()?, findings)?;
+        if totals.unreferred > 0 {
+            findings.note(
+                Kind::Space,
+                format!(
+                    "{} contents of attachments, {} bytes, are named by no document: the next compaction removes them",
+                    totals.unreferred, totals.unreferred_bytes
+                ),
+            );
+        }
+        Ok(totals)
+    }
+
+    /// Compares what bodies name, once each, with the contents that are there; answers where these are.
+    fn places(
+        &self,
+        home: ShardNumber,
+        mut sorted: Sorted<REFERENCE_BYTES>,
+        totals: &mut ContentTotals,
+        findings: &mut Findings,
+    ) -> Result<Sorter<PLACE_BYTES>, Error> {
         let mut highest = 0;
         let mut places = Sorter::new(self.temporary());
         let (low, high) = keys::places(home);
         let mut it = self.scan(low, high);
-        let mut sorted = named.sorted()?;
         loop {
             let there = match it.key() {
                 Some(key) => Some(*keys::id_of(key)?),
@@ -189,18 +210,7 @@ impl StoreCheck {
         }
         it.status()?;
         self.next_number(highest, findings)?;
-        self.counted_bytes(home, totals.bytes, findings)?;
-        self.chunks(home, places.sorted()?, findings)?;
-        if totals.unreferred > 0 {
-            findings.note(
-                Kind::Space,
-                format!(
-                    "{} contents of attachments, {} bytes, are named by no document: the next compaction removes them",
-                    totals.unreferred, totals.unreferred_bytes
-                ),
-            );
-        }
-        Ok(totals)
+        Ok(places)
     }
 
     fn scan(&self, low: Vec<u8>, high: Vec<u8>) -> Cursor<'_> {

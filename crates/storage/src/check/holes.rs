@@ -60,7 +60,8 @@ impl<'a> Patient<'a> {
                 last.extend_from_slice(key);
                 self.cursor.next();
             }
-            // Behind a hole.
+            // Behind a hole. That it reaches to the end is not looked for again: there may be more that cannot be read beyond the range.
+            true if self.last.as_ref().is_some_and(|last| *last >= self.high) => return Next::End,
             true => self.cursor.seek(self.last.as_deref().unwrap_or(&self.low)),
         }
         if self.cursor.valid() {

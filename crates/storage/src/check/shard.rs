@@ -369,7 +369,6 @@ impl Check<'_> {
         }
     }
 
-    #[expect(clippy::too_many_lines, reason = "one case of damage after another")]
     fn change(&mut self, here: &Here<'_>) -> Result<(), Error> {
         let seq = here.seq;
         self.counted.last_seq = self.counted.last_seq.max(seq);
@@ -404,7 +403,19 @@ impl Check<'_> {
         {
             self.refute(seq, "a change that it names is another document's");
         }
-        match (kinds & LISTS != 0, here.is_marked) {
+        self.listing(here, &row, kinds & LISTS != 0);
+        if is_purge && !here.is_marked {
+            let topic = "a change that ends a document is shown in feeds";
+            self.findings
+                .damage(Kind::Documents, Some(row.id), topic, format!("seq {seq}"));
+        }
+        self.body(here, &row, kinds)
+    }
+
+    /// Whether the change lists its document exactly when the document's record says so, and with the same leaves.
+    fn listing(&mut self, here: &Here<'_>, row: &Row<'_>, is_claimed: bool) {
+        let seq = here.seq;
+        match (is_claimed, here.is_marked) {
             (true, true) => self.refute(
                 seq,
                 "the change that lists it is marked as replaced: no feed shows it",
@@ -429,12 +440,6 @@ impl Check<'_> {
                 );
             }
         }
-        if is_purge && !here.is_marked {
-            let topic = "a change that ends a document is shown in feeds";
-            self.findings
-                .damage(Kind::Documents, Some(row.id), topic, format!("seq {seq}"));
-        }
-        self.body(here, &row, kinds)
     }
 
     /// Nothing is in by-seq.
@@ -461,37 +466,39 @@ impl Check<'_> {
         }
     }
 
-    #[expect(clippy::too_many_lines, reason = "one case of damage after another")]
+    /// The body that the change brought, where it says that it is. `None` when it is not.
+    fn stored_body<'h>(&mut self, here: &Here<'h>, row: &Row<'h>) -> Option<Option<&'h [u8]>> {
+        let topic = match (row.body, here.body) {
+            (Body::External { len, .. }, Some(body)) => {
+                if body.len() as u64 != u64::from(len) {
+                    self.damaged(
+                        here.seq,
+                        row,
+                        "a long body has another length than its change says",
+                    );
+                }
+                return Some(Some(body));
+            }
+            (Body::Inline(body), None) => return Some(Some(body)),
+            (Body::None, None) => return Some(None),
+            (Body::External { .. }, None) => "a long body is gone",
+            (_, Some(_)) => "a long body belongs to a change that brought none",
+        };
+        self.damaged(here.seq, row, topic);
+        None
+    }
+
+    fn damaged(&mut self, seq: u64, row: &Row<'_>, topic: &'static str) {
+        let more = format!("seq {seq}");
+        self.findings
+            .damage(Kind::Documents, Some(row.id), topic, more);
+    }
+
     fn body(&mut self, here: &Here<'_>, row: &Row<'_>, kinds: u8) -> Result<(), Error> {
         let seq = here.seq;
         let wanted = kinds & BODY != 0;
-        let stored = match (row.body, here.body) {
-            (Body::External { len, .. }, Some(body)) => {
-                if body.len() as u64 != u64::from(len) {
-                    let topic = "a long body has another length than its change says";
-                    self.findings.damage(
-                        Kind::Documents,
-                        Some(row.id),
-                        topic,
-                        format!("seq {seq}"),
-                    );
-                }
-                Some(body)
-            }
-            (Body::External { .. }, None) => {
-                let topic = "a long body is gone";
-                self.findings
-                    .damage(Kind::Documents, Some(row.id), topic, format!("seq {seq}"));
-                return Ok(());
-            }
-            (Body::Inline(body), None) => Some(body),
-            (Body::None, None) => None,
-            (_, Some(_)) => {
-                let topic = "a long body belongs to a change that brought none";
-                self.findings
-                    .damage(Kind::Documents, Some(row.id), topic, format!("seq {seq}"));
-                return Ok(());
-            }
+        let Some(stored) = self.stored_body(here, row) else {
+            return Ok(());
         };
         let Some(stored) = stored else {
             if wanted {

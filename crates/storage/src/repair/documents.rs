@@ -286,18 +286,9 @@ impl Run<'_> {
         }
     }
 
-    #[expect(clippy::too_many_lines, reason = "one case of damage after another")]
-    fn rebuild_one(&mut self, id: &str, seqs: &BTreeSet<u64>) {
+    /// The leaves after the last of a document's changes, and which changes brought their bodies, as far as it can be told.
+    fn leaves_by_changes(&self, seqs: &BTreeSet<u64>) -> (Vec<(Rev, bool)>, BTreeMap<Rev, u64>) {
         let (source, shard) = (self.copy.source, self.copy.from.0);
-        let is_listed = seqs.iter().any(|&seq| {
-            let marker = source.get(Keyspace::Superseded, &seq_key(shard, seq));
-            !matches!(marker, Ok(Some(_)))
-        });
-        let is_gone = matches!(source.record(shard, id), Ok(None));
-        if is_gone && !is_listed {
-            // It was purged, and a compaction is yet to come.
-            return;
-        }
         let mut leaves: Vec<(Rev, bool)> = vec![];
         let mut bodies: BTreeMap<Rev, u64> = BTreeMap::new();
         for &seq in seqs {
@@ -330,6 +321,21 @@ impl Run<'_> {
             }
             leaves = now;
         }
+        (leaves, bodies)
+    }
+
+    fn rebuild_one(&mut self, id: &str, seqs: &BTreeSet<u64>) {
+        let (source, shard) = (self.copy.source, self.copy.from.0);
+        let is_listed = seqs.iter().any(|&seq| {
+            let marker = source.get(Keyspace::Superseded, &seq_key(shard, seq));
+            !matches!(marker, Ok(Some(_)))
+        });
+        let is_gone = matches!(source.record(shard, id), Ok(None));
+        if is_gone && !is_listed {
+            // It was purged, and a compaction is yet to come.
+            return;
+        }
+        let (leaves, bodies) = self.leaves_by_changes(seqs);
         if leaves
             .first()
             .is_none_or(|(winner, _)| winner.generation == 0)

@@ -26,6 +26,9 @@ pub struct Loss {
     pub what: String,
 }
 
+/// A row, key and value; or the keys between which none can be read.
+pub(super) type Part<'a> = Result<(&'a [u8], &'a [u8]), (&'a [u8], &'a [u8])>;
+
 /// A store that is read as far as it can be.
 pub struct Source {
     pub(super) snapshot: Arc<Snapshot>,
@@ -106,7 +109,7 @@ impl Source {
         for k in [Keyspace::ById, Keyspace::BySeq] {
             let mut it = self.snapshot.iter_all(k);
             it.seek_to_first();
-            // What cannot be read is looked for in the other keyspace.
+            // What cannot be read here is looked for in the other keyspace.
             while let Some(number) = it.key().and_then(<[u8]>::first_chunk) {
                 let number = u32::from_be_bytes(*number);
                 numbers.insert(number);
@@ -132,13 +135,12 @@ impl Source {
     }
 
     /// Calls `f` with each row of a range that can be read, and with the ends of each part that cannot.
-    #[expect(clippy::type_complexity, reason = "a row, or the rows beside a hole")]
     pub(super) fn each(
         &self,
         k: Keyspace,
         low: Vec<u8>,
         high: Vec<u8>,
-        f: &mut dyn FnMut(Result<(&[u8], &[u8]), (&[u8], &[u8])>),
+        f: &mut dyn FnMut(Part<'_>),
     ) {
         let cursor = self.snapshot.scan_range(k, low.clone(), high.clone());
         let mut rows = Patient::new(cursor, low, high);
