@@ -15,7 +15,7 @@ cd "$(dirname "$0")/.."
 version=$(awk '$1 == "name" && $3 == "\"librocksdb-sys\"" { getline; gsub(/"/, "", $3); print $3; exit }' Cargo.lock)
 [ -n "$version" ] || { echo "rocksdb: no librocksdb-sys in Cargo.lock" >&2; exit 1; }
 # Counts up when the way of compiling changes, so that an older library is not taken for this one.
-recipe=5
+recipe=6
 home="$SETTEE_CACHE/rocksdb/$version-$recipe"
 files_per_chunk=16
 

@@ -1,5 +1,7 @@
 """kill -9 at any moment: whatever was acknowledged is there after the restart, and nothing is half there."""
 
+import pathlib
+
 from harness.ledger import Edit, Ledger, verify
 from harness.writers import BulkWriter, Compactor, DatabaseWriter, GraftWriter, LocalWriter, SerialWriter
 
@@ -8,11 +10,18 @@ MIXES = {
     "serial": [SerialWriter, SerialWriter, SerialWriter, SerialWriter],
     "mixed": [BulkWriter, SerialWriter, SerialWriter, GraftWriter, LocalWriter, DatabaseWriter, Compactor],
 }
+# Logs are begun again and again, and stay until what they have is written to files.
+ROTATING = "[rocksdb]\nwrite_buffer_size = 1048576\nbackground_bytes_per_second = 2000000\n"
 FIRST_WRITES_TIMEOUT_S = 60
 RESTART_GOAL_S = 2.0
 
 
 def run(ctx):
+    for part in (between_logs, at_any_moment):
+        ctx.attempt(part)
+
+
+def at_any_moment(ctx):
     rounds = ctx.size(6, 100)
     ledgers, restarts = [], []
     server = ctx.server().start()
@@ -35,14 +44,30 @@ def run(ctx):
     server.stop()
 
 
-def write_until_killed(ctx, server, ledger, mix, label):
+def between_logs(ctx):
+    """Killed while acknowledged writes are in several logs."""
+    config = ctx.root / "rotating.ini"
+    config.write_text(ROTATING)
+    several = 0
+    for number in range(1, ctx.size(3, 30) + 1):
+        label = f"several logs, round {number}"
+        server = ctx.server("rotating", options=["--config", str(config)]).start()
+        ledger = write_until_killed(ctx, server, Ledger(f"rotating-{number}"), "serial", label, ctx.random.randint(3000, 9000))
+        several += len([log for log in pathlib.Path(server.data).rglob("*.log") if log.stem.isdigit()]) > 1
+        server = ctx.server("rotating", options=["--config", str(config)]).start()
+        verify(ctx.report, server.api(), ledger, label, quiet=ctx.soak)
+        server.stop()
+    ctx.report.check("some were killed with several logs", several, several)
+
+
+def write_until_killed(ctx, server, ledger, mix, label, wanted=None):
     api = server.api()
     api.expect((201, 202), "PUT", "/" + ledger.db)
     writers = [kind(server.api(), ledger, f"w{at}", ctx.random.getrandbits(32)) for at, kind in enumerate(MIXES[mix])]
     for writer in writers:
         writer.start()
     # The moment is drawn as a number of acknowledgements, so it does not depend on the machine's speed.
-    wanted = ctx.random.randint(20, 3000 if mix == "bulk" else 800)
+    wanted = wanted or ctx.random.randint(20, 3000 if mix == "bulk" else 800)
     ctx.report.check(
         f"{label}: the writers get going",
         ledger.wait_for(wanted, FIRST_WRITES_TIMEOUT_S),

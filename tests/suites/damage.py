@@ -81,6 +81,7 @@ def lost_sectors(ctx):
     lost = end // SECTOR_BYTES * SECTOR_BYTES - 4 * SECTOR_BYTES
     with damaged(log, lambda path: zero(path, end // 2 // SECTOR_BYTES * SECTOR_BYTES, 2 * SECTOR_BYTES)):
         refuses_clearly(ctx, "sectors", "zeros in the middle of a log", kind="start")
+    accepted(ctx, server.data, log.relative_to(server.data), end)
     zero(log, lost, SECTOR_BYTES)
     server = ctx.server("sectors").start()
     verify(ctx.report, server.api(), ledger, "sectors that were not written", may_lack=set(ledger.order[-12:]))
@@ -90,6 +91,24 @@ def lost_sectors(ctx):
     server = ctx.server("sectors").start()
     verify(ctx.report, server.api(), ledger, "after that, more and another crash", may_lack=set(ledger.order[1988:2000]), quiet=True)
     server.stop()
+
+
+def accepted(ctx, data, log, end):
+    """What lies behind zeros in the middle is left out as a whole, and kept aside."""
+    copy = ctx.root / "accepted"
+    shutil.copytree(data, copy, dirs_exist_ok=True)
+    zero(copy / log, end // 2 // SECTOR_BYTES * SECTOR_BYTES, 2 * SECTOR_BYTES)
+    whole = (copy / log).read_bytes()
+    server = ctx.server("accepted", options=["--accept-damaged-log"]).start()
+    rows = server.api().expect(200, "GET", "/kept/_all_docs")["rows"]
+    ids = [row["id"] for row in rows]
+    ctx.report.check("what comes before the damage is there", 100 < len(ids) < 1900, len(ids))
+    ctx.report.check("and nothing of what comes after", ids == [f"doc-{number:06d}" for number in range(len(ids))], ids[-5:])
+    aside = (copy / log).with_suffix(".log.damaged")
+    ctx.report.check("the damaged log is put aside", aside.read_bytes() == whole, aside)
+    server.stop()
+    check = subprocess.run([ctx.binary, "check", str(copy)], capture_output=True, text=True)
+    ctx.report.check("the store is sound then", check.returncode == 0, check.stdout[-800:] + check.stderr[-300:])
 
 
 def zero(path, at, length):

@@ -1,6 +1,7 @@
 """`settee top`: its frames against a load that is known, on a real terminal, and what it costs with many databases."""
 
 import fcntl
+import itertools
 import json
 import os
 import pathlib
@@ -156,10 +157,11 @@ def agrees_with_bench(ctx):
         measured = line["sides"][0]
         reads = [(route["per_s"], frame["interval_s"]) for frame in frames for route in frame["routes"] if route["route"] == "document_read"]
         told = sum(rate * interval for rate, interval in reads)
-        # The middle of the run; at its edges a frame is half of something else.
-        busiest = max(rate for rate, _ in reads)
-        usual = statistics.median(rate for rate, _ in reads if rate > busiest / 2)
-        figure = statistics.median(measured["round_rates"])
+        # Bench pauses between rounds; a frame at a round's edges is half of something else.
+        rounds = [list(frames) for is_read, frames in itertools.groupby(reads, key=lambda read: read[0] > 0) if is_read]
+        inside = [read for frames in rounds for read in frames[1:-1]]
+        usual = sum(rate * interval for rate, interval in inside) / (sum(interval for _, interval in inside) or 1)
+        figure = statistics.mean(measured["round_rates"])
         apart = abs(usual / figure - 1)
         report.note(f"top: {usual:.0f} reads a second, bench: {figure:.0f}, {apart * 100:.1f} % apart; top took {spent * 100:.2f} % of a processor")
         # A short run has few frames, which are no rounds.

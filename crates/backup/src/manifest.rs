@@ -88,7 +88,7 @@ fn is_file_name(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && name.bytes().all(plain)
 }
 
-fn is_hash(text: &str) -> bool {
+pub(crate) fn is_hash(text: &str) -> bool {
     text.len() == 2 * blake3::OUT_LEN && text.bytes().all(|b| b"0123456789abcdef".contains(&b))
 }
 

@@ -19,6 +19,7 @@ use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
 use object_store::{ClientOptions, MultipartUpload, ObjectStore, ObjectStoreExt as _, RetryConfig};
+use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -29,6 +30,8 @@ const MARK: &str = "settee-backups.json";
 const FORMAT: u32 = 1;
 const BACKUPS: &str = "backups";
 const FILES: &str = "files";
+/// At the root of an ext4 file system.
+const FILE_SYSTEM_OWN: &str = "lost+found";
 /// Longest time of one request: a part of a file, or of a list, over a slow line.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -80,7 +83,10 @@ impl TargetName {
             }
             ("s3", Some(bucket)) => Ok(TargetName::S3 {
                 bucket: bucket.to_owned(),
-                prefix: url.path().trim_matches('/').to_owned(),
+                prefix: percent_decode_str(url.path().trim_matches('/'))
+                    .decode_utf8()
+                    .map_err(|_| wrong("the target's prefix is no UTF-8"))?
+                    .into_owned(),
             }),
             _ => Err(wrong(
                 "a target is a directory, file:///DIRECTORY, or s3://BUCKET/PREFIX",
@@ -207,9 +213,10 @@ impl Target {
         }
         let target = Target::at(name, s3)?;
         if target.mark().await?.is_none() {
-            let mut objects = target.store.list(None);
-            if let Some(found) = objects.next().await {
-                found.map_err(|e| target.failed(e))?;
+            let found = target.store.list_with_delimiter(None).await;
+            let found = found.map_err(|e| target.failed(e))?;
+            let is_foreign = |folder: &Path| folder.as_ref() != FILE_SYSTEM_OWN;
+            if !found.objects.is_empty() || found.common_prefixes.iter().any(is_foreign) {
                 return Err(Error::Occupied(name.to_string()));
             }
             let mark = Mark {
@@ -351,7 +358,7 @@ impl Target {
         let objects = self.list(FILES).await?;
         let named = objects.into_iter().filter_map(|object| {
             let name = object.path.filename()?;
-            Some((name.to_owned(), object.bytes))
+            manifest::is_hash(name).then(|| (name.to_owned(), object.bytes))
         });
         Ok(named.collect())
     }
@@ -368,6 +375,15 @@ impl Target {
             manifest::is_name(name).then(|| name.to_owned())
         });
         Ok(names.collect())
+    }
+
+    /// Whether a backup of this name is there, which is not read.
+    pub(crate) async fn has_backup(&self, name: &str) -> Result<bool> {
+        match self.store.head(&Target::manifest_path(name)).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            Err(e) => Err(self.failed(e)),
+        }
     }
 
     /// The backup of this name.
@@ -434,6 +450,7 @@ mod tests {
         assert_eq!(parse("file:///a%20b").unwrap(), "/a b");
         assert_eq!(parse("s3://bucket").unwrap(), "s3://bucket");
         assert_eq!(parse("s3://bucket/a/b/").unwrap(), "s3://bucket/a/b");
+        assert_eq!(parse("s3://bucket/a%20b").unwrap(), "s3://bucket/a b");
         for text in ["", "ftp://x/y", "s3:///x", "file://host/x", "s3://b/x?y=z"] {
             assert!(parse(text).is_err(), "{text}");
         }
@@ -473,6 +490,14 @@ mod tests {
         assert!(holds_backups(&dir.path().join("a")));
         let other = Target::open_or_create(&name("a"), &s3, "two").await;
         assert!(matches!(other, Err(Error::OtherServer { .. })), "{other:?}");
+
+        // A new file system is empty but for what is its own.
+        let fresh = dir.path().join("disk/lost+found");
+        std::fs::create_dir_all(&fresh).unwrap();
+        std::fs::write(fresh.join("x"), "x").unwrap();
+        Target::open_or_create(&name("disk"), &s3, "one")
+            .await
+            .unwrap();
 
         std::fs::create_dir(dir.path().join("b")).unwrap();
         std::fs::write(dir.path().join("b/photo"), "x").unwrap();

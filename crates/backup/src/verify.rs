@@ -1,6 +1,6 @@
 //! Are the backups what they were?
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::{Error, Result};
 use crate::manifest::Manifest;
@@ -48,23 +48,39 @@ pub async fn verify(target: &Target, name: Option<&str>) -> Result<Verified> {
         }
     }
     let (mut faults, mut count, mut bytes_read) = (vec![], 0, 0);
+    let mut gone: BTreeSet<&str> = BTreeSet::new();
     for ((blake3, bytes), (name, backups)) in files {
         let found = read::<Error>(target, blake3, bytes, async |_| Ok(()));
-        let what = match found.await? {
-            Found::Whole => None,
-            Found::Missing => Some("missing"),
-            Found::Damaged => Some("damaged"),
+        let (what, remedy) = match found.await? {
+            Found::Whole => ("", ""),
+            Found::Missing => ("missing", ""),
+            Found::Damaged => (
+                "damaged",
+                "; remove it, so that the next backup that has it copies it again",
+            ),
         };
-        if let Some(what) = what {
-            let backups = backups.join(", ");
-            faults.push(format!(
-                "{name} is {what} (files/{}/{blake3}), of: {backups}",
-                &blake3[..2]
-            ));
+        if !what.is_empty() {
+            // A prune may have removed a backup, and then its files, since.
+            let mut needed_by = vec![];
+            for &backup in &backups {
+                if target.has_backup(backup).await? {
+                    needed_by.push(backup);
+                }
+            }
+            gone.extend(backups.iter().filter(|backup| !needed_by.contains(backup)));
+            if !needed_by.is_empty() {
+                let of = needed_by.join(", ");
+                let path = Target::file_path(blake3);
+                faults.push(format!("{name} is {what} ({path}), of: {of}{remedy}"));
+            }
         }
         count += 1;
         bytes_read += bytes;
     }
+    let gone: BTreeSet<String> = gone.into_iter().map(str::to_owned).collect();
+    verified
+        .backups
+        .retain(|backup| !gone.contains(&backup.name));
     verified.faults.extend(faults);
     (verified.files, verified.bytes) = (count, bytes_read);
     Ok(verified)

@@ -40,9 +40,9 @@ fn add_credentials(url: &str, credentials: &str) -> String {
         return url.to_owned();
     };
     if parsed.username().is_empty() && parsed.password().is_none() {
-        // Both fail only for URLs that can hold no credentials.
-        let _ = parsed.set_username(name);
-        let _ = parsed.set_password(Some(password));
+        // Both fail only for URLs that can hold no credentials. They encode all that needs it but percent signs, which who reads the URL decodes.
+        let _ = parsed.set_username(&name.replace('%', "%25"));
+        let _ = parsed.set_password(Some(&password.replace('%', "%25")));
     }
     parsed.into()
 }
@@ -71,7 +71,7 @@ const EXAMPLES: &str = "Examples:
   settee repair ./data ./repaired
   settee migrate http://admin:secret@couch:5984 --to http://admin:secret@127.0.0.1:5984
 
-Others on the machine can read a command line. For backup, load, bench, top, profile, doctor and healthcheck, SETTEE_CREDENTIALS=NAME:PASSWORD in the \
+Others on the machine can read a command line. For backup, load, bench, top, profile, doctor, healthcheck, cluster token and cluster join, SETTEE_CREDENTIALS=NAME:PASSWORD in the \
 environment stands for a URL's name and password, for migrate SETTEE_MIGRATE_SOURCE and SETTEE_MIGRATE_TO for the URLs, \
 for --admin NAME:PASSWORD SETTEE_ADMINS_NAME=PASSWORD (names in lower case).
 

@@ -6,7 +6,8 @@
 // Long batches gain nothing and would be written twice: they are appended as ever.
 //
 // What the reader of a log may rely upon, `crates/storage/src/wal.rs`: where a loss of power left zeros in place of what was written, all that
-// lies behind them and can be read was not synced either, and is within UNSYNCED_BYTES_MAX of them.
+// lies behind them and can be read was not synced either, and is within UNSYNCED_BYTES_MAX of them. Only the last log has zeros ahead: they are
+// cut off, and that is on disk, before the next log is there.
 //
 // `scripts/rocksdb.sh` compiles this with the engine, behind its `db/c.cc`, whose type of an environment it makes.
 
@@ -15,7 +16,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <cstring>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "rocksdb/env.h"
@@ -32,14 +36,36 @@ constexpr uint64_t SMALL_SYNC_BYTES_MAX = 32 << 10;
 // Not more of what was written over zeros is unsynced. `UNSYNCED_BYTES_MAX` of wal.rs.
 constexpr uint64_t UNSYNCED_BYTES_MAX = 256 << 10;
 
+class LogFile;
+
+// What the logs of one engine know of each other. The engine closes its files before its environment goes.
+struct Logs {
+  // How much a sync has to write on the whole, from log to log.
+  std::atomic<uint64_t> usual{0};
+  std::mutex mutex;
+  // The log that was opened last, unless it is closed.
+  LogFile* last = nullptr;
+};
+
 class LogFile : public FSWritableFileOwnerWrapper {
  public:
-  // `fd` is the same file once more, to write beyond its end; `usual` is how much a sync has to write on the whole.
-  LogFile(std::unique_ptr<FSWritableFile>&& file, int fd,
-          std::atomic<uint64_t>& usual)
-      : FSWritableFileOwnerWrapper(std::move(file)), fd_(fd), usual_(usual) {}
+  // `fd` is the same file once more, to write beyond its end.
+  LogFile(std::unique_ptr<FSWritableFile>&& file, int fd, Logs& logs)
+      : FSWritableFileOwnerWrapper(std::move(file)),
+        fd_(fd),
+        logs_(logs),
+        usual_(logs.usual) {
+    const std::lock_guard<std::mutex> guard(logs_.mutex);
+    logs_.last = this;
+  }
 
   ~LogFile() override { CloseOwn(); }
+
+  // Another log comes after this one. Nobody appends meanwhile: the engine begins a log as the only writer there is.
+  IOStatus End() {
+    ended_ = true;
+    return CutZeros();
+  }
 
   IOStatus Append(const Slice& data, const IOOptions& options,
                   IODebugContext* dbg) override {
@@ -84,12 +110,13 @@ class LogFile : public FSWritableFileOwnerWrapper {
                     IODebugContext* dbg) {
     const uint64_t end = size_ + bytes;
     const bool is_long = end - synced_ > UNSYNCED_BYTES_MAX;
-    if (is_long && size_ < zeroed_) {
+    if (is_long && synced_ < zeroed_) {
       // From here on the file grows as it is written; what was written over zeros is on disk before.
       IOStatus synced = Sync(options, dbg);
       return synced.ok() ? CutZeros() : synced;
     }
-    if (!is_long && end > zeroed_ && usual_ <= SMALL_SYNC_BYTES_MAX) {
+    if (!is_long && !ended_ && end > zeroed_ &&
+        usual_ <= SMALL_SYNC_BYTES_MAX) {
       WriteZeros(std::max<uint64_t>(size_, zeroed_), end + AHEAD_BYTES);
     }
     return IOStatus::OK();
@@ -110,15 +137,17 @@ class LogFile : public FSWritableFileOwnerWrapper {
     }
   }
 
+  // What was appended is on disk then, and so is where it ends.
   IOStatus CutZeros() {
     if (size_ >= zeroed_) {
       return IOStatus::OK();
     }
-    if (ftruncate(fd_, size_) != 0) {
-      return IOStatus::IOError("while cutting zeros off a log");
+    const uint64_t end = size_;
+    if (ftruncate(fd_, end) != 0 || fdatasync(fd_) != 0) {
+      return IOStatus::IOError("while cutting zeros off a log", strerror(errno));
     }
-    zeroed_ = size_;
-    return IOStatus::OK();
+    zeroed_ = end;
+    return Synced(end, IOStatus::OK());
   }
 
   IOStatus Appended(uint64_t bytes, IOStatus&& appended) {
@@ -141,6 +170,12 @@ class LogFile : public FSWritableFileOwnerWrapper {
   }
 
   void CloseOwn() {
+    {
+      const std::lock_guard<std::mutex> guard(logs_.mutex);
+      if (logs_.last == this) {
+        logs_.last = nullptr;
+      }
+    }
     if (fd_ >= 0) {
       close(fd_);
       fd_ = -1;
@@ -148,6 +183,8 @@ class LogFile : public FSWritableFileOwnerWrapper {
   }
 
   int fd_;
+  bool ended_ = false;
+  Logs& logs_;
   // Up to where there are zeros.
   uint64_t zeroed_ = 0;
   // What was appended, and what of that is synced, which another thread may ask for.
@@ -166,20 +203,30 @@ class Files : public FileSystemWrapper {
   IOStatus NewWritableFile(const std::string& name, const FileOptions& options,
                            std::unique_ptr<FSWritableFile>* file,
                            IODebugContext* dbg) override {
+    if (!IsLog(name)) {
+      return target()->NewWritableFile(name, options, file, dbg);
+    }
+    {
+      const std::lock_guard<std::mutex> guard(logs_.mutex);
+      IOStatus ended =
+          logs_.last == nullptr ? IOStatus::OK() : logs_.last->End();
+      if (!ended.ok()) {
+        return ended;
+      }
+    }
     IOStatus made = target()->NewWritableFile(name, options, file, dbg);
-    if (!made.ok() || !IsLog(name) || (*file)->use_direct_io()) {
+    if (!made.ok() || (*file)->use_direct_io()) {
       return made;
     }
     const int fd = open(name.c_str(), O_WRONLY | O_CLOEXEC);
     if (fd >= 0) {
-      file->reset(new LogFile(std::move(*file), fd, usual_));
+      file->reset(new LogFile(std::move(*file), fd, logs_));
     }
     return made;
   }
 
  private:
-  // From log to log. The engine closes its files before its environment goes.
-  std::atomic<uint64_t> usual_{0};
+  Logs logs_;
 
   static bool IsLog(const std::string& name) {
     static const std::string suffix = ".log";

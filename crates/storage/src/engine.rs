@@ -167,10 +167,7 @@ impl Engine {
             reason: e.to_string(),
         })?;
         let claim = Claim::of(path)?;
-        match wal::check_and_cut(path) {
-            Err(Error::DamagedLog { .. }) if options.accept_damaged_log => {}
-            checked => checked?,
-        }
+        let aside = wal::check_and_cut(path, options.accept_damaged_log)?;
         start_compactors(options.background_jobs);
         let cache = Cache::new_hyper_clock_cache(options.block_cache_bytes, 0);
         let mut o = Options::default();
@@ -197,8 +194,13 @@ impl Engine {
         o.set_allow_concurrent_memtable_write(false);
         let families = Keyspace::ALL
             .map(|k| ColumnFamilyDescriptor::new(k.name(), keyspace::options(k, &cache)));
-        let db = DB::open_cf_descriptors(&o, path, families)
-            .map_err(|e| refusal_to_open(path, e.into_string()))?;
+        let db = match DB::open_cf_descriptors(&o, path, families) {
+            Ok(db) => db,
+            Err(e) => {
+                aside.undo();
+                return Err(refusal_to_open(path, e.into_string()));
+            }
+        };
         // Not before: whoever has the directory open already may be adding files.
         clear_ingest_directory(path)?;
         Ok(Arc::new(Engine {

@@ -7,14 +7,17 @@
 //!
 //! Logs have zeros ahead (`crates/storage/native/log_ahead.cc`), which commits overwrite. A loss of power may have written some sectors of what was
 //! not synced and not others: zeros, and readable records behind them. That is the end of the log too, and told from damage by the zeros, and by
-//! how near the records are. It is cut off here, since the engine reads on behind zeros.
+//! how near the records are. It is cut off here, since the engine reads on behind zeros. A log's zeros are cut off before the next log is begun;
+//! programs that did not do so have left logs that end in zeros before others. The sequence numbers tell then that nothing is missing between.
 //!
 //! Having recovered a log with a bad end, the engine begins a new one with an empty batch, which tells where the old one
 //! ended, before it removes the old one. After a crash between the two, both are there; that is no damage either.
 
+use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::io::Errno;
 
 use crate::Error;
 
@@ -23,6 +26,8 @@ const HEADER: usize = 7;
 /// Record types full, first, middle, last.
 const TYPES: std::ops::RangeInclusive<u8> = 1..=4;
 const FULL: u8 = 1;
+/// Those with which a batch begins: full and first.
+const BEGINNINGS: std::ops::RangeInclusive<u8> = 1..=2;
 /// A batch begins with its sequence number (8) and the number of its entries (4).
 const BATCH_HEADER: usize = 12;
 
@@ -85,6 +90,21 @@ fn is_empty_batch(log: &[u8], pos: usize, next: usize) -> bool {
     log[pos + HEADER - 1] == FULL && payload.len() == BATCH_HEADER && payload[8..] == [0; 4]
 }
 
+/// Where a batch begins: its sequence number, and that of the batch after it.
+fn batch_at(log: &[u8], pos: usize) -> Option<(u64, u64)> {
+    let Step::Record(next) = step(log, pos) else {
+        return None;
+    };
+    if !BEGINNINGS.contains(&log[pos + HEADER - 1]) {
+        return None;
+    }
+    let header = log[pos + HEADER..next].first_chunk::<BATCH_HEADER>()?;
+    let (sequence, entries) = header.split_at(8);
+    let sequence = u64::from_le_bytes(sequence.try_into().ok()?);
+    let entries = u32::from_le_bytes(entries.try_into().ok()?);
+    Some((sequence, sequence.checked_add(u64::from(entries))?))
+}
+
 /// The first bad record of a log.
 struct Bad {
     offset: usize,
@@ -92,40 +112,47 @@ struct Bad {
     later_records: u64,
     /// What is lost was never synced, nor was what lies behind it.
     is_torn: bool,
+    /// It is no record: zeros lie ahead up to the end of the log. The sequence number of the batch that comes next.
+    next_sequence: Option<u64>,
 }
 
 fn scan(log: &[u8]) -> Option<Bad> {
     let mut pos = 0;
+    let mut next_sequence = None;
     let offset = loop {
         match step(log, pos) {
-            Step::Record(next) | Step::Padding(next) => pos = next,
+            Step::Record(next) => {
+                next_sequence = batch_at(log, pos).map(|(_, next)| next).or(next_sequence);
+                pos = next;
+            }
+            Step::Padding(next) => pos = next,
             Step::Bad => break pos,
             Step::End => return None,
         }
     };
     let later = records_from(log, offset + 1);
+    let is_only_zeros = log[offset..].iter().all(|&b| b == 0);
     Some(Bad {
         offset,
         later_records: later.records,
-        is_torn: later.end - offset <= UNSYNCED_BYTES_MAX && has_unwritten_sector(log, offset),
+        is_torn: later.end - offset <= UNSYNCED_BYTES_MAX
+            && has_unwritten_sector(&log[..later.start], offset),
+        next_sequence: next_sequence.filter(|_| is_only_zeros),
     })
 }
 
-/// Whether a sector of the bad record at `offset` was never written. Where it begins in one that was written in part before, the rest of that one is
-/// zeros; a few zeros may be what was written, and do not count.
+/// Whether a sector of the bad record at `offset`, behind which `log` has been cut off before the next record, was never written. Its own length
+/// may be what is damaged. Where it begins in a sector that was written in part before, the rest of that one is zeros; a few zeros may be
+/// what was written, and do not count.
 fn has_unwritten_sector(log: &[u8], offset: usize) -> bool {
-    let is_zeros = |from: usize, to: usize| log[from..to.min(log.len())].iter().all(|&b| b == 0);
+    let is_zeros = |from: usize, to: usize| log[from..to].iter().all(|&b| b == 0);
     let first_end = (offset / SECTOR + 1) * SECTOR;
-    if first_end - offset >= HEADER && is_zeros(offset, first_end) {
+    if first_end <= log.len() && first_end - offset >= HEADER && is_zeros(offset, first_end) {
         return true;
     }
-    let len = match log.get(offset + 4..offset + 6) {
-        Some(len) => usize::from(u16::from_le_bytes([len[0], len[1]])),
-        None => return false,
-    };
-    let end = (offset + HEADER + len).min(log.len());
-    (first_end..end)
+    (first_end..)
         .step_by(SECTOR)
+        .take_while(|sector| sector + SECTOR <= log.len())
         .any(|sector| is_zeros(sector, sector + SECTOR))
 }
 
@@ -133,6 +160,8 @@ fn has_unwritten_sector(log: &[u8], offset: usize) -> bool {
 struct Later {
     /// Records with something in them.
     records: u64,
+    /// Where the first of them begins; the log's end when there is none.
+    start: usize,
     /// Where the last of them ends.
     end: usize,
 }
@@ -142,6 +171,7 @@ struct Later {
 fn records_from(log: &[u8], mut pos: usize) -> Later {
     let mut later = Later {
         records: 0,
+        start: log.len(),
         end: pos,
     };
     let block_end = (pos.saturating_sub(1) / BLOCK + 1) * BLOCK;
@@ -150,6 +180,7 @@ fn records_from(log: &[u8], mut pos: usize) -> Later {
             Step::Record(next) => {
                 if !is_empty_batch(log, pos, next) {
                     later.records += 1;
+                    later.start = later.start.min(pos);
                     later.end = next;
                 }
                 pos = next;
@@ -169,11 +200,9 @@ pub struct TornEnd {
     offset: u64,
 }
 
-/// Refuses a directory whose log is damaged before its end, and finds an end that is to be cut off. Nothing is changed.
-pub fn check(dir: &Path) -> Result<Option<TornEnd>, Error> {
-    let Ok(entries) = std::fs::read_dir(dir) else {
-        return Ok(None);
-    };
+/// The logs of a directory, oldest first.
+fn logs_of(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten();
     let mut logs: Vec<_> = entries
         .filter_map(|e| e.ok())
         .map(|e| e.path())
@@ -181,14 +210,27 @@ pub fn check(dir: &Path) -> Result<Option<TornEnd>, Error> {
         .collect();
     // By number: six digits, or more.
     logs.sort_by_key(|path| (path.as_os_str().len(), path.clone()));
+    logs
+}
+
+/// Refuses a directory whose log is damaged before its end, and finds an end that is to be cut off. Nothing is changed.
+pub fn check(dir: &Path) -> Result<Option<TornEnd>, Error> {
     let mut first: Option<(PathBuf, Bad)> = None;
     // Everything in a later log comes after what is bad.
     let mut in_later_logs = 0;
-    for path in logs {
+    for path in logs_of(dir) {
         let log = std::fs::read(&path).map_err(|e| unusable(&path, &e))?;
-        if first.is_some() {
-            in_later_logs += records_from(&log, 0).records;
-        } else if let Some(bad) = scan(&log) {
+        if let Some((_, bad)) = &first {
+            let begins_with = batch_at(&log, 0).map(|(sequence, _)| sequence);
+            let goes_on = in_later_logs == 0 && begins_with.is_some();
+            if !goes_on || bad.next_sequence != begins_with {
+                in_later_logs += records_from(&log, 0).records;
+                continue;
+            }
+            // Nothing is missing between the two.
+            first = None;
+        }
+        if let Some(bad) = scan(&log) {
             first = Some((path, bad));
         }
     }
@@ -208,30 +250,92 @@ pub fn check(dir: &Path) -> Result<Option<TornEnd>, Error> {
 }
 
 /// Checks a directory as [`check`] does, and cuts off an end that was never synced: the engine would read on behind it.
-pub fn check_and_cut(dir: &Path) -> Result<(), Error> {
-    if check(dir)?.is_none() {
-        return Ok(());
+///
+/// With `accept_damage` a damaged log is cut off at the damage, and the logs after it are put aside, with a copy of the whole of the damaged one, as
+/// `NUMBER.log.damaged`: the engine would read on behind zeros, and leave out what is in the middle. Answers them, for when it does not open then.
+///
+/// # Errors
+/// [`Error::DamagedLog`]; [`Error::InUse`] when another process has the directory open; [`Error::Directory`].
+pub fn check_and_cut(dir: &Path, accept_damage: bool) -> Result<PutAside, Error> {
+    if logs_of(dir).is_empty() {
+        return Ok(PutAside::default());
     }
     // A server that has it open writes to the log while it is read. The engine locks the same file.
+    let _lock = lock(dir)?;
+    match check(dir) {
+        Ok(None) => Ok(PutAside::default()),
+        Ok(Some(TornEnd { path, offset })) => {
+            tracing::warn!(path = %path.display(), offset, "what was being written when the machine stopped is cut off the log");
+            cut(&path, offset).map_err(|e| unusable(&path, &e))?;
+            Ok(PutAside::default())
+        }
+        Err(Error::DamagedLog { path, offset, .. }) if accept_damage => {
+            tracing::warn!(path = %path.display(), offset, "the log is cut off at the damage, and what followed is put aside");
+            put_aside(dir, &path, offset).map_err(|e| unusable(&path, &e))
+        }
+        Err(e) => Err(e),
+    }
+}
+
+/// Until the file that is answered is closed nobody else opens the directory.
+fn lock(dir: &Path) -> Result<File, Error> {
     let path = dir.join("LOCK");
-    let lock = std::fs::OpenOptions::new()
+    let lock = OpenOptions::new()
         .create(true)
         .truncate(false)
         .write(true)
         .open(&path);
     let lock = lock.map_err(|e| unusable(&path, &e))?;
-    fcntl_lock(&lock, FlockOperation::NonBlockingLockExclusive)
-        .map_err(|e| unusable(&path, &e.into()))?;
-    let Some(TornEnd { path, offset }) = check(dir)? else {
-        return Ok(());
-    };
-    tracing::warn!(path = %path.display(), offset, "what was being written when the machine stopped is cut off the log");
-    let cut = || {
-        let log = std::fs::OpenOptions::new().write(true).open(&path)?;
-        log.set_len(offset)?;
-        log.sync_all()
-    };
-    cut().map_err(|e| unusable(&path, &e))
+    match fcntl_lock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(lock),
+        Err(Errno::AGAIN | Errno::ACCESS) => Err(Error::InUse { path: dir.into() }),
+        Err(e) => Err(unusable(&path, &e.into())),
+    }
+}
+
+fn cut(log: &Path, end: u64) -> std::io::Result<()> {
+    let log = OpenOptions::new().write(true).open(log)?;
+    log.set_len(end)?;
+    log.sync_all()
+}
+
+/// Logs that were put aside, as they were.
+#[derive(Debug, Default)]
+pub struct PutAside(Vec<PathBuf>);
+
+impl PutAside {
+    fn place(log: &Path) -> PathBuf {
+        log.with_extension("log.damaged")
+    }
+
+    /// Puts them back.
+    pub fn undo(self) {
+        for log in self.0.iter().rev() {
+            if let Err(error) = std::fs::rename(PutAside::place(log), log) {
+                tracing::error!(%error, "{} stays aside", log.display());
+            }
+        }
+    }
+}
+
+fn put_aside(dir: &Path, damaged: &Path, offset: u64) -> std::io::Result<PutAside> {
+    let mut aside = PutAside::default();
+    // The last first: what is left by a crash in between is damaged as before.
+    for log in logs_of(dir).into_iter().rev() {
+        let place = PutAside::place(&log);
+        if log == damaged {
+            std::fs::copy(&log, &place)?;
+            File::open(&place)?.sync_all()?;
+            aside.0.push(log);
+            break;
+        }
+        std::fs::rename(&log, place)?;
+        aside.0.push(log);
+    }
+    File::open(dir)?.sync_all()?;
+    // A piece of a header that is left tells the engine that the log does not end here.
+    cut(damaged, offset + HEADER as u64 / 2)?;
+    Ok(aside)
 }
 
 fn unusable(path: &Path, error: &std::io::Error) -> Error {
@@ -299,7 +403,7 @@ mod tests {
             for (n, log) in later.iter().enumerate() {
                 std::fs::write(dir.path().join(format!("{:06}.log", 12 + n)), log).unwrap();
             }
-            check_and_cut(dir.path())
+            check_and_cut(dir.path(), false).map(drop)
         };
         assert!(check_with(&[]).is_ok());
         assert!(check_with(&[batch(0)]).is_ok());
@@ -358,7 +462,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("000007.log");
         std::fs::write(&path, log).unwrap();
-        (check_and_cut(dir.path()), std::fs::read(&path).unwrap())
+        (
+            check_and_cut(dir.path(), false).map(drop),
+            std::fs::read(&path).unwrap(),
+        )
     }
 
     proptest::proptest! {
@@ -417,6 +524,95 @@ mod tests {
             };
             proptest::prop_assume!(is_of_a_record);
             log[at] ^= 1 << bit;
+            let (result, left) = checked(&log);
+            let is_refused = matches!(result, Err(Error::DamagedLog { .. }));
+            proptest::prop_assert!(is_refused);
+            proptest::prop_assert_eq!(left, log);
+        }
+    }
+
+    /// A batch of `entries` that begins with `sequence`.
+    fn numbered(sequence: u64, entries: u32) -> Vec<u8> {
+        let mut payload = sequence.to_le_bytes().to_vec();
+        payload.extend_from_slice(&entries.to_le_bytes());
+        payload.extend(vec![b'x'; 3 * entries as usize]);
+        record(&payload)
+    }
+
+    fn directory_of(logs: &[Vec<u8>]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (n, log) in logs.iter().enumerate() {
+            std::fs::write(dir.path().join(format!("{:06}.log", 8 + n)), log).unwrap();
+        }
+        dir
+    }
+
+    #[test]
+    fn zeros_at_the_end_of_a_log_are_no_damage_when_the_next_goes_on_from_it() {
+        let ends_in_zeros = |sequence| [numbered(sequence, 3), vec![0; 5000]].concat();
+        let checked = |logs: &[Vec<u8>]| check_and_cut(directory_of(logs).path(), false).map(drop);
+        let refused = |logs: &[Vec<u8>]| matches!(checked(logs), Err(Error::DamagedLog { .. }));
+        checked(&[ends_in_zeros(7), numbered(10, 2)]).unwrap();
+        checked(&[ends_in_zeros(7), ends_in_zeros(10), ends_in_zeros(13)]).unwrap();
+        checked(&[ends_in_zeros(7), numbered(10, 0), vec![0; 600]]).unwrap();
+        // A batch is missing between them, or was there twice.
+        assert!(refused(&[ends_in_zeros(7), numbered(11, 2)]));
+        assert!(refused(&[ends_in_zeros(7), numbered(9, 2)]));
+        assert!(refused(&[
+            ends_in_zeros(7),
+            numbered(11, 1),
+            numbered(10, 1)
+        ]));
+        // Not only zeros: something that cannot be read.
+        let broken = [numbered(7, 3), vec![0; 5000], vec![9; 50]].concat();
+        assert!(refused(&[broken, numbered(10, 2)]));
+    }
+
+    #[test]
+    fn a_damaged_log_that_is_accepted_ends_at_the_damage_and_what_followed_is_put_aside() {
+        let whole = [numbered(7, 3), numbered(10, 40), numbered(50, 1)].concat();
+        let offset = numbered(7, 3).len();
+        let hole = [&whole[..offset], &vec![0; 3 * SECTOR][..], &numbered(50, 1)].concat();
+        let dir = directory_of(&[numbered(1, 6), hole.clone(), numbered(51, 2)]);
+        let read = |name: &str| std::fs::read(dir.path().join(name)).unwrap();
+        let aside = check_and_cut(dir.path(), true).unwrap();
+        assert_eq!(read("000008.log"), numbered(1, 6));
+        assert_eq!(read("000009.log"), hole[..offset + 3]);
+        assert_eq!(read("000009.log.damaged"), hole);
+        assert_eq!(read("000010.log.damaged"), numbered(51, 2));
+        assert!(!dir.path().join("000010.log").exists());
+        check_and_cut(dir.path(), false).unwrap();
+        aside.undo();
+        assert_eq!(read("000009.log"), hole);
+        assert_eq!(read("000010.log"), numbered(51, 2));
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(300))]
+
+        /// The length is what the search for the next record must not rely upon.
+        #[test]
+        fn a_wrong_length_or_header_before_readable_records_is_damage_over_zeros_too(
+            lens in proptest::collection::vec(1_usize..3000, 3..60),
+            record in proptest::num::usize::ANY,
+            length in proptest::num::u16::ANY,
+            is_garbage in proptest::bool::ANY,
+        ) {
+            let (mut log, end) = written_over_zeros(&lens, lens.len() - 1);
+            let mut records = Vec::new();
+            let mut pos = 0;
+            while let Step::Record(next) | Step::Padding(next) = step(&log, pos) {
+                records.push(pos);
+                pos = next;
+            }
+            records.retain(|&pos| pos < end && matches!(step(&log, pos), Step::Record(_)));
+            let at = records[record % records.len()];
+            if is_garbage {
+                log[at..(at + HEADER).min(end)].fill(0xa5);
+            } else {
+                proptest::prop_assume!(log[at + 4..at + 6] != length.to_le_bytes());
+                log[at + 4..at + 6].copy_from_slice(&length.to_le_bytes());
+            }
             let (result, left) = checked(&log);
             let is_refused = matches!(result, Err(Error::DamagedLog { .. }));
             proptest::prop_assert!(is_refused);

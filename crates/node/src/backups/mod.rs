@@ -107,8 +107,8 @@ impl Phase {
 pub struct Ended {
     /// As of [`Running::id`].
     pub id: String,
-    /// Where it went.
-    pub target: TargetName,
+    /// What the place is called that it went to.
+    pub target: String,
     /// By the server itself.
     pub is_scheduled: bool,
     /// When it began.

@@ -37,15 +37,27 @@ impl Backups {
         let result = made.unwrap_or_else(|e| Err(e.to_string()));
         let ended = Arc::new(Ended {
             id: running.id.clone(),
-            target: running.target.clone(),
+            target: running.target.to_string(),
             is_scheduled: running.is_scheduled,
             started: running.started,
             ended: SystemTime::now(),
             result,
         });
-        tell(&ended);
+        self.remember(&ended);
+        ended
+    }
+
+    /// Tells of a backup that is over, and keeps what is to be known of it.
+    pub(super) fn remember(&self, ended: &Arc<Ended>) {
+        tell(ended);
         let mut state = self.state.lock();
-        state.running = None;
+        if state
+            .running
+            .as_ref()
+            .is_some_and(|running| running.id == ended.id)
+        {
+            state.running = None;
+        }
         match &ended.result {
             Ok(_) => state.last_success = Some(ended.clone()),
             Err(_) => state.last_failure = Some(ended.clone()),
@@ -54,7 +66,6 @@ impl Backups {
         if state.ended.len() > ENDED_MAX {
             state.ended.pop_front();
         }
-        ended
     }
 
     async fn copy(self: Arc<Self>, running: &Running, keep: Option<Keep>) -> Result<Made, String> {

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use backup::{Keep, TargetName};
 use config::settings::Backup;
+use document::{UuidAlgorithm, UuidGenerator};
 use serde::{Deserialize, Serialize};
 
 use super::{Backups, Ended};
@@ -59,7 +60,7 @@ pub(super) async fn run(backups: Arc<Backups>) {
                 failures = Failures::default();
                 last = Some(keep_last(path.clone(), of, &ended).await);
             }
-            One::Ended(_) | One::Impossible => failures.add(of),
+            One::Ended(_) => failures.add(of),
         }
     }
 }
@@ -67,17 +68,34 @@ pub(super) async fn run(backups: Arc<Backups>) {
 enum One {
     Ended(Arc<Ended>),
     Busy,
-    Impossible,
+}
+
+/// The settings ask for a backup that cannot be made.
+fn impossible(backups: &Backups, target: &str, reason: String) -> One {
+    let now = SystemTime::now();
+    let ended = Arc::new(Ended {
+        id: UuidGenerator::new(UuidAlgorithm::Random).next(),
+        target: target.to_owned(),
+        is_scheduled: true,
+        started: now,
+        ended: now,
+        result: Err(reason),
+    });
+    backups.remember(&ended);
+    One::Ended(ended)
 }
 
 async fn one(backups: &Arc<Backups>, of: &Backup) -> One {
     let target = match TargetName::parse(&of.target) {
         Ok(target) => target,
-        Err(error) => {
-            tracing::error!("[backup] target: {error}");
-            return One::Impossible;
-        }
+        // It may have a password in it, and is not repeated.
+        Err(error) => return impossible(backups, "[backup] target", error.to_string()),
     };
+    // What the path was meant to go from, nobody knows: a server's working directory is chosen by whatever starts it.
+    if !of.target.contains("://") && !of.target.starts_with('/') {
+        let reason = "a directory must be named by its absolute path, or else by a URL";
+        return impossible(backups, &of.target, reason.into());
+    }
     match backups.begin(target, true) {
         Ok(running) => One::Ended(backups.clone().make(running, Some(keep(of))).await),
         Err(_) => One::Busy,

@@ -20,6 +20,8 @@ const LOSSES: u8 = 3;
 /// Files of a data directory beside its store.
 const SETTINGS: [&str; 2] = ["local.ini", "admin-password"];
 const SETTINGS_DIRECTORY: &str = "local.d";
+/// The new store while it is written, and where the engine works meanwhile.
+const UNFINISHED: [&str; 2] = ["store.saving", "store.repairing"];
 
 pub fn run(options: &RepairOptions) -> ExitCode {
     match save(options) {
@@ -36,6 +38,13 @@ pub fn run(options: &RepairOptions) -> ExitCode {
 fn save(options: &RepairOptions) -> Result<bool, Failure> {
     let from = store_in(&options.data);
     if options.new.exists() {
+        // What one left that was interrupted is no store yet.
+        for unfinished in UNFINISHED {
+            let unfinished = options.new.join(unfinished);
+            if unfinished.exists() {
+                fs::remove_dir_all(&unfinished).map_err(|e| at(&unfinished, &e))?;
+            }
+        }
         let is_empty = fs::read_dir(&options.new).is_ok_and(|mut entries| entries.next().is_none());
         if !is_empty {
             return Err(Failure::new(format!(
@@ -45,7 +54,7 @@ fn save(options: &RepairOptions) -> Result<bool, Failure> {
         }
     }
     fs::create_dir_all(&options.new).map_err(|e| at(&options.new, &e))?;
-    let scratch = options.new.join("store.repairing");
+    let [unfinished, scratch] = UNFINISHED.map(|name| options.new.join(name));
     let is_shown = std::io::stderr().is_terminal();
     let mut lost: Vec<Lost> = vec![];
     let mut notes: Vec<String> = vec![];
@@ -64,10 +73,15 @@ fn save(options: &RepairOptions) -> Result<bool, Failure> {
         },
         note: &mut |note| notes.push(note.to_owned()),
     };
-    let saved = repair(&from, &options.new.join(STORE), &scratch, hooks);
+    let saved = repair(&from, &unfinished, &scratch, hooks);
     clear(is_shown);
     let saved = saved.map_err(Failure::new)?;
     copy_settings(&options.data, &options.new)?;
+    // Renamed last: an interrupted repair leaves no half store under the store's name.
+    let store = options.new.join(STORE);
+    fs::rename(&unfinished, &store).map_err(|e| at(&store, &e))?;
+    let synced = fs::File::open(&options.new).and_then(|directory| directory.sync_all());
+    synced.map_err(|e| at(&options.new, &e))?;
     match options.json {
         true => say!("{}", told(&saved, &lost, &notes)),
         false => print(&saved, &lost, &notes, options),

@@ -54,7 +54,7 @@ pub fn look(app: &App, until: Instant) -> Operation {
             }
             let reason = failed.result.as_ref().err()?;
             let reason: String = reason.chars().take(MESSAGE_BYTES_MAX).collect();
-            Some((failed.target.to_string(), reason))
+            Some((failed.target.clone(), reason))
         }),
         backup_age_max: settings.doctor.backup_age_max,
         now_unix_s: unix_s(now),
