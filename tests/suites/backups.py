@@ -141,6 +141,8 @@ def check_history(ctx, history, target, environment):
         done = settee(ctx, "restore", target, data, *choice, environment=environment)
         if not ctx.report.check(f"restore {' '.join(choice) or 'the last'} ends well", done.returncode == 0, done):
             continue
+        sound = settee(ctx, "check", data, "--indexes")
+        ctx.report.check(f"the store of backup {at} is sound", sound.returncode == 0, sound, quiet=True)
         with Server(ctx.binary, data) as server:
             api = server.api()
             differs = [name for name, was in moment.state.items() if everything(api).get(name) != was]
@@ -182,6 +184,8 @@ def beside_writers(ctx):
         restored = ctx.root / f"beside-{number}"
         done = settee(ctx, "restore", target, restored, "--name", name)
         report.equal("restore ends well", done.returncode, 0, quiet=True)
+        sound = settee(ctx, "check", restored, "--indexes")
+        report.check("what was restored is sound", sound.returncode == 0, sound, quiet=True)
         with Server(ctx.binary, restored) as server:
             compare(report, server.api(), before, during, revisions)
 
