@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -95,15 +96,15 @@ def stores():
 
 def built():
     """built twice, in two checkouts and target directories, it has the same bytes"""
-    with tempfile.TemporaryDirectory(prefix="settee-release-") as temporary:
-        temporary = pathlib.Path(temporary)
-        run("git", "clone", "--quiet", CHECKOUT, temporary / "checkout")
-        elsewhere = {"CARGO_TARGET_DIR": str(temporary / "target")}
-        places = [build(CHECKOUT, {}), build(temporary / "checkout", elsewhere)]
-        for name in ("settee", "settee.debug"):
-            sums = [hashlib.sha256((place / name).read_bytes()).hexdigest() for place in places]
-            if sums[0] != sums[1]:
-                raise Failed(f"{name} differs: {sums[0]} in {places[0]}, {sums[1]} in another place")
+    # What is compiled there stays, so that a check that was interrupted goes on.
+    elsewhere = pathlib.Path(os.environ["CARGO_TARGET_DIR"]) / "release-check"
+    shutil.rmtree(elsewhere / "checkout", ignore_errors=True)
+    run("git", "clone", "--quiet", CHECKOUT, elsewhere / "checkout")
+    places = [build(CHECKOUT, {}), build(elsewhere / "checkout", {"CARGO_TARGET_DIR": str(elsewhere / "target")})]
+    for name in ("settee", "settee.debug"):
+        sums = [hashlib.sha256((place / name).read_bytes()).hexdigest() for place in places]
+        if sums[0] != sums[1]:
+            raise Failed(f"{name} differs: {sums[0]} in {places[0]}, {sums[1]} in {places[1]}")
     return f"settee is {hashlib.sha256((places[0] / 'settee').read_bytes()).hexdigest()}"
 
 
@@ -127,9 +128,10 @@ def artefacts():
     """made twice of that binary, all that is released has the same bytes"""
     place = build(CHECKOUT, {})
     sums = []
-    for out in (pathlib.Path(tempfile.mkdtemp(prefix="settee-release-")), DIST):
-        run(sys.executable, CHECKOUT / "packaging/dist.py", "--binary", place / "settee", "--debug", place / "settee.debug", "--out", out)
-        sums.append((out / "SHA256SUMS").read_text().splitlines())
+    with tempfile.TemporaryDirectory(prefix="settee-release-") as temporary:
+        for out in (pathlib.Path(temporary), DIST):
+            run(sys.executable, CHECKOUT / "packaging/dist.py", "--binary", place / "settee", "--debug", place / "settee.debug", "--out", out)
+            sums.append((out / "SHA256SUMS").read_text().splitlines())
     differ = sorted(set(sums[0]) ^ set(sums[1]))
     if differ:
         raise Failed(f"these differ: {differ}")
