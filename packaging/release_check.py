@@ -12,7 +12,6 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -98,9 +97,13 @@ def built():
     """built twice, in two checkouts and target directories, it has the same bytes"""
     # What is compiled there stays, so that a check that was interrupted goes on.
     elsewhere = pathlib.Path(os.environ["CARGO_TARGET_DIR"]) / "release-check"
-    shutil.rmtree(elsewhere / "checkout", ignore_errors=True)
-    run("git", "clone", "--quiet", CHECKOUT, elsewhere / "checkout")
-    places = [build(CHECKOUT, {}), build(elsewhere / "checkout", {"CARGO_TARGET_DIR": str(elsewhere / "target")})]
+    clone = elsewhere / "checkout"
+    if not (clone / ".git").exists():
+        run("git", "clone", "--quiet", CHECKOUT, clone)
+    run("git", "-C", clone, "fetch", "--quiet", CHECKOUT, "HEAD")
+    run("git", "-C", clone, "checkout", "--quiet", "--force", "--detach", "FETCH_HEAD")
+    run("git", "-C", clone, "clean", "--quiet", "-ffd")
+    places = [build(CHECKOUT, {}), build(clone, {"CARGO_TARGET_DIR": str(elsewhere / "target")})]
     for name in ("settee", "settee.debug"):
         sums = [hashlib.sha256((place / name).read_bytes()).hexdigest() for place in places]
         if sums[0] != sums[1]:
