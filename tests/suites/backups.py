@@ -23,6 +23,8 @@ from harness.writers import BulkWriter, LocalWriter, SerialWriter
 from suites.backup import compare, start_writers
 
 COMMAND_TIMEOUT_S = 600
+# Of backups over a line that breaks, until it did.
+ROUNDS_MAX = 20
 USERS = "_users"
 
 
@@ -417,10 +419,13 @@ def broken_connections(ctx):
     report = ctx.report
     store = ObjectStore(ctx, "objects-broken").start()
     store.bucket("backups")
-    with FlakyProxy(store.url, ctx.random, mean_bytes=3_000_000) as proxy:
+    # A request sends up to 8 MiB: every second connection lasts that long.
+    with FlakyProxy(store.url, ctx.random, mean_bytes=3_000_000, cut_share=0.5) as proxy:
         environment = store.environment(proxy.url)
         with with_environment(environment), ctx.server("broken-data") as server:
-            for _ in range(ctx.size(1, 10)):
+            for number in range(ROUNDS_MAX):
+                if number >= ctx.size(1, 10) and proxy.cuts:
+                    break
                 fill(ctx, server.api(), ctx.size(8, 40))
                 back_up(ctx, server, "s3://backups/x", environment)
             report.check("connections were lost", proxy.cuts > 0, proxy.cuts)
