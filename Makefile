@@ -57,7 +57,7 @@ dist: setup-dist
 	@$(env) built=$$(bash packaging/build.sh) && python3 packaging/dist.py --binary "$$built/settee" --debug "$$built/settee.debug"
 
 release-check: setup-dist setup-test
-	@$(env) python3 packaging/release_check.py
+	@$(env) python3 packaging/release_check.py $(ARGS)
 
 # The first start makes a random admin password, keeps it in $(DATA)/admin-password and prints it.
 serve: build

@@ -4,8 +4,8 @@
 #
 #   packaging/build.sh [TARGET_DIRECTORY]       (default: dist-build in cargo's)
 #
-# Beside what `make build` does: paths are mapped to names that are the same everywhere, in Rust and in C; times are the last
-# commit's; and the binary has the list of its crates in it (`cargo audit bin`, cargo-auditable).
+# Beside what `make build` does: paths are mapped to names that are the same everywhere, in Rust and in C; no time is kept; and
+# the binary has the list of its crates in it (`cargo audit bin`, cargo-auditable).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/env.sh
@@ -17,9 +17,9 @@ mkdir -p "$target/cc"
 export CARGO_TARGET_DIR="$target"
 target=$(cd "$target" && pwd -P)
 
-if [ -z "${SOURCE_DATE_EPOCH:-}" ]; then SOURCE_DATE_EPOCH=$(git log -1 --format=%ct); fi
-# OpenSSL, which the Kafka client is built with, keeps the time at which it was built.
-export SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC
+# OpenSSL, which the Kafka client is built with, keeps the time at which it was built. It is the same for every commit, so that what was
+# compiled for an earlier one may be used.
+export SOURCE_DATE_EPOCH=1700000000 LC_ALL=C TZ=UTC
 
 # Flags in RUSTFLAGS replace those of .cargo/config.toml.
 flags=(-C force-frame-pointers=yes)

@@ -95,15 +95,19 @@ def stores():
 
 def built():
     """built twice, in two checkouts and target directories, it has the same bytes"""
-    with tempfile.TemporaryDirectory(prefix="settee-release-") as temporary:
-        temporary = pathlib.Path(temporary)
-        run("git", "clone", "--quiet", CHECKOUT, temporary / "checkout")
-        elsewhere = {"CARGO_TARGET_DIR": str(temporary / "target")}
-        places = [build(CHECKOUT, {}), build(temporary / "checkout", elsewhere)]
-        for name in ("settee", "settee.debug"):
-            sums = [hashlib.sha256((place / name).read_bytes()).hexdigest() for place in places]
-            if sums[0] != sums[1]:
-                raise Failed(f"{name} differs: {sums[0]} in {places[0]}, {sums[1]} in another place")
+    # What is compiled there stays, so that a check that was interrupted goes on.
+    elsewhere = pathlib.Path(os.environ["CARGO_TARGET_DIR"]) / "release-check"
+    clone = elsewhere / "checkout"
+    if not (clone / ".git").exists():
+        run("git", "clone", "--quiet", CHECKOUT, clone)
+    run("git", "-C", clone, "fetch", "--quiet", CHECKOUT, "HEAD")
+    run("git", "-C", clone, "checkout", "--quiet", "--force", "--detach", "FETCH_HEAD")
+    run("git", "-C", clone, "clean", "--quiet", "-ffd")
+    places = [build(CHECKOUT, {}), build(clone, {"CARGO_TARGET_DIR": str(elsewhere / "target")})]
+    for name in ("settee", "settee.debug"):
+        sums = [hashlib.sha256((place / name).read_bytes()).hexdigest() for place in places]
+        if sums[0] != sums[1]:
+            raise Failed(f"{name} differs: {sums[0]} in {places[0]}, {sums[1]} in {places[1]}")
     return f"settee is {hashlib.sha256((places[0] / 'settee').read_bytes()).hexdigest()}"
 
 
@@ -127,9 +131,10 @@ def artefacts():
     """made twice of that binary, all that is released has the same bytes"""
     place = build(CHECKOUT, {})
     sums = []
-    for out in (pathlib.Path(tempfile.mkdtemp(prefix="settee-release-")), DIST):
-        run(sys.executable, CHECKOUT / "packaging/dist.py", "--binary", place / "settee", "--debug", place / "settee.debug", "--out", out)
-        sums.append((out / "SHA256SUMS").read_text().splitlines())
+    with tempfile.TemporaryDirectory(prefix="settee-release-") as temporary:
+        for out in (pathlib.Path(temporary), DIST):
+            run(sys.executable, CHECKOUT / "packaging/dist.py", "--binary", place / "settee", "--debug", place / "settee.debug", "--out", out)
+            sums.append((out / "SHA256SUMS").read_text().splitlines())
     differ = sorted(set(sums[0]) ^ set(sums[1]))
     if differ:
         raise Failed(f"these differ: {differ}")

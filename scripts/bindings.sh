@@ -12,13 +12,13 @@ maturin="$SETTEE_CACHE/maturin/bin/maturin"
 mkdir -p "$out"
 rm -f "$out"/settee-*.whl "$out"/settee-*.tgz
 
-# Cargo is told by maturin what to compile; it links the RocksDB of this machine, as for the program.
-"$maturin" build --quiet --release --locked --manifest-path bindings/python/Cargo.toml --out "$out"
+# What maturin has cargo compile is both packages; they are linked with the RocksDB of this machine, as the program is.
+CARGO="$PWD/scripts/bindings-cargo.sh" \
+  "$maturin" build --quiet --release --locked --manifest-path bindings/python/Cargo.toml --out "$out"
 
-cargo build --quiet --release --locked -p settee-node
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 cp -r bindings/node/package.json bindings/node/README.md bindings/node/index.js bindings/node/index.d.ts bindings/node/lib "$stage"
-objcopy --strip-debug "$CARGO_TARGET_DIR/release/libsettee_node.so" "$stage/settee.node"
+cp "$CARGO_TARGET_DIR/release/libsettee_node.so" "$stage/settee.node"
 (cd "$stage" && npm pack --silent --pack-destination "$out" >/dev/null)
 ls -1 "$out"/settee-*.whl "$out"/settee-*.tgz

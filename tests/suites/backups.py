@@ -23,6 +23,8 @@ from harness.writers import BulkWriter, LocalWriter, SerialWriter
 from suites.backup import compare, start_writers
 
 COMMAND_TIMEOUT_S = 600
+# Of backups over a line that breaks, until it did.
+ROUNDS_MAX = 20
 USERS = "_users"
 
 
@@ -141,6 +143,8 @@ def check_history(ctx, history, target, environment):
         done = settee(ctx, "restore", target, data, *choice, environment=environment)
         if not ctx.report.check(f"restore {' '.join(choice) or 'the last'} ends well", done.returncode == 0, done):
             continue
+        sound = settee(ctx, "check", data, "--indexes")
+        ctx.report.check(f"the store of backup {at} is sound", sound.returncode == 0, sound, quiet=True)
         with Server(ctx.binary, data) as server:
             api = server.api()
             differs = [name for name, was in moment.state.items() if everything(api).get(name) != was]
@@ -182,6 +186,8 @@ def beside_writers(ctx):
         restored = ctx.root / f"beside-{number}"
         done = settee(ctx, "restore", target, restored, "--name", name)
         report.equal("restore ends well", done.returncode, 0, quiet=True)
+        sound = settee(ctx, "check", restored, "--indexes")
+        report.check("what was restored is sound", sound.returncode == 0, sound, quiet=True)
         with Server(ctx.binary, restored) as server:
             compare(report, server.api(), before, during, revisions)
 
@@ -413,10 +419,13 @@ def broken_connections(ctx):
     report = ctx.report
     store = ObjectStore(ctx, "objects-broken").start()
     store.bucket("backups")
-    with FlakyProxy(store.url, ctx.random, mean_bytes=3_000_000) as proxy:
+    # A request sends up to 8 MiB: every second connection lasts that long.
+    with FlakyProxy(store.url, ctx.random, mean_bytes=3_000_000, cut_share=0.5) as proxy:
         environment = store.environment(proxy.url)
         with with_environment(environment), ctx.server("broken-data") as server:
-            for _ in range(ctx.size(1, 10)):
+            for number in range(ROUNDS_MAX):
+                if number >= ctx.size(1, 10) and proxy.cuts:
+                    break
                 fill(ctx, server.api(), ctx.size(8, 40))
                 back_up(ctx, server, "s3://backups/x", environment)
             report.check("connections were lost", proxy.cuts > 0, proxy.cuts)

@@ -10,17 +10,15 @@ import signal
 import subprocess
 import time
 
+from harness import examples, markdown
 from harness.packages import node_modules, virtual_environment
 
-# Cargo may have everything to compile.
+# Cargo may have everything to compile; after the program there is little left.
 BUILD_TIMEOUT_S = 1800
 SCRIPT_TIMEOUT_S = 300
 
 
 def run(ctx):
-    if not ctx.soak:
-        ctx.report.skip("bindings", "with --soak: their dependencies are compiled once more, with other features, which takes five minutes")
-        return
     packages = {}
 
     def packages_are_built(ctx):
@@ -53,6 +51,7 @@ def python_package(ctx, packages):
     tools = virtual_environment(ctx, folder) / "bin" / "python"
     python = fresh_python(ctx, tools, packages["python"], "python")
     script(ctx, "python", [python, folder / "check_python.py"], ctx.folder("python"))
+    manual(ctx, "python", [python], "examples.py", ctx.folder("python-manual"))
     mypy = [tools, "-m", "mypy", "--strict", "--python-executable", python, "--cache-dir", ctx.folder("mypy-cache")]
     checked(ctx, "mypy accepts the examples of types, and refuses what it must", [*mypy, folder / "types_python.py"])
     checked(ctx, "mypy accepts the package", [*mypy, "-p", "settee"])
@@ -65,12 +64,34 @@ def node_package(ctx, packages):
     modules = node_modules(ctx, folder)
     place = fresh_node(ctx, packages["node"])
     script(ctx, "node", ["node", folder / "check_node.mjs"], place)
+    manual(ctx, "node", ["node"], "examples.mjs", place)
     for name in ("tsconfig.json", "types_node.ts"):
         shutil.copy(folder / name, place / name)
     tsc = ["node", modules / "typescript" / "bin" / "tsc", "-p", place / "tsconfig.json", "--typeRoots", modules / "@types"]
     checked(ctx, "tsc accepts the examples of types, and refuses what it must", tsc)
     size = ctx.size(300, 20_000)
     script(ctx, "node, over and over", ["node", "--expose-gc", folder / "soak_node.mjs", size], place)
+
+
+def manual(ctx, page, interpreter, name, place):
+    """The examples of a page of the manual that are marked `packaged`, one after another in one process."""
+    text = (ctx.checkout / "docs" / "src" / "guide" / f"{page}.md").read_text(encoding="utf-8")
+    blocks = [block for block in markdown.blocks(text) if block.has("packaged")]
+    sources = [block for block in blocks if block.language != "text"]
+    ends = {"python": 'print("\\x1e", end="")\n', "js": 'process.stdout.write("\\x1e");\n'}
+    (place / name).write_text("".join(block.text + ends[block.language] for block in sources), encoding="utf-8")
+    done = command([*interpreter, name], cwd=place)
+    printed = done.stdout.split("\x1e")
+    ctx.report.check(f"{page}.md: its examples run to their end", done.returncode == 0 and len(printed) == len(sources) + 1, done.stderr[-3000:])
+    for source, found in zip(sources, printed):
+        # What a block prints follows it.
+        after = blocks[blocks.index(source) + 1 :][:1]
+        expected = after[0].text if after and after[0].language == "text" else ""
+        ctx.report.check(
+            f"{page}.md, line {source.line}",
+            examples.lines_match(expected.splitlines(), found.splitlines()),
+            f"expected:\n{expected}\nprinted:\n{found}",
+        )
 
 
 def kills_lose_nothing(ctx, packages):

@@ -20,7 +20,7 @@ MAP = {"views": {"by_number": {"map": "function (doc) { if (doc.number !== undef
 
 
 def run(ctx):
-    for part in (sound_and_untouched, after_kills, planted_rows, harmed_files, repaired_store, repair_of_what_is_lost):
+    for part in (sound_and_untouched, after_kills, planted_rows, harmed_files, repaired_store, repair_of_what_is_lost, lost_lists_of_files):
         ctx.attempt(part)
 
 
@@ -345,6 +345,55 @@ def repair_of_what_is_lost(ctx):
         status, told = check(ctx, ctx.root / "lossy-new")
         ctx.report.check(f"damaged blocks, {number}: what was saved is sound", status == SOUND, json.dumps(damage(told))[:1500])
         exactly(ctx, number, ledger, lost)
+
+
+def lost_lists_of_files(ctx):
+    """The engine's list of its files, or what names it, is lost; documents are in tables and in the log, or in the log alone."""
+    in_tables, ledger = with_tables(ctx, "unlisted", 400)
+    api = in_tables.start().api()
+    write_documents(api, ledger, 100, prefix="more")
+    in_tables.kill()
+    in_log, logged = ctx.server("unlisted-log").start(), Ledger("kept")
+    in_log.api().expect((201, 202), "PUT", "/kept?q=2")
+    write_documents(in_log.api(), logged, 100)
+    in_log.kill()
+    ctx.report.equal("lost lists: of one store all is in the log", [path.name for path in store_of(in_log).glob("*.sst")], [])
+    for stored, server, written in (("tables and log", in_tables, ledger), ("log", in_log, logged)):
+        for what, harm, is_whole in LOST_LISTS:
+            harmed = copy_of(ctx, server, "unlisted-harmed")
+            harm(store_of_data(harmed))
+            was = listing(harmed)
+            shutil.rmtree(ctx.root / "unlisted-new", ignore_errors=True)
+            done = settee(ctx, "repair", harmed, ctx.root / "unlisted-new", "--json")
+            what = f"{what}, {stored}"
+            if not ctx.report.check(f"{what}: repaired, nothing is lost", done.returncode == SOUND, done.stdout[-1000:] + done.stderr):
+                continue
+            notes = json.loads(done.stdout)["notes"]
+            ctx.report.check(f"{what}: what was done is told", any("list of files" in note for note in notes), notes)
+            ctx.report.equal(
+                f"{what}: only of a lost list attachments are said to be lost", any("attachments" in note for note in notes), not is_whole
+            )
+            ctx.report.equal(f"{what}: the damaged store stays as it was", listing(harmed), was, quiet=True)
+            status, told = check(ctx, ctx.root / "unlisted-new")
+            ctx.report.check(f"{what}: what was saved is sound", status == SOUND, json.dumps(damage(told))[:1500])
+            saved = read_all(ctx, "unlisted-new", written)
+            wanted = {doc_id: {"_id": doc_id, "_rev": doc.rev, **doc.body} for doc_id, doc in written.acknowledged.items()}
+            missed = [doc_id for doc_id, doc in wanted.items() if saved.get(doc_id) != doc]
+            ctx.report.check(f"{what}: all {len(wanted)} documents are saved", not missed, missed[:10])
+
+
+def lists(store):
+    return list(store.glob("MANIFEST-*"))
+
+
+# What is lost, and whether the list itself is whole.
+LOST_LISTS = (
+    ("CURRENT gone", lambda store: (store / "CURRENT").unlink(), True),
+    ("CURRENT names no file", lambda store: (store / "CURRENT").write_bytes(b"MANIFEST-999999\n"), True),
+    ("the list gone", lambda store: [path.unlink() for path in lists(store)], False),
+    ("the list damaged", lambda store: [flip(path, 20, 64) for path in lists(store)], False),
+    ("both gone", lambda store: [path.unlink() for path in (store / "CURRENT", *lists(store))], False),
+)
 
 
 def read_all(ctx, name, ledger):

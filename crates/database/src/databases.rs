@@ -579,7 +579,9 @@ impl Databases {
         Ok(self.store.copy(target)?)
     }
 
-    /// Writes what is queued and stops. Every later operation fails.
+    /// Writes what is queued and stops. Every later operation fails. The directory is free when these databases, and what was read
+    /// of them, are dropped: nothing else holds it, but what did not end within some seconds (an index build whose functions take long), a
+    /// compaction of an index, and the removal of a deleted database whose indexes were being built.
     pub fn close(&self) {
         self.maintenance.ask_to_stop();
         self.keeper.stop();

@@ -7,6 +7,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use database::{Database, Databases, Error, Since};
 use proptest::prelude::*;
@@ -216,4 +217,33 @@ fn closing_goes_on_beside_everything_else() {
         assert_eq!(rows.len() as u64, info.doc_count);
     }
     databases.close();
+}
+
+const WRITTEN: u64 = 40;
+
+/// What goes on in the background lets go of the store before `close` is over.
+#[test]
+fn a_directory_may_be_opened_again_right_after_it_was_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    for round in 0..3 {
+        let databases = open(dir.path());
+        runtime().block_on(async {
+            for n in 0..WRITTEN {
+                let name = format!("db{n}");
+                let db = match round {
+                    0 => databases.create(&name, with_shards(1)).await,
+                    _ => databases.get(&name),
+                };
+                let design = DESIGN.replace("_design/d", &format!("_design/d{round}"));
+                write(&db.unwrap(), vec![doc(&design)]).await;
+            }
+        });
+        // Background indexing is in the middle of them.
+        let started = Instant::now();
+        while databases.waiting_for_indexing() as u64 > WRITTEN / 2 {
+            assert!(started.elapsed() < Duration::from_secs(60));
+            std::thread::yield_now();
+        }
+        databases.close();
+    }
 }

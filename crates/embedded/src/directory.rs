@@ -1,7 +1,7 @@
 //! An open directory and its databases.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use database::{CreateOptions, Databases, NameRange};
@@ -9,7 +9,6 @@ use document::{UuidAlgorithm, UuidGenerator};
 use functions::query_server;
 use parking_lot::{Mutex, RwLock};
 use serde_json::{Value, json};
-use storage::Store;
 use tokio::sync::watch;
 
 use crate::slot::{Slot, Slots};
@@ -214,12 +213,12 @@ impl Directory {
             return Ok(());
         };
         self.0.closing.send_replace(true);
-        let store: Weak<Store> = Arc::downgrade(databases.store());
+        let held = databases.store().held();
         databases.close();
         self.0.slots.close();
         drop(databases);
         let began = Instant::now();
-        while store.strong_count() > 0 {
+        while held.strong_count() > 0 {
             if began.elapsed() > CLOSING_TIME_MAX {
                 return Err(Error::new(
                     503,

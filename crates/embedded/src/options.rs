@@ -194,25 +194,46 @@ fn given<'de, D: serde::Deserializer<'de>>(member: D) -> std::result::Result<Raw
     Box::<RawValue>::deserialize(member).map(Some)
 }
 
-/// Of a listing by id.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct AllDocs {
-    key: Option<String>,
-    keys: Option<Vec<String>>,
-    startkey: Option<String>,
-    endkey: Option<String>,
-    inclusive_end: Option<bool>,
-    limit: Option<u64>,
-    skip: u64,
-    descending: bool,
-    include_docs: bool,
-    conflicts: bool,
-    attachments: bool,
-    update_seq: bool,
-    partition: Option<String>,
-    /// `_design_docs`, or `_local_docs`.
-    only: Option<String>,
+/// Options of rows by their keys: own ones, and those that all such rows have. A macro, as serde's `flatten` takes whatever is unknown, and
+/// does not keep the text of keys.
+macro_rules! of_rows {
+    ($(#[$about:meta])* $name:ident { $($(#[$of:meta])* $own:ident: $kind:ty,)* }) => {
+        $(#[$about])*
+        #[derive(Debug, Default, Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct $name {
+            $($(#[$of])* $own: $kind,)*
+            inclusive_end: Option<bool>,
+            limit: Option<u64>,
+            skip: u64,
+            descending: bool,
+            include_docs: bool,
+            attachments: bool,
+            update_seq: bool,
+            partition: Option<String>,
+        }
+    };
+}
+
+/// Whether attachments of documents that rows show come with their bytes.
+fn shown(bytes: bool) -> ShownAttachments {
+    ShownAttachments {
+        bytes,
+        encoding_info: false,
+    }
+}
+
+of_rows! {
+    /// Of a listing by id.
+    AllDocs {
+        key: Option<String>,
+        keys: Option<Vec<String>>,
+        startkey: Option<String>,
+        endkey: Option<String>,
+        conflicts: bool,
+        /// `_design_docs`, or `_local_docs`.
+        only: Option<String>,
+    }
 }
 
 impl AllDocs {
@@ -249,42 +270,31 @@ impl AllDocs {
             descending: self.descending,
             include_docs: self.include_docs,
             conflicts: self.conflicts,
-            attachments: ShownAttachments {
-                bytes: self.attachments,
-                encoding_info: false,
-            },
+            attachments: shown(self.attachments),
             update_seq: self.update_seq,
         })
     }
 }
 
-/// Of a view.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct View {
-    #[serde(deserialize_with = "given")]
-    key: RawKey,
-    keys: Option<Vec<Box<RawValue>>>,
-    #[serde(deserialize_with = "given")]
-    startkey: RawKey,
-    #[serde(deserialize_with = "given")]
-    endkey: RawKey,
-    startkey_docid: Option<String>,
-    endkey_docid: Option<String>,
-    inclusive_end: Option<bool>,
-    limit: Option<u64>,
-    skip: u64,
-    descending: bool,
-    include_docs: bool,
-    conflicts: Option<bool>,
-    attachments: bool,
-    reduce: Option<bool>,
-    group: Option<bool>,
-    group_level: Option<u64>,
-    /// `true`, `false`, or `"lazy"`.
-    update: Option<serde_json::Value>,
-    update_seq: bool,
-    partition: Option<String>,
+of_rows! {
+    /// Of a view.
+    View {
+        #[serde(deserialize_with = "given")]
+        key: RawKey,
+        keys: Option<Vec<Box<RawValue>>>,
+        #[serde(deserialize_with = "given")]
+        startkey: RawKey,
+        #[serde(deserialize_with = "given")]
+        endkey: RawKey,
+        startkey_docid: Option<String>,
+        endkey_docid: Option<String>,
+        conflicts: Option<bool>,
+        reduce: Option<bool>,
+        group: Option<bool>,
+        group_level: Option<u64>,
+        /// `true`, `false`, or `"lazy"`.
+        update: Option<serde_json::Value>,
+    }
 }
 
 impl View {
@@ -320,10 +330,7 @@ impl View {
             descending: self.descending,
             include_docs: self.include_docs,
             conflicts: self.conflicts,
-            attachments: ShownAttachments {
-                bytes: self.attachments,
-                encoding_info: false,
-            },
+            attachments: shown(self.attachments),
             reduce: self.reduce,
             grouping: Grouping::of(self.group, self.group_level)?,
             update,
@@ -374,10 +381,7 @@ impl Changes {
             },
             include_docs: self.include_docs,
             conflicts: self.conflicts,
-            attachments: ShownAttachments {
-                bytes: self.attachments,
-                encoding_info: false,
-            },
+            attachments: shown(self.attachments),
             filter: filter(
                 self.doc_ids,
                 self.selector,

@@ -12,7 +12,7 @@ use crate::counters::SYNCS;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Once};
+use std::sync::{Arc, Once, Weak};
 use std::time::{Duration, Instant};
 use telemetry::State;
 
@@ -85,6 +85,8 @@ pub struct Engine {
     flushed_at: AtomicU64,
     /// Let go when the database is closed. Who only reads has none.
     _claim: Option<Claim>,
+    /// Dropped after everything else, as fields are dropped in their order.
+    held: Arc<()>,
 }
 
 /// Less garbage than this in files of attachments is not worth rewriting them, while there are writes and while there are none.
@@ -216,12 +218,18 @@ impl Engine {
             written_bytes: AtomicU64::new(0),
             flushed_at: AtomicU64::new(0),
             _claim: Some(claim),
+            held: Arc::default(),
         }))
     }
 
     /// The directory that it is in.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Alive until the directory has been let go of, which takes a moment from when nobody has the engine any more.
+    pub(crate) fn held(&self) -> Weak<()> {
+        Arc::downgrade(&self.held)
     }
 
     /// From here on a compaction may end before its time.

@@ -1,7 +1,7 @@
 //! The node's store: all shards of all databases in one engine, and the catalogue of databases.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
@@ -308,6 +308,11 @@ impl Store {
             (Keyspace::Meta, meta::index_state(number).to_vec(), None),
             (Keyspace::Meta, meta::index(owner, signature), None),
         ])
+    }
+
+    /// Alive as long as anything holds this store: once it is not, the directory may be opened again.
+    pub fn held(&self) -> Weak<()> {
+        self.engine.held()
     }
 
     /// The engine, to read and write keyspaces.

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, BinaryIO, Literal, NamedTuple, TypedDict, overload
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, TypedDict, overload
 
 from . import _settee
 from ._attachments import AttachmentReader, AttachmentWriter
-from ._json import dumps, loads, options
+from ._json import given, loads, options
+from ._options import AllDocsOptions, ChangesOptions, FindOptions, GetOptions, ViewOptions
 from ._rows import Changes, Rows
+
+if TYPE_CHECKING:
+    # In Python 3.10 it is nowhere else.
+    from typing_extensions import Unpack
 
 # A document: a `dict`, or its JSON text.
 Document = dict[str, Any] | str | bytes
 # Called with what is done, and of how much.
 Progress = Callable[[int, int], object]
 
+# Options of views for which `None` is a value.
+_KEYS = ("key", "startkey", "endkey")
 # Bytes of an attachment's file that are read at a time.
 _PIECE_BYTES = 256 << 10
 
@@ -78,51 +85,12 @@ class Database:
     # Documents
 
     @overload
-    def get(
-        self,
-        id: str,
-        *,
-        rev: str | None = ...,
-        revs: bool = ...,
-        revs_info: bool = ...,
-        conflicts: bool = ...,
-        deleted_conflicts: bool = ...,
-        latest: bool = ...,
-        local_seq: bool = ...,
-        attachments: bool = ...,
-        raw: Literal[False] = ...,
-    ) -> dict[str, Any]: ...
+    def get(self, id: str, *, raw: Literal[False] = ..., **asked: Unpack[GetOptions]) -> dict[str, Any]: ...
 
     @overload
-    def get(
-        self,
-        id: str,
-        *,
-        rev: str | None = ...,
-        revs: bool = ...,
-        revs_info: bool = ...,
-        conflicts: bool = ...,
-        deleted_conflicts: bool = ...,
-        latest: bool = ...,
-        local_seq: bool = ...,
-        attachments: bool = ...,
-        raw: Literal[True],
-    ) -> str: ...
+    def get(self, id: str, *, raw: Literal[True], **asked: Unpack[GetOptions]) -> str: ...
 
-    def get(
-        self,
-        id: str,
-        *,
-        rev: str | None = None,
-        revs: bool = False,
-        revs_info: bool = False,
-        conflicts: bool = False,
-        deleted_conflicts: bool = False,
-        latest: bool = False,
-        local_seq: bool = False,
-        attachments: bool = False,
-        raw: bool = False,
-    ) -> dict[str, Any] | str:
+    def get(self, id: str, *, raw: bool = False, **asked: Unpack[GetOptions]) -> dict[str, Any] | str:
         """A document. Raises `NotFound`.
 
         rev: this revision in place of the winning one
@@ -131,29 +99,7 @@ class Database:
         attachments: with their bytes, in Base64
         raw: as JSON text
         """
-        if (
-            rev is None
-            and not revs
-            and not revs_info
-            and not conflicts
-            and not deleted_conflicts
-            and not latest
-            and not local_seq
-            and not attachments
-        ):
-            text = self._native.get(id, "")
-        else:
-            said = options(
-                rev=rev,
-                revs=revs,
-                revs_info=revs_info,
-                conflicts=conflicts,
-                deleted_conflicts=deleted_conflicts,
-                latest=latest,
-                local_seq=local_seq,
-                attachments=attachments,
-            )
-            text = self._native.get(id, said)
+        text = self._native.get(id, options(asked))
         if raw:
             return text
         doc: dict[str, Any] = loads(text)
@@ -217,77 +163,24 @@ class Database:
     # Listings, views, queries, changes
 
     @overload
-    def all_docs(self, *, raw: Literal[True], **asked: Any) -> Rows[str]: ...
+    def all_docs(self, *, raw: Literal[True], **asked: Unpack[AllDocsOptions]) -> Rows[str]: ...
 
     @overload
-    def all_docs(
-        self,
-        *,
-        key: str | None = ...,
-        keys: Sequence[str] | None = ...,
-        startkey: str | None = ...,
-        endkey: str | None = ...,
-        inclusive_end: bool = ...,
-        limit: int | None = ...,
-        skip: int = ...,
-        descending: bool = ...,
-        include_docs: bool = ...,
-        conflicts: bool = ...,
-        attachments: bool = ...,
-        update_seq: bool = ...,
-        partition: str | None = ...,
-        only: Literal["_design_docs", "_local_docs"] | None = ...,
-        raw: Literal[False] = ...,
-    ) -> Rows[dict[str, Any]]: ...
+    def all_docs(self, *, raw: Literal[False] = ..., **asked: Unpack[AllDocsOptions]) -> Rows[dict[str, Any]]: ...
 
-    def all_docs(self, *, raw: bool = False, inclusive_end: bool = True, **asked: Any) -> Rows[Any]:
+    def all_docs(self, *, raw: bool = False, **asked: Unpack[AllDocsOptions]) -> Rows[Any]:
         """Documents by id, from one snapshot."""
-        said = _without_none(asked)
-        if not inclusive_end:
-            said["inclusive_end"] = False
-        return Rows(self._native.all_docs(_text(said)), raw)
+        return Rows(self._native.all_docs(options(asked)), raw)
 
     @overload
-    def view(self, design: str, view: str, *, raw: Literal[True], **asked: Any) -> Rows[str]: ...
+    def view(self, design: str, view: str, *, progress: Progress | None = ..., raw: Literal[True], **asked: Unpack[ViewOptions]) -> Rows[str]: ...
 
     @overload
     def view(
-        self,
-        design: str,
-        view: str,
-        *,
-        key: Any = ...,
-        keys: Sequence[Any] | None = ...,
-        startkey: Any = ...,
-        endkey: Any = ...,
-        startkey_docid: str | None = ...,
-        endkey_docid: str | None = ...,
-        inclusive_end: bool = ...,
-        limit: int | None = ...,
-        skip: int = ...,
-        descending: bool = ...,
-        include_docs: bool = ...,
-        conflicts: bool | None = ...,
-        attachments: bool = ...,
-        reduce: bool | None = ...,
-        group: bool | None = ...,
-        group_level: int | None = ...,
-        update: bool | Literal["lazy"] = ...,
-        update_seq: bool = ...,
-        partition: str | None = ...,
-        progress: Progress | None = ...,
-        raw: Literal[False] = ...,
+        self, design: str, view: str, *, progress: Progress | None = ..., raw: Literal[False] = ..., **asked: Unpack[ViewOptions]
     ) -> Rows[dict[str, Any]]: ...
 
-    def view(
-        self,
-        design: str,
-        view: str,
-        *,
-        progress: Progress | None = None,
-        raw: bool = False,
-        **asked: Any,
-    ) -> Rows[Any]:
+    def view(self, design: str, view: str, *, progress: Progress | None = None, raw: bool = False, **asked: Unpack[ViewOptions]) -> Rows[Any]:
         """Rows of a view, from one snapshot of its index, which is brought up to date first.
 
         A key that is not given is not there; `None` is the key `null`.
@@ -297,46 +190,28 @@ class Database:
 
         Raises `NotFound`, `BadRequest`, or `FunctionError` for what a function threw.
         """
-        keys = {name: asked.pop(name) for name in ("key", "startkey", "endkey") if name in asked}
-        said = {**_without_none(asked), **keys}
-        return Rows(self._native.view(design, view, _text(said), progress), raw)
+        return Rows(self._native.view(design, view, options(asked, null=_KEYS), progress), raw)
 
     def build_index(self, design: str, *, progress: Progress | None = None) -> None:
         """Brings the index of a design document up to date. `progress` as of `view`."""
         self._native.build_index(design, progress)
 
     @overload
-    def find(self, selector: Mapping[str, Any], *, raw: Literal[True], **asked: Any) -> Rows[str]: ...
+    def find(self, selector: Mapping[str, Any], *, raw: Literal[True], **asked: Unpack[FindOptions]) -> Rows[str]: ...
 
     @overload
-    def find(
-        self,
-        selector: Mapping[str, Any],
-        *,
-        fields: Sequence[str] | None = ...,
-        sort: Sequence[str | Mapping[str, str]] | None = ...,
-        limit: int | None = ...,
-        skip: int | None = ...,
-        use_index: str | Sequence[str] | None = ...,
-        bookmark: str | None = ...,
-        conflicts: bool | None = ...,
-        update: bool | None = ...,
-        execution_stats: bool | None = ...,
-        allow_fallback: bool | None = ...,
-        aggregate: Mapping[str, Any] | None = ...,
-        raw: Literal[False] = ...,
-    ) -> Rows[dict[str, Any]]: ...
+    def find(self, selector: Mapping[str, Any], *, raw: Literal[False] = ..., **asked: Unpack[FindOptions]) -> Rows[dict[str, Any]]: ...
 
-    def find(self, selector: Mapping[str, Any], *, raw: bool = False, **asked: Any) -> Rows[Any]:
+    def find(self, selector: Mapping[str, Any], *, raw: bool = False, **asked: Unpack[FindOptions]) -> Rows[Any]:
         """Documents that match, as of `_find`, read as they are asked for; all of them, unless there is a `limit`.
 
         With `aggregate` the rows are groups. `tail` of the answer has bookmark, warning and statistics once all were given.
         """
-        return Rows(self._native.find({"selector": dict(selector), **_without_none(asked)}), raw)
+        return Rows(self._native.find({"selector": dict(selector), **given(asked)}), raw)
 
-    def explain(self, selector: Mapping[str, Any], **asked: Any) -> dict[str, Any]:
+    def explain(self, selector: Mapping[str, Any], **asked: Unpack[FindOptions]) -> dict[str, Any]:
         """Which index would answer a query, as of `_explain`."""
-        plan: dict[str, Any] = loads(self._native.explain({"selector": dict(selector), **_without_none(asked)}))
+        plan: dict[str, Any] = loads(self._native.explain({"selector": dict(selector), **given(asked)}))
         return plan
 
     def indexes(self) -> list[dict[str, Any]]:
@@ -357,7 +232,7 @@ class Database:
         index: dict[str, Any] = {"fields": list(fields)}
         if partial_filter_selector is not None:
             index["partial_filter_selector"] = dict(partial_filter_selector)
-        said = _without_none({"name": name, "ddoc": ddoc, "partitioned": partitioned})
+        said = given({"name": name, "ddoc": ddoc, "partitioned": partitioned})
         made: dict[str, str] = loads(self._native.create_index({"index": index, "type": "json", **said}))
         return made
 
@@ -366,29 +241,12 @@ class Database:
         self._native.delete_index(ddoc, name)
 
     @overload
-    def changes(self, *, raw: Literal[True], **asked: Any) -> Changes[str]: ...
+    def changes(self, *, timeout: float | None = ..., raw: Literal[True], **asked: Unpack[ChangesOptions]) -> Changes[str]: ...
 
     @overload
-    def changes(
-        self,
-        *,
-        since: str | None = ...,
-        live: bool = ...,
-        timeout: float | None = ...,
-        limit: int | None = ...,
-        descending: bool = ...,
-        all_leaves: bool = ...,
-        include_docs: bool = ...,
-        conflicts: bool = ...,
-        attachments: bool = ...,
-        doc_ids: Sequence[str] | None = ...,
-        selector: Mapping[str, Any] | None = ...,
-        fields: Sequence[str] | None = ...,
-        design: bool = ...,
-        raw: Literal[False] = ...,
-    ) -> Changes[dict[str, Any]]: ...
+    def changes(self, *, timeout: float | None = ..., raw: Literal[False] = ..., **asked: Unpack[ChangesOptions]) -> Changes[dict[str, Any]]: ...
 
-    def changes(self, *, raw: bool = False, timeout: float | None = None, **asked: Any) -> Changes[Any]:
+    def changes(self, *, timeout: float | None = None, raw: bool = False, **asked: Unpack[ChangesOptions]) -> Changes[Any]:
         """Changes, each document once, at its newest one.
 
         since: a `seq` to go on behind, or `"now"`
@@ -396,10 +254,10 @@ class Database:
         all_leaves: rows name all leaves, not only the winning revision
         doc_ids, selector (with `fields`), design: only changes of these documents
         """
-        said = _without_none(asked)
-        if "selector" in said:
-            said["selector"] = dict(said["selector"])
-        return Changes(self._native.changes(_text(said)), raw, timeout)
+        selector = asked.get("selector")
+        if selector is not None:
+            asked["selector"] = dict(selector)
+        return Changes(self._native.changes(options(asked)), raw, timeout)
 
     # Attachments
 
@@ -413,7 +271,7 @@ class Database:
         end: int | None = None,
     ) -> AttachmentReader:
         """An attachment as a binary file; `start` and `end` are those of a range of its bytes. Raises `NotFound`."""
-        said = options(rev=rev, start=start, end=end)
+        said = options({"rev": rev, "start": start, "end": end})
         return AttachmentReader(self._native.attachment(id, name, said))
 
     def create_attachment(
@@ -425,7 +283,7 @@ class Database:
         content_type: str = "application/octet-stream",
     ) -> AttachmentWriter:
         """A binary file that becomes an attachment of the revision `rev` of a document, or of a new document. Raises `Conflict`."""
-        said = options(rev=rev, content_type=content_type)
+        said = options({"rev": rev, "content_type": content_type})
         return AttachmentWriter(self._native.put_attachment(id, name, said))
 
     def put_attachment(
@@ -451,15 +309,5 @@ class Database:
         return Written(*self._native.delete_attachment(id, name, rev))
 
 
-def _without_none(asked: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in asked.items() if value is not None}
-
-
-def _text(said: dict[str, Any]) -> str:
-    return dumps(said) if said else ""
-
-
 def _writes(new_edits: bool, delayed: bool) -> str:
-    if new_edits and not delayed:
-        return ""
-    return dumps({"new_edits": new_edits, "delayed": delayed})
+    return options({"new_edits": None if new_edits else False, "delayed": delayed or None})

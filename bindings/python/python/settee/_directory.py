@@ -11,7 +11,7 @@ from typing import Any
 
 from . import _settee
 from ._database import Database
-from ._json import dumps, loads, options
+from ._json import given, loads, options
 
 # A directory that is open when the interpreter ends is closed first: its threads must not outlive what they use.
 _open: weakref.WeakSet[Directory] = weakref.WeakSet()
@@ -67,10 +67,9 @@ def open(
         "background_indexing": background_indexing,
         "auto_compact": auto_compact,
         "accept_damaged_log": accept_damaged_log,
-        "functions": {name: value for name, value in functions.items() if value is not None},
+        "functions": given(functions),
     }
-    text = dumps({name: value for name, value in said.items() if value is not None})
-    directory = Directory(_settee.Directory.open(os.fspath(path), text))
+    directory = Directory(_settee.Directory.open(os.fspath(path), options(said)))
     _open.add(directory)
     return directory
 
@@ -119,7 +118,7 @@ class Directory:
         """Makes a database. Raises `FileExists` when there is one, unless `exist_ok`."""
         if exist_ok and name in self:
             return self[name]
-        return Database(self._native.create(name, options(q=q, partitioned=partitioned)))
+        return Database(self._native.create(name, options({"q": q, "partitioned": partitioned})))
 
     def delete(self, name: str) -> None:
         """Deletes a database. Raises `NotFound`."""

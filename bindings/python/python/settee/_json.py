@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ._settee import dumps
 
-__all__ = ["dumps", "loads", "options"]
+__all__ = ["dumps", "given", "loads", "options"]
 
 _decoder = json.JSONDecoder()
 
@@ -17,7 +18,12 @@ def loads(text: str) -> Any:
     return _decoder.decode(text)
 
 
-def options(**given: Any) -> str:
-    """Options as JSON text: those that are neither `None` nor `False`."""
-    said = {name: value for name, value in given.items() if value is not None and value is not False}
+def given(asked: Mapping[str, Any], null: Collection[str] = ()) -> dict[str, Any]:
+    """What is not `None`; of the names in `null` that too."""
+    return {name: value for name, value in asked.items() if value is not None or name in null}
+
+
+def options(asked: Mapping[str, Any], null: Collection[str] = ()) -> str:
+    """Options as JSON text, of which those that are `None` were not given, but for those in `null`. No text when there are none."""
+    said = given(asked, null) if asked else None
     return dumps(said) if said else ""

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use telemetry::State;
 use telemetry::trace::{Value, export_background};
@@ -65,6 +66,8 @@ struct Shared {
     wake: Condvar,
     options: KenOptions,
     started: AtomicBool,
+    /// The thread that looks at what was written, once it was started.
+    ken: Mutex<Option<JoinHandle<()>>>,
     databases: OnceLock<Weak<Opened>>,
 }
 
@@ -77,6 +80,7 @@ impl Indexer {
             wake: Condvar::new(),
             options,
             started: AtomicBool::new(false),
+            ken: Mutex::default(),
             databases: OnceLock::new(),
         }))
     }
@@ -113,8 +117,9 @@ impl Indexer {
             let thread = std::thread::Builder::new()
                 .name("ken".into())
                 .spawn(move || shared.look_around());
-            if let Err(e) = thread {
-                tracing::error!(error = %e, "no thread for background indexing");
+            match thread {
+                Ok(t) => *self.0.ken.lock() = Some(t),
+                Err(e) => tracing::error!(error = %e, "no thread for background indexing"),
             }
         }
         self.0.wake.notify_all();
@@ -153,7 +158,7 @@ impl Indexer {
             .collect()
     }
 
-    /// Ends builds under way, and waits a moment for them.
+    /// Ends builds under way, and waits a moment for them. What has ended holds nothing of a database any more.
     pub fn stop(&self) {
         let deadline = Instant::now() + Duration::from_secs(3);
         let mut work = self.0.work.lock();
@@ -168,6 +173,13 @@ impl Indexer {
                 tracing::warn!("an index build did not end in time");
                 break;
             }
+        }
+        drop(work);
+        let ken = self.0.ken.lock().take();
+        if let Some(t) = ken
+            && t.join().is_err()
+        {
+            tracing::error!("the thread of background indexing had panicked");
         }
     }
 }
@@ -191,9 +203,9 @@ impl Shared {
         let for_thread = index.clone();
         if let Err(e) = builder.spawn(move || shared.run(for_thread)) {
             tracing::error!(error = %e, "no thread for an index build");
-            self.done(&index);
             let failure = index::Error::Invalid(format!("no thread for the index build: {e}"));
             finish(&index, Some(failure));
+            self.done(index);
         }
     }
 
@@ -214,33 +226,30 @@ impl Shared {
             }
             let reason = failure.as_ref().map(|e| e.name().to_owned());
             export_background("index update", began, || about(&index), reason);
-            let again = finish(&index, failure);
-            if !again {
-                // Readers have what they waited for; what they would compute on demand is kept for the next ones.
-                for i in &index.shards {
-                    if let Err(e) = i.warm() {
-                        tracing::debug!(db = %index.database, error = %e, "reductions are left to readers");
-                    }
+            if finish(&index, failure) {
+                next = Some(index);
+                continue;
+            }
+            // Readers have what they waited for; what they would compute on demand is kept for the next ones.
+            for i in &index.shards {
+                if let Err(e) = i.warm() {
+                    tracing::debug!(db = %index.database, error = %e, "reductions are left to readers");
                 }
             }
-            self.done(&index);
-            next = if again {
-                let mut work = self.work.lock();
-                work.running.push(index.clone());
-                Some(index)
-            } else {
-                let mut work = self.work.lock();
-                let next = work.waiting.iter().position(|index| work.may_run(index));
-                let waiting = next.and_then(|at| work.waiting.remove(at));
-                work.running.extend(waiting.clone());
-                waiting
-            };
+            self.done(index);
+            let mut work = self.work.lock();
+            let may_run = work.waiting.iter().position(|index| work.may_run(index));
+            next = may_run.and_then(|at| work.waiting.remove(at));
+            work.running.extend(next.clone());
         }
     }
 
-    fn done(&self, index: &Arc<ViewIndex>) {
+    /// A build is over. It is let go before it is taken off the list: who sees that nothing runs any more may count on nobody holding the store.
+    fn done(&self, index: Arc<ViewIndex>) {
+        let at = Arc::as_ptr(&index);
+        drop(index);
         let mut work = self.work.lock();
-        if let Some(i) = work.running.iter().position(|r| Arc::ptr_eq(r, index)) {
+        if let Some(i) = work.running.iter().position(|r| Arc::as_ptr(r) == at) {
             work.running.swap_remove(i);
         }
         self.wake.notify_all();

@@ -21,6 +21,8 @@ const DAMAGED: u8 = 1;
 const NOT_LOOKED_AT: u8 = 2;
 
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
+/// A check that took less tells no rate, in seconds.
+const RATE_AFTER_S: f64 = 1.0;
 
 pub fn run(options: &StoreCheckOptions) -> ExitCode {
     match look(options) {
@@ -159,10 +161,14 @@ fn print_found(found: &Found, options: &StoreCheckOptions) {
 
 fn totals(t: &Totals) -> String {
     let documents = t.documents + t.deleted_documents;
-    let rate = documents as f64 / t.seconds.max(0.001);
+    // Of a small store it would tell how long it takes to begin.
+    let rate = match t.seconds < RATE_AFTER_S {
+        true => String::new(),
+        false => format!(": {:.0} documents a second", documents as f64 / t.seconds),
+    };
     format!(
         "{} databases, {} documents and {} deleted ones, {} indexes with {} rows, {} contents of attachments of {} MB, {} files of {} MB, \
-         in {:.1} s: {rate:.0} documents a second",
+         in {:.1} s{rate}",
         t.databases,
         t.documents,
         t.deleted_documents,

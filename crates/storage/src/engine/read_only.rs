@@ -76,6 +76,7 @@ impl Engine {
             written_bytes: AtomicU64::new(0),
             flushed_at: AtomicU64::new(0),
             _claim: None,
+            held: Arc::default(),
         }))
     }
 

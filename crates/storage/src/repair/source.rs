@@ -5,8 +5,6 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rocksdb::{DB, Options};
-
 use crate::Error;
 use crate::check::holes::{Next, Patient};
 use crate::contents::{CHUNK_BYTES, Content, Contents, Place, keys as content_keys};
@@ -16,6 +14,8 @@ use crate::keyspace::Keyspace;
 use crate::meta::ShardMeta;
 use crate::record::Record;
 use crate::snapshot::Snapshot;
+
+use super::files::{is_table, open_without_list};
 
 /// Something that could not be saved.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,8 +40,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Opens the store in `path`. Where its list of files is lost, the engine makes a new one: in `scratch`, which must not exist, of links to
-    /// the tables and copies of the rest.
+    /// Opens the store in `path`. Where its list of files is lost, a new one is made in a copy: in `scratch`, which must not exist.
     ///
     /// # Errors
     /// [`Error::Directory`]: it is no store, a server has it open, or nothing can be read.
@@ -55,27 +54,17 @@ impl Source {
         let mut notes = vec![];
         let (engine, scratch) = match Engine::open_read_only(path, Strictness::Lenient) {
             Ok(engine) => (engine, None),
-            Err(e) => {
-                notes.push(format!("the engine's list of files was made anew: {e}"));
-                notes.push(
-                    "attachments longer than 4 KiB that it does not find again are lost".into(),
-                );
-                let copied = copy(path, scratch).map_err(|e| Error::Directory {
-                    path: scratch.into(),
-                    reason: e.to_string(),
-                });
-                let opened = copied.and_then(|()| {
-                    DB::repair(&Options::default(), scratch)?;
-                    Engine::open_read_only(scratch, Strictness::Lenient)
-                });
-                match opened {
-                    Ok(engine) => (engine, Some(scratch.to_owned())),
-                    Err(e) => {
-                        let _ = fs::remove_dir_all(scratch);
-                        return Err(e);
-                    }
+            Err(e) => match open_without_list(path, scratch) {
+                Ok((engine, done)) => {
+                    notes.push(e.to_string());
+                    notes.extend(done);
+                    (engine, Some(scratch.to_owned()))
                 }
-            }
+                Err(e) => {
+                    let _ = fs::remove_dir_all(scratch);
+                    return Err(e);
+                }
+            },
         };
         Ok(Source {
             snapshot: Arc::new(engine.snapshot()),
@@ -211,25 +200,4 @@ impl Drop for Source {
 fn has_tables(path: &Path) -> bool {
     let entries = fs::read_dir(path).into_iter().flatten().flatten();
     entries.into_iter().any(|entry| is_table(&entry.path()))
-}
-
-/// Files that the engine never changes.
-fn is_table(path: &Path) -> bool {
-    path.extension().is_some_and(|x| x == "sst" || x == "blob")
-}
-
-/// A copy of a store that the engine may change: tables are links where the file system can.
-fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        if !entry.file_type()?.is_file() || entry.file_name() == "LOCK" {
-            continue;
-        }
-        let target = to.join(entry.file_name());
-        if !is_table(&entry.path()) || fs::hard_link(entry.path(), &target).is_err() {
-            fs::copy(entry.path(), &target)?;
-        }
-    }
-    Ok(())
 }
