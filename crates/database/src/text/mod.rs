@@ -16,7 +16,7 @@ use storage::{ShardNumber, Signature};
 use tokio::sync::watch;
 
 pub use query::bounds as text_bounds;
-pub use query::{TEXT_ANSWER_BYTES_MAX, TextAnswer, TextHit, TextOrder, TextQuery};
+pub use query::{TEXT_ANSWER_BYTES_MAX, TextAnswer, TextCounts, TextHit, TextOrder, TextQuery};
 pub use search::SortValue as TextSortValue;
 pub use search::{Range as TextRange, SortBy as TextSortBy, SortKey as TextSortKey};
 pub use spec::TextSpec;

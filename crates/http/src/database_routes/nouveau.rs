@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use analysis::{Analyzer, Flavour};
 use database::{
-    Read, ReadOptions, TEXT_ANSWER_BYTES_MAX, TextAnswer, TextIndex, TextQuery, TextRange,
-    TextSortBy, TextSortKey, TextSortValue, text_bounds,
+    Read, ReadOptions, TEXT_ANSWER_BYTES_MAX, TextAnswer, TextCounts, TextIndex, TextQuery,
+    TextRange, TextSortBy, TextSortKey, TextSortValue, text_bounds,
 };
 use document::DocId;
 use serde_json::{Map, Value, json};
@@ -415,20 +415,6 @@ fn documents(db: &database::DatabaseAs, answer: &TextAnswer) -> Result<Vec<Value
 }
 
 fn shown(answer: TextAnswer, docs: Option<Vec<Value>>, latency_us: u64) -> Value {
-    let counts = |counts: Option<Vec<(String, Vec<(String, u64)>)>>| match counts {
-        None => Value::Null,
-        Some(counts) => counts
-            .into_iter()
-            .map(|(field, counts)| {
-                let counts: Map<String, Value> = counts
-                    .into_iter()
-                    .map(|(value, n)| (value, n.into()))
-                    .collect();
-                (field, Value::Object(counts))
-            })
-            .collect::<Map<String, Value>>()
-            .into(),
-    };
     let mut docs = docs.map(Vec::into_iter);
     let hits = answer.hits.into_iter().map(|hit| {
         let order: Vec<Value> = hit.order.iter().map(order_value).collect();
@@ -444,10 +430,18 @@ fn shown(answer: TextAnswer, docs: Option<Vec<Value>>, latency_us: u64) -> Value
         "total_hits": answer.total,
         "total_hits_relation": "EQUAL_TO",
         "hits": hits,
-        "counts": counts(answer.counts),
-        "ranges": counts(answer.ranges),
+        "counts": answer.counts.map(counts_value),
+        "ranges": answer.ranges.map(counts_value),
         "update_latency": latency_us,
     })
+}
+
+fn counts_value(counts: TextCounts) -> Value {
+    let of_field = |(field, counts): (String, Vec<(String, u64)>)| {
+        let counts = counts.into_iter().map(|(value, n)| (value, n.into()));
+        (field, Value::Object(counts.collect()))
+    };
+    Value::Object(counts.into_iter().map(of_field).collect())
 }
 
 fn order_value(value: &TextSortValue) -> Value {
