@@ -219,6 +219,9 @@ GET /_utils/session.html                                 anybody
 POST /{db}/_temp_view                                    member
 POST /{db}/_partition/{partition_id}/_all_docs           member
 POST /{db}/_partition/{partition_id}/_design/{ddoc}/_view/{view} member
+POST /{db}/_design/{ddoc}/_nouveau/{index}               member
+GET /{db}/_partition/{partition_id}/_design/{ddoc}/_nouveau/{index} member
+POST /{db}/_partition/{partition_id}/_design/{ddoc}/_nouveau/{index} member
 GET /{db}/_partition/{partition_id}/_index               member
 GET /{db}/_design/{ddoc}/_rewrite/doc                    member
 PUT /{db}/_design/{ddoc}/_rewrite/security               db-admin

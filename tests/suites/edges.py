@@ -499,7 +499,7 @@ def session(server):
 CHANGES = [
     ("POST", "/db/_view_cleanup", None, b"", 202),
     ("POST", "/db/_search_cleanup", None, b"", 202),
-    ("POST", "/db/_nouveau_cleanup", None, b"", 202),
+    ("POST", "/db/_nouveau_cleanup", "application/json", b"{}", 202),
     ("POST", "/db/_sync_shards", None, b"", 202),
     ("POST", "/db/_compact", "application/json", b"", 202),
     ("POST", "/db/_bulk_docs", "application/json", b'{"docs": [{}]}', 201),

@@ -24,6 +24,7 @@ AREAS = [
     "attachments",
     "replication",
     "mango",
+    "nouveau",
 ]
 SYSTEM_DATABASES = ["_users", "_replicator"]
 DIFFERENCES_SHOWN = 5

@@ -437,7 +437,7 @@ impl Databases {
 
     /// Has a deleted database's rows removed, once its index builds have ended.
     fn give_space_back(&self, db: &Arc<Database>, shards: Vec<ShardNumber>) {
-        if db.open_view_indexes().is_empty() {
+        if db.open_view_indexes().is_empty() && db.open_text_indexes().is_empty() {
             db.close_views();
             self.store.note_dropped(&shards);
             return self.maintenance.wake();

@@ -45,6 +45,15 @@ pub enum Error {
     /// A document or function that a request names is not there: CouchDB's reason.
     #[error("{0}")]
     Missing(&'static str),
+    /// A design document has no text index of this name.
+    #[error("{0} not found.")]
+    NoTextIndex(String),
+    /// A search would answer more than is held in memory.
+    #[error("the hits are longer than 64 MiB together: ask for fewer of them (limit)")]
+    TextAnswerTooLong,
+    /// A text index refused what was written or asked, or failed.
+    #[error("{0}")]
+    Text(#[from] search::Error),
     /// The rules of a system database forbid to read this.
     #[error("{0}")]
     Forbidden(&'static str),
@@ -72,7 +81,7 @@ impl Error {
     /// The status that CouchDB answers it with.
     pub fn status(&self) -> u16 {
         match self {
-            Error::NoDatabase | Error::Missing(_) => 404,
+            Error::NoDatabase | Error::Missing(_) | Error::NoTextIndex(_) => 404,
             Error::DatabaseExists | Error::MissingStub(_) => 412,
             Error::IllegalName(_)
             | Error::NameTooLong(_)
@@ -82,11 +91,12 @@ impl Error {
             | Error::BadRequest(_)
             | Error::DigestMismatch => 400,
             Error::Forbidden(_) => 403,
-            Error::AttachmentTooLarge => 413,
+            Error::AttachmentTooLarge | Error::TextAnswerTooLong => 413,
+            Error::Text(e) if e.is_of_request() => 400,
             Error::InsufficientStorage(_) => 507,
             Error::NotInCluster(_) => 501,
             Error::Unavailable(_) | Error::ShuttingDown | Error::ClientGone => 503,
-            Error::Storage(_) => 500,
+            Error::Storage(_) | Error::Text(_) => 500,
             Error::Function(e) => e.status(),
             Error::Find(e) => e.status(),
         }
@@ -95,7 +105,7 @@ impl Error {
     /// CouchDB's `error` of it.
     pub fn name(&self) -> &str {
         match self {
-            Error::NoDatabase | Error::Missing(_) => "not_found",
+            Error::NoDatabase | Error::Missing(_) | Error::NoTextIndex(_) => "not_found",
             Error::DatabaseExists => "file_exists",
             Error::IllegalName(_) => "illegal_database_name",
             Error::NameTooLong(_) => "database_name_too_long",
@@ -106,12 +116,14 @@ impl Error {
             Error::DigestMismatch => "content_md5_mismatch",
             Error::Forbidden(_) => "forbidden",
             Error::AttachmentTooLarge => "attachment_too_large",
+            Error::TextAnswerTooLong => "too_large",
+            Error::Text(e) if e.is_of_request() => "bad_request",
             Error::InsufficientStorage(_) => "insufficient_storage",
             Error::NotInCluster(_) => "not_implemented",
             Error::Unavailable(_) | Error::ShuttingDown | Error::ClientGone => {
                 "service_unavailable"
             }
-            Error::Storage(_) => "internal_server_error",
+            Error::Storage(_) | Error::Text(_) => "internal_server_error",
             Error::Function(e) => e.name(),
             Error::Find(e) => e.error(),
         }

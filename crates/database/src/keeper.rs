@@ -57,6 +57,8 @@ enum What {
     Database(Arc<str>),
     /// Of a database that is in use.
     Index(Arc<str>, Signature),
+    /// The same of texts.
+    Text(Arc<str>, Signature),
 }
 
 impl Keeper {
@@ -194,6 +196,15 @@ fn survey(opened: &Opened) -> (Vec<Unit>, OpenMemory) {
                 });
             }
         }
+        for index in db.open_text_indexes() {
+            seen.indexes += 1;
+            bytes += index.memory_bytes();
+            units.push(Unit {
+                last_used: index.last_used(),
+                bytes: index.memory_bytes(),
+                what: What::Text(db.name().clone(), index.signature()),
+            });
+        }
         seen.used_bytes += bytes as u64;
         units.push(Unit {
             last_used: db.last_used(),
@@ -224,5 +235,6 @@ fn close(opened: &Opened, what: What) -> bool {
         What::Index(name, signature) => {
             open(&name).is_none_or(|db| db.close_idle_index(&signature))
         }
+        What::Text(name, signature) => open(&name).is_none_or(|db| db.close_idle_text(&signature)),
     }
 }

@@ -38,6 +38,7 @@ mod rows;
 mod rules;
 mod select;
 mod seq;
+mod text;
 mod update;
 mod validate;
 mod views;
@@ -76,6 +77,10 @@ pub use read::{Read, ReadAttachment, ReadDoc, ReadOptions, WantedBytes, WhichRev
 pub use rows::{Bound, Key, Listing, Rows, RowsQuery};
 pub use rules::{Asked, Before, DatabaseAs, Refusal, Shown, SystemRules};
 pub use storage::{PurgeInfo, StoreOptions, commit_on_this_thread};
+pub use text::{
+    TEXT_ANSWER_BYTES_MAX, TextAnswer, TextCounts, TextHit, TextIndex, TextInfo, TextOrder,
+    TextQuery, TextRange, TextSortBy, TextSortKey, TextSortValue, TextSpec, text_bounds,
+};
 pub use update::{Caller, Durability, EditMode, Outcome, WriteTiming};
 pub use views::{
     Design, Grouping, KenOptions, Update, ViewAt, ViewIndex, ViewInfo, ViewQuery, ViewRows,

@@ -68,6 +68,7 @@ fn rate(
         owner: Owner::default(),
         records: false,
         tells: false,
+        indexes: false,
     };
     let mut mapper = engine.mapper(&group)?;
     let docs: Vec<Doc> = bodies

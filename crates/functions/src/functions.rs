@@ -106,7 +106,15 @@ impl Languages for Functions {
             owner: group.owner.clone(),
             inner,
         };
-        if !self.is_built_in(&group.language) {
+        let is_built_in = match group.indexes {
+            // No query server knows `index`.
+            true if group.language != JAVASCRIPT => {
+                return Err(Error::UnknownLanguage(group.language.clone()));
+            }
+            true => true,
+            false => self.is_built_in(&group.language),
+        };
+        if !is_built_in {
             let inner = self.pools.mapper(group)?;
             return Ok(Box::new(placed(turns, inner)));
         }

@@ -301,6 +301,48 @@ fn what_is_thrown_is_told_by_document_and_line_where_that_is_asked_for() {
 }
 
 #[test]
+fn calls_of_index_are_rows_and_what_is_wrong_is_thrown() {
+    let source = "function(doc) {
+        index('text', 't', doc.t, {store: doc.s});
+        if (doc.bad) index(doc.bad, 'x', doc.v);
+        index('double', 'n', doc.v, null);
+    }";
+    each(|engine| {
+        let group = MapGroup {
+            indexes: true,
+            ..group(&[source])
+        };
+        let docs = [
+            ("a", r#"{"t":"x","v":1.5,"s":true}"#),
+            ("b", r#"{"t":"y","v":"1"}"#),
+            ("c", r#"{"t":"z","v":1,"bad":"geo"}"#),
+            ("d", r#"{"t":5,"v":1}"#),
+            ("e", r#"{"t":"w","v":1e999}"#),
+        ];
+        let rows = run(engine, &group, &docs).expect("rows");
+        let text: Vec<_> = rows
+            .iter()
+            .map(|(doc, _, key, value)| format!("{doc} {key} {value}"))
+            .collect();
+        assert_eq!(
+            text,
+            [
+                r#"0 ["text","t"] ["x",true]"#,
+                r#"0 ["double","n"] [1.5,null]"#,
+                r#"4 ["text","t"] ["w",null]"#,
+                r#"4 ["double","n"] ["Infinity",null]"#,
+            ]
+        );
+        // Functions of views do not see it.
+        let plain = MapGroup {
+            indexes: false,
+            ..group
+        };
+        assert!(run(engine, &plain, &docs).expect("rows").is_empty());
+    });
+}
+
+#[test]
 fn modules_of_views_lib_can_be_required() {
     each(|engine| {
         let group = MapGroup {

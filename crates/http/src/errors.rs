@@ -151,6 +151,15 @@ impl From<database::Error> for ApiError {
     fn from(e: database::Error) -> Self {
         use database::Error as E;
         match e {
+            E::Text(ref failed) if !failed.is_of_request() => {
+                tracing::error!(error = %e, "a text index failed");
+                // The engine's words name files of the server.
+                Self::new(
+                    500,
+                    "internal_server_error",
+                    "A text index failed; the server's log says how.",
+                )
+            }
             E::Function(e) => e.into(),
             E::Unavailable(reason) => Self::busy(reason),
             E::Storage(_) => {

@@ -4,7 +4,7 @@
 use crate::app::App;
 use crate::clustered;
 use crate::database_routes::{
-    bulk, changes, database as db, find, listing, partition, preview, views,
+    bulk, changes, database as db, find, listing, nouveau, partition, preview, views,
 };
 use crate::document_routes::documents;
 use crate::errors::ApiError;
@@ -62,7 +62,7 @@ async fn server(app: &App, req: &mut Request, first: &str) -> Answer {
         "_scheduler" => replication::scheduler(app, req),
         "_reshard" => reshard::route(req),
         "_search_analyze" => text_search::search_analyze(req),
-        "_nouveau_analyze" => text_search::nouveau_analyze(req),
+        "_nouveau_analyze" => nouveau::analyze(req).await,
         _ => database(app, req, first).await,
     }
 }
@@ -166,7 +166,8 @@ async fn part(
         ("_security", None) => db::security(app, req, access).await,
         ("_compact", _) => db::compact(req, access).await,
         ("_view_cleanup", None) => views::cleanup(req, access).await,
-        ("_search_cleanup" | "_nouveau_cleanup", None) => db::cleanup(req, access),
+        ("_nouveau_cleanup", None) => nouveau::cleanup(req, access).await,
+        ("_search_cleanup", None) => db::cleanup(req, access),
         ("_ensure_full_commit", None) => db::ensure_full_commit(req, access).await,
         ("_shards", _) => db::shards(app, req, access),
         ("_sync_shards", None) => db::sync_shards(req, access),

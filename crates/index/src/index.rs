@@ -255,7 +255,7 @@ impl Index {
             return Ok(state.indexed_seq);
         }
         let changes = self.owner.count_after(state.indexed_seq)?;
-        let _running = Running::start(&self.progress, changes);
+        let _running = self.progress.start(changes);
         let mut build = Build::new(self, (*state).clone());
         build.is_small = changes <= ONE_THREAD_CHANGES_MAX;
         let threads = match build.is_small {
@@ -300,18 +300,20 @@ const MEMORY_BESIDE_BYTES: usize = 1 << 10;
 /// Bytes that a row takes beyond its key and value, before compression: its place, lengths and its part of the back-index.
 const ROW_OVERHEAD_BYTES: u64 = 48;
 
-struct Running<'a>(&'a Progress);
+/// A build runs as long as there is one of these.
+pub struct Running<'a>(&'a Progress);
 
-impl<'a> Running<'a> {
-    fn start(progress: &'a Progress, total: u64) -> Running<'a> {
+impl Progress {
+    /// A build begins, which has so many changes to look at.
+    pub fn start(&self, total: u64) -> Running<'_> {
         let now = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
             .map_or(0, |d| d.as_secs());
-        progress.done.store(0, Relaxed);
-        progress.total.store(total, Relaxed);
-        progress.started_unix_s.store(now, Relaxed);
-        progress.running.store(true, Relaxed);
-        Running(progress)
+        self.done.store(0, Relaxed);
+        self.total.store(total, Relaxed);
+        self.started_unix_s.store(now, Relaxed);
+        self.running.store(true, Relaxed);
+        Running(self)
     }
 }
 

@@ -30,8 +30,9 @@ struct State {
 
 /// Memory that a build has taken, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Taken<'a> {
+pub struct Taken<'a> {
     memory: &'a BuildMemory,
+    /// How much.
     pub bytes: usize,
 }
 
@@ -67,7 +68,7 @@ impl BuildMemory {
     ///
     /// # Errors
     /// [`Error::Stopped`] when `stop` is set meanwhile.
-    pub(crate) fn take(&self, wanted: usize, stop: &AtomicBool) -> Result<Taken<'_>, Error> {
+    pub fn take(&self, wanted: usize, stop: &AtomicBool) -> Result<Taken<'_>, Error> {
         let least = wanted.min(TAKEN_MIN);
         let mut state = self.state.lock();
         while state.free < least {

@@ -90,6 +90,7 @@ impl Spec {
             owner,
             records: false,
             tells: false,
+            indexes: false,
         }
     }
 }

@@ -185,6 +185,9 @@ pub struct MapGroup {
     pub records: bool,
     /// What functions throw is told ([`Emits::thrown`]), and not logged.
     pub tells: bool,
+    /// Functions call `index(type, name, value, options)`: each call is a row with the key `[type, name]` and the value
+    /// `[value, options.store]`. A number that is none is its name there, as `"NaN"`.
+    pub indexes: bool,
 }
 
 /// Runs a [`MapGroup`]; one for each worker thread.

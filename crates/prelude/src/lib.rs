@@ -19,3 +19,7 @@ pub const PRELUDE: &str = concat!(
     include_str!("../js/designs.js"),
     "return api;\n})\n",
 );
+
+/// A script that makes `index(type, name, value, options)` a global function, beside `emit`, which it calls with `[type, name]`
+/// and `[value, options.store]`. A number that is none is its name there.
+pub const INDEX: &str = include_str!("../js/index.js");

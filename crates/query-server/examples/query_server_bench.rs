@@ -106,6 +106,7 @@ fn measure(
         owner: Owner::default(),
         records: false,
         tells: false,
+        indexes: false,
     };
     let mut mapper = pools.mapper(&group).expect("the language is configured");
     let docs: Vec<Doc<'_>> = bodies

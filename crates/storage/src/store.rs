@@ -1,6 +1,6 @@
 //! The node's store: all shards of all databases in one engine, and the catalogue of databases.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
@@ -24,6 +24,9 @@ use crate::space::{self, Husks};
 pub(crate) const FORMAT: &[u8] = b"settee 1";
 /// A dropped shard with at most this many rows in a keyspace is deleted row by row: range deletions slow readers.
 const DROP_ROWS_SINGLY: usize = 1_000;
+
+/// The folder of what indexes keep beside the engine.
+const FOLDERS: &str = "text";
 
 /// What tells the indexes of a shard apart.
 pub type Signature = [u8; meta::SIGNATURE_LEN];
@@ -235,7 +238,25 @@ impl Store {
         self.engine.write(wb, false)
     }
 
+    /// The folder of what an index keeps beside the engine, a text index's files; it is not there unless somebody made it. It goes
+    /// with the index's rows. A copy of the store does not have it, so whoever uses it makes it anew.
+    pub fn folder(&self, index: ShardNumber) -> PathBuf {
+        self.engine.path().join(FOLDERS).join(index.to_string())
+    }
+
+    fn remove_folder(&self, index: ShardNumber) -> Result<(), Error> {
+        let folder = self.folder(index);
+        match std::fs::remove_dir_all(&folder) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::Directory {
+                path: folder,
+                reason: e.to_string(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     fn reap_rows(&self, snapshot: &Snapshot, shard: ShardNumber) -> Result<(), Error> {
+        self.remove_folder(shard)?;
         let (start, end) = (shard.to_be_bytes(), keys::shard_end(shard));
         for k in Keyspace::SHARDED {
             let cf = self.engine.cf(k);

@@ -164,3 +164,22 @@ fn a_dropped_shard_is_let_go_and_leaves_no_row_behind_at_shutdown() {
     let summaries = keys(&store, kept);
     assert!(summaries.iter().any(|(k, _)| *k == Keyspace::Summary));
 }
+
+#[test]
+fn what_an_index_keeps_beside_the_engine_goes_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let shard = std::sync::Arc::new(store.shard(1).unwrap());
+    let signature = [7; 16];
+    let (number, created) = store.create_index(shard, &signature);
+    created.blocking_recv().unwrap().unwrap();
+    let folder = store.folder(number);
+    assert!(!folder.exists());
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("meta.json"), "{}").unwrap();
+    let dropped = store.drop_index(1, &signature, number);
+    dropped.blocking_recv().unwrap().unwrap();
+    store.note_dropped(&[number]);
+    store.reap().unwrap();
+    assert!(!folder.exists());
+}

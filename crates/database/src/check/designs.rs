@@ -1,6 +1,6 @@
 //! Design documents of a store that is not served.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use document::StoredBody;
@@ -20,7 +20,10 @@ pub struct OfSignature {
 
 /// The design documents of a database that can be read.
 #[derive(Default)]
-pub(crate) struct Designs(HashMap<Signature, OfSignature>);
+pub(crate) struct Designs {
+    views: HashMap<Signature, OfSignature>,
+    texts: HashSet<Signature>,
+}
 
 impl Designs {
     pub fn read(snapshot: &Snapshot, shards: &[ShardNumber], partitioned: bool) -> Designs {
@@ -30,15 +33,8 @@ impl Designs {
             it.seek(b"_design/");
             while let Some((id, value)) = it.entry().filter(|(id, _)| id.starts_with(b"_design/")) {
                 // What cannot be read is said where documents are checked.
-                if let Some(design) = read(snapshot, shard, id, value, partitioned)
-                    && design.has_views()
-                {
-                    let of = designs.0.entry(design.signature);
-                    let of = of.or_insert_with(|| OfSignature {
-                        ids: vec![],
-                        spec: design.spec.clone(),
-                    });
-                    of.ids.push(design.id);
+                if let Some(design) = read(snapshot, shard, id, value, partitioned) {
+                    designs.add(design);
                 }
                 it.next();
             }
@@ -46,8 +42,26 @@ impl Designs {
         designs
     }
 
+    fn add(&mut self, design: Design) {
+        self.texts
+            .extend(design.texts().map(|text| text.signature()));
+        if design.has_views() {
+            let of = self.views.entry(design.signature);
+            let of = of.or_insert_with(|| OfSignature {
+                ids: vec![],
+                spec: design.spec.clone(),
+            });
+            of.ids.push(design.id);
+        }
+    }
+
     pub fn of(&self, signature: &Signature) -> Option<&OfSignature> {
-        self.0.get(signature)
+        self.views.get(signature)
+    }
+
+    /// Whether it is that of a text index, which has no rows in the store.
+    pub fn is_text(&self, signature: &Signature) -> bool {
+        self.texts.contains(signature)
     }
 }
 

@@ -8,6 +8,9 @@ use index::{ReduceSpec, Spec, ViewSpec};
 use serde_json::{Map, Value};
 use storage::Signature;
 
+use crate::Error;
+use crate::text::TextSpec;
+
 /// Where a view is in its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ViewAt {
@@ -29,6 +32,8 @@ pub struct Design {
     /// The same as a number, which queries find the index by.
     pub signature: Signature,
     views: HashMap<String, ViewAt>,
+    /// Its text indexes by name; `None` of what is not one.
+    texts: HashMap<String, Option<Arc<TextSpec>>>,
     /// Built in the background (`autoupdate`, on unless said otherwise).
     pub autoupdate: bool,
 }
@@ -66,6 +71,10 @@ impl Design {
             signature: spec.signature(),
             spec: Arc::new(spec),
             views,
+            texts: TextSpec::of_design(doc, partitioned)
+                .into_iter()
+                .map(|(name, spec)| (name, spec.map(Arc::new)))
+                .collect(),
             autoupdate: doc["autoupdate"].as_bool().unwrap_or(true),
         }
     }
@@ -73,6 +82,25 @@ impl Design {
     /// The view of this name.
     pub fn view(&self, name: &str) -> Option<ViewAt> {
         self.views.get(name).copied()
+    }
+
+    /// The text index of this name.
+    ///
+    /// # Errors
+    /// There is none, or what there is cannot be one.
+    pub fn text(&self, name: &str) -> Result<&Arc<TextSpec>, Error> {
+        match self.texts.get(name) {
+            None => Err(Error::NoTextIndex(name.to_owned())),
+            Some(None) => Err(Error::BadRequest(format!(
+                "`nouveau.{name}` must be an object with a function as its `index`"
+            ))),
+            Some(Some(spec)) => Ok(spec),
+        }
+    }
+
+    /// The text indexes.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &Arc<TextSpec>> {
+        self.texts.values().flatten()
     }
 
     /// The views by name.
@@ -98,7 +126,8 @@ impl Design {
         let sources = self.spec.views.iter().map(|v| v.map.len() + 128);
         let names = self.views.keys().map(|name| name.len() + 64);
         let lib = self.spec.lib.as_ref().map_or(0, String::len);
-        512 + sources.sum::<usize>() + names.sum::<usize>() + lib
+        let texts = self.texts().map(|t| t.source.len() + 512);
+        512 + sources.sum::<usize>() + names.sum::<usize>() + lib + texts.sum::<usize>()
     }
 
     /// Whether there is anything to index.

@@ -10,7 +10,10 @@ use telemetry::trace::{Value, export_background};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::ViewIndex;
+use index::Progress;
+use tokio::sync::watch;
+
+use super::{Design, Updates};
 use crate::database::Database;
 use crate::maintenance::about_database;
 use crate::opened::Opened;
@@ -22,6 +25,28 @@ const RUNNING_MAX: usize = 64;
 const RUNNING_OF_ONE_MAX: usize = 24;
 /// How long after a write the background looks at a database's indexes; more writes may come until then.
 const LOOK_EVERY: Duration = Duration::from_millis(1000);
+
+/// An index over all shards of a database, that is kept up to date.
+pub(crate) trait Upkept: Send + Sync {
+    /// The database's name.
+    fn database(&self) -> &Arc<str>;
+    /// The design document's id.
+    fn design(&self) -> &str;
+    /// What `/_active_tasks` calls an update of it.
+    fn kind(&self) -> &'static str;
+    /// The state of its updates.
+    fn updates(&self) -> &watch::Sender<Updates>;
+    /// Brings it up to everything that the database holds. Blocks.
+    fn update(&self) -> Result<(), Error>;
+    /// Does what makes reading quicker, once readers have what they wait for. Blocks.
+    fn tidy(&self) -> Result<(), Error>;
+    /// Asks an update under way to end.
+    fn ask_to_stop(&self);
+    /// How far an update is, by shard.
+    fn progress(&self) -> Vec<&Progress>;
+    /// Whether it holds everything that the database does.
+    fn is_current(&self, db: &Database) -> bool;
+}
 
 /// Settings of background indexing.
 #[derive(Clone, Debug)]
@@ -47,16 +72,16 @@ const BUILDS_IN_TURN: usize = 4;
 #[derive(Default)]
 struct Work {
     /// Builds that wait for a place.
-    waiting: VecDeque<Arc<ViewIndex>>,
-    running: Vec<Arc<ViewIndex>>,
+    waiting: VecDeque<Arc<dyn Upkept>>,
+    running: Vec<Arc<dyn Upkept>>,
     /// Databases whose indexes are to be looked at, and when they were written.
     written: VecDeque<(Instant, Arc<str>)>,
     stopping: bool,
 }
 
 impl Work {
-    fn may_run(&self, index: &ViewIndex) -> bool {
-        let same = |other: &&Arc<ViewIndex>| other.database == index.database;
+    fn may_run(&self, index: &dyn Upkept) -> bool {
+        let same = |other: &&Arc<dyn Upkept>| other.database() == index.database();
         self.running.iter().filter(same).count() < RUNNING_OF_ONE_MAX
     }
 }
@@ -92,9 +117,9 @@ impl Indexer {
     }
 
     /// Has an index updated; nothing when an update that will see everything is to come already.
-    pub fn request(&self, index: &Arc<ViewIndex>) {
+    pub fn request(&self, index: Arc<dyn Upkept>) {
         let mut start = false;
-        index.updates.send_if_modified(|u| {
+        index.updates().send_if_modified(|u| {
             if u.running {
                 u.again = true;
             } else {
@@ -104,7 +129,7 @@ impl Indexer {
             false
         });
         if start {
-            self.0.start(index.clone());
+            self.0.start(index);
         }
     }
 
@@ -142,17 +167,16 @@ impl Indexer {
         running
             .iter()
             .flat_map(|index| {
-                index.shards.iter().filter_map(|i| {
-                    let p = &i.progress;
-                    p.running.load(Relaxed).then(|| Task {
-                        kind: "indexer",
-                        database: index.database.to_string(),
-                        design_document: Some(index.design.clone()),
-                        done: p.done.load(Relaxed),
-                        total: p.total.load(Relaxed),
-                        started_unix_s: p.started_unix_s.load(Relaxed),
-                        updated_unix_s: now,
-                    })
+                let all = index.progress().into_iter();
+                let running = all.filter(|p| p.running.load(Relaxed));
+                running.map(|p| Task {
+                    kind: index.kind(),
+                    database: index.database().to_string(),
+                    design_document: Some(index.design().to_owned()),
+                    done: p.done.load(Relaxed),
+                    total: p.total.load(Relaxed),
+                    started_unix_s: p.started_unix_s.load(Relaxed),
+                    updated_unix_s: now,
                 })
             })
             .collect()
@@ -185,14 +209,14 @@ impl Indexer {
 }
 
 impl Shared {
-    fn start(self: &Arc<Self>, index: Arc<ViewIndex>) {
+    fn start(self: &Arc<Self>, index: Arc<dyn Upkept>) {
         let mut work = self.work.lock();
         if work.stopping {
             drop(work);
-            finish(&index, Some(index::Error::Stopped));
+            finish(&*index, Some(Error::ShuttingDown));
             return;
         }
-        if work.running.len() >= RUNNING_MAX || !work.may_run(&index) {
+        if work.running.len() >= RUNNING_MAX || !work.may_run(&*index) {
             work.waiting.push_back(index);
             return;
         }
@@ -203,53 +227,51 @@ impl Shared {
         let for_thread = index.clone();
         if let Err(e) = builder.spawn(move || shared.run(for_thread)) {
             tracing::error!(error = %e, "no thread for an index build");
-            let failure = index::Error::Invalid(format!("no thread for the index build: {e}"));
-            finish(&index, Some(failure));
+            let failure = Error::BadRequest(format!("no thread for the index build: {e}"));
+            finish(&*index, Some(failure));
             self.done(index);
         }
     }
 
-    fn run(self: Arc<Self>, first: Arc<ViewIndex>) {
+    fn run(self: Arc<Self>, first: Arc<dyn Upkept>) {
         telemetry::give_way(telemetry::BACKGROUND_NICE);
         let mut next = Some(first);
         while let Some(index) = next {
             let _indexes = telemetry::enter(State::Index);
             // User code is stopped by its limits; a panic of ours must not leave waiting clients behind.
             let began = Instant::now();
-            let built = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| update(&index)));
+            let built = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| index.update()));
             let failure = match built {
                 Ok(result) => result.err(),
-                Err(_) => Some(index::Error::Invalid("the index build panicked".into())),
+                Err(_) => Some(Error::BadRequest("the index build panicked".into())),
             };
             if let Some(e) = &failure {
-                tracing::warn!(db = %index.database, design = %index.design, error = e.name(), reason = %e, "an index build failed");
+                tracing::warn!(db = %index.database(), design = %index.design(), reason = %e, "an index build failed");
             }
-            let reason = failure.as_ref().map(|e| e.name().to_owned());
-            export_background("index update", began, || about(&index), reason);
-            if finish(&index, failure) {
+            let reason = failure.as_ref().map(|e| name_of(e).to_owned());
+            export_background("index update", began, || about(&*index), reason);
+            if finish(&*index, failure) {
                 next = Some(index);
                 continue;
             }
             // Readers have what they waited for; what they would compute on demand is kept for the next ones.
-            for i in &index.shards {
-                if let Err(e) = i.warm() {
-                    tracing::debug!(db = %index.database, error = %e, "reductions are left to readers");
-                }
+            if let Err(e) = index.tidy() {
+                tracing::debug!(db = %index.database(), error = %e, "an index is left untidy");
             }
             self.done(index);
             let mut work = self.work.lock();
-            let may_run = work.waiting.iter().position(|index| work.may_run(index));
+            let may_run = work.waiting.iter().position(|index| work.may_run(&**index));
             next = may_run.and_then(|at| work.waiting.remove(at));
             work.running.extend(next.clone());
         }
     }
 
     /// A build is over. It is let go before it is taken off the list: who sees that nothing runs any more may count on nobody holding the store.
-    fn done(&self, index: Arc<ViewIndex>) {
-        let at = Arc::as_ptr(&index);
+    fn done(&self, index: Arc<dyn Upkept>) {
+        let at = Arc::as_ptr(&index).cast::<()>();
         drop(index);
         let mut work = self.work.lock();
-        if let Some(i) = work.running.iter().position(|r| Arc::as_ptr(r) == at) {
+        if let Some(i) = work.running.iter().position(|r| Arc::as_ptr(r).cast::<()>() == at) {
             work.running.swap_remove(i);
         }
         self.wake.notify_all();
@@ -318,44 +340,64 @@ impl Shared {
     /// Begins builds of its indexes; false when there are more to begin than its turn allows.
     fn look_at(self: &Arc<Self>, db: &Arc<Database>) -> Result<bool, Error> {
         let mut begun = 0;
-        for design in db.designs()?.iter().filter(|d| d.autoupdate) {
-            let Ok(index) = db.view_index(design) else {
-                continue;
-            };
-            if index.is_current(db) || index.updates.borrow().is_backing_off() {
-                continue;
+        for design in db.all_designs()?.iter().filter(|d| d.autoupdate) {
+            for index in indexes_of(db, design) {
+                if index.is_current(db) || index.updates().borrow().is_backing_off() {
+                    continue;
+                }
+                if begun == BUILDS_IN_TURN || self.work.lock().running.len() >= self.options.limit {
+                    return Ok(false);
+                }
+                begun += usize::from(!index.updates().borrow().running);
+                Indexer(self.clone()).request(index);
             }
-            if begun == BUILDS_IN_TURN || self.work.lock().running.len() >= self.options.limit {
-                return Ok(false);
-            }
-            begun += usize::from(!index.updates.borrow().running);
-            Indexer(self.clone()).request(&index);
         }
         Ok(true)
     }
 }
 
-fn update(index: &ViewIndex) -> Result<(), index::Error> {
-    for i in &index.shards {
-        i.update()?;
+/// The indexes of a design document that can be opened.
+fn indexes_of(db: &Arc<Database>, design: &Design) -> Vec<Arc<dyn Upkept>> {
+    let mut all: Vec<Arc<dyn Upkept>> = vec![];
+    if design.has_views()
+        && let Ok(index) = db.view_index(design)
+    {
+        all.push(index);
     }
-    Ok(())
+    for spec in design.texts() {
+        if let Ok(index) = db.text_index_now(&design.id, spec) {
+            all.push(index);
+        }
+    }
+    all
+}
+
+/// A word for what went wrong; of a function's failure CouchDB's `error`.
+fn name_of(error: &Error) -> &str {
+    match error {
+        Error::Function(e) => e.name(),
+        Error::Storage(_) | Error::InsufficientStorage(_) => "storage",
+        Error::ShuttingDown => "stopped",
+        Error::Missing(_) | Error::NoDatabase => "dropped",
+        _ => "invalid",
+    }
 }
 
 /// What spans say of an index: not why it failed, which may have a document in it.
-fn about(index: &ViewIndex) -> Vec<(&'static str, Value)> {
-    let done = index.shards.iter().map(|i| i.progress.done.load(Relaxed));
+fn about(index: &dyn Upkept) -> Vec<(&'static str, Value)> {
+    let progress = index.progress();
+    let done = progress.iter().map(|p| p.done.load(Relaxed));
     vec![
-        about_database(&index.database),
-        ("settee.design_document", index.design.clone().into()),
+        about_database(index.database()),
+        ("settee.design_document", index.design().to_owned().into()),
         ("settee.changes", done.sum::<u64>().into()),
     ]
 }
 
 /// Tells those who wait; answers whether another update was asked for meanwhile.
-fn finish(index: &ViewIndex, failure: Option<index::Error>) -> bool {
+fn finish(index: &dyn Upkept, failure: Option<Error>) -> bool {
     let mut again = false;
-    index.updates.send_modify(|u| {
+    index.updates().send_modify(|u| {
         again = u.again;
         u.ended += 1;
         u.again = false;

@@ -20,14 +20,15 @@ use storage::Signature;
 use tokio::sync::watch;
 
 pub use design::{Design, ViewAt};
-pub(crate) use indexer::Indexer;
 pub use indexer::KenOptions;
+pub(crate) use indexer::{Indexer, Upkept};
 pub use query::{Grouping, Update, ViewQuery};
 pub use rows::ViewRows;
 pub(crate) use used::UsedIndexes;
 
 use crate::database::Database;
 use crate::find::{FindUses, Scans};
+use crate::text::DatabaseTexts;
 use crate::{Error, Read, ReadOptions};
 
 /// Design documents parsed and kept for each database.
@@ -56,7 +57,7 @@ pub(crate) struct Updates {
     /// Asked for again while one ran.
     pub again: bool,
     /// Why the last one failed.
-    pub failure: Option<index::Error>,
+    pub failure: Option<Error>,
     /// Failures since the last success, and when the last one was.
     pub failures: u32,
     pub failed_at: Option<Instant>,
@@ -64,7 +65,7 @@ pub(crate) struct Updates {
 
 impl Updates {
     /// Whether the background leaves an index alone that failed lately: longer with each failure.
-    fn is_backing_off(&self) -> bool {
+    pub(crate) fn is_backing_off(&self) -> bool {
         let wait = Duration::from_secs(1 << self.failures.min(BACK_OFF_DOUBLINGS_MAX));
         self.failed_at.is_some_and(|t| t.elapsed() < wait)
     }
@@ -124,8 +125,9 @@ pub struct ViewInfo {
 pub(crate) struct DatabaseViews {
     designs: Mutex<HashMap<String, Arc<Design>>>,
     indexes: Mutex<HashMap<Signature, Arc<ViewIndex>>>,
-    /// One opening or cleaning at a time.
-    changing: Mutex<bool>,
+    pub texts: DatabaseTexts,
+    /// One opening or cleaning at a time; of text indexes too.
+    pub changing: Mutex<bool>,
     pub written: AtomicBool,
 }
 
@@ -133,14 +135,6 @@ pub(crate) struct DatabaseViews {
 const MEMORY_BYTES: usize = size_of::<ViewIndex>() + 256;
 
 impl ViewIndex {
-    fn is_current(&self, db: &Database) -> bool {
-        self.shards.iter().zip(db.all_shards()).all(|(i, s)| {
-            let meta = s.meta();
-            let info = i.progress_seqs();
-            info.0 >= meta.update_seq && info.1 >= meta.purge_seq
-        })
-    }
-
     pub(crate) fn last_used(&self) -> u64 {
         self.used.load(Relaxed)
     }
@@ -169,12 +163,6 @@ impl ViewIndex {
             .unwrap_or_default()
     }
 
-    pub(crate) fn ask_to_stop(&self) {
-        for i in &self.shards {
-            i.ask_to_stop();
-        }
-    }
-
     fn close(&self) {
         self.ask_to_stop();
         for i in &self.shards {
@@ -183,12 +171,63 @@ impl ViewIndex {
     }
 }
 
+impl Upkept for ViewIndex {
+    fn database(&self) -> &Arc<str> {
+        &self.database
+    }
+
+    fn design(&self) -> &str {
+        &self.design
+    }
+
+    fn kind(&self) -> &'static str {
+        "indexer"
+    }
+
+    fn updates(&self) -> &watch::Sender<Updates> {
+        &self.updates
+    }
+
+    fn update(&self) -> Result<(), Error> {
+        for i in &self.shards {
+            i.update()?;
+        }
+        Ok(())
+    }
+
+    fn tidy(&self) -> Result<(), Error> {
+        for i in &self.shards {
+            i.warm()?;
+        }
+        Ok(())
+    }
+
+    fn ask_to_stop(&self) {
+        for i in &self.shards {
+            i.ask_to_stop();
+        }
+    }
+
+    fn progress(&self) -> Vec<&index::Progress> {
+        self.shards.iter().map(|i| &i.progress).collect()
+    }
+
+    fn is_current(&self, db: &Database) -> bool {
+        self.shards.iter().zip(db.all_shards()).all(|(i, s)| {
+            let meta = s.meta();
+            let info = i.progress_seqs();
+            info.0 >= meta.update_seq && info.1 >= meta.purge_seq
+        })
+    }
+}
+
 impl DatabaseViews {
     /// How many indexes are open, none of which anybody holds; `None` when somebody holds one. Whoever asks is alone with them.
     pub(crate) fn idle_indexes(&mut self) -> Option<usize> {
         let indexes = self.indexes.get_mut();
         let idle = |index: &mut Arc<ViewIndex>| Arc::get_mut(index).is_some_and(ViewIndex::is_idle);
-        indexes.values_mut().all(idle).then_some(indexes.len())
+        let views = indexes.values_mut().all(idle).then_some(indexes.len())?;
+        Some(views + self.texts.idle_indexes()?)
     }
 
     /// About how much memory the design documents take that were read, in bytes.
@@ -234,6 +273,13 @@ impl Database {
 
     /// All design documents that have views. Blocks.
     pub(crate) fn designs(&self) -> Result<Vec<Arc<Design>>, Error> {
+        let mut designs = self.all_designs()?;
+        designs.retain(|design| design.has_views());
+        Ok(designs)
+    }
+
+    /// All design documents. Blocks.
+    pub(crate) fn all_designs(&self) -> Result<Vec<Arc<Design>>, Error> {
         self.if_live(self.designs_now())
     }
 
@@ -254,8 +300,8 @@ impl Database {
         let mut all = vec![];
         for id in ids {
             match self.design(&id) {
-                Ok(d) if d.has_views() => all.push(d),
-                Ok(_) | Err(Error::Missing(_)) => {}
+                Ok(d) => all.push(d),
+                Err(Error::Missing(_)) => {}
                 Err(e) => return Err(e),
             }
         }
@@ -285,20 +331,12 @@ impl Database {
             return Ok(known);
         }
         let shared = self.shared_views();
-        let mut numbers = vec![];
-        for shard in self.all_shards() {
-            let found = self.store().indexes(shard.number)?;
-            numbers.push(match found.iter().find(|(s, _)| *s == signature) {
-                Some((_, number)) => (*number, None),
-                None => {
-                    let (number, done) = self.store().create_index(shard.clone(), &signature);
-                    (number, Some(done))
-                }
-            });
-        }
         let mut shards = vec![];
-        for (shard, (number, created)) in self.all_shards().iter().zip(numbers) {
-            created.map_or(Ok(()), wait)?;
+        for (shard, number) in self
+            .all_shards()
+            .iter()
+            .zip(self.index_numbers(&signature)?)
+        {
             let index = Index::open(
                 self.store_arc().clone(),
                 shard.clone(),
@@ -337,41 +375,47 @@ impl Database {
 
     /// Waits until the index holds everything that the database held at the call.
     pub async fn update_view(self: &Arc<Self>, index: &Arc<ViewIndex>) -> Result<(), Error> {
-        let mut seen = index.updates.subscribe();
         index.waiting.fetch_add(1, Relaxed);
-        let waited = async {
-            let wanted: Vec<(u64, u64)> = self
-                .all_shards()
+        let wanted: Vec<(u64, u64)> = self
+            .all_shards()
+            .iter()
+            .map(|s| s.meta())
+            .map(|m| (m.update_seq, m.purge_seq))
+            .collect();
+        let reached = || {
+            index
+                .shards
                 .iter()
-                .map(|s| s.meta())
-                .map(|m| (m.update_seq, m.purge_seq))
-                .collect();
-            let reached = || {
-                index
-                    .shards
-                    .iter()
-                    .map(|i| i.progress_seqs())
-                    .zip(&wanted)
-                    .all(|(at, w)| at.0 >= w.0 && at.1 >= w.1)
-            };
-            while !reached() {
-                self.live()?;
-                let before = seen.borrow_and_update().ended;
-                self.shared_views().indexer.request(index);
-                let ended = seen.wait_for(|u| u.ended > before).await;
-                let failure = ended.map_err(|_| Error::ShuttingDown)?.failure.clone();
-                if let Some(e) = failure
-                    && !reached()
-                {
-                    self.live()?;
-                    return Err(e.into());
-                }
-            }
-            Ok(())
-        }
-        .await;
+                .map(|i| i.progress_seqs())
+                .zip(&wanted)
+                .all(|(at, w)| at.0 >= w.0 && at.1 >= w.1)
+        };
+        let waited = self.wait_for_update(index.clone(), reached).await;
         index.waiting.fetch_sub(1, Relaxed);
         waited
+    }
+
+    /// Has an index updated until it has come where it is to.
+    pub(crate) async fn wait_for_update(
+        self: &Arc<Self>,
+        index: Arc<dyn Upkept>,
+        reached: impl Fn() -> bool,
+    ) -> Result<(), Error> {
+        let mut seen = index.updates().subscribe();
+        while !reached() {
+            self.live()?;
+            let before = seen.borrow_and_update().ended;
+            self.shared_views().indexer.request(index.clone());
+            let ended = seen.wait_for(|u| u.ended > before).await;
+            let failure = ended.map_err(|_| Error::ShuttingDown)?.failure.clone();
+            if let Some(e) = failure
+                && !reached()
+            {
+                self.live()?;
+                return Err(e);
+            }
+        }
+        Ok(())
     }
 
     /// Whether the index holds everything that the database does.
@@ -381,7 +425,7 @@ impl Database {
 
     /// Has the index updated in the background.
     pub fn update_view_later(&self, index: &Arc<ViewIndex>) {
-        self.shared_views().indexer.request(index);
+        self.shared_views().indexer.request(index.clone());
     }
 
     /// Sizes and counts of the index.
@@ -462,19 +506,25 @@ impl Database {
         if *closed {
             return self.if_live(Err(Error::NoDatabase));
         }
-        let used: HashSet<Signature> = self.designs()?.iter().map(|d| d.signature).collect();
+        let designs = self.all_designs()?;
+        let texts = designs
+            .iter()
+            .flat_map(|d| d.texts())
+            .map(|t| t.signature());
+        let views = designs.iter().filter(|d| d.has_views());
+        let used: HashSet<Signature> = views.map(|d| d.signature).chain(texts).collect();
         let mut dropped = 0;
         for shard in self.all_shards() {
             for (signature, number) in self.store().indexes(shard.number)? {
-                if used.contains(&signature) {
+                // Those with folders are of texts, which have a clean-up of their own.
+                if used.contains(&signature) || self.store().folder(number).exists() {
                     continue;
                 }
                 let open = self.views.indexes.lock().remove(&signature);
                 if let Some(open) = open {
                     open.close();
                 }
-                wait(self.store().drop_index(shard.number, &signature, number))?;
-                self.store().note_dropped(&[number]);
+                self.drop_index(shard.number, &signature, number)?;
                 dropped += 1;
             }
         }
@@ -482,6 +532,18 @@ impl Database {
             self.wake_maintenance();
         }
         Ok(dropped)
+    }
+
+    /// Drops an index of a shard, which nobody has open.
+    pub(crate) fn drop_index(
+        &self,
+        shard: storage::ShardNumber,
+        signature: &Signature,
+        number: storage::ShardNumber,
+    ) -> Result<(), Error> {
+        wait(self.store().drop_index(shard, signature, number))?;
+        self.store().note_dropped(&[number]);
+        Ok(())
     }
 
     /// The indexes that are open.
@@ -514,6 +576,9 @@ impl Database {
         for index in self.open_view_indexes() {
             index.ask_to_stop();
         }
+        for index in self.open_text_indexes() {
+            index.ask_to_stop();
+        }
     }
 
     /// Ends all index builds; returns when nothing more is written. Blocks.
@@ -523,10 +588,13 @@ impl Database {
         for index in self.open_view_indexes() {
             index.close();
         }
+        self.close_texts();
     }
 }
 
-fn wait(done: tokio::sync::oneshot::Receiver<Result<(), storage::Error>>) -> Result<(), Error> {
+pub(crate) fn wait(
+    done: tokio::sync::oneshot::Receiver<Result<(), storage::Error>>,
+) -> Result<(), Error> {
     // The committer answers without anybody's help; a runtime's thread may wait here as well, so no `blocking_recv`.
     let answer = futures_executor::block_on(done);
     Ok(answer.map_err(|_| Error::ShuttingDown)??)

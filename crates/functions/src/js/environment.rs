@@ -1,5 +1,6 @@
 //! A context with the prelude in it, which users' functions run in.
 
+use std::ffi::CStr;
 use std::sync::OnceLock;
 
 use language::Error;
@@ -168,6 +169,12 @@ impl<'js> Entered<'_, 'js> {
             return Err(limit_error(self.scope.limits(), limit));
         }
         value
+    }
+
+    /// Runs a script.
+    pub fn run(&self, source: &str, name: &CStr) -> Result<(), Error> {
+        let script = self.done(self.scope.compile(source, name))?;
+        self.done(self.scope.run(&script)).map(drop)
     }
 
     pub fn string(&self, text: &str) -> Result<Value<'js>, Error> {

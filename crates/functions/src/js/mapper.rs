@@ -34,6 +34,9 @@ impl Compiled {
         let environment = Environment::new(&mut heap, &console)?;
         let functions = environment.enter(&mut heap, &console, |entered| {
             let modules = entered.modules(group.lib.as_deref())?;
+            if group.indexes {
+                entered.run(prelude::INDEX, c"index.js")?;
+            }
             let mut functions = Vec::with_capacity(group.maps.len());
             for source in &group.maps {
                 entered.scope.start_clock();

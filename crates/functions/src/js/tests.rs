@@ -17,6 +17,7 @@ fn group(maps: &[&str]) -> MapGroup {
         owner: Owner::default(),
         records: false,
         tells: false,
+        indexes: false,
     }
 }
 

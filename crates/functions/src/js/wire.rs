@@ -237,6 +237,7 @@ impl Definition {
                 let frame = views.iter().fold(frame, |frame, view| frame.text(view));
                 let frame = frame.number(group.records.into());
                 let frame = frame.number(group.tells.into());
+                let frame = frame.number(group.indexes.into());
                 let frame = frame.optional(group.lib.as_deref().map(str::as_bytes));
                 let maps = group.maps.iter();
                 maps.fold(frame, |frame, map| frame.text(map))
@@ -265,6 +266,7 @@ impl Definition {
                 },
                 records: frame.number()? != 0,
                 tells: frame.number()? != 0,
+                indexes: frame.number()? != 0,
                 lib: frame.optional_text()?,
                 maps: frame
                     .rest()?

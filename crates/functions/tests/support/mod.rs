@@ -41,6 +41,7 @@ pub fn group(maps: &[&str]) -> MapGroup {
         owner: Owner::default(),
         records: false,
         tells: false,
+        indexes: false,
     }
 }
 

@@ -6,6 +6,7 @@ pub mod database;
 pub mod find;
 pub mod indexes;
 pub mod listing;
+pub mod nouveau;
 pub mod partition;
 pub mod preview;
 pub mod views;

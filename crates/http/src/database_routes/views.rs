@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::app::App;
 use crate::database_routes::listing::posted_queries;
+use crate::database_routes::nouveau;
 use crate::errors::ApiError;
 use crate::metrics::slow::Detail;
 use crate::reply::Reply;
@@ -83,7 +84,7 @@ impl View {
 }
 
 /// Refuses views to others than admins where rules hide documents or parts of them: nothing hides what a view emits.
-fn require_visible(access: &Access, id: &str) -> Result<(), ApiError> {
+pub fn require_visible(access: &Access, id: &str) -> Result<(), ApiError> {
     if access.is_admin || access.db.is_open() {
         return Ok(());
     }
@@ -241,10 +242,9 @@ pub async fn design_part(
             access.db.design(id)?;
             Err(ApiError::method_not_allowed("GET,POST,HEAD"))
         }
-        [
-            part @ ("_search" | "_search_info" | "_nouveau" | "_nouveau_info"),
-            ..,
-        ] => crate::text_search::design_part(access, id, part),
+        ["_nouveau", rest @ ..] => nouveau::search(req, access, id, rest).await,
+        ["_nouveau_info", rest @ ..] => nouveau::info(req, access, id, rest).await,
+        ["_search" | "_search_info", ..] => crate::text_search::design_part(access, id),
         _ => {
             access.db.design(id)?;
             Err(ApiError::missing())

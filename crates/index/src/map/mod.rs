@@ -19,7 +19,7 @@ pub use source::Source;
 
 use crate::Error;
 use crate::spec::Spec;
-use work::Work;
+use work::{Sink, Which, Work};
 
 /// A buffer holds less than this many bytes, so that offsets fit.
 const BUFFER_BYTES_MAX: usize = 3 << 30;
@@ -103,6 +103,26 @@ pub fn map_pieces(
             .fetch_add(work.piece.rows.len() as u64, Relaxed);
     }
     Ok(out)
+}
+
+/// Maps pieces of `source` until it is exhausted, or for as long as it may go on, and gives each changed document to `sink` with what was emitted
+/// for it; those that are deleted, and design documents, without.
+///
+/// # Errors
+/// Of the store, of the function, or of the sink.
+pub fn map_each<E: From<Error>>(
+    source: &Source<'_>,
+    mapper: &mut dyn Mapper,
+    go_on: &dyn Fn() -> bool,
+    done: &AtomicU64,
+    sink: Sink<'_, E>,
+) -> Result<(), E> {
+    let mut work = Work::default();
+    while go_on() && source.take(&mut work.piece)? {
+        work.map_to(source, mapper, Which::default(), sink)?;
+        done.fetch_add(work.piece.rows.len() as u64, Relaxed);
+    }
+    Ok(())
 }
 
 /// Maps on this thread and on others, one for each mapper beyond the first; answers everybody's rows.

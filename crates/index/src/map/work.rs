@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use document::attachment::write_stubs;
 use document::{StoredBody, write_json_string};
-use functions::{Doc, Emits, Mapper};
+use functions::{Doc, Emit, Emits, Mapper};
 use storage::{Body, BodyScan, Row};
 
 use super::buffer::RowBuffer;
@@ -12,6 +12,20 @@ use super::rows::push_doc;
 use super::source::{Piece, Source};
 use crate::Error;
 use crate::spec::Spec;
+
+/// Is given each document with what was emitted for it; those that are not mapped without.
+pub type Sink<'a, E> = &'a mut dyn FnMut(&str, Option<(&[Emit], &Emits)>) -> Result<(), E>;
+
+/// Which documents are mapped, and with which members.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Which {
+    /// Design documents too.
+    pub include_design: bool,
+    /// They have `_local_seq`.
+    pub local_seq: bool,
+    /// They have `_conflicts` and `_deleted_conflicts`.
+    pub conflicts: bool,
+}
 
 /// Buffers used again for each piece.
 #[derive(Default)]
@@ -46,7 +60,40 @@ impl Work {
         with_deleted: bool,
         out: &mut RowBuffer,
     ) -> Result<usize, Error> {
-        let inputs = self.read(source, spec, with_deleted, out)?;
+        let which = Which {
+            include_design: spec.include_design,
+            local_seq: spec.local_seq,
+            conflicts: true,
+        };
+        let mut sorts = std::mem::take(&mut self.sorts);
+        let result = self.map_to(source, mapper, which, &mut |id, mapped| match mapped {
+            Some((own, emits)) => push_doc(id, own, emits, spec, &mut sorts, out),
+            None => {
+                if with_deleted {
+                    out.push_without_rows(id);
+                }
+                Ok(())
+            }
+        });
+        self.sorts = sorts;
+        result
+    }
+
+    /// Maps the piece and gives each document of it with what was emitted for it, and those that are deleted, or are no
+    /// documents to map, without; answers how many the functions were given.
+    pub fn map_to<E: From<Error>>(
+        &mut self,
+        source: &Source<'_>,
+        mapper: &mut dyn Mapper,
+        which: Which,
+        sink: Sink<'_, E>,
+    ) -> Result<usize, E> {
+        let mut gone = vec![];
+        let inputs = self.read(source, which, &mut gone)?;
+        for id in &gone {
+            let id = std::str::from_utf8(&self.piece.bytes[id.clone()]).unwrap_or_default();
+            sink(id, None)?;
+        }
         let docs: Vec<Doc<'_>> = inputs
             .iter()
             .map(|i| Doc {
@@ -59,7 +106,7 @@ impl Work {
             .collect();
         self.emits.clear();
         if !docs.is_empty() {
-            mapper.map(&docs, &mut self.emits)?;
+            mapper.map(&docs, &mut self.emits).map_err(Error::from)?;
         }
         let mut rows = self.emits.rows.as_slice();
         for (n, input) in inputs.iter().enumerate() {
@@ -68,18 +115,17 @@ impl Work {
             rows = rest;
             // The ids come from stored rows, which were read as text above.
             let id = std::str::from_utf8(&self.piece.bytes[input.id.clone()]).unwrap_or_default();
-            push_doc(id, own, &self.emits, spec, &mut self.sorts, out)?;
+            sink(id, Some((own, &self.emits)))?;
         }
         Ok(inputs.len())
     }
 
-    /// Reads the documents of the piece that are to be mapped. `with_deleted`: the others are listed in `out`, without rows.
+    /// Reads the documents of the piece that are to be mapped. The ids of the others are put into `gone`, by their ranges in the piece.
     fn read(
         &mut self,
         source: &Source<'_>,
-        spec: &Spec,
-        with_deleted: bool,
-        out: &mut RowBuffer,
+        which: Which,
+        gone: &mut Vec<Range<usize>>,
     ) -> Result<Vec<Input>, Error> {
         self.members.clear();
         self.bodies.clear();
@@ -92,16 +138,15 @@ impl Work {
         };
         for (seq, range) in &self.piece.rows {
             let row = Row::decode(*seq, &self.piece.bytes[range.clone()])?;
-            let wanted = spec.include_design || !row.id.starts_with("_design/");
+            let offset = |part: &[u8]| part.as_ptr() as usize - self.piece.bytes.as_ptr() as usize;
+            let wanted = which.include_design || !row.id.starts_with("_design/");
             if row.deleted || !wanted {
-                if with_deleted {
-                    out.push_without_rows(row.id);
-                }
+                let id = offset(row.id.as_bytes());
+                gone.push(id..id + row.id.len());
                 continue;
             }
             let members = self.members.len();
-            write_members(&row, *seq, spec.local_seq, &mut self.members)?;
-            let offset = |part: &[u8]| part.as_ptr() as usize - self.piece.bytes.as_ptr() as usize;
+            write_members(&row, *seq, which, &mut self.members)?;
             let body = match row.body {
                 Body::Inline(b) if row.winner_seq == *seq => Ok(offset(b)..offset(b) + b.len()),
                 _ => Err(far.fetch(*seq, &row)?),
@@ -167,14 +212,14 @@ impl FarBodies<'_, '_> {
 fn write_members(
     row: &Row<'_>,
     seq: u64,
-    local_seq: bool,
+    which: Which,
     out: &mut Vec<u8>,
 ) -> Result<(), storage::Error> {
     out.extend_from_slice(b"\"_id\":");
     write_json_string(row.id, out);
     out.extend_from_slice(b",\"_rev\":");
     row.winner.write_json_to(out);
-    if row.has_other_leaves() {
+    if which.conflicts && row.has_other_leaves() {
         let others = row.other_leaves()?;
         for (member, deleted) in [("_conflicts", false), ("_deleted_conflicts", true)] {
             let mut revs = others.iter().filter(|(_, d)| *d == deleted).peekable();
@@ -190,7 +235,7 @@ fn write_members(
             out.push(b']');
         }
     }
-    if local_seq {
+    if which.local_seq {
         out.extend_from_slice(format!(",\"_local_seq\":{seq}").as_bytes());
     }
     Ok(())

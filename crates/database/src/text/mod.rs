@@ -1,0 +1,358 @@
+//! Text indexes of a database: one for each shard and definition, who keeps them up, and what they are asked.
+
+mod bookmark;
+mod query;
+mod shard;
+mod spec;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use functions::Owner;
+use index::Progress;
+use parking_lot::Mutex;
+use storage::{ShardNumber, Signature};
+use tokio::sync::watch;
+
+pub use query::bounds as text_bounds;
+pub use query::{TEXT_ANSWER_BYTES_MAX, TextAnswer, TextCounts, TextHit, TextOrder, TextQuery};
+pub use search::SortValue as TextSortValue;
+pub use search::{Range as TextRange, SortBy as TextSortBy, SortKey as TextSortKey};
+pub use spec::TextSpec;
+
+use crate::Error;
+use crate::database::Database;
+use crate::views::{Design, Updates, Upkept, wait};
+use shard::{TextParts, TextShard};
+
+/// The text index of one definition over all shards of a database.
+pub struct TextIndex {
+    database: Arc<str>,
+    /// The design document that it was opened for, for people to read.
+    design: String,
+    spec: Arc<TextSpec>,
+    analyzers: Arc<analysis::FieldAnalyzers>,
+    /// One for each shard of the database, in their order.
+    shards: Vec<TextShard>,
+    updates: watch::Sender<Updates>,
+    waiting: AtomicUsize,
+    /// When it was last asked for, in the keeper's ticks.
+    used: AtomicU64,
+}
+
+/// `GET /{db}/_design/{name}/_nouveau_info/{index}`
+#[derive(Clone, Debug, Default)]
+pub struct TextInfo {
+    /// In hexadecimal.
+    pub signature: String,
+    /// Seqs that the shards' indexes have come to, together.
+    pub update_seq: u64,
+    /// Purges that they know of, together.
+    pub purge_seq: u64,
+    /// Changes that they have yet to see.
+    pub updates_pending: u64,
+    /// Documents in it.
+    pub docs: u64,
+    /// Bytes of files.
+    pub file_bytes: u64,
+}
+
+/// The open text indexes of one database.
+#[derive(Default)]
+pub(crate) struct DatabaseTexts {
+    indexes: Mutex<HashMap<Signature, Arc<TextIndex>>>,
+}
+
+/// What an open index takes besides its shards', in bytes.
+const MEMORY_BYTES: usize = size_of::<TextIndex>() + 4096;
+
+impl TextIndex {
+    pub(crate) fn last_used(&self) -> u64 {
+        self.used.load(Relaxed)
+    }
+
+    pub(crate) fn signature(&self) -> Signature {
+        self.spec.signature()
+    }
+
+    /// About how much memory it takes while it is open, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let shards = self.shards.iter().map(TextShard::memory_bytes);
+        MEMORY_BYTES + self.design.len() + self.spec.source.len() + shards.sum::<usize>()
+    }
+
+    /// Whether nobody holds anything of it. Whoever asks is alone with it.
+    fn is_idle(&self) -> bool {
+        self.updates.receiver_count() == 0
+    }
+
+    fn close(&self) {
+        self.ask_to_stop();
+        for shard in &self.shards {
+            shard.close();
+        }
+    }
+
+    /// What it has seen, by shard.
+    fn seqs(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.shards.iter().map(TextShard::progress_seqs)
+    }
+}
+
+impl Upkept for TextIndex {
+    fn database(&self) -> &Arc<str> {
+        &self.database
+    }
+
+    fn design(&self) -> &str {
+        &self.design
+    }
+
+    fn kind(&self) -> &'static str {
+        "search_indexer"
+    }
+
+    fn updates(&self) -> &watch::Sender<Updates> {
+        &self.updates
+    }
+
+    fn update(&self) -> Result<(), Error> {
+        self.shards.iter().try_for_each(TextShard::update)
+    }
+
+    fn tidy(&self) -> Result<(), Error> {
+        self.shards.iter().try_for_each(TextShard::tidy)
+    }
+
+    fn ask_to_stop(&self) {
+        for shard in &self.shards {
+            shard.ask_to_stop();
+        }
+    }
+
+    fn progress(&self) -> Vec<&Progress> {
+        self.shards.iter().map(|shard| &shard.progress).collect()
+    }
+
+    fn is_current(&self, db: &Database) -> bool {
+        self.seqs()
+            .zip(db.all_shards())
+            .all(|((seq, purge_seq), shard)| {
+                let meta = shard.meta();
+                seq >= meta.update_seq && purge_seq >= meta.purge_seq
+            })
+    }
+}
+
+impl DatabaseTexts {
+    /// How many indexes are open, none of which anybody holds; `None` when somebody holds one.
+    pub(crate) fn idle_indexes(&mut self) -> Option<usize> {
+        let indexes = self.indexes.get_mut();
+        let idle = |index: &mut Arc<TextIndex>| Arc::get_mut(index).is_some_and(|i| i.is_idle());
+        indexes.values_mut().all(idle).then_some(indexes.len())
+    }
+}
+
+impl Database {
+    /// The text index of this name that a design document has.
+    ///
+    /// # Errors
+    /// [`Error::NoTextIndex`], and [`Error::BadRequest`] when it is defined badly.
+    pub fn text_index(&self, design: &Design, name: &str) -> Result<Arc<TextIndex>, Error> {
+        let spec = design.text(name)?;
+        self.ending.explain(self.text_index_now(&design.id, spec))
+    }
+
+    pub(crate) fn text_index_now(
+        &self,
+        design: &str,
+        spec: &Arc<TextSpec>,
+    ) -> Result<Arc<TextIndex>, Error> {
+        let signature = spec.signature();
+        let known = || {
+            let known = self.views.texts.indexes.lock().get(&signature).cloned()?;
+            known.used.store(self.last_used(), Relaxed);
+            Some(known)
+        };
+        if let Some(known) = known() {
+            return Ok(known);
+        }
+        let closed = self.views.changing.lock();
+        if *closed {
+            return Err(Error::NoDatabase);
+        }
+        if let Some(known) = known() {
+            return Ok(known);
+        }
+        let shared = self.shared_views();
+        let parts = TextParts {
+            store: self.store_arc().clone(),
+            spec: spec.clone(),
+            analyzers: Arc::new(spec.analyzers()?),
+            label: Owner {
+                database: self.name().clone(),
+                design: format!("{design}/_nouveau/{}", spec.name),
+                views: vec![],
+            },
+            languages: shared.languages.clone(),
+            memory: shared.build_memory.clone(),
+        };
+        let mut shards = vec![];
+        for (shard, number) in self
+            .all_shards()
+            .iter()
+            .zip(self.index_numbers(&signature)?)
+        {
+            shards.push(TextShard::open(number, shard.clone(), &parts)?);
+        }
+        let index = Arc::new(TextIndex {
+            database: self.name().clone(),
+            design: design.to_owned(),
+            spec: spec.clone(),
+            analyzers: parts.analyzers,
+            shards,
+            updates: watch::Sender::new(Updates::default()),
+            waiting: AtomicUsize::new(0),
+            used: AtomicU64::new(self.last_used()),
+        });
+        self.views
+            .texts
+            .indexes
+            .lock()
+            .insert(signature, index.clone());
+        Ok(index)
+    }
+
+    /// The numbers of an index of each shard, which are given out where there is none yet. Blocks for a moment then.
+    pub(crate) fn index_numbers(&self, signature: &Signature) -> Result<Vec<ShardNumber>, Error> {
+        let mut numbers = vec![];
+        for shard in self.all_shards() {
+            let found = self.store().indexes(shard.number)?;
+            numbers.push(match found.iter().find(|(s, _)| s == signature) {
+                Some((_, number)) => (*number, None),
+                None => {
+                    let (number, done) = self.store().create_index(shard.clone(), signature);
+                    (number, Some(done))
+                }
+            });
+        }
+        let created =
+            |(number, done): (ShardNumber, Option<_>)| done.map_or(Ok(()), wait).map(|()| number);
+        numbers.into_iter().map(created).collect()
+    }
+
+    /// Waits until the index holds everything that the database held at the call.
+    ///
+    /// # Errors
+    /// The update failed.
+    pub async fn update_text(self: &Arc<Self>, index: &Arc<TextIndex>) -> Result<(), Error> {
+        let wanted: Vec<(u64, u64)> = self
+            .all_shards()
+            .iter()
+            .map(|s| s.meta())
+            .map(|m| (m.update_seq, m.purge_seq))
+            .collect();
+        let reached = || {
+            index
+                .seqs()
+                .zip(&wanted)
+                .all(|(at, w)| at.0 >= w.0 && at.1 >= w.1)
+        };
+        index.waiting.fetch_add(1, Relaxed);
+        let waited = self.wait_for_update(index.clone(), reached).await;
+        index.waiting.fetch_sub(1, Relaxed);
+        waited
+    }
+
+    /// Has the index updated in the background.
+    pub fn update_text_later(&self, index: &Arc<TextIndex>) {
+        self.shared_views().indexer.request(index.clone());
+    }
+
+    /// Sizes and counts of the index.
+    ///
+    /// # Errors
+    /// Of the store.
+    pub fn text_info(&self, index: &TextIndex) -> Result<TextInfo, Error> {
+        let mut info = TextInfo {
+            signature: index.spec.hex_signature(),
+            ..TextInfo::default()
+        };
+        for shard in &index.shards {
+            let (seq, purge_seq) = shard.progress_seqs();
+            info.update_seq += seq;
+            info.purge_seq += purge_seq;
+            info.updates_pending += shard.pending()?;
+            info.docs += shard.index.reader().docs();
+            info.file_bytes += shard.index.file_bytes();
+        }
+        Ok(info)
+    }
+
+    /// Drops the text indexes that no design document names any more; answers how many, over all shards. Blocks.
+    ///
+    /// # Errors
+    /// Of the store.
+    pub fn clean_up_texts(&self) -> Result<usize, Error> {
+        let closed = self.views.changing.lock();
+        if *closed {
+            return self.if_live(Err(Error::NoDatabase));
+        }
+        let designs = self.all_designs()?;
+        let used: HashSet<Signature> = designs
+            .iter()
+            .flat_map(|d| d.texts())
+            .map(|spec| spec.signature())
+            .collect();
+        let mut dropped = 0;
+        for shard in self.all_shards() {
+            for (signature, number) in self.store().indexes(shard.number)? {
+                if used.contains(&signature) || !self.store().folder(number).exists() {
+                    continue;
+                }
+                let open = self.views.texts.indexes.lock().remove(&signature);
+                if let Some(open) = open {
+                    open.close();
+                }
+                self.drop_index(shard.number, &signature, number)?;
+                dropped += 1;
+            }
+        }
+        if dropped > 0 {
+            self.wake_maintenance();
+        }
+        Ok(dropped)
+    }
+
+    /// The text indexes that are open.
+    pub(crate) fn open_text_indexes(&self) -> Vec<Arc<TextIndex>> {
+        self.views.texts.indexes.lock().values().cloned().collect()
+    }
+
+    /// Closes an index if nobody holds anything of it; answers whether it is closed now.
+    pub(crate) fn close_idle_text(&self, signature: &Signature) -> bool {
+        let Some(_changing) = self.views.changing.try_lock() else {
+            return false;
+        };
+        let mut indexes = self.views.texts.indexes.lock();
+        let Some(index) = indexes.get_mut(signature) else {
+            return true;
+        };
+        let idle = Arc::get_mut(index).is_some_and(|index| index.is_idle());
+        let closed = if idle {
+            indexes.remove(signature)
+        } else {
+            None
+        };
+        drop(indexes);
+        closed.is_some()
+    }
+
+    /// Ends all updates of text indexes; returns when nothing more is written. The caller has said that none is to be opened. Blocks.
+    pub(crate) fn close_texts(&self) {
+        for index in self.open_text_indexes() {
+            index.close();
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! A text index over one shard, and how it is brought up to date.
+//!
+//! The index is in a folder beside the store. **It claims only what the store has on disk**: the store's log is synced before the
+//! index commits, with the seq that it stands for. So a crash costs what came after the last commit, which is read again.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use analysis::FieldAnalyzers;
+use functions::{Emit, Emits, Languages, MapGroup, Mapper, Owner};
+use index::{BuildMemory, Progress, Source};
+use parking_lot::Mutex;
+use search::{Analyze, Fields, Index, Update};
+use serde_json::Value;
+use storage::{DiskGuard, Shard, ShardNumber, Store, View};
+
+use super::spec::TextSpec;
+use crate::Error;
+
+/// Changes up to this many are mapped by one thread.
+const ONE_THREAD_CHANGES_MAX: u64 = 512;
+/// A long update commits after so many changes, so that a crash does not cost all of it.
+const CHANGES_BETWEEN_COMMITS: u64 = 100_000;
+/// Memory that a long update wants for what it has not written yet, and the least that any takes.
+const MEMORY_BYTES_WANTED: usize = 64 << 20;
+const MEMORY_BYTES_MIN: usize = 15_000_000;
+/// Free space below which nothing is added.
+const RESERVE_BYTES: u64 = 64 << 20;
+
+/// A text index over one shard.
+pub(crate) struct TextShard {
+    pub index: Index,
+    owner: Arc<Shard>,
+    store: Arc<Store>,
+    spec: Arc<TextSpec>,
+    analyzers: Arc<FieldAnalyzers>,
+    label: Owner,
+    languages: Arc<dyn Languages>,
+    memory: Arc<BuildMemory>,
+    writer: Mutex<()>,
+    stop: AtomicBool,
+    pub progress: Progress,
+}
+
+/// What the indexes of a database's shards have in common.
+pub(crate) struct TextParts {
+    pub store: Arc<Store>,
+    pub spec: Arc<TextSpec>,
+    pub analyzers: Arc<FieldAnalyzers>,
+    pub label: Owner,
+    pub languages: Arc<dyn Languages>,
+    pub memory: Arc<BuildMemory>,
+}
+
+impl TextShard {
+    /// Opens an index whose number is in the catalogue.
+    pub fn open(
+        number: ShardNumber,
+        owner: Arc<Shard>,
+        parts: &TextParts,
+    ) -> Result<TextShard, Error> {
+        let index = Index::open(&parts.store.folder(number))?;
+        if let Some(reason) = index.damage() {
+            tracing::warn!(index = %parts.label, reason, "a text index could not be read: it starts over");
+        }
+        Ok(TextShard {
+            index,
+            owner,
+            store: parts.store.clone(),
+            spec: parts.spec.clone(),
+            analyzers: parts.analyzers.clone(),
+            label: parts.label.clone(),
+            languages: parts.languages.clone(),
+            memory: parts.memory.clone(),
+            writer: Mutex::default(),
+            stop: AtomicBool::new(false),
+            progress: Progress::default(),
+        })
+    }
+
+    /// Seq and purge seq of the shard that it has come to.
+    pub fn progress_seqs(&self) -> (u64, u64) {
+        let commit = self.index.commit();
+        (commit.seq, commit.purge_seq)
+    }
+
+    /// Changes of the shard that it has yet to see.
+    pub fn pending(&self) -> Result<u64, Error> {
+        Ok(self.owner.count_after(self.index.commit().seq)?)
+    }
+
+    /// Asks an update under way to end.
+    pub fn ask_to_stop(&self) {
+        self.stop.store(true, Relaxed);
+    }
+
+    /// Ends an update under way and refuses new ones; returns when nothing more is written.
+    pub fn close(&self) {
+        self.ask_to_stop();
+        drop(self.writer.lock());
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<TextShard>() + self.index.memory_bytes()
+    }
+
+    fn check_stop(&self) -> Result<(), Error> {
+        match self.stop.load(Relaxed) {
+            true => Err(Error::ShuttingDown),
+            false => Ok(()),
+        }
+    }
+
+    /// Brings the index up to everything that the shard holds now. Blocks until done.
+    pub fn update(&self) -> Result<(), Error> {
+        let _writer = self.writer.lock();
+        self.check_stop()?;
+        let view = self.owner.view()?;
+        let (target, purges) = (view.meta.update_seq, view.meta.purge_seq);
+        let mut commit = (*self.index.commit()).clone();
+        // A store that lost its last writes may have other documents under those seqs.
+        let is_ahead = commit.seq > target || commit.purge_seq > purges;
+        // Nothing was purged from what is empty.
+        if commit.seq == 0 && !is_ahead {
+            commit.purge_seq = purges;
+        }
+        if commit.seq >= target && commit.purge_seq >= purges && !is_ahead {
+            return Ok(());
+        }
+        let changes = self
+            .owner
+            .count_after(if is_ahead { 0 } else { commit.seq })?;
+        let _running = self.progress.start(changes);
+        let is_small = changes <= ONE_THREAD_CHANGES_MAX;
+        let mut mappers = self.mappers(is_small)?;
+        let taken = match is_small {
+            true => None,
+            false => Some(self.memory.take(MEMORY_BYTES_WANTED, &self.stop)?),
+        };
+        let memory = taken.as_ref().map_or(MEMORY_BYTES_MIN, |taken| taken.bytes);
+        let mut guard = DiskGuard::new(self.store.engine().path(), RESERVE_BYTES);
+        guard.admit(self.store.engine(), memory as u64)?;
+        let mut update = self.index.update(1, memory)?;
+        let forgotten = view.meta.purge_floor > commit.purge_seq;
+        if is_ahead || (forgotten && view.meta.purge_seq > commit.purge_seq) {
+            tracing::warn!(index = %self.label, "a text index does not fit its shard any more: it starts over");
+            update.clear()?;
+            commit.seq = 0;
+        } else {
+            self.purge(&view, commit.purge_seq, &update)?;
+        }
+        let source = Source::new(&self.owner, &view, commit.seq);
+        while !source.is_exhausted() {
+            guard.admit(self.store.engine(), memory as u64)?;
+            self.map(&source, &mut mappers, &update)?;
+            self.check_stop()?;
+            self.commit(&mut update, source.handed_out.load(Relaxed), purges)?;
+        }
+        Ok(())
+    }
+
+    /// Merges what many small updates have left, while readers go on.
+    pub fn tidy(&self) -> Result<(), Error> {
+        if !self.index.is_untidy() {
+            return Ok(());
+        }
+        let _writer = self.writer.lock();
+        self.check_stop()?;
+        let update = self.index.update(1, MEMORY_BYTES_MIN)?;
+        update.tidy(&|| self.stop.load(Relaxed))?;
+        Ok(())
+    }
+
+    fn mappers(&self, is_small: bool) -> Result<Vec<Box<dyn Mapper>>, Error> {
+        let group = MapGroup {
+            language: self.spec.language.clone(),
+            maps: vec![self.spec.source.clone()],
+            owner: self.label.clone(),
+            indexes: true,
+            ..MapGroup::default()
+        };
+        let threads = match is_small {
+            true => 1,
+            false => std::thread::available_parallelism().map_or(1, |n| n.get()),
+        };
+        let mappers = (0..threads).map(|_| self.languages.mapper(&group));
+        Ok(mappers.collect::<Result<Vec<_>, _>>()?)
+    }
+
+    fn commit(&self, update: &mut Update<'_>, seq: u64, purge_seq: u64) -> Result<(), Error> {
+        let synced = self.store.committer.sync();
+        synced.blocking_recv().map_err(|_| Error::ShuttingDown)??;
+        Ok(update.commit(seq, purge_seq)?)
+    }
+
+    /// Takes out documents that were purged altogether.
+    fn purge(&self, view: &View, after: u64, update: &Update<'_>) -> Result<(), Error> {
+        if view.meta.purge_seq <= after {
+            return Ok(());
+        }
+        let mut ids = BTreeSet::new();
+        for purge in storage::list_purges(&self.owner, view)? {
+            let gone = purge.purge_seq > after && view.record(&self.owner, &purge.id)?.is_none();
+            if gone && ids.insert(purge.id.clone()) {
+                update.remove(purge.id.as_str());
+            }
+        }
+        Ok(())
+    }
+
+    /// Maps changed documents on all mappers, until enough of them are in the update.
+    fn map(
+        &self,
+        source: &Source<'_>,
+        mappers: &mut [Box<dyn Mapper>],
+        update: &Update<'_>,
+    ) -> Result<(), Error> {
+        let end = self.progress.done.load(Relaxed) + CHANGES_BETWEEN_COMMITS;
+        let failed = AtomicBool::new(false);
+        let run = |mapper: &mut Box<dyn Mapper>| {
+            let result = self.map_on_one(source, mapper.as_mut(), update, end, &failed);
+            if result.is_err() {
+                failed.store(true, Relaxed);
+            }
+            result
+        };
+        let Some((first, others)) = mappers.split_first_mut() else {
+            return Ok(());
+        };
+        std::thread::scope(|scope| {
+            let run = &run;
+            let start = |mapper| {
+                scope.spawn(move || {
+                    telemetry::give_way(telemetry::BACKGROUND_NICE);
+                    let _indexes = telemetry::enter(telemetry::State::Index);
+                    run(mapper)
+                })
+            };
+            let threads: Vec<_> = others.iter_mut().map(start).collect();
+            let mut result = run(first);
+            for thread in threads {
+                let panicked = || Error::BadRequest("a thread of an index build panicked".into());
+                result = result.and(thread.join().unwrap_or_else(|_| Err(panicked())));
+            }
+            result
+        })
+    }
+
+    fn map_on_one(
+        &self,
+        source: &Source<'_>,
+        mapper: &mut dyn Mapper,
+        update: &Update<'_>,
+        end: u64,
+        failed: &AtomicBool,
+    ) -> Result<(), Error> {
+        let done = &self.progress.done;
+        let go_on =
+            || !self.stop.load(Relaxed) && !failed.load(Relaxed) && done.load(Relaxed) < end;
+        let analyze = ByField(&self.analyzers);
+        index::map_each(source, mapper, &go_on, done, &mut |id, mapped| {
+            let fields = match mapped {
+                Some((rows, emits)) => fields_of(rows, emits)?,
+                None => Fields::new(),
+            };
+            if fields.is_empty() {
+                update.remove(id);
+                return Ok::<(), Error>(());
+            }
+            let partition = id.split_once(':').map(|(partition, _)| partition);
+            let partition = partition.filter(|_| self.spec.partitioned);
+            Ok(update.put(id, partition, fields, &analyze)?)
+        })
+    }
+}
+
+/// What a document's calls of `index` came to.
+fn fields_of(rows: &[Emit], emits: &Emits) -> Result<Fields, Error> {
+    let mut fields = Fields::new();
+    for (at, row) in rows.iter().enumerate() {
+        let odd = |e: serde_json::Error| Error::BadRequest(format!("a call of index: {e}"));
+        let (kind, name): (String, String) = serde_json::from_slice(emits.key(row)).map_err(odd)?;
+        let (value, store): (Value, Value) =
+            serde_json::from_slice(emits.value(row)).map_err(odd)?;
+        fields.add(at, &kind, &name, value, &store)?;
+    }
+    Ok(fields)
+}
+
+/// Texts by the analyzers of their fields.
+struct ByField<'a>(&'a FieldAnalyzers);
+
+impl Analyze for ByField<'_> {
+    fn analyze(&self, field: &str, text: &str, token: &mut dyn FnMut(&str, u32)) {
+        let analyzer = self.0.of(field);
+        analyzer.visit(text, &mut |t| token(&t.text, t.position));
+    }
+}

@@ -1,0 +1,172 @@
+//! Text indexes as design documents define them (`nouveau`).
+
+use analysis::{FieldAnalyzers, Flavour};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use storage::Signature;
+
+use crate::Error;
+
+/// One of a design document's text indexes.
+#[derive(Debug)]
+pub struct TextSpec {
+    /// Its name.
+    pub name: String,
+    /// What its function is written in.
+    pub language: String,
+    /// The function.
+    pub source: String,
+    default_analyzer: Option<Value>,
+    field_analyzers: Option<Value>,
+    /// Ids begin with a partition, which can be asked for.
+    pub partitioned: bool,
+    /// Of everything that the index depends on.
+    digest: [u8; 32],
+}
+
+impl TextSpec {
+    /// Reads the text indexes of a design document: those that are none are `None`.
+    pub(crate) fn of_design(doc: &Value, partitioned: bool) -> Vec<(String, Option<TextSpec>)> {
+        let language = doc["language"].as_str().unwrap_or("javascript");
+        let all = doc["nouveau"].as_object().into_iter().flatten();
+        all.map(|(name, index)| {
+            (
+                name.clone(),
+                TextSpec::read(name, language, index, partitioned),
+            )
+        })
+        .collect()
+    }
+
+    fn read(name: &str, language: &str, index: &Value, partitioned: bool) -> Option<TextSpec> {
+        let part = |member: &str| index.get(member).filter(|v| !v.is_null()).cloned();
+        let mut spec = TextSpec {
+            name: name.to_owned(),
+            language: language.to_owned(),
+            source: index.get("index")?.as_str()?.to_owned(),
+            default_analyzer: part("default_analyzer"),
+            field_analyzers: part("field_analyzers"),
+            partitioned,
+            digest: [0; 32],
+        };
+        spec.digest = spec.hash();
+        Some(spec)
+    }
+
+    /// **What is hashed may never change**, for the reason that it may not for views: it is the SHA-256 of these parts, each
+    /// preceded by its length in 8 bytes: `nouveau 1`, the version of analyzers, the language, the function, both definitions of
+    /// analyzers as JSON text, and whether there are partitions.
+    fn hash(&self) -> [u8; 32] {
+        let text = |value: &Option<Value>| value.as_ref().map(Value::to_string).unwrap_or_default();
+        let (default, fields) = (text(&self.default_analyzer), text(&self.field_analyzers));
+        let mut sha = Sha256::new();
+        let parts: [&[u8]; 7] = [
+            b"nouveau 1",
+            &analysis::VERSION.to_be_bytes(),
+            self.language.as_bytes(),
+            self.source.as_bytes(),
+            default.as_bytes(),
+            fields.as_bytes(),
+            &[u8::from(self.partitioned)],
+        ];
+        for part in parts {
+            sha.update((part.len() as u64).to_be_bytes());
+            sha.update(part);
+        }
+        sha.finalize().into()
+    }
+
+    /// What tells the index from others, in hexadecimal.
+    pub fn hex_signature(&self) -> String {
+        data_encoding::HEXLOWER.encode(&self.digest)
+    }
+
+    /// The same as the store has it, shorter.
+    pub(crate) fn signature(&self) -> Signature {
+        let mut signature = Signature::default();
+        let len = signature.len();
+        signature.copy_from_slice(&self.digest[..len]);
+        signature
+    }
+
+    /// The analyzers of its fields.
+    pub(crate) fn analyzers(&self) -> Result<FieldAnalyzers, Error> {
+        let (default, fields) = (
+            self.default_analyzer.as_ref(),
+            self.field_analyzers.as_ref(),
+        );
+        let all = FieldAnalyzers::with_fields(Flavour::Nouveau, default, fields)
+            .map_err(|e| Error::BadRequest(e.to_string()))?;
+        // Nouveau knows no exceptions: what a query says of an id is analyzed as everything else.
+        let others = FieldAnalyzers::parse(Flavour::Nouveau, default)
+            .map_err(|e| Error::BadRequest(e.to_string()))?;
+        let others = others.of("").clone();
+        Ok(all
+            .with(search::ID, others.clone())
+            .with(search::PARTITION, others))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn specs(doc: Value) -> Vec<(String, Option<TextSpec>)> {
+        TextSpec::of_design(&doc, false)
+    }
+
+    #[test]
+    fn equal_definitions_are_one_index_whatever_their_names() {
+        let found = specs(json!({"nouveau": {
+            "a": {"index": "F"},
+            "b": {"index": "F", "lucene_version": 10},
+            "c": {"index": "F", "default_analyzer": "english"},
+            "d": {"index": "G"}}}));
+        let signatures: Vec<_> = found
+            .iter()
+            .map(|(_, spec)| spec.as_ref().unwrap().signature())
+            .collect();
+        assert_eq!(signatures[0], signatures[1]);
+        assert_ne!(signatures[0], signatures[2]);
+        assert_ne!(signatures[0], signatures[3]);
+    }
+
+    #[test]
+    fn signatures_are_those_of_indexes_that_are_stored() {
+        let found = specs(json!({"nouveau": {"a": {"index": "function(doc) {}"}}}));
+        let spec = found[0].1.as_ref().unwrap();
+        let expected = {
+            let mut bytes = vec![];
+            let parts: [&[u8]; 7] = [
+                b"nouveau 1",
+                &analysis::VERSION.to_be_bytes(),
+                b"javascript",
+                b"function(doc) {}",
+                b"",
+                b"",
+                &[0],
+            ];
+            for part in parts {
+                bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
+                bytes.extend_from_slice(part);
+            }
+            data_encoding::HEXLOWER.encode(&Sha256::digest(&bytes))
+        };
+        assert_eq!(spec.hex_signature(), expected);
+    }
+
+    #[test]
+    fn what_is_no_definition_is_none() {
+        let found = specs(json!({"nouveau": {"a": "function(doc) {}", "b": {"index": 5}}}));
+        assert!(found.iter().all(|(_, spec)| spec.is_none()));
+        assert!(specs(json!({"nouveau": 5})).is_empty());
+    }
+
+    #[test]
+    fn an_analyzer_that_is_not_known_is_named() {
+        let found = specs(json!({"nouveau": {"a": {"index": "F", "default_analyzer": "klingon"}}}));
+        let refused = found[0].1.as_ref().unwrap().analyzers().unwrap_err();
+        assert_eq!(refused.to_string(), "klingon is not a valid analyzer name");
+    }
+}

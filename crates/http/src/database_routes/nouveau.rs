@@ -1,0 +1,502 @@
+//! Text indexes by Nouveau's interface: `_nouveau/{index}`, `_nouveau_info/{index}`, `_nouveau_cleanup` and `_nouveau_analyze`.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Instant;
+
+use analysis::{Analyzer, Flavour};
+use database::{
+    Read, ReadOptions, TEXT_ANSWER_BYTES_MAX, TextAnswer, TextCounts, TextIndex, TextQuery,
+    TextRange, TextSortBy, TextSortKey, TextSortValue, text_bounds,
+};
+use document::DocId;
+use serde_json::{Map, Value, json};
+use tokio::sync::Semaphore;
+
+use crate::database_routes::views::require_visible;
+use crate::errors::ApiError;
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::request::body::BodyClass;
+use crate::router::require_method;
+use node::{Access, Query, parse_json, require_server_admin};
+
+type Answer = Result<Reply, ApiError>;
+
+/// Hits of an answer when a request does not say how many.
+const LIMIT: usize = 25;
+/// Counts of a field, when a request does not say how many, and the most.
+const TOP_N: usize = 10;
+const TOP_N_MAX: i64 = 1000;
+
+/// What is asked of the route besides the index.
+struct Asked {
+    query: TextQuery,
+    update: bool,
+    include_docs: bool,
+}
+
+/// `_nouveau/{index}`
+pub async fn search(req: &mut Request, access: &Access, id: &str, parts: &[&str]) -> Answer {
+    let [name] = parts else {
+        return Err(only_get_or_post());
+    };
+    if !matches!(req.method.as_str(), "GET" | "HEAD" | "POST") {
+        return Err(only_get_or_post());
+    }
+    let body = match req.method.as_str() {
+        "POST" => {
+            req.require_json()?;
+            Some(req.json_object(BodyClass::Many).await?)
+        }
+        _ => None,
+    };
+    let design = access.db.design(id)?;
+    require_visible(access, id)?;
+    let asked = match &body {
+        Some(body) => asked_in(body)?,
+        None => asked_by(&req.query)?,
+    };
+    // The path of a partition names it, whatever the method.
+    let partition = req.query.get("partition").map(str::to_owned);
+    let query = TextQuery {
+        partition,
+        ..asked.query
+    };
+    req.give_room_back();
+    let (db, name) = (access.db.clone(), (*name).to_owned());
+    let index = blocking(move || Ok(db.text_index(&design, &name)?)).await?;
+    let began = Instant::now();
+    let latency_us = match asked.update {
+        true => {
+            access.db.update_text(&index).await?;
+            began.elapsed().as_micros() as u64
+        }
+        false => 0,
+    };
+    let place = places().acquire().await;
+    let db = access.db.clone();
+    let reply = blocking(move || {
+        let answer = db.search_text(&index, &query)?;
+        let docs = match asked.include_docs {
+            true => Some(documents(&db, &answer)?),
+            false => None,
+        };
+        Ok(Reply::json(200, &shown(answer, docs, latency_us)))
+    })
+    .await;
+    drop(place);
+    reply
+}
+
+/// `_nouveau_info/{index}`
+pub async fn info(req: &Request, access: &Access, id: &str, parts: &[&str]) -> Answer {
+    let [name] = parts else {
+        return Err(ApiError::bad_request("path not recognized"));
+    };
+    require_method(req, "GET")?;
+    let design = access.db.design(id)?;
+    let (db, index_name) = (access.db.clone(), (*name).to_owned());
+    let info = blocking(move || {
+        let index: Arc<TextIndex> = db.text_index(&design, &index_name)?;
+        Ok(db.text_info(&index)?)
+    });
+    let info = info.await?;
+    Ok(Reply::json(
+        200,
+        &json!({
+            "name": format!("{id}/{name}"),
+            "search_index": {
+                "signature": info.signature,
+                "update_seq": info.update_seq,
+                "purge_seq": info.purge_seq,
+                "num_docs": info.docs,
+                "disk_size": info.file_bytes,
+            },
+        }),
+    ))
+}
+
+/// `_nouveau_cleanup`
+pub async fn cleanup(req: &mut Request, access: &Access) -> Answer {
+    require_method(req, "POST")?;
+    access.require_admin()?;
+    req.require_json()?;
+    req.bytes(BodyClass::Small).await?;
+    let db = access.db.clone();
+    blocking(move || Ok(db.clean_up_texts()?)).await?;
+    Ok(Reply::json_bytes(202, "{\"ok\":true}\n"))
+}
+
+/// `_nouveau_analyze`
+pub async fn analyze(req: &mut Request) -> Answer {
+    require_server_admin(&req.user)?;
+    require_method(req, "POST")?;
+    req.require_json()?;
+    let body = req.json_object(BodyClass::Many).await?;
+    let text = |name: &str| {
+        body.get(name)
+            .and_then(Value::as_str)
+            .filter(|t| !t.is_empty())
+    };
+    let (Some(text), Some(name)) = (text("text"), text("analyzer")) else {
+        return Err(ApiError::bad_request(
+            "'text' and 'analyzer' fields must be non-empty strings",
+        ));
+    };
+    let analyzer = Analyzer::named(Flavour::Nouveau, name);
+    let analyzer = analyzer.map_err(|e| ApiError::bad_request(e.to_string()))?;
+    let text = text.to_owned();
+    let tokens = blocking(move || {
+        let tokens = analyzer.tokens(&text);
+        Ok(tokens
+            .into_iter()
+            .map(|token| token.text)
+            .collect::<Vec<_>>())
+    });
+    Ok(Reply::json(200, &json!({ "tokens": tokens.await? })))
+}
+
+/// Does what blocks on a thread for that.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|_| ApiError::worker_failed())?
+}
+
+/// Searches that run at once: more would only take turns.
+fn places() -> &'static Semaphore {
+    static PLACES: LazyLock<Semaphore> = LazyLock::new(|| {
+        let cores = std::thread::available_parallelism().map_or(2, |n| n.get());
+        Semaphore::new(2 * cores)
+    });
+    &PLACES
+}
+
+fn only_get_or_post() -> ApiError {
+    let e = ApiError::method_not_allowed("GET,POST");
+    ApiError {
+        reason: "Only GET, POST allowed".into(),
+        ..e
+    }
+}
+
+// ---- what is asked
+
+fn parse_error(reason: impl Into<String>) -> ApiError {
+    ApiError::query_parse(reason.into())
+}
+
+fn invalid(name: &str, value: impl std::fmt::Display) -> ApiError {
+    parse_error(format!("Invalid value for {name}: {value}"))
+}
+
+/// By the parameters of a query string.
+fn asked_by(params: &Query) -> Result<Asked, ApiError> {
+    let integer = |name: &str| -> Result<Option<i64>, ApiError> {
+        let Some(text) = params.get(name) else {
+            return Ok(None);
+        };
+        let parsed = text.parse();
+        parsed
+            .map(Some)
+            .map_err(|_| parse_error(format!("{name} parameter must be an integer")))
+    };
+    let flag = |name: &str| match params.get(name) {
+        None => Ok(None),
+        Some("true") => Ok(Some(true)),
+        Some("false") => Ok(Some(false)),
+        Some(other) => Err(invalid(name, json!(other))),
+    };
+    let parsed = |name: &str| -> Result<Option<Value>, ApiError> {
+        Ok(params.get(name).map(parse_json).transpose()?)
+    };
+    let limit = integer("limit")?.unwrap_or(LIMIT as i64);
+    if limit < 1 {
+        return Err(ApiError::bad_request("limit must be greater than 0"));
+    }
+    let top_n = integer("top_n")?.unwrap_or(TOP_N as i64);
+    if top_n < 1 {
+        return Err(ApiError::bad_request(
+            "topN must be greater than or equal to 1",
+        ));
+    }
+    let query = TextQuery {
+        q: params.get("q").map(str::to_owned).ok_or_else(no_query)?,
+        locale: params.get("locale").map(str::to_owned),
+        sort: parsed("sort")?.map_or(Ok(vec![]), |sort| sort_of(&sort))?,
+        limit: limit as usize,
+        bookmark: params.get("bookmark").map(str::to_owned),
+        counts: parsed("counts")?
+            .map(|counts| counts_of(&counts))
+            .transpose()?,
+        ranges: parsed("ranges")?
+            .map(|ranges| ranges_of(&ranges))
+            .transpose()?,
+        top_n: top_n_of(top_n)?,
+        partition: None,
+    };
+    Ok(Asked {
+        query,
+        update: flag("update")?.unwrap_or(true),
+        include_docs: flag("include_docs")?.unwrap_or(false),
+    })
+}
+
+/// By the members of a body.
+fn asked_in(body: &Map<String, Value>) -> Result<Asked, ApiError> {
+    let positive = |name: &str, default: usize| match body.get(name) {
+        None => Ok(default as i64),
+        Some(value) => match value.as_i64() {
+            Some(n) if n >= 1 => Ok(n),
+            Some(_) => Err(parse_error(format!(
+                "{name} parameter must be greater than zero"
+            ))),
+            None => Err(invalid(name, value)),
+        },
+    };
+    let flag = |name: &str, default| match body.get(name) {
+        None => Ok(default),
+        Some(Value::Bool(flag)) => Ok(*flag),
+        Some(value) => Err(invalid(name, value)),
+    };
+    let text = |name: &str| match body.get(name) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(value) => Err(invalid(name, value)),
+    };
+    let query = TextQuery {
+        q: body.get("q").ok_or_else(no_query).and_then(query_of)?,
+        locale: text("locale")?,
+        sort: body.get("sort").map_or(Ok(vec![]), sort_of)?,
+        limit: positive("limit", LIMIT)? as usize,
+        bookmark: match body.get("bookmark") {
+            Some(Value::Null) => None,
+            _ => text("bookmark")?,
+        },
+        counts: body.get("counts").map(counts_of).transpose()?,
+        ranges: body.get("ranges").map(ranges_of).transpose()?,
+        top_n: top_n_of(positive("top_n", TOP_N)?)?,
+        partition: None,
+    };
+    Ok(Asked {
+        query,
+        update: flag("update", true)?,
+        include_docs: flag("include_docs", false)?,
+    })
+}
+
+fn no_query() -> ApiError {
+    parse_error("q parameter is mandatory")
+}
+
+/// A text, or a list of texts that is one together.
+fn query_of(value: &Value) -> Result<String, ApiError> {
+    let refused = || invalid("query", value);
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Array(parts) => {
+            let texts = parts.iter().map(|part| part.as_str().ok_or_else(refused));
+            texts.collect()
+        }
+        _ => Err(refused()),
+    }
+}
+
+fn top_n_of(n: i64) -> Result<usize, ApiError> {
+    if n > TOP_N_MAX {
+        return Err(ApiError::bad_request(
+            "topN must be less than or equal to 1000",
+        ));
+    }
+    Ok(n as usize)
+}
+
+/// One field, or a list: `f`, `-f`, `relevance`.
+fn sort_of(value: &Value) -> Result<Vec<TextSortKey>, ApiError> {
+    let refused = || invalid("sort", value);
+    let fields = match value {
+        Value::String(field) => vec![field.as_str()],
+        Value::Array(fields) => {
+            let fields = fields
+                .iter()
+                .map(|field| field.as_str().ok_or_else(refused));
+            fields.collect::<Result<_, _>>()?
+        }
+        _ => return Err(refused()),
+    };
+    let key = |text: &str| {
+        let reversed = text.starts_with('-');
+        let field = text.strip_prefix(['-', '+']).unwrap_or(text);
+        let by = match field {
+            "_id" => TextSortBy::Id,
+            "relevance" if !reversed => TextSortBy::Score,
+            field => TextSortBy::Field(field.to_owned()),
+        };
+        TextSortKey { by, reversed }
+    };
+    Ok(fields.into_iter().map(key).collect())
+}
+
+fn counts_of(value: &Value) -> Result<Vec<String>, ApiError> {
+    let fields = value.as_array().ok_or_else(ApiError::invalid_json)?;
+    let field = |field: &Value| field.as_str().map(str::to_owned);
+    let fields: Option<_> = fields.iter().map(field).collect();
+    fields.ok_or_else(|| invalid("counts", value))
+}
+
+fn ranges_of(value: &Value) -> Result<Vec<(String, Vec<TextRange>)>, ApiError> {
+    let fields = value.as_object().ok_or_else(ApiError::invalid_json)?;
+    let of_field = |(field, ranges): (&String, &Value)| {
+        let no_list = || parse_error("range values must be lists of objects");
+        let ranges = ranges.as_array().ok_or_else(no_list)?;
+        let ranges = ranges.iter().map(range_of).collect::<Result<_, _>>()?;
+        Ok((field.clone(), ranges))
+    };
+    fields.iter().map(of_field).collect()
+}
+
+fn range_of(value: &Value) -> Result<TextRange, ApiError> {
+    let refused = |what: &str| ApiError::bad_request(format!("a range's {what}: {value}"));
+    let number = |name: &str| match value.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(n) => n
+            .as_f64()
+            .map(Some)
+            .ok_or_else(|| refused("bounds are numbers")),
+    };
+    let inclusive = |name: &str| match value.get(name) {
+        None => Ok(true),
+        Some(Value::Bool(flag)) => Ok(*flag),
+        Some(_) => Err(refused("inclusiveness is a boolean")),
+    };
+    let label = value.get("label").and_then(Value::as_str);
+    let (low, high) = text_bounds(
+        number("min")?,
+        inclusive("min_inclusive")?,
+        number("max")?,
+        inclusive("max_inclusive")?,
+    );
+    Ok(TextRange {
+        label: label
+            .ok_or_else(|| refused("label is a string"))?
+            .to_owned(),
+        low,
+        high,
+    })
+}
+
+// ---- what is answered
+
+/// The documents of the hits, as they are now; null for those that are not there any more, or may not be seen.
+fn documents(db: &database::DatabaseAs, answer: &TextAnswer) -> Result<Vec<Value>, ApiError> {
+    let mut docs = vec![];
+    let mut bytes = 0;
+    for hit in &answer.hits {
+        let read = match DocId::new(&hit.id) {
+            Ok(id) => match db.read(&id, &ReadOptions::default()) {
+                Err(database::Error::Forbidden(_)) => Read::Missing,
+                read => read?,
+            },
+            Err(_) => Read::Missing,
+        };
+        docs.push(match read {
+            Read::Found(doc) => {
+                bytes += doc.json.len();
+                if bytes > TEXT_ANSWER_BYTES_MAX {
+                    return Err(database::Error::TextAnswerTooLong.into());
+                }
+                serde_json::from_slice(&doc.json).map_err(|_| ApiError::worker_failed())?
+            }
+            Read::Missing | Read::Deleted => Value::Null,
+        });
+    }
+    Ok(docs)
+}
+
+fn shown(answer: TextAnswer, docs: Option<Vec<Value>>, latency_us: u64) -> Value {
+    let mut docs = docs.map(Vec::into_iter);
+    let hits = answer.hits.into_iter().map(|hit| {
+        let order: Vec<Value> = hit.order.iter().map(order_value).collect();
+        let mut shown = json!({"id": hit.id, "order": order, "fields": hit.fields});
+        if let Some(docs) = &mut docs {
+            shown["doc"] = docs.next().unwrap_or_default();
+        }
+        shown
+    });
+    let hits: Vec<Value> = hits.collect();
+    json!({
+        "bookmark": answer.bookmark,
+        "total_hits": answer.total,
+        "total_hits_relation": "EQUAL_TO",
+        "hits": hits,
+        "counts": answer.counts.map(counts_value),
+        "ranges": answer.ranges.map(counts_value),
+        "update_latency": latency_us,
+    })
+}
+
+fn counts_value(counts: TextCounts) -> Value {
+    let of_field = |(field, counts): (String, Vec<(String, u64)>)| {
+        let counts = counts.into_iter().map(|(value, n)| (value, n.into()));
+        (field, Value::Object(counts.collect()))
+    };
+    Value::Object(counts.into_iter().map(of_field).collect())
+}
+
+fn order_value(value: &TextSortValue) -> Value {
+    match value {
+        TextSortValue::Null => json!({"@type": "null", "value": null}),
+        TextSortValue::Score(score) => json!({"@type": "float", "value": score}),
+        TextSortValue::Number(n) => json!({"@type": "double", "value": n}),
+        TextSortValue::Text(text) => json!({"@type": "string", "value": text}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(body: Value) -> (String, String) {
+        let e = asked_in(body.as_object().unwrap()).err().unwrap();
+        (e.error.into_owned(), e.reason.into_owned())
+    }
+
+    #[test]
+    fn what_is_asked_badly_is_refused_as_nouveau_refuses_it() {
+        let parse = |reason: &str| ("query_parse_error".to_owned(), reason.to_owned());
+        assert_eq!(refusal(json!({})), parse("q parameter is mandatory"));
+        assert_eq!(
+            refusal(json!({"q": "x", "limit": 0})),
+            parse("limit parameter must be greater than zero")
+        );
+        assert_eq!(
+            refusal(json!({"q": "x", "limit": "5"})),
+            parse("Invalid value for limit: \"5\"")
+        );
+        assert_eq!(
+            refusal(json!({"q": "x", "ranges": {"n": 5}})),
+            parse("range values must be lists of objects")
+        );
+        assert_eq!(
+            refusal(json!({"q": "x", "counts": "g"})).1,
+            "invalid UTF-8 JSON"
+        );
+    }
+
+    #[test]
+    fn sorts_are_fields_with_a_sign() {
+        let keys = sort_of(&json!(["-a", "+b", "c", "_id", "relevance", "-relevance"])).unwrap();
+        let field = |name: &str| TextSortBy::Field(name.to_owned());
+        let expected = [
+            (field("a"), true),
+            (field("b"), false),
+            (field("c"), false),
+            (TextSortBy::Id, false),
+            (TextSortBy::Score, false),
+            (field("relevance"), true),
+        ];
+        let expected = expected.map(|(by, reversed)| TextSortKey { by, reversed });
+        assert_eq!(keys, expected);
+    }
+}

@@ -1,0 +1,27 @@
+// What functions of text indexes call. A call is a row of `emit`; what is wrong is thrown as Nouveau throws it.
+(function () {
+  "use strict";
+  const { emit, isFinite, String, TypeError } = globalThis;
+
+  function check(what, value, types) {
+    for (let i = 0; i < types.length; i++) {
+      if (typeof value === types[i]) return;
+    }
+    throw new TypeError(what + " must be a " + types[0] + " not " + typeof value);
+  }
+
+  const VALUES = { __proto__: null, string: ["string"], text: ["string"], double: ["number"], stored: ["string", "number"] };
+
+  function index(type, name, value, options) {
+    check("type", type, ["string"]);
+    check("name", name, ["string"]);
+    const types = VALUES[type];
+    if (types === undefined) throw new TypeError(type + " not supported");
+    check("value", value, types);
+    const store = options === undefined || options === null ? undefined : options.store;
+    const number = typeof value === "number" && !isFinite(value);
+    emit([type, name], [number ? String(value) : value, store]);
+  }
+
+  Object.defineProperty(globalThis, "index", { __proto__: null, value: index, writable: true, enumerable: false, configurable: true });
+})();

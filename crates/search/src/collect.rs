@@ -1,0 +1,456 @@
+//! The first hits of a segment in an order, how many there are, and how many of each value.
+//!
+//! A hit's place in the order is a key of numbers: for each part of the order one, of which a smaller one is earlier. Strings are
+//! numbers by their place in the segment's dictionary, doubled, so that a string that is not in it has a place between two.
+
+use std::collections::BinaryHeap;
+use std::ops::Bound;
+
+use rustc_hash::FxHashMap;
+use tantivy::SegmentReader;
+use tantivy::columnar::{Column, Dictionary, StrColumn};
+
+use crate::Error;
+use crate::column;
+use crate::matcher::{BoxMatcher, END};
+use crate::query::Query;
+use crate::schema::{FieldType, ID, Types};
+
+/// What is asked of an index.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// What hits are.
+    pub query: Query,
+    /// Only those of this partition.
+    pub partition: Option<String>,
+    /// The order of hits; those of equal rank are in the order of their ids.
+    pub sort: Vec<SortKey>,
+    /// Hits at most.
+    pub limit: usize,
+    /// Only those behind this place in the order: the values of a hit's `order`.
+    pub after: Option<Vec<SortValue>>,
+    /// Fields of strings of which hits are counted by value.
+    pub counts: Vec<String>,
+    /// Fields of numbers of which hits are counted by range.
+    pub ranges: Vec<(String, Vec<Range>)>,
+}
+
+/// A part of an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SortKey {
+    /// What by.
+    pub by: SortBy,
+    /// The greatest first; of scores, the least.
+    pub reversed: bool,
+}
+
+/// What hits are ordered by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SortBy {
+    /// The score, the best first.
+    Score,
+    /// The document's id.
+    Id,
+    /// A field's least value.
+    Field(String),
+}
+
+/// A value that a hit is ordered by.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SortValue {
+    /// There is none.
+    Null,
+    /// A score.
+    Score(f32),
+    /// A number.
+    Number(f64),
+    /// A string, or the id.
+    Text(String),
+}
+
+/// A range of numbers under a name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Range {
+    /// What it is called in the answer.
+    pub label: String,
+    /// The least.
+    pub low: Bound<f64>,
+    /// The greatest.
+    pub high: Bound<f64>,
+}
+
+/// What a segment comes to.
+#[derive(Debug, Default)]
+pub(crate) struct Collected {
+    pub total: u64,
+    /// In no order.
+    pub hits: Vec<(Vec<SortValue>, String, u32)>,
+    pub counts: Vec<FxHashMap<String, u64>>,
+    pub ranges: Vec<Vec<u64>>,
+}
+
+/// A part of the order in a segment.
+enum KeyColumn {
+    Score {
+        reversed: bool,
+    },
+    Strings {
+        column: Option<StrColumn>,
+        reversed: bool,
+    },
+    Numbers {
+        column: Option<Column<f64>>,
+        reversed: bool,
+    },
+    /// A field that the index does not have.
+    Nothing,
+}
+
+impl KeyColumn {
+    fn open(key: &SortKey, types: &Types, segment: &SegmentReader) -> Result<KeyColumn, Error> {
+        let reversed = key.reversed;
+        let field = match &key.by {
+            SortBy::Score => return Ok(KeyColumn::Score { reversed }),
+            SortBy::Id => {
+                let column = column::ids(segment)?;
+                return Ok(KeyColumn::Strings { column, reversed });
+            }
+            SortBy::Field(field) => field,
+        };
+        Ok(match types.get(field) {
+            None => KeyColumn::Nothing,
+            Some(FieldType::Text) => return Err(Error::Unsortable(field.clone())),
+            Some(FieldType::String) => KeyColumn::Strings {
+                column: column::strings(segment, field)?,
+                reversed,
+            },
+            Some(FieldType::Double) => KeyColumn::Numbers {
+                column: column::numbers(segment, field)?,
+                reversed,
+            },
+        })
+    }
+
+    fn key(&self, doc: u32, score: f32) -> u64 {
+        match self {
+            KeyColumn::Score { reversed } => turned(by_number(f64::from(score)), !reversed),
+            KeyColumn::Strings { column, reversed } => {
+                let ord = column
+                    .as_ref()
+                    .and_then(|c| c.ords().values_for_doc(doc).min());
+                turned(ord.map_or(0, by_ord), *reversed)
+            }
+            KeyColumn::Numbers { column, reversed } => {
+                turned(by_number(least(column.as_ref(), doc)), *reversed)
+            }
+            KeyColumn::Nothing => 0,
+        }
+    }
+
+    fn value(&self, doc: u32, score: f32) -> Result<SortValue, Error> {
+        Ok(match self {
+            KeyColumn::Score { .. } => SortValue::Score(score),
+            KeyColumn::Strings { column, .. } => {
+                let Some(column) = column else {
+                    return Ok(SortValue::Null);
+                };
+                match column.ords().values_for_doc(doc).min() {
+                    None => SortValue::Null,
+                    Some(ord) => SortValue::Text(column::text_of(column, ord)?),
+                }
+            }
+            KeyColumn::Numbers { column, .. } => SortValue::Number(least(column.as_ref(), doc)),
+            KeyColumn::Nothing => SortValue::Null,
+        })
+    }
+
+    /// The key that a value would have.
+    fn key_of(&self, value: &SortValue) -> Result<u64, Error> {
+        Ok(match (self, value) {
+            (KeyColumn::Score { reversed }, SortValue::Score(score)) => {
+                turned(by_number(f64::from(*score)), !reversed)
+            }
+            (KeyColumn::Score { reversed }, SortValue::Number(score)) => {
+                turned(by_number(f64::from(*score as f32)), !reversed)
+            }
+            (KeyColumn::Strings { reversed, .. }, SortValue::Null) => turned(0, *reversed),
+            (KeyColumn::Strings { column, reversed }, SortValue::Text(text)) => {
+                let place = match column {
+                    None => 1,
+                    Some(column) => place_of(column, text)?,
+                };
+                turned(place, *reversed)
+            }
+            (KeyColumn::Numbers { reversed, .. }, SortValue::Number(n)) => {
+                turned(by_number(*n), *reversed)
+            }
+            // Another shard may have the field that this one has not.
+            (KeyColumn::Nothing, _) => 0,
+            (KeyColumn::Numbers { reversed, .. }, SortValue::Null) => turned(0, *reversed),
+            _ => return Err(Error::Bookmark),
+        })
+    }
+}
+
+/// A document's least number; 0 when it has none, as in Lucene.
+fn least(column: Option<&Column<f64>>, doc: u32) -> f64 {
+    let values = column.into_iter().flat_map(|c| c.values_for_doc(doc));
+    values.min_by(f64::total_cmp).unwrap_or(0.0)
+}
+
+fn turned(key: u64, reversed: bool) -> u64 {
+    if reversed { !key } else { key }
+}
+
+fn by_ord(ord: u64) -> u64 {
+    2 * (ord + 1)
+}
+
+/// Numbers in their order, from 1 on.
+fn by_number(n: f64) -> u64 {
+    let bits = (n + 0.0).to_bits();
+    if bits >> 63 == 0 {
+        bits | 1 << 63
+    } else {
+        !bits
+    }
+}
+
+/// The place of a string among those of a dictionary, be it there or not.
+fn place_of(column: &StrColumn, text: &str) -> Result<u64, Error> {
+    let dictionary: &Dictionary = column.dictionary();
+    if let Some(ord) = dictionary.term_ord(text.as_bytes())? {
+        return Ok(by_ord(ord));
+    }
+    // How many are before it.
+    let (mut low, mut high) = (0, dictionary.num_terms() as u64);
+    let mut known = vec![];
+    while low < high {
+        let middle = u64::midpoint(low, high);
+        known.clear();
+        dictionary.ord_to_term(middle, &mut known)?;
+        match known.as_slice() < text.as_bytes() {
+            true => low = middle + 1,
+            false => high = middle,
+        }
+    }
+    Ok(2 * low + 1)
+}
+
+/// A hit in a heap: the last in the order is at its top.
+type Candidate = (Box<[u64]>, u32, u32);
+
+/// Goes through the hits of a segment.
+pub(crate) fn collect(
+    request: &Request,
+    types: &Types,
+    segment: &SegmentReader,
+    mut matcher: BoxMatcher,
+) -> Result<Collected, Error> {
+    let keys = keys_of(request, types, segment)?;
+    let after = place_behind(request, &keys)?;
+    let scores = request.sort.iter().any(|key| key.by == SortBy::Score);
+    let mut counters = Counters::open(request, types, segment)?;
+    let alive = segment.alive_bitset();
+    let mut total = 0;
+    let mut heap: BinaryHeap<Candidate> = BinaryHeap::new();
+    let mut key = vec![0; keys.len()];
+    let mut doc = matcher.doc();
+    while doc != END {
+        if alive.is_none_or(|alive| alive.is_alive(doc)) {
+            total += 1;
+            counters.count(doc);
+            let score = if scores { matcher.score() } else { 0.0 };
+            for (key, column) in key.iter_mut().zip(&keys) {
+                *key = column.key(doc, score);
+            }
+            let is_behind = after.as_ref().is_none_or(|after| key > *after);
+            let full = heap.len() >= request.limit;
+            let is_first = !full || heap.peek().is_some_and(|last| key.as_slice() < &*last.0);
+            if is_behind && is_first && request.limit > 0 {
+                if full {
+                    heap.pop();
+                }
+                heap.push((key.clone().into(), doc, score.to_bits()));
+            }
+        }
+        doc = matcher.advance();
+    }
+    let hits = hits_of(heap, &keys, segment)?;
+    let (counts, ranges) = counters.finish()?;
+    Ok(Collected {
+        total,
+        hits,
+        counts,
+        ranges,
+    })
+}
+
+/// The parts of the order; the id is the last unless it is one of them.
+fn keys_of(
+    request: &Request,
+    types: &Types,
+    segment: &SegmentReader,
+) -> Result<Vec<KeyColumn>, Error> {
+    let mut keys = vec![];
+    for key in &request.sort {
+        keys.push(KeyColumn::open(key, types, segment)?);
+    }
+    if request.sort.iter().all(|key| key.by != SortBy::Id) {
+        let column = column::ids(segment)?;
+        keys.push(KeyColumn::Strings {
+            column,
+            reversed: false,
+        });
+    }
+    Ok(keys)
+}
+
+/// The place in the order that hits are to be behind.
+fn place_behind(request: &Request, keys: &[KeyColumn]) -> Result<Option<Vec<u64>>, Error> {
+    let Some(values) = &request.after else {
+        return Ok(None);
+    };
+    if values.len() != keys.len() {
+        return Err(Error::Bookmark);
+    }
+    let places = keys
+        .iter()
+        .zip(values)
+        .map(|(key, value)| key.key_of(value));
+    Ok(Some(places.collect::<Result<_, _>>()?))
+}
+
+/// What hits are ordered by, their ids and numbers.
+fn hits_of(
+    heap: BinaryHeap<Candidate>,
+    keys: &[KeyColumn],
+    segment: &SegmentReader,
+) -> Result<Vec<(Vec<SortValue>, String, u32)>, Error> {
+    let ids = column::ids(segment)?;
+    let mut hits = Vec::with_capacity(heap.len());
+    for (_, doc, score) in heap {
+        let score = f32::from_bits(score);
+        let order = keys.iter().map(|key| key.value(doc, score));
+        let order = order.collect::<Result<Vec<_>, _>>()?;
+        let ord = ids
+            .as_ref()
+            .and_then(|ids| Some((ids, ids.ords().first(doc)?)));
+        let id = ord.map_or_else(|| Ok(String::new()), |(ids, ord)| column::text_of(ids, ord))?;
+        hits.push((order, id, doc));
+    }
+    Ok(hits)
+}
+
+/// A column of numbers, its ranges, and how many hits are in each.
+type OfRanges<'a> = (Option<Column<f64>>, &'a [Range], Vec<u64>);
+
+/// Counts of values and ranges.
+struct Counters<'a> {
+    counts: Vec<Option<(StrColumn, Vec<u64>)>>,
+    ranges: Vec<OfRanges<'a>>,
+}
+
+impl<'a> Counters<'a> {
+    fn open(
+        request: &'a Request,
+        types: &Types,
+        segment: &SegmentReader,
+    ) -> Result<Counters<'a>, Error> {
+        check_counters(request, types)?;
+        let mut counts = vec![];
+        for field in &request.counts {
+            let column = match field.as_str() {
+                ID => column::ids(segment)?,
+                field => column::strings(segment, field)?,
+            };
+            counts.push(column.map(|column| {
+                let values = column.num_terms();
+                (column, vec![0; values])
+            }));
+        }
+        let mut ranges = vec![];
+        for (field, of_field) in &request.ranges {
+            let column = column::numbers(segment, field)?;
+            ranges.push((column, of_field.as_slice(), vec![0; of_field.len()]));
+        }
+        Ok(Counters { counts, ranges })
+    }
+
+    fn count(&mut self, doc: u32) {
+        for (column, counts) in self.counts.iter_mut().flatten() {
+            for ord in column.ords().values_for_doc(doc) {
+                counts[ord as usize] += 1;
+            }
+        }
+        for (column, ranges, counts) in &mut self.ranges {
+            let Some(column) = column else {
+                continue;
+            };
+            for (range, count) in ranges.iter().zip(counts) {
+                let is_in = |n: f64| std::ops::RangeBounds::contains(&(range.low, range.high), &n);
+                *count += u64::from(column.values_for_doc(doc).any(is_in));
+            }
+        }
+    }
+
+    #[expect(clippy::type_complexity)]
+    fn finish(self) -> Result<(Vec<FxHashMap<String, u64>>, Vec<Vec<u64>>), Error> {
+        let mut counts = vec![];
+        for counted in self.counts {
+            let mut of_field = FxHashMap::default();
+            if let Some((column, counted)) = counted {
+                for (ord, count) in counted.iter().enumerate().filter(|(_, n)| **n > 0) {
+                    of_field.insert(column::text_of(&column, ord as u64)?, *count);
+                }
+            }
+            counts.push(of_field);
+        }
+        let ranges = self.ranges.into_iter().map(|(.., counts)| counts);
+        Ok((counts, ranges.collect()))
+    }
+}
+
+/// Whether the fields that are counted have what is counted.
+pub(crate) fn check_counters(request: &Request, types: &Types) -> Result<(), Error> {
+    for field in &request.counts {
+        if types.get(field).is_some_and(|t| *t != FieldType::String) {
+            return Err(Error::NoStrings(field.clone()));
+        }
+    }
+    for (field, _) in &request.ranges {
+        if types.get(field).is_some_and(|t| *t != FieldType::Double) {
+            return Err(Error::NoNumbers(field.clone()));
+        }
+    }
+    for key in &request.sort {
+        if let SortBy::Field(field) = &key.by
+            && types.get(field) == Some(&FieldType::Text)
+        {
+            return Err(Error::Unsortable(field.clone()));
+        }
+    }
+    Ok(())
+}
+
+/// The order of values, as the keys of a segment have it.
+pub(crate) fn compare(a: &SortValue, b: &SortValue, key: &SortKey) -> std::cmp::Ordering {
+    let number = |value: &SortValue| match value {
+        SortValue::Score(score) => Some(f64::from(*score)),
+        SortValue::Number(n) => Some(*n),
+        _ => None,
+    };
+    let ordering = match (a, b) {
+        (SortValue::Null, SortValue::Null) => std::cmp::Ordering::Equal,
+        (SortValue::Null, _) => std::cmp::Ordering::Less,
+        (_, SortValue::Null) => std::cmp::Ordering::Greater,
+        (SortValue::Text(a), SortValue::Text(b)) => a.cmp(b),
+        (a, b) => {
+            by_number(number(a).unwrap_or_default()).cmp(&by_number(number(b).unwrap_or_default()))
+        }
+    };
+    match key.reversed != (key.by == SortBy::Score) {
+        true => ordering.reverse(),
+        false => ordering,
+    }
+}

@@ -1,0 +1,76 @@
+use crate::schema::FieldType;
+
+/// Why an index could not be written or asked.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// Of the files.
+    #[error("{0}")]
+    Engine(String),
+    /// A field's name is none.
+    #[error("fields[{at}].name must match \"^\\$?[a-zA-Z][a-zA-Z0-9_]*$\"")]
+    FieldName {
+        /// Its place among the fields of its document.
+        at: usize,
+    },
+    /// A field's value or option is not what it may be.
+    #[error("fields[{at}].{what}")]
+    FieldValue {
+        /// Its place among the fields of its document.
+        at: usize,
+        /// What is wrong.
+        what: String,
+    },
+    /// A field has values of another type already.
+    #[error("field {name} is of type {new} not {known}")]
+    FieldType {
+        /// The field.
+        name: String,
+        /// What it is said to be.
+        new: FieldType,
+        /// What it is.
+        known: FieldType,
+    },
+    /// Fields of texts have no order.
+    #[error("can't sort on field {0}")]
+    Unsortable(String),
+    /// Only doubles have ranges.
+    #[error("field {0} does not have numbers")]
+    NoNumbers(String),
+    /// Only strings are counted.
+    #[error("field {0} does not have strings to count")]
+    NoStrings(String),
+    /// A query has more parts than are looked for at a time.
+    #[error("maxClauseCount is set to {max}")]
+    TooManyClauses {
+        /// How many there may be.
+        max: usize,
+    },
+    /// A regular expression is none.
+    #[error("invalid regular expression: {0}")]
+    Regex(String),
+    /// Positions are not kept of such a field, or of none.
+    #[error("field \"{0}\" was indexed without position data; cannot run a query of a phrase")]
+    NoPositions(String),
+    /// A place in the order that is not one of this query's.
+    #[error("the bookmark is not of this query")]
+    Bookmark,
+}
+
+impl Error {
+    /// Whether the one who asked could have known better.
+    pub fn is_of_request(&self) -> bool {
+        !matches!(self, Error::Engine(_))
+    }
+}
+
+impl From<tantivy::TantivyError> for Error {
+    fn from(e: tantivy::TantivyError) -> Error {
+        Error::Engine(e.to_string())
+    }
+}
+
+impl From<std::io::Error> for Error {
+    fn from(e: std::io::Error) -> Error {
+        Error::Engine(e.to_string())
+    }
+}

@@ -1,0 +1,286 @@
+//! What a document gives to an index: the calls of `index(type, name, value, options)`, checked as Nouveau checks them.
+
+use serde_json::{Map, Number, Value};
+use tantivy::TantivyDocument;
+use tantivy::schema::OwnedValue;
+
+use crate::Error;
+use crate::schema::{ColumnKind, FieldType, ID, Layout, PARTITION, Types};
+use crate::tokens::Encoder;
+
+/// Makes terms of texts.
+pub trait Analyze: Sync {
+    /// Gives each token of a text of a field, with its position among them: from 0, not decreasing.
+    fn analyze(&self, field: &str, text: &str, token: &mut dyn FnMut(&str, u32));
+}
+
+/// The fields of one document.
+#[derive(Debug, Default)]
+pub struct Fields {
+    indexed: Vec<(FieldType, String, Data)>,
+    stored: Map<String, Value>,
+}
+
+#[derive(Debug)]
+enum Data {
+    Text(String),
+    Number(f64),
+}
+
+impl Fields {
+    /// Of no call of `index`.
+    pub fn new() -> Fields {
+        Fields::default()
+    }
+
+    /// Whether there was no call: such a document is not in the index.
+    pub fn is_empty(&self) -> bool {
+        self.indexed.is_empty() && self.stored.is_empty()
+    }
+
+    /// Adds what a call of `index` said: its type and name, its value, and whether it is to be stored.
+    ///
+    /// # Errors
+    /// When Nouveau refuses it: the name is none, the value not of the type, or `store` no boolean.
+    pub fn add(
+        &mut self,
+        at: usize,
+        kind: &str,
+        name: &str,
+        value: Value,
+        store: &Value,
+    ) -> Result<(), Error> {
+        if !is_name(name) {
+            return Err(Error::FieldName { at });
+        }
+        let refuse = |what: &str| Error::FieldValue {
+            at,
+            what: what.to_owned(),
+        };
+        let store = match store {
+            Value::Bool(store) => *store,
+            Value::Null => false,
+            Value::Number(n) => n.as_f64() != Some(0.0),
+            _ => return Err(refuse("store must be a boolean")),
+        };
+        let field_type = match kind {
+            "string" => FieldType::String,
+            "text" => FieldType::Text,
+            "double" => FieldType::Double,
+            _ => {
+                self.store(
+                    name,
+                    stored_value(value)
+                        .ok_or_else(|| refuse("value must be a number or a string"))?,
+                );
+                return Ok(());
+            }
+        };
+        let data = match (field_type, &value) {
+            (FieldType::Double, Value::Number(n)) => Data::Number(n.as_f64().unwrap_or_default()),
+            (FieldType::Double, _) => return Err(refuse("value must be a finite number")),
+            (_, Value::String(text)) => Data::Text(text.clone()),
+            _ => return Err(refuse("value must be a string")),
+        };
+        self.indexed.push((field_type, name.to_owned(), data));
+        if store && let Some(value) = stored_value(value) {
+            self.store(name, value);
+        }
+        Ok(())
+    }
+
+    /// Values of one name become a list.
+    fn store(&mut self, name: &str, value: Value) {
+        match self.stored.get_mut(name) {
+            None => drop(self.stored.insert(name.to_owned(), value)),
+            Some(Value::Array(values)) => values.push(value),
+            Some(first) => *first = Value::Array(vec![first.take(), value]),
+        }
+    }
+
+    /// Notes the types of the fields.
+    ///
+    /// # Errors
+    /// A field has another type already.
+    pub(crate) fn note_types(&self, types: &mut Types) -> Result<bool, Error> {
+        let mut noted = false;
+        for (new, name, _) in &self.indexed {
+            match types.get(name) {
+                None => {
+                    types.insert(name.clone(), *new);
+                    noted = true;
+                }
+                Some(known) if known == new => {}
+                Some(known) => {
+                    return Err(Error::FieldType {
+                        name: name.clone(),
+                        new: *new,
+                        known: *known,
+                    });
+                }
+            }
+        }
+        Ok(noted)
+    }
+
+    /// The document as tantivy takes it.
+    pub(crate) fn document(
+        mut self,
+        id: &str,
+        partition: Option<&str>,
+        layout: &Layout,
+        analyze: &dyn Analyze,
+    ) -> TantivyDocument {
+        let mut terms = Encoder::default();
+        terms.field(ID);
+        terms.token(id, 0);
+        if let Some(partition) = partition {
+            terms.field(PARTITION);
+            terms.token(partition, 0);
+        }
+        // Positions of repeated values go on where those of the value before ended.
+        self.indexed.sort_by(|a, b| a.1.cmp(&b.1));
+        let mut columns: Vec<(String, OwnedValue)> = vec![];
+        for of_field in self.indexed.chunk_by(|a, b| a.1 == b.1) {
+            columns.push(column_of(of_field, analyze, &mut terms));
+        }
+        let mut document = TantivyDocument::default();
+        document.add_text(layout.terms, terms.finish());
+        document.add_text(layout.id, id);
+        if !self.stored.is_empty() {
+            document.add_text(layout.stored, Value::Object(self.stored).to_string());
+        }
+        if !columns.is_empty() {
+            document.add_field_value(layout.columns, &OwnedValue::Object(columns));
+        }
+        document
+    }
+}
+
+/// Puts the terms of a field's values together, and answers its column.
+fn column_of(
+    of_field: &[(FieldType, String, Data)],
+    analyze: &dyn Analyze,
+    terms: &mut Encoder,
+) -> (String, OwnedValue) {
+    let (field_type, name) = (of_field[0].0, &of_field[0].1);
+    terms.field(name);
+    let mut values = vec![];
+    let mut length = 0;
+    let mut next = 0;
+    for (_, _, data) in of_field {
+        match data {
+            Data::Number(n) => values.push(OwnedValue::F64(*n)),
+            Data::Text(text) if field_type == FieldType::String => {
+                terms.token(text, next);
+                next += 1;
+                let repeats = values
+                    .iter()
+                    .any(|v| matches!(v, OwnedValue::Str(known) if known == text));
+                if !repeats {
+                    values.push(OwnedValue::Str(text.clone()));
+                }
+            }
+            Data::Text(text) => {
+                let first = next;
+                let mut before = None;
+                analyze.analyze(name, text, &mut |token, position| {
+                    let position = first + position;
+                    terms.token(token, position);
+                    next = next.max(position + 1);
+                    // Tokens at one position count once, as Lucene's norms have it.
+                    length += u64::from(before != Some(position));
+                    before = Some(position);
+                });
+            }
+        }
+    }
+    let kind = match field_type {
+        FieldType::String => ColumnKind::Strings,
+        FieldType::Double => ColumnKind::Numbers,
+        FieldType::Text => {
+            values.push(OwnedValue::U64(length));
+            ColumnKind::Lengths
+        }
+    };
+    (kind.member(name), OwnedValue::Array(values))
+}
+
+/// Numbers are doubles.
+fn stored_value(value: Value) -> Option<Value> {
+    match value {
+        Value::Number(n) => n.as_f64().and_then(Number::from_f64).map(Value::Number),
+        Value::String(_) => Some(value),
+        _ => None,
+    }
+}
+
+/// `^\$?[a-zA-Z][a-zA-Z0-9_]*$`
+fn is_name(name: &str) -> bool {
+    let mut bytes = name.strip_prefix('$').unwrap_or(name).bytes();
+    bytes.next().is_some_and(|b| b.is_ascii_alphabetic())
+        && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn refusal(kind: &str, name: &str, value: Value, store: Value) -> Option<String> {
+        let added = Fields::new().add(0, kind, name, value, &store);
+        added.err().map(|e| e.to_string())
+    }
+
+    #[test]
+    fn names_are_what_nouveau_takes() {
+        for name in ["a", "$a", "a_b", "Z9"] {
+            assert_eq!(refusal("string", name, json!("x"), json!(null)), None);
+        }
+        for name in ["", "$", "9a", "a-b", "ü", "a b", "_id", "a\n"] {
+            let expected = "fields[0].name must match \"^\\$?[a-zA-Z][a-zA-Z0-9_]*$\"";
+            let refused = refusal("string", name, json!("x"), json!(null));
+            assert_eq!(refused.as_deref(), Some(expected), "{name}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_are_none_and_stores_that_are_no_booleans_are_refused() {
+        assert!(refusal("double", "n", json!("NaN"), json!(false)).is_some());
+        assert!(refusal("double", "n", json!(1), json!("yes")).is_some());
+        assert_eq!(refusal("double", "n", json!(1), json!(1)), None);
+    }
+
+    #[test]
+    fn repeated_values_are_stored_in_their_order() {
+        let mut fields = Fields::new();
+        for n in [20, 2, 7] {
+            fields
+                .add(0, "double", "n", json!(n), &json!(true))
+                .unwrap();
+        }
+        fields
+            .add(3, "stored", "s", json!("x"), &Value::Null)
+            .unwrap();
+        assert_eq!(
+            Value::Object(fields.stored),
+            json!({"n": [20.0, 2.0, 7.0], "s": "x"})
+        );
+    }
+
+    #[test]
+    fn the_first_type_of_a_field_is_its_type() {
+        let mut types = Types::new();
+        let mut note = |kind, value| {
+            let mut fields = Fields::new();
+            fields.add(0, kind, "v", value, &Value::Null).unwrap();
+            fields.note_types(&mut types).map_err(|e| e.to_string())
+        };
+        assert_eq!(note("double", json!(1)), Ok(true));
+        assert_eq!(note("double", json!(2)), Ok(false));
+        assert_eq!(
+            note("string", json!("x")),
+            Err("field v is of type STRING not DOUBLE".to_owned())
+        );
+    }
+}

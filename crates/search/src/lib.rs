@@ -1,0 +1,45 @@
+//! Text indexes: postings, positions and columns by tantivy, and above them what Lucene means by a query, a score, an order.
+//!
+//! An index is a folder. It knows nothing of databases: whoever writes it says which documents there are, what fields they
+//! have, and by a [`Commit`] what the whole stands for.
+//!
+//! | module | answers |
+//! |---|---|
+//! | `fields` | what does a document give to an index, and what is refused? |
+//! | `schema` | in which fields and columns of tantivy is that kept? |
+//! | `tokens` | how do terms and positions get there? |
+//! | [`query`] | what is asked for? |
+//! | `index` | what is an open index, and what does its last commit stand for? |
+//! | `update` | how do documents come in and go, and when are segments merged? |
+//! | `similarity` | what is a score? |
+//! | `weigh` | which terms does a query come to, and what do they weigh? |
+//! | `matcher` | which documents of a segment match, and with which score? |
+//! | `collect` | which hits are first, and how many are there of each value? |
+//! | `answer` | what do the shards of an index come to together? |
+
+#![forbid(unsafe_code)]
+
+mod answer;
+mod collect;
+mod column;
+mod error;
+mod fields;
+mod index;
+mod matcher;
+pub mod query;
+mod reader;
+mod schema;
+mod similarity;
+mod tokens;
+mod update;
+mod weigh;
+
+pub use answer::{Answer, Hit, merge, types_of};
+pub use collect::{Range, Request, SortBy, SortKey, SortValue};
+pub use error::Error;
+pub use fields::{Analyze, Fields};
+pub use index::{Commit, Index};
+pub use query::Query;
+pub use reader::Reader;
+pub use schema::{FieldType, ID, PARTITION, Types};
+pub use update::Update;

@@ -1,0 +1,296 @@
+//! Documents by what several cursors have in common, or not.
+
+use super::{BoxMatcher, Doc, END, Matcher};
+
+/// Documents that all of some match.
+pub(crate) struct Intersection {
+    parts: Vec<BoxMatcher>,
+    doc: Doc,
+}
+
+impl Intersection {
+    /// Of one part at least. The rarest leads.
+    pub fn new(mut parts: Vec<BoxMatcher>) -> Intersection {
+        parts.sort_by_key(|part| part.cost());
+        let doc = parts.first().map_or(END, |part| part.doc());
+        let mut all = Intersection { parts, doc };
+        all.settle(doc);
+        all
+    }
+
+    /// The first document from `doc` on, which the first part is at, that all have.
+    fn settle(&mut self, mut doc: Doc) -> Doc {
+        'next: while doc != END {
+            for i in 1..self.parts.len() {
+                let part = &mut self.parts[i];
+                let at = if part.doc() < doc {
+                    part.seek(doc)
+                } else {
+                    part.doc()
+                };
+                if at > doc {
+                    doc = match at {
+                        END => END,
+                        at => self.parts[0].seek(at),
+                    };
+                    continue 'next;
+                }
+            }
+            break;
+        }
+        self.doc = doc;
+        doc
+    }
+}
+
+impl Matcher for Intersection {
+    fn doc(&self) -> Doc {
+        self.doc
+    }
+
+    fn advance(&mut self) -> Doc {
+        if self.doc == END {
+            return END;
+        }
+        let doc = self.parts[0].advance();
+        self.settle(doc)
+    }
+
+    fn seek(&mut self, target: Doc) -> Doc {
+        if self.doc >= target {
+            return self.doc;
+        }
+        let doc = self.parts[0].seek(target);
+        self.settle(doc)
+    }
+
+    fn score(&mut self) -> f32 {
+        self.parts
+            .iter_mut()
+            .map(|part| f64::from(part.score()))
+            .sum::<f64>() as f32
+    }
+
+    fn cost(&self) -> u64 {
+        self.parts.first().map_or(0, |part| part.cost())
+    }
+}
+
+/// Documents that some of many match.
+pub(crate) struct Disjunction {
+    /// A heap by document: the first is at the least.
+    parts: Vec<BoxMatcher>,
+    /// So many are to match.
+    least: usize,
+    doc: Doc,
+}
+
+impl Disjunction {
+    /// `least`: how many are to match, one at least.
+    pub fn new(mut parts: Vec<BoxMatcher>, least: usize) -> Disjunction {
+        parts.retain(|part| part.doc() != END);
+        parts.sort_by_key(|part| part.doc());
+        let mut any = Disjunction {
+            parts,
+            least: least.max(1),
+            doc: END,
+        };
+        any.settle();
+        any
+    }
+
+    /// Puts the part at a place of the heap where it belongs, below.
+    fn sink(&mut self, mut at: usize) {
+        loop {
+            let left = 2 * at + 1;
+            let Some(first) = self.parts.get(left) else {
+                return;
+            };
+            let mut child = left;
+            if let Some(right) = self.parts.get(left + 1)
+                && right.doc() < first.doc()
+            {
+                child += 1;
+            }
+            if self.parts[at].doc() <= self.parts[child].doc() {
+                return;
+            }
+            self.parts.swap(at, child);
+            at = child;
+        }
+    }
+
+    /// Moves all parts that are before `target`.
+    fn move_to(&mut self, target: Doc) {
+        while let Some(first) = self.parts.first_mut()
+            && first.doc() < target
+        {
+            if first.seek(target) == END {
+                let last = self.parts.len() - 1;
+                self.parts.swap(0, last);
+                self.parts.pop();
+            }
+            self.sink(0);
+        }
+    }
+
+    /// Calls with each part that is at the document. Those are at the top of the heap.
+    fn each(&mut self, at: usize, call: &mut dyn FnMut(&mut dyn Matcher)) {
+        let doc = self.doc;
+        if let Some(part) = self.parts.get_mut(at)
+            && part.doc() == doc
+        {
+            call(part.as_mut());
+            self.each(2 * at + 1, call);
+            self.each(2 * at + 2, call);
+        }
+    }
+
+    /// Goes on to the first document that enough of them match.
+    fn settle(&mut self) -> Doc {
+        loop {
+            self.doc = self.parts.first().map_or(END, |part| part.doc());
+            if self.doc == END || self.least == 1 {
+                return self.doc;
+            }
+            let mut matching = 0;
+            self.each(0, &mut |_| matching += 1);
+            if matching >= self.least {
+                return self.doc;
+            }
+            if self.parts.len() < self.least {
+                self.parts.clear();
+                continue;
+            }
+            self.move_to(self.doc + 1);
+        }
+    }
+}
+
+impl Matcher for Disjunction {
+    fn doc(&self) -> Doc {
+        self.doc
+    }
+
+    fn advance(&mut self) -> Doc {
+        if self.doc == END {
+            return END;
+        }
+        self.move_to(self.doc + 1);
+        self.settle()
+    }
+
+    fn seek(&mut self, target: Doc) -> Doc {
+        if self.doc >= target {
+            return self.doc;
+        }
+        self.move_to(target);
+        self.settle()
+    }
+
+    fn score(&mut self) -> f32 {
+        let mut sum = 0.0f64;
+        self.each(0, &mut |part| sum += f64::from(part.score()));
+        sum as f32
+    }
+
+    fn cost(&self) -> u64 {
+        self.parts.iter().map(|part| part.cost()).sum()
+    }
+}
+
+/// Documents that one matches and another does not.
+pub(crate) struct Excluding {
+    inner: BoxMatcher,
+    not: BoxMatcher,
+}
+
+impl Excluding {
+    pub fn new(inner: BoxMatcher, not: BoxMatcher) -> Excluding {
+        let mut excluding = Excluding { inner, not };
+        excluding.settle();
+        excluding
+    }
+
+    fn settle(&mut self) -> Doc {
+        loop {
+            let doc = self.inner.doc();
+            if doc == END {
+                return END;
+            }
+            if self.not.doc() < doc {
+                self.not.seek(doc);
+            }
+            if self.not.doc() != doc {
+                return doc;
+            }
+            self.inner.advance();
+        }
+    }
+}
+
+impl Matcher for Excluding {
+    fn doc(&self) -> Doc {
+        self.inner.doc()
+    }
+
+    fn advance(&mut self) -> Doc {
+        self.inner.advance();
+        self.settle()
+    }
+
+    fn seek(&mut self, target: Doc) -> Doc {
+        self.inner.seek(target);
+        self.settle()
+    }
+
+    fn score(&mut self) -> f32 {
+        self.inner.score()
+    }
+
+    fn cost(&self) -> u64 {
+        self.inner.cost()
+    }
+}
+
+/// Documents that one matches; those that others match too have a higher score.
+pub(crate) struct Preferring {
+    needed: BoxMatcher,
+    preferred: BoxMatcher,
+}
+
+impl Preferring {
+    pub fn new(needed: BoxMatcher, preferred: BoxMatcher) -> Preferring {
+        Preferring { needed, preferred }
+    }
+}
+
+impl Matcher for Preferring {
+    fn doc(&self) -> Doc {
+        self.needed.doc()
+    }
+
+    fn advance(&mut self) -> Doc {
+        self.needed.advance()
+    }
+
+    fn seek(&mut self, target: Doc) -> Doc {
+        self.needed.seek(target)
+    }
+
+    fn score(&mut self) -> f32 {
+        let doc = self.needed.doc();
+        let mut score = self.needed.score();
+        if self.preferred.doc() < doc {
+            self.preferred.seek(doc);
+        }
+        if self.preferred.doc() == doc {
+            score += self.preferred.score();
+        }
+        score
+    }
+
+    fn cost(&self) -> u64 {
+        self.needed.cost()
+    }
+}

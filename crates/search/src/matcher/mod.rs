@@ -1,0 +1,44 @@
+//! Which documents of a segment match, and with which score: cursors over documents in their order.
+
+mod boolean;
+mod docs;
+mod interval;
+mod phrase;
+mod term;
+
+pub(crate) use boolean::{Disjunction, Excluding, Intersection, Preferring};
+pub(crate) use docs::{DocList, DocSetBuilder, Everything};
+pub(crate) use interval::IntervalMatcher;
+pub(crate) use phrase::{PhraseMatcher, Slot};
+pub(crate) use term::TermMatcher;
+
+/// A document of a segment.
+pub(crate) type Doc = u32;
+/// What a cursor is at when there are no more.
+pub(crate) const END: Doc = tantivy::TERMINATED;
+
+/// A cursor over documents that match. It is at the first one when it is made.
+pub(crate) trait Matcher {
+    /// The document that it is at.
+    fn doc(&self) -> Doc;
+
+    /// Goes to the next document.
+    fn advance(&mut self) -> Doc;
+
+    /// Goes to the first document from `target` on, which is not before the one that it is at.
+    fn seek(&mut self, target: Doc) -> Doc {
+        let mut doc = self.doc();
+        while doc < target {
+            doc = self.advance();
+        }
+        doc
+    }
+
+    /// The score of the document that it is at.
+    fn score(&mut self) -> f32;
+
+    /// About how many documents there are.
+    fn cost(&self) -> u64;
+}
+
+pub(crate) type BoxMatcher = Box<dyn Matcher>;

@@ -1,0 +1,213 @@
+//! Documents with terms at their places, or near them.
+
+use std::sync::Arc;
+
+use tantivy::DocSet;
+use tantivy::postings::{Postings, SegmentPostings};
+
+use super::{Doc, END, Matcher};
+use crate::column::Lengths;
+use crate::similarity::Bm25;
+
+/// A place of a phrase, with the postings of the terms of which one is to be there.
+pub(crate) struct Slot {
+    offset: u32,
+    terms: Vec<SegmentPostings>,
+    /// In the document that it is at: where the terms are, each less the offset.
+    positions: Vec<i64>,
+    buffer: Vec<u32>,
+}
+
+impl Slot {
+    pub fn new(offset: u32, terms: Vec<SegmentPostings>) -> Slot {
+        Slot {
+            offset,
+            terms,
+            positions: vec![],
+            buffer: vec![],
+        }
+    }
+
+    fn doc(&self) -> Doc {
+        self.terms
+            .iter()
+            .map(|term| term.doc())
+            .min()
+            .unwrap_or(END)
+    }
+
+    fn seek(&mut self, target: Doc) -> Doc {
+        for term in &mut self.terms {
+            if term.doc() < target {
+                term.seek(target);
+            }
+        }
+        self.doc()
+    }
+
+    fn cost(&self) -> u64 {
+        self.terms
+            .iter()
+            .map(|term| u64::from(term.size_hint()))
+            .sum()
+    }
+
+    fn read_positions(&mut self, doc: Doc) {
+        self.positions.clear();
+        let several = self.terms.len() > 1;
+        for term in self.terms.iter_mut().filter(|term| term.doc() == doc) {
+            term.positions(&mut self.buffer);
+            let offset = i64::from(self.offset);
+            self.positions
+                .extend(self.buffer.iter().map(|p| i64::from(*p) - offset));
+        }
+        if several {
+            self.positions.sort_unstable();
+            self.positions.dedup();
+        }
+    }
+}
+
+/// A phrase's documents, by BM25.
+pub(crate) struct PhraseMatcher {
+    slots: Vec<Slot>,
+    slop: u32,
+    weight: Arc<Bm25>,
+    lengths: Option<Lengths>,
+    doc: Doc,
+    freq: f32,
+}
+
+impl PhraseMatcher {
+    pub fn new(
+        mut slots: Vec<Slot>,
+        slop: u32,
+        weight: Arc<Bm25>,
+        lengths: Option<Lengths>,
+    ) -> PhraseMatcher {
+        slots.sort_by_key(Slot::cost);
+        let doc = slots.first().map_or(END, Slot::doc);
+        let mut phrase = PhraseMatcher {
+            slots,
+            slop,
+            weight,
+            lengths,
+            doc,
+            freq: 0.0,
+        };
+        phrase.settle(doc);
+        phrase
+    }
+
+    fn settle(&mut self, mut doc: Doc) -> Doc {
+        'next: while doc != END {
+            for i in 0..self.slots.len() {
+                let at = self.slots[i].seek(doc);
+                if at > doc {
+                    doc = at;
+                    continue 'next;
+                }
+            }
+            for slot in &mut self.slots {
+                slot.read_positions(doc);
+            }
+            self.freq = match self.slop {
+                0 => self.exact() as f32,
+                slop => self.sloppy(i64::from(slop)),
+            };
+            if self.freq > 0.0 {
+                break;
+            }
+            doc += 1;
+        }
+        self.doc = doc;
+        doc
+    }
+
+    /// How often all terms are at their places.
+    fn exact(&self) -> usize {
+        let Some((first, others)) = self.slots.split_first() else {
+            return 0;
+        };
+        let everywhere = |p: &&i64| {
+            others
+                .iter()
+                .all(|slot| slot.positions.binary_search(p).is_ok())
+        };
+        first.positions.iter().filter(everywhere).count()
+    }
+
+    /// Lucene's sum over places where all terms are near theirs: the nearer, the more.
+    fn sloppy(&self, slop: i64) -> f32 {
+        let mut next = vec![0; self.slots.len()];
+        let mut at: Vec<i64> = self.slots.iter().map(|slot| slot.positions[0]).collect();
+        let mut end = at.iter().copied().max().unwrap_or_default();
+        let least = |at: &[i64]| {
+            (0..at.len())
+                .min_by_key(|i| (at[*i], self.slots[*i].offset))
+                .unwrap_or_default()
+        };
+        let mut freq = 0.0;
+        let mut moving = least(&at);
+        let second = |at: &[i64], moving: usize| {
+            let others = at.iter().enumerate().filter(|(i, _)| *i != moving);
+            others.map(|(_, p)| *p).min().unwrap_or(i64::MAX)
+        };
+        let mut limit = second(&at, moving);
+        let mut width = end - at[moving];
+        loop {
+            next[moving] += 1;
+            let Some(position) = self.slots[moving].positions.get(next[moving]) else {
+                break;
+            };
+            at[moving] = *position;
+            end = end.max(*position);
+            if *position > limit {
+                if width <= slop {
+                    freq += 1.0 / (1.0 + width as f32);
+                }
+                moving = least(&at);
+                limit = second(&at, moving);
+                width = end - at[moving];
+            } else {
+                width = width.min(end - position);
+            }
+        }
+        if width <= slop {
+            freq += 1.0 / (1.0 + width as f32);
+        }
+        freq
+    }
+}
+
+impl Matcher for PhraseMatcher {
+    fn doc(&self) -> Doc {
+        self.doc
+    }
+
+    fn advance(&mut self) -> Doc {
+        if self.doc == END {
+            return END;
+        }
+        self.settle(self.doc + 1)
+    }
+
+    fn seek(&mut self, target: Doc) -> Doc {
+        if self.doc >= target {
+            return self.doc;
+        }
+        self.settle(target)
+    }
+
+    fn score(&mut self) -> f32 {
+        let length = match &self.lengths {
+            None => 1,
+            Some(lengths) => lengths.get_val(self.doc) as u32,
+        };
+        self.weight.score(self.freq, length)
+    }
+
+    fn cost(&self) -> u64 {
+        self.slots.first().map_or(0, Slot::cost)
+    }
+}

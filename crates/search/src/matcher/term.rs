@@ -1,0 +1,63 @@
+//! Documents with a term.
+
+use std::sync::Arc;
+
+use tantivy::DocSet;
+use tantivy::postings::{Postings, SegmentPostings};
+
+use super::{Doc, Matcher};
+use crate::column::Lengths;
+use crate::similarity::Bm25;
+
+/// A term's documents, by BM25.
+pub(crate) struct TermMatcher {
+    postings: SegmentPostings,
+    weight: Arc<Bm25>,
+    /// `None` of a field whose length does not count: it is 1, and so is how often the term is in it.
+    lengths: Option<Lengths>,
+}
+
+impl TermMatcher {
+    pub fn new(
+        postings: SegmentPostings,
+        weight: Arc<Bm25>,
+        lengths: Option<Lengths>,
+    ) -> TermMatcher {
+        TermMatcher {
+            postings,
+            weight,
+            lengths,
+        }
+    }
+}
+
+impl Matcher for TermMatcher {
+    fn doc(&self) -> Doc {
+        self.postings.doc()
+    }
+
+    fn advance(&mut self) -> Doc {
+        self.postings.advance()
+    }
+
+    fn seek(&mut self, target: Doc) -> Doc {
+        if self.postings.doc() >= target {
+            return self.postings.doc();
+        }
+        self.postings.seek(target)
+    }
+
+    fn score(&mut self) -> f32 {
+        match &self.lengths {
+            None => self.weight.score(1.0, 1),
+            Some(lengths) => {
+                let length = lengths.get_val(self.postings.doc()) as u32;
+                self.weight.score(self.postings.term_freq() as f32, length)
+            }
+        }
+    }
+
+    fn cost(&self) -> u64 {
+        u64::from(self.postings.size_hint())
+    }
+}

@@ -1,0 +1,171 @@
+//! An index as it was at a moment.
+
+use std::collections::HashSet;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use tantivy::index::SegmentId;
+use tantivy::schema::Value as _;
+use tantivy::{DocAddress, Searcher, SegmentReader, TantivyDocument};
+
+use crate::Error;
+use crate::column;
+use crate::index::Commit;
+use crate::schema::{FieldType, Layout, Types};
+use crate::similarity::FieldStatistics;
+
+/// What is known of fields, by segment: it is counted once.
+#[derive(Default)]
+pub(crate) struct Statistics(Mutex<FxHashMap<(SegmentId, String), FieldStatistics>>);
+
+impl Statistics {
+    /// Forgets the segments that are not among these.
+    pub fn keep(&self, segments: &HashSet<SegmentId>) {
+        self.0
+            .lock()
+            .retain(|(segment, _), _| segments.contains(segment));
+    }
+}
+
+/// What readers see: it stays as it is while the index goes on.
+pub struct Reader {
+    pub(crate) searcher: Searcher,
+    pub(crate) layout: Layout,
+    /// What it stands for.
+    pub commit: Arc<Commit>,
+    statistics: Arc<Statistics>,
+}
+
+impl Reader {
+    pub(crate) fn new(
+        searcher: Searcher,
+        layout: Layout,
+        commit: Arc<Commit>,
+        statistics: Arc<Statistics>,
+    ) -> Reader {
+        Reader {
+            searcher,
+            layout,
+            commit,
+            statistics,
+        }
+    }
+
+    /// The types of its fields.
+    pub fn types(&self) -> &Types {
+        &self.commit.types
+    }
+
+    /// How many segments there are.
+    pub fn segments(&self) -> usize {
+        self.searcher.segment_readers().len()
+    }
+
+    /// How many documents there are.
+    pub fn docs(&self) -> u64 {
+        self.searcher.num_docs()
+    }
+
+    /// What is known of a field, of all segments. Documents that are deleted count until their segment is merged, as in Lucene.
+    pub(crate) fn statistics(&self, field: &str) -> Result<FieldStatistics, Error> {
+        let mut all = FieldStatistics::default();
+        for segment in self.searcher.segment_readers() {
+            let key = (segment.segment_id(), field.to_owned());
+            let known = self.statistics.0.lock().get(&key).copied();
+            let of_segment = match known {
+                Some(known) => known,
+                None => {
+                    let counted = count(segment, field, self.types().get(field).copied())?;
+                    self.statistics.0.lock().insert(key, counted);
+                    counted
+                }
+            };
+            all.add(of_segment);
+        }
+        Ok(all)
+    }
+
+    /// In how many documents a term is, of all segments.
+    pub(crate) fn doc_freq(&self, term: &[u8]) -> Result<u64, Error> {
+        let mut docs = 0;
+        for segment in self.searcher.segment_readers() {
+            let inverted = segment.inverted_index(self.layout.terms)?;
+            docs += inverted
+                .terms()
+                .get(term)?
+                .map_or(0, |info| u64::from(info.doc_freq));
+        }
+        Ok(docs)
+    }
+
+    /// The stored fields of a hit: the text of a JSON object.
+    ///
+    /// # Errors
+    /// Of the files.
+    pub fn stored(&self, segment: u32, doc: u32) -> Result<String, Error> {
+        let found: TantivyDocument = self.searcher.doc(DocAddress::new(segment, doc))?;
+        let stored = found.get_first(self.layout.stored);
+        let text = stored.and_then(|stored| stored.as_str());
+        Ok(text.unwrap_or("{}").to_owned())
+    }
+
+    /// All ids that are in it, in no order.
+    ///
+    /// # Errors
+    /// Of the files.
+    pub fn ids(&self) -> Result<Vec<String>, Error> {
+        let mut all = vec![];
+        for segment in self.searcher.segment_readers() {
+            let Some(ids) = column::ids(segment)? else {
+                continue;
+            };
+            for doc in segment.doc_ids_alive() {
+                if let Some(ord) = ids.ords().first(doc) {
+                    all.push(column::text_of(&ids, ord)?);
+                }
+            }
+        }
+        Ok(all)
+    }
+}
+
+fn count(
+    segment: &SegmentReader,
+    field: &str,
+    field_type: Option<FieldType>,
+) -> Result<FieldStatistics, Error> {
+    let mut counted = FieldStatistics::default();
+    if field_type == Some(FieldType::Text) {
+        let Some(lengths) = column::lengths(segment, field)? else {
+            return Ok(counted);
+        };
+        for length in lengths.values.iter() {
+            counted.docs += u64::from(length > 0);
+            counted.tokens += length;
+        }
+        return Ok(counted);
+    }
+    if field == crate::schema::ID {
+        let docs = u64::from(segment.max_doc());
+        return Ok(FieldStatistics { docs, tokens: docs });
+    }
+    if let Some(strings) = column::strings(segment, field)? {
+        let ords = strings.ords();
+        counted.tokens = u64::from(ords.values.num_vals());
+        counted.docs = (0..segment.max_doc())
+            .filter(|doc| ords.index.has_value(*doc))
+            .count() as u64;
+    }
+    Ok(counted)
+}
+
+/// A bound as bytes of terms.
+pub(crate) fn map_bound<T, U>(bound: &Bound<T>, f: impl Fn(&T) -> U) -> Bound<U> {
+    match bound {
+        Bound::Included(t) => Bound::Included(f(t)),
+        Bound::Excluded(t) => Bound::Excluded(f(t)),
+        Bound::Unbounded => Bound::Unbounded,
+    }
+}

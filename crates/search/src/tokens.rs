@@ -1,0 +1,171 @@
+//! Terms and their positions on the way to tantivy: all those of a document in one text, which the tokenizer takes apart again.
+//! So no term is a string of its own on the way.
+//!
+//! A field is `F`, its name's length in bytes, `:` and the name; a token `T`, its position, `,`, its length in bytes, `:` and the
+//! token.
+
+use tantivy::tokenizer::{Token, TokenStream, Tokenizer};
+
+/// The tokenizer's name in the schema.
+pub(crate) const TOKENIZER: &str = "settee";
+
+/// Longer terms are left out; tantivy takes none longer, field's name and separator included.
+pub(crate) const TERM_BYTES_MAX: usize = 65_000;
+
+/// Terms of a document, put together.
+#[derive(Debug, Default)]
+pub(crate) struct Encoder {
+    text: String,
+    field: usize,
+}
+
+impl Encoder {
+    /// What follows are tokens of this field.
+    pub fn field(&mut self, name: &str) {
+        self.field = name.len();
+        self.put('F', None, name);
+    }
+
+    /// A token of the field at a position, which does not decrease.
+    pub fn token(&mut self, token: &str, position: u32) {
+        if self.field + 1 + token.len() <= TERM_BYTES_MAX {
+            self.put('T', Some(position), token);
+        }
+    }
+
+    fn put(&mut self, kind: char, position: Option<u32>, text: &str) {
+        self.text.push(kind);
+        if let Some(position) = position {
+            put_number(position as usize, &mut self.text);
+            self.text.push(',');
+        }
+        put_number(text.len(), &mut self.text);
+        self.text.push(':');
+        self.text.push_str(text);
+    }
+
+    pub fn finish(self) -> String {
+        self.text
+    }
+}
+
+fn put_number(n: usize, out: &mut String) {
+    if n >= 10 {
+        put_number(n / 10, out);
+    }
+    out.push(char::from(b'0' + (n % 10) as u8));
+}
+
+/// Takes the text apart.
+#[derive(Clone, Default)]
+pub(crate) struct Decoder;
+
+impl Tokenizer for Decoder {
+    type TokenStream<'a> = Decoded<'a>;
+
+    fn token_stream<'a>(&'a mut self, text: &'a str) -> Decoded<'a> {
+        Decoded {
+            rest: text,
+            token: Token::default(),
+            prefix: 0,
+        }
+    }
+}
+
+pub(crate) struct Decoded<'a> {
+    rest: &'a str,
+    token: Token,
+    /// Length of the field's name with its separator.
+    prefix: usize,
+}
+
+impl<'a> Decoded<'a> {
+    fn number(&mut self) -> Option<usize> {
+        let end = self.rest.bytes().position(|b| !b.is_ascii_digit())?;
+        let n = self.rest[..end].parse().ok()?;
+        self.rest = &self.rest[end + 1..];
+        Some(n)
+    }
+
+    fn text(&mut self) -> Option<&'a str> {
+        let len = self.number()?;
+        let (text, rest) = self.rest.split_at_checked(len)?;
+        self.rest = rest;
+        Some(text)
+    }
+
+    fn next_token(&mut self) -> Option<()> {
+        loop {
+            let kind = self.rest.chars().next()?;
+            self.rest = &self.rest[1..];
+            if kind == 'F' {
+                let name = self.text()?;
+                self.token.text.clear();
+                self.token.text.push_str(name);
+                self.token.text.push('\0');
+                self.prefix = self.token.text.len();
+                continue;
+            }
+            self.token.position = self.number()?;
+            let text = self.text()?;
+            self.token.text.truncate(self.prefix);
+            self.token.text.push_str(text);
+            return Some(());
+        }
+    }
+}
+
+impl TokenStream for Decoded<'_> {
+    fn advance(&mut self) -> bool {
+        self.next_token().is_some()
+    }
+
+    fn token(&self) -> &Token {
+        &self.token
+    }
+
+    fn token_mut(&mut self) -> &mut Token {
+        &mut self.token
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn decoded(text: &str) -> Vec<(String, usize)> {
+        let mut decoder = Decoder;
+        let mut stream = decoder.token_stream(text);
+        let mut tokens = vec![];
+        while let Some(token) = stream.next() {
+            tokens.push((token.text.clone(), token.position));
+        }
+        tokens
+    }
+
+    #[test]
+    fn a_term_that_is_too_long_is_left_out() {
+        let mut encoder = Encoder::default();
+        encoder.field("f");
+        encoder.token(&"x".repeat(TERM_BYTES_MAX), 0);
+        encoder.token("y", 1);
+        assert_eq!(decoded(&encoder.finish()), [("f\0y".to_owned(), 1)]);
+    }
+
+    proptest! {
+        #[test]
+        fn tokens_come_back(fields: Vec<(String, Vec<(String, u32)>)>) {
+            let mut encoder = Encoder::default();
+            let mut expected = vec![];
+            for (name, tokens) in &fields {
+                encoder.field(name);
+                for (token, position) in tokens {
+                    encoder.token(token, *position);
+                    expected.push((format!("{name}\0{token}"), *position as usize));
+                }
+            }
+            prop_assert_eq!(decoded(&encoder.finish()), expected);
+        }
+    }
+}

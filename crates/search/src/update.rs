@@ -1,0 +1,149 @@
+//! How documents come in and go, and when segments are merged.
+
+use parking_lot::{Mutex, MutexGuard};
+use tantivy::indexer::{IndexWriterOptions, LogMergePolicy, MergePolicy, NoMergePolicy};
+use tantivy::schema::Term;
+use tantivy::{IndexWriter, TantivyDocument};
+
+use crate::Error;
+use crate::fields::{Analyze, Fields};
+use crate::index::{Commit, Index};
+use crate::schema::{ID, Types};
+
+/// Less memory than this no writer takes.
+pub const MEMORY_BYTES_MIN: usize = 15_000_000;
+/// So many segments of about one size become one.
+const SEGMENTS_MERGED_MIN: usize = 8;
+/// All segments of fewer documents are of one size.
+const SMALL_SEGMENT_DOCS: u32 = 10_000;
+/// A segment of which more is deleted is written anew.
+const DELETED_MAX: f32 = 0.3;
+
+/// One update under way. Nobody sees anything of it before its commit. Dropped without one, it did not happen.
+pub struct Update<'a> {
+    index: &'a Index,
+    writer: IndexWriter,
+    types: Mutex<Types>,
+    /// There is nothing yet that a document could replace.
+    is_first: bool,
+    _writing: MutexGuard<'a, ()>,
+}
+
+impl Index {
+    /// Begins an update; waits for another one to end. `memory_bytes`: of all its threads.
+    ///
+    /// # Errors
+    /// Of the files.
+    pub fn update(&self, threads: usize, memory_bytes: usize) -> Result<Update<'_>, Error> {
+        let writing = self.writing.lock();
+        let threads = threads.clamp(1, 8);
+        let options = IndexWriterOptions::builder()
+            .num_worker_threads(threads)
+            .memory_budget_per_thread((memory_bytes / threads).max(MEMORY_BYTES_MIN))
+            .num_merge_threads(1)
+            .build();
+        let writer: IndexWriter = self.engine.writer_with_options(options)?;
+        // Merges are for when readers have what they wait for.
+        writer.set_merge_policy(Box::new(NoMergePolicy));
+        let reader = self.reader();
+        Ok(Update {
+            index: self,
+            writer,
+            types: Mutex::new(reader.commit.types.clone()),
+            is_first: reader.segments() == 0,
+            _writing: writing,
+        })
+    }
+}
+
+impl Update<'_> {
+    /// Puts a document in, in place of what there was of it. Several threads may, each with other documents.
+    ///
+    /// # Errors
+    /// A field has values of another type already, or of the files.
+    pub fn put(
+        &self,
+        id: &str,
+        partition: Option<&str>,
+        fields: Fields,
+        analyze: &dyn Analyze,
+    ) -> Result<(), Error> {
+        fields.note_types(&mut self.types.lock())?;
+        let document: TantivyDocument = fields.document(id, partition, &self.index.layout, analyze);
+        self.remove(id);
+        self.writer.add_document(document)?;
+        Ok(())
+    }
+
+    /// Takes a document out.
+    pub fn remove(&self, id: &str) {
+        if !self.is_first {
+            let term = Term::from_field_text(self.index.layout.terms, &format!("{ID}\0{id}"));
+            self.writer.delete_term(term);
+        }
+    }
+
+    /// Takes all documents out, and forgets the types of fields.
+    ///
+    /// # Errors
+    /// Of the files.
+    pub fn clear(&mut self) -> Result<(), Error> {
+        self.writer.delete_all_documents()?;
+        self.types.lock().clear();
+        Ok(())
+    }
+
+    /// Makes what came in last, and shows it to readers. It stands for the seq and the purges.
+    ///
+    /// # Errors
+    /// Of the files.
+    pub fn commit(&mut self, seq: u64, purge_seq: u64) -> Result<(), Error> {
+        let commit = Commit {
+            seq,
+            purge_seq,
+            types: self.types.lock().clone(),
+        };
+        let payload = serde_json::to_string(&commit).map_err(|e| Error::Engine(e.to_string()))?;
+        let mut prepared = self.writer.prepare_commit()?;
+        prepared.set_payload(&payload);
+        prepared.commit()?;
+        self.is_first = false;
+        self.index.publish()
+    }
+
+    /// Merges segments of which there are too many, while readers go on.
+    ///
+    /// # Errors
+    /// Of the files.
+    pub fn tidy(mut self, stopped: &dyn Fn() -> bool) -> Result<(), Error> {
+        loop {
+            let candidates = candidates(self.index)?;
+            if candidates.is_empty() || stopped() {
+                break;
+            }
+            for segments in candidates {
+                self.writer.merge(&segments.0).wait()?;
+            }
+            self.index.publish()?;
+        }
+        self.writer.garbage_collect_files().wait()?;
+        self.writer.wait_merging_threads()?;
+        Ok(())
+    }
+}
+
+impl Index {
+    /// Whether there are segments to merge.
+    pub fn is_untidy(&self) -> bool {
+        candidates(self).is_ok_and(|found| !found.is_empty())
+    }
+}
+
+fn candidates(index: &Index) -> Result<Vec<tantivy::indexer::MergeCandidate>, Error> {
+    let mut policy = LogMergePolicy::default();
+    policy.set_min_num_segments(SEGMENTS_MERGED_MIN);
+    policy.set_min_layer_size(SMALL_SEGMENT_DOCS);
+    policy.set_del_docs_ratio_before_merge(DELETED_MAX);
+    let segments = index.engine.searchable_segment_metas()?;
+    Ok(policy.compute_merge_candidates(&segments))
+}

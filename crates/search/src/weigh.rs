@@ -1,0 +1,615 @@
+//! From a query to cursors: which terms it comes to in the whole index, and what each weighs; then its cursor over each segment.
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+use regex::Regex;
+use tantivy::columnar::{Column, ColumnValues};
+use tantivy::postings::SegmentPostings;
+use tantivy::schema::IndexRecordOption;
+use tantivy::termdict::TermDictionary;
+use tantivy::{InvertedIndexReader, SegmentReader};
+
+use crate::Error;
+use crate::column::{self, Lengths};
+use crate::matcher::{
+    BoxMatcher, Disjunction, DocList, DocSetBuilder, Everything, Excluding, Intersection,
+    IntervalMatcher, PhraseMatcher, Preferring, Slot, TermMatcher,
+};
+use crate::query::{CLAUSES_MAX, FUZZY_TERMS_MAX, Interval, Query, Wild, edits, is_match};
+use crate::reader::{Reader, map_bound};
+use crate::schema::{FieldType, Layout, field_bounds, term_bytes};
+use crate::similarity::{Bm25, idf};
+
+/// A query, weighed.
+pub(crate) enum Weighed {
+    Nothing,
+    Everything(f32),
+    Term(TermWeight),
+    Phrase {
+        slots: Vec<(u32, Vec<Vec<u8>>)>,
+        slop: u32,
+        weight: Arc<Bm25>,
+        field: String,
+    },
+    Terms {
+        bounds: (Bound<Vec<u8>>, Bound<Vec<u8>>),
+        /// Length of the field's name with its separator, and which of its terms are wanted.
+        wanted: Option<(usize, Wanted)>,
+        score: f32,
+    },
+    Numbers {
+        field: String,
+        low: Bound<f64>,
+        high: Bound<f64>,
+        score: f32,
+    },
+    Boolean {
+        must: Vec<Weighed>,
+        should: Vec<Weighed>,
+        must_not: Vec<Weighed>,
+        should_min: usize,
+    },
+    Interval {
+        field: String,
+        source: Interval,
+        boost: f32,
+    },
+    Constant(Box<Weighed>, f32),
+}
+
+/// A term, weighed.
+pub(crate) struct TermWeight {
+    term: Vec<u8>,
+    weight: Arc<Bm25>,
+    /// The field, when its lengths count.
+    lengths: Option<String>,
+}
+
+/// Which terms of a field are wanted.
+pub(crate) type Wanted = Arc<dyn Fn(&str) -> bool>;
+
+/// Weighs a query in an index.
+pub(crate) fn weigh(query: &Query, boost: f32, reader: &Reader) -> Result<Weighed, Error> {
+    if query.clauses() > CLAUSES_MAX {
+        return Err(Error::TooManyClauses { max: CLAUSES_MAX });
+    }
+    Weigher { reader }.weigh(query, boost)
+}
+
+struct Weigher<'a> {
+    reader: &'a Reader,
+}
+
+impl Weigher<'_> {
+    fn weigh(&self, query: &Query, boost: f32) -> Result<Weighed, Error> {
+        let all = |queries: &[Query]| -> Result<Vec<Weighed>, Error> {
+            queries.iter().map(|q| self.weigh(q, boost)).collect()
+        };
+        Ok(match query {
+            Query::All => Weighed::Everything(boost),
+            Query::None => Weighed::Nothing,
+            Query::Term { field, term } => {
+                let term = term_bytes(field, term);
+                let doc_freq = self.reader.doc_freq(&term)?;
+                Weighed::Term(self.term(field, term, doc_freq, boost)?)
+            }
+            Query::Phrase { field, terms, slop } => self.phrase(field, terms, *slop, boost)?,
+            Query::Prefix { .. }
+            | Query::Wildcard { .. }
+            | Query::Regex { .. }
+            | Query::Fuzzy { .. }
+            | Query::Terms { .. } => self.many(query, boost)?,
+            Query::Numbers { field, low, high } => Weighed::Numbers {
+                field: field.clone(),
+                low: *low,
+                high: *high,
+                score: boost,
+            },
+            Query::Boolean {
+                must,
+                should,
+                must_not,
+                should_min,
+            } => Weighed::Boolean {
+                must: all(must)?,
+                should: all(should)?,
+                must_not: all(must_not)?,
+                should_min: *should_min,
+            },
+            Query::Boost(inner, more) => self.weigh(inner, boost * more)?,
+            Query::Constant(inner, score) => {
+                Weighed::Constant(Box::new(self.weigh(inner, boost)?), boost * score)
+            }
+            Query::Interval { field, source } => Weighed::Interval {
+                field: field.clone(),
+                source: source.clone(),
+                boost,
+            },
+        })
+    }
+
+    /// Weighs a query of many words.
+    fn many(&self, query: &Query, boost: f32) -> Result<Weighed, Error> {
+        Ok(match query {
+            Query::Prefix { field, prefix } => {
+                let low = term_bytes(field, prefix);
+                let high = after_prefix(&low);
+                Weighed::Terms {
+                    bounds: (Bound::Included(low), high),
+                    wanted: None,
+                    score: boost,
+                }
+            }
+            Query::Wildcard { field, pattern } => wildcard(field, pattern, boost),
+            Query::Regex { field, pattern } => {
+                let whole = Regex::new(&format!("^(?s:{pattern})$"));
+                let regex = whole.map_err(|e| Error::Regex(e.to_string()))?;
+                let (low, high) = field_bounds(field);
+                Weighed::Terms {
+                    bounds: (Bound::Included(low), Bound::Excluded(high)),
+                    wanted: Some((field.len() + 1, Arc::new(move |term| regex.is_match(term)))),
+                    score: boost,
+                }
+            }
+            Query::Fuzzy {
+                field,
+                term,
+                edits,
+                prefix,
+            } => self.fuzzy(field, term, *edits, *prefix, boost)?,
+            Query::Terms { field, low, high } => {
+                let bytes =
+                    |bound: &Bound<String>| map_bound(bound, |term| term_bytes(field, term));
+                let (first, end) = field_bounds(field);
+                let low = match bytes(low) {
+                    Bound::Unbounded => Bound::Included(first),
+                    low => low,
+                };
+                let high = match bytes(high) {
+                    Bound::Unbounded => Bound::Excluded(end),
+                    high => high,
+                };
+                Weighed::Terms {
+                    bounds: (low, high),
+                    wanted: None,
+                    score: boost,
+                }
+            }
+            _ => Weighed::Nothing,
+        })
+    }
+
+    /// Lengths and frequencies of strings do not count.
+    fn lengths(&self, field: &str) -> Option<String> {
+        let text = self.reader.types().get(field) == Some(&FieldType::Text);
+        text.then(|| field.to_owned())
+    }
+
+    fn term(
+        &self,
+        field: &str,
+        term: Vec<u8>,
+        doc_freq: u64,
+        boost: f32,
+    ) -> Result<TermWeight, Error> {
+        let statistics = self.reader.statistics(field)?;
+        let docs = statistics.docs.max(doc_freq);
+        Ok(TermWeight {
+            term,
+            weight: Arc::new(Bm25::new(boost, idf(doc_freq, docs), statistics)),
+            lengths: self.lengths(field),
+        })
+    }
+
+    fn phrase(
+        &self,
+        field: &str,
+        terms: &[(u32, Vec<String>)],
+        slop: u32,
+        boost: f32,
+    ) -> Result<Weighed, Error> {
+        if self.lengths(field).is_none() && self.reader.types().contains_key(field) {
+            return Err(Error::NoPositions(field.to_owned()));
+        }
+        let statistics = self.reader.statistics(field)?;
+        let mut slots = vec![];
+        let mut idfs = 0.0f64;
+        for (position, terms) in terms {
+            let terms: Vec<_> = terms.iter().map(|term| term_bytes(field, term)).collect();
+            for term in &terms {
+                let doc_freq = self.reader.doc_freq(term)?;
+                if doc_freq > 0 {
+                    idfs += f64::from(idf(doc_freq, statistics.docs.max(doc_freq)));
+                }
+            }
+            slots.push((*position, terms));
+        }
+        let weight = Arc::new(Bm25::new(boost, idfs as f32, statistics));
+        Ok(Weighed::Phrase {
+            slots,
+            slop,
+            weight,
+            field: field.to_owned(),
+        })
+    }
+
+    /// The terms that are most alike, weighed as if each was in as many documents as the one that is in most.
+    fn fuzzy(
+        &self,
+        field: &str,
+        term: &str,
+        edits_max: usize,
+        prefix: usize,
+        boost: f32,
+    ) -> Result<Weighed, Error> {
+        let wanted: Vec<char> = term.chars().collect();
+        let beginning: String = wanted.iter().take(prefix).collect();
+        let low = term_bytes(field, &beginning);
+        let high = after_prefix(&low);
+        let mut found: BTreeMap<String, (usize, u64)> = BTreeMap::new();
+        for segment in self.reader.searcher.segment_readers() {
+            let inverted = segment.inverted_index(self.reader.layout.terms)?;
+            let bounds = (Bound::Included(low.clone()), high.clone());
+            let mut chars = vec![];
+            each_term(inverted.terms(), &bounds, &mut |bytes, doc_freq| {
+                let Some(known) = bytes
+                    .get(field.len() + 1..)
+                    .and_then(|b| str::from_utf8(b).ok())
+                else {
+                    return;
+                };
+                chars.clear();
+                chars.extend(known.chars());
+                if let Some(n) = edits(&wanted, &chars, edits_max) {
+                    found.entry(known.to_owned()).or_insert((n, 0)).1 += doc_freq;
+                }
+            })?;
+        }
+        let likeness = |known: &str, edits: usize| match edits {
+            0 => 1.0,
+            n => 1.0 - n as f32 / known.chars().count().min(wanted.len()).max(1) as f32,
+        };
+        let mut alike: Vec<_> = found
+            .iter()
+            .map(|(known, (edits, doc_freq))| (likeness(known, *edits), known, *doc_freq))
+            .filter(|(likeness, ..)| *likeness > 0.0)
+            .collect();
+        alike.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+        alike.truncate(FUZZY_TERMS_MAX);
+        let doc_freq = alike
+            .iter()
+            .map(|(.., doc_freq)| *doc_freq)
+            .max()
+            .unwrap_or(0);
+        let weighed = alike.iter().map(|(likeness, known, _)| {
+            let term = term_bytes(field, known);
+            self.term(field, term, doc_freq, boost * likeness)
+                .map(Weighed::Term)
+        });
+        Ok(Weighed::Boolean {
+            must: vec![],
+            should: weighed.collect::<Result<_, _>>()?,
+            must_not: vec![],
+            should_min: 0,
+        })
+    }
+}
+
+fn wildcard(field: &str, pattern: &[Wild], score: f32) -> Weighed {
+    let chars = pattern.iter().map_while(|wild| match wild {
+        Wild::Char(c) => Some(*c),
+        _ => None,
+    });
+    let beginning: String = chars.collect();
+    let low = term_bytes(field, &beginning);
+    let high = after_prefix(&low);
+    let pattern = pattern.to_vec();
+    Weighed::Terms {
+        bounds: (Bound::Included(low), high),
+        wanted: Some((
+            field.len() + 1,
+            Arc::new(move |term| is_match(&pattern, term)),
+        )),
+        score,
+    }
+}
+
+/// Before what comes after everything that begins so.
+fn after_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            return Bound::Excluded(end);
+        }
+    }
+    Bound::Unbounded
+}
+
+/// Calls with each term between bounds, and in how many documents it is.
+fn each_term(
+    terms: &TermDictionary,
+    bounds: &(Bound<Vec<u8>>, Bound<Vec<u8>>),
+    call: &mut dyn FnMut(&[u8], u64),
+) -> Result<(), Error> {
+    let mut range = terms.range();
+    range = match &bounds.0 {
+        Bound::Included(low) => range.ge(low),
+        Bound::Excluded(low) => range.gt(low),
+        Bound::Unbounded => range,
+    };
+    range = match &bounds.1 {
+        Bound::Included(high) => range.le(high),
+        Bound::Excluded(high) => range.lt(high),
+        Bound::Unbounded => range,
+    };
+    let mut stream = range.into_stream()?;
+    while stream.advance() {
+        call(stream.key(), u64::from(stream.value().doc_freq));
+    }
+    Ok(())
+}
+
+/// A segment, to make cursors over.
+pub(crate) struct Segment<'a> {
+    pub files: &'a SegmentReader,
+    inverted: Arc<InvertedIndexReader>,
+}
+
+impl Segment<'_> {
+    pub fn new<'a>(files: &'a SegmentReader, layout: &Layout) -> Result<Segment<'a>, Error> {
+        let inverted = files.inverted_index(layout.terms)?;
+        Ok(Segment { files, inverted })
+    }
+
+    fn postings(
+        &self,
+        term: &[u8],
+        record: IndexRecordOption,
+    ) -> Result<Option<SegmentPostings>, Error> {
+        let Some(info) = self.inverted.terms().get(term)? else {
+            return Ok(None);
+        };
+        Ok(Some(
+            self.inverted.read_postings_from_terminfo(&info, record)?,
+        ))
+    }
+
+    fn lengths(&self, field: &str) -> Result<Lengths, Error> {
+        let column = column::lengths(self.files, field)?;
+        let column = column.unwrap_or_else(|| Column::build_empty_column(self.files.max_doc()));
+        let lengths: Arc<dyn ColumnValues<u64>> = column.first_or_default_col(1);
+        Ok(lengths)
+    }
+
+    /// A cursor over the documents of the segment that match; `None` when none does.
+    pub fn matcher(&self, weighed: &Weighed) -> Result<Option<BoxMatcher>, Error> {
+        Ok(match weighed {
+            Weighed::Nothing => None,
+            Weighed::Everything(score) => {
+                Some(Box::new(Everything::new(self.files.max_doc(), *score)))
+            }
+            Weighed::Term(term) => self.term(term)?,
+            Weighed::Phrase {
+                slots,
+                slop,
+                weight,
+                field,
+            } => self.phrase(slots, *slop, weight, field)?,
+            Weighed::Terms {
+                bounds,
+                wanted,
+                score,
+            } => Some(self.terms(bounds, wanted.as_ref(), *score)?),
+            Weighed::Numbers {
+                field,
+                low,
+                high,
+                score,
+            } => self.numbers(field, *low, *high, *score)?,
+            Weighed::Boolean {
+                must,
+                should,
+                must_not,
+                should_min,
+            } => self.boolean(must, should, must_not, *should_min)?,
+            Weighed::Interval {
+                field,
+                source,
+                boost,
+            } => Some(self.interval(field, source, *boost)?),
+            Weighed::Constant(inner, score) => match self.matcher(inner)? {
+                None => None,
+                Some(mut inner) => {
+                    let mut docs = vec![];
+                    let mut doc = inner.doc();
+                    while doc != crate::matcher::END {
+                        docs.push(doc);
+                        doc = inner.advance();
+                    }
+                    Some(Box::new(DocList::new(docs, *score)))
+                }
+            },
+        })
+    }
+
+    fn term(&self, term: &TermWeight) -> Result<Option<BoxMatcher>, Error> {
+        let record = match term.lengths {
+            Some(_) => IndexRecordOption::WithFreqs,
+            None => IndexRecordOption::Basic,
+        };
+        let Some(postings) = self.postings(&term.term, record)? else {
+            return Ok(None);
+        };
+        let lengths = match &term.lengths {
+            Some(field) => Some(self.lengths(field)?),
+            None => None,
+        };
+        let matcher = TermMatcher::new(postings, term.weight.clone(), lengths);
+        Ok(Some(Box::new(matcher)))
+    }
+
+    fn phrase(
+        &self,
+        places: &[(u32, Vec<Vec<u8>>)],
+        slop: u32,
+        weight: &Arc<Bm25>,
+        field: &str,
+    ) -> Result<Option<BoxMatcher>, Error> {
+        let mut slots = vec![];
+        for (offset, terms) in places {
+            let mut found = vec![];
+            for term in terms {
+                found.extend(self.postings(term, IndexRecordOption::WithFreqsAndPositions)?);
+            }
+            if found.is_empty() {
+                return Ok(None);
+            }
+            slots.push(Slot::new(*offset, found));
+        }
+        if slots.is_empty() {
+            return Ok(None);
+        }
+        let lengths = Some(self.lengths(field)?);
+        let matcher = PhraseMatcher::new(slots, slop, weight.clone(), lengths);
+        Ok(Some(Box::new(matcher)))
+    }
+
+    fn terms(
+        &self,
+        bounds: &(Bound<Vec<u8>>, Bound<Vec<u8>>),
+        wanted: Option<&(usize, Wanted)>,
+        score: f32,
+    ) -> Result<BoxMatcher, Error> {
+        let mut docs = DocSetBuilder::new(self.files.max_doc());
+        let mut infos = vec![];
+        let terms = self.inverted.terms();
+        each_term(terms, bounds, &mut |bytes, _| {
+            let is_wanted = wanted.is_none_or(|(prefix, wanted)| {
+                let term = bytes.get(*prefix..).and_then(|b| str::from_utf8(b).ok());
+                term.is_some_and(|term| wanted(term))
+            });
+            if is_wanted {
+                infos.push(bytes.to_vec());
+            }
+        })?;
+        for term in infos {
+            if let Some(postings) = self.postings(&term, IndexRecordOption::Basic)? {
+                docs.add(postings);
+            }
+        }
+        Ok(docs.finish(score))
+    }
+
+    fn numbers(
+        &self,
+        field: &str,
+        low: Bound<f64>,
+        high: Bound<f64>,
+        score: f32,
+    ) -> Result<Option<BoxMatcher>, Error> {
+        let Some(column) = column::numbers(self.files, field)? else {
+            return Ok(None);
+        };
+        // tantivy's own search of a range finds 0 in what ends just before it.
+        let wanted = (low, high);
+        let docs = (0..self.files.max_doc())
+            .filter(|doc| column.values_for_doc(*doc).any(|n| wanted.contains(&n)))
+            .collect();
+        Ok(Some(Box::new(DocList::new(docs, score))))
+    }
+
+    fn interval(&self, field: &str, source: &Interval, boost: f32) -> Result<BoxMatcher, Error> {
+        let mut names = vec![];
+        terms_of(source, &mut names);
+        let mut terms = vec![];
+        for term in names {
+            let bytes = term_bytes(field, &term);
+            let postings = self.postings(&bytes, IndexRecordOption::WithFreqsAndPositions)?;
+            terms.push((term, postings));
+        }
+        let docs = self.files.max_doc();
+        Ok(Box::new(IntervalMatcher::new(
+            source.clone(),
+            terms,
+            boost,
+            docs,
+        )))
+    }
+
+    fn boolean(
+        &self,
+        must: &[Weighed],
+        should: &[Weighed],
+        must_not: &[Weighed],
+        should_min: usize,
+    ) -> Result<Option<BoxMatcher>, Error> {
+        let found = |parts: &[Weighed]| -> Result<Vec<BoxMatcher>, Error> {
+            let found = parts.iter().map(|part| self.matcher(part));
+            Ok(found
+                .collect::<Result<Vec<_>, _>>()?
+                .into_iter()
+                .flatten()
+                .collect())
+        };
+        let mut needed = found(must)?;
+        if needed.len() < must.len() {
+            return Ok(None);
+        }
+        let optional = found(should)?;
+        let is_needed = must.is_empty() || should_min > 0;
+        if is_needed && optional.len() < should_min.max(1) {
+            // A query that only says what is not wanted finds nothing, and so does one of no parts.
+            return Ok(None);
+        }
+        let any = |parts: Vec<BoxMatcher>, least| -> BoxMatcher {
+            match (parts.len(), least) {
+                (1, 0 | 1) => parts
+                    .into_iter()
+                    .next()
+                    .unwrap_or_else(|| Box::new(DocList::new(vec![], 0.0))),
+                _ => Box::new(Disjunction::new(parts, least)),
+            }
+        };
+        let mut matcher = if is_needed {
+            needed.push(any(optional, should_min));
+            all(needed)
+        } else if optional.is_empty() {
+            all(needed)
+        } else {
+            Box::new(Preferring::new(all(needed), any(optional, 1)))
+        };
+        let not = found(must_not)?;
+        if !not.is_empty() {
+            matcher = Box::new(Excluding::new(matcher, any(not, 1)));
+        }
+        Ok(Some(matcher))
+    }
+}
+
+fn all(mut parts: Vec<BoxMatcher>) -> BoxMatcher {
+    match (parts.len(), parts.pop()) {
+        (1, Some(only)) => only,
+        (_, last) => {
+            parts.extend(last);
+            Box::new(Intersection::new(parts))
+        }
+    }
+}
+
+fn terms_of(source: &Interval, out: &mut Vec<String>) {
+    match source {
+        Interval::Term(term) => {
+            if !out.contains(term) {
+                out.push(term.clone());
+            }
+        }
+        Interval::Phrase(parts)
+        | Interval::Ordered(parts)
+        | Interval::Unordered(parts)
+        | Interval::Or(parts) => parts.iter().for_each(|part| terms_of(part, out)),
+        Interval::MaxWidth(_, part) | Interval::MaxGaps(_, part) => terms_of(part, out),
+    }
+}

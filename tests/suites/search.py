@@ -1,0 +1,312 @@
+"""Text indexes by Nouveau's interface: against a naive one while documents come, change and go; pages without gaps or repeats; kill -9
+during builds; background updates; clean-up and deletion give the space back; copies of the store. What single requests answer is in the
+recorded behaviour (suite `vectors`)."""
+
+import pathlib
+import subprocess
+import threading
+
+from harness.api import Disconnected
+from harness.server import wait_until
+
+WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
+INDEX = """function (doc) {
+  if (doc.text) index("text", "default", doc.text, {store: true});
+  (doc.tags || []).forEach(function (tag) { index("string", "tag", tag); });
+  if (typeof doc.n == "number") index("double", "n", doc.n, {store: true});
+}"""
+# Each document costs some hundred microseconds, so a build takes long enough to be interrupted.
+SLOW = "function (doc) { var x = 0; for (var i = 0; i < 8000; i++) x += i % 7; index('text', 'default', doc.text + (x < 0 ? '!' : '')); }"
+
+
+def run(ctx):
+    for part in (
+        differential,
+        pages,
+        background,
+        bad_documents,
+        clean_up,
+        deleted_databases,
+        killed_builds,
+        copies,
+    ):
+        ctx.attempt(part)
+
+
+def design(index=INDEX, **more):
+    return {"nouveau": {"i": {"index": index, **more}}}
+
+
+def document(random):
+    doc = {"text": " ".join(random.choice(WORDS) for _ in range(random.randint(1, 12)))}
+    if random.random() < 0.8:
+        doc["tags"] = random.sample(WORDS[:4], random.randint(0, 3))
+    if random.random() < 0.8:
+        doc["n"] = random.randint(-5, 5)
+    return doc
+
+
+class Database:
+    """A database under random edits, with what is in it."""
+
+    def __init__(self, ctx, server, name, query=""):
+        self.random, self.name = ctx.random, name
+        self.api = server.api()
+        self.docs, self.revs = {}, {}
+        self.api.expect((201, 202), "PUT", f"/{name}{query}")
+        self.api.expect((201, 202), "PUT", f"/{name}/_design/d", design())
+
+    def edit(self, count):
+        """Adds documents, changes some and deletes some, in one request."""
+        batch = {}
+        for _ in range(count):
+            doc_id = f"d{self.random.randint(0, 3 * count):05d}"
+            doc = {"_id": doc_id, "_rev": self.revs[doc_id]} if doc_id in self.revs else {"_id": doc_id}
+            if doc_id in self.revs and self.random.random() < 0.3:
+                batch[doc_id] = {**doc, "_deleted": True}
+            else:
+                batch[doc_id] = {**doc, **document(self.random)}
+        answers = self.api.expect(201, "POST", f"/{self.name}/_bulk_docs", {"docs": list(batch.values())})
+        for answer, doc in zip(answers, batch.values(), strict=True):
+            if doc.get("_deleted"):
+                self.docs.pop(doc["_id"], None)
+                self.revs.pop(doc["_id"], None)
+            else:
+                self.docs[doc["_id"]] = doc
+                self.revs[doc["_id"]] = answer["rev"]
+
+    def search(self, q, **options):
+        body = {"q": q, "limit": 10000, **options}
+        return self.api.expect(200, "POST", f"/{self.name}/_design/d/_nouveau/i", body)
+
+    def ids(self, q, **options):
+        return [hit["id"] for hit in self.search(q, **options)["hits"]]
+
+
+def words(doc):
+    return doc["text"].split()
+
+
+def has_phrase(doc, phrase):
+    text = words(doc)
+    return any(text[at : at + len(phrase)] == phrase for at in range(len(text)))
+
+
+QUESTIONS = [
+    ("*:*", lambda doc: True),
+    ("alpha", lambda doc: "alpha" in words(doc)),
+    ("alpha beta", lambda doc: {"alpha", "beta"} & set(words(doc))),
+    ("+alpha +beta", lambda doc: {"alpha", "beta"} <= set(words(doc))),
+    ("alpha AND NOT gamma", lambda doc: "alpha" in words(doc) and "gamma" not in words(doc)),
+    ('"alpha beta"', lambda doc: has_phrase(doc, ["alpha", "beta"])),
+    ('"beta gamma delta"', lambda doc: has_phrase(doc, ["beta", "gamma", "delta"])),
+    ("e*", lambda doc: any(word.startswith("e") for word in words(doc))),
+    ("tag:alpha", lambda doc: "alpha" in doc.get("tags", [])),
+    ("tag:[beta TO delta]", lambda doc: any("beta" <= tag <= "delta" for tag in doc.get("tags", []))),
+    ("n:[0 TO 3]", lambda doc: 0 <= doc.get("n", 99) <= 3),
+    ("n:{0 TO 3}", lambda doc: 0 < doc.get("n", 99) < 3),
+    ("n:[* TO *]", lambda doc: "n" in doc),
+]
+
+
+def differential(ctx):
+    """Every question finds what is there, after every round of edits, on one shard and on three."""
+    with ctx.server("differential") as server:
+        for shards in (1, 3):
+            database = Database(ctx, server, f"db{shards}", f"?q={shards}")
+            for number in range(1, ctx.size(4, 40) + 1):
+                database.edit(ctx.size(200, 1000))
+                for q, matches in QUESTIONS:
+                    expected = sorted(doc_id for doc_id, doc in database.docs.items() if matches(doc))
+                    found = database.search(q, sort="_id")
+                    ids = [hit["id"] for hit in found["hits"]]
+                    right = ids == expected and found["total_hits"] == len(expected)
+                    ctx.report.check(f"{shards} shards, round {number}: {q}", right, f"{len(ids)} of {len(expected)}", quiet=True)
+                counts(ctx, database, f"{shards} shards, round {number}")
+            ctx.report.equal(f"{shards} shards: stored fields", *stored(database))
+
+
+def counts(ctx, database, label):
+    ranges = {"n": [{"label": "low", "max": 0, "max_inclusive": False}, {"label": "high", "min": 0}]}
+    found = database.search("alpha", counts=["tag"], ranges=ranges, limit=1)
+    hits = [doc for doc in database.docs.values() if "alpha" in words(doc)]
+    tags = {}
+    for doc in hits:
+        for tag in set(doc.get("tags", [])):
+            tags[tag] = tags.get(tag, 0) + 1
+    ctx.report.equal(f"{label}: counts", found["counts"], {"tag": tags}, quiet=True)
+    numbers = [doc["n"] for doc in hits if "n" in doc]
+    expected = {"n": {"low": sum(n < 0 for n in numbers), "high": sum(n >= 0 for n in numbers)}}
+    ctx.report.equal(f"{label}: ranges", found["ranges"], expected, quiet=True)
+
+
+def stored(database):
+    found = {hit["id"]: hit["fields"] for hit in database.search("*:*")["hits"]}
+    expected = {}
+    for doc_id, doc in database.docs.items():
+        expected[doc_id] = {"default": doc["text"], **({"n": float(doc["n"])} if "n" in doc else {})}
+    return found, expected
+
+
+def pages(ctx):
+    """All pages together are all hits, each once, in every order."""
+    with ctx.server("pages") as server:
+        database = Database(ctx, server, "db", "?q=3")
+        database.edit(ctx.size(300, 2000))
+        for sort in (None, "_id", "-_id", ["n"], ["-n"], ["tag", "-n"], ["-tag"], ["nosuch"], ["relevance", "n"]):
+            for q in ("*:*", "alpha beta"):
+                options = {} if sort is None else {"sort": sort}
+                whole = database.ids(q, **options)
+                paged, bookmark = [], None
+                while True:
+                    page = database.search(q, **{**options, "limit": 17}, **({"bookmark": bookmark} if bookmark else {}))
+                    if not page["hits"]:
+                        break
+                    paged += [hit["id"] for hit in page["hits"]]
+                    bookmark = page["bookmark"]
+                ctx.report.check(f"pages of {q} by {sort}", paged == whole and len(set(paged)) == len(paged), f"{len(paged)} and {len(whole)}")
+
+
+def background(ctx):
+    """Without being asked, an index follows its database; `update=false` takes what is there."""
+    with ctx.server("background") as server:
+        database = Database(ctx, server, "db", "?q=2")
+        database.edit(50)
+
+        def seen():
+            found = database.search("*:*", update=False)["total_hits"]
+            return found == len(database.docs)
+
+        ctx.report.check("the background indexes what was written", wait_until(seen, 30, 0.1))
+        database.edit(50)
+        ctx.report.check("and what is written later", wait_until(seen, 30, 0.1))
+        ctx.report.equal("a search waits for what was written", len(database.ids("*:*")), len(database.docs))
+        info = database.api.expect(200, "GET", "/db/_design/d/_nouveau_info/i")["search_index"]
+        ctx.report.equal("_nouveau_info counts the documents", info["num_docs"], len(database.docs))
+        ctx.report.check("and the bytes", info["disk_size"] > 1000, info)
+        # The same documents as those of one update are found after many small ones.
+        for number in range(30):
+            database.api.expect(201, "PUT", f"/db/small{number}", {"text": "omega"})
+            ctx.report.equal(f"small write {number} is found", database.search("omega")["total_hits"], number + 1, quiet=True)
+        folders = server_text(server).iterdir()
+        files = max(len(list(folder.glob("*.term"))) for folder in folders)
+        ctx.report.check("small commits do not pile up segments", files < 20, files)
+
+
+def server_text(server):
+    """The folder of text indexes."""
+    found = list(pathlib.Path(server.data).glob("**/text"))
+    if not found:
+        raise AssertionError(f"no text indexes below {server.data}")
+    return found[0]
+
+
+def bad_documents(ctx):
+    """A function that throws costs its document; one that never ends costs the update, and says so."""
+    with ctx.server("bad", options=["--set", "functions/time_limit_ms=300"]) as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db?q=1")
+        api.expect(201, "POST", "/db/_bulk_docs", {"docs": [{"_id": "a", "s": "x"}, {"_id": "b"}, {"_id": "c", "s": "y"}]})
+        api.expect(201, "PUT", "/db/_design/d", design("function (doc) { index('string', 's', doc.s); }"))
+        answer = api.expect(200, "GET", "/db/_design/d/_nouveau/i?q=*:*")
+        ctx.report.equal("a document whose function throws is left out", [hit["id"] for hit in answer["hits"]], ["a", "c"])
+        api.expect(201, "PUT", "/db/_design/e", design("function (doc) { while (true) {} }"))
+        answer = api.get("/db/_design/e/_nouveau/i?q=*:*")
+        ctx.report.check("a function without end is an error", answer.status >= 400 and "time_limit_ms" in answer.json["reason"], answer)
+        ctx.report.equal("and others are searched", api.get("/db/_design/d/_nouveau/i?q=s:x").json["total_hits"], 1)
+
+
+def clean_up(ctx):
+    """`_nouveau_cleanup` drops what no design document names, and leaves views and other indexes."""
+    with ctx.server("cleanup") as server:
+        database = Database(ctx, server, "db", "?q=2")
+        database.api.expect(201, "PUT", "/db/_design/v", {"views": {"v": {"map": "function (doc) { emit(doc.n); }"}}})
+        database.edit(100)
+        rows = database.api.expect(200, "GET", "/db/_design/v/_view/v")
+        database.ids("*:*")
+        before = set(folders(server))
+        ctx.report.equal("a folder for each shard", len(before), 2)
+        rev = database.api.expect(200, "GET", "/db/_design/d")["_rev"]
+        database.api.expect(201, "PUT", "/db/_design/d", {**design(INDEX + " // changed"), "_rev": rev})
+        expected = database.ids("alpha", sort="_id")
+        ctx.report.equal("the old index stays until the clean-up", len(folders(server)), 4)
+        database.api.expect(202, "POST", "/db/_view_cleanup")
+        ctx.report.equal("that of views leaves it", len(folders(server)), 4)
+        database.api.expect(202, "POST", "/db/_nouveau_cleanup", {})
+        gone = wait_until(lambda: len(folders(server)) == 2 and not before & set(folders(server)), 30, 0.1)
+        ctx.report.check("the old index goes", gone, folders(server))
+        ctx.report.equal("the new one answers", database.ids("alpha", sort="_id"), expected)
+        ctx.report.equal("and the view", database.api.expect(200, "GET", "/db/_design/v/_view/v"), rows)
+        rev = database.api.expect(200, "GET", "/db/_design/d")["_rev"]
+        database.api.expect(200, "DELETE", f"/db/_design/d?rev={rev}")
+        database.api.expect(202, "POST", "/db/_nouveau_cleanup", {})
+        ctx.report.check("a deleted design document's goes too", wait_until(lambda: not folders(server), 30, 0.1), folders(server))
+
+
+def folders(server):
+    return sorted(path.name for path in server_text(server).iterdir())
+
+
+def deleted_databases(ctx):
+    with ctx.server("deleted") as server:
+        database = Database(ctx, server, "db", "?q=2")
+        database.edit(100)
+        database.ids("*:*")
+        ctx.report.equal("a folder for each shard", len(folders(server)), 2)
+        database.api.expect(200, "DELETE", "/db")
+        ctx.report.check("a deleted database leaves nothing", wait_until(lambda: not folders(server), 30, 0.1), folders(server))
+        again = Database(ctx, server, "db", "?q=2")
+        ctx.report.equal("one of the same name begins empty", again.ids("*:*"), [])
+
+
+def killed_builds(ctx):
+    """kill -9 at a random part of a build, and of catching up: afterwards every question finds what is there."""
+    server = ctx.server("killed").start()
+    database = Database(ctx, server, "db", "?q=2")
+    for number in range(1, ctx.size(4, 40) + 1):
+        database.edit(ctx.size(400, 800))
+        slow = f"slow{number}"
+        database.api.expect(201, "PUT", f"/db/_design/{slow}", design(f"{SLOW} // {number}"))
+        query = threading.Thread(target=ask_and_forget, args=(server, f"/db/_design/{slow}/_nouveau/i?q=*:*"), daemon=True)
+        query.start()
+        wanted = ctx.random.random() * len(database.docs)
+        wait_until(lambda: changes_done(database.api, slow) >= wanted or not query.is_alive(), 60, 0.005)
+        server.kill()
+        query.join(30)
+        server = ctx.server("killed").start()
+        database.api = server.api()
+        for q, matches in QUESTIONS:
+            expected = sorted(doc_id for doc_id, doc in database.docs.items() if matches(doc))
+            ctx.report.equal(f"kill {number}: {q}", database.ids(q, sort="_id"), expected, quiet=True)
+        everything = {"q": "*:*", "sort": "_id", "limit": 100000}
+        slow_ids = database.api.expect(200, "POST", f"/db/_design/{slow}/_nouveau/i", everything)
+        ctx.report.equal(f"kill {number}: the index that was being built", [hit["id"] for hit in slow_ids["hits"]], sorted(database.docs))
+        ctx.report.check(f"kill {number}: no panic", "panicked" not in server.log(), server.log()[-1500:], quiet=True)
+    server.stop()
+
+
+def changes_done(api, name):
+    tasks = api.expect(200, "GET", "/_active_tasks")
+    ours = [task for task in tasks if task.get("type") == "search_indexer" and task.get("design_document") == f"_design/{name}"]
+    return sum(task.get("changes_done", 0) for task in ours)
+
+
+def ask_and_forget(server, path):
+    try:
+        server.api().get(path)
+    except Disconnected:
+        pass  # the server was killed under it
+
+
+def copies(ctx):
+    """A copy of the store has no text indexes, and makes them again."""
+    with ctx.server("copied") as server:
+        database = Database(ctx, server, "db", "?q=2")
+        database.edit(100)
+        expected = database.ids("alpha", sort="_id")
+        url = server.url.replace("://", f"://{server.admin}@")
+        subprocess.run([ctx.binary, "backup", url, str(ctx.root / "backup")], check=True, capture_output=True, timeout=120)
+    subprocess.run([ctx.binary, "restore", str(ctx.root / "backup"), str(ctx.root / "copy")], check=True, capture_output=True, timeout=120)
+    with ctx.server("copy") as server:
+        database.api = server.api()
+        ctx.report.equal("a copy finds the same", database.ids("alpha", sort="_id"), expected)
