@@ -172,7 +172,7 @@ def bill_of_materials(path, epoch):
         bill = (crate / written).read_text(encoding="utf-8")
     finally:
         # It writes one beside each crate of the workspace.
-        for each in CHECKOUT.glob(f"crates/*/{written}"):
+        for each in [*CHECKOUT.glob(f"crates/*/{written}"), *CHECKOUT.glob(f"bindings/*/{written}")]:
             each.unlink()
     # Crates of this workspace are named by where the checkout is.
     bill = bill.replace(f"path+file://{CHECKOUT}/", "path+file:///settee/").replace(f"file://{CHECKOUT}/", "file:///settee/")
