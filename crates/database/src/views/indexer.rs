@@ -271,7 +271,11 @@ impl Shared {
         let at = Arc::as_ptr(&index).cast::<()>();
         drop(index);
         let mut work = self.work.lock();
-        if let Some(i) = work.running.iter().position(|r| Arc::as_ptr(r).cast::<()>() == at) {
+        if let Some(i) = work
+            .running
+            .iter()
+            .position(|r| Arc::as_ptr(r).cast::<()>() == at)
+        {
             work.running.swap_remove(i);
         }
         self.wake.notify_all();
