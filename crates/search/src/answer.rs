@@ -8,10 +8,9 @@ use rustc_hash::FxHashMap;
 
 use crate::Error;
 use crate::collect::{Request, SortBy, SortKey, SortValue, check_counters, collect, compare};
-use crate::query::Query;
 use crate::reader::Reader;
-use crate::schema::{PARTITION, Types};
-use crate::weigh::{Segment, Weighed, weigh};
+use crate::schema::Types;
+use crate::weigh::{Segment, weigh};
 
 /// What a query found.
 #[derive(Clone, Debug, Default)]
@@ -49,30 +48,14 @@ impl Reader {
     /// What is asked for cannot be, or of the files.
     pub fn search(&self, request: &Request, types: &Types) -> Result<Answer, Error> {
         check_counters(request, types)?;
-        let weighed = weigh(&request.query, 1.0, self)?;
-        let weighed = match &request.partition {
-            None => weighed,
-            Some(partition) => {
-                let term = Query::Term {
-                    field: PARTITION.to_owned(),
-                    term: partition.clone(),
-                };
-                let within = Query::Constant(Box::new(term), 0.0);
-                Weighed::Boolean {
-                    must: vec![weighed, weigh(&within, 1.0, self)?],
-                    should: vec![],
-                    must_not: vec![],
-                    should_min: 0,
-                }
-            }
-        };
+        let scaled = weigh(&request.query, &request.filters, request.similarity, self)?;
         let mut answer = Answer::empty(request);
         for (number, files) in self.searcher.segment_readers().iter().enumerate() {
             let segment = Segment::new(files, &self.layout)?;
-            let Some(matcher) = segment.matcher(&weighed)? else {
+            let Some(matcher) = segment.matcher(&scaled.weighed)? else {
                 continue;
             };
-            let collected = collect(request, types, files, matcher)?;
+            let collected = collect(request, types, files, (matcher, scaled.scale))?;
             let hits = collected.hits.into_iter().map(|(order, id, doc)| Hit {
                 id,
                 order,

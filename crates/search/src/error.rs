@@ -30,6 +30,12 @@ pub enum Error {
         /// What it is.
         known: FieldType,
     },
+    /// Documents have more fields than an index may have.
+    #[error("an index has at most 10000 fields")]
+    TooManyFields,
+    /// An order by numbers of a field that has texts.
+    #[error("cannot sort string field as numeric field")]
+    NotNumeric,
     /// Fields of texts have no order.
     #[error("can't sort on field {0}")]
     Unsortable(String),

@@ -1,6 +1,10 @@
 //! What is asked for: Lucene's queries, after analysis.
 
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
+
+use regex::{Regex, RegexBuilder};
+
+use crate::Error;
 
 /// A query. Fields are named as `index` named them, or `_id`, or `_partition`.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,6 +94,20 @@ pub enum Query {
     Boost(Box<Query>, f32),
     /// The same documents, all with this score.
     Constant(Box<Query>, f32),
+    /// Documents whose greatest string of a field, in the order of bytes, is this; `None`: that have none. All score nothing.
+    Value {
+        /// The field.
+        field: String,
+        /// The string.
+        value: Option<String>,
+    },
+    /// Documents with one of these facets. All score nothing.
+    Facet {
+        /// The field.
+        field: String,
+        /// The facets.
+        values: Vec<String>,
+    },
     /// Documents with terms near each other.
     Interval {
         /// The field.
@@ -131,6 +149,8 @@ pub enum Interval {
 
 /// More parts than so many no query has, as in Lucene.
 pub const CLAUSES_MAX: usize = 1024;
+/// Bytes of a regular expression that is compiled.
+const REGEX_BYTES_MAX: usize = 1 << 20;
 /// Lucene's fuzzy queries look for so many terms, the most alike.
 pub const FUZZY_TERMS_MAX: usize = 50;
 
@@ -171,6 +191,44 @@ impl Query {
             should_min: 0,
         }
     }
+}
+
+/// Whether a word is one of those that a query of many words looks for: a prefix, a pattern, an expression, a range or a fuzzy one.
+///
+/// # Errors
+/// [`Error::Regex`].
+pub fn word_matcher(query: &Query) -> Result<Box<dyn Fn(&str) -> bool>, Error> {
+    Ok(match query.clone() {
+        Query::Prefix { prefix, .. } => Box::new(move |word| word.starts_with(&prefix)),
+        Query::Wildcard { pattern, .. } => Box::new(move |word| is_match(&pattern, word)),
+        Query::Regex { pattern, .. } => {
+            let regex = whole(&pattern)?;
+            Box::new(move |word| regex.is_match(word))
+        }
+        Query::Fuzzy {
+            term, edits: most, ..
+        } => {
+            let wanted: Vec<char> = term.chars().collect();
+            Box::new(move |word| {
+                let word: Vec<char> = word.chars().collect();
+                edits(&wanted, &word, most).is_some()
+            })
+        }
+        Query::Terms { low, high, .. } => {
+            Box::new(move |word| (low.as_ref(), high.as_ref()).contains(&word.to_owned()))
+        }
+        Query::Boost(inner, _) | Query::Constant(inner, _) => word_matcher(&inner)?,
+        _ => Box::new(|_| false),
+    })
+}
+
+/// An expression that matches whole words.
+pub(crate) fn whole(pattern: &str) -> Result<Regex, Error> {
+    let mut regex = RegexBuilder::new(&format!("^(?s:{pattern})$"));
+    regex
+        .size_limit(REGEX_BYTES_MAX)
+        .build()
+        .map_err(|e| Error::Regex(e.to_string()))
 }
 
 /// Whether a pattern matches all of a text.

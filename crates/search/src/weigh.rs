@@ -1,10 +1,10 @@
 //! From a query to cursors: which terms it comes to in the whole index, and what each weighs; then its cursor over each segment.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-use regex::Regex;
 use tantivy::columnar::{Column, ColumnValues};
 use tantivy::postings::SegmentPostings;
 use tantivy::schema::IndexRecordOption;
@@ -14,13 +14,13 @@ use tantivy::{InvertedIndexReader, SegmentReader};
 use crate::Error;
 use crate::column::{self, Lengths};
 use crate::matcher::{
-    BoxMatcher, Disjunction, DocList, DocSetBuilder, Everything, Excluding, Intersection,
-    IntervalMatcher, PhraseMatcher, Preferring, Slot, TermMatcher,
+    BoxMatcher, Coordinated, Disjunction, DocList, DocSetBuilder, Everything, Excluding,
+    Intersection, IntervalMatcher, PhraseMatcher, Preferring, Slot, TermMatcher,
 };
-use crate::query::{CLAUSES_MAX, FUZZY_TERMS_MAX, Interval, Query, Wild, edits, is_match};
+use crate::query::{CLAUSES_MAX, FUZZY_TERMS_MAX, Interval, Query, Wild, edits, is_match, whole};
 use crate::reader::{Reader, map_bound};
-use crate::schema::{FieldType, Layout, field_bounds, term_bytes};
-use crate::similarity::{Bm25, idf};
+use crate::schema::{FieldType, ID, Layout, PARTITION, field_bounds, term_bytes};
+use crate::similarity::{Bm25, FieldStatistics, Similarity, TfIdf, Weight, classic_idf, idf};
 
 /// A query, weighed.
 pub(crate) enum Weighed {
@@ -30,7 +30,7 @@ pub(crate) enum Weighed {
     Phrase {
         slots: Vec<(u32, Vec<Vec<u8>>)>,
         slop: u32,
-        weight: Arc<Bm25>,
+        weight: Arc<Weight>,
         field: String,
     },
     Terms {
@@ -50,11 +50,23 @@ pub(crate) enum Weighed {
         should: Vec<Weighed>,
         must_not: Vec<Weighed>,
         should_min: usize,
+        /// Of so many parts that are to score, those that match count for the whole, as Lucene 4.6 has it; see [`Coordinated`].
+        coordinated: Option<usize>,
     },
     Interval {
         field: String,
         source: Interval,
         boost: f32,
+    },
+    /// Documents whose greatest string of a field is this; `None`: that have none.
+    Value {
+        field: String,
+        value: Option<String>,
+    },
+    /// Documents with one of these facets.
+    Facet {
+        field: String,
+        values: Vec<String>,
     },
     Constant(Box<Weighed>, f32),
 }
@@ -62,7 +74,7 @@ pub(crate) enum Weighed {
 /// A term, weighed.
 pub(crate) struct TermWeight {
     term: Vec<u8>,
-    weight: Arc<Bm25>,
+    weight: Arc<Weight>,
     /// The field, when its lengths count.
     lengths: Option<String>,
 }
@@ -70,16 +82,61 @@ pub(crate) struct TermWeight {
 /// Which terms of a field are wanted.
 pub(crate) type Wanted = Arc<dyn Fn(&str) -> bool>;
 
-/// Weighs a query in an index.
-pub(crate) fn weigh(query: &Query, boost: f32, reader: &Reader) -> Result<Weighed, Error> {
+/// A query with what all scores of it are multiplied by.
+pub(crate) struct Scaled {
+    pub weighed: Weighed,
+    pub scale: f32,
+}
+
+/// Weighs a query in an index. `filters`: what hits are to match besides, whatever it scores.
+pub(crate) fn weigh(
+    query: &Query,
+    filters: &[Query],
+    similarity: Similarity,
+    reader: &Reader,
+) -> Result<Scaled, Error> {
     if query.clauses() > CLAUSES_MAX {
         return Err(Error::TooManyClauses { max: CLAUSES_MAX });
     }
-    Weigher { reader }.weigh(query, boost)
+    let weigher = Weigher {
+        reader,
+        similarity,
+        squares: Cell::new(0.0),
+    };
+    let mut weighed = weigher.weigh(query, 1.0)?;
+    let scale = match similarity {
+        Similarity::Bm25 => 1.0,
+        // Lucene's queryNorm, which scores of one query have in common.
+        Similarity::TfIdf => match weigher.squares.get() {
+            squares if squares > 0.0 => (1.0 / squares.sqrt()) as f32,
+            _ => 1.0,
+        },
+    };
+    if !filters.is_empty() {
+        let filters = filters.iter().map(|filter| {
+            Ok(Weighed::Constant(
+                Box::new(weigher.weigh(filter, 0.0)?),
+                0.0,
+            ))
+        });
+        let mut must = filters.collect::<Result<Vec<_>, Error>>()?;
+        must.push(weighed);
+        weighed = Weighed::Boolean {
+            must,
+            should: vec![],
+            must_not: vec![],
+            should_min: 0,
+            coordinated: None,
+        };
+    }
+    Ok(Scaled { weighed, scale })
 }
 
 struct Weigher<'a> {
     reader: &'a Reader,
+    similarity: Similarity,
+    /// Sum of the squares of what all parts that score weigh.
+    squares: Cell<f64>,
 }
 
 impl Weigher<'_> {
@@ -88,7 +145,7 @@ impl Weigher<'_> {
             queries.iter().map(|q| self.weigh(q, boost)).collect()
         };
         Ok(match query {
-            Query::All => Weighed::Everything(boost),
+            Query::All => Weighed::Everything(self.constant(boost)),
             Query::None => Weighed::Nothing,
             Query::Term { field, term } => {
                 let term = term_bytes(field, term);
@@ -102,18 +159,17 @@ impl Weigher<'_> {
                 Weighed::Terms {
                     bounds: (Bound::Included(low), high),
                     wanted: None,
-                    score: boost,
+                    score: self.constant(boost),
                 }
             }
-            Query::Wildcard { field, pattern } => wildcard(field, pattern, boost),
+            Query::Wildcard { field, pattern } => wildcard(field, pattern, self.constant(boost)),
             Query::Regex { field, pattern } => {
-                let whole = Regex::new(&format!("^(?s:{pattern})$"));
-                let regex = whole.map_err(|e| Error::Regex(e.to_string()))?;
+                let regex = whole(pattern)?;
                 let (low, high) = field_bounds(field);
                 Weighed::Terms {
                     bounds: (Bound::Included(low), Bound::Excluded(high)),
                     wanted: Some((field.len() + 1, Arc::new(move |term| regex.is_match(term)))),
-                    score: boost,
+                    score: self.constant(boost),
                 }
             }
             Query::Fuzzy {
@@ -137,14 +193,14 @@ impl Weigher<'_> {
                 Weighed::Terms {
                     bounds: (low, high),
                     wanted: None,
-                    score: boost,
+                    score: self.constant(boost),
                 }
             }
             Query::Numbers { field, low, high } => Weighed::Numbers {
                 field: field.clone(),
                 low: *low,
                 high: *high,
-                score: boost,
+                score: self.constant(boost),
             },
             Query::Boolean {
                 must,
@@ -154,13 +210,28 @@ impl Weigher<'_> {
             } => Weighed::Boolean {
                 must: all(must)?,
                 should: all(should)?,
-                must_not: all(must_not)?,
+                must_not: self.unscored(must_not)?,
                 should_min: *should_min,
+                coordinated: match self.similarity {
+                    Similarity::TfIdf => Some(must.len() + should.len()).filter(|parts| *parts > 1),
+                    Similarity::Bm25 => None,
+                },
             },
             Query::Boost(inner, more) => self.weigh(inner, boost * more)?,
             Query::Constant(inner, score) => {
-                Weighed::Constant(Box::new(self.weigh(inner, boost)?), boost * score)
+                let before = self.squares.get();
+                let inner = self.weigh(inner, boost)?;
+                self.squares.set(before);
+                Weighed::Constant(Box::new(inner), self.constant(boost * score))
             }
+            Query::Value { field, value } => Weighed::Value {
+                field: field.clone(),
+                value: value.clone(),
+            },
+            Query::Facet { field, values } => Weighed::Facet {
+                field: field.clone(),
+                values: values.clone(),
+            },
             Query::Interval { field, source } => Weighed::Interval {
                 field: field.clone(),
                 source: source.clone(),
@@ -169,10 +240,32 @@ impl Weigher<'_> {
         })
     }
 
+    /// What all documents of a part score.
+    fn constant(&self, boost: f32) -> f32 {
+        self.add_square(boost);
+        boost
+    }
+
+    fn add_square(&self, weight: f32) {
+        let square = f64::from(weight) * f64::from(weight);
+        self.squares.set(self.squares.get() + square);
+    }
+
+    /// Parts that only say which documents there are.
+    fn unscored(&self, queries: &[Query]) -> Result<Vec<Weighed>, Error> {
+        let before = self.squares.get();
+        let weighed = queries.iter().map(|query| self.weigh(query, 1.0)).collect();
+        self.squares.set(before);
+        weighed
+    }
+
     /// Lengths and frequencies of strings do not count.
     fn lengths(&self, field: &str) -> Option<String> {
-        let text = self.reader.types().get(field) == Some(&FieldType::Text);
-        text.then(|| field.to_owned())
+        let counts = match self.similarity {
+            Similarity::Bm25 => self.reader.types().get(field) == Some(&FieldType::Text),
+            Similarity::TfIdf => field != ID && field != PARTITION,
+        };
+        counts.then(|| field.to_owned())
     }
 
     fn term(
@@ -182,13 +275,24 @@ impl Weigher<'_> {
         doc_freq: u64,
         boost: f32,
     ) -> Result<TermWeight, Error> {
-        let statistics = self.reader.statistics(field)?;
-        let docs = statistics.docs.max(doc_freq);
+        let weight = match self.similarity {
+            Similarity::Bm25 => {
+                let statistics = self.reader.statistics(field)?;
+                let docs = statistics.docs.max(doc_freq);
+                Weight::Bm25(Bm25::new(boost, idf(doc_freq, docs), statistics))
+            }
+            Similarity::TfIdf => self.tf_idf(boost, classic_idf(doc_freq, self.reader.docs_max())),
+        };
         Ok(TermWeight {
             term,
-            weight: Arc::new(Bm25::new(boost, idf(doc_freq, docs), statistics)),
+            weight: Arc::new(weight),
             lengths: self.lengths(field),
         })
+    }
+
+    fn tf_idf(&self, boost: f32, idf: f32) -> Weight {
+        self.add_square(boost * idf);
+        Weight::TfIdf(TfIdf::new(boost, idf))
     }
 
     fn phrase(
@@ -201,20 +305,28 @@ impl Weigher<'_> {
         if self.lengths(field).is_none() && self.reader.types().contains_key(field) {
             return Err(Error::NoPositions(field.to_owned()));
         }
-        let statistics = self.reader.statistics(field)?;
+        let statistics = match self.similarity {
+            Similarity::Bm25 => self.reader.statistics(field)?,
+            Similarity::TfIdf => FieldStatistics::default(),
+        };
         let mut slots = vec![];
         let mut idfs = 0.0f64;
         for (position, terms) in terms {
             let terms: Vec<_> = terms.iter().map(|term| term_bytes(field, term)).collect();
             for term in &terms {
                 let doc_freq = self.reader.doc_freq(term)?;
-                if doc_freq > 0 {
-                    idfs += f64::from(idf(doc_freq, statistics.docs.max(doc_freq)));
-                }
+                idfs += f64::from(match self.similarity {
+                    Similarity::TfIdf => classic_idf(doc_freq, self.reader.docs_max()),
+                    Similarity::Bm25 if doc_freq == 0 => 0.0,
+                    Similarity::Bm25 => idf(doc_freq, statistics.docs.max(doc_freq)),
+                });
             }
             slots.push((*position, terms));
         }
-        let weight = Arc::new(Bm25::new(boost, idfs as f32, statistics));
+        let weight = Arc::new(match self.similarity {
+            Similarity::Bm25 => Weight::Bm25(Bm25::new(boost, idfs as f32, statistics)),
+            Similarity::TfIdf => self.tf_idf(boost, idfs as f32),
+        });
         Ok(Weighed::Phrase {
             slots,
             slop,
@@ -223,7 +335,7 @@ impl Weigher<'_> {
         })
     }
 
-    /// The terms that are most alike, weighed as if each was in as many documents as the one that is in most.
+    /// The terms that are most alike; of BM25 weighed as if each was in as many documents as the one that is in most.
     fn fuzzy(
         &self,
         field: &str,
@@ -271,8 +383,12 @@ impl Weigher<'_> {
             .map(|(.., doc_freq)| *doc_freq)
             .max()
             .unwrap_or(0);
-        let weighed = alike.iter().map(|(likeness, known, _)| {
+        let weighed = alike.iter().map(|(likeness, known, own)| {
             let term = term_bytes(field, known);
+            let doc_freq = match self.similarity {
+                Similarity::Bm25 => doc_freq,
+                Similarity::TfIdf => *own,
+            };
             self.term(field, term, doc_freq, boost * likeness)
                 .map(Weighed::Term)
         });
@@ -281,6 +397,10 @@ impl Weigher<'_> {
             should: weighed.collect::<Result<_, _>>()?,
             must_not: vec![],
             should_min: 0,
+            coordinated: match self.similarity {
+                Similarity::TfIdf => Some(0),
+                Similarity::Bm25 => None,
+            },
         })
     }
 }
@@ -402,12 +522,21 @@ impl Segment<'_> {
                 should,
                 must_not,
                 should_min,
-            } => self.boolean(must, should, must_not, *should_min)?,
+                coordinated,
+            } => {
+                let found = self.boolean(must, should, must_not, *should_min)?;
+                match (found, coordinated) {
+                    (Some(inner), Some(parts)) => Some(Box::new(Coordinated::new(inner, *parts))),
+                    (found, _) => found,
+                }
+            }
             Weighed::Interval {
                 field,
                 source,
                 boost,
             } => Some(self.interval(field, source, *boost)?),
+            Weighed::Value { field, value } => self.value(field, value.as_deref())?,
+            Weighed::Facet { field, values } => self.facet(field, values)?,
             Weighed::Constant(inner, score) => match self.matcher(inner)? {
                 None => None,
                 Some(mut inner) => {
@@ -443,7 +572,7 @@ impl Segment<'_> {
         &self,
         places: &[(u32, Vec<Vec<u8>>)],
         slop: u32,
-        weight: &Arc<Bm25>,
+        weight: &Arc<Weight>,
         field: &str,
     ) -> Result<Option<BoxMatcher>, Error> {
         let mut slots = vec![];
@@ -507,6 +636,46 @@ impl Segment<'_> {
             .filter(|doc| column.values_for_doc(*doc).any(|n| wanted.contains(&n)))
             .collect();
         Ok(Some(Box::new(DocList::new(docs, score))))
+    }
+
+    fn value(&self, field: &str, value: Option<&str>) -> Result<Option<BoxMatcher>, Error> {
+        let column = column::strings(self.files, field)?;
+        let wanted = match (&column, value) {
+            (None, None) => return Ok(Some(Box::new(Everything::new(self.files.max_doc(), 0.0)))),
+            (None, Some(_)) => return Ok(None),
+            (Some(_), None) => None,
+            (Some(column), Some(value)) => match column.dictionary().term_ord(value.as_bytes())? {
+                Some(ord) => Some(ord),
+                None => return Ok(None),
+            },
+        };
+        let Some(column) = column else {
+            return Ok(None);
+        };
+        let docs = 0..self.files.max_doc();
+        let docs = docs.filter(|doc| column.ords().values_for_doc(*doc).max() == wanted);
+        Ok(Some(Box::new(DocList::new(docs.collect(), 0.0))))
+    }
+
+    fn facet(&self, field: &str, values: &[String]) -> Result<Option<BoxMatcher>, Error> {
+        let Some(column) = column::facets(self.files, field)? else {
+            return Ok(None);
+        };
+        let mut wanted = vec![];
+        for value in values {
+            wanted.extend(column.dictionary().term_ord(value.as_bytes())?);
+        }
+        let docs = 0..self.files.max_doc();
+        let is_wanted = |doc: &u32| {
+            column
+                .ords()
+                .values_for_doc(*doc)
+                .any(|ord| wanted.contains(&ord))
+        };
+        Ok(Some(Box::new(DocList::new(
+            docs.filter(is_wanted).collect(),
+            0.0,
+        ))))
     }
 
     fn interval(&self, field: &str, source: &Interval, boost: f32) -> Result<BoxMatcher, Error> {

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use search::query::Interval;
 use search::{
-    Analyze, Answer, Error, Fields, Index, Query, Reader, Request, SortBy, SortKey, SortValue,
+    Analyze, Answer, Error, Fields, Index, Query, Reader, Request, Similarity, SortBy, SortKey,
+    SortValue,
 };
 use serde_json::{Value, json};
 
@@ -39,7 +40,8 @@ fn write(index: &Index, docs: &[(&str, &str)], seq: u64) {
 fn by_score(query: Query) -> Request {
     Request {
         query,
-        partition: None,
+        filters: vec![],
+        similarity: Similarity::Bm25,
         sort: vec![SortKey {
             by: SortBy::Score,
             reversed: false,
@@ -299,9 +301,13 @@ fn partitions_are_apart() {
     update.put("q:a", Some("q"), text("x"), &Words).unwrap();
     update.commit(1, 0).unwrap();
     let mut request = by_score(term("x"));
-    request.partition = Some("q".into());
+    let within = |partition: &str| Query::Term {
+        field: search::PARTITION.into(),
+        term: partition.into(),
+    };
+    request.filters = vec![within("q")];
     let answer = search(&index.reader(), &request).unwrap();
     assert_eq!((answer.total, answer.hits[0].id.as_str()), (1, "q:a"));
-    request.partition = Some("r".into());
+    request.filters = vec![within("r")];
     assert_eq!(search(&index.reader(), &request).unwrap().total, 0);
 }

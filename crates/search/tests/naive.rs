@@ -8,8 +8,8 @@ use std::ops::{Bound, RangeBounds};
 use proptest::prelude::*;
 use search::query::Wild;
 use search::{
-    Analyze, Answer, Fields, Index, Query, Range, Request, SortBy, SortKey, SortValue, merge,
-    types_of,
+    Analyze, Answer, Fields, Index, Query, Range, Request, Similarity, SortBy, SortKey, SortValue,
+    merge, types_of,
 };
 use serde_json::{Value, json};
 
@@ -202,7 +202,8 @@ fn request(query: Query, sort: Vec<SortKey>, limit: usize) -> Request {
     };
     Request {
         query,
-        partition: None,
+        filters: vec![],
+        similarity: Similarity::Bm25,
         sort,
         limit,
         after: None,

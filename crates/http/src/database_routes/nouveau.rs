@@ -1,17 +1,16 @@
-//! Text indexes by Nouveau's interface: `_nouveau/{index}`, `_nouveau_info/{index}`, `_nouveau_cleanup` and `_nouveau_analyze`.
+//! Text indexes by Nouveau's interface: `_nouveau/{index}`, `_nouveau_info/{index}` and `_nouveau_analyze`.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Instant;
 
 use analysis::{Analyzer, Flavour};
 use database::{
-    Read, ReadOptions, TEXT_ANSWER_BYTES_MAX, TextAnswer, TextIndex, TextQuery, TextRange,
-    TextSortBy, TextSortKey, TextSortValue, text_bounds,
+    TextAnswer, TextIndex, TextQuery, TextRange, TextSortBy, TextSortKey, TextSortValue,
+    text_bounds,
 };
-use document::DocId;
 use serde_json::{Map, Value, json};
-use tokio::sync::Semaphore;
 
+use crate::database_routes::texts::{blocking, documents, only_get_or_post, places, tokens};
 use crate::database_routes::views::require_visible;
 use crate::errors::ApiError;
 use crate::reply::Reply;
@@ -64,7 +63,7 @@ pub async fn search(req: &mut Request, access: &Access, id: &str, parts: &[&str]
     };
     req.give_room_back();
     let (db, name) = (access.db.clone(), (*name).to_owned());
-    let index = blocking(move || Ok(db.text_index(&design, &name)?)).await?;
+    let index = blocking(move || Ok(db.text_index(&design, Flavour::Nouveau, &name)?)).await?;
     let began = Instant::now();
     let latency_us = match asked.update {
         true => {
@@ -78,7 +77,7 @@ pub async fn search(req: &mut Request, access: &Access, id: &str, parts: &[&str]
     let reply = blocking(move || {
         let answer = db.search_text(&index, &query)?;
         let docs = match asked.include_docs {
-            true => Some(documents(&db, &answer)?),
+            true => Some(documents(&db, &answer.hits)?),
             false => None,
         };
         Ok(Reply::json(200, &shown(answer, docs, latency_us)))
@@ -97,7 +96,7 @@ pub async fn info(req: &Request, access: &Access, id: &str, parts: &[&str]) -> A
     let design = access.db.design(id)?;
     let (db, index_name) = (access.db.clone(), (*name).to_owned());
     let info = blocking(move || {
-        let index: Arc<TextIndex> = db.text_index(&design, &index_name)?;
+        let index: Arc<TextIndex> = db.text_index(&design, Flavour::Nouveau, &index_name)?;
         Ok(db.text_info(&index)?)
     });
     let info = info.await?;
@@ -114,17 +113,6 @@ pub async fn info(req: &Request, access: &Access, id: &str, parts: &[&str]) -> A
             },
         }),
     ))
-}
-
-/// `_nouveau_cleanup`
-pub async fn cleanup(req: &mut Request, access: &Access) -> Answer {
-    require_method(req, "POST")?;
-    access.require_admin()?;
-    req.require_json()?;
-    req.bytes(BodyClass::Small).await?;
-    let db = access.db.clone();
-    blocking(move || Ok(db.clean_up_texts()?)).await?;
-    Ok(Reply::json_bytes(202, "{\"ok\":true}\n"))
 }
 
 /// `_nouveau_analyze`
@@ -145,40 +133,7 @@ pub async fn analyze(req: &mut Request) -> Answer {
     };
     let analyzer = Analyzer::named(Flavour::Nouveau, name);
     let analyzer = analyzer.map_err(|e| ApiError::bad_request(e.to_string()))?;
-    let text = text.to_owned();
-    let tokens = blocking(move || {
-        let tokens = analyzer.tokens(&text);
-        Ok(tokens
-            .into_iter()
-            .map(|token| token.text)
-            .collect::<Vec<_>>())
-    });
-    Ok(Reply::json(200, &json!({ "tokens": tokens.await? })))
-}
-
-/// Does what blocks on a thread for that.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
-) -> Result<T, ApiError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|_| ApiError::worker_failed())?
-}
-
-/// Searches that run at once: more would only take turns.
-fn places() -> &'static Semaphore {
-    static PLACES: LazyLock<Semaphore> = LazyLock::new(|| {
-        let cores = std::thread::available_parallelism().map_or(2, |n| n.get());
-        Semaphore::new(2 * cores)
-    });
-    &PLACES
-}
-
-fn only_get_or_post() -> ApiError {
-    let e = ApiError::method_not_allowed("GET,POST");
-    ApiError {
-        reason: "Only GET, POST allowed".into(),
-        ..e
-    }
+    tokens(analyzer, text.to_owned()).await
 }
 
 // ---- what is asked
@@ -221,11 +176,10 @@ fn asked_by(params: &Query) -> Result<Asked, ApiError> {
             "topN must be greater than or equal to 1",
         ));
     }
+    let q = params.get("q").map(str::to_owned).ok_or_else(no_query)?;
     let query = TextQuery {
-        q: params.get("q").map(str::to_owned).ok_or_else(no_query)?,
         locale: params.get("locale").map(str::to_owned),
         sort: parsed("sort")?.map_or(Ok(vec![]), |sort| sort_of(&sort))?,
-        limit: limit as usize,
         bookmark: params.get("bookmark").map(str::to_owned),
         counts: parsed("counts")?
             .map(|counts| counts_of(&counts))
@@ -234,7 +188,7 @@ fn asked_by(params: &Query) -> Result<Asked, ApiError> {
             .map(|ranges| ranges_of(&ranges))
             .transpose()?,
         top_n: top_n_of(top_n)?,
-        partition: None,
+        ..TextQuery::new(q, limit as usize)
     };
     Ok(Asked {
         query,
@@ -265,11 +219,11 @@ fn asked_in(body: &Map<String, Value>) -> Result<Asked, ApiError> {
         Some(Value::String(text)) => Ok(Some(text.clone())),
         Some(value) => Err(invalid(name, value)),
     };
+    let q = body.get("q").ok_or_else(no_query).and_then(query_of)?;
+    let limit = positive("limit", LIMIT)? as usize;
     let query = TextQuery {
-        q: body.get("q").ok_or_else(no_query).and_then(query_of)?,
         locale: text("locale")?,
         sort: body.get("sort").map_or(Ok(vec![]), sort_of)?,
-        limit: positive("limit", LIMIT)? as usize,
         bookmark: match body.get("bookmark") {
             Some(Value::Null) => None,
             _ => text("bookmark")?,
@@ -277,7 +231,7 @@ fn asked_in(body: &Map<String, Value>) -> Result<Asked, ApiError> {
         counts: body.get("counts").map(counts_of).transpose()?,
         ranges: body.get("ranges").map(ranges_of).transpose()?,
         top_n: top_n_of(positive("top_n", TOP_N)?)?,
-        partition: None,
+        ..TextQuery::new(q, limit)
     };
     Ok(Asked {
         query,
@@ -387,32 +341,6 @@ fn range_of(value: &Value) -> Result<TextRange, ApiError> {
 }
 
 // ---- what is answered
-
-/// The documents of the hits, as they are now; null for those that are not there any more, or may not be seen.
-fn documents(db: &database::DatabaseAs, answer: &TextAnswer) -> Result<Vec<Value>, ApiError> {
-    let mut docs = vec![];
-    let mut bytes = 0;
-    for hit in &answer.hits {
-        let read = match DocId::new(&hit.id) {
-            Ok(id) => match db.read(&id, &ReadOptions::default()) {
-                Err(database::Error::Forbidden(_)) => Read::Missing,
-                read => read?,
-            },
-            Err(_) => Read::Missing,
-        };
-        docs.push(match read {
-            Read::Found(doc) => {
-                bytes += doc.json.len();
-                if bytes > TEXT_ANSWER_BYTES_MAX {
-                    return Err(database::Error::TextAnswerTooLong.into());
-                }
-                serde_json::from_slice(&doc.json).map_err(|_| ApiError::worker_failed())?
-            }
-            Read::Missing | Read::Deleted => Value::Null,
-        });
-    }
-    Ok(docs)
-}
 
 fn shown(answer: TextAnswer, docs: Option<Vec<Value>>, latency_us: u64) -> Value {
     let counts = |counts: Option<Vec<(String, Vec<(String, u64)>)>>| match counts {

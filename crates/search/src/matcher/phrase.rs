@@ -7,7 +7,7 @@ use tantivy::postings::{Postings, SegmentPostings};
 
 use super::{Doc, END, Matcher};
 use crate::column::Lengths;
-use crate::similarity::Bm25;
+use crate::similarity::Weight;
 
 /// A place of a phrase, with the postings of the terms of which one is to be there.
 pub(crate) struct Slot {
@@ -68,11 +68,11 @@ impl Slot {
     }
 }
 
-/// A phrase's documents, by BM25.
+/// A phrase's documents.
 pub(crate) struct PhraseMatcher {
     slots: Vec<Slot>,
     slop: u32,
-    weight: Arc<Bm25>,
+    weight: Arc<Weight>,
     lengths: Option<Lengths>,
     doc: Doc,
     freq: f32,
@@ -82,7 +82,7 @@ impl PhraseMatcher {
     pub fn new(
         mut slots: Vec<Slot>,
         slop: u32,
-        weight: Arc<Bm25>,
+        weight: Arc<Weight>,
         lengths: Option<Lengths>,
     ) -> PhraseMatcher {
         slots.sort_by_key(Slot::cost);

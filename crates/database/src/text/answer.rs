@@ -1,0 +1,290 @@
+//! What a text index answers.
+
+use std::sync::Arc;
+
+use analysis::highlight::fragments;
+use analysis::query as parsed;
+use search::query::word_matcher;
+use search::{Group, Hit, Query, Reader, SortValue, Types, merge, merge_groups, types_of};
+use serde_json::{Map, Value};
+
+use super::query::{Asked, TextHighlight, TextQuery};
+use super::understood::understood;
+use super::{TextIndex, bookmark};
+use crate::Error;
+use crate::database::Database;
+
+/// Stored fields, or documents, of an answer are no longer than this together: an answer is in memory as a whole.
+pub const TEXT_ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// What a hit is ordered by.
+pub type TextOrder = Vec<SortValue>;
+
+/// A document that was found.
+#[derive(Clone, Debug)]
+pub struct TextHit {
+    /// Its id.
+    pub id: String,
+    /// What it is ordered by, the id among it.
+    pub order: TextOrder,
+    /// Its number in its segment: it says nothing to others, but Clouseau shows it.
+    pub number: u32,
+    /// The stored fields.
+    pub fields: Map<String, Value>,
+    /// Parts of them with what was found, by field.
+    pub highlights: Option<Vec<(String, Vec<String>)>>,
+}
+
+/// Hits with one string.
+#[derive(Clone, Debug)]
+pub struct TextGroup {
+    /// The string; `None`: they have none.
+    pub by: Option<String>,
+    /// How many hits there are.
+    pub total: u64,
+    /// The first of them.
+    pub hits: Vec<TextHit>,
+}
+
+/// Counts by names, the greatest first.
+type Counts = Vec<(String, Vec<(String, u64)>)>;
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub struct TextAnswer {
+    /// How many hits there are.
+    pub total: u64,
+    /// The first of them.
+    pub hits: Vec<TextHit>,
+    /// The groups, when there are to be any; there are no other hits then.
+    pub groups: Option<Vec<TextGroup>>,
+    /// Where to go on.
+    pub bookmark: String,
+    /// Hits by value of each field that was to be counted.
+    pub counts: Option<Counts>,
+    /// Hits by range of each field that has ranges.
+    pub ranges: Option<Counts>,
+}
+
+impl Database {
+    /// Asks a text index, as it is now. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::BadRequest`] and [`Error::Text`] for what cannot be asked.
+    pub fn search_text(&self, index: &TextIndex, query: &TextQuery) -> Result<TextAnswer, Error> {
+        self.if_live(search_now(index, query))
+    }
+}
+
+fn search_now(index: &TextIndex, query: &TextQuery) -> Result<TextAnswer, Error> {
+    let readers: Vec<Arc<Reader>> = index.shards.iter().map(|s| s.index.reader()).collect();
+    let types = types_of(&readers);
+    let asked = query.asked(index, &types)?;
+    let mut shown = Shown {
+        readers: &readers,
+        highlighter: match &query.highlight {
+            Some(highlight) => Some(Highlighter::new(index, highlight, &asked.parsed)?),
+            None => None,
+        },
+        include_fields: query.include_fields.as_deref(),
+        bytes: 0,
+    };
+    if asked.groups.is_some() {
+        return groups(&readers, &types, &asked, &mut shown);
+    }
+    let request = asked.request;
+    let answers = readers.iter().map(|reader| reader.search(&request, &types));
+    let answers = answers.collect::<Result<_, _>>()?;
+    let found = merge(&request, answers);
+    let bookmark = match (found.hits.last(), &query.bookmark) {
+        (Some(hit), _) => bookmark::write(&hit.order),
+        (None, Some(same)) => same.clone(),
+        (None, None) => bookmark::write(&[]),
+    };
+    let hits = shown.hits(found.hits)?;
+    let counts = request.counts.iter().zip(found.counts);
+    let counts = counts.map(|(field, counts)| (field.clone(), top(counts, query.top_n)));
+    let ranges = request
+        .ranges
+        .iter()
+        .zip(found.ranges)
+        .map(|((field, ranges), counts)| {
+            let labels = ranges.iter().map(|range| range.label.clone());
+            (field.clone(), top(labels.zip(counts), query.top_n))
+        });
+    Ok(TextAnswer {
+        total: found.total,
+        hits,
+        groups: None,
+        bookmark,
+        counts: query.counts.is_some().then(|| counts.collect()),
+        ranges: query.ranges.is_some().then(|| ranges.collect()),
+    })
+}
+
+/// The first groups, and the first hits of each.
+fn groups(
+    readers: &[Arc<Reader>],
+    types: &Types,
+    asked: &Asked,
+    shown: &mut Shown<'_>,
+) -> Result<TextAnswer, Error> {
+    let mut answer = TextAnswer {
+        total: 0,
+        hits: vec![],
+        groups: None,
+        bookmark: bookmark::write(&[]),
+        counts: None,
+        ranges: None,
+    };
+    let Some(request) = &asked.groups else {
+        return Ok(answer);
+    };
+    let mut all: Vec<Group> = vec![];
+    for reader in readers {
+        let (groups, total) = reader.groups(request, types)?;
+        all.extend(groups);
+        answer.total += total;
+    }
+    let mut groups = vec![];
+    for group in merge_groups(all, request) {
+        let mut of_group = asked.request.clone();
+        of_group.after = None;
+        of_group.filters.push(Query::Value {
+            field: request.field.clone(),
+            value: group.by.clone(),
+        });
+        let answers = readers.iter().map(|reader| reader.search(&of_group, types));
+        let found = merge(&of_group, answers.collect::<Result<_, _>>()?);
+        groups.push(TextGroup {
+            by: group.by,
+            total: found.total,
+            hits: shown.hits(found.hits)?,
+        });
+    }
+    answer.groups = Some(groups);
+    Ok(answer)
+}
+
+/// Hits with what is shown of them.
+struct Shown<'a> {
+    readers: &'a [Arc<Reader>],
+    highlighter: Option<Highlighter<'a>>,
+    include_fields: Option<&'a [String]>,
+    /// Of what is shown so far.
+    bytes: usize,
+}
+
+impl Shown<'_> {
+    fn hits(&mut self, hits: Vec<Hit>) -> Result<Vec<TextHit>, Error> {
+        hits.into_iter().map(|hit| self.hit(hit)).collect()
+    }
+
+    fn hit(&mut self, hit: Hit) -> Result<TextHit, Error> {
+        let stored = self.readers[hit.shard].stored(hit.segment, hit.doc)?;
+        self.bytes += hit.id.len() + stored.len();
+        if self.bytes > TEXT_ANSWER_BYTES_MAX {
+            return Err(Error::TextAnswerTooLong);
+        }
+        let fields: Result<Map<String, Value>, _> = serde_json::from_str(&stored);
+        let mut fields =
+            fields.map_err(|e| search::Error::Engine(format!("stored fields: {e}")))?;
+        let highlights = self.highlighter.as_ref().map(|h| h.highlights(&fields));
+        if let Some(wanted) = self.include_fields {
+            fields.retain(|name, _| wanted.contains(name));
+        }
+        Ok(TextHit {
+            id: hit.id,
+            order: hit.order,
+            number: hit.doc,
+            fields,
+            highlights,
+        })
+    }
+}
+
+/// Whether a word is one that a part of a query looks for.
+type IsWanted = Box<dyn Fn(&str) -> bool>;
+
+/// Cuts parts out of stored texts.
+struct Highlighter<'a> {
+    index: &'a TextIndex,
+    asked: &'a TextHighlight,
+    parsed: parsed::Query,
+    /// Parts of the query that look for many words.
+    many: Vec<(parsed::Query, IsWanted)>,
+}
+
+impl<'a> Highlighter<'a> {
+    fn new(
+        index: &'a TextIndex,
+        asked: &'a TextHighlight,
+        parsed: &parsed::Query,
+    ) -> Result<Highlighter<'a>, Error> {
+        let mut parts = vec![];
+        parsed.visit(&mut |part| {
+            if matches!(
+                part,
+                parsed::Query::Prefix { .. }
+                    | parsed::Query::Wildcard { .. }
+                    | parsed::Query::Regexp { .. }
+                    | parsed::Query::Fuzzy { .. }
+                    | parsed::Query::Range { .. }
+            ) && !parts.contains(part)
+            {
+                parts.push(part.clone());
+            }
+        });
+        let many = parts.into_iter().map(|part| {
+            let wanted = word_matcher(&understood(part.clone())?)?;
+            Ok((part, wanted))
+        });
+        Ok(Highlighter {
+            index,
+            asked,
+            parsed: parsed.clone(),
+            many: many.collect::<Result<_, Error>>()?,
+        })
+    }
+
+    fn highlights(&self, fields: &Map<String, Value>) -> Vec<(String, Vec<String>)> {
+        let is_wanted = |part: &parsed::Query, word: &str| {
+            let known = self.many.iter().find(|(known, _)| known == part);
+            known.is_some_and(|(_, is_wanted)| is_wanted(word))
+        };
+        let of_field = |field: &String| {
+            let analyzer = self.index.analyzers.of(field);
+            let texts: Vec<&str> = match fields.get(field) {
+                Some(Value::String(text)) => vec![text],
+                Some(Value::Array(values)) => values.iter().filter_map(Value::as_str).collect(),
+                _ => vec![],
+            };
+            let options = &self.asked.options;
+            let cut = texts
+                .into_iter()
+                .flat_map(|text| fragments(text, analyzer, &self.parsed, options, &is_wanted));
+            (field.clone(), cut.collect())
+        };
+        self.asked.fields.iter().map(of_field).collect()
+    }
+}
+
+/// The greatest counts; of equal ones, the first by name.
+fn top(counts: impl IntoIterator<Item = (String, u64)>, n: usize) -> Vec<(String, u64)> {
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    counts.truncate(n);
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_greatest_counts_come_first() {
+        let counts = [("z", 2), ("y", 4), ("x", 4)].map(|(s, n)| (s.to_owned(), n));
+        let names: Vec<_> = top(counts, 2).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["x", "y"]);
+    }
+}

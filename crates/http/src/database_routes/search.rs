@@ -1,0 +1,227 @@
+//! Text indexes by Clouseau's interface: `_search/{index}`, `_search_info/{index}`, `_search_disk_size/{index}` and `_search_analyze`.
+
+mod asked;
+
+use analysis::{Analyzer, Flavour};
+use database::{
+    Design, TextAnswer, TextHit, TextIndex, TextInfo, TextQuery, TextSortBy, TextSortKey,
+    TextSortValue,
+};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+use crate::database_routes::texts::{blocking, documents, only_get_or_post, places, tokens};
+use crate::database_routes::views::require_visible;
+use crate::errors::ApiError;
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::request::body::BodyClass;
+use crate::router::require_method;
+use asked::Asked;
+use node::{Access, require_server_admin};
+
+type Answer = Result<Reply, ApiError>;
+
+/// `_search/{index}`
+pub async fn search(req: &mut Request, access: &Access, id: &str, parts: &[&str]) -> Answer {
+    let [name] = parts else {
+        return Err(ApiError::bad_request("path not recognized"));
+    };
+    if !matches!(req.method.as_str(), "GET" | "HEAD" | "POST") {
+        return Err(only_get_or_post());
+    }
+    let design = access.db.design(id)?;
+    require_visible(access, id)?;
+    let asked = match req.method.as_str() {
+        "POST" => {
+            req.require_json()?;
+            let body = req.json_object(BodyClass::Many).await?;
+            Asked::of_body(&body, req.query.get("partition"))?
+        }
+        _ => Asked::of_params(&req.query)?,
+    };
+    asked.check(access.db.is_partitioned(), design.spec.partitioned)?;
+    req.give_room_back();
+    let index = open(access, design, name).await?;
+    if asked.update {
+        access.db.update_text(&index).await?;
+    }
+    let place = places().acquire().await;
+    let db = access.db.clone();
+    let reply = blocking(move || {
+        let query = asked.query(&index, db.is_partitioned())?;
+        let answer = db.search_text(&index, &query)?;
+        let docs = match asked.include_docs {
+            true => {
+                let groups = answer.groups.iter().flatten().flat_map(|group| &group.hits);
+                Some(documents(&db, answer.hits.iter().chain(groups))?)
+            }
+            false => None,
+        };
+        Ok(Reply::json(200, &shown(answer, docs, &asked, &query)))
+    })
+    .await;
+    drop(place);
+    reply
+}
+
+async fn open(
+    access: &Access,
+    design: Arc<Design>,
+    name: &str,
+) -> Result<Arc<TextIndex>, ApiError> {
+    let (db, name) = (access.db.clone(), name.to_owned());
+    blocking(move || Ok(db.text_index(&design, Flavour::Clouseau, &name)?)).await
+}
+
+/// `_search_info/{index}`
+pub async fn info(req: &Request, access: &Access, id: &str, parts: &[&str]) -> Answer {
+    about(req, access, id, parts, |info| {
+        json!({
+            "signature": info.signature,
+            "pending_seq": info.update_seq + info.updates_pending,
+            "committed_seq": info.update_seq,
+            "purge_seq": info.purge_seq,
+            "doc_count": info.docs,
+            "doc_del_count": info.deleted_docs,
+            "disk_size": info.file_bytes,
+        })
+    })
+    .await
+}
+
+/// `_search_disk_size/{index}`
+pub async fn disk_size(req: &Request, access: &Access, id: &str, parts: &[&str]) -> Answer {
+    about(
+        req,
+        access,
+        id,
+        parts,
+        |info| json!({"disk_size": info.file_bytes}),
+    )
+    .await
+}
+
+async fn about(
+    req: &Request,
+    access: &Access,
+    id: &str,
+    parts: &[&str],
+    shown: impl Fn(&TextInfo) -> Value,
+) -> Answer {
+    let [name] = parts else {
+        return Err(ApiError::bad_request("path not recognized"));
+    };
+    require_method(req, "GET")?;
+    let design = access.db.design(id)?;
+    let index = open(access, design, name).await?;
+    let db = access.db.clone();
+    let info = blocking(move || Ok(db.text_info(&index)?)).await?;
+    Ok(Reply::json(
+        200,
+        &json!({"name": format!("{id}/{name}"), "search_index": shown(&info)}),
+    ))
+}
+
+/// `_search_analyze`
+pub async fn analyze(req: &mut Request) -> Answer {
+    require_server_admin(&req.user)?;
+    let (analyzer, text) = match req.method.as_str() {
+        "GET" | "HEAD" => {
+            let param = |name: &str| req.query.get(name).map(|value| json!(value));
+            (param("analyzer"), param("text"))
+        }
+        "POST" => {
+            req.require_json()?;
+            let mut body = req.json_object(BodyClass::Many).await?;
+            (body.remove("analyzer"), body.remove("text"))
+        }
+        _ => return Err(only_get_or_post()),
+    };
+    let refused = |reason: &str| ApiError::bad_request(reason.to_owned());
+    let analyzer = analyzer.ok_or_else(|| refused("analyzer parameter is mandatory"))?;
+    let is_definition = analyzer.is_string() || analyzer.as_object().is_some_and(|o| !o.is_empty());
+    if !is_definition {
+        return Err(refused("analyzer parameter must be a string or an object"));
+    }
+    let text = text.ok_or_else(|| refused("text parameter is mandatory"))?;
+    let text = text
+        .as_str()
+        .ok_or_else(|| refused("text parameter must be a string"))?;
+    let analyzer = Analyzer::parse(Flavour::Clouseau, &analyzer);
+    let analyzer = analyzer.map_err(|e| ApiError::bad_request(e.to_string()))?;
+    tokens(analyzer, text.to_owned()).await
+}
+
+// ---- what is answered
+
+fn shown(answer: TextAnswer, docs: Option<Vec<Value>>, asked: &Asked, query: &TextQuery) -> Value {
+    let mut docs = docs.map(Vec::into_iter);
+    let mut row = |hit: TextHit| row(hit, &query.sort, docs.as_mut().map(|docs| docs.next()));
+    if let Some(groups) = answer.groups {
+        let (total, rows) = match asked.is_old_group {
+            true => ("total_hits", "hits"),
+            false => ("total_rows", "rows"),
+        };
+        let grouped: u64 = groups.iter().map(|group| group.total).sum();
+        let groups = groups.into_iter().map(|group| {
+            let hits: Vec<Value> = group.hits.into_iter().map(&mut row).collect();
+            json!({"by": group.by, total: group.total, rows: hits})
+        });
+        let mut shown = json!({total: answer.total, "groups": groups.collect::<Vec<_>>()});
+        if asked.is_old_group {
+            shown["total_grouped_hits"] = grouped.into();
+        }
+        return shown;
+    }
+    let rows: Vec<Value> = answer.hits.into_iter().map(row).collect();
+    let mut shown = json!({
+        "total_rows": answer.total,
+        "bookmark": answer.bookmark,
+        "rows": rows,
+    });
+    for (name, counts) in [("counts", answer.counts), ("ranges", answer.ranges)] {
+        if let Some(counts) = counts {
+            shown[name] = counts_value(counts);
+        }
+    }
+    shown
+}
+
+fn counts_value(counts: Vec<(String, Vec<(String, u64)>)>) -> Value {
+    let of_field = |(field, counts): (String, Vec<(String, u64)>)| {
+        let counts = counts.into_iter().map(|(value, n)| (value, n.into()));
+        (field, Value::Object(counts.collect()))
+    };
+    Value::Object(counts.into_iter().map(of_field).collect())
+}
+
+fn row(hit: TextHit, sort: &[TextSortKey], doc: Option<Option<Value>>) -> Value {
+    let by_score = [TextSortKey {
+        by: TextSortBy::Score,
+        reversed: false,
+    }];
+    let keys = if sort.is_empty() { &by_score } else { sort };
+    let values = hit
+        .order
+        .iter()
+        .zip(keys)
+        .map(|(value, key)| match (value, &key.by) {
+            (_, TextSortBy::Id) => hit.number.into(),
+            (TextSortValue::Null, _) => Value::Null,
+            (TextSortValue::Score(score), _) => json!(score),
+            (TextSortValue::Number(n), _) => json!(n),
+            (TextSortValue::Text(text), _) => json!(text),
+        });
+    let order: Vec<Value> = values.chain([hit.number.into()]).collect();
+    let mut row = json!({"id": hit.id, "order": order, "fields": hit.fields});
+    if let Some(highlights) = hit.highlights {
+        let of_field = |(field, parts): (String, Vec<String>)| (field, json!(parts));
+        let highlights: Map<String, Value> = highlights.into_iter().map(of_field).collect();
+        row["highlights"] = highlights.into();
+    }
+    if let Some(doc) = doc {
+        row["doc"] = doc.unwrap_or_default();
+    }
+    row
+}

@@ -1,0 +1,111 @@
+//! What the interfaces of text indexes, `search` and `nouveau`, have in common.
+
+use std::sync::LazyLock;
+
+use analysis::Analyzer;
+use database::{Read, ReadOptions, TEXT_ANSWER_BYTES_MAX, TextHit};
+use document::DocId;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use crate::errors::ApiError;
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::request::body::BodyClass;
+use crate::router::require_method;
+use node::Access;
+
+/// What may follow the name of a design document; anything else is an attachment's name.
+pub const DESIGN_PARTS: [&str; 7] = [
+    "_view",
+    "_info",
+    "_search",
+    "_search_info",
+    "_search_disk_size",
+    "_nouveau",
+    "_nouveau_info",
+];
+
+/// Does what blocks on a thread for that.
+pub async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|_| ApiError::worker_failed())?
+}
+
+/// Searches that run at once: more would only take turns.
+pub fn places() -> &'static Semaphore {
+    static PLACES: LazyLock<Semaphore> = LazyLock::new(|| {
+        let cores = std::thread::available_parallelism().map_or(2, |n| n.get());
+        Semaphore::new(2 * cores)
+    });
+    &PLACES
+}
+
+/// Of other methods than those that search.
+pub fn only_get_or_post() -> ApiError {
+    let e = ApiError::method_not_allowed("GET,POST");
+    ApiError {
+        reason: "Only GET, POST allowed".into(),
+        ..e
+    }
+}
+
+/// The documents of the hits, as they are now; null for those that are not there any more, or may not be seen.
+pub fn documents<'a>(
+    db: &database::DatabaseAs,
+    hits: impl IntoIterator<Item = &'a TextHit>,
+) -> Result<Vec<Value>, ApiError> {
+    let mut docs = vec![];
+    let mut bytes = 0;
+    for hit in hits {
+        let read = match DocId::new(&hit.id) {
+            Ok(id) => match db.read(&id, &ReadOptions::default()) {
+                Err(database::Error::Forbidden(_)) => Read::Missing,
+                read => read?,
+            },
+            Err(_) => Read::Missing,
+        };
+        docs.push(match read {
+            Read::Found(doc) => {
+                bytes += doc.json.len();
+                if bytes > TEXT_ANSWER_BYTES_MAX {
+                    return Err(database::Error::TextAnswerTooLong.into());
+                }
+                serde_json::from_slice(&doc.json).map_err(|_| ApiError::worker_failed())?
+            }
+            Read::Missing | Read::Deleted => Value::Null,
+        });
+    }
+    Ok(docs)
+}
+
+/// `_nouveau_cleanup` and `_search_cleanup`: what no design document names goes, of both.
+pub async fn cleanup(
+    req: &mut Request,
+    access: &Access,
+    with_body: bool,
+) -> Result<Reply, ApiError> {
+    require_method(req, "POST")?;
+    access.require_admin()?;
+    if with_body {
+        req.require_json()?;
+        req.bytes(BodyClass::Small).await?;
+    }
+    let db = access.db.clone();
+    blocking(move || Ok(db.clean_up_texts()?)).await?;
+    Ok(Reply::json_bytes(202, "{\"ok\":true}\n"))
+}
+
+/// The words that an analyzer makes of a text.
+pub async fn tokens(analyzer: Analyzer, text: String) -> Result<Reply, ApiError> {
+    let tokens = blocking(move || {
+        let tokens = analyzer.tokens(&text);
+        Ok(tokens
+            .into_iter()
+            .map(|token| token.text)
+            .collect::<Vec<_>>())
+    });
+    Ok(Reply::json(200, &json!({ "tokens": tokens.await? })))
+}
