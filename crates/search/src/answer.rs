@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::Error;
+use crate::clock::Clock;
 use crate::collect::{Request, SortBy, SortKey, SortValue, check_counters, collect, compare};
 use crate::reader::Reader;
 use crate::schema::Types;
@@ -48,14 +49,16 @@ impl Reader {
     /// What is asked for cannot be, or of the files.
     pub fn search(&self, request: &Request, types: &Types) -> Result<Answer, Error> {
         check_counters(request, types)?;
-        let scaled = weigh(&request.query, &request.filters, request.similarity, self)?;
+        let clock = Clock::new(request.until);
+        let about = (request.similarity, &clock);
+        let scaled = weigh(&request.query, &request.filters, about, self)?;
         let mut answer = Answer::empty(request);
         for (number, files) in self.searcher.segment_readers().iter().enumerate() {
-            let segment = Segment::new(files, &self.layout)?;
+            let segment = Segment::new(files, &self.layout, &clock)?;
             let Some(matcher) = segment.matcher(&scaled.weighed)? else {
                 continue;
             };
-            let collected = collect(request, types, files, (matcher, scaled.scale))?;
+            let collected = collect(request, types, files, (matcher, scaled.scale), &clock)?;
             let hits = collected.hits.into_iter().map(|(order, id, doc)| Hit {
                 id,
                 order,

@@ -5,12 +5,14 @@
 
 use std::collections::BinaryHeap;
 use std::ops::Bound;
+use std::time::Instant;
 
 use rustc_hash::FxHashMap;
 use tantivy::SegmentReader;
 use tantivy::columnar::{Column, Dictionary, StrColumn};
 
 use crate::Error;
+use crate::clock::Clock;
 use crate::column;
 use crate::matcher::{BoxMatcher, END};
 use crate::query::Query;
@@ -32,6 +34,8 @@ pub struct Request {
     pub limit: usize,
     /// Only those behind this place in the order: the values of a hit's `order`.
     pub after: Option<Vec<SortValue>>,
+    /// When it is given up.
+    pub until: Option<Instant>,
     /// Fields of strings of which hits are counted by value.
     pub counts: Vec<String>,
     /// Fields of numbers of which hits are counted by range.
@@ -334,6 +338,7 @@ pub(crate) fn collect(
     types: &Types,
     segment: &SegmentReader,
     (mut matcher, scale): (BoxMatcher, f32),
+    clock: &Clock,
 ) -> Result<Collected, Error> {
     let mut keys = vec![];
     for key in &request.sort {
@@ -366,6 +371,7 @@ pub(crate) fn collect(
     let mut key = vec![0; keys.len()];
     let mut doc = matcher.doc();
     while doc != END {
+        clock.step()?;
         if alive.is_none_or(|alive| alive.is_alive(doc)) {
             total += 1;
             counters.count(doc);

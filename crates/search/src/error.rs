@@ -30,6 +30,9 @@ pub enum Error {
         /// What it is.
         known: FieldType,
     },
+    /// It did not come to its end in time.
+    #[error("the search takes too long: ask for less")]
+    TooSlow,
     /// Documents have more fields than an index may have.
     #[error("an index has at most 10000 fields")]
     TooManyFields,

@@ -1,10 +1,12 @@
 //! Which groups of hits are first: hits with one string are a group, and the best of its hits is the group's place.
 
 use std::cmp::Ordering;
+use std::time::Instant;
 
 use rustc_hash::FxHashMap;
 
 use crate::Error;
+use crate::clock::Clock;
 use crate::collect::{KeyColumn, SortBy, SortKey, SortValue, check_sort, compare};
 use crate::column;
 use crate::matcher::END;
@@ -23,6 +25,8 @@ pub struct GroupRequest {
     pub filters: Vec<Query>,
     /// What a score is.
     pub similarity: Similarity,
+    /// When it is given up.
+    pub until: Option<Instant>,
     /// The field whose greatest string says which group a hit is of.
     pub field: String,
     /// The order of groups.
@@ -54,11 +58,13 @@ impl Reader {
         types: &Types,
     ) -> Result<(Vec<Group>, u64), Error> {
         check_sort(&request.sort, types)?;
-        let scaled = weigh(&request.query, &request.filters, request.similarity, self)?;
+        let clock = Clock::new(request.until);
+        let about = (request.similarity, &clock);
+        let scaled = weigh(&request.query, &request.filters, about, self)?;
         let scores = request.sort.iter().any(|key| key.by == SortBy::Score);
         let (mut groups, mut total) = (vec![], 0);
         for files in self.searcher.segment_readers() {
-            let segment = Segment::new(files, &self.layout)?;
+            let segment = Segment::new(files, &self.layout, &clock)?;
             let Some(mut matcher) = segment.matcher(&scaled.weighed)? else {
                 continue;
             };
@@ -71,6 +77,7 @@ impl Reader {
             let mut key = vec![0; keys.len()];
             let mut doc = matcher.doc();
             while doc != END {
+                clock.step()?;
                 if alive.is_none_or(|alive| alive.is_alive(doc)) {
                     total += 1;
                     let score = if scores {

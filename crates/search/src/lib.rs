@@ -14,6 +14,7 @@
 //! | `similarity` | what is a score? |
 //! | `weigh` | which terms does a query come to, and what do they weigh? |
 //! | `matcher` | which documents of a segment match, and with which score? |
+//! | `clock` | how long may a search still take? |
 //! | `collect` | which hits are first, and how many are there of each value? |
 //! | `group` | which groups of hits are first? |
 //! | `answer` | what do the shards of an index come to together? |
@@ -21,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod clock;
 mod collect;
 mod column;
 mod error;

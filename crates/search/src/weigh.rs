@@ -6,12 +6,13 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use tantivy::columnar::{Column, ColumnValues};
-use tantivy::postings::SegmentPostings;
+use tantivy::postings::{SegmentPostings, TermInfo};
 use tantivy::schema::IndexRecordOption;
 use tantivy::termdict::TermDictionary;
 use tantivy::{InvertedIndexReader, SegmentReader};
 
 use crate::Error;
+use crate::clock::Clock;
 use crate::column::{self, Lengths};
 use crate::matcher::{
     BoxMatcher, Coordinated, Disjunction, DocList, DocSetBuilder, Everything, Excluding,
@@ -92,7 +93,7 @@ pub(crate) struct Scaled {
 pub(crate) fn weigh(
     query: &Query,
     filters: &[Query],
-    similarity: Similarity,
+    (similarity, clock): (Similarity, &Clock),
     reader: &Reader,
 ) -> Result<Scaled, Error> {
     if query.clauses() > CLAUSES_MAX {
@@ -101,6 +102,7 @@ pub(crate) fn weigh(
     let weigher = Weigher {
         reader,
         similarity,
+        clock,
         squares: Cell::new(0.0),
     };
     let mut weighed = weigher.weigh(query, 1.0)?;
@@ -135,6 +137,7 @@ pub(crate) fn weigh(
 struct Weigher<'a> {
     reader: &'a Reader,
     similarity: Similarity,
+    clock: &'a Clock,
     /// Sum of the squares of what all parts that score weigh.
     squares: Cell<f64>,
 }
@@ -353,18 +356,20 @@ impl Weigher<'_> {
             let inverted = segment.inverted_index(self.reader.layout.terms)?;
             let bounds = (Bound::Included(low.clone()), high.clone());
             let mut chars = vec![];
-            each_term(inverted.terms(), &bounds, &mut |bytes, doc_freq| {
+            each_term(inverted.terms(), &bounds, self.clock, &mut |bytes, info| {
+                let doc_freq = u64::from(info.doc_freq);
                 let Some(known) = bytes
                     .get(field.len() + 1..)
                     .and_then(|b| str::from_utf8(b).ok())
                 else {
-                    return;
+                    return Ok(());
                 };
                 chars.clear();
                 chars.extend(known.chars());
                 if let Some(n) = edits(&wanted, &chars, edits_max) {
                     found.entry(known.to_owned()).or_insert((n, 0)).1 += doc_freq;
                 }
+                Ok(())
             })?;
         }
         let likeness = |known: &str, edits: usize| match edits {
@@ -436,11 +441,12 @@ fn after_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
     Bound::Unbounded
 }
 
-/// Calls with each term between bounds, and in how many documents it is.
+/// Calls with each term between bounds, and where its postings are.
 fn each_term(
     terms: &TermDictionary,
     bounds: &(Bound<Vec<u8>>, Bound<Vec<u8>>),
-    call: &mut dyn FnMut(&[u8], u64),
+    clock: &Clock,
+    call: &mut dyn FnMut(&[u8], &TermInfo) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut range = terms.range();
     range = match &bounds.0 {
@@ -455,7 +461,8 @@ fn each_term(
     };
     let mut stream = range.into_stream()?;
     while stream.advance() {
-        call(stream.key(), u64::from(stream.value().doc_freq));
+        clock.step()?;
+        call(stream.key(), stream.value())?;
     }
     Ok(())
 }
@@ -464,12 +471,21 @@ fn each_term(
 pub(crate) struct Segment<'a> {
     pub files: &'a SegmentReader,
     inverted: Arc<InvertedIndexReader>,
+    clock: &'a Clock,
 }
 
 impl Segment<'_> {
-    pub fn new<'a>(files: &'a SegmentReader, layout: &Layout) -> Result<Segment<'a>, Error> {
+    pub fn new<'a>(
+        files: &'a SegmentReader,
+        layout: &Layout,
+        clock: &'a Clock,
+    ) -> Result<Segment<'a>, Error> {
         let inverted = files.inverted_index(layout.terms)?;
-        Ok(Segment { files, inverted })
+        Ok(Segment {
+            files,
+            inverted,
+            clock,
+        })
     }
 
     fn postings(
@@ -494,6 +510,7 @@ impl Segment<'_> {
 
     /// A cursor over the documents of the segment that match; `None` when none does.
     pub fn matcher(&self, weighed: &Weighed) -> Result<Option<BoxMatcher>, Error> {
+        self.clock.look()?;
         Ok(match weighed {
             Weighed::Nothing => None,
             Weighed::Everything(score) => {
@@ -543,6 +560,7 @@ impl Segment<'_> {
                     let mut docs = vec![];
                     let mut doc = inner.doc();
                     while doc != crate::matcher::END {
+                        self.clock.step()?;
                         docs.push(doc);
                         doc = inner.advance();
                     }
@@ -601,22 +619,22 @@ impl Segment<'_> {
         score: f32,
     ) -> Result<BoxMatcher, Error> {
         let mut docs = DocSetBuilder::new(self.files.max_doc());
-        let mut infos = vec![];
-        let terms = self.inverted.terms();
-        each_term(terms, bounds, &mut |bytes, _| {
-            let is_wanted = wanted.is_none_or(|(prefix, wanted)| {
-                let term = bytes.get(*prefix..).and_then(|b| str::from_utf8(b).ok());
-                term.is_some_and(|term| wanted(term))
-            });
-            if is_wanted {
-                infos.push(bytes.to_vec());
-            }
-        })?;
-        for term in infos {
-            if let Some(postings) = self.postings(&term, IndexRecordOption::Basic)? {
-                docs.add(postings);
-            }
-        }
+        each_term(
+            self.inverted.terms(),
+            bounds,
+            self.clock,
+            &mut |bytes, info| {
+                let is_wanted = wanted.is_none_or(|(prefix, wanted)| {
+                    let term = bytes.get(*prefix..).and_then(|b| str::from_utf8(b).ok());
+                    term.is_some_and(|term| wanted(term))
+                });
+                if is_wanted {
+                    let basic = IndexRecordOption::Basic;
+                    docs.add(self.inverted.read_postings_from_terminfo(info, basic)?);
+                }
+                Ok(())
+            },
+        )?;
         Ok(docs.finish(score))
     }
 

@@ -42,6 +42,7 @@ fn by_score(query: Query) -> Request {
         query,
         filters: vec![],
         similarity: Similarity::Bm25,
+        until: None,
         sort: vec![SortKey {
             by: SortBy::Score,
             reversed: false,

@@ -204,6 +204,7 @@ fn request(query: Query, sort: Vec<SortKey>, limit: usize) -> Request {
         query,
         filters: vec![],
         similarity: Similarity::Bm25,
+        until: None,
         sort,
         limit,
         after: None,

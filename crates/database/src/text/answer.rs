@@ -17,6 +17,9 @@ use crate::database::Database;
 /// Stored fields, or documents, of an answer are no longer than this together: an answer is in memory as a whole.
 pub const TEXT_ANSWER_BYTES_MAX: usize = 64 << 20;
 
+/// So many parts of a query that look for many words are looked for in stored texts, each word by word.
+const HIGHLIGHT_PARTS_MAX: usize = 64;
+
 /// What a hit is ordered by.
 pub type TextOrder = Vec<SortValue>;
 
@@ -235,7 +238,7 @@ impl<'a> Highlighter<'a> {
                 parts.push(part.clone());
             }
         });
-        let many = parts.into_iter().map(|part| {
+        let many = parts.into_iter().take(HIGHLIGHT_PARTS_MAX).map(|part| {
             let wanted = word_matcher(&understood(part.clone())?)?;
             Ok((part, wanted))
         });

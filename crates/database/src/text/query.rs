@@ -1,6 +1,7 @@
 //! What a text index is asked.
 
 use std::ops::Bound;
+use std::time::{Duration, Instant};
 
 use analysis::Flavour;
 use analysis::query::{self as parsed, FieldType as ParsedType, ParseOptions};
@@ -9,6 +10,9 @@ use search::{FieldType, GroupRequest, Query, Range, Request, SortBy, SortKey, Ty
 use super::understood::understood;
 use super::{TextIndex, bookmark};
 use crate::Error;
+
+/// A search that takes longer is given up. It has a place of few, and reads what others read.
+const SEARCH_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// What is asked.
 #[derive(Clone, Debug)]
@@ -125,6 +129,7 @@ impl TextQuery {
         let parsed = index.parse(&self.q, self.locale.as_deref(), types)?;
         let query = understood(parsed.clone())?;
         let similarity = index.spec.similarity();
+        let until = Instant::now().checked_add(SEARCH_TIME_MAX);
         let partition = self.partition.iter().map(|partition| Query::Term {
             field: search::PARTITION.to_owned(),
             term: partition.clone(),
@@ -138,6 +143,7 @@ impl TextQuery {
             query: query.clone(),
             filters: filters.clone(),
             similarity,
+            until,
             field: group.field.clone(),
             sort: sorted(&group.sort),
             limit: group.limit,
@@ -146,6 +152,7 @@ impl TextQuery {
             query,
             filters,
             similarity,
+            until,
             sort: sorted(&self.sort),
             limit: self.limit,
             after: match &self.bookmark {
