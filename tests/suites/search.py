@@ -25,6 +25,8 @@ def run(ctx):
         pages,
         background,
         bad_documents,
+        beyond,
+        hostile,
         clean_up,
         deleted_databases,
         killed_builds,
@@ -214,6 +216,66 @@ def bad_documents(ctx):
         answer = api.get("/db/_design/e/_nouveau/i?q=*:*")
         ctx.report.check("a function without end is an error", answer.status >= 400 and "time_limit_ms" in answer.json["reason"], answer)
         ctx.report.equal("and others are searched", api.get("/db/_design/d/_nouveau/i?q=s:x").json["total_hits"], 1)
+
+
+def beyond(ctx):
+    """Parts of stored texts and groups, which a real Nouveau does not have."""
+    with ctx.server("beyond") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db?q=2")
+        docs = [{"_id": "a", "text": "alpha beta", "tags": ["x"], "n": 1}, {"_id": "b", "text": "beta", "tags": ["y"], "n": 2}, {"_id": "c", "text": "beta gamma", "n": 3}]
+        api.expect(201, "POST", "/db/_bulk_docs", {"docs": docs})
+        api.expect(201, "PUT", "/db/_design/d", design())
+        path = "/db/_design/d/_nouveau/i"
+        body = {"q": "beta", "sort": "n", "highlight_fields": ["default"], "highlight_pre_tag": "[", "highlight_post_tag": "]"}
+        found = [hit["highlights"] for hit in api.expect(200, "POST", path, body)["hits"]]
+        ctx.report.equal("highlights", found, [{"default": [text]} for text in ("alpha [beta]", "[beta]", "[beta] gamma")])
+        by_get = api.expect(200, "GET", f"{path}?q=alpha&highlight_fields=%5B%22default%22%5D&highlight_pre_tag=*")
+        ctx.report.equal("by GET", by_get["hits"][0]["highlights"], {"default": ["*alpha</em> beta"]})
+        answer = api.expect(200, "POST", path, {"q": "beta", "group_field": "tag", "group_sort": "-n", "include_docs": True})
+        groups = [(group["by"], group["total_hits"], [hit["doc"]["_id"] for hit in group["hits"]]) for group in answer["groups"]]
+        ctx.report.equal("groups", (answer["total_hits"], groups), (3, [(None, 1, ["c"]), ("y", 1, ["b"]), ("x", 1, ["a"])]))
+        for bad in ({"highlight_fields": "default"}, {"highlight_fields": [5]}, {"highlight_fields": [], "highlight_number": 0}, {"group_field": 5}):
+            ctx.report.equal(f"{bad} is refused", api.post(path, {"q": "beta", **bad}).status, 400)
+
+
+def hostile(ctx):
+    """Queries and documents that are made to cost: answered or refused, while others are answered."""
+    with ctx.server("hostile") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db?q=1")
+        long = "x" * 1_000_000
+        docs = [{"_id": "long", "text": long}, {"_id": "wide", "text": " ".join(f"w{n}" for n in range(100_000))}, {"_id": "a", "text": "alpha"}]
+        api.expect(201, "POST", "/db/_bulk_docs", {"docs": docs})
+        api.expect(201, "PUT", "/db/_design/d", design())
+        path = "/db/_design/d/_nouveau/i"
+        ctx.report.equal("a megabyte without a space is indexed", api.expect(200, "POST", path, {"q": "alpha"})["total_hits"], 1)
+        queries = {
+            "deep parentheses": "(" * 5000 + "alpha" + ")" * 5000,
+            "deep NOT": "NOT " * 5000 + "alpha",
+            "wide": " ".join(f"w{n}" for n in range(5000)),
+            "a star in each place": "a*" * 1000 + "b",
+            "many expressions": " ".join("/(w.*)*[0-9]+/" for _ in range(500)),
+            "a large expression": "/" + "(a|b)" * 20000 + "/",
+            "an expression that repeats": "/((a{1000}){1000}){1000}/",
+            "many that are alike": " ".join(f"w{n}~2" for n in range(500)),
+            "a wide range": "[a TO z]",
+            "a long word": long,
+            "a long phrase": '"' + "w1 " * 20000 + '"',
+        }
+        for name, q in queries.items():
+            answer = api.post(path, {"q": q})
+            ctx.report.check(f"{name}: answered or refused", answer.status in (200, 400), answer.status)
+        many = "function (doc) { for (var i = 0; i < 1000000; i++) index('double', 'f' + i, i); }"
+        api.expect(201, "PUT", "/db/_design/many", design(many))
+        answer = api.get("/db/_design/many/_nouveau/i?q=*:*")
+        ctx.report.check("a million fields are refused", answer.status >= 400, answer)
+        same = "function (doc) { for (var i = 0; i < 100000; i++) index('string', 'f', 'v' + i, {store: false}); }"
+        api.expect(201, "PUT", "/db/_design/same", design(same))
+        answer = api.get("/db/_design/same/_nouveau/i?q=f:v99999")
+        ctx.report.check("a hundred thousand values of one field are found", answer.status == 200 and answer.json["total_hits"] == 3, answer.status)
+        ctx.report.equal("and others are answered", api.expect(200, "POST", path, {"q": "alpha"})["total_hits"], 1)
+        ctx.report.check("nothing panicked", "panicked" not in server.log(), server.log()[-1500:])
 
 
 def clean_up(ctx):

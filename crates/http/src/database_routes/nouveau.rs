@@ -5,12 +5,15 @@ use std::time::Instant;
 
 use analysis::{Analyzer, Flavour};
 use database::{
-    TextAnswer, TextIndex, TextQuery, TextRange, TextSortBy, TextSortKey, TextSortValue,
-    text_bounds,
+    TextAnswer, TextGrouping, TextHighlight, TextHighlightOptions, TextHit, TextIndex, TextQuery,
+    TextRange, TextSortBy, TextSortKey, TextSortValue, text_bounds,
 };
 use serde_json::{Map, Value, json};
 
-use crate::database_routes::texts::{blocking, documents, only_get_or_post, places, tokens};
+use crate::database_routes::texts::{
+    GROUP_LIMIT, GROUP_LIMIT_MAX, HIGHLIGHT_SIZE_MAX, HIGHLIGHTS_MAX, blocking, documents,
+    highlights_value, only_get_or_post, places, tokens,
+};
 use crate::database_routes::views::require_visible;
 use crate::errors::ApiError;
 use crate::reply::Reply;
@@ -77,7 +80,7 @@ pub async fn search(req: &mut Request, access: &Access, id: &str, parts: &[&str]
     let reply = blocking(move || {
         let answer = db.search_text(&index, &query)?;
         let docs = match asked.include_docs {
-            true => Some(documents(&db, &answer.hits)?),
+            true => Some(documents(&db, &answer)?),
             false => None,
         };
         Ok(Reply::json(200, &shown(answer, docs, latency_us)))
@@ -177,6 +180,13 @@ fn asked_by(params: &Query) -> Result<Asked, ApiError> {
         ));
     }
     let q = params.get("q").map(str::to_owned).ok_or_else(no_query)?;
+    // Texts are not in quotes there.
+    let member = |name: &str| match name {
+        "highlight_pre_tag" | "highlight_post_tag" | "group_field" => {
+            Ok(params.get(name).map(|text| json!(text)))
+        }
+        _ => parsed(name),
+    };
     let query = TextQuery {
         locale: params.get("locale").map(str::to_owned),
         sort: parsed("sort")?.map_or(Ok(vec![]), |sort| sort_of(&sort))?,
@@ -188,6 +198,8 @@ fn asked_by(params: &Query) -> Result<Asked, ApiError> {
             .map(|ranges| ranges_of(&ranges))
             .transpose()?,
         top_n: top_n_of(top_n)?,
+        highlight: highlight_of(&member)?,
+        group: group_of(&member)?,
         ..TextQuery::new(q, limit as usize)
     };
     Ok(Asked {
@@ -221,6 +233,7 @@ fn asked_in(body: &Map<String, Value>) -> Result<Asked, ApiError> {
     };
     let q = body.get("q").ok_or_else(no_query).and_then(query_of)?;
     let limit = positive("limit", LIMIT)? as usize;
+    let member = |name: &str| Ok(body.get(name).cloned());
     let query = TextQuery {
         locale: text("locale")?,
         sort: body.get("sort").map_or(Ok(vec![]), sort_of)?,
@@ -231,6 +244,8 @@ fn asked_in(body: &Map<String, Value>) -> Result<Asked, ApiError> {
         counts: body.get("counts").map(counts_of).transpose()?,
         ranges: body.get("ranges").map(ranges_of).transpose()?,
         top_n: top_n_of(positive("top_n", TOP_N)?)?,
+        highlight: highlight_of(&member)?,
+        group: group_of(&member)?,
         ..TextQuery::new(q, limit)
     };
     Ok(Asked {
@@ -238,6 +253,68 @@ fn asked_in(body: &Map<String, Value>) -> Result<Asked, ApiError> {
         update: flag("update", true)?,
         include_docs: flag("include_docs", false)?,
     })
+}
+
+/// Says what a request has under a name.
+type Member<'a> = &'a dyn Fn(&str) -> Result<Option<Value>, ApiError>;
+
+fn text_of(name: &str, member: Member<'_>) -> Result<Option<String>, ApiError> {
+    match member(name)? {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(value) => Err(invalid(name, value)),
+    }
+}
+
+/// A number from 1 to the most that there may be.
+fn number_of(name: &str, most: u64, member: Member<'_>) -> Result<Option<usize>, ApiError> {
+    match member(name)? {
+        None => Ok(None),
+        Some(value) => match value.as_u64().filter(|n| (1..=most).contains(n)) {
+            Some(n) => Ok(Some(n as usize)),
+            None => Err(invalid(name, value)),
+        },
+    }
+}
+
+/// Parts of stored texts, which Nouveau does not have: by the names of `_search`.
+fn highlight_of(member: Member<'_>) -> Result<Option<TextHighlight>, ApiError> {
+    let Some(fields) = member("highlight_fields")? else {
+        return Ok(None);
+    };
+    let mut options = TextHighlightOptions::default();
+    if let Some(tag) = text_of("highlight_pre_tag", member)? {
+        options.pre_tag = tag;
+    }
+    if let Some(tag) = text_of("highlight_post_tag", member)? {
+        options.post_tag = tag;
+    }
+    if let Some(number) = number_of("highlight_number", HIGHLIGHTS_MAX, member)? {
+        options.number = number;
+    }
+    if let Some(size) = number_of("highlight_size", HIGHLIGHT_SIZE_MAX, member)? {
+        options.size = size;
+    }
+    let names = fields.as_array().map(|list| {
+        let names = list.iter().map(|name| name.as_str().map(str::to_owned));
+        names.collect::<Option<Vec<_>>>()
+    });
+    match names {
+        Some(Some(fields)) => Ok(Some(TextHighlight { fields, options })),
+        _ => Err(invalid("highlight_fields", fields)),
+    }
+}
+
+/// Hits in groups, which Nouveau does not have: by the names of `_search`.
+fn group_of(member: Member<'_>) -> Result<Option<TextGrouping>, ApiError> {
+    let Some(field) = text_of("group_field", member)? else {
+        return Ok(None);
+    };
+    Ok(Some(TextGrouping {
+        field,
+        sort: member("group_sort")?.map_or(Ok(vec![]), |sort| sort_of(&sort))?,
+        limit: number_of("group_limit", GROUP_LIMIT_MAX, member)?.unwrap_or(GROUP_LIMIT),
+    }))
 }
 
 fn no_query() -> ApiError {
@@ -358,16 +435,26 @@ fn shown(answer: TextAnswer, docs: Option<Vec<Value>>, latency_us: u64) -> Value
             .into(),
     };
     let mut docs = docs.map(Vec::into_iter);
-    let hits = answer.hits.into_iter().map(|hit| {
+    let mut show = |hit: TextHit| {
         let order: Vec<Value> = hit.order.iter().map(order_value).collect();
         let mut shown = json!({"id": hit.id, "order": order, "fields": hit.fields});
+        if let Some(highlights) = hit.highlights {
+            shown["highlights"] = highlights_value(highlights);
+        }
         if let Some(docs) = &mut docs {
             shown["doc"] = docs.next().unwrap_or_default();
         }
         shown
+    };
+    let hits: Vec<Value> = answer.hits.into_iter().map(&mut show).collect();
+    let groups = answer.groups.map(|groups| {
+        let groups = groups.into_iter().map(|group| {
+            let hits: Vec<Value> = group.hits.into_iter().map(&mut show).collect();
+            json!({"by": group.by, "total_hits": group.total, "hits": hits})
+        });
+        groups.collect::<Vec<Value>>()
     });
-    let hits: Vec<Value> = hits.collect();
-    json!({
+    let mut shown = json!({
         "bookmark": answer.bookmark,
         "total_hits": answer.total,
         "total_hits_relation": "EQUAL_TO",
@@ -375,7 +462,11 @@ fn shown(answer: TextAnswer, docs: Option<Vec<Value>>, latency_us: u64) -> Value
         "counts": counts(answer.counts),
         "ranges": counts(answer.ranges),
         "update_latency": latency_us,
-    })
+    });
+    if let Some(groups) = groups {
+        shown["groups"] = groups.into();
+    }
+    shown
 }
 
 fn order_value(value: &TextSortValue) -> Value {

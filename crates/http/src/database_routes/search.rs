@@ -7,10 +7,12 @@ use database::{
     Design, TextAnswer, TextHit, TextIndex, TextInfo, TextQuery, TextSortBy, TextSortKey,
     TextSortValue,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::sync::Arc;
 
-use crate::database_routes::texts::{blocking, documents, only_get_or_post, places, tokens};
+use crate::database_routes::texts::{
+    blocking, documents, highlights_value, only_get_or_post, places, tokens,
+};
 use crate::database_routes::views::require_visible;
 use crate::errors::ApiError;
 use crate::reply::Reply;
@@ -52,10 +54,7 @@ pub async fn search(req: &mut Request, access: &Access, id: &str, parts: &[&str]
         let query = asked.query(&index, db.is_partitioned())?;
         let answer = db.search_text(&index, &query)?;
         let docs = match asked.include_docs {
-            true => {
-                let groups = answer.groups.iter().flatten().flat_map(|group| &group.hits);
-                Some(documents(&db, answer.hits.iter().chain(groups))?)
-            }
+            true => Some(documents(&db, &answer)?),
             false => None,
         };
         Ok(Reply::json(200, &shown(answer, docs, &asked, &query)))
@@ -216,9 +215,7 @@ fn row(hit: TextHit, sort: &[TextSortKey], doc: Option<Option<Value>>) -> Value 
     let order: Vec<Value> = values.chain([hit.number.into()]).collect();
     let mut row = json!({"id": hit.id, "order": order, "fields": hit.fields});
     if let Some(highlights) = hit.highlights {
-        let of_field = |(field, parts): (String, Vec<String>)| (field, json!(parts));
-        let highlights: Map<String, Value> = highlights.into_iter().map(of_field).collect();
-        row["highlights"] = highlights.into();
+        row["highlights"] = highlights_value(highlights);
     }
     if let Some(doc) = doc {
         row["doc"] = doc.unwrap_or_default();

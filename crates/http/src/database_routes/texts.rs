@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use analysis::Analyzer;
-use database::{Read, ReadOptions, TEXT_ANSWER_BYTES_MAX, TextHit};
+use database::{Read, ReadOptions, TEXT_ANSWER_BYTES_MAX, TextAnswer};
 use document::DocId;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -14,6 +14,21 @@ use crate::request::Request;
 use crate::request::body::BodyClass;
 use crate::router::require_method;
 use node::Access;
+
+/// Groups when a request does not say how many, and the most.
+pub const GROUP_LIMIT: usize = 10;
+pub const GROUP_LIMIT_MAX: u64 = 200;
+/// Fragments of a text at most, and the longest, in characters: nobody reads more.
+pub const HIGHLIGHTS_MAX: u64 = 1000;
+pub const HIGHLIGHT_SIZE_MAX: u64 = 100_000;
+
+/// Parts of stored texts by field, as they are shown.
+pub fn highlights_value(highlights: Vec<(String, Vec<String>)>) -> Value {
+    let highlights = highlights
+        .into_iter()
+        .map(|(field, parts)| (field, json!(parts)));
+    Value::Object(highlights.collect())
+}
 
 /// What may follow the name of a design document; anything else is an attachment's name.
 pub const DESIGN_PARTS: [&str; 7] = [
@@ -53,13 +68,11 @@ pub fn only_get_or_post() -> ApiError {
 }
 
 /// The documents of the hits, as they are now; null for those that are not there any more, or may not be seen.
-pub fn documents<'a>(
-    db: &database::DatabaseAs,
-    hits: impl IntoIterator<Item = &'a TextHit>,
-) -> Result<Vec<Value>, ApiError> {
+pub fn documents(db: &database::DatabaseAs, answer: &TextAnswer) -> Result<Vec<Value>, ApiError> {
     let mut docs = vec![];
     let mut bytes = 0;
-    for hit in hits {
+    let of_groups = answer.groups.iter().flatten().flat_map(|group| &group.hits);
+    for hit in answer.hits.iter().chain(of_groups) {
         let read = match DocId::new(&hit.id) {
             Ok(id) => match db.read(&id, &ReadOptions::default()) {
                 Err(database::Error::Forbidden(_)) => Read::Missing,

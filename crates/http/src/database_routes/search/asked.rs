@@ -9,6 +9,9 @@ use database::{
 use regex::Regex;
 use serde_json::{Map, Value};
 
+use crate::database_routes::texts::{
+    GROUP_LIMIT, GROUP_LIMIT_MAX, HIGHLIGHT_SIZE_MAX, HIGHLIGHTS_MAX,
+};
 use crate::errors::ApiError;
 use node::{Query, parse_json};
 
@@ -17,12 +20,6 @@ const LIMIT: u64 = 25;
 const LIMIT_MAX: u64 = 200;
 /// Both in a partitioned database.
 const LIMIT_PARTITIONED: u64 = 2000;
-/// Groups when a request does not say how many, and the most.
-const GROUP_LIMIT: u64 = 10;
-const GROUP_LIMIT_MAX: u64 = 200;
-/// Fragments of a text at most, and the longest, in characters: nobody reads more.
-const HIGHLIGHTS_MAX: u64 = 1000;
-const HIGHLIGHT_SIZE_MAX: u64 = 100_000;
 /// Radius of the earth at the equator, in km and in miles, as Spatial4j has it.
 const EARTH_KM: f64 = 6378.1370;
 const EARTH_MILES: f64 = EARTH_KM * 0.621_371_192;
@@ -276,7 +273,7 @@ impl Asked {
         query.group = self.group_field.clone().map(|field| TextGrouping {
             field,
             sort: self.group_sort.clone().unwrap_or_default(),
-            limit: self.group_limit.unwrap_or(GROUP_LIMIT) as usize,
+            limit: self.group_limit.map_or(GROUP_LIMIT, |n| n as usize),
         });
         Ok(query)
     }
