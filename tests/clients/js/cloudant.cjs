@@ -287,7 +287,6 @@ async function search(service) {
   equal('search information', (await service.getSearchInfo({ db, ddoc: 'fruit', index: 'fruit' })).result.search_index.doc_count, 2);
   equal('search disk size', (await service.getSearchDiskSize({ db, ddoc: 'fruit', index: 'fruit' })).result.search_index.disk_size > 0, true);
   equal('analyze', (await service.postSearchAnalyze({ analyzer: 'english', text: 'running' })).result.tokens, ['run']);
-  equal('clean up', (await service.postSearchCleanup({ db })).result.ok, true);
   const pager = Pagination.newPagination(service, PagerType.POST_SEARCH, { db, ddoc: 'fruit', index: 'fruit', query: 'green', limit: 1 });
   equal('all pages', ids(await pager.pager().getAll()).sort(), ['fruit-a', 'fruit-b']);
 }
