@@ -156,6 +156,43 @@ impl Weigher<'_> {
                 Weighed::Term(self.term(field, term, doc_freq, boost)?)
             }
             Query::Phrase { field, terms, slop } => self.phrase(field, terms, *slop, boost)?,
+            Query::Prefix { .. }
+            | Query::Wildcard { .. }
+            | Query::Regex { .. }
+            | Query::Fuzzy { .. }
+            | Query::Terms { .. } => self.many(query, boost)?,
+            Query::Numbers { field, low, high } => Weighed::Numbers {
+                field: field.clone(),
+                low: *low,
+                high: *high,
+                score: boost,
+            },
+            Query::Boolean {
+                must,
+                should,
+                must_not,
+                should_min,
+            } => Weighed::Boolean {
+                must: all(must)?,
+                should: all(should)?,
+                must_not: all(must_not)?,
+                should_min: *should_min,
+            },
+            Query::Boost(inner, more) => self.weigh(inner, boost * more)?,
+            Query::Constant(inner, score) => {
+                Weighed::Constant(Box::new(self.weigh(inner, boost)?), boost * score)
+            }
+            Query::Interval { field, source } => Weighed::Interval {
+                field: field.clone(),
+                source: source.clone(),
+                boost,
+            },
+        })
+    }
+
+    /// Weighs a query of many words.
+    fn many(&self, query: &Query, boost: f32) -> Result<Weighed, Error> {
+        Ok(match query {
             Query::Prefix { field, prefix } => {
                 let low = term_bytes(field, prefix);
                 let high = after_prefix(&low);
