@@ -165,7 +165,7 @@ impl Weigher<'_> {
                 field: field.clone(),
                 low: *low,
                 high: *high,
-                score: boost,
+                score: self.constant(boost),
             },
             Query::Boolean {
                 must,
@@ -175,13 +175,28 @@ impl Weigher<'_> {
             } => Weighed::Boolean {
                 must: all(must)?,
                 should: all(should)?,
-                must_not: all(must_not)?,
+                must_not: self.unscored(must_not)?,
                 should_min: *should_min,
+                coordinated: match self.similarity {
+                    Similarity::TfIdf => Some(must.len() + should.len()).filter(|parts| *parts > 1),
+                    Similarity::Bm25 => None,
+                },
             },
             Query::Boost(inner, more) => self.weigh(inner, boost * more)?,
             Query::Constant(inner, score) => {
-                Weighed::Constant(Box::new(self.weigh(inner, boost)?), boost * score)
+                let before = self.squares.get();
+                let inner = self.weigh(inner, boost)?;
+                self.squares.set(before);
+                Weighed::Constant(Box::new(inner), self.constant(boost * score))
             }
+            Query::Value { field, value } => Weighed::Value {
+                field: field.clone(),
+                value: value.clone(),
+            },
+            Query::Facet { field, values } => Weighed::Facet {
+                field: field.clone(),
+                values: values.clone(),
+            },
             Query::Interval { field, source } => Weighed::Interval {
                 field: field.clone(),
                 source: source.clone(),
@@ -236,47 +251,7 @@ impl Weigher<'_> {
                     score: self.constant(boost),
                 }
             }
-            Query::Numbers { field, low, high } => Weighed::Numbers {
-                field: field.clone(),
-                low: *low,
-                high: *high,
-                score: self.constant(boost),
-            },
-            Query::Boolean {
-                must,
-                should,
-                must_not,
-                should_min,
-            } => Weighed::Boolean {
-                must: all(must)?,
-                should: all(should)?,
-                must_not: self.unscored(must_not)?,
-                should_min: *should_min,
-                coordinated: match self.similarity {
-                    Similarity::TfIdf => Some(must.len() + should.len()).filter(|parts| *parts > 1),
-                    Similarity::Bm25 => None,
-                },
-            },
-            Query::Boost(inner, more) => self.weigh(inner, boost * more)?,
-            Query::Constant(inner, score) => {
-                let before = self.squares.get();
-                let inner = self.weigh(inner, boost)?;
-                self.squares.set(before);
-                Weighed::Constant(Box::new(inner), self.constant(boost * score))
-            }
-            Query::Value { field, value } => Weighed::Value {
-                field: field.clone(),
-                value: value.clone(),
-            },
-            Query::Facet { field, values } => Weighed::Facet {
-                field: field.clone(),
-                values: values.clone(),
-            },
-            Query::Interval { field, source } => Weighed::Interval {
-                field: field.clone(),
-                source: source.clone(),
-                boost,
-            },
+            _ => Weighed::Nothing,
         })
     }
 
@@ -478,12 +453,15 @@ fn after_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
     Bound::Unbounded
 }
 
+/// Is given a term, and where its postings are.
+type EachTerm<'a> = &'a mut dyn FnMut(&[u8], &TermInfo) -> Result<(), Error>;
+
 /// Calls with each term between bounds, and where its postings are.
 fn each_term(
     terms: &TermDictionary,
     bounds: &(Bound<Vec<u8>>, Bound<Vec<u8>>),
     clock: &Clock,
-    call: &mut dyn FnMut(&[u8], &TermInfo) -> Result<(), Error>,
+    call: EachTerm<'_>,
 ) -> Result<(), Error> {
     let mut range = terms.range();
     range = match &bounds.0 {

@@ -119,7 +119,7 @@ pub fn map_each<E: From<Error>>(
 ) -> Result<(), E> {
     let which = Which {
         include_design,
-        local_seq: false,
+        ..Which::default()
     };
     let mut work = Work::default();
     while go_on() && source.take(&mut work.piece)? {
