@@ -167,7 +167,7 @@ impl Mapper for TextMapper {
             if doc.members.starts_with(DESIGN) {
                 continue;
             }
-            let special = [b"{", doc.members, b"}"].concat();
+            let special = [&b"{"[..], doc.members, b"}"].concat();
             let whole = mango::Doc {
                 members: doc.members,
                 body: doc.body,

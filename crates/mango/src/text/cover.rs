@@ -218,7 +218,7 @@ impl Reader<'_> {
     }
 
     /// The field without some values, when what finds these finds nothing else.
-    fn without(&self, path: &[String], is_exact: bool, values: impl Fn() -> Cover) -> Cover {
+    fn without(&self, path: &[String], is_exact: bool, values: impl FnOnce() -> Cover) -> Cover {
         match (self.exists(path), values()) {
             (Cover::Part(exists), Cover::Part(values)) if is_exact => {
                 Cover::Part(Wanted::Without(Box::new(exists), Box::new(values)))
