@@ -27,6 +27,7 @@ def run(ctx):
         bad_documents,
         beyond,
         hostile,
+        idle,
         clean_up,
         deleted_databases,
         killed_builds,
@@ -276,6 +277,26 @@ def hostile(ctx):
         ctx.report.check("a hundred thousand values of one field are found", answer.status == 200 and answer.json["total_hits"] == 3, answer.status)
         ctx.report.equal("and others are answered", api.expect(200, "POST", path, {"q": "alpha"})["total_hits"], 1)
         ctx.report.check("nothing panicked", "panicked" not in server.log(), server.log()[-1500:])
+
+
+def idle(ctx):
+    """Indexes that nobody uses are closed, and opened again by who asks."""
+    count = ctx.size(60, 1000)
+    with ctx.server("idle", options=["--set", "memory/open_databases=3145728"]) as server:
+        api = server.api()
+        for number in range(count):
+            api.expect((201, 202), "PUT", f"/db{number}?q=1")
+            api.expect(201, "PUT", f"/db{number}/a", {"text": f"alpha w{number}"})
+            api.expect(201, "PUT", f"/db{number}/_design/d", design())
+            ctx.report.equal(f"database {number}", api.get(f"/db{number}/_design/d/_nouveau/i?q=alpha").json["total_hits"], 1, quiet=True)
+
+        def open_indexes():
+            return api.expect(200, "GET", "/_node/_local/_stats/settee/open_indexes")["value"]
+
+        ctx.report.check("most are closed", wait_until(lambda: open_indexes() < count / 2, 60, 0.2), open_indexes())
+        for number in range(0, count, 7):
+            found = api.get(f"/db{number}/_design/d/_nouveau/i?q=w{number}").json["total_hits"]
+            ctx.report.equal(f"database {number} again", found, 1, quiet=True)
 
 
 def clean_up(ctx):
