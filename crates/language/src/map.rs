@@ -190,7 +190,7 @@ pub struct MapGroup {
 }
 
 /// Which `index` functions call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Indexes {
     /// None: they are of views.
     #[default]

@@ -192,8 +192,9 @@ impl Fields {
     pub(crate) fn note_types(&self, types: &mut Types) -> Result<bool, Error> {
         let mut noted = false;
         for (new, name, _) in &self.indexed {
+            let known_fields = types.len();
             match types.get_mut(name) {
-                None if types.len() >= FIELDS_MAX => return Err(Error::TooManyFields),
+                None if known_fields >= FIELDS_MAX => return Err(Error::TooManyFields),
                 None => {
                     types.insert(name.clone(), *new);
                     noted = true;
