@@ -263,7 +263,7 @@ pub struct NewIndex {
 /// What is made.
 #[derive(Clone, Debug)]
 enum Made {
-    Json(Definition),
+    Json(Box<Definition>),
     Text(TextKind),
 }
 
@@ -308,7 +308,7 @@ impl NewIndex {
                 TextDefinition::read(of_text, written, limits)?;
                 Made::Text(of_text)
             }
-            None if kind == "json" => Made::Json(define(written, limits)?),
+            None if kind == "json" => Made::Json(Box::new(define(written, limits)?)),
             None => return Err(FindError::InvalidIndexType(kind)),
         };
         let made_up = || made_up_name(written, &kind, &index, &ddoc, partitioned, w);

@@ -124,49 +124,16 @@ pub fn choose_of<'a>(
     } else if !may_fall_back(&candidates) {
         return Err(FindError::NoFallback(no_fallback(&find.use_index)));
     }
-    // The first type that has indexes which serve.
-    let rank = |index: &Index| match &index.text {
-        None if index.is_special() => 3,
-        None => 0,
-        Some(text) if text.kind == TextKind::Text => 1,
-        Some(_) => 2,
-    };
-    let all = candidates.iter().zip(&indexes);
-    let serving = all.filter(|(c, _)| serves(c)).map(|(_, index)| rank(index));
-    if let Some(best) = serving.min() {
-        for (c, index) in candidates.iter_mut().zip(&indexes) {
-            c.unfavored = serves(c) && rank(index) > best;
-        }
-    }
+    note_unfavored(&mut candidates, &indexes);
     let ranges = field_ranges(&find.selector);
     let ranked = ranked(&candidates, &indexes, &ranges);
     let special = || {
         let mut all = candidates.iter().zip(&indexes);
         all.position(|(c, index)| serves(c) && index.is_special())
     };
-    let texts = || {
-        let all = candidates.iter().zip(&indexes).enumerate();
-        let mut texts =
-            all.filter(|(_, (c, index))| serves(c) && !c.unfavored && index.text.is_some());
-        match (texts.next(), texts.next()) {
-            (
-                Some((
-                    _,
-                    (
-                        _,
-                        Index {
-                            text: Some(text), ..
-                        },
-                    ),
-                )),
-                Some(_),
-            ) => Err(FindError::SeveralTextIndexes(text.kind)),
-            (first, _) => Ok(first.map(|(i, _)| i)),
-        }
-    };
     let index = match ranked.first() {
         Some((i, ..)) => Some(*i),
-        None => texts()?.or_else(special),
+        None => text(&candidates, &indexes)?.or_else(special),
     };
     Ok(Choice {
         index,
@@ -175,6 +142,36 @@ pub fn choose_of<'a>(
         ranges,
         descending: find.sort.direction() == Direction::Descending,
     })
+}
+
+/// Notes which indexes serve and are not of the first type that has such.
+fn note_unfavored(candidates: &mut [Candidate], indexes: &[&Index]) {
+    let rank = |index: &Index| match &index.text {
+        None if index.is_special() => 3,
+        None => 0,
+        Some(text) if text.kind == TextKind::Text => 1,
+        Some(_) => 2,
+    };
+    let all = candidates.iter().zip(indexes);
+    let serving = all.filter(|(c, _)| serves(c)).map(|(_, index)| rank(index));
+    if let Some(best) = serving.min() {
+        for (c, index) in candidates.iter_mut().zip(indexes) {
+            c.unfavored = serves(c) && rank(index) > best;
+        }
+    }
+}
+
+/// The text index that serves.
+fn text(candidates: &[Candidate], indexes: &[&Index]) -> Result<Option<usize>, FindError> {
+    let all = candidates.iter().zip(indexes).enumerate();
+    let mut serving = all.filter(|(_, (c, _))| serves(c) && !c.unfavored);
+    let mut texts = serving
+        .by_ref()
+        .filter_map(|(i, (_, index))| Some((i, index.text.as_ref()?)));
+    match (texts.next(), texts.next()) {
+        (Some((_, text)), Some(_)) => Err(FindError::SeveralTextIndexes(text.kind)),
+        (first, _) => Ok(first.map(|(i, _)| i)),
+    }
 }
 
 /// What each index is to the query, before one is preferred to another.

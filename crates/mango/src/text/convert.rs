@@ -352,12 +352,10 @@ pub fn sort_fields(
     let mut shown = vec![];
     for (name, direction) in &find.sort.fields {
         let path = crate::FieldPath::parse(name)?;
+        let suffix = |kind: &FieldType| name.ends_with(&format!(":{}", kind.name()));
         let given = [FieldType::String, FieldType::Number]
             .into_iter()
-            .find_map(|kind| {
-                let suffix = format!(":{}", kind.name());
-                name.ends_with(&suffix).then_some(kind)
-            });
+            .find(suffix);
         let (field, kind_of) = match given {
             Some(kind) => (path_name(path.parts()), kind),
             None => {
