@@ -82,7 +82,7 @@ impl Analyzer {
                 .ok_or(Error::NoName)?,
             _ => return Err(Error::NoName),
         };
-        if name == "perfield" {
+        if flavour == Flavour::Clouseau && name == "perfield" {
             return Err(Error::PerField);
         }
         let stop_words = match (

@@ -340,29 +340,8 @@ pub(crate) fn collect(
     (mut matcher, scale): (BoxMatcher, f32),
     clock: &Clock,
 ) -> Result<Collected, Error> {
-    let mut keys = vec![];
-    for key in &request.sort {
-        keys.push(KeyColumn::open(key, types, segment)?);
-    }
-    let by_id = request.sort.iter().any(|key| key.by == SortBy::Id);
-    if !by_id {
-        let column = column::ids(segment)?;
-        keys.push(KeyColumn::Strings {
-            column,
-            reversed: false,
-        });
-    }
-    let after = match &request.after {
-        None => None,
-        Some(values) if values.len() != keys.len() => return Err(Error::Bookmark),
-        Some(values) => {
-            let places = keys
-                .iter()
-                .zip(values)
-                .map(|(key, value)| key.key_of(value));
-            Some(places.collect::<Result<Vec<u64>, _>>()?)
-        }
-    };
+    let keys = keys_of(request, types, segment)?;
+    let after = place_behind(request, &keys)?;
     let scores = request.sort.iter().any(|key| key.by == SortBy::Score);
     let mut counters = Counters::open(request, types, segment)?;
     let alive = segment.alive_bitset();
@@ -391,6 +370,57 @@ pub(crate) fn collect(
         }
         doc = matcher.advance();
     }
+    let hits = hits_of(heap, &keys, segment)?;
+    let (counts, ranges) = counters.finish()?;
+    Ok(Collected {
+        total,
+        hits,
+        counts,
+        ranges,
+    })
+}
+
+/// The parts of the order; the id is the last unless it is one of them.
+fn keys_of(
+    request: &Request,
+    types: &Types,
+    segment: &SegmentReader,
+) -> Result<Vec<KeyColumn>, Error> {
+    let mut keys = vec![];
+    for key in &request.sort {
+        keys.push(KeyColumn::open(key, types, segment)?);
+    }
+    if request.sort.iter().all(|key| key.by != SortBy::Id) {
+        let column = column::ids(segment)?;
+        keys.push(KeyColumn::Strings {
+            column,
+            reversed: false,
+        });
+    }
+    Ok(keys)
+}
+
+/// The place in the order that hits are to be behind.
+fn place_behind(request: &Request, keys: &[KeyColumn]) -> Result<Option<Vec<u64>>, Error> {
+    let Some(values) = &request.after else {
+        return Ok(None);
+    };
+    if values.len() != keys.len() {
+        return Err(Error::Bookmark);
+    }
+    let places = keys
+        .iter()
+        .zip(values)
+        .map(|(key, value)| key.key_of(value));
+    Ok(Some(places.collect::<Result<_, _>>()?))
+}
+
+/// What hits are ordered by, their ids and numbers.
+fn hits_of(
+    heap: BinaryHeap<Candidate>,
+    keys: &[KeyColumn],
+    segment: &SegmentReader,
+) -> Result<Vec<(Vec<SortValue>, String, u32)>, Error> {
     let ids = column::ids(segment)?;
     let mut hits = Vec::with_capacity(heap.len());
     for (_, doc, score) in heap {
@@ -403,19 +433,16 @@ pub(crate) fn collect(
         let id = ord.map_or_else(|| Ok(String::new()), |(ids, ord)| column::text_of(ids, ord))?;
         hits.push((order, id, doc));
     }
-    let (counts, ranges) = counters.finish()?;
-    Ok(Collected {
-        total,
-        hits,
-        counts,
-        ranges,
-    })
+    Ok(hits)
 }
+
+/// A column of numbers, its ranges, and how many hits are in each.
+type OfRanges<'a> = (Option<Column<f64>>, &'a [Range], Vec<u64>);
 
 /// Counts of values and ranges.
 struct Counters<'a> {
     counts: Vec<Option<(StrColumn, Vec<u64>)>>,
-    ranges: Vec<(Option<Column<f64>>, &'a [Range], Vec<u64>)>,
+    ranges: Vec<OfRanges<'a>>,
 }
 
 impl<'a> Counters<'a> {

@@ -242,47 +242,7 @@ impl Fields {
             self.indexed.clear();
         }
         for of_field in self.indexed.chunk_by(|a, b| a.1 == b.1) {
-            let (field_type, name) = (of_field[0].0, &of_field[0].1);
-            terms.field(name);
-            let mut values = vec![];
-            let mut length = 0;
-            let mut next = 0;
-            for (_, _, data) in of_field {
-                match data {
-                    Data::Number(n) => values.push(OwnedValue::F64(*n)),
-                    Data::Text(text) if field_type == FieldType::String => {
-                        terms.token(text, next);
-                        next += 1;
-                        let repeats = values
-                            .iter()
-                            .any(|v| matches!(v, OwnedValue::Str(known) if known == text));
-                        if !repeats {
-                            values.push(OwnedValue::Str(text.clone()));
-                        }
-                    }
-                    Data::Text(text) => {
-                        let first = next;
-                        let mut before = None;
-                        analyze.analyze(name, text, &mut |token, position| {
-                            let position = first + position;
-                            terms.token(token, position);
-                            next = next.max(position + 1);
-                            // Tokens at one position count once, as Lucene's norms have it.
-                            length += u64::from(before != Some(position));
-                            before = Some(position);
-                        });
-                    }
-                }
-            }
-            let kind = match field_type {
-                FieldType::String => ColumnKind::Strings,
-                FieldType::Double => ColumnKind::Numbers,
-                FieldType::Text => {
-                    values.push(OwnedValue::U64(length));
-                    ColumnKind::Lengths
-                }
-            };
-            columns.push((kind.member(name), OwnedValue::Array(values)));
+            columns.push(column_of(of_field, analyze, &mut terms));
         }
         let mut document = TantivyDocument::default();
         document.add_text(layout.terms, terms.finish());
@@ -362,6 +322,55 @@ impl Classic {
             columns.push((ColumnKind::Facets.member(name), values));
         }
     }
+}
+
+/// Puts the terms of a field's values together, and answers its column.
+fn column_of(
+    of_field: &[(FieldType, String, Data)],
+    analyze: &dyn Analyze,
+    terms: &mut Encoder,
+) -> (String, OwnedValue) {
+    let (field_type, name) = (of_field[0].0, &of_field[0].1);
+    terms.field(name);
+    let mut values = vec![];
+    let mut length = 0;
+    let mut next = 0;
+    for (_, _, data) in of_field {
+        match data {
+            Data::Number(n) => values.push(OwnedValue::F64(*n)),
+            Data::Text(text) if field_type == FieldType::String => {
+                terms.token(text, next);
+                next += 1;
+                let repeats = values
+                    .iter()
+                    .any(|v| matches!(v, OwnedValue::Str(known) if known == text));
+                if !repeats {
+                    values.push(OwnedValue::Str(text.clone()));
+                }
+            }
+            Data::Text(text) => {
+                let first = next;
+                let mut before = None;
+                analyze.analyze(name, text, &mut |token, position| {
+                    let position = first + position;
+                    terms.token(token, position);
+                    next = next.max(position + 1);
+                    // Tokens at one position count once, as Lucene's norms have it.
+                    length += u64::from(before != Some(position));
+                    before = Some(position);
+                });
+            }
+        }
+    }
+    let kind = match field_type {
+        FieldType::String => ColumnKind::Strings,
+        FieldType::Double => ColumnKind::Numbers,
+        FieldType::Text => {
+            values.push(OwnedValue::U64(length));
+            ColumnKind::Lengths
+        }
+    };
+    (kind.member(name), OwnedValue::Array(values))
 }
 
 /// Numbers are doubles.

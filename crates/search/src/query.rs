@@ -193,11 +193,14 @@ impl Query {
     }
 }
 
+/// Whether a word is wanted.
+pub type IsWanted = Box<dyn Fn(&str) -> bool>;
+
 /// Whether a word is one of those that a query of many words looks for: a prefix, a pattern, an expression, a range or a fuzzy one.
 ///
 /// # Errors
 /// [`Error::Regex`].
-pub fn word_matcher(query: &Query) -> Result<Box<dyn Fn(&str) -> bool>, Error> {
+pub fn word_matcher(query: &Query) -> Result<IsWanted, Error> {
     Ok(match query.clone() {
         Query::Prefix { prefix, .. } => Box::new(move |word| word.starts_with(&prefix)),
         Query::Wildcard { pattern, .. } => Box::new(move |word| is_match(&pattern, word)),

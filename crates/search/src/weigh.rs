@@ -156,6 +156,58 @@ impl Weigher<'_> {
                 Weighed::Term(self.term(field, term, doc_freq, boost)?)
             }
             Query::Phrase { field, terms, slop } => self.phrase(field, terms, *slop, boost)?,
+            Query::Prefix { .. }
+            | Query::Wildcard { .. }
+            | Query::Regex { .. }
+            | Query::Fuzzy { .. }
+            | Query::Terms { .. } => self.many(query, boost)?,
+            Query::Numbers { field, low, high } => Weighed::Numbers {
+                field: field.clone(),
+                low: *low,
+                high: *high,
+                score: self.constant(boost),
+            },
+            Query::Boolean {
+                must,
+                should,
+                must_not,
+                should_min,
+            } => Weighed::Boolean {
+                must: all(must)?,
+                should: all(should)?,
+                must_not: self.unscored(must_not)?,
+                should_min: *should_min,
+                coordinated: match self.similarity {
+                    Similarity::TfIdf => Some(must.len() + should.len()).filter(|parts| *parts > 1),
+                    Similarity::Bm25 => None,
+                },
+            },
+            Query::Boost(inner, more) => self.weigh(inner, boost * more)?,
+            Query::Constant(inner, score) => {
+                let before = self.squares.get();
+                let inner = self.weigh(inner, boost)?;
+                self.squares.set(before);
+                Weighed::Constant(Box::new(inner), self.constant(boost * score))
+            }
+            Query::Value { field, value } => Weighed::Value {
+                field: field.clone(),
+                value: value.clone(),
+            },
+            Query::Facet { field, values } => Weighed::Facet {
+                field: field.clone(),
+                values: values.clone(),
+            },
+            Query::Interval { field, source } => Weighed::Interval {
+                field: field.clone(),
+                source: source.clone(),
+                boost,
+            },
+        })
+    }
+
+    /// Weighs a query of many words.
+    fn many(&self, query: &Query, boost: f32) -> Result<Weighed, Error> {
+        Ok(match query {
             Query::Prefix { field, prefix } => {
                 let low = term_bytes(field, prefix);
                 let high = after_prefix(&low);
@@ -199,47 +251,7 @@ impl Weigher<'_> {
                     score: self.constant(boost),
                 }
             }
-            Query::Numbers { field, low, high } => Weighed::Numbers {
-                field: field.clone(),
-                low: *low,
-                high: *high,
-                score: self.constant(boost),
-            },
-            Query::Boolean {
-                must,
-                should,
-                must_not,
-                should_min,
-            } => Weighed::Boolean {
-                must: all(must)?,
-                should: all(should)?,
-                must_not: self.unscored(must_not)?,
-                should_min: *should_min,
-                coordinated: match self.similarity {
-                    Similarity::TfIdf => Some(must.len() + should.len()).filter(|parts| *parts > 1),
-                    Similarity::Bm25 => None,
-                },
-            },
-            Query::Boost(inner, more) => self.weigh(inner, boost * more)?,
-            Query::Constant(inner, score) => {
-                let before = self.squares.get();
-                let inner = self.weigh(inner, boost)?;
-                self.squares.set(before);
-                Weighed::Constant(Box::new(inner), self.constant(boost * score))
-            }
-            Query::Value { field, value } => Weighed::Value {
-                field: field.clone(),
-                value: value.clone(),
-            },
-            Query::Facet { field, values } => Weighed::Facet {
-                field: field.clone(),
-                values: values.clone(),
-            },
-            Query::Interval { field, source } => Weighed::Interval {
-                field: field.clone(),
-                source: source.clone(),
-                boost,
-            },
+            _ => Weighed::Nothing,
         })
     }
 
@@ -441,12 +453,15 @@ fn after_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
     Bound::Unbounded
 }
 
+/// Is given a term, and where its postings are.
+type EachTerm<'a> = &'a mut dyn FnMut(&[u8], &TermInfo) -> Result<(), Error>;
+
 /// Calls with each term between bounds, and where its postings are.
 fn each_term(
     terms: &TermDictionary,
     bounds: &(Bound<Vec<u8>>, Bound<Vec<u8>>),
     clock: &Clock,
-    call: &mut dyn FnMut(&[u8], &TermInfo) -> Result<(), Error>,
+    call: EachTerm<'_>,
 ) -> Result<(), Error> {
     let mut range = terms.range();
     range = match &bounds.0 {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use analysis::highlight::fragments;
 use analysis::query as parsed;
-use search::query::word_matcher;
+use search::query::{IsWanted, word_matcher};
 use search::{Group, Hit, Query, Reader, SortValue, Types, merge, merge_groups, types_of};
 use serde_json::{Map, Value};
 
@@ -205,9 +205,6 @@ impl Shown<'_> {
         })
     }
 }
-
-/// Whether a word is one that a part of a query looks for.
-type IsWanted = Box<dyn Fn(&str) -> bool>;
 
 /// Cuts parts out of stored texts.
 struct Highlighter<'a> {

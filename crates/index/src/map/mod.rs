@@ -19,7 +19,7 @@ pub use source::Source;
 
 use crate::Error;
 use crate::spec::Spec;
-use work::{Which, Work};
+use work::{Sink, Which, Work};
 
 /// A buffer holds less than this many bytes, so that offsets fit.
 const BUFFER_BYTES_MAX: usize = 3 << 30;
@@ -115,11 +115,11 @@ pub fn map_each<E: From<Error>>(
     (mapper, include_design): (&mut dyn Mapper, bool),
     go_on: &dyn Fn() -> bool,
     done: &AtomicU64,
-    sink: &mut dyn FnMut(&str, Option<(&[Emit], &Emits)>) -> Result<(), E>,
+    sink: Sink<'_, E>,
 ) -> Result<(), E> {
     let which = Which {
         include_design,
-        local_seq: false,
+        ..Which::default()
     };
     let mut work = Work::default();
     while go_on() && source.take(&mut work.piece)? {

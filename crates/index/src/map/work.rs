@@ -13,6 +13,9 @@ use super::source::{Piece, Source};
 use crate::Error;
 use crate::spec::Spec;
 
+/// Is given each document with what was emitted for it; those that are not mapped without.
+pub type Sink<'a, E> = &'a mut dyn FnMut(&str, Option<(&[Emit], &Emits)>) -> Result<(), E>;
+
 /// Which documents are mapped, and with which members.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Which {
@@ -20,6 +23,8 @@ pub struct Which {
     pub include_design: bool,
     /// They have `_local_seq`.
     pub local_seq: bool,
+    /// They have `_conflicts` and `_deleted_conflicts`.
+    pub conflicts: bool,
 }
 
 /// Buffers used again for each piece.
@@ -58,6 +63,7 @@ impl Work {
         let which = Which {
             include_design: spec.include_design,
             local_seq: spec.local_seq,
+            conflicts: true,
         };
         let mut sorts = std::mem::take(&mut self.sorts);
         let result = self.map_to(source, mapper, which, &mut |id, mapped| match mapped {
@@ -80,7 +86,7 @@ impl Work {
         source: &Source<'_>,
         mapper: &mut dyn Mapper,
         which: Which,
-        sink: &mut dyn FnMut(&str, Option<(&[Emit], &Emits)>) -> Result<(), E>,
+        sink: Sink<'_, E>,
     ) -> Result<usize, E> {
         let mut gone = vec![];
         let inputs = self.read(source, which, &mut gone)?;
@@ -140,7 +146,7 @@ impl Work {
                 continue;
             }
             let members = self.members.len();
-            write_members(&row, *seq, which.local_seq, &mut self.members)?;
+            write_members(&row, *seq, which, &mut self.members)?;
             let body = match row.body {
                 Body::Inline(b) if row.winner_seq == *seq => Ok(offset(b)..offset(b) + b.len()),
                 _ => Err(far.fetch(*seq, &row)?),
@@ -206,14 +212,14 @@ impl FarBodies<'_, '_> {
 fn write_members(
     row: &Row<'_>,
     seq: u64,
-    local_seq: bool,
+    which: Which,
     out: &mut Vec<u8>,
 ) -> Result<(), storage::Error> {
     out.extend_from_slice(b"\"_id\":");
     write_json_string(row.id, out);
     out.extend_from_slice(b",\"_rev\":");
     row.winner.write_json_to(out);
-    if row.has_other_leaves() {
+    if which.conflicts && row.has_other_leaves() {
         let others = row.other_leaves()?;
         for (member, deleted) in [("_conflicts", false), ("_deleted_conflicts", true)] {
             let mut revs = others.iter().filter(|(_, d)| *d == deleted).peekable();
@@ -229,7 +235,7 @@ fn write_members(
             out.push(b']');
         }
     }
-    if local_seq {
+    if which.local_seq {
         out.extend_from_slice(format!(",\"_local_seq\":{seq}").as_bytes());
     }
     Ok(())
