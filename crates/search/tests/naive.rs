@@ -180,7 +180,7 @@ impl Shards {
                 }
             }
             update.commit(seq, 0).unwrap();
-            if seq % 3 == 0 {
+            if seq.is_multiple_of(3) {
                 update.tidy(&|| false).unwrap();
             }
         }

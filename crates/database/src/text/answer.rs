@@ -49,8 +49,8 @@ pub struct TextGroup {
     pub hits: Vec<TextHit>,
 }
 
-/// Counts by names, the greatest first.
-type Counts = Vec<(String, Vec<(String, u64)>)>;
+/// Counts by field and name, the greatest first.
+pub type TextCounts = Vec<(String, Vec<(String, u64)>)>;
 
 /// What was found.
 #[derive(Clone, Debug)]
@@ -64,9 +64,9 @@ pub struct TextAnswer {
     /// Where to go on.
     pub bookmark: String,
     /// Hits by value of each field that was to be counted.
-    pub counts: Option<Counts>,
+    pub counts: Option<TextCounts>,
     /// Hits by range of each field that has ranges.
-    pub ranges: Option<Counts>,
+    pub ranges: Option<TextCounts>,
 }
 
 impl Database {

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 
 pub use analysis::Flavour as TextFlavour;
 pub use analysis::highlight::Options as TextHighlightOptions;
-pub use answer::{TEXT_ANSWER_BYTES_MAX, TextAnswer, TextGroup, TextHit, TextOrder};
+pub use answer::{TEXT_ANSWER_BYTES_MAX, TextAnswer, TextCounts, TextGroup, TextHit, TextOrder};
 pub use query::bounds as text_bounds;
 pub use query::{TextGrouping, TextHighlight, TextQuery};
 pub use search::SortValue as TextSortValue;

@@ -12,32 +12,16 @@ pub fn understood(query: parsed::Query) -> Result<Query, Error> {
         parsed::Query::MatchAll => Query::All,
         parsed::Query::MatchNone => Query::None,
         parsed::Query::Term { field, text } => Query::Term { field, term: text },
-        parsed::Query::Phrase { field, terms, slop } => {
-            let mut places: Vec<(u32, Vec<String>)> = vec![];
-            for term in terms {
-                match places.last_mut() {
-                    Some((position, any)) if *position == term.position => any.push(term.text),
-                    _ => places.push((term.position, vec![term.text])),
-                }
-            }
-            Query::Phrase {
-                field,
-                terms: places,
-                slop,
-            }
-        }
+        parsed::Query::Phrase { field, terms, slop } => Query::Phrase {
+            field,
+            terms: places_of(terms),
+            slop,
+        },
         parsed::Query::Prefix { field, prefix } => Query::Prefix { field, prefix },
-        parsed::Query::Wildcard { field, pattern } => {
-            let wild = |part| match part {
-                parsed::wildcard::Part::Any => Wild::Many,
-                parsed::wildcard::Part::One => Wild::One,
-                parsed::wildcard::Part::Literal(c) => Wild::Char(c),
-            };
-            Query::Wildcard {
-                field,
-                pattern: parsed::wildcard::parts(&pattern).map(wild).collect(),
-            }
-        }
+        parsed::Query::Wildcard { field, pattern } => Query::Wildcard {
+            field,
+            pattern: wilds_of(&pattern),
+        },
         parsed::Query::Regexp { field, pattern } => Query::Regex {
             field,
             pattern: regex_of(&pattern)?,
@@ -80,6 +64,27 @@ pub fn understood(query: parsed::Query) -> Result<Query, Error> {
         },
         parsed::Query::Boost { query, boost } => Query::Boost(Box::new(understood(*query)?), boost),
     })
+}
+
+/// The places of a phrase, each with the words of which one is to be there.
+fn places_of(terms: Vec<parsed::PhraseTerm>) -> Vec<(u32, Vec<String>)> {
+    let mut places: Vec<(u32, Vec<String>)> = vec![];
+    for term in terms {
+        match places.last_mut() {
+            Some((position, any)) if *position == term.position => any.push(term.text),
+            _ => places.push((term.position, vec![term.text])),
+        }
+    }
+    places
+}
+
+fn wilds_of(pattern: &str) -> Vec<Wild> {
+    let wild = |part| match part {
+        parsed::wildcard::Part::Any => Wild::Many,
+        parsed::wildcard::Part::One => Wild::One,
+        parsed::wildcard::Part::Literal(c) => Wild::Char(c),
+    };
+    parsed::wildcard::parts(pattern).map(wild).collect()
 }
 
 fn boolean(clauses: Vec<Clause>, should_min: usize) -> Result<Query, Error> {

@@ -162,16 +162,16 @@ impl Indexer {
         running
             .iter()
             .flat_map(|index| {
-                index.progress().into_iter().filter_map(|p| {
-                    p.running.load(Relaxed).then(|| Task {
-                        kind: index.kind(),
-                        database: index.database().to_string(),
-                        design_document: Some(index.design().to_owned()),
-                        done: p.done.load(Relaxed),
-                        total: p.total.load(Relaxed),
-                        started_unix_s: p.started_unix_s.load(Relaxed),
-                        updated_unix_s: now,
-                    })
+                let all = index.progress().into_iter();
+                let running = all.filter(|p| p.running.load(Relaxed));
+                running.map(|p| Task {
+                    kind: index.kind(),
+                    database: index.database().to_string(),
+                    design_document: Some(index.design().to_owned()),
+                    done: p.done.load(Relaxed),
+                    total: p.total.load(Relaxed),
+                    started_unix_s: p.started_unix_s.load(Relaxed),
+                    updated_unix_s: now,
                 })
             })
             .collect()

@@ -420,20 +420,6 @@ fn range_of(value: &Value) -> Result<TextRange, ApiError> {
 // ---- what is answered
 
 fn shown(answer: TextAnswer, docs: Option<Vec<Value>>, latency_us: u64) -> Value {
-    let counts = |counts: Option<Vec<(String, Vec<(String, u64)>)>>| match counts {
-        None => Value::Null,
-        Some(counts) => counts
-            .into_iter()
-            .map(|(field, counts)| {
-                let counts: Map<String, Value> = counts
-                    .into_iter()
-                    .map(|(value, n)| (value, n.into()))
-                    .collect();
-                (field, Value::Object(counts))
-            })
-            .collect::<Map<String, Value>>()
-            .into(),
-    };
     let mut docs = docs.map(Vec::into_iter);
     let mut show = |hit: TextHit| {
         let order: Vec<Value> = hit.order.iter().map(order_value).collect();
@@ -459,8 +445,8 @@ fn shown(answer: TextAnswer, docs: Option<Vec<Value>>, latency_us: u64) -> Value
         "total_hits": answer.total,
         "total_hits_relation": "EQUAL_TO",
         "hits": hits,
-        "counts": counts(answer.counts),
-        "ranges": counts(answer.ranges),
+        "counts": answer.counts.map(counts_value),
+        "ranges": answer.ranges.map(counts_value),
         "update_latency": latency_us,
     });
     if let Some(groups) = groups {

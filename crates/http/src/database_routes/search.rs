@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 use crate::database_routes::texts::{
-    blocking, documents, highlights_value, only_get_or_post, places, tokens,
+    blocking, counts_value, documents, highlights_value, only_get_or_post, places, tokens,
 };
 use crate::database_routes::views::require_visible;
 use crate::errors::ApiError;
@@ -185,14 +185,6 @@ fn shown(answer: TextAnswer, docs: Option<Vec<Value>>, asked: &Asked, query: &Te
         }
     }
     shown
-}
-
-fn counts_value(counts: Vec<(String, Vec<(String, u64)>)>) -> Value {
-    let of_field = |(field, counts): (String, Vec<(String, u64)>)| {
-        let counts = counts.into_iter().map(|(value, n)| (value, n.into()));
-        (field, Value::Object(counts.collect()))
-    };
-    Value::Object(counts.into_iter().map(of_field).collect())
 }
 
 fn row(hit: TextHit, sort: &[TextSortKey], doc: Option<Option<Value>>) -> Value {

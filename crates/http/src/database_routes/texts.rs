@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use analysis::Analyzer;
-use database::{Read, ReadOptions, TEXT_ANSWER_BYTES_MAX, TextAnswer};
+use database::{Read, ReadOptions, TEXT_ANSWER_BYTES_MAX, TextAnswer, TextCounts};
 use document::DocId;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -21,6 +21,15 @@ pub const GROUP_LIMIT_MAX: u64 = 200;
 /// Fragments of a text at most, and the longest, in characters: nobody reads more.
 pub const HIGHLIGHTS_MAX: u64 = 1000;
 pub const HIGHLIGHT_SIZE_MAX: u64 = 100_000;
+
+/// Counts as they are shown.
+pub fn counts_value(counts: TextCounts) -> Value {
+    let of_field = |(field, counts): (String, Vec<(String, u64)>)| {
+        let counts = counts.into_iter().map(|(value, n)| (value, n.into()));
+        (field, Value::Object(counts.collect()))
+    };
+    Value::Object(counts.into_iter().map(of_field).collect())
+}
 
 /// Parts of stored texts by field, as they are shown.
 pub fn highlights_value(highlights: Vec<(String, Vec<String>)>) -> Value {

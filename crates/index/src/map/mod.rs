@@ -11,7 +11,7 @@ mod work;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use functions::{Emit, Emits, Mapper};
+use functions::Mapper;
 
 pub use buffer::{DocRef, RowBuffer, RowRef};
 pub use rows::write_key_sort;
