@@ -11,8 +11,8 @@ use database::{
 use serde_json::{Map, Value, json};
 
 use crate::database_routes::texts::{
-    GROUP_LIMIT, GROUP_LIMIT_MAX, HIGHLIGHT_SIZE_MAX, HIGHLIGHTS_MAX, blocking, documents,
-    highlights_value, only_get_or_post, places, tokens,
+    GROUP_LIMIT, GROUP_LIMIT_MAX, HIGHLIGHT_SIZE_MAX, HIGHLIGHTS_MAX, blocking, counts_value,
+    documents, highlights_value, only_get_or_post, places, tokens,
 };
 use crate::database_routes::views::require_visible;
 use crate::errors::ApiError;
