@@ -45,9 +45,10 @@ const READ_BY_POST: [&str; 11] = [
 ];
 
 /// Below a database, what is of this server alone.
-const OF_THIS_SERVER: [&str; 6] = [
+const OF_THIS_SERVER: [&str; 7] = [
     "_compact",
     "_ensure_full_commit",
+    "_nouveau_cleanup",
     "_search_cleanup",
     "_shards",
     "_sync_shards",
@@ -89,7 +90,13 @@ impl Kind {
     }
 
     fn is_read_by_post(req: &Request, second: &str) -> bool {
-        let of_design = || second == "_design" && matches!(req.segment(3), Some("_view" | "_list"));
+        let of_design = || {
+            second == "_design"
+                && matches!(
+                    req.segment(3),
+                    Some("_view" | "_list" | "_search" | "_nouveau")
+                )
+        };
         READ_BY_POST.contains(&second) || of_design()
     }
 }
