@@ -24,6 +24,9 @@ const LIMIT_PARTITIONED: u64 = 2000;
 const EARTH_KM: f64 = 6378.1370;
 const EARTH_MILES: f64 = EARTH_KM * 0.621_371_192;
 
+/// Fields, and their ranges: labels, and what each asks for.
+type Ranges = Vec<(String, Vec<(String, String)>)>;
+
 /// What is asked, before the index is known.
 #[derive(Debug, Default)]
 pub struct Asked {
@@ -35,7 +38,7 @@ pub struct Asked {
     partition: Option<String>,
     sort: Vec<TextSortKey>,
     counts: Option<Vec<String>>,
-    ranges: Option<Vec<(String, Vec<(String, String)>)>>,
+    ranges: Option<Ranges>,
     drilldown: Vec<Vec<String>>,
     include_fields: Option<Vec<String>>,
     highlight_fields: Option<Vec<String>>,
@@ -317,7 +320,7 @@ fn positive(name: &str, value: &Value, most: u64) -> Result<u64, ApiError> {
     }
 }
 
-fn ranges(value: &Value) -> Result<Vec<(String, Vec<(String, String)>)>, ApiError> {
+fn ranges(value: &Value) -> Result<Ranges, ApiError> {
     let invalid = || refused("invalid ranges query");
     let fields = value.as_object().ok_or_else(invalid)?;
     let of_field = |(field, ranges): (&String, &Value)| {
