@@ -273,8 +273,8 @@ def haversine(a, b, radius):
 
 def distances(ctx):
     with ctx.server("distances") as server:
-        source = "function (doc) { if (doc.lon) { index('lon', doc.lon); index('lat', doc.lat); } index('name', doc._id); }"
-        docs = [{"_id": name, "lon": lon, "lat": lat} for name, (lon, lat) in CITIES.items()] + [{"_id": "nowhere"}]
+        source = "function (doc) { if (doc.lon) { index('lon', doc.lon); index('lat', doc.lat); } if (doc.name) index('name', doc.name); }"
+        docs = [{"_id": name, "name": name, "lon": lon, "lat": lat} for name, (lon, lat) in CITIES.items()] + [{"_id": "nowhere", "name": "nowhere"}]
         of = Index(server, "db", index(source, analyzer="keyword"), docs, "?q=2")
         here = (8.6821, 50.1109)
         for unit, radius in (("km", 6378.1370), ("mi", 6378.1370 * 0.621371192)):
