@@ -248,7 +248,9 @@ def pages(ctx):
 
 def groups(ctx):
     with ctx.server("groups") as server:
-        of = Index(server, "db", index(FRUIT_INDEX), [*FRUITS, {"_id": "e", "item": "egg", "state": "new", "price": 3, "place": "kitchen cupboard"}], "?q=3")
+        of = Index(
+            server, "db", index(FRUIT_INDEX), [*FRUITS, {"_id": "e", "item": "egg", "state": "new", "price": 3, "place": "kitchen cupboard"}], "?q=3"
+        )
         answer = of.post(q="*:*", group_field="place", group_sort="-price", sort="price", limit=2)
         ctx.report.equal("all hits are counted", answer["total_rows"], 5)
         shown = [(group["by"], group["total_rows"], [row["id"] for row in group["rows"]]) for group in answer["groups"]]
@@ -284,9 +286,15 @@ def distances(ctx):
             near = all(math.isclose(row["order"][0], haversine(here, CITIES[row["id"]], radius), rel_tol=1e-9) for row in rows if row["id"] in CITIES)
             ctx.report.check(f"and how far, in {unit}", near, rows)
             ctx.report.equal(f"what is nowhere comes last, in {unit}", [row["id"] for row in rows if row["id"] not in CITIES], ["nowhere"])
-            ctx.report.check("half around the earth", math.isclose(rows[-2]["order"][0], math.pi * radius) or math.isclose(rows[-1]["order"][0], math.pi * radius))
+            ctx.report.check(
+                "half around the earth", math.isclose(rows[-2]["order"][0], math.pi * radius) or math.isclose(rows[-1]["order"][0], math.pi * radius)
+            )
         far = of.ids(sort=f"-<distance,lon,lat,{here[0]},{here[1]},km>", q="name:paris OR name:berlin")
-        ctx.report.equal("the farthest first", far, ["paris", "berlin"] if haversine(here, CITIES["paris"], 1) > haversine(here, CITIES["berlin"], 1) else ["berlin", "paris"])
+        ctx.report.equal(
+            "the farthest first",
+            far,
+            ["paris", "berlin"] if haversine(here, CITIES["paris"], 1) > haversine(here, CITIES["berlin"], 1) else ["berlin", "paris"],
+        )
 
 
 def highlights(ctx):

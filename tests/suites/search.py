@@ -224,7 +224,11 @@ def beyond(ctx):
     with ctx.server("beyond") as server:
         api = server.api()
         api.expect((201, 202), "PUT", "/db?q=2")
-        docs = [{"_id": "a", "text": "alpha beta", "tags": ["x"], "n": 1}, {"_id": "b", "text": "beta", "tags": ["y"], "n": 2}, {"_id": "c", "text": "beta gamma", "n": 3}]
+        docs = [
+            {"_id": "a", "text": "alpha beta", "tags": ["x"], "n": 1},
+            {"_id": "b", "text": "beta", "tags": ["y"], "n": 2},
+            {"_id": "c", "text": "beta gamma", "n": 3},
+        ]
         api.expect(201, "POST", "/db/_bulk_docs", {"docs": docs})
         api.expect(201, "PUT", "/db/_design/d", design())
         path = "/db/_design/d/_nouveau/i"
