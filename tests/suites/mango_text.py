@@ -135,7 +135,9 @@ def pages(ctx):
                         break
                     paged += page["docs"]
                     bookmark = page["bookmark"]
-                ctx.report.check(f"{kind}: pages by {sort}", paged == whole and len(whole) == sum(doc["n"] >= 1 for doc in docs), f"{len(paged)} of {len(whole)}")
+                ctx.report.check(
+                    f"{kind}: pages by {sort}", paged == whole and len(whole) == sum(doc["n"] >= 1 for doc in docs), f"{len(paged)} of {len(whole)}"
+                )
                 if sort in (["n:number"], ["n"]):
                     ctx.report.equal(f"{kind}: order by {sort}", [doc["n"] for doc in whole], sorted(doc["n"] for doc in whole))
         answer = api.post("/db/_find", {"selector": {"n": {"$gte": 1}}, "sort": ["s"], "use_index": "text"})
@@ -145,7 +147,9 @@ def pages(ctx):
         stats = find(api, "db", {"selector": {"s": "rome"}, "use_index": "text", "execution_stats": True})["execution_stats"]
         rome = sum(doc["s"] == "rome" for doc in docs)
         ctx.report.equal("only hits are looked at", (stats["total_docs_examined"], stats["results_returned"]), (rome, rome))
-        groups = api.expect(200, "POST", "/db/_find", {"selector": {"s": "rome"}, "use_index": "text", "aggregate": {"compute": {"n": {"$sum": "n"}}}})
+        groups = api.expect(
+            200, "POST", "/db/_find", {"selector": {"s": "rome"}, "use_index": "text", "aggregate": {"compute": {"n": {"$sum": "n"}}}}
+        )
         ctx.report.equal("aggregates", groups["groups"][0]["value"]["n"], sum(doc["n"] for doc in docs if doc["s"] == "rome"))
 
 
