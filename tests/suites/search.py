@@ -386,7 +386,7 @@ def ask_and_forget(server, path):
 
 
 def copies(ctx):
-    """A copy of the store has no text indexes, and makes them again."""
+    """A copy of the store has no text indexes, and makes them again; a check has nothing to say of them."""
     with ctx.server("copied") as server:
         database = Database(ctx, server, "db", "?q=2")
         database.edit(100)
@@ -394,6 +394,9 @@ def copies(ctx):
         url = server.url.replace("://", f"://{server.admin}@")
         subprocess.run([ctx.binary, "backup", url, str(ctx.root / "backup")], check=True, capture_output=True, timeout=120)
     subprocess.run([ctx.binary, "restore", str(ctx.root / "backup"), str(ctx.root / "copy")], check=True, capture_output=True, timeout=120)
+    for what, data in (("a store with text indexes", server.data), ("its copy", str(ctx.root / "copy"))):
+        done = subprocess.run([ctx.binary, "check", data, "--indexes"], check=False, capture_output=True, timeout=120, text=True)
+        ctx.report.check(f"{what} is sound", done.returncode == 0 and "no design document" not in done.stdout, done.stdout + done.stderr)
     with ctx.server("copy") as server:
         database.api = server.api()
         ctx.report.equal("a copy finds the same", database.ids("alpha", sort="_id"), expected)
