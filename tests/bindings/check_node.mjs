@@ -194,13 +194,13 @@ parts["changes are read and followed"] = async (folder) => {
   const following = (async () => {
     for await (const row of feed) {
       seen.push(row.id);
-      if (row.id === "end") return;
+      if (seen.length === 50) return;
     }
   })();
   for (let n = 0; n < 50; n++) await db.put({ _id: `new${n}` });
-  await db.put({ _id: "end" });
   await following;
-  assert.deepEqual(seen, [...Array.from({ length: 50 }, (_, n) => `new${n}`), "end"]);
+  // Each once; those of different shards are in no order.
+  assert.deepEqual(seen.sort(), Array.from({ length: 50 }, (_, n) => `new${n}`).sort());
   const paused = await db.changes({ since: "now", live: true, timeout: 100 });
   assert.deepEqual(await paused.toArray(), []);
   await db.put({ _id: "later" });

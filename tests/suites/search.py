@@ -2,6 +2,7 @@
 during builds; background updates; clean-up and deletion give the space back; copies of the store. What single requests answer is in the
 recorded behaviour (suite `vectors`)."""
 
+import json
 import pathlib
 import subprocess
 import threading
@@ -27,6 +28,8 @@ def run(ctx):
         bad_documents,
         clean_up,
         deleted_databases,
+        hostile,
+        idle,
         killed_builds,
         copies,
     ):
@@ -245,6 +248,84 @@ def clean_up(ctx):
 
 def folders(server):
     return sorted(path.name for path in server_text(server).iterdir())
+
+
+def hostile(ctx):
+    """Queries and documents that are made to cost: answered or refused, while others are answered."""
+    with ctx.server("hostile") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db?q=1")
+        long = "x" * 1_000_000
+        docs = [{"_id": "long", "text": long}, {"_id": "wide", "text": " ".join(f"w{n}" for n in range(100_000))}, {"_id": "a", "text": "alpha"}]
+        api.expect(201, "POST", "/db/_bulk_docs", {"docs": docs})
+        api.expect(201, "PUT", "/db/_design/d", design())
+        path = "/db/_design/d/_nouveau/i"
+        ctx.report.equal("a megabyte without a space is indexed", api.expect(200, "POST", path, {"q": "alpha"})["total_hits"], 1)
+        queries = {
+            "deep parentheses": "(" * 5000 + "alpha" + ")" * 5000,
+            "deep NOT": "NOT " * 5000 + "alpha",
+            "wide": " ".join(f"w{n}" for n in range(5000)),
+            "a star in each place": "a*" * 1000 + "b",
+            "many expressions": " ".join("/(w.*)*[0-9]+/" for _ in range(500)),
+            "a large expression": "/" + "(a|b)" * 20000 + "/",
+            "an expression that repeats": "/((a{1000}){1000}){1000}/",
+            "many that are alike": " ".join(f"w{n}~2" for n in range(500)),
+            "a wide range": "[a TO z]",
+            "a long word": long,
+            "a long phrase": '"' + "w1 " * 20000 + '"',
+        }
+        for name, q in queries.items():
+            answer = api.post(path, {"q": q})
+            ctx.report.check(f"{name}: answered or refused", answer.status in (200, 400, 413), answer)
+        words = " ".join(f"w{n}" for n in range(2000))
+        ctx.report.equal("a function of too many words is refused", api.post(path, {"q": f"default:fn:or({words})"}).status, 400)
+        for name, asked in {
+            "fields to sort by": {"sort": ["n"] * 33},
+            "fields to count": {"counts": ["tag"] * 101},
+            "ranges": {"ranges": {"n": [{"label": str(n), "min": n} for n in range(1001)]}},
+        }.items():
+            answer = api.post(path, {"q": "alpha", **asked})
+            ctx.report.check(f"too many {name} are refused", answer.status == 400 and name in answer.json["reason"], answer)
+        ctx.report.equal("no limit is too high", len(api.expect(200, "POST", path, {"q": "*:*", "limit": 2_000_000_000})["hits"]), 3)
+        before = server.rss_mb()
+        for number in range(200):
+            api.post(path, {"q": f"{'f' * 200_000}{number}:x"})
+        ctx.report.check("names of fields that are not there are not kept", server.rss_mb() < before + 30, (before, server.rss_mb()))
+        deep = {"_id": "deep", "text": "omega", "x": json.loads("[" * 500 + "]" * 500), "n": 12345678901234567890123}
+        api.expect(201, "POST", "/db", deep)
+        hits = api.expect(200, "POST", path, {"q": "omega", "include_docs": True})["hits"]
+        ctx.report.check("a document with a hit is as it was written", [{**hit["doc"], "_rev": 0} for hit in hits] == [{**deep, "_rev": 0}], hits)
+        api.expect(200, "DELETE", f"/db/deep?rev={hits[0]['doc']['_rev']}")
+        many = "function (doc) { for (var i = 0; i < 1000000; i++) index('double', 'f' + i, i); }"
+        api.expect(201, "PUT", "/db/_design/many", design(many))
+        answer = api.get("/db/_design/many/_nouveau/i?q=*:*")
+        ctx.report.check("a million fields are refused", answer.status >= 400, answer)
+        same = "function (doc) { for (var i = 0; i < 100000; i++) index('string', 'f', 'v' + i, {store: false}); }"
+        api.expect(201, "PUT", "/db/_design/same", design(same))
+        answer = api.get("/db/_design/same/_nouveau/i?q=f:v99999")
+        ctx.report.check("a hundred thousand values of one field are found", answer.status == 200 and answer.json["total_hits"] == 3, answer.status)
+        ctx.report.equal("and others are answered", api.expect(200, "POST", path, {"q": "alpha"})["total_hits"], 1)
+        ctx.report.check("nothing panicked", "panicked" not in server.log(), server.log()[-1500:])
+
+
+def idle(ctx):
+    """Indexes that nobody uses are closed, and opened again by who asks."""
+    count = ctx.size(60, 1000)
+    with ctx.server("idle", options=["--set", "memory/open_databases=3145728"]) as server:
+        api = server.api()
+        for number in range(count):
+            api.expect((201, 202), "PUT", f"/db{number}?q=1")
+            api.expect(201, "PUT", f"/db{number}/a", {"text": f"alpha w{number}"})
+            api.expect(201, "PUT", f"/db{number}/_design/d", design())
+            ctx.report.equal(f"database {number}", api.get(f"/db{number}/_design/d/_nouveau/i?q=alpha").json["total_hits"], 1, quiet=True)
+
+        def open_indexes():
+            return api.expect(200, "GET", "/_node/_local/_stats/settee/open_indexes")["value"]
+
+        ctx.report.check("most are closed", wait_until(lambda: open_indexes() < count / 2, 60, 0.2), open_indexes())
+        for number in range(0, count, 7):
+            found = api.get(f"/db{number}/_design/d/_nouveau/i?q=w{number}").json["total_hits"]
+            ctx.report.equal(f"database {number} again", found, 1, quiet=True)
 
 
 def deleted_databases(ctx):

@@ -91,7 +91,9 @@ impl Error {
             | Error::BadRequest(_)
             | Error::DigestMismatch => 400,
             Error::Forbidden(_) => 403,
-            Error::AttachmentTooLarge | Error::TextAnswerTooLong => 413,
+            Error::AttachmentTooLarge
+            | Error::TextAnswerTooLong
+            | Error::Text(search::Error::TooMuch { .. }) => 413,
             Error::Text(e) if e.is_of_request() => 400,
             Error::InsufficientStorage(_) => 507,
             Error::NotInCluster(_) => 501,
@@ -116,7 +118,7 @@ impl Error {
             Error::DigestMismatch => "content_md5_mismatch",
             Error::Forbidden(_) => "forbidden",
             Error::AttachmentTooLarge => "attachment_too_large",
-            Error::TextAnswerTooLong => "too_large",
+            Error::TextAnswerTooLong | Error::Text(search::Error::TooMuch { .. }) => "too_large",
             Error::Text(e) if e.is_of_request() => "bad_request",
             Error::InsufficientStorage(_) => "insufficient_storage",
             Error::NotInCluster(_) => "not_implemented",

@@ -2,16 +2,19 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::Error;
-use crate::collect::{Request, SortBy, SortKey, SortValue, check_counters, collect, compare};
+use crate::collect::{
+    Request, SortBy, SortKey, SortValue, check_counters, collect, compare, order_bytes,
+};
 use crate::query::Query;
 use crate::reader::Reader;
 use crate::schema::{PARTITION, Types};
 use crate::weigh::{Segment, Weighed, weigh};
+use crate::{Effort, Error};
 
 /// What a query found.
 #[derive(Clone, Debug, Default)]
@@ -41,15 +44,31 @@ pub struct Hit {
     pub doc: u32,
 }
 
+/// What a counted value takes besides its text.
+pub(crate) const COUNT_BYTES: usize = 48;
+
+impl Hit {
+    /// About how much memory it takes.
+    pub fn bytes(&self) -> usize {
+        size_of::<Hit>() + self.id.len() + order_bytes(&self.order)
+    }
+}
+
 impl Reader {
     /// Asks the index. `types`: of all shards together ([`types_of`]), so that a shard which has never seen a field has no
     /// value of it, and no other order than the rest.
     ///
     /// # Errors
     /// What is asked for cannot be, or of the files.
-    pub fn search(&self, request: &Request, types: &Types) -> Result<Answer, Error> {
+    pub fn search(
+        &self,
+        request: &Request,
+        types: &Types,
+        effort: &Rc<Effort>,
+    ) -> Result<Answer, Error> {
         check_counters(request, types)?;
-        let weighed = weigh(&request.query, 1.0, self)?;
+        let before = effort.taken();
+        let weighed = weigh(&request.query, 1.0, self, effort)?;
         let weighed = match &request.partition {
             None => weighed,
             Some(partition) => {
@@ -59,20 +78,21 @@ impl Reader {
                 };
                 let within = Query::Constant(Box::new(term), 0.0);
                 Weighed::Boolean {
-                    must: vec![weighed, weigh(&within, 1.0, self)?],
+                    must: vec![weighed, weigh(&within, 1.0, self, effort)?],
                     should: vec![],
                     must_not: vec![],
                     should_min: 0,
                 }
             }
         };
+        let of_query = effort.taken() - before;
         let mut answer = Answer::empty(request);
         for (number, files) in self.searcher.segment_readers().iter().enumerate() {
-            let segment = Segment::new(files, &self.layout)?;
+            let segment = Segment::new(files, &self.layout, effort)?;
             let Some(matcher) = segment.matcher(&weighed)? else {
                 continue;
             };
-            let collected = collect(request, types, files, matcher)?;
+            let collected = collect(request, types, files, matcher, effort)?;
             let hits = collected.hits.into_iter().map(|(order, id, doc)| Hit {
                 id,
                 order,
@@ -86,8 +106,15 @@ impl Reader {
                 counts: collected.counts,
                 ranges: collected.ranges,
             });
+            if answer.hits.len() > request.limit {
+                answer.arrange(request);
+            }
+            effort.give_back_to(before);
+            effort.take(of_query + answer.bytes())?;
         }
         answer.arrange(request);
+        effort.give_back_to(before);
+        effort.take(answer.bytes())?;
         Ok(answer)
     }
 }
@@ -118,6 +145,16 @@ impl Answer {
                 *all += count;
             }
         }
+    }
+
+    /// About how much memory it takes.
+    fn bytes(&self) -> usize {
+        let hits = self.hits.iter().map(Hit::bytes);
+        let counted = self.counts.iter().flat_map(FxHashMap::keys);
+        hits.sum::<usize>()
+            + counted
+                .map(|value| value.len() + COUNT_BYTES)
+                .sum::<usize>()
     }
 
     fn arrange(&mut self, request: &Request) {

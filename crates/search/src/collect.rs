@@ -10,11 +10,12 @@ use rustc_hash::FxHashMap;
 use tantivy::SegmentReader;
 use tantivy::columnar::{Column, Dictionary, StrColumn};
 
-use crate::Error;
+use crate::answer::{COUNT_BYTES, Hit};
 use crate::column;
 use crate::matcher::{BoxMatcher, END};
 use crate::query::Query;
 use crate::schema::{FieldType, ID, Types};
+use crate::{Effort, Error};
 
 /// What is asked of an index.
 #[derive(Clone, Debug)]
@@ -246,17 +247,20 @@ pub(crate) fn collect(
     types: &Types,
     segment: &SegmentReader,
     mut matcher: BoxMatcher,
+    effort: &Effort,
 ) -> Result<Collected, Error> {
     let keys = keys_of(request, types, segment)?;
     let after = place_behind(request, &keys)?;
     let scores = request.sort.iter().any(|key| key.by == SortBy::Score);
-    let mut counters = Counters::open(request, types, segment)?;
+    let mut counters = Counters::open(request, types, segment, effort)?;
+    let candidate_bytes = size_of::<Candidate>() + keys.len() * size_of::<u64>();
     let alive = segment.alive_bitset();
     let mut total = 0;
     let mut heap: BinaryHeap<Candidate> = BinaryHeap::new();
     let mut key = vec![0; keys.len()];
     let mut doc = matcher.doc();
     while doc != END {
+        effort.step()?;
         if alive.is_none_or(|alive| alive.is_alive(doc)) {
             total += 1;
             counters.count(doc);
@@ -270,14 +274,18 @@ pub(crate) fn collect(
             if is_behind && is_first && request.limit > 0 {
                 if full {
                     heap.pop();
+                } else {
+                    effort.take(candidate_bytes)?;
                 }
                 heap.push((key.clone().into(), doc, score.to_bits()));
             }
         }
         doc = matcher.advance();
     }
-    let hits = hits_of(heap, &keys, segment)?;
-    let (counts, ranges) = counters.finish()?;
+    // Cursors say that they are at their end when there is no time for more.
+    effort.step()?;
+    let hits = hits_of(heap, &keys, segment, effort)?;
+    let (counts, ranges) = counters.finish(effort)?;
     Ok(Collected {
         total,
         hits,
@@ -326,9 +334,10 @@ fn hits_of(
     heap: BinaryHeap<Candidate>,
     keys: &[KeyColumn],
     segment: &SegmentReader,
+    effort: &Effort,
 ) -> Result<Vec<(Vec<SortValue>, String, u32)>, Error> {
     let ids = column::ids(segment)?;
-    let mut hits = Vec::with_capacity(heap.len());
+    let mut hits = Vec::new();
     for (_, doc, score) in heap {
         let score = f32::from_bits(score);
         let order = keys.iter().map(|key| key.value(doc, score));
@@ -337,9 +346,20 @@ fn hits_of(
             .as_ref()
             .and_then(|ids| Some((ids, ids.ords().first(doc)?)));
         let id = ord.map_or_else(|| Ok(String::new()), |(ids, ord)| column::text_of(ids, ord))?;
+        effort.step()?;
+        effort.take(size_of::<Hit>() + id.len() + order_bytes(&order))?;
         hits.push((order, id, doc));
     }
     Ok(hits)
+}
+
+/// About how much memory the values take that a hit is ordered by.
+pub(crate) fn order_bytes(order: &[SortValue]) -> usize {
+    let texts = order.iter().map(|value| match value {
+        SortValue::Text(text) => text.len(),
+        _ => 0,
+    });
+    size_of_val(order) + texts.sum::<usize>()
 }
 
 /// A column of numbers, its ranges, and how many hits are in each.
@@ -356,6 +376,7 @@ impl<'a> Counters<'a> {
         request: &'a Request,
         types: &Types,
         segment: &SegmentReader,
+        effort: &Effort,
     ) -> Result<Counters<'a>, Error> {
         check_counters(request, types)?;
         let mut counts = vec![];
@@ -364,6 +385,9 @@ impl<'a> Counters<'a> {
                 ID => column::ids(segment)?,
                 field => column::strings(segment, field)?,
             };
+            if let Some(column) = &column {
+                effort.take(column.num_terms() * size_of::<u64>())?;
+            }
             counts.push(column.map(|column| {
                 let values = column.num_terms();
                 (column, vec![0; values])
@@ -395,13 +419,19 @@ impl<'a> Counters<'a> {
     }
 
     #[expect(clippy::type_complexity)]
-    fn finish(self) -> Result<(Vec<FxHashMap<String, u64>>, Vec<Vec<u64>>), Error> {
+    fn finish(
+        self,
+        effort: &Effort,
+    ) -> Result<(Vec<FxHashMap<String, u64>>, Vec<Vec<u64>>), Error> {
         let mut counts = vec![];
         for counted in self.counts {
             let mut of_field = FxHashMap::default();
             if let Some((column, counted)) = counted {
                 for (ord, count) in counted.iter().enumerate().filter(|(_, n)| **n > 0) {
-                    of_field.insert(column::text_of(&column, ord as u64)?, *count);
+                    effort.step()?;
+                    let value = column::text_of(&column, ord as u64)?;
+                    effort.take(value.len() + COUNT_BYTES)?;
+                    of_field.insert(value, *count);
                 }
             }
             counts.push(of_field);

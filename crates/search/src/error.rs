@@ -45,6 +45,23 @@ pub enum Error {
         /// How many there may be.
         max: usize,
     },
+    /// The search was stopped.
+    #[error("the search takes too long: ask for fewer words, patterns or parts")]
+    TooLong,
+    /// The search was stopped.
+    #[error(
+        "the search needs more than {max} bytes of memory: ask for fewer hits, counts, words or patterns"
+    )]
+    TooMuch {
+        /// Bytes that it may take.
+        max: usize,
+    },
+    /// Documents have too many different fields.
+    #[error("an index has at most {max} fields")]
+    TooManyFields {
+        /// How many there may be.
+        max: usize,
+    },
     /// A regular expression is none.
     #[error("invalid regular expression: {0}")]
     Regex(String),

@@ -1,12 +1,13 @@
 //! What a document gives to an index: the calls of `index(type, name, value, options)`, checked as Nouveau checks them.
 
+use rustc_hash::FxHashSet;
 use serde_json::{Map, Number, Value};
 use tantivy::TantivyDocument;
 use tantivy::schema::OwnedValue;
 
 use crate::Error;
-use crate::schema::{ColumnKind, FieldType, ID, Layout, PARTITION, Types};
-use crate::tokens::Encoder;
+use crate::schema::{ColumnKind, FieldType, Layout, PARTITION, Types};
+use crate::tokens::{Encoder, id_term};
 
 /// Makes terms of texts.
 pub trait Analyze: Sync {
@@ -106,6 +107,9 @@ impl Fields {
         let mut noted = false;
         for (new, name, _) in &self.indexed {
             match types.get(name) {
+                None if types.len() >= FIELDS_MAX => {
+                    return Err(Error::TooManyFields { max: FIELDS_MAX });
+                }
                 None => {
                     types.insert(name.clone(), *new);
                     noted = true;
@@ -132,8 +136,9 @@ impl Fields {
         analyze: &dyn Analyze,
     ) -> TantivyDocument {
         let mut terms = Encoder::default();
-        terms.field(ID);
-        terms.token(id, 0);
+        let (field, term) = id_term(id);
+        terms.field(field);
+        terms.token(&term, 0);
         if let Some(partition) = partition {
             terms.field(PARTITION);
             terms.token(partition, 0);
@@ -157,6 +162,11 @@ impl Fields {
     }
 }
 
+/// Different fields of an index: each has a column, and all their names are written at each commit.
+const FIELDS_MAX: usize = 10_000;
+/// Of longer strings the beginning is what they are sorted and counted by: tantivy's columns have none longer, and would cut within a character.
+const STRING_BYTES_MAX: usize = 65_000;
+
 /// Puts the terms of a field's values together, and answers its column.
 fn column_of(
     of_field: &[(FieldType, String, Data)],
@@ -166,6 +176,7 @@ fn column_of(
     let (field_type, name) = (of_field[0].0, &of_field[0].1);
     terms.field(name);
     let mut values = vec![];
+    let mut strings = FxHashSet::default();
     let mut length = 0;
     let mut next = 0;
     for (_, _, data) in of_field {
@@ -174,11 +185,9 @@ fn column_of(
             Data::Text(text) if field_type == FieldType::String => {
                 terms.token(text, next);
                 next += 1;
-                let repeats = values
-                    .iter()
-                    .any(|v| matches!(v, OwnedValue::Str(known) if known == text));
-                if !repeats {
-                    values.push(OwnedValue::Str(text.clone()));
+                let text = &text[..text.floor_char_boundary(STRING_BYTES_MAX)];
+                if strings.insert(text) {
+                    values.push(OwnedValue::Str(text.to_owned()));
                 }
             }
             Data::Text(text) => {

@@ -1,14 +1,16 @@
 //! An open index: its folder, and what its last commit stands for.
 
 use std::collections::HashSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tantivy::directory::MmapDirectory;
+use tantivy::directory::error::OpenReadError;
 use tantivy::index::SegmentId;
-use tantivy::{IndexReader, ReloadPolicy};
+use tantivy::{IndexReader, ReloadPolicy, TantivyError};
 
 use crate::Error;
 use crate::reader::{Reader, Statistics};
@@ -25,6 +27,57 @@ pub struct Commit {
     /// The types of its fields.
     #[serde(default)]
     pub types: Types,
+}
+
+/// Where tantivy lists the files of an index.
+const META: &str = "meta.json";
+
+/// Why an index was not opened.
+enum Unopened {
+    /// Its files cannot be read by anybody.
+    Damaged(String),
+    /// Something that may pass: no memory, no rights, a disk that does not answer.
+    Failed(Error),
+}
+
+impl From<TantivyError> for Unopened {
+    fn from(e: TantivyError) -> Unopened {
+        let is_damage = match &e {
+            TantivyError::DataCorruption(_)
+            | TantivyError::SchemaError(_)
+            | TantivyError::IncompatibleIndex(_) => true,
+            TantivyError::OpenReadError(e) => match e {
+                OpenReadError::FileDoesNotExist(_) | OpenReadError::IncompatibleIndex(_) => true,
+                OpenReadError::IoError { io_error, .. } => matches!(
+                    io_error.kind(),
+                    ErrorKind::InvalidData | ErrorKind::UnexpectedEof
+                ),
+            },
+            TantivyError::IoError(e) => {
+                matches!(e.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof)
+            }
+            _ => false,
+        };
+        match is_damage {
+            true => Unopened::Damaged(e.to_string()),
+            false => Unopened::Failed(e.into()),
+        }
+    }
+}
+
+impl From<std::io::Error> for Unopened {
+    fn from(e: std::io::Error) -> Unopened {
+        Unopened::Failed(e.into())
+    }
+}
+
+impl From<Unopened> for Error {
+    fn from(unopened: Unopened) -> Error {
+        match unopened {
+            Unopened::Damaged(reason) => Error::Engine(reason),
+            Unopened::Failed(e) => e,
+        }
+    }
 }
 
 /// Blocks of stored fields that a reader keeps for each segment: hits are few, and read once.
@@ -51,20 +104,20 @@ impl Index {
     /// The folder cannot be made or written.
     pub fn open(folder: &Path) -> Result<Index, Error> {
         match Index::open_folder(folder) {
-            Err(e) if folder.join("meta.json").exists() => {
+            Err(Unopened::Damaged(damage)) if folder.join(META).exists() => {
                 std::fs::remove_dir_all(folder)?;
-                let damage = Some(e.to_string());
                 let index = Index::open_folder(folder)?;
+                let damage = Some(damage);
                 Ok(Index { damage, ..index })
             }
-            opened => opened,
+            opened => Ok(opened?),
         }
     }
 
-    fn open_folder(folder: &Path) -> Result<Index, Error> {
+    fn open_folder(folder: &Path) -> Result<Index, Unopened> {
         std::fs::create_dir_all(folder)?;
         let (schema, layout) = Layout::new();
-        let directory = MmapDirectory::open(folder).map_err(|e| Error::Engine(e.to_string()))?;
+        let directory = MmapDirectory::open(folder).map_err(TantivyError::from)?;
         let engine = tantivy::Index::builder()
             .schema(schema)
             .open_or_create(directory)?;
@@ -138,15 +191,15 @@ const MEMORY_BESIDE_BYTES: usize = 24 << 10;
 /// What an open segment takes, in bytes.
 const SEGMENT_MEMORY_BYTES: usize = 16 << 10;
 
-fn read_commit(engine: &tantivy::Index) -> Result<Arc<Commit>, Error> {
+fn read_commit(engine: &tantivy::Index) -> Result<Arc<Commit>, Unopened> {
     let payload = engine.load_metas()?.payload;
     let Some(payload) = payload else {
         return Ok(Arc::default());
     };
     let commit = serde_json::from_str(&payload);
-    Ok(Arc::new(
-        commit.map_err(|e| Error::Engine(format!("the commit: {e}")))?,
-    ))
+    Ok(Arc::new(commit.map_err(|e| {
+        Unopened::Damaged(format!("the commit: {e}"))
+    })?))
 }
 
 /// Bytes of the files in a folder; 0 when it is not there.

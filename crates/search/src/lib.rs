@@ -12,6 +12,7 @@
 //! | `index` | what is an open index, and what does its last commit stand for? |
 //! | `update` | how do documents come in and go, and when are segments merged? |
 //! | `similarity` | what is a score? |
+//! | `effort` | how long may a search take, and how much memory? |
 //! | `weigh` | which terms does a query come to, and what do they weigh? |
 //! | `matcher` | which documents of a segment match, and with which score? |
 //! | `collect` | which hits are first, and how many are there of each value? |
@@ -22,6 +23,7 @@
 mod answer;
 mod collect;
 mod column;
+mod effort;
 mod error;
 mod fields;
 mod index;
@@ -36,6 +38,7 @@ mod weigh;
 
 pub use answer::{Answer, Hit, merge, types_of};
 pub use collect::{Range, Request, SortBy, SortKey, SortValue};
+pub use effort::Effort;
 pub use error::Error;
 pub use fields::{Analyze, Fields};
 pub use index::{Commit, Index};

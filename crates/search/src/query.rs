@@ -129,6 +129,20 @@ pub enum Interval {
     MaxGaps(u32, Box<Interval>),
 }
 
+impl Interval {
+    /// How many terms it has.
+    fn terms(&self) -> usize {
+        match self {
+            Interval::Term(_) => 1,
+            Interval::Phrase(parts)
+            | Interval::Ordered(parts)
+            | Interval::Unordered(parts)
+            | Interval::Or(parts) => parts.iter().map(Interval::terms).sum::<usize>(),
+            Interval::MaxWidth(_, part) | Interval::MaxGaps(_, part) => part.terms(),
+        }
+    }
+}
+
 /// More parts than so many no query has, as in Lucene.
 pub const CLAUSES_MAX: usize = 1024;
 /// Lucene's fuzzy queries look for so many terms, the most alike.
@@ -148,6 +162,7 @@ impl Query {
                 parts.map(Query::clauses).sum::<usize>()
             }
             Query::Boost(inner, _) | Query::Constant(inner, _) => inner.clauses(),
+            Query::Interval { source, .. } => source.terms(),
             _ => 1,
         }
     }

@@ -13,7 +13,7 @@ use tantivy::{DocAddress, Searcher, SegmentReader, TantivyDocument};
 use crate::Error;
 use crate::column;
 use crate::index::Commit;
-use crate::schema::{FieldType, Layout, Types};
+use crate::schema::{FieldType, ID, Layout, PARTITION, Types};
 use crate::similarity::FieldStatistics;
 
 /// What is known of fields, by segment: it is counted once.
@@ -71,6 +71,10 @@ impl Reader {
     /// What is known of a field, of all segments. Documents that are deleted count until their segment is merged, as in Lucene.
     pub(crate) fn statistics(&self, field: &str) -> Result<FieldStatistics, Error> {
         let mut all = FieldStatistics::default();
+        // Queries may name anything; what is not there is not kept.
+        if !self.types().contains_key(field) && !matches!(field, ID | PARTITION) {
+            return Ok(all);
+        }
         for segment in self.searcher.segment_readers() {
             let key = (segment.segment_id(), field.to_owned());
             let known = self.statistics.0.lock().get(&key).copied();
@@ -147,7 +151,7 @@ fn count(
         }
         return Ok(counted);
     }
-    if field == crate::schema::ID {
+    if field == ID {
         let docs = u64::from(segment.max_doc());
         return Ok(FieldStatistics { docs, tokens: docs });
     }

@@ -4,13 +4,32 @@
 //! A field is `F`, its name's length in bytes, `:` and the name; a token `T`, its position, `,`, its length in bytes, `:` and the
 //! token.
 
+use std::borrow::Cow;
+
 use tantivy::tokenizer::{Token, TokenStream, Tokenizer};
+
+use crate::schema::ID;
 
 /// The tokenizer's name in the schema.
 pub(crate) const TOKENIZER: &str = "settee";
 
 /// Longer terms are left out; tantivy takes none longer, field's name and separator included.
 pub(crate) const TERM_BYTES_MAX: usize = 65_000;
+
+/// The field and the term by which a document is found, to be replaced. Ids may be longer than terms: of these it is the hash, in a field that
+/// nobody can name.
+pub(crate) fn id_term(id: &str) -> (&'static str, Cow<'_, str>) {
+    match ID.len() + 1 + id.len() <= TERM_BYTES_MAX {
+        true => (ID, Cow::Borrowed(id)),
+        false => (
+            LONG_ID,
+            blake3::hash(id.as_bytes()).to_hex().to_string().into(),
+        ),
+    }
+}
+
+/// The field of the hashes of long ids.
+const LONG_ID: &str = "_long_id";
 
 /// Terms of a document, put together.
 #[derive(Debug, Default)]

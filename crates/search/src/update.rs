@@ -8,7 +8,8 @@ use tantivy::{IndexWriter, TantivyDocument};
 use crate::Error;
 use crate::fields::{Analyze, Fields};
 use crate::index::{Commit, Index};
-use crate::schema::{ID, Types};
+use crate::schema::Types;
+use crate::tokens::id_term;
 
 /// Less memory than this no writer takes.
 pub const MEMORY_BYTES_MIN: usize = 15_000_000;
@@ -50,7 +51,8 @@ impl Index {
             index: self,
             writer,
             types: Mutex::new(reader.commit.types.clone()),
-            is_first: reader.segments() == 0,
+            // Not by what readers see, who may be behind.
+            is_first: self.engine.searchable_segment_metas()?.is_empty(),
             _writing: writing,
         })
     }
@@ -78,7 +80,8 @@ impl Update<'_> {
     /// Takes a document out.
     pub fn remove(&self, id: &str) {
         if !self.is_first {
-            let term = Term::from_field_text(self.index.layout.terms, &format!("{ID}\0{id}"));
+            let (field, text) = id_term(id);
+            let term = Term::from_field_text(self.index.layout.terms, &format!("{field}\0{text}"));
             self.writer.delete_term(term);
         }
     }
@@ -109,6 +112,16 @@ impl Update<'_> {
         prepared.commit()?;
         self.is_first = false;
         self.index.publish()
+    }
+
+    /// Ends it as if it had not been, and removes what it has written.
+    ///
+    /// # Errors
+    /// Of the files.
+    pub fn abandon(mut self) -> Result<(), Error> {
+        self.writer.rollback()?;
+        self.writer.garbage_collect_files().wait()?;
+        Ok(())
     }
 
     /// Merges segments of which there are too many, while readers go on.

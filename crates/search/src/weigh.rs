@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds};
+use std::rc::Rc;
 use std::sync::Arc;
 
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
+use rustc_hash::{FxHashMap, FxHashSet};
 use tantivy::columnar::{Column, ColumnValues};
-use tantivy::postings::SegmentPostings;
+use tantivy::postings::{SegmentPostings, TermInfo};
 use tantivy::schema::IndexRecordOption;
 use tantivy::termdict::TermDictionary;
 use tantivy::{InvertedIndexReader, SegmentReader};
 
-use crate::Error;
+use crate::answer::COUNT_BYTES;
 use crate::column::{self, Lengths};
 use crate::matcher::{
     BoxMatcher, Disjunction, DocList, DocSetBuilder, Everything, Excluding, Intersection,
@@ -21,6 +23,7 @@ use crate::query::{CLAUSES_MAX, FUZZY_TERMS_MAX, Interval, Query, Wild, edits, i
 use crate::reader::{Reader, map_bound};
 use crate::schema::{FieldType, Layout, field_bounds, term_bytes};
 use crate::similarity::{Bm25, idf};
+use crate::{Effort, Error};
 
 /// A query, weighed.
 pub(crate) enum Weighed {
@@ -71,16 +74,27 @@ pub(crate) struct TermWeight {
 pub(crate) type Wanted = Arc<dyn Fn(&str) -> bool>;
 
 /// Weighs a query in an index.
-pub(crate) fn weigh(query: &Query, boost: f32, reader: &Reader) -> Result<Weighed, Error> {
+pub(crate) fn weigh(
+    query: &Query,
+    boost: f32,
+    reader: &Reader,
+    effort: &Effort,
+) -> Result<Weighed, Error> {
     if query.clauses() > CLAUSES_MAX {
         return Err(Error::TooManyClauses { max: CLAUSES_MAX });
     }
-    Weigher { reader }.weigh(query, boost)
+    Weigher { reader, effort }.weigh(query, boost)
 }
 
 struct Weigher<'a> {
     reader: &'a Reader,
+    effort: &'a Effort,
 }
+
+/// A regular expression's programs are no longer than this, compiled, each.
+const REGEX_BYTES_MAX: usize = 256 << 10;
+/// What an open list of postings takes, with its buffers.
+const POSTINGS_BYTES: usize = 4 << 10;
 
 impl Weigher<'_> {
     fn weigh(&self, query: &Query, boost: f32) -> Result<Weighed, Error> {
@@ -144,8 +158,15 @@ impl Weigher<'_> {
             }
             Query::Wildcard { field, pattern } => wildcard(field, pattern, boost),
             Query::Regex { field, pattern } => {
-                let whole = Regex::new(&format!("^(?s:{pattern})$"));
-                let regex = whole.map_err(|e| Error::Regex(e.to_string()))?;
+                self.effort.take(2 * REGEX_BYTES_MAX)?;
+                let refused = |e: regex::Error| Error::Regex(e.to_string());
+                // By itself too: parentheses that only match what stands around it are none.
+                Regex::new(pattern).map_err(refused)?;
+                let regex = RegexBuilder::new(&format!("^(?s:{pattern})$"))
+                    .size_limit(REGEX_BYTES_MAX)
+                    .dfa_size_limit(REGEX_BYTES_MAX)
+                    .build()
+                    .map_err(refused)?;
                 let (low, high) = field_bounds(field);
                 Weighed::Terms {
                     bounds: (Bound::Included(low), Bound::Excluded(high)),
@@ -253,19 +274,27 @@ impl Weigher<'_> {
             let inverted = segment.inverted_index(self.reader.layout.terms)?;
             let bounds = (Bound::Included(low.clone()), high.clone());
             let mut chars = vec![];
-            each_term(inverted.terms(), &bounds, &mut |bytes, doc_freq| {
-                let Some(known) = bytes
-                    .get(field.len() + 1..)
-                    .and_then(|b| str::from_utf8(b).ok())
-                else {
-                    return;
-                };
-                chars.clear();
-                chars.extend(known.chars());
-                if let Some(n) = edits(&wanted, &chars, edits_max) {
-                    found.entry(known.to_owned()).or_insert((n, 0)).1 += doc_freq;
-                }
-            })?;
+            each_term(
+                inverted.terms(),
+                &bounds,
+                self.effort,
+                &mut |bytes, info| {
+                    let Some(known) = bytes
+                        .get(field.len() + 1..)
+                        .and_then(|b| str::from_utf8(b).ok())
+                    else {
+                        return Ok(());
+                    };
+                    chars.clear();
+                    chars.extend(known.chars());
+                    if let Some(n) = edits(&wanted, &chars, edits_max) {
+                        self.effort.take(known.len() + COUNT_BYTES)?;
+                        let doc_freq = u64::from(info.doc_freq);
+                        found.entry(known.to_owned()).or_insert((n, 0)).1 += doc_freq;
+                    }
+                    Ok(())
+                },
+            )?;
         }
         let likeness = |known: &str, edits: usize| match edits {
             0 => 1.0,
@@ -328,11 +357,15 @@ fn after_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
     Bound::Unbounded
 }
 
-/// Calls with each term between bounds, and in how many documents it is.
+/// Takes a term, and where its postings are.
+type EachTerm<'a> = dyn FnMut(&[u8], &TermInfo) -> Result<(), Error> + 'a;
+
+/// Calls with each term between bounds, and where its postings are.
 fn each_term(
     terms: &TermDictionary,
     bounds: &(Bound<Vec<u8>>, Bound<Vec<u8>>),
-    call: &mut dyn FnMut(&[u8], u64),
+    effort: &Effort,
+    call: &mut EachTerm<'_>,
 ) -> Result<(), Error> {
     let mut range = terms.range();
     range = match &bounds.0 {
@@ -347,7 +380,8 @@ fn each_term(
     };
     let mut stream = range.into_stream()?;
     while stream.advance() {
-        call(stream.key(), u64::from(stream.value().doc_freq));
+        effort.step()?;
+        call(stream.key(), stream.value())?;
     }
     Ok(())
 }
@@ -356,12 +390,28 @@ fn each_term(
 pub(crate) struct Segment<'a> {
     pub files: &'a SegmentReader,
     inverted: Arc<InvertedIndexReader>,
+    effort: Rc<Effort>,
 }
 
 impl Segment<'_> {
-    pub fn new<'a>(files: &'a SegmentReader, layout: &Layout) -> Result<Segment<'a>, Error> {
+    pub fn new<'a>(
+        files: &'a SegmentReader,
+        layout: &Layout,
+        effort: &Rc<Effort>,
+    ) -> Result<Segment<'a>, Error> {
         let inverted = files.inverted_index(layout.terms)?;
-        Ok(Segment { files, inverted })
+        Ok(Segment {
+            files,
+            inverted,
+            effort: effort.clone(),
+        })
+    }
+
+    /// A set of documents, empty at first.
+    fn docs(&self) -> Result<DocSetBuilder, Error> {
+        let docs = self.files.max_doc();
+        self.effort.take(DocSetBuilder::bytes_max(docs))?;
+        Ok(DocSetBuilder::new(docs))
     }
 
     fn postings(
@@ -372,6 +422,7 @@ impl Segment<'_> {
         let Some(info) = self.inverted.terms().get(term)? else {
             return Ok(None);
         };
+        self.effort.take(POSTINGS_BYTES)?;
         Ok(Some(
             self.inverted.read_postings_from_terminfo(&info, record)?,
         ))
@@ -423,13 +474,14 @@ impl Segment<'_> {
             Weighed::Constant(inner, score) => match self.matcher(inner)? {
                 None => None,
                 Some(mut inner) => {
-                    let mut docs = vec![];
+                    let mut docs = self.docs()?;
                     let mut doc = inner.doc();
                     while doc != crate::matcher::END {
-                        docs.push(doc);
+                        self.effort.step()?;
+                        docs.put(doc);
                         doc = inner.advance();
                     }
-                    Some(Box::new(DocList::new(docs, *score)))
+                    Some(docs.finish(*score))
                 }
             },
         })
@@ -473,7 +525,8 @@ impl Segment<'_> {
             return Ok(None);
         }
         let lengths = Some(self.lengths(field)?);
-        let matcher = PhraseMatcher::new(slots, slop, weight.clone(), lengths);
+        let effort = self.effort.clone();
+        let matcher = PhraseMatcher::new(slots, slop, weight.clone(), lengths, effort);
         Ok(Some(Box::new(matcher)))
     }
 
@@ -483,23 +536,20 @@ impl Segment<'_> {
         wanted: Option<&(usize, Wanted)>,
         score: f32,
     ) -> Result<BoxMatcher, Error> {
-        let mut docs = DocSetBuilder::new(self.files.max_doc());
-        let mut infos = vec![];
+        let mut docs = self.docs()?;
         let terms = self.inverted.terms();
-        each_term(terms, bounds, &mut |bytes, _| {
+        each_term(terms, bounds, &self.effort, &mut |bytes, info| {
             let is_wanted = wanted.is_none_or(|(prefix, wanted)| {
                 let term = bytes.get(*prefix..).and_then(|b| str::from_utf8(b).ok());
                 term.is_some_and(|term| wanted(term))
             });
-            if is_wanted {
-                infos.push(bytes.to_vec());
+            if !is_wanted {
+                return Ok(());
             }
+            let basic = IndexRecordOption::Basic;
+            let postings = self.inverted.read_postings_from_terminfo(info, basic)?;
+            docs.add(postings, &self.effort)
         })?;
-        for term in infos {
-            if let Some(postings) = self.postings(&term, IndexRecordOption::Basic)? {
-                docs.add(postings);
-            }
-        }
         Ok(docs.finish(score))
     }
 
@@ -515,28 +565,28 @@ impl Segment<'_> {
         };
         // tantivy's own search of a range finds 0 in what ends just before it.
         let wanted = (low, high);
-        let docs = (0..self.files.max_doc())
-            .filter(|doc| column.values_for_doc(*doc).any(|n| wanted.contains(&n)))
-            .collect();
-        Ok(Some(Box::new(DocList::new(docs, score))))
+        let mut docs = self.docs()?;
+        for doc in 0..self.files.max_doc() {
+            self.effort.step()?;
+            if column.values_for_doc(doc).any(|n| wanted.contains(&n)) {
+                docs.put(doc);
+            }
+        }
+        Ok(Some(docs.finish(score)))
     }
 
     fn interval(&self, field: &str, source: &Interval, boost: f32) -> Result<BoxMatcher, Error> {
-        let mut names = vec![];
+        let mut names = FxHashSet::default();
         terms_of(source, &mut names);
-        let mut terms = vec![];
+        let mut terms = FxHashMap::default();
         for term in names {
-            let bytes = term_bytes(field, &term);
+            let bytes = term_bytes(field, term);
             let postings = self.postings(&bytes, IndexRecordOption::WithFreqsAndPositions)?;
-            terms.push((term, postings));
+            terms.insert(term.clone(), postings);
         }
-        let docs = self.files.max_doc();
-        Ok(Box::new(IntervalMatcher::new(
-            source.clone(),
-            terms,
-            boost,
-            docs,
-        )))
+        let (docs, effort) = (self.files.max_doc(), self.effort.clone());
+        let matcher = IntervalMatcher::new(source.clone(), terms, boost, docs, effort);
+        Ok(Box::new(matcher))
     }
 
     fn boolean(
@@ -570,16 +620,17 @@ impl Segment<'_> {
                     .into_iter()
                     .next()
                     .unwrap_or_else(|| Box::new(DocList::new(vec![], 0.0))),
-                _ => Box::new(Disjunction::new(parts, least)),
+                _ => Box::new(Disjunction::new(parts, least, self.effort.clone())),
             }
         };
         let mut matcher = if is_needed {
             needed.push(any(optional, should_min));
-            all(needed)
+            all(needed, &self.effort)
         } else if optional.is_empty() {
-            all(needed)
+            all(needed, &self.effort)
         } else {
-            Box::new(Preferring::new(all(needed), any(optional, 1)))
+            let needed = all(needed, &self.effort);
+            Box::new(Preferring::new(needed, any(optional, 1)))
         };
         let not = found(must_not)?;
         if !not.is_empty() {
@@ -589,22 +640,20 @@ impl Segment<'_> {
     }
 }
 
-fn all(mut parts: Vec<BoxMatcher>) -> BoxMatcher {
+fn all(mut parts: Vec<BoxMatcher>, effort: &Rc<Effort>) -> BoxMatcher {
     match (parts.len(), parts.pop()) {
         (1, Some(only)) => only,
         (_, last) => {
             parts.extend(last);
-            Box::new(Intersection::new(parts))
+            Box::new(Intersection::new(parts, effort.clone()))
         }
     }
 }
 
-fn terms_of(source: &Interval, out: &mut Vec<String>) {
+fn terms_of<'a>(source: &'a Interval, out: &mut FxHashSet<&'a String>) {
     match source {
         Interval::Term(term) => {
-            if !out.contains(term) {
-                out.push(term.clone());
-            }
+            out.insert(term);
         }
         Interval::Phrase(parts)
         | Interval::Ordered(parts)

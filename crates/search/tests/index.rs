@@ -3,10 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
 
 use search::query::Interval;
 use search::{
-    Analyze, Answer, Error, Fields, Index, Query, Reader, Request, SortBy, SortKey, SortValue,
+    Analyze, Answer, Effort, Error, Fields, Index, Query, Reader, Request, SortBy, SortKey,
+    SortValue,
 };
 use serde_json::{Value, json};
 
@@ -52,7 +55,7 @@ fn by_score(query: Query) -> Request {
 }
 
 fn search(reader: &Reader, request: &Request) -> Result<Answer, Error> {
-    reader.search(request, reader.types())
+    reader.search(request, reader.types(), &Rc::new(Effort::default()))
 }
 
 fn found(index: &Index, query: Query) -> Vec<String> {
@@ -304,4 +307,139 @@ fn partitions_are_apart() {
     assert_eq!((answer.total, answer.hits[0].id.as_str()), (1, "q:a"));
     request.partition = Some("r".into());
     assert_eq!(search(&index.reader(), &request).unwrap().total, 0);
+}
+
+#[test]
+fn what_cannot_be_opened_now_is_not_thrown_away() {
+    let dir = tempfile::tempdir().unwrap();
+    write(&opened(dir.path()), &[("a", "x")], 7);
+    // A folder in place of the file: an error that says nothing about what is in the file.
+    let (meta, aside) = (dir.path().join("meta.json"), dir.path().join("aside"));
+    std::fs::rename(&meta, &aside).unwrap();
+    std::fs::create_dir(&meta).unwrap();
+    assert!(Index::open(dir.path()).is_err());
+    std::fs::remove_dir(&meta).unwrap();
+    std::fs::rename(&aside, &meta).unwrap();
+    let index = opened(dir.path());
+    assert!(index.damage().is_none());
+    assert_eq!(found(&index, term("x")), ["a"]);
+}
+
+#[test]
+fn documents_with_long_ids_are_replaced_and_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    // Those that differ at their ends only are different.
+    let id = |end: &str| "i".repeat(65_400) + end;
+    let (first, second) = (id("a"), id("b"));
+    write(&index, &[(&first, "x"), (&second, "x")], 1);
+    write(&index, &[(&first, "y")], 2);
+    assert_eq!(found(&index, term("y")), std::slice::from_ref(&first));
+    assert_eq!(found(&index, term("x")), [second]);
+    let mut update = index.update(1, 0).unwrap();
+    update.remove(&first);
+    update.commit(3, 0).unwrap();
+    assert_eq!(found(&index, term("y")), Vec::<String>::new());
+}
+
+#[test]
+fn long_strings_are_cut_between_characters() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    let mut fields = Fields::new();
+    let long = "a".repeat(64_999) + "üüü" + &"b".repeat(600);
+    fields
+        .add(0, "string", "s", json!(long), &Value::Null)
+        .unwrap();
+    let mut update = index.update(1, 0).unwrap();
+    update.put("a", None, fields, &Words).unwrap();
+    update.commit(1, 0).unwrap();
+    let request = Request {
+        counts: vec!["s".into()],
+        ..by_score(Query::All)
+    };
+    let answer = search(&index.reader(), &request).unwrap();
+    assert_eq!(answer.counts[0].len(), 1);
+}
+
+#[test]
+fn a_search_ends_when_its_time_or_memory_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    let ids: Vec<String> = (0..5_000).map(|n| format!("{n:04}")).collect();
+    let docs: Vec<(&str, &str)> = ids.iter().map(|id| (id.as_str(), "x y z")).collect();
+    write(&index, &docs, 1);
+    let reader = index.reader();
+    let asked = |query: Query, limit, effort| {
+        let request = Request {
+            limit,
+            ..by_score(query)
+        };
+        reader.search(&request, reader.types(), &Rc::new(effort))
+    };
+    let near = Query::Interval {
+        field: "t".into(),
+        source: Interval::Ordered(["z", "x"].map(|t| Interval::Term(t.into())).into()),
+    };
+    let queries = [
+        Query::All,
+        // Nothing is found by these two, which look at everything.
+        phrase(&["z", "x"], 0),
+        near,
+        Query::any(vec![term("x"), term("y")]),
+    ];
+    for query in queries {
+        let effort = Effort::new(Duration::ZERO, usize::MAX);
+        let answer = asked(query.clone(), 10, effort);
+        assert!(matches!(answer, Err(Error::TooLong)), "{query:?}");
+    }
+    let effort = || Effort::new(Duration::from_secs(600), 100_000);
+    let few = asked(Query::All, 100, effort()).unwrap();
+    assert_eq!((few.total, few.hits.len()), (5_000, 100));
+    let all = asked(Query::All, 5_000, effort());
+    assert!(matches!(all, Err(Error::TooMuch { max: 100_000 })));
+    let pattern = "a|b".to_owned();
+    let field = "t".to_owned();
+    let regex = asked(Query::Regex { field, pattern }, 1, effort());
+    assert!(matches!(regex, Err(Error::TooMuch { .. })));
+}
+
+#[test]
+fn words_of_intervals_are_clauses_and_patterns_are_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    write(&index, &[("a", "x")], 1);
+    let words = (0..2_000).map(|n| Interval::Term(format!("w{n}")));
+    let query = Query::Interval {
+        field: "t".into(),
+        source: Interval::Or(words.collect()),
+    };
+    let refused = search(&index.reader(), &by_score(query)).unwrap_err();
+    assert!(matches!(refused, Error::TooManyClauses { .. }));
+    let query = Query::Regex {
+        field: "t".into(),
+        pattern: "a)|(?:x".into(),
+    };
+    let refused = search(&index.reader(), &by_score(query)).unwrap_err();
+    assert!(matches!(refused, Error::Regex(_)));
+}
+
+#[test]
+fn an_update_that_is_given_up_leaves_no_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    write(&index, &[("a", "x")], 1);
+    let before = index.file_bytes();
+    let update = index.update(1, 0).unwrap();
+    let words: String = (0..40_000).map(|n| format!("w{n} ")).collect();
+    // More than a writer keeps in memory.
+    for n in 0..60 {
+        let id = format!("b{n}");
+        update
+            .put(&id, None, text(&format!("{words}{n}")), &Words)
+            .unwrap();
+    }
+    update.abandon().unwrap();
+    assert!(index.file_bytes() < 2 * before + 10_000);
+    assert_eq!(found(&index, term("x")), ["a"]);
 }

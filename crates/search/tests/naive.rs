@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, RangeBounds};
+use std::rc::Rc;
 
 use proptest::prelude::*;
 use search::query::Wild;
@@ -189,7 +190,9 @@ impl Shards {
     fn search(&self, request: &Request) -> Answer {
         let readers: Vec<_> = self.shards.iter().map(Index::reader).collect();
         let types = types_of(&readers);
-        let answers = readers.iter().map(|r| r.search(request, &types).unwrap());
+        let answers = readers
+            .iter()
+            .map(|r| r.search(request, &types, &Rc::default()).unwrap());
         merge(request, answers.collect())
     }
 }

@@ -5,7 +5,7 @@ mod query;
 mod shard;
 mod spec;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -123,6 +123,10 @@ impl Upkept for TextIndex {
 
     fn tidy(&self) -> Result<(), Error> {
         self.shards.iter().try_for_each(TextShard::tidy)
+    }
+
+    fn must_tidy(&self) -> bool {
+        self.shards.iter().any(TextShard::must_tidy)
     }
 
     fn ask_to_stop(&self) {
@@ -299,12 +303,7 @@ impl Database {
         if *closed {
             return self.if_live(Err(Error::NoDatabase));
         }
-        let designs = self.all_designs()?;
-        let used: HashSet<Signature> = designs
-            .iter()
-            .flat_map(|d| d.texts())
-            .map(|spec| spec.signature())
-            .collect();
+        let used = self.used_signatures()?;
         let mut dropped = 0;
         for shard in self.all_shards() {
             for (signature, number) in self.store().indexes(shard.number)? {

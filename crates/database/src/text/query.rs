@@ -1,20 +1,26 @@
 //! What a text index is asked, and what it answers.
 
 use std::ops::Bound;
+use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use analysis::Flavour;
 use analysis::query::{self as parsed, Clause, FieldType as ParsedType, Occur, ParseOptions};
 use search::query::{Interval, Wild};
-use search::{FieldType, Query, Range, Reader, Request, SortBy, SortKey, SortValue, Types};
+use search::{Effort, FieldType, Query, Range, Reader, Request, SortBy, SortKey, SortValue, Types};
 use serde_json::{Map, Value};
 
 use super::{TextIndex, bookmark};
 use crate::Error;
 use crate::database::Database;
 
-/// Stored fields, or documents, of an answer are no longer than this together: an answer is in memory as a whole.
+/// Hits with their stored fields, or documents, of an answer are no longer than this together, for an answer is in memory as a whole; nor is what
+/// finding them takes at a time.
 pub const TEXT_ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// How long a search may take, from when its turn comes.
+const TIME_MAX: Duration = Duration::from_secs(30);
 
 /// What is asked.
 #[derive(Clone, Debug)]
@@ -124,7 +130,10 @@ fn search_now(index: &TextIndex, query: &TextQuery) -> Result<TextAnswer, Error>
     let readers: Vec<Arc<Reader>> = index.shards.iter().map(|s| s.index.reader()).collect();
     let types = search::types_of(&readers);
     let request = query.request(index, &types)?;
-    let answers = readers.iter().map(|reader| reader.search(&request, &types));
+    let effort = Rc::new(Effort::new(TIME_MAX, TEXT_ANSWER_BYTES_MAX));
+    let answers = readers
+        .iter()
+        .map(|reader| reader.search(&request, &types, &effort));
     let answers = answers.collect::<Result<_, _>>()?;
     let found = search::merge(&request, answers);
     let bookmark = match (found.hits.last(), &query.bookmark) {
@@ -136,7 +145,7 @@ fn search_now(index: &TextIndex, query: &TextQuery) -> Result<TextAnswer, Error>
     let mut bytes = 0;
     for hit in found.hits {
         let fields = readers[hit.shard].stored(hit.segment, hit.doc)?;
-        bytes += hit.id.len() + fields.len();
+        bytes += hit.bytes() + fields.len();
         if bytes > TEXT_ANSWER_BYTES_MAX {
             return Err(Error::TextAnswerTooLong);
         }

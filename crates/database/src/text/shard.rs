@@ -25,6 +25,8 @@ const CHANGES_BETWEEN_COMMITS: u64 = 100_000;
 /// Memory that a long update wants for what it has not written yet, and the least that any takes.
 const MEMORY_BYTES_WANTED: usize = 64 << 20;
 const MEMORY_BYTES_MIN: usize = 15_000_000;
+/// Of more segments an index is tidied although readers wait: each update adds one.
+const SEGMENTS_MAX: usize = 32;
 /// Free space below which nothing is added.
 const RESERVE_BYTES: u64 = 64 << 20;
 
@@ -151,13 +153,28 @@ impl TextShard {
             self.purge(&view, commit.purge_seq, &update)?;
         }
         let source = Source::new(&self.owner, &view, commit.seq);
-        while !source.is_exhausted() {
-            guard.admit(self.store.engine(), memory as u64)?;
-            self.map(&source, &mut mappers, &update)?;
-            self.check_stop()?;
-            self.commit(&mut update, source.handed_out.load(Relaxed), purges)?;
+        let mut go_through = || {
+            while !source.is_exhausted() {
+                guard.admit(self.store.engine(), memory as u64)?;
+                self.map(&source, &mut mappers, &update)?;
+                self.check_stop()?;
+                self.commit(&mut update, source.handed_out.load(Relaxed), purges)?;
+            }
+            Ok(())
+        };
+        let result = go_through();
+        // What was written in vain would stay until an update that succeeds.
+        if result.is_err()
+            && let Err(error) = update.abandon()
+        {
+            tracing::warn!(%error, index = %self.label, "files of an update that failed stay");
         }
-        Ok(())
+        result
+    }
+
+    /// Whether so much is to be merged that readers would feel it.
+    pub fn must_tidy(&self) -> bool {
+        self.index.reader().segments() > SEGMENTS_MAX
     }
 
     /// Merges what many small updates have left, while readers go on.
@@ -167,6 +184,9 @@ impl TextShard {
         }
         let _writer = self.writer.lock();
         self.check_stop()?;
+        // A merge writes what it reads anew before that goes.
+        let mut guard = DiskGuard::new(self.store.engine().path(), RESERVE_BYTES);
+        guard.admit(self.store.engine(), self.index.file_bytes())?;
         let update = self.index.update(1, MEMORY_BYTES_MIN)?;
         update.tidy(&|| self.stop.load(Relaxed))?;
         Ok(())

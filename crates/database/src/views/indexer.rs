@@ -40,6 +40,10 @@ pub(crate) trait Upkept: Send + Sync {
     fn update(&self) -> Result<(), Error>;
     /// Does what makes reading quicker, once readers have what they wait for. Blocks.
     fn tidy(&self) -> Result<(), Error>;
+    /// Whether that must not wait until nobody waits any more.
+    fn must_tidy(&self) -> bool {
+        false
+    }
     /// Asks an update under way to end.
     fn ask_to_stop(&self);
     /// How far an update is, by shard.
@@ -208,6 +212,20 @@ impl Indexer {
     }
 }
 
+/// Nobody waits for this: it is said, and no more, when it fails.
+fn tidy(index: &dyn Upkept) {
+    let tidied = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| index.tidy()));
+    match tidied {
+        Ok(Ok(())) => {}
+        Ok(Err(e)) => {
+            tracing::debug!(db = %index.database(), error = %e, "an index is left untidy");
+        }
+        Err(_) => {
+            tracing::error!(db = %index.database(), design = %index.design(), "tidying an index panicked");
+        }
+    }
+}
+
 impl Shared {
     fn start(self: &Arc<Self>, index: Arc<dyn Upkept>) {
         let mut work = self.work.lock();
@@ -250,13 +268,14 @@ impl Shared {
             }
             let reason = failure.as_ref().map(|e| name_of(e).to_owned());
             export_background("index update", began, || about(&*index), reason);
-            if finish(&*index, failure) {
+            let again = finish(&*index, failure);
+            // Readers have what they waited for; what they would compute on demand is kept for the next ones.
+            if !again || index.must_tidy() {
+                tidy(&*index);
+            }
+            if again {
                 next = Some(index);
                 continue;
-            }
-            // Readers have what they waited for; what they would compute on demand is kept for the next ones.
-            if let Err(e) = index.tidy() {
-                tracing::debug!(db = %index.database(), error = %e, "an index is left untidy");
             }
             self.done(index);
             let mut work = self.work.lock();

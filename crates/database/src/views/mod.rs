@@ -500,19 +500,24 @@ impl Database {
         });
     }
 
+    /// The signatures of all indexes, of views and of texts, that design documents name.
+    pub(crate) fn used_signatures(&self) -> Result<HashSet<Signature>, Error> {
+        let designs = self.all_designs()?;
+        let texts = designs.iter().flat_map(|d| d.texts());
+        let views = designs.iter().filter(|d| d.has_views());
+        Ok(views
+            .map(|d| d.signature)
+            .chain(texts.map(|t| t.signature()))
+            .collect())
+    }
+
     /// Drops the indexes that no design document names any more. Blocks.
     pub fn clean_up_views(&self) -> Result<usize, Error> {
         let closed = self.views.changing.lock();
         if *closed {
             return self.if_live(Err(Error::NoDatabase));
         }
-        let designs = self.all_designs()?;
-        let texts = designs
-            .iter()
-            .flat_map(|d| d.texts())
-            .map(|t| t.signature());
-        let views = designs.iter().filter(|d| d.has_views());
-        let used: HashSet<Signature> = views.map(|d| d.signature).chain(texts).collect();
+        let used = self.used_signatures()?;
         let mut dropped = 0;
         for shard in self.all_shards() {
             for (signature, number) in self.store().indexes(shard.number)? {

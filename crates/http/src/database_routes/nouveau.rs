@@ -9,6 +9,8 @@ use database::{
     TextRange, TextSortBy, TextSortKey, TextSortValue, text_bounds,
 };
 use document::DocId;
+use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
@@ -27,6 +29,10 @@ const LIMIT: usize = 25;
 /// Counts of a field, when a request does not say how many, and the most.
 const TOP_N: usize = 10;
 const TOP_N_MAX: i64 = 1000;
+/// Fields to sort by, fields that are counted, and ranges, of a request.
+const SORT_KEYS_MAX: usize = 32;
+const COUNTED_FIELDS_MAX: usize = 100;
+const RANGES_MAX: usize = 1000;
 
 /// What is asked of the route besides the index.
 struct Asked {
@@ -73,19 +79,21 @@ pub async fn search(req: &mut Request, access: &Access, id: &str, parts: &[&str]
         }
         false => 0,
     };
-    let place = places().acquire().await;
+    let place = places().clone().acquire_owned().await;
     let db = access.db.clone();
-    let reply = blocking(move || {
+    blocking(move || {
+        // Until the work is done, also when nobody waits for it any more.
+        let _place = place;
         let answer = db.search_text(&index, &query)?;
         let docs = match asked.include_docs {
             true => Some(documents(&db, &answer)?),
             false => None,
         };
-        Ok(Reply::json(200, &shown(answer, docs, latency_us)))
+        let shown = shown(answer, docs, latency_us);
+        let text = serde_json::to_string(&shown).map_err(|_| ApiError::worker_failed())?;
+        Ok(Reply::json_bytes(200, text + "\n"))
     })
-    .await;
-    drop(place);
-    reply
+    .await
 }
 
 /// `_nouveau_info/{index}`
@@ -165,10 +173,10 @@ async fn blocking<T: Send + 'static>(
 }
 
 /// Searches that run at once: more would only take turns.
-fn places() -> &'static Semaphore {
-    static PLACES: LazyLock<Semaphore> = LazyLock::new(|| {
+fn places() -> &'static Arc<Semaphore> {
+    static PLACES: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
         let cores = std::thread::available_parallelism().map_or(2, |n| n.get());
-        Semaphore::new(2 * cores)
+        Arc::new(Semaphore::new(2 * cores))
     });
     &PLACES
 }
@@ -335,11 +343,21 @@ fn sort_of(value: &Value) -> Result<Vec<TextSortKey>, ApiError> {
         };
         TextSortKey { by, reversed }
     };
+    within(fields.len(), SORT_KEYS_MAX, "fields to sort by")?;
     Ok(fields.into_iter().map(key).collect())
+}
+
+/// An answer counts so much for each hit.
+fn within(n: usize, max: usize, what: &str) -> Result<(), ApiError> {
+    match n > max {
+        true => Err(ApiError::bad_request(format!("at most {max} {what}"))),
+        false => Ok(()),
+    }
 }
 
 fn counts_of(value: &Value) -> Result<Vec<String>, ApiError> {
     let fields = value.as_array().ok_or_else(ApiError::invalid_json)?;
+    within(fields.len(), COUNTED_FIELDS_MAX, "fields to count")?;
     let field = |field: &Value| field.as_str().map(str::to_owned);
     let fields: Option<_> = fields.iter().map(field).collect();
     fields.ok_or_else(|| invalid("counts", value))
@@ -347,6 +365,8 @@ fn counts_of(value: &Value) -> Result<Vec<String>, ApiError> {
 
 fn ranges_of(value: &Value) -> Result<Vec<(String, Vec<TextRange>)>, ApiError> {
     let fields = value.as_object().ok_or_else(ApiError::invalid_json)?;
+    let ranges = fields.values().filter_map(Value::as_array).map(Vec::len);
+    within(ranges.sum(), RANGES_MAX, "ranges")?;
     let of_field = |(field, ranges): (&String, &Value)| {
         let no_list = || parse_error("range values must be lists of objects");
         let ranges = ranges.as_array().ok_or_else(no_list)?;
@@ -389,7 +409,10 @@ fn range_of(value: &Value) -> Result<TextRange, ApiError> {
 // ---- what is answered
 
 /// The documents of the hits, as they are now; null for those that are not there any more, or may not be seen.
-fn documents(db: &database::DatabaseAs, answer: &TextAnswer) -> Result<Vec<Value>, ApiError> {
+fn documents(
+    db: &database::DatabaseAs,
+    answer: &TextAnswer,
+) -> Result<Vec<Box<RawValue>>, ApiError> {
     let mut docs = vec![];
     let mut bytes = 0;
     for hit in &answer.hits {
@@ -406,34 +429,53 @@ fn documents(db: &database::DatabaseAs, answer: &TextAnswer) -> Result<Vec<Value
                 if bytes > TEXT_ANSWER_BYTES_MAX {
                     return Err(database::Error::TextAnswerTooLong.into());
                 }
-                serde_json::from_slice(&doc.json).map_err(|_| ApiError::worker_failed())?
+                let text = String::from_utf8(doc.json).map_err(|_| ApiError::worker_failed())?;
+                RawValue::from_string(text).map_err(|_| ApiError::worker_failed())?
             }
-            Read::Missing | Read::Deleted => Value::Null,
+            Read::Missing | Read::Deleted => RawValue::NULL.to_owned(),
         });
     }
     Ok(docs)
 }
 
-fn shown(answer: TextAnswer, docs: Option<Vec<Value>>, latency_us: u64) -> Value {
+#[derive(Serialize)]
+struct ShownHit {
+    /// As it was written: it may be deeper than what is read here, and its numbers are its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    doc: Option<Box<RawValue>>,
+    fields: Map<String, Value>,
+    id: String,
+    order: Vec<Value>,
+}
+
+#[derive(Serialize)]
+struct Shown {
+    bookmark: String,
+    counts: Option<Value>,
+    hits: Vec<ShownHit>,
+    ranges: Option<Value>,
+    total_hits: u64,
+    total_hits_relation: &'static str,
+    update_latency: u64,
+}
+
+fn shown(answer: TextAnswer, docs: Option<Vec<Box<RawValue>>>, latency_us: u64) -> Shown {
     let mut docs = docs.map(Vec::into_iter);
-    let hits = answer.hits.into_iter().map(|hit| {
-        let order: Vec<Value> = hit.order.iter().map(order_value).collect();
-        let mut shown = json!({"id": hit.id, "order": order, "fields": hit.fields});
-        if let Some(docs) = &mut docs {
-            shown["doc"] = docs.next().unwrap_or_default();
-        }
-        shown
+    let hits = answer.hits.into_iter().map(|hit| ShownHit {
+        doc: docs.as_mut().and_then(Iterator::next),
+        order: hit.order.iter().map(order_value).collect(),
+        id: hit.id,
+        fields: hit.fields,
     });
-    let hits: Vec<Value> = hits.collect();
-    json!({
-        "bookmark": answer.bookmark,
-        "total_hits": answer.total,
-        "total_hits_relation": "EQUAL_TO",
-        "hits": hits,
-        "counts": answer.counts.map(counts_value),
-        "ranges": answer.ranges.map(counts_value),
-        "update_latency": latency_us,
-    })
+    Shown {
+        hits: hits.collect(),
+        bookmark: answer.bookmark,
+        counts: answer.counts.map(counts_value),
+        ranges: answer.ranges.map(counts_value),
+        total_hits: answer.total,
+        total_hits_relation: "EQUAL_TO",
+        update_latency: latency_us,
+    }
 }
 
 fn counts_value(counts: TextCounts) -> Value {

@@ -1,19 +1,23 @@
 //! Documents by what several cursors have in common, or not.
 
+use std::rc::Rc;
+
 use super::{BoxMatcher, Doc, END, Matcher};
+use crate::Effort;
 
 /// Documents that all of some match.
 pub(crate) struct Intersection {
     parts: Vec<BoxMatcher>,
     doc: Doc,
+    effort: Rc<Effort>,
 }
 
 impl Intersection {
     /// Of one part at least. The rarest leads.
-    pub fn new(mut parts: Vec<BoxMatcher>) -> Intersection {
+    pub fn new(mut parts: Vec<BoxMatcher>, effort: Rc<Effort>) -> Intersection {
         parts.sort_by_key(|part| part.cost());
         let doc = parts.first().map_or(END, |part| part.doc());
-        let mut all = Intersection { parts, doc };
+        let mut all = Intersection { parts, doc, effort };
         all.settle(doc);
         all
     }
@@ -21,6 +25,10 @@ impl Intersection {
     /// The first document from `doc` on, which the first part is at, that all have.
     fn settle(&mut self, mut doc: Doc) -> Doc {
         'next: while doc != END {
+            if !self.effort.go_on() {
+                doc = END;
+                break;
+            }
             for i in 1..self.parts.len() {
                 let part = &mut self.parts[i];
                 let at = if part.doc() < doc {
@@ -83,17 +91,19 @@ pub(crate) struct Disjunction {
     /// So many are to match.
     least: usize,
     doc: Doc,
+    effort: Rc<Effort>,
 }
 
 impl Disjunction {
     /// `least`: how many are to match, one at least.
-    pub fn new(mut parts: Vec<BoxMatcher>, least: usize) -> Disjunction {
+    pub fn new(mut parts: Vec<BoxMatcher>, least: usize, effort: Rc<Effort>) -> Disjunction {
         parts.retain(|part| part.doc() != END);
         parts.sort_by_key(|part| part.doc());
         let mut any = Disjunction {
             parts,
             least: least.max(1),
             doc: END,
+            effort,
         };
         any.settle();
         any
@@ -150,6 +160,9 @@ impl Disjunction {
     fn settle(&mut self) -> Doc {
         loop {
             self.doc = self.parts.first().map_or(END, |part| part.doc());
+            if !self.effort.go_on() {
+                self.doc = END;
+            }
             if self.doc == END || self.least == 1 {
                 return self.doc;
             }

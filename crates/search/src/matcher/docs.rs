@@ -4,6 +4,7 @@ use tantivy::DocSet;
 use tantivy::postings::SegmentPostings;
 
 use super::{BoxMatcher, Doc, END, Matcher};
+use crate::{Effort, Error};
 
 /// All documents of a segment.
 pub(crate) struct Everything {
@@ -170,15 +171,23 @@ impl DocSetBuilder {
         }
     }
 
-    pub fn add(&mut self, mut postings: SegmentPostings) {
+    /// What a set of them takes at most, in bytes.
+    pub fn bytes_max(docs: Doc) -> usize {
+        docs as usize / LIST_PART * size_of::<Doc>() * 2 + 1024
+    }
+
+    pub fn add(&mut self, mut postings: SegmentPostings, effort: &Effort) -> Result<(), Error> {
         let mut doc = postings.doc();
         while doc != END {
+            effort.step()?;
             self.put(doc);
             doc = postings.advance();
         }
+        Ok(())
     }
 
-    fn put(&mut self, doc: Doc) {
+    /// Adds a document. They may come in any order, and more than once.
+    pub fn put(&mut self, doc: Doc) {
         if let Some(bits) = &mut self.bits {
             bits[doc as usize / 64] |= 1 << (doc % 64);
             return;

@@ -1,9 +1,14 @@
 //! Documents with terms near each other, by functions of intervals.
 
+use std::cmp::Reverse;
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
 use tantivy::DocSet;
 use tantivy::postings::{Postings, SegmentPostings};
 
 use super::{Doc, END, Matcher};
+use crate::Effort;
 use crate::query::Interval;
 
 /// From the first to the last token of something, and the tokens between its parts.
@@ -15,7 +20,7 @@ struct Span {
 }
 
 /// A term of the source with its postings, or without when the segment has none.
-type Terms = Vec<(String, Option<SegmentPostings>)>;
+type Terms = FxHashMap<String, Option<SegmentPostings>>;
 
 /// Intervals' documents.
 pub(crate) struct IntervalMatcher {
@@ -25,11 +30,18 @@ pub(crate) struct IntervalMatcher {
     docs: Doc,
     doc: Doc,
     freq: f32,
+    effort: Rc<Effort>,
 }
 
 impl IntervalMatcher {
     /// `docs`: of the segment.
-    pub fn new(source: Interval, terms: Terms, boost: f32, docs: Doc) -> IntervalMatcher {
+    pub fn new(
+        source: Interval,
+        terms: Terms,
+        boost: f32,
+        docs: Doc,
+        effort: Rc<Effort>,
+    ) -> IntervalMatcher {
         let mut matcher = IntervalMatcher {
             source,
             terms,
@@ -37,6 +49,7 @@ impl IntervalMatcher {
             docs,
             doc: 0,
             freq: 0.0,
+            effort,
         };
         matcher.settle(0);
         matcher
@@ -46,19 +59,17 @@ impl IntervalMatcher {
         loop {
             // The next document that has any of the terms.
             let mut next = END;
-            for (_, postings) in &mut self.terms {
-                if let Some(postings) = postings {
-                    if postings.doc() < doc {
-                        postings.seek(doc);
-                    }
-                    next = next.min(postings.doc());
+            for postings in self.terms.values_mut().flatten() {
+                if postings.doc() < doc {
+                    postings.seek(doc);
                 }
+                next = next.min(postings.doc());
             }
-            if next == END || next >= self.docs {
+            if next == END || next >= self.docs || !self.effort.go_on() {
                 self.doc = END;
                 return END;
             }
-            let spans = spans(&self.source, &mut self.terms, next);
+            let spans = spans(&self.source, &mut self.terms, next, &self.effort);
             if !spans.is_empty() {
                 // Lucene's sum: an interval counts by its width beyond what it has to be.
                 self.freq = spans.iter().map(|s| 1.0 / (1.0 + s.gaps as f32)).sum();
@@ -95,23 +106,23 @@ impl Matcher for IntervalMatcher {
     }
 
     fn cost(&self) -> u64 {
-        let costs = self.terms.iter().filter_map(|(_, p)| p.as_ref());
+        let costs = self.terms.values().flatten();
         costs.map(|p| u64::from(p.size_hint())).sum()
     }
 }
 
-/// Of a term, its first places in a document count: the work grows with their square.
+/// Of a term, its first places in a document count.
 const POSITIONS_MAX: usize = 1000;
 
-/// The least spans of the source in a document, in their order.
-fn spans(source: &Interval, terms: &mut Terms, doc: Doc) -> Vec<Span> {
+/// The least spans of the source in a document: in order of their first tokens, and of their last ones too. None when there is no time for them.
+fn spans(source: &Interval, terms: &mut Terms, doc: Doc, effort: &Effort) -> Vec<Span> {
+    if !effort.go_on() {
+        return vec![];
+    }
     match source {
         Interval::Term(term) => {
-            let found = terms.iter_mut().find(|(known, _)| known == term);
-            let Some(postings) = found
-                .and_then(|(_, p)| p.as_mut())
-                .filter(|p| p.doc() == doc)
-            else {
+            let found = terms.get_mut(term).and_then(Option::as_mut);
+            let Some(postings) = found.filter(|p| p.doc() == doc) else {
                 return vec![];
             };
             let mut positions = vec![];
@@ -128,24 +139,24 @@ fn spans(source: &Interval, terms: &mut Terms, doc: Doc) -> Vec<Span> {
                 .collect()
         }
         Interval::Phrase(parts) => {
-            let ordered = ordered(parts, terms, doc);
+            let ordered = ordered(parts, terms, doc, effort);
             ordered.into_iter().filter(|s| s.gaps == 0).collect()
         }
-        Interval::Ordered(parts) => least(ordered(parts, terms, doc)),
-        Interval::Unordered(parts) => least(unordered(parts, terms, doc)),
+        Interval::Ordered(parts) => least(ordered(parts, terms, doc, effort)),
+        Interval::Unordered(parts) => least(unordered(parts, terms, doc, effort)),
         Interval::Or(parts) => least(
             parts
                 .iter()
-                .flat_map(|part| spans(part, terms, doc))
+                .flat_map(|part| spans(part, terms, doc, effort))
                 .collect(),
         ),
         Interval::MaxWidth(width, part) => {
-            let mut found = spans(part, terms, doc);
+            let mut found = spans(part, terms, doc, effort);
             found.retain(|s| s.last - s.first < *width);
             found
         }
         Interval::MaxGaps(gaps, part) => {
-            let mut found = spans(part, terms, doc);
+            let mut found = spans(part, terms, doc, effort);
             found.retain(|s| s.gaps <= *gaps);
             found
         }
@@ -153,16 +164,15 @@ fn spans(source: &Interval, terms: &mut Terms, doc: Doc) -> Vec<Span> {
 }
 
 /// Spans that have all parts one after the other: each begins with a span of the first part and goes on with the nearest.
-fn ordered(parts: &[Interval], terms: &mut Terms, doc: Doc) -> Vec<Span> {
+fn ordered(parts: &[Interval], terms: &mut Terms, doc: Doc, effort: &Effort) -> Vec<Span> {
     let Some((first, others)) = parts.split_first() else {
         return vec![];
     };
-    let mut found = spans(first, terms, doc);
+    let mut found = spans(first, terms, doc, effort);
     for part in others {
-        let next = spans(part, terms, doc);
+        let next = spans(part, terms, doc, effort);
         let follow = |before: Span| {
-            let after = next.iter().filter(|s| s.first > before.last);
-            let after = after.min_by_key(|s| (s.last, s.first))?;
+            let after = nearest(&next, before.last.saturating_add(1))?;
             Some(Span {
                 first: before.first,
                 last: after.last,
@@ -175,22 +185,19 @@ fn ordered(parts: &[Interval], terms: &mut Terms, doc: Doc) -> Vec<Span> {
 }
 
 /// Spans that have all parts in any order, none of which overlap.
-fn unordered(parts: &[Interval], terms: &mut Terms, doc: Doc) -> Vec<Span> {
-    let all: Vec<Vec<Span>> = parts.iter().map(|part| spans(part, terms, doc)).collect();
+fn unordered(parts: &[Interval], terms: &mut Terms, doc: Doc, effort: &Effort) -> Vec<Span> {
+    let all = parts.iter().map(|part| spans(part, terms, doc, effort));
+    let all: Vec<Vec<Span>> = all.collect();
     if all.iter().any(Vec::is_empty) {
         return vec![];
     }
     let starts: Vec<u32> = all.iter().flatten().map(|s| s.first).collect();
     let mut found = vec![];
     for start in starts {
-        // The span of each part that ends first, from here on.
-        let nearest: Option<Vec<Span>> = all
-            .iter()
-            .map(|spans| {
-                let from_here = spans.iter().filter(|s| s.first >= start);
-                from_here.min_by_key(|s| (s.last, s.first)).copied()
-            })
-            .collect();
+        if !effort.go_on() {
+            return vec![];
+        }
+        let nearest: Option<Vec<Span>> = all.iter().map(|spans| nearest(spans, start)).collect();
         let Some(mut nearest) = nearest else {
             continue;
         };
@@ -209,21 +216,66 @@ fn unordered(parts: &[Interval], terms: &mut Terms, doc: Doc) -> Vec<Span> {
     found
 }
 
+/// The span that ends first of those that do not begin before. As they are in order of both, it is the first of them.
+fn nearest(spans: &[Span], from: u32) -> Option<Span> {
+    let at = spans.partition_point(|s| s.first < from);
+    spans.get(at).copied()
+}
+
 /// Those that have no other within.
 fn least(mut spans: Vec<Span>) -> Vec<Span> {
-    spans.sort_unstable_by_key(|s| (s.first, s.last));
+    spans.sort_unstable_by_key(|s| (s.first, Reverse(s.last), s.gaps));
     spans.dedup();
-    let holds_another = |s: &Span| {
-        spans.iter().any(|o| {
-            o != s
-                && o.first >= s.first
-                && o.last <= s.last
-                && (o.first, o.last) != (s.first, s.last)
-        })
-    };
-    spans
-        .iter()
-        .filter(|s| !holds_another(s))
-        .copied()
-        .collect()
+    // From the last one on, each that does not reach over one that begins with it or after it.
+    let mut kept: Vec<Span> = vec![];
+    for span in spans.into_iter().rev() {
+        let holds_another = kept.last().is_some_and(|next| {
+            next.last <= span.last && (next.first, next.last) != (span.first, span.last)
+        });
+        if !holds_another {
+            kept.push(span);
+        }
+    }
+    kept.reverse();
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn spans_of(pairs: &[(u32, u32, u32)]) -> Vec<Span> {
+        let span = |&(first, width, gaps): &(u32, u32, u32)| Span {
+            first,
+            last: first + width,
+            gaps,
+        };
+        pairs.iter().map(span).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn the_least_spans_are_those_with_no_other_within(
+            pairs in proptest::collection::vec((0_u32..20, 0_u32..6, 0_u32..2), 0..30),
+            from in 0_u32..25,
+        ) {
+            let all = spans_of(&pairs);
+            let is_within = |a: &Span, b: &Span| {
+                b.first >= a.first && b.last <= a.last && (a.first, a.last) != (b.first, b.last)
+            };
+            let mut expected: Vec<Span> = all
+                .iter()
+                .filter(|a| !all.iter().any(|b| is_within(a, b)))
+                .copied()
+                .collect();
+            expected.sort_unstable();
+            expected.dedup();
+            let found = least(all);
+            prop_assert_eq!(&found, &expected);
+            let after = expected.iter().filter(|s| s.first >= from);
+            let after = after.min_by_key(|s| (s.last, s.first)).copied();
+            prop_assert_eq!(nearest(&found, from), after);
+        }
+    }
 }

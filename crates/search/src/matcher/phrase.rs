@@ -1,11 +1,13 @@
 //! Documents with terms at their places, or near them.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use tantivy::DocSet;
 use tantivy::postings::{Postings, SegmentPostings};
 
 use super::{Doc, END, Matcher};
+use crate::Effort;
 use crate::column::Lengths;
 use crate::similarity::Bm25;
 
@@ -76,6 +78,7 @@ pub(crate) struct PhraseMatcher {
     lengths: Option<Lengths>,
     doc: Doc,
     freq: f32,
+    effort: Rc<Effort>,
 }
 
 impl PhraseMatcher {
@@ -84,6 +87,7 @@ impl PhraseMatcher {
         slop: u32,
         weight: Arc<Bm25>,
         lengths: Option<Lengths>,
+        effort: Rc<Effort>,
     ) -> PhraseMatcher {
         slots.sort_by_key(Slot::cost);
         let doc = slots.first().map_or(END, Slot::doc);
@@ -94,6 +98,7 @@ impl PhraseMatcher {
             lengths,
             doc,
             freq: 0.0,
+            effort,
         };
         phrase.settle(doc);
         phrase
@@ -101,6 +106,10 @@ impl PhraseMatcher {
 
     fn settle(&mut self, mut doc: Doc) -> Doc {
         'next: while doc != END {
+            if !self.effort.go_on() {
+                doc = END;
+                break;
+            }
             for i in 0..self.slots.len() {
                 let at = self.slots[i].seek(doc);
                 if at > doc {
