@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
-    let dist = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web/dist");
+    // As it is now: this script, once compiled, may run for a checkout in another place.
+    let checkout = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default();
+    let dist = Path::new(&checkout).join("../../web/dist");
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
     println!("cargo:rerun-if-changed={}", dist.display());
     let files = fs::read_dir(&dist)?.map(|file| Ok(file?.path()));
@@ -44,16 +46,18 @@ fn add(path: &Path, out: &Path, table: &mut String) -> io::Result<()> {
         }
     };
     let hash = blake3::hash(&plain).to_hex();
-    let bytes = |end: &str| {
-        let path = out.join(format!("{name}{end}"));
-        format!("include_bytes!({path:?})")
+    // The places of checkout and build are not in the text, which would differ elsewhere.
+    let bytes = |place: &str, file: &str| {
+        let file = format!("/{file}");
+        format!("include_bytes!(concat!(env!({place:?}), {file:?}))")
     };
     let _ = writeln!(
         table,
-        "File {{ name: {name:?}, kind: {kind:?}, hash: {:?}, plain: include_bytes!({path:?}), gzip: {}, brotli: {} }},",
+        "File {{ name: {name:?}, kind: {kind:?}, hash: {:?}, plain: {}, gzip: {}, brotli: {} }},",
         &hash[..16],
-        bytes(".gz"),
-        bytes(".br"),
+        bytes("CARGO_MANIFEST_DIR", &format!("../../web/dist/{name}")),
+        bytes("OUT_DIR", &format!("{name}.gz")),
+        bytes("OUT_DIR", &format!("{name}.br")),
     );
     Ok(())
 }
