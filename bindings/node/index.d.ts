@@ -77,6 +77,8 @@ export interface OpenOptions {
   writeBuffersBytes?: number;
   /** Memory for the rows of index builds, in bytes (256 MiB). */
   indexBuildsBytes?: number;
+  /** Memory for rows of indexes that are read often (64 MiB). */
+  indexRowsBytes?: number;
   /** Keep indexes up before anybody asks; true unless it is said. */
   backgroundIndexing?: boolean;
   /** Compact by itself; true unless it is said. */

@@ -26,6 +26,7 @@ const NAMES = {
   documentsBytes: "documents_bytes",
   writeBuffersBytes: "write_buffers_bytes",
   indexBuildsBytes: "index_builds_bytes",
+  indexRowsBytes: "index_rows_bytes",
   backgroundIndexing: "background_indexing",
   autoCompact: "auto_compact",
   acceptDamagedLog: "accept_damaged_log",

@@ -67,6 +67,8 @@ pub struct Options {
     pub open_bytes: usize,
     /// Memory that index builds may take together for their rows, in bytes.
     pub build_bytes: usize,
+    /// Memory for rows of indexes that are read often, in bytes.
+    pub index_rows_bytes: usize,
 }
 
 impl Default for Options {
@@ -82,6 +84,7 @@ impl Default for Options {
             attachments: AttachmentOptions::default(),
             open_bytes: 96 << 20,
             build_bytes: 256 << 20,
+            index_rows_bytes: 64 << 20,
         }
     }
 }
@@ -122,6 +125,8 @@ pub struct Stats {
     pub block_cache_bytes_max: u64,
     /// Memory of documents that were read lately, in bytes.
     pub documents_bytes: u64,
+    /// Memory of rows of indexes that are read often, in bytes.
+    pub index_rows_bytes: u64,
     /// Documents asked for that were found there, since the process started,
     pub documents_found: u64,
     /// and those that were not.
@@ -194,6 +199,7 @@ impl Databases {
             scans: Scans::default(),
             reduce_limit: options.reduce_limit,
             build_memory: Arc::new(index::BuildMemory::new(options.build_bytes)),
+            row_cache: Arc::new(index::RowCache::new(options.index_rows_bytes)),
             indexer: Indexer::new(options.ken.clone()),
             used: UsedIndexes::default(),
             finds: FindUses::default(),
@@ -535,6 +541,7 @@ impl Databases {
             block_cache_bytes: self.store.block_cache_bytes(),
             block_cache_bytes_max: self.store.block_cache_capacity_bytes(),
             documents_bytes: self.store.documents_bytes(),
+            index_rows_bytes: self.views.row_cache.bytes(),
             documents_found: storage::counters::DOCUMENTS_FOUND.get(),
             documents_read: storage::counters::DOCUMENTS_READ.get(),
             sampled_reads_cached: storage::counters::SAMPLED_READS_CACHED.get(),

@@ -41,6 +41,8 @@ pub struct Open {
     pub write_buffers_bytes: Option<usize>,
     /// Memory for the rows of index builds, in bytes.
     pub index_builds_bytes: Option<usize>,
+    /// Memory for rows of indexes that are read often, in bytes.
+    pub index_rows_bytes: Option<usize>,
     /// Build indexes before anybody asks; yes, unless said otherwise.
     pub background_indexing: Option<bool>,
     /// Compact by itself; yes, unless said otherwise.
@@ -109,6 +111,7 @@ impl Open {
                 ..default.ken
             },
             build_bytes: self.index_builds_bytes.unwrap_or(default.build_bytes),
+            index_rows_bytes: self.index_rows_bytes.unwrap_or(default.index_rows_bytes),
             ..default
         }
     }

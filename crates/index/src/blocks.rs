@@ -3,6 +3,8 @@
 
 use std::sync::{Arc, OnceLock};
 
+use crate::row_cache::BlockHeat;
+
 /// A block is split when it holds more rows than this.
 pub const BLOCK_ROWS_MAX: u32 = 384;
 /// At most so many rows has each block after a split, and each that a first build makes.
@@ -34,6 +36,8 @@ pub struct Block {
     pub reductions: Reductions,
     /// No row of it has a later place. Looked up when first needed.
     pub last: OnceLock<Box<[u8]>>,
+    /// How often its rows were asked for.
+    pub(crate) heat: BlockHeat,
     /// Differs from its stored form.
     dirty: bool,
     /// The stored form has all reductions, or will with the next save.
@@ -48,6 +52,7 @@ impl Block {
             rows,
             reductions: no_reductions(functions),
             last: OnceLock::new(),
+            heat: BlockHeat::default(),
             dirty: true,
             reduced: functions == 0,
         }
@@ -69,6 +74,7 @@ impl Block {
             reduced: rows == 0 || reductions.iter().all(|r| r.get().is_some()),
             reductions,
             last: OnceLock::new(),
+            heat: BlockHeat::default(),
             dirty: false,
         }
     }
@@ -104,6 +110,7 @@ impl Run {
     fn touch(&mut self, block: usize, functions: usize) {
         let block = &mut self.blocks[block];
         block.dirty = true;
+        block.heat.change();
         self.dirty = true;
         if functions > 0 {
             block.reduced = block.rows == 0;
@@ -232,6 +239,25 @@ impl Blocks {
             run: at.run + 1,
             block: 0,
         })
+    }
+
+    /// The last block.
+    pub fn last(&self) -> At {
+        // There is always one, and none of the runs is empty.
+        let run = self.runs.len().saturating_sub(1);
+        let block = self.runs[run].blocks.len().saturating_sub(1);
+        At { run, block }
+    }
+
+    /// The block before `at`.
+    pub fn previous(&self, at: At) -> Option<At> {
+        if let Some(block) = at.block.checked_sub(1) {
+            return Some(At { block, ..at });
+        }
+        let run = at.run.checked_sub(1)?;
+        // A run is never empty.
+        let block = self.runs[run].blocks.len().checked_sub(1)?;
+        Some(At { run, block })
     }
 
     /// The first place beyond the block; `None` for the last one.

@@ -160,6 +160,7 @@ impl<'a> Build<'a> {
                 purge_seq: view.meta.purge_seq,
                 ..State::empty(&self.index.spec)
             };
+            self.index.begin_write();
             self.state = wipe(&self.index.store, self.index.number, empty)?;
             self.publish(None);
             return Ok(());
@@ -182,15 +183,14 @@ impl<'a> Build<'a> {
         let bytes = batch.bytes() as u64;
         self.guard.admit(self.engine(), bytes)?;
         self.state.save(self.index.number, &mut batch);
+        self.index.begin_write();
         batch.commit(false)?;
         self.publish(None);
         Ok(())
     }
 
     fn publish(&self, stable: Option<Arc<Snapshot>>) {
-        let mut published = self.index.published.lock();
-        published.state = Arc::new(self.state.clone());
-        published.stable = stable;
+        self.index.publish(self.state.clone(), stable);
     }
 
     fn apply(&mut self, buffers: Vec<RowBuffer>, upto: u64) -> Result<(), Error> {

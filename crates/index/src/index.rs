@@ -15,6 +15,7 @@ use crate::memory::BuildMemory;
 use crate::read::IndexView;
 use crate::reduce::ReduceLimit;
 use crate::reducer::Reducers;
+use crate::row_cache::RowCache;
 use crate::spec::Spec;
 use crate::state::State;
 
@@ -58,6 +59,8 @@ pub(crate) struct Published {
     pub(crate) state: Arc<State>,
     /// While files are added: the rows that agree with `state`.
     pub(crate) stable: Option<Arc<Snapshot>>,
+    /// A write was begun that is not published: what is stored may be ahead of `state`.
+    pub(crate) is_written: bool,
 }
 
 /// The views of one design document over one shard.
@@ -74,6 +77,7 @@ pub struct Index {
     pub(crate) reducers: Arc<Reducers>,
     pub(crate) limits: BuildLimits,
     pub(crate) memory: Arc<BuildMemory>,
+    row_cache: Arc<RowCache>,
     pub(crate) published: Mutex<Published>,
     /// Held by whoever writes the index.
     pub(crate) writer: Mutex<()>,
@@ -129,7 +133,9 @@ impl Index {
             published: Mutex::new(Published {
                 state: Arc::new(state),
                 stable: None,
+                is_written: false,
             }),
+            row_cache: Arc::new(RowCache::new(0)),
             writer: Mutex::default(),
             stop: AtomicBool::new(false),
             progress: Progress::default(),
@@ -144,6 +150,11 @@ impl Index {
     /// The same index, whose builds share memory with those of others.
     pub fn with_memory(self, memory: Arc<BuildMemory>) -> Index {
         Index { memory, ..self }
+    }
+
+    /// The same index, whose rows are kept in memory with those of others.
+    pub fn with_row_cache(self, row_cache: Arc<RowCache>) -> Index {
+        Index { row_cache, ..self }
     }
 
     /// What it is made of.
@@ -171,10 +182,10 @@ impl Index {
                 Some(s) => s.clone(),
                 None => Arc::new(self.store.engine().snapshot()),
             };
-            let stored = match published.stable {
-                Some(_) => state.version,
-                // The writer publishes right after its write; between the two the snapshot is ahead.
-                None => State::stored_version(&snapshot, self.number)?,
+            // The writer publishes right after its write; between the two the snapshot may be ahead.
+            let stored = match published.stable.is_none() && published.is_written {
+                true => State::stored_version(&snapshot, self.number)?,
+                false => state.version,
             };
             drop(published);
             if stored == state.version {
@@ -184,6 +195,7 @@ impl Index {
                     reducers: self.reducers.clone(),
                     snapshot,
                     state,
+                    row_cache: self.row_cache.clone(),
                 });
             }
             if self.stop.load(Relaxed) {
@@ -207,6 +219,7 @@ impl Index {
             let state = State::load(&snapshot, self.number, &self.spec)?;
             published.state = Arc::new(state.unwrap_or_else(|| State::empty(&self.spec)));
         }
+        published.is_written = false;
         drop(published);
         self.recover()
     }
@@ -278,12 +291,24 @@ impl Index {
             version: state.version,
             ..State::empty(&self.spec)
         };
+        self.begin_write();
         let state = wipe(&self.store, self.number, empty)?;
+        self.publish(state, None);
+        Ok(())
+    }
+
+    /// From now on what is stored may be ahead of what is published. The caller holds `writer`.
+    pub(crate) fn begin_write(&self) {
+        self.published.lock().is_written = true;
+    }
+
+    /// Shows what was written to readers.
+    pub(crate) fn publish(&self, state: State, stable: Option<Arc<Snapshot>>) {
         *self.published.lock() = Published {
             state: Arc::new(state),
-            stable: None,
+            stable,
+            is_written: false,
         };
-        Ok(())
     }
 
     pub(crate) fn check_stop(&self) -> Result<(), Error> {

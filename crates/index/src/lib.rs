@@ -10,6 +10,8 @@
 //! | [`blocks`], `state` | how are rows counted and reduced in O(log n)? |
 //! | [`reduce`], `reducer` | what do reduce functions compute, and who runs them? |
 //! | `read` | how is a range read, counted, reduced? |
+//! | `iter` | how does a reader go from row to row? |
+//! | `row_cache` | which blocks' rows are kept in memory? |
 //! | `upkeep` | how is an index kept quick to read? |
 //! | `index` | what do readers see of an open index, and who brings it up to date? |
 //! | `build` | what does an update do, in which order, and what of a crash? |
@@ -27,12 +29,14 @@ mod cutter;
 mod error;
 pub mod fuzz;
 mod index;
+mod iter;
 pub mod keys;
 mod map;
 mod memory;
 mod read;
 pub mod reduce;
 mod reducer;
+mod row_cache;
 mod run;
 mod sorting;
 mod spec;
@@ -43,9 +47,11 @@ pub use blocks::State;
 pub use build::BuildLimits;
 pub use error::Error;
 pub use index::{Index, IndexInfo, Progress, Running};
+pub use iter::{RowIter, ViewRow};
 pub use map::{MapCounts, Source, map_each, write_key_sort};
 pub use memory::{BuildMemory, Taken};
-pub use read::{Group, GroupCursor, GroupLevel, IndexView, PlaceRange, RowIter, ViewRow};
+pub use read::{Group, GroupCursor, GroupLevel, IndexView, PlaceRange};
 pub use reduce::ReduceLimit;
 pub use reducer::{Tried, try_reduce};
+pub use row_cache::RowCache;
 pub use spec::{ReduceSpec, Spec, ViewSpec};

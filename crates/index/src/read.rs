@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use document::collation::{HIGHEST, first_elements, group_prefix};
 use document::write_json_string;
-use storage::{Cursor, Keyspace, ShardNumber, Snapshot};
+use storage::{ShardNumber, Snapshot};
 
 use crate::Error;
 use crate::blocks::{At, Block, State};
-use crate::keys::{RowValue, VIEW_LEN, id_of, row_key, successor, view_prefix};
+use crate::iter::{RowIter, ViewRow};
 use crate::reducer::{Reducers, RowBatch};
+use crate::row_cache::RowCache;
 use crate::spec::Spec;
 use crate::state;
 
@@ -36,22 +37,6 @@ impl PlaceRange {
     }
 }
 
-/// A row, as stored.
-#[derive(Clone, Copy, Debug)]
-pub struct ViewRow<'a> {
-    /// Where it is in the view.
-    pub place: &'a [u8],
-    /// What was emitted.
-    pub stored: RowValue<'a>,
-}
-
-impl ViewRow<'_> {
-    /// The document.
-    pub fn id(&self) -> Result<String, Error> {
-        id_of(self.place, self.stored.sort_len)
-    }
-}
-
 /// An index at one moment.
 pub struct IndexView {
     pub(crate) number: ShardNumber,
@@ -59,55 +44,7 @@ pub struct IndexView {
     pub(crate) reducers: Arc<Reducers>,
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) state: Arc<state::State>,
-}
-
-/// Rows of a range in either direction.
-pub struct RowIter<'a> {
-    raw: Cursor<'a>,
-    prefix: [u8; VIEW_LEN],
-    descending: bool,
-}
-
-impl<'a> RowIter<'a> {
-    /// The row here; `None` at the end.
-    pub fn row(&self) -> Result<Option<ViewRow<'_>>, Error> {
-        let Some((k, v)) = self.raw.item() else {
-            self.raw.status()?;
-            return Ok(None);
-        };
-        Ok(Some(ViewRow {
-            place: &k[VIEW_LEN..],
-            stored: RowValue::decode(v)?,
-        }))
-    }
-
-    /// Where the row here is; `None` at the end.
-    pub fn place(&self) -> Result<Option<&[u8]>, Error> {
-        let Some(key) = self.raw.key() else {
-            self.raw.status()?;
-            return Ok(None);
-        };
-        Ok(Some(&key[VIEW_LEN..]))
-    }
-
-    /// To the first row at `place` or behind it, in the iterator's direction and within its range.
-    pub fn seek(&mut self, place: &[u8]) {
-        let key = [&self.prefix, place].concat();
-        if self.descending {
-            self.raw.seek_for_prev(key);
-        } else {
-            self.raw.seek(key);
-        }
-    }
-
-    /// Goes to the next row in the direction.
-    pub fn next(&mut self) {
-        if self.descending {
-            self.raw.prev();
-        } else {
-            self.raw.next();
-        }
-    }
+    pub(crate) row_cache: Arc<RowCache>,
 }
 
 impl IndexView {
@@ -126,29 +63,6 @@ impl IndexView {
         self.state.views[view].rows()
     }
 
-    /// Iterates over a range, from its beginning in the direction.
-    pub fn iter(&self, view: usize, range: &PlaceRange, descending: bool) -> RowIter<'_> {
-        let low = row_key(self.number, view as u16, &range.low);
-        let high = match &range.high {
-            Some(high) => row_key(self.number, view as u16, high),
-            // There are fewer views than fit: the next view's prefix exists.
-            None => successor(&view_prefix(self.number, view as u16)).unwrap_or_default(),
-        };
-        let mut raw = self
-            .snapshot
-            .iter_range(Keyspace::IndexRows, low.clone(), high.max(low));
-        if descending {
-            raw.seek_to_last();
-        } else {
-            raw.seek_to_first();
-        }
-        RowIter {
-            raw,
-            prefix: view_prefix(self.number, view as u16),
-            descending,
-        }
-    }
-
     /// Rows before `place`.
     pub fn rank(&self, view: usize, place: &[u8]) -> Result<u64, Error> {
         let blocks = &self.state.views[view];
@@ -161,12 +75,14 @@ impl IndexView {
         if range.is_empty() {
             return Ok(rank);
         }
+        if let Some(rows) = self.kept_rows(view, at) {
+            return Ok(rank + rows.before(|p| p < place) as u64);
+        }
         let mut it = self.iter(view, &range, false);
-        while it.raw.valid() {
+        while it.place()?.is_some() {
             rank += 1;
             it.next();
         }
-        it.raw.status()?;
         Ok(rank)
     }
 
@@ -236,7 +152,7 @@ impl IndexView {
                     (Some(a), Some(b)) => Some(a.min(b)),
                     (a, b) => a.or(b),
                 };
-                self.scan(view, function, low, high)?
+                self.scan(view, function, low, high, false)?
             });
             at = blocks.next(here);
         }
@@ -326,26 +242,31 @@ impl IndexView {
         if let Some(state) = block.reductions[function].get() {
             return Ok(Some(state.clone()));
         }
-        let state = self.scan(view, function, &block.fence, blocks.end_of(at))?;
+        let state = self.scan(view, function, &block.fence, blocks.end_of(at), true)?;
         if let Some(state) = &state {
             let _ = block.reductions[function].set(state.clone());
         }
         Ok(state)
     }
 
+    /// The state of the rows from `low` up to `high`, which are within a block, or all of it.
     fn scan(
         &self,
         view: usize,
         function: usize,
         low: &[u8],
         high: Option<&[u8]>,
+        is_whole: bool,
     ) -> Result<Option<State>, Error> {
         let range = PlaceRange {
             low: low.to_vec(),
             high: high.map(<[u8]>::to_vec),
         };
         let mut rows = RowBatch::default();
-        let mut it = self.iter(view, &range, false);
+        let mut it = match is_whole {
+            true => RowIter::of_stored(self, view, range),
+            false => self.iter(view, &range, false),
+        };
         let wants_ids = self.reducers.builtin(view, function).is_none();
         while let Some(row) = it.row()? {
             push_row(&row, wants_ids, &mut rows)?;

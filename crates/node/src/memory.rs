@@ -27,6 +27,8 @@ pub struct MemoryPlan {
     pub open_databases: usize,
     /// Rows of index builds.
     pub index_builds: usize,
+    /// Rows of indexes that are read often.
+    pub index_rows: usize,
 }
 
 /// Where a limit of memory comes from.
@@ -67,6 +69,7 @@ const WRITE_BUFFERS: Share = share(8, 16, 192);
 const BODIES: Share = share(10, 16, 384);
 const OPEN_DATABASES: Share = share(16, 8, 96);
 const INDEX_BUILDS: Share = share(12, 8, 256);
+const INDEX_ROWS: Share = share(32, 2, 64);
 
 const fn share(of_limit: u64, least_mib: u64, most_mib: u64) -> Share {
     Share {
@@ -108,6 +111,7 @@ impl MemoryPlan {
             bodies: BODIES.bytes(limit, memory.bodies),
             open_databases: OPEN_DATABASES.bytes(limit, memory.open_databases),
             index_builds: INDEX_BUILDS.bytes(limit, memory.index_builds),
+            index_rows: INDEX_ROWS.bytes(limit, memory.index_rows),
         }
     }
 
@@ -120,6 +124,7 @@ impl MemoryPlan {
             self.bodies,
             self.open_databases,
             self.index_builds,
+            self.index_rows,
         ];
         parts.iter().map(|&part| part as u64).sum()
     }

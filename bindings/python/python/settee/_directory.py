@@ -26,6 +26,7 @@ def open(
     documents_bytes: int | None = None,
     write_buffers_bytes: int | None = None,
     index_builds_bytes: int | None = None,
+    index_rows_bytes: int | None = None,
     background_indexing: bool = True,
     auto_compact: bool = True,
     accept_damaged_log: bool = False,
@@ -43,6 +44,7 @@ def open(
     documents_bytes: memory for documents that were read lately (128 MiB)
     write_buffers_bytes: memory for what is not yet in files (96 MiB)
     index_builds_bytes: memory for the rows of index builds (256 MiB)
+    index_rows_bytes: memory for rows of indexes that are read often (64 MiB)
     background_indexing: keep indexes up before anybody asks
     auto_compact: compact by itself
     accept_damaged_log: keep what is before the damage of a log, and lose what follows
@@ -64,6 +66,7 @@ def open(
         "documents_bytes": documents_bytes,
         "write_buffers_bytes": write_buffers_bytes,
         "index_builds_bytes": index_builds_bytes,
+        "index_rows_bytes": index_rows_bytes,
         "background_indexing": background_indexing,
         "auto_compact": auto_compact,
         "accept_damaged_log": accept_damaged_log,

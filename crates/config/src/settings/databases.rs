@@ -151,6 +151,8 @@ section! {
         open_databases: Count = "0" [start],
         /// Rows of index builds under way; the less they have the more often they write. 0: a twelfth, at most 256 MiB.
         index_builds: Count = "0" [start],
+        /// Rows of indexes that are read often, for who asks next. 0: a thirty-second, at most 64 MiB.
+        index_rows: Count = "0" [start],
     }
 }
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use data_encoding::HEXLOWER;
 use document::DocId;
 use functions::{Languages, Owner};
-use index::{BuildMemory, Index, IndexInfo, ReduceLimit};
+use index::{BuildMemory, Index, IndexInfo, ReduceLimit, RowCache};
 use parking_lot::Mutex;
 use storage::Signature;
 use tokio::sync::watch;
@@ -40,6 +40,8 @@ pub struct Views {
     pub reduce_limit: Option<ReduceLimit>,
     /// For the rows of builds under way.
     pub build_memory: Arc<BuildMemory>,
+    /// Rows that are read often.
+    pub row_cache: Arc<RowCache>,
     pub(crate) indexer: Indexer,
     pub(crate) scans: Scans,
     /// Which indexes were asked.
@@ -346,7 +348,10 @@ impl Database {
                 shared.reduce_limit,
                 self.owner_of(design),
             )?;
-            shards.push(Arc::new(index.with_memory(shared.build_memory.clone())));
+            let index = index
+                .with_memory(shared.build_memory.clone())
+                .with_row_cache(shared.row_cache.clone());
+            shards.push(Arc::new(index));
         }
         let index = Arc::new(ViewIndex {
             database: self.name().clone(),

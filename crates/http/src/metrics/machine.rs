@@ -35,7 +35,7 @@ impl MemoryPart {
 }
 
 /// The table of memory: every part that has a budget.
-pub fn memory_parts(app: &App) -> [MemoryPart; 6] {
+pub fn memory_parts(app: &App) -> [MemoryPart; 7] {
     let (plan, databases) = (&app.node.memory, &app.node.databases);
     let engine = databases.stats();
     let part = |name, budget: usize, used, peak| MemoryPart {
@@ -55,6 +55,7 @@ pub fn memory_parts(app: &App) -> [MemoryPart; 6] {
             None,
         ),
         part("documents", plan.documents, engine.documents_bytes, None),
+        part("index_rows", plan.index_rows, engine.index_rows_bytes, None),
         part(
             "write_buffers",
             plan.write_buffers,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use document::{DocId, Rev, RevHash, RevPath, body_term, revision_id};
 use index::reduce::Builtin;
-use index::{BuildLimits, Index, ReduceSpec, Spec, ViewSpec};
+use index::{BuildLimits, Index, ReduceSpec, RowCache, Spec, ViewSpec};
 use language::Native;
 use storage::{
     Change, Edit, Limits, Outcome, Shard, ShardEdit, ShardNumber, ShardPurge, Store, StoreOptions,
@@ -35,10 +35,13 @@ pub struct World {
     pub shard: Arc<Shard>,
     pub indexes: Vec<Arc<Index>>,
     pub language: Native,
+    pub row_cache: Arc<RowCache>,
 }
 
 const SHARD: ShardNumber = 1;
 const FIRST_INDEX: ShardNumber = 100;
+/// Enough for some blocks of rows, not for all.
+const ROW_CACHE_BYTES: usize = 256 << 10;
 
 impl World {
     pub fn open(path: &Path, specs: &[Spec], limits: BuildLimits, language: Native) -> World {
@@ -53,6 +56,7 @@ impl World {
             shard,
             indexes: vec![],
             language,
+            row_cache: Arc::new(RowCache::new(ROW_CACHE_BYTES)),
         };
         for (n, spec) in specs.iter().enumerate() {
             world.add_index(FIRST_INDEX + n as u32, spec, limits);
@@ -74,7 +78,8 @@ impl World {
             None,
             functions::Owner::default(),
         );
-        Arc::new(index.unwrap().with_limits(limits))
+        let index = index.unwrap().with_limits(limits);
+        Arc::new(index.with_row_cache(self.row_cache.clone()))
     }
 
     pub fn submit(&self, edits: Vec<Edit>) -> Vec<Outcome> {

@@ -34,6 +34,7 @@ pub fn databases(
         attachments: AttachmentOptions::default(),
         open_bytes: memory.open_databases,
         build_bytes: memory.index_builds,
+        index_rows_bytes: memory.index_rows,
     }
 }
 
@@ -151,8 +152,8 @@ mod tests {
         assert_eq!(format!("{:?}", here.ken), format!("{:?}", there.ken));
         assert_eq!(here.attachments, there.attachments);
         assert_eq!(
-            (here.open_bytes, here.build_bytes),
-            (there.open_bytes, there.build_bytes)
+            (here.open_bytes, here.build_bytes, here.index_rows_bytes),
+            (there.open_bytes, there.build_bytes, there.index_rows_bytes)
         );
         let (here, there) = (
             javascript(&settings.functions),

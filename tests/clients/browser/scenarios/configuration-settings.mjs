@@ -62,7 +62,7 @@ export async function run({ page, server, check, open }) {
   check('the origin may come, others may not', (await allows('https://app.example.org')) === 'https://app.example.org' && (await allows('https://evil.example')) === null);
   await page.getByRole('combobox', { name: 'Origins' }).selectOption({ label: 'All origins (*)' });
   await page.getByLabel('With sessions and passwords').check();
-  check('what is dangerous is said', await page.getByText('every page on the web may use the session').isVisible());
+  check('what is dangerous is said', await page.getByText('every page on the web may use the session').waitFor().then(() => true, () => false));
   await page.getByRole('status').getByRole('button', { name: 'Undo' }).last().click();
   for (let n = 0; n < 50 && (await allows('https://app.example.org')) !== null; n++) await page.waitForTimeout(100);
   check('CORS can be undone', (await allows('https://app.example.org')) === null);

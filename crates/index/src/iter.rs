@@ -1,0 +1,337 @@
+//! Going from row to row of a range, in either direction.
+//!
+//! Rows of blocks that are read often are in memory ([`crate::row_cache`]). A reader goes through those of one block after the other, and
+//! opens a cursor of the engine where a block's are not there; it stays with that until it jumps.
+
+use std::sync::Arc;
+
+use storage::{Cursor, Keyspace};
+
+use crate::Error;
+use crate::blocks::At;
+use crate::keys::{RowValue, VIEW_LEN, id_of, row_key, successor, view_prefix};
+use crate::read::{IndexView, PlaceRange};
+use crate::row_cache::BlockRows;
+
+/// A row, as stored.
+#[derive(Clone, Copy, Debug)]
+pub struct ViewRow<'a> {
+    /// Where it is in the view.
+    pub place: &'a [u8],
+    /// What was emitted.
+    pub stored: RowValue<'a>,
+}
+
+impl ViewRow<'_> {
+    /// The document.
+    pub fn id(&self) -> Result<String, Error> {
+        id_of(self.place, self.stored.sort_len)
+    }
+}
+
+/// Rows of a range in either direction.
+pub struct RowIter<'a> {
+    index: &'a IndexView,
+    view: usize,
+    range: PlaceRange,
+    descending: bool,
+    here: Here<'a>,
+}
+
+enum Here<'a> {
+    /// At a row of a block in memory.
+    Kept(Kept),
+    /// At a row of the engine's, or behind them all.
+    Stored(Cursor<'a>),
+    End,
+}
+
+/// A row of a block in memory, and which of the block's are in the range.
+struct Kept {
+    rows: Arc<BlockRows>,
+    at: At,
+    /// Which row; of those from `first` up to but without `end`.
+    row: usize,
+    first: usize,
+    end: usize,
+}
+
+/// Where an iterator goes: to the first row in its direction there.
+#[derive(Clone, Copy)]
+enum Target<'p> {
+    /// The beginning.
+    Start,
+    /// At a place, or beyond it.
+    Place(&'p [u8]),
+    /// Below a place. Only going down.
+    Below(&'p [u8]),
+}
+
+impl<'a> RowIter<'a> {
+    /// At the first row of the range in the direction.
+    pub(crate) fn new(
+        index: &'a IndexView,
+        view: usize,
+        range: PlaceRange,
+        descending: bool,
+    ) -> RowIter<'a> {
+        let mut iter = RowIter {
+            index,
+            view,
+            range,
+            descending,
+            here: Here::End,
+        };
+        iter.go(Target::Start);
+        iter
+    }
+
+    /// The same without looking in memory: for who reads all rows of a block once.
+    pub(crate) fn of_stored(index: &'a IndexView, view: usize, range: PlaceRange) -> RowIter<'a> {
+        let mut cursor = open(index, view, &range);
+        cursor.seek_to_first();
+        RowIter {
+            index,
+            view,
+            range,
+            descending: false,
+            here: Here::Stored(cursor),
+        }
+    }
+
+    /// The row here; `None` at the end.
+    pub fn row(&self) -> Result<Option<ViewRow<'_>>, Error> {
+        let (place, value) = match &self.here {
+            Here::Kept(kept) => (kept.rows.place(kept.row), kept.rows.value(kept.row)),
+            Here::Stored(cursor) => match cursor.item() {
+                Some((key, value)) => (&key[VIEW_LEN..], value),
+                None => {
+                    cursor.status()?;
+                    return Ok(None);
+                }
+            },
+            Here::End => return Ok(None),
+        };
+        Ok(Some(ViewRow {
+            place,
+            stored: RowValue::decode(value)?,
+        }))
+    }
+
+    /// Where the row here is; `None` at the end.
+    pub fn place(&self) -> Result<Option<&[u8]>, Error> {
+        Ok(match &self.here {
+            Here::Kept(kept) => Some(kept.rows.place(kept.row)),
+            Here::Stored(cursor) => match cursor.key() {
+                Some(key) => Some(&key[VIEW_LEN..]),
+                None => {
+                    cursor.status()?;
+                    None
+                }
+            },
+            Here::End => None,
+        })
+    }
+
+    /// To the first row at `place` or behind it, in the iterator's direction and within its range.
+    pub fn seek(&mut self, place: &[u8]) {
+        self.go(Target::Place(place));
+    }
+
+    /// Goes to the next row in the direction.
+    pub fn next(&mut self) {
+        match &mut self.here {
+            Here::Kept(kept) => {
+                let next = match self.descending {
+                    true => kept.row.checked_sub(1).filter(|row| *row >= kept.first),
+                    false => Some(kept.row + 1).filter(|row| *row < kept.end),
+                };
+                match next {
+                    Some(row) => kept.row = row,
+                    None => {
+                        let at = kept.at;
+                        self.leave(at);
+                    }
+                }
+            }
+            Here::Stored(cursor) if self.descending => cursor.prev(),
+            Here::Stored(cursor) => cursor.next(),
+            Here::End => {}
+        }
+    }
+
+    /// Goes on behind a block in memory.
+    fn leave(&mut self, at: At) {
+        let blocks = &self.index.state.views[self.view];
+        let fence = &*blocks.block(at).fence;
+        if self.descending {
+            match blocks.previous(at) {
+                Some(previous) if fence > &*self.range.low => {
+                    self.enter(previous, Target::Below(fence));
+                }
+                _ => self.here = Here::End,
+            }
+            return;
+        }
+        match blocks.next(at) {
+            Some(next) if self.reaches(&blocks.block(next).fence) => {
+                self.enter(next, Target::Place(&blocks.block(next).fence));
+            }
+            _ => self.here = Here::End,
+        }
+    }
+
+    /// Whether places from `place` on are in the range.
+    fn reaches(&self, place: &[u8]) -> bool {
+        self.range.high.as_ref().is_none_or(|high| place < &**high)
+    }
+
+    fn go(&mut self, target: Target<'_>) {
+        if self.range.is_empty() {
+            self.here = Here::End;
+            return;
+        }
+        let blocks = &self.index.state.views[self.view];
+        let at = match (target, self.descending) {
+            (Target::Place(place) | Target::Below(place), _) => {
+                let high = self.range.high.as_deref().unwrap_or(place);
+                blocks.find(place.min(high).max(&self.range.low))
+            }
+            (Target::Start, false) => blocks.find(&self.range.low),
+            (Target::Start, true) => match &self.range.high {
+                Some(high) => blocks.find(high),
+                None => blocks.last(),
+            },
+        };
+        self.enter(at, target);
+    }
+
+    /// To the first row of a block, or of those behind it, that is at the target, which is in the block or before it.
+    fn enter(&mut self, mut at: At, target: Target<'_>) {
+        let mut target = target;
+        let (index, view) = (self.index, self.view);
+        let blocks = &index.state.views[view];
+        loop {
+            let Some(rows) = index.kept_rows(view, at) else {
+                return self.look_up(target);
+            };
+            let fence = &*blocks.block(at).fence;
+            let first = match *self.range.low > *fence {
+                true => rows.before(|p| *p < *self.range.low),
+                false => 0,
+            };
+            let end = match &self.range.high {
+                Some(high) if blocks.end_of(at).is_none_or(|end| *end > **high) => {
+                    rows.before(|p| *p < **high)
+                }
+                _ => rows.len(),
+            };
+            let row = match (target, self.descending) {
+                (Target::Start, false) => Some(first),
+                (Target::Place(place) | Target::Below(place), false) => {
+                    Some(rows.before(|p| p < place).max(first))
+                }
+                (Target::Start, true) => end.checked_sub(1),
+                (Target::Place(place), true) => {
+                    rows.before(|p| p <= place).min(end).checked_sub(1)
+                }
+                (Target::Below(place), true) => rows.before(|p| p < place).min(end).checked_sub(1),
+            };
+            if let Some(row) = row.filter(|row| (first..end).contains(row)) {
+                self.here = Here::Kept(Kept {
+                    rows,
+                    at,
+                    row,
+                    first,
+                    end,
+                });
+                return;
+            }
+            // None of this block's rows is left: those of the next one in the direction are all beyond the target.
+            let next = match self.descending {
+                true => blocks.previous(at).filter(|_| *fence > *self.range.low),
+                false => blocks.next(at).filter(|n| self.reaches(&blocks.block(*n).fence)),
+            };
+            let Some(next) = next else {
+                self.here = Here::End;
+                return;
+            };
+            target = match self.descending {
+                true => Target::Below(fence),
+                false => Target::Place(&blocks.block(next).fence),
+            };
+            at = next;
+        }
+    }
+
+    /// Has the engine find the target.
+    fn look_up(&mut self, target: Target<'_>) {
+        let (index, view) = (self.index, self.view);
+        let key = |place: &[u8]| row_key(index.number, view as u16, place);
+        let mut cursor = match std::mem::replace(&mut self.here, Here::End) {
+            Here::Stored(cursor) => cursor,
+            _ => open(index, view, &self.range),
+        };
+        match (target, self.descending) {
+            (Target::Start, false) => cursor.seek_to_first(),
+            (Target::Start, true) => cursor.seek_to_last(),
+            (Target::Place(place) | Target::Below(place), false) => cursor.seek(key(place)),
+            (Target::Place(place), true) => cursor.seek_for_prev(key(place)),
+            (Target::Below(place), true) => {
+                let key = key(place);
+                cursor.seek_for_prev(&key);
+                if cursor.key() == Some(&key[..]) {
+                    cursor.prev();
+                }
+            }
+        }
+        self.here = Here::Stored(cursor);
+    }
+}
+
+/// A cursor over the rows of a range, not yet positioned.
+fn open<'a>(index: &'a IndexView, view: usize, range: &PlaceRange) -> Cursor<'a> {
+    let low = row_key(index.number, view as u16, &range.low);
+    let high = match &range.high {
+        Some(high) => row_key(index.number, view as u16, high),
+        // There are fewer views than fit: the next view's prefix exists.
+        None => successor(&view_prefix(index.number, view as u16)).unwrap_or_default(),
+    };
+    let high = high.max(low.clone());
+    index.snapshot.iter_range(Keyspace::IndexRows, low, high)
+}
+
+impl IndexView {
+    /// Iterates over a range, from its beginning in the direction.
+    pub fn iter(&self, view: usize, range: &PlaceRange, descending: bool) -> RowIter<'_> {
+        RowIter::new(self, view, range.clone(), descending)
+    }
+
+    /// The rows of a block when they are in memory, where they come when they were asked for often.
+    pub(crate) fn kept_rows(&self, view: usize, at: At) -> Option<Arc<BlockRows>> {
+        let block = self.state.views[view].block(at);
+        self.row_cache.rows(&block.heat, || self.read_block(view, at))
+    }
+
+    /// All rows of a block; `None` when they are too long, or cannot be read.
+    fn read_block(&self, view: usize, at: At) -> Option<BlockRows> {
+        let blocks = &self.state.views[view];
+        let block = blocks.block(at);
+        let range = PlaceRange {
+            low: block.fence.to_vec(),
+            high: blocks.end_of(at).map(<[u8]>::to_vec),
+        };
+        let mut cursor = open(self, view, &range);
+        let mut rows = BlockRows::default();
+        cursor.seek_to_first();
+        while let Some((key, value)) = cursor.item() {
+            if !rows.push(&key[VIEW_LEN..], value) {
+                return None;
+            }
+            cursor.next();
+        }
+        cursor.status().ok()?;
+        // What is counted otherwise is not sound, and is left to the engine.
+        (rows.len() == block.rows as usize).then_some(rows)
+    }
+}
