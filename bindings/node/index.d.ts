@@ -77,7 +77,7 @@ export interface OpenOptions {
   writeBuffersBytes?: number;
   /** Memory for the rows of index builds, in bytes (256 MiB). */
   indexBuildsBytes?: number;
-  /** Memory for rows of indexes that are read often (64 MiB). */
+  /** Memory for rows of indexes that are read often, in bytes (64 MiB). */
   indexRowsBytes?: number;
   /** Keep indexes up before anybody asks; true unless it is said. */
   backgroundIndexing?: boolean;

@@ -167,7 +167,9 @@ impl Blocks {
         let lasts = run.blocks.iter().filter_map(|b| Some(b.last.get()?.len()));
         let last = lasts.sum::<usize>() / run.blocks.len().max(1);
         let reductions = self.functions * (size_of::<OnceLock<State>>() + REDUCTION_BYTES);
-        let each = size_of::<Block>() + fence + last + reductions;
+        let heats = run.blocks.iter().map(|b| b.heat.memory_bytes());
+        let heat = heats.sum::<usize>() / run.blocks.len().max(1);
+        let each = size_of::<Block>() + fence + last + reductions + heat;
         self.runs.len() * (size_of::<Run>() + run.blocks.len() * each)
     }
 

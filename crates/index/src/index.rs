@@ -59,8 +59,8 @@ pub(crate) struct Published {
     pub(crate) state: Arc<State>,
     /// While files are added: the rows that agree with `state`.
     pub(crate) stable: Option<Arc<Snapshot>>,
-    /// A write was begun that is not published: what is stored may be ahead of `state`.
-    pub(crate) is_written: bool,
+    /// What is stored may be ahead of `state`: a write was begun that is not published, or the index is closed, and so perhaps dropped.
+    pub(crate) may_be_ahead: bool,
 }
 
 /// The views of one design document over one shard.
@@ -133,7 +133,7 @@ impl Index {
             published: Mutex::new(Published {
                 state: Arc::new(state),
                 stable: None,
-                is_written: false,
+                may_be_ahead: false,
             }),
             row_cache: Arc::new(RowCache::new(0)),
             writer: Mutex::default(),
@@ -183,7 +183,7 @@ impl Index {
                 None => Arc::new(self.store.engine().snapshot()),
             };
             // The writer publishes right after its write; between the two the snapshot may be ahead.
-            let stored = match published.stable.is_none() && published.is_written {
+            let stored = match published.stable.is_none() && published.may_be_ahead {
                 true => State::stored_version(&snapshot, self.number)?,
                 false => state.version,
             };
@@ -202,26 +202,10 @@ impl Index {
                 return Err(Error::Dropped);
             }
             match self.writer.try_lock() {
-                Some(_writer) => self.publish_stored()?,
+                Some(_writer) => self.recover()?,
                 None => std::thread::yield_now(),
             }
         }
-    }
-
-    /// Takes the state from the store, where it is ahead of what is published although nobody writes: a write that reported an
-    /// error may have been stored. The caller holds `writer`.
-    fn publish_stored(&self) -> Result<(), Error> {
-        let mut published = self.published.lock();
-        let snapshot = self.store.engine().snapshot();
-        if published.stable.is_none()
-            && State::stored_version(&snapshot, self.number)? != published.state.version
-        {
-            let state = State::load(&snapshot, self.number, &self.spec)?;
-            published.state = Arc::new(state.unwrap_or_else(|| State::empty(&self.spec)));
-        }
-        published.is_written = false;
-        drop(published);
-        self.recover()
     }
 
     /// Its sizes and counts now.
@@ -242,7 +226,8 @@ impl Index {
     /// Ends a build under way and refuses new ones; returns when nothing more is written.
     pub fn close(&self) {
         self.stop.store(true, Relaxed);
-        drop(self.writer.lock());
+        let _writer = self.writer.lock();
+        self.begin_write();
     }
 
     /// Asks a build under way to end.
@@ -281,9 +266,20 @@ impl Index {
         Ok(self.indexed_seq())
     }
 
-    /// After files could not be added: none of them is to be trusted.
+    /// After a write that failed. It may have been stored in spite of the error: its state is taken from there. After files that could not be
+    /// added none of them is to be trusted. The caller holds `writer`.
     pub(crate) fn recover(&self) -> Result<(), Error> {
-        let state = self.published.lock().state.clone();
+        let mut published = self.published.lock();
+        if published.stable.is_none() && published.may_be_ahead {
+            let snapshot = self.store.engine().snapshot();
+            if State::stored_version(&snapshot, self.number)? != published.state.version {
+                let state = State::load(&snapshot, self.number, &self.spec)?;
+                published.state = Arc::new(state.unwrap_or_else(|| State::empty(&self.spec)));
+            }
+            published.may_be_ahead = false;
+        }
+        let state = published.state.clone();
+        drop(published);
         if !state.ingesting {
             return Ok(());
         }
@@ -297,9 +293,9 @@ impl Index {
         Ok(())
     }
 
-    /// From now on what is stored may be ahead of what is published. The caller holds `writer`.
-    pub(crate) fn begin_write(&self) {
-        self.published.lock().is_written = true;
+    /// From now on, until the next write is published, what is stored may be ahead of it: readers look there.
+    pub fn begin_write(&self) {
+        self.published.lock().may_be_ahead = true;
     }
 
     /// Shows what was written to readers.
@@ -307,7 +303,7 @@ impl Index {
         *self.published.lock() = Published {
             state: Arc::new(state),
             stable,
-            is_written: false,
+            may_be_ahead: false,
         };
     }
 

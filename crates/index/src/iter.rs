@@ -35,14 +35,16 @@ pub struct RowIter<'a> {
     view: usize,
     range: PlaceRange,
     descending: bool,
-    here: Here<'a>,
+    here: Here,
+    /// The engine's, once it was needed.
+    cursor: Option<Cursor<'a>>,
 }
 
-enum Here<'a> {
+enum Here {
     /// At a row of a block in memory.
     Kept(Kept),
-    /// At a row of the engine's, or behind them all.
-    Stored(Cursor<'a>),
+    /// Where the cursor is.
+    Stored,
     End,
 }
 
@@ -81,6 +83,7 @@ impl<'a> RowIter<'a> {
             range,
             descending,
             here: Here::End,
+            cursor: None,
         };
         iter.go(Target::Start);
         iter
@@ -95,22 +98,23 @@ impl<'a> RowIter<'a> {
             view,
             range,
             descending: false,
-            here: Here::Stored(cursor),
+            here: Here::Stored,
+            cursor: Some(cursor),
         }
     }
 
     /// The row here; `None` at the end.
     pub fn row(&self) -> Result<Option<ViewRow<'_>>, Error> {
-        let (place, value) = match &self.here {
-            Here::Kept(kept) => (kept.rows.place(kept.row), kept.rows.value(kept.row)),
-            Here::Stored(cursor) => match cursor.item() {
+        let (place, value) = match (&self.here, &self.cursor) {
+            (Here::Kept(kept), _) => (kept.rows.place(kept.row), kept.rows.value(kept.row)),
+            (Here::Stored, Some(cursor)) => match cursor.item() {
                 Some((key, value)) => (&key[VIEW_LEN..], value),
                 None => {
                     cursor.status()?;
                     return Ok(None);
                 }
             },
-            Here::End => return Ok(None),
+            _ => return Ok(None),
         };
         Ok(Some(ViewRow {
             place,
@@ -120,16 +124,16 @@ impl<'a> RowIter<'a> {
 
     /// Where the row here is; `None` at the end.
     pub fn place(&self) -> Result<Option<&[u8]>, Error> {
-        Ok(match &self.here {
-            Here::Kept(kept) => Some(kept.rows.place(kept.row)),
-            Here::Stored(cursor) => match cursor.key() {
+        Ok(match (&self.here, &self.cursor) {
+            (Here::Kept(kept), _) => Some(kept.rows.place(kept.row)),
+            (Here::Stored, Some(cursor)) => match cursor.key() {
                 Some(key) => Some(&key[VIEW_LEN..]),
                 None => {
                     cursor.status()?;
                     None
                 }
             },
-            Here::End => None,
+            _ => None,
         })
     }
 
@@ -140,8 +144,8 @@ impl<'a> RowIter<'a> {
 
     /// Goes to the next row in the direction.
     pub fn next(&mut self) {
-        match &mut self.here {
-            Here::Kept(kept) => {
+        match (&mut self.here, &mut self.cursor) {
+            (Here::Kept(kept), _) => {
                 let next = match self.descending {
                     true => kept.row.checked_sub(1).filter(|row| *row >= kept.first),
                     false => Some(kept.row + 1).filter(|row| *row < kept.end),
@@ -154,9 +158,9 @@ impl<'a> RowIter<'a> {
                     }
                 }
             }
-            Here::Stored(cursor) if self.descending => cursor.prev(),
-            Here::Stored(cursor) => cursor.next(),
-            Here::End => {}
+            (Here::Stored, Some(cursor)) if self.descending => cursor.prev(),
+            (Here::Stored, Some(cursor)) => cursor.next(),
+            _ => {}
         }
     }
 
@@ -206,7 +210,7 @@ impl<'a> RowIter<'a> {
         self.enter(at, target);
     }
 
-    /// To the first row of a block, or of those behind it, that is at the target, which is in the block or before it.
+    /// To the first row of a block, or of those behind it, that is at the target, which is in the block, before it, or outside of the range.
     fn enter(&mut self, mut at: At, target: Target<'_>) {
         let mut target = target;
         let (index, view) = (self.index, self.view);
@@ -232,9 +236,7 @@ impl<'a> RowIter<'a> {
                     Some(rows.before(|p| p < place).max(first))
                 }
                 (Target::Start, true) => end.checked_sub(1),
-                (Target::Place(place), true) => {
-                    rows.before(|p| p <= place).min(end).checked_sub(1)
-                }
+                (Target::Place(place), true) => rows.before(|p| p <= place).min(end).checked_sub(1),
                 (Target::Below(place), true) => rows.before(|p| p < place).min(end).checked_sub(1),
             };
             if let Some(row) = row.filter(|row| (first..end).contains(row)) {
@@ -250,7 +252,9 @@ impl<'a> RowIter<'a> {
             // None of this block's rows is left: those of the next one in the direction are all beyond the target.
             let next = match self.descending {
                 true => blocks.previous(at).filter(|_| *fence > *self.range.low),
-                false => blocks.next(at).filter(|n| self.reaches(&blocks.block(*n).fence)),
+                false => blocks
+                    .next(at)
+                    .filter(|n| self.reaches(&blocks.block(*n).fence)),
             };
             let Some(next) = next else {
                 self.here = Here::End;
@@ -268,10 +272,10 @@ impl<'a> RowIter<'a> {
     fn look_up(&mut self, target: Target<'_>) {
         let (index, view) = (self.index, self.view);
         let key = |place: &[u8]| row_key(index.number, view as u16, place);
-        let mut cursor = match std::mem::replace(&mut self.here, Here::End) {
-            Here::Stored(cursor) => cursor,
-            _ => open(index, view, &self.range),
-        };
+        self.here = Here::Stored;
+        let cursor = self
+            .cursor
+            .get_or_insert_with(|| open(index, view, &self.range));
         match (target, self.descending) {
             (Target::Start, false) => cursor.seek_to_first(),
             (Target::Start, true) => cursor.seek_to_last(),
@@ -285,7 +289,6 @@ impl<'a> RowIter<'a> {
                 }
             }
         }
-        self.here = Here::Stored(cursor);
     }
 }
 
@@ -310,7 +313,8 @@ impl IndexView {
     /// The rows of a block when they are in memory, where they come when they were asked for often.
     pub(crate) fn kept_rows(&self, view: usize, at: At) -> Option<Arc<BlockRows>> {
         let block = self.state.views[view].block(at);
-        self.row_cache.rows(&block.heat, || self.read_block(view, at))
+        self.row_cache
+            .rows(&block.heat, || self.read_block(view, at))
     }
 
     /// All rows of a block; `None` when they are too long, or cannot be read.

@@ -78,7 +78,7 @@ impl IndexView {
         if let Some(rows) = self.kept_rows(view, at) {
             return Ok(rank + rows.before(|p| p < place) as u64);
         }
-        let mut it = self.iter(view, &range, false);
+        let mut it = RowIter::of_stored(self, view, range);
         while it.place()?.is_some() {
             rank += 1;
             it.next();

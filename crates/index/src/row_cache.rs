@@ -12,8 +12,8 @@ use quick_cache::sync::Cache;
 
 /// Rows of so many bytes are kept of a block at most: of longer ones the engine's cursor is a small part of what reading costs.
 const BLOCK_BYTES_MAX: usize = 64 << 10;
-/// A block is worth keeping when it was asked for so often since its rows changed: to keep it costs as much as about ten readers of a
-/// few rows each spend on cursors.
+/// A block is kept when it was asked for so often since its rows changed. To keep it costs as much as about ten readers of a few rows spend
+/// on cursors; who has asked four times will ask more often.
 const ASKS_MIN: u32 = 4;
 /// The same where it takes the place of others.
 const ASKS_MIN_FULL: u32 = 32;
@@ -21,29 +21,51 @@ const ASKS_MIN_FULL: u32 = 32;
 const DOUBLED_MAX: u8 = 5;
 /// Is not counted beyond.
 const ASKS_MAX: u32 = 1 << 20;
-/// Stands for a number of asks where the rows cannot be kept.
-const NEVER: u32 = u32::MAX;
+/// From this number of asks on the rows cannot be kept. Those that count meanwhile do not come to its end.
+const NEVER: u32 = 1 << 31;
 /// What a block takes besides its bytes: its place in the cache's table, and what the allocator rounds up.
 const OVERHEAD_BYTES: usize = 160;
+/// What a block's number of asks takes, in bytes.
+const HEAT_BYTES: usize = size_of::<Heat>() + 24;
 /// What blocks probably take, to begin with.
 const USUAL_BYTES: usize = 16 << 10;
 
+/// Rows by their blocks' versions.
+type Kept = Cache<u64, Arc<BlockRows>, Bytes>;
+
 /// How often one version of a block was asked for.
-#[derive(Debug)]
 pub(crate) struct Heat {
     /// What its rows are kept by: no other version of any block has the same.
     version: u64,
     asks: AtomicU32,
     doubled: u8,
+    /// Where they are kept.
+    cache: Arc<Kept>,
+}
+
+impl std::fmt::Debug for Heat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Heat({}, {:?})", self.version, self.asks)
+    }
+}
+
+impl Drop for Heat {
+    fn drop(&mut self) {
+        // Nobody can ask for this version any more.
+        if *self.asks.get_mut() >= self.asks_min(true) {
+            self.cache.remove(&self.version);
+        }
+    }
 }
 
 impl Heat {
-    fn new(doubled: u8) -> Heat {
+    fn new(doubled: u8, cache: Arc<Kept>) -> Heat {
         static VERSIONS: AtomicU64 = AtomicU64::new(0);
         Heat {
             version: VERSIONS.fetch_add(1, Relaxed),
             asks: AtomicU32::new(0),
             doubled,
+            cache,
         }
     }
 
@@ -56,7 +78,9 @@ impl Heat {
     fn doubled_next(&self) -> u8 {
         match self.asks.load(Relaxed) {
             // It was asked for often enough for what keeping it cost.
-            asks if asks >= 4 * self.asks_min(true) && asks != NEVER => self.doubled.saturating_sub(1),
+            asks if asks >= 4 * self.asks_min(true) && asks < NEVER => {
+                self.doubled.saturating_sub(1)
+            }
             _ => (self.doubled + 1).min(DOUBLED_MAX),
         }
     }
@@ -70,8 +94,14 @@ pub(crate) struct BlockHeat {
 }
 
 impl BlockHeat {
-    fn get(&self) -> &Heat {
-        self.heat.get_or_init(|| Arc::new(Heat::new(self.doubled)))
+    fn get(&self, cache: &Arc<Kept>) -> &Heat {
+        self.heat
+            .get_or_init(|| Arc::new(Heat::new(self.doubled, cache.clone())))
+    }
+
+    /// About how much memory it takes beside its block, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.heat.get().map_or(0, |_| HEAT_BYTES)
     }
 
     /// The block's rows are others now.
@@ -155,14 +185,20 @@ impl BlockRows {
 
 /// The rows of blocks, of all indexes, within a number of bytes.
 pub struct RowCache {
-    cache: Cache<u64, Arc<BlockRows>, Bytes>,
+    cache: Arc<Kept>,
+    budget_bytes: u64,
 }
 
 impl RowCache {
     /// Keeps so many bytes of rows; none when it is 0.
     pub fn new(bytes: usize) -> RowCache {
         RowCache {
-            cache: Cache::with_weighter(bytes / USUAL_BYTES, bytes as u64, Bytes),
+            cache: Arc::new(Cache::with_weighter(
+                bytes / USUAL_BYTES,
+                bytes as u64,
+                Bytes,
+            )),
+            budget_bytes: bytes as u64,
         }
     }
 
@@ -177,15 +213,15 @@ impl RowCache {
         block: &BlockHeat,
         read: impl FnOnce() -> Option<BlockRows>,
     ) -> Option<Arc<BlockRows>> {
-        if self.cache.capacity() == 0 {
+        if self.budget_bytes == 0 {
             return None;
         }
-        let heat = block.get();
+        let heat = block.get(&self.cache);
         let mut asks = heat.asks.load(Relaxed);
         if asks < ASKS_MAX {
             asks = heat.asks.fetch_add(1, Relaxed) + 1;
         }
-        if asks < heat.asks_min(true) || asks == NEVER {
+        if asks < heat.asks_min(true) || asks >= NEVER {
             return None;
         }
         if let Some(rows) = self.cache.get(&heat.version) {
@@ -194,9 +230,12 @@ impl RowCache {
         if asks >= ASKS_MAX {
             heat.asks.store(0, Relaxed);
         }
-        // Its parts are not filled evenly.
-        let has_room = self.cache.weight() <= self.cache.capacity() / 8 * 7;
-        // One reader of those that ask at once reads them.
+        // One reader of those that ask at once reads them. Whether there is room costs a look at each part of the cache, and is asked last.
+        if !asks.is_multiple_of(heat.asks_min(true)) {
+            return None;
+        }
+        // The parts are not filled evenly.
+        let has_room = self.cache.weight() <= self.budget_bytes / 8 * 7;
         if !asks.is_multiple_of(heat.asks_min(has_room)) {
             return None;
         }
@@ -251,7 +290,11 @@ mod tests {
         assert_eq!(asks_until_kept(&block), ASKS_MIN);
         assert!(cache.bytes() > 0);
         let same = block.clone();
-        assert!(cache.rows(&same, || panic!("its rows are the same")).is_some());
+        assert!(
+            cache
+                .rows(&same, || panic!("its rows are the same"))
+                .is_some()
+        );
         block.change();
         assert_eq!(asks_until_kept(&block), 2 * ASKS_MIN, "it changed soon");
         for _ in 0..100 {
@@ -259,7 +302,15 @@ mod tests {
         }
         block.change();
         assert_eq!(asks_until_kept(&block), ASKS_MIN, "it was worth it");
-        assert!(cache.rows(&same, || panic!("an old version stays")).is_some());
+        assert!(
+            cache
+                .rows(&same, || panic!(
+                    "an old version stays while somebody has it"
+                ))
+                .is_some()
+        );
+        drop((same, block));
+        assert_eq!(cache.bytes(), 0);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::blocks::{At, Block, Blocks};
 use crate::build::Build;
 use crate::cutter::Cutter;
 use crate::index::Index;
+use crate::iter::RowIter;
 use crate::read::{IndexView, PlaceRange};
 
 impl Index {
@@ -97,7 +98,7 @@ impl Index {
         let mut cutter = Cutter::new(self.spec.partitioned);
         // Places of rows that are in no block yet, and the length of their sort keys.
         let mut places: Vec<(Vec<u8>, usize)> = vec![];
-        let mut it = view.iter(n, range, false);
+        let mut it = RowIter::of_stored(view, n, range.clone());
         while let Some(row) = it.row()? {
             let sort_len = row.stored.sort_len.min(row.place.len());
             if let Some(cut) = cutter.next(&row.place[..sort_len]) {

@@ -280,6 +280,7 @@ fn readers_go_on_when_the_store_is_ahead_of_what_was_published() {
             index.update().unwrap();
         }
         for (index, other) in world.indexes.iter().zip(&other) {
+            index.begin_write();
             let view = index.view().unwrap();
             assert_eq!(view.indexed_seq(), other.indexed_seq());
             check(&world.shard, index, &mut Dice(7));
@@ -385,5 +386,22 @@ fn a_first_build_heeds_the_reduce_limit_as_readers_do() {
     assert_eq!((sum(&[]), sum(&place)), built);
     index.close();
     drop(index);
+    world.close();
+}
+
+#[test]
+fn an_index_that_was_dropped_meanwhile_is_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = open(dir.path());
+    load(&world, 0..50, 2);
+    complete(&world);
+    let index = &world.indexes[0];
+    index.close();
+    assert!(index.view().is_ok(), "it is closed, not dropped");
+    let dropped = world
+        .store
+        .drop_index(world.shard.number, &index.signature, index.number);
+    dropped.blocking_recv().unwrap().unwrap();
+    assert!(matches!(index.view(), Err(Error::Dropped)));
     world.close();
 }

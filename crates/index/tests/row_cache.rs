@@ -84,7 +84,12 @@ fn walk(view: &IndexView, n: usize, rows: &[Row], dice: &mut Dice) {
 fn readers_find_the_same_rows_in_memory_and_on_disk() {
     let dir = tempfile::tempdir().unwrap();
     let mut dice = Dice(7);
-    let world = World::open(dir.path(), &specs(), BuildLimits::default(), Native::default());
+    let world = World::open(
+        dir.path(),
+        &specs(),
+        BuildLimits::default(),
+        Native::default(),
+    );
     load(&world, 0..2_500, 0);
     for round in 0..4 {
         for index in &world.indexes {

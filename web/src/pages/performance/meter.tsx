@@ -4,8 +4,8 @@ import { style } from '../../ui';
 import './meter.css';
 
 const budgets = texts<Record<string, string>>(
-  { block_cache: 'Block cache', documents: 'Documents read', write_buffers: 'Write buffers', bodies: 'Bodies of requests', open_databases: 'Open databases', index_builds: 'Index builds' },
-  { block_cache: 'Blockcache', documents: 'Gelesene Dokumente', write_buffers: 'Schreibpuffer', bodies: 'Inhalte von Anfragen', open_databases: 'Offene Datenbanken', index_builds: 'Indexaufbau' },
+  { block_cache: 'Block cache', documents: 'Documents read', write_buffers: 'Write buffers', bodies: 'Bodies of requests', open_databases: 'Open databases', index_builds: 'Index builds', index_rows: 'Rows of indexes' },
+  { block_cache: 'Blockcache', documents: 'Gelesene Dokumente', write_buffers: 'Schreibpuffer', bodies: 'Inhalte von Anfragen', open_databases: 'Offene Datenbanken', index_builds: 'Indexaufbau', index_rows: 'Zeilen von Indexen' },
 );
 
 /** What a budget of memory is for. */
