@@ -1,25 +1,34 @@
 //! Text indexes of a database: one for each shard and definition, who keeps them up, and what they are asked.
 
+mod answer;
 mod bookmark;
 mod query;
 mod shard;
 mod spec;
+mod understood;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
+use analysis::Flavour;
 use functions::Owner;
 use index::Progress;
 use parking_lot::Mutex;
 use storage::{ShardNumber, Signature};
 use tokio::sync::watch;
 
+pub use analysis::Flavour as TextFlavour;
+pub use analysis::highlight::Options as TextHighlightOptions;
+pub use answer::{TEXT_ANSWER_BYTES_MAX, TextAnswer, TextCounts, TextGroup, TextHit, TextOrder};
 pub use query::bounds as text_bounds;
-pub use query::{TEXT_ANSWER_BYTES_MAX, TextAnswer, TextCounts, TextHit, TextOrder, TextQuery};
+pub use query::{TextGrouping, TextHighlight, TextQuery};
 pub use search::SortValue as TextSortValue;
-pub use search::{Range as TextRange, SortBy as TextSortBy, SortKey as TextSortKey};
+pub use search::{
+    Distance as TextDistance, Range as TextRange, SortBy as TextSortBy, SortKey as TextSortKey,
+};
 pub use spec::TextSpec;
+pub(crate) use spec::member as text_member;
 
 use crate::Error;
 use crate::database::Database;
@@ -41,7 +50,7 @@ pub struct TextIndex {
     used: AtomicU64,
 }
 
-/// `GET /{db}/_design/{name}/_nouveau_info/{index}`
+/// What `_nouveau_info/{index}` and `_search_info/{index}` say.
 #[derive(Clone, Debug, Default)]
 pub struct TextInfo {
     /// In hexadecimal.
@@ -54,6 +63,8 @@ pub struct TextInfo {
     pub updates_pending: u64,
     /// Documents in it.
     pub docs: u64,
+    /// Documents that were taken out, and still take space.
+    pub deleted_docs: u64,
     /// Bytes of files.
     pub file_bytes: u64,
 }
@@ -66,6 +77,14 @@ pub(crate) struct DatabaseTexts {
 
 /// What an open index takes besides its shards', in bytes.
 const MEMORY_BYTES: usize = size_of::<TextIndex>() + 4096;
+
+/// The route below a design document that asks its indexes.
+fn route(flavour: Flavour) -> &'static str {
+    match flavour {
+        Flavour::Clouseau => "_search",
+        Flavour::Nouveau => "_nouveau",
+    }
+}
 
 impl TextIndex {
     pub(crate) fn last_used(&self) -> u64 {
@@ -163,8 +182,13 @@ impl Database {
     ///
     /// # Errors
     /// [`Error::NoTextIndex`], and [`Error::BadRequest`] when it is defined badly.
-    pub fn text_index(&self, design: &Design, name: &str) -> Result<Arc<TextIndex>, Error> {
-        let spec = design.text(name)?;
+    pub fn text_index(
+        &self,
+        design: &Design,
+        flavour: Flavour,
+        name: &str,
+    ) -> Result<Arc<TextIndex>, Error> {
+        let spec = design.text(flavour, name)?;
         self.ending.explain(self.text_index_now(&design.id, spec))
     }
 
@@ -196,7 +220,7 @@ impl Database {
             analyzers: Arc::new(spec.analyzers()?),
             label: Owner {
                 database: self.name().clone(),
-                design: format!("{design}/_nouveau/{}", spec.name),
+                design: format!("{design}/{}/{}", route(spec.flavour), spec.name),
                 views: vec![],
             },
             languages: shared.languages.clone(),
@@ -288,7 +312,9 @@ impl Database {
             info.update_seq += seq;
             info.purge_seq += purge_seq;
             info.updates_pending += shard.pending()?;
-            info.docs += shard.index.reader().docs();
+            let reader = shard.index.reader();
+            info.docs += reader.docs();
+            info.deleted_docs += reader.deleted_docs();
             info.file_bytes += shard.index.file_bytes();
         }
         Ok(info)

@@ -1,6 +1,8 @@
-//! Text indexes as design documents define them (`nouveau`).
+//! Text indexes as design documents define them: `indexes` of Clouseau, `nouveau` of Nouveau.
 
 use analysis::{FieldAnalyzers, Flavour};
+use functions::Indexes;
+use search::Similarity;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use storage::Signature;
@@ -10,13 +12,16 @@ use crate::Error;
 /// One of a design document's text indexes.
 #[derive(Debug)]
 pub struct TextSpec {
+    /// Whose interface it has.
+    pub flavour: Flavour,
     /// Its name.
     pub name: String,
     /// What its function is written in.
     pub language: String,
     /// The function.
     pub source: String,
-    default_analyzer: Option<Value>,
+    /// Clouseau's `analyzer`, Nouveau's `default_analyzer`.
+    analyzer: Option<Value>,
     field_analyzers: Option<Value>,
     /// Ids begin with a partition, which can be asked for.
     pub partitioned: bool,
@@ -26,26 +31,41 @@ pub struct TextSpec {
 
 impl TextSpec {
     /// Reads the text indexes of a design document: those that are none are `None`.
-    pub(crate) fn of_design(doc: &Value, partitioned: bool) -> Vec<(String, Option<TextSpec>)> {
+    pub(crate) fn of_design(
+        flavour: Flavour,
+        doc: &Value,
+        partitioned: bool,
+    ) -> Vec<(String, Option<TextSpec>)> {
         let language = doc["language"].as_str().unwrap_or("javascript");
-        let all = doc["nouveau"].as_object().into_iter().flatten();
+        let all = doc[member(flavour)].as_object().into_iter().flatten();
         all.map(|(name, index)| {
             (
                 name.clone(),
-                TextSpec::read(name, language, index, partitioned),
+                TextSpec::read(flavour, name, language, index, partitioned),
             )
         })
         .collect()
     }
 
-    fn read(name: &str, language: &str, index: &Value, partitioned: bool) -> Option<TextSpec> {
+    fn read(
+        flavour: Flavour,
+        name: &str,
+        language: &str,
+        index: &Value,
+        partitioned: bool,
+    ) -> Option<TextSpec> {
         let part = |member: &str| index.get(member).filter(|v| !v.is_null()).cloned();
+        let (analyzer, field_analyzers) = match flavour {
+            Flavour::Clouseau => (part("analyzer"), None),
+            Flavour::Nouveau => (part("default_analyzer"), part("field_analyzers")),
+        };
         let mut spec = TextSpec {
+            flavour,
             name: name.to_owned(),
             language: language.to_owned(),
             source: index.get("index")?.as_str()?.to_owned(),
-            default_analyzer: part("default_analyzer"),
-            field_analyzers: part("field_analyzers"),
+            analyzer,
+            field_analyzers,
             partitioned,
             digest: [0; 32],
         };
@@ -54,14 +74,17 @@ impl TextSpec {
     }
 
     /// **What is hashed may never change**, for the reason that it may not for views: it is the SHA-256 of these parts, each
-    /// preceded by its length in 8 bytes: `nouveau 1`, the version of analyzers, the language, the function, both definitions of
-    /// analyzers as JSON text, and whether there are partitions.
+    /// preceded by its length in 8 bytes: `nouveau 1` or `clouseau 1`, the version of analyzers, the language, the function, both
+    /// definitions of analyzers as JSON text, and whether there are partitions.
     fn hash(&self) -> [u8; 32] {
         let text = |value: &Option<Value>| value.as_ref().map(Value::to_string).unwrap_or_default();
-        let (default, fields) = (text(&self.default_analyzer), text(&self.field_analyzers));
+        let (default, fields) = (text(&self.analyzer), text(&self.field_analyzers));
         let mut sha = Sha256::new();
         let parts: [&[u8]; 7] = [
-            b"nouveau 1",
+            match self.flavour {
+                Flavour::Clouseau => b"clouseau 1",
+                Flavour::Nouveau => b"nouveau 1",
+            },
             &analysis::VERSION.to_be_bytes(),
             self.language.as_bytes(),
             self.source.as_bytes(),
@@ -89,12 +112,34 @@ impl TextSpec {
         signature
     }
 
+    /// What its function calls.
+    pub(crate) fn interface(&self) -> Indexes {
+        match self.flavour {
+            Flavour::Clouseau => Indexes::Clouseau,
+            Flavour::Nouveau => Indexes::Nouveau,
+        }
+    }
+
+    /// What its scores are.
+    pub(crate) fn similarity(&self) -> Similarity {
+        match self.flavour {
+            Flavour::Clouseau => Similarity::TfIdf,
+            Flavour::Nouveau => Similarity::Bm25,
+        }
+    }
+
+    /// Whether it is of design documents too, as in CouchDB.
+    pub(crate) fn includes_design(&self) -> bool {
+        self.flavour == Flavour::Clouseau && !self.partitioned
+    }
+
     /// The analyzers of its fields.
     pub(crate) fn analyzers(&self) -> Result<FieldAnalyzers, Error> {
-        let (default, fields) = (
-            self.default_analyzer.as_ref(),
-            self.field_analyzers.as_ref(),
-        );
+        let (default, fields) = (self.analyzer.as_ref(), self.field_analyzers.as_ref());
+        if self.flavour == Flavour::Clouseau {
+            return FieldAnalyzers::parse(self.flavour, default)
+                .map_err(|e| Error::BadRequest(e.to_string()));
+        }
         let all = FieldAnalyzers::with_fields(Flavour::Nouveau, default, fields)
             .map_err(|e| Error::BadRequest(e.to_string()))?;
         // Nouveau knows no exceptions: what a query says of an id is analyzed as everything else.
@@ -107,13 +152,21 @@ impl TextSpec {
     }
 }
 
+/// The member of design documents that has them.
+pub(crate) fn member(flavour: Flavour) -> &'static str {
+    match flavour {
+        Flavour::Clouseau => "indexes",
+        Flavour::Nouveau => "nouveau",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
 
     fn specs(doc: Value) -> Vec<(String, Option<TextSpec>)> {
-        TextSpec::of_design(&doc, false)
+        TextSpec::of_design(Flavour::Nouveau, &doc, false)
     }
 
     #[test]
@@ -154,6 +207,26 @@ mod tests {
             data_encoding::HEXLOWER.encode(&Sha256::digest(&bytes))
         };
         assert_eq!(spec.hex_signature(), expected);
+    }
+
+    #[test]
+    fn indexes_of_clouseau_are_apart() {
+        let doc = json!({
+            "indexes": {"a": {"index": "F", "analyzer": {"name": "perfield", "fields": {"x": "english"}}}},
+            "nouveau": {"a": {"index": "F"}}});
+        let of = |flavour| {
+            TextSpec::of_design(flavour, &doc, false)
+                .remove(0)
+                .1
+                .unwrap()
+        };
+        let (clouseau, nouveau) = (of(Flavour::Clouseau), of(Flavour::Nouveau));
+        assert_ne!(clouseau.signature(), nouveau.signature());
+        assert!(clouseau.analyzers().is_ok());
+        assert!(clouseau.includes_design() && !nouveau.includes_design());
+        // The list of Mango's index definitions, which some put there, is no index.
+        let list = json!({"indexes": [{"name": "foo", "type": "text"}]});
+        assert!(TextSpec::of_design(Flavour::Clouseau, &list, false).is_empty());
     }
 
     #[test]
