@@ -391,15 +391,16 @@ def hostile(ctx):
           index("default", doc.text, {store: true});
           index("tag", doc._id, {facet: true});
           index("n", doc.n);
-          if (doc.many) for (var i = 0; i < 20000; i++) { index("n", i); index("tag", "t" + i, {facet: true}); }
+          if (doc.many) for (var i = 0; i < 2000; i++) { index("n", i); index("tag", "t" + i, {facet: true}); }
         }"""
         docs = [{"_id": f"d{n:04d}", "text": f"alpha w{n}", "n": n} for n in range(2000)]
-        wide = " ".join(f"w{n}" for n in range(20_000))
+        long = ctx.size(1, 10)
+        wide = " ".join(f"w{n}" for n in range(2_000 * long))
         docs += [{"_id": f"wide{n}", "text": wide, "n": n, "many": n == 0} for n in range(5)]
-        docs += [{"_id": "same", "text": "a " * 50_000, "n": 0}, {"_id": "long", "text": "x" * 1_000_000, "n": 0}]
+        docs += [{"_id": "same", "text": "a " * 5_000 * long, "n": 0}, {"_id": "long", "text": "x" * 1_000_000, "n": 0}]
         of = Index(server, "db", index(source, analyzer="whitespace"), docs)
-        highlight = {"highlight_fields": ["default"] * 100, "highlight_number": 1000, "highlight_size": 1, "highlight_pre_tag": "<" * 256}
-        phrase = '"' + "a " * 10_000 + '"'
+        highlight = {"highlight_fields": ["default"] * ctx.size(10, 100), "highlight_number": 1000, "highlight_size": 1, "highlight_pre_tag": "<" * 256}
+        phrase = '"' + "a " * 1_000 * long + '"'
         for name, body in {
             "highlights of everything": {"q": "w*", **highlight},
             "highlights of one word": {"q": "a", **highlight},
@@ -432,5 +433,5 @@ def hostile(ctx):
             "bytes of a tag of highlights": {"highlight_fields": ["default"], "highlight_post_tag": "x" * 257},
         }.items():
             ctx.report.equal(f"too many {what} are refused", of.refused(q="alpha", **body)[:2], (400, "bad_request"))
-        ctx.report.equal("and others are answered", of.post(q="alpha w7")["total_rows"], 2000)
+        ctx.report.equal("and others are answered", of.post(q="alpha")["total_rows"], 2000)
         ctx.report.check("nothing panicked", "panicked" not in server.log(), server.log()[-1500:])

@@ -86,7 +86,7 @@ impl Database {
 }
 
 fn search_now(index: &TextIndex, query: &TextQuery) -> Result<TextAnswer, Error> {
-    let readers: Vec<Arc<Reader>> = index.shards.iter().map(|s| s.index.reader()).collect();
+    let readers = index.readers();
     let types = types_of(&readers);
     let asked = query.asked(index, &types)?;
     let effort = Rc::new(Effort::new(TIME_MAX, TEXT_ANSWER_BYTES_MAX));

@@ -1,7 +1,7 @@
 //! Text indexes of a database: one for each shard and definition, who keeps them up, and what they are asked.
 
 mod answer;
-mod bookmark;
+pub(crate) mod bookmark;
 mod query;
 mod shard;
 mod spec;

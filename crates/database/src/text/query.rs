@@ -1,10 +1,11 @@
 //! What a text index is asked.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use analysis::Flavour;
 use analysis::query::{self as parsed, FieldType as ParsedType, ParseOptions};
-use search::{FieldType, GroupRequest, Query, Range, Request, SortBy, SortKey, Types};
+use search::{FieldType, GroupRequest, Query, Range, Reader, Request, SortBy, SortKey, Types};
 
 use super::understood::understood;
 use super::{TextIndex, bookmark};
@@ -116,6 +117,18 @@ impl TextIndex {
                 "{q} was not a well-formed range specification"
             ))),
         }
+    }
+}
+
+impl TextIndex {
+    /// A query as the engine has it.
+    pub(crate) fn understand(&self, q: &str) -> Result<Query, Error> {
+        understood(self.parse(q, None, &Types::new())?)
+    }
+
+    /// Its shards as they are now.
+    pub(crate) fn readers(&self) -> Vec<Arc<Reader>> {
+        self.shards.iter().map(|s| s.index.reader()).collect()
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use analysis::{FieldAnalyzers, Flavour};
+use analysis::FieldAnalyzers;
 use functions::{Emit, Emits, Languages, MapGroup, Mapper, Owner};
 use index::{BuildMemory, Progress, Source};
 use parking_lot::Mutex;
@@ -282,9 +282,7 @@ impl TextShard {
         let mapper = (mapper, self.spec.includes_design());
         index::map_each(source, mapper, &go_on, done, &mut |id, mapped| {
             let fields = match mapped {
-                Some((rows, emits)) if self.spec.flavour == Flavour::Clouseau => {
-                    classic_fields_of(rows, emits)?
-                }
+                Some((rows, emits)) if self.spec.is_classic() => classic_fields_of(rows, emits)?,
                 Some((rows, emits)) => fields_of(rows, emits)?,
                 None => Fields::new(),
             };

@@ -9,6 +9,9 @@ use storage::Signature;
 
 use crate::Error;
 
+/// The field of an index of Mango that `$text` looks into.
+const MANGO_WORDS: &str = "$default";
+
 /// One of a design document's text indexes.
 #[derive(Debug)]
 pub struct TextSpec {
@@ -23,6 +26,8 @@ pub struct TextSpec {
     /// Clouseau's `analyzer`, Nouveau's `default_analyzer`.
     analyzer: Option<Value>,
     field_analyzers: Option<Value>,
+    /// It is an index of Mango: its function is a definition, and its fields are Clouseau's.
+    pub is_mango: bool,
     /// Ids begin with a partition, which can be asked for.
     pub partitioned: bool,
     /// Of everything that the index depends on.
@@ -55,7 +60,9 @@ impl TextSpec {
         partitioned: bool,
     ) -> Option<TextSpec> {
         let part = |member: &str| index.get(member).filter(|v| !v.is_null()).cloned();
+        let is_mango = language == mango::index::LANGUAGE;
         let (analyzer, field_analyzers) = match flavour {
+            _ if is_mango => (part("analyzer"), None),
             Flavour::Clouseau => (part("analyzer"), None),
             Flavour::Nouveau => (part("default_analyzer"), part("field_analyzers")),
         };
@@ -63,7 +70,12 @@ impl TextSpec {
             flavour,
             name: name.to_owned(),
             language: language.to_owned(),
-            source: index.get("index")?.as_str()?.to_owned(),
+            source: match index.get("index")? {
+                Value::String(source) if !is_mango => source.clone(),
+                definition @ Value::Object(_) if is_mango => definition.to_string(),
+                _ => return None,
+            },
+            is_mango,
             analyzer,
             field_analyzers,
             partitioned,
@@ -112,31 +124,44 @@ impl TextSpec {
         signature
     }
 
+    /// Whether its fields are of Clouseau's kind.
+    pub(crate) fn is_classic(&self) -> bool {
+        self.is_mango || self.flavour == Flavour::Clouseau
+    }
+
     /// What its function calls.
     pub(crate) fn interface(&self) -> Indexes {
-        match self.flavour {
-            Flavour::Clouseau => Indexes::Clouseau,
-            Flavour::Nouveau => Indexes::Nouveau,
+        match self.is_classic() {
+            true => Indexes::Clouseau,
+            false => Indexes::Nouveau,
         }
     }
 
     /// What its scores are.
     pub(crate) fn similarity(&self) -> Similarity {
-        match self.flavour {
-            Flavour::Clouseau => Similarity::TfIdf,
-            Flavour::Nouveau => Similarity::Bm25,
+        match self.is_classic() {
+            true => Similarity::TfIdf,
+            false => Similarity::Bm25,
         }
     }
 
     /// Whether it is of design documents too, as in CouchDB.
     pub(crate) fn includes_design(&self) -> bool {
-        self.flavour == Flavour::Clouseau && !self.partitioned
+        self.is_classic() && !self.is_mango && !self.partitioned
     }
 
     /// The analyzers of its fields.
     pub(crate) fn analyzers(&self) -> Result<FieldAnalyzers, Error> {
         let (default, fields) = (self.analyzer.as_ref(), self.field_analyzers.as_ref());
-        if self.flavour == Flavour::Clouseau {
+        if self.is_mango {
+            // Values are looked for as they are, whatever the definition says; `$text` alone looks for words.
+            let refused = |e: analysis::Error| Error::BadRequest(e.to_string());
+            let given = FieldAnalyzers::parse(self.flavour, default).map_err(refused)?;
+            let plain = FieldAnalyzers::parse(self.flavour, Some(&"keyword".into()));
+            let plain = plain.map_err(refused)?;
+            return Ok(plain.with(MANGO_WORDS, given.of(MANGO_WORDS).clone()));
+        }
+        if self.is_classic() {
             return FieldAnalyzers::parse(self.flavour, default)
                 .map_err(|e| Error::BadRequest(e.to_string()));
         }
