@@ -218,6 +218,17 @@ def bad_documents(ctx):
         answer = api.get("/db/_design/e/_nouveau/i?q=*:*")
         ctx.report.check("a function without end is an error", answer.status >= 400 and "time_limit_ms" in answer.json["reason"], answer)
         ctx.report.equal("and others are searched", api.get("/db/_design/d/_nouveau/i?q=s:x").json["total_hits"], 1)
+        # Nobody but who searches builds it.
+        two_types = "function (doc) { if (doc.v) index(typeof doc.v == 'string' ? 'string' : 'double', 'v', doc.v); }"
+        api.expect(201, "PUT", "/db/_design/f", {**design(two_types), "autoupdate": False})
+        rev = {}
+        failed = server.log().count("an index build failed")
+        for value, answer in (("word", 200), (5, 400), ("words", 200)):
+            rev = {"_rev": api.expect(201, "PUT", "/db/v", {"v": value, **rev})["rev"]}
+            statuses = {api.get("/db/_design/f/_nouveau/i?q=v:w*").status for _ in range(5)}
+            ctx.report.equal(f"a field of two types, with {value}", statuses, {answer})
+        once = wait_until(lambda: server.log().count("an index build failed") > failed, 10, 0.1)
+        ctx.report.equal("it was built in vain once, for five searches", (once, server.log().count("an index build failed") - failed), (True, 1))
 
 
 def beyond(ctx):

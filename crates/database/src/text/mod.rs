@@ -10,6 +10,7 @@ mod understood;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use analysis::Flavour;
 use functions::Owner;
@@ -46,8 +47,32 @@ pub struct TextIndex {
     shards: Vec<TextShard>,
     updates: watch::Sender<Updates>,
     waiting: AtomicUsize,
+    refused: Mutex<Option<Refused>>,
     /// When it was last asked for, in the keeper's ticks.
     used: AtomicU64,
+}
+
+/// An update that failed for what documents gave to the index.
+struct Refused {
+    /// What it was to come to, by shard.
+    wanted: Vec<(u64, u64)>,
+    reason: Error,
+    began: Instant,
+    ended: Instant,
+}
+
+/// An update that failed and took so long is tried again by who searches after several times of that: so failing takes a part of the time,
+/// however many search. A shorter one is tried again at once: what was wrong may be right now.
+const LONG_FAILURE: Duration = Duration::from_secs(1);
+const WAIT_AFTER_FAILURE: u32 = 3;
+
+impl Refused {
+    /// Whether another update would fail for the same reason, or came too soon to find out.
+    fn holds(&self, wanted: &[(u64, u64)]) -> bool {
+        let took = self.ended - self.began;
+        let is_too_soon = took >= LONG_FAILURE && self.ended.elapsed() < took * WAIT_AFTER_FAILURE;
+        self.wanted == wanted || is_too_soon
+    }
 }
 
 /// What `_nouveau_info/{index}` and `_search_info/{index}` say.
@@ -242,6 +267,7 @@ impl Database {
             shards,
             updates: watch::Sender::new(Updates::default()),
             waiting: AtomicUsize::new(0),
+            refused: Mutex::default(),
             used: AtomicU64::new(self.last_used()),
         });
         self.views
@@ -287,9 +313,27 @@ impl Database {
                 .zip(&wanted)
                 .all(|(at, w)| at.0 >= w.0 && at.1 >= w.1)
         };
+        if reached() {
+            return Ok(());
+        }
+        if let Some(refused) = &*index.refused.lock()
+            && refused.holds(&wanted)
+        {
+            return Err(refused.reason.clone());
+        }
+        let began = Instant::now();
         index.waiting.fetch_add(1, Relaxed);
         let waited = self.wait_for_update(index.clone(), reached).await;
         index.waiting.fetch_sub(1, Relaxed);
+        *index.refused.lock() = match &waited {
+            Err(reason @ Error::Text(e)) if e.is_of_request() => Some(Refused {
+                reason: reason.clone(),
+                began,
+                ended: Instant::now(),
+                wanted,
+            }),
+            _ => None,
+        };
         waited
     }
 
