@@ -728,3 +728,29 @@ fn the_first_groups_are_those_of_the_best_hits() {
         assert_eq!(names, expected, "{request:?}");
     }
 }
+
+#[test]
+fn a_merge_that_is_stopped_is_not_waited_for_and_costs_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    let words: String = (0..20_000).map(|n| format!("w{n} ")).collect();
+    for seq in 1..=10 {
+        write(&index, &[(&format!("d{seq}"), &words)], seq);
+    }
+    assert!(index.is_untidy());
+    let looks = std::cell::Cell::new(0);
+    let stopped = || {
+        looks.set(looks.get() + 1);
+        looks.get() > 1
+    };
+    index.update(1, 0).unwrap().tidy(&stopped).unwrap();
+    // Once before the merge, and once within it.
+    assert_eq!(looks.get(), 2);
+    assert_eq!(index.reader().segments(), 10);
+    drop(index);
+    let index = opened(dir.path());
+    assert_eq!(found(&index, term("w7")).len(), 10);
+    index.update(1, 0).unwrap().tidy(&|| false).unwrap();
+    assert_eq!(index.reader().segments(), 1);
+    assert_eq!(found(&index, term("w7")).len(), 10);
+}
