@@ -65,6 +65,7 @@ missing_packages() {
   has_command zsh || echo zsh
   has_command fish || echo fish
   has_command mandoc || echo mandoc
+  has_command bible || echo bible-kjv
   has_command mmdebstrap || echo mmdebstrap
   has_command systemd-nspawn || echo systemd-container
   has_command buildah || echo buildah

@@ -220,6 +220,11 @@ POST /{db}/_temp_view                                    member
 POST /{db}/_partition/{partition_id}/_all_docs           member
 POST /{db}/_partition/{partition_id}/_design/{ddoc}/_view/{view} member
 POST /{db}/_design/{ddoc}/_nouveau/{index}               member
+POST /{db}/_design/{ddoc}/_search/{index}                member
+GET /{db}/_design/{ddoc}/_search_disk_size/{index}       member
+GET /{db}/_partition/{partition_id}/_design/{ddoc}/_search/{index} member
+POST /{db}/_partition/{partition_id}/_design/{ddoc}/_search/{index} member
+GET /_search_analyze                                     admin
 GET /{db}/_partition/{partition_id}/_design/{ddoc}/_nouveau/{index} member
 POST /{db}/_partition/{partition_id}/_design/{ddoc}/_nouveau/{index} member
 GET /{db}/_partition/{partition_id}/_index               member

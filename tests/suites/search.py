@@ -26,6 +26,7 @@ def run(ctx):
         pages,
         background,
         bad_documents,
+        beyond,
         clean_up,
         deleted_databases,
         hostile,
@@ -217,6 +218,43 @@ def bad_documents(ctx):
         answer = api.get("/db/_design/e/_nouveau/i?q=*:*")
         ctx.report.check("a function without end is an error", answer.status >= 400 and "time_limit_ms" in answer.json["reason"], answer)
         ctx.report.equal("and others are searched", api.get("/db/_design/d/_nouveau/i?q=s:x").json["total_hits"], 1)
+        # Nobody but who searches builds it.
+        two_types = "function (doc) { if (doc.v) index(typeof doc.v == 'string' ? 'string' : 'double', 'v', doc.v); }"
+        api.expect(201, "PUT", "/db/_design/f", {**design(two_types), "autoupdate": False})
+        rev = {}
+        failed = server.log().count("an index build failed")
+        for value, answer in (("word", 200), (5, 400), ("words", 200)):
+            rev = {"_rev": api.expect(201, "PUT", "/db/v", {"v": value, **rev})["rev"]}
+            statuses = {api.get("/db/_design/f/_nouveau/i?q=v:w*").status for _ in range(5)}
+            ctx.report.equal(f"a field of two types, with {value}", statuses, {answer})
+        once = wait_until(lambda: server.log().count("an index build failed") > failed, 10, 0.1)
+        ctx.report.equal("it was built in vain once, for five searches", (once, server.log().count("an index build failed") - failed), (True, 1))
+
+
+def beyond(ctx):
+    """Parts of stored texts and groups, which a real Nouveau does not have."""
+    with ctx.server("beyond") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db?q=2")
+        docs = [
+            {"_id": "a", "text": "alpha beta", "tags": ["x"], "n": 1},
+            {"_id": "b", "text": "beta", "tags": ["y"], "n": 2},
+            {"_id": "c", "text": "beta gamma", "n": 3},
+        ]
+        api.expect(201, "POST", "/db/_bulk_docs", {"docs": docs})
+        api.expect(201, "PUT", "/db/_design/d", design())
+        path = "/db/_design/d/_nouveau/i"
+        body = {"q": "beta", "sort": "n", "highlight_fields": ["default"], "highlight_pre_tag": "[", "highlight_post_tag": "]"}
+        found = [hit["highlights"] for hit in api.expect(200, "POST", path, body)["hits"]]
+        ctx.report.equal("highlights", found, [{"default": [text]} for text in ("alpha [beta]", "[beta]", "[beta] gamma")])
+        by_get = api.expect(200, "GET", f"{path}?q=alpha&highlight_fields=%5B%22default%22%5D&group_field=tag")
+        shown = ("highlights" in by_get["hits"][0], "groups" in by_get)
+        ctx.report.equal("in a query string they are ignored, as all that Nouveau does not know", shown, (False, False))
+        answer = api.expect(200, "POST", path, {"q": "beta", "group_field": "tag", "group_sort": "-n", "include_docs": True})
+        groups = [(group["by"], group["total_hits"], [hit["doc"]["_id"] for hit in group["hits"]]) for group in answer["groups"]]
+        ctx.report.equal("groups", (answer["total_hits"], groups), (3, [(None, 1, ["c"]), ("y", 1, ["b"]), ("x", 1, ["a"])]))
+        for bad in ({"highlight_fields": "default"}, {"highlight_fields": [5]}, {"highlight_fields": [], "highlight_number": 0}, {"group_field": 5}):
+            ctx.report.equal(f"{bad} is refused", api.post(path, {"q": "beta", **bad}).status, 400)
 
 
 def clean_up(ctx):
@@ -283,6 +321,8 @@ def hostile(ctx):
             "fields to sort by": {"sort": ["n"] * 33},
             "fields to count": {"counts": ["tag"] * 101},
             "ranges": {"ranges": {"n": [{"label": str(n), "min": n} for n in range(1001)]}},
+            "fields to highlight": {"highlight_fields": ["default"] * 101},
+            "bytes of a tag of highlights": {"highlight_fields": ["default"], "highlight_pre_tag": "x" * 257},
         }.items():
             answer = api.post(path, {"q": "alpha", **asked})
             ctx.report.check(f"too many {name} are refused", answer.status == 400 and name in answer.json["reason"], answer)
@@ -380,7 +420,7 @@ def ask_and_forget(server, path):
 
 
 def copies(ctx):
-    """A copy of the store has no text indexes, and makes them again."""
+    """A copy of the store has no text indexes, and makes them again; a check has nothing to say of them."""
     with ctx.server("copied") as server:
         database = Database(ctx, server, "db", "?q=2")
         database.edit(100)
@@ -388,6 +428,9 @@ def copies(ctx):
         url = server.url.replace("://", f"://{server.admin}@")
         subprocess.run([ctx.binary, "backup", url, str(ctx.root / "backup")], check=True, capture_output=True, timeout=120)
     subprocess.run([ctx.binary, "restore", str(ctx.root / "backup"), str(ctx.root / "copy")], check=True, capture_output=True, timeout=120)
+    for what, data in (("a store with text indexes", server.data), ("its copy", str(ctx.root / "copy"))):
+        done = subprocess.run([ctx.binary, "check", data, "--indexes"], check=False, capture_output=True, timeout=120, text=True)
+        ctx.report.check(f"{what} is sound", done.returncode == 0 and "no design document" not in done.stdout, done.stdout + done.stderr)
     with ctx.server("copy") as server:
         database.api = server.api()
         ctx.report.equal("a copy finds the same", database.ids("alpha", sort="_id"), expected)

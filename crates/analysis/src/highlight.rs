@@ -6,6 +6,7 @@
 use crate::query::{PhraseTerm, Query};
 use crate::{Analyzer, Token};
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 /// How fragments are cut and marked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,22 +38,32 @@ pub const DEFAULT_SIZE: usize = 100;
 /// No word behind so many UTF-16 units of a text is looked at.
 pub const MAX_TEXT_LEN: usize = 50 * 1024;
 
+/// Bytes of a text that are taken apart into words: what stands behind [`MAX_TEXT_LEN`] is not looked at, and a character has no more than four.
+const TOKENS_TEXT_BYTES: usize = 4 * MAX_TEXT_LEN;
+
+/// What is asked while fragments are looked for.
+pub struct Checks<'a> {
+    /// Whether a word of the text belongs to a query of many words: a prefix, a pattern, a regular expression, a fuzzy query or a range.
+    pub is_match: &'a dyn Fn(&Query, &str) -> bool,
+    /// Whether there is time for so many steps more. There are no fragments when there is none.
+    pub go_on: &'a dyn Fn(usize) -> bool,
+}
+
 /// The best fragments of `text`, the best first; none when nothing in it was found.
 ///
-/// `is_match` says whether a word of the text belongs to a query of many words: a prefix, a pattern, a regular
-/// expression, a fuzzy query or a range. Fields are not looked at: what was found in another field is marked, too.
+/// Fields are not looked at: what was found in another field is marked, too.
 pub fn fragments(
     text: &str,
     analyzer: &Analyzer,
     query: &Query,
     options: &Options,
-    is_match: &dyn Fn(&Query, &str) -> bool,
+    checks: &Checks<'_>,
 ) -> Vec<String> {
-    let tokens = analyzer.tokens(text);
+    let tokens = analyzer.tokens(&text[..text.floor_char_boundary(TOKENS_TEXT_BYTES)]);
     let mut wanted = Wanted {
         tokens: &tokens,
         words: HashMap::new(),
-        is_match,
+        checks,
     };
     wanted.collect(query, 1.0);
     if wanted.words.is_empty() {
@@ -65,8 +76,11 @@ pub fn fragments(
         if start >= MAX_TEXT_LEN {
             break;
         }
-        let weight = words
-            .get(&token.text)
+        let word = words.get(&token.text);
+        if !(checks.go_on)(1 + word.map_or(0, Word::places)) {
+            return Vec::new();
+        }
+        let weight = word
             .filter(|word| word.is_at(token.position))
             .map_or(0.0, |word| word.weight);
         marker.add(token, weight);
@@ -77,24 +91,44 @@ pub fn fragments(
 /// A word of the query.
 struct Word {
     weight: f32,
-    /// Where it counts; everywhere when it is none.
-    spans: Option<Vec<(u32, u32)>>,
+    /// Where it counts: the places of each phrase that it is of; everywhere when it is none.
+    spans: Option<Vec<Rc<[Span]>>>,
 }
 
 impl Word {
+    fn places(&self) -> usize {
+        self.spans.as_ref().map_or(0, Vec::len)
+    }
+
     fn is_at(&self, position: u32) -> bool {
         self.spans.as_ref().is_none_or(|spans| {
-            spans
-                .iter()
-                .any(|(first, last)| (*first..=*last).contains(&position))
+            spans.iter().any(|spans| {
+                let next = spans.partition_point(|(first, _)| *first <= position);
+                next > 0 && spans[next - 1].1 >= position
+            })
         })
     }
+}
+
+/// The first position and the last.
+type Span = (u32, u32);
+
+/// Puts spans that overlap together. They are in the order of their beginnings.
+fn joined(spans: Vec<Span>) -> Rc<[Span]> {
+    let mut all: Vec<Span> = vec![];
+    for (first, last) in spans {
+        match all.last_mut() {
+            Some(before) if first <= before.1 => before.1 = before.1.max(last),
+            _ => all.push((first, last)),
+        }
+    }
+    all.into()
 }
 
 struct Wanted<'a> {
     tokens: &'a [Token],
     words: HashMap<String, Word>,
-    is_match: &'a dyn Fn(&Query, &str) -> bool,
+    checks: &'a Checks<'a>,
 }
 
 impl Wanted<'_> {
@@ -125,8 +159,11 @@ impl Wanted<'_> {
             | Query::Intervals { .. } => {}
             of_many_words => {
                 for token in self.tokens {
+                    if !(self.checks.go_on)(1) {
+                        return;
+                    }
                     if !self.words.contains_key(&token.text)
-                        && (self.is_match)(of_many_words, &token.text)
+                        && (self.checks.is_match)(of_many_words, &token.text)
                     {
                         self.words.insert(
                             token.text.clone(),
@@ -160,19 +197,22 @@ impl Wanted<'_> {
         if spans.is_empty() {
             return;
         }
+        let spans = joined(spans);
         for term in terms {
             let word = self.words.entry(term.text.clone()).or_insert_with(|| Word {
                 weight,
                 spans: Some(Vec::new()),
             });
-            if let Some(known) = &mut word.spans {
-                known.extend(&spans);
+            if let Some(known) = &mut word.spans
+                && known.last().is_none_or(|last| !Rc::ptr_eq(last, &spans))
+            {
+                known.push(spans.clone());
             }
         }
     }
 
     /// Where the words stand one behind the other.
-    fn exact_spans(&self, terms: &[PhraseTerm]) -> Vec<(u32, u32)> {
+    fn exact_spans(&self, terms: &[PhraseTerm]) -> Vec<Span> {
         let places: HashSet<(&str, u32)> = self
             .tokens
             .iter()
@@ -182,6 +222,7 @@ impl Wanted<'_> {
             terms
                 .iter()
                 .zip(first..)
+                .take_while(|_| (self.checks.go_on)(1))
                 .all(|(term, position)| places.contains(&(term.text.as_str(), position)))
         };
         let starts = self
@@ -195,10 +236,11 @@ impl Wanted<'_> {
 
     /// Where they stand in any order, with at most `slop` places between them. One word's place after the other is left
     /// behind, always the first of all.
-    fn near_spans(&self, terms: &[PhraseTerm], slop: u32) -> Vec<(u32, u32)> {
+    fn near_spans(&self, terms: &[PhraseTerm], slop: u32) -> Vec<Span> {
         let places = |text: &str| -> Vec<u32> {
-            self.tokens
-                .iter()
+            let tokens = self.tokens.iter();
+            tokens
+                .take_while(|_| (self.checks.go_on)(1))
                 .filter(|token| token.text == text)
                 .map(|token| token.position)
                 .collect()
@@ -212,7 +254,9 @@ impl Wanted<'_> {
                 .zip(&next)
                 .map(|(list, next)| list.get(*next).copied())
                 .collect();
-            let Some(current) = current else { return spans };
+            let Some(current) = current.filter(|c| (self.checks.go_on)(c.len())) else {
+                return spans;
+            };
             let (first, last) = (
                 current.iter().min().copied().unwrap_or(0),
                 current.iter().max().copied().unwrap_or(0),
@@ -288,15 +332,14 @@ impl<'a> Marker<'a> {
 
     /// How many UTF-16 units stand before `byte`.
     fn units_until(&mut self, byte: usize) -> usize {
-        if byte < self.counted.0 {
-            self.counted = (0, 0);
-        }
-        let more: usize = self.text[self.counted.0..byte]
-            .chars()
-            .map(char::len_utf16)
-            .sum();
-        self.counted = (byte, self.counted.1 + more);
-        self.counted.1
+        let units = |text: &str| text.chars().map(char::len_utf16).sum::<usize>();
+        let (known, before) = self.counted;
+        let all = match byte < known {
+            true => before - units(&self.text[byte..known]),
+            false => before + units(&self.text[known..byte]),
+        };
+        self.counted = (byte, all);
+        all
     }
 
     fn add(&mut self, token: &Token, weight: f32) {
@@ -448,7 +491,41 @@ mod tests {
         let analyzers = FieldAnalyzers::parse(Flavour::Clouseau, Some(&json!("english"))).unwrap();
         let query = parse(query, &ParseOptions::new(Flavour::Clouseau, &analyzers)).unwrap();
         let is_match = |query: &Query, word: &str| matches!(query, Query::Prefix { prefix, .. } if word.starts_with(prefix.as_str()));
-        fragments(text, analyzers.of("default"), &query, options, &is_match)
+        let checks = Checks {
+            is_match: &is_match,
+            go_on: &|_| true,
+        };
+        fragments(text, analyzers.of("default"), &query, options, &checks)
+    }
+
+    #[test]
+    fn nothing_is_marked_when_there_is_no_time_for_more() {
+        let analyzers = FieldAnalyzers::parse(Flavour::Clouseau, None).unwrap();
+        let words = "a ".repeat(20_000);
+        let phrase = format!("\"{}\"", "a ".repeat(8_000));
+        for query in [phrase.clone(), phrase + "~9", "a".into(), "a*".into()] {
+            let query = parse(&query, &ParseOptions::new(Flavour::Clouseau, &analyzers)).unwrap();
+            let left = std::cell::Cell::new(10_000_usize);
+            let asked = std::cell::Cell::new(0_usize);
+            let checks = Checks {
+                is_match: &|_, _| true,
+                go_on: &|steps| {
+                    asked.set(asked.get() + 1);
+                    left.set(left.get().saturating_sub(steps));
+                    left.get() > 0
+                },
+            };
+            let analyzer = analyzers.of("default");
+            let cut = fragments(&words, analyzer, &query, &Options::default(), &checks);
+            assert!(cut.is_empty(), "{query:?}");
+            assert!(asked.get() < 100_000, "{query:?}: {}", asked.get());
+        }
+    }
+
+    #[test]
+    fn words_behind_the_longest_text_are_not_looked_at() {
+        let text = "x ".repeat(4 * MAX_TEXT_LEN) + "fox";
+        assert!(found(&text, "fox", &Options::default()).is_empty());
     }
 
     #[test]

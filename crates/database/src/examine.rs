@@ -254,6 +254,7 @@ impl Database {
         for index in mango::Index::of_design(&text, self.is_partitioned(), &limits) {
             let view = views.iter_mut().find(|view| view.name == index.name);
             if let Some(view) = view
+                && index.is_json()
                 && index.definition.partial.is_none()
             {
                 let fields = index.definition.fields.names();

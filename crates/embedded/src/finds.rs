@@ -2,7 +2,7 @@
 
 use database::{DatabaseAs, Durability, EditMode, FindAnswer, FindLimits};
 use mango::index::{DesignMembers, design_members, remove_from, write_design};
-use mango::{AggregateLimits, Defaults, Find, NewIndex};
+use mango::{AggregateLimits, Defaults, Find, NewIndex, TextKind};
 use serde_json::{Map, Value, json};
 
 use crate::batch::{Rows, Source};
@@ -124,7 +124,9 @@ impl Database {
             let (rev, Some(members)) = split(self.get()?.design_text(&id)?) else {
                 return Err(Error::missing("missing"));
             };
-            let new = remove_from(&members, name).map_err(|()| Error::missing("missing"))?;
+            let kinds = [None].into_iter().chain(TextKind::ALL.map(Some));
+            let mut removed = kinds.filter_map(|kind| remove_from(&members, kind, name).ok());
+            let new = removed.next().ok_or_else(|| Error::missing("missing"))?;
             if !mango::index::is_of_indexes(&members) {
                 return Err(Error::missing("missing"));
             }

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use functions::js::{Engine, Isolation, Options};
-use functions::{Doc, Emits, MapGroup, Owner};
+use functions::{Doc, Emits, Indexes, MapGroup, Owner};
 
 const MAP: &str = "function (doc) { if (doc.type === 'order') emit(doc.date, doc.total); }";
 const PARSE: &str = "function (doc) { var d = JSON.parse(doc.text); if (d.type === 'order') emit(d.date, d.total); }";
@@ -68,7 +68,7 @@ fn rate(
         owner: Owner::default(),
         records: false,
         tells: false,
-        indexes: false,
+        indexes: Indexes::No,
     };
     let mut mapper = engine.mapper(&group)?;
     let docs: Vec<Doc> = bodies

@@ -15,7 +15,8 @@ use crate::js::{Engine, Options};
 use crate::places::{Admission, Lane, Place, Places};
 use crate::times;
 use crate::{
-    DesignDoc, Designs, Doc, Emits, Error, Languages, ListIo, MapGroup, Mapper, ReduceRow, Reducer,
+    DesignDoc, Designs, Doc, Emits, Error, Indexes, Languages, ListIo, MapGroup, Mapper, ReduceRow,
+    Reducer,
 };
 
 // What `projection` marks, `quickjs` reads; neither knows the other.
@@ -106,7 +107,7 @@ impl Languages for Functions {
             owner: group.owner.clone(),
             inner,
         };
-        let is_built_in = match group.indexes {
+        let is_built_in = match group.indexes != Indexes::No {
             // No query server knows `index`.
             true if group.language != JAVASCRIPT => {
                 return Err(Error::UnknownLanguage(group.language.clone()));

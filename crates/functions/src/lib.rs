@@ -18,8 +18,8 @@ pub mod times;
 
 pub use functions::{Functions, JAVASCRIPT};
 pub use language::{
-    DesignDoc, Designs, Doc, Emit, Emits, Error, ListIo, MapGroup, Mapper, Owner, ReduceRow,
-    Reducer, SLICE, THROWN_BYTES_MAX, Thrown, status_of,
+    DesignDoc, Designs, Doc, Emit, Emits, Error, Indexes, ListIo, MapGroup, Mapper, Owner,
+    ReduceRow, Reducer, SLICE, THROWN_BYTES_MAX, Thrown, status_of,
 };
 pub use languages::{Languages, NoLanguages};
 pub use places::{Admission, Lane, Place, Places};

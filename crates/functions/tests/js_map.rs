@@ -2,7 +2,7 @@
 
 mod support;
 
-use functions::{Doc, Emits, Error, MapGroup};
+use functions::{Doc, Emits, Error, Indexes, MapGroup};
 use support::{assert_emits, each, group, run};
 
 #[test]
@@ -309,7 +309,7 @@ fn calls_of_index_are_rows_and_what_is_wrong_is_thrown() {
     }";
     each(|engine| {
         let group = MapGroup {
-            indexes: true,
+            indexes: Indexes::Nouveau,
             ..group(&[source])
         };
         let docs = [
@@ -335,10 +335,50 @@ fn calls_of_index_are_rows_and_what_is_wrong_is_thrown() {
         );
         // Functions of views do not see it.
         let plain = MapGroup {
-            indexes: false,
+            indexes: Indexes::No,
             ..group
         };
         assert!(run(engine, &plain, &docs).expect("rows").is_empty());
+    });
+}
+
+#[test]
+fn calls_of_clouseaus_index_are_rows_and_what_is_wrong_drops_the_document() {
+    let source = "function(doc) {
+        index('t', doc.t, doc.o);
+        index(doc.name || 'n', doc.v);
+    }";
+    each(|engine| {
+        let group = MapGroup {
+            indexes: Indexes::Clouseau,
+            ..group(&[source])
+        };
+        let docs = [
+            (
+                "a",
+                r#"{"t":"x","v":1.5,"o":{"store":"yes","facet":true,"other":5}}"#,
+            ),
+            ("b", r#"{"t":"y","v":null}"#),
+            ("c", r#"{"t":"y","v":[1]}"#),
+            ("d", r#"{"t":"y","v":1,"name":"_id"}"#),
+            ("e", r#"{"t":"y","v":1,"name":5}"#),
+            ("f", r#"{"t":"y","v":1,"o":"store"}"#),
+            ("g", r#"{"t":"z","v":true}"#),
+        ];
+        let rows = run(engine, &group, &docs).expect("rows");
+        let text: Vec<_> = rows
+            .iter()
+            .map(|(doc, _, key, value)| format!("{doc} {key} {value}"))
+            .collect();
+        assert_eq!(
+            text,
+            [
+                r#"0 "t" ["x",{"store":"yes","facet":true,"other":5}]"#,
+                r#"0 "n" [1.5,{}]"#,
+                r#"6 "t" ["z",{}]"#,
+                r#"6 "n" [true,{}]"#,
+            ]
+        );
     });
 }
 

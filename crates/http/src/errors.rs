@@ -121,11 +121,6 @@ impl ApiError {
         )
     }
 
-    /// What CouchDB without its search add-on answers.
-    pub fn search_not_available() -> Self {
-        Self::new(503, "service unavailable", "Search is not available")
-    }
-
     /// `methods` as CouchDB lists them, separated by commas.
     pub fn method_not_allowed(methods: &'static str) -> Self {
         let mut e = Self::new(405, "method_not_allowed", format!("Only {methods} allowed"));

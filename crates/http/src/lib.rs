@@ -5,7 +5,7 @@
 //! | `connection` | how does a connection live, and what does every answer carry? |
 //! | `request` | what did the client say, and a proxy of it? |
 //! | `router` | which route is a path? |
-//! | `server_routes`, `database_routes`, `document_routes`, `design_routes`, `text_search` | what happens at a route? |
+//! | `server_routes`, `database_routes`, `document_routes`, `design_routes` | what happens at a route? |
 //! | `reply`, `errors` | what does the client get? `errors` is the one table from errors to statuses |
 //! | `browsers` | what may pages of other origins do? |
 //! | `app`, `settings` | what does every request need, and what is in force? |
@@ -27,7 +27,6 @@ mod request;
 mod router;
 mod server_routes;
 mod settings;
-mod text_search;
 
 pub use app::{App, COUCHDB_VERSION};
 pub use connection::server::{Listeners, serve};

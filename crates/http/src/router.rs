@@ -4,7 +4,7 @@
 use crate::app::App;
 use crate::clustered;
 use crate::database_routes::{
-    bulk, changes, database as db, find, listing, nouveau, partition, preview, views,
+    bulk, changes, database as db, find, listing, nouveau, partition, preview, search, texts, views,
 };
 use crate::document_routes::documents;
 use crate::errors::ApiError;
@@ -13,7 +13,6 @@ use crate::request::Request;
 use crate::server_routes::{
     db_updates, replication, reshard, root, session, setup, this_node, utils,
 };
-use crate::text_search;
 use node::setup::SYSTEM_DATABASES;
 use node::{Access, SERVER_ADMINS};
 use node::{require_login, require_server_admin};
@@ -61,7 +60,7 @@ async fn server(app: &App, req: &mut Request, first: &str) -> Answer {
         }
         "_scheduler" => replication::scheduler(app, req),
         "_reshard" => reshard::route(req),
-        "_search_analyze" => text_search::search_analyze(req),
+        "_search_analyze" => search::analyze(req).await,
         "_nouveau_analyze" => nouveau::analyze(req).await,
         _ => database(app, req, first).await,
     }
@@ -166,8 +165,8 @@ async fn part(
         ("_security", None) => db::security(app, req, access).await,
         ("_compact", _) => db::compact(req, access).await,
         ("_view_cleanup", None) => views::cleanup(req, access).await,
-        ("_nouveau_cleanup", None) => nouveau::cleanup(req, access).await,
-        ("_search_cleanup", None) => db::cleanup(req, access),
+        ("_nouveau_cleanup", None) => texts::cleanup(req, access, true).await,
+        ("_search_cleanup", None) => texts::cleanup(req, access, false).await,
         ("_ensure_full_commit", None) => db::ensure_full_commit(req, access).await,
         ("_shards", _) => db::shards(app, req, access),
         ("_sync_shards", None) => db::sync_shards(req, access),

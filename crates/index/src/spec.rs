@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use functions::{MapGroup, Owner};
+use functions::{Indexes, MapGroup, Owner};
 use md5::{Digest, Md5};
 
 use crate::reduce::Builtin;
@@ -90,7 +90,7 @@ impl Spec {
             owner,
             records: false,
             tells: false,
-            indexes: false,
+            indexes: Indexes::No,
         }
     }
 }

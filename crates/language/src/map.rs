@@ -185,9 +185,21 @@ pub struct MapGroup {
     pub records: bool,
     /// What functions throw is told ([`Emits::thrown`]), and not logged.
     pub tells: bool,
-    /// Functions call `index(type, name, value, options)`: each call is a row with the key `[type, name]` and the value
-    /// `[value, options.store]`. A number that is none is its name there, as `"NaN"`.
-    pub indexes: bool,
+    /// Functions are of a text index, and call `index`; each call is a row.
+    pub indexes: Indexes,
+}
+
+/// Which `index` functions call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Indexes {
+    /// None: they are of views.
+    #[default]
+    No,
+    /// `index(type, name, value, options)`: the key is `[type, name]`, and the value `[value, options.store]`. A number that is none is
+    /// its name there, as `"NaN"`.
+    Nouveau,
+    /// `index(name, value, options)`: the key is the name, and the value `[value, options]`.
+    Clouseau,
 }
 
 /// Runs a [`MapGroup`]; one for each worker thread.

@@ -1,6 +1,8 @@
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::text::TextKind;
+
 /// Why a selector or a `fields` option is refused.
 ///
 /// `Display` is the reason in the words of `_changes`; `_find` has other words for some of them
@@ -173,12 +175,23 @@ pub enum FindError {
     /// The definition is no object.
     #[error("JSON indexes must be an object, not: {0}")]
     InvalidIndexJson(Value),
+    /// The same of a text index.
+    #[error("Text indexes must be an object, not: {0}")]
+    InvalidIndexText(Value),
+    /// Fields of a text index that are none.
+    #[error("Text Index field definitions are invalid: {0}")]
+    InvalidFieldsDefinition(Value),
+    /// Text indexes that could serve, of this type.
+    #[error("You must specify an index with the `use_index` parameter.")]
+    SeveralTextIndexes(TextKind),
+    /// Nothing says what type a field has that is sorted by.
+    #[error(
+        "Unspecified or ambiguous sort type. Try appending :number or :string to the sort field. {0}"
+    )]
+    TextSort(String),
     /// A type that is none.
     #[error("Invalid type for index: {0}")]
     InvalidIndexType(String),
-    /// A type that comes with full text search.
-    #[error("{0}")]
-    ServiceUnavailable(&'static str),
     /// `partitioned` is neither true nor false.
     #[error("Invalid value for partitioned: {0}")]
     InvalidPartitioned(Value),
@@ -216,7 +229,6 @@ impl FindError {
     /// The status of the answer.
     pub fn status(&self) -> u16 {
         match self {
-            Self::ServiceUnavailable(_) => 503,
             Self::InvalidListParams => 500,
             Self::AggregateTooLarge(_) => 413,
             _ => 400,
@@ -245,8 +257,12 @@ impl FindError {
             Self::NoFallback(_) | Self::InvalidIndexJson(_) | Self::InvalidIndexType(_) => {
                 "invalid_index"
             }
+            Self::InvalidIndexText(_) => "invalid_index",
+            Self::InvalidFieldsDefinition(_) => "invalid_index_fields_definition",
+            Self::SeveralTextIndexes(TextKind::Text) => "multiple_text_indexes",
+            Self::SeveralTextIndexes(TextKind::Nouveau) => "multiple_nouveau_indexes",
+            Self::TextSort(_) => "text_sort_error",
             Self::NotPartitioned => "query_parse_error",
-            Self::ServiceUnavailable(_) => "required index service unavailable",
             Self::InvalidPartitioned(_) => "invalid_partitioned_value",
             Self::PartitionedMismatch(_) => "invalid_partitioned_option",
             Self::DesignLanguage(_) => "invalid_ddoc_lang",

@@ -1,5 +1,7 @@
 //! Indexes: their definitions, their names, and the design documents that hold them.
 
+use std::sync::Arc;
+
 use data_encoding::HEXLOWER;
 use document::body_term;
 use serde_json::{Map, Value, json};
@@ -12,6 +14,7 @@ use crate::options::{boolean, positive};
 use crate::path::FieldPath;
 use crate::selector::Selector;
 use crate::sort::Sort;
+use crate::text::{TextDefinition, TextKind};
 
 /// The language of design documents that hold indexes.
 pub const LANGUAGE: &str = "query";
@@ -27,6 +30,8 @@ pub struct Index {
     pub definition: Definition,
     /// Whether rows are ordered by partition first.
     pub partitioned: bool,
+    /// What a text index has, which has no keys: its definition is of no fields.
+    pub text: Option<Arc<TextDefinition>>,
 }
 
 /// The documents and fields of an index.
@@ -92,7 +97,13 @@ impl Index {
                 partial: None,
             },
             partitioned: false,
+            text: None,
         }
+    }
+
+    /// Whether it has keys, and in them fields.
+    pub fn is_json(&self) -> bool {
+        !self.is_special() && self.text.is_none()
     }
 
     /// Whether this is the index of all documents.
@@ -119,10 +130,33 @@ impl Index {
                 name,
                 definition: Definition::from_map(map, limits).ok()?,
                 partitioned,
+                text: None,
+            })
+        };
+        let text_index = |kind: TextKind, name: String, index: &[u8]| {
+            let written = json::member(index, "index")?;
+            let text = TextDefinition::read(kind, written, limits).ok()?;
+            Some(Index {
+                ddoc: Some(id.clone().into_owned()),
+                name,
+                definition: Definition {
+                    fields: Sort::default(),
+                    paths: vec![],
+                    partial: text.partial.clone(),
+                },
+                partitioned,
+                text: Some(Arc::new(text)),
             })
         };
         let views = json::member(ddoc, "views").unwrap_or(b"{}");
-        members(views).filter_map(index).collect()
+        let mut all: Vec<Index> = members(views).filter_map(index).collect();
+        for kind in TextKind::ALL {
+            let of_kind =
+                json::member(ddoc, kind.member()).filter(|of| Kind::of(of) == Kind::Object);
+            let of_kind = members(of_kind.unwrap_or(b"{}"));
+            all.extend(of_kind.filter_map(|(name, index)| text_index(kind, name, index)));
+        }
+        all
     }
 
     /// As `_index` and `_explain` show it: JSON text.
@@ -135,10 +169,17 @@ impl Index {
         if self.is_special() {
             all.push(("type", text("special".into())));
         } else {
-            all.push(("type", text("json".into())));
+            let kind = self.text.as_ref().map_or("json", |text| text.kind.name());
+            all.push(("type", text(kind.into())));
             all.push(("partitioned", text(self.partitioned.into())));
         }
-        all.push(("def", self.definition.to_json()));
+        all.push((
+            "def",
+            match &self.text {
+                Some(text) => text.to_json().to_vec(),
+                None => self.definition.to_json(),
+            },
+        ));
         object(&all)
     }
 
@@ -215,8 +256,15 @@ pub struct NewIndex {
     /// Copies that have to be written; there is one.
     pub w: u64,
     partitioned: Option<bool>,
-    definition: Definition,
+    made: Made,
     written: Vec<u8>,
+}
+
+/// What is made.
+#[derive(Clone, Debug)]
+enum Made {
+    Json(Box<Definition>),
+    Text(TextKind),
 }
 
 impl NewIndex {
@@ -255,14 +303,15 @@ impl NewIndex {
         if let Some((name, _)) = body.iter().next() {
             return Err(FindError::InvalidKey(name.clone()));
         }
-        match kind.as_str() {
-            "json" => {}
-            "text" => return Err(FindError::ServiceUnavailable("text")),
-            "nouveau" => return Err(FindError::ServiceUnavailable("nouveau")),
-            _ => return Err(FindError::InvalidIndexType(kind)),
-        }
-        let made_up = || made_up_name(written, &index, &ddoc, partitioned, w);
-        let definition = define(written, limits)?;
+        let made = match TextKind::ALL.into_iter().find(|k| k.name() == kind) {
+            Some(of_text) => {
+                TextDefinition::read(of_text, written, limits)?;
+                Made::Text(of_text)
+            }
+            None if kind == "json" => Made::Json(Box::new(define(written, limits)?)),
+            None => return Err(FindError::InvalidIndexType(kind)),
+        };
+        let made_up = || made_up_name(written, &kind, &index, &ddoc, partitioned, w);
         Ok(NewIndex {
             name: index.clone().unwrap_or_else(made_up),
             ddoc: match &ddoc {
@@ -272,7 +321,7 @@ impl NewIndex {
             },
             w,
             partitioned,
-            definition,
+            made,
             written: written.to_vec(),
         })
     }
@@ -293,12 +342,15 @@ impl NewIndex {
             }
             None => vec![("language".to_owned(), text_of(&LANGUAGE.into()))],
         };
-        let view = self.view();
-        let views = find(&ddoc, "views").filter(|views| Kind::of(views) == Kind::Object);
-        let mut views = views.map_or(vec![], design_members);
-        let is_there = find(&views, &self.name).is_some_and(|held| json::same(held, &view));
-        put(&mut views, &self.name, view);
-        put(&mut ddoc, "views", object(&views));
+        let (member, index) = match &self.made {
+            Made::Json(definition) => ("views", self.view(definition)),
+            Made::Text(kind) => (kind.member(), TextDefinition::design_member(&self.written)),
+        };
+        let all = find(&ddoc, member).filter(|all| Kind::of(all) == Kind::Object);
+        let mut all = all.map_or(vec![], design_members);
+        let is_there = find(&all, &self.name).is_some_and(|held| json::same(held, &index));
+        put(&mut all, &self.name, index);
+        put(&mut ddoc, member, object(&all));
         let option = find(&ddoc, "options").and_then(|o| json::member(o, "partitioned"));
         let option = match option {
             Some(b"true") => Some(true),
@@ -319,14 +371,14 @@ impl NewIndex {
     }
 
     /// The view that holds the index.
-    fn view(&self) -> Vec<u8> {
+    fn view(&self, definition: &Definition) -> Vec<u8> {
         let mut partial = b"{}".to_vec();
-        if let Some((_, read)) = &self.definition.partial {
+        if let Some((_, read)) = &definition.partial {
             partial.clear();
             read.write_json(&mut partial);
         }
         let map = object(&[
-            ("fields", text_of(&self.definition.fields.to_object())),
+            ("fields", text_of(&definition.fields.to_object())),
             ("partial_filter_selector", partial),
         ]);
         object(&[
@@ -337,19 +389,24 @@ impl NewIndex {
     }
 }
 
-/// A design document's members without one of its indexes: `None` when nothing is left, `Err` when it has no such index.
+/// A design document's members without one of its indexes, of this type (`None`: json): `None` when nothing is left, `Err` when it has no such index.
 #[allow(clippy::result_unit_err)]
-pub fn remove_from(ddoc: &DesignMembers, name: &str) -> Result<Option<DesignMembers>, ()> {
+pub fn remove_from(
+    ddoc: &DesignMembers,
+    kind: Option<TextKind>,
+    name: &str,
+) -> Result<Option<DesignMembers>, ()> {
+    let member = kind.map_or("views", TextKind::member);
     let mut ddoc = ddoc.clone();
-    let mut views = design_members(find(&ddoc, "views").ok_or(())?);
+    let mut views = design_members(find(&ddoc, member).ok_or(())?);
     let at = views.iter().position(|(n, _)| n == name).ok_or(())?;
     views.remove(at);
     if views.is_empty() {
-        ddoc.retain(|(name, _)| name != "views");
+        ddoc.retain(|(name, _)| name != member);
         let left = ddoc.iter().any(|(n, _)| n != "language" && n != "options");
         return Ok(left.then_some(ddoc));
     }
-    put(&mut ddoc, "views", object(&views));
+    put(&mut ddoc, member, object(&views));
     Ok(Some(ddoc))
 }
 
@@ -371,6 +428,7 @@ fn define(written: &[u8], limits: &Limits) -> Result<Definition, FindError> {
 /// CouchDB's name of an index that is given none: the SHA-1 sum of the definition and the options as an Erlang term.
 fn made_up_name(
     definition: &[u8],
+    kind: &str,
     name: &Option<String>,
     ddoc: &Option<String>,
     partitioned: Option<bool>,
@@ -393,7 +451,7 @@ fn made_up_name(
         ("def", definition.clone()),
         ("name", given(name)),
         ("partitioned", partitioned),
-        ("type", json(&Value::from("json"))),
+        ("type", json(&Value::from(kind))),
         ("w", json(&Value::from(w))),
     ];
     // Version, a pair, and of it the definition and a list of pairs.
@@ -414,6 +472,17 @@ fn atom(name: &str) -> Vec<u8> {
     let mut term = vec![100, 0, name.len() as u8];
     term.extend_from_slice(name.as_bytes());
     term
+}
+
+/// The kind of text index of a type; `None` of `json`.
+///
+/// # Errors
+/// [`FindError::InvalidIndexType`]
+pub fn text_kind(name: &str) -> Result<Option<TextKind>, FindError> {
+    match TextKind::ALL.into_iter().find(|kind| kind.name() == name) {
+        None if name != "json" => Err(FindError::InvalidIndexType(name.to_owned())),
+        kind => Ok(kind),
+    }
 }
 
 /// The ids of a POST to `_index/_bulk_delete`, each a design document's.
@@ -484,10 +553,39 @@ mod tests {
         let indexes = Index::of_design(&object(&ddoc), false, &Limits::default());
         assert_eq!(indexes.len(), 2);
         assert!(indexes[0].definition.partial.is_none() && indexes[1].definition.partial.is_some());
-        let one = remove_from(&both, "y").unwrap().unwrap();
+        let one = remove_from(&both, None, "y").unwrap().unwrap();
         assert_eq!(one, first);
-        assert_eq!(remove_from(&one, "x"), Ok(None));
-        assert_eq!(remove_from(&one, "z"), Err(()));
+        assert_eq!(remove_from(&one, None, "x"), Ok(None));
+        assert_eq!(remove_from(&one, None, "z"), Err(()));
+    }
+
+    #[test]
+    fn a_text_index_is_written_as_couchdb_writes_it() {
+        // From a real CouchDB.
+        let fields = json!([{"name": "name", "type": "string"}, {"name": "age", "type": "number"}]);
+        let index =
+            new(json!({"type": "nouveau", "ddoc": "m", "name": "i", "index": {"fields": fields}}));
+        let mut ddoc = index.unwrap().add_to(None).unwrap().unwrap();
+        assert_eq!(
+            String::from_utf8(object(&ddoc)).unwrap(),
+            concat!(
+                r#"{"language":"query","nouveau":{"i":{"index":{"default_analyzer":"keyword","default_field":{},"#,
+                r#""partial_filter_selector":{},"selector":{},"fields":[{"name":"name","type":"string"},"#,
+                r#"{"name":"age","type":"number"}],"index_array_lengths":true},"#,
+                r#""analyzer":{"name":"perfield","default":"keyword","fields":{"$default":"standard"}}}}}"#
+            )
+        );
+        put(&mut ddoc, "_id", b"\"_design/m\"".to_vec());
+        let indexes = Index::of_design(&object(&ddoc), false, &Limits::default());
+        assert_eq!(
+            shown(&indexes[0].to_json()),
+            json!({"ddoc": "_design/m", "name": "i", "type": "nouveau", "partitioned": false, "def": {
+                "default_analyzer": "keyword", "default_field": {}, "selector": {},
+                "fields": [{"name": "string"}, {"age": "number"}], "index_array_lengths": true}})
+        );
+        ddoc.retain(|(name, _)| name != "_id");
+        assert_eq!(remove_from(&ddoc, Some(TextKind::Nouveau), "i"), Ok(None));
+        assert_eq!(remove_from(&ddoc, Some(TextKind::Text), "i"), Err(()));
     }
 
     #[test]

@@ -32,6 +32,7 @@ mod pcre;
 pub mod plan;
 mod selector;
 mod sort;
+pub mod text;
 
 pub use aggregate::{Aggregate, AggregateLimits, Groups, SortedGroups};
 pub use bookmark::Bookmark;
@@ -45,6 +46,12 @@ pub use path::{FIELD_NAME_BYTES_MAX, FieldPath, PATH_PARTS_MAX};
 pub use plan::{Choice, Intervals, Plan};
 pub use selector::Selector;
 pub use sort::{Direction, Sort};
+pub use text::{TextDefinition, TextKind};
+
+/// The members of an object's text: names, and the texts of values.
+pub fn members(object: &[u8]) -> impl Iterator<Item = (String, &[u8])> {
+    json::members(object)
+}
 
 /// The elements of an array's text.
 pub fn elements(array: &[u8]) -> impl Iterator<Item = &[u8]> {

@@ -22,4 +22,7 @@ pub const PRELUDE: &str = concat!(
 
 /// A script that makes `index(type, name, value, options)` a global function, beside `emit`, which it calls with `[type, name]`
 /// and `[value, options.store]`. A number that is none is its name there.
-pub const INDEX: &str = include_str!("../js/index.js");
+pub const INDEX_OF_NOUVEAU: &str = include_str!("../js/nouveau.js");
+
+/// The same of `index(name, value, options)`, whose calls emit the name, and `[value, options]`.
+pub const INDEX_OF_CLOUSEAU: &str = include_str!("../js/clouseau.js");

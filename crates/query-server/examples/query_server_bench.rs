@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use language::{Doc, Emits, MapGroup, Owner};
+use language::{Doc, Emits, Indexes, MapGroup, Owner};
 use query_server::{Pools, Settings, builtin_command};
 
 const DOCS: usize = 1000;
@@ -106,7 +106,7 @@ fn measure(
         owner: Owner::default(),
         records: false,
         tells: false,
-        indexes: false,
+        indexes: Indexes::No,
     };
     let mut mapper = pools.mapper(&group).expect("the language is configured");
     let docs: Vec<Doc<'_>> = bodies

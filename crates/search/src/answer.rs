@@ -10,10 +10,9 @@ use rustc_hash::FxHashMap;
 use crate::collect::{
     Request, SortBy, SortKey, SortValue, check_counters, collect, compare, order_bytes,
 };
-use crate::query::Query;
 use crate::reader::Reader;
-use crate::schema::{PARTITION, Types};
-use crate::weigh::{Segment, Weighed, weigh};
+use crate::schema::Types;
+use crate::weigh::{Segment, weigh};
 use crate::{Effort, Error};
 
 /// What a query found.
@@ -68,30 +67,16 @@ impl Reader {
     ) -> Result<Answer, Error> {
         check_counters(request, types)?;
         let before = effort.taken();
-        let weighed = weigh(&request.query, 1.0, self, effort)?;
-        let weighed = match &request.partition {
-            None => weighed,
-            Some(partition) => {
-                let term = Query::Term {
-                    field: PARTITION.to_owned(),
-                    term: partition.clone(),
-                };
-                let within = Query::Constant(Box::new(term), 0.0);
-                Weighed::Boolean {
-                    must: vec![weighed, weigh(&within, 1.0, self, effort)?],
-                    should: vec![],
-                    must_not: vec![],
-                    should_min: 0,
-                }
-            }
-        };
+        let about = (request.similarity, &**effort);
+        let scaled = weigh(&request.query, &request.filters, about, self)?;
         let of_query = effort.taken() - before;
         let mut answer = Answer::empty(request);
         for (number, files) in self.searcher.segment_readers().iter().enumerate() {
             let segment = Segment::new(files, &self.layout, effort)?;
-            let Some(matcher) = segment.matcher(&weighed)? else {
+            let Some(matcher) = segment.matcher(&scaled.weighed)? else {
                 continue;
             };
+            let matcher = (matcher, scaled.scale);
             let collected = collect(request, types, files, matcher, effort)?;
             let hits = collected.hits.into_iter().map(|(order, id, doc)| Hit {
                 id,

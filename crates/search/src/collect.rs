@@ -15,6 +15,7 @@ use crate::column;
 use crate::matcher::{BoxMatcher, END};
 use crate::query::Query;
 use crate::schema::{FieldType, ID, Types};
+use crate::similarity::Similarity;
 use crate::{Effort, Error};
 
 /// What is asked of an index.
@@ -22,8 +23,10 @@ use crate::{Effort, Error};
 pub struct Request {
     /// What hits are.
     pub query: Query,
-    /// Only those of this partition.
-    pub partition: Option<String>,
+    /// What they are to match besides, which does not count for the score.
+    pub filters: Vec<Query>,
+    /// What a score is.
+    pub similarity: Similarity,
     /// The order of hits; those of equal rank are in the order of their ids.
     pub sort: Vec<SortKey>,
     /// Hits at most.
@@ -37,7 +40,7 @@ pub struct Request {
 }
 
 /// A part of an order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SortKey {
     /// What by.
     pub by: SortBy,
@@ -46,7 +49,7 @@ pub struct SortKey {
 }
 
 /// What hits are ordered by.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum SortBy {
     /// The score, the best first.
     Score,
@@ -54,6 +57,43 @@ pub enum SortBy {
     Id,
     /// A field's least value.
     Field(String),
+    /// A field's greatest string, whatever else it has.
+    Strings(String),
+    /// A field's greatest number; 0 when it has none.
+    Numbers(String),
+    /// How far a point is.
+    Distance(Distance),
+}
+
+/// How far the point of a document is from another one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Distance {
+    /// The field of longitudes, in degrees.
+    pub lon_field: String,
+    /// The field of latitudes, in degrees.
+    pub lat_field: String,
+    /// The other point's longitude.
+    pub lon: f64,
+    /// The other point's latitude.
+    pub lat: f64,
+    /// Radius of the earth, in the unit of distances.
+    pub radius: f64,
+}
+
+impl Distance {
+    /// On a sphere, as Spatial4j's haversine formula has it.
+    fn to(&self, lon: f64, lat: f64) -> f64 {
+        let (lat1, lat2) = (self.lat.to_radians(), lat.to_radians());
+        let by_lat = ((lat2 - lat1) / 2.0).sin();
+        let by_lon = ((lon - self.lon).to_radians() / 2.0).sin();
+        let h = by_lat * by_lat + lat1.cos() * lat2.cos() * by_lon * by_lon;
+        2.0 * h.sqrt().min(1.0).asin() * self.radius
+    }
+
+    /// Of a document without a point.
+    fn farthest(&self) -> f64 {
+        std::f64::consts::PI * self.radius
+    }
 }
 
 /// A value that a hit is ordered by.
@@ -91,7 +131,7 @@ pub(crate) struct Collected {
 }
 
 /// A part of the order in a segment.
-enum KeyColumn {
+pub(crate) enum KeyColumn {
     Score {
         reversed: bool,
     },
@@ -101,6 +141,13 @@ enum KeyColumn {
     },
     Numbers {
         column: Option<Column<f64>>,
+        greatest: bool,
+        reversed: bool,
+    },
+    Distance {
+        lon: Option<Column<f64>>,
+        lat: Option<Column<f64>>,
+        of: Distance,
         reversed: bool,
     },
     /// A field that the index does not have.
@@ -108,7 +155,7 @@ enum KeyColumn {
 }
 
 impl KeyColumn {
-    fn open(key: &SortKey, types: &Types, segment: &SegmentReader) -> Result<KeyColumn, Error> {
+    pub fn open(key: &SortKey, types: &Types, segment: &SegmentReader) -> Result<KeyColumn, Error> {
         let reversed = key.reversed;
         let field = match &key.by {
             SortBy::Score => return Ok(KeyColumn::Score { reversed }),
@@ -117,6 +164,25 @@ impl KeyColumn {
                 return Ok(KeyColumn::Strings { column, reversed });
             }
             SortBy::Field(field) => field,
+            SortBy::Strings(field) => {
+                let column = column::strings(segment, field)?;
+                return Ok(KeyColumn::Strings { column, reversed });
+            }
+            SortBy::Numbers(field) => {
+                return Ok(KeyColumn::Numbers {
+                    column: column::numbers(segment, field)?,
+                    greatest: true,
+                    reversed,
+                });
+            }
+            SortBy::Distance(of) => {
+                return Ok(KeyColumn::Distance {
+                    lon: column::numbers(segment, &of.lon_field)?,
+                    lat: column::numbers(segment, &of.lat_field)?,
+                    of: of.clone(),
+                    reversed,
+                });
+            }
         };
         Ok(match types.get(field) {
             None => KeyColumn::Nothing,
@@ -127,12 +193,13 @@ impl KeyColumn {
             },
             Some(FieldType::Double) => KeyColumn::Numbers {
                 column: column::numbers(segment, field)?,
+                greatest: false,
                 reversed,
             },
         })
     }
 
-    fn key(&self, doc: u32, score: f32) -> u64 {
+    pub fn key(&self, doc: u32, score: f32) -> u64 {
         match self {
             KeyColumn::Score { reversed } => turned(by_number(f64::from(score)), !reversed),
             KeyColumn::Strings { column, reversed } => {
@@ -141,14 +208,38 @@ impl KeyColumn {
                     .and_then(|c| c.ords().values_for_doc(doc).min());
                 turned(ord.map_or(0, by_ord), *reversed)
             }
-            KeyColumn::Numbers { column, reversed } => {
-                turned(by_number(least(column.as_ref(), doc)), *reversed)
+            KeyColumn::Numbers { reversed, .. } | KeyColumn::Distance { reversed, .. } => {
+                turned(by_number(self.number(doc)), *reversed)
             }
             KeyColumn::Nothing => 0,
         }
     }
 
-    fn value(&self, doc: u32, score: f32) -> Result<SortValue, Error> {
+    /// The number that a document is ordered by; 0 when it has none, as in Lucene.
+    fn number(&self, doc: u32) -> f64 {
+        match self {
+            KeyColumn::Numbers {
+                column, greatest, ..
+            } => {
+                let values = column.iter().flat_map(|c| c.values_for_doc(doc));
+                let found = match greatest {
+                    true => values.max_by(f64::total_cmp),
+                    false => values.min_by(f64::total_cmp),
+                };
+                found.unwrap_or(0.0)
+            }
+            KeyColumn::Distance { lon, lat, of, .. } => {
+                let first = |column: &Option<Column<f64>>| column.as_ref()?.first(doc);
+                match (first(lon), first(lat)) {
+                    (Some(lon), Some(lat)) => of.to(lon, lat),
+                    _ => of.farthest(),
+                }
+            }
+            KeyColumn::Score { .. } | KeyColumn::Strings { .. } | KeyColumn::Nothing => 0.0,
+        }
+    }
+
+    pub fn value(&self, doc: u32, score: f32) -> Result<SortValue, Error> {
         Ok(match self {
             KeyColumn::Score { .. } => SortValue::Score(score),
             KeyColumn::Strings { column, .. } => {
@@ -160,7 +251,9 @@ impl KeyColumn {
                     Some(ord) => SortValue::Text(column::text_of(column, ord)?),
                 }
             }
-            KeyColumn::Numbers { column, .. } => SortValue::Number(least(column.as_ref(), doc)),
+            KeyColumn::Numbers { .. } | KeyColumn::Distance { .. } => {
+                SortValue::Number(self.number(doc))
+            }
             KeyColumn::Nothing => SortValue::Null,
         })
     }
@@ -182,21 +275,16 @@ impl KeyColumn {
                 };
                 turned(place, *reversed)
             }
-            (KeyColumn::Numbers { reversed, .. }, SortValue::Number(n)) => {
-                turned(by_number(*n), *reversed)
-            }
+            (
+                KeyColumn::Numbers { reversed, .. } | KeyColumn::Distance { reversed, .. },
+                SortValue::Number(n),
+            ) => turned(by_number(*n), *reversed),
             // Another shard may have the field that this one has not.
             (KeyColumn::Nothing, _) => 0,
             (KeyColumn::Numbers { reversed, .. }, SortValue::Null) => turned(0, *reversed),
             _ => return Err(Error::Bookmark),
         })
     }
-}
-
-/// A document's least number; 0 when it has none, as in Lucene.
-fn least(column: Option<&Column<f64>>, doc: u32) -> f64 {
-    let values = column.into_iter().flat_map(|c| c.values_for_doc(doc));
-    values.min_by(f64::total_cmp).unwrap_or(0.0)
 }
 
 fn turned(key: u64, reversed: bool) -> u64 {
@@ -246,7 +334,7 @@ pub(crate) fn collect(
     request: &Request,
     types: &Types,
     segment: &SegmentReader,
-    mut matcher: BoxMatcher,
+    (mut matcher, scale): (BoxMatcher, f32),
     effort: &Effort,
 ) -> Result<Collected, Error> {
     let keys = keys_of(request, types, segment)?;
@@ -263,8 +351,8 @@ pub(crate) fn collect(
         effort.step()?;
         if alive.is_none_or(|alive| alive.is_alive(doc)) {
             total += 1;
-            counters.count(doc);
-            let score = if scores { matcher.score() } else { 0.0 };
+            counters.count(doc, effort)?;
+            let score = if scores { matcher.score() * scale } else { 0.0 };
             for (key, column) in key.iter_mut().zip(&keys) {
                 *key = column.key(doc, score);
             }
@@ -383,6 +471,7 @@ impl<'a> Counters<'a> {
         for field in &request.counts {
             let column = match field.as_str() {
                 ID => column::ids(segment)?,
+                field if request.similarity == Similarity::TfIdf => column::facets(segment, field)?,
                 field => column::strings(segment, field)?,
             };
             if let Some(column) = &column {
@@ -401,10 +490,13 @@ impl<'a> Counters<'a> {
         Ok(Counters { counts, ranges })
     }
 
-    fn count(&mut self, doc: u32) {
+    fn count(&mut self, doc: u32, effort: &Effort) -> Result<(), Error> {
+        // A document may have many values.
+        let mut values = 0;
         for (column, counts) in self.counts.iter_mut().flatten() {
             for ord in column.ords().values_for_doc(doc) {
                 counts[ord as usize] += 1;
+                values += 1;
             }
         }
         for (column, ranges, counts) in &mut self.ranges {
@@ -413,8 +505,14 @@ impl<'a> Counters<'a> {
             };
             for (range, count) in ranges.iter().zip(counts) {
                 let is_in = |n: f64| std::ops::RangeBounds::contains(&(range.low, range.high), &n);
-                *count += u64::from(column.values_for_doc(doc).any(is_in));
+                let mut numbers = column.values_for_doc(doc);
+                let found = numbers.by_ref().inspect(|_| values += 1).any(is_in);
+                *count += u64::from(found);
             }
+        }
+        match values == 0 || effort.spend(values) {
+            true => Ok(()),
+            false => Err(Error::TooLong),
         }
     }
 
@@ -443,6 +541,10 @@ impl<'a> Counters<'a> {
 
 /// Whether the fields that are counted have what is counted.
 pub(crate) fn check_counters(request: &Request, types: &Types) -> Result<(), Error> {
+    check_sort(&request.sort, types)?;
+    if request.similarity == Similarity::TfIdf {
+        return Ok(());
+    }
     for field in &request.counts {
         if types.get(field).is_some_and(|t| *t != FieldType::String) {
             return Err(Error::NoStrings(field.clone()));
@@ -453,11 +555,20 @@ pub(crate) fn check_counters(request: &Request, types: &Types) -> Result<(), Err
             return Err(Error::NoNumbers(field.clone()));
         }
     }
-    for key in &request.sort {
-        if let SortBy::Field(field) = &key.by
-            && types.get(field) == Some(&FieldType::Text)
-        {
-            return Err(Error::Unsortable(field.clone()));
+    Ok(())
+}
+
+/// Whether there is such an order.
+pub(crate) fn check_sort(sort: &[SortKey], types: &Types) -> Result<(), Error> {
+    for key in sort {
+        match &key.by {
+            SortBy::Field(field) if types.get(field) == Some(&FieldType::Text) => {
+                return Err(Error::Unsortable(field.clone()));
+            }
+            SortBy::Numbers(field) if types.get(field).is_some_and(|t| *t != FieldType::Double) => {
+                return Err(Error::NotNumeric);
+            }
+            _ => {}
         }
     }
     Ok(())

@@ -15,6 +15,11 @@ pub(crate) fn strings(segment: &SegmentReader, field: &str) -> Result<Option<Str
         .str(&ColumnKind::Strings.path(field))?)
 }
 
+/// The facets of a field; `None` when no document has any.
+pub(crate) fn facets(segment: &SegmentReader, field: &str) -> Result<Option<StrColumn>, Error> {
+    Ok(segment.fast_fields().str(&ColumnKind::Facets.path(field))?)
+}
+
 /// The documents' ids.
 pub(crate) fn ids(segment: &SegmentReader) -> Result<Option<StrColumn>, Error> {
     Ok(segment.fast_fields().str(ID_COLUMN)?)

@@ -16,6 +16,7 @@ pub struct Effort {
     bytes: Cell<usize>,
     steps: Cell<u32>,
     is_over: Cell<bool>,
+    is_too_much: Cell<bool>,
 }
 
 impl Default for Effort {
@@ -27,6 +28,7 @@ impl Default for Effort {
             bytes: Cell::new(0),
             steps: Cell::new(0),
             is_over: Cell::new(false),
+            is_too_much: Cell::new(false),
         }
     }
 }
@@ -43,9 +45,14 @@ impl Effort {
 
     /// Counts a step. Answers whether there is time for more.
     pub(crate) fn go_on(&self) -> bool {
-        let steps = self.steps.get() + 1;
-        self.steps.set(steps % STEPS);
-        if steps == STEPS && self.until.is_some_and(|until| Instant::now() >= until) {
+        self.spend(1)
+    }
+
+    /// Counts so many steps. Answers whether there is time for more.
+    pub fn spend(&self, steps: usize) -> bool {
+        let steps = (self.steps.get() as usize).saturating_add(steps);
+        self.steps.set(steps as u32 % STEPS);
+        if steps >= STEPS as usize && self.until.is_some_and(|until| Instant::now() >= until) {
             self.is_over.set(true);
         }
         !self.is_over.get()
@@ -54,12 +61,25 @@ impl Effort {
     /// Counts a step.
     ///
     /// # Errors
-    /// [`Error::TooLong`]
-    pub(crate) fn step(&self) -> Result<(), Error> {
+    /// [`Error::TooLong`], and [`Error::TooMuch`] of a cursor.
+    pub fn step(&self) -> Result<(), Error> {
         match self.go_on() {
             true => Ok(()),
+            false if self.is_too_much.get() => Err(Error::TooMuch {
+                max: self.bytes_max,
+            }),
             false => Err(Error::TooLong),
         }
+    }
+
+    /// Takes memory for a cursor, which has no errors. Answers whether there is so much; when there is not, all ends.
+    pub(crate) fn hold(&self, bytes: usize) -> bool {
+        let held = self.take(bytes).is_ok();
+        if !held {
+            self.is_over.set(true);
+            self.is_too_much.set(true);
+        }
+        held
     }
 
     /// Takes memory.
@@ -104,5 +124,9 @@ mod tests {
         assert!(matches!(effort.take(1), Err(Error::TooMuch { max: 100 })));
         effort.give_back_to(taken);
         effort.take(40).unwrap();
+        let effort = Effort::new(Duration::from_secs(600), 100);
+        assert!(effort.hold(100) && effort.go_on());
+        assert!(!effort.hold(1) && !effort.go_on());
+        assert!(matches!(effort.step(), Err(Error::TooMuch { max: 100 })));
     }
 }

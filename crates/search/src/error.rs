@@ -30,6 +30,9 @@ pub enum Error {
         /// What it is.
         known: FieldType,
     },
+    /// An order by numbers of a field that has texts.
+    #[error("cannot sort string field as numeric field")]
+    NotNumeric,
     /// Fields of texts have no order.
     #[error("can't sort on field {0}")]
     Unsortable(String),

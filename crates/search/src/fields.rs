@@ -1,4 +1,6 @@
-//! What a document gives to an index: the calls of `index(type, name, value, options)`, checked as Nouveau checks them.
+//! What a document gives to an index: the calls of `index`, of Nouveau or of Clouseau, checked as these check them.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashSet;
 use serde_json::{Map, Number, Value};
@@ -7,6 +9,7 @@ use tantivy::schema::OwnedValue;
 
 use crate::Error;
 use crate::schema::{ColumnKind, FieldType, Layout, PARTITION, Types};
+use crate::similarity::norm_of;
 use crate::tokens::{Encoder, id_term};
 
 /// Makes terms of texts.
@@ -20,12 +23,46 @@ pub trait Analyze: Sync {
 pub struct Fields {
     indexed: Vec<(FieldType, String, Data)>,
     stored: Map<String, Value>,
+    classic: Option<Classic>,
 }
 
 #[derive(Debug)]
 enum Data {
     Text(String),
     Number(f64),
+}
+
+/// What fields of Clouseau have besides.
+#[derive(Debug, Default)]
+struct Classic {
+    facets: Vec<(String, String)>,
+    /// By field; they are multiplied.
+    boosts: BTreeMap<String, f32>,
+}
+
+/// What the options of Clouseau's `index` say.
+#[derive(Clone, Debug)]
+pub struct ClassicOptions {
+    /// It is to be found.
+    pub index: bool,
+    /// It is analyzed; otherwise it is one term as it is.
+    pub analyzed: bool,
+    /// It is given back.
+    pub store: bool,
+    /// Hits are counted by it.
+    pub facet: bool,
+    /// How much it counts.
+    pub boost: f32,
+}
+
+/// Different fields of an index: each has a column, and all their names are written at each commit.
+const FIELDS_MAX: usize = 10_000;
+/// Of longer strings the beginning is what they are sorted and counted by: tantivy's columns have none longer, and would cut within a character.
+const STRING_BYTES_MAX: usize = 65_000;
+
+/// The part of a string that a column has.
+pub(crate) fn of_column(text: &str) -> &str {
+    &text[..text.floor_char_boundary(STRING_BYTES_MAX)]
 }
 
 impl Fields {
@@ -36,7 +73,8 @@ impl Fields {
 
     /// Whether there was no call: such a document is not in the index.
     pub fn is_empty(&self) -> bool {
-        self.indexed.is_empty() && self.stored.is_empty()
+        let no_facets = self.classic.as_ref().is_none_or(|c| c.facets.is_empty());
+        self.indexed.is_empty() && self.stored.is_empty() && no_facets
     }
 
     /// Adds what a call of `index` said: its type and name, its value, and whether it is to be stored.
@@ -90,6 +128,62 @@ impl Fields {
         Ok(())
     }
 
+    /// Of no call of Clouseau's `index`.
+    pub fn classic() -> Fields {
+        Fields {
+            classic: Some(Classic::default()),
+            ..Fields::default()
+        }
+    }
+
+    /// Adds what a call of Clouseau's `index` said. A name with control characters is none.
+    pub fn add_classic(&mut self, name: &str, value: Value, options: &ClassicOptions) {
+        if name.bytes().any(|b| b < b' ') {
+            return;
+        }
+        let (value, analyzed) = match value {
+            Value::Bool(value) => (Value::String(value.to_string()), false),
+            value => (value, options.analyzed),
+        };
+        let Some(stored) = stored_value(value.clone()) else {
+            return;
+        };
+        let data = match value {
+            Value::String(text) => Data::Text(text),
+            _ => Data::Number(stored.as_f64().unwrap_or_default()),
+        };
+        if options.store {
+            self.store_first(name, stored);
+        }
+        let classic = self.classic.get_or_insert_default();
+        if let Data::Text(text) = &data {
+            if options.facet && !text.is_empty() {
+                classic.facets.push((name.to_owned(), text.clone()));
+            }
+            if options.boost != 1.0 {
+                *classic.boosts.entry(name.to_owned()).or_insert(1.0) *= options.boost;
+            }
+        }
+        let field_type = match (&data, analyzed) {
+            (Data::Number(_), _) => FieldType::Double,
+            (Data::Text(_), true) => FieldType::Text,
+            (Data::Text(_), false) => FieldType::String,
+        };
+        // Numbers are found in any case, as in Clouseau.
+        if options.index || field_type == FieldType::Double {
+            self.indexed.push((field_type, name.to_owned(), data));
+        }
+    }
+
+    /// Values of one name become a list, the newest first.
+    fn store_first(&mut self, name: &str, value: Value) {
+        match self.stored.get_mut(name) {
+            None => drop(self.stored.insert(name.to_owned(), value)),
+            Some(Value::Array(values)) => values.insert(0, value),
+            Some(first) => *first = Value::Array(vec![value, first.take()]),
+        }
+    }
+
     /// Values of one name become a list.
     fn store(&mut self, name: &str, value: Value) {
         match self.stored.get_mut(name) {
@@ -106,8 +200,9 @@ impl Fields {
     pub(crate) fn note_types(&self, types: &mut Types) -> Result<bool, Error> {
         let mut noted = false;
         for (new, name, _) in &self.indexed {
-            match types.get(name) {
-                None if types.len() >= FIELDS_MAX => {
+            let known_fields = types.len();
+            match types.get_mut(name) {
+                None if known_fields >= FIELDS_MAX => {
                     return Err(Error::TooManyFields { max: FIELDS_MAX });
                 }
                 None => {
@@ -115,6 +210,13 @@ impl Fields {
                     noted = true;
                 }
                 Some(known) if known == new => {}
+                // A field has texts as soon as it has one: it has terms, and their lengths count.
+                Some(known) if self.classic.is_some() => {
+                    if *known == FieldType::Double {
+                        *known = FieldType::Text;
+                        noted = true;
+                    }
+                }
                 Some(known) => {
                     return Err(Error::FieldType {
                         name: name.clone(),
@@ -146,6 +248,10 @@ impl Fields {
         // Positions of repeated values go on where those of the value before ended.
         self.indexed.sort_by(|a, b| a.1.cmp(&b.1));
         let mut columns: Vec<(String, OwnedValue)> = vec![];
+        if let Some(classic) = &self.classic {
+            classic.columns(&self.indexed, analyze, &mut terms, &mut columns);
+            self.indexed.clear();
+        }
         for of_field in self.indexed.chunk_by(|a, b| a.1 == b.1) {
             columns.push(column_of(of_field, analyze, &mut terms));
         }
@@ -162,10 +268,73 @@ impl Fields {
     }
 }
 
-/// Different fields of an index: each has a column, and all their names are written at each commit.
-const FIELDS_MAX: usize = 10_000;
-/// Of longer strings the beginning is what they are sorted and counted by: tantivy's columns have none longer, and would cut within a character.
-const STRING_BYTES_MAX: usize = 65_000;
+impl Classic {
+    /// Puts the terms and columns of all fields together.
+    fn columns(
+        &self,
+        indexed: &[(FieldType, String, Data)],
+        analyze: &dyn Analyze,
+        terms: &mut Encoder,
+        columns: &mut Vec<(String, OwnedValue)>,
+    ) {
+        for of_field in indexed.chunk_by(|a, b| a.1 == b.1) {
+            let name = &of_field[0].1;
+            terms.field(name);
+            let mut numbers = vec![];
+            let mut greatest: Option<String> = None;
+            let (mut next, mut length) = (0, 0);
+            for (field_type, _, data) in of_field {
+                let text = match data {
+                    Data::Number(n) => {
+                        numbers.push(OwnedValue::F64(*n));
+                        continue;
+                    }
+                    Data::Text(text) => text,
+                };
+                let mut put = |token: &str, position: u32| {
+                    terms.token(token, position);
+                    if greatest.as_deref().is_none_or(|known| known < token) {
+                        greatest = Some(token.to_owned());
+                    }
+                };
+                if *field_type == FieldType::String {
+                    put(text, next);
+                    (next, length) = (next + 1, length + 1);
+                    continue;
+                }
+                let first = next;
+                let mut before = None;
+                analyze.analyze(name, text, &mut |token, position| {
+                    let position = first + position;
+                    put(token, position);
+                    next = next.max(position + 1);
+                    length += u64::from(before != Some(position));
+                    before = Some(position);
+                });
+            }
+            if !numbers.is_empty() {
+                columns.push((ColumnKind::Numbers.member(name), OwnedValue::Array(numbers)));
+            }
+            if let Some(greatest) = greatest {
+                let boost = self.boosts.get(name).copied().unwrap_or(1.0);
+                let norm = norm_of(boost, length);
+                let greatest = OwnedValue::Str(of_column(&greatest).to_owned());
+                columns.push((ColumnKind::Strings.member(name), greatest));
+                let norm = OwnedValue::U64(norm.into());
+                columns.push((ColumnKind::Lengths.member(name), norm));
+            }
+        }
+        let mut facets: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for (name, value) in &self.facets {
+            facets.entry(name).or_default().insert(of_column(value));
+        }
+        for (name, values) in facets {
+            let values = values.into_iter().map(|v| OwnedValue::Str(v.to_owned()));
+            let values = OwnedValue::Array(values.collect());
+            columns.push((ColumnKind::Facets.member(name), values));
+        }
+    }
+}
 
 /// Puts the terms of a field's values together, and answers its column.
 fn column_of(
@@ -185,7 +354,7 @@ fn column_of(
             Data::Text(text) if field_type == FieldType::String => {
                 terms.token(text, next);
                 next += 1;
-                let text = &text[..text.floor_char_boundary(STRING_BYTES_MAX)];
+                let text = of_column(text);
                 if strings.insert(text) {
                     values.push(OwnedValue::Str(text.to_owned()));
                 }
@@ -275,6 +444,49 @@ mod tests {
             Value::Object(fields.stored),
             json!({"n": [20.0, 2.0, 7.0], "s": "x"})
         );
+    }
+
+    #[test]
+    fn what_clouseau_stores_comes_back_newest_first_and_booleans_are_words() {
+        let options = ClassicOptions {
+            index: true,
+            analyzed: true,
+            store: true,
+            facet: false,
+            boost: 1.0,
+        };
+        let mut fields = Fields::classic();
+        for value in [json!("a"), json!(2), json!(true)] {
+            fields.add_classic("x", value, &options);
+        }
+        fields.add_classic("bad\0name", json!("a"), &options);
+        assert_eq!(
+            Value::Object(fields.stored.clone()),
+            json!({"x": ["true", 2.0, "a"]})
+        );
+        let mut types = Types::new();
+        fields.note_types(&mut types).unwrap();
+        assert_eq!(types, Types::from([("x".to_owned(), FieldType::Text)]));
+    }
+
+    #[test]
+    fn an_index_has_so_many_fields_and_no_more() {
+        let mut types = Types::new();
+        let mut note = |name: String| {
+            let mut fields = Fields::new();
+            fields
+                .add(0, "double", &name, json!(1), &Value::Null)
+                .unwrap();
+            fields.note_types(&mut types)
+        };
+        for n in 0..FIELDS_MAX {
+            note(format!("f{n}")).unwrap();
+        }
+        assert!(matches!(
+            note("more".into()),
+            Err(Error::TooManyFields { .. })
+        ));
+        assert!(note("f7".into()).is_ok());
     }
 
     #[test]

@@ -16,6 +16,7 @@
 //! | `weigh` | which terms does a query come to, and what do they weigh? |
 //! | `matcher` | which documents of a segment match, and with which score? |
 //! | `collect` | which hits are first, and how many are there of each value? |
+//! | `group` | which groups of hits are first? |
 //! | `answer` | what do the shards of an index come to together? |
 
 #![forbid(unsafe_code)]
@@ -26,6 +27,7 @@ mod column;
 mod effort;
 mod error;
 mod fields;
+mod group;
 mod index;
 mod matcher;
 pub mod query;
@@ -37,12 +39,14 @@ mod update;
 mod weigh;
 
 pub use answer::{Answer, Hit, merge, types_of};
-pub use collect::{Range, Request, SortBy, SortKey, SortValue};
+pub use collect::{Distance, Range, Request, SortBy, SortKey, SortValue};
 pub use effort::Effort;
 pub use error::Error;
-pub use fields::{Analyze, Fields};
+pub use fields::{Analyze, ClassicOptions, Fields};
+pub use group::{Group, GroupRequest, merge_groups};
 pub use index::{Commit, Index};
 pub use query::Query;
 pub use reader::Reader;
 pub use schema::{FieldType, ID, PARTITION, Types};
+pub use similarity::Similarity;
 pub use update::Update;

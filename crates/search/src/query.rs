@@ -1,6 +1,10 @@
 //! What is asked for: Lucene's queries, after analysis.
 
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
+
+use regex::{Regex, RegexBuilder};
+
+use crate::{Effort, Error};
 
 /// A query. Fields are named as `index` named them, or `_id`, or `_partition`.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,6 +94,20 @@ pub enum Query {
     Boost(Box<Query>, f32),
     /// The same documents, all with this score.
     Constant(Box<Query>, f32),
+    /// Documents whose greatest string of a field, in the order of bytes, is this; `None`: that have none. All score nothing.
+    Value {
+        /// The field.
+        field: String,
+        /// The string.
+        value: Option<String>,
+    },
+    /// Documents with one of these facets. All score nothing.
+    Facet {
+        /// The field.
+        field: String,
+        /// The facets.
+        values: Vec<String>,
+    },
     /// Documents with terms near each other.
     Interval {
         /// The field.
@@ -145,6 +163,10 @@ impl Interval {
 
 /// More parts than so many no query has, as in Lucene.
 pub const CLAUSES_MAX: usize = 1024;
+/// A regular expression's programs are no longer than this, compiled, each.
+const REGEX_PART_BYTES_MAX: usize = 256 << 10;
+/// What a regular expression takes, compiled.
+pub(crate) const REGEX_BYTES: usize = 2 * REGEX_PART_BYTES_MAX;
 /// Lucene's fuzzy queries look for so many terms, the most alike.
 pub const FUZZY_TERMS_MAX: usize = 50;
 
@@ -163,6 +185,7 @@ impl Query {
             }
             Query::Boost(inner, _) | Query::Constant(inner, _) => inner.clauses(),
             Query::Interval { source, .. } => source.terms(),
+            Query::Facet { values, .. } => values.len(),
             _ => 1,
         }
     }
@@ -186,6 +209,51 @@ impl Query {
             should_min: 0,
         }
     }
+}
+
+/// Whether a word is wanted.
+pub type IsWanted = Box<dyn Fn(&str) -> bool>;
+
+/// Whether a word is one of those that a query of many words looks for: a prefix, a pattern, an expression, a range or a fuzzy one.
+///
+/// # Errors
+/// [`Error::Regex`], and [`Error::TooMuch`] of expressions.
+pub fn word_matcher(query: &Query, effort: &Effort) -> Result<IsWanted, Error> {
+    Ok(match query.clone() {
+        Query::Prefix { prefix, .. } => Box::new(move |word| word.starts_with(&prefix)),
+        Query::Wildcard { pattern, .. } => Box::new(move |word| is_match(&pattern, word)),
+        Query::Regex { pattern, .. } => {
+            effort.take(REGEX_BYTES)?;
+            let regex = whole(&pattern)?;
+            Box::new(move |word| regex.is_match(word))
+        }
+        Query::Fuzzy {
+            term, edits: most, ..
+        } => {
+            let wanted: Vec<char> = term.chars().collect();
+            Box::new(move |word| {
+                let word: Vec<char> = word.chars().collect();
+                edits(&wanted, &word, most).is_some()
+            })
+        }
+        Query::Terms { low, high, .. } => {
+            Box::new(move |word| (low.as_ref(), high.as_ref()).contains(&word.to_owned()))
+        }
+        Query::Boost(inner, _) | Query::Constant(inner, _) => word_matcher(&inner, effort)?,
+        _ => Box::new(|_| false),
+    })
+}
+
+/// An expression that matches whole words.
+pub(crate) fn whole(pattern: &str) -> Result<Regex, Error> {
+    let refused = |e: regex::Error| Error::Regex(e.to_string());
+    // By itself too: parentheses that only match what stands around it are none.
+    Regex::new(pattern).map_err(refused)?;
+    RegexBuilder::new(&format!("^(?s:{pattern})$"))
+        .size_limit(REGEX_PART_BYTES_MAX)
+        .dfa_size_limit(REGEX_PART_BYTES_MAX)
+        .build()
+        .map_err(refused)
 }
 
 /// Whether a pattern matches all of a text.

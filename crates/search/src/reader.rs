@@ -68,6 +68,17 @@ impl Reader {
         self.searcher.num_docs()
     }
 
+    /// How many documents were taken out and still take space.
+    pub fn deleted_docs(&self) -> u64 {
+        self.docs_max() - self.docs()
+    }
+
+    /// How many documents there are, those that are deleted among them until their segment is merged.
+    pub(crate) fn docs_max(&self) -> u64 {
+        let segments = self.searcher.segment_readers().iter();
+        segments.map(|s| u64::from(s.max_doc())).sum()
+    }
+
     /// What is known of a field, of all segments. Documents that are deleted count until their segment is merged, as in Lucene.
     pub(crate) fn statistics(&self, field: &str) -> Result<FieldStatistics, Error> {
         let mut all = FieldStatistics::default();

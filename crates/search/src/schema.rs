@@ -5,7 +5,10 @@
 //! | `terms` | all terms of all fields, each after its field's name and a zero byte, with positions |
 //! | `id` | the document's id, as a column, which orders hits of equal rank |
 //! | `stored` | the stored fields as a JSON object, as it is answered |
-//! | `columns` | columns by name: `s` and the field's name of strings, `n` of numbers, `l` of lengths of texts in tokens |
+//! | `columns` | columns by name: `s` and the field's name of strings, `n` of numbers, `l` of lengths of texts, `f` of facets |
+//!
+//! In an index like Nouveau's, a field is a string, a text or a number. In one like Clouseau's a field may have texts and numbers: `s`
+//! has the greatest term of a document's texts, which it is sorted and grouped by, and `l` what Lucene 4.6 keeps of a length.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -68,6 +71,8 @@ pub(crate) enum ColumnKind {
     Strings,
     Numbers,
     Lengths,
+    /// Strings that hits are counted by.
+    Facets,
 }
 
 impl ColumnKind {
@@ -76,6 +81,7 @@ impl ColumnKind {
             ColumnKind::Strings => 's',
             ColumnKind::Numbers => 'n',
             ColumnKind::Lengths => 'l',
+            ColumnKind::Facets => 'f',
         }
     }
 

@@ -1,5 +1,87 @@
-//! BM25 as Lucene 9 computes it: with its constants, its lengths of eight bits and its order of operations, so that hits come in
-//! the same order.
+//! What a score is: BM25 as Lucene 9 computes it, and TF-IDF as Lucene 4.6 does: with their constants, their lengths of eight bits and
+//! their order of operations, so that hits come in the same order.
+
+/// Which of Lucene's ways of scoring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Similarity {
+    /// Lucene 9's.
+    #[default]
+    Bm25,
+    /// Lucene 4.6's.
+    TfIdf,
+}
+
+/// What a term or a phrase weighs, and how often it is in how long a field counts.
+#[derive(Clone, Debug)]
+pub(crate) enum Weight {
+    Bm25(Bm25),
+    TfIdf(TfIdf),
+}
+
+impl Weight {
+    /// Of a document in whose field it is so often. `length`: what the column of lengths says.
+    #[inline]
+    pub fn score(&self, freq: f32, length: u32) -> f32 {
+        match self {
+            Weight::Bm25(weight) => weight.score(freq, length),
+            Weight::TfIdf(weight) => weight.score(freq, decode_norm(length as u8)),
+        }
+    }
+
+    /// Of a document in whose field it is, which has no length.
+    pub fn plain(&self) -> f32 {
+        match self {
+            Weight::Bm25(weight) => weight.score(1.0, 1),
+            Weight::TfIdf(weight) => weight.score(1.0, 1.0),
+        }
+    }
+}
+
+/// TF-IDF, before the whole query is normalized.
+#[derive(Clone, Debug)]
+pub(crate) struct TfIdf {
+    weight: f32,
+}
+
+impl TfIdf {
+    /// `idf`: of the term, or of a phrase's terms together.
+    pub fn new(boost: f32, idf: f32) -> TfIdf {
+        TfIdf {
+            weight: boost * idf * idf,
+        }
+    }
+
+    fn score(&self, freq: f32, norm: f32) -> f32 {
+        freq.sqrt() * self.weight * norm
+    }
+}
+
+/// Lucene 4.6's idf: the rarer, the more. `docs`: of the index.
+pub(crate) fn classic_idf(doc_freq: u64, docs: u64) -> f32 {
+    ((docs.max(1) as f64 / (doc_freq + 1) as f64).ln() + 1.0) as f32
+}
+
+/// What Lucene 4.6 keeps of the length of a field in tokens, and of its boost: `SmallFloat.floatToByte315` of one by the square root.
+pub(crate) fn norm_of(boost: f32, tokens: u64) -> u8 {
+    let norm = boost * (1.0 / (tokens.max(1) as f64).sqrt()) as f32;
+    let small = norm.to_bits() as i32 >> (24 - 3);
+    let zero = (63 - 15) << 3;
+    if small <= zero {
+        u8::from(norm.to_bits() as i32 > 0)
+    } else if small >= zero + 0x100 {
+        u8::MAX
+    } else {
+        (small - zero) as u8
+    }
+}
+
+/// `SmallFloat.byte315ToFloat`.
+fn decode_norm(norm: u8) -> f32 {
+    match norm {
+        0 => 0.0,
+        norm => f32::from_bits((u32::from(norm) << (24 - 3)) + ((63 - 15) << 24)),
+    }
+}
 
 /// How quickly more of a term counts less.
 const K1: f32 = 1.2;
@@ -95,6 +177,37 @@ fn decode_length(code: u8) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn norms_are_those_of_lucene() {
+        // From Lucene 4.6's DefaultSimilarity: decodeNormValue(encodeNormValue(1 / sqrt(n))).
+        for (tokens, norm) in [
+            (1, 1.0),
+            (2, 0.625),
+            (3, 0.5),
+            (4, 0.5),
+            (5, 0.4375),
+            (7, 0.375),
+            (10, 0.3125),
+            (100, 0.09375),
+        ] {
+            assert_eq!(decode_norm(norm_of(1.0, tokens)), norm, "{tokens}");
+        }
+        assert_eq!(decode_norm(norm_of(2.0, 1)), 2.0);
+        assert_eq!(decode_norm(norm_of(0.0, 1)), 0.0);
+    }
+
+    #[test]
+    fn a_term_twice_counts_as_the_square_root() {
+        let weight = TfIdf::new(1.0, classic_idf(1, 4));
+        let idf = (4.0f64 / 2.0).ln() + 1.0;
+        let expected = 2f64.sqrt() * idf * idf * 0.5;
+        let score = weight.score(2.0, decode_norm(norm_of(1.0, 4)));
+        assert!(
+            (f64::from(score) - expected).abs() < 1e-5,
+            "{score} {expected}"
+        );
+    }
 
     #[test]
     fn lengths_are_rounded_as_lucene_rounds_them() {

@@ -1,5 +1,9 @@
 //! How documents come in and go, and when segments are merged.
 
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
 use parking_lot::{Mutex, MutexGuard};
 use tantivy::indexer::{IndexWriterOptions, LogMergePolicy, MergePolicy, NoMergePolicy};
 use tantivy::schema::Term;
@@ -124,7 +128,8 @@ impl Update<'_> {
         Ok(())
     }
 
-    /// Merges segments of which there are too many, while readers go on.
+    /// Merges segments of which there are too many, while readers go on. When it is stopped it does not wait for a merge under way: what that
+    /// writes is nobody's then. Whoever stops it does so for good.
     ///
     /// # Errors
     /// Of the files.
@@ -135,13 +140,34 @@ impl Update<'_> {
                 break;
             }
             for segments in candidates {
-                self.writer.merge(&segments.0).wait()?;
+                match wait_unless(stopped, self.writer.merge(&segments.0)) {
+                    Some(merged) => drop(merged?),
+                    None => return Ok(()),
+                }
             }
             self.index.publish()?;
         }
         self.writer.garbage_collect_files().wait()?;
         self.writer.wait_merging_threads()?;
         Ok(())
+    }
+}
+
+/// How often a merge is looked at: soon at first, since most are short.
+const LOOK_FIRST: Duration = Duration::from_millis(1);
+const LOOK_LAST: Duration = Duration::from_millis(50);
+
+/// What comes of something; `None` when it is stopped before that.
+fn wait_unless<T>(stopped: &dyn Fn() -> bool, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    let mut pause = LOOK_FIRST;
+    loop {
+        match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(done) => return Some(done),
+            Poll::Pending if stopped() => return None,
+            Poll::Pending => std::thread::sleep(pause),
+        }
+        pause = (2 * pause).min(LOOK_LAST);
     }
 }
 

@@ -1,11 +1,11 @@
 //! From a query to cursors: which terms it comes to in the whole index, and what each weighs; then its cursor over each segment.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use regex::{Regex, RegexBuilder};
 use rustc_hash::{FxHashMap, FxHashSet};
 use tantivy::columnar::{Column, ColumnValues};
 use tantivy::postings::{SegmentPostings, TermInfo};
@@ -15,14 +15,17 @@ use tantivy::{InvertedIndexReader, SegmentReader};
 
 use crate::answer::COUNT_BYTES;
 use crate::column::{self, Lengths};
+use crate::fields::of_column;
 use crate::matcher::{
-    BoxMatcher, Disjunction, DocList, DocSetBuilder, Everything, Excluding, Intersection,
-    IntervalMatcher, PhraseMatcher, Preferring, Slot, TermMatcher,
+    BoxMatcher, Coordinated, Disjunction, DocList, DocSetBuilder, Everything, Excluding,
+    Intersection, IntervalMatcher, PhraseMatcher, Preferring, Slot, TermMatcher,
 };
-use crate::query::{CLAUSES_MAX, FUZZY_TERMS_MAX, Interval, Query, Wild, edits, is_match};
+use crate::query::{
+    CLAUSES_MAX, FUZZY_TERMS_MAX, Interval, Query, REGEX_BYTES, Wild, edits, is_match, whole,
+};
 use crate::reader::{Reader, map_bound};
-use crate::schema::{FieldType, Layout, field_bounds, term_bytes};
-use crate::similarity::{Bm25, idf};
+use crate::schema::{FieldType, ID, Layout, PARTITION, field_bounds, term_bytes};
+use crate::similarity::{Bm25, FieldStatistics, Similarity, TfIdf, Weight, classic_idf, idf};
 use crate::{Effort, Error};
 
 /// A query, weighed.
@@ -33,7 +36,7 @@ pub(crate) enum Weighed {
     Phrase {
         slots: Vec<(u32, Vec<Vec<u8>>)>,
         slop: u32,
-        weight: Arc<Bm25>,
+        weight: Arc<Weight>,
         field: String,
     },
     Terms {
@@ -53,11 +56,23 @@ pub(crate) enum Weighed {
         should: Vec<Weighed>,
         must_not: Vec<Weighed>,
         should_min: usize,
+        /// Of so many parts that are to score, those that match count for the whole, as Lucene 4.6 has it; see [`Coordinated`].
+        coordinated: Option<usize>,
     },
     Interval {
         field: String,
         source: Interval,
         boost: f32,
+    },
+    /// Documents whose greatest string of a field is this; `None`: that have none.
+    Value {
+        field: String,
+        value: Option<String>,
+    },
+    /// Documents with one of these facets.
+    Facet {
+        field: String,
+        values: Vec<String>,
     },
     Constant(Box<Weighed>, f32),
 }
@@ -65,7 +80,7 @@ pub(crate) enum Weighed {
 /// A term, weighed.
 pub(crate) struct TermWeight {
     term: Vec<u8>,
-    weight: Arc<Bm25>,
+    weight: Arc<Weight>,
     /// The field, when its lengths count.
     lengths: Option<String>,
 }
@@ -73,26 +88,66 @@ pub(crate) struct TermWeight {
 /// Which terms of a field are wanted.
 pub(crate) type Wanted = Arc<dyn Fn(&str) -> bool>;
 
-/// Weighs a query in an index.
+/// A query with what all scores of it are multiplied by.
+pub(crate) struct Scaled {
+    pub weighed: Weighed,
+    pub scale: f32,
+}
+
+/// Weighs a query in an index. `filters`: what hits are to match besides, whatever it scores.
 pub(crate) fn weigh(
     query: &Query,
-    boost: f32,
+    filters: &[Query],
+    (similarity, effort): (Similarity, &Effort),
     reader: &Reader,
-    effort: &Effort,
-) -> Result<Weighed, Error> {
-    if query.clauses() > CLAUSES_MAX {
+) -> Result<Scaled, Error> {
+    let clauses = filters.iter().map(Query::clauses).sum::<usize>() + query.clauses();
+    if clauses > CLAUSES_MAX {
         return Err(Error::TooManyClauses { max: CLAUSES_MAX });
     }
-    Weigher { reader, effort }.weigh(query, boost)
+    let weigher = Weigher {
+        reader,
+        similarity,
+        effort,
+        squares: Cell::new(0.0),
+    };
+    let mut weighed = weigher.weigh(query, 1.0)?;
+    let scale = match similarity {
+        Similarity::Bm25 => 1.0,
+        // Lucene's queryNorm, which scores of one query have in common.
+        Similarity::TfIdf => match weigher.squares.get() {
+            squares if squares > 0.0 => (1.0 / squares.sqrt()) as f32,
+            _ => 1.0,
+        },
+    };
+    if !filters.is_empty() {
+        let filters = filters.iter().map(|filter| {
+            Ok(Weighed::Constant(
+                Box::new(weigher.weigh(filter, 0.0)?),
+                0.0,
+            ))
+        });
+        let mut must = filters.collect::<Result<Vec<_>, Error>>()?;
+        must.push(weighed);
+        weighed = Weighed::Boolean {
+            must,
+            should: vec![],
+            must_not: vec![],
+            should_min: 0,
+            coordinated: None,
+        };
+    }
+    Ok(Scaled { weighed, scale })
 }
 
 struct Weigher<'a> {
     reader: &'a Reader,
+    similarity: Similarity,
     effort: &'a Effort,
+    /// Sum of the squares of what all parts that score weigh.
+    squares: Cell<f64>,
 }
 
-/// A regular expression's programs are no longer than this, compiled, each.
-const REGEX_BYTES_MAX: usize = 256 << 10;
 /// What an open list of postings takes, with its buffers.
 const POSTINGS_BYTES: usize = 4 << 10;
 
@@ -102,7 +157,7 @@ impl Weigher<'_> {
             queries.iter().map(|q| self.weigh(q, boost)).collect()
         };
         Ok(match query {
-            Query::All => Weighed::Everything(boost),
+            Query::All => Weighed::Everything(self.constant(boost)),
             Query::None => Weighed::Nothing,
             Query::Term { field, term } => {
                 let term = term_bytes(field, term);
@@ -119,7 +174,7 @@ impl Weigher<'_> {
                 field: field.clone(),
                 low: *low,
                 high: *high,
-                score: boost,
+                score: self.constant(boost),
             },
             Query::Boolean {
                 must,
@@ -129,13 +184,28 @@ impl Weigher<'_> {
             } => Weighed::Boolean {
                 must: all(must)?,
                 should: all(should)?,
-                must_not: all(must_not)?,
+                must_not: self.unscored(must_not)?,
                 should_min: *should_min,
+                coordinated: match self.similarity {
+                    Similarity::TfIdf => Some(must.len() + should.len()).filter(|parts| *parts > 1),
+                    Similarity::Bm25 => None,
+                },
             },
             Query::Boost(inner, more) => self.weigh(inner, boost * more)?,
             Query::Constant(inner, score) => {
-                Weighed::Constant(Box::new(self.weigh(inner, boost)?), boost * score)
+                let before = self.squares.get();
+                let inner = self.weigh(inner, boost)?;
+                self.squares.set(before);
+                Weighed::Constant(Box::new(inner), self.constant(boost * score))
             }
+            Query::Value { field, value } => Weighed::Value {
+                field: field.clone(),
+                value: value.clone(),
+            },
+            Query::Facet { field, values } => Weighed::Facet {
+                field: field.clone(),
+                values: values.clone(),
+            },
             Query::Interval { field, source } => Weighed::Interval {
                 field: field.clone(),
                 source: source.clone(),
@@ -153,25 +223,18 @@ impl Weigher<'_> {
                 Weighed::Terms {
                     bounds: (Bound::Included(low), high),
                     wanted: None,
-                    score: boost,
+                    score: self.constant(boost),
                 }
             }
-            Query::Wildcard { field, pattern } => wildcard(field, pattern, boost),
+            Query::Wildcard { field, pattern } => wildcard(field, pattern, self.constant(boost)),
             Query::Regex { field, pattern } => {
-                self.effort.take(2 * REGEX_BYTES_MAX)?;
-                let refused = |e: regex::Error| Error::Regex(e.to_string());
-                // By itself too: parentheses that only match what stands around it are none.
-                Regex::new(pattern).map_err(refused)?;
-                let regex = RegexBuilder::new(&format!("^(?s:{pattern})$"))
-                    .size_limit(REGEX_BYTES_MAX)
-                    .dfa_size_limit(REGEX_BYTES_MAX)
-                    .build()
-                    .map_err(refused)?;
+                self.effort.take(REGEX_BYTES)?;
+                let regex = whole(pattern)?;
                 let (low, high) = field_bounds(field);
                 Weighed::Terms {
                     bounds: (Bound::Included(low), Bound::Excluded(high)),
                     wanted: Some((field.len() + 1, Arc::new(move |term| regex.is_match(term)))),
-                    score: boost,
+                    score: self.constant(boost),
                 }
             }
             Query::Fuzzy {
@@ -195,17 +258,39 @@ impl Weigher<'_> {
                 Weighed::Terms {
                     bounds: (low, high),
                     wanted: None,
-                    score: boost,
+                    score: self.constant(boost),
                 }
             }
             _ => Weighed::Nothing,
         })
     }
 
+    /// What all documents of a part score.
+    fn constant(&self, boost: f32) -> f32 {
+        self.add_square(boost);
+        boost
+    }
+
+    fn add_square(&self, weight: f32) {
+        let square = f64::from(weight) * f64::from(weight);
+        self.squares.set(self.squares.get() + square);
+    }
+
+    /// Parts that only say which documents there are.
+    fn unscored(&self, queries: &[Query]) -> Result<Vec<Weighed>, Error> {
+        let before = self.squares.get();
+        let weighed = queries.iter().map(|query| self.weigh(query, 1.0)).collect();
+        self.squares.set(before);
+        weighed
+    }
+
     /// Lengths and frequencies of strings do not count.
     fn lengths(&self, field: &str) -> Option<String> {
-        let text = self.reader.types().get(field) == Some(&FieldType::Text);
-        text.then(|| field.to_owned())
+        let counts = match self.similarity {
+            Similarity::Bm25 => self.reader.types().get(field) == Some(&FieldType::Text),
+            Similarity::TfIdf => field != ID && field != PARTITION,
+        };
+        counts.then(|| field.to_owned())
     }
 
     fn term(
@@ -215,13 +300,24 @@ impl Weigher<'_> {
         doc_freq: u64,
         boost: f32,
     ) -> Result<TermWeight, Error> {
-        let statistics = self.reader.statistics(field)?;
-        let docs = statistics.docs.max(doc_freq);
+        let weight = match self.similarity {
+            Similarity::Bm25 => {
+                let statistics = self.reader.statistics(field)?;
+                let docs = statistics.docs.max(doc_freq);
+                Weight::Bm25(Bm25::new(boost, idf(doc_freq, docs), statistics))
+            }
+            Similarity::TfIdf => self.tf_idf(boost, classic_idf(doc_freq, self.reader.docs_max())),
+        };
         Ok(TermWeight {
             term,
-            weight: Arc::new(Bm25::new(boost, idf(doc_freq, docs), statistics)),
+            weight: Arc::new(weight),
             lengths: self.lengths(field),
         })
+    }
+
+    fn tf_idf(&self, boost: f32, idf: f32) -> Weight {
+        self.add_square(boost * idf);
+        Weight::TfIdf(TfIdf::new(boost, idf))
     }
 
     fn phrase(
@@ -234,20 +330,28 @@ impl Weigher<'_> {
         if self.lengths(field).is_none() && self.reader.types().contains_key(field) {
             return Err(Error::NoPositions(field.to_owned()));
         }
-        let statistics = self.reader.statistics(field)?;
+        let statistics = match self.similarity {
+            Similarity::Bm25 => self.reader.statistics(field)?,
+            Similarity::TfIdf => FieldStatistics::default(),
+        };
         let mut slots = vec![];
         let mut idfs = 0.0f64;
         for (position, terms) in terms {
             let terms: Vec<_> = terms.iter().map(|term| term_bytes(field, term)).collect();
             for term in &terms {
                 let doc_freq = self.reader.doc_freq(term)?;
-                if doc_freq > 0 {
-                    idfs += f64::from(idf(doc_freq, statistics.docs.max(doc_freq)));
-                }
+                idfs += f64::from(match self.similarity {
+                    Similarity::TfIdf => classic_idf(doc_freq, self.reader.docs_max()),
+                    Similarity::Bm25 if doc_freq == 0 => 0.0,
+                    Similarity::Bm25 => idf(doc_freq, statistics.docs.max(doc_freq)),
+                });
             }
             slots.push((*position, terms));
         }
-        let weight = Arc::new(Bm25::new(boost, idfs as f32, statistics));
+        let weight = Arc::new(match self.similarity {
+            Similarity::Bm25 => Weight::Bm25(Bm25::new(boost, idfs as f32, statistics)),
+            Similarity::TfIdf => self.tf_idf(boost, idfs as f32),
+        });
         Ok(Weighed::Phrase {
             slots,
             slop,
@@ -256,16 +360,14 @@ impl Weigher<'_> {
         })
     }
 
-    /// The terms that are most alike, weighed as if each was in as many documents as the one that is in most.
-    fn fuzzy(
+    /// The terms of a field that differ by so many edits at most: by how many, and in how many documents each is.
+    fn similar(
         &self,
         field: &str,
-        term: &str,
+        wanted: &[char],
         edits_max: usize,
         prefix: usize,
-        boost: f32,
-    ) -> Result<Weighed, Error> {
-        let wanted: Vec<char> = term.chars().collect();
+    ) -> Result<BTreeMap<String, (usize, u64)>, Error> {
         let beginning: String = wanted.iter().take(prefix).collect();
         let low = term_bytes(field, &beginning);
         let high = after_prefix(&low);
@@ -287,7 +389,7 @@ impl Weigher<'_> {
                     };
                     chars.clear();
                     chars.extend(known.chars());
-                    if let Some(n) = edits(&wanted, &chars, edits_max) {
+                    if let Some(n) = edits(wanted, &chars, edits_max) {
                         self.effort.take(known.len() + COUNT_BYTES)?;
                         let doc_freq = u64::from(info.doc_freq);
                         found.entry(known.to_owned()).or_insert((n, 0)).1 += doc_freq;
@@ -296,6 +398,20 @@ impl Weigher<'_> {
                 },
             )?;
         }
+        Ok(found)
+    }
+
+    /// The terms that are most alike; of BM25 weighed as if each was in as many documents as the one that is in most.
+    fn fuzzy(
+        &self,
+        field: &str,
+        term: &str,
+        edits_max: usize,
+        prefix: usize,
+        boost: f32,
+    ) -> Result<Weighed, Error> {
+        let wanted: Vec<char> = term.chars().collect();
+        let found = self.similar(field, &wanted, edits_max, prefix)?;
         let likeness = |known: &str, edits: usize| match edits {
             0 => 1.0,
             n => 1.0 - n as f32 / known.chars().count().min(wanted.len()).max(1) as f32,
@@ -312,8 +428,12 @@ impl Weigher<'_> {
             .map(|(.., doc_freq)| *doc_freq)
             .max()
             .unwrap_or(0);
-        let weighed = alike.iter().map(|(likeness, known, _)| {
+        let weighed = alike.iter().map(|(likeness, known, own)| {
             let term = term_bytes(field, known);
+            let doc_freq = match self.similarity {
+                Similarity::Bm25 => doc_freq,
+                Similarity::TfIdf => *own,
+            };
             self.term(field, term, doc_freq, boost * likeness)
                 .map(Weighed::Term)
         });
@@ -322,6 +442,10 @@ impl Weigher<'_> {
             should: weighed.collect::<Result<_, _>>()?,
             must_not: vec![],
             should_min: 0,
+            coordinated: match self.similarity {
+                Similarity::TfIdf => Some(0),
+                Similarity::Bm25 => None,
+            },
         })
     }
 }
@@ -437,6 +561,7 @@ impl Segment<'_> {
 
     /// A cursor over the documents of the segment that match; `None` when none does.
     pub fn matcher(&self, weighed: &Weighed) -> Result<Option<BoxMatcher>, Error> {
+        self.effort.step()?;
         Ok(match weighed {
             Weighed::Nothing => None,
             Weighed::Everything(score) => {
@@ -465,12 +590,21 @@ impl Segment<'_> {
                 should,
                 must_not,
                 should_min,
-            } => self.boolean(must, should, must_not, *should_min)?,
+                coordinated,
+            } => {
+                let found = self.boolean(must, should, must_not, *should_min)?;
+                match (found, coordinated) {
+                    (Some(inner), Some(parts)) => Some(Box::new(Coordinated::new(inner, *parts))),
+                    (found, _) => found,
+                }
+            }
             Weighed::Interval {
                 field,
                 source,
                 boost,
             } => Some(self.interval(field, source, *boost)?),
+            Weighed::Value { field, value } => self.value(field, value.as_deref())?,
+            Weighed::Facet { field, values } => self.facet(field, values)?,
             Weighed::Constant(inner, score) => match self.matcher(inner)? {
                 None => None,
                 Some(mut inner) => {
@@ -507,7 +641,7 @@ impl Segment<'_> {
         &self,
         places: &[(u32, Vec<Vec<u8>>)],
         slop: u32,
-        weight: &Arc<Bm25>,
+        weight: &Arc<Weight>,
         field: &str,
     ) -> Result<Option<BoxMatcher>, Error> {
         let mut slots = vec![];
@@ -573,6 +707,50 @@ impl Segment<'_> {
             }
         }
         Ok(Some(docs.finish(score)))
+    }
+
+    fn value(&self, field: &str, value: Option<&str>) -> Result<Option<BoxMatcher>, Error> {
+        let column = column::strings(self.files, field)?;
+        let wanted = match (&column, value) {
+            (None, None) => return Ok(Some(Box::new(Everything::new(self.files.max_doc(), 0.0)))),
+            (None, Some(_)) => return Ok(None),
+            (Some(_), None) => None,
+            (Some(column), Some(value)) => match column.dictionary().term_ord(value.as_bytes())? {
+                Some(ord) => Some(ord),
+                None => return Ok(None),
+            },
+        };
+        let Some(column) = column else {
+            return Ok(None);
+        };
+        let mut docs = self.docs()?;
+        for doc in 0..self.files.max_doc() {
+            self.effort.step()?;
+            if column.ords().values_for_doc(doc).max() == wanted {
+                docs.put(doc);
+            }
+        }
+        Ok(Some(docs.finish(0.0)))
+    }
+
+    fn facet(&self, field: &str, values: &[String]) -> Result<Option<BoxMatcher>, Error> {
+        let Some(column) = column::facets(self.files, field)? else {
+            return Ok(None);
+        };
+        let mut wanted = FxHashSet::default();
+        for value in values {
+            let value = of_column(value).as_bytes();
+            wanted.extend(column.dictionary().term_ord(value)?);
+        }
+        let mut docs = self.docs()?;
+        for doc in 0..self.files.max_doc() {
+            self.effort.step()?;
+            let mut ords = column.ords().values_for_doc(doc);
+            if ords.any(|ord| wanted.contains(&ord)) {
+                docs.put(doc);
+            }
+        }
+        Ok(Some(docs.finish(0.0)))
     }
 
     fn interval(&self, field: &str, source: &Interval, boost: f32) -> Result<BoxMatcher, Error> {

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use search::query::Interval;
 use search::{
-    Analyze, Answer, Effort, Error, Fields, Index, Query, Reader, Request, SortBy, SortKey,
-    SortValue,
+    Analyze, Answer, ClassicOptions, Distance, Effort, Error, Fields, GroupRequest, Index, Query,
+    Range, Reader, Request, Similarity, SortBy, SortKey, SortValue,
 };
 use serde_json::{Value, json};
 
@@ -42,7 +42,8 @@ fn write(index: &Index, docs: &[(&str, &str)], seq: u64) {
 fn by_score(query: Query) -> Request {
     Request {
         query,
-        partition: None,
+        filters: vec![],
+        similarity: Similarity::Bm25,
         sort: vec![SortKey {
             by: SortBy::Score,
             reversed: false,
@@ -302,10 +303,14 @@ fn partitions_are_apart() {
     update.put("q:a", Some("q"), text("x"), &Words).unwrap();
     update.commit(1, 0).unwrap();
     let mut request = by_score(term("x"));
-    request.partition = Some("q".into());
+    let within = |partition: &str| Query::Term {
+        field: search::PARTITION.into(),
+        term: partition.into(),
+    };
+    request.filters = vec![within("q")];
     let answer = search(&index.reader(), &request).unwrap();
     assert_eq!((answer.total, answer.hits[0].id.as_str()), (1, "q:a"));
-    request.partition = Some("r".into());
+    request.filters = vec![within("r")];
     assert_eq!(search(&index.reader(), &request).unwrap().total, 0);
 }
 
@@ -405,6 +410,26 @@ fn a_search_ends_when_its_time_or_memory_does() {
 }
 
 #[test]
+fn a_phrase_of_many_words_in_a_document_of_many_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    write(&index, &[("a", &"x ".repeat(50_000))], 1);
+    let reader = index.reader();
+    for slop in [0, 9] {
+        let request = by_score(phrase(&vec!["x"; 10_000], slop));
+        // All places of all of its words are more than may be taken.
+        let effort = Effort::new(Duration::from_secs(600), 64 << 20);
+        let answer = reader.search(&request, reader.types(), &Rc::new(effort));
+        assert!(matches!(answer, Err(Error::TooMuch { .. })), "{answer:?}");
+        let effort = Effort::new(Duration::from_millis(100), usize::MAX);
+        let began = std::time::Instant::now();
+        let answer = reader.search(&request, reader.types(), &Rc::new(effort));
+        assert!(matches!(answer, Err(Error::TooLong)), "{answer:?}");
+        assert!(began.elapsed() < Duration::from_secs(20));
+    }
+}
+
+#[test]
 fn words_of_intervals_are_clauses_and_patterns_are_whole() {
     let dir = tempfile::tempdir().unwrap();
     let index = opened(dir.path());
@@ -442,4 +467,290 @@ fn an_update_that_is_given_up_leaves_no_files() {
     update.abandon().unwrap();
     assert!(index.file_bytes() < 2 * before + 10_000);
     assert_eq!(found(&index, term("x")), ["a"]);
+}
+
+/// An index like Clouseau's of so many documents: a facet `f` of their numbers, a string `s` of their numbers' last digit, a text, a point.
+fn classic(dir: &Path, docs: u32) -> Index {
+    let index = opened(dir);
+    let mut update = index.update(1, 0).unwrap();
+    let plain = ClassicOptions {
+        index: true,
+        analyzed: true,
+        store: false,
+        facet: false,
+        boost: 1.0,
+    };
+    let facet = ClassicOptions {
+        facet: true,
+        ..plain.clone()
+    };
+    for n in 0..docs {
+        let mut fields = Fields::classic();
+        fields.add_classic("t", json!("x y z"), &plain);
+        fields.add_classic("f", json!(format!("{n:05}")), &facet);
+        fields.add_classic("s", json!((n % 10).to_string()), &plain);
+        fields.add_classic("lon", json!(n % 360), &plain);
+        fields.add_classic("lat", json!(n % 90), &plain);
+        update.put(&n.to_string(), None, fields, &Words).unwrap();
+    }
+    update.commit(1, 0).unwrap();
+    drop(update);
+    index
+}
+
+fn distance() -> Distance {
+    Distance {
+        lon_field: "lon".into(),
+        lat_field: "lat".into(),
+        lon: 0.0,
+        lat: 0.0,
+        radius: 1.0,
+    }
+}
+
+fn exactly(n: f64) -> Range {
+    Range {
+        label: n.to_string(),
+        low: std::ops::Bound::Included(n),
+        high: std::ops::Bound::Included(n),
+    }
+}
+
+fn by_tf_idf(query: Query) -> Request {
+    Request {
+        similarity: Similarity::TfIdf,
+        ..by_score(query)
+    }
+}
+
+fn grouped(query: Query, field: &str, sort: SortBy, limit: usize) -> GroupRequest {
+    GroupRequest {
+        query,
+        filters: vec![],
+        similarity: Similarity::TfIdf,
+        field: field.into(),
+        sort: vec![SortKey {
+            by: sort,
+            reversed: false,
+        }],
+        limit,
+    }
+}
+
+#[test]
+fn filters_counts_ranges_and_distances_end_when_their_time_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = classic(dir.path(), 3_000);
+    let reader = index.reader();
+    let over = || Rc::new(Effort::new(Duration::ZERO, usize::MAX));
+    let is_stopped = |request: &Request, what: &str| {
+        let answer = reader.search(request, reader.types(), &over());
+        assert!(matches!(answer, Err(Error::TooLong)), "{what}: {answer:?}");
+        let answer = search(&reader, request);
+        assert!(answer.is_ok(), "{what}: {answer:?}");
+    };
+    let all = || by_tf_idf(Query::All);
+    let facet = Query::Facet {
+        field: "f".into(),
+        values: (0..1_000).map(|n| format!("{n:05}")).collect(),
+    };
+    let value = |value: Option<&str>| Query::Value {
+        field: "s".into(),
+        value: value.map(str::to_owned),
+    };
+    let nobody = Query::Facet {
+        field: "f".into(),
+        values: vec!["nobody".into()],
+    };
+    for filter in [facet, value(Some("3")), value(None), nobody] {
+        let what = format!("{filter:?}");
+        let request = Request {
+            filters: vec![filter],
+            ..all()
+        };
+        is_stopped(&request, &what);
+    }
+    let request = Request {
+        counts: vec!["f".into()],
+        limit: 0,
+        ..all()
+    };
+    is_stopped(&request, "counts");
+    // Few documents, but many ranges of each.
+    let ranges = (0..1_000).map(|n| exactly(f64::from(n) + 0.5)).collect();
+    let request = Request {
+        ranges: vec![("lon".into(), ranges)],
+        filters: vec![Query::Facet {
+            field: "f".into(),
+            values: vec!["00001".into(), "00002".into()],
+        }],
+        ..all()
+    };
+    is_stopped(&request, "ranges");
+    let request = Request {
+        sort: vec![SortKey {
+            by: SortBy::Distance(distance()),
+            reversed: false,
+        }],
+        ..all()
+    };
+    is_stopped(&request, "distances");
+}
+
+#[test]
+fn groups_end_when_their_time_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = classic(dir.path(), 3_000);
+    let reader = index.reader();
+    let over = || Rc::new(Effort::new(Duration::ZERO, usize::MAX));
+    let by = SortBy::Distance(distance());
+    for field in ["f", "s", "nosuch"] {
+        let request = grouped(Query::All, field, by.clone(), 200);
+        let stopped = reader.groups(&request, reader.types(), &over());
+        assert!(matches!(stopped, Err(Error::TooLong)), "{field}");
+        let free = Rc::new(Effort::default());
+        let (groups, total) = reader.groups(&request, reader.types(), &free).unwrap();
+        let expected = match field {
+            "f" => 200,
+            "s" => 10,
+            _ => 1,
+        };
+        assert_eq!((groups.len(), total), (expected, 3_000), "{field}");
+    }
+}
+
+#[test]
+fn filters_counts_and_groups_stay_within_their_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = classic(dir.path(), 20_000);
+    let reader = index.reader();
+    let little = || Rc::new(Effort::new(Duration::from_secs(600), 50_000));
+    let counts = Request {
+        counts: vec!["f".into()],
+        limit: 0,
+        ..by_tf_idf(Query::All)
+    };
+    let few_hits = Request {
+        query: term("x"),
+        filters: (0..20)
+            .map(|_| Query::Value {
+                field: "s".into(),
+                value: Some("1".into()),
+            })
+            .collect(),
+        ..by_tf_idf(Query::All)
+    };
+    for request in [counts, few_hits] {
+        let answer = reader.search(&request, reader.types(), &little());
+        assert!(matches!(answer, Err(Error::TooMuch { .. })), "{answer:?}");
+    }
+    // As many groups as documents: only those that are answered are kept.
+    let request = grouped(Query::All, "f", SortBy::Id, 20);
+    let (groups, total) = reader.groups(&request, reader.types(), &little()).unwrap();
+    assert_eq!((groups.len(), total), (20, 20_000));
+    let request = grouped(Query::All, "f", SortBy::Strings("f".into()), 20_000);
+    let refused = reader.groups(&request, reader.types(), &little());
+    assert!(matches!(refused, Err(Error::TooMuch { .. })));
+}
+
+#[test]
+fn facets_that_are_asked_for_are_clauses() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = classic(dir.path(), 10);
+    let facets = |n: usize| Query::Facet {
+        field: "f".into(),
+        values: (0..n).map(|n| format!("{n:05}")).collect(),
+    };
+    let request = |filters| Request {
+        filters,
+        ..by_tf_idf(Query::All)
+    };
+    let few = request(vec![facets(500), facets(500)]);
+    assert_eq!(search(&index.reader(), &few).unwrap().total, 10);
+    let many = request(vec![facets(500), facets(600)]);
+    let refused = search(&index.reader(), &many).unwrap_err();
+    assert!(matches!(refused, Error::TooManyClauses { .. }));
+}
+
+#[test]
+fn long_facets_are_cut_between_characters() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    let long = "a".repeat(64_999) + "üüü" + &"b".repeat(600);
+    let mut fields = Fields::classic();
+    let options = ClassicOptions {
+        index: true,
+        analyzed: false,
+        store: false,
+        facet: true,
+        boost: 1.0,
+    };
+    fields.add_classic("f", json!(long), &options);
+    let mut update = index.update(1, 0).unwrap();
+    update.put("a", None, fields, &Words).unwrap();
+    update.commit(1, 0).unwrap();
+    let request = Request {
+        counts: vec!["f".into()],
+        filters: vec![Query::Facet {
+            field: "f".into(),
+            values: vec![long],
+        }],
+        ..by_tf_idf(Query::All)
+    };
+    let answer = search(&index.reader(), &request).unwrap();
+    assert_eq!((answer.total, answer.counts[0].len()), (1, 1));
+    let free = Rc::new(Effort::default());
+    let request = grouped(Query::All, "f", SortBy::Id, 5);
+    let groups = index
+        .reader()
+        .groups(&request, index.reader().types(), &free);
+    assert_eq!(groups.unwrap().0.len(), 1);
+}
+
+#[test]
+fn the_first_groups_are_those_of_the_best_hits() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = classic(dir.path(), 1_000);
+    let reader = index.reader();
+    let free = Rc::new(Effort::default());
+    // Document n has latitude n % 90 and is of group n % 10: group 0 has 0, group 1 has 1...
+    for (sort, reversed, expected) in [
+        (SortBy::Numbers("lat".into()), false, ["0", "1", "2"]),
+        (SortBy::Numbers("lat".into()), true, ["9", "8", "7"]),
+        (SortBy::Strings("f".into()), true, ["9", "8", "7"]),
+        // All are alike: by their names.
+        (SortBy::Score, false, ["0", "1", "2"]),
+    ] {
+        let mut request = grouped(term("x"), "s", sort, 3);
+        request.sort[0].reversed = reversed;
+        let (groups, _) = reader.groups(&request, reader.types(), &free).unwrap();
+        let names: Vec<_> = groups.iter().map(|g| g.by.clone().unwrap()).collect();
+        assert_eq!(names, expected, "{request:?}");
+    }
+}
+
+#[test]
+fn a_merge_that_is_stopped_is_not_waited_for_and_costs_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    let words: String = (0..20_000).map(|n| format!("w{n} ")).collect();
+    for seq in 1..=10 {
+        write(&index, &[(&format!("d{seq}"), &words)], seq);
+    }
+    assert!(index.is_untidy());
+    let looks = std::cell::Cell::new(0);
+    let stopped = || {
+        looks.set(looks.get() + 1);
+        looks.get() > 1
+    };
+    index.update(1, 0).unwrap().tidy(&stopped).unwrap();
+    // Once before the merge, and once within it.
+    assert_eq!(looks.get(), 2);
+    assert_eq!(index.reader().segments(), 10);
+    drop(index);
+    let index = opened(dir.path());
+    assert_eq!(found(&index, term("w7")).len(), 10);
+    index.update(1, 0).unwrap().tidy(&|| false).unwrap();
+    assert_eq!(index.reader().segments(), 1);
+    assert_eq!(found(&index, term("w7")).len(), 10);
 }

@@ -9,8 +9,8 @@ use std::rc::Rc;
 use proptest::prelude::*;
 use search::query::Wild;
 use search::{
-    Analyze, Answer, Fields, Index, Query, Range, Request, SortBy, SortKey, SortValue, merge,
-    types_of,
+    Analyze, Answer, Fields, Index, Query, Range, Request, Similarity, SortBy, SortKey, SortValue,
+    merge, types_of,
 };
 use serde_json::{Value, json};
 
@@ -205,7 +205,8 @@ fn request(query: Query, sort: Vec<SortKey>, limit: usize) -> Request {
     };
     Request {
         query,
-        partition: None,
+        filters: vec![],
+        similarity: Similarity::Bm25,
         sort,
         limit,
         after: None,

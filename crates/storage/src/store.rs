@@ -1,5 +1,6 @@
 //! The node's store: all shards of all databases in one engine, and the catalogue of databases.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::SystemTime;
@@ -24,6 +25,8 @@ use crate::space::{self, Husks};
 pub(crate) const FORMAT: &[u8] = b"settee 1";
 /// A dropped shard with at most this many rows in a keyspace is deleted row by row: range deletions slow readers.
 const DROP_ROWS_SINGLY: usize = 1_000;
+/// So often a folder is removed into which somebody still writes.
+const REMOVALS_MAX: usize = 100;
 
 /// The folder of what indexes keep beside the engine.
 const FOLDERS: &str = "text";
@@ -246,8 +249,17 @@ impl Store {
 
     fn remove_folder(&self, index: ShardNumber) -> Result<(), Error> {
         let folder = self.folder(index);
-        match std::fs::remove_dir_all(&folder) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::Directory {
+        let mut removed = std::fs::remove_dir_all(&folder);
+        for _ in 0..REMOVALS_MAX {
+            match &removed {
+                // A merge that nobody waited for has made one more file meanwhile.
+                Err(e) if e.kind() == ErrorKind::DirectoryNotEmpty => {}
+                _ => break,
+            }
+            removed = std::fs::remove_dir_all(&folder);
+        }
+        match removed {
+            Err(e) if e.kind() != ErrorKind::NotFound => Err(Error::Directory {
                 path: folder,
                 reason: e.to_string(),
             }),

@@ -30,6 +30,7 @@ run(async () => {
   await changes(service);
   await designs(service);
   await attachments(service);
+  await search(service);
   await partitions(service);
   await security(service);
   await replication(service);
@@ -268,6 +269,26 @@ async function compressed(service) {
   const { result } = await service.putDocument({ db, docId: 'compressed', document: { text: 'z'.repeat(100_000) } });
   service.setEnableGzipCompression(false);
   equal('a compressed body', [result.ok, (await service.getDocument({ db, docId: 'compressed' })).result.text.length], [true, 100_000]);
+}
+
+async function search(service) {
+  const index = "function (doc) { if (doc.fruit) { index('default', doc.fruit, { store: true }); index('kind', doc.kind, { facet: true }); index('price', doc.price, { facet: true }); } }";
+  await service.putDesignDocument({ db, ddoc: 'fruit', designDocument: { indexes: { fruit: { index } } } });
+  const docs = [{ _id: 'fruit-a', fruit: 'green apple', kind: 'apple', price: 1 }, { _id: 'fruit-b', fruit: 'green pear', kind: 'pear', price: 2 }];
+  await service.postBulkDocs({ db, bulkDocs: { docs } });
+  const ask = async (params) => (await service.postSearch({ db, ddoc: 'fruit', index: 'fruit', ...params })).result;
+  const found = await ask({ query: 'green', counts: ['kind'], ranges: { price: { cheap: '[0 TO 1]' } }, sort: ['-price<number>'], highlightFields: ['default'] });
+  equal('search', [found.totalRows, found.counts, found.ranges], [2, { kind: { apple: 1, pear: 1 } }, { price: { cheap: 1 } }]);
+  equal('in order', ids(found.rows), ['fruit-b', 'fruit-a']);
+  equal('with highlights', found.rows[0].highlights, { default: ['<em>green</em> pear'] });
+  equal('drilled down', ids((await ask({ query: 'green', drilldown: [['kind', 'apple']], includeDocs: true })).rows), ['fruit-a']);
+  const groups = await ask({ query: 'green', groupField: 'kind', groupSort: ['price'] });
+  equal('in groups', groups.groups.map((group) => [group.by, group.totalRows]), [['apple', 1], ['pear', 1]]);
+  equal('search information', (await service.getSearchInfo({ db, ddoc: 'fruit', index: 'fruit' })).result.searchIndex.docCount, 2);
+  equal('search disk size', (await service.getSearchDiskSize({ db, ddoc: 'fruit', index: 'fruit' })).result.searchIndex.diskSize > 0, true);
+  equal('analyze', (await service.postSearchAnalyze({ analyzer: 'english', text: 'running' })).result.tokens, ['run']);
+  const pager = Pagination.newPagination(service, PagerType.POST_SEARCH, { db, ddoc: 'fruit', index: 'fruit', query: 'green', limit: 1 });
+  equal('all pages', ids(await pager.pager().getAll()).sort(), ['fruit-a', 'fruit-b']);
 }
 
 async function session() {

@@ -23,6 +23,7 @@ run(async () => {
   await feeds(db);
   await views(db);
   await functions(db);
+  await search(db);
   await attachments(db);
   await replication(nano, db);
   await users(nano, db);
@@ -233,6 +234,18 @@ async function replication(nano, db) {
   const { _rev } = await nano.db.replication.query(enabled.id);
   equal('disable it', (await nano.db.replication.disable(enabled.id, _rev)).ok, true);
   for (const copy of [`${DB}-copy`, `${DB}-copy-2`]) await nano.db.destroy(copy);
+}
+
+async function search(db) {
+  const index = "function (doc) { if (doc.fruit) { index('default', doc.fruit, { store: true }); index('kind', doc.kind, { facet: true }); } }";
+  await db.insert({ indexes: { fruit: { index } } }, '_design/fruit');
+  await db.bulk({ docs: [{ _id: 'fruit-a', fruit: 'green apple', kind: 'apple' }, { _id: 'fruit-b', fruit: 'green pear', kind: 'pear' }] });
+  const found = await db.search('fruit', 'fruit', { q: 'green', counts: ['kind'], include_docs: true, limit: 1 });
+  equal('search', [found.total_rows, found.counts, found.rows[0].doc.fruit], [2, { kind: { apple: 1, pear: 1 } }, found.rows[0].fields.default]);
+  const next = await db.search('fruit', 'fruit', { q: 'green', bookmark: found.bookmark });
+  check('its next page', next.rows.length === 1 && next.rows[0].id !== found.rows[0].id, next);
+  equal('search as a stream', JSON.parse(await collect(db.searchAsStream('fruit', 'fruit', { q: 'pear' }))).rows.map((row) => row.id), ['fruit-b']);
+  await fails('a query that is none', db.search('fruit', 'fruit', { q: '(' }), 400, 'bad_request');
 }
 
 async function users(nano, db) {

@@ -178,11 +178,48 @@ refused(
     "a stub of nothing", 412, lambda: service.put_document(db=DB, doc_id="no stub", document={"_attachments": {"x": {"stub": True}}}), "missing_stub"
 )
 
+# Search.
+INDEX = """function (doc) {
+  if (!doc.fruit) return;
+  index("default", doc.fruit, {store: true});
+  index("kind", doc.kind, {facet: true});
+  index("price", doc.price);
+}"""
+service.put_design_document(db=DB, ddoc="fruit", design_document={"indexes": {"fruit": {"analyzer": {"name": "standard"}, "index": INDEX}}})
+FRUITS = [
+    {"_id": "fruit-a", "fruit": "green apple", "kind": "apple", "price": 1},
+    {"_id": "fruit-b", "fruit": "green pear", "kind": "pear", "price": 2},
+]
+service.post_bulk_docs(db=DB, bulk_docs={"docs": FRUITS})
+
+
+def search(**options):
+    return service.post_search(db=DB, ddoc="fruit", index="fruit", **options).get_result()
+
+
+found = search(query="green", counts=["kind"], ranges={"price": {"cheap": "[0 TO 1]"}}, sort=["-price<number>"], highlight_fields=["default"])
+equal("search", [found["total_rows"], found["counts"], found["ranges"]], [2, {"kind": {"apple": 1, "pear": 1}}, {"price": {"cheap": 1}}])
+equal("in order, with highlights", [row["highlights"]["default"] for row in found["rows"]], [["<em>green</em> pear"], ["<em>green</em> apple"]])
+equal("drilled down", ids(search(query="green", drilldown=[["kind", "apple"]], include_docs=True)["rows"]), ["fruit-a"])
+page = search(query="green", limit=1)
+equal("all pages", sorted(ids(page["rows"]) + ids(search(query="green", limit=1, bookmark=page["bookmark"])["rows"])), ["fruit-a", "fruit-b"])
+groups = search(query="green", group_field="kind", group_sort=["-price"])["groups"]
+equal("in groups", [[group["by"], group["total_rows"]] for group in groups], [["pear", 1], ["apple", 1]])
+info = service.get_search_info(db=DB, ddoc="fruit", index="fruit").get_result()
+equal("search information", [info["name"], info["search_index"]["doc_count"]], ["_design/fruit/fruit", 2])
+size = service.get_search_disk_size(db=DB, ddoc="fruit", index="fruit").get_result()
+equal("search disk size", size["search_index"]["disk_size"], info["search_index"]["disk_size"])
+equal("analyze", service.post_search_analyze(analyzer="english", text="running").get_result(), {"tokens": ["run"]})
+refused("a query that is none", 400, lambda: search(query="("), "bad_request")
+
 # Partitions.
 service.put_database(db=PARTS, partitioned=True)
 service.post_bulk_docs(db=PARTS, bulk_docs={"docs": [{"_id": id_} for id_ in ("x:1", "x:2", "y:1")]})
 equal("partition", service.get_partition_information(db=PARTS, partition_key="x").get_result()["doc_count"], 2)
 equal("all_docs of a partition", ids(service.post_partition_all_docs(db=PARTS, partition_key="x").get_result()["rows"]), ["x:1", "x:2"])
+service.put_design_document(db=PARTS, ddoc="s", design_document={"indexes": {"i": {"index": "function (doc) { index('id', doc._id); }"}}})
+within = service.post_partition_search(db=PARTS, partition_key="x", ddoc="s", index="i", query="*:*").get_result()
+equal("search in a partition", sorted(ids(within["rows"])), ["x:1", "x:2"])
 service.delete_database(db=PARTS)
 
 # Users, security and sessions.

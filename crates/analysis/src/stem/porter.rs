@@ -222,6 +222,8 @@ impl Porter {
             let measure = self.measure();
             if measure > 1 || (measure == 1 && !self.is_short_syllable(self.letters.len() - 1)) {
                 self.letters.pop();
+                // A vowel at the end adds nothing to the measure.
+                self.stem = self.letters.len();
             }
         }
         if self.letter_before_end(1) == Some('l')
@@ -229,6 +231,41 @@ impl Porter {
             && self.measure() > 1
         {
             self.letters.pop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_that_end_with_a_double_l_and_e_lose_both_their_last_letters() {
+        // Step 5 by hand: the measure of both is that of what stands before the `e`.
+        for (word, stemmed) in [
+            ("gazelle", "gazel"),
+            ("nacelle", "nacel"),
+            ("belle", "bell"),
+        ] {
+            let mut text = word.to_owned();
+            stem(&mut text);
+            assert_eq!(text, stemmed);
+        }
+    }
+
+    #[test]
+    fn every_word_of_few_letters_has_a_stem() {
+        let letters = ['a', 'e', 'l', 's', 'y', 'd', 'n', 'i', 'g', 't'];
+        for number in 0..letters.len().pow(6) {
+            let digits = (0..6).scan(number, |rest, _| {
+                let digit = *rest % letters.len();
+                *rest /= letters.len();
+                Some(letters[digit])
+            });
+            let mut word: String = digits.collect();
+            let length = word.len();
+            stem(&mut word);
+            assert!(!word.is_empty() && word.len() <= length + 1);
         }
     }
 }

@@ -43,6 +43,12 @@ impl FindAnswer {
                 self.stats.keys_examined = examined;
             }
             Source::Documents(documents) => self.group_documents(&documents, &mut groups)?,
+            Source::Text(mut hits) => {
+                while let Some((id, _)) = hits.next()? {
+                    self.group_document(&id, &mut groups)?;
+                    self.is_wanted()?;
+                }
+            }
         }
         Ok(groups)
     }

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use functions::{
-    Admission, Designs, Doc, Emit, Emits, Error, Lane, Languages, MapGroup, Mapper, Place, Reducer,
+    Admission, Designs, Doc, Emit, Emits, Error, Indexes, Lane, Languages, MapGroup, Mapper, Place,
+    Reducer,
 };
 use mango::index::LANGUAGE;
-use mango::{Definition, Found, Lift, Limits};
+use mango::text::{EntryValue, entries};
+use mango::{Definition, Found, Lift, Limits, TextDefinition, TextKind};
 
 /// Languages, and indexes beside them.
 #[derive(Debug)]
@@ -20,6 +22,10 @@ impl Languages for WithIndexes {
     fn mapper(&self, group: &MapGroup) -> Result<Box<dyn Mapper>, Error> {
         if group.language != LANGUAGE {
             return self.0.mapper(group);
+        }
+        if group.indexes != Indexes::No {
+            let definitions = group.maps.iter().map(|map| read_text(map)).collect();
+            return Ok(Box::new(TextMapper { definitions }));
         }
         let views = group.maps.iter().map(|map| View::read(map)).collect();
         Ok(Box::new(IndexMapper { views }))
@@ -138,6 +144,64 @@ impl Mapper for IndexMapper {
                     key: (start as u32, end as u32),
                     value: (end as u32, out.bytes.len() as u32),
                 });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The definition of a text index; of which kind it is says nothing here.
+fn read_text(definition: &str) -> Option<TextDefinition> {
+    let text = document::normalise(definition.as_bytes()).ok()?;
+    TextDefinition::read(TextKind::Text, &text, &Limits::OF_INDEXES).ok()
+}
+
+/// Emits the fields of documents as a call of Clouseau's `index` for each would: nothing for what is no definition.
+struct TextMapper {
+    definitions: Vec<Option<TextDefinition>>,
+}
+
+impl Mapper for TextMapper {
+    fn map(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<(), Error> {
+        for (n, doc) in docs.iter().enumerate() {
+            if doc.members.starts_with(DESIGN) {
+                continue;
+            }
+            let special = [&b"{"[..], doc.members, b"}"].concat();
+            let whole = mango::Doc {
+                members: doc.members,
+                body: doc.body,
+            };
+            for (v, definition) in self.definitions.iter().enumerate() {
+                let Some(definition) = definition else {
+                    continue;
+                };
+                if let Some((_, selector)) = &definition.partial
+                    && !selector.matches_doc(&whole)
+                {
+                    continue;
+                }
+                let members = mango::members(&special).chain(mango::members(doc.body));
+                for entry in entries(definition, members) {
+                    let start = out.bytes.len();
+                    document::write_json_string(&entry.name, &mut out.bytes);
+                    let end = out.bytes.len();
+                    out.bytes.push(b'[');
+                    match &entry.value {
+                        EntryValue::Text(text) => document::write_json_string(text, &mut out.bytes),
+                        EntryValue::Number(n) => {
+                            let number = serde_json::Value::from(*n).to_string();
+                            out.bytes.extend_from_slice(number.as_bytes());
+                        }
+                    }
+                    out.bytes.extend_from_slice(b",{}]");
+                    out.rows.push(Emit {
+                        doc: n as u32,
+                        view: v as u32,
+                        key: (start as u32, end as u32),
+                        value: (end as u32, out.bytes.len() as u32),
+                    });
+                }
             }
         }
         Ok(())

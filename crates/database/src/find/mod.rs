@@ -6,12 +6,13 @@ mod docs;
 mod mapper;
 mod rows;
 mod scan;
+mod texts;
 mod uses;
 
 use std::sync::Arc;
 
 use document::DocId;
-use mango::{AggregateLimits, Choice, Find, FindError, Index, Plan};
+use mango::{AggregateLimits, Choice, Find, FindError, Index, Plan, TextKind};
 use parking_lot::Mutex;
 
 pub(crate) use mapper::WithIndexes;
@@ -22,6 +23,7 @@ pub use uses::{FindUse, WhichIndex};
 
 use crate::counters;
 use crate::database::Database;
+use crate::text::{TextFlavour, TextSpec};
 use crate::views::{Design, ViewAt};
 use crate::{DatabaseAs, Error, Read, ReadOptions};
 
@@ -41,8 +43,10 @@ pub struct FindLimits {
 pub struct FindIndex {
     /// What it is made of.
     pub index: Arc<Index>,
-    /// The view that holds it; `None` of that of all documents.
+    /// The view that holds it; `None` of that of all documents, and of text indexes.
     pub(crate) view: Option<(Arc<Design>, ViewAt)>,
+    /// The text index that it is.
+    pub(crate) text: Option<Arc<TextSpec>>,
 }
 
 /// The indexes as of a version of the design documents.
@@ -55,6 +59,14 @@ pub struct FindPlan {
     pub(crate) index: FindIndex,
     pub(crate) plan: Plan,
     pub(crate) warnings: Vec<String>,
+}
+
+/// Whose interface a kind of text index has.
+fn flavour(kind: TextKind) -> TextFlavour {
+    match kind {
+        TextKind::Text => TextFlavour::Clouseau,
+        TextKind::Nouveau => TextFlavour::Nouveau,
+    }
 }
 
 impl FindPlan {
@@ -100,8 +112,9 @@ impl Database {
         let mut all = vec![FindIndex {
             index: Arc::new(Index::all_docs()),
             view: None,
+            text: None,
         }];
-        for design in self.designs()? {
+        for design in self.all_designs()? {
             if design.spec.language != mango::index::LANGUAGE {
                 continue;
             }
@@ -110,10 +123,19 @@ impl Database {
             };
             let limits = mango::Limits::OF_INDEXES;
             for index in Index::of_design(&ddoc, self.is_partitioned(), &limits) {
-                if let Some(at) = design.view(&index.name) {
+                let view = match &index.text {
+                    Some(_) => None,
+                    None => design.view(&index.name).map(|at| (design.clone(), at)),
+                };
+                let text = match &index.text {
+                    Some(text) => design.text(flavour(text.kind), &index.name).ok().cloned(),
+                    None => None,
+                };
+                if view.is_some() || text.is_some() {
                     all.push(FindIndex {
                         index: Arc::new(index),
-                        view: Some((design.clone(), at)),
+                        view,
+                        text,
                     });
                 }
             }
@@ -145,7 +167,7 @@ impl Database {
             find,
             &indexes,
             &choice,
-        ))
+        )?)
     }
 
     fn check_partition_of(&self, find: &Find) -> Result<(), Error> {
@@ -164,7 +186,12 @@ impl DatabaseAs {
         self.check_partition_of(&find)?;
         let mut all = self.find_indexes()?;
         if self.has_watch() {
-            all = Arc::new(all.iter().filter(|i| i.view.is_none()).cloned().collect());
+            all = Arc::new(
+                all.iter()
+                    .filter(|i| i.index.is_special())
+                    .cloned()
+                    .collect(),
+            );
         }
         let choice = mango::plan::choose_of(&find, all.iter().map(|i| &*i.index))?;
         let Some(index) = choice.index.and_then(|i| all.get(i)) else {
@@ -172,7 +199,7 @@ impl DatabaseAs {
         };
         let plan = choice.plan(&find, &index.index);
         let warnings = choice.warnings(&find, &index.index);
-        let scans_all = index.view.is_none()
+        let scans_all = index.index.is_special()
             && !plan.nothing
             && find.partition.is_none()
             && plan.columns.iter().all(|ids| ids.is_full())
@@ -184,7 +211,7 @@ impl DatabaseAs {
                 return Err(FindError::ScanRefused { documents, limit }.into());
             }
         }
-        if index.view.is_none() {
+        if index.index.is_special() {
             counters::FIND_UNINDEXED.count();
         }
         Ok(FindPlan {
@@ -197,6 +224,10 @@ impl DatabaseAs {
 
     /// Waits for the index, unless the query does not want that, and opens the answer.
     pub async fn find(&self, plan: FindPlan, limits: FindLimits) -> Result<FindAnswer, Error> {
+        if let Some(spec) = &plan.index.text {
+            let spec = spec.clone();
+            return self.find_by_text(plan, &spec, limits).await;
+        }
         let mut view = None;
         if let Some((design, at)) = &plan.index.view
             && !plan.plan.nothing

@@ -11,9 +11,11 @@ use mango::{Bookmark, Doc, FieldPath, Find, Found, Plan, SortedGroups};
 
 use super::cursor::{ARRAY, Cursor, Wanted, next_of};
 use super::docs::Documents;
+use super::texts::Hits;
 use super::uses::index_order;
 use super::{FindIndex, FindLimits, FindPlan};
 use crate::counters;
+use crate::text::TextIndex;
 use crate::views::ViewIndex;
 use crate::{DatabaseAs, Error, Read, ReadDoc, ReadOptions};
 
@@ -103,6 +105,7 @@ pub(crate) enum Source {
     Nothing,
     Index(Box<Rows>),
     Documents(Box<Documents>),
+    Text(Box<Hits>),
 }
 
 /// The rows of an index that are left.
@@ -195,10 +198,51 @@ impl FindAnswer {
             let documents = Documents::open(&db, &find, &plan, bookmark.clone())?;
             Source::Documents(Box::new(documents))
         };
-        Ok(FindAnswer {
+        let plan = (plan.nothing, warnings);
+        Ok(FindAnswer::new(db, (find, index), source, plan, limits))
+    }
+
+    /// An answer by a text index.
+    pub(super) fn open_text(
+        db: DatabaseAs,
+        plan: FindPlan,
+        text_index: &TextIndex,
+        limits: FindLimits,
+    ) -> Result<FindAnswer, Error> {
+        let FindPlan {
+            find,
+            index,
+            plan,
+            warnings,
+        } = plan;
+        let place = match &find.bookmark {
+            Some(text) => Some(Bookmark::decode(text, &index.index)?.place),
+            None => None,
+        };
+        let source = match &index.index.text {
+            Some(definition) if !plan.nothing && find.limit > 0 => {
+                let hits = Hits::open(text_index, &find, definition, place.as_deref())?;
+                Source::Text(Box::new(hits))
+            }
+            _ => Source::Nothing,
+        };
+        let plan = (plan.nothing, warnings);
+        Ok(FindAnswer::new(db, (find, index), source, plan, limits))
+    }
+
+    fn new(
+        db: DatabaseAs,
+        (find, index): (Arc<Find>, FindIndex),
+        source: Source,
+        (nothing, warnings): (bool, Vec<String>),
+        limits: FindLimits,
+    ) -> FindAnswer {
+        let looks_behind = find.execution_stats && find.aggregate.is_none();
+        let left = find.limit.saturating_add(u64::from(looks_behind));
+        FindAnswer {
             db,
             source,
-            nothing: plan.nothing,
+            nothing,
             warnings,
             skip: find.skip,
             left,
@@ -217,7 +261,7 @@ impl FindAnswer {
             limits,
             find,
             index,
-        })
+        }
     }
 
     /// To be held as long as somebody waits for the answer: when it is dropped, work for it ends.
@@ -239,7 +283,7 @@ impl FindAnswer {
     pub fn may_block(&self) -> bool {
         match &self.source {
             Source::Nothing => false,
-            Source::Documents(_) => true,
+            Source::Documents(_) | Source::Text(_) => true,
             Source::Index(_) => {
                 self.find.aggregate.is_some()
                     || self.find.limit > 1_000
@@ -258,6 +302,7 @@ impl FindAnswer {
             Source::Nothing => false,
             Source::Index(rows) => self.index_rows(rows, out, enough)?,
             Source::Documents(documents) => documents.next_chunk(self, out, enough)?,
+            Source::Text(hits) => self.text_hits(hits, out, enough)?,
         };
         if more {
             self.source = source;
@@ -271,7 +316,8 @@ impl FindAnswer {
     fn count_as_couchdb(&mut self, source: &Source) -> Result<(), Error> {
         let behind = self.behind.as_deref();
         let (keys, reads_documents) = match source {
-            Source::Nothing => return Ok(()),
+            // Of hits there are no keys.
+            Source::Nothing | Source::Text(_) => return Ok(()),
             // What is hidden is not counted either.
             Source::Documents(_) if self.db.has_watch() => (self.stats.docs_examined, true),
             Source::Documents(documents) => (documents.count_up_to(behind)?, true),

@@ -1,25 +1,35 @@
 //! Text indexes of a database: one for each shard and definition, who keeps them up, and what they are asked.
 
-mod bookmark;
+mod answer;
+pub(crate) mod bookmark;
 mod query;
 mod shard;
 mod spec;
+mod understood;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
+use analysis::Flavour;
 use functions::Owner;
 use index::Progress;
 use parking_lot::Mutex;
 use storage::{ShardNumber, Signature};
 use tokio::sync::watch;
 
+pub use analysis::Flavour as TextFlavour;
+pub use analysis::highlight::Options as TextHighlightOptions;
+pub use answer::{TEXT_ANSWER_BYTES_MAX, TextAnswer, TextCounts, TextGroup, TextHit, TextOrder};
 pub use query::bounds as text_bounds;
-pub use query::{TEXT_ANSWER_BYTES_MAX, TextAnswer, TextCounts, TextHit, TextOrder, TextQuery};
+pub use query::{TextGrouping, TextHighlight, TextQuery};
 pub use search::SortValue as TextSortValue;
-pub use search::{Range as TextRange, SortBy as TextSortBy, SortKey as TextSortKey};
+pub use search::{
+    Distance as TextDistance, Range as TextRange, SortBy as TextSortBy, SortKey as TextSortKey,
+};
 pub use spec::TextSpec;
+pub(crate) use spec::member as text_member;
 
 use crate::Error;
 use crate::database::Database;
@@ -37,11 +47,35 @@ pub struct TextIndex {
     shards: Vec<TextShard>,
     updates: watch::Sender<Updates>,
     waiting: AtomicUsize,
+    refused: Mutex<Option<Refused>>,
     /// When it was last asked for, in the keeper's ticks.
     used: AtomicU64,
 }
 
-/// `GET /{db}/_design/{name}/_nouveau_info/{index}`
+/// An update that failed for what documents gave to the index.
+struct Refused {
+    /// What it was to come to, by shard.
+    wanted: Vec<(u64, u64)>,
+    reason: Error,
+    began: Instant,
+    ended: Instant,
+}
+
+/// An update that failed and took so long is tried again by who searches after several times of that: so failing takes a part of the time,
+/// however many search. A shorter one is tried again at once: what was wrong may be right now.
+const LONG_FAILURE: Duration = Duration::from_secs(1);
+const WAIT_AFTER_FAILURE: u32 = 3;
+
+impl Refused {
+    /// Whether another update would fail for the same reason, or came too soon to find out.
+    fn holds(&self, wanted: &[(u64, u64)]) -> bool {
+        let took = self.ended - self.began;
+        let is_too_soon = took >= LONG_FAILURE && self.ended.elapsed() < took * WAIT_AFTER_FAILURE;
+        self.wanted == wanted || is_too_soon
+    }
+}
+
+/// What `_nouveau_info/{index}` and `_search_info/{index}` say.
 #[derive(Clone, Debug, Default)]
 pub struct TextInfo {
     /// In hexadecimal.
@@ -54,6 +88,8 @@ pub struct TextInfo {
     pub updates_pending: u64,
     /// Documents in it.
     pub docs: u64,
+    /// Documents that were taken out, and still take space.
+    pub deleted_docs: u64,
     /// Bytes of files.
     pub file_bytes: u64,
 }
@@ -66,6 +102,14 @@ pub(crate) struct DatabaseTexts {
 
 /// What an open index takes besides its shards', in bytes.
 const MEMORY_BYTES: usize = size_of::<TextIndex>() + 4096;
+
+/// The route below a design document that asks its indexes.
+fn route(flavour: Flavour) -> &'static str {
+    match flavour {
+        Flavour::Clouseau => "_search",
+        Flavour::Nouveau => "_nouveau",
+    }
+}
 
 impl TextIndex {
     pub(crate) fn last_used(&self) -> u64 {
@@ -163,8 +207,13 @@ impl Database {
     ///
     /// # Errors
     /// [`Error::NoTextIndex`], and [`Error::BadRequest`] when it is defined badly.
-    pub fn text_index(&self, design: &Design, name: &str) -> Result<Arc<TextIndex>, Error> {
-        let spec = design.text(name)?;
+    pub fn text_index(
+        &self,
+        design: &Design,
+        flavour: Flavour,
+        name: &str,
+    ) -> Result<Arc<TextIndex>, Error> {
+        let spec = design.text(flavour, name)?;
         self.ending.explain(self.text_index_now(&design.id, spec))
     }
 
@@ -196,7 +245,7 @@ impl Database {
             analyzers: Arc::new(spec.analyzers()?),
             label: Owner {
                 database: self.name().clone(),
-                design: format!("{design}/_nouveau/{}", spec.name),
+                design: format!("{design}/{}/{}", route(spec.flavour), spec.name),
                 views: vec![],
             },
             languages: shared.languages.clone(),
@@ -218,6 +267,7 @@ impl Database {
             shards,
             updates: watch::Sender::new(Updates::default()),
             waiting: AtomicUsize::new(0),
+            refused: Mutex::default(),
             used: AtomicU64::new(self.last_used()),
         });
         self.views
@@ -263,9 +313,27 @@ impl Database {
                 .zip(&wanted)
                 .all(|(at, w)| at.0 >= w.0 && at.1 >= w.1)
         };
+        if reached() {
+            return Ok(());
+        }
+        if let Some(refused) = &*index.refused.lock()
+            && refused.holds(&wanted)
+        {
+            return Err(refused.reason.clone());
+        }
+        let began = Instant::now();
         index.waiting.fetch_add(1, Relaxed);
         let waited = self.wait_for_update(index.clone(), reached).await;
         index.waiting.fetch_sub(1, Relaxed);
+        *index.refused.lock() = match &waited {
+            Err(reason @ Error::Text(e)) if e.is_of_request() => Some(Refused {
+                reason: reason.clone(),
+                began,
+                ended: Instant::now(),
+                wanted,
+            }),
+            _ => None,
+        };
         waited
     }
 
@@ -288,7 +356,9 @@ impl Database {
             info.update_seq += seq;
             info.purge_seq += purge_seq;
             info.updates_pending += shard.pending()?;
-            info.docs += shard.index.reader().docs();
+            let reader = shard.index.reader();
+            info.docs += reader.docs();
+            info.deleted_docs += reader.deleted_docs();
             info.file_bytes += shard.index.file_bytes();
         }
         Ok(info)

@@ -11,7 +11,7 @@ use analysis::FieldAnalyzers;
 use functions::{Emit, Emits, Languages, MapGroup, Mapper, Owner};
 use index::{BuildMemory, Progress, Source};
 use parking_lot::Mutex;
-use search::{Analyze, Fields, Index, Update};
+use search::{Analyze, ClassicOptions, Fields, Index, Update};
 use serde_json::Value;
 use storage::{DiskGuard, Shard, ShardNumber, Store, View};
 
@@ -197,7 +197,7 @@ impl TextShard {
             language: self.spec.language.clone(),
             maps: vec![self.spec.source.clone()],
             owner: self.label.clone(),
-            indexes: true,
+            indexes: self.spec.interface(),
             ..MapGroup::default()
         };
         let threads = match is_small {
@@ -279,8 +279,10 @@ impl TextShard {
         let go_on =
             || !self.stop.load(Relaxed) && !failed.load(Relaxed) && done.load(Relaxed) < end;
         let analyze = ByField(&self.analyzers);
+        let mapper = (mapper, self.spec.includes_design());
         index::map_each(source, mapper, &go_on, done, &mut |id, mapped| {
             let fields = match mapped {
+                Some((rows, emits)) if self.spec.is_classic() => classic_fields_of(rows, emits)?,
                 Some((rows, emits)) => fields_of(rows, emits)?,
                 None => Fields::new(),
             };
@@ -306,6 +308,40 @@ fn fields_of(rows: &[Emit], emits: &Emits) -> Result<Fields, Error> {
         fields.add(at, &kind, &name, value, &store)?;
     }
     Ok(fields)
+}
+
+/// What a document's calls of Clouseau's `index` came to.
+fn classic_fields_of(rows: &[Emit], emits: &Emits) -> Result<Fields, Error> {
+    let mut fields = Fields::classic();
+    for row in rows {
+        let odd = |e: serde_json::Error| Error::BadRequest(format!("a call of index: {e}"));
+        let name: String = serde_json::from_slice(emits.key(row)).map_err(odd)?;
+        let (value, options): (Value, Value) =
+            serde_json::from_slice(emits.value(row)).map_err(odd)?;
+        fields.add_classic(&name, value, &classic_options(&options));
+    }
+    Ok(fields)
+}
+
+/// Options as Clouseau reads them: by Lucene's names, or as booleans.
+fn classic_options(options: &Value) -> ClassicOptions {
+    let word = |name: &str| match &options[name] {
+        Value::String(word) => Some(word.to_ascii_lowercase()),
+        Value::Bool(flag) => Some(flag.to_string()),
+        _ => None,
+    };
+    let index = word("index");
+    let index = index.as_deref().unwrap_or("analyzed");
+    ClassicOptions {
+        index: !matches!(index, "false" | "no"),
+        analyzed: !matches!(index, "not_analyzed" | "not_analyzed_no_norms"),
+        store: matches!(word("store").as_deref(), Some("true" | "yes")),
+        facet: options["facet"] == Value::Bool(true),
+        boost: match options["boost"].as_f64() {
+            Some(boost) if boost > 0.0 && boost.is_finite() => boost as f32,
+            _ => 1.0,
+        },
+    }
 }
 
 /// Texts by the analyzers of their fields.

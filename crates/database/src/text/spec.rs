@@ -1,23 +1,33 @@
-//! Text indexes as design documents define them (`nouveau`).
+//! Text indexes as design documents define them: `indexes` of Clouseau, `nouveau` of Nouveau.
 
 use analysis::{FieldAnalyzers, Flavour};
+use functions::Indexes;
+use search::Similarity;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use storage::Signature;
 
 use crate::Error;
 
+/// The field of an index of Mango that `$text` looks into.
+const MANGO_WORDS: &str = "$default";
+
 /// One of a design document's text indexes.
 #[derive(Debug)]
 pub struct TextSpec {
+    /// Whose interface it has.
+    pub flavour: Flavour,
     /// Its name.
     pub name: String,
     /// What its function is written in.
     pub language: String,
     /// The function.
     pub source: String,
-    default_analyzer: Option<Value>,
+    /// Clouseau's `analyzer`, Nouveau's `default_analyzer`.
+    analyzer: Option<Value>,
     field_analyzers: Option<Value>,
+    /// It is an index of Mango: its function is a definition, and its fields are Clouseau's.
+    pub is_mango: bool,
     /// Ids begin with a partition, which can be asked for.
     pub partitioned: bool,
     /// Of everything that the index depends on.
@@ -26,26 +36,48 @@ pub struct TextSpec {
 
 impl TextSpec {
     /// Reads the text indexes of a design document: those that are none are `None`.
-    pub(crate) fn of_design(doc: &Value, partitioned: bool) -> Vec<(String, Option<TextSpec>)> {
+    pub(crate) fn of_design(
+        flavour: Flavour,
+        doc: &Value,
+        partitioned: bool,
+    ) -> Vec<(String, Option<TextSpec>)> {
         let language = doc["language"].as_str().unwrap_or("javascript");
-        let all = doc["nouveau"].as_object().into_iter().flatten();
+        let all = doc[member(flavour)].as_object().into_iter().flatten();
         all.map(|(name, index)| {
             (
                 name.clone(),
-                TextSpec::read(name, language, index, partitioned),
+                TextSpec::read(flavour, name, language, index, partitioned),
             )
         })
         .collect()
     }
 
-    fn read(name: &str, language: &str, index: &Value, partitioned: bool) -> Option<TextSpec> {
+    fn read(
+        flavour: Flavour,
+        name: &str,
+        language: &str,
+        index: &Value,
+        partitioned: bool,
+    ) -> Option<TextSpec> {
         let part = |member: &str| index.get(member).filter(|v| !v.is_null()).cloned();
+        let is_mango = language == mango::index::LANGUAGE;
+        let (analyzer, field_analyzers) = match flavour {
+            _ if is_mango => (part("analyzer"), None),
+            Flavour::Clouseau => (part("analyzer"), None),
+            Flavour::Nouveau => (part("default_analyzer"), part("field_analyzers")),
+        };
         let mut spec = TextSpec {
+            flavour,
             name: name.to_owned(),
             language: language.to_owned(),
-            source: index.get("index")?.as_str()?.to_owned(),
-            default_analyzer: part("default_analyzer"),
-            field_analyzers: part("field_analyzers"),
+            source: match index.get("index")? {
+                Value::String(source) if !is_mango => source.clone(),
+                definition @ Value::Object(_) if is_mango => definition.to_string(),
+                _ => return None,
+            },
+            is_mango,
+            analyzer,
+            field_analyzers,
             partitioned,
             digest: [0; 32],
         };
@@ -54,14 +86,17 @@ impl TextSpec {
     }
 
     /// **What is hashed may never change**, for the reason that it may not for views: it is the SHA-256 of these parts, each
-    /// preceded by its length in 8 bytes: `nouveau 1`, the version of analyzers, the language, the function, both definitions of
-    /// analyzers as JSON text, and whether there are partitions.
+    /// preceded by its length in 8 bytes: `nouveau 1` or `clouseau 1`, the version of analyzers, the language, the function, both
+    /// definitions of analyzers as JSON text, and whether there are partitions.
     fn hash(&self) -> [u8; 32] {
         let text = |value: &Option<Value>| value.as_ref().map(Value::to_string).unwrap_or_default();
-        let (default, fields) = (text(&self.default_analyzer), text(&self.field_analyzers));
+        let (default, fields) = (text(&self.analyzer), text(&self.field_analyzers));
         let mut sha = Sha256::new();
         let parts: [&[u8]; 7] = [
-            b"nouveau 1",
+            match self.flavour {
+                Flavour::Clouseau => b"clouseau 1",
+                Flavour::Nouveau => b"nouveau 1",
+            },
             &analysis::VERSION.to_be_bytes(),
             self.language.as_bytes(),
             self.source.as_bytes(),
@@ -89,12 +124,47 @@ impl TextSpec {
         signature
     }
 
+    /// Whether its fields are of Clouseau's kind.
+    pub(crate) fn is_classic(&self) -> bool {
+        self.is_mango || self.flavour == Flavour::Clouseau
+    }
+
+    /// What its function calls.
+    pub(crate) fn interface(&self) -> Indexes {
+        match self.is_classic() {
+            true => Indexes::Clouseau,
+            false => Indexes::Nouveau,
+        }
+    }
+
+    /// What its scores are.
+    pub(crate) fn similarity(&self) -> Similarity {
+        match self.is_classic() {
+            true => Similarity::TfIdf,
+            false => Similarity::Bm25,
+        }
+    }
+
+    /// Whether it is of design documents too, as in CouchDB.
+    pub(crate) fn includes_design(&self) -> bool {
+        self.is_classic() && !self.is_mango && !self.partitioned
+    }
+
     /// The analyzers of its fields.
     pub(crate) fn analyzers(&self) -> Result<FieldAnalyzers, Error> {
-        let (default, fields) = (
-            self.default_analyzer.as_ref(),
-            self.field_analyzers.as_ref(),
-        );
+        let (default, fields) = (self.analyzer.as_ref(), self.field_analyzers.as_ref());
+        if self.is_mango {
+            // Values are looked for as they are, whatever the definition says; `$text` alone looks for words.
+            let refused = |e: analysis::Error| Error::BadRequest(e.to_string());
+            let given = FieldAnalyzers::parse(self.flavour, default).map_err(refused)?;
+            let plain = FieldAnalyzers::parse(self.flavour, Some(&"keyword".into()));
+            let plain = plain.map_err(refused)?;
+            return Ok(plain.with(MANGO_WORDS, given.of(MANGO_WORDS).clone()));
+        }
+        if self.is_classic() {
+            return FieldAnalyzers::parse(self.flavour, default)
+                .map_err(|e| Error::BadRequest(e.to_string()));
+        }
         let all = FieldAnalyzers::with_fields(Flavour::Nouveau, default, fields)
             .map_err(|e| Error::BadRequest(e.to_string()))?;
         // Nouveau knows no exceptions: what a query says of an id is analyzed as everything else.
@@ -107,13 +177,21 @@ impl TextSpec {
     }
 }
 
+/// The member of design documents that has them.
+pub(crate) fn member(flavour: Flavour) -> &'static str {
+    match flavour {
+        Flavour::Clouseau => "indexes",
+        Flavour::Nouveau => "nouveau",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
 
     fn specs(doc: Value) -> Vec<(String, Option<TextSpec>)> {
-        TextSpec::of_design(&doc, false)
+        TextSpec::of_design(Flavour::Nouveau, &doc, false)
     }
 
     #[test]
@@ -154,6 +232,26 @@ mod tests {
             data_encoding::HEXLOWER.encode(&Sha256::digest(&bytes))
         };
         assert_eq!(spec.hex_signature(), expected);
+    }
+
+    #[test]
+    fn indexes_of_clouseau_are_apart() {
+        let doc = json!({
+            "indexes": {"a": {"index": "F", "analyzer": {"name": "perfield", "fields": {"x": "english"}}}},
+            "nouveau": {"a": {"index": "F"}}});
+        let of = |flavour| {
+            TextSpec::of_design(flavour, &doc, false)
+                .remove(0)
+                .1
+                .unwrap()
+        };
+        let (clouseau, nouveau) = (of(Flavour::Clouseau), of(Flavour::Nouveau));
+        assert_ne!(clouseau.signature(), nouveau.signature());
+        assert!(clouseau.analyzers().is_ok());
+        assert!(clouseau.includes_design() && !nouveau.includes_design());
+        // The list of Mango's index definitions, which some put there, is no index.
+        let list = json!({"indexes": [{"name": "foo", "type": "text"}]});
+        assert!(TextSpec::of_design(Flavour::Clouseau, &list, false).is_empty());
     }
 
     #[test]

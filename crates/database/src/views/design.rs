@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use analysis::Flavour;
 use index::reduce::Builtin;
 use index::{ReduceSpec, Spec, ViewSpec};
 use serde_json::{Map, Value};
 use storage::Signature;
 
 use crate::Error;
-use crate::text::TextSpec;
+use crate::text::{TextSpec, text_member};
 
 /// Where a view is in its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +34,7 @@ pub struct Design {
     pub signature: Signature,
     views: HashMap<String, ViewAt>,
     /// Its text indexes by name; `None` of what is not one.
-    texts: HashMap<String, Option<Arc<TextSpec>>>,
+    texts: HashMap<(Flavour, String), Option<Arc<TextSpec>>>,
     /// Built in the background (`autoupdate`, on unless said otherwise).
     pub autoupdate: bool,
 }
@@ -71,9 +72,13 @@ impl Design {
             signature: spec.signature(),
             spec: Arc::new(spec),
             views,
-            texts: TextSpec::of_design(doc, partitioned)
+            texts: [Flavour::Clouseau, Flavour::Nouveau]
                 .into_iter()
-                .map(|(name, spec)| (name, spec.map(Arc::new)))
+                .flat_map(|flavour| {
+                    let all = TextSpec::of_design(flavour, doc, partitioned);
+                    all.into_iter()
+                        .map(move |(name, spec)| ((flavour, name), spec.map(Arc::new)))
+                })
                 .collect(),
             autoupdate: doc["autoupdate"].as_bool().unwrap_or(true),
         }
@@ -88,11 +93,12 @@ impl Design {
     ///
     /// # Errors
     /// There is none, or what there is cannot be one.
-    pub fn text(&self, name: &str) -> Result<&Arc<TextSpec>, Error> {
-        match self.texts.get(name) {
+    pub fn text(&self, flavour: Flavour, name: &str) -> Result<&Arc<TextSpec>, Error> {
+        match self.texts.get(&(flavour, name.to_owned())) {
             None => Err(Error::NoTextIndex(name.to_owned())),
             Some(None) => Err(Error::BadRequest(format!(
-                "`nouveau.{name}` must be an object with a function as its `index`"
+                "`{}.{name}` must be an object with a function as its `index`",
+                text_member(flavour)
             ))),
             Some(Some(spec)) => Ok(spec),
         }

@@ -273,13 +273,6 @@ impl Database {
         Ok(design)
     }
 
-    /// All design documents that have views. Blocks.
-    pub(crate) fn designs(&self) -> Result<Vec<Arc<Design>>, Error> {
-        let mut designs = self.all_designs()?;
-        designs.retain(|design| design.has_views());
-        Ok(designs)
-    }
-
     /// All design documents. Blocks.
     pub(crate) fn all_designs(&self) -> Result<Vec<Arc<Design>>, Error> {
         self.if_live(self.designs_now())

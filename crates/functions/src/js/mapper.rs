@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use language::{Doc, Emit, Emits, Error, MapGroup, Mapper, SLICE, Thrown};
+use language::{Doc, Emit, Emits, Error, Indexes, MapGroup, Mapper, SLICE, Thrown};
 use parking_lot::Mutex;
 use profiler::Label;
 use quickjs::{BuildError, Form, Heap, Kept, Limits, Scope, Value};
@@ -34,8 +34,10 @@ impl Compiled {
         let environment = Environment::new(&mut heap, &console)?;
         let functions = environment.enter(&mut heap, &console, |entered| {
             let modules = entered.modules(group.lib.as_deref())?;
-            if group.indexes {
-                entered.run(prelude::INDEX, c"index.js")?;
+            match group.indexes {
+                Indexes::No => {}
+                Indexes::Nouveau => entered.run(prelude::INDEX_OF_NOUVEAU, c"nouveau.js")?,
+                Indexes::Clouseau => entered.run(prelude::INDEX_OF_CLOUSEAU, c"clouseau.js")?,
             }
             let mut functions = Vec::with_capacity(group.maps.len());
             for source in &group.maps {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use language::{Doc, Emits, MapGroup, Mapper, Owner};
+use language::{Doc, Emits, Indexes, MapGroup, Mapper, Owner};
 
 use super::Options;
 use super::environment::{Environment, Prelude, new_heap};
@@ -17,7 +17,7 @@ fn group(maps: &[&str]) -> MapGroup {
         owner: Owner::default(),
         records: false,
         tells: false,
-        indexes: false,
+        indexes: Indexes::No,
     }
 }
 

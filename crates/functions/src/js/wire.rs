@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Options;
 use super::log::Line;
-use language::{DesignDoc, Emit, Emits, Error, MapGroup, Owner, Thrown};
+use language::{DesignDoc, Emit, Emits, Error, Indexes, MapGroup, Owner, Thrown};
 
 /// Longest frame that is read.
 const FRAME_MAX: u32 = 1 << 30;
@@ -237,7 +237,11 @@ impl Definition {
                 let frame = views.iter().fold(frame, |frame, view| frame.text(view));
                 let frame = frame.number(group.records.into());
                 let frame = frame.number(group.tells.into());
-                let frame = frame.number(group.indexes.into());
+                let frame = frame.number(match group.indexes {
+                    Indexes::No => 0,
+                    Indexes::Nouveau => 1,
+                    Indexes::Clouseau => 2,
+                });
                 let frame = frame.optional(group.lib.as_deref().map(str::as_bytes));
                 let maps = group.maps.iter();
                 maps.fold(frame, |frame, map| frame.text(map))
@@ -266,7 +270,11 @@ impl Definition {
                 },
                 records: frame.number()? != 0,
                 tells: frame.number()? != 0,
-                indexes: frame.number()? != 0,
+                indexes: match frame.number()? {
+                    0 => Indexes::No,
+                    1 => Indexes::Nouveau,
+                    _ => Indexes::Clouseau,
+                },
                 lib: frame.optional_text()?,
                 maps: frame
                     .rest()?

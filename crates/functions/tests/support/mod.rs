@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use functions::js::{Engine, Isolation, Options, WorkerCommand};
-use functions::{Doc, Emits, Error, MapGroup, Owner};
+use functions::{Doc, Emits, Error, Indexes, MapGroup, Owner};
 use serde_json::Value;
 
 pub fn options(isolation: Isolation) -> Options {
@@ -41,7 +41,7 @@ pub fn group(maps: &[&str]) -> MapGroup {
         owner: Owner::default(),
         records: false,
         tells: false,
-        indexes: false,
+        indexes: Indexes::No,
     }
 }
 

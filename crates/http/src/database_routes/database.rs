@@ -242,13 +242,6 @@ pub async fn compact(req: &mut Request, access: &Access) -> Answer {
     Ok(Reply::json_bytes(202, "{\"ok\":true}\n"))
 }
 
-/// Clean-ups of indexes that no design document names: there are none.
-pub fn cleanup(req: &Request, access: &Access) -> Answer {
-    require_method(req, "POST")?;
-    access.require_admin()?;
-    Ok(Reply::json_bytes(202, "{\"ok\":true}\n"))
-}
-
 pub async fn ensure_full_commit(req: &mut Request, access: &Access) -> Answer {
     require_method(req, "POST")?;
     req.require_json()?;

@@ -2,7 +2,7 @@
 
 use database::EditMode;
 use mango::index::{DesignMembers, design_members, parse_bulk_delete, remove_from, write_design};
-use mango::{FindError, NewIndex};
+use mango::{FindError, NewIndex, TextKind};
 use serde_json::json;
 
 use crate::database_routes::find::{apart_if_long, selector_limits};
@@ -97,21 +97,25 @@ async fn create(req: &mut Request, access: &Access) -> Answer {
 
 async fn delete(req: &mut Request, access: &Access, ddoc: &str, kind: &str, name: &str) -> Answer {
     require_method(req, "DELETE")?;
-    if kind != "json" {
-        return Err(ApiError::missing());
-    }
+    let kind = mango::index::text_kind(kind).map_err(|_| ApiError::missing())?;
     access.require_design_admin(&req.user)?;
-    remove(req, access, ddoc, name).await?;
+    remove(req, access, ddoc, kind, name).await?;
     Ok(Reply::ok())
 }
 
-async fn remove(req: &Request, access: &Access, ddoc: &str, name: &str) -> Result<(), ApiError> {
+async fn remove(
+    req: &Request,
+    access: &Access,
+    ddoc: &str,
+    kind: Option<TextKind>,
+    name: &str,
+) -> Result<(), ApiError> {
     for left in (0..TRIES_MAX).rev() {
         let (rev, Some(members)) = split(access.db.design_text(ddoc)?) else {
             return Err(ApiError::missing());
         };
         let is_index = mango::index::is_of_indexes(&members);
-        let new = remove_from(&members, name).map_err(|()| ApiError::missing())?;
+        let new = remove_from(&members, kind, name).map_err(|()| ApiError::missing())?;
         if !is_index {
             return Err(ApiError::missing());
         }
@@ -145,7 +149,8 @@ async fn remove_all(req: &Request, access: &Access, id: &str) -> Result<(), ApiE
         .filter(|i| i.index.ddoc.as_deref() == Some(id));
     let mut removed = Err(ApiError::missing());
     for index in own {
-        remove(req, access, id, &index.index.name).await?;
+        let kind = index.index.text.as_ref().map(|text| text.kind);
+        remove(req, access, id, kind, &index.index.name).await?;
         removed = Ok(());
     }
     removed

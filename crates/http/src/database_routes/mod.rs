@@ -9,4 +9,6 @@ pub mod listing;
 pub mod nouveau;
 pub mod partition;
 pub mod preview;
+pub mod search;
+pub mod texts;
 pub mod views;

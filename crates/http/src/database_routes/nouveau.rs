@@ -1,19 +1,22 @@
-//! Text indexes by Nouveau's interface: `_nouveau/{index}`, `_nouveau_info/{index}`, `_nouveau_cleanup` and `_nouveau_analyze`.
+//! Text indexes by Nouveau's interface: `_nouveau/{index}`, `_nouveau_info/{index}` and `_nouveau_analyze`.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Instant;
 
 use analysis::{Analyzer, Flavour};
 use database::{
-    Read, ReadOptions, TEXT_ANSWER_BYTES_MAX, TextAnswer, TextCounts, TextIndex, TextQuery,
+    TextAnswer, TextGrouping, TextHighlight, TextHighlightOptions, TextHit, TextIndex, TextQuery,
     TextRange, TextSortBy, TextSortKey, TextSortValue, text_bounds,
 };
-use document::DocId;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use tokio::sync::Semaphore;
 
+use crate::database_routes::texts::{
+    FIELDS_MAX, GROUP_LIMIT, GROUP_LIMIT_MAX, HIGHLIGHT_SIZE_MAX, HIGHLIGHTS_MAX, RANGES_MAX,
+    SORT_KEYS_MAX, blocking, counts_value, documents, highlight_tag, highlights_value,
+    only_get_or_post, places, tokens, within,
+};
 use crate::database_routes::views::require_visible;
 use crate::errors::ApiError;
 use crate::reply::Reply;
@@ -29,10 +32,6 @@ const LIMIT: usize = 25;
 /// Counts of a field, when a request does not say how many, and the most.
 const TOP_N: usize = 10;
 const TOP_N_MAX: i64 = 1000;
-/// Fields to sort by, fields that are counted, and ranges, of a request.
-const SORT_KEYS_MAX: usize = 32;
-const COUNTED_FIELDS_MAX: usize = 100;
-const RANGES_MAX: usize = 1000;
 
 /// What is asked of the route besides the index.
 struct Asked {
@@ -70,7 +69,7 @@ pub async fn search(req: &mut Request, access: &Access, id: &str, parts: &[&str]
     };
     req.give_room_back();
     let (db, name) = (access.db.clone(), (*name).to_owned());
-    let index = blocking(move || Ok(db.text_index(&design, &name)?)).await?;
+    let index = blocking(move || Ok(db.text_index(&design, Flavour::Nouveau, &name)?)).await?;
     let began = Instant::now();
     let latency_us = match asked.update {
         true => {
@@ -105,7 +104,7 @@ pub async fn info(req: &Request, access: &Access, id: &str, parts: &[&str]) -> A
     let design = access.db.design(id)?;
     let (db, index_name) = (access.db.clone(), (*name).to_owned());
     let info = blocking(move || {
-        let index: Arc<TextIndex> = db.text_index(&design, &index_name)?;
+        let index: Arc<TextIndex> = db.text_index(&design, Flavour::Nouveau, &index_name)?;
         Ok(db.text_info(&index)?)
     });
     let info = info.await?;
@@ -122,17 +121,6 @@ pub async fn info(req: &Request, access: &Access, id: &str, parts: &[&str]) -> A
             },
         }),
     ))
-}
-
-/// `_nouveau_cleanup`
-pub async fn cleanup(req: &mut Request, access: &Access) -> Answer {
-    require_method(req, "POST")?;
-    access.require_admin()?;
-    req.require_json()?;
-    req.bytes(BodyClass::Small).await?;
-    let db = access.db.clone();
-    blocking(move || Ok(db.clean_up_texts()?)).await?;
-    Ok(Reply::json_bytes(202, "{\"ok\":true}\n"))
 }
 
 /// `_nouveau_analyze`
@@ -153,40 +141,7 @@ pub async fn analyze(req: &mut Request) -> Answer {
     };
     let analyzer = Analyzer::named(Flavour::Nouveau, name);
     let analyzer = analyzer.map_err(|e| ApiError::bad_request(e.to_string()))?;
-    let text = text.to_owned();
-    let tokens = blocking(move || {
-        let tokens = analyzer.tokens(&text);
-        Ok(tokens
-            .into_iter()
-            .map(|token| token.text)
-            .collect::<Vec<_>>())
-    });
-    Ok(Reply::json(200, &json!({ "tokens": tokens.await? })))
-}
-
-/// Does what blocks on a thread for that.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
-) -> Result<T, ApiError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|_| ApiError::worker_failed())?
-}
-
-/// Searches that run at once: more would only take turns.
-fn places() -> &'static Arc<Semaphore> {
-    static PLACES: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
-        let cores = std::thread::available_parallelism().map_or(2, |n| n.get());
-        Arc::new(Semaphore::new(2 * cores))
-    });
-    &PLACES
-}
-
-fn only_get_or_post() -> ApiError {
-    let e = ApiError::method_not_allowed("GET,POST");
-    ApiError {
-        reason: "Only GET, POST allowed".into(),
-        ..e
-    }
+    tokens(analyzer, text.to_owned()).await
 }
 
 // ---- what is asked
@@ -199,7 +154,7 @@ fn invalid(name: &str, value: impl std::fmt::Display) -> ApiError {
     parse_error(format!("Invalid value for {name}: {value}"))
 }
 
-/// By the parameters of a query string.
+/// By the parameters of a query string. Groups and highlights are asked for in bodies: here Nouveau ignores what it does not know.
 fn asked_by(params: &Query) -> Result<Asked, ApiError> {
     let integer = |name: &str| -> Result<Option<i64>, ApiError> {
         let Some(text) = params.get(name) else {
@@ -229,11 +184,10 @@ fn asked_by(params: &Query) -> Result<Asked, ApiError> {
             "topN must be greater than or equal to 1",
         ));
     }
+    let q = params.get("q").map(str::to_owned).ok_or_else(no_query)?;
     let query = TextQuery {
-        q: params.get("q").map(str::to_owned).ok_or_else(no_query)?,
         locale: params.get("locale").map(str::to_owned),
         sort: parsed("sort")?.map_or(Ok(vec![]), |sort| sort_of(&sort))?,
-        limit: limit as usize,
         bookmark: params.get("bookmark").map(str::to_owned),
         counts: parsed("counts")?
             .map(|counts| counts_of(&counts))
@@ -242,7 +196,7 @@ fn asked_by(params: &Query) -> Result<Asked, ApiError> {
             .map(|ranges| ranges_of(&ranges))
             .transpose()?,
         top_n: top_n_of(top_n)?,
-        partition: None,
+        ..TextQuery::new(q, limit as usize)
     };
     Ok(Asked {
         query,
@@ -273,11 +227,12 @@ fn asked_in(body: &Map<String, Value>) -> Result<Asked, ApiError> {
         Some(Value::String(text)) => Ok(Some(text.clone())),
         Some(value) => Err(invalid(name, value)),
     };
+    let q = body.get("q").ok_or_else(no_query).and_then(query_of)?;
+    let limit = positive("limit", LIMIT)? as usize;
+    let member = |name: &str| body.get(name).cloned();
     let query = TextQuery {
-        q: body.get("q").ok_or_else(no_query).and_then(query_of)?,
         locale: text("locale")?,
         sort: body.get("sort").map_or(Ok(vec![]), sort_of)?,
-        limit: positive("limit", LIMIT)? as usize,
         bookmark: match body.get("bookmark") {
             Some(Value::Null) => None,
             _ => text("bookmark")?,
@@ -285,13 +240,80 @@ fn asked_in(body: &Map<String, Value>) -> Result<Asked, ApiError> {
         counts: body.get("counts").map(counts_of).transpose()?,
         ranges: body.get("ranges").map(ranges_of).transpose()?,
         top_n: top_n_of(positive("top_n", TOP_N)?)?,
-        partition: None,
+        highlight: highlight_of(&member)?,
+        group: group_of(&member)?,
+        ..TextQuery::new(q, limit)
     };
     Ok(Asked {
         query,
         update: flag("update", true)?,
         include_docs: flag("include_docs", false)?,
     })
+}
+
+/// Says what a request has under a name.
+type Member<'a> = &'a dyn Fn(&str) -> Option<Value>;
+
+fn text_of(name: &str, member: Member<'_>) -> Result<Option<String>, ApiError> {
+    match member(name) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(value) => Err(invalid(name, value)),
+    }
+}
+
+/// A number from 1 to the most that there may be.
+fn number_of(name: &str, most: u64, member: Member<'_>) -> Result<Option<usize>, ApiError> {
+    match member(name) {
+        None => Ok(None),
+        Some(value) => match value.as_u64().filter(|n| (1..=most).contains(n)) {
+            Some(n) => Ok(Some(n as usize)),
+            None => Err(invalid(name, value)),
+        },
+    }
+}
+
+/// Parts of stored texts, which Nouveau does not have: by the names of `_search`.
+fn highlight_of(member: Member<'_>) -> Result<Option<TextHighlight>, ApiError> {
+    let Some(fields) = member("highlight_fields") else {
+        return Ok(None);
+    };
+    let mut options = TextHighlightOptions::default();
+    if let Some(tag) = text_of("highlight_pre_tag", member)? {
+        options.pre_tag = highlight_tag(tag)?;
+    }
+    if let Some(tag) = text_of("highlight_post_tag", member)? {
+        options.post_tag = highlight_tag(tag)?;
+    }
+    if let Some(number) = number_of("highlight_number", HIGHLIGHTS_MAX, member)? {
+        options.number = number;
+    }
+    if let Some(size) = number_of("highlight_size", HIGHLIGHT_SIZE_MAX, member)? {
+        options.size = size;
+    }
+    let names = fields.as_array().map(|list| {
+        let names = list.iter().map(|name| name.as_str().map(str::to_owned));
+        names.collect::<Option<Vec<_>>>()
+    });
+    match names {
+        Some(Some(fields)) => {
+            within(fields.len(), FIELDS_MAX, "fields to highlight")?;
+            Ok(Some(TextHighlight { fields, options }))
+        }
+        _ => Err(invalid("highlight_fields", fields)),
+    }
+}
+
+/// Hits in groups, which Nouveau does not have: by the names of `_search`.
+fn group_of(member: Member<'_>) -> Result<Option<TextGrouping>, ApiError> {
+    let Some(field) = text_of("group_field", member)? else {
+        return Ok(None);
+    };
+    Ok(Some(TextGrouping {
+        field,
+        sort: member("group_sort").map_or(Ok(vec![]), |sort| sort_of(&sort))?,
+        limit: number_of("group_limit", GROUP_LIMIT_MAX, member)?.unwrap_or(GROUP_LIMIT),
+    }))
 }
 
 fn no_query() -> ApiError {
@@ -347,17 +369,9 @@ fn sort_of(value: &Value) -> Result<Vec<TextSortKey>, ApiError> {
     Ok(fields.into_iter().map(key).collect())
 }
 
-/// An answer counts so much for each hit.
-fn within(n: usize, max: usize, what: &str) -> Result<(), ApiError> {
-    match n > max {
-        true => Err(ApiError::bad_request(format!("at most {max} {what}"))),
-        false => Ok(()),
-    }
-}
-
 fn counts_of(value: &Value) -> Result<Vec<String>, ApiError> {
     let fields = value.as_array().ok_or_else(ApiError::invalid_json)?;
-    within(fields.len(), COUNTED_FIELDS_MAX, "fields to count")?;
+    within(fields.len(), FIELDS_MAX, "fields to count")?;
     let field = |field: &Value| field.as_str().map(str::to_owned);
     let fields: Option<_> = fields.iter().map(field).collect();
     fields.ok_or_else(|| invalid("counts", value))
@@ -408,50 +422,31 @@ fn range_of(value: &Value) -> Result<TextRange, ApiError> {
 
 // ---- what is answered
 
-/// The documents of the hits, as they are now; null for those that are not there any more, or may not be seen.
-fn documents(
-    db: &database::DatabaseAs,
-    answer: &TextAnswer,
-) -> Result<Vec<Box<RawValue>>, ApiError> {
-    let mut docs = vec![];
-    let mut bytes = 0;
-    for hit in &answer.hits {
-        let read = match DocId::new(&hit.id) {
-            Ok(id) => match db.read(&id, &ReadOptions::default()) {
-                Err(database::Error::Forbidden(_)) => Read::Missing,
-                read => read?,
-            },
-            Err(_) => Read::Missing,
-        };
-        docs.push(match read {
-            Read::Found(doc) => {
-                bytes += doc.json.len();
-                if bytes > TEXT_ANSWER_BYTES_MAX {
-                    return Err(database::Error::TextAnswerTooLong.into());
-                }
-                let text = String::from_utf8(doc.json).map_err(|_| ApiError::worker_failed())?;
-                RawValue::from_string(text).map_err(|_| ApiError::worker_failed())?
-            }
-            Read::Missing | Read::Deleted => RawValue::NULL.to_owned(),
-        });
-    }
-    Ok(docs)
-}
-
 #[derive(Serialize)]
 struct ShownHit {
     /// As it was written: it may be deeper than what is read here, and its numbers are its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     doc: Option<Box<RawValue>>,
     fields: Map<String, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    highlights: Option<Value>,
     id: String,
     order: Vec<Value>,
+}
+
+#[derive(Serialize)]
+struct ShownGroup {
+    by: Option<String>,
+    hits: Vec<ShownHit>,
+    total_hits: u64,
 }
 
 #[derive(Serialize)]
 struct Shown {
     bookmark: String,
     counts: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    groups: Option<Vec<ShownGroup>>,
     hits: Vec<ShownHit>,
     ranges: Option<Value>,
     total_hits: u64,
@@ -461,14 +456,25 @@ struct Shown {
 
 fn shown(answer: TextAnswer, docs: Option<Vec<Box<RawValue>>>, latency_us: u64) -> Shown {
     let mut docs = docs.map(Vec::into_iter);
-    let hits = answer.hits.into_iter().map(|hit| ShownHit {
+    let mut show = |hit: TextHit| ShownHit {
         doc: docs.as_mut().and_then(Iterator::next),
         order: hit.order.iter().map(order_value).collect(),
         id: hit.id,
         fields: hit.fields,
+        highlights: hit.highlights.map(highlights_value),
+    };
+    let hits = answer.hits.into_iter().map(&mut show).collect();
+    let groups = answer.groups.map(|groups| {
+        let groups = groups.into_iter().map(|group| ShownGroup {
+            by: group.by,
+            hits: group.hits.into_iter().map(&mut show).collect(),
+            total_hits: group.total,
+        });
+        groups.collect()
     });
     Shown {
-        hits: hits.collect(),
+        hits,
+        groups,
         bookmark: answer.bookmark,
         counts: answer.counts.map(counts_value),
         ranges: answer.ranges.map(counts_value),
@@ -476,14 +482,6 @@ fn shown(answer: TextAnswer, docs: Option<Vec<Box<RawValue>>>, latency_us: u64) 
         total_hits_relation: "EQUAL_TO",
         update_latency: latency_us,
     }
-}
-
-fn counts_value(counts: TextCounts) -> Value {
-    let of_field = |(field, counts): (String, Vec<(String, u64)>)| {
-        let counts = counts.into_iter().map(|(value, n)| (value, n.into()));
-        (field, Value::Object(counts.collect()))
-    };
-    Value::Object(counts.into_iter().map(of_field).collect())
 }
 
 fn order_value(value: &TextSortValue) -> Value {

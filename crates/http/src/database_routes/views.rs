@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::app::App;
 use crate::database_routes::listing::posted_queries;
-use crate::database_routes::nouveau;
+use crate::database_routes::{nouveau, search};
 use crate::errors::ApiError;
 use crate::metrics::slow::Detail;
 use crate::reply::Reply;
@@ -244,7 +244,9 @@ pub async fn design_part(
         }
         ["_nouveau", rest @ ..] => nouveau::search(req, access, id, rest).await,
         ["_nouveau_info", rest @ ..] => nouveau::info(req, access, id, rest).await,
-        ["_search" | "_search_info", ..] => crate::text_search::design_part(access, id),
+        ["_search", rest @ ..] => search::search(req, access, id, rest).await,
+        ["_search_info", rest @ ..] => search::info(req, access, id, rest).await,
+        ["_search_disk_size", rest @ ..] => search::disk_size(req, access, id, rest).await,
         _ => {
             access.db.design(id)?;
             Err(ApiError::missing())

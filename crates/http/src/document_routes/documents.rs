@@ -41,7 +41,7 @@ pub async fn design(app: &App, req: &mut Request, access: &Access) -> Answer {
         Some("_show" | "_update" | "_list" | "_rewrite") => {
             crate::design_routes::calls::route(app, req, access, &id).await
         }
-        Some(part) if crate::text_search::DESIGN_PARTS.contains(&part) => {
+        Some(part) if crate::database_routes::texts::DESIGN_PARTS.contains(&part) => {
             let parts: Vec<String> = (3..req.segments.len())
                 .filter_map(|i| req.segment(i).map(str::to_owned))
                 .collect();

@@ -106,20 +106,24 @@ pub fn map_pieces(
 }
 
 /// Maps pieces of `source` until it is exhausted, or for as long as it may go on, and gives each changed document to `sink` with what was emitted
-/// for it; those that are deleted, and design documents, without.
+/// for it; those that are deleted without, and so are design documents unless they are mapped too.
 ///
 /// # Errors
 /// Of the store, of the function, or of the sink.
 pub fn map_each<E: From<Error>>(
     source: &Source<'_>,
-    mapper: &mut dyn Mapper,
+    (mapper, include_design): (&mut dyn Mapper, bool),
     go_on: &dyn Fn() -> bool,
     done: &AtomicU64,
     sink: Sink<'_, E>,
 ) -> Result<(), E> {
+    let which = Which {
+        include_design,
+        ..Which::default()
+    };
     let mut work = Work::default();
     while go_on() && source.take(&mut work.piece)? {
-        work.map_to(source, mapper, Which::default(), sink)?;
+        work.map_to(source, mapper, which, sink)?;
         done.fetch_add(work.piece.rows.len() as u64, Relaxed);
     }
     Ok(())

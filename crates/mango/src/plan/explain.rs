@@ -1,28 +1,33 @@
 //! The answer of `_explain`.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use serde_json::{Value, json};
 
-use super::range::{end_key, id_keys, indexable_fields, start_key};
+use super::range::{end_key, hinted_fields, id_keys, start_key};
 use super::{Candidate, Choice};
+use crate::error::FindError;
 use crate::index::Index;
 use crate::json::{array, object};
 use crate::options::Find;
 use crate::sort::Direction;
+use crate::text::{TextKind, fields_needed, lucene_query};
 
 fn text(value: impl Into<Value>) -> Vec<u8> {
     value.into().to_string().into_bytes()
 }
 
 /// What `_explain` answers, as JSON text. `dbname` and `partitioned` are the database's.
+///
+/// # Errors
+/// [`FindError::TextSort`].
 pub fn explain(
     dbname: &str,
     partitioned: bool,
     find: &Find,
     indexes: &[Index],
     choice: &Choice,
-) -> Vec<u8> {
+) -> Result<Vec<u8>, FindError> {
     let chosen = choice.index.map(|i| &indexes[i]);
     let mut selector = vec![];
     find.selector.write_json(&mut selector);
@@ -39,9 +44,21 @@ pub fn explain(
         ("skip", text(find.skip)),
         ("fields", text(find.fields.names())),
         ("index_candidates", candidates(find, indexes, choice)),
-        ("selector_hints", text(hints(find))),
+        ("selector_hints", text(hints(find, indexes))),
     ];
-    if let Some(index) = chosen {
+    if let Some(of_text) = chosen.and_then(|index| index.text.as_ref()) {
+        let sort = crate::text::sort_fields(find, of_text.kind)?.1;
+        members.push(("query", text(lucene_query(&find.selector))));
+        members.push(("partition", text(find.partition.clone())));
+        members.push((
+            "sort",
+            match (sort.is_empty(), of_text.kind) {
+                (true, TextKind::Text) => text("relevance"),
+                (true, TextKind::Nouveau) => text(Value::Null),
+                (false, _) => text(sort),
+            },
+        ));
+    } else if let Some(index) = chosen {
         let covering = find.covered_by(index);
         members.push(("mrargs", mrargs(find, choice, index, covering)));
         members.push(("covering", text(covering)));
@@ -49,7 +66,7 @@ pub fn explain(
     if let Some(aggregate) = &find.aggregate {
         members.push(("aggregate", text(aggregate.written().clone())));
     }
-    object(&members)
+    Ok(object(&members))
 }
 
 fn mrargs(find: &Find, choice: &Choice, index: &Index, covering: bool) -> Vec<u8> {
@@ -131,9 +148,9 @@ fn candidates(find: &Find, indexes: &[Index], choice: &Choice) -> Vec<u8> {
             (reason, rank)
         };
         let usable = c.is_usable();
-        let covering = match index.is_special() {
-            true => Value::Null,
-            false => json!(fields_covered(find, index)),
+        let covering = match index.is_json() {
+            false => Value::Null,
+            true => json!(fields_covered(find, index)),
         };
         let analysis = json!({
             "usable": usable,
@@ -155,14 +172,33 @@ fn fields_covered(find: &Find, index: &Index) -> bool {
     !find.fields.is_all() && find.fields.paths().iter().all(has)
 }
 
-fn hints(find: &Find) -> Value {
-    let indexable = indexable_fields(&find.selector);
+fn hints(find: &Find, indexes: &[Index]) -> Value {
+    let indexable = hinted_fields(&find.selector);
     let known: HashSet<&str> = indexable.iter().copied().collect();
     let mut others: Vec<&str> = find.selector.field_names();
     others.retain(|name| !known.contains(name));
-    json!([{
+    let mut hints = vec![json!({
         "type": "json",
         "indexable_fields": indexable,
         "unindexable_fields": others,
-    }])
+    })];
+    // Types of which there are no indexes are nobody's concern.
+    for kind in TextKind::ALL {
+        let is_kind = |index: &Index| index.text.as_ref().is_some_and(|text| text.kind == kind);
+        if indexes.iter().any(is_kind) {
+            let fields = fields_needed(&find.selector);
+            let fields = fields
+                .iter()
+                .map(|field| field.rsplit_once(':').map_or(&**field, |(name, _)| name));
+            let indexable: BTreeSet<&str> = fields.collect();
+            let mut others: Vec<&str> = find.selector.field_names();
+            others.retain(|name| !indexable.contains(name));
+            hints.push(json!({
+                "type": kind.name(),
+                "indexable_fields": indexable,
+                "unindexable_fields": others,
+            }));
+        }
+    }
+    hints.into()
 }

@@ -15,6 +15,7 @@ use crate::index::Index;
 use crate::options::Find;
 use crate::selector::{Node, Selector};
 use crate::sort::{Direction, Sort};
+use crate::text::{Cover, TextDefinition, TextKind, fields_needed};
 use range::{
     Range, composite, field_ranges, id_bytes, indexable_fields, is_unsatisfiable, key_bytes,
 };
@@ -25,6 +26,7 @@ pub(crate) enum Reason {
     FieldMismatch,
     SortOrderMismatch,
     NeedsTextSearch,
+    EmptySelector,
 }
 
 impl Reason {
@@ -33,6 +35,7 @@ impl Reason {
             Reason::FieldMismatch => "field_mismatch",
             Reason::SortOrderMismatch => "sort_order_mismatch",
             Reason::NeedsTextSearch => "needs_text_search",
+            Reason::EmptySelector => "empty_selector",
         }
     }
 }
@@ -109,8 +112,8 @@ pub fn choose_of<'a>(
     // Without a name, what is refused is a scan.
     let may_fall_back = |candidates: &[Candidate]| {
         let mut all = candidates.iter().zip(&indexes);
-        let mut any_json = || all.any(|(c, index)| c.is_usable() && !index.is_special());
-        find.allow_fallback || (find.use_index.is_empty() && any_json())
+        let mut any = || all.any(|(c, index)| c.is_usable() && !index.is_special());
+        find.allow_fallback || (find.use_index.is_empty() && any())
     };
     let named = |c: &Candidate, index: &Index| c.is_usable() && asked_for(index);
     let any_named = candidates.iter().zip(&indexes).any(|(c, i)| named(c, i));
@@ -121,19 +124,17 @@ pub fn choose_of<'a>(
     } else if !may_fall_back(&candidates) {
         return Err(FindError::NoFallback(no_fallback(&find.use_index)));
     }
-    let json = |(c, index): (&Candidate, &&Index)| serves(c) && !index.is_special();
-    if candidates.iter().zip(&indexes).any(json) {
-        for (c, index) in candidates.iter_mut().zip(&indexes) {
-            c.unfavored = serves(c) && index.is_special();
-        }
-    }
+    note_unfavored(&mut candidates, &indexes);
     let ranges = field_ranges(&find.selector);
     let ranked = ranked(&candidates, &indexes, &ranges);
     let special = || {
         let mut all = candidates.iter().zip(&indexes);
         all.position(|(c, index)| serves(c) && index.is_special())
     };
-    let index = ranked.first().map(|(i, ..)| *i).or_else(special);
+    let index = match ranked.first() {
+        Some((i, ..)) => Some(*i),
+        None => text(&candidates, &indexes)?.or_else(special),
+    };
     Ok(Choice {
         index,
         candidates,
@@ -141,6 +142,36 @@ pub fn choose_of<'a>(
         ranges,
         descending: find.sort.direction() == Direction::Descending,
     })
+}
+
+/// Notes which indexes serve and are not of the first type that has such.
+fn note_unfavored(candidates: &mut [Candidate], indexes: &[&Index]) {
+    let rank = |index: &Index| match &index.text {
+        None if index.is_special() => 3,
+        None => 0,
+        Some(text) if text.kind == TextKind::Text => 1,
+        Some(_) => 2,
+    };
+    let all = candidates.iter().zip(indexes);
+    let serving = all.filter(|(c, _)| serves(c)).map(|(_, index)| rank(index));
+    if let Some(best) = serving.min() {
+        for (c, index) in candidates.iter_mut().zip(indexes) {
+            c.unfavored = serves(c) && rank(index) > best;
+        }
+    }
+}
+
+/// The text index that serves.
+fn text(candidates: &[Candidate], indexes: &[&Index]) -> Result<Option<usize>, FindError> {
+    let all = candidates.iter().zip(indexes).enumerate();
+    let mut serving = all.filter(|(_, (c, _))| serves(c) && !c.unfavored);
+    let mut texts = serving
+        .by_ref()
+        .filter_map(|(i, (_, index))| Some((i, index.text.as_ref()?)));
+    match (texts.next(), texts.next()) {
+        (Some((_, text)), Some(_)) => Err(FindError::SeveralTextIndexes(text.kind)),
+        (first, _) => Ok(first.map(|(i, _)| i)),
+    }
 }
 
 /// What each index is to the query, before one is preferred to another.
@@ -155,7 +186,10 @@ fn candidates(find: &Find, indexes: &[&Index]) -> Vec<Candidate> {
             ..Candidate::default()
         };
         if !c.partial && !c.out_of_scope {
-            c.unusable = unusable(index, &selector, &find.sort);
+            c.unusable = match &index.text {
+                Some(text) => text_unusable(text, find),
+                None => unusable(index, &selector, &find.sort),
+            };
         }
         c
     };
@@ -170,7 +204,7 @@ fn ranked(
 ) -> Vec<Ranked> {
     let mut ranked = vec![];
     for (i, (c, index)) in candidates.iter().zip(indexes).enumerate() {
-        if serves(c) && !c.unfavored && !index.is_special() {
+        if serves(c) && !c.unfavored && index.is_json() {
             let prefix = composite(&index.definition.fields.fields, ranges);
             let left = ranges.len() - prefix.len();
             ranked.push((i, prefix, left));
@@ -274,7 +308,7 @@ pub fn scan_warning(docs_examined: u64, results: u64, threshold: u64) -> Option<
 impl Find {
     /// Whether the keys of an index hold every field that the query names. (`conflicts` is not asked about, as in CouchDB.)
     pub fn covered_by(&self, index: &Index) -> bool {
-        if index.is_special() || self.selector.needs_whole() {
+        if !index.is_json() || self.selector.needs_whole() {
             return false;
         }
         let has = |path: &crate::FieldPath| path.is_id() || index.definition.paths.contains(path);
@@ -372,6 +406,27 @@ fn unusable(index: &Index, known: &Known<'_>, sort: &Sort) -> Option<Reason> {
         return Some(Reason::SortOrderMismatch);
     }
     known.has_text.then_some(Reason::NeedsTextSearch)
+}
+
+/// Why a text index does not serve a query, if it does not. It has no order, and hits have any.
+fn text_unusable(text: &TextDefinition, find: &Find) -> Option<Reason> {
+    if find.selector.is_everything() || find.selector.is_empty_combination() {
+        return Some(Reason::EmptySelector);
+    }
+    // What CouchDB asks for: the fields that values are compared with.
+    let has = |field: &String| match &text.fields {
+        None => true,
+        Some(_) if field == "$default" => text.has_default,
+        Some(fields) => fields
+            .iter()
+            .any(|(name, kind)| *field == format!("{name}:{}", kind.name())),
+    };
+    let lacks = !fields_needed(&find.selector).iter().all(has)
+        || (has_text(&find.selector.root) && !text.has_default);
+    // An index of some fields does not have all documents.
+    let finds_nothing =
+        || text.fields.is_some() && Cover::of(&find.selector, text) == Cover::Everything;
+    (lacks || finds_nothing()).then_some(Reason::FieldMismatch)
 }
 
 /// Whether there is an empty `$or`, which to CouchDB stands for all fields. So an index that lacks documents serves: here

@@ -84,6 +84,17 @@ pub(crate) fn indexable_fields(selector: &Selector) -> Vec<&str> {
     indexable.map(|(name, _)| name).collect()
 }
 
+/// The fields that CouchDB says an index could have: those, and fields that are not to be there, though no index has documents without them.
+pub(crate) fn hinted_fields(selector: &Selector) -> Vec<&str> {
+    let mut fields = BTreeMap::new();
+    collect(&selector.root, &mut fields);
+    let is_absent = |condition: &&Condition| matches!(condition, Condition::Exists(false));
+    let hinted = fields
+        .into_iter()
+        .filter(|(_, field)| field.is_indexable || field.conditions.iter().any(is_absent));
+    hinted.map(|(name, _)| name).collect()
+}
+
 /// What must hold of a field.
 #[derive(Default)]
 struct Field<'a> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use language::{DesignDoc, Doc, Emits, Error, MapGroup, Owner};
+use language::{DesignDoc, Doc, Emits, Error, Indexes, MapGroup, Owner};
 use procfs::process::{Process, Stat};
 use query_server::{Pools, Settings};
 use tempfile::TempDir;
@@ -104,7 +104,7 @@ pub fn group(language: &str, maps: &[&str]) -> MapGroup {
         },
         records: false,
         tells: false,
-        indexes: false,
+        indexes: Indexes::No,
     }
 }
 

@@ -79,6 +79,10 @@ impl Matcher for Intersection {
             .sum::<f64>() as f32
     }
 
+    fn matching(&mut self) -> u32 {
+        self.parts.iter_mut().map(|part| part.matching()).sum()
+    }
+
     fn cost(&self) -> u64 {
         self.parts.first().map_or(0, |part| part.cost())
     }
@@ -207,6 +211,12 @@ impl Matcher for Disjunction {
         sum as f32
     }
 
+    fn matching(&mut self) -> u32 {
+        let mut sum = 0;
+        self.each(0, &mut |part| sum += part.matching());
+        sum
+    }
+
     fn cost(&self) -> u64 {
         self.parts.iter().map(|part| part.cost()).sum()
     }
@@ -261,6 +271,10 @@ impl Matcher for Excluding {
         self.inner.score()
     }
 
+    fn matching(&mut self) -> u32 {
+        self.inner.matching()
+    }
+
     fn cost(&self) -> u64 {
         self.inner.cost()
     }
@@ -275,6 +289,15 @@ pub(crate) struct Preferring {
 impl Preferring {
     pub fn new(needed: BoxMatcher, preferred: BoxMatcher) -> Preferring {
         Preferring { needed, preferred }
+    }
+
+    /// Whether others match the document too.
+    fn is_preferred(&mut self) -> bool {
+        let doc = self.needed.doc();
+        if self.preferred.doc() < doc {
+            self.preferred.seek(doc);
+        }
+        self.preferred.doc() == doc
     }
 }
 
@@ -292,18 +315,64 @@ impl Matcher for Preferring {
     }
 
     fn score(&mut self) -> f32 {
-        let doc = self.needed.doc();
         let mut score = self.needed.score();
-        if self.preferred.doc() < doc {
-            self.preferred.seek(doc);
-        }
-        if self.preferred.doc() == doc {
+        if self.is_preferred() {
             score += self.preferred.score();
         }
         score
     }
 
+    fn matching(&mut self) -> u32 {
+        let mut matching = self.needed.matching();
+        if self.is_preferred() {
+            matching += self.preferred.matching();
+        }
+        matching
+    }
+
     fn cost(&self) -> u64 {
         self.needed.cost()
+    }
+}
+
+/// Documents of several parts, of which those with more of them score more: Lucene 4.6's `coord`.
+pub(crate) struct Coordinated {
+    inner: BoxMatcher,
+    parts: u32,
+}
+
+impl Coordinated {
+    /// `parts`: how many there are that score; 0 when all count alike, and the whole is one part of others.
+    pub fn new(inner: BoxMatcher, parts: usize) -> Coordinated {
+        Coordinated {
+            inner,
+            parts: parts as u32,
+        }
+    }
+}
+
+impl Matcher for Coordinated {
+    fn doc(&self) -> Doc {
+        self.inner.doc()
+    }
+
+    fn advance(&mut self) -> Doc {
+        self.inner.advance()
+    }
+
+    fn seek(&mut self, target: Doc) -> Doc {
+        self.inner.seek(target)
+    }
+
+    fn score(&mut self) -> f32 {
+        let coord = match self.parts {
+            0 => 1.0,
+            parts => self.inner.matching() as f32 / parts as f32,
+        };
+        self.inner.score() * coord
+    }
+
+    fn cost(&self) -> u64 {
+        self.inner.cost()
     }
 }

@@ -6,7 +6,7 @@ mod interval;
 mod phrase;
 mod term;
 
-pub(crate) use boolean::{Disjunction, Excluding, Intersection, Preferring};
+pub(crate) use boolean::{Coordinated, Disjunction, Excluding, Intersection, Preferring};
 pub(crate) use docs::{DocList, DocSetBuilder, Everything};
 pub(crate) use interval::IntervalMatcher;
 pub(crate) use phrase::{PhraseMatcher, Slot};
@@ -36,6 +36,11 @@ pub(crate) trait Matcher {
 
     /// The score of the document that it is at.
     fn score(&mut self) -> f32;
+
+    /// How many parts of a query it stands for match the document that it is at, of those that count for a score.
+    fn matching(&mut self) -> u32 {
+        1
+    }
 
     /// About how many documents there are.
     fn cost(&self) -> u64;

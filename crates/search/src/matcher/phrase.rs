@@ -9,7 +9,7 @@ use tantivy::postings::{Postings, SegmentPostings};
 use super::{Doc, END, Matcher};
 use crate::Effort;
 use crate::column::Lengths;
-use crate::similarity::Bm25;
+use crate::similarity::Weight;
 
 /// A place of a phrase, with the postings of the terms of which one is to be there.
 pub(crate) struct Slot {
@@ -18,6 +18,8 @@ pub(crate) struct Slot {
     /// In the document that it is at: where the terms are, each less the offset.
     positions: Vec<i64>,
     buffer: Vec<u32>,
+    /// Memory that is taken for these, in bytes.
+    held: usize,
 }
 
 impl Slot {
@@ -27,6 +29,7 @@ impl Slot {
             terms,
             positions: vec![],
             buffer: vec![],
+            held: 0,
         }
     }
 
@@ -54,9 +57,17 @@ impl Slot {
             .sum()
     }
 
-    fn read_positions(&mut self, doc: Doc) {
+    /// Answers whether there are time and memory for it.
+    fn read_positions(&mut self, doc: Doc, effort: &Effort) -> bool {
         self.positions.clear();
         let several = self.terms.len() > 1;
+        let here = self.terms.iter().filter(|term| term.doc() == doc);
+        let places: usize = here.map(|term| term.term_freq() as usize).sum();
+        let wanted = places * (size_of::<i64>() + size_of::<u32>());
+        if !effort.spend(places) || !effort.hold(wanted.saturating_sub(self.held)) {
+            return false;
+        }
+        self.held = self.held.max(wanted);
         for term in self.terms.iter_mut().filter(|term| term.doc() == doc) {
             term.positions(&mut self.buffer);
             let offset = i64::from(self.offset);
@@ -67,14 +78,15 @@ impl Slot {
             self.positions.sort_unstable();
             self.positions.dedup();
         }
+        true
     }
 }
 
-/// A phrase's documents, by BM25.
+/// A phrase's documents.
 pub(crate) struct PhraseMatcher {
     slots: Vec<Slot>,
     slop: u32,
-    weight: Arc<Bm25>,
+    weight: Arc<Weight>,
     lengths: Option<Lengths>,
     doc: Doc,
     freq: f32,
@@ -85,7 +97,7 @@ impl PhraseMatcher {
     pub fn new(
         mut slots: Vec<Slot>,
         slop: u32,
-        weight: Arc<Bm25>,
+        weight: Arc<Weight>,
         lengths: Option<Lengths>,
         effort: Rc<Effort>,
     ) -> PhraseMatcher {
@@ -117,8 +129,11 @@ impl PhraseMatcher {
                     continue 'next;
                 }
             }
-            for slot in &mut self.slots {
-                slot.read_positions(doc);
+            let effort = &self.effort;
+            let mut slots = self.slots.iter_mut();
+            if !slots.all(|slot| slot.read_positions(doc, effort)) {
+                doc = END;
+                break;
             }
             self.freq = match self.slop {
                 0 => self.exact() as f32,
@@ -141,6 +156,7 @@ impl PhraseMatcher {
         let everywhere = |p: &&i64| {
             others
                 .iter()
+                .take_while(|_| self.effort.go_on())
                 .all(|slot| slot.positions.binary_search(p).is_ok())
         };
         first.positions.iter().filter(everywhere).count()
@@ -164,7 +180,7 @@ impl PhraseMatcher {
         };
         let mut limit = second(&at, moving);
         let mut width = end - at[moving];
-        loop {
+        while self.effort.spend(self.slots.len()) {
             next[moving] += 1;
             let Some(position) = self.slots[moving].positions.get(next[moving]) else {
                 break;

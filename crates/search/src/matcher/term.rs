@@ -7,12 +7,12 @@ use tantivy::postings::{Postings, SegmentPostings};
 
 use super::{Doc, Matcher};
 use crate::column::Lengths;
-use crate::similarity::Bm25;
+use crate::similarity::Weight;
 
-/// A term's documents, by BM25.
+/// A term's documents.
 pub(crate) struct TermMatcher {
     postings: SegmentPostings,
-    weight: Arc<Bm25>,
+    weight: Arc<Weight>,
     /// `None` of a field whose length does not count: it is 1, and so is how often the term is in it.
     lengths: Option<Lengths>,
 }
@@ -20,7 +20,7 @@ pub(crate) struct TermMatcher {
 impl TermMatcher {
     pub fn new(
         postings: SegmentPostings,
-        weight: Arc<Bm25>,
+        weight: Arc<Weight>,
         lengths: Option<Lengths>,
     ) -> TermMatcher {
         TermMatcher {
@@ -49,7 +49,7 @@ impl Matcher for TermMatcher {
 
     fn score(&mut self) -> f32 {
         match &self.lengths {
-            None => self.weight.score(1.0, 1),
+            None => self.weight.plain(),
             Some(lengths) => {
                 let length = lengths.get_val(self.postings.doc()) as u32;
                 self.weight.score(self.postings.term_freq() as f32, length)

@@ -1,0 +1,185 @@
+//! Queries by a text index: its hits, each of which is held against the selector.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mango::text::{Cover, SortField, Wanted, default_query, sort_fields};
+use mango::{Find, FindError};
+use search::{Effort, Query, Reader, Request, SortBy, SortKey, Types, merge};
+use serde_json::Value;
+
+use super::rows::FindAnswer;
+use super::{FindLimits, FindPlan};
+use crate::text::{TEXT_ANSWER_BYTES_MAX, TextIndex, TextSpec, bookmark};
+use crate::{DatabaseAs, Error};
+
+/// Hits that are asked for at first, and at most. Each page is a search of its own, so each is twice as long as the one before.
+const HITS_A_PAGE: usize = 200;
+const HITS_A_PAGE_MAX: usize = 12_800;
+/// How long the search for a page may take.
+const PAGE_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// The hits of an index as it was when the query began.
+pub(crate) struct Hits {
+    readers: Vec<Arc<Reader>>,
+    types: Types,
+    request: Request,
+    /// Ids, and the places behind them.
+    page: VecDeque<(String, String)>,
+    is_last_page: bool,
+}
+
+impl DatabaseAs {
+    pub(super) async fn find_by_text(
+        &self,
+        plan: FindPlan,
+        spec: &Arc<TextSpec>,
+        limits: FindLimits,
+    ) -> Result<FindAnswer, Error> {
+        let design = plan.index.index.ddoc.clone().unwrap_or_default();
+        let index = self.ending.explain(self.text_index_now(&design, spec))?;
+        if plan.find.update && !plan.find.stale {
+            self.update_text(&index).await?;
+        }
+        FindAnswer::open_text(self.clone(), plan, &index, limits)
+    }
+}
+
+impl Hits {
+    /// `place`: where to go on, as a bookmark has it.
+    pub fn open(
+        index: &TextIndex,
+        find: &Find,
+        definition: &mango::TextDefinition,
+        place: Option<&[u8]>,
+    ) -> Result<Hits, Error> {
+        let readers = index.readers();
+        let types = search::types_of(&readers).into_owned();
+        let query = match Cover::of(&find.selector, definition) {
+            Cover::Everything => Query::All,
+            Cover::Part(wanted) => asked(wanted, index)?,
+        };
+        let (sort, _) = sort_fields(find, definition.kind)?;
+        let mut sort: Vec<SortKey> = sort.into_iter().map(sort_key).collect();
+        if sort.is_empty() {
+            sort.push(SortKey {
+                by: SortBy::Score,
+                reversed: false,
+            });
+        }
+        let partition = find.partition.iter().map(|partition| Query::Term {
+            field: search::PARTITION.to_owned(),
+            term: partition.clone(),
+        });
+        let after = match place.map(std::str::from_utf8) {
+            None => None,
+            Some(Ok(text)) => bookmark::read(text).map_err(|_| no_bookmark(find))?,
+            Some(Err(_)) => return Err(no_bookmark(find)),
+        };
+        Ok(Hits {
+            request: Request {
+                query,
+                filters: partition.collect(),
+                similarity: search::Similarity::TfIdf,
+                sort,
+                limit: HITS_A_PAGE,
+                after,
+                counts: vec![],
+                ranges: vec![],
+            },
+            readers,
+            types,
+            page: VecDeque::new(),
+            is_last_page: false,
+        })
+    }
+
+    /// The next hit, with the place behind it.
+    pub fn next(&mut self) -> Result<Option<(String, String)>, Error> {
+        if self.page.is_empty() && !self.is_last_page {
+            let effort = Rc::new(Effort::new(PAGE_TIME_MAX, TEXT_ANSWER_BYTES_MAX));
+            let answers = self
+                .readers
+                .iter()
+                .map(|reader| reader.search(&self.request, &self.types, &effort));
+            let found = merge(&self.request, answers.collect::<Result<_, _>>()?);
+            self.is_last_page = found.hits.len() < self.request.limit;
+            self.request.limit = (2 * self.request.limit).min(HITS_A_PAGE_MAX);
+            if let Some(last) = found.hits.last() {
+                self.request.after = Some(last.order.clone());
+            }
+            let hits = found.hits.into_iter();
+            self.page = hits
+                .map(|hit| (hit.id, bookmark::write(&hit.order)))
+                .collect();
+        }
+        Ok(self.page.pop_front())
+    }
+}
+
+fn no_bookmark(find: &Find) -> Error {
+    let given = find.bookmark.clone().unwrap_or_default();
+    FindError::InvalidBookmark(Value::from(given)).into()
+}
+
+fn sort_key(field: SortField) -> SortKey {
+    SortKey {
+        by: match field.is_number {
+            true => SortBy::Numbers(field.field),
+            false => SortBy::Strings(field.field),
+        },
+        reversed: field.descending,
+    }
+}
+
+/// What is wanted as the engine has it.
+fn asked(wanted: Wanted, index: &TextIndex) -> Result<Query, Error> {
+    use std::ops::Bound::{Included, Unbounded};
+    let all = |parts: Vec<Wanted>| -> Result<Vec<Query>, Error> {
+        parts.into_iter().map(|part| asked(part, index)).collect()
+    };
+    Ok(match wanted {
+        Wanted::Word(field, term) => Query::Term { field, term },
+        Wanted::Prefix(field, prefix) => Query::Prefix { field, prefix },
+        Wanted::Number(field, low, high) => Query::Numbers {
+            field,
+            low: low.map_or(Unbounded, Included),
+            high: high.map_or(Unbounded, Included),
+        },
+        Wanted::Text(text) => index.understand(&default_query(&text))?,
+        Wanted::All(parts) => Query::all(all(parts)?),
+        Wanted::Any(parts) => Query::any(all(parts)?),
+        Wanted::Without(wanted, without) => Query::Boolean {
+            must: vec![asked(*wanted, index)?],
+            should: vec![],
+            must_not: vec![asked(*without, index)?],
+            should_min: 0,
+        },
+    })
+}
+
+impl FindAnswer {
+    /// Appends the documents of hits that match, until about `enough` bytes; false when there are no more.
+    pub(super) fn text_hits(
+        &mut self,
+        hits: &mut Hits,
+        out: &mut Vec<u8>,
+        enough: usize,
+    ) -> Result<bool, Error> {
+        let began = std::time::Instant::now();
+        while !self.is_full() {
+            let Some((id, place)) = hits.next()? else {
+                return Ok(false);
+            };
+            if self.take_document(&id, out)? {
+                self.given(place.as_bytes());
+            }
+            if out.len() >= enough || began.elapsed() >= super::rows::PIECE_TIME {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}

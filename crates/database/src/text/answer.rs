@@ -1,0 +1,330 @@
+//! What a text index answers.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use analysis::highlight::{Checks, fragments};
+use analysis::query as parsed;
+use search::query::{IsWanted, word_matcher};
+use search::{Effort, Group, Hit, Query, Reader, SortValue, Types, merge, merge_groups, types_of};
+use serde_json::{Map, Value};
+
+use super::query::{Asked, TextHighlight, TextQuery};
+use super::understood::understood;
+use super::{TextIndex, bookmark};
+use crate::Error;
+use crate::database::Database;
+
+/// Hits with their stored fields, or documents, of an answer are no longer than this together, for an answer is in memory as a whole; nor is what
+/// finding them takes at a time.
+pub const TEXT_ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// How long a search may take, from when its turn comes.
+const TIME_MAX: Duration = Duration::from_secs(30);
+
+/// So many parts of a query that look for many words are looked for in stored texts, each word by word.
+const HIGHLIGHT_PARTS_MAX: usize = 64;
+
+/// What a hit is ordered by.
+pub type TextOrder = Vec<SortValue>;
+
+/// A document that was found.
+#[derive(Clone, Debug)]
+pub struct TextHit {
+    /// Its id.
+    pub id: String,
+    /// What it is ordered by, the id among it.
+    pub order: TextOrder,
+    /// Its number in its segment: it says nothing to others, but Clouseau shows it.
+    pub number: u32,
+    /// The stored fields.
+    pub fields: Map<String, Value>,
+    /// Parts of them with what was found, by field.
+    pub highlights: Option<Vec<(String, Vec<String>)>>,
+}
+
+/// Hits with one string.
+#[derive(Clone, Debug)]
+pub struct TextGroup {
+    /// The string; `None`: they have none.
+    pub by: Option<String>,
+    /// How many hits there are.
+    pub total: u64,
+    /// The first of them.
+    pub hits: Vec<TextHit>,
+}
+
+/// Counts by field and name, the greatest first.
+pub type TextCounts = Vec<(String, Vec<(String, u64)>)>;
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub struct TextAnswer {
+    /// How many hits there are.
+    pub total: u64,
+    /// The first of them.
+    pub hits: Vec<TextHit>,
+    /// The groups, when there are to be any; there are no other hits then.
+    pub groups: Option<Vec<TextGroup>>,
+    /// Where to go on.
+    pub bookmark: String,
+    /// Hits by value of each field that was to be counted.
+    pub counts: Option<TextCounts>,
+    /// Hits by range of each field that has ranges.
+    pub ranges: Option<TextCounts>,
+}
+
+impl Database {
+    /// Asks a text index, as it is now. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::BadRequest`] and [`Error::Text`] for what cannot be asked.
+    pub fn search_text(&self, index: &TextIndex, query: &TextQuery) -> Result<TextAnswer, Error> {
+        self.if_live(search_now(index, query))
+    }
+}
+
+fn search_now(index: &TextIndex, query: &TextQuery) -> Result<TextAnswer, Error> {
+    let readers = index.readers();
+    let types = types_of(&readers);
+    let asked = query.asked(index, &types)?;
+    let effort = Rc::new(Effort::new(TIME_MAX, TEXT_ANSWER_BYTES_MAX));
+    let mut shown = Shown {
+        readers: &readers,
+        effort: &effort,
+        highlighter: match &query.highlight {
+            Some(highlight) => Some(Highlighter::new(index, highlight, &asked.parsed, &effort)?),
+            None => None,
+        },
+        include_fields: query.include_fields.as_deref(),
+        bytes: 0,
+    };
+    if asked.groups.is_some() {
+        return groups(&readers, &types, &asked, &mut shown);
+    }
+    let request = asked.request;
+    let answers = readers
+        .iter()
+        .map(|reader| reader.search(&request, &types, &effort));
+    let answers = answers.collect::<Result<_, _>>()?;
+    let found = merge(&request, answers);
+    let bookmark = match (found.hits.last(), &query.bookmark) {
+        (Some(hit), _) => bookmark::write(&hit.order),
+        (None, Some(same)) => same.clone(),
+        (None, None) => bookmark::write(&[]),
+    };
+    let hits = shown.hits(found.hits)?;
+    let counts = request.counts.iter().zip(found.counts);
+    let counts = counts.map(|(field, counts)| (field.clone(), top(counts, query.top_n)));
+    let ranges = request
+        .ranges
+        .iter()
+        .zip(found.ranges)
+        .map(|((field, ranges), counts)| {
+            let labels = ranges.iter().map(|range| range.label.clone());
+            (field.clone(), top(labels.zip(counts), query.top_n))
+        });
+    Ok(TextAnswer {
+        total: found.total,
+        hits,
+        groups: None,
+        bookmark,
+        counts: query.counts.is_some().then(|| counts.collect()),
+        ranges: query.ranges.is_some().then(|| ranges.collect()),
+    })
+}
+
+/// The first groups, and the first hits of each.
+fn groups(
+    readers: &[Arc<Reader>],
+    types: &Types,
+    asked: &Asked,
+    shown: &mut Shown<'_>,
+) -> Result<TextAnswer, Error> {
+    let mut answer = TextAnswer {
+        total: 0,
+        hits: vec![],
+        groups: None,
+        bookmark: bookmark::write(&[]),
+        counts: None,
+        ranges: None,
+    };
+    let Some(request) = &asked.groups else {
+        return Ok(answer);
+    };
+    let mut all: Vec<Group> = vec![];
+    for reader in readers {
+        let (groups, total) = reader.groups(request, types, shown.effort)?;
+        all.extend(groups);
+        answer.total += total;
+    }
+    let mut groups = vec![];
+    for group in merge_groups(all, request) {
+        let mut of_group = asked.request.clone();
+        of_group.after = None;
+        of_group.filters.push(Query::Value {
+            field: request.field.clone(),
+            value: group.by.clone(),
+        });
+        let answers = readers
+            .iter()
+            .map(|reader| reader.search(&of_group, types, shown.effort));
+        let found = merge(&of_group, answers.collect::<Result<_, _>>()?);
+        groups.push(TextGroup {
+            by: group.by,
+            total: found.total,
+            hits: shown.hits(found.hits)?,
+        });
+    }
+    answer.groups = Some(groups);
+    Ok(answer)
+}
+
+/// Hits with what is shown of them.
+struct Shown<'a> {
+    readers: &'a [Arc<Reader>],
+    effort: &'a Rc<Effort>,
+    highlighter: Option<Highlighter<'a>>,
+    include_fields: Option<&'a [String]>,
+    /// Of what is shown so far.
+    bytes: usize,
+}
+
+impl Shown<'_> {
+    fn add(&mut self, bytes: usize) -> Result<(), Error> {
+        self.bytes += bytes;
+        match self.bytes > TEXT_ANSWER_BYTES_MAX {
+            true => Err(Error::TextAnswerTooLong),
+            false => Ok(()),
+        }
+    }
+
+    fn hits(&mut self, hits: Vec<Hit>) -> Result<Vec<TextHit>, Error> {
+        hits.into_iter().map(|hit| self.hit(hit)).collect()
+    }
+
+    fn hit(&mut self, hit: Hit) -> Result<TextHit, Error> {
+        let stored = self.readers[hit.shard].stored(hit.segment, hit.doc)?;
+        self.add(hit.bytes() + stored.len())?;
+        self.effort.step()?;
+        let fields: Result<Map<String, Value>, _> = serde_json::from_str(&stored);
+        let mut fields =
+            fields.map_err(|e| search::Error::Engine(format!("stored fields: {e}")))?;
+        let highlights = match self.highlighter.take() {
+            None => None,
+            Some(highlighter) => {
+                let highlights = highlighter.highlights(&fields, self);
+                self.highlighter = Some(highlighter);
+                Some(highlights?)
+            }
+        };
+        if let Some(wanted) = self.include_fields {
+            fields.retain(|name, _| wanted.contains(name));
+        }
+        Ok(TextHit {
+            id: hit.id,
+            order: hit.order,
+            number: hit.doc,
+            fields,
+            highlights,
+        })
+    }
+}
+
+/// Cuts parts out of stored texts.
+struct Highlighter<'a> {
+    index: &'a TextIndex,
+    asked: &'a TextHighlight,
+    parsed: parsed::Query,
+    /// Parts of the query that look for many words.
+    many: Vec<(parsed::Query, IsWanted)>,
+}
+
+impl<'a> Highlighter<'a> {
+    fn new(
+        index: &'a TextIndex,
+        asked: &'a TextHighlight,
+        parsed: &parsed::Query,
+        effort: &Effort,
+    ) -> Result<Highlighter<'a>, Error> {
+        let mut parts = vec![];
+        parsed.visit(&mut |part| {
+            if matches!(
+                part,
+                parsed::Query::Prefix { .. }
+                    | parsed::Query::Wildcard { .. }
+                    | parsed::Query::Regexp { .. }
+                    | parsed::Query::Fuzzy { .. }
+                    | parsed::Query::Range { .. }
+            ) && !parts.contains(part)
+            {
+                parts.push(part.clone());
+            }
+        });
+        let many = parts.into_iter().take(HIGHLIGHT_PARTS_MAX).map(|part| {
+            let wanted = word_matcher(&understood(part.clone())?, effort)?;
+            Ok((part, wanted))
+        });
+        Ok(Highlighter {
+            index,
+            asked,
+            parsed: parsed.clone(),
+            many: many.collect::<Result<_, Error>>()?,
+        })
+    }
+
+    fn highlights(
+        &self,
+        fields: &Map<String, Value>,
+        shown: &mut Shown<'_>,
+    ) -> Result<Vec<(String, Vec<String>)>, Error> {
+        let effort = shown.effort.clone();
+        let is_wanted = |part: &parsed::Query, word: &str| {
+            let known = self.many.iter().find(|(known, _)| known == part);
+            effort.spend(word.len()) && known.is_some_and(|(_, is_wanted)| is_wanted(word))
+        };
+        let checks = Checks {
+            is_match: &is_wanted,
+            go_on: &|steps| effort.spend(steps),
+        };
+        let mut highlights = vec![];
+        for field in &self.asked.fields {
+            let analyzer = self.index.analyzers.of(field);
+            let texts: Vec<&str> = match fields.get(field) {
+                Some(Value::String(text)) => vec![text],
+                Some(Value::Array(values)) => values.iter().filter_map(Value::as_str).collect(),
+                _ => vec![],
+            };
+            let mut of_field = vec![];
+            for text in texts {
+                let cut = fragments(text, analyzer, &self.parsed, &self.asked.options, &checks);
+                effort.step()?;
+                shown.add(cut.iter().map(String::len).sum())?;
+                of_field.extend(cut);
+            }
+            highlights.push((field.clone(), of_field));
+        }
+        Ok(highlights)
+    }
+}
+
+/// The greatest counts; of equal ones, the first by name.
+fn top(counts: impl IntoIterator<Item = (String, u64)>, n: usize) -> Vec<(String, u64)> {
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    counts.truncate(n);
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_greatest_counts_come_first() {
+        let counts = [("z", 2), ("y", 4), ("x", 4)].map(|(s, n)| (s.to_owned(), n));
+        let names: Vec<_> = top(counts, 2).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["x", "y"]);
+    }
+}

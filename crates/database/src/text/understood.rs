@@ -1,0 +1,210 @@
+//! Queries as they are read, as the engine has them.
+
+use analysis::query::{self as parsed, Clause, Occur};
+use search::Query;
+use search::query::{Interval, Wild};
+
+use crate::Error;
+
+/// A parsed query as the engine has it.
+pub fn understood(query: parsed::Query) -> Result<Query, Error> {
+    Ok(match query {
+        parsed::Query::MatchAll => Query::All,
+        parsed::Query::MatchNone => Query::None,
+        parsed::Query::Term { field, text } => Query::Term { field, term: text },
+        parsed::Query::Phrase { field, terms, slop } => Query::Phrase {
+            field,
+            terms: places_of(terms),
+            slop,
+        },
+        parsed::Query::Prefix { field, prefix } => Query::Prefix { field, prefix },
+        parsed::Query::Wildcard { field, pattern } => Query::Wildcard {
+            field,
+            pattern: wilds_of(&pattern),
+        },
+        parsed::Query::Regexp { field, pattern } => Query::Regex {
+            field,
+            pattern: regex_of(&pattern)?,
+        },
+        parsed::Query::Fuzzy {
+            field,
+            text,
+            max_edits,
+        } => Query::Fuzzy {
+            field,
+            term: text,
+            edits: usize::from(max_edits),
+            prefix: 0,
+        },
+        parsed::Query::Range {
+            field,
+            lower,
+            upper,
+        } => Query::Terms {
+            field,
+            low: lower,
+            high: upper,
+        },
+        parsed::Query::NumberRange {
+            field,
+            lower,
+            upper,
+        } => Query::Numbers {
+            field,
+            low: lower,
+            high: upper,
+        },
+        parsed::Query::Boolean {
+            clauses,
+            minimum_should_match,
+        } => boolean(clauses, minimum_should_match as usize)?,
+        parsed::Query::Intervals { field, interval } => Query::Interval {
+            field,
+            source: interval_of(interval)?,
+        },
+        parsed::Query::Boost { query, boost } => Query::Boost(Box::new(understood(*query)?), boost),
+    })
+}
+
+/// The places of a phrase, each with the words of which one is to be there.
+fn places_of(terms: Vec<parsed::PhraseTerm>) -> Vec<(u32, Vec<String>)> {
+    let mut places: Vec<(u32, Vec<String>)> = vec![];
+    for term in terms {
+        match places.last_mut() {
+            Some((position, any)) if *position == term.position => any.push(term.text),
+            _ => places.push((term.position, vec![term.text])),
+        }
+    }
+    places
+}
+
+fn wilds_of(pattern: &str) -> Vec<Wild> {
+    let wild = |part| match part {
+        parsed::wildcard::Part::Any => Wild::Many,
+        parsed::wildcard::Part::One => Wild::One,
+        parsed::wildcard::Part::Literal(c) => Wild::Char(c),
+    };
+    parsed::wildcard::parts(pattern).map(wild).collect()
+}
+
+fn boolean(clauses: Vec<Clause>, should_min: usize) -> Result<Query, Error> {
+    let (mut must, mut should, mut must_not) = (vec![], vec![], vec![]);
+    for clause in clauses {
+        let query = understood(clause.query)?;
+        match clause.occur {
+            Occur::Must => must.push(query),
+            Occur::Should => should.push(query),
+            Occur::MustNot => must_not.push(query),
+        }
+    }
+    Ok(Query::Boolean {
+        must,
+        should,
+        must_not,
+        should_min,
+    })
+}
+
+/// An interval as the engine has it.
+fn interval_of(interval: parsed::Interval) -> Result<Interval, Error> {
+    let all = |parts: Vec<parsed::Interval>| -> Result<Vec<Interval>, Error> {
+        parts.into_iter().map(interval_of).collect()
+    };
+    Ok(match interval {
+        parsed::Interval::Term(term) => Interval::Term(term),
+        parsed::Interval::Nothing => Interval::Or(vec![]),
+        parsed::Interval::Phrase(parts) => Interval::Phrase(all(parts)?),
+        parsed::Interval::Ordered(parts) => Interval::Ordered(all(parts)?),
+        parsed::Interval::Unordered(parts) => Interval::Unordered(all(parts)?),
+        parsed::Interval::UnorderedNoOverlaps(parts) => Interval::Unordered(all(parts.to_vec())?),
+        parsed::Interval::Or(parts) => Interval::Or(all(parts)?),
+        parsed::Interval::MaxWidth(width, part) => {
+            Interval::MaxWidth(width, Box::new(interval_of(*part)?))
+        }
+        parsed::Interval::MaxGaps(gaps, part) => {
+            Interval::MaxGaps(gaps, Box::new(interval_of(*part)?))
+        }
+        parsed::Interval::Wildcard(_)
+        | parsed::Interval::Fuzzy { .. }
+        | parsed::Interval::AtLeast(..)
+        | parsed::Interval::Extend { .. }
+        | parsed::Interval::Related { .. } => {
+            return Err(Error::BadRequest(
+                "of intervals, only ordered, unordered, phrase, or, maxwidth and maxgaps are supported".into(),
+            ));
+        }
+    })
+}
+
+/// Lucene's regular expressions as ours: `^` and `$` are characters there, `@` is any text, `#` none, quotes hold text as it is.
+/// Complements, intersections and ranges of numbers are not there.
+fn regex_of(pattern: &str) -> Result<String, Error> {
+    let mut out = String::new();
+    let mut chars = pattern.chars();
+    let mut in_class = false;
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => {
+                let next = chars.next().unwrap_or('\\');
+                match next {
+                    'd' | 'D' | 's' | 'S' | 'w' | 'W' => out.extend(['\\', next]),
+                    next => push_literal(next, &mut out),
+                }
+            }
+            '[' if !in_class => {
+                in_class = true;
+                out.push('[');
+            }
+            ']' if in_class => {
+                in_class = false;
+                out.push(']');
+            }
+            '[' | '&' | '~' if in_class => out.extend(['\\', c]),
+            _ if in_class => out.push(c),
+            '^' | '$' => out.extend(['\\', c]),
+            '@' => out.push_str(".*"),
+            '#' => out.push_str("[^\\s\\S]"),
+            '"' => {
+                for c in chars.by_ref().take_while(|c| *c != '"') {
+                    push_literal(c, &mut out);
+                }
+            }
+            '~' | '&' | '<' => {
+                let reason = format!("regular expressions with {c} are not supported");
+                return Err(Error::BadRequest(reason));
+            }
+            c => out.push(c),
+        }
+    }
+    Ok(out)
+}
+
+fn push_literal(c: char, out: &mut String) {
+    if c.is_ascii_punctuation() {
+        out.push('\\');
+    }
+    out.push(c);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lucenes_regular_expressions_are_read() {
+        for (theirs, ours) in [
+            ("fox(es)?", "fox(es)?"),
+            ("^a$", r"\^a\$"),
+            ("a@", "a.*"),
+            (r"a\.b", r"a\.b"),
+            ("\"a.b\"c", r"a\.bc"),
+            ("[fr]oam", "[fr]oam"),
+            (r"\w+", r"\w+"),
+        ] {
+            assert_eq!(regex_of(theirs).unwrap(), ours);
+        }
+        for refused in ["a&b", "~a", "<1-5>"] {
+            assert!(regex_of(refused).is_err(), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Text indexes by Clouseau's interface: `_search/{index}`, `_search_info/{index}`, `_search_disk_size/{index}` and `_search_analyze`.
+
+mod asked;
+
+use std::sync::Arc;
+
+use analysis::{Analyzer, Flavour};
+use database::{
+    Design, TextAnswer, TextHit, TextIndex, TextInfo, TextQuery, TextSortBy, TextSortKey,
+    TextSortValue,
+};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use crate::database_routes::texts::{
+    blocking, counts_value, documents, highlights_value, only_get_or_post, places, tokens,
+};
+use crate::database_routes::views::require_visible;
+use crate::errors::ApiError;
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::request::body::BodyClass;
+use crate::router::require_method;
+use asked::Asked;
+use node::{Access, require_server_admin};
+
+type Answer = Result<Reply, ApiError>;
+
+/// `_search/{index}`
+pub async fn search(req: &mut Request, access: &Access, id: &str, parts: &[&str]) -> Answer {
+    let [name] = parts else {
+        return Err(ApiError::bad_request("path not recognized"));
+    };
+    if !matches!(req.method.as_str(), "GET" | "HEAD" | "POST") {
+        return Err(only_get_or_post());
+    }
+    let design = access.db.design(id)?;
+    require_visible(access, id)?;
+    let asked = match req.method.as_str() {
+        "POST" => {
+            req.require_json()?;
+            let body = req.json_object(BodyClass::Many).await?;
+            Asked::of_body(&body, req.query.get("partition"))?
+        }
+        _ => Asked::of_params(&req.query)?,
+    };
+    asked.check(access.db.is_partitioned(), design.spec.partitioned)?;
+    req.give_room_back();
+    let index = open(access, design, name).await?;
+    if asked.update {
+        access.db.update_text(&index).await?;
+    }
+    let place = places().clone().acquire_owned().await;
+    let db = access.db.clone();
+    blocking(move || {
+        // Until the work is done, also when nobody waits for it any more.
+        let _place = place;
+        let query = asked.query(&index, db.is_partitioned())?;
+        let answer = db.search_text(&index, &query)?;
+        let docs = match asked.include_docs {
+            true => Some(documents(&db, &answer)?),
+            false => None,
+        };
+        let shown = shown(answer, docs, &asked, &query);
+        let text = serde_json::to_string(&shown).map_err(|_| ApiError::worker_failed())?;
+        Ok(Reply::json_bytes(200, text + "\n"))
+    })
+    .await
+}
+
+async fn open(
+    access: &Access,
+    design: Arc<Design>,
+    name: &str,
+) -> Result<Arc<TextIndex>, ApiError> {
+    let (db, name) = (access.db.clone(), name.to_owned());
+    blocking(move || Ok(db.text_index(&design, Flavour::Clouseau, &name)?)).await
+}
+
+/// `_search_info/{index}`
+pub async fn info(req: &Request, access: &Access, id: &str, parts: &[&str]) -> Answer {
+    about(req, access, id, parts, |info| {
+        json!({
+            "signature": info.signature,
+            "pending_seq": info.update_seq + info.updates_pending,
+            "committed_seq": info.update_seq,
+            "purge_seq": info.purge_seq,
+            "doc_count": info.docs,
+            "doc_del_count": info.deleted_docs,
+            "disk_size": info.file_bytes,
+        })
+    })
+    .await
+}
+
+/// `_search_disk_size/{index}`
+pub async fn disk_size(req: &Request, access: &Access, id: &str, parts: &[&str]) -> Answer {
+    about(
+        req,
+        access,
+        id,
+        parts,
+        |info| json!({"disk_size": info.file_bytes}),
+    )
+    .await
+}
+
+async fn about(
+    req: &Request,
+    access: &Access,
+    id: &str,
+    parts: &[&str],
+    shown: impl Fn(&TextInfo) -> Value,
+) -> Answer {
+    let [name] = parts else {
+        return Err(ApiError::bad_request("path not recognized"));
+    };
+    require_method(req, "GET")?;
+    let design = access.db.design(id)?;
+    let index = open(access, design, name).await?;
+    let db = access.db.clone();
+    let info = blocking(move || Ok(db.text_info(&index)?)).await?;
+    Ok(Reply::json(
+        200,
+        &json!({"name": format!("{id}/{name}"), "search_index": shown(&info)}),
+    ))
+}
+
+/// `_search_analyze`
+pub async fn analyze(req: &mut Request) -> Answer {
+    require_server_admin(&req.user)?;
+    let (analyzer, text) = match req.method.as_str() {
+        "GET" | "HEAD" => {
+            let param = |name: &str| req.query.get(name).map(|value| json!(value));
+            (param("analyzer"), param("text"))
+        }
+        "POST" => {
+            req.require_json()?;
+            let mut body = req.json_object(BodyClass::Many).await?;
+            (body.remove("analyzer"), body.remove("text"))
+        }
+        _ => return Err(only_get_or_post()),
+    };
+    let refused = |reason: &str| ApiError::bad_request(reason.to_owned());
+    let analyzer = analyzer.ok_or_else(|| refused("analyzer parameter is mandatory"))?;
+    let is_definition = analyzer.is_string() || analyzer.as_object().is_some_and(|o| !o.is_empty());
+    if !is_definition {
+        return Err(refused("analyzer parameter must be a string or an object"));
+    }
+    let text = text.ok_or_else(|| refused("text parameter is mandatory"))?;
+    let text = text
+        .as_str()
+        .ok_or_else(|| refused("text parameter must be a string"))?;
+    let analyzer = Analyzer::parse(Flavour::Clouseau, &analyzer);
+    let analyzer = analyzer.map_err(|e| ApiError::bad_request(e.to_string()))?;
+    tokens(analyzer, text.to_owned()).await
+}
+
+// ---- what is answered
+
+#[derive(Serialize)]
+struct ShownRow {
+    /// As it was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    doc: Option<Box<RawValue>>,
+    fields: Map<String, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    highlights: Option<Value>,
+    id: String,
+    order: Vec<Value>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Shown {
+    Rows {
+        bookmark: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        counts: Option<Value>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        ranges: Option<Value>,
+        rows: Vec<ShownRow>,
+        total_rows: u64,
+    },
+    Groups {
+        groups: Vec<ShownGroup>,
+        total_rows: u64,
+    },
+    /// By `group_by`.
+    OldGroups {
+        groups: Vec<ShownOldGroup>,
+        total_grouped_hits: u64,
+        total_hits: u64,
+    },
+}
+
+#[derive(Serialize)]
+struct ShownGroup {
+    by: Option<String>,
+    rows: Vec<ShownRow>,
+    total_rows: u64,
+}
+
+#[derive(Serialize)]
+struct ShownOldGroup {
+    by: Option<String>,
+    hits: Vec<ShownRow>,
+    total_hits: u64,
+}
+
+fn shown(
+    answer: TextAnswer,
+    docs: Option<Vec<Box<RawValue>>>,
+    asked: &Asked,
+    query: &TextQuery,
+) -> Shown {
+    let mut docs = docs.map(Vec::into_iter);
+    let mut rows = |hits: Vec<TextHit>| -> Vec<ShownRow> {
+        let shown = hits.into_iter().map(|hit| {
+            let doc = docs.as_mut().and_then(Iterator::next);
+            row(hit, &query.sort, doc)
+        });
+        shown.collect()
+    };
+    match answer.groups {
+        None => Shown::Rows {
+            bookmark: answer.bookmark,
+            counts: answer.counts.map(counts_value),
+            ranges: answer.ranges.map(counts_value),
+            rows: rows(answer.hits),
+            total_rows: answer.total,
+        },
+        Some(groups) if asked.is_old_group => Shown::OldGroups {
+            total_grouped_hits: groups.iter().map(|group| group.total).sum(),
+            total_hits: answer.total,
+            groups: groups
+                .into_iter()
+                .map(|group| ShownOldGroup {
+                    by: group.by,
+                    hits: rows(group.hits),
+                    total_hits: group.total,
+                })
+                .collect(),
+        },
+        Some(groups) => Shown::Groups {
+            total_rows: answer.total,
+            groups: groups
+                .into_iter()
+                .map(|group| ShownGroup {
+                    by: group.by,
+                    rows: rows(group.hits),
+                    total_rows: group.total,
+                })
+                .collect(),
+        },
+    }
+}
+
+fn row(hit: TextHit, sort: &[TextSortKey], doc: Option<Box<RawValue>>) -> ShownRow {
+    let by_score = [TextSortKey {
+        by: TextSortBy::Score,
+        reversed: false,
+    }];
+    let keys = if sort.is_empty() { &by_score } else { sort };
+    let values = hit
+        .order
+        .iter()
+        .zip(keys)
+        .map(|(value, key)| match (value, &key.by) {
+            (_, TextSortBy::Id) => hit.number.into(),
+            (TextSortValue::Null, _) => Value::Null,
+            (TextSortValue::Score(score), _) => json!(score),
+            (TextSortValue::Number(n), _) => json!(n),
+            (TextSortValue::Text(text), _) => json!(text),
+        });
+    ShownRow {
+        order: values.chain([hit.number.into()]).collect(),
+        doc,
+        id: hit.id,
+        fields: hit.fields,
+        highlights: hit.highlights.map(highlights_value),
+    }
+}

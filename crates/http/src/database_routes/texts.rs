@@ -1,0 +1,162 @@
+//! What the interfaces of text indexes, `search` and `nouveau`, have in common.
+
+use std::sync::{Arc, LazyLock};
+
+use analysis::Analyzer;
+use database::{Read, ReadOptions, TEXT_ANSWER_BYTES_MAX, TextAnswer, TextCounts};
+use document::DocId;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use crate::errors::ApiError;
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::request::body::BodyClass;
+use crate::router::require_method;
+use node::Access;
+
+/// Fields to sort by, fields that are counted or highlighted, and ranges, of a request.
+pub const SORT_KEYS_MAX: usize = 32;
+pub const FIELDS_MAX: usize = 100;
+pub const RANGES_MAX: usize = 1000;
+/// Groups when a request does not say how many, and the most.
+pub const GROUP_LIMIT: usize = 10;
+pub const GROUP_LIMIT_MAX: u64 = 200;
+/// Fragments of a text at most, and the longest, in characters: nobody reads more.
+pub const HIGHLIGHTS_MAX: u64 = 1000;
+pub const HIGHLIGHT_SIZE_MAX: u64 = 100_000;
+/// What stands before and behind words that were found, each, in bytes: it stands there for every word.
+const HIGHLIGHT_TAG_BYTES_MAX: usize = 256;
+
+/// An answer counts so much for each hit.
+pub fn within(n: usize, max: usize, what: &str) -> Result<(), ApiError> {
+    match n > max {
+        true => Err(ApiError::bad_request(format!("at most {max} {what}"))),
+        false => Ok(()),
+    }
+}
+
+/// What is to stand before or behind words that were found.
+pub fn highlight_tag(tag: String) -> Result<String, ApiError> {
+    within(
+        tag.len(),
+        HIGHLIGHT_TAG_BYTES_MAX,
+        "bytes of a tag of highlights",
+    )?;
+    Ok(tag)
+}
+
+/// Counts as they are shown.
+pub fn counts_value(counts: TextCounts) -> Value {
+    let of_field = |(field, counts): (String, Vec<(String, u64)>)| {
+        let counts = counts.into_iter().map(|(value, n)| (value, n.into()));
+        (field, Value::Object(counts.collect()))
+    };
+    Value::Object(counts.into_iter().map(of_field).collect())
+}
+
+/// Parts of stored texts by field, as they are shown.
+pub fn highlights_value(highlights: Vec<(String, Vec<String>)>) -> Value {
+    let highlights = highlights
+        .into_iter()
+        .map(|(field, parts)| (field, json!(parts)));
+    Value::Object(highlights.collect())
+}
+
+/// What may follow the name of a design document; anything else is an attachment's name.
+pub const DESIGN_PARTS: [&str; 7] = [
+    "_view",
+    "_info",
+    "_search",
+    "_search_info",
+    "_search_disk_size",
+    "_nouveau",
+    "_nouveau_info",
+];
+
+/// Does what blocks on a thread for that.
+pub async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|_| ApiError::worker_failed())?
+}
+
+/// Searches that run at once: more would only take turns.
+pub fn places() -> &'static Arc<Semaphore> {
+    static PLACES: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
+        let cores = std::thread::available_parallelism().map_or(2, |n| n.get());
+        Arc::new(Semaphore::new(2 * cores))
+    });
+    &PLACES
+}
+
+/// Of other methods than those that search.
+pub fn only_get_or_post() -> ApiError {
+    let e = ApiError::method_not_allowed("GET,POST");
+    ApiError {
+        reason: "Only GET, POST allowed".into(),
+        ..e
+    }
+}
+
+/// The documents of the hits, as they are now; null for those that are not there any more, or may not be seen.
+pub fn documents(
+    db: &database::DatabaseAs,
+    answer: &TextAnswer,
+) -> Result<Vec<Box<RawValue>>, ApiError> {
+    let mut docs = vec![];
+    let mut bytes = 0;
+    let of_groups = answer.groups.iter().flatten().flat_map(|group| &group.hits);
+    for hit in answer.hits.iter().chain(of_groups) {
+        let read = match DocId::new(&hit.id) {
+            Ok(id) => match db.read(&id, &ReadOptions::default()) {
+                Err(database::Error::Forbidden(_)) => Read::Missing,
+                read => read?,
+            },
+            Err(_) => Read::Missing,
+        };
+        docs.push(match read {
+            Read::Found(doc) => {
+                bytes += doc.json.len();
+                if bytes > TEXT_ANSWER_BYTES_MAX {
+                    return Err(database::Error::TextAnswerTooLong.into());
+                }
+                let text = String::from_utf8(doc.json).map_err(|_| ApiError::worker_failed())?;
+                RawValue::from_string(text).map_err(|_| ApiError::worker_failed())?
+            }
+            Read::Missing | Read::Deleted => RawValue::NULL.to_owned(),
+        });
+    }
+    Ok(docs)
+}
+
+/// `_nouveau_cleanup` and `_search_cleanup`: what no design document names goes, of both.
+pub async fn cleanup(
+    req: &mut Request,
+    access: &Access,
+    with_body: bool,
+) -> Result<Reply, ApiError> {
+    require_method(req, "POST")?;
+    access.require_admin()?;
+    if with_body {
+        req.require_json()?;
+        req.bytes(BodyClass::Small).await?;
+    }
+    let db = access.db.clone();
+    blocking(move || Ok(db.clean_up_texts()?)).await?;
+    Ok(Reply::json_bytes(202, "{\"ok\":true}\n"))
+}
+
+/// The words that an analyzer makes of a text.
+pub async fn tokens(analyzer: Analyzer, text: String) -> Result<Reply, ApiError> {
+    let tokens = blocking(move || {
+        let tokens = analyzer.tokens(&text);
+        Ok(tokens
+            .into_iter()
+            .map(|token| token.text)
+            .collect::<Vec<_>>())
+    });
+    Ok(Reply::json(200, &json!({ "tokens": tokens.await? })))
+}

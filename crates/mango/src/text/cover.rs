@@ -1,0 +1,358 @@
+//! What an index is asked for a selector: a query that finds every document which matches, and perhaps others, since each hit is held
+//! against the selector.
+//!
+//! A value of one type finds no field of another, though selectors compare all types: so it is in CouchDB.
+
+use super::{
+    ELEMENTS, TextDefinition, defined_name, field_name, number_of, path_name, whole_array,
+};
+use crate::condition::{Condition, Relation};
+use crate::json::{Elements, Kind, members, string};
+use crate::selector::{Node, Selector};
+
+/// What hits are to have.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Wanted {
+    /// The word of a field, as it is.
+    Word(String, String),
+    /// A word of a field that begins so.
+    Prefix(String, String),
+    /// A number of a field, between two that may be left out, these included.
+    Number(String, Option<f64>, Option<f64>),
+    /// What a text's words say, in Lucene's syntax.
+    Text(String),
+    /// All of these.
+    All(Vec<Wanted>),
+    /// One of these.
+    Any(Vec<Wanted>),
+    /// The first without the second.
+    Without(Box<Wanted>, Box<Wanted>),
+}
+
+/// How much of a selector an index finds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cover {
+    /// Nothing is left out by it: all documents of the index are looked at.
+    Everything,
+    /// What is wanted has all documents that match.
+    Part(Wanted),
+}
+
+/// A field with numbers in its path has so many paths in an index, at most.
+const PATHS_MAX: usize = 16;
+/// Words longer than this are not found.
+const WORD_BYTES_MAX: usize = 32_000;
+/// Integers up to here are told apart as doubles.
+const EXACT_MAX: f64 = 9_007_199_254_740_991.0;
+
+impl Cover {
+    /// What an index is asked for a selector.
+    #[must_use]
+    pub fn of(selector: &Selector, definition: &TextDefinition) -> Cover {
+        let fields = definition.fields.as_ref().map(|fields| {
+            let names = fields.iter().map(|(name, kind)| defined_name(name, *kind));
+            names.filter_map(Result::ok).collect()
+        });
+        let reader = Reader { fields, definition };
+        reader.node(&selector.root, &[])
+    }
+
+    fn all(parts: Vec<Cover>) -> Cover {
+        let mut wanted: Vec<Wanted> = parts.into_iter().filter_map(Cover::part).collect();
+        match (wanted.len(), wanted.pop()) {
+            (_, None) => Cover::Everything,
+            (1, Some(only)) => Cover::Part(only),
+            (_, Some(last)) => {
+                wanted.push(last);
+                Cover::Part(Wanted::All(wanted))
+            }
+        }
+    }
+
+    fn any(parts: Vec<Cover>) -> Cover {
+        let wanted: Option<Vec<Wanted>> = parts.into_iter().map(Cover::part).collect();
+        wanted.map_or(Cover::Everything, |wanted| Cover::Part(Wanted::Any(wanted)))
+    }
+
+    fn part(self) -> Option<Wanted> {
+        match self {
+            Cover::Everything => None,
+            Cover::Part(wanted) => Some(wanted),
+        }
+    }
+}
+
+struct Reader<'a> {
+    /// The fields of the index; `None`: all.
+    fields: Option<Vec<String>>,
+    definition: &'a TextDefinition,
+}
+
+impl Reader<'_> {
+    fn node(&self, node: &Node, path: &[String]) -> Cover {
+        match node {
+            Node::All(nodes) => Cover::all(nodes.iter().map(|n| self.node(n, path)).collect()),
+            // Without parts it matches everything.
+            Node::Any(nodes) if nodes.is_empty() => Cover::Everything,
+            Node::Any(nodes) => Cover::any(nodes.iter().map(|n| self.node(n, path)).collect()),
+            Node::Not(_) | Node::Everything => Cover::Everything,
+            Node::Field(field, condition) => {
+                let mut paths = vec![path.to_vec()];
+                for part in field.path.parts() {
+                    let numbers = part.parse::<i64>().is_ok();
+                    if numbers && paths.len() > PATHS_MAX / 2 {
+                        return Cover::Everything;
+                    }
+                    // The name of a member, or the place of an element.
+                    let elements = paths.clone().into_iter().filter(|_| numbers);
+                    let elements: Vec<_> = elements
+                        .map(|p| [p, vec![ELEMENTS.to_owned()]].concat())
+                        .collect();
+                    paths.iter_mut().for_each(|p| p.push(part.to_owned()));
+                    paths.extend(elements);
+                }
+                let parts = paths.iter().map(|path| self.condition(condition, path));
+                match paths.len() {
+                    1 => self.condition(condition, &paths[0]),
+                    _ => Cover::any(parts.collect()),
+                }
+            }
+            // What a document is as a whole is not in the index.
+            Node::Here(_) if path.is_empty() => Cover::Everything,
+            Node::Here(condition) => self.condition(condition, path),
+            Node::Text(text) => match (self.definition.has_default, string(text)) {
+                (true, Some(text)) => Cover::Part(Wanted::Text(text.into_owned())),
+                _ => Cover::Everything,
+            },
+        }
+    }
+
+    fn condition(&self, condition: &Condition, path: &[String]) -> Cover {
+        let below = [path, &[ELEMENTS.to_owned()]].concat();
+        match condition {
+            Condition::Is(relation, operand) => self.relation(*relation, &operand.text, path),
+            Condition::In(operands) => self.any_of(operands.values(), path),
+            Condition::NotIn(operands) => {
+                let values: Vec<&[u8]> = operands.values().collect();
+                let is_exact = values.iter().all(|value| is_exact(value));
+                self.without(path, is_exact, || self.any_of(values.into_iter(), path))
+            }
+            Condition::Exists(true) | Condition::Type(_) | Condition::KeyMapMatch(_) => {
+                self.exists(path)
+            }
+            Condition::Exists(false) | Condition::Not(_) => Cover::Everything,
+            Condition::Modulo { .. } => self.has(path, "number"),
+            Condition::Regex(_) => self.has(path, "string"),
+            Condition::BeginsWith(prefix) => match self.name(path, "string") {
+                Some(name) if prefix.len() <= WORD_BYTES_MAX => {
+                    Cover::Part(Wanted::Prefix(name, prefix.clone()))
+                }
+                _ => self.has(path, "string"),
+            },
+            Condition::All(literals) => {
+                let values: Vec<&[u8]> = Elements::of(&literals.text).collect();
+                match values.as_slice() {
+                    [list] if Kind::of(list) == Kind::Array => {
+                        Cover::any(vec![self.equal(list, path), self.equal(list, &below)])
+                    }
+                    values => Cover::all(values.iter().map(|v| self.equal(v, &below)).collect()),
+                }
+            }
+            Condition::Size(size) => self.length(*size as f64, &below),
+            Condition::ElemMatch(node) => self.node(node, &below),
+            // An empty array has no elements that do not match.
+            Condition::AllMatch(_) => Cover::Everything,
+        }
+    }
+
+    fn relation(&self, relation: Relation, value: &[u8], path: &[String]) -> Cover {
+        let kind = Kind::of(value);
+        match (relation, kind) {
+            (Relation::Equal, _) => self.equal(value, path),
+            (Relation::NotEqual, _) => {
+                self.without(path, is_exact(value), || self.equal(value, path))
+            }
+            (_, Kind::Number) => {
+                let Some(name) = self.name(path, "number") else {
+                    return Cover::Everything;
+                };
+                let number = number_of(value);
+                Cover::Part(match relation {
+                    Relation::Less | Relation::LessOrEqual => Wanted::Number(name, None, number),
+                    _ => Wanted::Number(name, number, None),
+                })
+            }
+            // Strings have another order in selectors than in the index.
+            (_, Kind::String) => self.has(path, "string"),
+            (_, Kind::True | Kind::False) => self.has(path, "boolean"),
+            _ => self.exists(path),
+        }
+    }
+
+    fn equal(&self, value: &[u8], path: &[String]) -> Cover {
+        let word = |kind: &str, word: String| match self.name(path, kind) {
+            Some(name) if word.len() <= WORD_BYTES_MAX => Cover::Part(Wanted::Word(name, word)),
+            _ => self.has(path, kind),
+        };
+        match Kind::of(value) {
+            Kind::Null => word("null", "true".to_owned()),
+            Kind::True => word("boolean", "true".to_owned()),
+            Kind::False => word("boolean", "false".to_owned()),
+            Kind::String => word("string", string(value).unwrap_or_default().into_owned()),
+            Kind::Number => match self.name(path, "number") {
+                Some(name) => {
+                    let number = number_of(value);
+                    Cover::Part(Wanted::Number(name, number, number))
+                }
+                None => Cover::Everything,
+            },
+            Kind::Array => {
+                let below = [path, &[ELEMENTS.to_owned()]].concat();
+                let mut parts = vec![self.length(Elements::of(value).count() as f64, &below)];
+                parts.extend(Elements::of(value).map(|value| self.equal(value, &below)));
+                Cover::all(parts)
+            }
+            Kind::Object => {
+                let of_member =
+                    |(name, value): (String, &[u8])| self.equal(value, &[path, &[name]].concat());
+                Cover::all(members(value).map(of_member).collect())
+            }
+        }
+    }
+
+    fn any_of<'v>(&self, values: impl Iterator<Item = &'v [u8]>, path: &[String]) -> Cover {
+        let below = [path, &[ELEMENTS.to_owned()]].concat();
+        let both = values
+            .map(|value| Cover::any(vec![self.equal(value, path), self.equal(value, &below)]));
+        Cover::any(both.collect())
+    }
+
+    /// The field without some values, when what finds these finds nothing else. Of elements there are several in a document: one may have the
+    /// value, and another not.
+    fn without(&self, path: &[String], is_exact: bool, values: impl FnOnce() -> Cover) -> Cover {
+        let is_single = !path.iter().any(|part| part == ELEMENTS);
+        match (self.exists(path), values()) {
+            (Cover::Part(exists), Cover::Part(values)) if is_exact && is_single => {
+                Cover::Part(Wanted::Without(Box::new(exists), Box::new(values)))
+            }
+            (exists, _) => exists,
+        }
+    }
+
+    fn exists(&self, path: &[String]) -> Cover {
+        if self.fields.is_some() {
+            // The field may be there with a type that is not in the index.
+            return Cover::Everything;
+        }
+        let name = path_name(path.iter().map(String::as_str));
+        let begins = |rest: &str| Wanted::Prefix("$fieldnames".to_owned(), format!("{name}{rest}"));
+        Cover::Part(Wanted::Any(vec![begins("_3a"), begins(".")]))
+    }
+
+    fn has(&self, path: &[String], kind: &str) -> Cover {
+        match self.name(path, kind) {
+            Some(name) => Cover::Part(Wanted::Word("$fieldnames".to_owned(), name)),
+            None => Cover::Everything,
+        }
+    }
+
+    fn length(&self, length: f64, path: &[String]) -> Cover {
+        match self.definition.array_lengths {
+            true => {
+                let name = field_name(path.iter().map(String::as_str), "length");
+                Cover::Part(Wanted::Number(name, Some(length), Some(length)))
+            }
+            false => Cover::Everything,
+        }
+    }
+
+    /// The field of the index; `None`: it is not in it.
+    fn name(&self, path: &[String], kind: &str) -> Option<String> {
+        let name = field_name(path.iter().map(String::as_str), kind);
+        let is_there = self.fields.as_ref().is_none_or(|fields| {
+            let whole = whole_array(path).iter().map(String::as_str);
+            fields.contains(&name) || fields.contains(&field_name(whole, kind))
+        });
+        is_there.then_some(name)
+    }
+}
+
+/// Whether what finds the value finds nothing else.
+fn is_exact(value: &[u8]) -> bool {
+    match Kind::of(value) {
+        Kind::Null | Kind::True | Kind::False => true,
+        Kind::String => value.len() <= WORD_BYTES_MAX,
+        Kind::Number => {
+            let is_short = value.len() <= 15 && !value.contains(&b'.');
+            is_short && number_of(value).is_some_and(|n| n.abs() <= EXACT_MAX)
+        }
+        Kind::Array | Kind::Object => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Limits;
+    use crate::text::TextKind;
+    use serde_json::{Value, json};
+
+    fn cover(definition: Value, selector: Value) -> Cover {
+        let definition = crate::json::text_of(&definition);
+        let definition =
+            TextDefinition::read(TextKind::Text, &definition, &Limits::default()).unwrap();
+        Cover::of(&Selector::parse(&selector).unwrap(), &definition)
+    }
+
+    fn word(name: &str, word: &str) -> Wanted {
+        Wanted::Word(name.into(), word.into())
+    }
+
+    #[test]
+    fn what_an_index_of_fields_does_not_have_restricts_nothing() {
+        let some = json!({"fields": [{"name": "a", "type": "string"}]});
+        assert_eq!(
+            cover(some.clone(), json!({"a": "x", "b": 1})),
+            Cover::Part(word("a_3astring", "x"))
+        );
+        assert_eq!(cover(some.clone(), json!({"b": 1})), Cover::Everything);
+        assert_eq!(
+            cover(some.clone(), json!({"$or": [{"a": "x"}, {"b": 1}]})),
+            Cover::Everything
+        );
+        assert_eq!(
+            cover(some, json!({"a": {"$exists": true}})),
+            Cover::Everything
+        );
+    }
+
+    #[test]
+    fn values_that_are_not_told_apart_are_not_taken_out() {
+        let exists = || {
+            let begins = |rest: &str| Wanted::Prefix("$fieldnames".into(), rest.into());
+            Wanted::Any(vec![begins("a_3a"), begins("a.")])
+        };
+        assert_eq!(
+            cover(json!({}), json!({"a": {"$ne": "x"}})),
+            Cover::Part(Wanted::Without(
+                Box::new(exists()),
+                Box::new(word("a_3astring", "x"))
+            ))
+        );
+        for selector in [
+            json!({"a": {"$ne": 12345678901234567_i64}}),
+            json!({"a": {"$ne": [1]}}),
+            json!({"a": {"$nin": [[1]]}}),
+        ] {
+            assert_eq!(
+                cover(json!({}), selector.clone()),
+                Cover::Part(exists()),
+                "{selector}"
+            );
+        }
+        assert_eq!(
+            cover(json!({}), json!({"a": {"$not": {"$regex": "x"}}})),
+            Cover::Everything
+        );
+    }
+}

@@ -1,0 +1,299 @@
+//! Text indexes: their definitions, what they hold of a document, and what a query asks of them.
+
+mod convert;
+mod cover;
+mod entries;
+
+pub(crate) use convert::fields_needed;
+pub use convert::{default_query, lucene_query, sort_fields};
+pub use cover::{Cover, Wanted};
+pub use entries::{Entry, Value as EntryValue, entries};
+
+use serde_json::Value;
+
+use crate::error::{FindError, SelectorError};
+use crate::json::{self, Kind, members, object, shown, string, text_of};
+use crate::limits::Limits;
+use crate::options::boolean;
+use crate::selector::Selector;
+
+/// Which of CouchDB's two full-text searches an index is for; here both are one engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextKind {
+    /// `text`, of Clouseau.
+    Text,
+    /// `nouveau`
+    Nouveau,
+}
+
+impl TextKind {
+    /// Both, in the order in which CouchDB prefers them.
+    pub const ALL: [TextKind; 2] = [TextKind::Text, TextKind::Nouveau];
+
+    /// The type that `_index` has for it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            TextKind::Text => "text",
+            TextKind::Nouveau => "nouveau",
+        }
+    }
+
+    /// The member of design documents that has its indexes.
+    #[must_use]
+    pub fn member(self) -> &'static str {
+        match self {
+            TextKind::Text => "indexes",
+            TextKind::Nouveau => "nouveau",
+        }
+    }
+}
+
+/// What a text index has of a document.
+#[derive(Clone, Debug)]
+pub struct TextDefinition {
+    /// For whom it is.
+    pub kind: TextKind,
+    /// The fields that are in it, with their types; `None`: all.
+    pub fields: Option<Vec<(String, FieldType)>>,
+    /// All strings are in `$default`.
+    pub has_default: bool,
+    /// Arrays have the field of their length.
+    pub array_lengths: bool,
+    /// Which documents are in it: as it is written, and read. `None`: all.
+    pub partial: Option<(Box<[u8]>, Selector)>,
+    /// As `_index` and `_explain` show it: JSON text.
+    shown: Vec<u8>,
+}
+
+/// The type of a field of a text index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FieldType {
+    /// Strings.
+    String,
+    /// Numbers.
+    Number,
+    /// Booleans.
+    Boolean,
+}
+
+impl FieldType {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            FieldType::String => "string",
+            FieldType::Number => "number",
+            FieldType::Boolean => "boolean",
+        }
+    }
+
+    fn of(name: &str) -> Option<FieldType> {
+        match name {
+            "string" => Some(FieldType::String),
+            "number" => Some(FieldType::Number),
+            "boolean" => Some(FieldType::Boolean),
+            _ => None,
+        }
+    }
+}
+
+/// The members of a definition, in the order in which CouchDB writes them.
+const MEMBERS: [(&str, &str); 6] = [
+    ("default_analyzer", "\"keyword\""),
+    ("default_field", "{}"),
+    ("partial_filter_selector", "{}"),
+    ("selector", "{}"),
+    ("fields", "[]"),
+    ("index_array_lengths", "true"),
+];
+
+/// What `fields` is written as when all fields are indexed.
+const ALL_FIELDS: &[u8] = b"\"all_fields\"";
+
+impl TextDefinition {
+    /// Reads what a design document has as `index`, or what a request has: a text in the normal form.
+    ///
+    /// # Errors
+    /// Any [`FindError`] of an index's definition.
+    pub fn read(kind: TextKind, written: &[u8], limits: &Limits) -> Result<Self, FindError> {
+        if Kind::of(written) != Kind::Object {
+            return Err(FindError::InvalidIndexText(shown(written)));
+        }
+        let is_known = |name: &str| MEMBERS.iter().any(|(known, _)| *known == name);
+        if let Some((name, _)) = members(written).find(|(name, _)| !is_known(name)) {
+            return Err(FindError::InvalidKey(name));
+        }
+        let all = normal(written);
+        let member = |name: &str| {
+            let found = all.iter().find(|(n, _)| *n == name);
+            found.map_or(&b"null"[..], |(_, value)| value.as_slice())
+        };
+        let fields = fields_of(member("fields"))?;
+        let array_lengths = boolean(&shown(member("index_array_lengths")))?;
+        let selector = |name: &'static str| -> Result<Selector, FindError> {
+            Ok(Selector::read(member(name), limits)?)
+        };
+        let (partial, old) = (selector("partial_filter_selector")?, selector("selector")?);
+        let partial = [("partial_filter_selector", partial), ("selector", old)]
+            .into_iter()
+            .find(|(_, selector)| !selector.is_everything())
+            .map(|(name, selector)| (member(name).into(), selector));
+        Ok(TextDefinition {
+            kind,
+            has_default: has_default(&shown(member("default_field"))),
+            array_lengths,
+            partial,
+            shown: shown_as(&all, fields.as_deref()),
+            fields,
+        })
+    }
+
+    /// As `_index` and `_explain` show it: JSON text.
+    #[must_use]
+    pub fn to_json(&self) -> &[u8] {
+        &self.shown
+    }
+
+    /// What a design document has of an index with this definition.
+    pub(crate) fn design_member(written: &[u8]) -> Vec<u8> {
+        let all = normal(written);
+        let member = |name: &str| all.iter().find(|(n, _)| *n == name).map(|(_, v)| shown(v));
+        let default = member("default_field").unwrap_or_default();
+        let analyzer = match has_default(&default) {
+            false => Value::from("keyword"),
+            true => serde_json::json!({
+                "name": "perfield",
+                "default": member("default_analyzer"),
+                "fields": {"$default": default.get("analyzer").cloned().unwrap_or_else(|| "standard".into())},
+            }),
+        };
+        object(&[("index", object(&all)), ("analyzer", text_of(&analyzer))])
+    }
+}
+
+/// All members of a definition, those that are not written with their defaults.
+fn normal(written: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
+    let value = |name: &str, default: &str| match json::member(written, name) {
+        None => default.as_bytes().to_vec(),
+        Some(value) => value.to_vec(),
+    };
+    let all = MEMBERS.iter().map(|(name, default)| {
+        let value = value(name, default);
+        match (*name, value.as_slice()) {
+            ("fields", b"[]") => (*name, ALL_FIELDS.to_vec()),
+            _ => (*name, value),
+        }
+    });
+    all.collect()
+}
+
+/// The definition as it is shown.
+fn shown_as(all: &[(&'static str, Vec<u8>)], fields: Option<&[(String, FieldType)]>) -> Vec<u8> {
+    let shown = all.iter().filter_map(|(name, value)| match *name {
+        "partial_filter_selector" if value == b"{}" => None,
+        "fields" => {
+            let fields = fields.unwrap_or_default().iter();
+            let list: Value = fields
+                .map(|(name, kind)| serde_json::json!({ name.as_str(): kind.name() }))
+                .collect();
+            Some((*name, text_of(&list)))
+        }
+        _ => Some((*name, value.clone())),
+    });
+    object(&shown.collect::<Vec<_>>())
+}
+
+fn has_default(written: &Value) -> bool {
+    match written {
+        Value::Bool(enabled) => *enabled,
+        other => other.get("enabled") != Some(&Value::Bool(false)),
+    }
+}
+
+/// Reads `[{"name": "a", "type": "string"}]`; an empty list is all fields.
+fn fields_of(written: &[u8]) -> Result<Option<Vec<(String, FieldType)>>, FindError> {
+    if written == ALL_FIELDS {
+        return Ok(None);
+    }
+    let refused = || FindError::InvalidFieldsDefinition(shown(written));
+    if Kind::of(written) != Kind::Array {
+        return Err(refused());
+    }
+    let field = |text: &[u8]| -> Option<(String, FieldType)> {
+        if Kind::of(text) != Kind::Object || members(text).count() != 2 {
+            return None;
+        }
+        let name = json::member(text, "name").and_then(string)?;
+        let kind = FieldType::of(&json::member(text, "type").and_then(string)?)?;
+        (!name.is_empty()).then(|| (name.into_owned(), kind))
+    };
+    let fields = json::Elements::of(written).map(|text| field(text).ok_or_else(refused));
+    Ok(Some(fields.collect::<Result<_, _>>()?))
+}
+
+/// A part of a name with all bytes but letters and digits as `_hh`, as CouchDB writes it.
+fn escape(part: &str, out: &mut String) {
+    for byte in part.bytes() {
+        if byte.is_ascii_alphanumeric() {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("_{byte:02x}"));
+        }
+    }
+}
+
+/// The name of a field of a text index: the parts of a path, and what it holds.
+pub(crate) fn field_name<'a>(parts: impl Iterator<Item = &'a str>, kind: &str) -> String {
+    let mut name = path_name(parts);
+    name.push_str("_3a");
+    name.push_str(kind);
+    name
+}
+
+fn path_name<'a>(parts: impl Iterator<Item = &'a str>) -> String {
+    let mut name = String::new();
+    for (n, part) in parts.enumerate() {
+        if n > 0 {
+            name.push('.');
+        }
+        match part {
+            // CouchDB leaves it out, so that two fields have one name.
+            "" => name.push('_'),
+            part => escape(part, &mut name),
+        }
+    }
+    name
+}
+
+/// The part of a path that stands for the elements of an array.
+const ELEMENTS: &str = "[]";
+
+/// The path of the array that a path of elements is of. An index of a field has its elements too, so that it finds what `$in` finds.
+fn whole_array(path: &[String]) -> &[String] {
+    let end = path.iter().rposition(|part| part != ELEMENTS);
+    &path[..end.map_or(0, |at| at + 1)]
+}
+
+/// A number as it is kept: those that are too great for a double are the greatest.
+fn number_of(text: &[u8]) -> Option<f64> {
+    let number: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
+    Some(number.clamp(f64::MIN, f64::MAX))
+}
+
+/// The name of a field as a definition has it.
+fn defined_name(name: &str, kind: FieldType) -> Result<String, SelectorError> {
+    let path = crate::FieldPath::parse(name)?;
+    Ok(field_name(path.parts(), kind.name()))
+}
+
+/// What a hit is ordered by, after CouchDB's names of fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SortField {
+    /// The field of the index.
+    pub field: String,
+    /// It has numbers.
+    pub is_number: bool,
+    /// The greatest first.
+    pub descending: bool,
+}

@@ -1,0 +1,203 @@
+//! Which groups of hits are first: hits with one string are a group, and the best of its hits is the group's place.
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+use tantivy::SegmentReader;
+
+use crate::collect::{KeyColumn, SortBy, SortKey, SortValue, check_sort, compare, order_bytes};
+use crate::column;
+use crate::matcher::{BoxMatcher, END};
+use crate::query::Query;
+use crate::reader::Reader;
+use crate::schema::Types;
+use crate::similarity::Similarity;
+use crate::weigh::{Segment, weigh};
+use crate::{Effort, Error};
+
+/// What is asked for groups.
+#[derive(Clone, Debug)]
+pub struct GroupRequest {
+    /// What hits are.
+    pub query: Query,
+    /// What they are to match besides.
+    pub filters: Vec<Query>,
+    /// What a score is.
+    pub similarity: Similarity,
+    /// The field whose greatest string says which group a hit is of.
+    pub field: String,
+    /// The order of groups.
+    pub sort: Vec<SortKey>,
+    /// Groups at most.
+    pub limit: usize,
+}
+
+/// A group.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// The string that its hits have; `None`: they have none.
+    pub by: Option<String>,
+    /// What it is ordered by: of its first hit.
+    pub order: Vec<SortValue>,
+}
+
+/// A group's best hit: its place in the order, the group's string by its ordinal from 1 on, 0 for hits without one, the hit and its score.
+type Place = (Box<[u64]>, u64, u32, u32);
+
+/// The first groups of a segment. No more of them are kept than are asked for: one that is among the first in the end is put in by its best hit,
+/// whenever that comes.
+struct First {
+    limit: usize,
+    places: BTreeSet<Place>,
+    of_group: FxHashMap<u64, Place>,
+}
+
+impl First {
+    fn new(limit: usize) -> First {
+        First {
+            limit,
+            places: BTreeSet::new(),
+            of_group: FxHashMap::default(),
+        }
+    }
+
+    fn put(&mut self, key: &[u64], group: u64, doc: u32, score: f32) {
+        if let Some(known) = self.of_group.get(&group) {
+            if *known.0 <= *key {
+                return;
+            }
+            self.places.remove(known);
+        } else if self.places.len() >= self.limit {
+            match self.places.last() {
+                Some(last) if (key, group) < (&*last.0, last.1) => {}
+                _ => return,
+            }
+            if let Some((_, group, ..)) = self.places.pop_last() {
+                self.of_group.remove(&group);
+            }
+        }
+        let place: Place = (key.into(), group, doc, score.to_bits());
+        self.places.insert(place.clone());
+        self.of_group.insert(group, place);
+    }
+}
+
+impl Reader {
+    /// The first groups, and how many hits there are in all.
+    ///
+    /// # Errors
+    /// What is asked for cannot be, or of the files.
+    pub fn groups(
+        &self,
+        request: &GroupRequest,
+        types: &Types,
+        effort: &Rc<Effort>,
+    ) -> Result<(Vec<Group>, u64), Error> {
+        check_sort(&request.sort, types)?;
+        let before = effort.taken();
+        let about = (request.similarity, &**effort);
+        let scaled = weigh(&request.query, &request.filters, about, self)?;
+        let of_query = effort.taken();
+        let (mut groups, mut total) = (vec![], 0);
+        for files in self.searcher.segment_readers() {
+            let segment = Segment::new(files, &self.layout, effort)?;
+            let Some(matcher) = segment.matcher(&scaled.weighed)? else {
+                continue;
+            };
+            let matcher = (matcher, scaled.scale);
+            total += groups_of(request, types, files, matcher, effort, &mut groups)?;
+            groups = merge_groups(groups, request);
+            effort.give_back_to(of_query);
+            effort.take(groups.iter().map(Group::bytes).sum())?;
+        }
+        effort.give_back_to(before);
+        effort.take(groups.iter().map(Group::bytes).sum())?;
+        Ok((groups, total))
+    }
+}
+
+/// Adds the first groups of a segment; answers how many hits there are.
+fn groups_of(
+    request: &GroupRequest,
+    types: &Types,
+    files: &SegmentReader,
+    (mut matcher, scale): (BoxMatcher, f32),
+    effort: &Effort,
+    groups: &mut Vec<Group>,
+) -> Result<u64, Error> {
+    let scores = request.sort.iter().any(|key| key.by == SortBy::Score);
+    let keys = request.sort.iter();
+    let keys = keys.map(|key| KeyColumn::open(key, types, files));
+    let keys = keys.collect::<Result<Vec<_>, _>>()?;
+    let strings = column::strings(files, &request.field)?;
+    let alive = files.alive_bitset();
+    let mut first = First::new(request.limit);
+    let mut key = vec![0; keys.len()];
+    let mut total = 0;
+    let mut doc = matcher.doc();
+    while doc != END {
+        effort.step()?;
+        if alive.is_none_or(|alive| alive.is_alive(doc)) {
+            total += 1;
+            let score = if scores { matcher.score() * scale } else { 0.0 };
+            for (key, column) in key.iter_mut().zip(&keys) {
+                *key = column.key(doc, score);
+            }
+            let ords = strings.iter().flat_map(|s| s.ords().values_for_doc(doc));
+            let group = ords.max().map_or(0, |ord| ord + 1);
+            first.put(&key, group, doc, score);
+        }
+        doc = matcher.advance();
+    }
+    // Cursors say that they are at their end when there is no time for more.
+    effort.step()?;
+    for (_, group, doc, score) in first.places {
+        let order = keys.iter().map(|key| key.value(doc, f32::from_bits(score)));
+        let by = match (&strings, group) {
+            (Some(strings), 1..) => Some(column::text_of(strings, group - 1)?),
+            _ => None,
+        };
+        let order = order.collect::<Result<_, _>>()?;
+        let group = Group { by, order };
+        effort.take(group.bytes())?;
+        groups.push(group);
+    }
+    Ok(total)
+}
+
+impl Group {
+    /// About how much memory it takes.
+    fn bytes(&self) -> usize {
+        let by = self.by.as_ref().map_or(0, String::len);
+        size_of::<Group>() + by + order_bytes(&self.order)
+    }
+}
+
+/// Puts groups of segments, or of shards, together.
+pub fn merge_groups(groups: Vec<Group>, request: &GroupRequest) -> Vec<Group> {
+    let order = |a: &Group, b: &Group| {
+        let values = a.order.iter().zip(&b.order).zip(&request.sort);
+        values
+            .map(|((a, b), key)| compare(a, b, key))
+            .find(|o| o.is_ne())
+            .unwrap_or(Ordering::Equal)
+    };
+    let mut all: Vec<Group> = vec![];
+    let mut known: FxHashMap<Option<String>, usize> = FxHashMap::default();
+    for group in groups {
+        match known.get(&group.by) {
+            None => {
+                known.insert(group.by.clone(), all.len());
+                all.push(group);
+            }
+            Some(at) if order(&group, &all[*at]).is_lt() => all[*at] = group,
+            Some(_) => {}
+        }
+    }
+    // Groups of one place are in the order of their names, so that it is the same each time.
+    all.sort_by(|a, b| order(a, b).then_with(|| a.by.cmp(&b.by)));
+    all.truncate(request.limit);
+    all
+}

@@ -1,0 +1,437 @@
+"""Text indexes by Clouseau's interface, `_search`: what CouchDB's documentation and its own tests say of parameters and answers, orders and scores
+against Lucene's formulas written out here, distances, groups, bookmarks, highlights, partitions. Nothing of it was recorded from a Clouseau."""
+
+import json
+import math
+import struct
+import urllib.parse
+
+FRUITS = [
+    {"_id": "a", "item": "apple", "place": "kitchen", "state": "new", "price": 0.99},
+    {"_id": "b", "item": "banana", "place": "kitchen", "state": "new", "price": 1.49},
+    {"_id": "c", "item": "carrot", "place": "kitchen", "state": "old", "price": 0.75},
+    {"_id": "d", "item": "date", "place": "lobby", "state": "unknown", "price": 1.25},
+]
+FRUIT_INDEX = """function (doc) {
+  index("item", doc.item, {facet: true});
+  index("place", doc.place, {facet: true, store: true});
+  index("state", doc.state, {facet: true});
+  index("price", doc.price, {facet: true, store: true});
+}"""
+WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
+TEXT_INDEX = """function (doc) {
+  if (doc.text) index("default", doc.text, {store: true});
+  if (doc.tag) index("tag", doc.tag);
+  if (typeof doc.n == "number") index("n", doc.n, {store: "yes"});
+}"""
+CITIES = {
+    "berlin": (13.4050, 52.5200),
+    "hamburg": (9.9937, 53.5511),
+    "munich": (11.5820, 48.1351),
+    "paris": (2.3522, 48.8566),
+    "vienna": (16.3738, 48.2082),
+}
+
+
+def run(ctx):
+    for part in (fruits, refusals, values, scores, pages, groups, distances, highlights, partitions, info, analyzers, design_documents, hostile):
+        ctx.attempt(part)
+
+
+def index(source, **more):
+    return {"indexes": {"i": {"index": source, **more}}}
+
+
+class Index:
+    def __init__(self, server, name, definition, docs, query="?q=2"):
+        self.api, self.path = server.api(), f"/{name}/_design/d/_search/i"
+        self.api.expect((201, 202), "PUT", f"/{name}{query}")
+        self.api.expect(201, "PUT", f"/{name}/_design/d", definition)
+        self.api.expect(201, "POST", f"/{name}/_bulk_docs", {"docs": docs})
+
+    def get(self, **params):
+        params = {name: value if isinstance(value, str) else json.dumps(value) for name, value in params.items()}
+        return self.api.expect(200, "GET", f"{self.path}?{urllib.parse.urlencode(params)}")
+
+    def post(self, **body):
+        return self.api.expect(200, "POST", self.path, body)
+
+    def ids(self, q="*:*", **body):
+        return [row["id"] for row in self.post(q=q, **body)["rows"]]
+
+    def refused(self, **body):
+        answer = self.api.post(self.path, body)
+        return (answer.status, answer.json.get("error"), answer.json.get("reason"))
+
+
+def fruits(ctx):
+    """The cases of CouchDB's own test/elixir/test/search_test.exs."""
+    with ctx.server("fruits") as server:
+        fruits = Index(server, "db", index(FRUIT_INDEX, analyzer={"name": "standard"}), FRUITS)
+        equal = ctx.report.equal
+
+        def items(answer):
+            return sorted(row["doc"]["item"] for row in answer["rows"])
+
+        for name, ask in (("GET", fruits.get), ("POST", fruits.post)):
+            equal(f"{name}: all", items(ask(q="*:*", include_docs=True)), ["apple", "banana", "carrot", "date"])
+            equal(f"{name}: query", items(ask(query="item:date", include_docs=True)), ["date"])
+            for drilldown, expected in (
+                (["place", "kitchen"], ["apple", "banana", "carrot"]),
+                (["state", "new", "unknown"], ["apple", "banana", "date"]),
+                ([["state", "old"], ["item", "apple"]], []),
+                ([["place", "kitchen"], ["state", "new"], ["item", "apple"]], ["apple"]),
+                ([["state", "old", "new"], ["item", "apple"]], ["apple"]),
+            ):
+                found = items(ask(q="*:*", drilldown=drilldown, include_docs=True))
+                equal(f"{name}: drilldown {drilldown}", found, expected)
+            answer = ask(q="*:*", limit=0, counts=["place"])
+            equal(f"{name}: counts", answer["counts"], {"place": {"kitchen": 3, "lobby": 1}})
+            equal(f"{name}: a limit of 0", (answer["rows"], answer["total_rows"]), ([], 4))
+            equal(f"{name}: counts of nothing", ask(q="item:tomato", limit=0, counts=["place"])["counts"], {"place": {}})
+            ranges = {"price": {"cheap": "[0 TO 0.99]", "expensive": "[1.00 TO Infinity]"}}
+            equal(f"{name}: ranges", ask(q="*:*", limit=0, ranges=ranges)["ranges"], {"price": {"cheap": 2, "expensive": 2}})
+            equal(f"{name}: no ranges", ask(q="*:*", limit=0, ranges={"price": {}})["ranges"], {"price": {}})
+        several = "drilldown=" + urllib.parse.quote('["state","old"]') + "&drilldown=" + urllib.parse.quote('["item","apple"]')
+        found = fruits.api.expect(200, "GET", f"{fruits.path}?q=*:*&{several}&include_docs=true")
+        equal("several drilldowns of a query string", items(found), [])
+        row = fruits.post(q="item:apple")["rows"][0]
+        equal("stored fields", row["fields"], {"place": "kitchen", "price": 0.99})
+        equal("the order is a score and a number", [type(value) for value in row["order"]], [float, int])
+        equal("include_fields", fruits.post(q="item:apple", include_fields=["price"])["rows"][0]["fields"], {"price": 0.99})
+        equal("no fields", fruits.post(q="item:apple", include_fields=[])["rows"][0]["fields"], {})
+        equal("a number is found in its field", fruits.ids("price:0.75"), ["c"])
+        equal("ranges of numbers", sorted(fruits.ids("price:[0.75 TO 1.25]")), ["a", "c", "d"])
+        equal("open ones", sorted(fruits.ids("price:{0.99 TO Infinity]")), ["b", "d"])
+        equal("by number", fruits.ids(sort="price"), ["c", "a", "d", "b"])
+        equal("backwards", fruits.ids(sort="-price<number>"), ["b", "d", "a", "c"])
+        equal("by string", fruits.ids(sort=["-place<string>", "item<string>"]), ["d", "a", "b", "c"])
+        equal("its values", fruits.post(q="*:*", sort=["-place<string>", "price"])["rows"][0]["order"][:2], ["lobby", 1.25])
+        equal("a field that is not there", fruits.post(q="*:*", sort="nosuch<string>")["rows"][0]["order"][0], None)
+        equal("of numbers it is 0", fruits.post(q="*:*", sort="nosuch")["rows"][0]["order"][0], 0.0)
+        fruits.api.expect(201, "PUT", "/db/_design/bad", {"indexes": [{"name": "foo", "ddoc": "bar", "type": "text"}]})
+        equal("a clean-up beside an invalid design document", fruits.api.post("/db/_search_cleanup").status, 202)
+        equal("and the index is there", sorted(fruits.ids()), ["a", "b", "c", "d"])
+
+
+def refusals(ctx):
+    with ctx.server("refusals") as server:
+        fruits = Index(server, "db", index(FRUIT_INDEX), FRUITS)
+        for body, error, reason in (
+            ({}, "query_parse_error", "Query must include a 'q' or 'query' argument"),
+            ({"q": "*:*", "limit": 201}, "query_parse_error", "Value for limit is too large, must not exceed 200"),
+            ({"q": "*:*", "limit": -1}, "query_parse_error", "limit must be greater than or equal to zero"),
+            ({"q": "*:*", "group_limit": 201}, "query_parse_error", "Value for group_limit is too large, must not exceed 200"),
+            ({"q": "*:*", "highlight_size": 0}, "query_parse_error", "highlight_size must be greater than zero"),
+            ({"q": "*:*", "partition": "p"}, "bad_request", "`partition` not supported on this index"),
+            ({"q": "*:*", "bookmark": "x"}, "bad_request", "Invalid bookmark parameter supplied"),
+            ({"q": "*:*", "sort": "item"}, "bad_request", "cannot sort string field as numeric field"),
+            ({"q": "*:*", "sort": "item<date>"}, "bad_request", "Unrecognized type: date"),
+            ({"q": "*:*", "ranges": {"price": {"x": "item:a"}}}, "bad_request", "item:a was not a well-formed range specification"),
+            ({"q": "*:*", "group_field": "price<number>"}, "bad_request", "Group by number not supported. Group by string terms only."),
+        ):
+            ctx.report.equal(f"{body} is refused", fruits.refused(**body), (400, error, reason))
+        for q in ("*", "item:*x", "item:(", '"', "[1 TO"):
+            ctx.report.equal(f"the query {q} is refused", fruits.refused(q=q)[:2], (400, "bad_request"))
+        for name, value in (("limit", "x"), ("sort", "{"), ("include_docs", "maybe"), ("stale", "update_after")):
+            answer = fruits.api.get(f"{fruits.path}?q=*:*&{name}={value}")
+            ctx.report.equal(f"{name}={value} is refused", answer.status, 400)
+        missing = fruits.api.post("/db/_design/d/_search/nosuch", {"q": "*:*"})
+        ctx.report.equal("an index that is not there", (missing.status, missing.json["reason"]), (404, "nosuch not found."))
+        ctx.report.equal("other methods", fruits.api.request("PUT", fruits.path, {}).status, 405)
+        ctx.report.equal("unknown parameters are ignored", len(fruits.ids(nosuch=1, stale="ok")), 4)
+
+
+def values(ctx):
+    """What `index()` takes, and what it drops a document for."""
+    with ctx.server("values") as server:
+        source = "function (doc) { index('x', doc.x, doc.o || {store: true}); if ('y' in doc) index('x', doc.y, {store: true}); }"
+        docs = [
+            {"_id": "text", "x": "Red Fox"},
+            {"_id": "number", "x": 5},
+            {"_id": "boolean", "x": True},
+            {"_id": "array", "x": ["Red"]},
+            {"_id": "null", "x": None},
+            {"_id": "late", "x": "Red", "y": {}},
+            {"_id": "twice", "x": "one", "y": "two"},
+            {"_id": "raw", "x": "Red Fox", "o": {"index": "not_analyzed", "store": True}},
+            {"_id": "unfound", "x": "Red Fox", "o": {"index": False, "store": True}},
+        ]
+        of = Index(server, "db", index(source, analyzer="standard"), docs)
+        ids = sorted(of.ids())
+        ctx.report.equal("arrays and null drop their documents", ids, ["boolean", "number", "raw", "text", "twice", "unfound"])
+        stored = {row["id"]: row["fields"]["x"] for row in of.post(q="*:*")["rows"]}
+        ctx.report.equal("repeated values come newest first", stored["twice"], ["two", "one"])
+        ctx.report.equal("numbers and booleans", (stored["number"], stored["boolean"]), (5.0, "true"))
+        ctx.report.equal("an unquoted number is one", of.ids("x:5"), ["number"])
+        ctx.report.equal("booleans are words", of.ids("x:true"), ["boolean"])
+        ctx.report.equal("words are analyzed", of.ids("x:RED"), ["text"])
+        ctx.report.equal("every one of a field", sorted(of.ids("x:one AND x:two")), ["twice"])
+        texts = index("function (doc) { index('x', doc.x); }", analyzer="keyword")
+        raw = Index(server, "raw", texts, [{"_id": "a", "x": "Red Fox"}, {"_id": "b", "x": "red"}])
+        ctx.report.equal("keywords stay as they are", (raw.ids("x:Red*"), raw.ids('x:"Red Fox"')), (["a"], ["a"]))
+
+
+def encode_norm(value):
+    """Lucene 4.6's SmallFloat.floatToByte315 and back."""
+    bits = struct.unpack(">i", struct.pack(">f", value))[0]
+    small = bits >> 21
+    code = min(max(small - 384, 0), 255)
+    return 0.0 if code == 0 else struct.unpack(">f", struct.pack(">I", (code << 21) + (48 << 24)))[0]
+
+
+def classic_scores(docs, terms, needed=()):
+    """Scores of Lucene 4.6's DefaultSimilarity: `terms` are words with boosts."""
+    count = len(docs)
+    idf = {word: math.log(count / (sum(word in text.split() for text in docs.values()) + 1)) + 1 for word in terms}
+    norm = 1 / math.sqrt(sum((idf[word] * boost) ** 2 for word, boost in terms.items()))
+    found = {}
+    for doc_id, text in docs.items():
+        words = text.split()
+        matching = [word for word in terms if word in words]
+        if not matching or any(word not in words for word in needed):
+            continue
+        length = encode_norm(1 / math.sqrt(len(words)))
+        score = sum(math.sqrt(words.count(word)) * idf[word] ** 2 * terms[word] * length for word in matching)
+        found[doc_id] = score * norm * len(matching) / len(terms)
+    return found
+
+
+def scores(ctx):
+    """Scores are TF-IDF with coordination, as the formula says, and hits are in their order."""
+    with ctx.server("scores") as server:
+        random = ctx.random
+        docs = {f"d{n:03d}": " ".join(random.choice(WORDS) for _ in range(random.randint(1, 30))) for n in range(ctx.size(150, 2000))}
+        of = Index(server, "db", index(TEXT_INDEX), [{"_id": doc_id, "text": text} for doc_id, text in docs.items()], "?q=1")
+        for q, terms, needed in (
+            ("alpha", {"alpha": 1}, ()),
+            ("alpha beta", {"alpha": 1, "beta": 1}, ()),
+            ("alpha^3 beta gamma", {"alpha": 3, "beta": 1, "gamma": 1}, ()),
+            ("+alpha beta", {"alpha": 1, "beta": 1}, ("alpha",)),
+            ("alpha AND zeta", {"alpha": 1, "zeta": 1}, ("alpha", "zeta")),
+        ):
+            expected = classic_scores(docs, terms, needed)
+            rows = of.post(q=q, limit=200)["rows"]
+            total = of.post(q=q, limit=0)["total_rows"]
+            ctx.report.equal(f"{q}: hits", total, len(expected))
+            near = all(math.isclose(row["order"][0], expected[row["id"]], rel_tol=1e-4) for row in rows)
+            ctx.report.check(f"{q}: scores", near, [(row["order"][0], expected[row["id"]]) for row in rows[:5]])
+            order = [row["order"][0] for row in rows]
+            ctx.report.check(f"{q}: the best first", order == sorted(order, reverse=True), order[:5])
+
+
+def pages(ctx):
+    """All pages together are all hits, each once, in every order, while bookmarks are handed on."""
+    with ctx.server("pages") as server:
+        random = ctx.random
+        docs = []
+        for number in range(120):
+            doc = {"_id": f"d{number:03d}", "text": " ".join(random.choice(WORDS) for _ in range(6)), "n": random.randint(-3, 3)}
+            if number % 3:
+                doc["tag"] = random.choice(WORDS)
+            docs.append(doc)
+        of = Index(server, "db", index(TEXT_INDEX), docs, "?q=3")
+        for sort in (None, "n", "-n", "tag<string>", ["-tag<string>", "n"], "<score>", "<doc>", "-<doc>", "nosuch<string>"):
+            for q in ("*:*", "alpha beta"):
+                options = {"q": q, **({} if sort is None else {"sort": sort})}
+                whole = of.post(**options, limit=200)
+                paged, bookmark = [], None
+                while True:
+                    page = of.post(**options, limit=17, **({"bookmark": bookmark} if bookmark else {}))
+                    if not page["rows"]:
+                        break
+                    paged += [row["id"] for row in page["rows"]]
+                    bookmark = page["bookmark"]
+                right = paged == [row["id"] for row in whole["rows"]] and len(set(paged)) == len(paged) == whole["total_rows"]
+                ctx.report.check(f"pages of {q} by {sort}", right, f"{len(paged)} of {whole['total_rows']}")
+
+
+def groups(ctx):
+    with ctx.server("groups") as server:
+        of = Index(
+            server, "db", index(FRUIT_INDEX), [*FRUITS, {"_id": "e", "item": "egg", "state": "new", "price": 3, "place": "kitchen cupboard"}], "?q=3"
+        )
+        answer = of.post(q="*:*", group_field="place", group_sort="-price", sort="price", limit=2)
+        ctx.report.equal("all hits are counted", answer["total_rows"], 5)
+        shown = [(group["by"], group["total_rows"], [row["id"] for row in group["rows"]]) for group in answer["groups"]]
+        expected = [("kitchen", 4, ["c", "a"]), ("lobby", 1, ["d"])]
+        ctx.report.equal("groups by their greatest word, with their first hits", shown, expected)
+        answer = of.post(q="*:*", group_field="place<string>", group_limit=1, group_sort="price")
+        ctx.report.equal("so many groups", [group["by"] for group in answer["groups"]], ["kitchen"])
+        answer = of.post(q="*:*", group_field="nosuch")
+        ctx.report.equal("hits without one are a group too", [(g["by"], g["total_rows"]) for g in answer["groups"]], [(None, 5)])
+        old = of.post(q="state:new", group_by="place", include_docs=True)
+        names = (sorted(old), sorted(old["groups"][0]))
+        ctx.report.equal("group_by has other names", names, (["groups", "total_grouped_hits", "total_hits"], ["by", "hits", "total_hits"]))
+        ctx.report.equal("with documents", sorted(hit["doc"]["item"] for hit in old["groups"][0]["hits"]), ["apple", "banana", "egg"])
+        ctx.report.equal("no hits, no groups", of.post(q="state:none", group_field="place"), {"total_rows": 0, "groups": []})
+
+
+def haversine(a, b, radius):
+    (lon1, lat1), (lon2, lat2) = (tuple(map(math.radians, point)) for point in (a, b))
+    h = math.sin((lat2 - lat1) / 2) ** 2 + math.cos(lat1) * math.cos(lat2) * math.sin((lon2 - lon1) / 2) ** 2
+    return 2 * radius * math.asin(math.sqrt(h))
+
+
+def distances(ctx):
+    with ctx.server("distances") as server:
+        source = "function (doc) { if (doc.lon) { index('lon', doc.lon); index('lat', doc.lat); } if (doc.name) index('name', doc.name); }"
+        docs = [{"_id": name, "name": name, "lon": lon, "lat": lat} for name, (lon, lat) in CITIES.items()] + [{"_id": "nowhere", "name": "nowhere"}]
+        of = Index(server, "db", index(source, analyzer="keyword"), docs, "?q=2")
+        here = (8.6821, 50.1109)
+        for unit, radius in (("km", 6378.1370), ("mi", 6378.1370 * 0.621371192)):
+            rows = of.post(q="*:*", sort=f"<distance,lon,lat,{here[0]},{here[1]},{unit}>")["rows"]
+            expected = sorted(CITIES, key=lambda name: haversine(here, CITIES[name], radius))
+            ctx.report.equal(f"the nearest first, in {unit}", [row["id"] for row in rows if row["id"] in CITIES], expected)
+            near = all(math.isclose(row["order"][0], haversine(here, CITIES[row["id"]], radius), rel_tol=1e-9) for row in rows if row["id"] in CITIES)
+            ctx.report.check(f"and how far, in {unit}", near, rows)
+            ctx.report.equal(f"what is nowhere comes last, in {unit}", [row["id"] for row in rows if row["id"] not in CITIES], ["nowhere"])
+            ctx.report.check(
+                "half around the earth", math.isclose(rows[-2]["order"][0], math.pi * radius) or math.isclose(rows[-1]["order"][0], math.pi * radius)
+            )
+        far = of.ids(sort=f"-<distance,lon,lat,{here[0]},{here[1]},km>", q="name:paris OR name:berlin")
+        ctx.report.equal(
+            "the farthest first",
+            far,
+            ["paris", "berlin"] if haversine(here, CITIES["paris"], 1) > haversine(here, CITIES["berlin"], 1) else ["berlin", "paris"],
+        )
+
+
+def highlights(ctx):
+    with ctx.server("highlights") as server:
+        docs = [{"_id": "a", "text": "The quick brown fox jumps over the lazy dog"}, {"_id": "b", "text": "foxes"}]
+        of = Index(server, "db", index(TEXT_INDEX), docs)
+
+        def parts(q, **options):
+            return of.post(q=q, highlight_fields=["default"], **options)["rows"][0]["highlights"]
+
+        ctx.report.equal("words", parts("fox dog"), {"default": ["The quick brown <em>fox</em> jumps over the lazy <em>dog</em>"]})
+        tags = parts("jum*", highlight_pre_tag="[", highlight_post_tag="]")
+        ctx.report.equal("beginnings, with tags", tags, {"default": ["The quick brown fox [jumps] over the lazy dog"]})
+        # Neighbouring parts become one, as in Lucene.
+        several = parts("quick dog", highlight_size=20, highlight_number=5)["default"]
+        ctx.report.equal("short parts", several, ["The <em>quick</em> brown fox jumps over the lazy <em>dog</em>"])
+        ctx.report.equal("fields that are not stored", of.post(q="quick", highlight_fields=["tag"])["rows"][0]["highlights"], {"tag": []})
+        ctx.report.check("none without being asked", "highlights" not in of.post(q="quick")["rows"][0])
+
+
+def partitions(ctx):
+    with ctx.server("partitions") as server:
+        docs = [{"_id": f"p{n % 3}:{n}", "text": "alpha" if n % 2 else "beta"} for n in range(60)]
+        of = Index(server, "db", index(TEXT_INDEX), docs, "?q=2&partitioned=true")
+        path = "/db/_partition/p1/_design/d/_search/i"
+        expected = sorted(doc["_id"] for doc in docs if doc["_id"].startswith("p1:") and doc["text"] == "alpha")
+        for method, answer in (
+            ("GET", of.api.expect(200, "GET", f"{path}?q=alpha")),
+            ("POST", of.api.expect(200, "POST", path, {"q": "alpha"})),
+            ("partition", of.api.expect(200, "POST", of.path, {"q": "alpha", "partition": "p1"})),
+        ):
+            ctx.report.equal(f"hits of the partition, by {method}", sorted(row["id"] for row in answer["rows"]), expected)
+        ctx.report.equal("without one", of.refused(q="*:*")[2], "`partition` parameter is mandatory for queries to this index.")
+        answer = of.api.post(path, {"q": "*:*", "counts": ["tag"]})
+        ctx.report.equal("counts of a partition are refused", answer.status, 400)
+        answer = of.api.post(path, {"q": "*:*", "partition": "p2"})
+        ctx.report.equal("two partitions are refused", answer.json["reason"], "Multiple conflicting values for `partition` provided")
+        of.api.expect(201, "PUT", "/db/_design/g", {**index(TEXT_INDEX), "options": {"partitioned": False}})
+        everything = of.api.expect(200, "POST", "/db/_design/g/_search/i", {"q": "alpha"})
+        ctx.report.equal("a global index", everything["total_rows"], 30)
+
+
+def info(ctx):
+    with ctx.server("info") as server:
+        of = Index(server, "db", index(FRUIT_INDEX), FRUITS)
+        of.ids()
+        found = of.api.expect(200, "GET", "/db/_design/d/_search_info/i")
+        ctx.report.equal("_search_info names the index", found["name"], "_design/d/i")
+        ctx.report.equal("and counts its documents", found["search_index"]["doc_count"], 4)
+        size = of.api.expect(200, "GET", "/db/_design/d/_search_disk_size/i")
+        ctx.report.equal("_search_disk_size is the same size", size["search_index"], {"disk_size": found["search_index"]["disk_size"]})
+        ctx.report.equal("of none", of.api.get("/db/_design/d/_search_info/nosuch").status, 404)
+
+
+def analyzers(ctx):
+    with ctx.server("analyzers") as server:
+        api = server.api()
+        for analyzer, text, tokens in (
+            ("standard", "The Running foxes", ["running", "foxes"]),
+            ("english", "The Running foxes", ["run", "fox"]),
+            ("keyword", "The Running foxes", ["The Running foxes"]),
+            ({"name": "standard", "stopwords": ["running"]}, "The Running foxes", ["the", "foxes"]),
+        ):
+            answer = api.expect(200, "POST", "/_search_analyze", {"analyzer": analyzer, "text": text})
+            ctx.report.equal(f"{analyzer}", answer["tokens"], tokens)
+        ctx.report.equal("by GET", api.expect(200, "GET", "/_search_analyze?analyzer=keyword&text=a%20b"), {"tokens": ["a b"]})
+        refused = api.post("/_search_analyze", {"analyzer": "klingon", "text": "x"})
+        ctx.report.equal("one that is not known", refused.status, 400)
+        refused = api.post("/_search_analyze", {"text": "x"})
+        ctx.report.equal("none", (refused.status, refused.json["reason"]), (400, "analyzer parameter is mandatory"))
+        fields = {"name": "perfield", "default": "english", "fields": {"raw": "keyword"}}
+        source = "function (doc) { index('default', doc.t); index('raw', doc.t); }"
+        of = Index(server, "db", index(source, analyzer=fields), [{"_id": "a", "t": "Running Foxes"}])
+        ctx.report.equal("an analyzer for each field", (of.ids("fox"), of.ids('raw:"Running Foxes"'), of.ids("raw:fox")), (["a"], ["a"], []))
+
+
+def design_documents(ctx):
+    """Design documents are documents of an index, as in CouchDB; changed and deleted documents are."""
+    with ctx.server("designs") as server:
+        of = Index(server, "db", index("function (doc) { index('id', doc._id); }", analyzer="keyword"), [{"_id": "a"}])
+        ctx.report.equal("design documents are found", sorted(of.ids()), ["_design/d", "a"])
+        rev = of.api.expect(200, "GET", "/db/a")["_rev"]
+        of.api.expect(200, "DELETE", f"/db/a?rev={rev}")
+        ctx.report.equal("deleted documents are not", of.ids(), ["_design/d"])
+        of.api.expect(201, "PUT", "/db/b", {})
+        ctx.report.equal("new ones are", sorted(of.ids()), ["_design/d", "b"])
+
+
+def hostile(ctx):
+    """Requests that are made to cost: answered or refused, while others are answered."""
+    with ctx.server("hostile") as server:
+        source = """function (doc) {
+          if (!doc.text) return;
+          index("default", doc.text, {store: true});
+          index("tag", doc._id, {facet: true});
+          index("n", doc.n);
+          if (doc.many) for (var i = 0; i < 2000; i++) { index("n", i); index("tag", "t" + i, {facet: true}); }
+        }"""
+        docs = [{"_id": f"d{n:04d}", "text": f"alpha w{n}", "n": n} for n in range(2000)]
+        long = ctx.size(1, 10)
+        wide = " ".join(f"w{n}" for n in range(2_000 * long))
+        docs += [{"_id": f"wide{n}", "text": wide, "n": n, "many": n == 0} for n in range(5)]
+        docs += [{"_id": "same", "text": "a " * 5_000 * long, "n": 0}, {"_id": "long", "text": "x" * 1_000_000, "n": 0}]
+        of = Index(server, "db", index(source, analyzer="whitespace"), docs)
+        highlight = {"highlight_fields": ["default"] * ctx.size(10, 100), "highlight_number": 1000, "highlight_size": 1, "highlight_pre_tag": "<" * 256}
+        phrase = '"' + "a " * 1_000 * long + '"'
+        for name, body in {
+            "highlights of everything": {"q": "w*", **highlight},
+            "highlights of one word": {"q": "a", **highlight},
+            "highlights of a phrase": {"q": phrase, **highlight},
+            "highlights of a loose phrase": {"q": phrase + "~1000", **highlight},
+            "highlights of many patterns": {"q": " ".join(f"w*{n}?*" for n in range(500)), **highlight},
+            "highlights of many that are alike": {"q": " ".join(f"w{n}~2" for n in range(500)), **highlight},
+            "highlights of a long word": {"q": "x*", **highlight},
+            "groups of one each": {"q": "*:*", "group_field": "tag", "group_limit": 200, "limit": 200, **highlight},
+            "groups of many words": {"q": "w*", "group_field": "default", "group_limit": 200, "group_sort": ["n"] * 32},
+            "many ranges": {"q": "*:*", "ranges": {"n": {str(n): f"[{n} TO {n + 1}]" for n in range(1000)}}},
+            "many counts": {"q": "*:*", "counts": ["tag"] * 100},
+            "many facets": {"q": "*:*", "drilldown": ["tag", *(f"t{n}" for n in range(1000))]},
+            "too many facets": {"q": "*:*", "drilldown": [["tag", *(f"t{n}" for n in range(600))]] * 2},
+            "distances of what is none": {"q": "*:*", "sort": ["<distance,n,n,1e3,0,km>", "<distance,tag,n,0,0,km>"]},
+            "far distances": {"q": "*:*", "sort": ["<distance,n,n,99999999999999999999,99999999999,km>"] * 32},
+            "deep parentheses": {"q": "(" * 5000 + "alpha" + ")" * 5000},
+            "wide": {"q": " ".join(f"w{n}" for n in range(5000))},
+            "a star in each place": {"q": "a*" * 1000 + "b"},
+            "expressions": {"q": " ".join("/(w.*)*[0-9]+/" for _ in range(500)), **highlight},
+            "an expression that repeats": {"q": "/((a{1000}){1000}){1000}/"},
+        }.items():
+            answer = of.api.post(of.path, body)
+            ctx.report.check(f"{name}: answered or refused", answer.status in (200, 400, 413), (answer.status, answer.raw[:300]))
+        for what, body in {
+            "fields to sort by": {"sort": ["n"] * 33},
+            "fields to count": {"counts": ["tag"] * 101},
+            "fields to highlight": {"highlight_fields": ["default"] * 101},
+            "ranges": {"ranges": {"n": {str(n): "[0 TO 1]" for n in range(1001)}}},
+            "bytes of a tag of highlights": {"highlight_fields": ["default"], "highlight_post_tag": "x" * 257},
+        }.items():
+            ctx.report.equal(f"too many {what} are refused", of.refused(q="alpha", **body)[:2], (400, "bad_request"))
+        ctx.report.equal("and others are answered", of.post(q="alpha")["total_rows"], 2000)
+        ctx.report.check("nothing panicked", "panicked" not in server.log(), server.log()[-1500:])

@@ -1,0 +1,181 @@
+"""Text indexes of Mango, of both types: what they find is what a scan of all documents finds, under random selectors and edits; sorts,
+pages and partitions. What single requests answer is in the recorded behaviour (suite `vectors`, area nouveau)."""
+
+CITIES = ["rome", "paris", "oslo", "new york"]
+TAGS = ["red", "green", "blue"]
+
+
+def run(ctx):
+    for part in (differential, definitions, pages, partitions, explained):
+        ctx.attempt(part)
+
+
+def document(random, number):
+    doc = {"_id": f"d{number:04d}", "n": random.randint(-5, 5), "city": random.choice(CITIES), "ok": random.random() < 0.5}
+    if random.random() < 0.7:
+        doc["tags"] = random.sample(TAGS, random.randint(0, 3))
+    if random.random() < 0.7:
+        doc["in"] = {"k.l": random.choice(CITIES), "m": random.choice([1.5, None, "x"])}
+    if random.random() < 0.3:
+        doc["list"] = [{"a": random.randint(1, 3)}, {"a": random.randint(1, 3)}]
+    return doc
+
+
+def selector(random, depth=0):
+    """A selector whose values have the types that fields have: so all indexes agree."""
+    leaves = [
+        lambda: {"n": random.randint(-5, 5)},
+        lambda: {"n": {random.choice(["$gt", "$gte", "$lt", "$lte", "$ne"]): random.randint(-5, 5)}},
+        lambda: {"n": {"$in": [random.randint(-5, 5) for _ in range(3)]}},
+        lambda: {"n": {"$mod": [2, 0]}},
+        lambda: {"city": random.choice(CITIES)},
+        lambda: {"city": {random.choice(["$gt", "$lte", "$ne"]): random.choice(CITIES)}},
+        lambda: {"city": {"$beginsWith": random.choice(["r", "new ", "x"])}},
+        lambda: {"city": {"$regex": "^[op]"}},
+        lambda: {"city": {"$nin": random.sample(CITIES, 2)}},
+        lambda: {"ok": random.random() < 0.5},
+        lambda: {"tags": {"$all": random.sample(TAGS, 2)}},
+        lambda: {"tags": {"$size": random.randint(0, 3)}},
+        lambda: {"tags": {"$elemMatch": {"$eq": random.choice(TAGS)}}},
+        lambda: {"tags": {"$in": [random.choice(TAGS)]}},
+        lambda: {"tags": random.sample(TAGS, random.randint(0, 2))},
+        lambda: {"tags.0": random.choice(TAGS)},
+        lambda: {"tags": {"$exists": random.random() < 0.5}},
+        lambda: {"in.m": random.choice([1.5, None, "x"])},
+        lambda: {"in.m": {"$type": random.choice(["null", "number", "string"])}},
+        lambda: {"in.k\\.l": random.choice(CITIES)},
+        lambda: {"list": {"$elemMatch": {"a": random.randint(1, 3)}}},
+        lambda: {"list": {"$allMatch": {"a": random.randint(1, 3)}}},
+        lambda: {"in": {"$exists": True}},
+    ]
+    if depth < 2 and random.random() < 0.4:
+        operator = random.choice(["$and", "$or", "$nor"])
+        return {operator: [selector(random, depth + 1) for _ in range(random.randint(1, 3))]}
+    if depth < 2 and random.random() < 0.1:
+        return {"$not": selector(random, depth + 1)}
+    return random.choice(leaves)()
+
+
+def find(api, db, body):
+    return api.expect(200, "POST", f"/{db}/_find", {"limit": 100000, **body})
+
+
+def ids(answer):
+    return sorted(doc["_id"] for doc in answer["docs"])
+
+
+def differential(ctx):
+    with ctx.server("differential") as server:
+        api, random = server.api(), ctx.random
+        api.expect((201, 202), "PUT", "/db?q=2")
+        # The same documents without an index.
+        api.expect((201, 202), "PUT", "/plain?q=2")
+        some = [{"name": "n", "type": "number"}, {"name": "city", "type": "string"}]
+        for ddoc, kind, index in (("all", "text", {}), ("some", "text", {"fields": some}), ("new", "nouveau", {})):
+            body = {"type": kind, "ddoc": ddoc, "name": "i", "index": index}
+            ctx.report.equal(f"{ddoc} is made", api.expect(200, "POST", "/db/_index", body)["result"], "created")
+            ctx.report.equal(f"{ddoc} exists", api.expect(200, "POST", "/db/_index", body)["result"], "exists")
+        revs = {}
+        for number in range(1, ctx.size(4, 30) + 1):
+            docs = [document(random, random.randint(0, 400)) for _ in range(150)]
+            docs = list({doc["_id"]: doc for doc in docs}.values())
+            for doc in docs:
+                if doc["_id"] in revs:
+                    doc["_rev"] = revs[doc["_id"]]
+                    if random.random() < 0.2:
+                        doc["_deleted"] = True
+            api.expect(201, "POST", "/plain/_bulk_docs", {"docs": docs})
+            for row, doc in zip(api.expect(201, "POST", "/db/_bulk_docs", {"docs": docs}), docs, strict=True):
+                revs[row["id"]] = row["rev"]
+                if doc.get("_deleted"):
+                    del revs[row["id"]]
+            for _ in range(ctx.size(40, 200)):
+                wanted = selector(random)
+                expected = ids(find(api, "plain", {"selector": wanted, "fields": ["_id"]}))
+                for ddoc in ("all", "some", "new"):
+                    found = ids(find(api, "db", {"selector": wanted, "use_index": ddoc, "fields": ["_id"]}))
+                    ctx.report.equal(f"round {number}, {ddoc}: {wanted}", found, expected, quiet=True)
+        texts = find(api, "db", {"selector": {"$text": "york"}, "use_index": "all"})["docs"]
+        everything = find(api, "plain", {"selector": {}})["docs"]
+        expected = sorted(doc["_id"] for doc in everything if "york" in str(doc.get("city")) + str(doc.get("in")))
+        ctx.report.equal("$text finds words of all strings", sorted(doc["_id"] for doc in texts), expected)
+
+
+def definitions(ctx):
+    with ctx.server("definitions") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db")
+        answer = api.post("/db/_index", {"type": "text", "index": 5})
+        ctx.report.equal("a definition is an object", (answer.status, answer.json["error"]), (400, "invalid_index"))
+        answer = api.post("/db/_index", {"type": "text", "index": {"fields": [{"name": "a", "type": "date"}]}})
+        ctx.report.equal("types are three", (answer.status, answer.json["error"]), (400, "invalid_index_fields_definition"))
+        made = api.expect(200, "POST", "/db/_index", {"type": "text", "index": {}})
+        listed = api.expect(200, "GET", "/db/_index")["indexes"]
+        ctx.report.equal("it is listed", [(i["type"], i["name"]) for i in listed], [("special", "_all_docs"), ("text", made["name"])])
+        ctx.report.equal("one of another type is not there", api.request("DELETE", f"/db/_index/{made['id']}/nouveau/{made['name']}").status, 404)
+        ctx.report.equal("it is deleted", api.request("DELETE", f"/db/_index/{made['id']}/text/{made['name']}").status, 200)
+        ctx.report.equal("and its design document with it", api.get(f"/db/{made['id']}").status, 404)
+
+
+def pages(ctx):
+    with ctx.server("pages") as server:
+        api, random = server.api(), ctx.random
+        api.expect((201, 202), "PUT", "/db?q=3")
+        docs = [{"_id": f"d{n:03d}", "n": random.randint(0, 5), "s": random.choice(CITIES)} for n in range(250)]
+        api.expect(201, "POST", "/db/_bulk_docs", {"docs": docs})
+        for kind in ("text", "nouveau"):
+            api.expect(200, "POST", "/db/_index", {"type": kind, "ddoc": kind, "name": "i", "index": {}})
+            for sort in ([], ["n:number"], [{"n:number": "desc"}], ["s:string", "n:number"], ["n"]):
+                query = {"selector": {"n": {"$gte": 1}}, "use_index": kind, "sort": sort, "fields": ["_id", "n", "s"]}
+                whole = find(api, "db", query)["docs"]
+                paged, bookmark = [], None
+                while True:
+                    page = find(api, "db", {**query, "limit": 30, **({"bookmark": bookmark} if bookmark else {})})
+                    if not page["docs"]:
+                        break
+                    paged += page["docs"]
+                    bookmark = page["bookmark"]
+                ctx.report.check(
+                    f"{kind}: pages by {sort}", paged == whole and len(whole) == sum(doc["n"] >= 1 for doc in docs), f"{len(paged)} of {len(whole)}"
+                )
+                if sort in (["n:number"], ["n"]):
+                    ctx.report.equal(f"{kind}: order by {sort}", [doc["n"] for doc in whole], sorted(doc["n"] for doc in whole))
+        answer = api.post("/db/_find", {"selector": {"n": {"$gte": 1}}, "sort": ["s"], "use_index": "text"})
+        ctx.report.equal("a sort without a type is refused", (answer.status, answer.json["error"]), (400, "text_sort_error"))
+        answer = api.post("/db/_find", {"selector": {"$text": "rome"}, "use_index": "text", "bookmark": "nonsense"})
+        ctx.report.equal("a bookmark that is none is refused", (answer.status, answer.json["error"]), (400, "invalid_bookmark"))
+        stats = find(api, "db", {"selector": {"s": "rome"}, "use_index": "text", "execution_stats": True})["execution_stats"]
+        rome = sum(doc["s"] == "rome" for doc in docs)
+        ctx.report.equal("only hits are looked at", (stats["total_docs_examined"], stats["results_returned"]), (rome, rome))
+        groups = api.expect(
+            200, "POST", "/db/_find", {"selector": {"s": "rome"}, "use_index": "text", "aggregate": {"compute": {"n": {"$sum": "n"}}}}
+        )
+        ctx.report.equal("aggregates", groups["groups"][0]["value"]["n"], sum(doc["n"] for doc in docs if doc["s"] == "rome"))
+
+
+def partitions(ctx):
+    with ctx.server("partitions") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db?q=2&partitioned=true")
+        docs = [{"_id": f"p{n % 3}:{n}", "s": CITIES[n % 4]} for n in range(60)]
+        api.expect(201, "POST", "/db/_bulk_docs", {"docs": docs})
+        api.expect(200, "POST", "/db/_index", {"type": "text", "ddoc": "t", "name": "i", "index": {}})
+        found = api.expect(200, "POST", "/db/_partition/p1/_find", {"selector": {"s": "rome"}, "use_index": "t"})
+        expected = sorted(doc["_id"] for doc in docs if doc["_id"].startswith("p1:") and doc["s"] == "rome")
+        ctx.report.equal("hits of the partition", ids(found), expected)
+        ctx.report.check("by the index", "warning" not in found, found.get("warning"))
+
+
+def explained(ctx):
+    with ctx.server("explained") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db")
+        api.expect(200, "POST", "/db/_index", {"type": "text", "ddoc": "t", "name": "i", "index": {}})
+        answer = api.expect(200, "POST", "/db/_explain", {"selector": {"s": "new york"}, "sort": [{"n:number": "desc"}]})
+        ctx.report.equal("the query as CouchDB writes it", answer["query"], '(s_3astring:"new\\ york")')
+        ctx.report.equal("and the sort", answer["sort"], ["-n_3anumber<number>"])
+        api.expect(200, "POST", "/db/_index", {"ddoc": "j", "name": "i", "index": {"fields": ["s"]}})
+        answer = api.expect(200, "POST", "/db/_explain", {"selector": {"s": "new york"}})
+        ctx.report.equal("a json index comes first", answer["index"]["type"], "json")
+        answer = api.expect(200, "POST", "/db/_explain", {"selector": {"s": "x", "$text": "york"}})
+        ctx.report.equal("but not for words", answer["index"]["type"], "text")
