@@ -268,7 +268,7 @@ mod tests {
         let rows = rows(100);
         assert_eq!((rows.place(0), rows.value(0)), (&[0; 4][..], &[7; 9][..]));
         assert_eq!(rows.place(99), 99u32.to_be_bytes());
-        for n in [0, 1, 50, 99, 100] {
+        for n in [0u32, 1, 50, 99, 100] {
             let place = n.to_be_bytes();
             assert_eq!(rows.before(|p| p < &place[..]), n as usize);
         }
