@@ -421,7 +421,7 @@ fn text_unusable(text: &TextDefinition, find: &Find) -> Option<Reason> {
             .iter()
             .any(|(name, kind)| *field == format!("{name}:{}", kind.name())),
     };
-    let lacks = !fields_needed(&find.selector).iter().all(has)
+    let lacks = (text.fields.is_some() && !fields_needed(&find.selector).iter().all(has))
         || (has_text(&find.selector.root) && !text.has_default);
     // An index of some fields does not have all documents.
     let finds_nothing =
