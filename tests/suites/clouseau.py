@@ -399,7 +399,12 @@ def hostile(ctx):
         docs += [{"_id": f"wide{n}", "text": wide, "n": n, "many": n == 0} for n in range(5)]
         docs += [{"_id": "same", "text": "a " * 5_000 * long, "n": 0}, {"_id": "long", "text": "x" * 1_000_000, "n": 0}]
         of = Index(server, "db", index(source, analyzer="whitespace"), docs)
-        highlight = {"highlight_fields": ["default"] * ctx.size(10, 100), "highlight_number": 1000, "highlight_size": 1, "highlight_pre_tag": "<" * 256}
+        highlight = {
+            "highlight_fields": ["default"] * ctx.size(10, 100),
+            "highlight_number": 1000,
+            "highlight_size": 1,
+            "highlight_pre_tag": "<" * 256,
+        }
         phrase = '"' + "a " * 1_000 * long + '"'
         for name, body in {
             "highlights of everything": {"q": "w*", **highlight},

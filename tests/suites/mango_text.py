@@ -117,6 +117,35 @@ def definitions(ctx):
         ctx.report.equal("and its design document with it", api.get(f"/db/{made['id']}").status, 404)
 
 
+def written_between_pages(ctx, api):
+    query = {"selector": {"s": "rome"}, "use_index": "text", "sort": ["s:string"], "limit": 7, "fields": ["_id"]}
+    whole = find(api, "db", {**query, "limit": 1000})["docs"]
+    paged, bookmark = [], None
+    while True:
+        page = find(api, "db", {**query, **({"bookmark": bookmark} if bookmark else {})})
+        if not page["docs"]:
+            break
+        paged += page["docs"]
+        bookmark = page["bookmark"]
+        api.expect(201, "PUT", f"/db/zz-{len(paged)}", {"s": "elsewhere"})
+    ctx.report.equal("sorted pages have no gaps while others write", paged, whole)
+
+
+def long_strings_and_names(ctx, api, threes):
+    text = "# T" + "x" * 70_000
+    revs = {"long": api.expect(201, "PUT", "/db/long", {"body": text, "year": "2024"})["rev"]}
+    for selector in ({"body": {"$beginsWith": "# T"}}, {"$text": 2024}, {"body": text}):
+        ids = [doc["_id"] for doc in find(api, "db", {"selector": selector, "use_index": "text"})["docs"]]
+        ctx.report.equal(f"found by {str(selector)[:40]}", ids, ["long"])
+    # Longer than any name of a field, with many values below; and as long as one may be.
+    revs["hostile"] = api.expect(201, "PUT", "/db/hostile", {"k" * 1_000_000: [1] * 100_000})["rev"]
+    revs["hostile-too"] = api.expect(201, "PUT", "/db/hostile-too", {"k" * 4000: [1] * 100_000})["rev"]
+    found = find(api, "db", {"selector": {"n": 3}, "use_index": "text", "limit": 1000})["docs"]
+    ctx.report.equal("documents of very long names hold up nothing", len(found), threes)
+    for name, rev in revs.items():
+        api.expect(200, "DELETE", f"/db/{name}?rev={rev}")
+
+
 def pages(ctx):
     with ctx.server("pages") as server:
         api, random = server.api(), ctx.random
@@ -140,6 +169,12 @@ def pages(ctx):
                 )
                 if sort in (["n:number"], ["n"]):
                     ctx.report.equal(f"{kind}: order by {sort}", [doc["n"] for doc in whole], sorted(doc["n"] for doc in whole))
+        written_between_pages(ctx, api)
+        many = find(api, "db", {"selector": {"_id": {"$in": [f"d{n:03d}" for n in range(600)]}}, "limit": 1000})["docs"]
+        ctx.report.equal("hundreds of values are looked for", len(many), 250)
+        conflicts = find(api, "db", {"selector": {"_conflicts": {"$exists": False}, "n": 3}, "conflicts": True, "limit": 1000})["docs"]
+        ctx.report.equal("what only a read document has is no reason to find nothing", len(conflicts), sum(doc["n"] == 3 for doc in docs))
+        long_strings_and_names(ctx, api, len(conflicts))
         answer = api.post("/db/_find", {"selector": {"n": {"$gte": 1}}, "sort": ["s"], "use_index": "text"})
         ctx.report.equal("a sort without a type is refused", (answer.status, answer.json["error"]), (400, "text_sort_error"))
         answer = api.post("/db/_find", {"selector": {"$text": "rome"}, "use_index": "text", "bookmark": "nonsense"})

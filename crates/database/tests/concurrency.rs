@@ -49,16 +49,19 @@ impl Drop for Finished<'_> {
     }
 }
 
+/// Where readers and compaction get too little of the processors to keep up, a feed would never come to its end.
+const WRITES_MAX: usize = 20_000;
+
 type Reader = dyn Fn(&Arc<Database>, usize) + Sync;
 
-/// Creates, updates and deletes the writer's documents again and again, until the readers are done.
+/// Creates, updates and deletes the writer's documents again and again, until the readers are done, or it is enough.
 fn keep_writing(db: &Arc<Database>, writer: usize, race: &Race, deletes: bool) {
     let runtime = runtime();
     // Spread over the ids that are there before, and not created in their order.
     let mut docs: Vec<(String, Option<Rev>)> = (0..DOCS_PER_WRITER)
         .map(|n| (format!("{}-{writer}", n * 7919 % 50_021), None))
         .collect();
-    for n in (0..).take_while(|_| race.is_on()) {
+    for n in (0..WRITES_MAX).take_while(|_| race.is_on()) {
         let mut edits = vec![];
         for i in 0..20 {
             let (id, rev) = &docs[(n * 20 + i) % DOCS_PER_WRITER];

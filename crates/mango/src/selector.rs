@@ -145,6 +145,18 @@ impl Selector {
         self.needs_whole
     }
 
+    /// Whether `$text` is in it.
+    pub fn has_text(&self) -> bool {
+        fn has_text(node: &Node) -> bool {
+            match node {
+                Node::All(nodes) | Node::Any(nodes) => nodes.iter().any(has_text),
+                Node::Text(_) => true,
+                _ => false,
+            }
+        }
+        has_text(&self.root)
+    }
+
     /// Whether judging a document takes no longer than reading it, about.
     pub fn is_light(&self) -> bool {
         let mut left = LIGHT_CONDITIONS_MAX;

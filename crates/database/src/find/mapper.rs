@@ -156,6 +156,9 @@ fn read_text(definition: &str) -> Option<TextDefinition> {
     TextDefinition::read(TextKind::Text, &text, &Limits::OF_INDEXES).ok()
 }
 
+/// What documents that are mapped together may come to, in bytes; those behind are not in the index.
+const ROWS_BYTES_MAX: usize = 2 << 30;
+
 /// Emits the fields of documents as a call of Clouseau's `index` for each would: nothing for what is no definition.
 struct TextMapper {
     definitions: Vec<Option<TextDefinition>>,
@@ -179,6 +182,10 @@ impl Mapper for TextMapper {
                 if let Some((_, selector)) = &definition.partial
                     && !selector.matches_doc(&whole)
                 {
+                    continue;
+                }
+                // The places of what is emitted are numbers of 32 bits.
+                if out.bytes.len() > ROWS_BYTES_MAX {
                     continue;
                 }
                 let members = mango::members(&special).chain(mango::members(doc.body));

@@ -99,12 +99,20 @@ impl Hits {
     /// The next hit, with the place behind it.
     pub fn next(&mut self) -> Result<Option<(String, String)>, Error> {
         if self.page.is_empty() && !self.is_last_page {
-            let effort = Rc::new(Effort::new(PAGE_TIME_MAX, TEXT_ANSWER_BYTES_MAX));
-            let answers = self
-                .readers
-                .iter()
-                .map(|reader| reader.search(&self.request, &self.types, &effort));
-            let found = merge(&self.request, answers.collect::<Result<_, _>>()?);
+            let found = loop {
+                let effort = Rc::new(Effort::new(PAGE_TIME_MAX, TEXT_ANSWER_BYTES_MAX));
+                let answers = self
+                    .readers
+                    .iter()
+                    .map(|reader| reader.search(&self.request, &self.types, &effort));
+                match answers.collect::<Result<_, _>>() {
+                    // Hits of a longer page were too many, not what the query itself takes.
+                    Err(search::Error::TooMuch { .. }) if self.request.limit > HITS_A_PAGE => {
+                        self.request.limit /= 2;
+                    }
+                    answers => break merge(&self.request, answers?),
+                }
+            };
             self.is_last_page = found.hits.len() < self.request.limit;
             self.request.limit = (2 * self.request.limit).min(HITS_A_PAGE_MAX);
             if let Some(last) = found.hits.last() {

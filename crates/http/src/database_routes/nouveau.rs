@@ -381,6 +381,7 @@ fn ranges_of(value: &Value) -> Result<Vec<(String, Vec<TextRange>)>, ApiError> {
     let fields = value.as_object().ok_or_else(ApiError::invalid_json)?;
     let ranges = fields.values().filter_map(Value::as_array).map(Vec::len);
     within(ranges.sum(), RANGES_MAX, "ranges")?;
+    within(fields.len(), FIELDS_MAX, "fields with ranges")?;
     let of_field = |(field, ranges): (&String, &Value)| {
         let no_list = || parse_error("range values must be lists of objects");
         let ranges = ranges.as_array().ok_or_else(no_list)?;

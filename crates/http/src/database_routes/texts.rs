@@ -20,6 +20,7 @@ use node::Access;
 pub const SORT_KEYS_MAX: usize = 32;
 pub const FIELDS_MAX: usize = 100;
 pub const RANGES_MAX: usize = 1000;
+pub const INCLUDED_MAX: usize = 1000;
 /// Groups when a request does not say how many, and the most.
 pub const GROUP_LIMIT: usize = 10;
 pub const GROUP_LIMIT_MAX: u64 = 200;

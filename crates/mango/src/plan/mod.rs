@@ -374,7 +374,7 @@ impl<'a> Known<'a> {
             selector,
             present: present(&selector.root),
             all_present: has_empty_or(&selector.root) && matches_nothing(&selector.root),
-            has_text: has_text(&selector.root),
+            has_text: selector.has_text(),
         }
     }
 }
@@ -421,8 +421,8 @@ fn text_unusable(text: &TextDefinition, find: &Find) -> Option<Reason> {
             .iter()
             .any(|(name, kind)| *field == format!("{name}:{}", kind.name())),
     };
-    let lacks = !fields_needed(&find.selector).iter().all(has)
-        || (has_text(&find.selector.root) && !text.has_default);
+    let lacks = (text.fields.is_some() && !fields_needed(&find.selector).iter().all(has))
+        || (find.selector.has_text() && !text.has_default);
     // An index of some fields does not have all documents.
     let finds_nothing =
         || text.fields.is_some() && Cover::of(&find.selector, text) == Cover::Everything;
@@ -498,14 +498,6 @@ fn is_constant(node: &Node, name: &str) -> bool {
         Node::Field(field, condition) => {
             *field.name == *name && matches!(condition, Condition::Is(Relation::Equal, _))
         }
-        _ => false,
-    }
-}
-
-fn has_text(node: &Node) -> bool {
-    match node {
-        Node::All(nodes) | Node::Any(nodes) => nodes.iter().any(has_text),
-        Node::Text(_) => true,
         _ => false,
     }
 }

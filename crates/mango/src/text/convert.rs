@@ -51,6 +51,7 @@ pub(crate) fn fields_needed(selector: &Selector) -> Vec<String> {
     if let Some(tree) = tree(&selector.root, &[]) {
         tree.fields(&mut fields);
     }
+    fields.reverse();
     let mut known = std::collections::HashSet::new();
     fields.retain(|field| known.insert(field.clone()));
     fields
@@ -297,7 +298,7 @@ impl Tree {
         }
     }
 
-    /// The fields in it, the last first, as CouchDB lists them.
+    /// The fields in it; CouchDB lists them the other way round.
     fn fields(&self, out: &mut Vec<String>) {
         match self {
             Tree::Or(parts) => {
@@ -316,9 +317,9 @@ impl Tree {
             }
             Tree::NotThere(_) => out.clear(),
             Tree::Field(_, "length", _) | Tree::Null(_) | Tree::Name(..) => {}
-            Tree::Field(path, kind, _) => out.insert(0, written(path, kind)),
-            Tree::Regex(path) => out.insert(0, written(path, "string")),
-            Tree::Default(_) => out.insert(0, "$default".to_owned()),
+            Tree::Field(path, kind, _) => out.push(written(path, kind)),
+            Tree::Regex(path) => out.push(written(path, "string")),
+            Tree::Default(_) => out.push("$default".to_owned()),
         }
     }
 }

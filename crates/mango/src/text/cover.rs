@@ -41,7 +41,7 @@ pub enum Cover {
 /// A field with numbers in its path has so many paths in an index, at most.
 const PATHS_MAX: usize = 16;
 /// Words longer than this are not found.
-const WORD_BYTES_MAX: usize = 32_000;
+pub(super) const WORD_BYTES_MAX: usize = 32_000;
 /// Integers up to here are told apart as doubles.
 const EXACT_MAX: f64 = 9_007_199_254_740_991.0;
 
@@ -120,10 +120,13 @@ impl Reader<'_> {
             // What a document is as a whole is not in the index.
             Node::Here(_) if path.is_empty() => Cover::Everything,
             Node::Here(condition) => self.condition(condition, path),
-            Node::Text(text) => match (self.definition.has_default, string(text)) {
-                (true, Some(text)) => Cover::Part(Wanted::Text(text.into_owned())),
-                _ => Cover::Everything,
-            },
+            Node::Text(text) if self.definition.has_default => {
+                // A number or a boolean is looked for as it is written.
+                let written = || String::from_utf8_lossy(text);
+                let text = string(text).unwrap_or_else(written);
+                Cover::Part(Wanted::Text(text.into_owned()))
+            }
+            Node::Text(_) => Cover::Everything,
         }
     }
 
@@ -134,7 +137,8 @@ impl Reader<'_> {
             Condition::In(operands) => self.any_of(operands.values(), path),
             Condition::NotIn(operands) => {
                 let values: Vec<&[u8]> = operands.values().collect();
-                let is_exact = values.iter().all(|value| is_exact(value));
+                let is_exact =
+                    values.len() <= VALUES_MAX && values.iter().all(|value| is_exact(value));
                 self.without(path, is_exact, || self.any_of(values.into_iter(), path))
             }
             Condition::Exists(true) | Condition::Type(_) | Condition::KeyMapMatch(_) => {
@@ -222,7 +226,12 @@ impl Reader<'_> {
 
     fn any_of<'v>(&self, values: impl Iterator<Item = &'v [u8]>, path: &[String]) -> Cover {
         let below = [path, &[ELEMENTS.to_owned()]].concat();
+        let values: Vec<_> = values.take(VALUES_MAX + 1).collect();
+        if values.len() > VALUES_MAX {
+            return self.exists(path);
+        }
         let both = values
+            .into_iter()
             .map(|value| Cover::any(vec![self.equal(value, path), self.equal(value, &below)]));
         Cover::any(both.collect())
     }
@@ -240,7 +249,7 @@ impl Reader<'_> {
     }
 
     fn exists(&self, path: &[String]) -> Cover {
-        if self.fields.is_some() {
+        if self.fields.is_some() || is_made_when_read(path) {
             // The field may be there with a type that is not in the index.
             return Cover::Everything;
         }
@@ -268,6 +277,9 @@ impl Reader<'_> {
 
     /// The field of the index; `None`: it is not in it.
     fn name(&self, path: &[String], kind: &str) -> Option<String> {
+        if is_made_when_read(path) {
+            return None;
+        }
         let name = field_name(path.iter().map(String::as_str), kind);
         let is_there = self.fields.as_ref().is_none_or(|fields| {
             let whole = whole_array(path).iter().map(String::as_str);
@@ -275,6 +287,15 @@ impl Reader<'_> {
         });
         is_there.then_some(name)
     }
+}
+
+/// Of more values documents are asked for that have the field: a query has so many clauses at most, two a value.
+const VALUES_MAX: usize = 256;
+
+/// Whether only a document that is read has the member, like `_conflicts`: it is in no index.
+fn is_made_when_read(path: &[String]) -> bool {
+    let first = path.first().map_or("", String::as_str);
+    first.starts_with('_') && !["_id", "_rev", "_attachments"].contains(&first)
 }
 
 /// Whether what finds the value finds nothing else.

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use super::cover::WORD_BYTES_MAX;
 use super::{ELEMENTS, TextDefinition, defined_name, field_name, number_of, whole_array};
 use crate::json::{Elements, Kind, members, string};
 
@@ -24,7 +25,8 @@ pub enum Value {
     Number(f64),
 }
 
-/// The fields that an index has of a document, whose members are texts of JSON values by name.
+/// The fields that an index has of a document, whose members are texts of JSON values by name. None of one that has too many: more than
+/// 16 MiB of names and values.
 #[must_use]
 pub fn entries<'a>(
     definition: &TextDefinition,
@@ -41,9 +43,14 @@ pub fn entries<'a>(
         found: vec![],
         default: vec![],
         empty: vec![],
+        path_bytes: 0,
+        bytes: 0,
     };
     for (name, value) in document {
         reader.member(&name, value);
+    }
+    if reader.is_full() {
+        return vec![];
     }
     let Reader {
         mut found,
@@ -72,6 +79,10 @@ pub fn entries<'a>(
 
 /// Of longer names of fields only the beginning is there, and no values: no selector has such.
 const NAME_BYTES_MAX: usize = 4096;
+/// A document that comes to more bytes of names and values is not in the index.
+const BYTES_MAX: usize = 16 << 20;
+/// What a field takes besides its name and value, about.
+const FIELD_BYTES: usize = 64;
 
 struct Reader<'a> {
     definition: &'a TextDefinition,
@@ -81,17 +92,45 @@ struct Reader<'a> {
     default: Vec<String>,
     /// Names of objects and arrays without anything in them, which are there nevertheless.
     empty: Vec<String>,
+    /// Of the parts of the path.
+    path_bytes: usize,
+    /// Of what was found, about.
+    bytes: usize,
 }
 
 impl Reader<'_> {
     fn member(&mut self, name: &str, value: &[u8]) {
+        if self.is_full() {
+            return;
+        }
+        let was_long = self.is_long();
         self.path.push(name.to_owned());
+        self.path_bytes += name.len();
+        if self.is_long() && !was_long && self.definition.fields.is_none() {
+            // All that is below it has this beginning of a name.
+            let mut name = self.name("");
+            name.truncate(NAME_BYTES_MAX);
+            self.note_name(name);
+        }
         self.value(value);
+        self.path_bytes -= name.len();
         self.path.pop();
+    }
+
+    /// Whether names of what is here are too long to be fields'.
+    fn is_long(&self) -> bool {
+        self.path_bytes > NAME_BYTES_MAX
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes > BYTES_MAX
     }
 
     /// Documents are nested no deeper than JSON may be.
     fn value(&mut self, text: &[u8]) {
+        if self.is_full() {
+            return;
+        }
         match Kind::of(text) {
             Kind::Object => {
                 self.note_empty("object", members(text).next().is_none());
@@ -102,7 +141,7 @@ impl Reader<'_> {
             Kind::Array => {
                 self.note_empty("array", Elements::of(text).next().is_none());
                 self.path.push(ELEMENTS.to_owned());
-                if self.definition.array_lengths {
+                if self.definition.array_lengths && !self.is_long() {
                     let length = Elements::of(text).count() as f64;
                     let name = self.name("length");
                     self.put(name, Value::Number(length));
@@ -112,15 +151,28 @@ impl Reader<'_> {
                 }
                 self.path.pop();
             }
+            Kind::String if self.is_long() => {
+                if self.definition.has_default
+                    && self.fields.is_none()
+                    && let Some(text) = string(text)
+                {
+                    self.bytes += text.len() + FIELD_BYTES;
+                    self.default.push(text.into_owned());
+                }
+            }
+            _ if self.is_long() => {}
             Kind::String => {
                 let name = self.name("string");
                 if let Some(text) = string(text)
                     && self.is_wanted(&name, "string")
                 {
                     if self.definition.has_default && self.is_named(&name) {
+                        self.bytes += text.len() + FIELD_BYTES;
                         self.default.push(text.clone().into_owned());
                     }
-                    self.put(name, Value::Text(text.into_owned()));
+                    // What is cut is longer than all that is asked for as a whole.
+                    let end = text.floor_char_boundary(WORD_BYTES_MAX + 8);
+                    self.put(name, Value::Text(text[..end].to_owned()));
                 }
             }
             Kind::Number => {
@@ -170,13 +222,23 @@ impl Reader<'_> {
     }
 
     fn note_empty(&mut self, kind: &str, is_empty: bool) {
-        if is_empty && self.definition.fields.is_none() {
+        if is_empty && self.definition.fields.is_none() && !self.is_long() {
             let name = self.name(kind);
-            self.empty.push(name);
+            self.note_name(name);
         }
     }
 
+    fn note_name(&mut self, name: String) {
+        self.bytes += name.len() + FIELD_BYTES;
+        self.empty.push(name);
+    }
+
     fn put(&mut self, name: String, value: Value) {
+        let length = match &value {
+            Value::Text(text) => text.len(),
+            Value::Number(_) => 0,
+        };
+        self.bytes += name.len() + length + FIELD_BYTES;
         self.found.push(Entry { name, value });
     }
 }
@@ -219,6 +281,26 @@ mod tests {
                 "n_3anull true",
             ]
         );
+    }
+
+    #[test]
+    fn long_names_and_many_values_cost_no_more_than_their_bounds() {
+        let definition = TextDefinition::read(TextKind::Text, b"{}", &Limits::default()).unwrap();
+        let found = |name_bytes: usize, values: usize| {
+            let document = format!(
+                "{{\"{}\":[{}]}}",
+                "a".repeat(name_bytes),
+                vec!["\"x\""; values].join(",")
+            );
+            entries(&definition, members(document.as_bytes()))
+        };
+        // The name once, cut, and each string for `$default`.
+        let long = found(1 << 20, 1000);
+        assert_eq!(long.len(), 1001);
+        assert_eq!(long[0].name, "$fieldnames");
+        assert_eq!(long[0].value, Value::Text("a".repeat(NAME_BYTES_MAX)));
+        assert_eq!(found(4000, 100_000), vec![]);
+        assert_eq!(found(4000, 100).len(), 203);
     }
 
     #[test]

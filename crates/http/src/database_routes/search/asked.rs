@@ -10,8 +10,8 @@ use regex::Regex;
 use serde_json::{Map, Value};
 
 use crate::database_routes::texts::{
-    FIELDS_MAX, GROUP_LIMIT, GROUP_LIMIT_MAX, HIGHLIGHT_SIZE_MAX, HIGHLIGHTS_MAX, RANGES_MAX,
-    SORT_KEYS_MAX, highlight_tag, within,
+    FIELDS_MAX, GROUP_LIMIT, GROUP_LIMIT_MAX, HIGHLIGHT_SIZE_MAX, HIGHLIGHTS_MAX, INCLUDED_MAX,
+    RANGES_MAX, SORT_KEYS_MAX, highlight_tag, within,
 };
 use crate::errors::ApiError;
 use node::{Query, parse_json};
@@ -140,7 +140,11 @@ impl Asked {
             "group_limit" => {
                 self.group_limit = Some(positive(name, value, GROUP_LIMIT_MAX)?);
             }
-            "include_fields" => self.include_fields = names(name, value)?,
+            "include_fields" => {
+                self.include_fields = names(name, value)?;
+                let fields = self.include_fields.as_ref().map_or(0, Vec::len);
+                within(fields, INCLUDED_MAX, "fields to include")?;
+            }
             "counts" => {
                 self.counts = names(name, value)?;
                 let fields = self.counts.as_ref().map_or(0, Vec::len);
@@ -334,6 +338,7 @@ fn ranges(value: &Value) -> Result<Ranges, ApiError> {
     let fields = value.as_object().ok_or_else(invalid)?;
     let all = fields.values().filter_map(Value::as_object).map(Map::len);
     within(all.sum(), RANGES_MAX, "ranges")?;
+    within(fields.len(), FIELDS_MAX, "fields with ranges")?;
     let of_field = |(field, ranges): (&String, &Value)| {
         let ranges = ranges.as_object().ok_or_else(invalid)?.iter();
         let ranges = ranges.map(|(label, q)| {
