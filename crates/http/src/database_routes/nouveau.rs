@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::database_routes::texts::{
     FIELDS_MAX, GROUP_LIMIT, GROUP_LIMIT_MAX, HIGHLIGHT_SIZE_MAX, HIGHLIGHTS_MAX, RANGES_MAX,
-    SORT_KEYS_MAX, blocking, counts_value, documents, highlight_tag, highlights_value,
+    SORT_KEYS_MAX, ShownHit, blocking, counts_value, documents, highlight_tag, highlights_value,
     only_get_or_post, places, tokens, within,
 };
 use crate::database_routes::views::require_visible;
@@ -422,18 +422,6 @@ fn range_of(value: &Value) -> Result<TextRange, ApiError> {
 }
 
 // ---- what is answered
-
-#[derive(Serialize)]
-struct ShownHit {
-    /// As it was written: it may be deeper than what is read here, and its numbers are its own.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    doc: Option<Box<RawValue>>,
-    fields: Map<String, Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    highlights: Option<Value>,
-    id: String,
-    order: Vec<Value>,
-}
 
 #[derive(Serialize)]
 struct ShownGroup {

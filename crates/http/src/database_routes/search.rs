@@ -11,10 +11,10 @@ use database::{
 };
 use serde::Serialize;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::database_routes::texts::{
-    blocking, counts_value, documents, highlights_value, only_get_or_post, places, tokens,
+    ShownHit, blocking, counts_value, documents, highlights_value, only_get_or_post, places, tokens,
 };
 use crate::database_routes::views::require_visible;
 use crate::errors::ApiError;
@@ -160,18 +160,6 @@ pub async fn analyze(req: &mut Request) -> Answer {
 // ---- what is answered
 
 #[derive(Serialize)]
-struct ShownRow {
-    /// As it was written.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    doc: Option<Box<RawValue>>,
-    fields: Map<String, Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    highlights: Option<Value>,
-    id: String,
-    order: Vec<Value>,
-}
-
-#[derive(Serialize)]
 #[serde(untagged)]
 enum Shown {
     Rows {
@@ -180,7 +168,7 @@ enum Shown {
         counts: Option<Value>,
         #[serde(skip_serializing_if = "Option::is_none")]
         ranges: Option<Value>,
-        rows: Vec<ShownRow>,
+        rows: Vec<ShownHit>,
         total_rows: u64,
     },
     Groups {
@@ -198,14 +186,14 @@ enum Shown {
 #[derive(Serialize)]
 struct ShownGroup {
     by: Option<String>,
-    rows: Vec<ShownRow>,
+    rows: Vec<ShownHit>,
     total_rows: u64,
 }
 
 #[derive(Serialize)]
 struct ShownOldGroup {
     by: Option<String>,
-    hits: Vec<ShownRow>,
+    hits: Vec<ShownHit>,
     total_hits: u64,
 }
 
@@ -216,7 +204,7 @@ fn shown(
     query: &TextQuery,
 ) -> Shown {
     let mut docs = docs.map(Vec::into_iter);
-    let mut rows = |hits: Vec<TextHit>| -> Vec<ShownRow> {
+    let mut rows = |hits: Vec<TextHit>| -> Vec<ShownHit> {
         let shown = hits.into_iter().map(|hit| {
             let doc = docs.as_mut().and_then(Iterator::next);
             row(hit, &query.sort, doc)
@@ -257,7 +245,7 @@ fn shown(
     }
 }
 
-fn row(hit: TextHit, sort: &[TextSortKey], doc: Option<Box<RawValue>>) -> ShownRow {
+fn row(hit: TextHit, sort: &[TextSortKey], doc: Option<Box<RawValue>>) -> ShownHit {
     let by_score = [TextSortKey {
         by: TextSortBy::Score,
         reversed: false,
@@ -274,7 +262,7 @@ fn row(hit: TextHit, sort: &[TextSortKey], doc: Option<Box<RawValue>>) -> ShownR
             (TextSortValue::Number(n), _) => json!(n),
             (TextSortValue::Text(text), _) => json!(text),
         });
-    ShownRow {
+    ShownHit {
         order: values.chain([hit.number.into()]).collect(),
         doc,
         id: hit.id,

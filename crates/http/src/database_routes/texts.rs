@@ -5,8 +5,9 @@ use std::sync::{Arc, LazyLock};
 use analysis::Analyzer;
 use database::{Read, ReadOptions, TEXT_ANSWER_BYTES_MAX, TextAnswer, TextCounts};
 use document::DocId;
+use serde::Serialize;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
 use crate::errors::ApiError;
@@ -160,4 +161,17 @@ pub async fn tokens(analyzer: Analyzer, text: String) -> Result<Reply, ApiError>
             .collect::<Vec<_>>())
     });
     Ok(Reply::json(200, &json!({ "tokens": tokens.await? })))
+}
+
+/// A hit as it is answered.
+#[derive(Serialize)]
+pub struct ShownHit {
+    /// As it was written: it may be deeper than what is read here, and its numbers are its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub doc: Option<Box<RawValue>>,
+    pub fields: Map<String, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub highlights: Option<Value>,
+    pub id: String,
+    pub order: Vec<Value>,
 }

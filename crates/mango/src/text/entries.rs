@@ -151,6 +151,12 @@ impl Reader<'_> {
                 }
                 self.path.pop();
             }
+            kind => self.scalar(kind, text),
+        }
+    }
+
+    fn scalar(&mut self, kind: Kind, text: &[u8]) {
+        match kind {
             Kind::String if self.is_long() => {
                 if self.definition.has_default
                     && self.fields.is_none()
@@ -198,6 +204,7 @@ impl Reader<'_> {
                     self.put(name, Value::Text("true".to_owned()));
                 }
             }
+            Kind::Object | Kind::Array => {}
         }
     }
 
